@@ -1,0 +1,74 @@
+import { z } from "zod";
+import { embeddingDims } from "./model-signature.ts";
+
+/** The embed API: one schema validates, documents (OpenAPI) and types it. */
+
+export const embedPaths = {
+  embed: "/embed",
+  embedBase64: "/embed/base64",
+  healthz: "/healthz",
+  health: "/health",
+  readyz: "/readyz",
+  metrics: "/metrics",
+  openapi: "/openapi.json",
+  page: "/",
+} as const;
+
+/** Content types of an image that the service reads. */
+export const imageContentTypes = ["image/jpeg", "image/png", "image/webp"] as const;
+
+/** The most images in one request. */
+export const maxImagesPerRequest = 32;
+
+export const embedding = z.array(z.number()).length(embeddingDims);
+
+/** Body of `POST /embed/base64`. */
+export const embedBase64Request = z.strictObject({
+  images: z
+    .array(z.string().min(1))
+    .min(1)
+    .max(maxImagesPerRequest)
+    .describe("JPEG, PNG or WebP files, each in base64 (RFC 4648 §4)"),
+});
+
+/** Answer of both embed routes: one unit-norm vector an image, in the order of the request. */
+export const embedResponse = z.object({
+  embeddings: z.array(embedding),
+  model: z.string(),
+});
+export type EmbedResponse = z.infer<typeof embedResponse>;
+
+/** Codes of `error.code`, each with its HTTP status. */
+export const embedErrorStatus = {
+  /** The request is malformed: no image, wrong JSON, wrong base64. */
+  bad_request: 400,
+  unauthorized: 401,
+  not_found: 404,
+  method_not_allowed: 405,
+  /** A body, an image's pixels or the number of images is over the limit. */
+  too_large: 413,
+  unsupported_media_type: 415,
+  /** The bytes are not an image that can be decoded. */
+  undecodable_image: 422,
+  /** The queue is full; come back after `Retry-After`. */
+  overloaded: 429,
+  internal: 500,
+  /** Draining, or no model behind the gateway. */
+  unavailable: 503,
+  /** The model behind the gateway did not answer in time. */
+  timeout: 504,
+} as const;
+export type EmbedErrorCode = keyof typeof embedErrorStatus;
+
+/** Every answer that is not 2xx. `image` is the index of the image at fault. */
+export const embedErrorResponse = z.object({
+  error: z.object({
+    code: z.enum(Object.keys(embedErrorStatus) as [EmbedErrorCode, ...EmbedErrorCode[]]),
+    message: z.string(),
+    image: z.int().min(0).optional(),
+  }),
+});
+export type EmbedErrorResponse = z.infer<typeof embedErrorResponse>;
+
+export const healthResponse = z.object({ status: z.literal("ok") });
+export const readyResponse = z.object({ ready: z.boolean() });

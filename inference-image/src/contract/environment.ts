@@ -1,0 +1,72 @@
+import { z } from "zod";
+
+/**
+ * What one environment offers, as one JSON value: the Terraform output `environment`. `bench`, `verify` and the client
+ * read it from `cdk.tf.json` or from `terraform output -json`, so there is nothing in it that only Terraform knows.
+ */
+
+/** Name of the Terraform output. */
+export const environmentOutput = "environment";
+
+export const protocolPaths = [
+  "embed-http",
+  "onnx-http",
+  "onnx-grpc",
+  "trt-http",
+  "trt-grpc",
+] as const;
+/** How a client reaches an embedding. */
+export type ProtocolPath = (typeof protocolPaths)[number];
+
+export const endpoint = z.strictObject({
+  /** What is spoken there. */
+  protocol: z.enum(["embed-http", "oip-http", "oip-grpc", "metrics"]),
+  /** `http://host:port`, or `host:port` for gRPC. No path. */
+  url: z.string().min(1),
+  /** Set where an embedding can be asked for. */
+  path: z.enum(protocolPaths).optional(),
+});
+export type Endpoint = z.infer<typeof endpoint>;
+
+export const service = z.strictObject({
+  /** `embed`, `triton-onnx`, `triton-trt`, `triton-0`, …: also the id of its construct in the stack. */
+  name: z.string().min(1),
+  kind: z.enum(["embed", "triton"]),
+  /** What computes: `triton` is the embed server as gateway. */
+  backend: z.enum(["onnx", "tensorrt", "triton"]),
+  /** Model name in requests. */
+  model: z.string().min(1),
+  /** Terraform addresses: the container, or the Deployment and the Service that leads to it. */
+  resources: z.strictObject({
+    container: z.string().optional(),
+    deployment: z.string().optional(),
+    service: z.string().optional(),
+    /** `terraform_data` of a kind cluster. */
+    cluster: z.string().optional(),
+  }),
+  endpoints: z.array(endpoint).min(1),
+});
+export type Service = z.infer<typeof service>;
+
+export const environment = z.strictObject({
+  /** Bumped when a field changes meaning. */
+  schema: z.literal(1),
+  name: z.string().min(1),
+  /** Docker endpoint, or kubeconfig context, that the services run on. */
+  where: z.string().min(1),
+  accelerator: z.enum(["gpu", "cpu"]),
+  /** Absent on CPU. */
+  gpu: z
+    .strictObject({
+      /** Key of the GPU catalogue. */
+      name: z.string(),
+      count: z.int().min(1),
+      vramMiB: z.int().min(1),
+      /** US dollars an hour for all GPUs of the environment, and the day the price was seen. */
+      usdPerHour: z.number().min(0),
+      priceDate: z.string(),
+    })
+    .optional(),
+  services: z.array(service).min(1),
+});
+export type Environment = z.infer<typeof environment>;

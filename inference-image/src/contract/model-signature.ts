@@ -1,0 +1,60 @@
+import type { TensorSpec } from "./tensor.ts";
+
+/** What a client must know of a model, and how Triton batches it. */
+export interface ModelSignature {
+  /** Folder of the model repository, and the name in every request. */
+  readonly name: string;
+  /** Triton's `platform`. */
+  readonly platform: "onnxruntime_onnx";
+  readonly inputs: readonly TensorSpec[];
+  readonly outputs: readonly TensorSpec[];
+  readonly maxBatchSize: number;
+  readonly preferredBatchSizes: readonly number[];
+  /** How long the batcher may hold a request back to fill a batch. */
+  readonly maxQueueDelayMicroseconds: number;
+}
+
+/** OpenCLIP ViT-B/32 image tower: one normalised CHW image in, one vector of 512 floats out. */
+export const openclipVitB32 = {
+  name: "openclip_vit_b32",
+  platform: "onnxruntime_onnx",
+  inputs: [{ name: "image", dataType: "FP32", dims: [3, 224, 224] }],
+  outputs: [{ name: "embedding", dataType: "FP32", dims: [512] }],
+  maxBatchSize: 32,
+  preferredBatchSizes: [8, 16, 32],
+  maxQueueDelayMicroseconds: 5_000,
+} as const satisfies ModelSignature;
+
+/** The same file, run through ONNX Runtime's TensorRT execution provider (FP16). */
+export const openclipVitB32Trt = {
+  ...openclipVitB32,
+  name: "openclip_vit_b32_trt",
+} as const satisfies ModelSignature;
+
+/** Every model of `model_repository/`. */
+export const models = [openclipVitB32, openclipVitB32Trt] as const;
+export type ModelName = (typeof models)[number]["name"];
+
+/** Width of an embedding, in float32 values. */
+export const embeddingDims = openclipVitB32.outputs[0].dims[0];
+
+/** Side of the square that a model sees, in pixels. */
+export const imageSide = openclipVitB32.inputs[0].dims[1];
+
+/** float32 values of one preprocessed image: 3 × 224 × 224 = 150 528. */
+export const imageElements =
+  openclipVitB32.inputs[0].dims[0] *
+  openclipVitB32.inputs[0].dims[1] *
+  openclipVitB32.inputs[0].dims[2];
+
+/** CLIP's pixel normalisation, RGB, of values in 0..1 (`OPENAI_DATASET_MEAN`, `OPENAI_DATASET_STD` of open_clip). */
+export const clipNormalisation = {
+  mean: [0.48145466, 0.4578275, 0.40821073],
+  std: [0.26862954, 0.26130258, 0.27577711],
+} as const;
+
+/**
+ * Multiply-accumulates of the image tower for one image, in 10⁹ (timm's benchmark table for ViT-B/32, 224 px).
+ * One multiply-accumulate is two floating-point operations: about 8.8 GFLOP an image.
+ */
+export const gigaMacsPerImage = 4.41;

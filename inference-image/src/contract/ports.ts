@@ -1,0 +1,47 @@
+/** Every port, once. Inside a container the numbers are Triton's own; on a host they must not collide. */
+
+/** Three ports of one Triton server. */
+export interface TritonPorts {
+  readonly http: number;
+  readonly grpc: number;
+  readonly metrics: number;
+}
+
+/** Ports inside a Triton container: Triton's defaults. */
+export const tritonPorts = {
+  http: 8000,
+  grpc: 8001,
+  metrics: 8002,
+} as const satisfies TritonPorts;
+
+/** Port of the embed server, in its container and (by default) on the host. */
+export const embedPort = 8002;
+
+/** Default ports on a GPU host. */
+export const hostPorts = {
+  embed: embedPort,
+  tritonOnnx: { http: 8010, grpc: 8011, metrics: 8012 },
+  tritonTrt: { http: 8020, grpc: 8021, metrics: 8022 },
+} as const satisfies { embed: number; tritonOnnx: TritonPorts; tritonTrt: TritonPorts };
+
+/** Host ports of Triton `index` of the topology `per-gpu`: 8010-8012, 8020-8022, 8030-8032, … */
+export function perGpuHostPorts(index: number): TritonPorts {
+  const base = hostPorts.tritonOnnx.http + 10 * index;
+  return { http: base, grpc: base + 1, metrics: base + 2 };
+}
+
+/** A Triton started by hand on a laptop, next to the embed server. */
+export const standaloneTritonPorts = {
+  http: 8003,
+  grpc: 8004,
+  metrics: 8005,
+} as const satisfies TritonPorts;
+
+/** kind-local: NodePort in the cluster, and the port of this machine that kind maps to it. */
+export const kindPorts = { nodePort: 30092, host: 8092 } as const;
+
+/** The Kubernetes default range of NodePorts. */
+export const nodePortRange = { min: 30_000, max: 32_767 } as const;
+
+/** Pages for people: the review page of the example application, and its demo. */
+export const uiPorts = { ui: 8000, demo: 8001 } as const;

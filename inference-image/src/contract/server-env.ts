@@ -1,0 +1,67 @@
+import { z } from "zod";
+import { openclipVitB32 } from "./model-signature.ts";
+import { embedPort } from "./ports.ts";
+
+/** Settings of the embed server, by environment variable. Names and defaults have their one home here. */
+
+const integer = (min: number, max: number) => z.coerce.number().int().min(min).max(max);
+
+export const logLevels = ["fatal", "error", "warn", "info", "debug", "trace", "silent"] as const;
+
+/** Folder that a container mounts the model repository at. */
+export const modelRepositoryMount = "/models";
+
+export const serverEnv = z
+  .object({
+    /** Address to listen on. A container listens on all; what is published is the host's decision. */
+    HOST: z.string().min(1).default("0.0.0.0"),
+    PORT: integer(1, 65_535).default(embedPort),
+    /** Architecture and weights, as open_clip names them; part of every answer and log line. */
+    MODEL_NAME: z.string().min(1).default("ViT-B-32"),
+    MODEL_PRETRAINED: z.string().min(1).default("laion2b_s34b_b79k"),
+    LOG_LEVEL: z.enum(logLevels).default("info"),
+    /** `onnx`: ONNX Runtime in this process. `triton`: gateway that infers over gRPC. */
+    ENGINE: z.enum(["onnx", "triton"]).default("onnx"),
+    /** ONNX file of the engine `onnx`. */
+    MODEL_PATH: z
+      .string()
+      .min(1)
+      .default(`${modelRepositoryMount}/${openclipVitB32.name}/1/model.onnx`),
+    /** Tritons of the engine `triton`: `host:port[,host:port…]`, gRPC. */
+    TRITON_GRPC_URLS: z
+      .string()
+      .transform((value) =>
+        value
+          .split(",")
+          .map((url) => url.trim())
+          .filter((url) => url !== ""),
+      )
+      .pipe(z.array(z.string().regex(/^[^\s:/]+:\d{1,5}$/, "must be host:port[,host:port…]")))
+      .default([]),
+    /** Model that the engine `triton` asks for. */
+    TRITON_MODEL: z.string().min(1).default(openclipVitB32.name),
+    /** Deadline of one inference on a Triton. */
+    TRITON_TIMEOUT_MS: integer(1, 600_000).default(30_000),
+    /** Threads of ONNX Runtime; 0 is one a core. */
+    INTRA_OP_THREADS: integer(0, 1_024).default(0),
+    MAX_BATCH_SIZE: integer(1, 1_024).default(openclipVitB32.maxBatchSize),
+    MAX_QUEUE_DELAY_MICROSECONDS: integer(0, 10_000_000).default(
+      openclipVitB32.maxQueueDelayMicroseconds,
+    ),
+    /** Images that may wait; beyond it 429. */
+    MAX_QUEUE_SIZE: integer(1, 1_000_000).default(512),
+    /** Largest request body. */
+    MAX_BODY_BYTES: integer(1_024, 2_147_483_647).default(64 * 1024 * 1024),
+    /** Largest decoded image, in pixels: a small file can decode to a very large one. */
+    MAX_IMAGE_PIXELS: integer(1, 1_000_000_000).default(100_000_000),
+    /** How long a stop waits for accepted requests. */
+    SHUTDOWN_GRACE_SECONDS: integer(1, 3_600).default(30),
+  })
+  .refine((env) => env.ENGINE !== "triton" || env.TRITON_GRPC_URLS.length > 0, {
+    path: ["TRITON_GRPC_URLS"],
+    message: "is required when ENGINE is triton",
+  });
+export type ServerEnv = z.infer<typeof serverEnv>;
+
+/** Name of a setting of the embed server. */
+export type ServerEnvName = keyof z.input<typeof serverEnv>;

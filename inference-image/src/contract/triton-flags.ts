@@ -1,0 +1,145 @@
+import { z } from "zod";
+import { tritonPorts } from "./ports.ts";
+
+/**
+ * The options of `tritonserver` that clipstack uses, by their exact name (`tritonserver --help`). The stacks render
+ * them, the bundled server reads them: one list, so that it can stand where Triton will stand.
+ */
+export interface TritonFlags {
+  readonly "model-repository": string;
+  /** Variant: `<model>/configs/<name>.pbtxt` replaces `<model>/config.pbtxt`. */
+  readonly "model-config-name"?: string;
+  readonly "http-address"?: string;
+  readonly "http-port"?: number;
+  readonly "grpc-address"?: string;
+  readonly "grpc-port"?: number;
+  readonly "metrics-address"?: string;
+  readonly "metrics-port"?: number;
+  /** Bytes. */
+  readonly "http-max-input-size"?: number;
+  readonly "model-control-mode"?: "none" | "explicit" | "poll";
+  /** Models to load at start, with `--model-control-mode=explicit`. */
+  readonly "load-model"?: readonly string[];
+  readonly "strict-readiness"?: boolean;
+  readonly "exit-on-error"?: boolean;
+  readonly "exit-timeout-secs"?: number;
+  readonly "disable-auto-complete-config"?: boolean;
+  readonly "allow-metrics"?: boolean;
+  readonly "allow-gpu-metrics"?: boolean;
+  readonly "log-verbose"?: number;
+}
+
+type FlagKind = "string" | "int" | "bool" | "switch" | "strings";
+
+/** How each option is written. A `switch` takes no value. */
+const flagKinds: Readonly<Record<keyof TritonFlags, FlagKind>> = {
+  "model-repository": "string",
+  "model-config-name": "string",
+  "http-address": "string",
+  "http-port": "int",
+  "grpc-address": "string",
+  "grpc-port": "int",
+  "metrics-address": "string",
+  "metrics-port": "int",
+  "http-max-input-size": "int",
+  "model-control-mode": "string",
+  "load-model": "strings",
+  "strict-readiness": "bool",
+  "exit-on-error": "bool",
+  "exit-timeout-secs": "int",
+  "disable-auto-complete-config": "switch",
+  "allow-metrics": "bool",
+  "allow-gpu-metrics": "bool",
+  "log-verbose": "int",
+};
+
+const port = z.int().min(1).max(65_535);
+const schema = z.strictObject({
+  "model-repository": z.string().min(1),
+  "model-config-name": z.string().optional(),
+  "http-address": z.string().default("0.0.0.0"),
+  "http-port": port.default(tritonPorts.http),
+  "grpc-address": z.string().default("0.0.0.0"),
+  "grpc-port": port.default(tritonPorts.grpc),
+  "metrics-address": z.string().default("0.0.0.0"),
+  "metrics-port": port.default(tritonPorts.metrics),
+  // Triton's default, 64 MiB (src/http_server.h, HTTP_DEFAULT_MAX_INPUT_SIZE)
+  "http-max-input-size": z.int().min(1).default(67_108_864),
+  "model-control-mode": z.enum(["none", "explicit", "poll"]).default("none"),
+  "load-model": z.array(z.string()).default([]),
+  "strict-readiness": z.boolean().default(true),
+  "exit-on-error": z.boolean().default(true),
+  "exit-timeout-secs": z.int().min(0).default(30),
+  "disable-auto-complete-config": z.boolean().default(false),
+  "allow-metrics": z.boolean().default(true),
+  "allow-gpu-metrics": z.boolean().default(true),
+  "log-verbose": z.int().min(0).default(0),
+});
+
+/** The options with Triton's defaults filled in. */
+export type ResolvedTritonFlags = z.infer<typeof schema>;
+
+/** Command line of a Triton container: `["tritonserver", "--model-repository=…", …]`, in a fixed order. */
+export function renderTritonCommand(flags: TritonFlags): readonly string[] {
+  const words = ["tritonserver"];
+  for (const name of Object.keys(flagKinds) as (keyof TritonFlags)[]) {
+    const value = flags[name];
+    if (value === undefined) continue;
+    if (flagKinds[name] === "switch") {
+      if (value === true) words.push(`--${name}`);
+    } else if (Array.isArray(value)) {
+      words.push(...value.map((item) => `--${name}=${item}`));
+    } else {
+      words.push(`--${name}=${String(value)}`);
+    }
+  }
+  return words;
+}
+
+/**
+ * Read a Triton command line, `--name=value` or `--name value`, without the program's name.
+ *
+ * @throws {Error} one line, naming the option, the rule and the value. An unknown option is refused, as Triton does.
+ */
+export function parseTritonArgs(args: readonly string[]): ResolvedTritonFlags {
+  const raw: Record<string, unknown> = {};
+  const words = [...args];
+  for (let word = words.shift(); word !== undefined; word = words.shift()) {
+    const match = /^--([a-z-]+)(?:=(.*))?$/s.exec(word);
+    const name = match?.[1] ?? "";
+    const kind = flagKinds[name as keyof TritonFlags];
+    if (match === null || kind === undefined) throw new Error(`unrecognized option '${word}'`);
+    if (kind === "switch") {
+      if (match[2] !== undefined) throw new Error(`--${name} takes no value, got '${match[2]}'`);
+      raw[name] = true;
+      continue;
+    }
+    const value = match[2] ?? words.shift();
+    if (value === undefined) throw new Error(`--${name} needs a value`);
+    raw[name] = readValue(name, kind, value, raw[name]);
+  }
+  const result = schema.safeParse(raw);
+  if (!result.success) {
+    const issue = result.error.issues[0];
+    const name = String(issue?.path[0] ?? "");
+    const got = raw[name] === undefined ? "nothing" : `'${String(raw[name])}'`;
+    throw new Error(`--${name}: ${issue?.message ?? "is invalid"}, got ${got}`);
+  }
+  return result.data;
+}
+
+function readValue(name: string, kind: FlagKind, value: string, before: unknown): unknown {
+  switch (kind) {
+    case "int":
+      if (!/^-?\d+$/.test(value)) throw new Error(`--${name} must be an integer, got '${value}'`);
+      return Number(value);
+    case "bool":
+      if (/^(true|1|on|yes)$/i.test(value)) return true;
+      if (/^(false|0|off|no)$/i.test(value)) return false;
+      throw new Error(`--${name} must be true or false, got '${value}'`);
+    case "strings":
+      return [...(Array.isArray(before) ? before : []), value];
+    default:
+      return value;
+  }
+}

@@ -1,0 +1,81 @@
+import type { Tensor, TensorSpec } from "../contract/tensor.ts";
+
+/** Where the time of one request went, in microseconds. Triton's four parts. */
+export interface RequestTiming {
+  readonly queueUs: number;
+  readonly computeInputUs: number;
+  readonly computeInferUs: number;
+  readonly computeOutputUs: number;
+}
+
+/** A loaded model. `run` never blocks the event loop: the runtime works in a thread of its own. */
+export interface ModelSession {
+  readonly inputs: readonly TensorSpec[];
+  readonly outputs: readonly TensorSpec[];
+  /**
+   * Run the model once.
+   *
+   * @param inputs - One tensor for each input, the batch as first dimension, the same size in all.
+   * @returns One tensor for each output, in the model's order, and the time inside the runtime.
+   * @throws {EngineError} `failed`
+   */
+  run(inputs: readonly Tensor[]): Promise<{ outputs: readonly Tensor[]; inferUs: number }>;
+  /** Frees the model. Runs in flight are answered first. */
+  close(): Promise<void>;
+}
+
+export interface InferOptions {
+  /** Drops the request while it waits; a run that has begun is not stopped. */
+  readonly signal?: AbortSignal;
+  /** Drops the request when it has waited this long. */
+  readonly queueTimeoutMs?: number;
+}
+
+export interface InferResult {
+  readonly outputs: readonly Tensor[];
+  readonly timing: RequestTiming;
+  /** Images in the execution that this request was part of. */
+  readonly batchSize: number;
+}
+
+/** Puts requests together, runs them, and takes the results apart. */
+export interface Batcher {
+  readonly maxBatchSize: number;
+  /**
+   * @param inputs - 1 to `maxBatchSize` items along the first dimension, in every input.
+   * @throws {EngineError} and nothing else.
+   */
+  infer(inputs: readonly Tensor[], options?: InferOptions): Promise<InferResult>;
+  /** Requests that wait or run. */
+  readonly pendingRequests: number;
+  /** Items (images) that wait. */
+  readonly queuedItems: number;
+  /** Refuse new requests, answer the accepted ones, then resolve. */
+  drain(): Promise<void>;
+}
+
+export type EngineErrorCode =
+  /** Queue full. */
+  | "overloaded"
+  /** Waited longer than it may, or the caller went away. */
+  | "expired"
+  | "draining"
+  /** The tensors do not fit the model. */
+  | "invalid"
+  /** The runtime failed. */
+  | "failed"
+  /** The model file is missing or cannot be loaded. */
+  | "model";
+
+/** The only error that the engine throws. Branch on `code`, not on the text. */
+export class EngineError extends Error {
+  override readonly name = "EngineError";
+
+  constructor(
+    readonly code: EngineErrorCode,
+    message: string,
+    options?: ErrorOptions,
+  ) {
+    super(`[${code}] ${message}`, options);
+  }
+}
