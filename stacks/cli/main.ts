@@ -1,0 +1,49 @@
+import { Command, CommanderError } from "commander";
+import { isUserError } from "./user-error.ts";
+
+/** Exit codes of every command: 0 all good, 1 a check failed, 2 wrong usage or settings. */
+const exitUsage = 2;
+
+/** Commands by name. A module is loaded only when its command, or the overview, is asked for. */
+const commands: Readonly<Record<string, (program: Command) => Promise<void>>> = {
+  verify: async (program) => (await import("./verify.ts")).registerVerify(program),
+  serve: async (program) => (await import("./serve.ts")).registerServe(program),
+  model: async (program) => (await import("./model.ts")).registerModel(program),
+  start: async (program) => (await import("./start-command.ts")).registerStart(program),
+};
+
+const program = new Command("clipstack")
+  .description("GPU inference infrastructure for CLIP image embeddings.")
+  .version("0.1.0")
+  .showHelpAfterError("(run with --help for usage and examples)")
+  .configureHelp({ sortSubcommands: true })
+  .exitOverride()
+  .addHelpText(
+    "after",
+    "\nExit codes: 0 all good, 1 a check failed, 2 wrong usage or settings.\n" +
+      "Deploy with the cdktf command line: npx cdktf deploy single-gpu",
+  );
+
+const asked = commands[process.argv[2] ?? ""];
+for (const register of asked === undefined ? Object.values(commands) : [asked]) {
+  await register(program);
+}
+// subcommands copy the override only when they are made by `program.command()`: set it on all
+const overrideAll = (command: Command): void => {
+  command.exitOverride();
+  for (const sub of command.commands) overrideAll(sub);
+};
+overrideAll(program);
+
+try {
+  await program.parseAsync();
+} catch (error) {
+  if (error instanceof CommanderError) {
+    process.exitCode = error.exitCode === 0 ? 0 : exitUsage;
+  } else {
+    const message = error instanceof Error ? error.message : String(error);
+    console.error(`clipstack: ${message}`);
+    if (process.env.CLIPSTACK_DEBUG !== undefined) console.error(error);
+    process.exitCode = isUserError(error) ? exitUsage : 1;
+  }
+}

@@ -1,0 +1,7 @@
+// `npm start`: install what is missing, then hand over to TypeScript.
+import { ensureInstalled } from "./install.mjs";
+
+ensureInstalled();
+const { register } = await import("tsx/esm/api");
+register();
+await import("./start.ts");

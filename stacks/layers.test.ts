@@ -1,0 +1,171 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join, relative, resolve, sep } from "node:path";
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+
+const root = fileURLToPath(new URL("../", import.meta.url));
+
+/**
+ * What each folder may import besides itself. A folder belongs to the longest name that it starts with. `stacks/cli`
+ * puts the parts together, so it may import all of them; nobody imports it.
+ */
+const layers: Readonly<Record<string, readonly string[]>> = {
+  "inference-image/src/contract": [],
+  "inference-image/src/engine": ["inference-image/src/contract"],
+  "inference-image/src/model": ["inference-image/src/contract"],
+  "inference-image/src/triton": ["inference-image/src/contract"],
+  "inference-image/src/server": [
+    "inference-image/src/contract",
+    "inference-image/src/engine",
+    "inference-image/src/triton",
+  ],
+  "inference-image/src/client": [
+    "inference-image/src/contract",
+    "inference-image/src/engine",
+    "inference-image/src/triton",
+  ],
+  constructs: ["inference-image/src/contract"],
+  stacks: ["constructs", "inference-image/src/contract"],
+  "stacks/cli": [
+    "stacks",
+    "constructs",
+    "bench",
+    "inference-image/src/contract",
+    "inference-image/src/engine",
+    "inference-image/src/model",
+    "inference-image/src/triton",
+    "inference-image/src/server",
+    "inference-image/src/client",
+  ],
+  bench: [
+    "inference-image/src/contract",
+    "inference-image/src/triton",
+    "inference-image/src/client",
+  ],
+};
+
+/** npm packages that only some folders may import. */
+const guarded: readonly { readonly name: RegExp; readonly only: readonly string[] }[] = [
+  { name: /^cdktf$/, only: ["constructs/cdktf.ts"] },
+  { name: /^(@cdktf\/|constructs$)/, only: ["constructs/", "stacks/"] },
+  { name: /^(fastify|@fastify\/)/, only: ["inference-image/src/server/"] },
+  { name: /^(onnxruntime-node|sharp)$/, only: ["inference-image/src/engine/", "bench/samples/"] },
+];
+
+/** The contract is plain data and schemas. */
+const contractPackages = /^zod$/;
+
+interface Import {
+  readonly file: string;
+  readonly from: string;
+}
+
+function* sourceFiles(folder: string): Generator<string> {
+  for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {
+    const path = `${folder}/${entry.name}`;
+    if (entry.isDirectory() && entry.name !== "node_modules") yield* sourceFiles(path);
+    else if (/\.m?ts$/.test(entry.name)) yield path;
+  }
+}
+
+const importPattern =
+  /^\s*(?:import|export)\s[^;]*?from\s+"([^"]+)"|^\s*import\s+"([^"]+)"|\bimport\(\s*"([^"]+)"\s*\)/gm;
+
+function importsOf(file: string): readonly Import[] {
+  const text = readFileSync(join(root, file), "utf8");
+  return [...text.matchAll(importPattern)].map((match) => ({
+    file,
+    from: match[1] ?? match[2] ?? match[3] ?? "",
+  }));
+}
+
+function layerOf(file: string): string | undefined {
+  return Object.keys(layers)
+    .filter((layer) => file.startsWith(`${layer}/`))
+    .sort((a, b) => b.length - a.length)[0];
+}
+
+/** A test may import what it tests with; the direction holds for what ships. */
+const isTest = (file: string) => /\.test\.ts$|\/test-[a-z-]+\.ts$|\.suite\.ts$/.test(file);
+
+const files = ["stacks", "constructs", "inference-image/src", "bench"]
+  .flatMap((folder) => [...sourceFiles(folder)])
+  .filter((file) => !isTest(file));
+const imports = files.flatMap(importsOf);
+
+/** Every import of a file of ours that the layers do not allow, as `file -> file`. */
+function wrongDirections(all: readonly Import[]): readonly string[] {
+  return all
+    .filter(({ from }) => from.startsWith("."))
+    .map(({ file, from }) => ({
+      file,
+      target: relative(root, resolve(root, dirname(file), from))
+        .split(sep)
+        .join("/"),
+    }))
+    .filter(({ file, target }) => {
+      const layer = layerOf(file);
+      const targetLayer = layerOf(target);
+      if (layer === undefined || targetLayer === undefined) return true;
+      return targetLayer !== layer && !layers[layer]?.includes(targetLayer);
+    })
+    .map(({ file, target }) => `${file} -> ${target}`);
+}
+
+/** Every import of a package outside the folders that may import it, as `file -> package`. */
+function wrongPackages(all: readonly Import[]): readonly string[] {
+  return all
+    .filter(({ from }) => !from.startsWith(".") && !from.startsWith("node:"))
+    .filter(({ file, from }) => {
+      if (layerOf(file) === "inference-image/src/contract") return !contractPackages.test(from);
+      return guarded.some(
+        ({ name, only }) => name.test(from) && !only.some((path) => file.startsWith(path)),
+      );
+    })
+    .map(({ file, from }) => `${file} -> ${from}`);
+}
+
+test("finds the imports of every folder", () => {
+  const found = new Set(imports.map(({ file }) => layerOf(file)));
+  for (const layer of Object.keys(layers)) {
+    if (layer !== "inference-image/src/contract") expect(found, layer).toContain(layer);
+  }
+});
+
+test("imports go one way", () => {
+  expect(wrongDirections(imports)).toEqual([]);
+});
+
+test("packages are imported only where they belong", () => {
+  expect(wrongPackages(imports)).toEqual([]);
+});
+
+test("an import against the direction is found", () => {
+  expect(
+    wrongDirections([
+      { file: "bench/src/a.ts", from: "../../stacks/settings.ts" },
+      { file: "inference-image/src/contract/a.ts", from: "../engine/types.ts" },
+      { file: "constructs/a.ts", from: "../stacks/settings.ts" },
+      { file: "stacks/a.ts", from: "./cli/main.ts" },
+    ]),
+  ).toEqual([
+    "bench/src/a.ts -> stacks/settings.ts",
+    "inference-image/src/contract/a.ts -> inference-image/src/engine/types.ts",
+    "constructs/a.ts -> stacks/settings.ts",
+    "stacks/a.ts -> stacks/cli/main.ts",
+  ]);
+});
+
+test("a package outside its folder is found", () => {
+  expect(
+    wrongPackages([
+      { file: "stacks/a.ts", from: "cdktf" },
+      { file: "bench/src/a.ts", from: "onnxruntime-node" },
+      { file: "inference-image/src/contract/a.ts", from: "yaml" },
+    ]),
+  ).toEqual([
+    "stacks/a.ts -> cdktf",
+    "bench/src/a.ts -> onnxruntime-node",
+    "inference-image/src/contract/a.ts -> yaml",
+  ]);
+});
