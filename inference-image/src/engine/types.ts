@@ -15,7 +15,8 @@ export interface ModelSession {
   /**
    * Run the model once.
    *
-   * @param inputs - One tensor for each input, the batch as first dimension, the same size in all.
+   * @param inputs - One tensor for each input, the batch as first dimension, the same size in all. They are taken
+   *   over: their memory moves to the runtime's thread, and the caller's arrays are empty afterwards.
    * @returns One tensor for each output, in the model's order, and the time inside the runtime.
    * @throws {EngineError} `failed`
    */
@@ -42,7 +43,8 @@ export interface InferResult {
 export interface Batcher {
   readonly maxBatchSize: number;
   /**
-   * @param inputs - 1 to `maxBatchSize` items along the first dimension, in every input.
+   * @param inputs - 1 to `maxBatchSize` items along the first dimension, in every input. They are copied; the caller
+   *   must not change them until it has the answer.
    * @throws {EngineError} and nothing else.
    */
   infer(inputs: readonly Tensor[], options?: InferOptions): Promise<InferResult>;

@@ -1,0 +1,261 @@
+import { stat } from "node:fs/promises";
+import { availableParallelism } from "node:os";
+import { Worker } from "node:worker_threads";
+import type { DataType, RawTensor, Tensor, TensorSpec } from "../contract/tensor.ts";
+import { EngineError, type ModelSession } from "./types.ts";
+
+export interface OpenSessionOptions {
+  /** An ONNX file. */
+  readonly modelPath: string;
+  /**
+   * Threads that share one operator.
+   *
+   * @default 0 - one for each core that this process may use
+   */
+  readonly intraOpThreads?: number;
+  /**
+   * Threads that run independent branches of the graph side by side.
+   *
+   * @default 1 - one operator after the other
+   */
+  readonly interOpThreads?: number;
+  /** Called when the runtime's thread dies by itself. The session is of no use then. */
+  readonly onDeath?: (error: EngineError) => void;
+}
+
+/** Load a model into ONNX Runtime, in a thread of its own: the event loop stays free while it computes. */
+export async function openSession(options: OpenSessionOptions): Promise<ModelSession> {
+  const { modelPath, intraOpThreads = 0, interOpThreads = 1, onDeath } = options;
+  const file = await stat(modelPath).catch(() => undefined);
+  if (file === undefined) throw new EngineError("model", `${modelPath}: no such file`);
+  if (!file.isFile()) throw new EngineError("model", `${modelPath}: is not a file`);
+
+  const worker = new Worker(new URL("./onnx-worker.mjs", import.meta.url), {
+    name: "onnx",
+    // flags of the process, such as a TypeScript loader, are of no use to the thread
+    execArgv: [],
+    workerData: {
+      modelPath,
+      sessionOptions: {
+        graphOptimizationLevel: "all",
+        intraOpNumThreads: intraOpThreads || availableParallelism(),
+        interOpNumThreads: interOpThreads,
+        executionMode: interOpThreads > 1 ? "parallel" : "sequential",
+        logSeverityLevel: 3, // errors: warnings about the graph are not for users
+        // waiting threads sleep: spinning ones take the cores from image decoding
+        extra: { session: { intra_op: { allow_spinning: "0" } } },
+      },
+    },
+  });
+  const opened = await new Promise<Opened>((resolve, reject) => {
+    const fail = (reason: string) =>
+      reject(new EngineError("model", `${modelPath}: cannot be loaded: ${oneLine(reason)}`));
+    worker.once("message", (answer: Opened | Refused) =>
+      answer.kind === "opened" ? resolve(answer) : fail(answer.message),
+    );
+    worker.once("error", (error) => fail(error.message));
+    worker.once("exit", (code) => fail(`the runtime's thread ended with code ${code}`));
+  }).finally(() => worker.removeAllListeners());
+  try {
+    return new OnnxSession(worker, modelPath, opened, onDeath);
+  } catch (error) {
+    await worker.terminate();
+    throw error;
+  }
+}
+
+interface ValueMetadata {
+  readonly name: string;
+  readonly type: string;
+  readonly shape: readonly (number | string)[];
+}
+interface Opened {
+  readonly kind: "opened";
+  readonly inputs: readonly ValueMetadata[];
+  readonly outputs: readonly ValueMetadata[];
+}
+interface Refused {
+  readonly kind: "refused";
+  readonly message: string;
+}
+interface WireTensor {
+  readonly name: string;
+  readonly type: string;
+  readonly dims: readonly number[];
+  readonly data: NodeJS.TypedArray;
+}
+type RunAnswer =
+  | {
+      readonly kind: "ran";
+      readonly id: number;
+      readonly outputs: readonly WireTensor[];
+      readonly inferUs: number;
+    }
+  | { readonly kind: "failed"; readonly id: number; readonly message: string };
+
+interface PendingRun {
+  resolve(result: { outputs: readonly Tensor[]; inferUs: number }): void;
+  reject(error: EngineError): void;
+}
+
+class OnnxSession implements ModelSession {
+  readonly inputs: readonly TensorSpec[];
+  readonly outputs: readonly TensorSpec[];
+  readonly #worker: Worker;
+  readonly #ended: Promise<void>;
+  readonly #pending = new Map<number, PendingRun>();
+  #nextId = 0;
+  /** Why no more runs are taken. */
+  #over: EngineError | undefined;
+  #closing: Promise<void> | undefined;
+
+  constructor(
+    worker: Worker,
+    modelPath: string,
+    opened: Opened,
+    onDeath: OpenSessionOptions["onDeath"],
+  ) {
+    this.inputs = opened.inputs.map((meta) => specOf(modelPath, "input", meta));
+    this.outputs = opened.outputs.map((meta) => specOf(modelPath, "output", meta));
+    this.#worker = worker;
+    worker.on("message", (answer: RunAnswer) => this.#settle(answer));
+    let reason: string | undefined;
+    worker.on("error", (error) => {
+      reason = error.message;
+    });
+    this.#ended = new Promise((resolve) => {
+      worker.on("exit", (code) => {
+        resolve();
+        const error = new EngineError(
+          "failed",
+          `the runtime's thread ended: ${oneLine(reason ?? `exit code ${code}`)}`,
+        );
+        const died = this.#closing === undefined;
+        this.#over ??= error;
+        for (const run of this.#pending.values()) run.reject(error);
+        this.#pending.clear();
+        if (died) onDeath?.(error);
+      });
+    });
+  }
+
+  run(inputs: readonly Tensor[]): Promise<{ outputs: readonly Tensor[]; inferUs: number }> {
+    if (this.#over !== undefined) return Promise.reject(this.#over);
+    return new Promise((resolve, reject) => {
+      const id = this.#nextId++;
+      const wire = inputs.map(toWire);
+      this.#pending.set(id, { resolve, reject });
+      try {
+        this.#worker.postMessage(
+          { kind: "run", id, inputs: wire },
+          wire.map(({ data }) => data.buffer as ArrayBuffer),
+        );
+      } catch (error) {
+        this.#pending.delete(id);
+        reject(new EngineError("failed", "the tensors cannot be moved", { cause: error }));
+      }
+    });
+  }
+
+  #settle(answer: RunAnswer): void {
+    const run = this.#pending.get(answer.id);
+    this.#pending.delete(answer.id);
+    if (answer.kind === "ran") {
+      run?.resolve({ outputs: answer.outputs.map(fromWire), inferUs: answer.inferUs });
+    } else {
+      run?.reject(new EngineError("failed", oneLine(answer.message)));
+    }
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    this.#over ??= new EngineError("failed", "the model is closed");
+    // the thread takes its messages in order: runs that were sent before are answered first
+    this.#worker.postMessage({ kind: "close" });
+    await this.#ended;
+  }
+}
+
+/** ONNX Runtime's name of a type, the protocol's, and the array that holds it. BYTES is not here: no model of ours has it. */
+const elementTypes = {
+  float32: { dataType: "FP32", array: Float32Array },
+  float64: { dataType: "FP64", array: Float64Array },
+  float16: { dataType: "FP16", array: Uint16Array },
+  bool: { dataType: "BOOL", array: Uint8Array },
+  uint8: { dataType: "UINT8", array: Uint8Array },
+  uint16: { dataType: "UINT16", array: Uint16Array },
+  uint32: { dataType: "UINT32", array: Uint32Array },
+  uint64: { dataType: "UINT64", array: BigUint64Array },
+  int8: { dataType: "INT8", array: Int8Array },
+  int16: { dataType: "INT16", array: Int16Array },
+  int32: { dataType: "INT32", array: Int32Array },
+  int64: { dataType: "INT64", array: BigInt64Array },
+} as const satisfies Record<string, { dataType: DataType; array: unknown }>;
+type ElementType = keyof typeof elementTypes;
+
+function specOf(modelPath: string, what: string, { name, type, shape }: ValueMetadata): TensorSpec {
+  if (!(type in elementTypes)) {
+    throw new EngineError("model", `${modelPath}: ${what} '${name}' has type ${type}: unsupported`);
+  }
+  const [batch, ...dims] = shape;
+  if (typeof batch !== "string") {
+    throw new EngineError(
+      "model",
+      `${modelPath}: the first dimension of ${what} '${name}' must be dynamic (the batch), got [${shape.join(", ")}]`,
+    );
+  }
+  return {
+    name,
+    dataType: elementTypes[type as ElementType].dataType,
+    dims: dims.map((dim) => (typeof dim === "number" ? dim : -1)),
+  };
+}
+
+function toWire(tensor: Tensor): WireTensor {
+  const { name, shape: dims } = tensor;
+  if (tensor.dataType === "FP32") {
+    return { name, type: "float32", dims, data: movable(tensor.data) };
+  }
+  const type = (Object.keys(elementTypes) as ElementType[]).find(
+    (key) => elementTypes[key].dataType === tensor.dataType,
+  );
+  if (type === undefined || tensor.dataType === "BYTES") {
+    throw new EngineError("invalid", `input '${name}' has type ${tensor.dataType}: unsupported`);
+  }
+  const bytes = movable(tensor.data);
+  const Elements = elementTypes[type].array;
+  return {
+    name,
+    type,
+    dims,
+    data: new Elements(
+      bytes.buffer as ArrayBuffer,
+      0,
+      bytes.byteLength / Elements.BYTES_PER_ELEMENT,
+    ),
+  };
+}
+
+/** The array itself where it is all of its memory, a copy where it is a part. */
+function movable<T extends Float32Array | Uint8Array>(data: T): T {
+  const whole = data.buffer instanceof ArrayBuffer && data.byteLength === data.buffer.byteLength;
+  return whole ? data : (data.slice() as T);
+}
+
+function fromWire({ name, type, dims, data }: WireTensor): Tensor {
+  if (data instanceof Float32Array) return { name, dataType: "FP32", shape: dims, data };
+  return {
+    name,
+    dataType: elementTypes[type as ElementType].dataType as RawTensor["dataType"],
+    shape: dims,
+    data: new Uint8Array(data.buffer, data.byteOffset, data.byteLength),
+  };
+}
+
+function oneLine(text: string): string {
+  return text.replace(/\s+/g, " ").trim();
+}

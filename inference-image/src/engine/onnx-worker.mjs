@@ -1,0 +1,79 @@
+// Runs ONNX Runtime in a thread of its own: `InferenceSession.create()` and `run()` block the thread that calls them.
+// Plain JavaScript, so that the thread starts without a TypeScript loader, whatever loader the process has.
+import { parentPort, workerData } from "node:worker_threads";
+import { InferenceSession, Tensor } from "onnxruntime-node";
+
+/** @typedef {{ name: string, type: string, shape: (number | string)[] }} Meta */
+/** @typedef {{ name: string, type: string, dims: number[], data: import("node:util").types.TypedArray }} WireTensor */
+
+/** @type {{ modelPath: string, sessionOptions: object }} */
+const { modelPath, sessionOptions } = workerData;
+
+/** @type {InferenceSession} */
+let session;
+try {
+  session = await InferenceSession.create(modelPath, sessionOptions);
+  parentPort.postMessage({
+    kind: "opened",
+    inputs: session.inputMetadata,
+    outputs: session.outputMetadata,
+  });
+  parentPort.on("message", onMessage);
+} catch (error) {
+  parentPort.postMessage({ kind: "refused", message: messageOf(error) });
+}
+
+/** @param {{ kind: "run", id: number, inputs: WireTensor[] } | { kind: "close" }} message */
+async function onMessage(message) {
+  if (message.kind === "close") {
+    await session.release();
+    parentPort.close();
+    return;
+  }
+  try {
+    const { outputs, inferUs } = await run(message.inputs);
+    const transfer = outputs.map(({ data }) => data.buffer);
+    parentPort.postMessage({ kind: "ran", id: message.id, outputs, inferUs }, transfer);
+  } catch (error) {
+    parentPort.postMessage({ kind: "failed", id: message.id, message: messageOf(error) });
+  }
+}
+
+/** @param {WireTensor[]} inputs */
+async function run(inputs) {
+  const feeds = Object.fromEntries(
+    inputs.map(({ name, type, dims, data }) => [name, new Tensor(type, data, dims)]),
+  );
+  const batchSize = inputs[0].dims[0];
+  const fetches = Object.fromEntries(
+    session.outputMetadata.map((meta) => [meta.name, outputTensor(meta, batchSize)]),
+  );
+  const startedAt = performance.now();
+  const results = await session.run(feeds, fetches);
+  const inferUs = (performance.now() - startedAt) * 1000;
+  const outputs = session.outputNames.map((name) => {
+    const { type, dims, data } = results[name];
+    // only memory that this thread allocated can move to another one
+    const own = fetches[name] === null ? data.slice() : data;
+    return { name, type, dims: [...dims], data: own };
+  });
+  return { outputs, inferUs };
+}
+
+/**
+ * A tensor that the runtime writes the output into, without a copy; null where the shape is not known before.
+ *
+ * @param {Meta} meta
+ * @param {number} batchSize
+ */
+function outputTensor({ type, shape }, batchSize) {
+  const dims = [batchSize, ...shape.slice(1)];
+  if (type !== "float32" || dims.some((dim) => typeof dim !== "number")) return null;
+  const length = dims.reduce((product, dim) => product * dim, 1);
+  return new Tensor(type, new Float32Array(length), dims);
+}
+
+/** @param {unknown} error */
+function messageOf(error) {
+  return error instanceof Error ? error.message : String(error);
+}
