@@ -1,0 +1,67 @@
+import { createHash } from "node:crypto";
+import { createReadStream } from "node:fs";
+import { readFile, realpath, stat } from "node:fs/promises";
+import { z } from "zod";
+
+/** The sidecar `<file>.json`: what a model file is and where it came from. Part of every record. */
+export const modelSidecar = z.object({
+  /** Bumped when a field changes meaning. */
+  schema: z.literal(1),
+  /** Of the model file, lower-case hexadecimal. */
+  sha256: z.string().regex(/^[0-9a-f]{64}$/),
+  bytes: z.int().min(1),
+  /** How the file came to be. */
+  source: z.enum(["generated", "pulled", "exported", "unknown"]),
+  /** `random`, or the name that open_clip gives the weights, for example `laion2b_s34b_b79k`. */
+  weights: z.string().min(1),
+  /** Of random weights. */
+  seed: z.int().optional(),
+  /** `vit-b-32` or `tiny`. */
+  architecture: z.string().optional(),
+  /** ONNX operator set. */
+  opset: z.int().optional(),
+});
+export type ModelInfo = z.infer<typeof modelSidecar>;
+
+/** Path of the sidecar of a model file. */
+export function sidecarPath(file: string): string {
+  return `${file}.json`;
+}
+
+/**
+ * What is known of a model file; a link is followed. Without a sidecar, or with one that is of another file (the size
+ * differs), the checksum is computed and `source` and `weights` are `unknown`.
+ *
+ * @throws {Error} one line, when the file is missing or not a file.
+ */
+export async function modelInfo(file: string): Promise<ModelInfo> {
+  const target = await realpath(file).catch((cause: unknown) => {
+    throw new Error(`model file '${file}' does not exist`, { cause });
+  });
+  const stats = await stat(target);
+  if (!stats.isFile()) throw new Error(`model file '${file}' is not a file`);
+  const sidecar = await readSidecar(target);
+  if (sidecar?.bytes === stats.size) return sidecar;
+  const hash = createHash("sha256");
+  for await (const chunk of createReadStream(target, { highWaterMark: 1 << 20 })) {
+    hash.update(chunk as Buffer);
+  }
+  return {
+    schema: 1,
+    sha256: hash.digest("hex"),
+    bytes: stats.size,
+    source: "unknown",
+    weights: "unknown",
+  };
+}
+
+/** The sidecar of a model file; `undefined` when there is none that can be read. */
+export async function readSidecar(file: string): Promise<ModelInfo | undefined> {
+  const text = await readFile(sidecarPath(file), "utf8").catch(() => undefined);
+  if (text === undefined) return undefined;
+  try {
+    return modelSidecar.parse(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
+}
