@@ -1,6 +1,16 @@
 import type { Tensor, TensorSpec } from "../contract/tensor.ts";
 
-export type TritonErrorCode = "timeout" | "unavailable" | "rejected" | "protocol";
+export type TritonErrorCode =
+  /** No answer within the deadline. */
+  | "timeout"
+  /** Not reachable, not ready, or too busy to take the request. */
+  | "unavailable"
+  /** The server refused the request, or the model failed on it: trying again will not help. */
+  | "rejected"
+  /** The answer is not what the protocol allows. */
+  | "protocol"
+  /** The caller's own `signal` ended the call. */
+  | "cancelled";
 
 /** The only error that a {@link Transport} throws. Branch on `code`, not on the text. */
 export class TritonError extends Error {

@@ -1,0 +1,265 @@
+import { z } from "zod";
+import type { Tensor } from "../contract/tensor.ts";
+import {
+  bytesOfJson,
+  fromWire,
+  type InferRequest,
+  isDataType,
+  jsonOfBytes,
+  type ParameterValue,
+  type RequestedOutput,
+  refuseExtensions,
+  toWire,
+  WireError,
+  type WireTensor,
+} from "./wire.ts";
+
+/** Inference requests and responses over HTTP: JSON, and Triton's binary tensor extension, or a mix of both. */
+
+/** Header that says how long the JSON before the binary tensors is. */
+export const headerLengthField = "inference-header-content-length";
+
+export interface HttpBody {
+  readonly headers: Readonly<Record<string, string>>;
+  /** To be sent one after the other. The tensors are views, not copies. */
+  readonly chunks: readonly Uint8Array[];
+  readonly byteLength: number;
+}
+
+const parameters = z.record(z.string(), z.union([z.string(), z.number(), z.boolean()]));
+const shape = z.array(z.int().min(0)).max(32);
+const tensorHead = {
+  name: z.string().min(1),
+  datatype: z.string(),
+  shape,
+  parameters: parameters.optional(),
+  data: z.unknown().optional(),
+};
+const requestJson = z.object({
+  id: z.string().optional(),
+  parameters: parameters.optional(),
+  inputs: z.array(z.object(tensorHead)),
+  outputs: z
+    .array(z.object({ name: z.string().min(1), parameters: parameters.optional() }))
+    .optional(),
+});
+const responseJson = z.object({
+  id: z.string().optional(),
+  model_name: z.string().optional(),
+  outputs: z.array(z.object(tensorHead)),
+});
+type TensorJson = z.infer<typeof requestJson>["inputs"][number];
+
+// --- client ---
+
+export interface EncodeRequestOptions {
+  readonly encoding: "binary" | "json";
+  readonly requestId?: string;
+  readonly outputs?: readonly string[];
+}
+
+/** @throws {WireError} when a value has no form in JSON, and `encoding` is `json`. */
+export function encodeInferRequest(
+  inputs: readonly Tensor[],
+  { encoding, requestId, outputs }: EncodeRequestOptions,
+): HttpBody {
+  const binary = encoding === "binary";
+  return compose(
+    {
+      ...(requestId === undefined ? {} : { id: requestId }),
+      ...(binary ? { parameters: { binary_data_output: true } } : {}),
+      ...(outputs === undefined
+        ? {}
+        : { outputs: outputs.map((name) => ({ name, parameters: { binary_data: binary } })) }),
+    },
+    "inputs",
+    inputs.map((tensor) => ({ tensor, binary })),
+  );
+}
+
+/**
+ * @param headerLength - {@link headerLengthField} of the response, if it has one.
+ * @throws {WireError}
+ */
+export function decodeInferResponse(
+  body: Buffer,
+  headerLength: string | undefined,
+): { id: string; outputs: Tensor[] } {
+  const length = parseHeaderLength(headerLength, body.byteLength) ?? body.byteLength;
+  const json = parseJson(responseJson, body.subarray(0, length));
+  const outputs = readTensors(json.outputs, body.subarray(length));
+  return { id: json.id ?? "", outputs: outputs.map(fromWire) };
+}
+
+// --- server ---
+
+/** Name of the one input of a request that is nothing but its bytes. */
+export const rawInputName = "raw_input";
+
+/**
+ * @param headerLength - {@link headerLengthField} of the request, if it has one. With 0 the body is the bytes of the
+ *   only input, of which neither name nor shape is known: see {@link RawInferRequest}.
+ * @throws {WireError} with Triton's words, where it has some.
+ */
+export function decodeInferRequest(
+  body: Buffer,
+  headerLength: string | undefined,
+): InferRequest | RawInferRequest {
+  const length = parseHeaderLength(headerLength, body.byteLength) ?? body.byteLength;
+  if (length === 0 && headerLength !== undefined) return { rawInput: body };
+  const json = parseJson(requestJson, body.subarray(0, length));
+  const binaryOutputs = flag(json.parameters, "binary_data_output") ?? false;
+  return {
+    id: json.id ?? "",
+    parameters: json.parameters ?? {},
+    inputs: readTensors(json.inputs, body.subarray(length)),
+    outputs: (json.outputs ?? []).map((output): RequestedOutput => {
+      refuseExtensions(output.name, output.parameters);
+      return {
+        name: output.name,
+        binary: flag(output.parameters, "binary_data") ?? binaryOutputs,
+      };
+    }),
+    binaryOutputs,
+  };
+}
+
+/** A request without a JSON head: the bytes of a model's only input, one item. */
+export interface RawInferRequest {
+  readonly rawInput: Uint8Array;
+}
+
+/** @throws {WireError} when a value has no form in JSON, and was asked for in JSON. */
+export function encodeInferResponse(
+  head: { readonly id: string; readonly modelName: string; readonly modelVersion: string },
+  outputs: readonly { readonly tensor: Tensor; readonly binary: boolean }[],
+): HttpBody {
+  return compose(
+    {
+      ...(head.id === "" ? {} : { id: head.id }),
+      model_name: head.modelName,
+      model_version: head.modelVersion,
+    },
+    "outputs",
+    outputs,
+  );
+}
+
+// --- both ---
+
+/** A multiple of every element's size: what follows the JSON can be used in place. */
+const alignment = 8;
+
+function compose(
+  head: Readonly<Record<string, unknown>>,
+  member: "inputs" | "outputs",
+  tensors: readonly { readonly tensor: Tensor; readonly binary: boolean }[],
+): HttpBody {
+  const pieces: Uint8Array[] = [];
+  const heads = tensors.map(({ tensor, binary }) => {
+    const wire = toWire(tensor);
+    const json = { name: wire.name, datatype: wire.dataType, shape: wire.shape };
+    if (!binary) return `${JSON.stringify(json).slice(0, -1)},"data":${jsonOfBytes(wire)}}`;
+    pieces.push(wire.bytes);
+    return JSON.stringify({ ...json, parameters: { binary_data_size: wire.bytes.byteLength } });
+  });
+  const start = JSON.stringify(head).slice(0, -1);
+  const text = `${start}${start === "{" ? "" : ","}"${member}":[${heads.join(",")}]}`;
+  const isBinary = pieces.length > 0;
+  const json = isBinary ? padded(Buffer.from(text)) : Buffer.from(text);
+  const chunks = [json, ...pieces];
+  const byteLength = chunks.reduce((sum, chunk) => sum + chunk.byteLength, 0);
+  return {
+    headers: isBinary
+      ? {
+          "content-type": "application/octet-stream",
+          [headerLengthField]: String(json.byteLength),
+          "content-length": String(byteLength),
+        }
+      : { "content-type": "application/json", "content-length": String(byteLength) },
+    chunks,
+    byteLength,
+  };
+}
+
+/** JSON may end in spaces. */
+function padded(json: Buffer): Buffer {
+  const rest = json.byteLength % alignment;
+  return rest === 0 ? json : Buffer.concat([json, Buffer.alloc(alignment - rest, " ")]);
+}
+
+function parseHeaderLength(value: string | undefined, bodyLength: number): number | undefined {
+  if (value === undefined) return undefined;
+  if (!/^-?\d+$/.test(value)) {
+    throw new WireError(`Unable to parse Inference-Header-Content-Length, got: ${value}`);
+  }
+  const length = Number(value);
+  if (length < 0 || length > bodyLength) {
+    throw new WireError(
+      `inference header size should be in range (0, ${bodyLength}), got: ${value}`,
+    );
+  }
+  return length;
+}
+
+function parseJson<T>(schema: z.ZodType<T>, bytes: Buffer): T {
+  let value: unknown;
+  try {
+    value = JSON.parse(bytes.toString("utf8"));
+  } catch (error) {
+    throw new WireError(`failed to parse JSON: ${(error as Error).message}`);
+  }
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  const [issue] = result.error.issues;
+  const path = (issue?.path ?? [])
+    .map((key) => (typeof key === "number" ? `[${key}]` : `.${String(key)}`))
+    .join("")
+    .replace(/^\./, "");
+  throw new WireError(`Unable to parse '${path}': ${issue?.message ?? "not valid"}`);
+}
+
+function readTensors(tensors: readonly TensorJson[], binary: Buffer): WireTensor[] {
+  let offset = 0;
+  const result = tensors.map((tensor): WireTensor => {
+    const { name, datatype: dataType } = tensor;
+    if (!isDataType(dataType)) throw new WireError(`invalid datatype '${dataType}' for '${name}'`);
+    refuseExtensions(name, tensor.parameters);
+    const size = tensor.parameters?.binary_data_size;
+    const head = { name, dataType, shape: tensor.shape };
+    if (size === undefined) {
+      if (tensor.data === undefined) throw new WireError(`must specify 'data' for '${name}'`);
+      return { ...head, bytes: bytesOfJson(name, dataType, tensor.shape, tensor.data) };
+    }
+    if (tensor.data !== undefined) {
+      throw new WireError(`must not specify 'data' and 'binary_data_size' for '${name}'`);
+    }
+    if (typeof size !== "number" || !Number.isInteger(size) || size < 0) {
+      throw new WireError(`Unable to parse 'binary_data_size' of '${name}', got: ${String(size)}`);
+    }
+    const end = offset + size;
+    if (end > binary.byteLength) {
+      throw new WireError(
+        `unexpected size for '${name}', expecting ${end - binary.byteLength} additional bytes`,
+      );
+    }
+    const bytes = binary.subarray(offset, end);
+    offset = end;
+    return { ...head, bytes };
+  });
+  if (offset !== binary.byteLength) {
+    throw new WireError(
+      `unexpected additional data: ${binary.byteLength - offset} bytes after the last tensor`,
+    );
+  }
+  return result;
+}
+
+function flag(
+  parameters: Readonly<Record<string, ParameterValue>> | undefined,
+  name: string,
+): boolean | undefined {
+  const value = parameters?.[name];
+  if (value === undefined || typeof value === "boolean") return value;
+  throw new WireError(`Unable to parse '${name}': must be true or false, got ${value}`);
+}

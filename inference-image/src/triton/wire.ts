@@ -1,0 +1,356 @@
+import { bytesPerElement, type DataType, dataTypes, type Tensor } from "../contract/tensor.ts";
+
+/** Tensors as the Open Inference Protocol carries them. Pure: client and server share it. */
+
+/** A tensor as its bytes: what travels, whatever the type. Little endian, row-major. */
+export interface WireTensor {
+  readonly name: string;
+  readonly dataType: DataType;
+  readonly shape: readonly number[];
+  /** BYTES: each element with its length before it, 4 bytes. */
+  readonly bytes: Uint8Array;
+}
+
+/** What arrived is not what the protocol allows. The message is for the one who sent it. */
+export class WireError extends Error {
+  override readonly name = "WireError";
+
+  constructor(
+    message: string,
+    /** `unsupported`: allowed by the protocol, but not offered here. */
+    readonly code: "invalid" | "unsupported" = "invalid",
+  ) {
+    super(message);
+  }
+}
+
+/** A value of `parameters`. */
+export type ParameterValue = string | number | boolean;
+
+/** An inference request, whatever carried it. */
+export interface InferRequest {
+  /** Empty where the client gave none. */
+  readonly id: string;
+  readonly parameters: Readonly<Record<string, ParameterValue>>;
+  readonly inputs: readonly WireTensor[];
+  /** The outputs to return; all of them when it is empty. */
+  readonly outputs: readonly RequestedOutput[];
+  /** Whether outputs that `outputs` does not name return as bytes. HTTP only: gRPC knows nothing else. */
+  readonly binaryOutputs: boolean;
+}
+
+export interface RequestedOutput {
+  readonly name: string;
+  /** Return it as bytes after the JSON, rather than as JSON. HTTP only. */
+  readonly binary: boolean;
+}
+
+/** Parameters of a tensor that mean something that is not offered here. */
+export function refuseExtensions(
+  name: string,
+  parameters: Readonly<Record<string, ParameterValue>> | undefined,
+): void {
+  if (parameters?.shared_memory_region !== undefined) {
+    throw new WireError(
+      `shared memory is not supported: send '${name}' in the message`,
+      "unsupported",
+    );
+  }
+  if (parameters?.classification !== undefined && Number(parameters.classification) > 0) {
+    throw new WireError(
+      `classification is not supported: ask for '${name}' itself and rank it in the client`,
+      "unsupported",
+    );
+  }
+}
+
+export function isDataType(value: unknown): value is DataType {
+  return (dataTypes as readonly unknown[]).includes(value);
+}
+
+/** `[1,3,224,224]`, as Triton writes shapes. */
+export function shapeText(shape: readonly number[]): string {
+  return `[${shape.join(",")}]`;
+}
+
+/**
+ * Elements of a shape that came from outside.
+ *
+ * @throws {WireError} when a dimension is not a whole number from 0 on, or the product is not a safe integer.
+ */
+export function checkedElementCount(name: string, shape: readonly number[]): number {
+  let count = 1;
+  for (const dim of shape) {
+    if (!Number.isInteger(dim) || dim < 0) {
+      throw new WireError(
+        `invalid shape for '${name}': shape ${shapeText(shape)} contains one or more invalid dimensions`,
+      );
+    }
+    count *= dim;
+  }
+  if (!Number.isSafeInteger(count)) {
+    throw new WireError(
+      `invalid shape for '${name}': shape ${shapeText(shape)} has more elements than ${Number.MAX_SAFE_INTEGER}`,
+    );
+  }
+  return count;
+}
+
+/** The bytes of a tensor: a view of its data, not a copy, except for BYTES. */
+export function toWire(tensor: Tensor): WireTensor {
+  const { name, shape, dataType } = tensor;
+  if (tensor.dataType === "BYTES")
+    return { name, shape, dataType, bytes: joinElements(tensor.data) };
+  const { data } = tensor;
+  if (data instanceof Uint8Array) return { name, shape, dataType, bytes: data };
+  return {
+    name,
+    shape,
+    dataType,
+    bytes: new Uint8Array(data.buffer, data.byteOffset, data.byteLength),
+  };
+}
+
+/**
+ * The tensor in the bytes: a view of them, and a copy only where float32 values would be misaligned.
+ *
+ * @throws {WireError} when the bytes are more or fewer than the shape needs.
+ */
+export function fromWire(wire: WireTensor): Tensor {
+  const { name, shape, dataType, bytes } = wire;
+  const count = checkedElementCount(name, shape);
+  if (dataType === "BYTES") {
+    return { name, shape, dataType, data: splitElements(name, bytes, count) };
+  }
+  const expected = count * bytesPerElement[dataType]!;
+  if (bytes.byteLength !== expected) {
+    throw new WireError(
+      `byte size mismatch for '${name}': ${dataType} ${shapeText(shape)} has ${expected} bytes, got ${bytes.byteLength}`,
+    );
+  }
+  if (dataType !== "FP32") return { name, shape, dataType, data: bytes };
+  return { name, shape, dataType, data: float32View(bytes) };
+}
+
+function float32View(bytes: Uint8Array): Float32Array {
+  if (bytes.byteOffset % Float32Array.BYTES_PER_ELEMENT === 0) {
+    return new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
+  }
+  const aligned = new Float32Array(bytes.byteLength / 4);
+  new Uint8Array(aligned.buffer).set(bytes);
+  return aligned;
+}
+
+const lengthBytes = 4;
+
+function joinElements(elements: readonly Uint8Array[]): Uint8Array {
+  const total = elements.reduce((sum, element) => sum + lengthBytes + element.byteLength, 0);
+  const bytes = new Uint8Array(total);
+  const view = new DataView(bytes.buffer);
+  let offset = 0;
+  for (const element of elements) {
+    view.setUint32(offset, element.byteLength, true);
+    bytes.set(element, offset + lengthBytes);
+    offset += lengthBytes + element.byteLength;
+  }
+  return bytes;
+}
+
+/**
+ * Take BYTES apart.
+ *
+ * @throws {WireError} when a length leads out of the bytes, or there are more or fewer than `count` elements.
+ */
+export function splitElements(name: string, bytes: Uint8Array, count: number): Uint8Array[] {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const elements: Uint8Array[] = [];
+  let offset = 0;
+  while (offset < bytes.byteLength) {
+    if (elements.length === count) {
+      throw new WireError(
+        `unexpected number of string elements ${count + 1} for '${name}', expecting ${count}`,
+      );
+    }
+    const start = offset + lengthBytes;
+    if (start > bytes.byteLength) {
+      throw new WireError(
+        `incomplete string length indicator for '${name}', expecting ${lengthBytes} bytes but only ${bytes.byteLength - offset} bytes available`,
+      );
+    }
+    const end = start + view.getUint32(offset, true);
+    if (end > bytes.byteLength) {
+      throw new WireError(
+        `incomplete string data for '${name}', expecting string of length ${end - start} but only ${bytes.byteLength - start} bytes available`,
+      );
+    }
+    elements.push(bytes.subarray(start, end));
+    offset = end;
+  }
+  if (elements.length !== count) {
+    throw new WireError(`expected ${count} string elements for '${name}', got ${elements.length}`);
+  }
+  return elements;
+}
+
+/** Arrays that hold the elements of a type, where JavaScript has one. */
+const arrays = {
+  UINT8: Uint8Array,
+  UINT16: Uint16Array,
+  UINT32: Uint32Array,
+  UINT64: BigUint64Array,
+  INT8: Int8Array,
+  INT16: Int16Array,
+  INT32: Int32Array,
+  INT64: BigInt64Array,
+  FP32: Float32Array,
+  FP64: Float64Array,
+} as const;
+
+/** How deep arrays in JSON may be nested: Triton's limit. */
+const maxJsonDepth = 100;
+
+/**
+ * The bytes of a tensor whose elements came as JSON, flat or nested.
+ *
+ * @throws {WireError} when an element is of another type, out of range, or there are more or fewer than the shape needs.
+ */
+export function bytesOfJson(
+  name: string,
+  dataType: DataType,
+  shape: readonly number[],
+  data: unknown,
+): Uint8Array {
+  const count = checkedElementCount(name, shape);
+  if (dataType === "FP16") {
+    throw new WireError(
+      `FP16 data via JSON is not supported. Please use the binary data format for '${name}'`,
+    );
+  }
+  if (!Array.isArray(data))
+    throw new WireError(`Unable to parse 'data' of '${name}': not an array`);
+  // before anything is allocated: the shape is a stranger's word
+  if (leaves(name, data, count) !== count) {
+    throw new WireError(
+      `Unable to parse 'data' of '${name}': its number of elements does not match shape ${shapeText(shape)}`,
+    );
+  }
+  const wrong = (index: number, value: unknown, rule: string) =>
+    new WireError(
+      `Unable to parse 'data' of '${name}': element ${index} must be ${rule}, got ${oneLine(value)}`,
+    );
+
+  if (dataType === "BYTES") {
+    const encoder = new TextEncoder();
+    const elements: Uint8Array[] = [];
+    eachLeaf(data, (value, index) => {
+      if (typeof value !== "string") throw wrong(index, value, "a string");
+      elements.push(encoder.encode(value));
+    });
+    return joinElements(elements);
+  }
+  if (dataType === "BOOL") {
+    const bytes = new Uint8Array(count);
+    eachLeaf(data, (value, index) => {
+      if (typeof value !== "boolean") throw wrong(index, value, "true or false");
+      bytes[index] = value ? 1 : 0;
+    });
+    return bytes;
+  }
+  const array = new arrays[dataType](count);
+  eachLeaf(data, (value, index) => {
+    if (typeof value !== "number") throw wrong(index, value, "a number");
+    if (array instanceof Float32Array || array instanceof Float64Array) {
+      array[index] = value;
+    } else if (array instanceof BigInt64Array || array instanceof BigUint64Array) {
+      if (!Number.isSafeInteger(value)) {
+        throw wrong(
+          index,
+          value,
+          "an integer that JSON carries exactly; use the binary data format",
+        );
+      }
+      array[index] = BigInt(value);
+      if (array[index] !== BigInt(value)) throw wrong(index, value, `${dataType}`);
+    } else {
+      array[index] = value;
+      if (array[index] !== value) throw wrong(index, value, `${dataType}`);
+    }
+  });
+  return new Uint8Array(array.buffer);
+}
+
+/**
+ * The elements of a tensor as a JSON array, flat.
+ *
+ * @throws {WireError} when an element has no form in JSON: not a finite number, not UTF-8, or FP16.
+ */
+export function jsonOfBytes(wire: WireTensor): string {
+  const { name, dataType } = wire;
+  const refuse = (what: string) =>
+    new WireError(`'${name}' has ${what}, which JSON cannot carry: use the binary data format`);
+
+  if (dataType === "FP16") throw refuse("type FP16");
+  if (dataType === "BYTES") {
+    const decoder = new TextDecoder("utf-8", { fatal: true });
+    const count = checkedElementCount(name, wire.shape);
+    try {
+      return JSON.stringify(
+        splitElements(name, wire.bytes, count).map((element) => decoder.decode(element)),
+      );
+    } catch (error) {
+      if (error instanceof WireError) throw error;
+      throw refuse("an element that is not UTF-8");
+    }
+  }
+  if (dataType === "BOOL") return JSON.stringify(Array.from(wire.bytes, (byte) => byte !== 0));
+  const Elements = arrays[dataType];
+  const { bytes } = wire;
+  const aligned =
+    bytes.byteOffset % Elements.BYTES_PER_ELEMENT === 0 ? bytes : Uint8Array.from(bytes);
+  const elements = new Elements(
+    aligned.buffer as ArrayBuffer,
+    aligned.byteOffset,
+    aligned.byteLength / Elements.BYTES_PER_ELEMENT,
+  );
+  if (elements instanceof Float32Array || elements instanceof Float64Array) {
+    if (!elements.every(Number.isFinite)) throw refuse("a value that is not finite");
+  }
+  return `[${elements.join(",")}]`;
+}
+
+/** How many elements nested arrays hold; stops counting beyond `limit`. */
+function leaves(name: string, data: readonly unknown[], limit: number, depth = 1): number {
+  if (depth > maxJsonDepth) {
+    throw new WireError(
+      `Unable to parse 'data' of '${name}': JSON nesting depth exceeds maximum allowed limit (${maxJsonDepth})`,
+    );
+  }
+  let count = 0;
+  for (const item of data) {
+    count += Array.isArray(item) ? leaves(name, item, limit, depth + 1) : 1;
+    if (count > limit) break;
+  }
+  return count;
+}
+
+function eachLeaf(
+  data: readonly unknown[],
+  visit: (value: unknown, index: number) => void,
+  first = 0,
+): number {
+  let index = first;
+  for (const item of data) {
+    if (Array.isArray(item)) {
+      index = eachLeaf(item, visit, index);
+    } else {
+      visit(item, index);
+      index += 1;
+    }
+  }
+  return index;
+}
+
+function oneLine(value: unknown): string {
+  const text = JSON.stringify(value) ?? String(value);
+  return text.length > 40 ? `${text.slice(0, 40)}…` : text;
+}
