@@ -1,4 +1,11 @@
-import type { DataType } from "./tensor.ts";
+import {
+  type ModelName,
+  type ModelSignature,
+  openclipVitB32,
+  openclipVitB32Trt,
+} from "./model-signature.ts";
+import { type PbtxtField, type PbtxtValue, printPbtxt } from "./pbtxt.ts";
+import type { DataType, TensorSpec } from "./tensor.ts";
 
 /**
  * Triton's model configuration, as far as clipstack uses it. The field names are those of `model_config.proto`, so one
@@ -90,4 +97,179 @@ export interface WarmupInput {
   readonly dims: readonly number[];
   readonly zero_data?: boolean;
   readonly random_data?: boolean;
+}
+
+/** Named configurations: `model_repository/<model>/configs/<variant>.pbtxt`, chosen with `--model-config-name`. */
+export const modelVariants = ["single-gpu", "multi-gpu-4x", "cpu"] as const;
+export type ModelVariant = (typeof modelVariants)[number];
+
+/** Folder of a Triton container that TensorRT keeps its engines and timings in: a volume that outlives the container. */
+export const engineCacheMount = "/engine-cache";
+
+/** Memory that TensorRT may use while it builds and runs an engine: 1 GiB. */
+export const tensorrtWorkspaceBytes = 1_073_741_824;
+
+/** `optimum` batch of the TensorRT shape profile: kernels are tuned for it, every size from 1 to the maximum works. */
+const tensorrtOptimumBatch = 16;
+
+const instanceGroups: Readonly<Record<ModelVariant, readonly InstanceGroup[]>> = {
+  "single-gpu": [{ kind: "KIND_GPU", count: 1, gpus: [0] }],
+  // `count` is for each GPU listed: this is four instances
+  "multi-gpu-4x": [{ kind: "KIND_GPU", count: 1, gpus: [0, 1, 2, 3] }],
+  cpu: [{ kind: "KIND_CPU", count: 1 }],
+};
+
+/**
+ * Configuration of a model.
+ *
+ * @param variant - `default` is `config.pbtxt`: it names no device, so Triton takes every GPU that it sees, or the CPU.
+ */
+function configOf(signature: ModelSignature, variant: ModelVariant | "default"): ModelConfig {
+  const onGpu = variant !== "cpu";
+  const withTensorrt = onGpu && signature.name === openclipVitB32Trt.name;
+  return {
+    name: signature.name,
+    platform: signature.platform,
+    max_batch_size: signature.maxBatchSize,
+    input: signature.inputs.map(tensorOf),
+    output: signature.outputs.map(tensorOf),
+    version_policy: { latest: { num_versions: 1 } },
+    dynamic_batching: {
+      preferred_batch_size: signature.preferredBatchSizes,
+      max_queue_delay_microseconds: signature.maxQueueDelayMicroseconds,
+    },
+    ...(variant !== "default" && { instance_group: instanceGroups[variant] }),
+    ...(withTensorrt && {
+      optimization: {
+        execution_accelerators: { gpu_execution_accelerator: [tensorrtOf(signature)] },
+      },
+    }),
+    // A GPU compiles and tunes at the first request of a size: that is done before the model counts as ready.
+    ...(onGpu && {
+      model_warmup: [1, signature.maxBatchSize].map((batch) => warmupOf(signature, batch)),
+    }),
+  };
+}
+
+function tensorOf({ name, dataType, dims }: TensorSpec): ModelConfigTensor {
+  return { name, data_type: tritonType(dataType), dims };
+}
+
+function tensorrtOf(signature: ModelSignature): Accelerator {
+  const shapes = (batch: number) =>
+    signature.inputs.map(({ name, dims }) => `${name}:${[batch, ...dims].join("x")}`).join(",");
+  return {
+    name: "tensorrt",
+    parameters: {
+      precision_mode: "FP16",
+      max_workspace_size_bytes: String(tensorrtWorkspaceBytes),
+      trt_engine_cache_enable: "true",
+      trt_engine_cache_path: `${engineCacheMount}/${signature.name}`,
+      trt_engine_cache_prefix: `${signature.name}_fp16_b${signature.maxBatchSize}`,
+      trt_timing_cache_enable: "true",
+      trt_timing_cache_path: `${engineCacheMount}/${signature.name}`,
+      trt_profile_min_shapes: shapes(1),
+      trt_profile_opt_shapes: shapes(tensorrtOptimumBatch),
+      trt_profile_max_shapes: shapes(signature.maxBatchSize),
+    },
+  };
+}
+
+function warmupOf({ inputs }: ModelSignature, batch: number): ModelWarmup {
+  return {
+    name: `batch_${batch}`,
+    batch_size: batch,
+    inputs: Object.fromEntries(
+      inputs.map(({ name, dataType, dims }) => [
+        name,
+        { data_type: tritonType(dataType), dims, random_data: true },
+      ]),
+    ),
+  };
+}
+
+/** Triton's name of a data type: `FP32` is `TYPE_FP32`, `BYTES` is `TYPE_STRING`. */
+export function tritonType(dataType: DataType): TritonType {
+  return dataType === "BYTES" ? "TYPE_STRING" : `TYPE_${dataType}`;
+}
+
+/** Configurations of one model, by variant; `default` is its `config.pbtxt`. */
+export type ModelConfigs = Readonly<Record<ModelVariant | "default", ModelConfig>>;
+
+function configsOf(signature: ModelSignature): ModelConfigs {
+  return {
+    default: configOf(signature, "default"),
+    "single-gpu": configOf(signature, "single-gpu"),
+    "multi-gpu-4x": configOf(signature, "multi-gpu-4x"),
+    cpu: configOf(signature, "cpu"),
+  };
+}
+
+/** Every configuration of `model_repository/`. */
+export const modelConfigs: Readonly<Record<ModelName, ModelConfigs>> = {
+  [openclipVitB32.name]: configsOf(openclipVitB32),
+  [openclipVitB32Trt.name]: configsOf(openclipVitB32Trt),
+};
+
+/** Instances that Triton makes where a configuration leaves it to the ONNX Runtime backend. */
+const defaultInstances = { gpu: 1, cpu: 2 } as const;
+
+/**
+ * How many instances of the model run: Σ count × GPUs listed.
+ *
+ * @param gpusOfHost - GPUs that Triton sees: a group that lists none is on all of them.
+ */
+export function executionInstances(config: ModelConfig, gpusOfHost: number): number {
+  const groups = config.instance_group ?? [];
+  if (groups.length === 0) {
+    return gpusOfHost > 0 ? gpusOfHost * defaultInstances.gpu : defaultInstances.cpu;
+  }
+  return groups.reduce((sum, { kind, count, gpus = [] }) => {
+    if (kind === "KIND_GPU") {
+      const listed = gpus.length > 0 ? gpus.length : gpusOfHost;
+      return sum + (count || defaultInstances.gpu) * listed;
+    }
+    return sum + (count || defaultInstances.cpu);
+  }, 0);
+}
+
+/** Fields whose words are names of an enum and not strings. */
+const enumFields: ReadonlySet<string> = new Set(["data_type", "kind", "timeout_action"]);
+/** Fields that are maps: an object here, entries of `key` and `value` in the text. */
+const mapFields: ReadonlySet<string> = new Set(["parameters", "inputs"]);
+
+/** A configuration as `config.pbtxt`, without a heading. */
+export function printModelConfig(config: ModelConfig): string {
+  return printPbtxt(pbtxtFields(config));
+}
+
+const nowhere = { line: 0, column: 0 };
+
+function pbtxtFields(message: object): PbtxtField[] {
+  return Object.entries(message).flatMap(([name, content]: [string, unknown]): PbtxtField[] => {
+    if (content === undefined) return [];
+    if (!mapFields.has(name)) return [{ name, value: pbtxtValue(name, content), at: nowhere }];
+    return Object.entries(content as object).map(([key, value]: [string, unknown]) => ({
+      name,
+      value: { kind: "message", fields: pbtxtFields({ key, value }), at: nowhere },
+      at: nowhere,
+    }));
+  });
+}
+
+function pbtxtValue(name: string, content: unknown): PbtxtValue {
+  const at = nowhere;
+  if (Array.isArray(content)) {
+    return { kind: "list", items: content.map((item) => pbtxtValue(name, item)), at };
+  }
+  switch (typeof content) {
+    case "object":
+      return { kind: "message", fields: pbtxtFields(content ?? {}), at };
+    case "number":
+      return { kind: "number", text: String(content), at };
+    case "boolean":
+      return { kind: "identifier", text: String(content), at };
+    default:
+      return { kind: enumFields.has(name) ? "identifier" : "string", text: String(content), at };
+  }
 }

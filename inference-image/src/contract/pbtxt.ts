@@ -93,6 +93,10 @@ function printValue(value: PbtxtValue, indent: string, column: number): string {
       return quote(value.text);
     case "message": {
       if (value.fields.length === 0) return "{ }";
+      if (isPlainEntry(value.fields)) {
+        const [key, content] = value.fields.map((field) => printField(field, "").trimEnd());
+        return `{ ${key}, ${content} }`;
+      }
       const inner = value.fields.map((field) => printField(field, `${indent}  `)).join("");
       return `{\n${inner}${indent}}`;
     }
@@ -103,6 +107,17 @@ function printValue(value: PbtxtValue, indent: string, column: number): string {
       return `[\n${items.map((item) => `${indent}  ${item}`).join(",\n")}\n${indent}]`;
     }
   }
+}
+
+/** An entry of a map from string to string: short enough for one line. */
+function isPlainEntry(fields: readonly PbtxtField[]): boolean {
+  const [key, content] = fields;
+  return (
+    fields.length === 2 &&
+    key?.name === "key" &&
+    content?.name === "value" &&
+    fields.every(({ value }) => value.kind !== "message" && value.kind !== "list")
+  );
 }
 
 function hasMessage(items: readonly PbtxtValue[]): boolean {
