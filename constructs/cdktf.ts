@@ -1,0 +1,14 @@
+/**
+ * The only module that imports `cdktf`. A move to its community fork is this file, `package.json` and the name of the
+ * command line.
+ */
+export {
+  App,
+  DataResource,
+  LocalBackend,
+  TerraformElement,
+  TerraformOutput,
+  TerraformStack,
+  Testing,
+  Token,
+} from "cdktf";

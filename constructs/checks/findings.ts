@@ -1,0 +1,21 @@
+import type { Construct, IConstruct } from "constructs";
+
+/**
+ * What is wrong with a prop, in the words of the caller: `name must …, got value`, lower case, no full stop.
+ * A check is a pure function that returns all that it finds.
+ */
+export type Finding = string;
+
+/** Run `check` when the tree is complete, before anything is written. */
+export function check(scope: Construct, run: () => readonly Finding[]): void {
+  scope.node.addValidation({ validate: () => [...run()] });
+}
+
+/** Everything that the checks below `root` find, each line with the path of its construct. Empty is good. */
+export function findingsOf(root: IConstruct): readonly string[] {
+  return root.node
+    .findAll()
+    .flatMap((construct) =>
+      construct.node.validate().map((finding) => `${construct.node.path}: ${finding}`),
+    );
+}

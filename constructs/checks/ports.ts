@@ -1,0 +1,40 @@
+import { nodePortRange } from "../../inference-image/src/contract/ports.ts";
+import type { Finding } from "./findings.ts";
+
+/** A host port that a service publishes. */
+export interface PortClaim {
+  readonly service: string;
+  /** Name of the prop that sets it: `ports.http`. */
+  readonly prop: string;
+  readonly port: number;
+}
+
+/** Ports of `mine` that an earlier claim, or another of `mine`, has. */
+export function portConflicts(
+  mine: readonly PortClaim[],
+  earlier: readonly PortClaim[],
+): readonly Finding[] {
+  return mine.flatMap((claim, index) => {
+    const holder = [...earlier, ...mine.slice(0, index)].find((other) => other.port === claim.port);
+    return holder === undefined
+      ? []
+      : [
+          `${claim.prop} must be free on the host, got ${claim.port}, which ${holder.service} (${holder.prop}) has`,
+        ];
+  });
+}
+
+/** A NodePort outside the range that Kubernetes gives out, or that nothing leads to from outside the cluster. */
+export function nodePortFindings(nodePort: number, mapped: readonly number[]): readonly Finding[] {
+  const { min, max } = nodePortRange;
+  const findings: Finding[] = [];
+  if (nodePort < min || nodePort > max) {
+    findings.push(`nodePort must be ${min} to ${max}, got ${nodePort}`);
+  }
+  if (!mapped.includes(nodePort)) {
+    findings.push(
+      `nodePort must be one that kind maps (cluster.portMappings: ${mapped.join(", ")}), got ${nodePort}`,
+    );
+  }
+  return findings;
+}

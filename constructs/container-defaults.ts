@@ -1,0 +1,64 @@
+import type {
+  ContainerConfig,
+  ContainerHealthcheck,
+} from "@cdktf/provider-docker/lib/container/index.js";
+import { stopSeconds } from "./checks/stop-times.ts";
+
+/** User and group of the servers in their images: Triton's `triton-server`, Node's `node`. */
+export const serverUser = "1000:1000";
+
+/** What every server container has: no privileges, no writable disk, rotated logs. */
+export const hardened = {
+  user: serverUser,
+  readOnly: true,
+  capabilities: { drop: ["ALL"] },
+  securityOpts: ["no-new-privileges:true"],
+  restart: "unless-stopped",
+  logDriver: "json-file",
+  logOpts: { "max-file": "3", "max-size": "10m" },
+} as const satisfies Partial<ContainerConfig>;
+
+/** `/tmp` in memory, for a read-only container. */
+export function tmpfs(sizeMiB: number): Readonly<Record<string, string>> {
+  return { "/tmp": `rw,nosuid,nodev,size=${sizeMiB}m` };
+}
+
+/** Both ways in which a container is stopped: by the engine, and by Terraform. */
+export function stopAfter(graceSeconds: number) {
+  const seconds = stopSeconds(graceSeconds);
+  return { stopTimeout: seconds, destroyGraceSeconds: seconds };
+}
+
+/** Terraform waits until the container is healthy, so that a deployment that ends well is one that answers. */
+export function waitUntilHealthy(
+  test: readonly string[],
+  startSeconds: number,
+): Pick<ContainerConfig, "healthcheck" | "wait" | "waitTimeout"> {
+  const intervalSeconds = 5;
+  const retries = 6;
+  const healthcheck: ContainerHealthcheck = {
+    test: [...test],
+    interval: goDuration(intervalSeconds),
+    timeout: goDuration(4),
+    retries,
+    startPeriod: goDuration(startSeconds),
+  };
+  return { healthcheck, wait: true, waitTimeout: startSeconds + intervalSeconds * retries };
+}
+
+/**
+ * Seconds as Go prints a duration: `1m30s`, `20m0s`. The provider reads it back in this form, and any other spelling
+ * would replace the container at every apply.
+ */
+export function goDuration(seconds: number): string {
+  const hours = Math.floor(seconds / 3600);
+  const minutes = Math.floor((seconds % 3600) / 60);
+  return `${hours > 0 ? `${hours}h` : ""}${hours > 0 || minutes > 0 ? `${minutes}m` : ""}${seconds % 60}s`;
+}
+
+/** `NAME=value`, sorted, as the provider keeps them. */
+export function environmentList(env: Readonly<Record<string, string>>): string[] {
+  return Object.entries(env)
+    .map(([name, value]) => `${name}=${value}`)
+    .sort();
+}

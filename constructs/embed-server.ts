@@ -1,0 +1,146 @@
+import { Container } from "@cdktf/provider-docker/lib/container/index.js";
+import { Image } from "@cdktf/provider-docker/lib/image/index.js";
+import { Construct } from "constructs";
+import { embedPaths } from "../inference-image/src/contract/embed-api.ts";
+import type { Service } from "../inference-image/src/contract/environment.ts";
+import { openclipVitB32 } from "../inference-image/src/contract/model-signature.ts";
+import { embedPort } from "../inference-image/src/contract/ports.ts";
+import {
+  modelRepositoryMount,
+  type ServerEnvName,
+} from "../inference-image/src/contract/server-env.ts";
+import { TerraformStack } from "./cdktf.ts";
+import { check } from "./checks/findings.ts";
+import { imageFindings } from "./checks/images.ts";
+import {
+  environmentList,
+  hardened,
+  stopAfter,
+  tmpfs,
+  waitUntilHealthy,
+} from "./container-defaults.ts";
+import { bindAddress, type Exposure, type GpuHost } from "./gpu-host.ts";
+import { gpuRequest } from "./gpu-request.ts";
+import type { TritonServer } from "./triton-server.ts";
+
+/** What computes the embeddings. */
+export type EmbedEngine =
+  /** ONNX Runtime in the embed server; `gpus` are read where the host has them. */
+  | { readonly kind: "onnx"; readonly modelRepository: string; readonly gpus: readonly number[] }
+  /** Gateway: preprocess here, infer on one or more Tritons that serve the same model. */
+  | { readonly kind: "triton"; readonly upstreams: readonly TritonServer[] };
+
+export interface EmbedServerProps {
+  readonly host: GpuHost;
+  /**
+   * Image with a version.
+   *
+   * @default `clipstack/embed:gpu` where the engine is ONNX Runtime on a GPU, else `clipstack/embed:cpu`
+   */
+  readonly image?: string;
+  readonly engine: EmbedEngine;
+  /** Port of the host. */
+  readonly port: number;
+  /** Who reaches it. */
+  readonly expose: Exposure;
+}
+
+/** How long a stop waits for accepted requests, in seconds. */
+const graceSeconds = 30;
+
+/** Time to load the model into ONNX Runtime, or to find a Triton that is ready. */
+const startSeconds = 120;
+
+/** The embed server in a container: JPEG in, embedding out. */
+export class EmbedServer extends Construct {
+  /** What the environment output says of it. */
+  readonly service: Service;
+  /** The container itself. For what the props do not cover, use `container.addOverride()`. */
+  readonly container: Container;
+
+  constructor(scope: Construct, id: string, props: EmbedServerProps) {
+    super(scope, id);
+
+    const { host, engine, port, expose } = props;
+    const gpus = engine.kind === "onnx" && host.accelerator === "gpu" ? engine.gpus : [];
+    const imageName = props.image ?? `clipstack/embed:${gpus.length > 0 ? "gpu" : "cpu"}`;
+
+    check(this, () => imageFindings(imageName));
+    if (gpus.length > 0) host.run(this, gpus, { service: id, backend: "onnx", instances: 1 });
+    host.publish(this, [{ service: id, prop: "port", port }]);
+
+    const name = `${TerraformStack.of(this).node.id}-${id}`;
+    const image = new Image(this, "image", { name: imageName, keepLocally: true });
+    const request = gpuRequest(gpus);
+
+    this.container = new Container(this, "container", {
+      ...hardened,
+      name,
+      image: image.imageId,
+      gpus: request.gpus,
+      runtime: request.runtime,
+      env: environmentList({ ...request.env, ...serverSettings(engine) }),
+      tmpfs: tmpfs(64),
+      networksAdvanced: [{ name: host.network.name }],
+      ports: [{ internal: embedPort, external: port, ip: bindAddress(expose) }],
+      volumes:
+        engine.kind === "onnx"
+          ? [
+              {
+                hostPath: host.path(`${engine.modelRepository}/${openclipVitB32.name}`),
+                containerPath: `${modelRepositoryMount}/${openclipVitB32.name}`,
+                readOnly: true,
+              },
+            ]
+          : [],
+      ...waitUntilHealthy(readyTest, startSeconds),
+      ...stopAfter(graceSeconds),
+      dependsOn: engine.kind === "triton" ? engine.upstreams.map((it) => it.container) : undefined,
+    });
+
+    const url = `http://${host.clientAddress(expose)}:${port}`;
+    this.service = {
+      name: id,
+      kind: "embed",
+      backend: engine.kind,
+      model: engine.kind === "triton" ? upstreamModel(engine.upstreams) : openclipVitB32.name,
+      resources: { container: `docker_container.${this.container.friendlyUniqueId}` },
+      endpoints: [
+        { protocol: "embed-http", url, path: "embed-http" },
+        { protocol: "metrics", url },
+      ],
+    };
+  }
+}
+
+/** A Node image has no curl. */
+const readyTest = [
+  "CMD",
+  "node",
+  "-e",
+  `fetch("http://127.0.0.1:${embedPort}${embedPaths.readyz}").then((r) => process.exit(r.ok ? 0 : 1), () => process.exit(1))`,
+];
+
+function serverSettings(engine: EmbedEngine): Partial<Record<ServerEnvName, string>> {
+  const common = {
+    PORT: String(embedPort),
+    SHUTDOWN_GRACE_SECONDS: String(graceSeconds),
+  };
+  return engine.kind === "onnx"
+    ? {
+        ...common,
+        ENGINE: "onnx",
+        MODEL_PATH: `${modelRepositoryMount}/${openclipVitB32.name}/1/model.onnx`,
+      }
+    : {
+        ...common,
+        ENGINE: "triton",
+        TRITON_GRPC_URLS: engine.upstreams.map((it) => it.grpcTarget).join(","),
+        TRITON_MODEL: upstreamModel(engine.upstreams),
+      };
+}
+
+/** The model of the upstreams, which all serve the same one. */
+function upstreamModel(upstreams: readonly TritonServer[]): string {
+  return upstreams[0]?.model ?? openclipVitB32.name;
+}

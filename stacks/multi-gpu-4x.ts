@@ -1,0 +1,88 @@
+import type { Construct } from "constructs";
+import { TerraformStack } from "../constructs/cdktf.ts";
+import { EmbedServer } from "../constructs/embed-server.ts";
+import { EnvironmentOutput } from "../constructs/environment-output.ts";
+import { GpuHost } from "../constructs/gpu-host.ts";
+import { keepStateLocally } from "../constructs/local-state.ts";
+import { TritonServer } from "../constructs/triton-server.ts";
+import { perGpuHostPorts } from "../inference-image/src/contract/ports.ts";
+import type { MultiGpu4xSettings } from "./settings.ts";
+
+/** One host, four GPUs: Triton over all of them, or one Triton for each, behind the embed server as gateway. */
+export class MultiGpu4xStack extends TerraformStack {
+  constructor(scope: Construct, id: string, settings: MultiGpu4xSettings) {
+    super(scope, id);
+    keepStateLocally(this);
+
+    const host = new GpuHost(this, "host", {
+      ...settings.host,
+      accelerator: settings.accelerator,
+      network: settings.network,
+    });
+    const { tritons, upstreams } = topologies[settings.topology](this, host, settings);
+    const embed = new EmbedServer(this, "embed", {
+      ...settings.embed,
+      host,
+      engine: { kind: "triton", upstreams },
+    });
+
+    new EnvironmentOutput(this, "environment", { where: host, services: [embed, ...tritons] });
+  }
+}
+
+interface Tritons {
+  readonly tritons: readonly TritonServer[];
+  /** Those that the gateway asks. */
+  readonly upstreams: readonly TritonServer[];
+}
+
+const topologies = {
+  /** One Triton for each backend, with an instance of its model on every GPU. */
+  "instance-group": (
+    scope: Construct,
+    host: GpuHost,
+    { modelRepository, tritonOnnx, tritonTrt, embed }: MultiGpu4xSettings,
+  ): Tritons => {
+    const tritons = [
+      ...(tritonOnnx.enabled
+        ? [
+            new TritonServer(scope, "triton-onnx", {
+              ...tritonOnnx,
+              host,
+              modelRepository,
+              backend: "onnx",
+            }),
+          ]
+        : []),
+      ...(tritonTrt.enabled
+        ? [
+            new TritonServer(scope, "triton-trt", {
+              ...tritonTrt,
+              host,
+              modelRepository,
+              backend: "tensorrt",
+            }),
+          ]
+        : []),
+    ];
+    return { tritons, upstreams: tritons.filter((triton) => triton.node.id === embed.upstream) };
+  },
+  /** One Triton for each GPU, with a process, a port range and an engine cache of its own. */
+  "per-gpu": (
+    scope: Construct,
+    host: GpuHost,
+    { modelRepository, perGpu }: MultiGpu4xSettings,
+  ): Tritons => {
+    const tritons = perGpu.gpus.map(
+      (gpu, index) =>
+        new TritonServer(scope, `triton-${index}`, {
+          ...perGpu,
+          host,
+          modelRepository,
+          gpus: [gpu],
+          ports: perGpuHostPorts(index),
+        }),
+    );
+    return { tritons, upstreams: tritons };
+  },
+};

@@ -1,0 +1,118 @@
+import { z } from "zod";
+
+type Issue = z.core.$ZodIssue;
+type Path = readonly PropertyKey[];
+
+/** One line for each mistake: path, rule and value. */
+export function issueLines(
+  issues: readonly Issue[],
+  schema: z.ZodType,
+  input: unknown,
+): readonly string[] {
+  return issues.flatMap((issue) => linesOf(issue, schema, input));
+}
+
+function linesOf(issue: Issue, schema: z.ZodType, input: unknown): readonly string[] {
+  if (issue.code === "unrecognized_keys") {
+    const known = keysAt(schema, issue.path);
+    return issue.keys.map((key) => {
+      const near = nearest(key, known);
+      const hint =
+        near === undefined
+          ? `known: ${known.join(", ")}`
+          : `did you mean '${dotted([...issue.path, near])}'?`;
+      return `unknown key '${dotted([...issue.path, key])}' (${hint})`;
+    });
+  }
+  const value = valueAt(input, issue.path);
+  const where = dotted(issue.path);
+  if (value === undefined && issue.code !== "custom") return [`${where} is required`];
+  // a rule between settings may be about a default, which the file does not have
+  const got = value === undefined ? (issue.input ?? value) : value;
+  return [`${where || "the file"} ${rule(issue)}, got ${shown(got)}`];
+}
+
+function rule(issue: Issue): string {
+  if (issue.message.startsWith("must ")) return issue.message;
+  switch (issue.code) {
+    case "invalid_type":
+      return `must be ${typeNames[issue.expected] ?? issue.expected}`;
+    case "invalid_value":
+      return `must be one of ${issue.values.map(String).join(", ")}`;
+    default:
+      return `is not valid (${issue.message})`;
+  }
+}
+
+const typeNames: Readonly<Record<string, string>> = {
+  object: "a map of settings",
+  array: "a list",
+  string: "text",
+  number: "a number",
+  int: "a whole number",
+  boolean: "true or false",
+};
+
+/** `host.gpu`, `tritonOnnx.gpus.3`. */
+function dotted(path: Path): string {
+  return path.map(String).join(".");
+}
+
+function valueAt(input: unknown, path: Path): unknown {
+  return path.reduce<unknown>(
+    (value, key) =>
+      typeof value === "object" && value !== null
+        ? (value as Record<PropertyKey, unknown>)[key]
+        : undefined,
+    input,
+  );
+}
+
+function shown(value: unknown): string {
+  return typeof value === "string" ? `'${value}'` : (JSON.stringify(value) ?? "nothing");
+}
+
+/** The keys that an object of the schema knows. */
+function keysAt(schema: z.ZodType, path: Path): readonly string[] {
+  const at = path.reduce<unknown>((outer, key) => {
+    const inner = unwrap(outer);
+    if (inner instanceof z.ZodObject) return inner.shape[String(key)];
+    return inner instanceof z.ZodArray ? inner.element : undefined;
+  }, schema);
+  const object = unwrap(at);
+  return object instanceof z.ZodObject ? Object.keys(object.shape) : [];
+}
+
+function unwrap(schema: unknown): unknown {
+  return schema instanceof z.ZodDefault ||
+    schema instanceof z.ZodPrefault ||
+    schema instanceof z.ZodOptional
+    ? unwrap(schema.unwrap())
+    : schema;
+}
+
+/** The candidate that differs from `word` in the fewest letters, if that is few enough to be a slip. */
+export function nearest(word: string, candidates: readonly string[]): string | undefined {
+  const best = candidates
+    .map((candidate) => ({ candidate, distance: editDistance(word, candidate) }))
+    .sort((a, b) => a.distance - b.distance)[0];
+  return best !== undefined && best.distance <= Math.max(1, Math.floor(word.length / 3))
+    ? best.candidate
+    : undefined;
+}
+
+/** Letters to insert, delete or replace (Levenshtein), case ignored. */
+function editDistance(from: string, to: string): number {
+  const a = from.toLowerCase();
+  const b = to.toLowerCase();
+  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const replace = row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1);
+      next.push(Math.min(replace, row[j]! + 1, next[j - 1]! + 1));
+    }
+    row = next;
+  }
+  return row[b.length]!;
+}

@@ -1,0 +1,375 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { LineCounter, parseDocument } from "yaml";
+import { z } from "zod";
+import { gpuNames } from "../constructs/gpu-catalogue.ts";
+import { hostPorts, kindPorts, type TritonPorts } from "../inference-image/src/contract/ports.ts";
+import { issueLines } from "./settings-issues.ts";
+
+/** Settings of the environments: one YAML file for each, one schema for each. */
+
+/** A whole number in a range; both ends are part of the message. */
+const integer = (min: number, max: number) => {
+  const error = `must be ${min} to ${max}`;
+  return z
+    .int({ error: `must be a whole number, ${min} to ${max}` })
+    .min(min, error)
+    .max(max, error);
+};
+const word = <const T extends readonly [string, ...string[]]>(words: T) => z.enum(words);
+const text = (rule: string, pattern: RegExp) =>
+  z.string({ error: `must be ${rule}` }).regex(pattern, `must be ${rule}`);
+
+const accelerator = word(["gpu", "cpu"])
+  .default("gpu")
+  .describe("What the services compute on. `cpu` deploys the same services without a GPU.");
+const expose = word(["loopback", "all-interfaces"])
+  .default("loopback")
+  .describe("Who reaches the ports: programs on the host and tunnels to it, or everybody.");
+const port = integer(1, 65_535);
+const gpus = z
+  .array(integer(0, 63))
+  .min(1, "must list at least one GPU")
+  .describe("GPUs of the host, by index, as `nvidia-smi` counts them.");
+const image = text("an image name like 'name:1.2' or 'name@sha256:…'", /^[^\s]+$/);
+const path = text("a path without '..', spaces or quotes", /^(?!.*\.\.)[^\s"'$]+$/);
+const name = text(
+  "lower-case letters, digits and '-', at most 40",
+  /^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$/,
+);
+const gpuCount = integer(1, 16).describe("How many GPUs the host has.");
+
+/** A machine with Docker and NVIDIA GPUs. */
+const host = (count: number) =>
+  z
+    .strictObject({
+      docker: text(
+        "'ssh://[user@]host[:port]' or 'unix:///path'",
+        /^(ssh:\/\/([^\s@:/]+@)?[^\s@:/]+(:\d{1,5})?|unix:\/\/\/[^\s]+)$/,
+      )
+        .default("unix:///var/run/docker.sock")
+        .describe("Docker endpoint of the GPU host."),
+      gpu: word(gpuNames).default("rtx-4080").describe("Kind of GPU, a key of the GPU catalogue."),
+      count: gpuCount.default(count),
+    })
+    .prefault({});
+
+/**
+ * 26.07: the release that the published TensorRT figures are compared with. A digest, `…@sha256:…`, is better: a tag
+ * can be moved.
+ */
+const tritonImage = image.default("nvcr.io/nvidia/tritonserver:26.07-py3");
+const tritonPorts = (ports: TritonPorts) =>
+  z
+    .strictObject({
+      http: port.default(ports.http),
+      grpc: port.default(ports.grpc),
+      metrics: port.default(ports.metrics),
+    })
+    .prefault({})
+    .describe("Ports of the host. Metrics are always on the loopback interface only.");
+const triton = (ports: TritonPorts, defaultGpus: readonly number[]) =>
+  z
+    .strictObject({
+      enabled: z.boolean().default(true).describe("Leave the service out with `false`."),
+      image: tritonImage,
+      ports: tritonPorts(ports),
+      gpus: gpus.default([...defaultGpus]),
+      expose,
+    })
+    .prefault({});
+
+const modelRepository = path
+  .default("model_repository")
+  .describe(
+    "Model repository: relative to the project where Docker is local, absolute on a host reached over ssh.",
+  );
+const upstream = word(["triton-onnx", "triton-trt"])
+  .default("triton-onnx")
+  .describe("The Triton that the gateway asks.");
+
+/** Rules between settings that hold for every GPU host. */
+function hostRules(
+  settings: {
+    readonly host: { readonly docker: string };
+    readonly modelRepository: string;
+  },
+  context: z.RefinementCtx,
+) {
+  if (settings.host.docker.startsWith("ssh://") && !settings.modelRepository.startsWith("/")) {
+    context.addIssue({
+      code: "custom",
+      path: ["modelRepository"],
+      message: "must be an absolute path when host.docker is ssh://",
+      input: settings.modelRepository,
+    });
+  }
+}
+
+/** A gateway needs the Triton that it asks. */
+function upstreamRule(
+  settings: {
+    readonly embed: { readonly upstream: "triton-onnx" | "triton-trt" };
+    readonly tritonOnnx: { readonly enabled: boolean };
+    readonly tritonTrt: { readonly enabled: boolean };
+  },
+  context: z.RefinementCtx,
+) {
+  const key = settings.embed.upstream === "triton-onnx" ? "tritonOnnx" : "tritonTrt";
+  if (!settings[key].enabled) {
+    context.addIssue({
+      code: "custom",
+      path: ["embed", "upstream"],
+      message: `must name a service that is enabled (${key}.enabled is false)`,
+      input: settings.embed.upstream,
+    });
+  }
+}
+
+export const singleGpuSettings = z
+  .strictObject({
+    accelerator,
+    host: host(1),
+    modelRepository,
+    network: name.default("clipstack-single-gpu").describe("Docker network of the services."),
+    embed: z
+      .strictObject({
+        enabled: z.boolean().default(true).describe("Leave the service out with `false`."),
+        image: image
+          .optional()
+          .describe(
+            "Default: clipstack/embed:gpu for ONNX Runtime on a GPU, else clipstack/embed:cpu.",
+          ),
+        port: port.default(hostPorts.embed).describe("Port of the host."),
+        engine: word(["onnx", "triton"])
+          .default("onnx")
+          .describe("`onnx`: ONNX Runtime in the embed server. `triton`: gateway to a Triton."),
+        upstream,
+        gpus: gpus.default([0]),
+        expose,
+      })
+      .prefault({}),
+    tritonOnnx: triton(hostPorts.tritonOnnx, [0]),
+    tritonTrt: triton(hostPorts.tritonTrt, [0]),
+  })
+  .superRefine((settings, context) => {
+    hostRules(settings, context);
+    if (settings.embed.enabled && settings.embed.engine === "triton") {
+      upstreamRule(settings, context);
+    }
+    if (!settings.embed.enabled && !settings.tritonOnnx.enabled && !settings.tritonTrt.enabled) {
+      context.addIssue({
+        code: "custom",
+        path: ["embed", "enabled"],
+        message: "must be true, or tritonOnnx.enabled, or tritonTrt.enabled",
+        input: false,
+      });
+    }
+  });
+export type SingleGpuSettings = z.infer<typeof singleGpuSettings>;
+
+const fourGpus = [0, 1, 2, 3];
+
+export const multiGpu4xSettings = z
+  .strictObject({
+    topology: word(["instance-group", "per-gpu"])
+      .default("instance-group")
+      .describe(
+        "`instance-group`: one Triton for each backend, over all GPUs. `per-gpu`: one Triton for each GPU.",
+      ),
+    accelerator,
+    host: host(4),
+    modelRepository,
+    network: name.default("clipstack-multi-gpu-4x").describe("Docker network of the services."),
+    embed: z
+      .strictObject({
+        image: image.optional().describe("Default: clipstack/embed:cpu, the gateway needs no GPU."),
+        port: port.default(hostPorts.embed).describe("Port of the host."),
+        upstream: upstream.describe("The Triton that the gateway asks, with `instance-group`."),
+        expose,
+      })
+      .prefault({}),
+    tritonOnnx: triton(hostPorts.tritonOnnx, fourGpus).describe("Read with `instance-group`."),
+    tritonTrt: triton(hostPorts.tritonTrt, fourGpus).describe("Read with `instance-group`."),
+    perGpu: z
+      .strictObject({
+        backend: word(["onnx", "tensorrt"]).default("onnx").describe("What runs the model."),
+        image: tritonImage,
+        gpus: gpus
+          .max(16, "must list at most 16 GPUs")
+          .default(fourGpus)
+          .describe("One Triton for each; their ports are 8010-8012, 8020-8022, 8030-8032, …"),
+        expose,
+      })
+      .prefault({})
+      .describe("Read with `per-gpu`."),
+  })
+  .superRefine((settings, context) => {
+    hostRules(settings, context);
+    if (settings.topology === "instance-group") upstreamRule(settings, context);
+  });
+export type MultiGpu4xSettings = z.infer<typeof multiGpu4xSettings>;
+
+const quantities = (cpuMillicores: number, memoryMiB: number) =>
+  z
+    .strictObject({
+      cpuMillicores: integer(1, 1_000_000).default(cpuMillicores),
+      memoryMiB: integer(1, 100_000_000).default(memoryMiB),
+    })
+    .prefault({});
+
+export const kindLocalSettings = z
+  .strictObject({
+    cluster: z
+      .strictObject({
+        name: name.default("clipstack"),
+        nodeImage: image.optional().describe("Default: the one that the installed kind came with."),
+        kubeconfig: path.default("~/.kube/config").describe("File that kind adds the cluster to."),
+        portMappings: z
+          .array(z.strictObject({ nodePort: port, hostPort: port }))
+          .min(1, "must map at least one port")
+          .default([{ nodePort: kindPorts.nodePort, hostPort: kindPorts.host }])
+          .describe("NodePorts that are reached on 127.0.0.1 of this machine."),
+      })
+      .prefault({}),
+    namespace: name.default("clipstack"),
+    embed: z
+      .strictObject({
+        image: image.default("clipstack/embed:k8s-cpu").describe("Contains the model."),
+        nodePort: port.default(kindPorts.nodePort),
+        resources: z
+          .strictObject({ requests: quantities(250, 1_024), limits: quantities(1_000, 1_536) })
+          .prefault({ requests: {}, limits: {} })
+          .describe("Of one pod."),
+      })
+      .prefault({}),
+    autoscaler: z
+      .strictObject({
+        minReplicas: integer(1, 1_000).default(2),
+        maxReplicas: integer(1, 1_000).default(6),
+        cpuPercent: integer(1, 100).default(60).describe("Of what the pods request."),
+        scaleDownWindowSeconds: integer(0, 3_600).default(180),
+      })
+      .prefault({}),
+    budget: z
+      .strictObject({
+        maxUnavailable: integer(0, 1_000).optional(),
+        minAvailable: integer(0, 1_000).optional(),
+      })
+      .default({ maxUnavailable: 1 })
+      .describe("How many pods may be away (or must stay) when a node is drained: one of the two."),
+    quota: z
+      .strictObject({
+        requests: quantities(1_750, 7_168),
+        limits: quantities(7_000, 10_752),
+        pods: integer(1, 10_000).default(10),
+      })
+      .prefault({ requests: {}, limits: {} })
+      .describe(
+        "Of the namespace: the pods at their maximum, and one more during a rolling update.",
+      ),
+    limitRange: z
+      .strictObject({
+        defaultRequests: quantities(100, 128),
+        defaultLimits: quantities(500, 512),
+        max: quantities(2_000, 4_096),
+      })
+      .prefault({ defaultRequests: {}, defaultLimits: {}, max: {} })
+      .describe("What a container gets when it does not say, and the most it may say."),
+  })
+  .superRefine(({ budget }, context) => {
+    if ((budget.maxUnavailable === undefined) === (budget.minAvailable === undefined)) {
+      context.addIssue({
+        code: "custom",
+        path: ["budget"],
+        message: "must set either maxUnavailable or minAvailable",
+        input: budget,
+      });
+    }
+  });
+export type KindLocalSettings = z.infer<typeof kindLocalSettings>;
+
+/** The schema of each environment. */
+export const settingsSchemas = {
+  "single-gpu": singleGpuSettings,
+  "multi-gpu-4x": multiGpu4xSettings,
+  "kind-local": kindLocalSettings,
+} as const;
+export type EnvironmentName = keyof typeof settingsSchemas;
+export const environmentNames = Object.keys(settingsSchemas) as EnvironmentName[];
+
+/** Settings of all environments. */
+export type AllSettings = {
+  readonly [Name in EnvironmentName]: z.infer<(typeof settingsSchemas)[Name]>;
+};
+
+/** Everything that is wrong with settings, one line each, ready to print. */
+export class SettingsError extends Error {
+  override readonly name = "SettingsError";
+
+  constructor(readonly lines: readonly string[]) {
+    super(lines.join("\n"));
+  }
+}
+
+/**
+ * Read the settings of all environments.
+ *
+ * @param folder - Where `<environment>.settings.yaml` are.
+ * @throws {SettingsError} with the mistakes of all files.
+ */
+export function loadSettings(folder: string): AllSettings {
+  const lines: string[] = [];
+  const settings: Record<string, unknown> = {};
+  for (const environment of environmentNames) {
+    const file = join(folder, `${environment}.settings.yaml`);
+    try {
+      settings[environment] = parseSettings(environment, file, readText(file));
+    } catch (error) {
+      if (!(error instanceof SettingsError)) throw error;
+      lines.push(...error.lines);
+    }
+  }
+  if (lines.length > 0) throw new SettingsError(lines);
+  return settings as AllSettings;
+}
+
+function readText(file: string): string {
+  try {
+    return readFileSync(file, "utf8");
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code ?? "unknown";
+    throw new SettingsError([`${file}: cannot be read (${code})`]);
+  }
+}
+
+/**
+ * Settings of one environment, with its defaults filled in.
+ *
+ * @param file - Name of the file, for messages.
+ * @throws {SettingsError}
+ */
+export function parseSettings<Name extends EnvironmentName>(
+  environment: Name,
+  file: string,
+  yaml: string,
+): AllSettings[Name] {
+  const lineCounter = new LineCounter();
+  const document = parseDocument(yaml, { lineCounter, prettyErrors: false });
+  if (document.errors.length > 0) {
+    throw new SettingsError(
+      document.errors.map((error) => {
+        const { line, col } = lineCounter.linePos(error.pos[0]);
+        return `${file}:${line}:${col}: ${error.message}`;
+      }),
+    );
+  }
+  const input: unknown = document.toJS() ?? {};
+  const schema = settingsSchemas[environment];
+  const result = schema.safeParse(input);
+  if (!result.success) {
+    const lines = issueLines(result.error.issues, schema, input);
+    throw new SettingsError([`${file}:`, ...lines.map((line) => `  ${line}`)]);
+  }
+  return result.data as AllSettings[Name];
+}

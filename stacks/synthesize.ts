@@ -1,0 +1,71 @@
+import { createHash } from "node:crypto";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { App, type TerraformStack } from "../constructs/cdktf.ts";
+import { findingsOf } from "../constructs/checks/findings.ts";
+import { TritonServer } from "../constructs/triton-server.ts";
+import { KindLocalStack } from "./kind-local.ts";
+import { MultiGpu4xStack } from "./multi-gpu-4x.ts";
+import { loadSettings, SettingsError } from "./settings.ts";
+import { SingleGpuStack } from "./single-gpu.ts";
+
+export interface SynthesizeOptions {
+  /** Folder of the settings files. */
+  readonly settings: string;
+  /** Folder to write to. */
+  readonly outdir: string;
+}
+
+/** What `clipstack.json` says: one line a stack, so that an edit by hand is seen. */
+export interface SynthManifest {
+  readonly schema: 1;
+  /** Path inside the folder, and SHA-256 of the file in hexadecimal. */
+  readonly stacks: Readonly<Record<string, { readonly file: string; readonly sha256: string }>>;
+}
+
+/**
+ * Synthesize all environments.
+ *
+ * @returns One line for each stack: what is in it.
+ * @throws {SettingsError} with every mistake of every file, or with all that the checks found. Nothing is written then.
+ */
+export function synthesize({ settings: folder, outdir }: SynthesizeOptions): readonly string[] {
+  const settings = loadSettings(folder);
+  const app = new App({ outdir });
+  const stacks = [
+    new SingleGpuStack(app, "single-gpu", settings["single-gpu"]),
+    new MultiGpu4xStack(app, "multi-gpu-4x", settings["multi-gpu-4x"]),
+    new KindLocalStack(app, "kind-local", settings["kind-local"]),
+  ];
+  const findings = findingsOf(app);
+  if (findings.length > 0) throw new SettingsError(findings);
+  app.synth();
+  writeFileSync(
+    join(outdir, "clipstack.json"),
+    `${JSON.stringify(manifest(stacks, outdir), null, 2)}\n`,
+  );
+  return stacks.map(summary);
+}
+
+function manifest(stacks: readonly TerraformStack[], outdir: string): SynthManifest {
+  return {
+    schema: 1,
+    stacks: Object.fromEntries(
+      stacks.map(({ node: { id } }) => {
+        const file = `stacks/${id}/cdk.tf.json`;
+        const sha256 = createHash("sha256")
+          .update(readFileSync(join(outdir, file)))
+          .digest("hex");
+        return [id, { file, sha256 }];
+      }),
+    ),
+  };
+}
+
+function summary(stack: TerraformStack): string {
+  const tritons = stack.node.findAll().filter((construct) => construct instanceof TritonServer);
+  const instances = tritons
+    .map((triton) => `${triton.node.id} ${triton.executionInstances}`)
+    .join(", ");
+  return `${stack.node.id}${instances === "" ? "" : `: execution instances: ${instances}`}`;
+}
