@@ -1,0 +1,524 @@
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { z } from "zod";
+import {
+  type Environment,
+  environment,
+  environmentOutput,
+  type Service,
+} from "../../inference-image/src/contract/environment.ts";
+import { BenchError } from "./bench-error.ts";
+import { resolveText, type TerraformResources } from "./terraform-text.ts";
+
+/**
+ * What was synthesized for one environment, read from its `cdk.tf.json`. The bench sees the artefact and never the code
+ * that made it: what is wrong in the file is wrong here.
+ */
+export interface Artefact {
+  readonly file: string;
+  /** SHA-256 of the file, in hex. */
+  readonly sha256: string;
+  readonly environment: Environment;
+  /** One for each service of the environment, in its order. */
+  readonly workloads: readonly Workload[];
+}
+
+/** One container, or one Deployment, that stands behind a service. */
+export interface Workload {
+  readonly service: Service;
+  /** Terraform address, as in the plan. */
+  readonly address: string;
+  readonly kind: "container" | "deployment";
+  /** Name of the container on its network, or of the Deployment. */
+  readonly name: string;
+  /** Command line after the image's own: entry point and arguments. Empty for the embed server. */
+  readonly words: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  /** Ports of the machine that lead to the workload. */
+  readonly published: readonly PublishedPort[];
+  readonly volumes: readonly Volume[];
+  readonly probes: readonly Probe[];
+  /** Processes that run at least: 1 for a container. */
+  readonly replicas: number;
+  /** Seconds between the request to stop and the kill. */
+  readonly graceSeconds: number;
+  /** Other names on the Docker networks that the container is on. */
+  readonly aliases: readonly string[];
+  readonly networks: readonly string[];
+  /** What in the file contradicts itself on the way from the machine's port to the workload. */
+  readonly faults: readonly string[];
+}
+
+export interface PublishedPort {
+  readonly internal: number;
+  readonly external: number;
+}
+
+export interface Volume {
+  readonly containerPath: string;
+  /** As written, a Terraform expression of this folder included; absent where the volume is no folder of a host. */
+  readonly hostPath?: string;
+}
+
+export interface Probe {
+  readonly kind: "health check" | "startup probe" | "readiness probe" | "liveness probe";
+  /** Absent where the probe is a command that names no URL. */
+  readonly http?: { readonly port: number; readonly path: string };
+  /** How long the workload may take until the probe succeeds, in seconds. */
+  readonly budgetSeconds: number;
+  /** For messages: the command or the URL. */
+  readonly text: string;
+}
+
+/** A block of Terraform JSON: providers' bindings write one as an object or as a list. */
+const blocks = <T extends z.ZodType>(schema: T) =>
+  z
+    .union([z.array(schema), schema.transform((value) => [value])])
+    .optional()
+    .transform((value) => (value ?? []) as z.infer<T>[]);
+
+const port = z.coerce.number().int().min(1).max(65_535);
+const text = z.string();
+
+const dockerContainer = z.object({
+  name: text.min(1),
+  entrypoint: z.array(text).default([]),
+  command: z.array(text).default([]),
+  env: z.array(text.regex(/^[^=]+=/s, "must be NAME=value")).default([]),
+  ports: blocks(z.object({ internal: port, external: port.optional(), ip: text.optional() })),
+  volumes: blocks(
+    z.object({ container_path: text, host_path: text.optional(), volume_name: text.optional() }),
+  ),
+  mounts: blocks(
+    z.object({ target: text, source: text.optional(), type: z.enum(["bind", "volume", "tmpfs"]) }),
+  ),
+  healthcheck: blocks(
+    z.object({
+      test: z.array(text).min(1),
+      interval: text.optional(),
+      start_period: text.optional(),
+      retries: z.coerce.number().int().min(0).optional(),
+    }),
+  ),
+  networks_advanced: blocks(z.object({ name: text, aliases: z.array(text).default([]) }).loose()),
+  stop_timeout: z.coerce.number().int().min(0).optional(),
+  destroy_grace_seconds: z.coerce.number().int().min(0).optional(),
+});
+
+const kubernetesProbe = blocks(
+  z.object({
+    http_get: blocks(z.object({ path: text.default("/"), port: z.union([z.number(), text]) })),
+    initial_delay_seconds: z.coerce.number().default(0),
+    period_seconds: z.coerce.number().default(10),
+    failure_threshold: z.coerce.number().default(3),
+  }),
+);
+
+const metadata = z.object({
+  name: text.optional(),
+  labels: z.record(z.string(), text).default({}),
+});
+
+const kubernetesContainer = z.object({
+  name: text,
+  command: z.array(text).default([]),
+  args: z.array(text).default([]),
+  env: blocks(z.object({ name: text, value: text.optional() })),
+  port: blocks(z.object({ container_port: port, name: text.optional() })),
+  volume_mount: blocks(z.object({ name: text, mount_path: text, sub_path: text.optional() })),
+  startup_probe: kubernetesProbe,
+  readiness_probe: kubernetesProbe,
+  liveness_probe: kubernetesProbe,
+});
+
+const podSpec = z.object({
+  container: blocks(kubernetesContainer),
+  volume: blocks(z.object({ name: text, host_path: blocks(z.object({ path: text.optional() })) })),
+  termination_grace_period_seconds: z.coerce.number().int().min(0).optional(),
+});
+
+const kubernetesDeployment = z.object({
+  metadata: blocks(metadata),
+  spec: blocks(
+    z.object({
+      replicas: z.coerce.number().int().min(0).optional(),
+      template: blocks(z.object({ metadata: blocks(metadata), spec: blocks(podSpec) })),
+    }),
+  ),
+});
+
+const kubernetesAutoscaler = z.object({
+  spec: blocks(
+    z.object({
+      min_replicas: z.coerce.number().int().min(0).optional(),
+      scale_target_ref: blocks(z.object({ kind: text, name: text })),
+    }),
+  ),
+});
+
+const kubernetesService = z.object({
+  spec: blocks(
+    z.object({
+      type: text.default("ClusterIP"),
+      selector: z.record(z.string(), text).default({}),
+      port: blocks(
+        z.object({
+          port,
+          target_port: z.union([z.number(), text]).optional(),
+          node_port: port.optional(),
+        }),
+      ),
+    }),
+  ),
+});
+
+const document = z.object({
+  resource: z.record(z.string(), z.record(z.string(), z.unknown())).default({}),
+  output: z.record(z.string(), z.object({ value: z.unknown() })).default({}),
+});
+
+/**
+ * Read a synthesized environment.
+ *
+ * @param file - Path of `cdk.tf.json`.
+ * @param shown - How messages name the file.
+ * @throws {BenchError} one line that names the file, what in it, the rule and the value.
+ */
+export function readArtefact(file: string, shown = file): Artefact {
+  let bytes: Buffer;
+  try {
+    bytes = readFileSync(file);
+  } catch (error) {
+    const missing = error instanceof Error && "code" in error && error.code === "ENOENT";
+    throw new BenchError(`${shown}: ${missing ? "there is no such file" : String(error)}`);
+  }
+  const sha256 = createHash("sha256").update(bytes).digest("hex");
+  return { file: shown, sha256, ...parseArtefact(bytes.toString("utf8"), shown) };
+}
+
+/** What {@link readArtefact} does, on text. */
+export function parseArtefact(
+  json: string,
+  shown: string,
+): Pick<Artefact, "environment" | "workloads"> {
+  let raw: unknown;
+  try {
+    raw = JSON.parse(json);
+  } catch {
+    throw new BenchError(`${shown}: must be JSON`);
+  }
+  const { resource, output } = read(document, raw, shown);
+  const value = output[environmentOutput]?.value;
+  if (value === undefined) {
+    throw new BenchError(`${shown}: output.${environmentOutput} is missing`);
+  }
+  const described = read(environment, value, `${shown}: output.${environmentOutput}.value`);
+  return {
+    environment: described,
+    workloads: described.services.map((service) => workloadOf(service, resource, shown)),
+  };
+}
+
+/** Parse, and say the first thing that is wrong in one line. */
+function read<T extends z.ZodType>(schema: T, value: unknown, where: string): z.infer<T> {
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  const issue = innermost(result.error.issues[0]);
+  const path = issue.path.map(String).join(".");
+  const got = at(value, issue.path);
+  const shown = got === undefined ? "nothing" : JSON.stringify(got).slice(0, 80);
+  throw new BenchError(
+    `${where}${path === "" ? "" : `: ${path}`}: ${issue.message.replace(/^./, (c) => c.toLowerCase())}, got ${shown}`,
+  );
+}
+
+interface Issue {
+  readonly path: readonly PropertyKey[];
+  readonly message: string;
+}
+
+/** Of a union's issues, the one that got furthest: what a person most likely meant. */
+function innermost(issue: z.core.$ZodIssue | undefined): Issue {
+  if (issue === undefined) return { path: [], message: "is invalid" };
+  if (issue.code !== "invalid_union") return { path: issue.path, message: issue.message };
+  const candidates = issue.errors
+    .map((issues) => innermost(issues[0]))
+    .sort((a, b) => b.path.length - a.path.length);
+  const best = candidates[0];
+  if (best === undefined) return { path: issue.path, message: issue.message };
+  return { path: [...issue.path, ...best.path], message: best.message };
+}
+
+function at(value: unknown, path: readonly PropertyKey[]): unknown {
+  return path.reduce<unknown>(
+    (inner, key) =>
+      typeof inner === "object" && inner !== null
+        ? (inner as Record<PropertyKey, unknown>)[key]
+        : undefined,
+    value,
+  );
+}
+
+function workloadOf(service: Service, resources: TerraformResources, shown: string): Workload {
+  const { container, deployment } = service.resources;
+  const address = container ?? deployment;
+  if (address === undefined || (container !== undefined && deployment !== undefined)) {
+    throw new BenchError(
+      `${shown}: service '${service.name}' must name one container or one Deployment in resources, got ${JSON.stringify(service.resources)}`,
+    );
+  }
+  const body = resolveText(resourceAt(address, resources, service, shown), resources);
+  return container === undefined
+    ? fromDeployment(service, address, body, resources, shown)
+    : fromContainer(service, address, body, shown);
+}
+
+function resourceAt(
+  address: string,
+  resources: TerraformResources,
+  service: Service,
+  shown: string,
+): unknown {
+  const dot = address.indexOf(".");
+  const body = resources[address.slice(0, dot)]?.[address.slice(dot + 1)];
+  if (body === undefined) {
+    throw new BenchError(
+      `${shown}: service '${service.name}' stands on ${address}, which is not in the file`,
+    );
+  }
+  return body;
+}
+
+function fromContainer(service: Service, address: string, body: unknown, shown: string): Workload {
+  const parsed = read(dockerContainer, body, `${shown}: ${address}`);
+  return {
+    service,
+    address,
+    kind: "container",
+    name: parsed.name,
+    words: [...parsed.entrypoint, ...parsed.command],
+    env: Object.fromEntries(parsed.env.map(splitAssignment)),
+    published: parsed.ports.map(({ internal, external }) => ({
+      internal,
+      external: external ?? internal,
+    })),
+    volumes: [
+      ...parsed.volumes.map((v) => ({ containerPath: v.container_path, hostPath: v.host_path })),
+      ...parsed.mounts
+        .filter((mount) => mount.type !== "tmpfs")
+        .map((mount) => ({
+          containerPath: mount.target,
+          hostPath: mount.type === "bind" ? mount.source : undefined,
+        })),
+    ],
+    probes: parsed.healthcheck.map((check) => {
+      const command = check.test.join(" ");
+      // https://docs.docker.com/reference/dockerfile/#healthcheck: defaults of 30 s and 3 retries
+      const budgetSeconds =
+        seconds(check.start_period, 0) + seconds(check.interval, 30) * ((check.retries ?? 3) + 1);
+      return {
+        kind: "health check",
+        http: urlIn(command),
+        budgetSeconds,
+        text: command,
+      } as const;
+    }),
+    replicas: 1,
+    graceSeconds: parsed.destroy_grace_seconds ?? parsed.stop_timeout ?? 10,
+    aliases: parsed.networks_advanced.flatMap((network) => network.aliases),
+    networks: parsed.networks_advanced.map((network) => network.name),
+    faults: [],
+  };
+}
+
+function splitAssignment(line: string): readonly [string, string] {
+  const equals = line.indexOf("=");
+  return [line.slice(0, equals), line.slice(equals + 1)];
+}
+
+/** The URL of the container itself that a health check's command asks. */
+function urlIn(command: string): Probe["http"] {
+  const match =
+    /http:\/\/(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])(?::(\d+))?(\/[^\s"'`)]*)?/.exec(
+      command,
+    );
+  return match === null ? undefined : { port: Number(match[1] ?? 80), path: match[2] ?? "/" };
+}
+
+/** Seconds of a Go duration such as `1m30s`. */
+export function seconds(duration: string | undefined, fallback: number): number {
+  if (duration === undefined || duration === "") return fallback;
+  const units: Readonly<Record<string, number>> = { ms: 0.001, s: 1, m: 60, h: 3_600 };
+  const parts = [...duration.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h)/g)];
+  return parts.reduce((sum, part) => sum + Number(part[1]) * (units[part[2] ?? ""] ?? 0), 0);
+}
+
+function fromDeployment(
+  service: Service,
+  address: string,
+  body: unknown,
+  resources: TerraformResources,
+  shown: string,
+): Workload {
+  const parsed = read(kubernetesDeployment, body, `${shown}: ${address}`);
+  const name = parsed.metadata[0]?.name;
+  const template = parsed.spec[0]?.template[0];
+  const pod = template?.spec[0];
+  const container = pod?.container[0];
+  if (
+    name === undefined ||
+    template === undefined ||
+    pod === undefined ||
+    container === undefined
+  ) {
+    throw new BenchError(
+      `${shown}: ${address}: must have a name and a pod template with a container`,
+    );
+  }
+  if (pod.container.length > 1) {
+    throw new BenchError(
+      `${shown}: ${address}: must have one container, got ${pod.container.map((c) => c.name).join(", ")}`,
+    );
+  }
+  const named = new Map(
+    container.port.flatMap((p) => (p.name ? [[p.name, p.container_port]] : [])),
+  );
+  const number = (value: number | string): number | undefined =>
+    /^\d+$/.test(String(value)) ? Number(value) : named.get(String(value));
+  const faults: string[] = [];
+  const labels = template.metadata[0]?.labels ?? {};
+  const published = publishedByService(service, labels, number, resources, shown, faults);
+  const hostPaths = new Map(pod.volume.map((v) => [v.name, v.host_path[0]?.path]));
+  const probes = (
+    [
+      ["startup probe", container.startup_probe],
+      ["readiness probe", container.readiness_probe],
+      ["liveness probe", container.liveness_probe],
+    ] as const
+  ).flatMap(([kind, probe]) =>
+    probe.map((p) => {
+      const get = p.http_get[0];
+      const at = get === undefined ? undefined : number(get.port);
+      if (get !== undefined && at === undefined) {
+        faults.push(`its ${kind} asks port '${get.port}', which the container does not name`);
+      }
+      return {
+        kind,
+        http: get === undefined || at === undefined ? undefined : { port: at, path: get.path },
+        budgetSeconds: p.initial_delay_seconds + p.period_seconds * (p.failure_threshold + 1),
+        text: get === undefined ? "no HTTP request" : `GET :${get.port}${get.path}`,
+      };
+    }),
+  );
+  return {
+    service,
+    address,
+    kind: "deployment",
+    name,
+    words: [...container.command, ...container.args],
+    env: Object.fromEntries(container.env.map((e) => [e.name, e.value ?? ""])),
+    published,
+    volumes: container.volume_mount.map((mount) => {
+      const hostPath = hostPaths.get(mount.name);
+      return {
+        containerPath: mount.mount_path,
+        hostPath:
+          hostPath === undefined || mount.sub_path === undefined
+            ? hostPath
+            : `${hostPath}/${mount.sub_path}`,
+      };
+    }),
+    probes,
+    replicas: parsed.spec[0]?.replicas ?? autoscalerMinimum(name, resources, shown) ?? 1,
+    graceSeconds: pod.termination_grace_period_seconds ?? 30,
+    aliases: [],
+    networks: [],
+    faults,
+  };
+}
+
+/** The smallest number of replicas that the autoscaler of a Deployment keeps. */
+function autoscalerMinimum(
+  deployment: string,
+  resources: TerraformResources,
+  shown: string,
+): number | undefined {
+  for (const [type, byId] of Object.entries(resources)) {
+    if (!type.startsWith("kubernetes_horizontal_pod_autoscaler")) continue;
+    for (const [id, body] of Object.entries(byId)) {
+      const resolved = resolveText(body, resources);
+      const { spec } = read(kubernetesAutoscaler, resolved, `${shown}: ${type}.${id}`);
+      const target = spec[0]?.scale_target_ref[0];
+      if (target?.kind === "Deployment" && target.name === deployment) return spec[0]?.min_replicas;
+    }
+  }
+  return undefined;
+}
+
+/** From the machine's port to the pod: kind's port mapping, the node port, the Service's target port. */
+function publishedByService(
+  service: Service,
+  labels: Readonly<Record<string, string>>,
+  number: (port: number | string) => number | undefined,
+  resources: TerraformResources,
+  shown: string,
+  faults: string[],
+): readonly PublishedPort[] {
+  const address = service.resources.service;
+  if (address === undefined) {
+    faults.push("no Service leads to it");
+    return [];
+  }
+  const body = resolveText(resourceAt(address, resources, service, shown), resources);
+  const spec = read(kubernetesService, body, `${shown}: ${address}`).spec[0];
+  if (spec === undefined) throw new BenchError(`${shown}: ${address}: must have a spec`);
+  const missing = Object.entries(spec.selector).filter(([key, value]) => labels[key] !== value);
+  if (missing.length > 0 || Object.keys(spec.selector).length === 0) {
+    const selector = Object.entries(spec.selector).map(([key, value]) => `${key}=${value}`);
+    faults.push(`${address} selects ${selector.join(", ") || "nothing"}, which its pods are not`);
+    return [];
+  }
+  const cluster = service.resources.cluster;
+  const mappings =
+    cluster === undefined
+      ? undefined
+      : kindPortMappings(resolveText(resourceAt(cluster, resources, service, shown), resources));
+  return spec.port.flatMap(({ port: servicePort, target_port, node_port }) => {
+    const internal = number(target_port ?? servicePort);
+    if (internal === undefined) {
+      faults.push(`${address} leads to port '${target_port}', which the container does not name`);
+      return [];
+    }
+    if (node_port === undefined) return [];
+    if (mappings === undefined) return [{ internal, external: node_port }];
+    const external = mappings.get(node_port);
+    if (external !== undefined) return [{ internal, external }];
+    faults.push(`${address} has node port ${node_port}, which ${cluster} maps to no port`);
+    return [];
+  });
+}
+
+/** `containerPort` → `hostPort` of a kind configuration, wherever in the resource it is written. */
+export function kindPortMappings(body: unknown): ReadonlyMap<number, number> {
+  const found = new Map<number, number>();
+  const visit = (value: unknown): void => {
+    if (typeof value === "string") {
+      const pair =
+        /"?(containerPort|hostPort)"?\s*:\s*(\d+)[\s,]+(?:"?(?:listenAddress|protocol)"?\s*:\s*"?[\w.:]+"?[\s,]+)*"?(containerPort|hostPort)"?\s*:\s*(\d+)/g;
+      for (const [, first, a, , b] of value.matchAll(pair)) {
+        const [inner, outer] = first === "containerPort" ? [a, b] : [b, a];
+        found.set(Number(inner), Number(outer));
+      }
+    } else if (Array.isArray(value)) {
+      for (const item of value) visit(item);
+    } else if (typeof value === "object" && value !== null) {
+      const { containerPort, hostPort } = value as Record<string, unknown>;
+      if (containerPort !== undefined && hostPort !== undefined) {
+        found.set(Number(containerPort), Number(hostPort));
+      }
+      for (const item of Object.values(value)) visit(item);
+    }
+  };
+  visit(body);
+  return found;
+}

@@ -1,0 +1,236 @@
+import {
+  type EmbedErrorCode,
+  embedErrorResponse,
+  embedErrorStatus,
+  embedPaths,
+  maxImagesPerRequest,
+} from "../../inference-image/src/contract/embed-api.ts";
+import {
+  imageElements,
+  openclipVitB32,
+} from "../../inference-image/src/contract/model-signature.ts";
+import type { Tensor } from "../../inference-image/src/contract/tensor.ts";
+import { TritonError } from "../../inference-image/src/triton/transport.ts";
+import { type EncodedImage, multipart } from "./embed-requests.ts";
+import type { Target } from "./embedded-plan.ts";
+import { type HttpRequest, jsonOf, reason } from "./http-client.ts";
+import { inputTensor } from "./infer.ts";
+import type { CheckResult } from "./record.ts";
+import { cycle, type Reference } from "./reference.ts";
+import { pathsOf, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
+
+const timeoutMs = 30_000;
+
+/** Malformed requests on every path: each gets the promised error, and the service still answers afterwards. */
+export async function checkErrors(
+  service: ServiceUnderTest,
+  reference: Reference,
+): Promise<readonly CheckResult[]> {
+  const results: CheckResult[] = [];
+  for (const target of pathsOf(service)) {
+    const { path } = target;
+    const findings =
+      target.endpoint.protocol === "embed-http"
+        ? await embedFindings(service, target.url, reference)
+        : await inferenceFindings(service, target);
+    const wrong = findings.filter((finding) => finding.problem !== undefined);
+    const measured = { requests: findings.length, wrong: wrong.length };
+    const message =
+      wrong.length === 0
+        ? `${findings.length} malformed requests: ${findings.map((f) => f.name).join(", ")}`
+        : wrong.map(({ name, problem }) => `${name}: ${problem}`).join("; ");
+    results.push(
+      resultOf(service, "errors", wrong.length === 0 ? "pass" : "fail", message, {
+        path,
+        measured,
+      }),
+    );
+  }
+  return results;
+}
+
+interface Finding {
+  readonly name: string;
+  /** What is wrong with the answer; absent when it is as promised. */
+  readonly problem?: string;
+}
+
+interface EmbedMistake {
+  readonly name: string;
+  readonly url: string;
+  readonly request: HttpRequest;
+  readonly code: EmbedErrorCode;
+  /** Index of the image at fault. */
+  readonly image?: number;
+}
+
+/** Malformed requests to the embed API, each with the error it must get. */
+export function embedMistakes(url: string, good: EncodedImage): readonly EmbedMistake[] {
+  const embed = `${url}${embedPaths.embed}`;
+  const base64 = `${url}${embedPaths.embedBase64}`;
+  const json = { "content-type": "application/json" };
+  const noise = Buffer.from("this is not an image");
+  const encoded = Buffer.from(good.bytes).toString("base64");
+  const broken = { bytes: noise, contentType: "image/jpeg" };
+  return [
+    {
+      name: "multipart without images",
+      url: embed,
+      request: { body: multipart([]) },
+      code: "bad_request",
+    },
+    {
+      name: "broken JSON",
+      url: base64,
+      request: { headers: json, body: '{"images":[' },
+      code: "bad_request",
+    },
+    {
+      name: "no images",
+      url: base64,
+      request: { headers: json, body: JSON.stringify({ images: [] }) },
+      code: "bad_request",
+    },
+    {
+      name: "broken base64",
+      url: base64,
+      request: { headers: json, body: JSON.stringify({ images: [encoded, "?not base64?"] }) },
+      code: "bad_request",
+      image: 1,
+    },
+    {
+      name: `${maxImagesPerRequest + 1} images`,
+      url: embed,
+      request: { body: multipart(Array(maxImagesPerRequest + 1).fill(good)) },
+      code: "too_large",
+    },
+    {
+      name: "text instead of an image",
+      url: embed,
+      request: { headers: { "content-type": "text/plain" }, body: "hello" },
+      code: "unsupported_media_type",
+    },
+    {
+      name: "bytes that are no image",
+      url: embed,
+      request: { headers: { "content-type": "image/jpeg" }, body: noise },
+      code: "undecodable_image",
+      image: 0,
+    },
+    {
+      name: "a broken image after a good one",
+      url: embed,
+      request: { body: multipart([good, broken]) },
+      code: "undecodable_image",
+      image: 1,
+    },
+    { name: "an unknown path", url: `${url}/no-such-path`, request: {}, code: "not_found" },
+  ];
+}
+
+async function embedFindings(
+  service: ServiceUnderTest,
+  url: string,
+  reference: Reference,
+): Promise<readonly Finding[]> {
+  const [good] = cycle(reference, 1);
+  if (good === undefined) return [];
+  const findings: Finding[] = [];
+  for (const mistake of embedMistakes(url, good)) {
+    try {
+      const answer = await service.http.send(mistake.url, { ...mistake.request, timeoutMs });
+      const problem = embedProblem(answer.status, jsonOf(answer), mistake);
+      findings.push({ name: mistake.name, problem });
+    } catch (error) {
+      findings.push({ name: mistake.name, problem: reason(error) });
+    }
+  }
+  return findings;
+}
+
+function embedProblem(status: number, body: unknown, expected: EmbedMistake): string | undefined {
+  const wanted = embedErrorStatus[expected.code];
+  if (status !== wanted) return `must get ${wanted} ${expected.code}, got ${status}`;
+  const parsed = embedErrorResponse.safeParse(body);
+  if (!parsed.success) return `${status} without {"error":{"code","message"}}`;
+  const { code, image } = parsed.data.error;
+  if (code !== expected.code) return `must get code ${expected.code}, got ${code}`;
+  if (image !== expected.image) return `must name image ${expected.image}, got ${image ?? "none"}`;
+  return undefined;
+}
+
+interface InferenceMistake {
+  readonly name: string;
+  readonly model?: string;
+  readonly inputs: readonly Tensor[];
+  /** What the message must say, as Triton does. */
+  readonly message: RegExp;
+}
+
+/** Malformed inferences, each with the message that Triton has for it. */
+export function inferenceMistakes(): readonly InferenceMistake[] {
+  const one = new Float32Array(imageElements);
+  const good = inputTensor(one, 1);
+  const tooMany = openclipVitB32.maxBatchSize + 1;
+  return [
+    {
+      name: "wrong shape",
+      inputs: [{ ...good, shape: [1, 3, 16, 16], data: one.subarray(0, 3 * 16 * 16) }],
+      message: /unexpected shape for input/i,
+    },
+    {
+      name: `batch of ${tooMany}`,
+      inputs: [inputTensor(new Float32Array(imageElements * tooMany), tooMany)],
+      message: /batch-size must be <=/i,
+    },
+    {
+      name: "wrong data type",
+      inputs: [
+        {
+          name: good.name,
+          dataType: "FP64",
+          shape: good.shape,
+          data: new Uint8Array(imageElements * Float64Array.BYTES_PER_ELEMENT),
+        },
+      ],
+      message: /data-?type/i,
+    },
+    {
+      name: "unknown input",
+      inputs: [{ ...good, name: `${good.name}e` }],
+      message: /unexpected inference input/i,
+    },
+    {
+      name: "unknown model",
+      model: "no_such_model",
+      inputs: [good],
+      message: /unknown model|not found/i,
+    },
+  ];
+}
+
+async function inferenceFindings(
+  service: ServiceUnderTest,
+  target: Target,
+): Promise<readonly Finding[]> {
+  const transport = service.transport(target);
+  const findings: Finding[] = [];
+  for (const { name, model, inputs, message } of inferenceMistakes()) {
+    try {
+      await transport.infer(model ?? service.workload.service.model, inputs, { timeoutMs });
+      findings.push({ name, problem: "must be rejected, was answered" });
+    } catch (error) {
+      if (!(error instanceof TritonError) || error.code !== "rejected") {
+        findings.push({ name, problem: `must be rejected, got ${reason(error)}` });
+      } else if (!message.test(error.message)) {
+        findings.push({ name, problem: `must say ${message.source}, says ${error.message}` });
+      } else {
+        findings.push({ name });
+      }
+    }
+  }
+  if (!(await transport.ready(service.workload.service.model, { timeoutMs }))) {
+    findings.push({ name: "ready afterwards", problem: "the model is not ready any more" });
+  }
+  return findings;
+}

@@ -1,0 +1,155 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { TritonError } from "../../inference-image/src/triton/transport.ts";
+import { embedBy } from "./embed-requests.ts";
+import { howEnded, type RunningInstance } from "./embedded.ts";
+import { loopback, type Target } from "./embedded-plan.ts";
+import { reason } from "./http-client.ts";
+import { inferRows } from "./infer.ts";
+import type { CheckResult } from "./record.ts";
+import { cycle, type Reference, stack } from "./reference.ts";
+import { pathsOf, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
+
+/** How long a burst should keep a service busy; long enough to be stopped in the middle. */
+const burstMs = 800;
+const settleMs = 60;
+const attempts = 4;
+const smallestBatch = 2;
+const largestBatch = 32;
+const burstRequests = 8;
+const timeoutMs = 120_000;
+
+interface Burst {
+  /** Requests that have no answer yet. */
+  pending: number;
+  /** One line for each request that was not answered well. */
+  readonly lost: string[];
+  readonly done: Promise<unknown>;
+}
+
+/**
+ * Stop a service while it works: every request that it has accepted is answered, and the process ends with code 0
+ * within its grace. Of a Deployment one replica is stopped, and the others must go on answering.
+ */
+export async function checkStop(
+  service: ServiceUnderTest,
+  reference: Reference,
+): Promise<readonly CheckResult[]> {
+  const running = service.instances.find(
+    ({ start, child }) => start.ok && child.exit === undefined,
+  );
+  const targets = pathsOf(service);
+  const dead = service.instances.find(({ child }) => child.exit !== undefined);
+  if (dead?.child.exit !== undefined) {
+    const message = `${dead.instance.name} ended ${howEnded(dead.child.exit)} while it was checked`;
+    return [resultOf(service, "stop", "fail", message)];
+  }
+  if (running === undefined || targets.length === 0) {
+    return [
+      resultOf(service, "stop", "skip", "nothing of it runs that could be stopped under load"),
+    ];
+  }
+  try {
+    return [await stopUnderLoad(service, running, targets, reference)];
+  } catch (error) {
+    return [resultOf(service, "stop", "fail", reason(error))];
+  }
+}
+
+async function stopUnderLoad(
+  service: ServiceUnderTest,
+  running: RunningInstance,
+  targets: ReturnType<typeof pathsOf>,
+  reference: Reference,
+): Promise<CheckResult> {
+  const { instance, child } = running;
+  const send = (target: (typeof targets)[number], size: number) =>
+    target.endpoint.protocol === "embed-http"
+      ? embedBy(service.http, target.url, "multipart", cycle(reference, size))
+      : inferRows(
+          service.transport(target),
+          service.workload.service.model,
+          stack(cycle(reference, size)),
+          size,
+          timeoutMs,
+        );
+
+  // the burst goes to the process that will be stopped, so that what is counted is in flight there
+  const aimed = targets.map((target) => ({ ...target, url: directUrl(target, running) }));
+  const first = aimed[0] as (typeof aimed)[number];
+  const startedAt = performance.now();
+  await send(first, 1);
+  const oneMs = Math.max(1, performance.now() - startedAt);
+  let size = Math.round(burstMs / oneMs / burstRequests);
+
+  let burst = begin(0, () => Promise.resolve());
+  for (let attempt = 0; attempt < attempts; attempt++) {
+    const batch = Math.min(largestBatch, Math.max(smallestBatch, size));
+    burst = begin(burstRequests, (i) =>
+      send(aimed[i % aimed.length] as (typeof aimed)[number], batch),
+    );
+    await sleep(settleMs);
+    if (burst.pending > 0) break;
+    await burst.done;
+    size = batch * 4;
+  }
+  const inFlight = burst.pending;
+  if (inFlight === 0) {
+    return resultOf(service, "stop", "skip", "it answers faster than it can be stopped");
+  }
+
+  const stopping = child.stop(instance.graceSeconds);
+  await burst.done;
+  // a Triton that stops waits for clients with open connections
+  await service.closeTransports();
+  const exit = await stopping;
+  const lost = [...burst.lost];
+
+  const others = service.instances.filter(
+    (other) => other !== running && other.start.ok && other.child.exit === undefined,
+  );
+  if (others.length > 0) {
+    const after = begin(others.length * 2, (i) =>
+      send(targets[i % targets.length] as (typeof targets)[number], 1),
+    );
+    await after.done;
+    lost.push(...after.lost.map((why) => `after the stop, through the Service: ${why}`));
+  }
+
+  const stopMs = Math.round(exit.afterMs);
+  const measured = { inFlight, lost: lost.length, stopMs, graceSeconds: instance.graceSeconds };
+  if (lost.length > 0) {
+    const message = `${instance.name}: ${lost.length} of ${inFlight} requests in flight were lost: ${[...new Set(lost)].join("; ")}`;
+    return resultOf(service, "stop", "fail", message, { measured });
+  }
+  if (exit.code !== 0) {
+    const message = `${instance.name} ended ${howEnded(exit)} after ${stopMs} ms (grace ${instance.graceSeconds} s), must end with code 0`;
+    return resultOf(service, "stop", "fail", message, { measured });
+  }
+  const message = `${instance.name}: ${inFlight} requests in flight answered, ended with code 0 after ${stopMs} ms`;
+  return resultOf(service, "stop", "pass", message, { measured });
+}
+
+function begin(requests: number, send: (index: number) => Promise<unknown>): Burst {
+  const burst = { pending: requests, lost: [] as string[] };
+  const done = Promise.all(
+    Array.from({ length: requests }, async (_, i) => {
+      try {
+        await send(i);
+      } catch (error) {
+        burst.lost.push(error instanceof TritonError ? error.message : reason(error));
+      } finally {
+        burst.pending--;
+      }
+    }),
+  );
+  return Object.assign(burst, { done });
+}
+
+/** The process's own port, past the proxy of a Deployment. */
+function directUrl(target: Target & { readonly url: string }, running: RunningInstance): string {
+  const protocol = target.endpoint.protocol;
+  const listener = running.instance.listeners.find((one) => one.protocol === protocol);
+  if (listener === undefined) return target.url;
+  const address = `${loopback}:${listener.local}`;
+  return protocol === "oip-grpc" ? address : `http://${address}`;
+}

@@ -1,0 +1,508 @@
+import { isAbsolute, join, normalize, posix } from "node:path";
+import type { Endpoint } from "../../inference-image/src/contract/environment.ts";
+import { modelRepositoryMount, serverEnv } from "../../inference-image/src/contract/server-env.ts";
+import {
+  parseTritonArgs,
+  type ResolvedTritonFlags,
+  renderTritonCommand,
+} from "../../inference-image/src/contract/triton-flags.ts";
+import type { Artefact, Workload } from "./artefact.ts";
+import { BenchError } from "./bench-error.ts";
+import { evaluatePath } from "./terraform-text.ts";
+
+/** Address that everything of the embedded runtime listens on. */
+export const loopback = "127.0.0.1";
+
+/** The processes that stand in for the containers of one environment. Nothing has started yet. */
+export interface EmbeddedPlan {
+  readonly instances: readonly Instance[];
+  readonly proxies: readonly ProxyPlan[];
+  /** What in the artefact does not fit together. Each is a failed check. */
+  readonly faults: readonly Fault[];
+  /** What differs from the real thing on purpose; part of the record. */
+  readonly notes: readonly string[];
+  /** Every endpoint of the environment, and where it is on this machine. */
+  readonly targets: readonly Target[];
+  /** Ports of this machine that the plan needs, and for whom. */
+  readonly hostPorts: readonly { readonly port: number; readonly neededBy: string }[];
+}
+
+/** One process: a container, or one replica of a Deployment. */
+export interface Instance {
+  readonly workload: Workload;
+  /** For people: the container's name, or the Deployment's with the replica's number. */
+  readonly name: string;
+  readonly role: "embed" | "triton";
+  /** Arguments of the server. */
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly listeners: readonly Listener[];
+  /** URL that the synthesized health check asks, on this machine; the role's own where there is none. */
+  readonly readyUrl: string;
+  readonly readyBudgetSeconds: number;
+  readonly graceSeconds: number;
+  /** A model repository to put together before the start; absent where a folder is used as it lies. */
+  readonly repository?: RepositoryPlan;
+}
+
+/** A model repository of links, because the models come from several folders or from another file. */
+export interface RepositoryPlan {
+  readonly folder: string;
+  /** Model name → its folder on this machine. */
+  readonly models: ReadonlyMap<string, string>;
+  /** A repository whose models are all taken. */
+  readonly from?: string;
+  /** ONNX file in place of every model's own. */
+  readonly modelFile?: string;
+}
+
+export type ListenerProtocol = "embed-http" | "oip-http" | "oip-grpc" | "metrics";
+
+export interface Listener {
+  readonly protocol: ListenerProtocol;
+  /** Port inside the container. */
+  readonly internal: number;
+  /** Port of this machine. */
+  readonly local: number;
+}
+
+/** Stands in for a Service: connections to one port, spread over replicas. */
+export interface ProxyPlan {
+  readonly workload: Workload;
+  readonly port: number;
+  readonly backends: readonly number[];
+}
+
+export interface Fault {
+  readonly workload: Workload;
+  readonly message: string;
+}
+
+/** One endpoint of the environment, as the embedded runtime offers it. */
+export interface Target {
+  readonly workload: Workload;
+  readonly endpoint: Endpoint;
+  /** On this machine: `http://127.0.0.1:port`, or `127.0.0.1:port` for gRPC. Absent where nothing leads there. */
+  readonly url?: string;
+}
+
+export interface EmbeddedPlanOptions {
+  /** Folder of `cdk.tf.json`: what `path.root` stands for. */
+  readonly moduleFolder: string;
+  /** The project's own model repository, for paths that are meant for another host. */
+  readonly modelRepository: string;
+  /** Whether a folder or file is there. */
+  readonly exists: (path: string) => boolean;
+  /** ONNX file that replaces the model of every service; absent: what the artefact mounts. */
+  readonly modelFile?: string;
+  /** Where model repositories are put together. */
+  readonly temporaryFolder: string;
+  /** Added to every port of the machine. */
+  readonly portOffset: number;
+  /** A free port of this machine, another one with each call. */
+  readonly freePort: () => number;
+}
+
+/** Work out the processes, ports, environment and command lines that stand in for one environment. */
+export function planEmbedded(artefact: Artefact, options: EmbeddedPlanOptions): EmbeddedPlan {
+  const faults: Fault[] = [];
+  const notes = new Set<string>();
+  const shift = (port: number) => shiftPort(port, options.portOffset);
+  const servers = artefact.workloads.map((workload) => serverOf(workload, faults));
+
+  const drafts = servers.flatMap((server) => {
+    const { workload } = server;
+    return Array.from({ length: workload.replicas }, (_, replica) => ({
+      ...server,
+      name: workload.kind === "container" ? workload.name : `${workload.name} #${replica + 1}`,
+      listeners: server.listens.map((listen): Listener => {
+        const published = workload.published.find((port) => port.internal === listen.internal);
+        const direct = workload.kind === "container" && published !== undefined;
+        return { ...listen, local: direct ? shift(published.external) : options.freePort() };
+      }),
+    }));
+  });
+
+  for (const { workload, listens } of servers) {
+    faults.push(...workload.faults.map((message) => ({ workload, message })));
+    faults.push(...portFaults(workload, listens));
+  }
+  faults.push(...collisions(artefact.workloads));
+
+  const localOf = (host: string, port: number): number | undefined =>
+    drafts
+      .find(({ workload }) => workload.name === host || workload.aliases.includes(host))
+      ?.listeners.find((listener) => listener.internal === port)?.local;
+
+  const instances = drafts.map((draft): Instance => {
+    const { workload, role, listeners } = draft;
+    const mounts = mountsOf(workload, options, notes);
+    const ready = readiness(workload, role, listeners);
+    const common = {
+      workload,
+      name: draft.name,
+      role,
+      listeners,
+      readyUrl: ready.url,
+      readyBudgetSeconds: ready.budgetSeconds,
+      graceSeconds: workload.graceSeconds,
+    };
+    if (draft.flags !== undefined) {
+      const scratch = join(options.temporaryFolder, draft.name.replaceAll(/[^\w.-]+/g, "-"));
+      const repository = repositoryFor(draft.flags, mounts, scratch, options.modelFile);
+      const folder = repository?.folder ?? mounts.place(draft.flags["model-repository"]);
+      return {
+        ...common,
+        env: workload.env,
+        args: tritonArgs(draft.flags, listeners, folder),
+        repository,
+      };
+    }
+    return {
+      ...common,
+      args: [],
+      env: embedEnv(workload, listeners, mounts, localOf, artefact, faults, options),
+    };
+  });
+
+  const proxies = artefact.workloads.flatMap((workload) =>
+    workload.kind === "container"
+      ? []
+      : workload.published.map(({ internal, external }) => ({
+          workload,
+          port: shift(external),
+          backends: instances.flatMap((instance) =>
+            instance.workload !== workload
+              ? []
+              : instance.listeners.filter((l) => l.internal === internal).map((l) => l.local),
+          ),
+        })),
+  );
+
+  return {
+    instances,
+    proxies,
+    targets: artefact.workloads.flatMap((workload) => {
+      const listens = servers.find((server) => server.workload === workload)?.listens ?? [];
+      return workload.service.endpoints.map((endpoint) =>
+        targetOf(workload, endpoint, listens, shift, faults),
+      );
+    }),
+    faults,
+    notes: [...notes],
+    hostPorts: [
+      ...instances.flatMap(({ workload, name, listeners }) =>
+        listeners
+          .filter(({ internal }) => workload.published.some((port) => port.internal === internal))
+          .filter(() => workload.kind === "container")
+          .map(({ local }) => ({ port: local, neededBy: name })),
+      ),
+      ...proxies.map(({ workload, port }) => ({ port, neededBy: workload.name })),
+    ],
+  };
+}
+
+/** A port of this machine, moved by `--port-offset`. */
+export function shiftPort(port: number, offset: number): number {
+  const shifted = port + offset;
+  if (shifted < 1 || shifted > 65_535) {
+    throw new BenchError(`--port-offset: port ${port} + ${offset} must be 1 to 65535`);
+  }
+  return shifted;
+}
+
+interface Server {
+  readonly workload: Workload;
+  readonly role: "embed" | "triton";
+  readonly flags?: ResolvedTritonFlags;
+  readonly listens: readonly { readonly protocol: ListenerProtocol; readonly internal: number }[];
+}
+
+/** What a container's command and environment make of the server: its role and the ports it listens on. */
+function serverOf(workload: Workload, faults: Fault[]): Server {
+  const [program, ...args] = workload.words;
+  if (program === "tritonserver") {
+    let flags: ResolvedTritonFlags;
+    try {
+      flags = parseTritonArgs(args);
+    } catch (error) {
+      throw new BenchError(
+        `${describe(workload)}: command: ${error instanceof Error ? error.message : String(error)}`,
+      );
+    }
+    const metrics = { protocol: "metrics", internal: flags["metrics-port"] } as const;
+    return {
+      workload,
+      role: "triton",
+      flags,
+      listens: [
+        { protocol: "oip-http", internal: flags["http-port"] },
+        { protocol: "oip-grpc", internal: flags["grpc-port"] },
+        ...(flags["allow-metrics"] ? [metrics] : []),
+      ],
+    };
+  }
+  if (program !== undefined) {
+    throw new BenchError(
+      `${describe(workload)}: command must be empty or start with 'tritonserver', got '${workload.words.join(" ")}'`,
+    );
+  }
+  if (workload.service.kind === "triton") {
+    faults.push({ workload, message: "is a Triton, but its command is not 'tritonserver …'" });
+  }
+  const port = serverEnv.safeParse(workload.env);
+  if (!port.success) {
+    const issue = port.error.issues[0];
+    const name = String(issue?.path[0] ?? "");
+    throw new BenchError(
+      `${describe(workload)}: env: ${name}: ${issue?.message ?? "is invalid"}, got '${workload.env[name] ?? ""}'`,
+    );
+  }
+  return {
+    workload,
+    role: "embed",
+    listens: [{ protocol: "embed-http", internal: port.data.PORT }],
+  };
+}
+
+/** For messages: Terraform address and name. */
+export function describe(workload: Workload): string {
+  const kind = workload.kind === "container" ? "container" : "Deployment";
+  return `${workload.address} (${kind} '${workload.name}')`;
+}
+
+function portFaults(workload: Workload, listens: Server["listens"]): readonly Fault[] {
+  const ports = listens.map(({ internal }) => internal).join(", ");
+  const listening = (port: number) => listens.some(({ internal }) => internal === port);
+  return [
+    ...workload.published
+      .filter(({ internal }) => !listening(internal))
+      .map(({ internal, external }) => ({
+        workload,
+        message: `publishes ${external} for its port ${internal}, but listens on ${ports}`,
+      })),
+    ...workload.probes.flatMap(({ kind, http, text }) =>
+      http === undefined || listening(http.port)
+        ? []
+        : [
+            {
+              workload,
+              message: `its ${kind} asks port ${http.port} (${text}), but it listens on ${ports}`,
+            },
+          ],
+    ),
+  ];
+}
+
+/** Two workloads that want one port of the machine. */
+function collisions(workloads: readonly Workload[]): readonly Fault[] {
+  const owners = new Map<number, Workload>();
+  return workloads.flatMap((workload) =>
+    workload.published.flatMap(({ external }) => {
+      const owner = owners.get(external);
+      owners.set(external, owner ?? workload);
+      return owner === undefined
+        ? []
+        : [{ workload, message: `publishes port ${external}, as does ${describe(owner)}` }];
+    }),
+  );
+}
+
+/** Path of the server's own readiness, where no health check says one. */
+const readyPaths = { embed: "/readyz", triton: "/v2/health/ready" } as const;
+
+function readiness(
+  workload: Workload,
+  role: "embed" | "triton",
+  listeners: readonly Listener[],
+): { readonly url: string; readonly budgetSeconds: number } {
+  const order = ["health check", "readiness probe", "startup probe", "liveness probe"];
+  const budgetSeconds = Math.max(30, ...workload.probes.map((probe) => probe.budgetSeconds));
+  for (const kind of order) {
+    const http = workload.probes.find((probe) => probe.kind === kind)?.http;
+    const local = listeners.find((listener) => listener.internal === http?.port)?.local;
+    if (http !== undefined && local !== undefined) {
+      return { url: `http://${loopback}:${local}${http.path}`, budgetSeconds };
+    }
+  }
+  const local = listeners[0]?.local ?? 0;
+  return { url: `http://${loopback}:${local}${readyPaths[role]}`, budgetSeconds };
+}
+
+/** Folder or file of this machine behind a path of the container. */
+type Place = (containerPath: string) => string;
+
+interface Mounts {
+  readonly place: Place;
+  /** Single models, mounted one by one below the repository. */
+  readonly below: (containerPath: string) => ReadonlyMap<string, string>;
+}
+
+function mountsOf(workload: Workload, options: EmbeddedPlanOptions, notes: Set<string>): Mounts {
+  const elsewhere = (reason: string, tail: string): string => {
+    const path = join(options.modelRepository, tail);
+    notes.add(`${workload.name}: ${reason}, so the project's model repository stands in for it`);
+    return path;
+  };
+  const place: Place = (containerPath) => {
+    const volume = workload.volumes
+      .filter(({ containerPath: mount }) => isBelow(containerPath, mount))
+      .sort((a, b) => b.containerPath.length - a.containerPath.length)[0];
+    const tail = containerPath.startsWith(`${modelRepositoryMount}/`)
+      ? containerPath.slice(modelRepositoryMount.length + 1)
+      : "";
+    if (volume === undefined) {
+      return elsewhere(`no volume is mounted at ${containerPath}`, tail);
+    }
+    const rest = posix.relative(volume.containerPath, containerPath);
+    if (volume.hostPath === undefined) {
+      return elsewhere(`the volume at ${volume.containerPath} is on another host`, tail);
+    }
+    const folder = evaluatePath(volume.hostPath, options.moduleFolder);
+    if (folder === undefined || !isAbsolute(folder) || !options.exists(folder)) {
+      const shown = folder ?? volume.hostPath;
+      return elsewhere(
+        `${shown}, mounted at ${volume.containerPath}, is not on this machine`,
+        tail,
+      );
+    }
+    return normalize(join(folder, rest));
+  };
+  return {
+    place,
+    below: (containerPath) =>
+      new Map(
+        workload.volumes
+          .filter(({ containerPath: mount }) => posix.dirname(mount) === containerPath)
+          .map(({ containerPath: mount }) => [posix.basename(mount), place(mount)]),
+      ),
+  };
+}
+
+function isBelow(path: string, folder: string): boolean {
+  const relative = posix.relative(folder, path);
+  return relative === "" || !relative.startsWith("..");
+}
+
+/** What has to be put together for `--model-repository`; nothing where one volume holds it all. */
+function repositoryFor(
+  flags: ResolvedTritonFlags,
+  mounts: Mounts,
+  folder: string,
+  modelFile: string | undefined,
+): RepositoryPlan | undefined {
+  const mount = flags["model-repository"];
+  const models = mounts.below(mount);
+  if (models.size > 0) return { folder, models, modelFile };
+  if (modelFile === undefined) return undefined;
+  return { folder, models, from: mounts.place(mount), modelFile };
+}
+
+function tritonArgs(
+  flags: ResolvedTritonFlags,
+  listeners: readonly Listener[],
+  folder: string,
+): readonly string[] {
+  const local = (protocol: ListenerProtocol, fallback: number) =>
+    listeners.find((listener) => listener.protocol === protocol)?.local ?? fallback;
+  return renderTritonCommand({
+    ...flags,
+    "model-repository": folder,
+    "http-address": loopback,
+    "http-port": local("oip-http", flags["http-port"]),
+    "grpc-address": loopback,
+    "grpc-port": local("oip-grpc", flags["grpc-port"]),
+    "metrics-address": loopback,
+    "metrics-port": local("metrics", flags["metrics-port"]),
+  });
+}
+
+function embedEnv(
+  workload: Workload,
+  listeners: readonly Listener[],
+  mounts: Mounts,
+  localOf: (host: string, port: number) => number | undefined,
+  artefact: Artefact,
+  faults: Fault[],
+  options: EmbeddedPlanOptions,
+): Readonly<Record<string, string>> {
+  const env: Record<string, string> = {
+    ...workload.env,
+    HOST: loopback,
+    PORT: String(listeners[0]?.local ?? 0),
+  };
+  const parsed = serverEnv.parse(workload.env);
+  if (parsed.ENGINE === "onnx") {
+    env.MODEL_PATH = options.modelFile ?? mounts.place(parsed.MODEL_PATH);
+    return env;
+  }
+  env.TRITON_GRPC_URLS = parsed.TRITON_GRPC_URLS.map((target) => {
+    const [host = "", port = ""] = target.split(":");
+    const owner = artefact.workloads.find((w) => w.name === host || w.aliases.includes(host));
+    const local = localOf(host, Number(port));
+    if (owner === undefined) {
+      faults.push({
+        workload,
+        message: `TRITON_GRPC_URLS names '${target}', but no container is called '${host}'`,
+      });
+    } else if (local === undefined) {
+      faults.push({
+        workload,
+        message: `TRITON_GRPC_URLS names '${target}', but ${describe(owner)} does not listen on ${port}`,
+      });
+    } else if (!sharesNetwork(workload, owner)) {
+      faults.push({
+        workload,
+        message: `TRITON_GRPC_URLS names '${target}', but ${describe(owner)} is on no network with it`,
+      });
+    }
+    return local === undefined ? target : `${loopback}:${local}`;
+  }).join(",");
+  return env;
+}
+
+function sharesNetwork(a: Workload, b: Workload): boolean {
+  if (a.kind === "deployment" || b.kind === "deployment") return true;
+  return a.networks.some((network) => b.networks.includes(network));
+}
+
+/** Where an endpoint of the environment is on this machine; a fault where no container publishes it. */
+function targetOf(
+  workload: Workload,
+  endpoint: Endpoint,
+  listens: Server["listens"],
+  shift: (port: number) => number,
+  faults: Fault[],
+): Target {
+  const port = Number(/:(\d+)\/?$/.exec(endpoint.url)?.[1] ?? Number.NaN);
+  const published = workload.published.find(({ external }) => external === port);
+  if (published === undefined) {
+    const ports = workload.published.map(({ external }) => external).join(", ") || "no port";
+    faults.push({
+      workload,
+      message: `publishes ${ports}, but the environment's ${endpoint.protocol} endpoint is ${endpoint.url}`,
+    });
+    return { workload, endpoint };
+  }
+  const listen = listens.find(({ internal }) => internal === published.internal);
+  // a published port that nobody listens on is a fault of its own
+  if (listen === undefined) return { workload, endpoint };
+  if (!speaks(listen.protocol, endpoint.protocol)) {
+    faults.push({
+      workload,
+      message: `answers ${listen.protocol} at ${endpoint.url}, but the environment says ${endpoint.protocol}`,
+    });
+    return { workload, endpoint };
+  }
+  const address = `${loopback}:${shift(port)}`;
+  return {
+    workload,
+    endpoint,
+    url: endpoint.protocol === "oip-grpc" ? address : `http://${address}`,
+  };
+}
+
+/** The embed server answers its API and its metrics on one port. */
+function speaks(listener: ListenerProtocol, wanted: Endpoint["protocol"]): boolean {
+  return listener === wanted || (listener === "embed-http" && wanted === "metrics");
+}

@@ -1,0 +1,191 @@
+import { existsSync, mkdirSync, readdirSync, rmSync, symlinkSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { BenchError } from "./bench-error.ts";
+import { type Child, type Exit, endWithParent, startChild } from "./child-process.ts";
+import type { EmbeddedPlan, Instance, RepositoryPlan } from "./embedded-plan.ts";
+import { isTaken } from "./free-ports.ts";
+import { startTcpProxy, type TcpProxy } from "./tcp-proxy.ts";
+
+/** An environment that runs on this machine: the bundled server in place of its containers. */
+export interface EmbeddedEnvironment {
+  readonly instances: readonly RunningInstance[];
+  /** Stop what still runs, and wait until it is gone. */
+  stop(): Promise<void>;
+}
+
+export interface RunningInstance {
+  readonly instance: Instance;
+  readonly child: Child;
+  /** How the start went. */
+  readonly start: StartOutcome;
+}
+
+export type StartOutcome =
+  | { readonly ok: true; readonly readyMs: number }
+  | { readonly ok: false; readonly message: string };
+
+export interface StartOptions {
+  /** Starts the bundled server: program and arguments up to the server's own. */
+  readonly serverCommand: readonly string[];
+  readonly signal: AbortSignal;
+  /** No start takes longer, whatever budget was synthesized; in seconds. */
+  readonly startLimitSeconds: number;
+  readonly onReady?: (instance: Instance, outcome: StartOutcome) => void;
+}
+
+const pollMs = 50;
+const shownLines = 8;
+
+/**
+ * Fails when a port that the environment needs is taken.
+ *
+ * @throws {BenchError} one line for each port.
+ */
+export async function requirePorts(
+  plans: readonly { readonly environment: string; readonly plan: EmbeddedPlan }[],
+): Promise<void> {
+  const seen = new Map<number, string>();
+  for (const { environment, plan } of plans) {
+    for (const { port, neededBy } of plan.hostPorts) {
+      if (!seen.has(port)) seen.set(port, `${environment}/${neededBy}`);
+    }
+  }
+  const taken: string[] = [];
+  for (const [port, neededBy] of seen) {
+    if (await isTaken(port)) taken.push(`port ${port} of ${neededBy} is taken on this machine`);
+  }
+  if (taken.length === 0) return;
+  throw new BenchError(
+    `${taken.join("\n")}\nstop what listens there, or move all ports with --port-offset, like --port-offset 10000`,
+  );
+}
+
+/** Start every process of an environment at the same time, and wait until each is healthy or has failed. */
+export async function startEmbedded(
+  plan: EmbeddedPlan,
+  options: StartOptions,
+): Promise<EmbeddedEnvironment> {
+  const children: Child[] = [];
+  const proxies: TcpProxy[] = [];
+  const stop = async (): Promise<void> => {
+    await Promise.all(proxies.map((proxy) => proxy.close()));
+    await Promise.all(children.map((child) => child.stop(stopPatienceSeconds)));
+    for (const { repository } of plan.instances) {
+      if (repository !== undefined) rmSync(repository.folder, { recursive: true, force: true });
+    }
+  };
+  try {
+    const instances = await Promise.all(
+      plan.instances.map(async (instance): Promise<RunningInstance> => {
+        if (instance.repository !== undefined) assemble(instance.repository);
+        const child = startChild({
+          command: withLifeline(options.serverCommand),
+          args: instance.args,
+          env: instance.env,
+        });
+        children.push(child);
+        const start = await waitUntilReady(instance, child, options);
+        options.onReady?.(instance, start);
+        return { instance, child, start };
+      }),
+    );
+    for (const proxy of distinctPorts(plan)) {
+      proxies.push(await startTcpProxy(proxy.port, proxy.backends));
+    }
+    return { instances, stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+/** What is left at the end of an environment has nothing in flight: no reason to wait for long. */
+const stopPatienceSeconds = 5;
+
+function distinctPorts(plan: EmbeddedPlan): EmbeddedPlan["proxies"] {
+  const seen = new Set<number>();
+  return plan.proxies.filter(({ port }) => !seen.has(port) && seen.add(port));
+}
+
+/** The lifeline goes before the server's file, after the loader that reads TypeScript. */
+function withLifeline(command: readonly string[]): readonly string[] {
+  return [...command.slice(0, -1), "--import", endWithParent, ...command.slice(-1)];
+}
+
+/** Put a model repository together from links. */
+function assemble({ folder, models, from, modelFile }: RepositoryPlan): void {
+  const sources = new Map(models);
+  if (from !== undefined) {
+    if (!existsSync(from))
+      throw new BenchError(`model repository ${from}: there is no such folder`);
+    for (const entry of readdirSync(from, { withFileTypes: true })) {
+      if (entry.isDirectory()) sources.set(entry.name, join(from, entry.name));
+    }
+  }
+  rmSync(folder, { recursive: true, force: true });
+  for (const [name, source] of sources) {
+    const target = join(folder, name);
+    if (modelFile === undefined) {
+      mkdirSync(dirname(target), { recursive: true });
+      symlinkSync(source, target);
+      continue;
+    }
+    mkdirSync(join(target, "1"), { recursive: true });
+    symlinkSync(modelFile, join(target, "1", "model.onnx"));
+    for (const entry of readdirSync(source)) {
+      if (entry !== "1") symlinkSync(join(source, entry), join(target, entry));
+    }
+  }
+}
+
+async function waitUntilReady(
+  instance: Instance,
+  child: Child,
+  { signal, startLimitSeconds }: StartOptions,
+): Promise<StartOutcome> {
+  const startedAt = performance.now();
+  const budgetSeconds = Math.min(instance.readyBudgetSeconds, startLimitSeconds);
+  let answer = "no answer";
+  while (performance.now() - startedAt < budgetSeconds * 1_000) {
+    signal.throwIfAborted();
+    if (child.exit !== undefined) {
+      return {
+        ok: false,
+        message: `ended ${howEnded(child.exit)} before it was ready${tail(child)}`,
+      };
+    }
+    const status = await statusOf(instance.readyUrl, signal);
+    if (status === 200) return { ok: true, readyMs: performance.now() - startedAt };
+    answer = status === undefined ? "no answer" : `status ${status}`;
+    await sleep(pollMs, undefined, { signal });
+  }
+  return {
+    ok: false,
+    message: `was not ready in ${budgetSeconds} s: ${answer} from ${instance.readyUrl}${tail(child)}`,
+  };
+}
+
+/** In words: `with code 1`, `by SIGKILL`. */
+export function howEnded({ code, signal }: Exit): string {
+  if (signal !== null) return `by ${signal}`;
+  return code === null ? "before it began" : `with code ${code}`;
+}
+
+function tail(child: Child): string {
+  const lines = child.lastLines(shownLines);
+  return lines.length === 0 ? "" : `; its last lines:\n${lines.map((l) => `    ${l}`).join("\n")}`;
+}
+
+async function statusOf(url: string, signal: AbortSignal): Promise<number | undefined> {
+  try {
+    const response = await fetch(url, {
+      signal: AbortSignal.any([signal, AbortSignal.timeout(2_000)]),
+    });
+    await response.arrayBuffer();
+    return response.status;
+  } catch {
+    signal.throwIfAborted();
+    return undefined;
+  }
+}

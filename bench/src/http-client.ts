@@ -1,0 +1,78 @@
+import { Agent, request } from "undici";
+
+export interface HttpAnswer {
+  readonly status: number;
+  readonly contentType: string;
+  readonly body: Buffer;
+}
+
+export interface HttpRequest {
+  readonly method?: "GET" | "POST";
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: Uint8Array | string | FormData;
+  readonly timeoutMs?: number;
+}
+
+/** HTTP with connections of its own, so that closing it leaves none open that would hold up a stopping server. */
+export interface HttpClient {
+  send(url: string, options?: HttpRequest): Promise<HttpAnswer>;
+  close(): Promise<void>;
+}
+
+const defaultTimeoutMs = 60_000;
+
+export function openHttpClient(connections = 64): HttpClient {
+  const dispatcher = new Agent({ connections, pipelining: 1 });
+  return {
+    async send(url, { method, headers, body, timeoutMs = defaultTimeoutMs } = {}) {
+      const isForm = body instanceof FormData;
+      const encoded = isForm ? new Response(body) : undefined;
+      const answer = await request(url, {
+        dispatcher,
+        method: method ?? (body === undefined ? "GET" : "POST"),
+        headers: {
+          ...headers,
+          ...(encoded === undefined
+            ? {}
+            : { "content-type": encoded.headers.get("content-type") ?? "" }),
+        },
+        body:
+          encoded === undefined
+            ? (body as Uint8Array | string | undefined)
+            : Buffer.from(await encoded.arrayBuffer()),
+        headersTimeout: timeoutMs,
+        bodyTimeout: timeoutMs,
+      });
+      return {
+        status: answer.statusCode,
+        contentType: String(answer.headers["content-type"] ?? ""),
+        body: Buffer.from(await answer.body.arrayBuffer()),
+      };
+    },
+    close: () => dispatcher.close(),
+  };
+}
+
+/** The answer's JSON; `undefined` where it is none. */
+export function jsonOf(answer: HttpAnswer): unknown {
+  try {
+    return JSON.parse(answer.body.toString("utf8"));
+  } catch {
+    return undefined;
+  }
+}
+
+/** For messages: what went wrong with a request, in a few words. */
+export function reason(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const cause = error.cause instanceof Error ? error.cause : error;
+  const code = "code" in cause && typeof cause.code === "string" ? cause.code : undefined;
+  const words: Readonly<Record<string, string>> = {
+    ECONNREFUSED: "connection refused",
+    ECONNRESET: "connection reset",
+    UND_ERR_SOCKET: "connection closed before the answer",
+    UND_ERR_HEADERS_TIMEOUT: "no answer in time",
+    UND_ERR_BODY_TIMEOUT: "no whole answer in time",
+  };
+  return words[code ?? ""] ?? error.message.split("\n")[0] ?? code ?? "failed";
+}

@@ -1,0 +1,109 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { extname, join } from "node:path";
+import { BenchError } from "./bench-error.ts";
+
+/** What every protocol path must reproduce: the sample images, and what the local model makes of them. */
+export interface Reference {
+  readonly images: readonly ReferenceImage[];
+}
+
+export interface ReferenceImage {
+  readonly name: string;
+  /** The file, as it is sent. */
+  readonly bytes: Uint8Array;
+  readonly contentType: string;
+  /** `[3, 224, 224]` float32, CLIP-normalised: what a Triton takes. */
+  readonly tensor: Float32Array;
+  /** `[512]` float32, unit norm, from the model in this process. */
+  readonly embedding: Float32Array;
+}
+
+/** Embeds images in this process. */
+export interface LocalModel {
+  /** One unit-norm vector for each image, in order. */
+  embed(images: readonly Uint8Array[]): Promise<readonly Float32Array[]>;
+  close(): Promise<void>;
+}
+
+/** Makes the model's input of an encoded image: `[3, 224, 224]` float32. */
+export type Preprocess = (image: Uint8Array) => Promise<Float32Array>;
+
+export interface SampleImage {
+  readonly name: string;
+  readonly bytes: Uint8Array;
+  readonly contentType: string;
+}
+
+const contentTypes: Readonly<Record<string, string>> = {
+  ".jpg": "image/jpeg",
+  ".jpeg": "image/jpeg",
+  ".png": "image/png",
+  ".webp": "image/webp",
+};
+
+/** The awkward ones come first: they are what differs between two ways of reading an image. */
+const awkward = [
+  /exif|rotat|orient/i,
+  /cmyk/i,
+  /gr[ae]y/i,
+  /\.png$/i,
+  /alpha|transparent/i,
+  /\.webp$/i,
+];
+
+/** Choose at most `limit` of a folder's images: every awkward kind, then others by name. */
+export function readSamples(folder: string, limit: number): readonly SampleImage[] {
+  let names: string[];
+  try {
+    names = readdirSync(folder)
+      .filter((name) => contentTypes[extname(name).toLowerCase()] !== undefined)
+      .sort();
+  } catch {
+    throw new BenchError(`sample images: ${folder} cannot be read`);
+  }
+  const special = awkward.flatMap((kind) => names.find((name) => kind.test(name)) ?? []);
+  const chosen = [...new Set([...special, ...names])].slice(0, limit);
+  if (chosen.length === 0) throw new BenchError(`sample images: ${folder} has none`);
+  return chosen.map((name) => ({
+    name,
+    bytes: readFileSync(join(folder, name)),
+    contentType: contentTypes[extname(name).toLowerCase()] ?? "",
+  }));
+}
+
+/** Embed the samples once; every environment is compared with the same vectors. */
+export async function makeReference(
+  samples: readonly SampleImage[],
+  openModel: () => Promise<LocalModel>,
+  preprocess: Preprocess,
+): Promise<Reference> {
+  const model = await openModel();
+  try {
+    const images: ReferenceImage[] = [];
+    for (const sample of samples) {
+      const [embedding] = await model.embed([sample.bytes]);
+      if (embedding === undefined)
+        throw new BenchError(`${sample.name}: the local model gave nothing`);
+      images.push({ ...sample, embedding, tensor: await preprocess(sample.bytes) });
+    }
+    return { images };
+  } finally {
+    await model.close();
+  }
+}
+
+/** `count` images of the reference, from its beginning and around again. */
+export function cycle(reference: Reference, count: number): readonly ReferenceImage[] {
+  const { images } = reference;
+  return Array.from({ length: count }, (_, i) => images[i % images.length] as ReferenceImage);
+}
+
+/** One tensor of several images: `[B, 3, 224, 224]`. */
+export function stack(images: readonly ReferenceImage[]): Float32Array {
+  const width = images[0]?.tensor.length ?? 0;
+  const data = new Float32Array(width * images.length);
+  images.forEach((image, i) => {
+    data.set(image.tensor, i * width);
+  });
+  return data;
+}

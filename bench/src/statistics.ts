@@ -1,0 +1,95 @@
+import { build } from "hdr-histogram-js";
+
+/** One request of a load, as `load.ts` saw it. */
+export type Sample =
+  | { readonly ok: true; readonly latencyMs: number }
+  | { readonly ok: false; readonly latencyMs: number; readonly code: string };
+
+export interface LatencySummary {
+  /** Requests that were answered well; only they are in the percentiles. */
+  readonly count: number;
+  readonly p50Ms: number;
+  readonly p95Ms: number;
+  readonly p99Ms: number;
+  readonly maxMs: number;
+  /** Whether there are enough samples for p99 to mean anything. */
+  readonly p99Reliable: boolean;
+  /** Latency in microseconds (three significant digits) and how often it was seen, ascending. */
+  readonly histogram: readonly (readonly [us: number, count: number])[];
+}
+
+/** Below this many samples a p99 is one or two requests, and is flagged. */
+export const p99MinimumSamples = 500;
+
+const highestUs = 3_600_000_000;
+const significantDigits = 3;
+
+/** Latency of the requests that were answered well; `undefined` when none was. */
+export function summarizeLatency(samples: readonly Sample[]): LatencySummary | undefined {
+  const good = samples.filter((sample) => sample.ok);
+  if (good.length === 0) return undefined;
+  const histogram = build({
+    lowestDiscernibleValue: 1,
+    highestTrackableValue: highestUs,
+    numberOfSignificantValueDigits: significantDigits,
+    useWebAssembly: false,
+  });
+  for (const { latencyMs } of good) {
+    histogram.recordValue(Math.min(highestUs, Math.max(1, Math.round(latencyMs * 1_000))));
+  }
+  const atMs = (percentile: number) => histogram.getValueAtPercentile(percentile) / 1_000;
+  return {
+    count: good.length,
+    p50Ms: atMs(50),
+    p95Ms: atMs(95),
+    p99Ms: atMs(99),
+    maxMs: atMs(100),
+    p99Reliable: good.length >= p99MinimumSamples,
+    histogram: countEqual(
+      good.map(({ latencyMs }) =>
+        roundToDigits(Math.max(1, Math.round(latencyMs * 1_000)), significantDigits),
+      ),
+    ),
+  };
+}
+
+function roundToDigits(value: number, digits: number): number {
+  return Number(value.toPrecision(digits));
+}
+
+function countEqual(values: readonly number[]): readonly (readonly [number, number])[] {
+  const counts = new Map<number, number>();
+  for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1);
+  return [...counts].sort(([a], [b]) => a - b);
+}
+
+/** Failed requests by their code. */
+export function errorsByCode(samples: readonly Sample[]): Readonly<Record<string, number>> {
+  const counts: Record<string, number> = {};
+  for (const sample of samples) {
+    if (!sample.ok) counts[sample.code] = (counts[sample.code] ?? 0) + 1;
+  }
+  return counts;
+}
+
+/** Cosine of the angle between two vectors; NaN for a zero vector. */
+export function cosine(a: ArrayLike<number>, b: ArrayLike<number>): number {
+  return dot(a, b) / (norm(a) * norm(b));
+}
+
+/** ‖a − b‖ / ‖b‖: what a cosine near 1 hides. */
+export function relativeDifference(a: ArrayLike<number>, b: ArrayLike<number>): number {
+  let sum = 0;
+  for (let i = 0; i < b.length; i++) sum += ((a[i] ?? Number.NaN) - (b[i] ?? 0)) ** 2;
+  return Math.sqrt(sum) / norm(b);
+}
+
+export function norm(a: ArrayLike<number>): number {
+  return Math.sqrt(dot(a, a));
+}
+
+function dot(a: ArrayLike<number>, b: ArrayLike<number>): number {
+  let sum = 0;
+  for (let i = 0; i < a.length; i++) sum += (a[i] ?? 0) * (b[i] ?? Number.NaN);
+  return sum;
+}
