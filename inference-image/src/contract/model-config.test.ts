@@ -1,0 +1,341 @@
+import { describe, expect, test } from "vitest";
+import {
+  executionInstances,
+  type InstanceGroup,
+  type ModelConfig,
+  modelConfigs,
+  modelVariants,
+  printModelConfig,
+} from "./model-config.ts";
+import { checkModelConfig } from "./model-config-check.ts";
+
+const onnx = modelConfigs.openclip_vit_b32["single-gpu"];
+const trt = modelConfigs.openclip_vit_b32_trt["single-gpu"];
+
+const all = Object.values(modelConfigs).flatMap((variants) => Object.entries(variants));
+
+test.each(all)("%s of every model has no problem", (variant, config) => {
+  const gpus = { "single-gpu": 1, "multi-gpu-4x": 4, cpu: 0 }[variant];
+  expect(checkModelConfig(config, { gpus })).toEqual([]);
+});
+
+describe("execution instances are the sum of count × GPUs", () => {
+  const of = (instance_group: readonly InstanceGroup[] | undefined, gpus: number) =>
+    executionInstances({ ...onnx, instance_group }, gpus);
+
+  test("multi-gpu-4x is four, one on each GPU", () => {
+    const config = modelConfigs.openclip_vit_b32["multi-gpu-4x"];
+    expect(config.instance_group).toEqual([{ kind: "KIND_GPU", count: 1, gpus: [0, 1, 2, 3] }]);
+    expect(executionInstances(config, 4)).toBe(4);
+  });
+  test("count is for each GPU listed", () => {
+    expect(of([{ kind: "KIND_GPU", count: 2, gpus: [1, 2] }], 4)).toBe(4);
+  });
+  test("no GPUs listed means every GPU of the host", () => {
+    expect(of([{ kind: "KIND_GPU", count: 4 }], 4)).toBe(16);
+  });
+  test("groups add up", () => {
+    expect(
+      of(
+        [
+          { kind: "KIND_GPU", count: 1, gpus: [0] },
+          { kind: "KIND_CPU", count: 3 },
+        ],
+        4,
+      ),
+    ).toBe(4);
+  });
+  test("no group is one on each GPU, or two on a CPU", () => {
+    expect(of(undefined, 4)).toBe(4);
+    expect(of([], 0)).toBe(2);
+  });
+});
+
+describe("TensorRT", () => {
+  const parametersOf = (config: ModelConfig) =>
+    config.optimization?.execution_accelerators?.gpu_execution_accelerator?.[0]?.parameters;
+
+  test("keeps engines and timings on the cache volume", () => {
+    expect(parametersOf(trt)).toMatchObject({
+      precision_mode: "FP16",
+      trt_engine_cache_enable: "true",
+      trt_engine_cache_path: "/engine-cache/openclip_vit_b32_trt",
+      trt_timing_cache_enable: "true",
+      trt_timing_cache_path: "/engine-cache/openclip_vit_b32_trt",
+    });
+  });
+  test("shape profiles cover every batch, so that none builds an engine", () => {
+    expect(parametersOf(trt)).toMatchObject({
+      trt_profile_min_shapes: "image:1x3x224x224",
+      trt_profile_opt_shapes: "image:16x3x224x224",
+      trt_profile_max_shapes: "image:32x3x224x224",
+    });
+  });
+  test("warms up the smallest and the largest batch", () => {
+    expect(trt.model_warmup?.map(({ batch_size }) => batch_size)).toEqual([1, 32]);
+  });
+  test("is left out on a CPU", () => {
+    expect(modelConfigs.openclip_vit_b32_trt.cpu).not.toHaveProperty("optimization");
+  });
+});
+
+test("every variant has a file name and a configuration", () => {
+  for (const variants of Object.values(modelConfigs)) {
+    expect(Object.keys(variants).sort()).toEqual(["default", ...modelVariants].sort());
+  }
+});
+
+test("prints text format: enums bare, strings in quotes, maps as entries", () => {
+  expect(
+    printModelConfig({
+      name: "m",
+      max_batch_size: 0,
+      input: [{ name: "x", data_type: "TYPE_FP32", dims: [-1] }],
+      output: [],
+      instance_group: [{ kind: "KIND_CPU" }],
+      optimization: undefined,
+      parameters: { a: { string_value: 'say "b"' } },
+    }),
+  ).toBe(`name: "m"
+max_batch_size: 0
+input [
+  {
+    name: "x"
+    data_type: TYPE_FP32
+    dims: [-1]
+  }
+]
+output: []
+instance_group [
+  {
+    kind: KIND_CPU
+  }
+]
+parameters {
+  key: "a"
+  value {
+    string_value: "say \\"b\\""
+  }
+}
+`);
+});
+
+describe("refuses", () => {
+  const image = onnx.input[0]!;
+  const group = (instance: object) => ({
+    ...onnx,
+    instance_group: [{ kind: "KIND_GPU", count: 1, ...instance } as InstanceGroup],
+  });
+  const withParameters = (changes: Readonly<Record<string, string | undefined>>) => {
+    const accelerator = trt.optimization!.execution_accelerators!.gpu_execution_accelerator![0]!;
+    const parameters = Object.fromEntries(
+      Object.entries({ ...accelerator.parameters, ...changes }).filter(
+        (entry): entry is [string, string] => entry[1] !== undefined,
+      ),
+    );
+    return {
+      ...trt,
+      optimization: {
+        execution_accelerators: { gpu_execution_accelerator: [{ ...accelerator, parameters }] },
+      },
+    };
+  };
+  const warmup = (changes: object) => ({
+    ...onnx,
+    model_warmup: [{ ...onnx.model_warmup![0]!, ...changes }],
+  });
+
+  test.each<[string, ModelConfig, string]>([
+    [
+      "no name",
+      { ...onnx, name: "" },
+      "model: name must be the name of the model's folder, got nothing",
+    ],
+    [
+      "another backend",
+      { ...onnx, platform: "tensorrt_plan" },
+      "platform must be onnxruntime_onnx, got 'tensorrt_plan'",
+    ],
+    [
+      "a negative batch",
+      { ...onnx, max_batch_size: -1, dynamic_batching: undefined, model_warmup: [] },
+      "max_batch_size must be an integer of at least 0, got -1",
+    ],
+    [
+      "a preferred batch above the maximum",
+      { ...onnx, dynamic_batching: { preferred_batch_size: [8, 64] } },
+      "dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64",
+    ],
+    [
+      "a negative queue delay",
+      { ...onnx, dynamic_batching: { max_queue_delay_microseconds: -5 } },
+      "dynamic_batching.max_queue_delay_microseconds must be an integer of at least 0, got -5",
+    ],
+    [
+      "dynamic batching without a batch",
+      { ...onnx, max_batch_size: 0, model_warmup: [] },
+      "dynamic_batching needs a max_batch_size of at least 1, got 0",
+    ],
+    [
+      "the batch dimension inside dims",
+      { ...onnx, input: [{ ...image, dims: [-1, 3, 224, 224] }], model_warmup: [] },
+      "input image: dims must not include the batch dimension, which max_batch_size adds, got [-1, 3, 224, 224]",
+    ],
+    [
+      "the largest batch inside dims",
+      { ...onnx, output: [{ ...onnx.output[0]!, dims: [32, 512] }] },
+      "output embedding: dims must not include the batch dimension, which max_batch_size adds, got [32, 512]",
+    ],
+    [
+      "another width of the output",
+      { ...onnx, output: [{ ...onnx.output[0]!, dims: [768] }] },
+      "output embedding: dims must be [512], got [768]",
+    ],
+    [
+      "a size of 0",
+      { ...onnx, output: [{ ...onnx.output[0]!, dims: [0] }] },
+      "output embedding: dims must be integers of at least 1, or -1 for any size, got [0]",
+    ],
+    [
+      "no dims",
+      { ...onnx, output: [{ ...onnx.output[0]!, dims: [] }] },
+      "output embedding: dims must be given",
+    ],
+    [
+      "no input",
+      { ...onnx, input: [], model_warmup: [] },
+      "input must list at least one tensor, got none",
+    ],
+    ["an input twice", { ...onnx, input: [image, image] }, "input must not name 'image' twice"],
+    [
+      "another data type",
+      { ...onnx, output: [{ ...onnx.output[0]!, data_type: "TYPE_FP16" }] },
+      "output embedding: data_type must be TYPE_FP32, got TYPE_FP16",
+    ],
+    [
+      "a count of 0",
+      group({ count: 0 }),
+      "instance_group[0].count must be an integer of at least 1, got 0",
+    ],
+    [
+      "a GPU that the host does not have",
+      group({ gpus: [0, 4] }),
+      "instance_group[0].gpus must be 0 to 3, the host has 4, got 4",
+    ],
+    [
+      "a GPU twice",
+      group({ gpus: [1, 1] }),
+      "instance_group[0].gpus must not list 1 twice; more instances on one GPU are a higher count",
+    ],
+    [
+      "a CPU group with GPUs",
+      group({ kind: "KIND_CPU", gpus: [0] }),
+      "instance_group[0].gpus must not be given with KIND_CPU, got [0]",
+    ],
+    [
+      "a kind that depends on the host",
+      group({ kind: "KIND_AUTO" }),
+      "instance_group[0].kind must be KIND_GPU or KIND_CPU, so that it does not depend on the host, got KIND_AUTO",
+    ],
+    [
+      "CUDA graphs, which are another backend's",
+      { ...onnx, optimization: { cuda: { graphs: true } } },
+      "optimization.cuda.graphs is for the TensorRT backend only, and onnxruntime ignores it: remove it",
+    ],
+    [
+      "eager batching, which is another backend's",
+      { ...onnx, optimization: { eager_batching: true } },
+      "optimization.eager_batching is for the TensorRT backend only, and onnxruntime ignores it: remove it",
+    ],
+    [
+      "TensorRT on a CPU",
+      { ...trt, instance_group: [{ kind: "KIND_CPU", count: 1 }] },
+      "gpu_execution_accelerator needs an instance group of KIND_GPU, got tensorrt with KIND_CPU only",
+    ],
+    [
+      "an unknown accelerator",
+      {
+        ...onnx,
+        optimization: {
+          execution_accelerators: { gpu_execution_accelerator: [{ name: "tensor_rt" }] },
+        },
+      },
+      "gpu_execution_accelerator must be tensorrt or cuda, got 'tensor_rt'",
+    ],
+    [
+      "an unknown TensorRT parameter",
+      withParameters({ trt_fp16_enable: "true" }),
+      "tensorrt parameter 'trt_fp16_enable' is not one that the onnxruntime backend knows",
+    ],
+    [
+      "an unknown precision",
+      withParameters({ precision_mode: "fp16" }),
+      "tensorrt parameter precision_mode must be FP32, FP16, BF16 or INT8, got 'fp16'",
+    ],
+    [
+      "an engine cache without a path",
+      withParameters({ trt_engine_cache_path: undefined }),
+      "tensorrt parameter trt_engine_cache_path must be an absolute path when trt_engine_cache_enable is true, got ''",
+    ],
+    [
+      "profiles that are not complete",
+      withParameters({ trt_profile_opt_shapes: undefined }),
+      "tensorrt parameters trt_profile_opt_shapes must be given: batches of 1 to 32 would each build an engine",
+    ],
+    [
+      "profiles that leave out the largest batches",
+      withParameters({ trt_profile_max_shapes: "image:16x3x224x224" }),
+      "tensorrt shape profiles must cover batches of 1 to max_batch_size (32), got 1 to 16",
+    ],
+    [
+      "an optimum outside the profile",
+      withParameters({ trt_profile_opt_shapes: "image:64x3x224x224" }),
+      "tensorrt parameter trt_profile_opt_shapes must lie between min and max, got 'image:64x3x224x224'",
+    ],
+    [
+      "a profile of another shape",
+      withParameters({ trt_profile_min_shapes: "image:1x224x224x3" }),
+      "tensorrt parameter trt_profile_min_shapes must be image:Nx3x224x224, got 'image:1x224x224x3'",
+    ],
+    [
+      "a profile that cannot be read",
+      withParameters({ trt_profile_min_shapes: "1x3x224x224" }),
+      "tensorrt parameter trt_profile_min_shapes must be input:1x3x224x224[,input:…], got '1x3x224x224'",
+    ],
+    [
+      "a warm-up above the largest batch",
+      warmup({ batch_size: 33 }),
+      "model_warmup[0].batch_size must be 1 to 32, got 33",
+    ],
+    [
+      "a warm-up without the input",
+      warmup({ inputs: {} }),
+      "model_warmup[0].inputs must give 'image'",
+    ],
+  ])("%s", (_name, config, problem) => {
+    const line = problem.startsWith("model:") ? problem : `${config.name}: ${problem}`;
+    expect(checkModelConfig(config, { gpus: 4 })).toEqual([line]);
+  });
+
+  test("everything at once", () => {
+    const problems = checkModelConfig(
+      { ...group({ count: 0, gpus: [9] }), dynamic_batching: { preferred_batch_size: [64] } },
+      { gpus: 1 },
+    );
+    expect(problems).toEqual([
+      "openclip_vit_b32: dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64",
+      "openclip_vit_b32: instance_group[0].count must be an integer of at least 1, got 0",
+      "openclip_vit_b32: instance_group[0].gpus must be 0 to 0, the host has 1, got 9",
+    ]);
+  });
+});
+
+test("a GPU index is accepted while it is not known how many GPUs there are", () => {
+  expect(checkModelConfig(modelConfigs.openclip_vit_b32["multi-gpu-4x"])).toEqual([]);
+});
+
+test("a GPU group on a host without a GPU is refused", () => {
+  expect(checkModelConfig(onnx, { gpus: 0 })).toEqual([
+    "openclip_vit_b32: instance_group[0].kind must be KIND_CPU on a host without a GPU, got KIND_GPU",
+  ]);
+});
