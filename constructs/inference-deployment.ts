@@ -63,6 +63,8 @@ const startSeconds = 120;
 export class InferenceDeployment extends Construct {
   /** What the environment output says of it. */
   readonly service: Service;
+  readonly minReplicas: number;
+  readonly maxReplicas: number;
   readonly deployment: DeploymentV1;
   readonly nodePortService: ServiceV1;
 
@@ -70,6 +72,8 @@ export class InferenceDeployment extends Construct {
     super(scope, id);
 
     const { cluster, namespace, autoscaler, resources } = props;
+    this.minReplicas = autoscaler.minReplicas;
+    this.maxReplicas = autoscaler.maxReplicas;
     check(this, () => imageFindings(props.image));
     check(this, () => autoscalerFindings(autoscaler));
     check(this, () => budgetFindings(props.budget, autoscaler));

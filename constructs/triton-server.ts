@@ -2,7 +2,17 @@ import { Container } from "@cdktf/provider-docker/lib/container/index.js";
 import { Image } from "@cdktf/provider-docker/lib/image/index.js";
 import { Construct } from "constructs";
 import type { Service } from "../inference-image/src/contract/environment.ts";
-import { openclipVitB32 } from "../inference-image/src/contract/model-signature.ts";
+import {
+  engineCacheMount,
+  executionInstances,
+  type ModelVariant,
+  modelConfigs,
+} from "../inference-image/src/contract/model-config.ts";
+import {
+  type ModelName,
+  openclipVitB32,
+  openclipVitB32Trt,
+} from "../inference-image/src/contract/model-signature.ts";
 import { type TritonPorts, tritonPorts } from "../inference-image/src/contract/ports.ts";
 import { modelRepositoryMount } from "../inference-image/src/contract/server-env.ts";
 import { renderTritonCommand } from "../inference-image/src/contract/triton-flags.ts";
@@ -18,10 +28,12 @@ import {
   tmpfs,
   waitUntilHealthy,
 } from "./container-defaults.ts";
-import { EngineCache, engineCacheMount } from "./engine-cache.ts";
-import { bindAddress, type Exposure, type GpuHost } from "./gpu-host.ts";
+import { EngineCache } from "./engine-cache.ts";
+import { type Accelerator, bindAddress, type Exposure, type GpuHost } from "./gpu-host.ts";
 import { gpuRequest } from "./gpu-request.ts";
-import { modelOf, type TritonBackend, variantFor, variantGpus } from "./model-variant.ts";
+
+/** What runs the model; each serves a model of its own. */
+export type TritonBackend = "onnx" | "tensorrt";
 
 export interface TritonServerProps {
   readonly host: GpuHost;
@@ -63,7 +75,7 @@ const maxRequestBytes = 128 * 1024 * 1024;
 /** One Triton server, in a container, that serves one model. */
 export class TritonServer extends Construct {
   /** Model name in requests. */
-  readonly model: string;
+  readonly model: ModelName;
   /** Host name and gRPC port, as seen on the Docker network: `host:port`. */
   readonly grpcTarget: string;
   /** Execution instances of the model, over all GPUs. */
@@ -79,13 +91,19 @@ export class TritonServer extends Construct {
     const { host, backend, ports, expose } = props;
     const gpus = host.accelerator === "gpu" ? props.gpus : [];
     const variant = variantFor(host.accelerator, gpus);
-    this.model = modelOf(backend);
-    this.executionInstances = Math.max(1, variantGpus[variant].length);
+    const model = backend === "tensorrt" ? openclipVitB32Trt.name : openclipVitB32.name;
+    const config = modelConfigs[model][variant];
+    this.model = model;
+    this.executionInstances = executionInstances(config, gpus.length);
 
     check(this, () => imageFindings(props.image));
-    check(this, () => batchFindings(openclipVitB32));
-    check(this, () => variantGpuFindings(gpus, variant, variantGpus[variant]));
-    host.run(this, gpus, { service: id, backend, instances: 1 });
+    check(this, () => batchFindings(config));
+    check(this, () => variantGpuFindings(gpus, host.count, variant, config));
+    host.run(this, gpus, {
+      service: id,
+      backend,
+      instances: Math.ceil(this.executionInstances / Math.max(1, gpus.length)),
+    });
     host.publish(
       this,
       (["http", "grpc", "metrics"] as const).map((name) => ({
@@ -99,7 +117,12 @@ export class TritonServer extends Construct {
     const image = new Image(this, "image", { name: props.image, keepLocally: true });
     const cache =
       backend === "tensorrt" && host.accelerator === "gpu"
-        ? new EngineCache(this, "engine-cache", { name: `${name}-engines`, image: image.imageId })
+        ? new EngineCache(this, "engine-cache", {
+            container: name,
+            image: props.image,
+            imageId: image.imageId,
+            computeCapability: host.gpu.computeCapability,
+          })
         : undefined;
     const request = gpuRequest(gpus);
 
@@ -167,6 +190,12 @@ export class TritonServer extends Construct {
       ],
     };
   }
+}
+
+/** The named configuration that fits what a Triton runs on. */
+function variantFor(accelerator: Accelerator, gpus: readonly number[]): ModelVariant {
+  if (accelerator === "cpu") return "cpu";
+  return gpus.length === 1 ? "single-gpu" : "multi-gpu-4x";
 }
 
 /**

@@ -68,8 +68,10 @@ function valueAt(input: unknown, path: Path): unknown {
   );
 }
 
+/** A value, for people. A password in a URL is not repeated. */
 function shown(value: unknown): string {
-  return typeof value === "string" ? `'${value}'` : (JSON.stringify(value) ?? "nothing");
+  if (typeof value !== "string") return JSON.stringify(value) ?? "nothing";
+  return `'${value.replace(/(:\/\/[^\s/@:]*:)[^\s/@]*@/, "$1…@")}'`;
 }
 
 /** The keys that an object of the schema knows. */

@@ -3,6 +3,8 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { App, type TerraformStack } from "../constructs/cdktf.ts";
 import { findingsOf } from "../constructs/checks/findings.ts";
+import { EmbedServer } from "../constructs/embed-server.ts";
+import { InferenceDeployment } from "../constructs/inference-deployment.ts";
 import { TritonServer } from "../constructs/triton-server.ts";
 import { KindLocalStack } from "./kind-local.ts";
 import { MultiGpu4xStack } from "./multi-gpu-4x.ts";
@@ -62,10 +64,17 @@ function manifest(stacks: readonly TerraformStack[], outdir: string): SynthManif
   };
 }
 
-function summary(stack: TerraformStack): string {
-  const tritons = stack.node.findAll().filter((construct) => construct instanceof TritonServer);
-  const instances = tritons
-    .map((triton) => `${triton.node.id} ${triton.executionInstances}`)
-    .join(", ");
-  return `${stack.node.id}${instances === "" ? "" : `: execution instances: ${instances}`}`;
+/** `multi-gpu-4x: embed, triton-onnx (4 execution instances), …` */
+function summary({ node }: TerraformStack): string {
+  const services = node.children.flatMap((construct) => {
+    if (construct instanceof TritonServer) {
+      const count = construct.executionInstances;
+      return [`${construct.node.id} (${count} execution instance${count === 1 ? "" : "s"})`];
+    }
+    if (construct instanceof InferenceDeployment) {
+      return [`${construct.node.id} (${construct.minReplicas} to ${construct.maxReplicas} pods)`];
+    }
+    return construct instanceof EmbedServer ? [construct.node.id] : [];
+  });
+  return `${node.id}: ${services.join(", ")}`;
 }

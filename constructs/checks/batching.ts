@@ -1,15 +1,14 @@
+import type { ModelConfig } from "../../inference-image/src/contract/model-config.ts";
 import type { Finding } from "./findings.ts";
 
-/** Preferred batch sizes that the batcher could never form. */
-export function batchFindings(model: {
-  readonly name: string;
-  readonly maxBatchSize: number;
-  readonly preferredBatchSizes: readonly number[];
-}): readonly Finding[] {
-  return model.preferredBatchSizes
-    .filter((size) => size < 1 || size > model.maxBatchSize)
+/** Preferred batch sizes that the batcher could never form; Triton refuses to start on one. */
+export function batchFindings(
+  config: Pick<ModelConfig, "name" | "max_batch_size" | "dynamic_batching">,
+): readonly Finding[] {
+  const { name, max_batch_size: most } = config;
+  return (config.dynamic_batching?.preferred_batch_size ?? [])
+    .filter((size) => size < 1 || size > most)
     .map(
-      (size) =>
-        `preferredBatchSizes of ${model.name} must be 1 to ${model.maxBatchSize} (maxBatchSize), got ${size}`,
+      (size) => `preferredBatchSizes of ${name} must be 1 to ${most} (maxBatchSize), got ${size}`,
     );
 }

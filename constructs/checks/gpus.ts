@@ -1,3 +1,4 @@
+import type { ModelConfig } from "../../inference-image/src/contract/model-config.ts";
 import type { Finding } from "./findings.ts";
 
 /** GPU indices that the host does not have, or that are listed twice. */
@@ -14,16 +15,22 @@ export function gpuIndexFindings(gpus: readonly number[], hostCount: number): re
   return [...absent, ...repeated];
 }
 
-/** A config variant that names GPUs which its container does not see. Inside a container they count from 0. */
+/**
+ * A configuration that uses more or fewer GPUs than its container sees. Inside a container they count from 0, whichever
+ * they are on the host. Says nothing while the indices themselves are wrong.
+ */
 export function variantGpuFindings(
   gpus: readonly number[],
+  hostCount: number,
   variant: string,
-  variantGpus: readonly number[],
+  config: Pick<ModelConfig, "instance_group">,
 ): readonly Finding[] {
-  const needed = variantGpus.length === 0 ? 0 : Math.max(...variantGpus) + 1;
+  if (gpus.length > 0 && gpuIndexFindings(gpus, hostCount).length > 0) return [];
+  const used = (config.instance_group ?? []).flatMap((group) => group.gpus ?? []);
+  const needed = used.length === 0 ? 0 : Math.max(...used) + 1;
   return gpus.length === needed
     ? []
     : [
-        `gpus must list ${needed} of them, as many as the variant '${variant}' uses, got ${gpus.length}: [${gpus.join(", ")}]`,
+        `gpus must list ${needed}, as many as the model configuration '${variant}' uses, got ${gpus.length}: ${gpus.join(", ")}`,
       ];
 }

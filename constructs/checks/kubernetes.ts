@@ -29,33 +29,36 @@ const quantities = ["cpuMillicores", "memoryMiB"] as const;
 export function autoscalerFindings({ minReplicas, maxReplicas }: Replicas): readonly Finding[] {
   return minReplicas <= maxReplicas
     ? []
-    : [`minReplicas (${minReplicas}) must not exceed maxReplicas (${maxReplicas})`];
+    : [
+        `autoscaler.minReplicas (${minReplicas}) must not exceed autoscaler.maxReplicas (${maxReplicas})`,
+      ];
 }
 
-/** More pods than the quota of the namespace admits, counting those that a rolling update adds. */
+/**
+ * More pods than the quota of the namespace admits, counting those that a rolling update adds. One line, about the
+ * quantity that runs out first.
+ */
 export function quotaFindings(
-  pods: Replicas,
+  { maxReplicas }: Replicas,
   surge: number,
   resources: Resources,
   quota: Quota,
 ): readonly Finding[] {
-  const most = pods.maxReplicas + surge;
-  const count = `maxReplicas ${pods.maxReplicas}${surge > 0 ? ` + ${surge} of a rolling update` : ""}`;
-  const findings: Finding[] = [];
-  if (most > quota.pods) {
-    findings.push(`${count} must fit quota.pods, got ${most} of ${quota.pods}`);
-  }
-  for (const side of sides) {
-    for (const quantity of quantities) {
-      const needed = most * resources[side][quantity];
-      if (needed > quota[side][quantity]) {
-        findings.push(
-          `${count} × resources.${side}.${quantity} ${resources[side][quantity]} must fit quota.${side}.${quantity}, got ${needed} of ${quota[side][quantity]}`,
-        );
-      }
-    }
-  }
-  return findings;
+  const bounds = [
+    { name: "quota.pods", hard: quota.pods, each: 1 },
+    ...sides.flatMap((side) =>
+      quantities.map((quantity) => ({
+        name: `quota.${side}.${quantity}`,
+        hard: quota[side][quantity],
+        each: resources[side][quantity],
+      })),
+    ),
+  ].map((bound) => ({ ...bound, most: Math.floor(bound.hard / bound.each) - surge }));
+  const tightest = bounds.reduce((a, b) => (b.most < a.most ? b : a));
+  if (maxReplicas <= tightest.most) return [];
+  return [
+    `autoscaler.maxReplicas must be at most ${tightest.most} to fit ${tightest.name} ${tightest.hard} (${tightest.each} a pod, and a rolling update adds ${surge} pod), got ${maxReplicas}`,
+  ];
 }
 
 /** Limits below requests, or above what the LimitRange lets one container have: the API server would refuse the pod. */
@@ -85,7 +88,7 @@ export function budgetFindings(budget: Budget, { minReplicas }: Replicas): reado
   }
   if (budget.minAvailable !== undefined && budget.minAvailable >= minReplicas) {
     return [
-      `budget.minAvailable must be less than minReplicas (${minReplicas}), or no node can be drained, got ${budget.minAvailable}`,
+      `budget.minAvailable must be less than autoscaler.minReplicas (${minReplicas}), or no node can be drained, got ${budget.minAvailable}`,
     ];
   }
   return [];

@@ -1,3 +1,4 @@
+import { tensorrtWorkspaceBytes } from "../../inference-image/src/contract/model-config.ts";
 import type { Finding } from "./findings.ts";
 
 /**
@@ -13,6 +14,8 @@ export const vram = {
   weightsFp16MiB: 168,
   /** Arena of one execution instance for a batch of 32: inputs, activations, outputs. */
   activationsMiB: 256,
+  /** What TensorRT may take on top while it builds an engine. Builds on one GPU are not at the same time. */
+  buildWorkspaceMiB: tensorrtWorkspaceBytes / 1024 / 1024,
   /** Part of a GPU that models may plan to use; the rest is the driver's, and fragmentation. */
   usableShare: 0.9,
 } as const;
@@ -38,10 +41,14 @@ export function vramFindings(
   gpuVramMiB: number,
 ): readonly Finding[] {
   const usable = Math.floor(gpuVramMiB * vram.usableShare);
-  const needed = uses.reduce((sum, use) => sum + vramMiB(use), 0);
+  const parts = uses.map((use) => ({ name: use.service, miB: vramMiB(use) }));
+  if (uses.some(({ backend }) => backend === "tensorrt")) {
+    parts.push({ name: "a TensorRT build", miB: vram.buildWorkspaceMiB });
+  }
+  const needed = parts.reduce((sum, { miB }) => sum + miB, 0);
   if (needed <= usable) return [];
-  const parts = uses.map((use) => `${use.service} ${vramMiB(use)}`).join(" + ");
+  const list = parts.map(({ name, miB }) => `${name} ${miB}`).join(" + ");
   return [
-    `gpu must have room for its models: GPU ${index} needs ${needed} MiB (${parts}), ${usable} of ${gpuVramMiB} MiB are usable`,
+    `gpu must have room for the models: GPU ${index} has ${gpuVramMiB} MiB, ${usable} usable, and they need ${needed} (${list})`,
   ];
 }
