@@ -2,6 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
+import { settingsDocs } from "../settings-docs.ts";
 import { modelConfigFiles } from "./render-model-configs.ts";
 
 /** A file that is written by `npm run render` and by nobody else. */
@@ -13,7 +14,10 @@ export interface RenderedFile {
 }
 
 /** Everything that is rendered. To add files, add a producer. */
-export const producers: readonly (() => readonly RenderedFile[])[] = [modelConfigFiles];
+export const producers: readonly (() => readonly RenderedFile[])[] = [
+  modelConfigFiles,
+  () => [{ path: "docs/settings.md", text: settingsDocs() }],
+];
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
