@@ -1,0 +1,79 @@
+import { spawnSync } from "node:child_process";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { modelSidecar } from "../../inference-image/src/model/model-info.ts";
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "clipstack-cli-model-"));
+});
+afterAll(async () => {
+  await rm(folder, { recursive: true, force: true });
+});
+
+/** `clipstack model generate …`, as its own process in the temporary folder. */
+function generate(...args: readonly string[]) {
+  const result = spawnSync(
+    process.execPath,
+    [join(root, "stacks/cli/clipstack.mjs"), "model", "generate", ...args],
+    { cwd: folder, encoding: "utf8" },
+  );
+  return { status: result.status, stdout: result.stdout, stderr: result.stderr };
+}
+
+test("writes a tiny model and prints what it is as JSON", async () => {
+  const { status, stdout } = generate("--profile", "tiny", "--output", "a.onnx", "--json");
+  expect(status).toBe(0);
+  const { file, ...info } = JSON.parse(stdout) as { file: string };
+  expect(file).toBe("a.onnx");
+  expect(modelSidecar.parse(info)).toMatchObject({ weights: "random", seed: 1 });
+  expect(JSON.parse(await readFile(join(folder, "a.onnx.json"), "utf8"))).toEqual(info);
+});
+
+test("a second run says that the file is there, and another seed needs --force", () => {
+  const tiny = ["--profile", "tiny", "--output", "b.onnx"];
+  expect(generate(...tiny).stdout).toMatch(/^b\.onnx written: 0\.9 MB, sha256 [0-9a-f]{64}\n/);
+  expect(generate(...tiny).stdout).toMatch(/^b\.onnx is there already: 0\.9 MB, sha256 /);
+  expect(generate(...tiny, "--seed", "2")).toEqual({
+    status: 2,
+    stdout: "",
+    stderr: "clipstack: b.onnx is there already; --force replaces it\n",
+  });
+  expect(generate(...tiny, "--seed", "2", "--force").status).toBe(0);
+});
+
+test.each([
+  [
+    "a tiny model without a file to write",
+    ["--profile", "tiny"],
+    "clipstack: --output must be given with --profile tiny: the model repository is for the full-size model",
+  ],
+  [
+    "a profile that does not exist",
+    ["--profile", "huge"],
+    "error: option '--profile <name>' argument 'huge' is invalid. Allowed choices are vit-b-32, tiny.",
+  ],
+  [
+    "a seed that is no integer",
+    ["--seed", "one"],
+    "error: option '--seed <integer>' argument 'one' is invalid. It must be a 32-bit integer.",
+  ],
+])("fails with exit code 2 on %s", (_name, args, message) => {
+  const { status, stderr } = generate(...args);
+  expect(stderr.split("\n")[0]).toBe(message);
+  expect(status).toBe(2);
+});
+
+test("fails with one line when the file cannot be written", async () => {
+  await writeFile(join(folder, "plain"), "");
+  const { status, stderr } = generate("--profile", "tiny", "--output", "plain/c.onnx");
+  expect(stderr.split("\n").filter((line) => line.startsWith("clipstack:"))).toEqual([
+    expect.stringMatching(/^clipstack: --output plain\/c\.onnx cannot be written: E[A-Z]+$/),
+  ]);
+  expect(status).toBe(2);
+});
