@@ -21,6 +21,8 @@ export interface Artefact {
   readonly environment: Environment;
   /** One for each service of the environment, in its order. */
   readonly workloads: readonly Workload[];
+  /** Containers of the file that are no service: not run here. */
+  readonly otherContainers: readonly string[];
 }
 
 /** One container, or one Deployment, that stands behind a service. */
@@ -197,10 +199,7 @@ export function readArtefact(file: string, shown = file): Artefact {
 }
 
 /** What {@link readArtefact} does, on text. */
-export function parseArtefact(
-  json: string,
-  shown: string,
-): Pick<Artefact, "environment" | "workloads"> {
+export function parseArtefact(json: string, shown: string): Omit<Artefact, "file" | "sha256"> {
   let raw: unknown;
   try {
     raw = JSON.parse(json);
@@ -213,9 +212,13 @@ export function parseArtefact(
     throw new BenchError(`${shown}: output.${environmentOutput} is missing`);
   }
   const described = read(environment, value, `${shown}: output.${environmentOutput}.value`);
+  const workloads = described.services.map((service) => workloadOf(service, resource, shown));
   return {
     environment: described,
-    workloads: described.services.map((service) => workloadOf(service, resource, shown)),
+    workloads,
+    otherContainers: Object.keys(resource.docker_container ?? {})
+      .map((id) => `docker_container.${id}`)
+      .filter((address) => workloads.every((workload) => workload.address !== address)),
   };
 }
 

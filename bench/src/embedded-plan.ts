@@ -6,7 +6,7 @@ import {
   type ResolvedTritonFlags,
   renderTritonCommand,
 } from "../../inference-image/src/contract/triton-flags.ts";
-import type { Artefact, Workload } from "./artefact.ts";
+import type { Artefact, Volume, Workload } from "./artefact.ts";
 import { BenchError } from "./bench-error.ts";
 import { evaluatePath } from "./terraform-text.ts";
 
@@ -45,13 +45,11 @@ export interface Instance {
   readonly repository?: RepositoryPlan;
 }
 
-/** A model repository of links, because the models come from several folders or from another file. */
+/** A model repository to put together, because its parts come from several folders or the model from another file. */
 export interface RepositoryPlan {
   readonly folder: string;
-  /** Model name → its folder on this machine. */
-  readonly models: ReadonlyMap<string, string>;
-  /** A repository whose models are all taken. */
-  readonly from?: string;
+  /** What lies where below the folder (`""`: the whole of it), outer parts first, as they are mounted. */
+  readonly parts: readonly { readonly path: string; readonly source: string }[];
   /** ONNX file in place of every model's own. */
   readonly modelFile?: string;
 }
@@ -106,7 +104,9 @@ export interface EmbeddedPlanOptions {
 /** Work out the processes, ports, environment and command lines that stand in for one environment. */
 export function planEmbedded(artefact: Artefact, options: EmbeddedPlanOptions): EmbeddedPlan {
   const faults: Fault[] = [];
-  const notes = new Set<string>();
+  const notes = new Set(
+    artefact.otherContainers.map((it) => `${it} is no service, and is not run`),
+  );
   const shift = (port: number) => shiftPort(port, options.portOffset);
   const servers = artefact.workloads.map((workload) => serverOf(workload, faults));
 
@@ -329,53 +329,63 @@ function readiness(
   return { url: `http://${loopback}:${local}${readyPaths[role]}`, budgetSeconds };
 }
 
-/** Folder or file of this machine behind a path of the container. */
-type Place = (containerPath: string) => string;
-
+/** Folders of this machine in place of a container's volumes. */
 interface Mounts {
-  readonly place: Place;
-  /** Single models, mounted one by one below the repository. */
-  readonly below: (containerPath: string) => ReadonlyMap<string, string>;
+  /** What is behind a path of the container. */
+  place(containerPath: string): string;
+  /** Every volume at or below a path of the container, outer ones first. */
+  below(containerPath: string): RepositoryPlan["parts"];
 }
 
 function mountsOf(workload: Workload, options: EmbeddedPlanOptions, notes: Set<string>): Mounts {
-  const elsewhere = (reason: string, tail: string): string => {
-    const path = join(options.modelRepository, tail);
-    notes.add(`${workload.name}: ${reason}, so the project's model repository stands in for it`);
-    return path;
+  const standIn = (reason: string, tail: string): string => {
+    notes.add(`${workload.name}: ${reason}; the project's model repository stands in for it`);
+    return join(options.modelRepository, tail);
   };
-  const place: Place = (containerPath) => {
-    const volume = workload.volumes
-      .filter(({ containerPath: mount }) => isBelow(containerPath, mount))
-      .sort((a, b) => b.containerPath.length - a.containerPath.length)[0];
-    const tail = containerPath.startsWith(`${modelRepositoryMount}/`)
-      ? containerPath.slice(modelRepositoryMount.length + 1)
+  const inRepository = (containerPath: string): string =>
+    isBelow(containerPath, modelRepositoryMount)
+      ? posix.relative(modelRepositoryMount, containerPath)
       : "";
-    if (volume === undefined) {
-      return elsewhere(`no volume is mounted at ${containerPath}`, tail);
+
+  const sourceOf = (volume: Volume): string => {
+    const { containerPath, hostPath } = volume;
+    const tail = inRepository(containerPath);
+    if (hostPath === undefined) {
+      return standIn(`the volume at ${containerPath} is on another host`, tail);
     }
-    const rest = posix.relative(volume.containerPath, containerPath);
-    if (volume.hostPath === undefined) {
-      return elsewhere(`the volume at ${volume.containerPath} is on another host`, tail);
+    const folder = evaluatePath(hostPath, options.moduleFolder);
+    if (folder !== undefined && isAbsolute(folder)) {
+      const path = normalize(folder);
+      if (options.exists(path) || isBelow(path, options.modelRepository)) return path;
+      // the same folder below another root
+      const names = path.split(/[\\/]/);
+      const same = names
+        .map((_, i) => names.slice(i).join("/"))
+        .find((end) => end !== "" && options.exists(join(options.modelRepository, end)));
+      return standIn(`${path} is not on this machine`, same ?? tail);
     }
-    const folder = evaluatePath(volume.hostPath, options.moduleFolder);
-    if (folder === undefined || !isAbsolute(folder) || !options.exists(folder)) {
-      const shown = folder ?? volume.hostPath;
-      return elsewhere(
-        `${shown}, mounted at ${volume.containerPath}, is not on this machine`,
-        tail,
-      );
-    }
-    return normalize(join(folder, rest));
+    return standIn(`only Terraform knows ${hostPath}`, tail);
   };
+
   return {
-    place,
+    place(containerPath) {
+      const volume = workload.volumes
+        .filter((one) => isBelow(containerPath, one.containerPath))
+        .sort((a, b) => b.containerPath.length - a.containerPath.length)[0];
+      if (volume === undefined) {
+        const reason = `no volume is mounted at ${posix.dirname(containerPath)}`;
+        return standIn(reason, inRepository(containerPath));
+      }
+      return join(sourceOf(volume), posix.relative(volume.containerPath, containerPath));
+    },
     below: (containerPath) =>
-      new Map(
-        workload.volumes
-          .filter(({ containerPath: mount }) => posix.dirname(mount) === containerPath)
-          .map(({ containerPath: mount }) => [posix.basename(mount), place(mount)]),
-      ),
+      workload.volumes
+        .filter((volume) => isBelow(volume.containerPath, containerPath))
+        .sort((a, b) => a.containerPath.length - b.containerPath.length)
+        .map((volume) => ({
+          path: posix.relative(containerPath, volume.containerPath),
+          source: sourceOf(volume),
+        })),
   };
 }
 
@@ -392,10 +402,14 @@ function repositoryFor(
   modelFile: string | undefined,
 ): RepositoryPlan | undefined {
   const mount = flags["model-repository"];
-  const models = mounts.below(mount);
-  if (models.size > 0) return { folder, models, modelFile };
-  if (modelFile === undefined) return undefined;
-  return { folder, models, from: mounts.place(mount), modelFile };
+  const parts = mounts.below(mount);
+  const whole = parts.length === 0 || (parts.length === 1 && parts[0]?.path === "");
+  if (whole && modelFile === undefined) return undefined;
+  return {
+    folder,
+    parts: parts.length > 0 ? parts : [{ path: "", source: mounts.place(mount) }],
+    modelFile,
+  };
 }
 
 function tritonArgs(

@@ -1,5 +1,5 @@
-import { existsSync, mkdirSync, readdirSync, rmSync, symlinkSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { existsSync, mkdirSync, readdirSync, rmSync, statSync, symlinkSync } from "node:fs";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { BenchError } from "./bench-error.ts";
 import { type Child, type Exit, endWithParent, startChild } from "./child-process.ts";
@@ -78,14 +78,14 @@ export async function startEmbedded(
   try {
     const instances = await Promise.all(
       plan.instances.map(async (instance): Promise<RunningInstance> => {
-        if (instance.repository !== undefined) assemble(instance.repository);
+        const problem = prepare(instance);
         const child = startChild({
           command: withLifeline(options.serverCommand),
           args: instance.args,
           env: instance.env,
         });
         children.push(child);
-        const start = await waitUntilReady(instance, child, options);
+        const start = problem ?? (await waitUntilReady(instance, child, options));
         options.onReady?.(instance, start);
         return { instance, child, start };
       }),
@@ -113,28 +113,39 @@ function withLifeline(command: readonly string[]): readonly string[] {
   return [...command.slice(0, -1), "--import", endWithParent, ...command.slice(-1)];
 }
 
-/** Put a model repository together from links. */
-function assemble({ folder, models, from, modelFile }: RepositoryPlan): void {
-  const sources = new Map(models);
-  if (from !== undefined) {
-    if (!existsSync(from))
-      throw new BenchError(`model repository ${from}: there is no such folder`);
-    for (const entry of readdirSync(from, { withFileTypes: true })) {
-      if (entry.isDirectory()) sources.set(entry.name, join(from, entry.name));
-    }
+function prepare({ repository }: Instance): StartOutcome | undefined {
+  try {
+    if (repository !== undefined) assemble(repository);
+    return undefined;
+  } catch (error) {
+    return { ok: false, message: error instanceof Error ? error.message : String(error) };
   }
+}
+
+/** Put a model repository together: real folders, and links to files. */
+function assemble({ folder, parts, modelFile }: RepositoryPlan): void {
   rmSync(folder, { recursive: true, force: true });
-  for (const [name, source] of sources) {
-    const target = join(folder, name);
-    if (modelFile === undefined) {
-      mkdirSync(dirname(target), { recursive: true });
-      symlinkSync(source, target);
-      continue;
-    }
-    mkdirSync(join(target, "1"), { recursive: true });
-    symlinkSync(modelFile, join(target, "1", "model.onnx"));
-    for (const entry of readdirSync(source)) {
-      if (entry !== "1") symlinkSync(join(source, entry), join(target, entry));
+  mkdirSync(folder, { recursive: true });
+  for (const { path, source } of parts) {
+    if (existsSync(source)) mirror(source, join(folder, path));
+    else if (modelFile === undefined) throw new Error(`cannot mount ${source}, which is not there`);
+  }
+  if (modelFile === undefined) return;
+  for (const model of readdirSync(folder)) {
+    rmSync(join(folder, model, "1"), { recursive: true, force: true });
+    mkdirSync(join(folder, model, "1"), { recursive: true });
+    symlinkSync(modelFile, join(folder, model, "1", "model.onnx"));
+  }
+}
+
+function mirror(source: string, target: string): void {
+  mkdirSync(target, { recursive: true });
+  for (const entry of readdirSync(source)) {
+    const [from, to] = [join(source, entry), join(target, entry)];
+    if (statSync(from).isDirectory()) mirror(from, to);
+    else {
+      rmSync(to, { force: true });
+      symlinkSync(from, to);
     }
   }
 }
