@@ -1,0 +1,159 @@
+import type { ModelConfigTensor } from "../contract/model-config.ts";
+import type { TensorSpec } from "../contract/tensor.ts";
+import type { ModelSession } from "../engine/types.ts";
+import type { ModelConfigJson } from "../triton/model-config.ts";
+import { shapeText } from "../triton/wire.ts";
+import { OipError } from "./oip-error.ts";
+import { dataTypeOf } from "./served-model.ts";
+
+/**
+ * Refuse a configuration that Triton refuses, in its words, and what Triton offers but this server does not.
+ *
+ * @param folder - Name of the model's folder.
+ * @throws {OipError} `invalid-argument`
+ */
+export function checkModelConfig(config: ModelConfigJson, folder: string): void {
+  const { name } = config;
+  if (name !== folder) {
+    throw invalid(
+      `unexpected directory name '${folder}' for model '${name}', directory name must equal model name`,
+    );
+  }
+  if (config.platform === "" && config.backend === "") {
+    throw invalid(`must specify 'platform' or 'backend' for '${name}'`);
+  }
+  if (config.backend === "") {
+    throw invalid(`unexpected platform type '${config.platform}' for ${name}`);
+  }
+  if (config.backend === "onnxruntime" && config.platform !== "onnxruntime_onnx") {
+    throw invalid(
+      `unexpected 'platform' and 'backend' pair, got:${config.platform}, ${config.backend}`,
+    );
+  }
+  if (config.backend !== "onnxruntime") {
+    throw invalid(
+      `unable to find backend library for backend '${config.backend}', try specifying runtime on the model configuration.`,
+    );
+  }
+  if (config.max_batch_size < 0) {
+    throw invalid(`'max_batch_size' must be non-negative value for ${name}`);
+  }
+  for (const size of config.dynamic_batching?.preferred_batch_size ?? []) {
+    if (size <= 0) throw invalid(`dynamic batching preferred size must be positive for ${name}`);
+    if (size > config.max_batch_size) {
+      throw invalid(`dynamic batching preferred size must be <= max batch size for ${name}`);
+    }
+  }
+  for (const group of config.instance_group) {
+    const subject = `instance group ${group.name} of model ${name}`;
+    const gpus = group.gpus?.length ?? 0;
+    if ((group.kind === "KIND_CPU" || group.kind === "KIND_MODEL") && gpus > 0) {
+      throw invalid(`${subject} has kind ${group.kind} but specifies one or more GPUs`);
+    }
+  }
+  for (const input of config.input) checkTensor("model input", input);
+  for (const output of config.output) checkTensor("model output", output);
+  checkOffered(config);
+}
+
+function checkTensor(what: string, tensor: ModelConfigTensor): void {
+  if (tensor.name === "") throw invalid(`${what} must specify 'name'`);
+  const subject = `${what} '${tensor.name}'`;
+  if ((tensor.data_type as string) === "TYPE_INVALID") {
+    throw invalid(`${subject} must specify 'data_type'`);
+  }
+  if (tensor.dims.length === 0) throw invalid(`${subject} must specify 'dims'`);
+  for (const dim of tensor.dims) {
+    if (dim >= 1 || dim === -1) continue;
+    throw invalid(
+      `${subject} dimension must be integer >= 1, or -1 to indicate a variable-size dimension`,
+    );
+  }
+  if (dataTypeOf(tensor) === undefined) {
+    throw invalid(`${subject} has data_type ${tensor.data_type}: not supported by this server`);
+  }
+}
+
+/** What Triton has and this server has not: a wrong answer would be worse than none. */
+function checkOffered(config: ModelConfigJson): void {
+  const absent = (feature: string) =>
+    invalid(`model '${config.name}' has ${feature}: not supported by this server`);
+  if (config.sequence_batching !== undefined) throw absent("sequence_batching");
+  if (config.ensemble_scheduling !== undefined) throw absent("ensemble_scheduling");
+  const policy = config.model_transaction_policy as { decoupled?: boolean } | undefined;
+  if (policy?.decoupled) throw absent("model_transaction_policy.decoupled");
+  for (const tensor of [...config.input, ...config.output] as TensorExtras[]) {
+    if (tensor.reshape !== undefined) throw absent(`reshape of '${tensor.name}'`);
+    if (tensor.optional) throw absent(`an optional input '${tensor.name}'`);
+    if (tensor.is_shape_tensor) throw absent(`a shape tensor '${tensor.name}'`);
+  }
+}
+
+/** Fields of a tensor that clipstack does not use. */
+interface TensorExtras extends ModelConfigTensor {
+  readonly reshape?: unknown;
+  readonly optional?: boolean;
+  readonly is_shape_tensor?: boolean;
+}
+
+/**
+ * Refuse a configuration that does not fit the model's file.
+ *
+ * @throws {OipError} `invalid-argument`
+ */
+export function checkModelFits(config: ModelConfigJson, session: ModelSession): void {
+  const refuse = (problem: string) => invalid(`unable to load model '${config.name}', ${problem}`);
+  if (config.input.length !== session.inputs.length) {
+    throw refuse(
+      `configuration expects ${config.input.length} inputs, model provides ${session.inputs.length}`,
+    );
+  }
+  checkTensorsFit("input", config, config.input, session.inputs, refuse);
+  checkTensorsFit("output", config, config.output, session.outputs, refuse);
+  if (config.output.length === 0) throw refuse("configuration has no output");
+}
+
+function checkTensorsFit(
+  what: "input" | "output",
+  config: ModelConfigJson,
+  tensors: readonly ModelConfigTensor[],
+  specs: readonly TensorSpec[],
+  refuse: (problem: string) => OipError,
+): void {
+  const batching = config.max_batch_size > 0;
+  const seen = new Set<string>();
+  for (const tensor of tensors) {
+    if (seen.has(tensor.name)) throw refuse(`${what} '${tensor.name}' is listed twice`);
+    seen.add(tensor.name);
+    const spec = specs.find(({ name }) => name === tensor.name);
+    if (spec === undefined) {
+      const allowed = specs.map(({ name }) => name).join(", ");
+      throw invalid(
+        `unexpected inference ${what} '${tensor.name}', allowed ${what}s are: ${allowed}`,
+      );
+    }
+    const dataType = dataTypeOf(tensor);
+    if (dataType !== spec.dataType) {
+      throw refuse(
+        `unexpected datatype ${tensor.data_type} for ${what} '${tensor.name}', expecting TYPE_${spec.dataType}`,
+      );
+    }
+    const model = [-1, ...spec.dims];
+    const configured = batching ? [-1, ...tensor.dims] : tensor.dims;
+    const fits =
+      model.length === configured.length &&
+      model.every((dim, axis) => dim === -1 || configured[axis] === -1 || dim === configured[axis]);
+    if (fits) continue;
+    throw invalid(
+      `model '${config.name}', tensor '${tensor.name}': the model expects ${model.length} dimensions (shape ${shapeText(model)}) but the model configuration specifies ${configured.length} dimensions (${
+        batching
+          ? "an initial batch dimension because max_batch_size > 0 followed by the explicit tensor shape, making complete shape "
+          : "shape "
+      }${shapeText(configured)})`,
+    );
+  }
+}
+
+function invalid(message: string): OipError {
+  return new OipError("invalid-argument", message);
+}

@@ -1,0 +1,279 @@
+import { readdir, readFile, stat } from "node:fs/promises";
+import { join } from "node:path";
+import type { ModelWarmup, WarmupInput } from "../contract/model-config.ts";
+import { bytesPerElement, elementCount, type Tensor } from "../contract/tensor.ts";
+import { openSession } from "../engine/onnx-session.ts";
+import { EngineError, type ModelSession } from "../engine/types.ts";
+import { type ModelConfigJson, readModelConfig } from "../triton/model-config.ts";
+import { fromWire } from "../triton/wire.ts";
+import { checkModelConfig, checkModelFits } from "./model-config-check.ts";
+import { OipError } from "./oip-error.ts";
+import { dataTypeOf, ServedModel } from "./served-model.ts";
+
+export interface LoadModelOptions {
+  readonly repository: string;
+  /** Name of the model's folder. */
+  readonly name: string;
+  /** `configs/<variant>.pbtxt` instead of `config.pbtxt`, where the model has it. */
+  readonly variant?: string;
+  /** The text of a `config.pbtxt`, used instead of the model's own. */
+  readonly override?: string;
+  readonly log: (line: string) => void;
+}
+
+/**
+ * Load the versions of one model that its version policy asks for.
+ *
+ * @throws {OipError} one line, in Triton's words where it has some.
+ */
+export async function loadModel(options: LoadModelOptions): Promise<readonly ServedModel[]> {
+  const { name, repository, log } = options;
+  const folder = join(repository, name);
+  const config = withInstanceNames(await readConfig(options, folder), name);
+  checkModelConfig(config, name);
+  const versions = await versionsToServe(folder, config);
+  logDifferences(config, log);
+
+  const models: ServedModel[] = [];
+  try {
+    for (const version of versions) {
+      models.push(await loadVersion(config, version, join(folder, version)));
+      log(`successfully loaded '${name}' version ${version}`);
+    }
+  } catch (error) {
+    await Promise.all(models.map((model) => model.close()));
+    throw error;
+  }
+  return models;
+}
+
+/** Names of the folders of a repository that can hold a model. */
+export async function modelFolders(repository: string): Promise<readonly string[]> {
+  const entries = await readdir(repository, { withFileTypes: true }).catch((error: Error) => {
+    throw new OipError(
+      "invalid-argument",
+      `failed to open the model repository: ${error.message}`,
+      {
+        cause: error,
+      },
+    );
+  });
+  const folders: string[] = [];
+  for (const entry of entries) {
+    if (entry.name.startsWith(".")) continue;
+    const isFolder =
+      entry.isDirectory() ||
+      (entry.isSymbolicLink() &&
+        (await stat(join(repository, entry.name)).catch(() => undefined))?.isDirectory());
+    if (isFolder) folders.push(entry.name);
+  }
+  return folders.sort();
+}
+
+async function readConfig(
+  { variant, override, log }: LoadModelOptions,
+  folder: string,
+): Promise<ModelConfigJson> {
+  let file = join(folder, "config.pbtxt");
+  if (override !== undefined) {
+    return parseConfig(override, "config override");
+  }
+  if (variant !== undefined) {
+    const custom = join(folder, "configs", `${variant}.pbtxt`);
+    if (await isFile(custom)) file = custom;
+    else log(`${custom}: no such file, using ${file}`);
+  }
+  const text = await readFile(file, "utf8").catch((error: NodeJS.ErrnoException) => {
+    const reason = error.code === "ENOENT" ? "No such file or directory" : error.message;
+    throw new OipError("invalid-argument", `failed to open text file for read ${file}: ${reason}`, {
+      cause: error,
+    });
+  });
+  return parseConfig(text, file);
+}
+
+function parseConfig(text: string, file: string): ModelConfigJson {
+  try {
+    return readModelConfig(text, file);
+  } catch (error) {
+    throw new OipError("invalid-argument", (error as Error).message, { cause: error });
+  }
+}
+
+/** What Triton fills in for the host: the name of the model and of its instance groups, and how many instances. */
+function withInstanceNames(config: ModelConfigJson, folder: string): ModelConfigJson {
+  const name = config.name === "" ? folder : config.name;
+  const groups =
+    config.instance_group.length > 0
+      ? config.instance_group
+      : [{ kind: "KIND_CPU" as const, gpus: [] }];
+  return {
+    ...config,
+    name,
+    instance_group: groups.map((group, index) => ({
+      ...group,
+      name: group.name || `${name}_${index}`,
+      count: group.count || 1,
+    })),
+  };
+}
+
+/** Where this server stands in for a Triton with GPUs, one line says what is different. */
+function logDifferences(config: ModelConfigJson, log: (line: string) => void): void {
+  const { instance_group: groups, optimization } = config;
+  const gpus = groups
+    .filter(({ kind }) => kind === "KIND_GPU")
+    .flatMap((group) => group.gpus ?? []);
+  const instances = groups.reduce(
+    (sum, { count = 1, gpus: listed = [] }) => sum + count * Math.max(1, listed.length),
+    0,
+  );
+  const accelerators = optimization?.execution_accelerators;
+  const names = [
+    ...(accelerators?.gpu_execution_accelerator ?? []),
+    ...(accelerators?.cpu_execution_accelerator ?? []),
+  ].map(({ name }) => name);
+
+  const differences: string[] = [];
+  if (groups.some(({ kind }) => kind === "KIND_GPU")) {
+    differences.push(gpus.length > 0 ? `KIND_GPU on GPU ${gpus.join(", ")}` : "KIND_GPU");
+  }
+  if (names.length > 0) differences.push(`execution accelerator ${names.join(", ")}`);
+  if (instances > 1) differences.push(`${instances} instances`);
+  if (differences.length === 0) return;
+  log(
+    `'${config.name}' asks for ${differences.join("; ")}: this server runs it on the CPU, in one session`,
+  );
+}
+
+async function versionsToServe(folder: string, config: ModelConfigJson): Promise<string[]> {
+  const entries = await readdir(folder).catch(() => []);
+  const found = entries
+    .filter((entry) => /^[1-9]\d*$/.test(entry))
+    .sort((a, b) => Number(a) - Number(b));
+  const { latest, specific } = config.version_policy ?? {};
+  const versions =
+    specific !== undefined
+      ? found.filter((version) => specific.versions.includes(Number(version)))
+      : latest !== undefined
+        ? found.slice(-Math.max(1, latest.num_versions))
+        : found;
+  if (versions.length > 0) return versions;
+  throw new OipError(
+    "invalid-argument",
+    `at least one version must be available under the version policy of model '${config.name}'`,
+  );
+}
+
+async function loadVersion(
+  config: ModelConfigJson,
+  version: string,
+  folder: string,
+): Promise<ServedModel> {
+  const startedAt = performance.now();
+  const session = await openModel(config, join(folder, config.default_model_filename));
+  try {
+    checkModelFits(config, session);
+    for (const warmup of config.model_warmup) await warmUp(config, session, warmup);
+  } catch (error) {
+    await session.close();
+    throw error;
+  }
+  const loadSeconds = (performance.now() - startedAt) / 1000;
+  return new ServedModel({ config, version, session, loadSeconds });
+}
+
+async function openModel(config: ModelConfigJson, modelPath: string): Promise<ModelSession> {
+  try {
+    return await openSession({
+      modelPath,
+      intraOpThreads: threadCount(config, "intra_op_thread_count"),
+      interOpThreads: threadCount(config, "inter_op_thread_count"),
+    });
+  } catch (error) {
+    if (!(error instanceof EngineError)) throw error;
+    const reason = error.message.replace(`[${error.code}] `, "");
+    throw new OipError("internal", `failed to load '${config.name}': ${reason}`, { cause: error });
+  }
+}
+
+/** A thread count of the onnxruntime backend's `parameters`; it leaves the choice to ONNX Runtime with 0. */
+function threadCount(config: ModelConfigJson, name: string): number | undefined {
+  const value = config.parameters?.[name]?.string_value;
+  if (value === undefined) return undefined;
+  if (!/^\d+$/.test(value)) {
+    throw new OipError(
+      "invalid-argument",
+      `failed to convert ${name} '${value}' to integral number for model '${config.name}'`,
+    );
+  }
+  return Number(value) || undefined;
+}
+
+async function warmUp(
+  config: ModelConfigJson,
+  session: ModelSession,
+  warmup: ModelWarmup,
+): Promise<void> {
+  const refuse = (problem: string) =>
+    new OipError(
+      "invalid-argument",
+      `model_warmup '${warmup.name}' of model '${config.name}' ${problem}`,
+    );
+  const batchSize = warmup.batch_size || 1;
+  if (batchSize > config.max_batch_size && config.max_batch_size > 0) {
+    throw refuse(`has batch_size ${batchSize}, above max_batch_size ${config.max_batch_size}`);
+  }
+  const inputs = () =>
+    session.inputs.map((spec): Tensor => {
+      const input = warmup.inputs[spec.name];
+      if (input === undefined) throw refuse(`has no data for input '${spec.name}'`);
+      const dataType = dataTypeOf(input);
+      if (dataType !== spec.dataType) {
+        throw refuse(
+          `has ${input.data_type} for input '${spec.name}', expecting TYPE_${spec.dataType}`,
+        );
+      }
+      const fits =
+        input.dims.length === spec.dims.length &&
+        input.dims.every(
+          (dim, axis) => dim > 0 && (spec.dims[axis] === -1 || dim === spec.dims[axis]),
+        );
+      if (config.max_batch_size > 0 && !fits) {
+        throw refuse(
+          `has dims [${input.dims.join(",")}] for input '${spec.name}', expecting [${spec.dims.join(",")}]`,
+        );
+      }
+      const shape = config.max_batch_size > 0 ? [batchSize, ...input.dims] : input.dims;
+      const bytes = warmupBytes(input, elementCount(shape) * (bytesPerElement[dataType] ?? 0));
+      if (bytes === undefined) {
+        throw refuse(`reads input '${spec.name}' from a file: not supported by this server`);
+      }
+      return fromWire({ name: spec.name, dataType, shape, bytes });
+    });
+  try {
+    for (let run = 0; run < Math.max(1, warmup.count ?? 1); run += 1) await session.run(inputs());
+  } catch (error) {
+    if (!(error instanceof EngineError)) throw error;
+    throw refuse(`failed: ${error.message.replace(`[${error.code}] `, "")}`);
+  }
+}
+
+function warmupBytes(input: WarmupInput, byteLength: number): Uint8Array | undefined {
+  const bytes = new Uint8Array(byteLength);
+  if (input.zero_data) return bytes;
+  if (!input.random_data) return undefined;
+  if (input.data_type === "TYPE_FP32") {
+    const values = new Float32Array(bytes.buffer);
+    for (let index = 0; index < values.length; index += 1) values[index] = Math.random();
+  } else if (!/FP|STRING/.test(input.data_type)) {
+    // 0 and 1 are in the range of every type
+    const step = bytesPerElement[dataTypeOf(input) ?? "UINT8"] ?? 1;
+    for (let index = 0; index < byteLength; index += step) bytes[index] = Math.round(Math.random());
+  }
+  return bytes;
+}
+
+async function isFile(path: string): Promise<boolean> {
+  return (await stat(path).catch(() => undefined))?.isFile() ?? false;
+}

@@ -1,0 +1,270 @@
+import type { ResolvedTritonFlags } from "../contract/triton-flags.ts";
+import { configTextOfJson } from "./config-override.ts";
+import { loadModel, modelFolders } from "./model-loader.ts";
+import { OipError } from "./oip-error.ts";
+import type { ServedModel } from "./served-model.ts";
+
+/** What `/v2/repository/index` says of one model. */
+export interface IndexEntry {
+  readonly name: string;
+  /** Absent while no version was ever loaded. */
+  readonly version?: string;
+  readonly state?: "READY" | "UNAVAILABLE" | "LOADING" | "UNLOADING";
+  readonly reason?: string;
+}
+
+/** The models of a Triton model repository: which there are, which are loaded, and whether all is well. */
+export interface ModelRegistry {
+  /** Every model that should be there is, and the server is not on its way out. */
+  readonly ready: boolean;
+  /** Every loaded version, in the order of names and versions. */
+  readonly models: readonly ServedModel[];
+  /**
+   * @param version - The latest, when it is empty.
+   * @throws {OipError} when it is not there.
+   */
+  model(name: string, version?: string): ServedModel;
+  /** Whether that model takes requests. */
+  modelReady(name: string, version?: string): boolean;
+  index(options?: { readonly readyOnly?: boolean }): Promise<readonly IndexEntry[]>;
+  /**
+   * Load a model, or load it anew. Requests of the old one are answered.
+   *
+   * @param configJson - A model configuration in JSON, used instead of the repository's.
+   * @throws {OipError} also when the server does not take orders (`--model-control-mode`).
+   */
+  load(name: string, configJson?: string): Promise<void>;
+  unload(name: string): Promise<void>;
+  /** Goes off with {@link beginExit}. */
+  readonly exit: AbortSignal;
+  /** From here on not ready. Requests are still answered, so that those on their way are not lost. */
+  beginExit(): void;
+  /** Answers the requests that were taken on, then frees every model. */
+  close(): Promise<void>;
+}
+
+export type RegistryFlags = Pick<
+  ResolvedTritonFlags,
+  | "model-repository"
+  | "model-config-name"
+  | "model-control-mode"
+  | "load-model"
+  | "strict-readiness"
+  | "exit-on-error"
+>;
+
+/**
+ * Load the models that the flags ask for.
+ *
+ * @throws {OipError} for the first bad model, when `--exit-on-error` is on; without it the model is unavailable, and
+ *   the index says why.
+ */
+export async function openModelRegistry(
+  flags: RegistryFlags,
+  log: (line: string) => void,
+): Promise<ModelRegistry> {
+  const registry = new Registry(flags, log);
+  await registry.start();
+  return registry;
+}
+
+interface Entry {
+  /** By version, ascending. Empty when loading failed, or after an unload. */
+  readonly versions: readonly ServedModel[];
+  /** Versions that the index speaks of. */
+  readonly known: readonly string[];
+  readonly state: "READY" | "UNAVAILABLE" | "LOADING" | "UNLOADING";
+  readonly reason: string;
+}
+
+class Registry implements ModelRegistry {
+  readonly #flags: RegistryFlags;
+  readonly #log: (line: string) => void;
+  readonly #entries = new Map<string, Entry>();
+  /** Loads and unloads come one after the other. */
+  #control: Promise<unknown> = Promise.resolve();
+  readonly #exit = new AbortController();
+
+  constructor(flags: RegistryFlags, log: (line: string) => void) {
+    this.#flags = flags;
+    this.#log = log;
+  }
+
+  async start(): Promise<void> {
+    const folders = await modelFolders(this.#flags["model-repository"]);
+    const explicit = this.#flags["model-control-mode"] === "explicit";
+    const wanted = explicit ? this.#flags["load-model"] : folders;
+    const names = wanted.includes("*") ? folders : wanted;
+    for (const name of names) {
+      try {
+        await this.#load(name);
+      } catch (error) {
+        if (!(error instanceof OipError)) throw error;
+        this.#log(`failed to load '${name}': ${error.message}`);
+        if (this.#flags["exit-on-error"]) {
+          await this.close();
+          throw new OipError(error.code, `failed to load model '${name}': ${error.message}`, {
+            cause: error,
+          });
+        }
+      }
+    }
+  }
+
+  get ready(): boolean {
+    if (this.#exit.signal.aborted) return false;
+    if (!this.#flags["strict-readiness"]) return true;
+    return [...this.#entries.values()].every(
+      ({ state, reason }) => state === "READY" || reason === unloaded,
+    );
+  }
+
+  get models(): readonly ServedModel[] {
+    return [...this.#entries.keys()].sort().flatMap((name) => this.#entries.get(name)!.versions);
+  }
+
+  model(name: string, version = ""): ServedModel {
+    const entry = this.#entries.get(name);
+    if (entry === undefined) {
+      throw new OipError("invalid-argument", `Request for unknown model: '${name}' is not found`);
+    }
+    if (entry.versions.length === 0) {
+      throw new OipError(
+        "not-found",
+        `Request for unknown model: '${name}' has no available versions`,
+      );
+    }
+    const found =
+      version === "" || version === "-1"
+        ? entry.versions.at(-1)
+        : entry.versions.find((model) => model.version === version);
+    if (found !== undefined) return found;
+    throw new OipError(
+      "not-found",
+      `Request for unknown model: '${name}' version ${version} is not found`,
+    );
+  }
+
+  modelReady(name: string, version = ""): boolean {
+    if (this.#exit.signal.aborted) return false;
+    try {
+      return this.model(name, version) !== undefined;
+    } catch (error) {
+      if (error instanceof OipError) return false;
+      throw error;
+    }
+  }
+
+  async index({ readyOnly = false } = {}): Promise<readonly IndexEntry[]> {
+    const folders = await modelFolders(this.#flags["model-repository"]);
+    const names = [...new Set([...folders, ...this.#entries.keys()])].sort();
+    const all = names.flatMap((name): IndexEntry[] => {
+      const entry = this.#entries.get(name);
+      if (entry === undefined) return [{ name }];
+      const { state, reason } = entry;
+      const rest = { state, ...(reason === "" ? {} : { reason }) };
+      if (entry.known.length === 0) return [{ name, ...rest }];
+      return entry.known.map((version) => ({ name, version, ...rest }));
+    });
+    return readyOnly ? all.filter(({ state }) => state === "READY") : all;
+  }
+
+  async load(name: string, configJson?: string): Promise<void> {
+    this.#checkControl();
+    const override = configJson === undefined ? undefined : configTextOfJson(configJson);
+    await this.#inTurn(async () => {
+      const folders = await modelFolders(this.#flags["model-repository"]);
+      if (!folders.includes(name)) {
+        throw new OipError(
+          "internal",
+          `failed to load '${name}', failed to poll from model repository`,
+        );
+      }
+      try {
+        await this.#load(name, override);
+      } catch (error) {
+        if (!(error instanceof OipError)) throw error;
+        this.#log(`failed to load '${name}': ${error.message}`);
+        throw new OipError(error.code, `load failed for model '${name}': ${error.message}`, {
+          cause: error,
+        });
+      }
+    });
+  }
+
+  async unload(name: string): Promise<void> {
+    this.#checkControl();
+    await this.#inTurn(async () => {
+      const entry = this.#entries.get(name);
+      if (entry === undefined) {
+        throw new OipError("invalid-argument", "Model to be unloaded has not been served");
+      }
+      this.#entries.set(name, { ...entry, versions: [], state: "UNAVAILABLE", reason: unloaded });
+      await Promise.all(entry.versions.map((model) => model.close()));
+      for (const { version } of entry.versions) {
+        this.#log(`successfully unloaded '${name}' version ${version}`);
+      }
+    });
+  }
+
+  get exit(): AbortSignal {
+    return this.#exit.signal;
+  }
+
+  beginExit(): void {
+    this.#exit.abort();
+  }
+
+  async close(): Promise<void> {
+    this.beginExit();
+    await Promise.all(this.models.map((model) => model.close()));
+  }
+
+  /** The old versions serve until the new ones are there; when loading fails, they stay. */
+  async #load(name: string, override?: string): Promise<void> {
+    const before = this.#entries.get(name);
+    if (before === undefined || before.versions.length === 0) {
+      this.#entries.set(name, { versions: [], known: [], state: "LOADING", reason: "" });
+    }
+    try {
+      const versions = await loadModel({
+        repository: this.#flags["model-repository"],
+        name,
+        variant: this.#flags["model-config-name"],
+        override,
+        log: this.#log,
+      });
+      const known = versions.map(({ version }) => version);
+      this.#entries.set(name, { versions, known, state: "READY", reason: "" });
+      await Promise.all((before?.versions ?? []).map((model) => model.close()));
+    } catch (error) {
+      if (before === undefined || before.versions.length === 0) {
+        const reason = error instanceof Error ? error.message : String(error);
+        this.#entries.set(name, {
+          versions: [],
+          known: before?.known ?? [],
+          state: "UNAVAILABLE",
+          reason,
+        });
+      }
+      throw error;
+    }
+  }
+
+  #checkControl(): void {
+    if (this.#exit.signal.aborted) throw new OipError("unavailable", "Server exiting");
+    if (this.#flags["model-control-mode"] === "explicit") return;
+    throw new OipError(
+      "unavailable",
+      "explicit model load / unload is not allowed if polling is enabled",
+    );
+  }
+
+  async #inTurn(change: () => Promise<void>): Promise<void> {
+    const turn = this.#control.then(change);
+    this.#control = turn.catch(() => {});
+    await turn;
+  }
+}
+
+const unloaded = "unloaded";

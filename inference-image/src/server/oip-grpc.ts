@@ -1,0 +1,257 @@
+import {
+  type handleBidiStreamingCall,
+  type handleServerStreamingCall,
+  type handleUnaryCall,
+  Metadata,
+  Server,
+  type ServerDuplexStream,
+  type ServerUnaryCall,
+  type ServerWritableStream,
+  type ServiceError,
+  status,
+  type UntypedHandleCall,
+  type UntypedServiceImplementation,
+} from "@grpc/grpc-js";
+import { WireError } from "../triton/wire.ts";
+import {
+  channelOptions,
+  decodeGrpcRequest,
+  encodeGrpcResponse,
+  healthService,
+  type InferenceMethods,
+  inferenceService,
+  type ModelInferRequest,
+  type ModelInferResponse,
+} from "../triton/wire-grpc.ts";
+import type { ModelRegistry } from "./model-registry.ts";
+import { OipError, type OipErrorCode, whereOf } from "./oip-error.ts";
+import { modelMetadata, modelStatistics, serverMetadata } from "./oip-metadata.ts";
+
+export interface OipGrpcOptions {
+  /** Told of what went wrong on our side; the client only hears that it did. */
+  readonly log?: (line: string) => void;
+}
+
+/** Open Inference Protocol and health checks over gRPC. It does not listen: the caller binds it. */
+export function buildOipGrpcServer(
+  registry: ModelRegistry,
+  { log = () => {} }: OipGrpcOptions = {},
+): Server {
+  const server = new Server(channelOptions);
+  const fail = (error: unknown) => serviceError(error, log);
+
+  const unary = <Name extends keyof InferenceMethods>(
+    answer: (
+      request: InferenceMethods[Name]["request"],
+      call: ServerUnaryCall<unknown, unknown>,
+    ) => InferenceMethods[Name]["response"] | Promise<InferenceMethods[Name]["response"]>,
+  ): handleUnaryCall<InferenceMethods[Name]["request"], InferenceMethods[Name]["response"]> => {
+    return async (call, callback) => {
+      try {
+        callback(null, await answer(call.request, call));
+      } catch (error) {
+        callback(fail(error));
+      }
+    };
+  };
+
+  const infer = async (
+    request: ModelInferRequest,
+    signal: AbortSignal,
+  ): Promise<ModelInferResponse> => {
+    const model = registry.model(request.model_name, request.model_version);
+    const { id, outputs } = await model.infer(decodeGrpcRequest(request), signal);
+    return encodeGrpcResponse(
+      { id, modelName: model.name, modelVersion: model.version },
+      outputs.map(({ tensor }) => tensor),
+    );
+  };
+
+  const handlers: Record<keyof InferenceMethods | "ModelStreamInfer", UntypedHandleCall> = {
+    ServerLive: unary<"ServerLive">(() => ({ live: true })),
+    ServerReady: unary<"ServerReady">(() => ({ ready: registry.ready })),
+    ModelReady: unary<"ModelReady">(({ name, version }) => {
+      registry.model(name, version);
+      return { ready: registry.modelReady(name, version) };
+    }),
+    ServerMetadata: unary<"ServerMetadata">(() => serverMetadata),
+    ModelMetadata: unary<"ModelMetadata">(({ name, version }) => {
+      const model = registry.model(name, version);
+      const versions = version
+        ? [model.version]
+        : registry.models.filter((other) => other.name === name).map((other) => other.version);
+      return modelMetadata(model, versions);
+    }),
+    ModelConfig: unary<"ModelConfig">(({ name, version }) => ({
+      config: registry.model(name, version).config,
+    })),
+    ModelStatistics: unary<"ModelStatistics">(({ name, version }) => ({
+      model_stats: (name === "" ? registry.models : [registry.model(name, version)]).map(
+        modelStatistics,
+      ),
+    })),
+    ModelInfer: unary<"ModelInfer">((request, call) => infer(request, cancelled(call))),
+    ModelStreamInfer: streamInfer(infer, fail, registry.exit),
+    RepositoryIndex: unary<"RepositoryIndex">(async ({ ready }) => ({
+      models: (await registry.index({ readyOnly: ready ?? false })).map((entry) => ({
+        name: entry.name,
+        version: entry.version ?? "",
+        state: entry.state ?? "",
+        reason: entry.reason ?? "",
+      })),
+    })),
+    RepositoryModelLoad: unary<"RepositoryModelLoad">(async ({ model_name, parameters }) => {
+      const file = Object.keys(parameters ?? {}).find((name) => name !== "config");
+      if (file !== undefined) {
+        throw new OipError(
+          "unsupported",
+          `load parameter '${file}' is not supported by this server`,
+        );
+      }
+      await registry.load(model_name, parameters?.config?.string_param);
+      return {};
+    }),
+    RepositoryModelUnload: unary<"RepositoryModelUnload">(async ({ model_name }) => {
+      await registry.unload(model_name);
+      return {};
+    }),
+  };
+  server.addService(inferenceService, { ...refusals(Object.keys(handlers)), ...handlers });
+  server.addService(healthService, healthHandlers(registry));
+  return server;
+}
+
+/** Methods of the service that this server does not offer. */
+function refusals(offered: readonly string[]): UntypedServiceImplementation {
+  const names = Object.keys(inferenceService).filter((name) => !offered.includes(name));
+  return Object.fromEntries(
+    names.map((name): [string, handleUnaryCall<unknown, unknown>] => [
+      name,
+      (_call, callback) =>
+        callback({
+          code: status.UNIMPLEMENTED,
+          details: `${name} is not supported by this server`,
+        }),
+    ]),
+  );
+}
+
+interface StreamResponse {
+  readonly error_message: string;
+  readonly infer_response?: ModelInferResponse;
+}
+
+/** Each request of the stream is an inference of its own; answers come in the order of the requests. */
+function streamInfer(
+  infer: (request: ModelInferRequest, signal: AbortSignal) => Promise<ModelInferResponse>,
+  fail: (error: unknown) => ServiceError,
+  exit: AbortSignal,
+): handleBidiStreamingCall<ModelInferRequest, StreamResponse> {
+  return (call) => {
+    const signal = cancelled(call);
+    let last: Promise<unknown> = Promise.resolve();
+    call.on("data", (request: ModelInferRequest) => {
+      const answer = infer(request, signal).then(
+        (response): StreamResponse => ({ error_message: "", infer_response: response }),
+        (error): StreamResponse => ({
+          error_message: fail(error).details,
+          infer_response: {
+            model_name: request.model_name,
+            model_version: request.model_version ?? "",
+            id: request.id ?? "",
+            outputs: [],
+            raw_output_contents: [],
+          },
+        }),
+      );
+      last = Promise.all([last, answer]).then(([, response]) => {
+        if (!signal.aborted) call.write(response);
+      });
+    });
+    call.on("end", () => void last.then(() => call.end()));
+    // an open stream would hold the stop until its time is over
+    const onExit = () => void last.then(() => call.end());
+    exit.addEventListener("abort", onExit, { once: true });
+    call.once("close", () => exit.removeEventListener("abort", onExit));
+  };
+}
+
+function cancelled(
+  call: ServerUnaryCall<unknown, unknown> | ServerDuplexStream<unknown, unknown>,
+): AbortSignal {
+  const controller = new AbortController();
+  if (call.cancelled) controller.abort();
+  call.once("cancelled", () => controller.abort());
+  return controller.signal;
+}
+
+interface HealthRequest {
+  readonly service: string;
+}
+interface HealthResponse {
+  readonly status: "SERVING" | "NOT_SERVING" | "SERVICE_UNKNOWN";
+}
+
+/** The server as a whole, the inference service, and each model by its name. */
+function healthHandlers(registry: ModelRegistry): UntypedServiceImplementation {
+  const statusOf = (service: string): HealthResponse["status"] => {
+    const whole = service === "" || service === "inference.GRPCInferenceService";
+    if (whole) return registry.ready ? "SERVING" : "NOT_SERVING";
+    return registry.modelReady(service) ? "SERVING" : "SERVICE_UNKNOWN";
+  };
+  const check: handleUnaryCall<HealthRequest, HealthResponse> = (call, callback) => {
+    const answer = statusOf(call.request.service);
+    if (answer === "SERVICE_UNKNOWN") {
+      callback({ code: status.NOT_FOUND, details: `unknown service '${call.request.service}'` });
+    } else {
+      callback(null, { status: answer });
+    }
+  };
+  const watch: handleServerStreamingCall<HealthRequest, HealthResponse> = (
+    call: ServerWritableStream<HealthRequest, HealthResponse>,
+  ) => {
+    let last: HealthResponse["status"] | undefined;
+    const tell = () => {
+      const now = statusOf(call.request.service);
+      if (now !== last) call.write({ status: now });
+      last = now;
+    };
+    tell();
+    const timer = setInterval(tell, 500);
+    const onExit = () => {
+      tell();
+      call.end();
+    };
+    registry.exit.addEventListener("abort", onExit, { once: true });
+    const end = () => {
+      clearInterval(timer);
+      registry.exit.removeEventListener("abort", onExit);
+    };
+    call.once("cancelled", end);
+    call.once("close", end);
+  };
+  return { Check: check, Watch: watch };
+}
+
+const statusOfCode: Readonly<Record<OipErrorCode, status>> = {
+  "invalid-argument": status.INVALID_ARGUMENT,
+  "not-found": status.NOT_FOUND,
+  unavailable: status.UNAVAILABLE,
+  unsupported: status.UNIMPLEMENTED,
+  internal: status.INTERNAL,
+  cancelled: status.CANCELLED,
+};
+
+function serviceError(error: unknown, log: (line: string) => void): ServiceError {
+  const as = (code: status, details: string): ServiceError =>
+    Object.assign(new Error(details), { code, details, metadata: new Metadata() });
+  if (error instanceof OipError) return as(statusOfCode[error.code], error.message);
+  if (error instanceof WireError) {
+    return as(
+      error.code === "unsupported" ? status.UNIMPLEMENTED : status.INVALID_ARGUMENT,
+      error.message,
+    );
+  }
+  log(`internal error: ${whereOf(error)}`);
+  return as(status.INTERNAL, "internal error");
+}

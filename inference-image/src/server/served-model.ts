@@ -1,0 +1,373 @@
+import type { ModelConfigTensor } from "../contract/model-config.ts";
+import {
+  bytesPerElement,
+  type DataType,
+  elementCount,
+  type Tensor,
+  type TensorSpec,
+} from "../contract/tensor.ts";
+import { createBatcher } from "../engine/batcher.ts";
+import { type Batcher, EngineError, type ModelSession } from "../engine/types.ts";
+import type { ModelConfigJson } from "../triton/model-config.ts";
+import {
+  fromWire,
+  type InferRequest,
+  isDataType,
+  shapeText,
+  splitElements,
+  WireError,
+  type WireTensor,
+} from "../triton/wire.ts";
+import type { RawInferRequest } from "../triton/wire-http.ts";
+import { type FailureReason, ModelCounters } from "./model-counters.ts";
+import { OipError } from "./oip-error.ts";
+import { oneAtATime } from "./one-at-a-time.ts";
+
+/** What a model answers to one request. */
+export interface InferAnswer {
+  readonly id: string;
+  /** In the order in which they were asked for. */
+  readonly outputs: readonly { readonly tensor: Tensor; readonly binary: boolean }[];
+}
+
+export interface ServedModelProps {
+  readonly version: string;
+  readonly config: ModelConfigJson;
+  /** The model takes it over, and closes it. */
+  readonly session: ModelSession;
+  /** Time that loading took, warm-up included. */
+  readonly loadSeconds: number;
+}
+
+/** One loaded version of a model: checks requests as Triton does, schedules them, counts. */
+export class ServedModel {
+  readonly name: string;
+  readonly version: string;
+  readonly config: ModelConfigJson;
+  readonly loadSeconds: number;
+  readonly counters = new ModelCounters();
+  readonly #session: ModelSession;
+  readonly #scheduler: Batcher;
+  readonly #inputs: ReadonlyMap<string, TensorSpec>;
+  readonly #outputNames: readonly string[];
+  /** Requests that wait, the first come first. A batch takes them from the front. */
+  readonly #waiting: { readonly items: number }[] = [];
+
+  constructor({ version, config, session, loadSeconds }: ServedModelProps) {
+    this.name = config.name;
+    this.version = version;
+    this.config = config;
+    this.loadSeconds = loadSeconds;
+    this.#session = session;
+    this.#inputs = new Map(config.input.map((input) => [input.name, specOf(input)]));
+    this.#outputNames = config.output.map(({ name }) => name);
+    this.#scheduler = this.#createScheduler();
+  }
+
+  /** Requests that wait for their execution. */
+  get pendingRequests(): number {
+    return this.#waiting.length;
+  }
+
+  /** Inputs as clients see them: with the batch dimension. */
+  get inputs(): readonly TensorSpec[] {
+    return this.config.input.map((input) => this.#withBatchDimension(specOf(input)));
+  }
+
+  get outputs(): readonly TensorSpec[] {
+    return this.config.output.map((output) => this.#withBatchDimension(specOf(output)));
+  }
+
+  /** @throws {OipError} */
+  async infer(request: InferRequest | RawInferRequest, signal?: AbortSignal): Promise<InferAnswer> {
+    const { id, parameters, inputs, outputs, binaryOutputs } =
+      "rawInput" in request ? this.#requestOfRaw(request.rawInput) : request;
+    const asked =
+      outputs.length > 0
+        ? outputs
+        : this.#outputNames.map((name) => ({ name, binary: binaryOutputs }));
+    const { tensors, items } = this.#labelled(id, () => {
+      for (const { name } of asked) {
+        if (this.#outputNames.includes(name)) continue;
+        throw invalid(`unexpected inference output '${name}' for model '${this.name}'`);
+      }
+      return this.#checkInputs(inputs);
+    });
+    const queueTimeoutMs = this.#queueTimeoutMs(parameters.timeout);
+
+    const startedAt = performance.now();
+    const totalUs = () => (performance.now() - startedAt) * 1000;
+    this.counters.lastInferenceMs = Date.now();
+    const waiting = { items };
+    this.#waiting.push(waiting);
+    try {
+      const result = await this.#scheduler.infer(tensors, { signal, queueTimeoutMs });
+      const byName = new Map(result.outputs.map((tensor) => [tensor.name, tensor]));
+      const answer = {
+        id,
+        outputs: asked.map(({ name, binary }) => ({ tensor: byName.get(name)!, binary })),
+      };
+      this.counters.requestSucceeded(this.#itemsOf(items), result.timing, totalUs());
+      return answer;
+    } catch (error) {
+      const [reason, failure] = this.#failureOf(error, signal);
+      this.counters.requestFailed(reason, totalUs());
+      throw this.#labelledError(id, failure);
+    } finally {
+      const index = this.#waiting.indexOf(waiting);
+      if (index >= 0) this.#waiting.splice(index, 1);
+    }
+  }
+
+  /** Answers what was taken on, then frees the model. */
+  async close(): Promise<void> {
+    await this.#scheduler.drain();
+    await this.#session.close();
+  }
+
+  #createScheduler(): Batcher {
+    const { config } = this;
+    const batching = config.dynamic_batching;
+    const maxQueueSize = batching?.default_queue_policy?.max_queue_size ?? 0;
+    const batcher = createBatcher(
+      {
+        ...sessionView(this.#session),
+        run: (inputs) => {
+          let items = inputs[0]?.shape[0] ?? 0;
+          while (items > 0 && this.#waiting.length > 0) items -= this.#waiting.shift()!.items;
+          return this.#session.run(inputs);
+        },
+      },
+      {
+        maxBatchSize: config.max_batch_size > 0 ? config.max_batch_size : Number.MAX_SAFE_INTEGER,
+        preferredBatchSizes: batching?.preferred_batch_size ?? [],
+        maxQueueDelayMicroseconds: batching?.max_queue_delay_microseconds ?? 0,
+        maxQueueSize: maxQueueSize > 0 ? maxQueueSize : Number.POSITIVE_INFINITY,
+        onExecution: (execution) =>
+          this.counters.executed({
+            ...execution,
+            batchSize: this.#itemsOf(execution.batchSize),
+          }),
+      },
+    );
+    return batching !== undefined && config.max_batch_size > 0 ? batcher : oneAtATime(batcher);
+  }
+
+  /** What counts as batch size: without a batch dimension a request is one inference. */
+  #itemsOf(items: number): number {
+    return this.config.max_batch_size > 0 ? items : 1;
+  }
+
+  #withBatchDimension(spec: TensorSpec): TensorSpec {
+    return this.config.max_batch_size > 0 ? { ...spec, dims: [-1, ...spec.dims] } : spec;
+  }
+
+  /** The bytes of the only input, as a request for one item. */
+  #requestOfRaw(bytes: Uint8Array): InferRequest {
+    const [spec, ...others] = this.#inputs.values();
+    const { name, max_batch_size: maxBatchSize } = this.config;
+    if (spec === undefined || others.length > 0) {
+      throw invalid(
+        `Raw request must only have 1 input (found 1) to be deduced but got ${this.#inputs.size} inputs in '${name}' model configuration`,
+      );
+    }
+    const open = spec.dims.filter((dim) => dim < 0).length;
+    const elementBytes = bytesPerElement[spec.dataType];
+    if (elementBytes === undefined || open > 1) {
+      throw invalid(
+        `The shape of the raw input '${spec.name}' can not be deduced: send the request with its JSON head`,
+      );
+    }
+    const known = elementCount(spec.dims.filter((dim) => dim >= 0)) * elementBytes;
+    const dims = spec.dims.map((dim) => (dim < 0 ? Math.floor(bytes.byteLength / known) : dim));
+    return {
+      id: "",
+      parameters: {},
+      inputs: [
+        {
+          name: spec.name,
+          dataType: spec.dataType,
+          shape: maxBatchSize > 0 ? [1, ...dims] : dims,
+          bytes,
+        },
+      ],
+      outputs: [],
+      binaryOutputs: true,
+    };
+  }
+
+  /** In the order of Triton's checks, so that the first mistake it names is the first that we name. */
+  #checkInputs(inputs: readonly WireTensor[]): { tensors: readonly Tensor[]; items: number } {
+    const model = this.name;
+    const given = new Map(inputs.map((input) => [input.name, input]));
+    if (given.size !== inputs.length) {
+      const twice = inputs.find((input) => given.get(input.name) !== input);
+      throw invalid(`input '${twice?.name}' already exists in request`);
+    }
+    if (inputs.length !== this.#inputs.size) {
+      const quoted = (names: Iterable<string>) => `[${[...names].map((n) => `'${n}'`).join(",")}]`;
+      const missing = [...this.#inputs.keys()].filter((name) => !given.has(name));
+      throw invalid(
+        `expected ${this.#inputs.size} inputs but got ${inputs.length} inputs for model '${model}'. Got input(s) ${quoted(given.keys())}, but missing required input(s) ${quoted(missing)}. Please provide all required input(s).`,
+      );
+    }
+    const specOfInput = ({ name }: WireTensor) => {
+      const spec = this.#inputs.get(name);
+      if (spec !== undefined) return spec;
+      throw invalid(`unexpected inference input '${name}' for model '${model}'`);
+    };
+    for (const input of inputs) specOfInput(input);
+
+    const items = this.#checkBatch(inputs);
+    for (const input of inputs) this.#checkInput(input, specOfInput(input));
+    return {
+      tensors: this.#session.inputs.map(({ name }) => this.#tensorOf(given.get(name)!)),
+      items,
+    };
+  }
+
+  /** The batch size that all inputs share. */
+  #checkBatch(inputs: readonly WireTensor[]): number {
+    const max = this.config.max_batch_size;
+    if (max === 0) return inputs[0]?.shape[0] ?? 1;
+    let items: number | undefined;
+    for (const { name, shape } of inputs) {
+      if (shape.length === 0) {
+        throw invalid(
+          `input '${name}' has no shape but model requires batch dimension for '${this.name}'`,
+        );
+      }
+      items ??= shape[0]!;
+      if (shape[0] !== items) {
+        throw invalid(`input '${name}' batch size does not match other inputs for '${this.name}'`);
+      }
+    }
+    if (items === undefined || items > max) {
+      throw invalid(`inference request batch-size must be <= ${max} for '${this.name}'`);
+    }
+    if (!Number.isInteger(items) || items < 1) {
+      throw invalid(`inference request batch-size must be >= 1 for '${this.name}', got ${items}`);
+    }
+    return items;
+  }
+
+  #checkInput({ name, dataType, shape }: WireTensor, spec: TensorSpec): void {
+    const model = this.name;
+    if (dataType !== spec.dataType) {
+      throw invalid(
+        `inference input '${name}' data-type is '${dataType}', but model '${model}' expects '${spec.dataType}'`,
+      );
+    }
+    const batching = this.config.max_batch_size > 0;
+    const dims = batching ? shape.slice(1) : shape;
+    const fits =
+      dims.length === spec.dims.length &&
+      dims.every((dim, axis) =>
+        spec.dims[axis]! < 0 ? Number.isInteger(dim) && dim >= 0 : dim === spec.dims[axis],
+      );
+    if (fits) return;
+    throw invalid(
+      `unexpected shape for input '${name}' for model '${model}'. Expected ${shapeText(this.#withBatchDimension(spec).dims)}, got ${shapeText(shape)}. ${batching ? batchDimensionNote : ""}`.trim(),
+    );
+  }
+
+  #tensorOf(wire: WireTensor): Tensor {
+    const { name, dataType, shape, bytes } = wire;
+    const elementBytes = bytesPerElement[dataType];
+    const expected = elementCount(shape) * (elementBytes ?? 0);
+    if (elementBytes === undefined) {
+      splitElements(name, bytes, elementCount(shape));
+    } else if (bytes.byteLength !== expected) {
+      throw invalid(
+        `input byte size mismatch for input '${name}' for model '${this.name}'. Expected ${expected}, got ${bytes.byteLength}`,
+      );
+    }
+    return fromWire(wire);
+  }
+
+  /** `default_queue_policy`, and the request's own `timeout` where the policy allows it. */
+  #queueTimeoutMs(timeout: unknown): number | undefined {
+    const policy = this.config.dynamic_batching?.default_queue_policy;
+    if (policy === undefined || policy.timeout_action === "DELAY") return undefined;
+    let us = policy.default_timeout_microseconds ?? 0;
+    const own = Number(timeout ?? 0);
+    if (policy.allow_timeout_override && own > 0 && (us === 0 || own < us)) us = own;
+    return us > 0 ? us / 1000 : undefined;
+  }
+
+  #failureOf(error: unknown, signal: AbortSignal | undefined): [FailureReason, OipError] {
+    if (!(error instanceof EngineError)) {
+      return ["OTHER", new OipError("internal", messageOf(error), { cause: error })];
+    }
+    const as = (code: OipError["code"], message: string) =>
+      new OipError(code, message, { cause: error });
+    switch (error.code) {
+      case "overloaded":
+        return ["REJECTED", as("unavailable", "Exceeds maximum queue size")];
+      case "expired":
+        return signal?.aborted
+          ? ["CANCELED", as("cancelled", "request was cancelled")]
+          : ["REJECTED", as("unavailable", "Request timeout expired")];
+      case "draining":
+        return ["OTHER", as("unavailable", "Server exiting")];
+      case "invalid":
+        return ["OTHER", as("invalid-argument", plainMessage(error))];
+      default:
+        return ["BACKEND", as("internal", `onnx runtime error: ${plainMessage(error)}`)];
+    }
+  }
+
+  /** Run a check, and put the request's id before what it says: so Triton does. */
+  #labelled<T>(id: string, check: () => T): T {
+    try {
+      return check();
+    } catch (error) {
+      if (error instanceof WireError) {
+        const code = error.code === "unsupported" ? "unsupported" : "invalid-argument";
+        throw this.#labelledError(id, new OipError(code, error.message));
+      }
+      throw error instanceof OipError ? this.#labelledError(id, error) : error;
+    }
+  }
+
+  #labelledError(id: string, error: OipError): OipError {
+    return new OipError(error.code, `[request id: ${id || "<id_unknown>"}] ${error.message}`, {
+      cause: error.cause,
+    });
+  }
+}
+
+const batchDimensionNote =
+  "NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be prepended to each input shape. If you want to specify the full shape including the batch dim in your input dims config, try setting max_batch_size to zero. See the model configuration docs for more info on max_batch_size.";
+
+/** The protocol's name of a type in a configuration: `TYPE_FP32` is FP32, `TYPE_STRING` is BYTES. */
+export function dataTypeOf({
+  data_type: type,
+}: Pick<ModelConfigTensor, "data_type">): DataType | undefined {
+  const name = type === "TYPE_STRING" ? "BYTES" : type.slice("TYPE_".length);
+  return isDataType(name) ? name : undefined;
+}
+
+/** @throws {Error} when the type cannot be carried; `checkModelConfig` has refused those. */
+function specOf(tensor: ModelConfigTensor): TensorSpec {
+  const dataType = dataTypeOf(tensor);
+  if (dataType === undefined) throw new Error(`'${tensor.name}' has type ${tensor.data_type}`);
+  return { name: tensor.name, dataType, dims: tensor.dims };
+}
+
+function sessionView(session: ModelSession): Omit<ModelSession, "run"> {
+  return { inputs: session.inputs, outputs: session.outputs, close: () => session.close() };
+}
+
+function invalid(message: string): OipError {
+  return new OipError("invalid-argument", message);
+}
+
+/** Without the code that {@link EngineError} puts first. */
+function plainMessage(error: EngineError): string {
+  return error.message.replace(`[${error.code}] `, "");
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,109 @@
+import { failureReasons } from "./model-counters.ts";
+import type { ModelRegistry } from "./model-registry.ts";
+import type { ServedModel } from "./served-model.ts";
+
+/** Content type of Prometheus' text format. */
+export const metricsContentType = "text/plain; version=0.0.4; charset=utf-8";
+
+interface Family {
+  readonly name: string;
+  readonly help: string;
+  readonly type: "counter" | "gauge";
+  /** One value, or one for each value of the label `reason`. */
+  value(model: ServedModel): number | Readonly<Record<string, number>>;
+}
+
+const families: readonly Family[] = [
+  {
+    name: "nv_inference_request_success",
+    help: "Number of successful inference requests, all batch sizes",
+    type: "counter",
+    value: ({ counters }) => counters.success.count,
+  },
+  {
+    name: "nv_inference_request_failure",
+    help: "Number of failed inference requests, all batch sizes",
+    type: "counter",
+    value: ({ counters }) =>
+      Object.fromEntries(failureReasons.map((reason) => [reason, counters.failures[reason]])),
+  },
+  {
+    name: "nv_inference_count",
+    help: "Number of inferences performed (does not include cached requests)",
+    type: "counter",
+    value: ({ counters }) => counters.inferenceCount,
+  },
+  {
+    name: "nv_inference_exec_count",
+    help: "Number of model executions performed (does not include cached requests)",
+    type: "counter",
+    value: ({ counters }) => counters.executionCount,
+  },
+  {
+    name: "nv_inference_request_duration_us",
+    help: "Cumulative inference request duration in microseconds (includes cached requests)",
+    type: "counter",
+    value: ({ counters }) => microseconds(counters.success.ns),
+  },
+  {
+    name: "nv_inference_queue_duration_us",
+    help: "Cumulative inference queuing duration in microseconds (includes cached requests)",
+    type: "counter",
+    value: ({ counters }) => microseconds(counters.queue.ns),
+  },
+  {
+    name: "nv_inference_compute_input_duration_us",
+    help: "Cumulative compute input duration in microseconds (does not include cached requests)",
+    type: "counter",
+    value: ({ counters }) => microseconds(counters.computeInput.ns),
+  },
+  {
+    name: "nv_inference_compute_infer_duration_us",
+    help: "Cumulative compute inference duration in microseconds (does not include cached requests)",
+    type: "counter",
+    value: ({ counters }) => microseconds(counters.computeInfer.ns),
+  },
+  {
+    name: "nv_inference_compute_output_duration_us",
+    help: "Cumulative inference compute output duration in microseconds (does not include cached requests)",
+    type: "counter",
+    value: ({ counters }) => microseconds(counters.computeOutput.ns),
+  },
+  {
+    name: "nv_inference_pending_request_count",
+    help: "Instantaneous number of pending requests awaiting execution per-model.",
+    type: "gauge",
+    value: (model) => model.pendingRequests,
+  },
+  {
+    name: "nv_model_load_duration_secs",
+    help: "Model load time in seconds",
+    type: "gauge",
+    value: (model) => model.loadSeconds,
+  },
+];
+
+/** Triton's metrics of the loaded models, in Prometheus' text format. */
+export function renderTritonMetrics({ models }: Pick<ModelRegistry, "models">): string {
+  const lines = families.flatMap(({ name, help, type, value }) => [
+    `# HELP ${name} ${help}`,
+    `# TYPE ${name} ${type}`,
+    ...models.flatMap((model) => {
+      const labels = `model="${escaped(model.name)}",version="${escaped(model.version)}"`;
+      const current = value(model);
+      if (typeof current === "number") return [`${name}{${labels}} ${current}`];
+      return Object.entries(current).map(
+        ([reason, count]) => `${name}{${labels},reason="${reason}"} ${count}`,
+      );
+    }),
+  ]);
+  return `${lines.join("\n")}\n`;
+}
+
+function microseconds(ns: number): number {
+  return Math.floor(ns / 1000);
+}
+
+function escaped(label: string): string {
+  return label.replaceAll("\\", "\\\\").replaceAll('"', '\\"').replaceAll("\n", "\\n");
+}

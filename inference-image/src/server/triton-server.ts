@@ -1,0 +1,210 @@
+import type { Server as GrpcServer } from "@grpc/grpc-js";
+import { ServerCredentials } from "@grpc/grpc-js";
+import Fastify, { type FastifyInstance } from "fastify";
+import { parseTritonArgs, type ResolvedTritonFlags } from "../contract/triton-flags.ts";
+import { type ModelRegistry, openModelRegistry } from "./model-registry.ts";
+import { buildOipGrpcServer } from "./oip-grpc.ts";
+import { buildOipApp } from "./oip-http.ts";
+import { metricsContentType, renderTritonMetrics } from "./triton-metrics.ts";
+
+export interface TritonServerOptions {
+  /** Told what Triton would log. */
+  readonly log: (line: string) => void;
+}
+
+/** A server that stands where a Triton would: same model repository, same flags, three ports. */
+export interface RunningTritonServer {
+  readonly ports: {
+    readonly http: number;
+    readonly grpc: number;
+    /** `undefined` with `--allow-metrics=false`. */
+    readonly metrics: number | undefined;
+  };
+  /**
+   * Not ready any more; what was accepted is answered; then everything is closed.
+   *
+   * @throws {Error} when that took longer than `--exit-timeout-secs`: everything is closed all the same.
+   */
+  stop(): Promise<void>;
+}
+
+/**
+ * Load the models, then listen. Port 0 takes any free port.
+ *
+ * @throws {Error} one line: the model and what is wrong with it, or the port that is taken.
+ */
+export async function startTritonServer(
+  flags: ResolvedTritonFlags,
+  { log }: TritonServerOptions,
+): Promise<RunningTritonServer> {
+  if (flags["model-control-mode"] === "poll") {
+    throw new Error("--model-control-mode must be none or explicit with this server, got 'poll'");
+  }
+  const registry = await openModelRegistry(flags, log);
+  const grpc = buildOipGrpcServer(registry, { log });
+  const http = buildOipApp(registry, { maxInputBytes: flags["http-max-input-size"], log });
+  const metrics = buildMetricsApp(registry);
+  const close = async () => {
+    await Promise.all([http.close(), shutdown(grpc)]);
+    await registry.close();
+    await metrics.close();
+  };
+
+  try {
+    const grpcPort = await bindGrpc(grpc, flags["grpc-address"], flags["grpc-port"]);
+    log(`Started GRPCInferenceService at ${flags["grpc-address"]}:${grpcPort}`);
+    const httpPort = await listen(http, "HTTP", flags["http-address"], flags["http-port"]);
+    log(`Started HTTPService at ${flags["http-address"]}:${httpPort}`);
+    let metricsPort: number | undefined;
+    if (flags["allow-metrics"]) {
+      metricsPort = await listen(
+        metrics,
+        "Metrics",
+        flags["metrics-address"],
+        flags["metrics-port"],
+      );
+      log(`Started Metrics Service at ${flags["metrics-address"]}:${metricsPort}`);
+    }
+    let stopped: Promise<void> | undefined;
+    return {
+      ports: { http: httpPort, grpc: grpcPort, metrics: metricsPort },
+      stop: () => {
+        stopped ??= stopWithin(flags["exit-timeout-secs"], {
+          registry,
+          grpc,
+          http,
+          metrics,
+          close,
+          log,
+        });
+        return stopped;
+      },
+    };
+  } catch (error) {
+    grpc.forceShutdown();
+    await close();
+    throw error;
+  }
+}
+
+/**
+ * The program `tritonserver`: read the command line, serve until a signal, end the process.
+ *
+ * @param args - Without the program's name.
+ */
+export async function runTritonServer(args: readonly string[]): Promise<void> {
+  let flags: ResolvedTritonFlags;
+  try {
+    flags = parseTritonArgs(args);
+  } catch (error) {
+    process.stderr.write(`tritonserver: ${(error as Error).message}\n`);
+    process.exit(2);
+  }
+  const log = (line: string) => process.stderr.write(`${stamp(new Date())}] ${line}\n`);
+
+  let server: RunningTritonServer | undefined;
+  let signals = 0;
+  const onSignal = async (signal: NodeJS.Signals) => {
+    signals += 1;
+    // a second one is impatience; and while models load there is nothing to wait for
+    if (signals > 1 || server === undefined) process.exit(signals > 1 ? 1 : 0);
+    log(`Received ${signal}, waiting for requests that were accepted`);
+    try {
+      await server.stop();
+      log("Stopped");
+      process.exit(0);
+    } catch (error) {
+      process.stderr.write(`error: ${(error as Error).message}\n`);
+      process.exit(1);
+    }
+  };
+  process.on("SIGTERM", onSignal);
+  process.on("SIGINT", onSignal);
+
+  try {
+    server = await startTritonServer(flags, { log });
+  } catch (error) {
+    process.stderr.write(`error: creating server: ${(error as Error).message}\n`);
+    process.exit(1);
+  }
+}
+
+function buildMetricsApp(registry: ModelRegistry): FastifyInstance {
+  const app = Fastify({ forceCloseConnections: true });
+  app.get("/metrics", (_request, reply) =>
+    reply.header("content-type", metricsContentType).send(renderTritonMetrics(registry)),
+  );
+  app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: "Not Found" }));
+  return app;
+}
+
+async function listen(
+  app: FastifyInstance,
+  service: string,
+  host: string,
+  port: number,
+): Promise<number> {
+  try {
+    await app.listen({ host, port });
+  } catch (error) {
+    throw portError(service, host, port, (error as Error).message);
+  }
+  const address = app.server.address();
+  return typeof address === "object" && address !== null ? address.port : port;
+}
+
+function bindGrpc(server: GrpcServer, host: string, port: number): Promise<number> {
+  const authority = host.includes(":") ? `[${host}]` : host;
+  return new Promise((resolve, reject) => {
+    server.bindAsync(`${authority}:${port}`, ServerCredentials.createInsecure(), (error, bound) => {
+      if (error === null) resolve(bound);
+      else reject(portError("GRPC", host, port, error.message));
+    });
+  });
+}
+
+function portError(service: string, host: string, port: number, reason: string): Error {
+  return new Error(
+    /EADDRINUSE/.test(reason)
+      ? `failed to start ${service} service: Socket '${host}:${port}' already in use`
+      : `failed to start ${service} service at ${host}:${port}: ${reason}`,
+  );
+}
+
+/** Idle connections are closed, calls in flight are answered. */
+function shutdown(server: GrpcServer): Promise<void> {
+  return new Promise((resolve) => server.tryShutdown(() => resolve()));
+}
+
+interface Stopping {
+  readonly registry: ModelRegistry;
+  readonly grpc: GrpcServer;
+  readonly http: FastifyInstance;
+  readonly metrics: FastifyInstance;
+  close(): Promise<void>;
+  log(line: string): void;
+}
+
+async function stopWithin(seconds: number, parts: Stopping): Promise<void> {
+  const { registry, grpc, http, metrics, close } = parts;
+  registry.beginExit();
+  let timer: NodeJS.Timeout | undefined;
+  const expired = new Promise<"expired">((resolve) => {
+    timer = setTimeout(() => resolve("expired"), seconds * 1000);
+  });
+  const outcome = await Promise.race([close().then(() => "closed" as const), expired]);
+  clearTimeout(timer);
+  if (outcome === "closed") return;
+  grpc.forceShutdown();
+  http.server.closeAllConnections();
+  metrics.server.closeAllConnections();
+  throw new Error("Exit timeout expired. Exiting immediately.");
+}
+
+/** `I1121 10:52:27.123456 42`, as Triton begins its lines. */
+function stamp(now: Date): string {
+  const two = (value: number) => String(value).padStart(2, "0");
+  const day = `${two(now.getMonth() + 1)}${two(now.getDate())}`;
+  const time = [now.getHours(), now.getMinutes(), now.getSeconds()].map(two).join(":");
+  return `I${day} ${time}.${String(now.getMilliseconds()).padStart(3, "0")}000 ${process.pid}`;
+}
