@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { stat } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { Worker } from "node:worker_threads";
@@ -47,20 +48,34 @@ export async function openSession(options: OpenSessionOptions): Promise<ModelSes
       },
     },
   });
-  const opened = await new Promise<Opened>((resolve, reject) => {
-    const fail = (reason: string) =>
-      reject(new EngineError("model", `${modelPath}: cannot be loaded: ${oneLine(reason)}`));
-    worker.once("message", (answer: Opened | Refused) =>
-      answer.kind === "opened" ? resolve(answer) : fail(answer.message),
-    );
-    worker.once("error", (error) => fail(error.message));
-    worker.once("exit", (code) => fail(`the runtime's thread ended with code ${code}`));
-  }).finally(() => worker.removeAllListeners());
+  const opened = await firstAnswer(worker, modelPath);
   try {
     return new OnnxSession(worker, modelPath, opened, onDeath);
   } catch (error) {
     await worker.terminate();
     throw error;
+  }
+}
+
+/** What the thread says of the model: loaded or not. */
+async function firstAnswer(worker: Worker, modelPath: string): Promise<Opened> {
+  const ended = new AbortController();
+  const { signal } = ended;
+  try {
+    const [answer] = (await Promise.race([
+      once(worker, "message", { signal }),
+      once(worker, "exit", { signal }).then(([code]) => [
+        { kind: "refused", message: `the runtime's thread ended with code ${code}` },
+      ]),
+    ])) as [Opened | Refused];
+    if (answer.kind === "opened") return answer;
+    await worker.terminate();
+    throw new Error(answer.message);
+  } catch (error) {
+    const reason = oneLine(error instanceof Error ? error.message : String(error));
+    throw new EngineError("model", `${modelPath}: cannot be loaded: ${reason}`, { cause: error });
+  } finally {
+    ended.abort();
   }
 }
 

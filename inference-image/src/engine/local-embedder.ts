@@ -1,0 +1,82 @@
+import { embeddingDims, imageElements, openclipVitB32 } from "../contract/model-signature.ts";
+import { serverEnv } from "../contract/server-env.ts";
+import type { Fp32Tensor, Tensor } from "../contract/tensor.ts";
+import { normaliseInPlace } from "./normalise.ts";
+import { openSession } from "./onnx-session.ts";
+import { preprocess } from "./preprocess.ts";
+import { EngineError } from "./types.ts";
+
+/** Embeds image files in this process, without a server. */
+export interface LocalEmbedder {
+  /**
+   * @param images - JPEG, PNG or WebP files, any number.
+   * @returns 512 float32 with unit L2 norm for each, in the order of the images.
+   * @throws {ImageError} where an image cannot be read
+   * @throws {EngineError} where the model fails
+   */
+  embed(images: readonly Uint8Array[]): Promise<readonly Float32Array[]>;
+  close(): Promise<void>;
+}
+
+export interface LocalEmbedderOptions {
+  readonly modelPath: string;
+  /** @default 0 - one for each core that this process may use */
+  readonly intraOpThreads?: number;
+  /**
+   * Largest image, in pixels.
+   *
+   * @default 100 000 000 - as the embed server
+   */
+  readonly maxPixels?: number;
+}
+
+export async function openLocalEmbedder(options: LocalEmbedderOptions): Promise<LocalEmbedder> {
+  const { modelPath, intraOpThreads } = options;
+  const maxPixels = options.maxPixels ?? serverEnv.parse({}).MAX_IMAGE_PIXELS;
+  const session = await openSession({ modelPath, intraOpThreads });
+
+  async function embedBatch(images: readonly Uint8Array[]): Promise<readonly Float32Array[]> {
+    const pixels = await Promise.all(images.map((image) => preprocess(image, { maxPixels })));
+    const { outputs } = await session.run([imageTensor(pixels)]);
+    return embeddingsOf(outputs[0], images.length);
+  }
+
+  return {
+    async embed(images) {
+      const vectors: Float32Array[] = [];
+      for (let first = 0; first < images.length; first += openclipVitB32.maxBatchSize) {
+        const batch = images.slice(first, first + openclipVitB32.maxBatchSize);
+        vectors.push(...(await embedBatch(batch)));
+      }
+      return vectors;
+    },
+    close: () => session.close(),
+  };
+}
+
+/** The model's input: preprocessed images, one after the other. */
+export function imageTensor(pixels: readonly Float32Array[]): Fp32Tensor {
+  const [input] = openclipVitB32.inputs;
+  const data = new Float32Array(pixels.length * imageElements);
+  for (const [index, image] of pixels.entries()) data.set(image, index * imageElements);
+  return { name: input.name, dataType: "FP32", shape: [pixels.length, ...input.dims], data };
+}
+
+/**
+ * Take the model's output apart, each vector scaled to unit L2 norm.
+ *
+ * @throws {EngineError} `failed` when it is not `[count, 512]` FP32
+ */
+export function embeddingsOf(output: Tensor | undefined, count: number): readonly Float32Array[] {
+  if (output?.dataType !== "FP32" || output.data.length !== count * embeddingDims) {
+    const got = output === undefined ? "none" : `${output.dataType} [${output.shape.join(", ")}]`;
+    throw new EngineError(
+      "failed",
+      `the output must be FP32 [${count}, ${embeddingDims}], got ${got}`,
+    );
+  }
+  const { data } = output;
+  return Array.from({ length: count }, (_, index) =>
+    normaliseInPlace(data.slice(index * embeddingDims, (index + 1) * embeddingDims)),
+  );
+}

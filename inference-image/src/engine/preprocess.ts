@@ -1,0 +1,203 @@
+import sharp, { type Sharp, type SharpOptions } from "sharp";
+import type { EmbedErrorCode } from "../contract/embed-api.ts";
+import { clipNormalisation, imageElements, imageSide } from "../contract/model-signature.ts";
+import {
+  enlarge,
+  mulDiv255,
+  type Pixels,
+  premultiply,
+  unpremultiply,
+  type Window,
+} from "./enlarge.ts";
+
+/** Codes of the embed API that say what is wrong with one image. */
+export type ImageErrorCode = Extract<
+  EmbedErrorCode,
+  "too_large" | "unsupported_media_type" | "undecodable_image"
+>;
+
+/** The only error that {@link preprocess} throws. */
+export class ImageError extends Error {
+  override readonly name = "ImageError";
+
+  constructor(
+    readonly code: ImageErrorCode,
+    message: string,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+  }
+}
+
+export interface PreprocessOptions {
+  /** Largest image, in pixels, known from its header: nothing is decoded beyond it. */
+  readonly maxPixels: number;
+}
+
+// no image comes twice
+sharp.cache(false);
+
+/**
+ * Turn an image file into what the model sees, as OpenCLIP's validation transform does: shortest side to 224 with
+ * antialiased bicubic, centre crop, RGB in 0..1, CLIP's mean and deviation.
+ *
+ * As there, with Pillow: alpha weighs the colours while they are resized and is then dropped, not blended; CMYK is
+ * converted without a profile; an embedded colour profile is ignored; of an animation the first frame counts. Other
+ * than there, the EXIF orientation is applied, so that a photo is embedded as people see it, and a palette is resolved
+ * before resizing, not after.
+ *
+ * @param bytes - A JPEG, PNG or WebP file; the type is read from its first bytes.
+ * @returns `[3, 224, 224]` float32, row-major, CLIP-normalised RGB.
+ * @throws {ImageError}
+ */
+export async function preprocess(
+  bytes: Uint8Array,
+  { maxPixels }: PreprocessOptions,
+): Promise<Float32Array> {
+  if (imageTypeOf(bytes) === undefined) {
+    throw new ImageError("unsupported_media_type", "is not a JPEG, PNG or WebP file");
+  }
+  try {
+    const input: SharpOptions = {
+      // warnings do not refuse a photo; a truncated file does
+      failOn: "error",
+      ignoreIcc: true,
+      limitInputPixels: maxPixels,
+    };
+    const metadata = await sharp(bytes, { ...input, limitInputPixels: false }).metadata();
+    const { width, height } = metadata.autoOrient;
+    if (width * height > maxPixels) {
+      throw new ImageError(
+        "too_large",
+        `has ${width} × ${height} pixels, more than the limit of ${maxPixels}`,
+      );
+    }
+    const { size, window } = geometryOf(width, height);
+    const colours = metadata.space === "cmyk" ? "cmyk" : "srgb";
+    const image = sharp(bytes, input).autoOrient().pipelineColourspace(colours);
+    const pixels =
+      Math.min(width, height) < imageSide
+        ? await enlarged(image.toColourspace(colours), metadata.hasAlpha, size, window)
+        : await pixelsOf(
+            image
+              .resize({ ...size, fit: "fill", kernel: "cubic", fastShrinkOnLoad: false })
+              .extract(window)
+              .removeAlpha()
+              .toColourspace(colours),
+          );
+    return normalise(colours === "cmyk" ? rgbOfCmyk(pixels) : pixels.data);
+  } catch (error) {
+    if (error instanceof ImageError) throw error;
+    throw new ImageError("undecodable_image", `cannot be decoded: ${reasonOf(error)}`, {
+      cause: error,
+    });
+  }
+}
+
+/** The content type that the first bytes of a file tell. */
+export function imageTypeOf(
+  bytes: Uint8Array,
+): "image/jpeg" | "image/png" | "image/webp" | undefined {
+  const ascii = (start: number, end: number) => String.fromCharCode(...bytes.subarray(start, end));
+  if (bytes[0] === 0xff && bytes[1] === 0xd8 && bytes[2] === 0xff) return "image/jpeg";
+  if (bytes[0] === 0x89 && ascii(1, 8) === "PNG\r\n\x1a\n") return "image/png";
+  if (ascii(0, 4) === "RIFF" && ascii(8, 12) === "WEBP") return "image/webp";
+  return undefined;
+}
+
+/** torchvision's `Resize(224)` and `CenterCrop(224)`, down to the rounding: it decides the parity with OpenCLIP. */
+function geometryOf(width: number, height: number): { size: Size; window: Window } {
+  const short = Math.min(width, height);
+  const scaled = (side: number) =>
+    side === short ? imageSide : Math.trunc((imageSide * side) / short);
+  const size = { width: scaled(width), height: scaled(height) };
+  const start = (side: number) => roundHalfToEven((side - imageSide) / 2);
+  return {
+    size,
+    window: {
+      left: start(size.width),
+      top: start(size.height),
+      width: imageSide,
+      height: imageSide,
+    },
+  };
+}
+
+interface Size {
+  readonly width: number;
+  readonly height: number;
+}
+
+async function pixelsOf(image: Sharp): Promise<Pixels> {
+  const { data, info } = await image.raw({ depth: "uchar" }).toBuffer({ resolveWithObject: true });
+  return { data, width: info.width, height: info.height, channels: info.channels };
+}
+
+/** A small image, resized as Pillow does it, without its alpha. */
+async function enlarged(
+  image: Sharp,
+  hasAlpha: boolean,
+  size: Size,
+  window: Window,
+): Promise<Pixels> {
+  const pixels = await pixelsOf(image);
+  const { channels } = pixels;
+  const result = { width: window.width, height: window.height };
+  if (!hasAlpha) {
+    return { ...result, channels, data: enlarge(pixels, size, window) };
+  }
+  const weighed = enlarge({ ...pixels, data: premultiply(pixels) }, size, window);
+  const data = unpremultiply(weighed, channels).filter(
+    (_, index) => index % channels < channels - 1,
+  );
+  return { ...result, channels: channels - 1, data };
+}
+
+/** Python's `round()`. */
+function roundHalfToEven(value: number): number {
+  const floor = Math.floor(value);
+  if (value - floor !== 0.5) return Math.round(value);
+  return floor % 2 === 0 ? floor : floor + 1;
+}
+
+/** Pillow's conversion: each colour is what cyan, magenta or yellow and then black leave of white. */
+function rgbOfCmyk({ data, channels }: Pixels): Uint8Array {
+  const rgb = new Uint8Array((data.length / channels) * 3);
+  for (let from = 0, to = 0; to < rgb.length; from += channels, to += 3) {
+    const light = 255 - data[from + 3]!;
+    for (let channel = 0; channel < 3; channel++) {
+      rgb[to + channel] = light - mulDiv255(data[from + channel]!, light);
+    }
+  }
+  return rgb;
+}
+
+/** For each channel, the normalised value of each of the 256 levels. */
+const levels = clipNormalisation.mean.map((mean, channel) =>
+  Float32Array.from(
+    { length: 256 },
+    (_, level) => (level / 255 - mean) / clipNormalisation.std[channel]!,
+  ),
+);
+
+/** Interleaved 8-bit RGB to separate, normalised planes. */
+function normalise(pixels: Uint8Array): Float32Array {
+  const plane = imageSide * imageSide;
+  if (pixels.length !== 3 * plane) {
+    throw new Error(`expected ${3 * plane} bytes of RGB, got ${pixels.length}`);
+  }
+  const values = new Float32Array(imageElements);
+  const [red, green, blue] = levels as [Float32Array, Float32Array, Float32Array];
+  for (let pixel = 0, from = 0; pixel < plane; pixel++, from += 3) {
+    values[pixel] = red[pixels[from]!]!;
+    values[plane + pixel] = green[pixels[from + 1]!]!;
+    values[2 * plane + pixel] = blue[pixels[from + 2]!]!;
+  }
+  return values;
+}
+
+/** What the decoder said, in one line. */
+function reasonOf(error: unknown): string {
+  const text = error instanceof Error ? error.message : String(error);
+  return text.replace(/\s+/g, " ").trim();
+}
