@@ -1,0 +1,355 @@
+import { createHash } from "node:crypto";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { isAbsolute, join, relative, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { type Command, InvalidArgumentError } from "commander";
+import { execa } from "execa";
+import { z } from "zod";
+import { embedBy } from "../../bench/src/embed-requests.ts";
+import { openHttpClient } from "../../bench/src/http-client.ts";
+import { inferRows, unit } from "../../bench/src/infer.ts";
+import { startProgress } from "../../bench/src/progress.ts";
+import type { ModelSubject, VerifyRecord } from "../../bench/src/record.ts";
+import { reportText } from "../../bench/src/report-text.ts";
+import { recordText, type SavedReports, saveReports } from "../../bench/src/save-reports.ts";
+import { type EnvironmentFile, type VerifyEvent, verify } from "../../bench/src/verify.ts";
+import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
+import { openLocalEmbedder } from "../../inference-image/src/engine/local-embedder.ts";
+import { preprocess } from "../../inference-image/src/engine/preprocess.ts";
+import { ensureGeneratedModel, ensureTinyModel } from "../../inference-image/src/model/generate.ts";
+import { modelInfo } from "../../inference-image/src/model/model-info.ts";
+import { openGrpcTransport } from "../../inference-image/src/triton/grpc-transport.ts";
+import { openHttpTransport } from "../../inference-image/src/triton/http-transport.ts";
+import { UserError } from "./user-error.ts";
+
+const project = fileURLToPath(new URL("../../", import.meta.url));
+
+/** 128 + SIGINT, as a shell counts. */
+const exitInterrupted = 130;
+
+export interface VerifyEnvironmentsOptions {
+  /** Names of environments; none: all that are synthesized. */
+  readonly environments: readonly string[];
+  /** Synthesize first; a file that was edited by hand since the last time is verified as it lies. */
+  readonly synth: boolean;
+  /** Folder of `cdktf synth`. */
+  readonly outdir?: string;
+  /** Added to every port of this machine. */
+  readonly portOffset: number;
+  /** `generated` is the model repository's file, made when it is missing; `tiny`; or an ONNX file. */
+  readonly model: string;
+  /** Length of the load on each protocol path. */
+  readonly seconds: number;
+  /** Folder for the record and its reports. */
+  readonly reports?: string;
+  readonly onEvent?: (event: VerifyEvent) => void;
+  /** What a person should know and no check says. */
+  readonly onNotice?: (line: string) => void;
+}
+
+export interface VerifyEnvironmentsResult {
+  readonly record: VerifyRecord;
+  readonly saved: SavedReports;
+  /** 0 all good, 1 a check failed. */
+  readonly exitCode: number;
+}
+
+/** The run was stopped from outside; everything that it had started has ended. */
+export class Interrupted extends Error {
+  override readonly name = "Interrupted";
+  readonly exitCode = exitInterrupted;
+}
+
+/**
+ * Synthesize, run and check environments, and save the record and its reports.
+ *
+ * @throws {UserError} wrong settings, options or ports; nothing was started.
+ * @throws {Interrupted} on SIGINT and SIGTERM.
+ */
+export async function verifyEnvironments(
+  options: VerifyEnvironmentsOptions,
+): Promise<VerifyEnvironmentsResult> {
+  const outdir = resolve(project, options.outdir ?? "cdktf.out");
+  const notice = options.onNotice ?? (() => {});
+  const tell = options.onEvent ?? (() => {});
+  const interrupt = onInterrupt();
+  try {
+    if (options.synth) await synthesizeUnlessEdited(options.environments, outdir, notice, tell);
+    const environments = environmentFiles(options.environments, outdir);
+    const { file, subject } = await chooseModel(options.model, tell);
+    const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
+    const record = await verify({
+      environments,
+      project,
+      serverCommand: [
+        process.execPath,
+        "--import",
+        import.meta.resolve("tsx"),
+        join(project, "inference-image/src/server/main.ts"),
+      ],
+      modelRepository: join(project, "model_repository"),
+      modelFile: options.model === "generated" ? undefined : file,
+      model: subject,
+      samples: join(project, "bench/samples"),
+      openReferenceModel: () => openLocalEmbedder({ modelPath: file }),
+      preprocess: (image) => preprocess(image, { maxPixels }),
+      openPathClient: async ({ workload, endpoint, url = "" }) => {
+        if (endpoint.protocol === "embed-http") {
+          const http = openHttpClient();
+          return {
+            embed: (images) =>
+              embedBy(
+                http,
+                url,
+                "multipart",
+                images.map((bytes) => ({ bytes, contentType: "image/jpeg" })),
+              ),
+            close: () => http.close(),
+          };
+        }
+        const transport =
+          endpoint.protocol === "oip-grpc"
+            ? openGrpcTransport({ target: url })
+            : openHttpTransport({ url, encoding: "binary" });
+        return {
+          embed: (images) =>
+            Promise.all(
+              images.map(async (image) => {
+                const data = await preprocess(image, { maxPixels });
+                const rows = await inferRows(transport, workload.service.model, data, 1, 60_000);
+                return unit(rows[0] ?? new Float32Array());
+              }),
+            ),
+          close: () => transport.close(),
+        };
+      },
+      portOffset: options.portOffset,
+      secondsPerPath: options.seconds,
+      signal: interrupt.signal,
+      onEvent: tell,
+    });
+    const saved = saveReports(record, resolve(options.reports ?? join(project, "bench/reports")));
+    return { record, saved, exitCode: record.passed ? 0 : 1 };
+  } catch (error) {
+    if (interrupt.signal.aborted) throw new Interrupted("interrupted", { cause: error });
+    if (error instanceof Error && error.name === "BenchError") throw new UserError(error.message);
+    throw error;
+  } finally {
+    interrupt.remove();
+  }
+}
+
+/** The first signal asks everything to stop; the second does not wait for it. */
+function onInterrupt(): { readonly signal: AbortSignal; readonly remove: () => void } {
+  const controller = new AbortController();
+  const handle = (): void => {
+    if (controller.signal.aborted) process.exit(exitInterrupted);
+    controller.abort();
+  };
+  process.on("SIGINT", handle);
+  process.on("SIGTERM", handle);
+  return {
+    signal: controller.signal,
+    remove() {
+      process.removeListener("SIGINT", handle);
+      process.removeListener("SIGTERM", handle);
+    },
+  };
+}
+
+/** `cdktf.out/clipstack.json`: what the last synth wrote. */
+const synthManifest = z.object({
+  schema: z.literal(1),
+  stacks: z.record(z.string(), z.object({ file: z.string(), sha256: z.string() })),
+});
+
+function readManifest(outdir: string): z.infer<typeof synthManifest> | undefined {
+  const file = join(outdir, "clipstack.json");
+  if (!existsSync(file)) return undefined;
+  try {
+    return synthManifest.parse(JSON.parse(readFileSync(file, "utf8")));
+  } catch {
+    return undefined;
+  }
+}
+
+/** Names of the asked environments, or of all, whose file is not what the last synth wrote. */
+function editedByHand(asked: readonly string[], outdir: string): readonly string[] {
+  const stacks = readManifest(outdir)?.stacks ?? {};
+  return Object.entries(stacks)
+    .filter(([name]) => asked.length === 0 || asked.includes(name))
+    .filter(([, { file, sha256 }]) => {
+      const path = join(outdir, file);
+      return (
+        existsSync(path) && createHash("sha256").update(readFileSync(path)).digest("hex") !== sha256
+      );
+    })
+    .map(([name]) => name);
+}
+
+async function synthesizeUnlessEdited(
+  asked: readonly string[],
+  outdir: string,
+  notice: (line: string) => void,
+  tell: (event: VerifyEvent) => void,
+): Promise<void> {
+  const edited = editedByHand(asked, outdir);
+  if (edited.length > 0) {
+    notice(
+      `${edited.join(", ")}: cdk.tf.json was edited after it was synthesized; nothing is synthesized, what lies there is verified (npm run synth writes it anew)`,
+    );
+    return;
+  }
+  tell({ kind: "phase", text: "synthesize" });
+  const result = await execa(
+    process.execPath,
+    ["--import", import.meta.resolve("tsx"), join(project, "stacks/main.ts")],
+    { cwd: project, env: { CDKTF_OUTDIR: outdir }, reject: false },
+  );
+  if (result.exitCode !== 0) throw new UserError(result.stderr.trim() || "synth failed");
+}
+
+function environmentFiles(asked: readonly string[], outdir: string): readonly EnvironmentFile[] {
+  const shown = (path: string) => {
+    const inside = relative("", path);
+    return inside.startsWith("..") || isAbsolute(inside) ? path : inside;
+  };
+  const manifest = readManifest(outdir);
+  if (manifest === undefined) {
+    throw new UserError(`${shown(outdir)} holds no synthesized environment: npm run synth`);
+  }
+  const known = Object.keys(manifest.stacks);
+  const edited = editedByHand(asked, outdir);
+  return (asked.length === 0 ? known : [...new Set(asked)]).map((name) => {
+    const stack = manifest.stacks[name];
+    if (stack === undefined) {
+      throw new UserError(`environment must be one of ${known.join(", ")}, got '${name}'`);
+    }
+    const file = join(outdir, stack.file);
+    return { file, shown: shown(file), editedByHand: edited.includes(name) };
+  });
+}
+
+async function chooseModel(
+  model: string,
+  tell: (event: VerifyEvent) => void,
+): Promise<{ readonly file: string; readonly subject: ModelSubject }> {
+  const file = await modelFile(model, tell);
+  const { sha256, source, weights, architecture, seed } = await modelInfo(file);
+  const name = model === "tiny" || model === "generated" ? model : file;
+  return { file, subject: { name, sha256, source, weights, architecture, seed } };
+}
+
+async function modelFile(model: string, tell: (event: VerifyEvent) => void): Promise<string> {
+  if (model === "tiny") return ensureTinyModel();
+  if (model === "generated") {
+    return ensureGeneratedModel(({ bytes, total }) => {
+      const percent = Math.floor((100 * bytes) / total);
+      tell({ kind: "phase", text: `generate the model, ${percent} %` });
+    });
+  }
+  const file = resolve(model);
+  if (!existsSync(file)) {
+    throw new UserError(`--model must be tiny, generated or an ONNX file, got '${model}'`);
+  }
+  return file;
+}
+
+interface VerifyArguments {
+  readonly synth: boolean;
+  readonly portOffset: number;
+  readonly model: string;
+  readonly json?: true;
+  readonly output?: string;
+  readonly report?: string;
+  readonly seconds: number;
+}
+
+/** `clipstack verify`: is what would be deployed correct, and how fast is it here? */
+export function registerVerify(program: Command): void {
+  program
+    .command("verify")
+    .description(
+      "run synthesized environments on this machine, one local process in place of each container, and check them",
+    )
+    .argument("[environment...]", "single-gpu, multi-gpu-4x, kind-local; all of them without one")
+    .option("--no-synth", "verify what lies in cdktf.out")
+    .option("--port-offset <number>", "added to every port, where ports are taken", integer, 0)
+    .option(
+      "--model <model>",
+      "generated (the model repository's), tiny, or an ONNX file",
+      "generated",
+    )
+    .option("--seconds <number>", "length of the load on each protocol path", seconds, 3)
+    .option("--report <folder>", "where the record and the reports go (default: bench/reports)")
+    .option("--json", "print the record, and nothing else, on stdout")
+    .option("--output <file>", "write the record to a file as well")
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ npx clipstack verify single-gpu
+  $ npx clipstack verify single-gpu multi-gpu-4x kind-local --port-offset 10000
+  $ npx clipstack verify kind-local --model tiny --seconds 1
+  $ npx clipstack verify single-gpu --no-synth --json > record.json
+
+Exit codes: 0 all good, 1 a check failed, 2 wrong usage or settings.`,
+    )
+    .action(async (environments: readonly string[], args: VerifyArguments) => {
+      const progress = startProgress(process.stderr);
+      try {
+        const { record, saved, exitCode } = await verifyEnvironments({
+          environments,
+          synth: args.synth,
+          portOffset: args.portOffset,
+          model: args.model,
+          seconds: args.seconds,
+          reports: args.report,
+          onEvent: progress.tell,
+          onNotice: progress.say,
+        });
+        progress.end();
+        if (args.output !== undefined) writeRecord(args.output, record);
+        if (args.json) process.stdout.write(recordText(record));
+        else console.log(resultText(record, saved));
+        process.exitCode = exitCode;
+      } catch (error) {
+        progress.end();
+        if (!(error instanceof Interrupted)) throw error;
+        console.error("clipstack: interrupted; nothing is left running");
+        process.exitCode = error.exitCode;
+      }
+    });
+}
+
+/** What a person reads at the end. */
+export function resultText(record: VerifyRecord, saved: SavedReports): string {
+  const failed = record.checks.filter(({ outcome }) => outcome === "fail").length;
+  const passed = record.checks.filter(({ outcome }) => outcome === "pass").length;
+  const verdict =
+    failed === 0 ? `${passed} checks passed` : `${failed} checks failed, ${passed} passed`;
+  return `\n${reportText(record)}\n\n${verdict}\nreport: ${relative("", saved.html)}`;
+}
+
+function writeRecord(file: string, record: VerifyRecord): void {
+  try {
+    writeFileSync(file, recordText(record));
+  } catch (error) {
+    throw new UserError(
+      `--output ${file} cannot be written: ${(error as NodeJS.ErrnoException).code}`,
+    );
+  }
+}
+
+function integer(text: string): number {
+  if (!/^-?\d+$/.test(text)) throw new InvalidArgumentError("It must be an integer.");
+  return Number(text);
+}
+
+function seconds(text: string): number {
+  const value = Number(text);
+  if (text.trim() === "" || !(value > 0 && value <= 3_600)) {
+    throw new InvalidArgumentError("It must be more than 0 and at most 3600.");
+  }
+  return value;
+}
