@@ -6,9 +6,8 @@ export {
   App,
   DataResource,
   LocalBackend,
-  TerraformElement,
   TerraformOutput,
+  TerraformResource,
   TerraformStack,
   Testing,
-  Token,
 } from "cdktf";

@@ -1,8 +1,10 @@
 import type {
+  Container,
   ContainerConfig,
   ContainerHealthcheck,
 } from "@cdktf/provider-docker/lib/container/index.js";
-import { stopSeconds } from "./checks/stop-times.ts";
+import { check } from "./checks/findings.ts";
+import { stopSeconds, stopTimeFindings } from "./checks/stop-times.ts";
 
 /** User and group of the servers in their images: Triton's `triton-server`, Node's `node`. */
 export const serverUser = "1000:1000";
@@ -27,6 +29,14 @@ export function tmpfs(sizeMiB: number): Readonly<Record<string, string>> {
 export function stopAfter(graceSeconds: number) {
   const seconds = stopSeconds(graceSeconds);
   return { stopTimeout: seconds, destroyGraceSeconds: seconds };
+}
+
+/** Refuse a container that was changed so that it is killed before its own grace is over. */
+export function checkStopTimes(container: Container, graceSeconds: number): void {
+  check(container, () => [
+    ...stopTimeFindings("stopTimeout", container.stopTimeoutInput, graceSeconds),
+    ...stopTimeFindings("destroyGraceSeconds", container.destroyGraceSecondsInput, graceSeconds),
+  ]);
 }
 
 /** Terraform waits until the container is healthy, so that a deployment that ends well is one that answers. */

@@ -13,6 +13,7 @@ import { TerraformStack } from "./cdktf.ts";
 import { check } from "./checks/findings.ts";
 import { imageFindings } from "./checks/images.ts";
 import {
+  checkStopTimes,
   environmentList,
   hardened,
   stopAfter,
@@ -97,6 +98,8 @@ export class EmbedServer extends Construct {
       ...stopAfter(graceSeconds),
       dependsOn: engine.kind === "triton" ? engine.upstreams.map((it) => it.container) : undefined,
     });
+
+    checkStopTimes(this.container, graceSeconds);
 
     const url = `http://${host.clientAddress(expose)}:${port}`;
     this.service = {

@@ -23,7 +23,7 @@ import {
   resourceFindings,
 } from "./checks/kubernetes.ts";
 import { nodePortFindings } from "./checks/ports.ts";
-import { stopSeconds } from "./checks/stop-times.ts";
+import { stopSeconds, stopTimeFindings } from "./checks/stop-times.ts";
 import { type InferenceNamespace, kubernetesQuantities } from "./inference-namespace.ts";
 import type { KindCluster } from "./kind-cluster.ts";
 
@@ -172,6 +172,15 @@ export class InferenceDeployment extends Construct {
       },
       dependsOn: [cluster.images],
     });
+
+    check(this.deployment, () =>
+      stopTimeFindings(
+        "terminationGracePeriodSeconds",
+        this.deployment.specInput?.template.spec?.terminationGracePeriodSeconds,
+        graceSeconds,
+        preStopSeconds,
+      ),
+    );
 
     this.nodePortService = new ServiceV1(this, "service", {
       metadata,

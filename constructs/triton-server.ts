@@ -8,6 +8,7 @@ import {
   type ModelVariant,
   modelConfigs,
 } from "../inference-image/src/contract/model-config.ts";
+import { checkModelConfig } from "../inference-image/src/contract/model-config-check.ts";
 import {
   type ModelName,
   openclipVitB32,
@@ -17,11 +18,11 @@ import { type TritonPorts, tritonPorts } from "../inference-image/src/contract/p
 import { modelRepositoryMount } from "../inference-image/src/contract/server-env.ts";
 import { renderTritonCommand } from "../inference-image/src/contract/triton-flags.ts";
 import { TerraformStack } from "./cdktf.ts";
-import { batchFindings } from "./checks/batching.ts";
 import { check } from "./checks/findings.ts";
 import { variantGpuFindings } from "./checks/gpus.ts";
 import { imageFindings } from "./checks/images.ts";
 import {
+  checkStopTimes,
   environmentList,
   hardened,
   stopAfter,
@@ -97,7 +98,7 @@ export class TritonServer extends Construct {
     this.executionInstances = executionInstances(config, gpus.length);
 
     check(this, () => imageFindings(props.image));
-    check(this, () => batchFindings(config));
+    check(this, () => checkModelConfig(config));
     check(this, () => variantGpuFindings(gpus, host.count, variant, config));
     host.run(this, gpus, {
       service: id,
@@ -173,6 +174,8 @@ export class TritonServer extends Construct {
       ...stopAfter(exitTimeoutSeconds),
       dependsOn: cache === undefined ? undefined : [cache.owner],
     });
+
+    checkStopTimes(this.container, exitTimeoutSeconds);
 
     this.grpcTarget = `${name}:${tritonPorts.grpc}`;
     const address = host.clientAddress(expose);

@@ -31,8 +31,8 @@ const gpus = z
   .array(integer(0, 63))
   .min(1, "must list at least one GPU")
   .describe("GPUs of the host, by index, as `nvidia-smi` counts them.");
-const image = text("an image name like 'name:1.2' or 'name@sha256:…'", /^[^\s]+$/);
-const path = text("a path without '..', spaces or quotes", /^(?!.*\.\.)[^\s"'$]+$/);
+const image = text("an image name like 'name:1.2' or 'name@sha256:…'", /^[\w./:@-]+$/);
+const path = text("a path without '..' or spaces", /^(?!.*\.\.)[\w~@+=,./-]+$/);
 const name = text(
   "lower-case letters, digits and '-', at most 40",
   /^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$/,
@@ -45,7 +45,7 @@ const host = (count: number) =>
     .strictObject({
       docker: text(
         "'ssh://[user@]host[:port]' or 'unix:///path'",
-        /^(ssh:\/\/([^\s@:/]+@)?[^\s@:/]+(:\d{1,5})?|unix:\/\/\/[^\s]+)$/,
+        /^(ssh:\/\/([\w.-]+@)?[\w.-]+(:\d{1,5})?|unix:\/\/\/[\w./-]+)$/,
       )
         .default("unix:///var/run/docker.sock")
         .describe("Docker endpoint of the GPU host."),
@@ -239,7 +239,7 @@ export const kindLocalSettings = z
         nodePort: port.default(kindPorts.nodePort),
         resources: z
           .strictObject({ requests: quantities(250, 1_024), limits: quantities(1_000, 1_536) })
-          .prefault({ requests: {}, limits: {} })
+          .prefault({})
           .describe("Of one pod."),
       })
       .prefault({}),
@@ -264,7 +264,7 @@ export const kindLocalSettings = z
         limits: quantities(7_000, 10_752),
         pods: integer(1, 10_000).default(10),
       })
-      .prefault({ requests: {}, limits: {} })
+      .prefault({})
       .describe(
         "Of the namespace: the pods at their maximum, and one more during a rolling update.",
       ),
@@ -274,7 +274,7 @@ export const kindLocalSettings = z
         defaultLimits: quantities(500, 512),
         max: quantities(2_000, 4_096),
       })
-      .prefault({ defaultRequests: {}, defaultLimits: {}, max: {} })
+      .prefault({})
       .describe("What a container gets when it does not say, and the most it may say."),
   })
   .superRefine(({ budget }, context) => {

@@ -8,17 +8,17 @@ export function stopSeconds(graceSeconds: number, preStopSeconds = 0): number {
   return preStopSeconds + graceSeconds + stopMarginSeconds;
 }
 
-/** A stop that would be cut off by a kill while requests are still answered. */
+/** A stop that would be cut off by a kill while requests are still answered. `prop` is where it was set. */
 export function stopTimeFindings(
   prop: string,
-  seconds: number,
+  seconds: number | undefined,
   graceSeconds: number,
   preStopSeconds = 0,
 ): readonly Finding[] {
   const least = stopSeconds(graceSeconds, preStopSeconds);
-  return seconds >= least
-    ? []
-    : [
-        `${prop} must be at least ${least} (${preStopSeconds} before the stop + ${graceSeconds} of grace + ${stopMarginSeconds}), got ${seconds}`,
-      ];
+  if (seconds !== undefined && seconds >= least) return [];
+  const before = preStopSeconds > 0 ? `${preStopSeconds} before the stop + ` : "";
+  return [
+    `${prop} must be at least ${least} (${before}${graceSeconds} of grace + ${stopMarginSeconds}), got ${seconds ?? "nothing"}`,
+  ];
 }

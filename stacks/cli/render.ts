@@ -3,6 +3,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { settingsDocs } from "../settings-docs.ts";
+import { settingsSchemaFiles } from "../settings-schema.ts";
 import { modelConfigFiles } from "./render-model-configs.ts";
 
 /** A file that is written by `npm run render` and by nobody else. */
@@ -16,6 +17,7 @@ export interface RenderedFile {
 /** Everything that is rendered. To add files, add a producer. */
 export const producers: readonly (() => readonly RenderedFile[])[] = [
   modelConfigFiles,
+  settingsSchemaFiles,
   () => [{ path: "docs/settings.md", text: settingsDocs() }],
 ];
 

@@ -1,0 +1,240 @@
+import { describe, expect, test } from "vitest";
+import { modelConfigs } from "../../inference-image/src/contract/model-config.ts";
+import { gpuIndexFindings, variantGpuFindings } from "./gpus.ts";
+import { imageFindings } from "./images.ts";
+import {
+  autoscalerFindings,
+  budgetFindings,
+  quotaFindings,
+  type Resources,
+  resourceFindings,
+} from "./kubernetes.ts";
+import { nodePortFindings, portConflicts } from "./ports.ts";
+import { stopSeconds, stopTimeFindings } from "./stop-times.ts";
+import { vramFindings, vramMiB } from "./vram.ts";
+
+describe("host ports", () => {
+  const triton = { service: "triton-onnx", prop: "ports.http", port: 8010 };
+
+  test("accepts different ports", () => {
+    expect(portConflicts([{ ...triton, port: 8020 }], [triton])).toEqual([]);
+  });
+
+  test("names the service that has a port already", () => {
+    const mine = { service: "triton-trt", prop: "ports.grpc", port: 8010 };
+    expect(portConflicts([mine], [triton])).toEqual([
+      "ports.grpc must be free on the host, got 8010, which triton-onnx (ports.http) has",
+    ]);
+  });
+
+  test("finds a port that a service wants twice", () => {
+    const again = { ...triton, prop: "ports.metrics" };
+    expect(portConflicts([triton, again], [])).toEqual([
+      "ports.metrics must be free on the host, got 8010, which triton-onnx (ports.http) has",
+    ]);
+  });
+});
+
+describe("NodePort", () => {
+  test("accepts one that kind maps", () => {
+    expect(nodePortFindings(30092, [30092])).toEqual([]);
+  });
+
+  test("fails when kind does not map it", () => {
+    expect(nodePortFindings(30093, [30092, 30094])).toEqual([
+      "nodePort must be one that kind maps (cluster.portMappings: 30092, 30094), got 30093",
+    ]);
+  });
+
+  test("fails outside the range of Kubernetes", () => {
+    expect(nodePortFindings(8092, [8092])).toEqual(["nodePort must be 30000 to 32767, got 8092"]);
+    expect(nodePortFindings(32768, [32768])).toHaveLength(1);
+    expect(nodePortFindings(32767, [32767])).toEqual([]);
+    expect(nodePortFindings(30000, [30000])).toEqual([]);
+  });
+});
+
+describe("GPUs", () => {
+  test("accepts those of the host", () => {
+    expect(gpuIndexFindings([0, 1, 2, 3], 4)).toEqual([]);
+  });
+
+  test("fails on GPU 4 of 4", () => {
+    expect(gpuIndexFindings([0, 4], 4)).toEqual(["gpus must be 0 to 3 (host.count is 4), got 4"]);
+  });
+
+  test("fails on a GPU that is listed twice", () => {
+    expect(gpuIndexFindings([1, 1], 4)).toEqual(["gpus must not repeat a GPU, got 1 twice"]);
+  });
+
+  test("fails on an empty list", () => {
+    expect(gpuIndexFindings([], 4)).toEqual(["gpus must list at least one GPU, got []"]);
+  });
+
+  const four = modelConfigs.openclip_vit_b32["multi-gpu-4x"];
+
+  test("accepts as many GPUs as the model configuration uses, whichever they are", () => {
+    expect(variantGpuFindings([4, 5, 6, 7], 8, "multi-gpu-4x", four)).toEqual([]);
+    const one = modelConfigs.openclip_vit_b32["single-gpu"];
+    expect(variantGpuFindings([3], 4, "single-gpu", one)).toEqual([]);
+    expect(variantGpuFindings([], 4, "cpu", modelConfigs.openclip_vit_b32.cpu)).toEqual([]);
+  });
+
+  test("fails when the model configuration uses more GPUs than the container sees", () => {
+    expect(variantGpuFindings([0, 1], 4, "multi-gpu-4x", four)).toEqual([
+      "gpus must list 4, as many as the model configuration 'multi-gpu-4x' uses, got 2: 0, 1",
+    ]);
+  });
+
+  test("says nothing of the configuration while an index is wrong", () => {
+    expect(variantGpuFindings([0, 9], 4, "multi-gpu-4x", four)).toEqual([]);
+  });
+});
+
+describe("VRAM", () => {
+  const services = [
+    { service: "embed", backend: "onnx", instances: 1 },
+    { service: "triton-onnx", backend: "onnx", instances: 1 },
+    { service: "triton-trt", backend: "tensorrt", instances: 1 },
+  ] as const;
+
+  test("estimates all three services at the published 2.8 to 3.3 GB", () => {
+    const bytes = services.reduce((sum, use) => sum + vramMiB(use), 0) * 1024 * 1024;
+    expect(bytes / 1e9).toBeGreaterThan(2.8);
+    expect(bytes / 1e9).toBeLessThan(3.35);
+  });
+
+  test("accepts all three services on the smallest GPU of the catalogue", () => {
+    expect(vramFindings(0, services, 15_360)).toEqual([]);
+  });
+
+  test("fails when the models do not fit, and says what needs how much", () => {
+    expect(vramFindings(2, services, 4_096)).toEqual([
+      "gpu must have room for the models: GPU 2 has 4096 MiB, 3686 usable, and they need 4170 (embed 1105 + triton-onnx 1105 + triton-trt 936 + a TensorRT build 1024)",
+    ]);
+  });
+
+  test("counts every execution instance", () => {
+    const two = vramMiB({ service: "triton-onnx", backend: "onnx", instances: 2 });
+    expect(two - vramMiB(services[1])).toBe(337 + 256);
+  });
+});
+
+describe("images", () => {
+  test.each([
+    "nvcr.io/nvidia/tritonserver:26.07-py3",
+    "registry.example:5000/clipstack/embed:1.0",
+    `name@sha256:${"0".repeat(64)}`,
+  ])("accepts %s", (image) => {
+    expect(imageFindings(image)).toEqual([]);
+  });
+
+  test.each(["tritonserver:latest", "tritonserver", "registry.example:5000/embed"])(
+    "fails on %s, which does not say a version",
+    (image) => {
+      expect(imageFindings(image)).toEqual([
+        `image must name a version, like 'name:1.2' or better 'name@sha256:…', got '${image}'`,
+      ]);
+    },
+  );
+
+  test("fails on a digest that is none", () => {
+    expect(imageFindings("name@sha256:12")).toEqual([
+      "image must end in '@sha256:' and 64 hexadecimal digits, got 'name@sha256:12'",
+    ]);
+  });
+});
+
+describe("cluster", () => {
+  const resources: Resources = {
+    requests: { cpuMillicores: 250, memoryMiB: 1024 },
+    limits: { cpuMillicores: 1000, memoryMiB: 1536 },
+  };
+  const quota = {
+    requests: { cpuMillicores: 1750, memoryMiB: 7168 },
+    limits: { cpuMillicores: 7000, memoryMiB: 10_752 },
+    pods: 10,
+  };
+  const replicas = { minReplicas: 2, maxReplicas: 6 };
+
+  test("accepts a maximum that fits the quota with one more pod", () => {
+    expect(quotaFindings(replicas, 1, resources, quota)).toEqual([]);
+  });
+
+  test("fails when a rolling update at the maximum would not fit", () => {
+    expect(quotaFindings({ ...replicas, maxReplicas: 7 }, 1, resources, quota)).toEqual([
+      "autoscaler.maxReplicas must be at most 6 to fit quota.requests.cpuMillicores 1750 (250 a pod, and a rolling update adds 1 pod), got 7",
+    ]);
+  });
+
+  test.each([
+    ["requests", "cpuMillicores", 1_749],
+    ["requests", "memoryMiB", 7_167],
+    ["limits", "cpuMillicores", 6_999],
+    ["limits", "memoryMiB", 10_751],
+  ] as const)("fails when %s.%s is what runs out first", (side, quantity, hard) => {
+    const tight = { ...quota, [side]: { ...quota[side], [quantity]: hard } };
+    const [finding] = quotaFindings(replicas, 1, resources, tight);
+    expect(finding).toContain(`must be at most 5 to fit quota.${side}.${quantity} ${hard} (`);
+  });
+
+  test("fails when the quota admits too few pods", () => {
+    expect(quotaFindings(replicas, 1, resources, { ...quota, pods: 6 })).toEqual([
+      "autoscaler.maxReplicas must be at most 5 to fit quota.pods 6 (1 a pod, and a rolling update adds 1 pod), got 6",
+    ]);
+  });
+
+  test("fails when the minimum is above the maximum", () => {
+    expect(autoscalerFindings({ minReplicas: 4, maxReplicas: 2 })).toEqual([
+      "autoscaler.minReplicas (4) must not exceed autoscaler.maxReplicas (2)",
+    ]);
+    expect(autoscalerFindings({ minReplicas: 2, maxReplicas: 2 })).toEqual([]);
+  });
+
+  test("fails on a budget that allows no eviction", () => {
+    expect(budgetFindings({ maxUnavailable: 0 }, replicas)).toEqual([
+      "budget.maxUnavailable must be at least 1, or no node can be drained, got 0",
+    ]);
+    expect(budgetFindings({ minAvailable: 2 }, replicas)).toEqual([
+      "budget.minAvailable must be less than autoscaler.minReplicas (2), or no node can be drained, got 2",
+    ]);
+  });
+
+  test("accepts a budget that allows one eviction at the minimum", () => {
+    expect(budgetFindings({ maxUnavailable: 1 }, replicas)).toEqual([]);
+    expect(budgetFindings({ minAvailable: 1 }, replicas)).toEqual([]);
+  });
+
+  test("fails when a container may have more than the LimitRange, or asks for more than it may have", () => {
+    const max = { cpuMillicores: 800, memoryMiB: 4096 };
+    const wrong = { ...resources, requests: { cpuMillicores: 250, memoryMiB: 2048 } };
+    expect(resourceFindings(wrong, max)).toEqual([
+      "resources.limits.cpuMillicores must be at most limitRange.max.cpuMillicores (800), got 1000",
+      "resources.requests.memoryMiB (2048) must not exceed resources.limits.memoryMiB (1536)",
+    ]);
+    expect(resourceFindings(resources, { cpuMillicores: 1000, memoryMiB: 1536 })).toEqual([]);
+  });
+});
+
+describe("stop times", () => {
+  test("add up what happens before the kill", () => {
+    expect(stopSeconds(30)).toBe(35);
+    expect(stopSeconds(30, 5)).toBe(40);
+  });
+
+  test("accepts the sum, and fails below it", () => {
+    expect(stopTimeFindings("stopTimeout", 35, 30)).toEqual([]);
+    expect(stopTimeFindings("stopTimeout", 34, 30)).toEqual([
+      "stopTimeout must be at least 35 (30 of grace + 5), got 34",
+    ]);
+    expect(stopTimeFindings("terminationGracePeriodSeconds", 30, 30, 5)).toEqual([
+      "terminationGracePeriodSeconds must be at least 40 (5 before the stop + 30 of grace + 5), got 30",
+    ]);
+  });
+
+  test("fails when nothing is set: the default of the engine is 10 seconds", () => {
+    expect(stopTimeFindings("stopTimeout", undefined, 30)).toEqual([
+      "stopTimeout must be at least 35 (30 of grace + 5), got nothing",
+    ]);
+  });
+});

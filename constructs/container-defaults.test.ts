@@ -1,0 +1,29 @@
+import { expect, test } from "vitest";
+import { environmentList, goDuration, stopAfter, waitUntilHealthy } from "./container-defaults.ts";
+
+test.each([
+  [0, "0s"],
+  [5, "5s"],
+  [60, "1m0s"],
+  [90, "1m30s"],
+  [1320, "22m0s"],
+  [3600, "1h0m0s"],
+  [3723, "1h2m3s"],
+])("%i seconds are %s, as Go prints them", (seconds, text) => {
+  expect(goDuration(seconds)).toBe(text);
+});
+
+test("gives a stop the grace of the server and a margin, in both ways to stop it", () => {
+  expect(stopAfter(30)).toEqual({ stopTimeout: 35, destroyGraceSeconds: 35 });
+});
+
+test("lets Terraform wait longer than the health check may take to fail", () => {
+  const { healthcheck, wait, waitTimeout } = waitUntilHealthy(["CMD", "true"], 120);
+  expect(wait).toBe(true);
+  expect(healthcheck).toMatchObject({ startPeriod: "2m0s", interval: "5s", retries: 6 });
+  expect(waitTimeout).toBe(150);
+});
+
+test("writes the environment sorted, so that its order is never a change", () => {
+  expect(environmentList({ B: "2", A: "1" })).toEqual(["A=1", "B=2"]);
+});

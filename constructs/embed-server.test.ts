@@ -1,0 +1,159 @@
+import { expect, test } from "vitest";
+import { serverEnv } from "../inference-image/src/contract/server-env.ts";
+import { EmbedServer, type EmbedServerProps } from "./embed-server.ts";
+import type { GpuHostProps } from "./gpu-host.ts";
+import { findings, hostIn, synth } from "./test-synth.ts";
+import { TritonServer } from "./triton-server.ts";
+
+const inProcess = { kind: "onnx", modelRepository: "/srv/models", gpus: [0] } as const;
+
+function synthEmbed(props: Partial<EmbedServerProps> = {}, host: Partial<GpuHostProps> = {}) {
+  let server: EmbedServer | undefined;
+  const result = synth((stack) => {
+    server = new EmbedServer(stack, "embed", {
+      host: hostIn(stack, host),
+      engine: inProcess,
+      port: 8002,
+      expose: "loopback",
+      ...props,
+    });
+  });
+  if (server === undefined) throw new Error("not built");
+  return { ...result, server, container: result.at("test/embed/container") };
+}
+
+/** A gateway over two Tritons. */
+function synthGateway() {
+  let server: EmbedServer | undefined;
+  const result = synth((stack) => {
+    const host = hostIn(stack);
+    const tritons = [0, 1].map(
+      (gpu) =>
+        new TritonServer(stack, `triton-${gpu}`, {
+          host,
+          image: "tritonserver:26.07-py3",
+          backend: "tensorrt",
+          modelRepository: "/srv/models",
+          ports: { http: 8010 + 10 * gpu, grpc: 8011 + 10 * gpu, metrics: 8012 + 10 * gpu },
+          gpus: [gpu],
+          expose: "loopback",
+        }),
+    );
+    const engine = { kind: "triton", upstreams: tritons } as const;
+    server = new EmbedServer(stack, "embed", { host, engine, port: 8002, expose: "loopback" });
+  });
+  if (server === undefined) throw new Error("not built");
+  return { ...result, server, container: result.at("test/embed/container") };
+}
+
+const settingsOf = (container: { env: string[] }) =>
+  serverEnv.parse(
+    Object.fromEntries(container.env.map((line) => line.split(/=(.*)/s).slice(0, 2))),
+  );
+
+test("loads the model that is mounted, read-only", () => {
+  const { container } = synthEmbed();
+  expect(settingsOf(container)).toMatchObject({
+    ENGINE: "onnx",
+    PORT: 8002,
+    MODEL_PATH: "/models/openclip_vit_b32/1/model.onnx",
+  });
+  expect(container.volumes).toEqual([
+    {
+      host_path: "/srv/models/openclip_vit_b32",
+      container_path: "/models/openclip_vit_b32",
+      read_only: true,
+    },
+  ]);
+});
+
+test("has a GPU where ONNX Runtime can use one", () => {
+  expect(synthEmbed().container.gpus).toBe("device=0");
+  expect(synthEmbed({}, { accelerator: "cpu" }).container).not.toHaveProperty("gpus");
+  expect(synthGateway().container).not.toHaveProperty("gpus");
+});
+
+test.each([
+  ["on a GPU", () => synthEmbed(), "clipstack/embed:gpu"],
+  ["on CPU", () => synthEmbed({}, { accelerator: "cpu" }), "clipstack/embed:cpu"],
+  ["as a gateway", () => synthGateway(), "clipstack/embed:cpu"],
+  ["when asked for another", () => synthEmbed({ image: "mine:1" }), "mine:1"],
+] as const)("takes the image that fits %s", (_, build, image) => {
+  expect(build().at("test/embed/image").name).toBe(image);
+});
+
+test("asks its Tritons over gRPC by their names on the network", () => {
+  const { container, at } = synthGateway();
+  expect(settingsOf(container)).toMatchObject({
+    ENGINE: "triton",
+    TRITON_GRPC_URLS: ["test-triton-0:8001", "test-triton-1:8001"],
+    TRITON_MODEL: "openclip_vit_b32_trt",
+  });
+  expect(at("test/triton-0/container").name).toBe("test-triton-0");
+  expect(container.networks_advanced).toEqual(at("test/triton-0/container").networks_advanced);
+});
+
+test("starts after its Tritons", () => {
+  const { container, address } = synthGateway();
+  expect(container.depends_on).toEqual([
+    address("test/triton-0/container"),
+    address("test/triton-1/container"),
+  ]);
+});
+
+test("has no privileges and no disk to write to", () => {
+  expect(synthEmbed().container).toMatchObject({
+    user: "1000:1000",
+    read_only: true,
+    capabilities: { drop: ["ALL"] },
+    security_opts: ["no-new-privileges:true"],
+    restart: "unless-stopped",
+    tmpfs: { "/tmp": "rw,nosuid,nodev,size=64m" },
+  });
+});
+
+test("is bound to the loopback interface unless it is exposed", () => {
+  expect(synthEmbed({ port: 9000 }).container.ports).toEqual([
+    { internal: 8002, external: 9000, ip: "127.0.0.1" },
+  ]);
+  expect(synthEmbed({ expose: "all-interfaces" }).container.ports[0].ip).toBe("0.0.0.0");
+});
+
+test("asks itself whether it is ready with what a Node image has", () => {
+  const { test: command } = synthEmbed().container.healthcheck;
+  expect(command.slice(0, 3)).toEqual(["CMD", "node", "-e"]);
+  expect(command[3]).toContain('fetch("http://127.0.0.1:8002/readyz")');
+});
+
+test("is not killed before its own grace is over", () => {
+  const { container } = synthEmbed();
+  expect(settingsOf(container).SHUTDOWN_GRACE_SECONDS).toBe(30);
+  expect(container.stop_timeout).toBe(35);
+  expect(container.destroy_grace_seconds).toBe(35);
+});
+
+test("says where it is reached and what computes", () => {
+  expect(synthEmbed({ port: 9000 }).server.service).toMatchObject({
+    kind: "embed",
+    backend: "onnx",
+    model: "openclip_vit_b32",
+    endpoints: [
+      { protocol: "embed-http", url: "http://127.0.0.1:9000", path: "embed-http" },
+      { protocol: "metrics", url: "http://127.0.0.1:9000" },
+    ],
+  });
+  expect(synthGateway().server.service).toMatchObject({
+    backend: "triton",
+    model: "openclip_vit_b32_trt",
+  });
+});
+
+test("fails when its port is taken on the host", () => {
+  expect(
+    findings((stack) => {
+      const host = hostIn(stack);
+      host.publish(stack, [{ service: "other", prop: "port", port: 8002 }]);
+      new EmbedServer(stack, "embed", { host, engine: inProcess, port: 8002, expose: "loopback" });
+    }),
+  ).toEqual(["test/embed: port must be free on the host, got 8002, which other (port) has"]);
+});

@@ -1,0 +1,53 @@
+import { expect, test } from "vitest";
+import { environment, environmentOutput } from "../inference-image/src/contract/environment.ts";
+import { EmbedServer } from "./embed-server.ts";
+import { EnvironmentOutput } from "./environment-output.ts";
+import type { GpuHostProps } from "./gpu-host.ts";
+import { findings, hostIn, synth } from "./test-synth.ts";
+
+function synthOutput(host: Partial<GpuHostProps> = {}) {
+  const { json } = synth((stack) => {
+    const where = hostIn(stack, host);
+    const embed = new EmbedServer(stack, "embed", {
+      host: where,
+      engine: { kind: "onnx", modelRepository: "/srv/models", gpus: [0] },
+      port: 8002,
+      expose: "loopback",
+    });
+    new EnvironmentOutput(stack, "environment", { where, services: [embed] });
+  });
+  return environment.parse(json.output[environmentOutput].value);
+}
+
+test("is one JSON value under the name that readers know", () => {
+  expect(synthOutput()).toMatchObject({
+    schema: 1,
+    name: "test",
+    where: "unix:///var/run/docker.sock",
+    accelerator: "gpu",
+    services: [{ name: "embed" }],
+  });
+});
+
+test("gives the price of all GPUs with its date", () => {
+  expect(synthOutput({ count: 4 }).gpu).toEqual({
+    name: "rtx-4080",
+    count: 4,
+    vramMiB: 16_376,
+    usdPerHour: 8,
+    priceDate: "2026-11",
+  });
+});
+
+test("has no GPU when the accelerator is cpu", () => {
+  const output = synthOutput({ accelerator: "cpu" });
+  expect(output.accelerator).toBe("cpu");
+  expect(output).not.toHaveProperty("gpu");
+});
+
+test("fails when there is no service", () => {
+  const [finding] = findings((stack) => {
+    new EnvironmentOutput(stack, "environment", { where: hostIn(stack), services: [] });
+  });
+  expect(finding).toMatch(/^test\/environment: services: /);
+});

@@ -1,0 +1,63 @@
+import { TerraformResource, TerraformStack, Testing } from "./cdktf.ts";
+import { findingsOf } from "./checks/findings.ts";
+import { GpuHost, type GpuHostProps } from "./gpu-host.ts";
+
+/** A value of Terraform JSON that a test looks into. */
+// biome-ignore lint/suspicious/noExplicitAny: tests name what they expect inside
+type Json = any;
+
+/** What a stack named `test` synthesizes to. Checks run, and fail the test. */
+export function synth(build: (stack: TerraformStack) => unknown) {
+  const stack = stackOf(build);
+  const json = JSON.parse(Testing.synth(stack, true)) as Json;
+  const all = (type: string): Json[] => Object.values(json.resource?.[type] ?? {});
+  const resourceAt = (path: string): TerraformResource => {
+    const found = stack.node.findAll().find(({ node }) => node.path === path);
+    if (!(found instanceof TerraformResource)) throw new Error(`no resource at ${path}`);
+    return found;
+  };
+  return {
+    json,
+    stack,
+    all,
+    /** The only resource of a type. */
+    only(type: string): Json {
+      const found = all(type);
+      if (found.length !== 1) throw new Error(`expected one ${type}, found ${found.length}`);
+      return found[0];
+    },
+    /** The resource at a construct path. */
+    at(path: string): Json {
+      const { terraformResourceType, friendlyUniqueId } = resourceAt(path);
+      return json.resource[terraformResourceType][friendlyUniqueId];
+    },
+    /** Its Terraform address. */
+    address(path: string): string {
+      const { terraformResourceType, friendlyUniqueId } = resourceAt(path);
+      return `${terraformResourceType}.${friendlyUniqueId}`;
+    },
+  };
+}
+
+/** What the checks find in a stack named `test`. */
+export function findings(build: (stack: TerraformStack) => unknown): readonly string[] {
+  return findingsOf(stackOf(build));
+}
+
+function stackOf(build: (stack: TerraformStack) => unknown): TerraformStack {
+  const stack = new TerraformStack(Testing.app(), "test");
+  build(stack);
+  return stack;
+}
+
+/** A local host with four GPUs. */
+export function hostIn(stack: TerraformStack, props: Partial<GpuHostProps> = {}): GpuHost {
+  return new GpuHost(stack, "host", {
+    docker: "unix:///var/run/docker.sock",
+    gpu: "rtx-4080",
+    count: 4,
+    accelerator: "gpu",
+    network: "test-network",
+    ...props,
+  });
+}
