@@ -154,7 +154,7 @@ export function planEmbedded(artefact: Artefact, options: EmbeddedPlanOptions): 
       return {
         ...common,
         env: workload.env,
-        args: tritonArgs(draft.flags, listeners, folder),
+        args: [...workload.words, ...tritonOverrides(draft.flags, listeners, folder)],
         repository,
       };
     }
@@ -412,15 +412,15 @@ function repositoryFor(
   };
 }
 
-function tritonArgs(
+/** Added at the end of the synthesized command, where the last of two options counts. */
+function tritonOverrides(
   flags: ResolvedTritonFlags,
   listeners: readonly Listener[],
   folder: string,
 ): readonly string[] {
   const local = (protocol: ListenerProtocol, fallback: number) =>
     listeners.find((listener) => listener.protocol === protocol)?.local ?? fallback;
-  return renderTritonCommand({
-    ...flags,
+  const [, ...options] = renderTritonCommand({
     "model-repository": folder,
     "http-address": loopback,
     "http-port": local("oip-http", flags["http-port"]),
@@ -429,6 +429,7 @@ function tritonArgs(
     "metrics-address": loopback,
     "metrics-port": local("metrics", flags["metrics-port"]),
   });
+  return options;
 }
 
 function embedEnv(

@@ -105,7 +105,10 @@ function placeOf({ environment, service, path }: CheckResult): string {
 /** A message, and below it the log that it may carry. */
 function messageHtml(message: string): string {
   const [first = "", ...rest] = message.split("\n");
-  const log = rest.length === 0 ? "" : `<pre>${escapeHtml(rest.join("\n"))}</pre>`;
+  const log =
+    rest.length === 0
+      ? ""
+      : `<pre>${escapeHtml(rest.map((line) => line.replace(/^ {4}/, "")).join("\n"))}</pre>`;
   return `<p class="message">${escapeHtml(first)}</p>${log}`;
 }
 

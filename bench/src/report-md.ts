@@ -98,7 +98,7 @@ function failureLine({ id, environment, service, path, resource, message }: Chec
   const log =
     rest.length === 0
       ? ""
-      : `\n\n  \`\`\`text\n${rest.map((l) => `  ${l}`).join("\n")}\n  \`\`\`\n`;
+      : `\n\n  \`\`\`text\n${rest.map((line) => `  ${line.trim()}`).join("\n")}\n  \`\`\``;
   return `- **${id}** ${where}: ${plain(first)} (\`${resource}\`)${log}`;
 }
 

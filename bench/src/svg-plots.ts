@@ -3,7 +3,8 @@ import { formatFraction, formatMs, formatRate, type PathRow } from "./summary.ts
 /** Plots as inline SVG: no script, no network. Colours come from the page's style sheet, so they follow its theme. */
 
 const width = 760;
-const labelWidth = 210;
+const labelIndent = 16;
+const labelWidth = 130;
 const valueWidth = 92;
 const rowHeight = 30;
 const top = 34;
@@ -85,7 +86,7 @@ function chart(title: string, axis: Axis, rows: readonly Row[], extra = ""): str
     parts.push(
       `<g><title>${escapeHtml(row.title)}</title>`,
       `<rect class="hit" x="0" y="${y}" width="${width}" height="${rowHeight}"/>`,
-      text(labelWidth, middle + 4, "label", escapeHtml(row.label), "end"),
+      text(labelIndent, middle + 4, "label", escapeHtml(row.label)),
       row.marks(middle),
       text(width, middle + 4, "value", escapeHtml(row.value), "end"),
       "</g>",
@@ -158,8 +159,9 @@ export function throughputPlot(rows: readonly PathRow[]): string {
       value: `${formatRate(rate)} /s`,
       title: `${row.environment}, ${row.path}: ${formatRate(rate)} images per second`,
       marks: (y) => {
-        const length = Math.max(1, round(axis.at(rate) - plotLeft));
-        return `<path class="bar" d="M${plotLeft} ${y - 8}h${length}q4 0 4 4v8q0 4 -4 4h-${length}z"/>`;
+        const end = round(axis.at(rate));
+        const corner = Math.min(4, round(end - plotLeft));
+        return `<path class="bar" d="M${plotLeft} ${y - 8}H${end - corner}q${corner} 0 ${corner} 4v8q0 4 -${corner} 4H${plotLeft}z"/>`;
       },
     })),
   );

@@ -1,0 +1,220 @@
+import type { Environment } from "../../inference-image/src/contract/environment.ts";
+import { hostPorts, kindPorts, tritonPorts } from "../../inference-image/src/contract/ports.ts";
+
+/** Terraform JSON for tests, of the shape that the providers' bindings write. */
+export interface TestDocument {
+  resource: Record<string, Record<string, Record<string, unknown>>>;
+  output: { environment: { value: Environment } };
+}
+
+export interface TestPorts {
+  readonly embed: number;
+  readonly triton: { readonly http: number; readonly grpc: number; readonly metrics: number };
+}
+
+export interface TestOptions {
+  readonly ports?: TestPorts;
+  /** Terraform expression of the model repository. */
+  readonly repository?: string;
+  /** Of the Triton alone, where it is another one. */
+  readonly tritonRepository?: string;
+  readonly modelConfigName?: string;
+}
+
+/** `two-services`: an embed server and a Triton with ONNX Runtime. */
+export function dockerDocument(options: TestOptions = {}): TestDocument {
+  const ports = options.ports ?? { embed: hostPorts.embed, triton: hostPorts.tritonOnnx };
+  const repository = options.repository ?? `\${path.root}/../model_repository`;
+  const mount = (root: string) => ({
+    host_path: `\${abspath(`\${root}/openclip_vit_b32`)}`,
+    container_path: "/models/openclip_vit_b32",
+    read_only: true,
+  });
+  return {
+    resource: {
+      docker_network: { network: { name: "clipstack" } },
+      docker_container: {
+        embed: {
+          name: "two-services-embed",
+          env: ["ENGINE=onnx", "PORT=8002", "SHUTDOWN_GRACE_SECONDS=20"],
+          ports: [{ internal: 8002, external: ports.embed, ip: "127.0.0.1" }],
+          volumes: [mount(repository)],
+          healthcheck: {
+            test: ["CMD", "node", "-e", 'fetch("http://127.0.0.1:8002/readyz").then(() => {})'],
+            interval: "5s",
+            start_period: "1m0s",
+            retries: 6,
+          },
+          networks_advanced: [{ name: `\${docker_network.network.name}` }],
+          destroy_grace_seconds: 25,
+        },
+        triton: {
+          name: "two-services-triton-onnx",
+          command: [
+            "tritonserver",
+            "--model-repository=/models",
+            `--model-config-name=${options.modelConfigName ?? "cpu"}`,
+            "--exit-timeout-secs=20",
+          ],
+          ports: [
+            { internal: tritonPorts.http, external: ports.triton.http },
+            { internal: tritonPorts.grpc, external: ports.triton.grpc },
+            { internal: tritonPorts.metrics, external: ports.triton.metrics },
+          ],
+          volumes: [mount(options.tritonRepository ?? repository)],
+          healthcheck: {
+            test: ["CMD", "curl", "-fsS", `http://localhost:${tritonPorts.http}/v2/health/ready`],
+            interval: "5s",
+            retries: 24,
+          },
+          networks_advanced: [{ name: `\${docker_network.network.name}` }],
+          destroy_grace_seconds: 25,
+        },
+      },
+    },
+    output: {
+      environment: {
+        value: {
+          schema: 1,
+          name: "two-services",
+          where: "unix:///var/run/docker.sock",
+          accelerator: "cpu",
+          services: [
+            {
+              name: "embed",
+              kind: "embed",
+              backend: "onnx",
+              model: "openclip_vit_b32",
+              resources: { container: "docker_container.embed" },
+              endpoints: [
+                {
+                  protocol: "embed-http",
+                  url: `http://127.0.0.1:${ports.embed}`,
+                  path: "embed-http",
+                },
+                { protocol: "metrics", url: `http://127.0.0.1:${ports.embed}` },
+              ],
+            },
+            {
+              name: "triton-onnx",
+              kind: "triton",
+              backend: "onnx",
+              model: "openclip_vit_b32",
+              resources: { container: "docker_container.triton" },
+              endpoints: [
+                {
+                  protocol: "oip-http",
+                  url: `http://127.0.0.1:${ports.triton.http}`,
+                  path: "onnx-http",
+                },
+                {
+                  protocol: "oip-grpc",
+                  url: `127.0.0.1:${ports.triton.grpc}`,
+                  path: "onnx-grpc",
+                },
+                { protocol: "metrics", url: `http://127.0.0.1:${ports.triton.metrics}` },
+              ],
+            },
+          ],
+        },
+      },
+    },
+  };
+}
+
+/** `cluster`: a Deployment of two replicas behind kind's port mapping. */
+export function kubernetesDocument(hostPort: number = kindPorts.host): TestDocument {
+  const labels = { "app.kubernetes.io/component": "embed" };
+  const { nodePort } = kindPorts;
+  return {
+    resource: {
+      terraform_data: {
+        cluster: {
+          input: {
+            config: `nodes:\n- role: control-plane\n  extraPortMappings:\n  - containerPort: ${nodePort}\n    hostPort: ${hostPort}\n    listenAddress: 127.0.0.1\n`,
+          },
+        },
+      },
+      kubernetes_deployment_v1: {
+        embed: {
+          metadata: { name: "embed" },
+          spec: {
+            template: {
+              metadata: { labels },
+              spec: {
+                container: [
+                  {
+                    name: "embed",
+                    env: [
+                      { name: "PORT", value: "8002" },
+                      { name: "INTRA_OP_THREADS", value: "1" },
+                    ],
+                    port: [{ container_port: 8002, name: "http" }],
+                    readiness_probe: {
+                      http_get: { path: "/readyz", port: "http" },
+                      period_seconds: 5,
+                      failure_threshold: 2,
+                    },
+                  },
+                ],
+                termination_grace_period_seconds: 40,
+              },
+            },
+          },
+        },
+      },
+      kubernetes_horizontal_pod_autoscaler_v2: {
+        embed: {
+          spec: {
+            min_replicas: 2,
+            max_replicas: 6,
+            scale_target_ref: {
+              kind: "Deployment",
+              name: `\${kubernetes_deployment_v1.embed.metadata[0].name}`,
+            },
+          },
+        },
+      },
+      kubernetes_service_v1: {
+        embed: {
+          spec: {
+            type: "NodePort",
+            selector: labels,
+            port: [{ port: 8002, target_port: "http", node_port: nodePort }],
+          },
+        },
+      },
+    },
+    output: {
+      environment: {
+        value: {
+          schema: 1,
+          name: "cluster",
+          where: "kind-clipstack",
+          accelerator: "cpu",
+          services: [
+            {
+              name: "embed",
+              kind: "embed",
+              backend: "onnx",
+              model: "openclip_vit_b32",
+              resources: {
+                deployment: "kubernetes_deployment_v1.embed",
+                service: "kubernetes_service_v1.embed",
+                cluster: "terraform_data.cluster",
+              },
+              endpoints: [
+                {
+                  protocol: "embed-http",
+                  url: `http://127.0.0.1:${hostPort}`,
+                  path: "embed-http",
+                },
+                { protocol: "metrics", url: `http://127.0.0.1:${hostPort}` },
+              ],
+            },
+          ],
+        },
+      },
+    },
+  };
+}
