@@ -119,7 +119,7 @@ class GrpcTransport implements Transport {
     options: CallOptions,
   ): Promise<Readonly<Record<string, unknown>>> {
     const answer = await this.#call("ModelConfig", model, { name: model }, options);
-    return checkAnswer(modelConfigAnswer, model, answer.config);
+    return withoutNulls(checkAnswer(modelConfigAnswer, model, answer.config));
   }
 
   async statistics(model: string, options: CallOptions): Promise<ModelStatistics> {
@@ -212,4 +212,9 @@ function codeOfStatus(code: status): TritonErrorCode {
     default:
       return "rejected";
   }
+}
+
+/** Without the messages that are not set, which HTTP leaves out too. */
+function withoutNulls(json: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  return JSON.parse(JSON.stringify(json), (_key, value) => value ?? undefined);
 }
