@@ -1,4 +1,4 @@
-import { embedPaths } from "../../inference-image/src/contract/embed-api.ts";
+import { embedMetrics, embedPaths } from "../../inference-image/src/contract/embed-api.ts";
 import { embedBy } from "./embed-requests.ts";
 import type { RunningInstance } from "./embedded.ts";
 import { loopback } from "./embedded-plan.ts";
@@ -94,7 +94,7 @@ export function countsIn(metrics: Metrics, role: "embed" | "triton", name: strin
   const [images, runs] =
     role === "triton"
       ? (["nv_inference_count", "nv_inference_exec_count"] as const)
-      : ([batchSizeMetric("_sum"), batchSizeMetric("_count")] as const);
+      : ([`${embedMetrics.batchSize}_sum`, `${embedMetrics.batchSize}_count`] as const);
   const inferences = metricSum(metrics, images);
   const executions = metricSum(metrics, runs);
   if (inferences === undefined || executions === undefined) {
@@ -102,5 +102,3 @@ export function countsIn(metrics: Metrics, role: "embed" | "triton", name: strin
   }
   return { inferences, executions };
 }
-
-const batchSizeMetric = (part: "_sum" | "_count") => `clipstack_batch_size${part}`;

@@ -26,7 +26,7 @@ export function dockerDocument(options: TestOptions = {}): TestDocument {
   const ports = options.ports ?? { embed: hostPorts.embed, triton: hostPorts.tritonOnnx };
   const repository = options.repository ?? `\${path.root}/../model_repository`;
   const mount = (root: string) => ({
-    host_path: `\${abspath(`\${root}/openclip_vit_b32`)}`,
+    host_path: `\${abspath("${root}/openclip_vit_b32")}`,
     container_path: "/models/openclip_vit_b32",
     read_only: true,
   });
