@@ -229,7 +229,7 @@ async function samples(): Promise<readonly Sample[]> {
       what: "7:1, so that the crop keeps a seventh of it",
       width: 1120,
       height: 160,
-      image: jpeg(paint(scenes.mountains, 1120, 160), 66),
+      image: jpeg(paint(scenes.terrain, 1120, 160), 66),
     },
     {
       file: "wood-thumbnail.jpg",

@@ -263,7 +263,7 @@ export const tartan: Scene = (x, y) => {
     const phase = ((t % 0.34) + 0.34) % 0.34;
     if (phase < 0.1) return [0.62, 0.09, 0.11];
     if (phase < 0.13) return [0.95, 0.85, 0.3];
-    return phase < 0.24 ? [0.07, 0.2, 0.16] : [0.09, 0.12, 0.34];
+    return phase < 0.24 ? [0.9, 0.88, 0.8] : [0.09, 0.12, 0.34];
   };
   const fold = 0.03 * Math.sin(y * 9 + 3 * noise(x * 2, y * 2, 211));
   const thread = Math.sin((x + y) * 520) > 0;
