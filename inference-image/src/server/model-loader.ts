@@ -100,13 +100,21 @@ function parseConfig(text: string, file: string): ModelConfigJson {
   }
 }
 
+const defaultGroup = {
+  name: "",
+  count: 1,
+  kind: "KIND_CPU",
+  gpus: [],
+  secondary_devices: [],
+  profile: [],
+  passive: false,
+  host_policy: "",
+} as const;
+
 /** What Triton fills in for the host: the name of the model and of its instance groups, and how many instances. */
 function withInstanceNames(config: ModelConfigJson, folder: string): ModelConfigJson {
   const name = config.name === "" ? folder : config.name;
-  const groups =
-    config.instance_group.length > 0
-      ? config.instance_group
-      : [{ kind: "KIND_CPU" as const, gpus: [] }];
+  const groups = config.instance_group.length > 0 ? config.instance_group : [defaultGroup];
   return {
     ...config,
     name,

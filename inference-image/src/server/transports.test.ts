@@ -4,7 +4,7 @@ import type { Fp32Tensor } from "../contract/tensor.ts";
 import { openGrpcTransport } from "../triton/grpc-transport.ts";
 import { openHttpTransport } from "../triton/http-transport.ts";
 import { openInMemoryTransport } from "../triton/in-memory-transport.ts";
-import { describeTransport } from "../triton/transport-suite.ts";
+import { describeTransport } from "../triton/transport.suite.ts";
 import { type TestRepository, testRepository } from "./test-repository.ts";
 import { type RunningTritonServer, startTritonServer } from "./triton-server.ts";
 
