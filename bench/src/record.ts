@@ -205,11 +205,11 @@ export function parseRecord(text: string, shown: string): VerifyRecord {
   } catch {
     throw new BenchError(`${shown}: must be JSON`);
   }
-  const head = z.looseObject({ schema: z.unknown(), kind: z.unknown() }).safeParse(raw);
+  const head = z.looseObject({ schema: z.unknown().optional() }).safeParse(raw);
   if (!head.success) throw new BenchError(`${shown}: must be a record of the bench`);
   if (head.data.schema !== recordSchemaVersion) {
     throw new BenchError(
-      `${shown}: schema must be ${recordSchemaVersion}, got ${JSON.stringify(head.data.schema) ?? "nothing"}`,
+      `${shown}: schema must be ${recordSchemaVersion}, got ${head.data.schema === undefined ? "nothing" : JSON.stringify(head.data.schema)}`,
     );
   }
   const result = verifyRecord.safeParse(raw);

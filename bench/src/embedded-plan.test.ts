@@ -1,0 +1,315 @@
+import { expect, test } from "vitest";
+import { parseArtefact } from "./artefact.ts";
+import { describe, type EmbeddedPlanOptions, planEmbedded, shiftPort } from "./embedded-plan.ts";
+import { dockerDocument, kubernetesDocument, type TestDocument } from "./test-artefact.ts";
+
+const firstFree = 50_000;
+
+function planOf(document: TestDocument, changes: Partial<EmbeddedPlanOptions> = {}) {
+  let next = firstFree;
+  const artefact = {
+    file: "cdk.tf.json",
+    sha256: "",
+    ...parseArtefact(JSON.stringify(document), "cdk.tf.json"),
+  };
+  return planEmbedded(artefact, {
+    moduleFolder: "/project/cdktf.out",
+    modelRepository: "/project/model_repository",
+    exists: () => true,
+    temporaryFolder: "/tmp/run",
+    portOffset: 0,
+    freePort: () => next++,
+    ...changes,
+  });
+}
+
+const faultsOf = (document: TestDocument) =>
+  planOf(document).faults.map(({ workload, message }) => `${describe(workload)}: ${message}`);
+
+const container = (document: TestDocument, id: string) =>
+  document.resource.docker_container?.[id] as Record<string, unknown>;
+
+const instance = (plan: ReturnType<typeof planOf>, name: string) => {
+  const found = plan.instances.find((it) => it.name === name);
+  if (found === undefined) throw new Error(`no instance ${name}`);
+  return found;
+};
+
+test("a container becomes one process on its published ports", () => {
+  const plan = planOf(dockerDocument());
+  expect(plan.faults).toEqual([]);
+  expect(instance(plan, "two-services-triton-onnx").listeners).toEqual([
+    { protocol: "oip-http", internal: 8000, local: 8010 },
+    { protocol: "oip-grpc", internal: 8001, local: 8011 },
+    { protocol: "metrics", internal: 8002, local: 8012 },
+  ]);
+});
+
+test("the embed server gets the container's environment, and this machine's address, port and model", () => {
+  expect(instance(planOf(dockerDocument()), "two-services-embed").env).toEqual({
+    ENGINE: "onnx",
+    SHUTDOWN_GRACE_SECONDS: "20",
+    HOST: "127.0.0.1",
+    PORT: "8002",
+    MODEL_PATH: "/project/model_repository/openclip_vit_b32/1/model.onnx",
+  });
+});
+
+test("a Triton gets the synthesized command, and after it this machine's addresses, ports and repository", () => {
+  expect(instance(planOf(dockerDocument()), "two-services-triton-onnx").args).toEqual([
+    "tritonserver",
+    "--model-repository=/models",
+    "--model-config-name=cpu",
+    "--exit-timeout-secs=20",
+    "--model-repository=/tmp/run/two-services-triton-onnx",
+    "--http-address=127.0.0.1",
+    "--http-port=8010",
+    "--grpc-address=127.0.0.1",
+    "--grpc-port=8011",
+    "--metrics-address=127.0.0.1",
+    "--metrics-port=8012",
+  ]);
+});
+
+test("models that are mounted one by one are put together, a folder inside another one after it", () => {
+  const document = dockerDocument();
+  container(document, "triton").volumes = [
+    { container_path: "/models/b/1", host_path: "/srv/a/1" },
+    { container_path: "/models/b", host_path: "/srv/b" },
+    { container_path: "/engine-cache", volume_name: "engines" },
+  ];
+  expect(instance(planOf(document), "two-services-triton-onnx").repository).toEqual({
+    folder: "/tmp/run/two-services-triton-onnx",
+    parts: [
+      { path: "b", source: "/srv/b" },
+      { path: "b/1", source: "/srv/a/1" },
+    ],
+    modelFile: undefined,
+  });
+});
+
+test("a repository that is mounted whole is used as it lies", () => {
+  const document = dockerDocument();
+  container(document, "triton").volumes = [{ container_path: "/models", host_path: "/srv/models" }];
+  const triton = instance(planOf(document), "two-services-triton-onnx");
+  expect(triton.repository).toBeUndefined();
+  expect(triton.args).toContain("--model-repository=/srv/models");
+});
+
+test("another model file replaces the model of every service", () => {
+  const plan = planOf(dockerDocument(), { modelFile: "/tiny.onnx" });
+  expect(instance(plan, "two-services-embed").env.MODEL_PATH).toBe("/tiny.onnx");
+  expect(instance(plan, "two-services-triton-onnx").repository?.modelFile).toBe("/tiny.onnx");
+});
+
+test("a folder of another host is replaced by the project's, and the record says so", () => {
+  const document = dockerDocument();
+  container(document, "embed").volumes = [
+    { container_path: "/models/openclip_vit_b32", host_path: "/srv/models/openclip_vit_b32" },
+  ];
+  const plan = planOf(document, {
+    exists: (path) => path === "/project/model_repository/openclip_vit_b32",
+  });
+  expect(instance(plan, "two-services-embed").env.MODEL_PATH).toBe(
+    "/project/model_repository/openclip_vit_b32/1/model.onnx",
+  );
+  expect(plan.notes).toEqual([
+    "two-services-embed: /srv/models/openclip_vit_b32 is not on this machine; the project's model repository stands in for it",
+  ]);
+});
+
+test("a model inside the image is replaced by the project's, and the record says so", () => {
+  const document = dockerDocument();
+  container(document, "embed").volumes = [];
+  expect(planOf(document).notes).toEqual([
+    "two-services-embed: no volume is mounted at /models/openclip_vit_b32/1; the project's model repository stands in for it",
+  ]);
+});
+
+test("an offset moves every port of this machine", () => {
+  const plan = planOf(dockerDocument(), { portOffset: 10_000 });
+  expect(plan.hostPorts.map(({ port }) => port)).toEqual([18_002, 18_010, 18_011, 18_012]);
+  expect(plan.targets.map(({ url }) => url)).toEqual([
+    "http://127.0.0.1:18002",
+    "http://127.0.0.1:18002",
+    "http://127.0.0.1:18010",
+    "127.0.0.1:18011",
+    "http://127.0.0.1:18012",
+  ]);
+});
+
+test("fails when an offset leaves the range of ports", () => {
+  expect(() => shiftPort(8_002, 60_000)).toThrow(
+    "--port-offset: port 8002 + 60000 must be 1 to 65535",
+  );
+  expect(() => shiftPort(8_002, -8_002)).toThrow(
+    "--port-offset: port 8002 + -8002 must be 1 to 65535",
+  );
+  expect(shiftPort(8_002, -8_001)).toBe(1);
+});
+
+test("a port that is not published gets a free one", () => {
+  const document = dockerDocument();
+  const triton = container(document, "triton");
+  triton.ports = [
+    { internal: 8000, external: 8010 },
+    { internal: 8001, external: 8011 },
+  ];
+  document.output.environment.value.services[1]?.endpoints.pop();
+  const plan = planOf(document);
+  expect(plan.faults).toEqual([]);
+  expect(instance(plan, "two-services-triton-onnx").listeners[2]?.local).toBe(firstFree);
+});
+
+test("the health check is asked on this machine's port", () => {
+  const plan = planOf(dockerDocument(), { portOffset: 1 });
+  expect(plan.instances.map(({ readyUrl }) => readyUrl)).toEqual([
+    "http://127.0.0.1:8003/readyz",
+    "http://127.0.0.1:8011/v2/health/ready",
+  ]);
+});
+
+test("a gateway's targets are found by their container's name", () => {
+  const document = dockerDocument();
+  container(document, "embed").env = [
+    "ENGINE=triton",
+    "TRITON_GRPC_URLS=two-services-triton-onnx:8001",
+  ];
+  const plan = planOf(document, { portOffset: 10 });
+  expect(plan.faults).toEqual([]);
+  expect(instance(plan, "two-services-embed").env.TRITON_GRPC_URLS).toBe("127.0.0.1:8021");
+});
+
+test("a Deployment becomes a process for each replica, behind one port", () => {
+  const plan = planOf(kubernetesDocument(), { portOffset: 5 });
+  expect(plan.instances.map(({ name, env }) => [name, env.PORT])).toEqual([
+    ["embed #1", "50000"],
+    ["embed #2", "50001"],
+  ]);
+  expect(plan.proxies).toMatchObject([{ port: 8_097, backends: [50_000, 50_001] }]);
+  expect(plan.hostPorts).toEqual([{ port: 8_097, neededBy: "embed" }]);
+});
+
+const triton = "docker_container.triton (container 'two-services-triton-onnx')";
+const embed = "docker_container.embed (container 'two-services-embed')";
+
+const faults: readonly (readonly [string, (document: TestDocument) => void, readonly string[]])[] =
+  [
+    [
+      "a published port that the environment does not name",
+      (it) => {
+        container(it, "triton").ports = [
+          { internal: 8000, external: 8019 },
+          { internal: 8001, external: 8011 },
+          { internal: 8002, external: 8012 },
+        ];
+      },
+      [
+        `${triton}: publishes 8019, 8011, 8012, but the environment's oip-http endpoint is http://127.0.0.1:8010`,
+      ],
+    ],
+    [
+      "a published port that nobody in the container listens on",
+      (it) => {
+        container(it, "triton").ports = [
+          { internal: 8009, external: 8010 },
+          { internal: 8001, external: 8011 },
+          { internal: 8002, external: 8012 },
+        ];
+      },
+      [`${triton}: publishes 8010 for its port 8009, but listens on 8000, 8001, 8002`],
+    ],
+    [
+      "an environment that says another port",
+      (it) => {
+        container(it, "embed").env = ["PORT=9000"];
+      },
+      [
+        `${embed}: publishes 8002 for its port 8002, but listens on 9000`,
+        `${embed}: its health check asks port 8002 (CMD node -e fetch("http://127.0.0.1:8002/readyz").then(() => {})), but it listens on 9000`,
+      ],
+    ],
+    [
+      "two ports that are swapped",
+      (it) => {
+        container(it, "triton").ports = [
+          { internal: 8001, external: 8010 },
+          { internal: 8000, external: 8011 },
+          { internal: 8002, external: 8012 },
+        ];
+      },
+      [
+        `${triton}: answers oip-grpc at http://127.0.0.1:8010, but the environment says oip-http`,
+        `${triton}: answers oip-http at 127.0.0.1:8011, but the environment says oip-grpc`,
+      ],
+    ],
+    [
+      "two containers on one port",
+      (it) => {
+        container(it, "triton").ports = [
+          { internal: 8000, external: 8010 },
+          { internal: 8001, external: 8011 },
+          { internal: 8002, external: 8012 },
+          { internal: 8002, external: 8002 },
+        ];
+      },
+      [`${triton}: publishes port 8002, as does ${embed}`],
+    ],
+    [
+      "a gateway that names a container which is not there",
+      (it) => {
+        container(it, "embed").env = ["ENGINE=triton", "TRITON_GRPC_URLS=triton:8001"];
+      },
+      [`${embed}: TRITON_GRPC_URLS names 'triton:8001', but no container is called 'triton'`],
+    ],
+    [
+      "a gateway that names a port which is not there",
+      (it) => {
+        container(it, "embed").env = [
+          "ENGINE=triton",
+          "TRITON_GRPC_URLS=two-services-triton-onnx:8011",
+        ];
+      },
+      [
+        `${embed}: TRITON_GRPC_URLS names 'two-services-triton-onnx:8011', but ${triton} does not listen on 8011`,
+      ],
+    ],
+    [
+      "a gateway on another network",
+      (it) => {
+        const gateway = container(it, "embed");
+        gateway.env = ["ENGINE=triton", "TRITON_GRPC_URLS=two-services-triton-onnx:8001"];
+        gateway.networks_advanced = [{ name: "other" }];
+      },
+      [
+        `${embed}: TRITON_GRPC_URLS names 'two-services-triton-onnx:8001', but ${triton} is on no network with it`,
+      ],
+    ],
+  ];
+test.each(faults)("names the container of %s", (_name, change, messages) => {
+  const document = dockerDocument();
+  change(document);
+  expect(faultsOf(document)).toEqual(messages);
+});
+
+test("fails on an option that Triton does not know, naming the container", () => {
+  const document = dockerDocument();
+  container(document, "triton").command = ["tritonserver", "--model-repo=/models"];
+  expect(() => planOf(document)).toThrow(
+    `${triton}: command: unrecognized option '--model-repo=/models'`,
+  );
+});
+
+test("fails on a command that is no server's, naming the container", () => {
+  const document = dockerDocument();
+  container(document, "triton").command = ["sleep", "1"];
+  expect(() => planOf(document)).toThrow(
+    `${triton}: command must be empty or start with 'tritonserver', got 'sleep 1'`,
+  );
+});
+
+test("fails on a setting that the embed server does not take, naming the container", () => {
+  const document = dockerDocument();
+  container(document, "embed").env = ["PORT=http"];
+  expect(() => planOf(document)).toThrow(`${embed}: env: PORT: `);
+});
