@@ -70,5 +70,28 @@ export const embedErrorResponse = z.object({
 });
 export type EmbedErrorResponse = z.infer<typeof embedErrorResponse>;
 
+/** With `Accept: application/octet-stream` the vectors come as float32, little endian, row after row, with this header. */
+export const embeddingShapeHeader = "x-embedding-shape";
+
+/** Names of the embed server's own metrics, in `GET /metrics`. Times in seconds. */
+export const embedMetrics = {
+  /** Counter, by `route` and `status`. */
+  requests: "clipstack_embed_requests_total",
+  /** Histogram of whole requests, by `route`. */
+  requestSeconds: "clipstack_embed_request_duration_seconds",
+  /** Counter of images that were embedded. */
+  images: "clipstack_embed_images_total",
+  /** Histogram of reading and resizing one image. */
+  decodeSeconds: "clipstack_embed_decode_duration_seconds",
+  /** Histogram of how long a request waited for its batch. */
+  queueSeconds: "clipstack_embed_queue_duration_seconds",
+  /** Histogram of one execution of the model; of one call to Triton with the engine `triton`. */
+  inferSeconds: "clipstack_embed_infer_duration_seconds",
+  /** Histogram of images in one execution. */
+  batchSize: "clipstack_embed_batch_size",
+  /** Gauge: images that were accepted and have no answer yet. */
+  pendingImages: "clipstack_embed_pending_images",
+} as const;
+
 export const healthResponse = z.object({ status: z.literal("ok") });
 export const readyResponse = z.object({ ready: z.boolean() });

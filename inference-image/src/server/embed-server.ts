@@ -1,0 +1,171 @@
+import type { FastifyInstance } from "fastify";
+import type { ServerEnv } from "../contract/server-env.ts";
+import { openGrpcTransport } from "../triton/grpc-transport.ts";
+import { buildApp } from "./app.ts";
+import type { Embedder } from "./embedder.ts";
+import { createMetrics } from "./metrics.ts";
+import { type ModelFile, readModelFile } from "./model-file.ts";
+import { openOnnxEmbedder } from "./onnx-embedder.ts";
+import { readSettings, SettingsError } from "./settings.ts";
+import { createTritonEmbedder } from "./triton-embedder.ts";
+
+/** An embed server that listens. */
+export interface RunningEmbedServer {
+  readonly app: FastifyInstance;
+  readonly port: number;
+  /** Resolves when the model is warm; rejects when it cannot be loaded. */
+  readonly loaded: Promise<void>;
+  /** Rejects when the runtime dies by itself: nothing can be embedded any more. */
+  readonly died: Promise<never>;
+  /** Not ready any more; what was accepted is answered; then everything is closed. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Listen, then load the model: the server is live at once, and ready when the model is warm. Port 0 takes any free port.
+ *
+ * @throws {Error} one line, when the port is taken
+ */
+export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbedServer> {
+  let embedder: Embedder | undefined;
+  let weights = settings.MODEL_PRETRAINED;
+  let reportDeath: (error: Error) => void = () => {};
+  const died = new Promise<never>((_, reject) => {
+    reportDeath = reject;
+  });
+  died.catch(() => {});
+
+  const metrics = createMetrics();
+  const app = buildApp({
+    embedder: () => embedder,
+    model: () => `${settings.MODEL_NAME}/${weights}`,
+    metrics,
+    limits: {
+      maxQueueSize: settings.MAX_QUEUE_SIZE,
+      maxBodyBytes: settings.MAX_BODY_BYTES,
+      maxImagePixels: settings.MAX_IMAGE_PIXELS,
+    },
+    logLevel: settings.LOG_LEVEL,
+  });
+
+  await listen(app, settings.HOST, settings.PORT);
+  const address = app.server.address();
+  const port = typeof address === "object" && address !== null ? address.port : settings.PORT;
+
+  const load = async () => {
+    const startedAt = performance.now();
+    if (settings.ENGINE === "triton") {
+      embedder = createTritonEmbedder({
+        transports: settings.TRITON_GRPC_URLS.map((target) => openGrpcTransport({ target })),
+        model: settings.TRITON_MODEL,
+        timeoutMs: settings.TRITON_TIMEOUT_MS,
+        maxBatchSize: settings.MAX_BATCH_SIZE,
+        observer: metrics,
+      });
+      app.log.info({ tritons: settings.TRITON_GRPC_URLS, model: settings.TRITON_MODEL }, "gateway");
+      return;
+    }
+    const file = await readModelFile(settings.MODEL_PATH);
+    weights = file?.weights ?? weights;
+    embedder = await openOnnxEmbedder({
+      modelPath: settings.MODEL_PATH,
+      intraOpThreads: settings.INTRA_OP_THREADS,
+      maxBatchSize: settings.MAX_BATCH_SIZE,
+      maxQueueDelayMicroseconds: settings.MAX_QUEUE_DELAY_MICROSECONDS,
+      observer: metrics,
+      onDeath: reportDeath,
+    });
+    const seconds = (performance.now() - startedAt) / 1000;
+    logModel(app, settings.MODEL_PATH, file, seconds);
+  };
+  const loaded = load();
+  loaded.catch(() => {});
+
+  return {
+    app,
+    port,
+    loaded,
+    died,
+    async stop() {
+      await loaded.catch(() => {});
+      await app.close();
+    },
+  };
+}
+
+function logModel(
+  app: FastifyInstance,
+  path: string,
+  file: ModelFile | undefined,
+  seconds: number,
+): void {
+  const facts = { path, ...file, seconds: Math.round(seconds * 100) / 100 };
+  if (file?.weights === "random") {
+    app.log.warn(facts, "ready; the weights are random: embeddings mean nothing");
+  } else {
+    app.log.info(facts, "ready");
+  }
+}
+
+async function listen(app: FastifyInstance, host: string, port: number): Promise<void> {
+  try {
+    await app.listen({ host, port, listenTextResolver: (url) => `listening on ${url}` });
+  } catch (error) {
+    await app.close();
+    const { code, message } = error as { code?: string; message: string };
+    throw new Error(
+      code === "EADDRINUSE"
+        ? `port ${port} on ${host} is in use: stop what listens there, or set PORT`
+        : `cannot listen on ${host}:${port}: ${message}`,
+    );
+  }
+}
+
+/**
+ * The program: read the settings from the environment, serve until a signal, end the process.
+ *
+ * Exit codes: 0 stopped in order, 1 failed, 2 wrong settings.
+ */
+export async function runEmbedServer(
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<void> {
+  const fail = (message: string, code: number): never => {
+    process.stderr.write(`${message}\n`);
+    process.exit(code);
+  };
+  let settings: ServerEnv;
+  try {
+    settings = readSettings(env);
+  } catch (error) {
+    return fail((error as Error).message, error instanceof SettingsError ? 2 : 1);
+  }
+
+  let server: RunningEmbedServer | undefined;
+  let stopping = false;
+  const onSignal = async (signal: NodeJS.Signals) => {
+    // a second one is impatience; and while nothing listens there is nothing to wait for
+    if (stopping || server === undefined) process.exit(stopping ? 1 : 0);
+    stopping = true;
+    const { app } = server;
+    app.log.info({ signal }, "stopping: answering the requests that were accepted");
+    setTimeout(() => {
+      fail(
+        `stopped after SHUTDOWN_GRACE_SECONDS (${settings.SHUTDOWN_GRACE_SECONDS}): requests were lost`,
+        1,
+      );
+    }, settings.SHUTDOWN_GRACE_SECONDS * 1000);
+    await server.stop();
+    app.log.info("stopped");
+    process.exit(0);
+  };
+  process.on("SIGTERM", onSignal);
+  process.on("SIGINT", onSignal);
+
+  try {
+    server = await startEmbedServer(settings);
+    await server.loaded;
+    await server.died;
+  } catch (error) {
+    if (!stopping) fail(`clipstack embed server: ${(error as Error).message}`, 1);
+  }
+}

@@ -1,0 +1,33 @@
+/** Computes embeddings of preprocessed images: ONNX Runtime in this process, or Tritons behind it. */
+export interface Embedder {
+  /**
+   * @param images - `[3, 224, 224]` float32, CLIP-normalised RGB, row-major; 1 or more of them.
+   * @returns 512 float32 with unit L2 norm for each, in the order of the images.
+   * @throws {EngineError} or {TritonError}
+   */
+  embed(images: readonly Float32Array[], options?: EmbedOptions): Promise<readonly Float32Array[]>;
+  /**
+   * Say that images are being decoded, so that a batch may wait for them.
+   *
+   * @returns Call it once they are passed to `embed()`, or when they will not come.
+   */
+  announce(): () => void;
+  /** Whether it can compute now. False, not an error, when it cannot. */
+  ready(): Promise<boolean>;
+  /** Images that were passed to `embed()` and wait for their turn. */
+  readonly waitingImages: number;
+  /** Answers what was accepted, then frees everything. */
+  close(): Promise<void>;
+}
+
+export interface EmbedOptions {
+  /** The caller went away: what has not begun is dropped. */
+  readonly signal?: AbortSignal;
+}
+
+/** Told of each execution of the model. */
+export interface EmbedderObserver {
+  batch(batch: { readonly images: number; readonly inferSeconds: number }): void;
+  /** How long a request waited for its batch. */
+  queued(seconds: number): void;
+}

@@ -1,0 +1,102 @@
+import {
+  type EmbedErrorCode,
+  type EmbedErrorResponse,
+  embedErrorStatus,
+  imageContentTypes,
+} from "../contract/embed-api.ts";
+import { ImageError } from "../engine/preprocess.ts";
+import { EngineError, type EngineErrorCode } from "../engine/types.ts";
+import { TritonError, type TritonErrorCode } from "../triton/transport.ts";
+
+/** What a caller of the embed API is told. Branch on `code`, not on the text. */
+export class EmbedError extends Error {
+  override readonly name = "EmbedError";
+
+  constructor(
+    readonly code: EmbedErrorCode,
+    message: string,
+    /** Index of the image at fault. */
+    readonly image?: number,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+  }
+
+  get status(): number {
+    return embedErrorStatus[this.code];
+  }
+
+  get body(): EmbedErrorResponse {
+    const { code, message, image } = this;
+    return { error: { code, message, ...(image === undefined ? {} : { image }) } };
+  }
+}
+
+const engineCodes: Readonly<Record<EngineErrorCode, EmbedErrorCode>> = {
+  overloaded: "overloaded",
+  expired: "timeout",
+  draining: "unavailable",
+  invalid: "internal",
+  failed: "internal",
+  model: "internal",
+};
+
+const tritonCodes: Readonly<Record<TritonErrorCode, EmbedErrorCode>> = {
+  timeout: "timeout",
+  unavailable: "unavailable",
+  cancelled: "timeout",
+  rejected: "internal",
+  protocol: "internal",
+};
+
+/** Fastify and its plugins: what their codes mean here. The message is theirs unless given. */
+const frameworkErrors: Readonly<Record<string, { code: EmbedErrorCode; message?: string }>> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: { code: "too_large" },
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: {
+    code: "unsupported_media_type",
+    message: `the body must be ${imageContentTypes.join(", ")} or multipart/form-data; base64 in application/json`,
+  },
+  FST_ERR_CTP_EMPTY_JSON_BODY: { code: "bad_request", message: "the body is empty" },
+  FST_ERR_CTP_INVALID_JSON_BODY: { code: "bad_request", message: "the body is not valid JSON" },
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: { code: "bad_request" },
+  FST_REQ_FILE_TOO_LARGE: { code: "too_large" },
+  FST_FILES_LIMIT: { code: "too_large" },
+  FST_PARTS_LIMIT: { code: "too_large" },
+  FST_FIELDS_LIMIT: { code: "too_large" },
+};
+
+/** Any error as one that may be sent. What nobody foresaw is `internal`, without its text. */
+export function toEmbedError(error: unknown): EmbedError {
+  if (error instanceof EmbedError) return error;
+  const options = { cause: error };
+  if (error instanceof ImageError) {
+    return new EmbedError(error.code, error.message, undefined, options);
+  }
+  if (error instanceof EngineError) {
+    return new EmbedError(engineCodes[error.code], withoutCode(error), undefined, options);
+  }
+  if (error instanceof TritonError) {
+    return new EmbedError(tritonCodes[error.code], withoutCode(error), undefined, options);
+  }
+  const {
+    code = "",
+    statusCode,
+    message,
+  } = error as {
+    code?: string;
+    statusCode?: number;
+    message: string;
+  };
+  const known = frameworkErrors[code];
+  if (known !== undefined) {
+    return new EmbedError(known.code, known.message ?? message, undefined, options);
+  }
+  if (statusCode !== undefined && statusCode >= 400 && statusCode < 500) {
+    return new EmbedError("bad_request", message, undefined, options);
+  }
+  return new EmbedError("internal", "the server failed; its log says why", undefined, options);
+}
+
+function withoutCode({ code, message }: { code: string; message: string }): string {
+  return message.replace(`[${code}] `, "");
+}

@@ -1,0 +1,80 @@
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import { embedMetrics } from "../contract/embed-api.ts";
+import type { EmbedderObserver } from "./embedder.ts";
+
+/** The embed server's metrics. Each server has its own: nothing is global. */
+export interface EmbedMetrics extends EmbedderObserver {
+  request(route: string, status: number, seconds: number): void;
+  decoded(seconds: number): void;
+  embedded(images: number): void;
+  /** Images that were accepted; negative when they have their answer. */
+  pending(images: number): void;
+  readonly contentType: string;
+  /** In Prometheus' text format. */
+  text(): Promise<string>;
+}
+
+/** Upper bounds in seconds, from half a millisecond to ten seconds. */
+const seconds = [
+  0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 5, 10,
+];
+
+export function createMetrics(): EmbedMetrics {
+  const registry = new Registry();
+  const registers = [registry];
+  collectDefaultMetrics({ register: registry });
+
+  const histogram = (name: string, help: string, labelNames: readonly string[] = []) =>
+    new Histogram({ name, help, labelNames, buckets: seconds, registers });
+  const requests = new Counter({
+    name: embedMetrics.requests,
+    help: "Requests that were answered, by route and status.",
+    labelNames: ["route", "status"],
+    registers,
+  });
+  const requestSeconds = histogram(embedMetrics.requestSeconds, "Whole requests, by route.", [
+    "route",
+  ]);
+  const images = new Counter({
+    name: embedMetrics.images,
+    help: "Images that were embedded.",
+    registers,
+  });
+  const decodeSeconds = histogram(embedMetrics.decodeSeconds, "Reading and resizing one image.");
+  const queueSeconds = histogram(
+    embedMetrics.queueSeconds,
+    "How long a request waited for its batch.",
+  );
+  const inferSeconds = histogram(
+    embedMetrics.inferSeconds,
+    "One execution of the model; one call to Triton with the engine triton.",
+  );
+  const batchSize = new Histogram({
+    name: embedMetrics.batchSize,
+    help: "Images in one execution of the model.",
+    buckets: [1, 2, 4, 8, 12, 16, 24, 32, 64, 128],
+    registers,
+  });
+  const pendingImages = new Gauge({
+    name: embedMetrics.pendingImages,
+    help: "Images that were accepted and have no answer yet.",
+    registers,
+  });
+
+  return {
+    request(route, status, duration) {
+      requests.inc({ route, status });
+      requestSeconds.observe({ route }, duration);
+    },
+    decoded: (duration) => decodeSeconds.observe(duration),
+    embedded: (count) => images.inc(count),
+    pending: (count) => pendingImages.inc(count),
+    batch(batch) {
+      batchSize.observe(batch.images);
+      inferSeconds.observe(batch.inferSeconds);
+    },
+    queued: (duration) => queueSeconds.observe(duration),
+    contentType: registry.contentType,
+    text: () => registry.metrics(),
+  };
+}
