@@ -15,5 +15,7 @@ test("gives range, default and meaning of a setting", () => {
 });
 
 test("takes a default from the object that names it", () => {
-  expect(settingsDocs()).toContain("| `budget.maxUnavailable` | 0 to 1000 | `1` |  |");
+  expect(settingsDocs()).toContain(
+    "| `budget.maxUnavailable` | 0 to 1000 | `1` | How many pods may be away. |",
+  );
 });

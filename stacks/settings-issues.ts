@@ -27,8 +27,8 @@ function linesOf(issue: Issue, schema: z.ZodType, input: unknown): readonly stri
   const value = valueAt(input, issue.path);
   const where = dotted(issue.path);
   if (value === undefined && issue.code !== "custom") return [`${where} is required`];
-  // a rule between settings may be about a default, which the file does not have
-  const got = value === undefined ? (issue.input ?? value) : value;
+  // a rule between settings may be about a default, which is not in the file: it brings the value along
+  const got = issue.code === "custom" ? (issue.params?.got ?? value) : value;
   return [`${where || "the file"} ${rule(issue)}, got ${shown(got)}`];
 }
 
@@ -103,18 +103,21 @@ export function nearest(word: string, candidates: readonly string[]): string | u
     : undefined;
 }
 
-/** Letters to insert, delete or replace (Levenshtein), case ignored. */
+/** Letters to insert, delete, replace or swap with the next one; case ignored (optimal string alignment). */
 function editDistance(from: string, to: string): number {
   const a = from.toLowerCase();
   const b = to.toLowerCase();
-  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
+  const rows = [Array.from({ length: b.length + 1 }, (_, index) => index)];
   for (let i = 1; i <= a.length; i++) {
-    const next = [i];
+    const row = [i];
+    const above = rows[i - 1]!;
     for (let j = 1; j <= b.length; j++) {
-      const replace = row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1);
-      next.push(Math.min(replace, row[j]! + 1, next[j - 1]! + 1));
+      const replace = above[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1);
+      const swapped = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
+      const swap = swapped ? rows[i - 2]![j - 2]! + 1 : Number.POSITIVE_INFINITY;
+      row.push(Math.min(replace, above[j]! + 1, row[j - 1]! + 1, swap));
     }
-    row = next;
+    rows.push(row);
   }
-  return row[b.length]!;
+  return rows[a.length]![b.length]!;
 }

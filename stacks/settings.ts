@@ -58,16 +58,20 @@ const host = (count: number) =>
  * 26.07: the release that the published TensorRT figures are compared with. A digest, `…@sha256:…`, is better: a tag
  * can be moved.
  */
-const tritonImage = image.default("nvcr.io/nvidia/tritonserver:26.07-py3");
+const tritonImage = image
+  .default("nvcr.io/nvidia/tritonserver:26.07-py3")
+  .describe("Triton's image, with a version; better by digest, `…@sha256:…`.");
 const tritonPorts = (ports: TritonPorts) =>
   z
     .strictObject({
-      http: port.default(ports.http),
-      grpc: port.default(ports.grpc),
-      metrics: port.default(ports.metrics),
+      http: port.default(ports.http).describe("Open Inference Protocol over HTTP."),
+      grpc: port.default(ports.grpc).describe("Open Inference Protocol over gRPC."),
+      metrics: port
+        .default(ports.metrics)
+        .describe("Prometheus metrics, on the loopback interface only."),
     })
     .prefault({})
-    .describe("Ports of the host. Metrics are always on the loopback interface only.");
+    .describe("Ports of the host.");
 const triton = (ports: TritonPorts, defaultGpus: readonly number[]) =>
   z
     .strictObject({
@@ -88,6 +92,11 @@ const upstream = word(["triton-onnx", "triton-trt"])
   .default("triton-onnx")
   .describe("The Triton that the gateway asks.");
 
+/** A rule between settings that is broken. */
+function refuse(context: z.RefinementCtx, path: string[], message: string, got: unknown): void {
+  context.addIssue({ code: "custom", path, message, params: { got } });
+}
+
 /** Rules between settings that hold for every GPU host. */
 function hostRules(
   settings: {
@@ -97,12 +106,12 @@ function hostRules(
   context: z.RefinementCtx,
 ) {
   if (settings.host.docker.startsWith("ssh://") && !settings.modelRepository.startsWith("/")) {
-    context.addIssue({
-      code: "custom",
-      path: ["modelRepository"],
-      message: "must be an absolute path when host.docker is ssh://",
-      input: settings.modelRepository,
-    });
+    refuse(
+      context,
+      ["modelRepository"],
+      "must be an absolute path when host.docker is ssh://",
+      settings.modelRepository,
+    );
   }
 }
 
@@ -117,12 +126,12 @@ function upstreamRule(
 ) {
   const key = settings.embed.upstream === "triton-onnx" ? "tritonOnnx" : "tritonTrt";
   if (!settings[key].enabled) {
-    context.addIssue({
-      code: "custom",
-      path: ["embed", "upstream"],
-      message: `must name a service that is enabled (${key}.enabled is false)`,
-      input: settings.embed.upstream,
-    });
+    refuse(
+      context,
+      ["embed", "upstream"],
+      `must name a service that is enabled (${key}.enabled is false)`,
+      settings.embed.upstream,
+    );
   }
 }
 
@@ -145,7 +154,7 @@ export const singleGpuSettings = z
           .default("onnx")
           .describe("`onnx`: ONNX Runtime in the embed server. `triton`: gateway to a Triton."),
         upstream,
-        gpus: gpus.default([0]),
+        gpus: gpus.default([0]).describe("The GPU of ONNX Runtime, by index."),
         expose,
       })
       .prefault({}),
@@ -158,12 +167,12 @@ export const singleGpuSettings = z
       upstreamRule(settings, context);
     }
     if (!settings.embed.enabled && !settings.tritonOnnx.enabled && !settings.tritonTrt.enabled) {
-      context.addIssue({
-        code: "custom",
-        path: ["embed", "enabled"],
-        message: "must be true, or tritonOnnx.enabled, or tritonTrt.enabled",
-        input: false,
-      });
+      refuse(
+        context,
+        ["embed", "enabled"],
+        "must be true, or tritonOnnx.enabled, or tritonTrt.enabled",
+        false,
+      );
     }
   });
 export type SingleGpuSettings = z.infer<typeof singleGpuSettings>;
@@ -213,8 +222,10 @@ export type MultiGpu4xSettings = z.infer<typeof multiGpu4xSettings>;
 const quantities = (cpuMillicores: number, memoryMiB: number) =>
   z
     .strictObject({
-      cpuMillicores: integer(1, 1_000_000).default(cpuMillicores),
-      memoryMiB: integer(1, 100_000_000).default(memoryMiB),
+      cpuMillicores: integer(1, 1_000_000)
+        .default(cpuMillicores)
+        .describe("CPU, in thousandths of a core."),
+      memoryMiB: integer(1, 100_000_000).default(memoryMiB).describe("Memory, in MiB."),
     })
     .prefault({});
 
@@ -222,21 +233,28 @@ export const kindLocalSettings = z
   .strictObject({
     cluster: z
       .strictObject({
-        name: name.default("clipstack"),
+        name: name.default("clipstack").describe("Its kubeconfig context is `kind-<name>`."),
         nodeImage: image.optional().describe("Default: the one that the installed kind came with."),
         kubeconfig: path.default("~/.kube/config").describe("File that kind adds the cluster to."),
         portMappings: z
-          .array(z.strictObject({ nodePort: port, hostPort: port }))
+          .array(
+            z.strictObject({
+              nodePort: port.describe("Port of the node."),
+              hostPort: port.describe("Port of this machine."),
+            }),
+          )
           .min(1, "must map at least one port")
           .default([{ nodePort: kindPorts.nodePort, hostPort: kindPorts.host }])
           .describe("NodePorts that are reached on 127.0.0.1 of this machine."),
       })
       .prefault({}),
-    namespace: name.default("clipstack"),
+    namespace: name.default("clipstack").describe("Namespace of everything that is deployed."),
     embed: z
       .strictObject({
         image: image.default("clipstack/embed:k8s-cpu").describe("Contains the model."),
-        nodePort: port.default(kindPorts.nodePort),
+        nodePort: port
+          .default(kindPorts.nodePort)
+          .describe("One that the cluster maps, 30000 to 32767."),
         resources: z
           .strictObject({ requests: quantities(250, 1_024), limits: quantities(1_000, 1_536) })
           .prefault({})
@@ -245,16 +263,22 @@ export const kindLocalSettings = z
       .prefault({}),
     autoscaler: z
       .strictObject({
-        minReplicas: integer(1, 1_000).default(2),
-        maxReplicas: integer(1, 1_000).default(6),
-        cpuPercent: integer(1, 100).default(60).describe("Of what the pods request."),
-        scaleDownWindowSeconds: integer(0, 3_600).default(180),
+        minReplicas: integer(1, 1_000).default(2).describe("The fewest pods."),
+        maxReplicas: integer(1, 1_000)
+          .default(6)
+          .describe("The most pods; with one more for a rolling update they must fit the quota."),
+        cpuPercent: integer(1, 100)
+          .default(60)
+          .describe("Average CPU of the pods that is aimed at, in percent of what they request."),
+        scaleDownWindowSeconds: integer(0, 3_600)
+          .default(180)
+          .describe("How long the load must be low before pods go."),
       })
       .prefault({}),
     budget: z
       .strictObject({
-        maxUnavailable: integer(0, 1_000).optional(),
-        minAvailable: integer(0, 1_000).optional(),
+        maxUnavailable: integer(0, 1_000).optional().describe("How many pods may be away."),
+        minAvailable: integer(0, 1_000).optional().describe("How many pods must stay."),
       })
       .default({ maxUnavailable: 1 })
       .describe("How many pods may be away (or must stay) when a node is drained: one of the two."),
@@ -262,7 +286,7 @@ export const kindLocalSettings = z
       .strictObject({
         requests: quantities(1_750, 7_168),
         limits: quantities(7_000, 10_752),
-        pods: integer(1, 10_000).default(10),
+        pods: integer(1, 10_000).default(10).describe("Pods of the namespace."),
       })
       .prefault({})
       .describe(
@@ -279,12 +303,7 @@ export const kindLocalSettings = z
   })
   .superRefine(({ budget }, context) => {
     if ((budget.maxUnavailable === undefined) === (budget.minAvailable === undefined)) {
-      context.addIssue({
-        code: "custom",
-        path: ["budget"],
-        message: "must set either maxUnavailable or minAvailable",
-        input: budget,
-      });
+      refuse(context, ["budget"], "must set either maxUnavailable or minAvailable", budget);
     }
   });
 export type KindLocalSettings = z.infer<typeof kindLocalSettings>;

@@ -1,0 +1,203 @@
+import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
+import { cpSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+import { environmentNames } from "./settings.ts";
+
+const main = fileURLToPath(new URL("./main.ts", import.meta.url));
+const tsx = fileURLToPath(new URL("../node_modules/tsx/dist/cli.mjs", import.meta.url));
+
+interface Outcome {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly folder: string;
+}
+
+/** Run `tsx stacks/main.ts` in a folder of its own. */
+function run(
+  settings: string | undefined,
+  env: Readonly<Record<string, string>> = {},
+): Promise<Outcome> {
+  const folder = mkdtempSync(join(tmpdir(), "clipstack-synth-"));
+  const args = settings === undefined ? [] : ["--settings", settings];
+  return new Promise((resolve) => {
+    execFile(
+      process.execPath,
+      [tsx, main, ...args],
+      { cwd: folder, env: { PATH: process.env.PATH, HOME: process.env.HOME, ...env } },
+      (error, stdout, stderr) => {
+        const code = error === null ? 0 : Number(error.code);
+        resolve({ code, stdout, stderr, folder });
+      },
+    );
+  });
+}
+
+/** A copy of the project's settings, with some files replaced. */
+function settingsWith(files: Readonly<Record<string, string>>): string {
+  const folder = mkdtempSync(join(tmpdir(), "clipstack-settings-"));
+  for (const name of environmentNames) {
+    const file = `${name}.settings.yaml`;
+    cpSync(fileURLToPath(new URL(`./${file}`, import.meta.url)), join(folder, file));
+  }
+  for (const [name, text] of Object.entries(files)) {
+    writeFileSync(join(folder, `${name}.settings.yaml`), text);
+  }
+  return folder;
+}
+
+function filesBelow(folder: string): readonly string[] {
+  return readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name))
+    .sort();
+}
+
+/** Every file that was written, by its path inside `cdktf.out`. */
+function written({ folder }: Outcome): Readonly<Record<string, string>> {
+  const out = join(folder, "cdktf.out");
+  return Object.fromEntries(
+    filesBelow(out).map((file) => [file.slice(out.length + 1), readFileSync(file, "utf8")]),
+  );
+}
+
+test("synthesizes the same bytes from any folder, and says what is in each stack", async () => {
+  const canary = "canary-9f2c";
+  const secrets = {
+    AWS_SECRET_ACCESS_KEY: canary,
+    DOCKER_AUTH_CONFIG: canary,
+    KUBECONFIG: `/tmp/${canary}`,
+    TF_VAR_registry_password: canary,
+  };
+  const [one, two] = await Promise.all([run(undefined), run(undefined, secrets)]);
+  expect(one.stderr).toBe("");
+  expect(one.code).toBe(0);
+  expect(one.stdout).toBe(
+    [
+      "single-gpu: triton-onnx (1 execution instance), triton-trt (1 execution instance), embed",
+      "multi-gpu-4x: triton-onnx (4 execution instances), triton-trt (4 execution instances), embed",
+      "kind-local: embed (2 to 6 pods)",
+      "",
+    ].join("\n"),
+  );
+  const files = written(one);
+  expect(Object.keys(files)).toEqual([
+    "clipstack.json",
+    "manifest.json",
+    "stacks/kind-local/cdk.tf.json",
+    "stacks/multi-gpu-4x/cdk.tf.json",
+    "stacks/single-gpu/cdk.tf.json",
+  ]);
+  expect(written(two)).toEqual(files);
+
+  // nothing of this machine, and nothing of the environment of the process
+  const text = Object.values(written(two)).join("\n");
+  expect(text).not.toContain(canary);
+  for (const folder of [one.folder, two.folder, process.cwd(), process.env.HOME ?? "/root"]) {
+    expect(text).not.toContain(folder);
+  }
+
+  const { schema, stacks } = JSON.parse(files["clipstack.json"] ?? "");
+  expect(schema).toBe(1);
+  for (const name of environmentNames) {
+    const file = `stacks/${name}/cdk.tf.json`;
+    const sha256 = createHash("sha256")
+      .update(files[file] ?? "")
+      .digest("hex");
+    expect(stacks[name]).toEqual({ file, sha256 });
+  }
+});
+
+/** Exit code 2, these lines and nothing else, and nothing written. */
+async function expectRefusal(
+  files: Readonly<Record<string, string>>,
+  lines: readonly string[],
+): Promise<void> {
+  const settings = settingsWith(files);
+  const outcome = await run(settings);
+  expect(outcome.stderr.trimEnd().split("\n")).toEqual(
+    lines.map((line) => line.replace("SETTINGS", settings)),
+  );
+  expect(outcome.code).toBe(2);
+  expect(outcome.stdout).toBe("");
+  expect(outcome.stderr).not.toMatch(/^\s+at /m);
+  expect(filesBelow(outcome.folder).filter((file) => file.endsWith("cdk.tf.json"))).toEqual([]);
+}
+
+test.each([
+  [
+    "an unknown key",
+    { "single-gpu": "host: { gpuu: t4 }" },
+    ["SETTINGS/single-gpu.settings.yaml:", "  unknown key 'host.gpuu' (did you mean 'host.gpu'?)"],
+  ],
+  [
+    "a wrong type",
+    { "multi-gpu-4x": "host: { count: four }" },
+    [
+      "SETTINGS/multi-gpu-4x.settings.yaml:",
+      "  host.count must be a whole number, 1 to 16, got 'four'",
+    ],
+  ],
+  [
+    "a syntax error",
+    { "kind-local": "cluster: [" },
+    [
+      "SETTINGS/kind-local.settings.yaml:1:11: Flow sequence in block collection must be sufficiently indented and end with a ]",
+    ],
+  ],
+  [
+    "two services on one port",
+    { "single-gpu": "embed: { port: 8010 }" },
+    [
+      "single-gpu/embed: port must be free on the host, got 8010, which triton-onnx (ports.http) has",
+    ],
+  ],
+  [
+    "an autoscaler above the quota",
+    { "kind-local": "autoscaler: { maxReplicas: 8 }" },
+    [
+      "kind-local/embed: autoscaler.maxReplicas must be at most 6 to fit quota.requests.cpuMillicores 1750 (250 a pod, and a rolling update adds 1 pod), got 8",
+    ],
+  ],
+  [
+    "GPU index 4 of 4",
+    { "multi-gpu-4x": "tritonOnnx: { gpus: [1, 2, 3, 4] }" },
+    ["multi-gpu-4x/triton-onnx: gpus must be 0 to 3 (host.count is 4), got 4"],
+  ],
+  [
+    "a NodePort that kind does not map",
+    { "kind-local": "embed: { nodePort: 30093 }" },
+    [
+      "kind-local/embed: nodePort must be one that kind maps (cluster.portMappings: 30092), got 30093",
+    ],
+  ],
+  [
+    "mistakes in several stacks",
+    { "kind-local": "budget: { maxUnavailable: 0 }", "single-gpu": "tritonTrt: { gpus: [1] }" },
+    [
+      "single-gpu/triton-trt: gpus must be 0 to 0 (host.count is 1), got 1",
+      "kind-local/embed: budget.maxUnavailable must be at least 1, or no node can be drained, got 0",
+    ],
+  ],
+])("fails with exit code 2 and one clear line on %s", async (_, files, lines) => {
+  await expectRefusal(files, lines);
+});
+
+test("fails with exit code 2 when there are no settings", async () => {
+  const { code, stderr } = await run("/nowhere");
+  expect(code).toBe(2);
+  expect(stderr.trimEnd().split("\n")).toEqual(
+    environmentNames.map((name) => `/nowhere/${name}.settings.yaml: cannot be read (ENOENT)`),
+  );
+});
+
+test("takes the folder of the settings from CLIPSTACK_SETTINGS_DIR", async () => {
+  const folder = settingsWith({ "kind-local": "autoscaler: { maxReplicas: 5 }" });
+  const { code, stdout } = await run(undefined, { CLIPSTACK_SETTINGS_DIR: folder });
+  expect(code).toBe(0);
+  expect(stdout).toContain("kind-local: embed (2 to 5 pods)");
+});

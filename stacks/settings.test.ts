@@ -1,0 +1,198 @@
+import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { z } from "zod";
+import {
+  type EnvironmentName,
+  environmentNames,
+  loadSettings,
+  parseSettings,
+  SettingsError,
+  settingsSchemas,
+} from "./settings.ts";
+
+/** What is said about `yaml`, without the file's name. */
+function mistakes(environment: EnvironmentName, yaml: string): readonly string[] {
+  try {
+    parseSettings(environment, "stacks/x.settings.yaml", yaml);
+  } catch (error) {
+    if (!(error instanceof SettingsError)) throw error;
+    return error.lines;
+  }
+  return [];
+}
+
+/** The same, of mistakes against the schema. */
+function schemaMistakes(environment: EnvironmentName, yaml: string): readonly string[] {
+  const [head, ...lines] = mistakes(environment, yaml);
+  expect(head).toBe("stacks/x.settings.yaml:");
+  return lines.map((line) => line.replace(/^ {2}/, ""));
+}
+
+const gpuNames =
+  "t4, l4, a10, rtx-a4000, rtx-a6000, rtx-4080, rtx-4090, rtx-pro-6000-blackwell, a100-sxm4-40gb, a100-sxm4-80gb, a100-pcie-40gb, a100-pcie-80gb, l40s, h100, h200, b200";
+
+test.each(environmentNames)("%s needs no setting at all", (environment) => {
+  expect(mistakes(environment, "")).toEqual([]);
+});
+
+test.each(environmentNames)("the settings file of %s only spells out defaults", (environment) => {
+  const file = `stacks/${environment}.settings.yaml`;
+  const yaml = readFileSync(new URL(`../${file}`, import.meta.url), "utf8");
+  expect(parseSettings(environment, file, yaml)).toEqual(parseSettings(environment, file, ""));
+});
+
+test.each(environmentNames)("the settings file of %s names its JSON Schema", (environment) => {
+  const file = new URL(`./${environment}.settings.yaml`, import.meta.url);
+  expect(readFileSync(file, "utf8").split("\n")[0]).toBe(
+    `# yaml-language-server: $schema=./schemas/${environment}.schema.json`,
+  );
+});
+
+test("fails with every mistake at once: path, rule and value", () => {
+  const yaml = "host: { gpu: a10g, count: 0 }\nembed: { port: 70000, expose: everybody }";
+  expect(mistakes("single-gpu", yaml)).toEqual([
+    "stacks/x.settings.yaml:",
+    `  host.gpu must be one of ${gpuNames}, got 'a10g'`,
+    "  host.count must be 1 to 16, got 0",
+    "  embed.port must be 1 to 65535, got 70000",
+    "  embed.expose must be one of loopback, all-interfaces, got 'everybody'",
+  ]);
+});
+
+test("fails on an unknown key, and says which one may be meant", () => {
+  expect(schemaMistakes("single-gpu", "hots: {}\nhost: { gpuu: t4 }")).toEqual([
+    "unknown key 'host.gpuu' (did you mean 'host.gpu'?)",
+    "unknown key 'hots' (did you mean 'host'?)",
+  ]);
+});
+
+test("fails on an unknown key that is like no other, and lists those that are known", () => {
+  expect(schemaMistakes("kind-local", "budget: { evictions: 1 }")).toContain(
+    "unknown key 'budget.evictions' (known: maxUnavailable, minAvailable)",
+  );
+});
+
+test.each([
+  ["host: { count: four }", "host.count must be a whole number, 1 to 16, got 'four'"],
+  ["host: { count: 1.5 }", "host.count must be a whole number, 1 to 16, got 1.5"],
+  ["host: [1]", "host must be a map of settings, got [1]"],
+  ["host:", "host must be a map of settings, got null"],
+  ["just text", "the file must be a map of settings, got 'just text'"],
+  ["tritonTrt: { enabled: perhaps }", "tritonTrt.enabled must be true or false, got 'perhaps'"],
+  ["tritonTrt: { gpus: 0 }", "tritonTrt.gpus must be a list, got 0"],
+  ["tritonTrt: { gpus: [] }", "tritonTrt.gpus must list at least one GPU, got []"],
+  ["tritonTrt: { gpus: [0, -1] }", "tritonTrt.gpus.1 must be 0 to 63, got -1"],
+  [
+    "host: { docker: tcp://gpu-1:2375 }",
+    "host.docker must be 'ssh://[user@]host[:port]' or 'unix:///path', got 'tcp://gpu-1:2375'",
+  ],
+  [
+    "network: Clip Stack",
+    "network must be lower-case letters, digits and '-', at most 40, got 'Clip Stack'",
+  ],
+  [
+    "modelRepository: ../models",
+    "modelRepository must be a path without '..' or spaces, got '../models'",
+  ],
+])("fails on `%s`", (yaml, message) => {
+  expect(schemaMistakes("single-gpu", yaml)).toEqual([message]);
+});
+
+test("fails when a list item lacks a setting", () => {
+  expect(schemaMistakes("kind-local", "cluster: { portMappings: [{ nodePort: 30092 }] }")).toEqual([
+    "cluster.portMappings.0.hostPort is required",
+  ]);
+});
+
+test("fails on a relative model repository on another machine", () => {
+  expect(schemaMistakes("multi-gpu-4x", "host: { docker: ssh://gpu@gpu-1 }")).toEqual([
+    "modelRepository must be an absolute path when host.docker is ssh://, got 'model_repository'",
+  ]);
+  const absolute = "host: { docker: ssh://gpu@gpu-1 }\nmodelRepository: /srv/models";
+  expect(mistakes("multi-gpu-4x", absolute)).toEqual([]);
+});
+
+test("fails when the gateway asks a Triton that is left out", () => {
+  const gateway = "embed: { engine: triton, upstream: triton-trt }\ntritonTrt: { enabled: false }";
+  expect(schemaMistakes("single-gpu", gateway)).toEqual([
+    "embed.upstream must name a service that is enabled (tritonTrt.enabled is false), got 'triton-trt'",
+  ]);
+  expect(schemaMistakes("multi-gpu-4x", "tritonOnnx: { enabled: false }")).toEqual([
+    "embed.upstream must name a service that is enabled (tritonOnnx.enabled is false), got 'triton-onnx'",
+  ]);
+  const perGpu = "topology: per-gpu\ntritonOnnx: { enabled: false }";
+  expect(mistakes("multi-gpu-4x", perGpu)).toEqual([]);
+});
+
+test("fails when every service is left out", () => {
+  const nothing =
+    "embed: { enabled: false }\ntritonOnnx: { enabled: false }\ntritonTrt: { enabled: false }";
+  expect(schemaMistakes("single-gpu", nothing)).toEqual([
+    "embed.enabled must be true, or tritonOnnx.enabled, or tritonTrt.enabled, got false",
+  ]);
+});
+
+test("fails when a budget says both, or nothing", () => {
+  expect(schemaMistakes("kind-local", "budget: { maxUnavailable: 1, minAvailable: 1 }")).toEqual([
+    'budget must set either maxUnavailable or minAvailable, got {"maxUnavailable":1,"minAvailable":1}',
+  ]);
+  expect(schemaMistakes("kind-local", "budget: {}")).toEqual([
+    "budget must set either maxUnavailable or minAvailable, got {}",
+  ]);
+});
+
+test("fails on YAML that cannot be read, with line and column", () => {
+  const [line, ...more] = mistakes("single-gpu", "host:\n  gpu: t4\n gpu: l4\n");
+  expect(more).toEqual([]);
+  expect(line).toMatch(/^stacks\/x\.settings\.yaml:3:1: /);
+});
+
+test("fails on a key that is there twice", () => {
+  expect(mistakes("single-gpu", "accelerator: gpu\naccelerator: cpu")).toEqual([
+    "stacks/x.settings.yaml:2:1: Map keys must be unique",
+  ]);
+});
+
+test("does not repeat a password", () => {
+  const lines = mistakes("single-gpu", "host: { docker: 'ssh://gpu:hunter2@gpu-1' }");
+  expect(lines.join("\n")).not.toContain("hunter2");
+  expect(lines[1]).toContain("got 'ssh://gpu:…@gpu-1'");
+});
+
+test("fails with the mistakes of all files at once", () => {
+  const folder = mkdtempSync(join(tmpdir(), "clipstack-settings-"));
+  writeFileSync(join(folder, "single-gpu.settings.yaml"), "host: { gpu: a10g }");
+  writeFileSync(join(folder, "kind-local.settings.yaml"), "namespace: 1");
+  let lines: readonly string[] = [];
+  try {
+    loadSettings(folder);
+  } catch (error) {
+    lines = (error as SettingsError).lines;
+  }
+  expect(lines.map((line) => line.replaceAll(`${folder}/`, ""))).toEqual([
+    "single-gpu.settings.yaml:",
+    `  host.gpu must be one of ${gpuNames}, got 'a10g'`,
+    "multi-gpu-4x.settings.yaml: cannot be read (ENOENT)",
+    "kind-local.settings.yaml:",
+    "  namespace must be lower-case letters, digits and '-', at most 40, got 1",
+  ]);
+});
+
+test.each(environmentNames)("every setting of %s says what it is for", (environment) => {
+  interface Schema {
+    readonly description?: string;
+    readonly properties?: Readonly<Record<string, Schema>>;
+    readonly items?: Schema;
+  }
+  const silent = (path: string, schema: Schema): readonly string[] => [
+    ...Object.entries(schema.properties ?? {}).flatMap(([key, inner]) =>
+      silent(`${path}.${key}`, inner),
+    ),
+    ...(schema.items?.properties === undefined ? [] : silent(`${path}[]`, schema.items)),
+    ...(schema.properties === undefined && schema.description === undefined ? [path] : []),
+  ];
+  const schema = z.toJSONSchema(settingsSchemas[environment], { io: "input" });
+  expect(silent("", schema as Schema)).toEqual([]);
+});
