@@ -1,0 +1,152 @@
+import { rmSync } from "node:fs";
+import { cp, mkdir, mkdtemp, stat, symlink } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import { type Command, InvalidArgumentError, Option } from "commander";
+import { models } from "../../inference-image/src/contract/model-signature.ts";
+import { embedPort, standaloneTritonPorts } from "../../inference-image/src/contract/ports.ts";
+import type { ServerEnvName } from "../../inference-image/src/contract/server-env.ts";
+import { renderTritonCommand } from "../../inference-image/src/contract/triton-flags.ts";
+import {
+  ensureGeneratedModel,
+  ensureTinyModel,
+  repositoryModel,
+} from "../../inference-image/src/model/generate.ts";
+import { UserError } from "./user-error.ts";
+
+interface ServeArguments {
+  readonly role: "embed" | "triton";
+  readonly model: string;
+  readonly host: string;
+  readonly httpPort?: number;
+  readonly grpcPort?: number;
+  readonly metricsPort?: number;
+  readonly modelConfigName?: string;
+}
+
+/** The model repository of this checkout: `model_repository/<model>/1/model.onnx`. */
+const checkoutRepository = resolve(dirname(repositoryModel), "..", "..");
+
+/** `clipstack serve`: the server alone, in this process, until Ctrl-C. */
+export function registerServe(program: Command): void {
+  const { http, grpc, metrics } = standaloneTritonPorts;
+  program
+    .command("serve")
+    .description("start the server alone: the embed API, or what stands where a Triton will stand")
+    .addOption(
+      new Option("--role <role>", "what to be").choices(["embed", "triton"]).default("embed"),
+    )
+    .option(
+      "--model <model>",
+      "tiny (random weights, for tests), generated (full size, random weights; made when it is missing), " +
+        "an ONNX file, or with --role triton a model repository",
+      "generated",
+    )
+    .option("--host <address>", "address to listen on", "127.0.0.1")
+    .option("--http-port <port>", `default: ${embedPort}, or ${http} with --role triton`, portOf)
+    .option("--grpc-port <port>", `--role triton only; default: ${grpc}`, portOf)
+    .option("--metrics-port <port>", `--role triton only; default: ${metrics}`, portOf)
+    .option(
+      "--model-config-name <variant>",
+      "--role triton only: take <model>/configs/<variant>.pbtxt",
+    )
+    .addHelpText(
+      "after",
+      `
+The other settings of the embed server come from the environment, as in its container:
+ENGINE, TRITON_GRPC_URLS, MAX_QUEUE_SIZE, LOG_LEVEL, … (see docs).
+
+Examples:
+  $ npx clipstack serve --model tiny
+  $ curl -F image=@photo.jpg http://127.0.0.1:${embedPort}/embed
+  $ npx clipstack serve --role triton --model-config-name cpu
+  $ ENGINE=triton TRITON_GRPC_URLS=127.0.0.1:${grpc} npx clipstack serve     # a gateway to it`,
+    )
+    .action(serve);
+}
+
+async function serve(args: ServeArguments): Promise<void> {
+  await (args.role === "embed" ? serveEmbed(args) : serveTriton(args));
+}
+
+async function serveEmbed(args: ServeArguments): Promise<void> {
+  for (const [option, value] of [
+    ["--grpc-port", args.grpcPort],
+    ["--metrics-port", args.metricsPort],
+    ["--model-config-name", args.modelConfigName],
+  ] as const) {
+    if (value !== undefined) throw new UserError(`${option} is for --role triton, got '${value}'`);
+  }
+  const gateway = process.env.ENGINE === "triton";
+  const overrides: Partial<Record<ServerEnvName, string>> = {
+    HOST: args.host,
+    PORT: String(args.httpPort ?? embedPort),
+    ...(gateway ? {} : { MODEL_PATH: await modelFile(args.model) }),
+  };
+  const { runEmbedServer } = await import("../../inference-image/src/server/embed-server.ts");
+  await runEmbedServer({ ...process.env, ...overrides });
+}
+
+async function serveTriton(args: ServeArguments): Promise<void> {
+  const repository = await modelRepository(args.model);
+  const [, ...flags] = renderTritonCommand({
+    "model-repository": repository,
+    "model-config-name": args.modelConfigName,
+    "http-address": args.host,
+    "http-port": args.httpPort ?? standaloneTritonPorts.http,
+    "grpc-address": args.host,
+    "grpc-port": args.grpcPort ?? standaloneTritonPorts.grpc,
+    "metrics-address": args.host,
+    "metrics-port": args.metricsPort ?? standaloneTritonPorts.metrics,
+  });
+  const { runTritonServer } = await import("../../inference-image/src/server/triton-server.ts");
+  await runTritonServer(flags);
+}
+
+/** Path of the ONNX file that `--model` names; made when it can be and is missing. */
+async function modelFile(model: string): Promise<string> {
+  if (model === "tiny") return ensureTinyModel();
+  if (model === "generated") {
+    let told = false;
+    return ensureGeneratedModel(() => {
+      if (!told) console.error("generating the full-size model with random weights …");
+      told = true;
+    });
+  }
+  const path = resolve(model);
+  const file = await stat(path).catch(() => undefined);
+  if (file === undefined) {
+    throw new UserError(`--model must be tiny, generated or a file that exists, got '${model}'`);
+  }
+  if (!file.isFile()) throw new UserError(`--model must be a file, got '${model}'`);
+  return path;
+}
+
+/** Folder of the model repository that `--model` names; for another file, a copy of the checkout's with that file. */
+async function modelRepository(model: string): Promise<string> {
+  const folder = await stat(model).catch(() => undefined);
+  if (folder?.isDirectory()) return resolve(model);
+  const file = await modelFile(model);
+  if (file === repositoryModel) return checkoutRepository;
+
+  const repository = await mkdtemp(join(tmpdir(), "clipstack-models-"));
+  process.once("exit", () => rmSync(repository, { recursive: true, force: true }));
+  for (const { name } of models) {
+    await mkdir(join(repository, name, "1"), { recursive: true });
+    for (const part of ["config.pbtxt", "configs"]) {
+      await cp(join(checkoutRepository, name, part), join(repository, name, part), {
+        recursive: true,
+      });
+    }
+    await symlink(file, join(repository, name, "1", "model.onnx"));
+  }
+  return repository;
+}
+
+function portOf(value: string): number {
+  const port = Number(value);
+  if (!Number.isInteger(port) || port < 1 || port > 65_535) {
+    throw new InvalidArgumentError("It must be 1 to 65535.");
+  }
+  return port;
+}
