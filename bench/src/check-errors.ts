@@ -71,7 +71,8 @@ export function embedMistakes(url: string, good: EncodedImage): readonly EmbedMi
   const json = { "content-type": "application/json" };
   const noise = Buffer.from("this is not an image");
   const encoded = Buffer.from(good.bytes).toString("base64");
-  const broken = { bytes: noise, contentType: "image/jpeg" };
+  // how a JPEG begins, and then not
+  const broken = Buffer.concat([Buffer.of(0xff, 0xd8, 0xff, 0xe0), noise]);
   return [
     {
       name: "multipart without images",
@@ -111,16 +112,23 @@ export function embedMistakes(url: string, good: EncodedImage): readonly EmbedMi
       code: "unsupported_media_type",
     },
     {
-      name: "bytes that are no image",
+      name: "bytes of no image format",
       url: embed,
       request: { headers: { "content-type": "image/jpeg" }, body: noise },
+      code: "unsupported_media_type",
+      image: 0,
+    },
+    {
+      name: "an image that cannot be decoded",
+      url: embed,
+      request: { headers: { "content-type": "image/jpeg" }, body: broken },
       code: "undecodable_image",
       image: 0,
     },
     {
       name: "a broken image after a good one",
       url: embed,
-      request: { body: multipart([good, broken]) },
+      request: { body: multipart([good, { bytes: broken, contentType: "image/jpeg" }]) },
       code: "undecodable_image",
       image: 1,
     },

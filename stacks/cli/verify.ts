@@ -1,9 +1,11 @@
+import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
+import { once } from "node:events";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { isAbsolute, join, relative, resolve } from "node:path";
+import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { type Command, InvalidArgumentError } from "commander";
-import { execa } from "execa";
 import { z } from "zod";
 import { embedBy } from "../../bench/src/embed-requests.ts";
 import { openHttpClient } from "../../bench/src/http-client.ts";
@@ -201,12 +203,18 @@ async function synthesizeUnlessEdited(
     return;
   }
   tell({ kind: "phase", text: "synthesize" });
-  const result = await execa(
+  const synth = spawn(
     process.execPath,
     ["--import", import.meta.resolve("tsx"), join(project, "stacks/main.ts")],
-    { cwd: project, env: { CDKTF_OUTDIR: outdir }, reject: false },
+    {
+      cwd: project,
+      env: { ...process.env, CDKTF_OUTDIR: outdir },
+      stdio: ["ignore", "ignore", "pipe"],
+    },
   );
-  if (result.exitCode !== 0) throw new UserError(result.stderr.trim() || "synth failed");
+  const said = text(synth.stderr);
+  const [code] = (await once(synth, "close")) as [number | null];
+  if (code !== 0) throw new UserError((await said).trim() || "synthesis failed");
 }
 
 function environmentFiles(asked: readonly string[], outdir: string): readonly EnvironmentFile[] {
@@ -341,14 +349,14 @@ function writeRecord(file: string, record: VerifyRecord): void {
   }
 }
 
-function integer(text: string): number {
-  if (!/^-?\d+$/.test(text)) throw new InvalidArgumentError("It must be an integer.");
-  return Number(text);
+function integer(value: string): number {
+  if (!/^-?\d+$/.test(value)) throw new InvalidArgumentError("It must be an integer.");
+  return Number(value);
 }
 
-function seconds(text: string): number {
-  const value = Number(text);
-  if (text.trim() === "" || !(value > 0 && value <= 3_600)) {
+function seconds(given: string): number {
+  const value = Number(given);
+  if (given.trim() === "" || !(value > 0 && value <= 3_600)) {
     throw new InvalidArgumentError("It must be more than 0 and at most 3600.");
   }
   return value;
