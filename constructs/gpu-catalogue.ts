@@ -129,7 +129,7 @@ export const gpuCatalogue = {
     architecture: "Ampere",
     computeCapability: "8.0",
     fp16DenseTflops: 312,
-    price: { usdPerHour: 1.64, date: "2025-06", source: "gpu-rental" },
+    price: { usdPerHour: 1.19, date: "2026-03", source: "gpu-rental" },
   },
   l40s: {
     label: "NVIDIA L40S",
@@ -137,7 +137,7 @@ export const gpuCatalogue = {
     architecture: "Ada Lovelace",
     computeCapability: "8.9",
     fp16DenseTflops: 362,
-    price: { usdPerHour: 0.86, date: "2025-06", source: "gpu-rental" },
+    price: { usdPerHour: 0.79, date: "2026-03", source: "gpu-rental" },
   },
   h100: {
     label: "NVIDIA H100 SXM5 80 GB",
@@ -145,7 +145,7 @@ export const gpuCatalogue = {
     architecture: "Hopper",
     computeCapability: "9.0",
     fp16DenseTflops: 989.4,
-    price: { usdPerHour: 2.99, date: "2025-06", source: "gpu-rental" },
+    price: { usdPerHour: 2.69, date: "2026-03", source: "gpu-rental" },
   },
   h200: {
     label: "NVIDIA H200 SXM 141 GB",
@@ -153,7 +153,7 @@ export const gpuCatalogue = {
     architecture: "Hopper",
     computeCapability: "9.0",
     fp16DenseTflops: 989.4,
-    price: { usdPerHour: 3.99, date: "2025-06", source: "gpu-rental" },
+    price: { usdPerHour: 3.59, date: "2026-03", source: "gpu-rental" },
   },
   b200: {
     label: "NVIDIA B200 SXM 180 GB",
@@ -161,7 +161,7 @@ export const gpuCatalogue = {
     architecture: "Blackwell",
     computeCapability: "10.0",
     fp16DenseTflops: 2250,
-    price: { usdPerHour: 5.98, date: "2025-06", source: "gpu-rental" },
+    price: { usdPerHour: 5.98, date: "2026-03", source: "gpu-rental" },
   },
 } as const satisfies Record<string, GpuSpec>;
 
