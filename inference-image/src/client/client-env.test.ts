@@ -1,0 +1,53 @@
+import { expect, test } from "vitest";
+import { clientOptionsFromEnv } from "./client-env.ts";
+
+test("without variables it is the embed API, with the local model to fall back on", () => {
+  expect(clientOptionsFromEnv({ INFERENCE_MODE: "" })).toEqual({
+    backend: "embed",
+    mode: "auto",
+    serviceUrl: undefined,
+    tritonGrpcUrl: undefined,
+  });
+});
+
+test("takes every variable", () => {
+  expect(
+    clientOptionsFromEnv({
+      INFERENCE_BACKEND: "triton_grpc",
+      INFERENCE_MODE: "remote",
+      INFERENCE_SERVICE_URL: "http://gpu-host:8010",
+      TRITON_GRPC_URL: "gpu-host:9000",
+    }),
+  ).toEqual({
+    backend: "triton_grpc",
+    mode: "remote",
+    serviceUrl: "http://gpu-host:8010",
+    tritonGrpcUrl: "gpu-host:9000",
+  });
+});
+
+test("pytorch is the embed API by its old name", () => {
+  expect(clientOptionsFromEnv({ INFERENCE_BACKEND: "pytorch" }).backend).toBe("embed");
+});
+
+test.each([
+  [
+    { INFERENCE_BACKEND: "tensorflow" },
+    "INFERENCE_BACKEND must be embed, triton or triton_grpc, got 'tensorflow'",
+  ],
+  [{ INFERENCE_MODE: "cloud" }, "INFERENCE_MODE must be local, remote or auto, got 'cloud'"],
+  [
+    { INFERENCE_SERVICE_URL: "gpu-host:8010" },
+    "INFERENCE_SERVICE_URL must be http://host:port, without a path, got 'gpu-host:8010'",
+  ],
+  [
+    { TRITON_GRPC_URL: "http://gpu-host:8011" },
+    "TRITON_GRPC_URL must be host:port, got 'http://gpu-host:8011'",
+  ],
+  [
+    { INFERENCE_MODE: "x", TRITON_GRPC_URL: "y" },
+    "INFERENCE_MODE must be local, remote or auto, got 'x'; TRITON_GRPC_URL must be host:port, got 'y'",
+  ],
+])("fails with one line on %j", (env, message) => {
+  expect(() => clientOptionsFromEnv(env)).toThrow(`[settings] ${message}`);
+});

@@ -1,0 +1,175 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { FormData, Pool } from "undici";
+import {
+  type EmbedErrorResponse,
+  embedErrorResponse,
+  embedPaths,
+  embedResponse,
+} from "../contract/embed-api.ts";
+import { ClientError } from "./client-error.ts";
+import type { Remote } from "./remote.ts";
+
+export interface EmbedRemoteOptions {
+  /** `http://host:port` */
+  readonly url: string;
+  /** For one request, waiting for a busy service included. */
+  readonly timeoutMs: number;
+}
+
+interface Answer {
+  readonly status: number;
+  readonly retryAfter: string | undefined;
+  readonly text: string;
+}
+
+/** How long to wait when a busy service does not say. */
+const defaultRetryMs = 200;
+/** A host that does not answer at all is given up sooner than one that computes. */
+const connectTimeoutMs = 5_000;
+
+/** The embed API: encoded images go out, the service prepares and embeds them. */
+export function openEmbedRemote({ url, timeoutMs }: EmbedRemoteOptions): Remote {
+  const pool = new Pool(url, {
+    connections: 8,
+    // the deadline of each request is the only other limit
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    connect: { timeout: Math.min(timeoutMs, connectTimeoutMs) },
+  });
+
+  async function send(images: readonly Uint8Array[], deadline: number): Promise<Answer> {
+    const form = new FormData();
+    for (const [i, image] of images.entries()) {
+      form.append("images", new Blob([image as Uint8Array<ArrayBuffer>]), `image-${i}`);
+    }
+    const { statusCode, headers, body } = await pool.request({
+      method: "POST",
+      path: embedPaths.embed,
+      headers: { accept: "application/json" },
+      body: form,
+      signal: AbortSignal.timeout(Math.max(1, Math.ceil(deadline - performance.now()))),
+    });
+    const retryAfter = headers["retry-after"];
+    return {
+      status: statusCode,
+      retryAfter: Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
+      text: await body.text(),
+    };
+  }
+
+  /** A connection that the service closed while it was idle says nothing about the service: once more, on a new one. */
+  async function sendTwice(images: readonly Uint8Array[], deadline: number): Promise<Answer> {
+    try {
+      return await send(images, deadline).catch((error: unknown) => {
+        if (!isDropped(error)) throw error;
+        return send(images, deadline);
+      });
+    } catch (cause) {
+      if ((cause as Error).name === "TimeoutError") {
+        throw new ClientError("timeout", `no answer from ${url} in ${timeoutMs} ms`, { cause });
+      }
+      throw new ClientError("unavailable", `cannot reach ${url}: ${reasonOf(cause)}`, { cause });
+    }
+  }
+
+  return {
+    target: url,
+    async embed(images) {
+      const deadline = performance.now() + timeoutMs;
+      for (;;) {
+        const answer = await sendTwice(images, deadline);
+        if (answer.status === 200) return vectorsOf(answer.text, images.length, url);
+        const error = errorOf(answer, url);
+        const retryMs = retryDelayMs(answer.retryAfter);
+        if (error.code !== "overloaded" || performance.now() + retryMs >= deadline) throw error;
+        await sleep(retryMs);
+      }
+    },
+    close: () => pool.close(),
+  };
+}
+
+function vectorsOf(text: string, count: number, url: string): readonly Float32Array[] {
+  const result = embedResponse.safeParse(jsonOf(text));
+  if (!result.success) {
+    const issue = result.error.issues[0];
+    const where = issue?.path.join(".") || "the body";
+    throw new ClientError("protocol", `${url}: ${where}: ${issue?.message ?? "is invalid"}`);
+  }
+  const { embeddings } = result.data;
+  if (embeddings.length !== count) {
+    throw new ClientError(
+      "protocol",
+      `${url}: expected ${count} embeddings, got ${embeddings.length}`,
+    );
+  }
+  return embeddings.map((values) => Float32Array.from(values));
+}
+
+function errorOf({ status, text }: Answer, url: string): ClientError {
+  const parsed = embedErrorResponse.safeParse(jsonOf(text));
+  if (!parsed.success) {
+    const words = text.replace(/\s+/g, " ").slice(0, 200);
+    const code = status >= 500 ? "unavailable" : "rejected";
+    return new ClientError(code, `${url} answered ${status}: ${words}`);
+  }
+  const { code, message, image } = parsed.data.error;
+  return new ClientError(clientCodeOf(code, image), `${message} (${status} from ${url})`, {
+    image,
+  });
+}
+
+function clientCodeOf(code: EmbedErrorResponse["error"]["code"], image: number | undefined) {
+  switch (code) {
+    case "overloaded":
+    case "timeout":
+    case "unavailable":
+      return code;
+    case "undecodable_image":
+    case "unsupported_media_type":
+    case "too_large":
+      return image === undefined ? "rejected" : "image";
+    default:
+      return "rejected";
+  }
+}
+
+/** `Retry-After` is in seconds. */
+function retryDelayMs(header: string | undefined): number {
+  const seconds = Number(header);
+  return header !== undefined && Number.isFinite(seconds) && seconds >= 0
+    ? seconds * 1000
+    : defaultRetryMs;
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function codeOf(error: unknown): string | undefined {
+  return (error as { readonly code?: string }).code;
+}
+
+function isDropped(error: unknown): boolean {
+  return ["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"].includes(codeOf(error) ?? "");
+}
+
+function reasonOf(error: unknown): string {
+  switch (codeOf(error)) {
+    case "ECONNREFUSED":
+      return "connection refused";
+    case "ENOTFOUND":
+      return "the host name is not known";
+    case "UND_ERR_CONNECT_TIMEOUT":
+      return "no connection in time";
+    case "ECONNRESET":
+    case "UND_ERR_SOCKET":
+      return "the connection was closed";
+    default:
+      return (error as Error).message || String(codeOf(error));
+  }
+}
