@@ -18,7 +18,11 @@ try {
     inputs: session.inputMetadata,
     outputs: session.outputMetadata,
   });
-  parentPort.on("message", onMessage);
+  let last = Promise.resolve();
+  parentPort.on("message", (message) => {
+    // one after the other: `run()` comes back to the event loop before it begins
+    last = last.then(() => onMessage(message));
+  });
 } catch (error) {
   parentPort.postMessage({ kind: "refused", message: messageOf(error) });
 }

@@ -196,8 +196,8 @@ function normalise(pixels: Uint8Array): Float32Array {
   return values;
 }
 
-/** What the decoder said, in one line. */
+/** What the decoder said first. */
 function reasonOf(error: unknown): string {
   const text = error instanceof Error ? error.message : String(error);
-  return text.replace(/\s+/g, " ").trim();
+  return text.split("\n", 1)[0]!.replace(/[:\s]+$/, "");
 }

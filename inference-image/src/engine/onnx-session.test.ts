@@ -1,0 +1,172 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Worker } from "node:worker_threads";
+import { afterEach, beforeAll, expect, test, vi } from "vitest";
+import { embeddingDims, imageElements } from "../contract/model-signature.ts";
+import type { Fp32Tensor } from "../contract/tensor.ts";
+import { tinyModel } from "../model/test-model.ts";
+import { imageTensor } from "./local-embedder.ts";
+import { openSession } from "./onnx-session.ts";
+import type { EngineError, ModelSession } from "./types.ts";
+
+/** The threads that were started: real ones, kept so that a test can end them. */
+const workers = vi.hoisted(() => [] as Worker[]);
+vi.mock("node:worker_threads", async (original) => {
+  const actual = await original<typeof import("node:worker_threads")>();
+  class KeptWorker extends actual.Worker {
+    constructor(...args: ConstructorParameters<typeof Worker>) {
+      super(...args);
+      workers.push(this);
+    }
+  }
+  return { ...actual, Worker: KeptWorker };
+});
+
+let modelPath: string;
+const sessions: ModelSession[] = [];
+
+async function open(options: Partial<Parameters<typeof openSession>[0]> = {}) {
+  const session = await openSession({ modelPath, intraOpThreads: 1, ...options });
+  sessions.push(session);
+  return session;
+}
+
+/** A preprocessed image whose values all are `value`. */
+function plain(value: number): Float32Array {
+  return new Float32Array(imageElements).fill(value);
+}
+
+async function embed(session: ModelSession, ...values: number[]): Promise<Float32Array> {
+  const { outputs } = await session.run([imageTensor(values.map(plain))]);
+  return (outputs[0] as Fp32Tensor).data;
+}
+
+beforeAll(async () => {
+  modelPath = await tinyModel();
+});
+afterEach(async () => {
+  await Promise.all(sessions.splice(0).map((session) => session.close()));
+});
+
+test("reads names, types and shapes from the model, without the batch", async () => {
+  const session = await open();
+  expect(session.inputs).toEqual([{ name: "image", dataType: "FP32", dims: [3, 224, 224] }]);
+  expect(session.outputs).toEqual([{ name: "embedding", dataType: "FP32", dims: [512] }]);
+});
+
+test("gives an image the same embedding alone and in a batch", async () => {
+  const session = await open();
+  const alone = await embed(session, 0.5);
+  const batch = await embed(session, -1, 0.5, 1);
+  const second = batch.subarray(embeddingDims, 2 * embeddingDims);
+  expect(Math.max(...alone.map((value, index) => Math.abs(value - second[index]!)))).toBeLessThan(
+    1e-4,
+  );
+});
+
+test("answers runs that were sent at once in their order", async () => {
+  const session = await open();
+  const answers = await Promise.all([embed(session, 1), embed(session, -1), embed(session, 1)]);
+  expect(answers[0]).toEqual(answers[2]);
+  expect(answers[0]).not.toEqual(answers[1]);
+});
+
+test("leaves the event loop free while the model runs", async () => {
+  const session = await open();
+  let turns = 0;
+  const timer = setInterval(() => {
+    turns += 1;
+  }, 1);
+  const { inferUs } = await session.run([imageTensor(Array.from({ length: 64 }, () => plain(1)))]);
+  clearInterval(timer);
+  // at least one turn in every 20 ms of computing, however busy the machine is
+  expect(turns).toBeGreaterThan(inferUs / 20_000);
+});
+
+test("takes the memory of its inputs over", async () => {
+  const session = await open();
+  const input = imageTensor([plain(1)]);
+  await session.run([input]);
+  expect(input.data).toHaveLength(0);
+});
+
+test("copies an input that is a part of something larger", async () => {
+  const session = await open();
+  const large = new Float32Array(2 * imageElements).fill(1);
+  const input: Fp32Tensor = {
+    name: "image",
+    dataType: "FP32",
+    shape: [1, 3, 224, 224],
+    data: large.subarray(imageElements),
+  };
+  const { outputs } = await session.run([input]);
+  expect((outputs[0] as Fp32Tensor).data).toEqual(await embed(session, 1));
+  expect(large).toHaveLength(2 * imageElements);
+});
+
+test("answers the runs in flight before it closes, and takes no more", async () => {
+  const session = await open();
+  const inFlight = embed(session, 1);
+  const closed = session.close();
+  await expect(embed(session, 1)).rejects.toThrow("[failed] the model is closed");
+  await expect(inFlight).resolves.toHaveLength(embeddingDims);
+  await closed;
+});
+
+test("fails a run that the runtime refuses, and goes on", async () => {
+  const session = await open();
+  const input: Fp32Tensor = {
+    name: "image",
+    dataType: "FP32",
+    shape: [1, 3, 2, 2],
+    data: new Float32Array(12),
+  };
+  await expect(session.run([input])).rejects.toMatchObject({ name: "EngineError", code: "failed" });
+  await expect(embed(session, 1)).resolves.toHaveLength(embeddingDims);
+});
+
+test("fails the runs in flight when the thread dies, and says so once", async () => {
+  const deaths: EngineError[] = [];
+  const session = await open({ onDeath: (error) => deaths.push(error) });
+  const inFlight = embed(session, 1);
+  const refused = expect(inFlight).rejects.toMatchObject({ code: "failed" });
+  await workers.at(-1)!.terminate();
+  await refused;
+  await expect(embed(session, 1)).rejects.toMatchObject({ code: "failed" });
+  expect(deaths.map(({ message }) => message)).toEqual([
+    "[failed] the runtime's thread ended: exit code 1",
+  ]);
+});
+
+test("does not report a death when it is closed", async () => {
+  const deaths: EngineError[] = [];
+  const session = await open({ onDeath: (error) => deaths.push(error) });
+  await session.close();
+  expect(deaths).toEqual([]);
+});
+
+test("fails on a file that does not exist", async () => {
+  await expect(openSession({ modelPath: "models/none.onnx" })).rejects.toThrow(
+    "[model] models/none.onnx: no such file",
+  );
+});
+
+test("fails on a folder", async () => {
+  await expect(openSession({ modelPath: tmpdir() })).rejects.toThrow(
+    `[model] ${tmpdir()}: is not a file`,
+  );
+});
+
+test("fails on a file that is not a model, in one line", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "clipstack-"));
+  const file = join(folder, "model.onnx");
+  await writeFile(file, "not a model");
+  const error: EngineError = await openSession({ modelPath: file }).then(
+    () => expect.fail("it was loaded"),
+    (reason) => reason,
+  );
+  await rm(folder, { recursive: true });
+  expect(error.code).toBe("model");
+  expect(error.message).toMatch(/^\[model\] \S+model\.onnx: cannot be loaded: \S.*$/);
+});
