@@ -2,6 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
+import { renderRecordSchema } from "../../bench/src/record.ts";
 import { settingsDocs } from "../settings-docs.ts";
 import { settingsSchemaFiles } from "../settings-schema.ts";
 import { modelConfigFiles } from "./render-model-configs.ts";
@@ -19,6 +20,7 @@ export const producers: readonly (() => readonly RenderedFile[])[] = [
   modelConfigFiles,
   settingsSchemaFiles,
   () => [{ path: "docs/settings.md", text: settingsDocs() }],
+  () => [{ path: "bench/record.schema.json", text: renderRecordSchema() }],
 ];
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
