@@ -4,4 +4,5 @@ import { ensureInstalled } from "./install.mjs";
 ensureInstalled();
 const { register } = await import("tsx/esm/api");
 register();
-await import("./start.ts");
+process.argv.splice(2, 0, "start");
+await import("./main.ts");

@@ -263,8 +263,8 @@ async function modelFile(model: string, tell: (event: VerifyEvent) => void): Pro
   return file;
 }
 
-interface VerifyArguments {
-  readonly synth: boolean;
+/** What `verify` and `start` both take. */
+export interface RunArguments {
   readonly portOffset: number;
   readonly model: string;
   readonly json?: true;
@@ -273,15 +273,9 @@ interface VerifyArguments {
   readonly seconds: number;
 }
 
-/** `clipstack verify`: is what would be deployed correct, and how fast is it here? */
-export function registerVerify(program: Command): void {
-  program
-    .command("verify")
-    .description(
-      "run synthesized environments on this machine, one local process in place of each container, and check them",
-    )
-    .argument("[environment...]", "single-gpu, multi-gpu-4x, kind-local; all of them without one")
-    .option("--no-synth", "verify what lies in cdktf.out")
+/** The options of {@link RunArguments}. */
+export function addRunOptions(command: Command): Command {
+  return command
     .option("--port-offset <number>", "added to every port, where ports are taken", integer, 0)
     .option(
       "--model <model>",
@@ -291,7 +285,50 @@ export function registerVerify(program: Command): void {
     .option("--seconds <number>", "length of the load on each protocol path", seconds, 3)
     .option("--report <folder>", "where the record and the reports go (default: bench/reports)")
     .option("--json", "print the record, and nothing else, on stdout")
-    .option("--output <file>", "write the record to a file as well")
+    .option("--output <file>", "write the record to a file as well");
+}
+
+/** Verify environments, all of them when none is named, with progress, and print the result. Sets the exit code. */
+export async function runVerify(
+  environments: readonly string[],
+  args: RunArguments & { readonly synth: boolean },
+): Promise<void> {
+  const progress = startProgress(process.stderr);
+  try {
+    const { record, saved, exitCode } = await verifyEnvironments({
+      environments,
+      synth: args.synth,
+      portOffset: args.portOffset,
+      model: args.model,
+      seconds: args.seconds,
+      reports: args.report,
+      onEvent: progress.tell,
+      onNotice: progress.say,
+    });
+    progress.end();
+    if (args.output !== undefined) writeRecord(args.output, record);
+    if (args.json) process.stdout.write(recordText(record));
+    else console.log(resultText(record, saved));
+    process.exitCode = exitCode;
+  } catch (error) {
+    progress.end();
+    if (!(error instanceof Interrupted)) throw error;
+    console.error("clipstack: interrupted; nothing is left running");
+    process.exitCode = error.exitCode;
+  }
+}
+
+/** `clipstack verify`: is what would be deployed correct, and how fast is it here? */
+export function registerVerify(program: Command): void {
+  addRunOptions(
+    program
+      .command("verify")
+      .description(
+        "run synthesized environments on this machine, one local process in place of each container, and check them",
+      )
+      .argument("[environment...]", "single-gpu, multi-gpu-4x, kind-local; all of them without one")
+      .option("--no-synth", "verify what lies in cdktf.out"),
+  )
     .addHelpText(
       "after",
       `
@@ -303,31 +340,7 @@ Examples:
 
 Exit codes: 0 all good, 1 a check failed, 2 wrong usage or settings.`,
     )
-    .action(async (environments: readonly string[], args: VerifyArguments) => {
-      const progress = startProgress(process.stderr);
-      try {
-        const { record, saved, exitCode } = await verifyEnvironments({
-          environments,
-          synth: args.synth,
-          portOffset: args.portOffset,
-          model: args.model,
-          seconds: args.seconds,
-          reports: args.report,
-          onEvent: progress.tell,
-          onNotice: progress.say,
-        });
-        progress.end();
-        if (args.output !== undefined) writeRecord(args.output, record);
-        if (args.json) process.stdout.write(recordText(record));
-        else console.log(resultText(record, saved));
-        process.exitCode = exitCode;
-      } catch (error) {
-        progress.end();
-        if (!(error instanceof Interrupted)) throw error;
-        console.error("clipstack: interrupted; nothing is left running");
-        process.exitCode = error.exitCode;
-      }
-    });
+    .action(runVerify);
 }
 
 /** What a person reads at the end. */
