@@ -192,6 +192,11 @@ describe("fails at", () => {
       'parameters { kee: "a" }',
       "1:14: an entry of parameters has key and value, got 'kee'",
     ],
+    [
+      "a map entry with two keys",
+      'metric_tags { key: "a" key: "b" }',
+      "1:24: metric_tags.key must be given once, got it twice",
+    ],
   ])("%s", (_name, text, message) => {
     expect(() => read(text)).toThrow(`config.pbtxt:${message}`);
   });

@@ -170,22 +170,27 @@ class Reader {
         `${path} must be an entry, { key: … value: … }, got ${shown(value)}`,
       );
     }
-    let key: unknown = field.keyType === "string" ? "" : 0;
-    let content: unknown;
+    const given = new Map<string, PbtxtValue>();
     for (const part of value.fields) {
-      if (part.name === "key") key = this.#scalar(field.keyType, part.value, `${path}.key`);
-      else if (part.name === "value") content = this.#value(field, part.value, `${path}.value`);
-      else {
+      if (part.name !== "key" && part.name !== "value") {
         throw this.#error(part, `an entry of ${path} has key and value, got '${part.name}'`);
       }
+      if (given.has(part.name)) {
+        throw this.#error(part, `${path}.${part.name} must be given once, got it twice`);
+      }
+      given.set(part.name, part.value);
     }
-    if (content === undefined) {
-      content =
-        field.resolvedType instanceof protobuf.Type
-          ? this.message(field.resolvedType, [], `${path}.value`)
-          : defaultOf(field);
-    }
-    return [String(key), content];
+    const [keyValue, contentValue] = [given.get("key"), given.get("value")];
+    const emptyKey = field.keyType === "string" ? "" : 0;
+    const key =
+      keyValue === undefined ? emptyKey : this.#scalar(field.keyType, keyValue, `${path}.key`);
+    return [String(key), this.#entryValue(field, contentValue, `${path}.value`)];
+  }
+
+  #entryValue(field: protobuf.MapField, value: PbtxtValue | undefined, path: string): unknown {
+    if (value !== undefined) return this.#value(field, value, path);
+    const type = field.resolvedType;
+    return type instanceof protobuf.Type ? this.message(type, [], path) : defaultOf(field);
   }
 
   #value(field: protobuf.FieldBase, value: PbtxtValue, path: string): unknown {
