@@ -33,6 +33,10 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
 
+  // on the way out a connection ends with its answer
+  app.addHook("onSend", async (_request, reply) => {
+    if (registry.exit.aborted) reply.header("connection", "close");
+  });
   app.setErrorHandler((error: Error & { code?: string; statusCode?: number }, _request, reply) => {
     const { status, message } = answerOf(error, maxInputBytes);
     if (status === 500 && !(error instanceof OipError)) log(`internal error: ${whereOf(error)}`);

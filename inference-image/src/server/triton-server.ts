@@ -1,5 +1,9 @@
-import type { Server as GrpcServer } from "@grpc/grpc-js";
-import { ServerCredentials } from "@grpc/grpc-js";
+import {
+  type Server as GrpcServer,
+  logVerbosity,
+  ServerCredentials,
+  setLogVerbosity,
+} from "@grpc/grpc-js";
 import Fastify, { type FastifyInstance } from "fastify";
 import { parseTritonArgs, type ResolvedTritonFlags } from "../contract/triton-flags.ts";
 import { type ModelRegistry, openModelRegistry } from "./model-registry.ts";
@@ -45,7 +49,7 @@ export async function startTritonServer(
   const http = buildOipApp(registry, { maxInputBytes: flags["http-max-input-size"], log });
   const metrics = buildMetricsApp(registry);
   const close = async () => {
-    await Promise.all([http.close(), shutdown(grpc)]);
+    await Promise.all([closeHttp(http), shutdown(grpc)]);
     await registry.close();
     await metrics.close();
   };
@@ -101,6 +105,9 @@ export async function runTritonServer(args: readonly string[]): Promise<void> {
     process.exit(2);
   }
   const log = (line: string) => process.stderr.write(`${stamp(new Date())}] ${line}\n`);
+
+  // what it has to say, the errors say too
+  setLogVerbosity(logVerbosity.NONE);
 
   let server: RunningTritonServer | undefined;
   let signals = 0;
@@ -169,6 +176,16 @@ function portError(service: string, host: string, port: number, reason: string):
       ? `failed to start ${service} service: Socket '${host}:${port}' already in use`
       : `failed to start ${service} service at ${host}:${port}: ${reason}`,
   );
+}
+
+/** Takes no new connections; closes each one as soon as it has no request in flight. */
+async function closeHttp(app: FastifyInstance): Promise<void> {
+  const sweep = setInterval(() => app.server.closeIdleConnections(), 50);
+  try {
+    await app.close();
+  } finally {
+    clearInterval(sweep);
+  }
 }
 
 /** Idle connections are closed, calls in flight are answered. */

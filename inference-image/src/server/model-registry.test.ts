@@ -1,0 +1,349 @@
+import { mkdir, readlink, rm, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterEach, describe, expect, test } from "vitest";
+import { imageElements } from "../contract/model-signature.ts";
+import type { ResolvedTritonFlags } from "../contract/triton-flags.ts";
+import { toWire } from "../triton/wire.ts";
+import { type ModelRegistry, openModelRegistry } from "./model-registry.ts";
+import { OipError } from "./oip-error.ts";
+import { type TestRepository, testRepository, tinyConfig } from "./test-repository.ts";
+
+const model = "openclip_vit_b32";
+const cleanUps: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
+});
+
+interface Opened {
+  readonly registry: ModelRegistry;
+  readonly repository: TestRepository;
+  readonly log: readonly string[];
+}
+
+/** A registry on a repository that holds these files, and the tiny model. */
+async function open(
+  files: Readonly<Record<string, string>>,
+  overrides: Partial<ResolvedTritonFlags> = {},
+  prepare: (path: string) => Promise<void> = async () => {},
+): Promise<Opened> {
+  const repository = await testRepository(files);
+  cleanUps.push(() => repository.remove());
+  await prepare(repository.path);
+  const log: string[] = [];
+  const registry = await openModelRegistry(repository.flags(overrides), (line) => log.push(line));
+  cleanUps.push(() => registry.close());
+  return { registry, repository, log };
+}
+
+/** A registry with one model, whose configuration has `extra` instead of dynamic batching. */
+const openWith = (extra: string) => open({ [`${model}/config.pbtxt`]: tinyConfig({ extra }) });
+
+async function infer({ registry }: Opened, items = 1) {
+  const data = new Float32Array(items * imageElements).fill(0.5);
+  const input = toWire({ name: "image", dataType: "FP32", shape: [items, 3, 224, 224], data });
+  return await registry
+    .model(model)
+    .infer({ id: "", parameters: {}, inputs: [input], outputs: [], binaryOutputs: true });
+}
+
+describe("variants", () => {
+  const files = {
+    [`${model}/config.pbtxt`]: tinyConfig(),
+    [`${model}/configs/small.pbtxt`]: tinyConfig({ extra: "" }).replace("size: 32", "size: 4"),
+  };
+
+  test("takes configs/<variant>.pbtxt", async () => {
+    const { registry } = await open(files, { "model-config-name": "small" });
+    expect(registry.model(model).config.max_batch_size).toBe(4);
+  });
+
+  test("falls back to config.pbtxt where the model has no such variant, and says so", async () => {
+    const { registry, log } = await open(files, { "model-config-name": "huge" });
+    expect(registry.model(model).config.max_batch_size).toBe(32);
+    expect(log[0]).toMatch(/configs\/huge\.pbtxt: no such file, using .*config\.pbtxt$/);
+  });
+});
+
+describe("the log says in one line what runs differently here", () => {
+  test("GPUs, accelerators and instances", async () => {
+    const { log } = await openWith(`
+      instance_group [ { kind: KIND_GPU count: 2 gpus: [ 0, 1 ] } ]
+      optimization { execution_accelerators { gpu_execution_accelerator : [ { name : "tensorrt" } ] } }`);
+    expect(log).toEqual([
+      `'${model}' asks for KIND_GPU on GPU 0, 1; execution accelerator tensorrt; 4 instances: this server runs it on the CPU, in one session`,
+      `successfully loaded '${model}' version 1`,
+    ]);
+  });
+
+  test("nothing where nothing differs", async () => {
+    const { log } = await openWith("instance_group [ { kind: KIND_CPU count: 1 } ]");
+    expect(log).toEqual([`successfully loaded '${model}' version 1`]);
+  });
+});
+
+describe("scheduling", () => {
+  const batching = `dynamic_batching { preferred_batch_size: [ 8 ] max_queue_delay_microseconds: 2000000 }`;
+
+  test("puts requests together that come at the same time", async () => {
+    const opened = await openWith(batching);
+    await Promise.all(Array.from({ length: 8 }, () => infer(opened)));
+    const { counters } = opened.registry.model(model);
+    expect([counters.inferenceCount, counters.executionCount]).toEqual([8, 1]);
+    expect(counters.batches.map(({ batchSize }) => batchSize)).toEqual([8]);
+  });
+
+  test("runs each request alone without dynamic_batching", async () => {
+    const opened = await openWith("");
+    await Promise.all(Array.from({ length: 5 }, () => infer(opened)));
+    const { counters } = opened.registry.model(model);
+    expect([counters.inferenceCount, counters.executionCount]).toEqual([5, 5]);
+    expect(counters.queue.ns).toBeGreaterThan(0);
+  });
+
+  test("counts the requests that wait", async () => {
+    const opened = await openWith(batching);
+    const calls = Array.from({ length: 3 }, () => infer(opened, 2));
+    expect(opened.registry.model(model).pendingRequests).toBe(3);
+    const rest = infer(opened, 2);
+    expect(opened.registry.model(model).pendingRequests).toBe(0);
+    await Promise.all([...calls, rest]);
+  });
+
+  test("fails with 'Exceeds maximum queue size' beyond max_queue_size", async () => {
+    const opened = await openWith(
+      "dynamic_batching { preferred_batch_size: [ 32 ] max_queue_delay_microseconds: 200000 default_queue_policy { max_queue_size: 2 } }",
+    );
+    const calls = await Promise.allSettled(Array.from({ length: 4 }, () => infer(opened)));
+    expect(calls.map(({ status }) => status)).toEqual([
+      "fulfilled",
+      "fulfilled",
+      "rejected",
+      "rejected",
+    ]);
+    expect(calls[2]).toMatchObject({
+      reason: new OipError("unavailable", "[request id: <id_unknown>] Exceeds maximum queue size"),
+    });
+    expect(opened.registry.model(model).counters.failures).toEqual({
+      REJECTED: 2,
+      CANCELED: 0,
+      BACKEND: 0,
+      OTHER: 0,
+    });
+  });
+
+  test.each([
+    ["default_timeout_microseconds", "default_timeout_microseconds: 1000", {}],
+    ["the request's own timeout", "allow_timeout_override: true", { timeout: 1000 }],
+  ])("fails with 'Request timeout expired' after %s", async (_, policy, parameters) => {
+    const { registry } = await openWith(
+      `dynamic_batching { max_queue_delay_microseconds: 2000000 default_queue_policy { ${policy} } }`,
+    );
+    const served = registry.model(model);
+    const data = new Float32Array(imageElements);
+    const input = toWire({ name: "image", dataType: "FP32", shape: [1, 3, 224, 224], data });
+    const request = { id: "7", parameters, inputs: [input], outputs: [], binaryOutputs: true };
+    await expect(served.infer(request)).rejects.toThrow(
+      new OipError("unavailable", "[request id: 7] Request timeout expired"),
+    );
+    expect(served.pendingRequests).toBe(0);
+  });
+
+  test("drops a request whose client went away, and counts it as CANCELED", async () => {
+    const { registry } = await openWith(batching);
+    const served = registry.model(model);
+    const controller = new AbortController();
+    const data = new Float32Array(imageElements);
+    const input = toWire({ name: "image", dataType: "FP32", shape: [1, 3, 224, 224], data });
+    const call = served.infer(
+      { id: "", parameters: {}, inputs: [input], outputs: [], binaryOutputs: true },
+      controller.signal,
+    );
+    controller.abort();
+    await expect(call).rejects.toMatchObject({ code: "cancelled" });
+    expect(served.counters.failures.CANCELED).toBe(1);
+    expect(served.counters.executionCount).toBe(0);
+  });
+});
+
+describe("loading", () => {
+  test("serves the versions that the version policy asks for, the latest by default", async () => {
+    const addVersion = async (path: string) => {
+      await mkdir(join(path, model, "10"));
+      await symlink(
+        await readlink(join(path, model, "1", "model.onnx")),
+        join(path, model, "10", "model.onnx"),
+      );
+    };
+    const files = { [`${model}/config.pbtxt`]: tinyConfig() };
+    const latest = await open(files, {}, addVersion);
+    expect(latest.registry.models.map(({ version }) => version)).toEqual(["10"]);
+    const all = await open(
+      { [`${model}/config.pbtxt`]: tinyConfig({ extra: "version_policy { all { } }" }) },
+      {},
+      addVersion,
+    );
+    expect(all.registry.models.map(({ version }) => version)).toEqual(["1", "10"]);
+    expect(all.registry.model(model).version).toBe("10");
+    expect(all.registry.model(model, "1").version).toBe("1");
+  });
+
+  test("runs the warm-up before the model is ready, without counting it", async () => {
+    const { registry } = await openWith(`
+      model_warmup [ {
+        name: "two" batch_size: 2 count: 3
+        inputs { key: "image" value { data_type: TYPE_FP32 dims: [ 3, 224, 224 ] random_data: true } }
+      } ]`);
+    expect(registry.ready).toBe(true);
+    expect(registry.model(model).counters.executionCount).toBe(0);
+  });
+
+  const config = tinyConfig();
+  test.each<[string, string, string]>([
+    [
+      "a preferred batch above the maximum",
+      config.replace("8, 16, 32", "64"),
+      `dynamic batching preferred size must be <= max batch size for ${model}`,
+    ],
+    [
+      "a field that Triton does not know",
+      `${config}\nmax_batch: 3`,
+      'Message type "inference.ModelConfig" has no field named "max_batch"',
+    ],
+    [
+      "KIND_CPU with GPUs",
+      `${config}\ninstance_group [ { kind: KIND_CPU gpus: [ 0 ] } ]`,
+      `instance group ${model}_0 of model ${model} has kind KIND_CPU but specifies one or more GPUs`,
+    ],
+    [
+      "a dimension of 0",
+      config.replace("3, 224", "0, 224"),
+      "model input 'image' dimension must be integer >= 1, or -1 to indicate a variable-size dimension",
+    ],
+    [
+      "missing dims",
+      config.replace("dims: [ 512 ]", ""),
+      "model output 'embedding' must specify 'dims'",
+    ],
+    [
+      "another name than its folder's",
+      config.replace(model, "other"),
+      `unexpected directory name '${model}' for model 'other', directory name must equal model name`,
+    ],
+    [
+      "a backend that is not here",
+      config.replace("onnxruntime_onnx", "tensorrt_plan"),
+      "unable to find backend library for backend 'tensorrt', try specifying runtime on the model configuration.",
+    ],
+    [
+      "neither platform nor backend",
+      config.replace('platform: "onnxruntime_onnx"', ""),
+      `must specify 'platform' or 'backend' for '${model}'`,
+    ],
+    [
+      "another output width than the model's",
+      config.replace("512", "256"),
+      `model '${model}', tensor 'embedding': the model expects 2 dimensions (shape [-1,512]) but the model configuration specifies 2 dimensions (an initial batch dimension because max_batch_size > 0 followed by the explicit tensor shape, making complete shape [-1,256])`,
+    ],
+    [
+      "an input that the model does not have",
+      config.replace('"image"', '"pixels"'),
+      "unexpected inference input 'pixels', allowed inputs are: image",
+    ],
+    [
+      "another type than the model's",
+      config.replace("TYPE_FP32", "TYPE_INT8"),
+      `unable to load model '${model}', unexpected datatype TYPE_INT8 for input 'image', expecting TYPE_FP32`,
+    ],
+    [
+      "no input",
+      config.replace(/input \[.*\]\n/, ""),
+      `unable to load model '${model}', configuration expects 0 inputs, model provides 1`,
+    ],
+    [
+      "a version that is not there",
+      `${config}\nversion_policy { specific { versions: [ 7 ] } }`,
+      `at least one version must be available under the version policy of model '${model}'`,
+    ],
+    [
+      "a feature that this server does not have",
+      tinyConfig({ extra: "sequence_batching { }" }),
+      `model '${model}' has sequence_batching: not supported by this server`,
+    ],
+    [
+      "a warm-up that does not fit the model",
+      `${config}\nmodel_warmup [ { name: "w" batch_size: 64 } ]`,
+      `model_warmup 'w' of model '${model}' has batch_size 64, above max_batch_size 32`,
+    ],
+    [
+      "a thread count that is not a number",
+      `${config}\nparameters { key: "intra_op_thread_count" value { string_value: "many" } }`,
+      `failed to convert intra_op_thread_count 'many' to integral number for model '${model}'`,
+    ],
+  ])("fails on %s", async (_, text, message) => {
+    const failure = open({ [`${model}/config.pbtxt`]: text });
+    await expect(failure).rejects.toThrow(OipError);
+    await expect(failure).rejects.toThrow(`failed to load model '${model}': `);
+    await expect(failure).rejects.toThrow(message);
+  });
+
+  test("fails on a model without configuration, version folder or file", async () => {
+    const files = { [`${model}/config.pbtxt`]: tinyConfig() };
+    const without = (...path: string[]) =>
+      open(files, {}, (folder) => rm(join(folder, model, ...path), { recursive: true }));
+    await expect(without("config.pbtxt")).rejects.toThrow(
+      /failed to open text file for read .*config\.pbtxt: No such file or directory$/,
+    );
+    await expect(without("1")).rejects.toThrow("at least one version must be available");
+    await expect(without("1", "model.onnx")).rejects.toThrow(
+      /failed to load 'openclip_vit_b32': .*model\.onnx: no such file$/,
+    );
+  });
+
+  test("fails on a file that is not a model, in one line", async () => {
+    const files = { [`${model}/config.pbtxt`]: tinyConfig() };
+    const failure = await open(files, {}, async (folder) => {
+      await rm(join(folder, model, "1", "model.onnx"));
+      await writeFile(join(folder, model, "1", "model.onnx"), "not a model");
+    }).catch((error: Error) => error.message);
+    expect(failure).toMatch(/^failed to load model 'openclip_vit_b32': .*model\.onnx/);
+    expect(failure).not.toContain("\n");
+  });
+
+  test("fails on a repository that is not there", async () => {
+    const nowhere = { "model-repository": "/no/such/folder" };
+    await expect(open({}, nowhere)).rejects.toThrow(
+      /^failed to open the model repository: .*ENOENT/,
+    );
+  });
+
+  test("serves the other models, but is not ready, when it is told not to exit on an error", async () => {
+    const files = {
+      "bad/config.pbtxt": tinyConfig({ name: "bad" }).replace("512", "256"),
+      "good/config.pbtxt": tinyConfig({ name: "good" }),
+    };
+    const { registry } = await open(files, { "exit-on-error": false });
+    expect(registry.modelReady("good")).toBe(true);
+    expect(registry.modelReady("bad")).toBe(false);
+    expect(registry.ready).toBe(false);
+    expect(await registry.index()).toEqual([
+      {
+        name: "bad",
+        state: "UNAVAILABLE",
+        reason: expect.stringContaining("making complete shape [-1,256]"),
+      },
+      { name: "good", version: "1", state: "READY" },
+    ]);
+    expect(await registry.index({ readyOnly: true })).toEqual([
+      { name: "good", version: "1", state: "READY" },
+    ]);
+    const lenient = await open(files, { "exit-on-error": false, "strict-readiness": false });
+    expect(lenient.registry.ready).toBe(true);
+  });
+});
+
+test("answers the requests that were taken on before it closes", async () => {
+  const opened = await openWith("dynamic_batching { max_queue_delay_microseconds: 2000000 }");
+  const calls = [infer(opened), infer(opened)];
+  await opened.registry.close();
+  expect(await Promise.all(calls)).toHaveLength(2);
+});
