@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { mkdtemp, readdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, truncate, utimes, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { InferenceSession, Tensor } from "onnxruntime-node";
@@ -117,12 +117,18 @@ test("concurrent generations of one file leave one whole file", async () => {
   expect(await modelInfo(join(folder, "many/model.onnx"))).toEqual(infos[0]);
 });
 
-test("removes the part file of a process that is gone", async () => {
+test("removes a part file that was left behind, and no other", async () => {
+  const names = ["model.41.1.onnx.part", "model.42.1.onnx.part"];
   await tiny("killed/model.onnx");
-  // above the largest process id of Linux
-  await writeFile(join(folder, "killed/model.99999999.1.onnx.part"), "half");
+  for (const name of names) await writeFile(join(folder, "killed", name), "half");
+  const hourAgo = new Date(Date.now() - 3_600_000);
+  await utimes(join(folder, "killed", names[0]!), hourAgo, hourAgo);
   await tiny("killed/model.onnx", 2);
-  expect((await readdir(join(folder, "killed"))).sort()).toEqual(["model.onnx", "model.onnx.json"]);
+  expect((await readdir(join(folder, "killed"))).sort()).toEqual([
+    names[1],
+    "model.onnx",
+    "model.onnx.json",
+  ]);
 });
 
 test("a file without a sidecar is of unknown source, and its checksum is computed", async () => {

@@ -181,23 +181,19 @@ function partPath(file: string): string {
 }
 let partCount = 0;
 
+/** A part that is older than this is nobody's any more: writing takes seconds. */
+const abandonedAfterMs = 10 * 60_000;
+
 /** Remove what a process that was killed left behind: 351 MB each. */
 async function removeAbandonedParts(file: string): Promise<void> {
   const stem = `${basename(file, ".onnx")}.`;
   for (const name of await readdir(dirname(file))) {
-    const pid = /^(\d+)\.\d+\.onnx\.(part|json)$/.exec(name.slice(stem.length))?.[1];
-    if (name.startsWith(stem) && pid !== undefined && !isAlive(Number(pid))) {
-      await rm(join(dirname(file), name), { force: true });
+    if (!name.startsWith(stem) || !/^\d+\.\d+\.onnx\.(part|json)$/.test(name.slice(stem.length))) {
+      continue;
     }
-  }
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "EPERM";
+    const part = join(dirname(file), name);
+    const writtenAt = (await stat(part).catch(() => undefined))?.mtimeMs ?? Date.now();
+    if (Date.now() - writtenAt > abandonedAfterMs) await rm(part, { force: true });
   }
 }
 
