@@ -92,6 +92,11 @@ test("has the shared memory and the limits that NVIDIA advises", () => {
   ]);
 });
 
+test("keeps the limit on pinned memory where no GPU needs it", () => {
+  const { container } = synthTriton({}, { accelerator: "cpu" });
+  expect(container.ulimit.map(({ name }: { name: string }) => name)).toEqual(["stack"]);
+});
+
 test("has no privileges and no disk to write to", () => {
   const { container } = synthTriton();
   expect(container).toMatchObject({

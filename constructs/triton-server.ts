@@ -5,7 +5,6 @@ import type { Service } from "../inference-image/src/contract/environment.ts";
 import {
   engineCacheMount,
   executionInstances,
-  type ModelVariant,
   modelConfigs,
 } from "../inference-image/src/contract/model-config.ts";
 import { checkModelConfig } from "../inference-image/src/contract/model-config-check.ts";
@@ -19,7 +18,7 @@ import { modelRepositoryMount } from "../inference-image/src/contract/server-env
 import { renderTritonCommand } from "../inference-image/src/contract/triton-flags.ts";
 import { TerraformStack } from "./cdktf.ts";
 import { check } from "./checks/findings.ts";
-import { variantGpuFindings } from "./checks/gpus.ts";
+import { variantFor, variantGpuFindings } from "./checks/gpus.ts";
 import { imageFindings } from "./checks/images.ts";
 import {
   checkStopTimes,
@@ -30,7 +29,7 @@ import {
   waitUntilHealthy,
 } from "./container-defaults.ts";
 import { EngineCache } from "./engine-cache.ts";
-import { type Accelerator, bindAddress, type Exposure, type GpuHost } from "./gpu-host.ts";
+import { bindAddress, type Exposure, type GpuHost } from "./gpu-host.ts";
 import { gpuRequest } from "./gpu-request.ts";
 
 /** What runs the model; each serves a model of its own. */
@@ -91,15 +90,15 @@ export class TritonServer extends Construct {
 
     const { host, backend, ports, expose } = props;
     const gpus = host.accelerator === "gpu" ? props.gpus : [];
-    const variant = variantFor(host.accelerator, gpus);
     const model = backend === "tensorrt" ? openclipVitB32Trt.name : openclipVitB32.name;
+    const variant = variantFor(model, gpus);
     const config = modelConfigs[model][variant];
     this.model = model;
     this.executionInstances = executionInstances(config, gpus.length);
 
     check(this, () => imageFindings(props.image));
     check(this, () => checkModelConfig(config));
-    check(this, () => variantGpuFindings(gpus, host.count, variant, config));
+    check(this, () => variantGpuFindings(gpus, host.count, model));
     host.run(this, gpus, {
       service: id,
       backend,
@@ -148,9 +147,9 @@ export class TritonServer extends Construct {
       env: environmentList(request.env),
       tmpfs: tmpfs(256),
       shmSize: props.sharedMemoryMiB ?? 1024,
-      // as NVIDIA advises: pinned memory without a limit, 64 MiB of stack
       ulimit: [
-        { name: "memlock", soft: -1, hard: -1 },
+        // as NVIDIA advises: 64 MiB of stack, and no limit on pinned memory, which only a GPU needs
+        ...(gpus.length > 0 ? [{ name: "memlock", soft: -1, hard: -1 }] : []),
         { name: "stack", soft: 67_108_864, hard: 67_108_864 },
       ],
       networksAdvanced: [{ name: host.network.name }],
@@ -193,12 +192,6 @@ export class TritonServer extends Construct {
       ],
     };
   }
-}
-
-/** The named configuration that fits what a Triton runs on. */
-function variantFor(accelerator: Accelerator, gpus: readonly number[]): ModelVariant {
-  if (accelerator === "cpu") return "cpu";
-  return gpus.length === 1 ? "single-gpu" : "multi-gpu-4x";
 }
 
 /**

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { environmentNames } from "./settings.ts";
+import { synthCommand } from "./synth-command.ts";
 
 const main = fileURLToPath(new URL("./main.ts", import.meta.url));
 const tsx = fileURLToPath(new URL("../node_modules/tsx/dist/cli.mjs", import.meta.url));
@@ -112,20 +113,41 @@ test("synthesizes the same bytes from any folder, and says what is in each stack
   }
 });
 
+/** Run the command in this process. */
+function runHere(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
+  const outdir = join(mkdtempSync(join(tmpdir(), "clipstack-synth-")), "cdktf.out");
+  const log: string[] = [];
+  const error: string[] = [];
+  const code = synthCommand({
+    args,
+    env: { CDKTF_OUTDIR: outdir, ...env },
+    defaultSettings: "/nowhere",
+    output: { log: (text) => log.push(text), error: (text) => error.push(text) },
+  });
+  return { code, outdir, stdout: log.join("\n"), stderr: error.join("\n") };
+}
+
+test("fails with exit code 2 and lines that a person can read, as a process", async () => {
+  const settings = settingsWith({ "kind-local": "autoscaler: { maxReplicas: 8 }" });
+  const { code, stdout, stderr, folder } = await run(settings);
+  expect(stderr).toBe(
+    "kind-local/embed: autoscaler.maxReplicas must be at most 6 to fit quota.requests.cpuMillicores 1750 (250 a pod, and a rolling update adds 1 pod), got 8\n",
+  );
+  expect(code).toBe(2);
+  expect(stdout).toBe("");
+  expect(filesBelow(folder).filter((file) => file.endsWith("cdk.tf.json"))).toEqual([]);
+});
+
 /** Exit code 2, these lines and nothing else, and nothing written. */
-async function expectRefusal(
-  files: Readonly<Record<string, string>>,
-  lines: readonly string[],
-): Promise<void> {
+function expectRefusal(files: Readonly<Record<string, string>>, lines: readonly string[]): void {
   const settings = settingsWith(files);
-  const outcome = await run(settings);
-  expect(outcome.stderr.trimEnd().split("\n")).toEqual(
+  const outcome = runHere(["--settings", settings]);
+  expect(outcome.stderr.split("\n")).toEqual(
     lines.map((line) => line.replace("SETTINGS", settings)),
   );
   expect(outcome.code).toBe(2);
   expect(outcome.stdout).toBe("");
-  expect(outcome.stderr).not.toMatch(/^\s+at /m);
-  expect(filesBelow(outcome.folder).filter((file) => file.endsWith("cdk.tf.json"))).toEqual([]);
+  expect(filesBelow(outcome.outdir).filter((file) => file.endsWith("cdk.tf.json"))).toEqual([]);
 }
 
 test.each([
@@ -176,28 +198,53 @@ test.each([
     ],
   ],
   [
-    "mistakes in several stacks",
+    "a mistake in one file and a finding in another",
+    { "single-gpu": "embed: { gpuz: [0] }", "kind-local": "budget: { maxUnavailable: 0 }" },
+    [
+      "SETTINGS/single-gpu.settings.yaml:",
+      "  unknown key 'embed.gpuz' (did you mean 'embed.gpus'?)",
+      "kind-local/embed: budget.maxUnavailable must be at least 1, or no node can be drained, got 0",
+    ],
+  ],
+  [
+    "findings in several stacks",
     { "kind-local": "budget: { maxUnavailable: 0 }", "single-gpu": "tritonTrt: { gpus: [1] }" },
     [
       "single-gpu/triton-trt: gpus must be 0 to 0 (host.count is 1), got 1",
       "kind-local/embed: budget.maxUnavailable must be at least 1, or no node can be drained, got 0",
     ],
   ],
-])("fails with exit code 2 and one clear line on %s", async (_, files, lines) => {
-  await expectRefusal(files, lines);
+])("fails with exit code 2 and one clear line on %s", (_, files, lines) => {
+  expectRefusal(files, lines);
 });
 
-test("fails with exit code 2 when there are no settings", async () => {
-  const { code, stderr } = await run("/nowhere");
+test("fails with exit code 2 when there are no settings", () => {
+  const { code, stderr } = runHere([]);
   expect(code).toBe(2);
-  expect(stderr.trimEnd().split("\n")).toEqual(
+  expect(stderr.split("\n")).toEqual(
     environmentNames.map((name) => `/nowhere/${name}.settings.yaml: cannot be read (ENOENT)`),
   );
 });
 
-test("takes the folder of the settings from CLIPSTACK_SETTINGS_DIR", async () => {
+test("fails with exit code 2 on an argument that it does not know", () => {
+  const { code, stderr } = runHere(["--setings", "x"]);
+  expect(code).toBe(2);
+  expect(stderr).toMatch(/^Unknown option '--setings'/);
+  expect(stderr).toContain("usage: tsx stacks/main.ts [--settings FOLDER]");
+});
+
+test("fails with exit code 1 and one line when the folder cannot be written", () => {
+  const settings = settingsWith({});
+  const file = join(settings, "single-gpu.settings.yaml");
+  const { code, stderr } = runHere(["--settings", settings], { CDKTF_OUTDIR: join(file, "out") });
+  expect(code).toBe(1);
+  expect(stderr).toMatch(/^synth failed: /);
+  expect(stderr.split("\n")).toHaveLength(1);
+});
+
+test("takes the folder of the settings from CLIPSTACK_SETTINGS_DIR", () => {
   const folder = settingsWith({ "kind-local": "autoscaler: { maxReplicas: 5 }" });
-  const { code, stdout } = await run(undefined, { CLIPSTACK_SETTINGS_DIR: folder });
+  const { code, stdout } = runHere([], { CLIPSTACK_SETTINGS_DIR: folder });
   expect(code).toBe(0);
   expect(stdout).toContain("kind-local: embed (2 to 5 pods)");
 });

@@ -83,6 +83,10 @@ test.each([
   ["tritonTrt: { enabled: perhaps }", "tritonTrt.enabled must be true or false, got 'perhaps'"],
   ["tritonTrt: { gpus: 0 }", "tritonTrt.gpus must be a list, got 0"],
   ["tritonTrt: { gpus: [] }", "tritonTrt.gpus must list at least one GPU, got []"],
+  [
+    "embed: { gpus: [0, 1] }",
+    "embed.gpus must list one GPU: ONNX Runtime in the embed server runs on one, got [0,1]",
+  ],
   ["tritonTrt: { gpus: [0, -1] }", "tritonTrt.gpus.1 must be 0 to 63, got -1"],
   [
     "host: { docker: tcp://gpu-1:2375 }",
@@ -165,12 +169,8 @@ test("fails with the mistakes of all files at once", () => {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-settings-"));
   writeFileSync(join(folder, "single-gpu.settings.yaml"), "host: { gpu: a10g }");
   writeFileSync(join(folder, "kind-local.settings.yaml"), "namespace: 1");
-  let lines: readonly string[] = [];
-  try {
-    loadSettings(folder);
-  } catch (error) {
-    lines = (error as SettingsError).lines;
-  }
+  const { settings, mistakes: lines } = loadSettings(folder);
+  expect(settings).toEqual({});
   expect(lines.map((line) => line.replaceAll(`${folder}/`, ""))).toEqual([
     "single-gpu.settings.yaml:",
     `  host.gpu must be one of ${gpuNames}, got 'a10g'`,

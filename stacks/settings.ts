@@ -154,7 +154,10 @@ export const singleGpuSettings = z
           .default("onnx")
           .describe("`onnx`: ONNX Runtime in the embed server. `triton`: gateway to a Triton."),
         upstream,
-        gpus: gpus.default([0]).describe("The GPU of ONNX Runtime, by index."),
+        gpus: gpus
+          .max(1, "must list one GPU: ONNX Runtime in the embed server runs on one")
+          .default([0])
+          .describe("The GPU of ONNX Runtime, by index."),
         expose,
       })
       .prefault({}),
@@ -322,6 +325,13 @@ export type AllSettings = {
   readonly [Name in EnvironmentName]: z.infer<(typeof settingsSchemas)[Name]>;
 };
 
+export interface LoadedSettings {
+  /** Of those environments whose file is right. */
+  readonly settings: Partial<AllSettings>;
+  /** Every mistake of every file, ready to print. Empty: the settings are complete. */
+  readonly mistakes: readonly string[];
+}
+
 /** Everything that is wrong with settings, one line each, ready to print. */
 export class SettingsError extends Error {
   override readonly name = "SettingsError";
@@ -331,26 +341,20 @@ export class SettingsError extends Error {
   }
 }
 
-/**
- * Read the settings of all environments.
- *
- * @param folder - Where `<environment>.settings.yaml` are.
- * @throws {SettingsError} with the mistakes of all files.
- */
-export function loadSettings(folder: string): AllSettings {
-  const lines: string[] = [];
+/** Read the settings of all environments from `folder`, where `<environment>.settings.yaml` are. */
+export function loadSettings(folder: string): LoadedSettings {
   const settings: Record<string, unknown> = {};
-  for (const environment of environmentNames) {
+  const mistakes = environmentNames.flatMap((environment) => {
     const file = join(folder, `${environment}.settings.yaml`);
     try {
       settings[environment] = parseSettings(environment, file, readText(file));
+      return [];
     } catch (error) {
       if (!(error instanceof SettingsError)) throw error;
-      lines.push(...error.lines);
+      return error.lines;
     }
-  }
-  if (lines.length > 0) throw new SettingsError(lines);
-  return settings as AllSettings;
+  });
+  return { settings, mistakes };
 }
 
 function readText(file: string): string {

@@ -29,18 +29,22 @@ export interface SynthManifest {
  * Synthesize all environments.
  *
  * @returns One line for each stack: what is in it.
- * @throws {SettingsError} with every mistake of every file, or with all that the checks found. Nothing is written then.
+ * @throws {SettingsError} with every mistake of every file and all that the checks found in the rest. Nothing is written
+ *   then.
  */
 export function synthesize({ settings: folder, outdir }: SynthesizeOptions): readonly string[] {
-  const settings = loadSettings(folder);
+  const { settings, mistakes } = loadSettings(folder);
   const app = new App({ outdir });
+  const single = settings["single-gpu"];
+  const multi = settings["multi-gpu-4x"];
+  const kind = settings["kind-local"];
   const stacks = [
-    new SingleGpuStack(app, "single-gpu", settings["single-gpu"]),
-    new MultiGpu4xStack(app, "multi-gpu-4x", settings["multi-gpu-4x"]),
-    new KindLocalStack(app, "kind-local", settings["kind-local"]),
-  ];
-  const findings = findingsOf(app);
-  if (findings.length > 0) throw new SettingsError(findings);
+    single && new SingleGpuStack(app, "single-gpu", single),
+    multi && new MultiGpu4xStack(app, "multi-gpu-4x", multi),
+    kind && new KindLocalStack(app, "kind-local", kind),
+  ].filter((stack) => stack !== undefined);
+  const lines = [...mistakes, ...findingsOf(app)];
+  if (lines.length > 0) throw new SettingsError(lines);
   app.synth();
   writeFileSync(
     join(outdir, "clipstack.json"),

@@ -1,4 +1,10 @@
-import type { ModelConfig } from "../../inference-image/src/contract/model-config.ts";
+import {
+  type ModelConfig,
+  type ModelVariant,
+  modelConfigs,
+  modelVariants,
+} from "../../inference-image/src/contract/model-config.ts";
+import type { ModelName } from "../../inference-image/src/contract/model-signature.ts";
 import type { Finding } from "./findings.ts";
 
 /** GPU indices that the host does not have, or that are listed twice. */
@@ -15,22 +21,29 @@ export function gpuIndexFindings(gpus: readonly number[], hostCount: number): re
   return [...absent, ...repeated];
 }
 
+/** GPUs that a configuration uses. Inside a container they count from 0, whichever they are on the host. */
+function gpusUsed({ instance_group: groups = [] }: ModelConfig): number {
+  return Math.max(0, ...groups.flatMap(({ gpus = [] }) => gpus.map((index) => index + 1)));
+}
+
+/** The named configuration of a model for `gpus`; `single-gpu` where none fits, which is a finding. */
+export function variantFor(model: ModelName, gpus: readonly number[]): ModelVariant {
+  const fits = (variant: ModelVariant) => gpusUsed(modelConfigs[model][variant]) === gpus.length;
+  return modelVariants.find(fits) ?? "single-gpu";
+}
+
 /**
- * A configuration that uses more or fewer GPUs than its container sees. Inside a container they count from 0, whichever
- * they are on the host. Says nothing while the indices themselves are wrong.
+ * A number of GPUs that no named configuration of the model is for. Says nothing while the indices themselves are wrong.
  */
 export function variantGpuFindings(
   gpus: readonly number[],
   hostCount: number,
-  variant: string,
-  config: Pick<ModelConfig, "instance_group">,
+  model: ModelName,
 ): readonly Finding[] {
-  if (gpus.length > 0 && gpuIndexFindings(gpus, hostCount).length > 0) return [];
-  const used = (config.instance_group ?? []).flatMap((group) => group.gpus ?? []);
-  const needed = used.length === 0 ? 0 : Math.max(...used) + 1;
-  return gpus.length === needed
-    ? []
-    : [
-        `gpus must list ${needed}, as many as the model configuration '${variant}' uses, got ${gpus.length}: ${gpus.join(", ")}`,
-      ];
+  const counts = modelVariants.map((variant) => gpusUsed(modelConfigs[model][variant]));
+  if (counts.includes(gpus.length) || gpuIndexFindings(gpus, hostCount).length > 0) return [];
+  const known = counts.filter((count) => count > 0).join(" or ");
+  return [
+    `gpus must list ${known} of them, as the configurations of ${model} do, got ${gpus.length}: ${gpus.join(", ")}`,
+  ];
 }
