@@ -1,30 +1,30 @@
-import type { Target } from "./embedded-plan.ts";
+import { openInferenceClient } from "../../inference-image/src/client/inference-client.ts";
+import { embedBy, embedForms } from "./embed-requests.ts";
 import { reason } from "./http-client.ts";
+import { inferRows, unit } from "./infer.ts";
 import type { CheckResult } from "./record.ts";
-import type { LocalModel, Reference } from "./reference.ts";
-import { pathsOf, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
+import { cycle, type Reference } from "./reference.ts";
+import { type PathTarget, pathsOf, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
 import { cosine, relativeDifference } from "./statistics.ts";
 
 /** Two embeddings of one image are the same when both hold. */
 export const parityLimits = { cosineAtLeast: 0.999, relativeDifferenceAtMost: 0.001 } as const;
 
-/** Opens the client that users of a protocol path have. */
-export type OpenPathClient = (target: Target) => Promise<LocalModel>;
+const timeoutMs = 60_000;
 
 /** Every protocol path, every sample image, against the local reference. */
 export async function checkParity(
   service: ServiceUnderTest,
   reference: Reference,
-  openClient: OpenPathClient,
 ): Promise<readonly CheckResult[]> {
   const results: CheckResult[] = [];
   for (const target of pathsOf(service)) {
     const { path } = target;
     try {
-      const images = await compare(await openClient(target), reference);
+      const images = await compare(service, target, reference);
       const worst = Math.min(...images.map((image) => image.cosine));
       const farthest = Math.max(...images.map((image) => image.relativeDifference));
-      const measured = { images: images.length, cosine: worst, relativeDifference: farthest };
+      const measured = { answers: images.length, cosine: worst, relativeDifference: farthest };
       const wrong = images.filter(
         (image) =>
           !(image.cosine >= parityLimits.cosineAtLeast) ||
@@ -33,7 +33,7 @@ export async function checkParity(
       const numbers = `cosine ${worst.toFixed(6)}, relative difference ${percent(farthest)}`;
       const message =
         wrong.length === 0
-          ? `${images.length} images: ${numbers}`
+          ? `${images.length} answers: ${numbers}`
           : `${wrong.map((image) => image.image).join(", ")} differ from the local reference: ${numbers}; must be ≥ ${parityLimits.cosineAtLeast} and ≤ ${percent(parityLimits.relativeDifferenceAtMost)}`;
       const outcome = wrong.length === 0 ? "pass" : "fail";
       results.push(resultOf(service, "parity", outcome, message, { path, measured, images }));
@@ -44,22 +44,61 @@ export async function checkParity(
   return results;
 }
 
-async function compare(client: LocalModel, reference: Reference) {
+interface Compared {
+  readonly image: string;
+  readonly cosine: number;
+  readonly relativeDifference: number;
+}
+
+/** Every image through the client that users have, and one in each other way to ask. */
+async function compare(
+  service: ServiceUnderTest,
+  target: PathTarget,
+  reference: Reference,
+): Promise<Compared[]> {
+  const images: Compared[] = [];
+  const add = (image: string, vector: Float32Array | undefined, expected: Float32Array): void => {
+    if (vector === undefined) throw new Error(`${image}: no embedding`);
+    images.push({
+      image,
+      cosine: cosine(vector, expected),
+      relativeDifference: relativeDifference(vector, expected),
+    });
+  };
+  const client = await openClient(service, target);
   try {
-    const images: { image: string; cosine: number; relativeDifference: number }[] = [];
     for (const { name, bytes, embedding } of reference.images) {
       const [vector] = await client.embed([bytes]);
-      if (vector === undefined) throw new Error(`${name}: no embedding`);
-      images.push({
-        image: name,
-        cosine: cosine(vector, embedding),
-        relativeDifference: relativeDifference(vector, embedding),
-      });
+      add(name, vector, embedding);
     }
-    return images;
   } finally {
     await client.close();
   }
+  for (const image of cycle(reference, 1)) {
+    if (target.endpoint.protocol === "embed-http") {
+      for (const form of embedForms) {
+        const [vector] = await embedBy(service.http, target.url, form, [image]);
+        add(`${image.name} as ${form}`, vector, image.embedding);
+      }
+    } else if (target.endpoint.protocol === "oip-http") {
+      const transport = service.transport(target, "json");
+      const { model } = service.workload.service;
+      const [vector] = await inferRows(transport, model, image.tensor, 1, timeoutMs);
+      add(`${image.name} as JSON`, vector && unit(vector), image.embedding);
+    }
+  }
+  return images;
+}
+
+/** The client of this protocol path; remote, so that nothing else can answer in its place. */
+function openClient(service: ServiceUnderTest, { endpoint, url }: PathTarget) {
+  const common = { mode: "remote", model: service.workload.service.model, timeoutMs } as const;
+  if (endpoint.protocol === "embed-http") {
+    return openInferenceClient({ ...common, backend: "embed", serviceUrl: url });
+  }
+  return endpoint.protocol === "oip-grpc"
+    ? openInferenceClient({ ...common, backend: "triton_grpc", tritonGrpcUrl: url })
+    : openInferenceClient({ ...common, backend: "triton", serviceUrl: url });
 }
 
 export function percent(fraction: number): string {

@@ -343,9 +343,7 @@ function mountsOf(workload: Workload, options: EmbeddedPlanOptions, notes: Set<s
     return join(options.modelRepository, tail);
   };
   const inRepository = (containerPath: string): string =>
-    isBelow(containerPath, modelRepositoryMount)
-      ? posix.relative(modelRepositoryMount, containerPath)
-      : "";
+    posix.relative(modelRepositoryMount, containerPath);
 
   const sourceOf = (volume: Volume): string => {
     const { containerPath, hostPath } = volume;
@@ -373,6 +371,7 @@ function mountsOf(workload: Workload, options: EmbeddedPlanOptions, notes: Set<s
         .filter((one) => isBelow(containerPath, one.containerPath))
         .sort((a, b) => b.containerPath.length - a.containerPath.length)[0];
       if (volume === undefined) {
+        if (!isBelow(containerPath, modelRepositoryMount)) return containerPath;
         const reason = `no volume is mounted at ${posix.dirname(containerPath)}`;
         return standIn(reason, inRepository(containerPath));
       }

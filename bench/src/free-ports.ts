@@ -17,8 +17,9 @@ export async function isTaken(port: number): Promise<boolean> {
   try {
     await close(await listen(port));
     return false;
-  } catch {
-    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EADDRINUSE") return true;
+    throw error;
   }
 }
 

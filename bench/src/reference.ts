@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { extname, join } from "node:path";
+import { openInferenceClient } from "../../inference-image/src/client/inference-client.ts";
 import { BenchError } from "./bench-error.ts";
 
 /** What every protocol path must reproduce: the sample images, and what the local model makes of them. */
@@ -16,13 +17,6 @@ export interface ReferenceImage {
   readonly tensor: Float32Array;
   /** `[512]` float32, unit norm, from the model in this process. */
   readonly embedding: Float32Array;
-}
-
-/** Embeds images in this process. */
-export interface LocalModel {
-  /** One unit-norm vector for each image, in order. */
-  embed(images: readonly Uint8Array[]): Promise<readonly Float32Array[]>;
-  close(): Promise<void>;
 }
 
 /** Makes the model's input of an encoded image: `[3, 224, 224]` float32. */
@@ -71,13 +65,13 @@ export function readSamples(folder: string, limit: number): readonly SampleImage
   }));
 }
 
-/** Embed the samples once; every environment is compared with the same vectors. */
+/** Embed the samples once, in this process; every environment is compared with the same vectors. */
 export async function makeReference(
   samples: readonly SampleImage[],
-  openModel: () => Promise<LocalModel>,
+  modelPath: string,
   preprocess: Preprocess,
 ): Promise<Reference> {
-  const model = await openModel();
+  const model = await openInferenceClient({ backend: "embed", mode: "local", modelPath });
   try {
     const images: ReferenceImage[] = [];
     for (const sample of samples) {

@@ -53,10 +53,10 @@ export function openService(
   };
 }
 
-/** Targets where an embedding can be asked for and that lead somewhere. */
-export function pathsOf(
-  service: ServiceUnderTest,
-): readonly (Target & { readonly path: ProtocolPath; readonly url: string })[] {
+/** A target where an embedding can be asked for, and that leads somewhere. */
+export type PathTarget = Target & { readonly path: ProtocolPath; readonly url: string };
+
+export function pathsOf(service: ServiceUnderTest): readonly PathTarget[] {
   return service.targets.flatMap((target) => {
     const { endpoint, url } = target;
     return endpoint.path === undefined || url === undefined

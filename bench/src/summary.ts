@@ -79,9 +79,9 @@ function pathRows(record: VerifyRecord): readonly PathRow[] {
     rows.set(key, { ...rows.get(key), ...row });
   };
   for (const check of record.checks) {
-    if (check.id !== "parity" || check.path === undefined) continue;
+    if (check.path === undefined) continue;
     const { environment, service, path } = check;
-    add({ environment, service, path, parity: check });
+    add({ environment, service, path, ...(check.id === "parity" ? { parity: check } : {}) });
   }
   for (const measurement of record.measurements) {
     const { environment, service, path } = measurement;

@@ -218,3 +218,65 @@ export function kubernetesDocument(hostPort: number = kindPorts.host): TestDocum
     },
   };
 }
+
+export interface TestEmbed {
+  readonly name: string;
+  readonly port: number;
+  readonly env?: readonly string[];
+  /** Folder of a model repository. */
+  readonly repository?: string;
+  readonly healthPath?: string;
+  readonly graceSeconds?: number;
+  /** Port that is published, where it is another one than the environment says. */
+  readonly published?: number;
+}
+
+/** Embed servers, each in a container of its own. */
+export function embedsDocument(name: string, embeds: readonly TestEmbed[]): TestDocument {
+  return {
+    resource: {
+      docker_container: Object.fromEntries(
+        embeds.map((embed) => [
+          embed.name,
+          {
+            name: `${name}-${embed.name}`,
+            env: ["PORT=8002", "SHUTDOWN_GRACE_SECONDS=5", ...(embed.env ?? [])],
+            ports: [{ internal: 8002, external: embed.published ?? embed.port }],
+            volumes:
+              embed.repository === undefined
+                ? []
+                : [{ container_path: "/models", host_path: embed.repository }],
+            healthcheck: {
+              test: ["CMD", "curl", "-f", `http://localhost:8002${embed.healthPath ?? "/readyz"}`],
+            },
+            destroy_grace_seconds: embed.graceSeconds ?? 8,
+          },
+        ]),
+      ),
+    },
+    output: {
+      environment: {
+        value: {
+          schema: 1,
+          name,
+          where: "unix:///var/run/docker.sock",
+          accelerator: "cpu",
+          services: embeds.map((embed) => ({
+            name: embed.name,
+            kind: "embed",
+            backend: "onnx",
+            model: "openclip_vit_b32",
+            resources: { container: `docker_container.${embed.name}` },
+            endpoints: [
+              {
+                protocol: "embed-http",
+                url: `http://127.0.0.1:${embed.port}`,
+                path: "embed-http",
+              },
+            ],
+          })),
+        },
+      },
+    },
+  };
+}

@@ -7,21 +7,15 @@ import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { type Command, InvalidArgumentError } from "commander";
 import { z } from "zod";
-import { embedBy } from "../../bench/src/embed-requests.ts";
-import { openHttpClient } from "../../bench/src/http-client.ts";
-import { inferRows, unit } from "../../bench/src/infer.ts";
-import { startProgress } from "../../bench/src/progress.ts";
+import { failureLine, startProgress } from "../../bench/src/progress.ts";
 import type { ModelSubject, VerifyRecord } from "../../bench/src/record.ts";
 import { reportText } from "../../bench/src/report-text.ts";
 import { recordText, type SavedReports, saveReports } from "../../bench/src/save-reports.ts";
 import { type EnvironmentFile, type VerifyEvent, verify } from "../../bench/src/verify.ts";
 import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
-import { openLocalEmbedder } from "../../inference-image/src/engine/local-embedder.ts";
 import { preprocess } from "../../inference-image/src/engine/preprocess.ts";
 import { ensureGeneratedModel, ensureTinyModel } from "../../inference-image/src/model/generate.ts";
 import { modelInfo } from "../../inference-image/src/model/model-info.ts";
-import { openGrpcTransport } from "../../inference-image/src/triton/grpc-transport.ts";
-import { openHttpTransport } from "../../inference-image/src/triton/http-transport.ts";
 import { UserError } from "./user-error.ts";
 
 const project = fileURLToPath(new URL("../../", import.meta.url));
@@ -93,38 +87,8 @@ export async function verifyEnvironments(
       modelFile: options.model === "generated" ? undefined : file,
       model: subject,
       samples: join(project, "bench/samples"),
-      openReferenceModel: () => openLocalEmbedder({ modelPath: file }),
+      referenceModel: file,
       preprocess: (image) => preprocess(image, { maxPixels }),
-      openPathClient: async ({ workload, endpoint, url = "" }) => {
-        if (endpoint.protocol === "embed-http") {
-          const http = openHttpClient();
-          return {
-            embed: (images) =>
-              embedBy(
-                http,
-                url,
-                "multipart",
-                images.map((bytes) => ({ bytes, contentType: "image/jpeg" })),
-              ),
-            close: () => http.close(),
-          };
-        }
-        const transport =
-          endpoint.protocol === "oip-grpc"
-            ? openGrpcTransport({ target: url })
-            : openHttpTransport({ url, encoding: "binary" });
-        return {
-          embed: (images) =>
-            Promise.all(
-              images.map(async (image) => {
-                const data = await preprocess(image, { maxPixels });
-                const rows = await inferRows(transport, workload.service.model, data, 1, 60_000);
-                return unit(rows[0] ?? new Float32Array());
-              }),
-            ),
-          close: () => transport.close(),
-        };
-      },
       portOffset: options.portOffset,
       secondsPerPath: options.seconds,
       signal: interrupt.signal,
@@ -345,11 +309,21 @@ Exit codes: 0 all good, 1 a check failed, 2 wrong usage or settings.`,
 
 /** What a person reads at the end. */
 export function resultText(record: VerifyRecord, saved: SavedReports): string {
-  const failed = record.checks.filter(({ outcome }) => outcome === "fail").length;
   const passed = record.checks.filter(({ outcome }) => outcome === "pass").length;
+  const failures = record.checks.filter(({ outcome }) => outcome === "fail").map(failureLine);
   const verdict =
-    failed === 0 ? `${passed} checks passed` : `${failed} checks failed, ${passed} passed`;
-  return `\n${reportText(record)}\n\n${verdict}\nreport: ${relative("", saved.html)}`;
+    failures.length === 0
+      ? `${passed} checks passed`
+      : `${failures.length} ${failures.length === 1 ? "check" : "checks"} failed, ${passed} passed`;
+  return [
+    "",
+    reportText(record),
+    "",
+    ...failures,
+    ...(failures.length === 0 ? [] : [""]),
+    verdict,
+    `report: ${relative("", saved.html)}`,
+  ].join("\n");
 }
 
 function writeRecord(file: string, record: VerifyRecord): void {

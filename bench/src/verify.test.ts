@@ -1,0 +1,303 @@
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { preprocess } from "../../inference-image/src/engine/preprocess.ts";
+import { generateModel } from "../../inference-image/src/model/generate.ts";
+import { tinyModel } from "../../inference-image/src/model/test-model.ts";
+import { freePorts } from "./free-ports.ts";
+import { checkIds, parseRecord, type VerifyRecord } from "./record.ts";
+import {
+  dockerDocument,
+  embedsDocument,
+  kubernetesDocument,
+  type TestDocument,
+} from "./test-artefact.ts";
+import { type VerifyEvent, type VerifyOptions, verify } from "./verify.ts";
+
+const project = fileURLToPath(new URL("../../", import.meta.url));
+const folder = mkdtempSync(join(tmpdir(), "clipstack-verify-test-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const timeoutMs = 120_000;
+
+let written = 0;
+/** Write what would have been synthesized. */
+function environmentFile(document: TestDocument) {
+  const name = `environment-${++written}`;
+  mkdirSync(join(folder, name));
+  const file = join(folder, name, "cdk.tf.json");
+  writeFileSync(file, JSON.stringify(document));
+  return { file, shown: `${name}/cdk.tf.json`, editedByHand: false };
+}
+
+async function run(
+  documents: readonly TestDocument[],
+  changes: Partial<VerifyOptions> = {},
+): Promise<VerifyRecord> {
+  const model = await tinyModel();
+  return verify({
+    environments: documents.map(environmentFile),
+    project,
+    serverCommand: [
+      process.execPath,
+      "--import",
+      import.meta.resolve("tsx"),
+      fileURLToPath(new URL("test-faulty-server.ts", import.meta.url)),
+    ],
+    modelRepository: join(project, "model_repository"),
+    modelFile: model,
+    model: { name: "tiny", weights: "random" },
+    samples: join(project, "bench/samples"),
+    referenceModel: model,
+    preprocess: (image) => preprocess(image, { maxPixels: 100_000_000 }),
+    portOffset: 0,
+    secondsPerPath: 0.3,
+    signal: new AbortController().signal,
+    onEvent: () => {},
+    ...changes,
+  });
+}
+
+/** A model repository around one file. */
+function repositoryOf(model: string): string {
+  const repository = mkdtempSync(join(folder, "repository-"));
+  mkdirSync(join(repository, "openclip_vit_b32/1"), { recursive: true });
+  symlinkSync(model, join(repository, "openclip_vit_b32/1/model.onnx"));
+  return repository;
+}
+
+describe("two sound environments", () => {
+  let record: VerifyRecord;
+  const events: VerifyEvent[] = [];
+
+  beforeAll(async () => {
+    const [embed = 0, http = 0, grpc = 0, metrics = 0, cluster = 0] = await freePorts(5);
+    const docker = dockerDocument({
+      ports: { embed, triton: { http, grpc, metrics } },
+      repository: join(project, "model_repository"),
+    });
+    record = await run([docker, kubernetesDocument(cluster)], {
+      onEvent: (event) => events.push(event),
+    });
+  }, timeoutMs);
+
+  test("pass every check", () => {
+    expect(record.checks.filter(({ outcome }) => outcome !== "pass")).toEqual([]);
+    expect(record.passed).toBe(true);
+  });
+
+  test("are asked everything", () => {
+    for (const name of ["two-services", "cluster"]) {
+      const asked = record.checks.filter(({ environment }) => environment === name);
+      expect(new Set(asked.map(({ id }) => id))).toEqual(new Set(checkIds));
+    }
+  });
+
+  test("have parity and a load on every protocol path", () => {
+    const paths = [
+      "two-services/embed-http",
+      "two-services/onnx-http",
+      "two-services/onnx-grpc",
+      "cluster/embed-http",
+    ];
+    const compared = record.checks.filter(({ id }) => id === "parity");
+    expect(compared.map((it) => `${it.environment}/${it.path}`)).toEqual(paths);
+    expect(record.measurements.map((it) => `${it.environment}/${it.path}`)).toEqual(paths);
+    for (const { samples, imagesPerSecond } of record.measurements) {
+      expect(samples).toBeGreaterThan(0);
+      expect(imagesPerSecond).toBeGreaterThan(0);
+    }
+  });
+
+  test("are compared on the images that are read in different ways", () => {
+    const { sampleImages } = record.subject.settings;
+    for (const kind of [/exif/, /cmyk/, /grey/, /\.png$/]) {
+      expect(sampleImages.some((name) => kind.test(name))).toBe(true);
+    }
+  });
+
+  test("run one process for a container and one for each replica", () => {
+    const processes = record.environments.flatMap(({ services }) =>
+      services.map((it) => it.processes),
+    );
+    expect(processes).toEqual([1, 1, 2]);
+  });
+
+  test("are told as they go", () => {
+    expect(events.filter(({ kind }) => kind === "check")).toHaveLength(record.checks.length);
+  });
+
+  test("give a record that can be read again", () => {
+    expect(parseRecord(JSON.stringify(record), "record")).toEqual(
+      JSON.parse(JSON.stringify(record)),
+    );
+  });
+});
+
+describe("planted faults", () => {
+  let record: VerifyRecord;
+
+  beforeAll(async () => {
+    const ports = await freePorts(8);
+    const port = (index: number) => ports[index] ?? 0;
+    const model = await tinyModel();
+    const otherModel = join(folder, "other.onnx");
+    await generateModel({ profile: "tiny", seed: 2, file: otherModel });
+    const repository = repositoryOf(model);
+    const document = embedsDocument("faults", [
+      { name: "elsewhere", port: port(0), published: port(1), repository },
+      { name: "other-weights", port: port(2), repository: repositoryOf(otherModel) },
+      {
+        name: "dies-at-start",
+        port: port(3),
+        env: ["MODEL_PATH=/nowhere/model.onnx"],
+      },
+      { name: "one-by-one", port: port(5), repository, env: ["MAX_BATCH_SIZE=1"] },
+      { name: "loses-requests", port: port(6), repository, env: ["TEST_FAULT=loses requests"] },
+      {
+        name: "does-not-stop",
+        port: port(7),
+        repository,
+        graceSeconds: 1,
+        env: ["TEST_FAULT=does not stop"],
+      },
+      { name: "dies-at-work", port: port(4), repository, env: ["TEST_FAULT=dies at work"] },
+    ]);
+    record = await run([document], { modelFile: undefined });
+  }, timeoutMs);
+
+  /** What failed of one service, without what follows from it. */
+  const failure = (service: string, id: string) => {
+    const found = record.checks.find(
+      (it) => it.service === service && it.id === id && it.outcome === "fail",
+    );
+    return found === undefined ? undefined : `${found.resource}: ${found.message}`;
+  };
+  const named = (service: string) => `docker_container.${service} (container 'faults-${service}')`;
+
+  test("make the run fail", () => {
+    expect(record.passed).toBe(false);
+  });
+
+  test("a wrong published port names its container", () => {
+    expect(failure("elsewhere", "wiring")).toMatch(
+      new RegExp(
+        `^${quoted(named("elsewhere"))}: publishes \\d+, but the environment's embed-http endpoint is http://127.0.0.1:\\d+$`,
+      ),
+    );
+  });
+
+  test("other weights name their container, and the numbers", () => {
+    expect(failure("other-weights", "parity")).toMatch(
+      new RegExp(
+        `^${quoted(named("other-weights"))}: .* differ from the local reference: cosine -?0\\.\\d+, relative difference \\d.* %; must be ≥ 0\\.999 and ≤ 0\\.10 %$`,
+      ),
+    );
+  });
+
+  test("a process that ends at its start names its container, and shows its last lines", () => {
+    const message = failure("dies-at-start", "start") ?? "";
+    expect(message).toContain(`${named("dies-at-start")}: faults-dies-at-start ended with code `);
+    expect(message).toContain("before it was ready; its last lines:\n");
+    expect(message).toContain("/nowhere/model.onnx");
+  });
+
+  test("a service that does not batch names its container", () => {
+    expect(failure("one-by-one", "batching")).toBe(
+      `${named("one-by-one")}: 32 concurrent requests ran one by one: 32 images in 32 executions`,
+    );
+  });
+
+  test("a stop that loses requests names its container", () => {
+    expect(failure("loses-requests", "stop")).toMatch(
+      new RegExp(
+        `^${quoted(named("loses-requests"))}: faults-loses-requests: \\d+ of \\d+ requests in flight were lost: `,
+      ),
+    );
+  });
+
+  test("a process that has to be killed names its container", () => {
+    expect(failure("does-not-stop", "stop")).toMatch(
+      new RegExp(
+        `^${quoted(named("does-not-stop"))}: faults-does-not-stop ended by SIGKILL after \\d+ ms \\(grace 1 s\\), must end with code 0$`,
+      ),
+    );
+  });
+
+  test("a process that ends at work names its container", () => {
+    expect(failure("dies-at-work", "stop")).toBe(
+      `${named("dies-at-work")}: faults-dies-at-work ended with code 9 while it was checked`,
+    );
+  });
+
+  test("what could not be asked is skipped, and not passed", () => {
+    const asked = record.checks.filter(
+      (it) => it.service === "dies-at-start" && it.id === "parity",
+    );
+    expect(asked.map(({ outcome, message }) => [outcome, message])).toEqual([
+      ["skip", "it did not start"],
+    ]);
+  });
+});
+
+test(
+  "a health check that does not pass names its container",
+  async () => {
+    const [port = 0] = await freePorts(1);
+    const document = embedsDocument("sick", [{ name: "embed", port, healthPath: "/no-such-path" }]);
+    const { checks } = await run([document], { startLimitSeconds: 3 });
+    expect(checks.find(({ outcome }) => outcome === "fail")).toMatchObject({
+      id: "start",
+      resource: "docker_container.embed (container 'sick-embed')",
+      message: expect.stringContaining("sick-embed was not ready in 3 s: "),
+    });
+  },
+  timeoutMs,
+);
+
+const quoted = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+
+test("fails before anything starts when a port is taken, naming who needs it", async () => {
+  const other = createServer();
+  await new Promise<void>((resolve) => other.listen(0, "127.0.0.1", resolve));
+  const address = other.address();
+  const port = typeof address === "object" && address !== null ? address.port : 0;
+  const document = embedsDocument("busy", [{ name: "embed", port }]);
+  await expect(run([document])).rejects.toThrow(
+    `port ${port} of busy/busy-embed is taken on this machine\nstop what listens there, or move all ports with --port-offset, like --port-offset 10000`,
+  );
+  await new Promise((resolve) => other.close(resolve));
+});
+
+test(
+  "stops in the middle, and leaves no process, when it is told to",
+  async () => {
+    const [port = 0] = await freePorts(1);
+    const controller = new AbortController();
+    const running = run([embedsDocument("stopped", [{ name: "embed", port }])], {
+      secondsPerPath: 60,
+      signal: controller.signal,
+      onEvent: (event) => {
+        if (event.kind === "phase" && event.text.startsWith("load")) {
+          setTimeout(() => controller.abort(), 100);
+        }
+      },
+    });
+    await expect(running).rejects.toThrow("abort");
+    await expect(freeAgain(port)).resolves.toBe(true);
+  },
+  timeoutMs,
+);
+
+async function freeAgain(port: number): Promise<boolean> {
+  const server = createServer();
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(port, "127.0.0.1", resolve);
+  });
+  await new Promise((resolve) => server.close(resolve));
+  return true;
+}
