@@ -43,6 +43,9 @@ export interface Limits {
 /** When to come back after 429 and 503, in seconds. */
 const retryAfterSeconds = 1;
 
+/** In the metrics, the status of a request whose client hung up before it had its answer: nginx' number. */
+const clientClosedRequest = 499;
+
 /** How long a client may take to send a request. */
 const requestTimeoutMs = 120_000;
 
@@ -65,7 +68,13 @@ export function buildApp(options: AppOptions): FastifyInstance {
     frameworkErrors: (error, _request, reply) => sendError(reply, toEmbedError(error)),
   });
   const state = { draining: false, unanswered: 0, decoding: 0 };
-  let allAnswered = () => {};
+  const whenAnswered: (() => void)[] = [];
+  /** Resolves when no request is without its answer. */
+  const answered = () =>
+    new Promise<void>((resolve) => {
+      if (state.unanswered === 0) resolve();
+      else whenAnswered.push(resolve);
+    });
 
   app.register(multipart);
   app.addContentTypeParser([...imageContentTypes], { parseAs: "buffer" }, (_request, body, done) =>
@@ -73,27 +82,31 @@ export function buildApp(options: AppOptions): FastifyInstance {
   );
   app.removeContentTypeParser("text/plain");
 
-  app.addHook("onRequest", async () => {
+  app.addHook("onRequest", async (request, reply) => {
     state.unanswered += 1;
-  });
-  app.addHook("onResponse", async (request, reply) => {
-    state.unanswered -= 1;
-    if (state.unanswered === 0) allAnswered();
-    const route = request.routeOptions.url ?? "none";
-    metrics.request(route, reply.statusCode, reply.elapsedTime / 1000);
+    let open = true;
+    const over = (status: number) => {
+      if (!open) return;
+      open = false;
+      state.unanswered -= 1;
+      const route = request.routeOptions.url ?? "none";
+      metrics.request(route, status, reply.elapsedTime / 1000);
+      if (state.unanswered === 0) for (const resolve of whenAnswered.splice(0)) resolve();
+    };
+    // answered, or the client hung up (Fastify's onResponse is silent then)
+    reply.raw.once("finish", () => over(reply.statusCode));
+    reply.raw.once("close", () => over(clientClosedRequest));
   });
   app.addHook("onSend", async (_request, reply) => {
     if (state.draining) reply.header("connection", "close");
   });
   app.addHook("preClose", async () => {
     state.draining = true;
+    // a connection on which nothing was asked, or only half a request, must not hold the stop up
+    void answered().then(() => app.server.closeAllConnections());
   });
   app.addHook("onClose", async () => {
-    if (state.unanswered > 0) {
-      await new Promise<void>((resolve) => {
-        allAnswered = resolve;
-      });
-    }
+    await answered();
     await options.embedder()?.close();
   });
 

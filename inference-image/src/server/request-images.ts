@@ -85,7 +85,8 @@ function tooManyImages(got: string): EmbedError {
 
 /** RFC 4648 §4, padding included, nothing else: `Buffer.from` skips what it does not know. */
 function decodeBase64(text: string, image: number): Uint8Array {
-  const refuse = (why: string) => new EmbedError("bad_request", `is not base64: ${why}`, image);
+  const refuse = (why: string) =>
+    new EmbedError("bad_request", `image ${image} is not base64: ${why}`, image);
   if (text.startsWith("data:")) throw refuse("it is a data URL; send what follows its comma");
   if (text.length % 4 !== 0) {
     throw refuse(`its length must be a multiple of 4 with padding, got ${text.length}`);
