@@ -269,6 +269,15 @@ test("keeps the image on the host and replaces the container when the image chan
   expect(container.image).toBe(`\${${address("test/triton/image")}.image_id}`);
 });
 
+test("fails on a GPU that is newer than the image, but not where no GPU is used", () => {
+  const image = "nvcr.io/nvidia/tritonserver:24.12-py3";
+  expect(findings((stack) => triton(stack, { image }, { gpu: "b200" }))).toEqual([
+    `test/triton: image must be 25.01 or newer for NVIDIA B200 SXM 180 GB (Blackwell), got '${image}'`,
+  ]);
+  const host = { gpu: "b200", accelerator: "cpu" } as const;
+  expect(findings((stack) => triton(stack, { image }, host))).toEqual([]);
+});
+
 test("fails with everything that is wrong at once", () => {
   expect(
     findings((stack) => {

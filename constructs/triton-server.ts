@@ -19,7 +19,7 @@ import { renderTritonCommand } from "../inference-image/src/contract/triton-flag
 import { TerraformStack } from "./cdktf.ts";
 import { check } from "./checks/findings.ts";
 import { variantFor, variantGpuFindings } from "./checks/gpus.ts";
-import { imageFindings } from "./checks/images.ts";
+import { imageFindings, releaseFindings } from "./checks/images.ts";
 import {
   checkStopTimes,
   environmentList,
@@ -97,6 +97,7 @@ export class TritonServer extends Construct {
     this.executionInstances = executionInstances(config, gpus.length);
 
     check(this, () => imageFindings(props.image));
+    if (host.accelerator === "gpu") check(this, () => releaseFindings(props.image, host.gpu));
     check(this, () => checkModelConfig(config));
     check(this, () => variantGpuFindings(gpus, host.count, model));
     host.run(this, gpus, {

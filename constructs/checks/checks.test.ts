@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
+import { gpuCatalogue } from "../gpu-catalogue.ts";
 import { gpuIndexFindings, variantGpuFindings } from "./gpus.ts";
-import { imageFindings } from "./images.ts";
+import { imageFindings, releaseFindings } from "./images.ts";
 import {
   autoscalerFindings,
   budgetFindings,
@@ -138,6 +139,24 @@ describe("images", () => {
     expect(imageFindings("name@sha256:12")).toEqual([
       "image must end in '@sha256:' and 64 hexadecimal digits, got 'name@sha256:12'",
     ]);
+  });
+});
+
+describe("GPU and image", () => {
+  test("fails on a GPU that is newer than the image", () => {
+    expect(releaseFindings("nvcr.io/nvidia/tritonserver:24.12-py3", gpuCatalogue.b200)).toEqual([
+      "image must be 25.01 or newer for NVIDIA B200 SXM 180 GB (Blackwell), got 'nvcr.io/nvidia/tritonserver:24.12-py3'",
+    ]);
+  });
+
+  test.each(Object.values(gpuCatalogue))("accepts the default image for $label", (gpu) => {
+    expect(releaseFindings("nvcr.io/nvidia/tritonserver:26.07-py3", gpu)).toEqual([]);
+  });
+
+  test("says nothing of an image whose release it cannot read", () => {
+    const digest = `tritonserver@sha256:${"0".repeat(64)}`;
+    expect(releaseFindings(digest, gpuCatalogue.b200)).toEqual([]);
+    expect(releaseFindings("my/triton:1.0", gpuCatalogue.b200)).toEqual([]);
   });
 });
 

@@ -1,3 +1,4 @@
+import type { GpuSpec } from "../gpu-catalogue.ts";
 import type { Finding } from "./findings.ts";
 
 /** Images that can change under the same name. A digest is best; a tag that says a version is accepted. */
@@ -10,4 +11,24 @@ export function imageFindings(image: string): readonly Finding[] {
   const tag = /:([^:/]+)$/.exec(image)?.[1];
   if (tag !== undefined && tag !== "latest") return [];
   return [`image must name a version, like 'name:1.2' or better 'name@sha256:…', got '${image}'`];
+}
+
+/** First release of Triton whose CUDA knows an architecture: CUDA 11.1, 11.8 and 12.8. */
+const firstRelease: Readonly<Record<GpuSpec["architecture"], string>> = {
+  Turing: "19.01",
+  Ampere: "20.10",
+  "Ada Lovelace": "22.09",
+  Hopper: "22.09",
+  Blackwell: "25.01",
+};
+
+/** A GPU that is newer than the image. NVIDIA's tags are `year.month-…`; of another tag, or a digest, nothing is known. */
+export function releaseFindings(
+  image: string,
+  { label, architecture }: Pick<GpuSpec, "label" | "architecture">,
+): readonly Finding[] {
+  const release = /:(\d\d\.\d\d)-[^:/]*$/.exec(image)?.[1];
+  const first = firstRelease[architecture];
+  if (release === undefined || release >= first) return [];
+  return [`image must be ${first} or newer for ${label} (${architecture}), got '${image}'`];
 }
