@@ -14,7 +14,7 @@ export interface TritonEmbedderOptions {
   readonly observer?: EmbedderObserver;
 }
 
-/** How long a Triton that could not be reached is asked only after the others. */
+/** How long a Triton that could not be reached, or did not answer in time, is asked only after the others. */
 const avoidMs = 1_000;
 
 /** How long `ready` waits for an answer. */
@@ -64,8 +64,13 @@ export function createTritonEmbedder(options: TritonEmbedderOptions): Embedder {
         });
         return embeddingsOf(output, images.length);
       } catch (error) {
-        if (!(error instanceof TritonError) || error.code !== "unavailable") throw error;
-        avoidUntil.set(transport, performance.now() + avoidMs);
+        if (!(error instanceof TritonError)) throw error;
+        const { code } = error;
+        if (code === "unavailable" || code === "timeout") {
+          avoidUntil.set(transport, performance.now() + avoidMs);
+        }
+        // only a Triton that did not get the request can be replaced by another in time
+        if (code !== "unavailable") throw error;
         failures.push(error);
       }
     }

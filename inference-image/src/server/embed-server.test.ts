@@ -1,0 +1,186 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { type AddressInfo, createServer, type Server } from "node:net";
+import { fileURLToPath } from "node:url";
+import { afterEach, beforeAll, describe, expect, test } from "vitest";
+import { embedMetrics, embedResponse } from "../contract/embed-api.ts";
+import { type ServerEnv, serverEnv } from "../contract/server-env.ts";
+import { tinyModel } from "../model/test-model.ts";
+import { type RunningEmbedServer, startEmbedServer } from "./embed-server.ts";
+import { picture } from "./test-images.ts";
+
+let modelPath: string;
+let jpeg: Buffer;
+
+beforeAll(async () => {
+  [modelPath, jpeg] = await Promise.all([tinyModel(), picture()]);
+});
+
+/** A port that is taken until the server is closed. */
+async function listener(): Promise<{ server: Server; port: number }> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return { server, port: (server.address() as AddressInfo).port };
+}
+
+async function freePort(): Promise<number> {
+  const { server, port } = await listener();
+  server.close();
+  await once(server, "close");
+  return port;
+}
+
+function embed(port: number): Promise<Response> {
+  return fetch(`http://127.0.0.1:${port}/embed`, {
+    method: "POST",
+    headers: { "content-type": "image/jpeg" },
+    body: new Uint8Array(jpeg),
+  });
+}
+
+async function isReady(port: number): Promise<boolean> {
+  const response = await fetch(`http://127.0.0.1:${port}/readyz`).catch(() => undefined);
+  return response?.status === 200;
+}
+
+describe("in this process", () => {
+  let server: RunningEmbedServer | undefined;
+
+  async function start(overrides: Partial<ServerEnv> = {}): Promise<RunningEmbedServer> {
+    server = await startEmbedServer({
+      ...serverEnv.parse({ HOST: "127.0.0.1", MODEL_PATH: modelPath, LOG_LEVEL: "silent" }),
+      INTRA_OP_THREADS: 1,
+      PORT: 0,
+      ...overrides,
+    });
+    return server;
+  }
+  afterEach(async () => {
+    await server?.stop();
+    server = undefined;
+  });
+
+  test("is live before the model is loaded, and ready after", async () => {
+    const { port, loaded } = await start();
+    const live = await fetch(`http://127.0.0.1:${port}/healthz`);
+    expect(await live.json()).toEqual({ status: "ok" });
+    await loaded;
+    expect(await isReady(port)).toBe(true);
+  });
+
+  test("embeds, and says which weights it has", async () => {
+    const { port, loaded } = await start();
+    await loaded;
+    const { embeddings, model } = embedResponse.parse(await (await embed(port)).json());
+    expect(embeddings).toHaveLength(1);
+    expect(model).toBe("ViT-B-32/random");
+  });
+
+  test("fails when the port is taken, and names it", async () => {
+    const { server: other, port } = await listener();
+    await expect(start({ PORT: port })).rejects.toThrow(
+      `port ${port} on 127.0.0.1 is in use: stop what listens there, or set PORT`,
+    );
+    other.close();
+  });
+
+  test("fails when the model is missing", async () => {
+    const { loaded } = await start({ MODEL_PATH: "none/model.onnx" });
+    await expect(loaded).rejects.toThrow("[model] none/model.onnx: no such file");
+  });
+});
+
+describe("as a process", () => {
+  const main = fileURLToPath(new URL("./main.ts", import.meta.url));
+  let child: ChildProcess | undefined;
+
+  function run(env: Readonly<Record<string, string>>, ...args: string[]) {
+    const started = spawn(process.execPath, ["--import", "tsx", main, ...args], {
+      env: { ...process.env, HOST: "127.0.0.1", MODEL_PATH: modelPath, ...env },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    child = started;
+    let [stdout, stderr] = ["", ""];
+    started.stdout.on("data", (data) => {
+      stdout += String(data);
+    });
+    started.stderr.on("data", (data) => {
+      stderr += String(data);
+    });
+    const ended = once(started, "close").then(([code]) => ({ code, stdout, stderr }));
+    return { child: started, ended };
+  }
+  afterEach(() => {
+    child?.kill("SIGKILL");
+  });
+
+  test("answers what was accepted when it gets SIGTERM, and exits with 0", async () => {
+    const port = await freePort();
+    const { child: server, ended } = run({ PORT: String(port) });
+    await expect.poll(() => isReady(port), { timeout: 20_000 }).toBe(true);
+
+    const images = Array.from({ length: 32 }, () => jpeg.toString("base64"));
+    const requests = Array.from({ length: 6 }, () =>
+      fetch(`http://127.0.0.1:${port}/embed/base64`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ images }),
+      }),
+    );
+    await expect
+      .poll(
+        async () => {
+          const text = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
+          const value = (name: string) =>
+            Number(new RegExp(`^${name} (\\d+)`, "m").exec(text)?.[1] ?? 0);
+          return value(embedMetrics.pendingImages) + value(embedMetrics.images);
+        },
+        { timeout: 20_000, interval: 5 },
+      )
+      .toBe(6 * 32);
+    server.kill("SIGTERM");
+
+    const answers = await Promise.all(requests);
+    expect(answers.map(({ status }) => status)).toEqual(Array(6).fill(200));
+    for (const answer of answers) {
+      expect(embedResponse.parse(await answer.json()).embeddings).toHaveLength(32);
+    }
+    const { code, stdout } = await ended;
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/"sha256":"[0-9a-f]{64}".*"weights":"random"/);
+  });
+
+  test("exits with 2 on wrong settings, a line for each", async () => {
+    const { code, stdout, stderr } = await run({ PORT: "x", LOG_LEVEL: "loud" }).ended;
+    expect(code).toBe(2);
+    expect(stdout).toBe("");
+    expect(stderr.split("\n")).toEqual([
+      "PORT must be a whole number, 1 to 65535, got 'x'",
+      "LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent, got 'loud'",
+      "",
+    ]);
+  });
+
+  test("exits with 1 and one line when the port is taken", async () => {
+    const { server, port } = await listener();
+    const { code, stderr } = await run({ PORT: String(port) }).ended;
+    server.close();
+    expect(code).toBe(1);
+    expect(stderr).toBe(
+      `clipstack embed server: port ${port} on 127.0.0.1 is in use: stop what listens there, or set PORT\n`,
+    );
+  });
+
+  test("exits with 1 and one line when the model is missing", async () => {
+    const env = { PORT: String(await freePort()), MODEL_PATH: "none.onnx" };
+    const { code, stderr } = await run(env).ended;
+    expect(code).toBe(1);
+    expect(stderr).toBe("clipstack embed server: [model] none.onnx: no such file\n");
+  });
+
+  test("exits with 2 on an argument that it does not know", async () => {
+    const { code, stderr } = await run({}, "serve").ended;
+    expect(code).toBe(2);
+    expect(stderr).toBe("expected no argument, or tritonserver and its options, got 'serve'\n");
+  });
+});
