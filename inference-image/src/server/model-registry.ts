@@ -26,6 +26,12 @@ export interface ModelRegistry {
   model(name: string, version?: string): ServedModel;
   /** Whether that model takes requests. */
   modelReady(name: string, version?: string): boolean;
+  /**
+   * The models to give statistics of: all of them without a name, all versions without a version.
+   *
+   * @throws {OipError} when there is none.
+   */
+  statistics(name: string, version?: string): readonly ServedModel[];
   index(options?: { readonly readyOnly?: boolean }): Promise<readonly IndexEntry[]>;
   /**
    * Load a model, or load it anew. Requests of the old one are answered.
@@ -124,9 +130,10 @@ class Registry implements ModelRegistry {
   }
 
   model(name: string, version = ""): ServedModel {
+    checkVersion(version);
     const entry = this.#entries.get(name);
     if (entry === undefined) {
-      throw new OipError("invalid-argument", `Request for unknown model: '${name}' is not found`);
+      throw new OipError("not-found", `Request for unknown model: '${name}' is not found`);
     }
     if (entry.versions.length === 0) {
       throw new OipError(
@@ -135,7 +142,7 @@ class Registry implements ModelRegistry {
       );
     }
     const found =
-      version === "" || version === "-1"
+      version === ""
         ? entry.versions.at(-1)
         : entry.versions.find((model) => model.version === version);
     if (found !== undefined) return found;
@@ -146,13 +153,29 @@ class Registry implements ModelRegistry {
   }
 
   modelReady(name: string, version = ""): boolean {
+    checkVersion(version);
     if (this.#exit.signal.aborted) return false;
-    try {
-      return this.model(name, version) !== undefined;
-    } catch (error) {
-      if (error instanceof OipError) return false;
-      throw error;
+    return this.#versionsOf(name).some((model) => version === "" || model.version === version);
+  }
+
+  statistics(name: string, version = ""): readonly ServedModel[] {
+    checkVersion(version);
+    if (name === "") return this.models;
+    const versions = this.#versionsOf(name);
+    if (versions.length === 0) {
+      throw new OipError("invalid-argument", `requested model '${name}' is not available`);
     }
+    if (version === "") return versions;
+    const found = versions.filter((model) => model.version === version);
+    if (found.length > 0) return found;
+    throw new OipError(
+      "invalid-argument",
+      `requested model version is not available for model '${name}'`,
+    );
+  }
+
+  #versionsOf(name: string): readonly ServedModel[] {
+    return this.#entries.get(name)?.versions ?? [];
   }
 
   async index({ readyOnly = false } = {}): Promise<readonly IndexEntry[]> {
@@ -268,3 +291,12 @@ class Registry implements ModelRegistry {
 }
 
 const unloaded = "unloaded";
+
+/** Versions are numbers from 1 on; the empty string is the latest. */
+function checkVersion(version: string): void {
+  if (version === "" || /^[1-9]\d*$/.test(version)) return;
+  throw new OipError(
+    "invalid-argument",
+    `failed to get model version from specified version string '${version}', version should be an integral value > 0`,
+  );
+}

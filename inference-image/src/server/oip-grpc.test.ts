@@ -150,12 +150,7 @@ describe("infer", () => {
     [
       "an unknown output",
       inferRequest({ outputs: [{ name: "logits" }] }),
-      `[request id: <id_unknown>] unexpected inference output 'logits' for model '${model}'`,
-    ],
-    [
-      "an unknown model",
-      inferRequest({ model_name: "nope" }),
-      "Request for unknown model: 'nope' is not found",
+      `unexpected inference output 'logits' for model '${model}'`,
     ],
   ])("fails on %s", async (_, request, details) => {
     expect(await failure(call("ModelInfer", request))).toEqual({
@@ -172,7 +167,11 @@ describe("infer", () => {
     });
   });
 
-  test("fails on a version that is not there, with another status", async () => {
+  test("fails on a model or a version that is not there, with another status", async () => {
+    expect(await failure(call("ModelInfer", inferRequest({ model_name: "nope" })))).toEqual({
+      code: status.NOT_FOUND,
+      details: "Request for unknown model: 'nope' is not found",
+    });
     expect(await failure(call("ModelInfer", inferRequest({ model_version: "9" })))).toEqual({
       code: status.NOT_FOUND,
       details: `Request for unknown model: '${model}' version 9 is not found`,
@@ -279,7 +278,8 @@ describe("the repository", () => {
     expect((await call("ModelStatistics", { name: "" })).model_stats).toHaveLength(2);
     await call("RepositoryModelUnload", { model_name: "spare" });
     expect(await states()).toContainEqual(["spare", "UNAVAILABLE"]);
-    expect(await failure(call("ModelReady", { name: "spare" }))).toEqual({
+    expect(await call("ModelReady", { name: "spare" })).toEqual({ ready: false });
+    expect(await failure(call("ModelMetadata", { name: "spare" }))).toEqual({
       code: status.NOT_FOUND,
       details: "Request for unknown model: 'spare' has no available versions",
     });

@@ -70,10 +70,9 @@ export function buildOipGrpcServer(
   const handlers: Record<keyof InferenceMethods | "ModelStreamInfer", UntypedHandleCall> = {
     ServerLive: unary<"ServerLive">(() => ({ live: true })),
     ServerReady: unary<"ServerReady">(() => ({ ready: registry.ready })),
-    ModelReady: unary<"ModelReady">(({ name, version }) => {
-      registry.model(name, version);
-      return { ready: registry.modelReady(name, version) };
-    }),
+    ModelReady: unary<"ModelReady">(({ name, version }) => ({
+      ready: registry.modelReady(name, version),
+    })),
     ServerMetadata: unary<"ServerMetadata">(() => serverMetadata),
     ModelMetadata: unary<"ModelMetadata">(({ name, version }) => {
       const model = registry.model(name, version);
@@ -86,9 +85,7 @@ export function buildOipGrpcServer(
       config: registry.model(name, version).config,
     })),
     ModelStatistics: unary<"ModelStatistics">(({ name, version }) => ({
-      model_stats: (name === "" ? registry.models : [registry.model(name, version)]).map(
-        modelStatistics,
-      ),
+      model_stats: registry.statistics(name, version).map(modelStatistics),
     })),
     ModelInfer: unary<"ModelInfer">((request, call) => infer(request, cancelled(call))),
     ModelStreamInfer: streamInfer(infer, fail, registry.exit),

@@ -63,20 +63,46 @@ describe("health", () => {
   test("a model, or a version, that is not there is not ready", async () => {
     const unknown = await app.inject("/v2/models/nope/ready");
     expect(unknown.statusCode).toBe(400);
-    expect(unknown.json()).toEqual({ error: "Request for unknown model: 'nope' is not found" });
+    expect(unknown.json()).toEqual({ error: "Model version not ready" });
     const version = await app.inject(`/v2/models/${model}/versions/9/ready`);
-    expect(version.statusCode).toBe(404);
-    expect(version.json()).toEqual({
-      error: `Request for unknown model: '${model}' version 9 is not found`,
-    });
+    expect(version.statusCode).toBe(400);
+    expect(version.json()).toEqual({ error: "Model version not ready" });
   });
 });
 
 describe("routes", () => {
-  test("a path that the protocol does not have answers 404", async () => {
-    const response = await app.inject("/v3");
+  test.each(["/v3", "/v2/", `/v2/models/${model}/versions/x`])("%s answers 404", async (url) => {
+    const response = await app.inject(url);
     expect(response.statusCode).toBe(404);
     expect(response.json()).toEqual({ error: "Not Found" });
+  });
+
+  test("JSON has Triton's content type", async () => {
+    expect((await app.inject("/v2")).headers["content-type"]).toBe("application/json");
+    expect((await app.inject("/v3")).headers["content-type"]).toBe("application/json");
+  });
+
+  test("metadata and statistics of what is not there fail in Triton's words", async () => {
+    const ask = async (url: string) => {
+      const response = await app.inject(url);
+      return [response.statusCode, response.json().error];
+    };
+    expect(await ask("/v2/models/nope")).toEqual([
+      404,
+      "Request for unknown model: 'nope' is not found",
+    ]);
+    expect(await ask("/v2/models/nope/stats")).toEqual([
+      400,
+      "requested model 'nope' is not available",
+    ]);
+    expect(await ask(`/v2/models/${model}/versions/9/stats`)).toEqual([
+      400,
+      `requested model version is not available for model '${model}'`,
+    ]);
+    expect(await ask(`/v2/models/${model}/versions/0/config`)).toEqual([
+      400,
+      "failed to get model version from specified version string '0', version should be an integral value > 0",
+    ]);
   });
 
   test.each([
@@ -221,7 +247,7 @@ describe("infer fails", () => {
       { inputs: [{ ...binaryInput, name: "imagee" }] },
       pixelBytes,
       400,
-      `${refused}unexpected inference input 'imagee' for model '${model}'`,
+      `unexpected inference input 'imagee' for model '${model}'`,
     ],
     [
       "when there is no input",
@@ -281,14 +307,21 @@ describe("infer fails", () => {
       { inputs: [binaryInput] },
       pixelBytes.subarray(4),
       400,
-      "unexpected size for 'image', expecting 4 additional bytes",
+      `unexpected size for input 'image', expecting 4 additional bytes for model '${model}'`,
     ],
     [
       "when the output is unknown",
       { inputs: [binaryInput], outputs: [{ name: "logits" }] },
       pixelBytes,
       400,
-      `${refused}unexpected inference output 'logits' for model '${model}'`,
+      `unexpected inference output 'logits' for model '${model}'`,
+    ],
+    [
+      "when a parameter has a reserved name",
+      { inputs: [binaryInput], parameters: { triton_x: 1 } },
+      pixelBytes,
+      400,
+      "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified.",
     ],
     [
       "when a classification is asked for",
@@ -319,7 +352,7 @@ describe("infer fails", () => {
   test("when the model or the version is unknown", async () => {
     const ask = (url: string) => post({ inputs: [binaryInput] }, pixelBytes, { url });
     const unknown = await ask("/v2/models/nope/infer");
-    expect(unknown.statusCode).toBe(400);
+    expect(unknown.statusCode).toBe(404);
     expect(unknown.json()).toEqual({ error: "Request for unknown model: 'nope' is not found" });
     const version = await ask(`/v2/models/${model}/versions/2/infer`);
     expect(version.statusCode).toBe(404);

@@ -25,7 +25,7 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
   const { maxInputBytes, log = () => {} } = options;
   const app = Fastify({
     bodyLimit: maxInputBytes,
-    routerOptions: { maxParamLength: 1024, ignoreTrailingSlash: true },
+    routerOptions: { maxParamLength: 1024 },
     // a request on a connection that is open while the server stops is still answered
     return503OnClosing: false,
     forceCloseConnections: "idle",
@@ -33,8 +33,12 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
 
-  // on the way out a connection ends with its answer
   app.addHook("onSend", async (_request, reply) => {
+    // Triton names no charset: JSON is UTF-8
+    if (String(reply.getHeader("content-type")).startsWith("application/json")) {
+      reply.header("content-type", "application/json");
+    }
+    // on the way out a connection ends with its answer
     if (registry.exit.aborted) reply.header("connection", "close");
   });
   app.setErrorHandler((error: Error & { code?: string; statusCode?: number }, _request, reply) => {
@@ -58,7 +62,7 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
   };
   const forModel = (method: "GET" | "POST", rest: string, handler: Handler) => {
     route(method, `/v2/models/:model${rest}`, handler);
-    route(method, `/v2/models/:model/versions/:version${rest}`, handler);
+    route(method, `/v2/models/:model/versions/:version(^\\d+$)${rest}`, handler);
   };
 
   route("GET", "/v2", () => serverMetadata);
@@ -70,7 +74,6 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
   forModel("GET", "/ready", (request, reply) => {
     const { model, version } = modelOf(request);
     if (registry.modelReady(model, version)) return reply.code(200).send();
-    registry.model(model, version);
     throw new OipError("invalid-argument", "Model version not ready");
   });
   forModel("GET", "", (request) => {
@@ -89,15 +92,17 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
   });
   forModel("GET", "/stats", (request) => {
     const { model, version } = modelOf(request);
-    return { model_stats: [modelStatistics(registry.model(model, version))] };
+    return { model_stats: registry.statistics(model, version).map(modelStatistics) };
   });
-  route("GET", "/v2/models/stats", () => ({ model_stats: registry.models.map(modelStatistics) }));
+  route("GET", "/v2/models/stats", () => ({
+    model_stats: registry.statistics("").map(modelStatistics),
+  }));
 
   forModel("POST", "/infer", async (request, reply) => {
     const { model, version } = modelOf(request);
     const served = registry.model(model, version);
     const body = await decompressed(bodyOf(request), request, maxInputBytes);
-    const inferRequest = decodeInferRequest(body, singleHeader(request, headerLengthField));
+    const inferRequest = decodeInferRequest(body, singleHeader(request, headerLengthField), model);
     const answer = await served.infer(inferRequest, abandoned(request, reply));
     const response = encodeAnswer(() =>
       encodeInferResponse(

@@ -86,13 +86,12 @@ export class ServedModel {
       outputs.length > 0
         ? outputs
         : this.#outputNames.map((name) => ({ name, binary: binaryOutputs }));
-    const { tensors, items } = this.#labelled(id, () => {
-      for (const { name } of asked) {
-        if (this.#outputNames.includes(name)) continue;
-        throw invalid(`unexpected inference output '${name}' for model '${this.name}'`);
-      }
-      return this.#checkInputs(inputs);
-    });
+    for (const { name } of asked) {
+      if (this.#outputNames.includes(name)) continue;
+      throw invalid(`unexpected inference output '${name}' for model '${this.name}'`);
+    }
+    this.#checkReserved(parameters);
+    const { tensors, items } = this.#labelled(id, () => this.#checkInputs(inputs));
     const queueTimeoutMs = this.#queueTimeoutMs(parameters.timeout);
 
     const startedAt = performance.now();
@@ -214,7 +213,7 @@ export class ServedModel {
     const specOfInput = ({ name }: WireTensor) => {
       const spec = this.#inputs.get(name);
       if (spec !== undefined) return spec;
-      throw invalid(`unexpected inference input '${name}' for model '${model}'`);
+      throw new UnlabelledError(`unexpected inference input '${name}' for model '${model}'`);
     };
     for (const input of inputs) specOfInput(input);
 
@@ -224,6 +223,17 @@ export class ServedModel {
       tensors: this.#session.inputs.map(({ name }) => this.#tensorOf(given.get(name)!)),
       items,
     };
+  }
+
+  #checkReserved(parameters: InferRequest["parameters"]): void {
+    // the stream of gRPC has this one, and no use for it here
+    const reserved = Object.keys(parameters).some(
+      (name) => name.startsWith("triton_") && name !== "triton_enable_empty_final_response",
+    );
+    if (!reserved) return;
+    throw invalid(
+      "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified.",
+    );
   }
 
   /** The batch size that all inputs share. */
@@ -326,6 +336,7 @@ export class ServedModel {
         const code = error.code === "unsupported" ? "unsupported" : "invalid-argument";
         throw this.#labelledError(id, new OipError(code, error.message));
       }
+      if (error instanceof UnlabelledError) throw invalid(error.message);
       throw error instanceof OipError ? this.#labelledError(id, error) : error;
     }
   }
@@ -336,6 +347,9 @@ export class ServedModel {
     });
   }
 }
+
+/** A mistake that Triton tells of without the request's id. */
+class UnlabelledError extends Error {}
 
 const batchDimensionNote =
   "NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be prepended to each input shape. If you want to specify the full shape including the batch dim in your input dims config, try setting max_batch_size to zero. See the model configuration docs for more info on max_batch_size.";

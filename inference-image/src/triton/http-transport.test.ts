@@ -66,12 +66,12 @@ describe("an answer that is not what the protocol allows fails with 'protocol'",
     [
       "fewer bytes than it says",
       [{ outputs: [output] }, new Uint8Array(4)],
-      "[protocol] m: unexpected size for 'embedding', expecting 4 additional bytes",
+      "[protocol] m: unexpected size for output 'embedding', expecting 4 additional bytes",
     ],
     [
       "more bytes than it says",
       [{ outputs: [output] }, new Uint8Array(12)],
-      "[protocol] m: unexpected additional data: 4 bytes after the last tensor",
+      "[protocol] m: unexpected additional output data",
     ],
     [
       "bytes that do not fit the shape",

@@ -35,7 +35,7 @@ function whole(body: HttpBody): [Buffer, string | undefined] {
 }
 
 function decoded(body: HttpBody): InferRequest {
-  const request = decodeInferRequest(...whole(body));
+  const request = decodeInferRequest(...whole(body), "m");
   if ("rawInput" in request) throw new Error("raw");
   return request;
 }
@@ -105,7 +105,7 @@ test("a request may mix binary and JSON inputs, and binary and JSON outputs", ()
     },
     new Uint8Array([7, 8, 9]),
   );
-  const decodedRequest = decodeInferRequest(body, length) as InferRequest;
+  const decodedRequest = decodeInferRequest(body, length, "m") as InferRequest;
   expect(decodedRequest.inputs.map(({ bytes }) => Array.from(bytes))).toEqual([
     [1, 0, 0, 0, 2, 0, 0, 0],
     [7, 8, 9],
@@ -118,8 +118,10 @@ test("a request may mix binary and JSON inputs, and binary and JSON outputs", ()
 
 test("without the header the whole body is JSON; with 0 it is the bytes of one input", () => {
   const body = Buffer.from('{"inputs":[]}');
-  expect(decodeInferRequest(body, undefined)).toMatchObject({ inputs: [] });
-  expect(decodeInferRequest(Buffer.from([1, 2]), "0")).toEqual({ rawInput: Buffer.from([1, 2]) });
+  expect(decodeInferRequest(body, undefined, "m")).toMatchObject({ inputs: [] });
+  expect(decodeInferRequest(Buffer.from([1, 2]), "0", "m")).toEqual({
+    rawInput: Buffer.from([1, 2]),
+  });
 });
 
 test.each<[string, [Buffer, string], string]>([
@@ -141,12 +143,12 @@ test.each<[string, [Buffer, string], string]>([
   [
     "fewer bytes than binary_data_size says",
     request({ inputs: [input] }, new Uint8Array(3)),
-    "unexpected size for 'image', expecting 5 additional bytes",
+    "unexpected size for input 'image', expecting 5 additional bytes for model 'm'",
   ],
   [
     "more bytes than binary_data_size says",
     request({ inputs: [input] }, new Uint8Array(9)),
-    "unexpected additional data: 1 bytes after the last tensor",
+    "unexpected additional input data for model 'm'",
   ],
   [
     "a negative binary_data_size",
@@ -156,12 +158,12 @@ test.each<[string, [Buffer, string], string]>([
   [
     "data and binary_data_size",
     request({ inputs: [{ ...input, data: [1, 2] }] }, new Uint8Array(8)),
-    "must not specify 'data' and 'binary_data_size' for 'image'",
+    "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', 'shared_memory_region' in 'parameters'. But set 'data' 'binary_data_size'",
   ],
   [
     "no data",
     request({ inputs: [{ ...input, parameters: {} }] }),
-    "must specify 'data' for 'image'",
+    "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', 'shared_memory_region' in 'parameters'. But no field is set",
   ],
   [
     "an unknown data type",
@@ -189,18 +191,22 @@ test.each<[string, [Buffer, string], string]>([
     "Unable to parse 'binary_data_output': must be true or false, got 1",
   ],
 ])("a request fails on %s", (_, [body, length], message) => {
-  expect(() => decodeInferRequest(body, length)).toThrow(new WireError(message));
+  expect(() => decodeInferRequest(body, length, "m")).toThrow(new WireError(message));
 });
 
 test("a request fails on what is not JSON, and on nothing", () => {
-  expect(() => decodeInferRequest(Buffer.from("{"), undefined)).toThrow(/^failed to parse JSON: /);
-  expect(() => decodeInferRequest(Buffer.alloc(0), undefined)).toThrow(/^failed to parse JSON: /);
+  expect(() => decodeInferRequest(Buffer.from("{"), undefined, "m")).toThrow(
+    /^failed to parse JSON: /,
+  );
+  expect(() => decodeInferRequest(Buffer.alloc(0), undefined, "m")).toThrow(
+    /^failed to parse JSON: /,
+  );
 });
 
 test("what Triton offers and this project does not is refused as unsupported", () => {
   const refusal = (json: unknown) => {
     try {
-      decodeInferRequest(...request(json));
+      decodeInferRequest(...request(json), "m");
     } catch (error) {
       return error;
     }
@@ -253,7 +259,7 @@ test("whatever arrives, decoding gives a request or a WireError", () => {
       (value, tail, lie) => {
         const [body, length] = request(value, tail);
         try {
-          const result = decodeInferRequest(body, String(Number(length) + lie));
+          const result = decodeInferRequest(body, String(Number(length) + lie), "m");
           if ("rawInput" in result) expect(Number(length) + lie).toBe(0);
           else for (const tensor of result.inputs) fromWire(tensor);
         } catch (error) {

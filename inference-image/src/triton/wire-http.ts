@@ -87,7 +87,7 @@ export function decodeInferResponse(
 ): { id: string; outputs: Tensor[] } {
   const length = parseHeaderLength(headerLength, body.byteLength) ?? body.byteLength;
   const json = parseJson(responseJson, body.subarray(0, length));
-  const outputs = readTensors(json.outputs, body.subarray(length));
+  const outputs = readTensors(json.outputs, body.subarray(length), "output", "");
   return { id: json.id ?? "", outputs: outputs.map(fromWire) };
 }
 
@@ -99,11 +99,13 @@ export const rawInputName = "raw_input";
 /**
  * @param headerLength - {@link headerLengthField} of the request, if it has one. With 0 the body is the bytes of the
  *   only input, of which neither name nor shape is known: see {@link RawInferRequest}.
+ * @param model - For messages.
  * @throws {WireError} with Triton's words, where it has some.
  */
 export function decodeInferRequest(
   body: Buffer,
   headerLength: string | undefined,
+  model: string,
 ): InferRequest | RawInferRequest {
   const length = parseHeaderLength(headerLength, body.byteLength) ?? body.byteLength;
   if (length === 0 && headerLength !== undefined) return { rawInput: body };
@@ -112,7 +114,7 @@ export function decodeInferRequest(
   return {
     id: json.id ?? "",
     parameters: json.parameters ?? {},
-    inputs: readTensors(json.inputs, body.subarray(length)),
+    inputs: readTensors(json.inputs, body.subarray(length), "input", ` for model '${model}'`),
     outputs: (json.outputs ?? []).map((output): RequestedOutput => {
       refuseExtensions(output.name, output.parameters);
       return {
@@ -219,20 +221,23 @@ function parseJson<T>(schema: z.ZodType<T>, bytes: Buffer): T {
   throw new WireError(`Unable to parse '${path}': ${issue?.message ?? "not valid"}`);
 }
 
-function readTensors(tensors: readonly TensorJson[], binary: Buffer): WireTensor[] {
+/** @param context - `input` or `output`, and where it belongs: for messages. */
+function readTensors(
+  tensors: readonly TensorJson[],
+  binary: Buffer,
+  what: "input" | "output",
+  where: string,
+): WireTensor[] {
   let offset = 0;
   const result = tensors.map((tensor): WireTensor => {
     const { name, datatype: dataType } = tensor;
     if (!isDataType(dataType)) throw new WireError(`invalid datatype '${dataType}' for '${name}'`);
     refuseExtensions(name, tensor.parameters);
     const size = tensor.parameters?.binary_data_size;
+    checkOneSource(what, tensor.data !== undefined, size !== undefined);
     const head = { name, dataType, shape: tensor.shape };
     if (size === undefined) {
-      if (tensor.data === undefined) throw new WireError(`must specify 'data' for '${name}'`);
       return { ...head, bytes: bytesOfJson(name, dataType, tensor.shape, tensor.data) };
-    }
-    if (tensor.data !== undefined) {
-      throw new WireError(`must not specify 'data' and 'binary_data_size' for '${name}'`);
     }
     if (typeof size !== "number" || !Number.isInteger(size) || size < 0) {
       throw new WireError(`Unable to parse 'binary_data_size' of '${name}', got: ${String(size)}`);
@@ -240,19 +245,24 @@ function readTensors(tensors: readonly TensorJson[], binary: Buffer): WireTensor
     const end = offset + size;
     if (end > binary.byteLength) {
       throw new WireError(
-        `unexpected size for '${name}', expecting ${end - binary.byteLength} additional bytes`,
+        `unexpected size for ${what} '${name}', expecting ${end - binary.byteLength} additional bytes${where}`,
       );
     }
     const bytes = binary.subarray(offset, end);
     offset = end;
     return { ...head, bytes };
   });
-  if (offset !== binary.byteLength) {
-    throw new WireError(
-      `unexpected additional data: ${binary.byteLength - offset} bytes after the last tensor`,
-    );
-  }
+  if (offset !== binary.byteLength)
+    throw new WireError(`unexpected additional ${what} data${where}`);
   return result;
+}
+
+function checkOneSource(what: "input" | "output", hasData: boolean, hasSize: boolean): void {
+  if (hasData !== hasSize) return;
+  const subject = what === "input" ? "Input" : "Output";
+  throw new WireError(
+    `${subject} must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', 'shared_memory_region' in 'parameters'. But ${hasData ? "set 'data' 'binary_data_size'" : "no field is set"}`,
+  );
 }
 
 function flag(
