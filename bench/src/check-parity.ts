@@ -6,6 +6,7 @@ import type { CheckResult } from "./record.ts";
 import { cycle, type Reference } from "./reference.ts";
 import { type PathTarget, pathsOf, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
 import { cosine, relativeDifference } from "./statistics.ts";
+import { formatFraction } from "./summary.ts";
 
 /** Two embeddings of one image are the same when both hold. */
 export const parityLimits = { cosineAtLeast: 0.999, relativeDifferenceAtMost: 0.001 } as const;
@@ -30,11 +31,11 @@ export async function checkParity(
           !(image.cosine >= parityLimits.cosineAtLeast) ||
           !(image.relativeDifference <= parityLimits.relativeDifferenceAtMost),
       );
-      const numbers = `cosine ${worst.toFixed(6)}, relative difference ${percent(farthest)}`;
+      const numbers = `cosine ${worst.toFixed(6)}, relative difference ${formatFraction(farthest)}`;
       const message =
         wrong.length === 0
           ? `${images.length} answers: ${numbers}`
-          : `${wrong.map((image) => image.image).join(", ")} differ from the local reference: ${numbers}; must be ≥ ${parityLimits.cosineAtLeast} and ≤ ${percent(parityLimits.relativeDifferenceAtMost)}`;
+          : `${wrong.map((image) => image.image).join(", ")} differ from the local reference: ${numbers}; must be ≥ ${parityLimits.cosineAtLeast} and ≤ ${formatFraction(parityLimits.relativeDifferenceAtMost)}`;
       const outcome = wrong.length === 0 ? "pass" : "fail";
       results.push(resultOf(service, "parity", outcome, message, { path, measured, images }));
     } catch (error) {
@@ -99,8 +100,4 @@ function openClient(service: ServiceUnderTest, { endpoint, url }: PathTarget) {
   return endpoint.protocol === "oip-grpc"
     ? openInferenceClient({ ...common, backend: "triton_grpc", tritonGrpcUrl: url })
     : openInferenceClient({ ...common, backend: "triton", serviceUrl: url });
-}
-
-export function percent(fraction: number): string {
-  return `${(fraction * 100).toPrecision(2)} %`;
 }

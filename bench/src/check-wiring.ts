@@ -24,9 +24,15 @@ export function checkWiring(service: ServiceUnderTest, plan: EmbeddedPlan): read
 export function checkStart(service: ServiceUnderTest): readonly CheckResult[] {
   const results = service.instances.map(({ instance, start }) =>
     start.ok
-      ? resultOf(service, "start", "pass", `${instance.name}: ready`, {
-          measured: { readyMs: Math.round(start.readyMs) },
-        })
+      ? resultOf(
+          service,
+          "start",
+          "pass",
+          `${instance.name} was ready after ${(start.readyMs / 1_000).toFixed(1)} s`,
+          {
+            measured: { readyMs: Math.round(start.readyMs) },
+          },
+        )
       : resultOf(service, "start", "fail", `${instance.name} ${start.message}`),
   );
   const silent = service.workload.probes.filter((probe) => probe.http === undefined);

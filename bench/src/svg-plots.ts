@@ -179,8 +179,14 @@ export function parityPlot(rows: readonly PathRow[], limit: number): string {
   );
   const all = compared.flatMap(({ images }) => images.map((image) => image.relativeDifference));
   const finite = all.filter(Number.isFinite);
-  const low = Math.max(smallestDifference, Math.min(limit / 10, ...finite.filter((d) => d > 0)));
-  const axis = logAxis(low, Math.max(limit * 10, ...finite), formatFraction);
+  const low = Math.max(smallestDifference, Math.min(limit, ...finite.filter((d) => d > 0)) / 10);
+  const marked = logAxis(low, Math.max(limit * 10, ...finite), formatFraction);
+  // a logarithmic axis has no 0: equal vectors are drawn at its beginning
+  const [first, ...others] = marked.ticks;
+  const axis =
+    all.includes(0) && first !== undefined
+      ? { ...marked, ticks: [{ ...first, text: "0" }, ...others] }
+      : marked;
   const x = round(axis.at(limit));
   return chart(
     "Relative difference of each sample image from the local reference, on each protocol path",

@@ -28,7 +28,11 @@ export interface VerifyEnvironmentsOptions {
   readonly environments: readonly string[];
   /** Synthesize first; a file that was edited by hand since the last time is verified as it lies. */
   readonly synth: boolean;
-  /** Folder of `cdktf synth`. */
+  /**
+   * Folder of what is synthesized.
+   *
+   * @default `cdktf.out` of this checkout, or CDKTF_OUTDIR
+   */
   readonly outdir?: string;
   /** Added to every port of this machine. */
   readonly portOffset: number;
@@ -65,7 +69,7 @@ export class Interrupted extends Error {
 export async function verifyEnvironments(
   options: VerifyEnvironmentsOptions,
 ): Promise<VerifyEnvironmentsResult> {
-  const outdir = resolve(project, options.outdir ?? "cdktf.out");
+  const outdir = resolve(project, options.outdir ?? process.env.CDKTF_OUTDIR ?? "cdktf.out");
   const notice = options.onNotice ?? (() => {});
   const tell = options.onEvent ?? (() => {});
   const interrupt = onInterrupt();

@@ -1,0 +1,161 @@
+import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
+import { once } from "node:events";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { afterAll, describe, expect, test } from "vitest";
+import { freePorts, isTaken } from "../../bench/src/free-ports.ts";
+import { parseRecord } from "../../bench/src/record.ts";
+import { embedsDocument, type TestDocument } from "../../bench/src/test-artefact.ts";
+
+const program = fileURLToPath(new URL("clipstack.mjs", import.meta.url));
+const folder = mkdtempSync(join(tmpdir(), "clipstack-cli-verify-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const timeoutMs = 120_000;
+
+/** What a synth would have left, of one environment. */
+function synthesized(document: TestDocument): { readonly outdir: string; readonly file: string } {
+  const outdir = mkdtempSync(join(folder, "out-"));
+  const { name } = document.output.environment.value;
+  const path = `stacks/${name}/cdk.tf.json`;
+  const file = join(outdir, path);
+  mkdirSync(join(outdir, "stacks", name), { recursive: true });
+  writeFileSync(file, JSON.stringify(document));
+  const sha256 = createHash("sha256").update(readFileSync(file)).digest("hex");
+  writeFileSync(
+    join(outdir, "clipstack.json"),
+    JSON.stringify({ schema: 1, stacks: { [name]: { file: path, sha256 } } }),
+  );
+  return { outdir, file };
+}
+
+function start(args: readonly string[], env: Readonly<Record<string, string>>) {
+  const child = spawn(process.execPath, [program, "verify", ...args], {
+    env: { ...process.env, ...env },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  return { child, stdout: text(child.stdout), stderr: text(child.stderr) };
+}
+
+async function clipstack(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
+  const { child, stdout, stderr } = start(args, env);
+  const [code] = (await once(child, "close")) as [number];
+  return { code, stdout: await stdout, stderr: await stderr };
+}
+
+const quick = (reports: string) => ["--model", "tiny", "--seconds", "0.2", "--report", reports];
+
+describe("an environment with one service", async () => {
+  const [port = 0, otherPort = 0] = await freePorts(2);
+
+  test(
+    "prints the record and nothing else with --json, and saves three files",
+    async () => {
+      const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port }]));
+      const reports = mkdtempSync(join(folder, "reports-"));
+      const output = join(reports, "record.json");
+      const { code, stdout, stderr } = await clipstack(
+        ["one", "--no-synth", "--json", "--output", output, ...quick(reports)],
+        { CDKTF_OUTDIR: outdir },
+      );
+      expect(stderr).not.toContain("✘");
+      expect(code).toBe(0);
+      const record = parseRecord(stdout, "stdout");
+      expect(record.environments[0]?.artefact.editedByHand).toBe(false);
+      expect(record.subject.model).toMatchObject({ name: "tiny", weights: "random" });
+      expect(readFileSync(output, "utf8")).toBe(stdout);
+      expect(
+        readdirSync(reports)
+          .map((name) => name.replace(/^.*\./, ""))
+          .sort(),
+      ).toEqual(["html", "json", "json", "md"]);
+    },
+    timeoutMs,
+  );
+
+  test(
+    "a port that was broken by hand is verified as it lies, and names the container",
+    async () => {
+      const { outdir, file } = synthesized(embedsDocument("one", [{ name: "embed", port }]));
+      const external = `"external":${port}`;
+      writeFileSync(file, readFileSync(file, "utf8").replace(external, `"external":${otherPort}`));
+      const { code, stdout, stderr } = await clipstack(["one", ...quick(join(folder, "reports"))], {
+        CDKTF_OUTDIR: outdir,
+      });
+      expect(code).toBe(1);
+      expect(stderr).toContain("one: cdk.tf.json was edited after it was synthesized");
+      expect(stdout).toContain(
+        `✘ wiring one/embed: docker_container.embed (container 'one-embed'): publishes ${otherPort}, but the environment's embed-http endpoint is http://127.0.0.1:${port}`,
+      );
+    },
+    timeoutMs,
+  );
+
+  test(
+    "Ctrl-C leaves no process behind",
+    async () => {
+      const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port }]));
+      const { child, stderr } = start(
+        ["one", "--no-synth", ...quick(join(folder, "reports")), "--seconds", "60"],
+        { CDKTF_OUTDIR: outdir },
+      );
+      while (!(await isTaken(port))) await sleep(50);
+      child.kill("SIGINT");
+      const [code] = (await once(child, "close")) as [number];
+      expect(code).toBe(130);
+      expect(await stderr).toContain("clipstack: interrupted; nothing is left running\n");
+      expect(await isTaken(port)).toBe(false);
+    },
+    timeoutMs,
+  );
+});
+
+const refusals: readonly (readonly [string, readonly string[], string])[] = [
+  [
+    "an environment that is not there",
+    ["two", "--no-synth"],
+    "clipstack: environment must be one of one, got 'two'\n",
+  ],
+  [
+    "a model that is not there",
+    ["one", "--no-synth", "--model", "no-such.onnx"],
+    "clipstack: --model must be tiny, generated or an ONNX file, got 'no-such.onnx'\n",
+  ],
+  [
+    "ports beyond the last",
+    ["one", "--no-synth", "--model", "tiny", "--port-offset", "60000"],
+    "clipstack: --port-offset: port 8002 + 60000 must be 1 to 65535\n",
+  ],
+];
+test.each(refusals)("fails with exit code 2 and one line on %s", async (_name, args, message) => {
+  const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port: 8_002 }]));
+  const { code, stdout, stderr } = await clipstack(args, { CDKTF_OUTDIR: outdir });
+  expect({ code, stdout, stderr: stderr.split("\n").slice(-2).join("\n") }).toEqual({
+    code: 2,
+    stdout: "",
+    stderr: message,
+  });
+});
+
+test("fails with exit code 2 and no stack trace when the settings are wrong", async () => {
+  const settings = mkdtempSync(join(folder, "settings-"));
+  const { code, stderr } = await clipstack(["single-gpu"], {
+    CDKTF_OUTDIR: mkdtempSync(join(folder, "out-")),
+    CLIPSTACK_SETTINGS_DIR: settings,
+  });
+  expect(code).toBe(2);
+  expect(stderr).toContain("single-gpu.settings.yaml");
+  expect(stderr).not.toMatch(/^\s+at /m);
+});
+
+test("fails with exit code 2 where nothing was synthesized", async () => {
+  const outdir = mkdtempSync(join(folder, "out-"));
+  const { code, stderr } = await clipstack(["--no-synth"], { CDKTF_OUTDIR: outdir });
+  expect(code).toBe(2);
+  expect(stderr).toBe(`clipstack: ${outdir} holds no synthesized environment: npm run synth\n`);
+});
