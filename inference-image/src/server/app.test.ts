@@ -10,13 +10,13 @@ import {
 } from "../contract/embed-api.ts";
 import { embeddingDims } from "../contract/model-signature.ts";
 import { type LocalEmbedder, openLocalEmbedder } from "../engine/local-embedder.ts";
+import { picture } from "../engine/test-images.ts";
 import { EngineError } from "../engine/types.ts";
 import { tinyModel } from "../model/test-model.ts";
 import { buildApp, type Limits } from "./app.ts";
 import type { Embedder } from "./embedder.ts";
 import { createMetrics, type EmbedMetrics } from "./metrics.ts";
 import { openOnnxEmbedder } from "./onnx-embedder.ts";
-import { picture } from "./test-images.ts";
 
 const limits: Limits = { maxQueueSize: 64, maxBodyBytes: 1_000_000, maxImagePixels: 200_000 };
 

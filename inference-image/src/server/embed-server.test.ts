@@ -5,9 +5,9 @@ import { fileURLToPath } from "node:url";
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
 import { embedMetrics, embedResponse } from "../contract/embed-api.ts";
 import { type ServerEnv, serverEnv } from "../contract/server-env.ts";
+import { picture } from "../engine/test-images.ts";
 import { tinyModel } from "../model/test-model.ts";
 import { type RunningEmbedServer, startEmbedServer } from "./embed-server.ts";
-import { picture } from "./test-images.ts";
 
 let modelPath: string;
 let jpeg: Buffer;
