@@ -8,7 +8,7 @@ import { type ModelConfigJson, readModelConfig } from "../triton/model-config.ts
 import { fromWire } from "../triton/wire.ts";
 import { checkModelConfig, checkModelFits } from "./model-config-check.ts";
 import { OipError } from "./oip-error.ts";
-import { dataTypeOf, ServedModel } from "./served-model.ts";
+import { dataTypeOf, plainMessage, ServedModel } from "./served-model.ts";
 
 export interface LoadModelOptions {
   readonly repository: string;
@@ -37,7 +37,7 @@ export async function loadModel(options: LoadModelOptions): Promise<readonly Ser
   const models: ServedModel[] = [];
   try {
     for (const version of versions) {
-      models.push(await loadVersion(config, version, join(folder, version)));
+      models.push(await loadVersion(config, version, join(folder, version), log));
       log(`successfully loaded '${name}' version ${version}`);
     }
   } catch (error) {
@@ -177,9 +177,14 @@ async function loadVersion(
   config: ModelConfigJson,
   version: string,
   folder: string,
+  log: (line: string) => void,
 ): Promise<ServedModel> {
   const startedAt = performance.now();
-  const session = await openModel(config, join(folder, config.default_model_filename));
+  let alive = true;
+  const session = await openModel(config, join(folder, config.default_model_filename), (error) => {
+    alive = false;
+    log(`'${config.name}' version ${version} is gone: ${plainMessage(error)}`);
+  });
   try {
     checkModelFits(config, session);
     for (const warmup of config.model_warmup) await warmUp(config, session, warmup);
@@ -188,20 +193,26 @@ async function loadVersion(
     throw error;
   }
   const loadSeconds = (performance.now() - startedAt) / 1000;
-  return new ServedModel({ config, version, session, loadSeconds });
+  return new ServedModel({ config, version, session, loadSeconds, isAlive: () => alive });
 }
 
-async function openModel(config: ModelConfigJson, modelPath: string): Promise<ModelSession> {
+async function openModel(
+  config: ModelConfigJson,
+  modelPath: string,
+  onDeath: (error: EngineError) => void,
+): Promise<ModelSession> {
   try {
     return await openSession({
       modelPath,
+      onDeath,
       intraOpThreads: threadCount(config, "intra_op_thread_count"),
       interOpThreads: threadCount(config, "inter_op_thread_count"),
     });
   } catch (error) {
     if (!(error instanceof EngineError)) throw error;
-    const reason = error.message.replace(`[${error.code}] `, "");
-    throw new OipError("internal", `failed to load '${config.name}': ${reason}`, { cause: error });
+    throw new OipError("internal", `failed to load '${config.name}': ${plainMessage(error)}`, {
+      cause: error,
+    });
   }
 }
 
@@ -263,7 +274,7 @@ async function warmUp(
     for (let run = 0; run < Math.max(1, warmup.count ?? 1); run += 1) await session.run(inputs());
   } catch (error) {
     if (!(error instanceof EngineError)) throw error;
-    throw refuse(`failed: ${error.message.replace(`[${error.code}] `, "")}`);
+    throw refuse(`failed: ${plainMessage(error)}`);
   }
 }
 

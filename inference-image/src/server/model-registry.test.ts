@@ -1,5 +1,6 @@
 import { mkdir, readlink, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import type { Worker } from "node:worker_threads";
 import { afterEach, describe, expect, test } from "vitest";
 import { imageElements } from "../contract/model-signature.ts";
 import type { ResolvedTritonFlags } from "../contract/triton-flags.ts";
@@ -339,6 +340,22 @@ describe("loading", () => {
     const lenient = await open(files, { "exit-on-error": false, "strict-readiness": false });
     expect(lenient.registry.ready).toBe(true);
   });
+});
+
+test("a model whose runtime has died is not ready, and the log says so", async () => {
+  const workers: Worker[] = [];
+  const onWorker = (worker: Worker) => workers.push(worker);
+  process.on("worker", onWorker);
+  const opened = await openWith("");
+  process.off("worker", onWorker);
+  await workers.at(-1)!.terminate();
+  await expect(infer(opened)).rejects.toMatchObject({ code: "internal" });
+  expect(opened.registry.ready).toBe(false);
+  expect(opened.registry.modelReady(model)).toBe(false);
+  expect(opened.log.at(-1)).toBe(
+    `'${model}' version 1 is gone: the runtime's thread ended: exit code 1`,
+  );
+  expect(opened.registry.model(model).counters.failures.BACKEND).toBe(1);
 });
 
 test("answers the requests that were taken on before it closes", async () => {

@@ -121,7 +121,8 @@ class Registry implements ModelRegistry {
     if (this.#exit.signal.aborted) return false;
     if (!this.#flags["strict-readiness"]) return true;
     return [...this.#entries.values()].every(
-      ({ state, reason }) => state === "READY" || reason === unloaded,
+      ({ state, reason, versions }) =>
+        (state === "READY" && versions.every((model) => model.isAlive())) || reason === unloaded,
     );
   }
 
@@ -155,7 +156,9 @@ class Registry implements ModelRegistry {
   modelReady(name: string, version = ""): boolean {
     checkVersion(version);
     if (this.#exit.signal.aborted) return false;
-    return this.#versionsOf(name).some((model) => version === "" || model.version === version);
+    return this.#versionsOf(name).some(
+      (model) => (version === "" || model.version === version) && model.isAlive(),
+    );
   }
 
   statistics(name: string, version = ""): readonly ServedModel[] {

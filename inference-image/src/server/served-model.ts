@@ -37,6 +37,8 @@ export interface ServedModelProps {
   readonly session: ModelSession;
   /** Time that loading took, warm-up included. */
   readonly loadSeconds: number;
+  /** False once the runtime has died: the model cannot answer any more. */
+  readonly isAlive: () => boolean;
 }
 
 /** One loaded version of a model: checks requests as Triton does, schedules them, counts. */
@@ -45,6 +47,7 @@ export class ServedModel {
   readonly version: string;
   readonly config: ModelConfigJson;
   readonly loadSeconds: number;
+  readonly isAlive: () => boolean;
   readonly counters = new ModelCounters();
   readonly #session: ModelSession;
   readonly #scheduler: Batcher;
@@ -53,11 +56,12 @@ export class ServedModel {
   /** Requests that wait, the first come first. A batch takes them from the front. */
   readonly #waiting: { readonly items: number }[] = [];
 
-  constructor({ version, config, session, loadSeconds }: ServedModelProps) {
+  constructor({ version, config, session, loadSeconds, isAlive }: ServedModelProps) {
     this.name = config.name;
     this.version = version;
     this.config = config;
     this.loadSeconds = loadSeconds;
+    this.isAlive = isAlive;
     this.#session = session;
     this.#inputs = new Map(config.input.map((input) => [input.name, specOf(input)]));
     this.#outputNames = config.output.map(({ name }) => name);
@@ -378,7 +382,7 @@ function invalid(message: string): OipError {
 }
 
 /** Without the code that {@link EngineError} puts first. */
-function plainMessage(error: EngineError): string {
+export function plainMessage(error: EngineError): string {
   return error.message.replace(`[${error.code}] `, "");
 }
 

@@ -173,7 +173,7 @@ test.each<[string, [Buffer, string], string]>([
   [
     "a negative dimension",
     request({ inputs: [{ ...input, shape: [-1, 2] }] }),
-    "Unable to parse 'inputs[0].shape[0]': Too small: expected number to be >=0",
+    "Unable to parse 'inputs[0].shape[0]': must be a whole number from 0 on",
   ],
   [
     "no inputs",

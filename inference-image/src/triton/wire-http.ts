@@ -27,7 +27,7 @@ export interface HttpBody {
 }
 
 const parameters = z.record(z.string(), z.union([z.string(), z.number(), z.boolean()]));
-const shape = z.array(z.int().min(0)).max(32);
+const shape = z.array(z.int().min(0, "must be a whole number from 0 on")).max(32);
 const tensorHead = {
   name: z.string().min(1),
   datatype: z.string(),
