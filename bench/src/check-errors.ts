@@ -1,3 +1,4 @@
+import { z } from "zod";
 import {
   type EmbedErrorCode,
   embedErrorResponse,
@@ -12,12 +13,11 @@ import {
 import type { Tensor } from "../../inference-image/src/contract/tensor.ts";
 import { TritonError } from "../../inference-image/src/triton/transport.ts";
 import { type EncodedImage, multipart } from "./embed-requests.ts";
-import type { Target } from "./embedded-plan.ts";
 import { type HttpRequest, jsonOf, reason } from "./http-client.ts";
 import { inputTensor } from "./infer.ts";
 import type { CheckResult } from "./record.ts";
 import { cycle, type Reference } from "./reference.ts";
-import { pathsOf, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
+import { type PathTarget, pathsOf, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
 
 const timeoutMs = 30_000;
 
@@ -173,7 +173,17 @@ interface InferenceMistake {
   readonly inputs: readonly Tensor[];
   /** What the message must say, as Triton does. */
   readonly message: RegExp;
+  /**
+   * Statuses that are right, as the transports name them in their messages.
+   *
+   * @default 400, INVALID_ARGUMENT
+   */
+  readonly status?: RegExp;
 }
+
+const invalidArgument = /\((?:HTTP 400|gRPC INVALID_ARGUMENT) /;
+/** Releases of Triton differ. */
+const notFound = /\((?:HTTP 40[04]|gRPC NOT_FOUND) /;
 
 /** Malformed inferences, each with the message that Triton has for it. */
 export function inferenceMistakes(): readonly InferenceMistake[] {
@@ -213,17 +223,18 @@ export function inferenceMistakes(): readonly InferenceMistake[] {
       model: "no_such_model",
       inputs: [good],
       message: /unknown model|not found/i,
+      status: notFound,
     },
   ];
 }
 
 async function inferenceFindings(
   service: ServiceUnderTest,
-  target: Target,
+  target: PathTarget,
 ): Promise<readonly Finding[]> {
   const transport = service.transport(target);
   const findings: Finding[] = [];
-  for (const { name, model, inputs, message } of inferenceMistakes()) {
+  for (const { name, model, inputs, message, status = invalidArgument } of inferenceMistakes()) {
     try {
       await transport.infer(model ?? service.workload.service.model, inputs, { timeoutMs });
       findings.push({ name, problem: "must be rejected, was answered" });
@@ -232,13 +243,33 @@ async function inferenceFindings(
         findings.push({ name, problem: `must be rejected, got ${reason(error)}` });
       } else if (!message.test(error.message)) {
         findings.push({ name, problem: `must say ${message.source}, says ${error.message}` });
+      } else if (!status.test(error.message)) {
+        findings.push({ name, problem: `must get ${status.source}, says ${error.message}` });
       } else {
         findings.push({ name });
       }
     }
   }
+  if (target.endpoint.protocol === "oip-http") findings.push(await brokenJson(service, target));
   if (!(await transport.ready(service.workload.service.model, { timeoutMs }))) {
     findings.push({ name: "ready afterwards", problem: "the model is not ready any more" });
   }
   return findings;
 }
+
+/** No client of ours sends it: JSON that ends in the middle. */
+async function brokenJson(service: ServiceUnderTest, { url }: PathTarget): Promise<Finding> {
+  const name = "broken JSON";
+  try {
+    const path = `${url}/v2/models/${service.workload.service.model}/infer`;
+    const headers = { "content-type": "application/json" };
+    const answer = await service.http.send(path, { headers, body: '{"inputs":[', timeoutMs });
+    if (answer.status !== 400) return { name, problem: `must get 400, got ${answer.status}` };
+    const isRight = oipError.safeParse(jsonOf(answer)).success;
+    return isRight ? { name } : { name, problem: '400 without {"error":"…"}' };
+  } catch (error) {
+    return { name, problem: reason(error) };
+  }
+}
+
+const oipError = z.object({ error: z.string().min(1) });

@@ -155,7 +155,12 @@ describe("planted faults", () => {
         port: port(3),
         env: ["MODEL_PATH=/nowhere/model.onnx"],
       },
-      { name: "one-by-one", port: port(5), repository, env: ["MAX_BATCH_SIZE=1"] },
+      {
+        name: "one-by-one",
+        port: port(5),
+        repository,
+        env: ["MAX_BATCH_SIZE=1", "TEST_FAULT=hides errors"],
+      },
       { name: "loses-requests", port: port(6), repository, env: ["TEST_FAULT=loses requests"] },
       {
         name: "does-not-stop",
@@ -208,6 +213,12 @@ describe("planted faults", () => {
   test("a service that does not batch names its container", () => {
     expect(failure("one-by-one", "batching")).toBe(
       `${named("one-by-one")}: 32 concurrent requests ran one by one: 32 images in 32 executions`,
+    );
+  });
+
+  test("a wrong error names its container", () => {
+    expect(failure("one-by-one", "errors")).toBe(
+      `${named("one-by-one")}: an image that cannot be decoded: must get 422 undecodable_image, got 500; a broken image after a good one: must get 422 undecodable_image, got 500`,
     );
   });
 

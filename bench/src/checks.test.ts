@@ -1,0 +1,130 @@
+import { expect, test } from "vitest";
+import {
+  embeddingDims,
+  imageElements,
+  openclipVitB32,
+} from "../../inference-image/src/contract/model-signature.ts";
+import type { Fp32Tensor } from "../../inference-image/src/contract/tensor.ts";
+import { openInMemoryTransport } from "../../inference-image/src/triton/in-memory-transport.ts";
+import { parseArtefact } from "./artefact.ts";
+import { checkBatches } from "./check-batches.ts";
+import { countsIn } from "./check-batching.ts";
+import { checkEmbedding } from "./check-embedding.ts";
+import { checkEndpoints } from "./check-endpoints.ts";
+import { unit } from "./infer.ts";
+import { parseMetrics } from "./prometheus.ts";
+import type { Reference } from "./reference.ts";
+import { openService, type ServiceUnderTest } from "./service-under-test.ts";
+import { dockerDocument } from "./test-artefact.ts";
+
+type Rows = (rows: readonly Float32Array[]) => readonly Float32Array[];
+
+/** A model whose embedding is the first 512 numbers of its input; `spoil` changes what it answers. */
+function service(spoil: Rows = (rows) => rows, state: "up" | "down" = "up"): ServiceUnderTest {
+  const transport = openInMemoryTransport({
+    state: () => state,
+    models: [
+      {
+        signature: openclipVitB32,
+        infer([input]) {
+          const { data, shape } = input as Fp32Tensor;
+          const batch = shape[0] ?? 0;
+          const rows = Array.from({ length: batch }, (_, i) =>
+            data.slice(i * imageElements, i * imageElements + embeddingDims),
+          );
+          const output = new Float32Array(batch * embeddingDims);
+          spoil(rows).forEach((row, i) => {
+            output.set(row, i * embeddingDims);
+          });
+          return [
+            { name: "embedding", dataType: "FP32", shape: [batch, embeddingDims], data: output },
+          ];
+        },
+      },
+    ],
+  });
+  const { workloads } = parseArtefact(JSON.stringify(dockerDocument()), "cdk.tf.json");
+  const workload = workloads.find((it) => it.service.name === "triton-onnx");
+  const endpoint = workload?.service.endpoints.find((it) => it.protocol === "oip-grpc");
+  if (workload === undefined || endpoint === undefined) throw new Error("no Triton");
+  const opened = openService("test", workload, [], [{ workload, endpoint, url: "127.0.0.1:1" }]);
+  return { ...opened, transport: () => transport };
+}
+
+const reference: Reference = {
+  images: Array.from({ length: 4 }, (_, i) => {
+    const tensor = Float32Array.from({ length: imageElements }, (_unused, j) =>
+      Math.sin(i + j * (i + 1)),
+    );
+    return {
+      name: `${i}.jpg`,
+      bytes: new Uint8Array(),
+      contentType: "image/jpeg",
+      tensor,
+      embedding: unit(tensor.slice(0, embeddingDims)),
+    };
+  }),
+};
+
+const said = (results: Awaited<ReturnType<typeof checkEmbedding>>) =>
+  results.map(({ outcome, message }) => `${outcome}: ${message}`);
+
+test("finite embeddings pass", async () => {
+  expect(said(await checkEmbedding(service(), reference))).toEqual([
+    "pass: 512 finite values in 1 answers",
+  ]);
+});
+
+test("an embedding with a value that is no number fails", async () => {
+  const spoilt = service((rows) => rows.map((row) => row.with(7, Number.NaN)));
+  expect(said(await checkEmbedding(spoilt, reference))).toEqual([
+    "fail: binary: value 7 of an embedding is NaN",
+  ]);
+});
+
+test("an embedding of zeros fails", async () => {
+  const spoilt = service((rows) => rows.map((row) => row.fill(0)));
+  expect(said(await checkEmbedding(spoilt, reference))).toEqual([
+    "fail: binary: an embedding is all zeros",
+  ]);
+});
+
+test("batches whose rows are in their places pass", async () => {
+  expect(said(await checkBatches(service(), reference))).toEqual([
+    "pass: batches of 1, 4, 8, 16, 32",
+  ]);
+});
+
+test("a batch whose rows are in other places fails, by its size and row", async () => {
+  const [message = ""] = said(
+    await checkBatches(
+      service((rows) => [...rows].reverse()),
+      reference,
+    ),
+  );
+  expect(message).toMatch(
+    /^fail: batch of 4: row 0 is not the embedding of its image \(cosine -?0\.\d+\)$/,
+  );
+});
+
+test("a server that cannot be reached fails", async () => {
+  const down = service(undefined, "down");
+  expect(said(await checkEndpoints(down))).toEqual(["fail: oip-grpc at 127.0.0.1:1: is not live"]);
+});
+
+test("batches are counted from Triton's counters and from the embed server's histogram", () => {
+  const triton = parseMetrics(
+    'nv_inference_count{model="a"} 40\nnv_inference_exec_count{model="a"} 5\n',
+  );
+  const embed = parseMetrics(
+    "clipstack_embed_batch_size_sum 12\nclipstack_embed_batch_size_count 3\n",
+  );
+  expect(countsIn(triton, "triton", "t")).toEqual({ inferences: 40, executions: 5 });
+  expect(countsIn(embed, "embed", "e")).toEqual({ inferences: 12, executions: 3 });
+});
+
+test("fails on metrics that do not count batches", () => {
+  expect(() => countsIn([], "triton", "single-gpu-triton-onnx")).toThrow(
+    "the metrics of single-gpu-triton-onnx have no nv_inference_count and nv_inference_exec_count",
+  );
+});
