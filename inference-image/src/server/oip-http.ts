@@ -44,7 +44,6 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
   app.setErrorHandler((error: Error & { code?: string; statusCode?: number }, _request, reply) => {
     const { status, message } = answerOf(error, maxInputBytes);
     if (status === 500 && !(error instanceof OipError)) log(`internal error: ${whereOf(error)}`);
-    if (status === 501) reply.header("accept-encoding", "gzip, deflate");
     return reply.code(status).send({ error: message });
   });
   app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: "Not Found" }));
@@ -101,7 +100,7 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
   forModel("POST", "/infer", async (request, reply) => {
     const { model, version } = modelOf(request);
     const served = registry.model(model, version);
-    const body = await decompressed(bodyOf(request), request, maxInputBytes);
+    const body = await decompressed(bodyOf(request), request, reply, maxInputBytes);
     const inferRequest = decodeInferRequest(body, singleHeader(request, headerLengthField), model);
     const answer = await served.infer(inferRequest, abandoned(request, reply));
     const response = encodeAnswer(() =>
@@ -199,11 +198,13 @@ const compressors = { gzip: promisify(gzip), deflate: promisify(deflate) };
 async function decompressed(
   body: Buffer,
   request: FastifyRequest,
+  reply: FastifyReply,
   maxInputBytes: number,
 ): Promise<Buffer> {
   const encoding = singleHeader(request, "content-encoding") ?? "identity";
   if (encoding === "identity" || encoding === "") return body;
   if (encoding !== "gzip" && encoding !== "deflate") {
+    reply.header("accept-encoding", "gzip, deflate");
     throw new OipError("unsupported", "Unsupported compression type");
   }
   try {

@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { createServer } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { logVerbosity, setLogVerbosity } from "@grpc/grpc-js";
 import { Agent, request } from "undici";
 import { afterEach, describe, expect, test } from "vitest";
 import { imageElements } from "../contract/model-signature.ts";
@@ -12,6 +13,9 @@ import { openGrpcTransport } from "../triton/grpc-transport.ts";
 import { openHttpTransport } from "../triton/http-transport.ts";
 import { testRepository, tinyConfig } from "./test-repository.ts";
 import { type RunningTritonServer, startTritonServer } from "./triton-server.ts";
+
+// a port that is taken is what one test is about
+setLogVerbosity(logVerbosity.NONE);
 
 const model = "openclip_vit_b32";
 const options = { timeoutMs: 20_000 };
@@ -28,7 +32,7 @@ const image: Fp32Tensor = {
 };
 
 /** Waits this long for a batch to fill: a request is in flight for as long. */
-const holdMs = 400;
+const holdMs = 1500;
 const holding = tinyConfig({
   extra: `dynamic_batching { max_queue_delay_microseconds: ${holdMs * 1000} }`,
 });
@@ -85,6 +89,25 @@ test("gives Prometheus' text format at /metrics", async () => {
   const { headers, body } = await request(`http://127.0.0.1:${server.ports.metrics}/metrics`);
   expect(headers["content-type"]).toBe("text/plain; version=0.0.4; charset=utf-8");
   expect(await body.text()).toContain("# TYPE nv_inference_count counter\n");
+});
+
+test("drops a waiting request when its client goes away, over HTTP and gRPC", async () => {
+  const { server } = await start();
+  for (const client of clients(server)) {
+    const controller = new AbortController();
+    const call = client.infer(model, [image], { ...options, signal: controller.signal });
+    const cancelled = expect(call).rejects.toMatchObject({ code: "cancelled" });
+    await waiting(server, 1);
+    controller.abort();
+    await cancelled;
+    await waiting(server, 0);
+  }
+  const { body } = await request(`http://127.0.0.1:${server.ports.metrics}/metrics`);
+  const text = await body.text();
+  expect(text).toContain(
+    `nv_inference_request_failure{model="${model}",version="1",reason="CANCELED"} 2`,
+  );
+  expect(text).toContain(`nv_inference_exec_count{model="${model}",version="1"} 0`);
 });
 
 describe("a stop", () => {
