@@ -581,6 +581,17 @@ describe("with an embedder that is held", () => {
     for (const response of await Promise.all(waiting)) expect(response.statusCode).toBe(200);
   });
 
+  test("refuses without reading the body when nothing can be taken", async () => {
+    build({ maxQueueSize: 1 });
+    const waiting = app.inject(raw(jpeg));
+    await embedder.holds(1);
+    // read, it would be refused as too large
+    const refused = await app.inject(raw(Buffer.alloc(limits.maxBodyBytes + 1)));
+    expect(refused.statusCode).toBe(429);
+    embedder.release();
+    await waiting;
+  });
+
   test("refuses a request of several images that would go over the limit", async () => {
     build({ maxQueueSize: 3 });
     const waiting = app.inject(raw(jpeg));
@@ -641,6 +652,8 @@ describe("with an embedder that is held", () => {
     const accepted = [app.inject(raw(jpeg)), app.inject(raw(png, "image/png"))];
     await embedder.holds(2);
     const closed = app.close();
+    // time enough to close it too early
+    await new Promise((resolve) => setTimeout(resolve, 20));
     expect(embedder.closed).toBe(false);
     embedder.release();
     for (const response of await Promise.all(accepted)) expect(response.statusCode).toBe(200);
