@@ -157,3 +157,33 @@ test("fails when its port is taken on the host", () => {
     }),
   ).toEqual(["test/embed: port must be free on the host, got 8002, which other (port) has"]);
 });
+
+test("fails on a GPU that the host does not have", () => {
+  expect(
+    findings((stack) => {
+      const engine = { ...inProcess, gpus: [4] };
+      new EmbedServer(stack, "embed", {
+        host: hostIn(stack),
+        engine,
+        port: 8002,
+        expose: "loopback",
+      });
+    }),
+  ).toEqual(["test/embed: gpus must be 0 to 3 (host.count is 4), got 4"]);
+});
+
+test("fails when the container is changed so that it is killed too early", () => {
+  expect(
+    findings((stack) => {
+      const embed = new EmbedServer(stack, "embed", {
+        host: hostIn(stack),
+        engine: inProcess,
+        port: 8002,
+        expose: "loopback",
+      });
+      embed.container.destroyGraceSeconds = 10;
+    }),
+  ).toEqual([
+    "test/embed/container: destroyGraceSeconds must be at least 35 (30 of grace + 5), got 10",
+  ]);
+});

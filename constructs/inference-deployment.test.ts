@@ -128,6 +128,7 @@ test("has no privileges, no token and no disk to write to", () => {
   const { pod, container } = synthDeployment();
   expect(pod).toMatchObject({
     automount_service_account_token: false,
+    enable_service_links: false,
     security_context: {
       run_as_non_root: true,
       run_as_user: "1000",

@@ -54,10 +54,7 @@ const host = (count: number) =>
     })
     .prefault({});
 
-/**
- * 26.07: the release that the published TensorRT figures are compared with. A digest, `…@sha256:…`, is better: a tag
- * can be moved.
- */
+/** A digest would be better than a tag, which can be moved, but a person can see from a tag what it is. */
 const tritonImage = image
   .default("nvcr.io/nvidia/tritonserver:26.07-py3")
   .describe("Triton's image, with a version; better by digest, `…@sha256:…`.");
