@@ -39,8 +39,9 @@ const holding = tinyConfig({
 
 async function start(
   overrides: Partial<ResolvedTritonFlags> = {},
+  config = holding,
 ): Promise<{ server: RunningTritonServer; log: string[] }> {
-  const repository = await testRepository({ [`${model}/config.pbtxt`]: holding });
+  const repository = await testRepository({ [`${model}/config.pbtxt`]: config });
   cleanUps.push(() => repository.remove());
   const log: string[] = [];
   const server = await startTritonServer(repository.flags(overrides), {
@@ -121,6 +122,31 @@ describe("a stop", () => {
       [1, 512],
       [1, 512],
     ]);
+  });
+
+  test("breaks no connection of clients that keep asking: each ends with an answer", async () => {
+    const { server } = await start({}, tinyConfig());
+    const [http] = clients(server);
+    let answers = 0;
+    let enough = () => {};
+    const warm = new Promise<void>((resolve) => {
+      enough = resolve;
+    });
+    const ask = async (): Promise<Error> => {
+      for (;;) {
+        try {
+          await http!.infer(model, [image], options);
+        } catch (error) {
+          return error as Error;
+        }
+        answers += 1;
+        if (answers === 20) enough();
+      }
+    };
+    const clientsEnd = Promise.all(Array.from({ length: 5 }, ask));
+    await warm;
+    await server.stop();
+    for (const { message } of await clientsEnd) expect(message).toContain("ECONNREFUSED");
   });
 
   test("takes no new connections", async () => {

@@ -1,3 +1,4 @@
+import { Server as NetServer } from "node:net";
 import {
   type Server as GrpcServer,
   logVerbosity,
@@ -178,14 +179,24 @@ function portError(service: string, host: string, port: number, reason: string):
   );
 }
 
-/** Takes no new connections; closes each one as soon as it has no request in flight. */
+/** How long an open connection may be quiet during a stop: its next request may be on the way. */
+const quietMs = 300;
+
+/**
+ * Takes no new connections. Those that are open end with their next answer, which says so to the client, or when they
+ * have been quiet. Cutting them at once would lose requests that a client has already sent.
+ */
 async function closeHttp(app: FastifyInstance): Promise<void> {
-  const sweep = setInterval(() => app.server.closeIdleConnections(), 50);
-  try {
-    await app.close();
-  } finally {
-    clearInterval(sweep);
-  }
+  // the listener only: close() of an HTTP server cuts idle connections as well
+  const closed = new Promise((resolve) => NetServer.prototype.close.call(app.server, resolve));
+  let sweep: NodeJS.Timeout | undefined;
+  const quiet = setTimeout(() => {
+    sweep = setInterval(() => app.server.closeIdleConnections(), 50);
+  }, quietMs);
+  await closed;
+  clearTimeout(quiet);
+  clearInterval(sweep);
+  await app.close();
 }
 
 /** Idle connections are closed, calls in flight are answered. */
