@@ -2,12 +2,13 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Worker } from "node:worker_threads";
-import { afterEach, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { embeddingDims, imageElements } from "../contract/model-signature.ts";
-import type { Fp32Tensor } from "../contract/tensor.ts";
+import { bytesPerElement, type Fp32Tensor, type RawTensor } from "../contract/tensor.ts";
 import { tinyModel } from "../model/test-model.ts";
 import { imageTensor } from "./local-embedder.ts";
 import { openSession } from "./onnx-session.ts";
+import { identityModel, onnxTypes } from "./test-identity-model.ts";
 import type { EngineError, ModelSession } from "./types.ts";
 
 /** The threads that were started: real ones, kept so that a test can end them. */
@@ -144,6 +145,63 @@ test("does not report a death when it is closed", async () => {
   const session = await open({ onDeath: (error) => deaths.push(error) });
   await session.close();
   expect(deaths).toEqual([]);
+});
+
+describe("another model", () => {
+  let folder: string;
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), "clipstack-"));
+  });
+  afterAll(async () => {
+    await rm(folder, { recursive: true });
+  });
+
+  async function openIdentity(...model: Parameters<typeof identityModel>): Promise<ModelSession> {
+    const file = join(folder, "model.onnx");
+    await writeFile(file, identityModel(...model));
+    return open({ modelPath: file });
+  }
+
+  test("has dimensions that are not known before as -1", async () => {
+    const session = await openIdentity("FP32", ["batch", 3, "width"]);
+    expect(session.inputs).toEqual([{ name: "x", dataType: "FP32", dims: [3, -1] }]);
+  });
+
+  test("gives outputs whose size is not known before", async () => {
+    const session = await openIdentity("FP32", ["batch", "width"]);
+    const data = Float32Array.of(1, 2, 3, 4, 5, 6);
+    const { outputs } = await session.run([{ name: "x", dataType: "FP32", shape: [2, 3], data }]);
+    expect(outputs).toEqual([
+      { name: "y", dataType: "FP32", shape: [2, 3], data: Float32Array.of(1, 2, 3, 4, 5, 6) },
+    ]);
+  });
+
+  const rawTypes = Object.keys(onnxTypes).filter(
+    (type): type is RawTensor["dataType"] => type !== "FP32" && type !== "BYTES",
+  );
+  test.each(rawTypes)("carries %s bit for bit", async (dataType) => {
+    const session = await openIdentity(dataType, ["batch", 2]);
+    expect(session.inputs).toEqual([{ name: "x", dataType, dims: [2] }]);
+    const length = 4 * bytesPerElement[dataType]!;
+    const bytes = Uint8Array.from({ length }, (_, at) => (dataType === "BOOL" ? at % 2 : at + 1));
+    const { outputs } = await session.run([
+      { name: "x", dataType, shape: [2, 2], data: bytes.slice() },
+    ]);
+    expect(outputs).toEqual([{ name: "y", dataType, shape: [2, 2], data: bytes }]);
+  });
+
+  test("fails when its batch is fixed", async () => {
+    await expect(openIdentity("FP32", [1, 3])).rejects.toThrow(
+      "model.onnx: the first dimension of input 'x' must be dynamic (the batch), got [1, 3]",
+    );
+  });
+
+  test("fails when its type is not supported", async () => {
+    await expect(openIdentity("BYTES", ["batch", 1])).rejects.toThrow(
+      "model.onnx: input 'x' has type string: unsupported",
+    );
+  });
 });
 
 test("fails on a file that does not exist", async () => {
