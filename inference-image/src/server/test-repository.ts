@@ -6,7 +6,9 @@ import { parseTritonArgs, type ResolvedTritonFlags } from "../contract/triton-fl
 import { tinyModel } from "../model/test-model.ts";
 
 /** For tests: a `config.pbtxt` of the tiny model. `extra` is appended. */
-export function tinyConfig(options: { readonly name?: string; readonly extra?: string } = {}): string {
+export function tinyConfig(
+  options: { readonly name?: string; readonly extra?: string } = {},
+): string {
   const { name = openclipVitB32.name, extra = dynamicBatching } = options;
   return `
 name: "${name}"
