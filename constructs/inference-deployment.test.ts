@@ -194,11 +194,13 @@ test("writes quantities as Kubernetes stores them", () => {
 });
 
 test("lives in a namespace that refuses pods with privileges", () => {
-  const namespace = synthDeployment().only("kubernetes_namespace_v1");
+  const { only, address } = synthDeployment();
+  const namespace = only("kubernetes_namespace_v1");
   expect(namespace.metadata).toEqual({
     name: "clipstack",
     labels: { "pod-security.kubernetes.io/enforce": "restricted" },
   });
+  expect(namespace.depends_on).toEqual([address("test/cluster/cluster")]);
 });
 
 test("starts when the cluster has its image", () => {

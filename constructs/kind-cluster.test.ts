@@ -56,12 +56,14 @@ test("deletes the cluster with what the state knows of it", () => {
   expect(cluster.input.name).toBe("clipstack");
 });
 
-test("is created anew when the port mappings change", () => {
+test.each([
+  ["name", { name: "other" }],
+  ["node image", { nodeImage: "node:1" }],
+  ["port mappings", { portMappings: [{ nodePort: 30092, hostPort: 9092 }] }],
+] as const)("is created anew when its %s changes", (_, props) => {
   const before = synthCluster().cluster.triggers_replace;
-  const after = synthCluster({
-    portMappings: [{ nodePort: 30092, hostPort: 9092 }],
-  }).cluster.triggers_replace;
-  expect(after).not.toEqual(before);
+  expect(synthCluster(props).cluster.triggers_replace).not.toEqual(before);
+  expect(synthCluster({ images: ["other:1"] }).cluster.triggers_replace).toEqual(before);
 });
 
 test("copies the images into the nodes, and again into a new cluster", () => {
