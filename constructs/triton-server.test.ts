@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { modelConfigs } from "../inference-image/src/contract/model-config.ts";
 import { parseTritonArgs } from "../inference-image/src/contract/triton-flags.ts";
 import type { TerraformStack } from "./cdktf.ts";
 import type { GpuHostProps } from "./gpu-host.ts";
@@ -270,6 +271,20 @@ test("keeps the image on the host and replaces the container when the image chan
     keep_locally: true,
   });
   expect(container.image).toBe(`\${${address("test/triton/image")}.image_id}`);
+});
+
+test("fails on a model configuration that Triton would refuse", () => {
+  const config: { max_batch_size: number } = modelConfigs.openclip_vit_b32["single-gpu"];
+  const before = config.max_batch_size;
+  try {
+    config.max_batch_size = 16;
+    const found = findings((stack) => triton(stack, {}, {}));
+    expect(found.length).toBeGreaterThan(0);
+    for (const line of found) expect(line).toMatch(/^test\/triton: openclip_vit_b32: .*(16|32)/);
+    expect(found.join("\n")).toContain("preferred_batch_size");
+  } finally {
+    config.max_batch_size = before;
+  }
 });
 
 test("fails on a GPU that is newer than the image, but not where no GPU is used", () => {
