@@ -24,6 +24,10 @@ export interface OpenSessionOptions {
   readonly onDeath?: (error: EngineError) => void;
 }
 
+// The official builds report model and machine to Microsoft unless this is set before the library is loaded. It must be
+// the environment of the process: a worker's `process.env` is a copy that native code does not see.
+process.env.ORT_DISABLE_TELEMETRY ??= "1";
+
 /** Load a model into ONNX Runtime, in a thread of its own: the event loop stays free while it computes. */
 export async function openSession(options: OpenSessionOptions): Promise<ModelSession> {
   const { modelPath, intraOpThreads = 0, interOpThreads = 1, onDeath } = options;

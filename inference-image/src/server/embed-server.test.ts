@@ -1,6 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { type AddressInfo, createServer, type Server } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
 import { embedMetrics, embedResponse } from "../contract/embed-api.ts";
@@ -148,6 +151,27 @@ describe("as a process", () => {
     const { code, stdout } = await ended;
     expect(code).toBe(0);
     expect(stdout).toMatch(/"sha256":"[0-9a-f]{64}".*"weights":"random"/);
+  });
+
+  test("lets ONNX Runtime leave no trace of its telemetry", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "clipstack-home-"));
+    const port = await freePort();
+    const { child: server, ended } = run({
+      PORT: String(port),
+      HOME: folder,
+      TMPDIR: folder,
+      XDG_CACHE_HOME: folder,
+      CI: "", // with a value, the runtime is silent anyway
+    });
+    await expect.poll(() => isReady(port), { timeout: 20_000 }).toBe(true);
+    server.kill("SIGTERM");
+    await ended;
+    const files = await readdir(folder);
+    await rm(folder, { recursive: true });
+    // what it writes otherwise: a device identifier and a database of events
+    expect(
+      files.filter((file) => !file.startsWith("tsx-") && file !== "node-compile-cache"),
+    ).toEqual([]);
   });
 
   test("exits with 2 on wrong settings, a line for each", async () => {

@@ -1,0 +1,114 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterEach, beforeEach, expect, test } from "vitest";
+
+const program = fileURLToPath(new URL("./clipstack.mjs", import.meta.url));
+/** Where the program puts temporary files. */
+let folder: string;
+let child: ChildProcess | undefined;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "clipstack-serve-"));
+});
+afterEach(() => {
+  child?.kill("SIGKILL");
+  rmSync(folder, { recursive: true });
+});
+
+function serve(...args: string[]) {
+  const started = spawn(process.execPath, [program, "serve", ...args], {
+    env: { ...process.env, TMPDIR: folder },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  child = started;
+  let [stdout, stderr] = ["", ""];
+  started.stdout.on("data", (data) => {
+    stdout += String(data);
+  });
+  started.stderr.on("data", (data) => {
+    stderr += String(data);
+  });
+  const ended = once(started, "close").then(([code]) => ({ code, stdout, stderr }));
+  return { child: started, ended };
+}
+
+async function freePorts(count: number): Promise<number[]> {
+  const servers = Array.from({ length: count }, () => createServer().listen(0, "127.0.0.1"));
+  await Promise.all(servers.map((server) => once(server, "listening")));
+  const ports = servers.map((server) => (server.address() as AddressInfo).port);
+  await Promise.all(servers.map((server) => once(server.close(), "close")));
+  return ports;
+}
+
+async function answers(url: string): Promise<boolean> {
+  return fetch(url).then(
+    ({ ok }) => ok,
+    () => false,
+  );
+}
+
+test("starts the embed server on this machine only, and stops it on Ctrl-C", async () => {
+  const [port] = await freePorts(1);
+  const { child: server, ended } = serve("--model", "tiny", "--http-port", String(port));
+  await expect
+    .poll(() => answers(`http://127.0.0.1:${port}/readyz`), { timeout: 20_000 })
+    .toBe(true);
+  server.kill("SIGINT");
+  const { code, stdout } = await ended;
+  expect(code).toBe(0);
+  expect(stdout).toContain(`listening on http://127.0.0.1:${port}`);
+});
+
+test("starts what stands where a Triton will stand, and leaves no folder behind", async () => {
+  const [http, grpc, metrics] = await freePorts(3);
+  const { child: server, ended } = serve(
+    ...["--role", "triton", "--model", "tiny", "--model-config-name", "cpu"],
+    ...[
+      "--http-port",
+      String(http),
+      "--grpc-port",
+      String(grpc),
+      "--metrics-port",
+      String(metrics),
+    ],
+  );
+  const base = `http://127.0.0.1:${http}/v2`;
+  await expect.poll(() => answers(`${base}/health/ready`), { timeout: 20_000 }).toBe(true);
+  expect(await answers(`${base}/models/openclip_vit_b32_trt/ready`)).toBe(true);
+  expect(await answers(`http://127.0.0.1:${metrics}/metrics`)).toBe(true);
+  const repositories = () =>
+    readdirSync(folder).filter((name) => name.startsWith("clipstack-models-"));
+  expect(repositories()).toHaveLength(1);
+  server.kill("SIGINT");
+  expect((await ended).code).toBe(0);
+  expect(repositories()).toEqual([]);
+});
+
+test.each([
+  [
+    ["--role", "embed", "--grpc-port", "8004"],
+    "clipstack: --grpc-port is for --role triton, got '8004'\n",
+  ],
+  [
+    ["--model", "none.onnx"],
+    "clipstack: --model must be tiny, generated or a file that exists, got 'none.onnx'\n",
+  ],
+  [["--model", "stacks"], "clipstack: --model must be a file, got 'stacks'\n"],
+])("serve %j exits with 2 and one line", async (args, message) => {
+  const { code, stderr } = await serve(...args).ended;
+  expect(stderr).toBe(message);
+  expect(code).toBe(2);
+});
+
+test("a port that is none exits with 2", async () => {
+  const { code, stderr } = await serve("--http-port", "0").ended;
+  expect(stderr).toContain(
+    "error: option '--http-port <port>' argument '0' is invalid. It must be 1 to 65535.",
+  );
+  expect(code).toBe(2);
+});
