@@ -1,10 +1,10 @@
-import { embedMetrics, embedPaths } from "../../inference-image/src/contract/embed-api.ts";
+import { embedMetrics } from "../../inference-image/src/contract/embed-api.ts";
 import { embedBy } from "./embed-requests.ts";
 import type { RunningInstance } from "./embedded.ts";
-import { loopback } from "./embedded-plan.ts";
 import { reason } from "./http-client.ts";
 import { inferRows } from "./infer.ts";
-import { type Metrics, metricSum, parseMetrics } from "./prometheus.ts";
+import { metricsOf } from "./instance-metrics.ts";
+import { type Metrics, metricSum } from "./prometheus.ts";
 import type { CheckResult } from "./record.ts";
 import { cycle, type Reference } from "./reference.ts";
 import { pathsOf, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
@@ -73,14 +73,9 @@ async function countsOf(
   instances: readonly RunningInstance[],
 ): Promise<Counts> {
   const counts = await Promise.all(
-    instances.map(async ({ instance }) => {
-      const listener = instance.listeners.find(
-        ({ protocol }) => protocol === "metrics" || protocol === "embed-http",
-      );
-      if (listener === undefined) throw new Error(`${instance.name} offers no metrics`);
-      const url = `http://${loopback}:${listener.local}${embedPaths.metrics}`;
-      const page = (await service.http.send(url, { timeoutMs })).body.toString("utf8");
-      return countsIn(parseMetrics(page), instance.role, instance.name);
+    instances.map(async (running) => {
+      const { role, name } = running.instance;
+      return countsIn(await metricsOf(service, running), role, name);
     }),
   );
   return counts.reduce((sum, one) => ({
