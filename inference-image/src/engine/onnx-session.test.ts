@@ -1,6 +1,8 @@
+import { execFile } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import type { Worker } from "node:worker_threads";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { embeddingDims, imageElements } from "../contract/model-signature.ts";
@@ -130,14 +132,35 @@ test("fails a run that the runtime refuses, and goes on", async () => {
 test("fails the runs in flight when the thread dies, and says so once", async () => {
   const deaths: EngineError[] = [];
   const session = await open({ onDeath: (error) => deaths.push(error) });
-  const inFlight = embed(session, 1);
-  const refused = expect(inFlight).rejects.toMatchObject({ code: "failed" });
-  await workers.at(-1)!.terminate();
-  await refused;
-  await expect(embed(session, 1)).rejects.toMatchObject({ code: "failed" });
-  expect(deaths.map(({ message }) => message)).toEqual([
-    "[failed] the runtime's thread ended: exit code 1",
-  ]);
+  // a message that the thread does not understand ends it
+  workers.at(-1)!.postMessage(null);
+  const messages = await Promise.all(
+    [embed(session, 1), embed(session, 1)].map((run) =>
+      run.then(
+        () => "answered",
+        ({ message }: EngineError) => message,
+      ),
+    ),
+  );
+  const ended =
+    "[failed] the runtime's thread ended: Cannot read properties of null (reading 'kind')";
+  expect(messages).toEqual([ended, ended]);
+  await expect(embed(session, 1)).rejects.toThrow(ended);
+  expect(deaths.map(({ message }) => message)).toEqual([ended]);
+});
+
+test("lets the process end with its own code while the model runs", async () => {
+  const url = (file: string) => JSON.stringify(new URL(file, import.meta.url).href);
+  const script = `
+    import { openSession } from ${url("./onnx-session.ts")};
+    const session = await openSession({ modelPath: ${JSON.stringify(modelPath)} });
+    const shape = [256, 3, 224, 224];
+    const data = new Float32Array(256 * 3 * 224 * 224);
+    void session.run([{ name: "image", dataType: "FP32", shape, data }]);
+    setTimeout(() => process.exit(3), 50);`;
+  const args = ["--import", "tsx", "--input-type=module", "--eval", script];
+  const result = await promisify(execFile)(process.execPath, args).catch((error) => error);
+  expect([result.code, result.stderr]).toEqual([3, ""]);
 });
 
 test("does not report a death when it is closed", async () => {

@@ -35,11 +35,13 @@ export async function openSession(options: OpenSessionOptions): Promise<ModelSes
   if (file === undefined) throw new EngineError("model", `${modelPath}: no such file`);
   if (!file.isFile()) throw new EngineError("model", `${modelPath}: is not a file`);
 
+  const state = new Int32Array(new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT));
   const worker = new Worker(new URL("./onnx-worker.mjs", import.meta.url), {
     name: "onnx",
     // flags of the process, such as a TypeScript loader, are of no use to the thread
     execArgv: [],
     workerData: {
+      state,
       modelPath,
       sessionOptions: {
         graphOptimizationLevel: "all",
@@ -52,6 +54,8 @@ export async function openSession(options: OpenSessionOptions): Promise<ModelSes
       },
     },
   });
+  runtimes.add(state);
+  worker.once("exit", () => runtimes.delete(state));
   const opened = await firstAnswer(worker, modelPath);
   try {
     return new OnnxSession(worker, modelPath, opened, onDeath);
@@ -60,6 +64,22 @@ export async function openSession(options: OpenSessionOptions): Promise<ModelSes
     throw error;
   }
 }
+
+/** Of each thread: whether it is in the runtime, and whether it must not enter it any more. */
+const runtimes = new Set<Int32Array<SharedArrayBuffer>>();
+
+/** How long the end of the process waits for a run, in milliseconds. */
+const leaveTimeoutMs = 20_000;
+
+/**
+ * Wait for the runs in progress, at most one in each thread. A thread that is ended while it is in ONNX Runtime aborts
+ * the process (exit code 134, "terminate called after throwing an instance of 'Napi::Error'").
+ */
+function leaveRuntimes(): void {
+  for (const state of runtimes) Atomics.store(state, 1, 1);
+  for (const state of runtimes) Atomics.wait(state, 0, 1, leaveTimeoutMs);
+}
+process.on("exit", leaveRuntimes);
 
 /** What the thread says of the model: loaded or not. */
 async function firstAnswer(worker: Worker, modelPath: string): Promise<Opened> {

@@ -6,13 +6,13 @@ import { InferenceSession, Tensor } from "onnxruntime-node";
 /** @typedef {{ name: string, type: string, shape: (number | string)[] }} Meta */
 /** @typedef {{ name: string, type: string, dims: number[], data: import("node:util").types.TypedArray }} WireTensor */
 
-/** @type {{ modelPath: string, sessionOptions: object }} */
-const { modelPath, sessionOptions } = workerData;
+/** @type {{ modelPath: string, sessionOptions: object, state: Int32Array<SharedArrayBuffer> }} */
+const { modelPath, sessionOptions, state } = workerData;
 
 /** @type {InferenceSession} */
 let session;
 try {
-  session = await InferenceSession.create(modelPath, sessionOptions);
+  session = await inRuntime(() => InferenceSession.create(modelPath, sessionOptions));
   parentPort.postMessage({
     kind: "opened",
     inputs: session.inputMetadata,
@@ -53,7 +53,7 @@ async function run(inputs) {
     session.outputMetadata.map((meta) => [meta.name, outputTensor(meta, batchSize)]),
   );
   const startedAt = performance.now();
-  const results = await session.run(feeds, fetches);
+  const results = await inRuntime(() => session.run(feeds, fetches));
   const inferUs = (performance.now() - startedAt) * 1000;
   const outputs = session.outputNames.map((name) => {
     const { type, dims, data } = results[name];
@@ -62,6 +62,24 @@ async function run(inputs) {
     return { name, type, dims: [...dims], data: own };
   });
   return { outputs, inferUs };
+}
+
+/**
+ * Do something in the runtime, and let the main thread know: see `leaveRuntimes` in onnx-session.ts.
+ *
+ * @template T
+ * @param {() => Promise<T>} work
+ */
+async function inRuntime(work) {
+  Atomics.store(state, 0, 1);
+  try {
+    if (Atomics.load(state, 1) === 0) return await work();
+  } finally {
+    Atomics.store(state, 0, 0);
+    Atomics.notify(state, 0);
+  }
+  // the process ends: wait for it
+  return new Promise(() => {});
 }
 
 /**
