@@ -60,6 +60,9 @@ export const serverEnv = z
   .refine((env) => env.ENGINE !== "triton" || env.TRITON_GRPC_URLS.length > 0, {
     path: ["TRITON_GRPC_URLS"],
     message: "is required when ENGINE is triton",
+    // also when another setting is wrong: all mistakes are reported at once
+    when: ({ issues }) =>
+      issues.every(({ path }) => path?.[0] !== undefined && path[0] !== "TRITON_GRPC_URLS"),
   });
 export type ServerEnv = z.infer<typeof serverEnv>;
 

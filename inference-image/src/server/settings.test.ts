@@ -47,11 +47,13 @@ test.each([
 });
 
 test("fails with all mistakes at once, a line each", () => {
-  expect(() => readSettings({ PORT: "x", LOG_LEVEL: "y", MAX_QUEUE_SIZE: "0" })).toThrow(
+  const env = { PORT: "x", LOG_LEVEL: "y", MAX_QUEUE_SIZE: "0", ENGINE: "triton" };
+  expect(() => readSettings(env)).toThrow(
     [
       "PORT must be a whole number, 1 to 65535, got 'x'",
       "LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent, got 'y'",
       "MAX_QUEUE_SIZE must be a whole number, 1 to 1000000, got '0'",
+      "TRITON_GRPC_URLS is required when ENGINE is triton",
     ].join("\n"),
   );
 });
