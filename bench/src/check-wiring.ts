@@ -1,4 +1,6 @@
-import type { EmbeddedPlan, Instance } from "./embedded-plan.ts";
+import type { RunningInstance } from "./embedded.ts";
+import { type EmbeddedPlan, loopback } from "./embedded-plan.ts";
+import { reason } from "./http-client.ts";
 import type { CheckResult } from "./record.ts";
 import { resultOf, type ServiceUnderTest } from "./service-under-test.ts";
 
@@ -20,8 +22,8 @@ export function checkWiring(service: ServiceUnderTest, plan: EmbeddedPlan): read
   ];
 }
 
-/** How the start of each process went, and what of the health checks could not be asked. */
-export function checkStart(service: ServiceUnderTest): readonly CheckResult[] {
+/** How the start of each process went, and whether every synthesized probe passes afterwards. */
+export async function checkStart(service: ServiceUnderTest): Promise<readonly CheckResult[]> {
   const results = service.instances.map(({ instance, start }) =>
     start.ok
       ? resultOf(
@@ -29,26 +31,42 @@ export function checkStart(service: ServiceUnderTest): readonly CheckResult[] {
           "start",
           "pass",
           `${instance.name} was ready after ${(start.readyMs / 1_000).toFixed(1)} s`,
-          {
-            measured: { readyMs: Math.round(start.readyMs) },
-          },
+          { measured: { readyMs: Math.round(start.readyMs) } },
         )
       : resultOf(service, "start", "fail", `${instance.name} ${start.message}`),
   );
-  const silent = service.workload.probes.filter((probe) => probe.http === undefined);
-  return [
-    ...results,
-    ...silent.map(({ kind, text }) =>
-      resultOf(
-        service,
-        "start",
-        "skip",
-        `its ${kind} names no URL of the container (${text}); waited for ${shownPath(service.instances[0]?.instance)} instead`,
-      ),
-    ),
-  ];
+  for (const probe of service.workload.probes) {
+    if (probe.http === undefined) {
+      const message = `its ${probe.kind} names no URL of the container: ${probe.text}`;
+      results.push(resultOf(service, "start", "skip", message));
+      continue;
+    }
+    for (const running of service.instances.filter(({ start }) => start.ok)) {
+      const problem = await probeProblem(service, running, probe.http);
+      if (problem === undefined) continue;
+      const message = `${running.instance.name}: its ${probe.kind} (${probe.text}) ${problem}`;
+      results.push(resultOf(service, "start", "fail", message));
+    }
+  }
+  return results;
 }
 
-function shownPath(instance: Instance | undefined): string {
-  return instance === undefined ? "readiness" : new URL(instance.readyUrl).pathname;
+const probeTimeoutMs = 10_000;
+
+/** Why a probe does not pass; nothing when it does, or when nobody listens there, which is a fault of the wiring. */
+async function probeProblem(
+  service: ServiceUnderTest,
+  { instance }: RunningInstance,
+  { port, path }: { readonly port: number; readonly path: string },
+): Promise<string | undefined> {
+  const local = instance.listeners.find((listener) => listener.internal === port)?.local;
+  if (local === undefined) return undefined;
+  try {
+    const url = `http://${loopback}:${local}${path}`;
+    const { status } = await service.http.send(url, { timeoutMs: probeTimeoutMs });
+    // a probe passes from 200 to 399, as in Kubernetes
+    return status >= 200 && status < 400 ? undefined : `gets status ${status}`;
+  } catch (error) {
+    return `fails: ${reason(error)}`;
+  }
 }

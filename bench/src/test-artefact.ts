@@ -123,7 +123,10 @@ export function dockerDocument(options: TestOptions = {}): TestDocument {
 }
 
 /** `cluster`: a Deployment of two replicas behind kind's port mapping. */
-export function kubernetesDocument(hostPort: number = kindPorts.host): TestDocument {
+export function kubernetesDocument(
+  hostPort: number = kindPorts.host,
+  livenessPath = "/healthz",
+): TestDocument {
   const labels = { "app.kubernetes.io/component": "embed" };
   const { nodePort } = kindPorts;
   return {
@@ -154,6 +157,9 @@ export function kubernetesDocument(hostPort: number = kindPorts.host): TestDocum
                       http_get: { path: "/readyz", port: "http" },
                       period_seconds: 5,
                       failure_threshold: 2,
+                    },
+                    liveness_probe: {
+                      http_get: { path: livenessPath, port: "http" },
                     },
                   },
                 ],

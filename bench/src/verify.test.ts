@@ -276,6 +276,22 @@ test(
 
 const quoted = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 
+test(
+  "a liveness probe that does not pass names its Deployment and the replica",
+  async () => {
+    const [port = 0] = await freePorts(1);
+    const { checks } = await run([kubernetesDocument(port, "/no-such-path")]);
+    const failures = checks.filter(({ outcome }) => outcome === "fail");
+    expect(failures.map(({ resource, message }) => `${resource}: ${message}`)).toEqual(
+      [1, 2].map(
+        (replica) =>
+          `kubernetes_deployment_v1.embed (Deployment 'embed'): embed #${replica}: its liveness probe (GET :http/no-such-path) gets status 404`,
+      ),
+    );
+  },
+  timeoutMs,
+);
+
 test("fails before anything starts when a port is taken, naming who needs it", async () => {
   const other = createServer();
   await new Promise<void>((resolve) => other.listen(0, "127.0.0.1", resolve));

@@ -234,7 +234,7 @@ class EnvironmentRun {
   ): Promise<void> {
     const { reference } = this;
     for (const service of services) this.#report(checkWiring(service, plan));
-    for (const service of services) this.#report(checkStart(service));
+    for (const service of services) this.#report(await checkStart(service));
 
     const ready = services.filter((service) => service.instances.every(({ start }) => start.ok));
     const families: readonly [
@@ -269,7 +269,8 @@ class EnvironmentRun {
         this.#report([resultOf(service, id, "skip", "it did not start")]);
         continue;
       }
-      this.#phase(`${id}: ${service.workload.service.name}`);
+      // a load says which path it is on
+      if (id !== "load") this.#phase(`${id}: ${service.workload.service.name}`);
       try {
         this.#report(await check(service));
       } catch (error) {
