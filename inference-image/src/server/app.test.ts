@@ -17,6 +17,7 @@ import { buildApp, type Limits } from "./app.ts";
 import type { Embedder } from "./embedder.ts";
 import { createMetrics, type EmbedMetrics } from "./metrics.ts";
 import { openOnnxEmbedder } from "./onnx-embedder.ts";
+import { quietMs } from "./stopping.ts";
 
 const limits: Limits = { maxQueueSize: 256, maxBodyBytes: 1_000_000, maxImagePixels: 200_000 };
 
@@ -658,7 +659,7 @@ describe("with an embedder that is held", () => {
     await embedder.holds(2);
     const closed = app.close();
     // time enough to close it too early
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await new Promise((resolve) => setTimeout(resolve, quietMs + 50));
     expect(embedder.closed).toBe(false);
     embedder.release();
     for (const response of await Promise.all(accepted)) expect(response.statusCode).toBe(200);
@@ -727,6 +728,15 @@ describe("with an embedder that is held", () => {
       );
       embedder.release();
       await Promise.all([busy.closed, closed]);
+    });
+
+    test("answers a request that reaches an open connection just after a stop began", async () => {
+      const { socket, closed } = await connection();
+      const stopped = app.close();
+      await new Promise((resolve) => setTimeout(resolve, quietMs / 6));
+      socket.write("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
+      expect(await closed).toMatch(/^HTTP\/1.1 200 .*connection: close/is);
+      await stopped;
     });
 
     test("drops a request whose client hangs up", async () => {

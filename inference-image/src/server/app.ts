@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import multipart from "@fastify/multipart";
 import Fastify, {
   type FastifyInstance,
@@ -20,6 +21,7 @@ import type { EmbedMetrics } from "./metrics.ts";
 import { openApiDocument } from "./openapi.ts";
 import { page, pageSecurityPolicy } from "./page.ts";
 import { imagesOfBase64, imagesOfBody } from "./request-images.ts";
+import { quietMs } from "./stopping.ts";
 
 export interface AppOptions {
   /** What computes; `undefined` while it is loading. */
@@ -102,6 +104,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   });
   app.addHook("preClose", async () => {
     state.draining = true;
+    await sleep(quietMs);
     // a connection on which nothing was asked, or only half a request, must not hold the stop up
     void answered().then(() => app.server.closeAllConnections());
   });

@@ -10,6 +10,7 @@ import { parseTritonArgs, type ResolvedTritonFlags } from "../contract/triton-fl
 import { type ModelRegistry, openModelRegistry } from "./model-registry.ts";
 import { buildOipGrpcServer } from "./oip-grpc.ts";
 import { buildOipApp } from "./oip-http.ts";
+import { quietMs } from "./stopping.ts";
 import { metricsContentType, renderTritonMetrics } from "./triton-metrics.ts";
 
 export interface TritonServerOptions {
@@ -178,9 +179,6 @@ function portError(service: string, host: string, port: number, reason: string):
       : `failed to start ${service} service at ${host}:${port}: ${reason}`,
   );
 }
-
-/** How long an open connection may be quiet during a stop: its next request may be on the way. */
-const quietMs = 300;
 
 /**
  * Takes no new connections. Those that are open end with their next answer, which says so to the client, or when they
