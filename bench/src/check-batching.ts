@@ -10,7 +10,7 @@ import { cycle, type Reference } from "./reference.ts";
 import { pathsOf, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
 
 /** Single-image requests that are sent at the same moment. */
-export const concurrentSingles = 32;
+export const concurrentSingles = 16;
 
 const timeoutMs = 120_000;
 

@@ -94,8 +94,9 @@ async function stopUnderLoad(
   let requests = burstRequests;
   for (let attempt = 0; attempt < attempts; attempt++) {
     const batch = Math.min(largestBatch, Math.max(smallestBatch, size));
-    // a service that is fast has never accepted all of a burst and answered none: then some will do
-    const enough = () => (attempt === 0 ? burst.pending : 1);
+    // a Triton counts what waits and not what runs; and one that is fast has never accepted much and answered nothing
+    const share = attempt > 0 ? 0 : instance.role === "embed" ? 1 : 0.5;
+    const enough = () => Math.max(1, Math.ceil(burst.pending * share));
     burst = begin(requests, (i) => send(aimed[i % aimed.length] as (typeof aimed)[number], batch));
     const deadline = performance.now() + acceptLimitMs;
     do {

@@ -20,7 +20,7 @@ export interface LoadResult {
   readonly seconds: number;
 }
 
-const warmupRequests = 4;
+const warmupRequests = 2;
 const timeoutMs = 120_000;
 
 /** Closed loop of single-image requests on one protocol path. Says how much it can do, not how it does at a rate. */

@@ -195,7 +195,7 @@ function parity(record: VerifyRecord, summary: Summary): string {
     "Parity",
     `<p>The same image must give the same embedding on every path. Each dot is one answer for one of ${sampleImages.length} sample images: how far it is from the embedding that the model in the bench's own process gives, ‖a − b‖ / ‖b‖. It must be at most ${formatFraction(relativeDifferenceAtMost)}, with a cosine of at least ${cosineAtLeast}.</p>
 <figure><figcaption>Relative difference, logarithmic</figcaption>${parityPlot(compared, relativeDifferenceAtMost)}</figure>
-<div class="scroll"><table><thead><tr><th scope="col">environment</th><th scope="col">path</th><th scope="col" class="number">worst cosine</th><th scope="col" class="number">worst difference</th><th scope="col">outcome</th></tr></thead><tbody>${rows.join("\n")}</tbody></table></div>`,
+<div class="scroll"><table><thead><tr><th scope="col">environment</th><th scope="col">path</th><th scope="col" class="number">worst cosine</th><th scope="col" class="number">worst difference</th><th scope="col" class="outcome">outcome</th></tr></thead><tbody>${rows.join("\n")}</tbody></table></div>`,
   );
 }
 
@@ -309,13 +309,13 @@ tbody th { font-weight: 600; white-space: nowrap; }
 .matrix th, .matrix td { text-align: center; padding: 8px 8px; }
 .matrix tbody th { text-align: left; padding-left: 0; }
 .matrix th, .matrix td { vertical-align: middle; }
-td.outcome { padding-left: 12px; }
+.outcome { padding-left: 14px; }
 .cell { font-size: 17px; font-weight: 650; }
 .cell.pass, .outcome.pass { color: var(--good); }
 .cell.fail, .outcome.fail { color: var(--bad); }
 .cell.fail { background: var(--bad-soft); }
 .cell.skip, .outcome.skip { color: var(--soft); }
-.outcome { white-space: nowrap; font-weight: 600; }
+td.outcome { white-space: nowrap; font-weight: 600; }
 .log td:nth-child(-n+3) { white-space: nowrap; }
 .log .message { margin: 0; overflow-wrap: anywhere; }
 .log .measured { margin: 2px 0 0; color: var(--soft); font-size: 13px; }
