@@ -1,15 +1,20 @@
 import { createServer, type Server } from "node:net";
 import { loopback } from "./embedded-plan.ts";
 
+/**
+ * Below the ports that Linux (32768 and up) and macOS (49152 and up) give to outgoing connections: one of those could
+ * take a port between the moment it is found free and the moment it is listened on.
+ */
+const range = { first: 20_000, last: 32_000 } as const;
+
 /** Ports of this machine that were free a moment ago, all different. */
 export async function freePorts(count: number): Promise<readonly number[]> {
-  const servers = await Promise.all(Array.from({ length: count }, () => listen(0)));
-  const ports = servers.map((server) => {
-    const address = server.address();
-    return typeof address === "object" && address !== null ? address.port : 0;
-  });
-  await Promise.all(servers.map(close));
-  return ports;
+  const found = new Set<number>();
+  while (found.size < count) {
+    const port = range.first + Math.floor(Math.random() * (range.last - range.first + 1));
+    if (!found.has(port) && !(await isTaken(port))) found.add(port);
+  }
+  return [...found];
 }
 
 /** Whether another program listens on a port. */
