@@ -7,12 +7,16 @@ import { loopback } from "./embedded-plan.ts";
  */
 const range = { first: 20_000, last: 32_000 } as const;
 
-/** Ports of this machine that were free a moment ago, all different. */
-export async function freePorts(count: number): Promise<readonly number[]> {
+/** Ports of this machine that were free a moment ago, all different, and none of `except`. */
+export async function freePorts(
+  count: number,
+  except: ReadonlySet<number> = new Set(),
+): Promise<readonly number[]> {
   const found = new Set<number>();
   while (found.size < count) {
     const port = range.first + Math.floor(Math.random() * (range.last - range.first + 1));
-    if (!found.has(port) && !(await isTaken(port))) found.add(port);
+    if (found.has(port) || except.has(port) || (await isTaken(port))) continue;
+    found.add(port);
   }
   return [...found];
 }

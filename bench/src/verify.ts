@@ -156,7 +156,9 @@ async function planFor(
   temporaryFolder: string,
 ): Promise<EmbeddedPlan> {
   const replicas = artefact.workloads.reduce((sum, workload) => sum + workload.replicas, 0);
-  const free = [...(await freePorts(replicas * portsPerReplica))];
+  const published = artefact.workloads.flatMap((workload) => workload.published);
+  const needed = new Set(published.map(({ external }) => external + options.portOffset));
+  const free = [...(await freePorts(replicas * portsPerReplica, needed))];
   return planEmbedded(artefact, {
     moduleFolder: dirname(resolve(file)),
     modelRepository: options.modelRepository,
