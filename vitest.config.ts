@@ -4,6 +4,7 @@ const exclude = ["**/node_modules/**", "cdktf.out/**"];
 
 export default defineConfig({
   test: {
+    globalSetup: "./stacks/test-temporary-folder.ts",
     projects: [
       {
         test: {

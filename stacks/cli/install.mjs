@@ -1,7 +1,7 @@
 // Plain JavaScript: it runs before anything is installed.
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -15,6 +15,16 @@ function wantedStamp() {
   return `${lock} ${process.platform}-${process.arch}`;
 }
 
+/** npm writes this file at the end of an installation: one that came after the lock file is an installation of it. */
+function installedByHand() {
+  const installed = `${root}node_modules/.package-lock.json`;
+  return (
+    !existsSync(stampFile) &&
+    existsSync(installed) &&
+    statSync(installed).mtimeMs >= statSync(`${root}package-lock.json`).mtimeMs
+  );
+}
+
 /** Install what the lock file asks for, unless it is there. Exits with a plain line when that fails. */
 export function ensureInstalled() {
   const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
@@ -24,6 +34,10 @@ export function ensureInstalled() {
   }
   const wanted = wantedStamp();
   if (existsSync(stampFile) && readFileSync(stampFile, "utf8") === wanted) return;
+  if (installedByHand()) {
+    writeFileSync(stampFile, wanted);
+    return;
+  }
 
   console.error("clipstack: installing packages (npm ci)");
   const npm = process.env.npm_execpath;

@@ -1,11 +1,9 @@
-import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
-import { once } from "node:events";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { isAbsolute, join, relative, resolve } from "node:path";
-import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { type Command, InvalidArgumentError } from "commander";
+import { execa } from "execa";
 import { z } from "zod";
 import { failureLine, startProgress } from "../../bench/src/progress.ts";
 import type { ModelSubject, VerifyRecord } from "../../bench/src/record.ts";
@@ -171,18 +169,12 @@ async function synthesizeUnlessEdited(
     return;
   }
   tell({ kind: "phase", text: "synthesize" });
-  const synth = spawn(
+  const { exitCode, stderr } = await execa(
     process.execPath,
     ["--import", import.meta.resolve("tsx"), join(project, "stacks/main.ts")],
-    {
-      cwd: project,
-      env: { ...process.env, CDKTF_OUTDIR: outdir },
-      stdio: ["ignore", "ignore", "pipe"],
-    },
+    { cwd: project, env: { CDKTF_OUTDIR: outdir }, stdin: "ignore", reject: false },
   );
-  const said = text(synth.stderr);
-  const [code] = (await once(synth, "close")) as [number | null];
-  if (code !== 0) throw new UserError((await said).trim() || "synthesis failed");
+  if (exitCode !== 0) throw new UserError(stderr.trim() || "synthesis failed");
 }
 
 function environmentFiles(asked: readonly string[], outdir: string): readonly EnvironmentFile[] {
