@@ -3,6 +3,10 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { InferenceSession, Tensor } from "onnxruntime-node";
 
+// Half floats travel as Uint16Array. The runtime's binding takes nothing else, but its JavaScript side would choose
+// Float16Array where Node has it (24 and newer); it looks when the first tensor is made.
+globalThis.Float16Array = undefined;
+
 /** @typedef {{ name: string, type: string, shape: (number | string)[] }} Meta */
 /** @typedef {{ name: string, type: string, dims: number[], data: import("node:util").types.TypedArray }} WireTensor */
 
