@@ -42,6 +42,11 @@ export const serverEnv = z
     TRITON_MODEL: z.string().min(1).default(openclipVitB32.name),
     /** Deadline of one inference on a Triton. */
     TRITON_TIMEOUT_MS: integer(1, 600_000).default(30_000),
+    /**
+     * What ONNX Runtime computes on, with the engine `onnx`. `cuda` is refused at start where the runtime has no CUDA
+     * provider: a server that was given a GPU must not run on the CPU in silence.
+     */
+    EXECUTION_PROVIDER: z.enum(["cpu", "cuda"]).default("cpu"),
     /** Threads of ONNX Runtime; 0 is one a core. */
     INTRA_OP_THREADS: integer(0, 1_024).default(0),
     MAX_BATCH_SIZE: integer(1, 1_024).default(openclipVitB32.maxBatchSize),
