@@ -1,3 +1,6 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { parseTritonArgs } from "../../inference-image/src/contract/triton-flags.ts";
 import type { RunningInstance } from "./embedded.ts";
 import { type EmbeddedPlan, loopback } from "./embedded-plan.ts";
 import { reason } from "./http-client.ts";
@@ -7,9 +10,12 @@ import { resultOf, type ServiceUnderTest } from "./service-under-test.ts";
 /** What the plan found in the artefact, one result for each fault, or one that says there is none. */
 export function checkWiring(service: ServiceUnderTest, plan: EmbeddedPlan): readonly CheckResult[] {
   const { workload } = service;
-  const faults = plan.faults.filter((fault) => fault.workload === workload);
+  const faults = [
+    ...plan.faults.filter((fault) => fault.workload === workload).map(({ message }) => message),
+    ...missingVariants(service),
+  ];
   if (faults.length > 0) {
-    return faults.map(({ message }) => resultOf(service, "wiring", "fail", message));
+    return faults.map((message) => resultOf(service, "wiring", "fail", message));
   }
   const ports = workload.published.map(({ external, internal }) => `${external} → ${internal}`);
   return [
@@ -20,6 +26,22 @@ export function checkWiring(service: ServiceUnderTest, plan: EmbeddedPlan): read
       ports.length === 0 ? "publishes no port" : `publishes ${ports.join(", ")}`,
     ),
   ];
+}
+
+/** Variants that the model repository does not have: Triton takes `config.pbtxt` in their place and says nothing. */
+function missingVariants({ workload, instances }: ServiceUnderTest): readonly string[] {
+  const missing = instances.flatMap(({ instance }) => {
+    if (instance.role !== "triton") return [];
+    const flags = parseTritonArgs(instance.args.slice(1));
+    const variant = flags["model-config-name"];
+    const model = join(flags["model-repository"], workload.service.model);
+    if (variant === undefined || !existsSync(model)) return [];
+    const file = join("configs", `${variant}.pbtxt`);
+    return existsSync(join(model, file))
+      ? []
+      : [`--model-config-name=${variant}: ${workload.service.model} has no ${file}`];
+  });
+  return [...new Set(missing)];
 }
 
 /** How the start of each process went, and whether every synthesized probe passes afterwards. */

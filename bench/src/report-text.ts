@@ -33,7 +33,11 @@ export function reportText(record: VerifyRecord): string {
     }),
     (column) => (column === 1 ? "left" : "right"),
   );
-  return [matrix, paths].filter((part) => part !== "").join("\n\n");
+  const few = summary.paths.some(
+    ({ measurement }) => measurement?.latencyMs?.p99Reliable === false,
+  );
+  const legend = few ? "* from too few requests: about the slowest of them" : "";
+  return [matrix, paths, legend].filter((part) => part !== "").join("\n\n");
 }
 
 type Align = "left" | "right" | "center";

@@ -138,6 +138,8 @@ test("the table for a terminal is aligned", () => {
     single-gpu  embed-http    60.0    78.0  96.0 *      40.0  1.000000      2e-5 %
     single-gpu  onnx-http     72.0    93.6   115 *      36.0  1.000000      3e-5 %
     single-gpu  onnx-grpc     84.0     109     134      32.0  1.000000      4e-5 %
-    kind-local  embed-http    96.0     125     154      28.0  1.000000      5e-5 %"
+    kind-local  embed-http    96.0     125     154      28.0  1.000000      5e-5 %
+
+    * from too few requests: about the slowest of them"
   `);
 });

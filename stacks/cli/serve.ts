@@ -54,7 +54,7 @@ export function registerServe(program: Command): void {
       "after",
       `
 The other settings of the embed server come from the environment, as in its container:
-ENGINE, TRITON_GRPC_URLS, MAX_QUEUE_SIZE, LOG_LEVEL, … (see docs).
+ENGINE, TRITON_GRPC_URLS, MAX_QUEUE_SIZE, LOG_LEVEL, … (all of them: inference-image/src/contract/server-env.ts).
 
 Examples:
   $ npx clipstack serve --model tiny
