@@ -28,11 +28,18 @@ function plainProgress(output: Output): Progress {
   const say = (line: string): void => {
     output.write(`${line}\n`);
   };
+  let last = "";
   return {
     say,
     end() {},
     tell(event) {
-      if (event.kind === "phase") say(`${place(event.environment)}${event.text}`);
+      if (event.kind === "phase") {
+        const line = `${place(event.environment)}${event.text}`;
+        // a phase that only counts is one line
+        const phase = line.replaceAll(/\d+/g, "");
+        if (phase !== last) say(line);
+        last = phase;
+      }
       if (event.kind === "check" && event.result.outcome === "fail") say(failureLine(event.result));
     },
   };
@@ -50,7 +57,7 @@ function liveProgress(output: Output): Progress {
     const counts = `${checks} checks${failed === 0 ? "" : `, ${failed} failed`}, ${seconds} s`;
     const mark = frames[frame++ % frames.length];
     const line = `${mark} ${current}  (${counts})`;
-    output.write(`${clear}${line.slice(0, Math.max(20, (output.columns ?? 80) - 1))}`);
+    output.write(`${clear}${line.slice(0, Math.max(20, (output.columns || 80) - 1))}`);
   };
   const timer = setInterval(draw, frameMs);
   timer.unref();

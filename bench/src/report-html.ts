@@ -282,7 +282,7 @@ h1 small { color: var(--soft); font-weight: 400; font-size: 20px; }
 h2 { margin: 48px 0 14px; font-size: 21px; font-weight: 620; letter-spacing: -0.01em; }
 p, ul { margin: 0 0 14px; max-width: 68ch; }
 small { color: var(--soft); font-weight: 400; }
-code, pre { font-family: var(--mono); font-size: 0.875em; }
+code, pre { font-family: var(--mono); font-size: 0.875em; overflow-wrap: anywhere; }
 pre { background: var(--surface); border: 1px solid var(--line); border-radius: 6px; padding: 10px 12px; overflow-x: auto; white-space: pre-wrap; margin: 6px 0; }
 .facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(240px, 1fr)); gap: 10px 28px; margin: 0; }
 .facts.wide { grid-template-columns: 1fr; }
@@ -355,5 +355,6 @@ a { color: var(--mark); }
   figure, tr, .failures li { break-inside: avoid; }
   h2 { break-after: avoid; }
   .scroll { overflow: visible; }
+  details::details-content { content-visibility: visible; height: auto; }
 }
 `;

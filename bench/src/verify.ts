@@ -1,5 +1,4 @@
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, rmSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { type Artefact, readArtefact } from "./artefact.ts";
 import { checkBatches } from "./check-batches.ts";
@@ -26,6 +25,8 @@ import {
   type VerifyRecord,
 } from "./record.ts";
 import { makeReference, type Preprocess, type Reference, readSamples } from "./reference.ts";
+import { makeScratchFolder } from "./scratch-folder.ts";
+import { serverVersion } from "./server-version.ts";
 import { openService, pathsOf, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
 import { errorsByCode, p99MinimumSamples, summarizeLatency } from "./statistics.ts";
 
@@ -74,6 +75,8 @@ export type VerifyEvent =
 
 const sampleLimit = 8;
 const concurrency = 4;
+/** In the record where nothing started that could say what it is. */
+const unknownServer = "clipstack";
 const defaultStartLimitSeconds = 120;
 /** Listeners that need a free port are at most these for one replica. */
 const portsPerReplica = 3;
@@ -85,7 +88,7 @@ const portsPerReplica = 3;
  */
 export async function verify(options: VerifyOptions): Promise<VerifyRecord> {
   const startedAt = new Date();
-  const scratch = mkdtempSync(join(tmpdir(), "clipstack-verify-"));
+  const scratch = makeScratchFolder();
   try {
     const prepared: Prepared[] = [];
     for (const [index, environment] of options.environments.entries()) {
@@ -107,12 +110,14 @@ export async function verify(options: VerifyOptions): Promise<VerifyRecord> {
     const checks: CheckResult[] = [];
     const measurements: Measurement[] = [];
     const environments: EnvironmentSubject[] = [];
+    const servers = new Set<string>();
     for (const one of prepared) {
       options.signal.throwIfAborted();
       const run = new EnvironmentRun(one, reference, options);
       environments.push(await run.execute());
       checks.push(...run.checks);
       measurements.push(...run.measurements);
+      for (const server of run.servers) servers.add(server);
     }
     return {
       schema: recordSchemaVersion,
@@ -122,7 +127,7 @@ export async function verify(options: VerifyOptions): Promise<VerifyRecord> {
       subject: {
         ...(await describeCommit(options.project)),
         runtime: "embedded",
-        server: "clipstack",
+        server: [...servers].sort().join(", ") || unknownServer,
         model: options.model,
         machine: describeMachine(),
         settings: {
@@ -174,6 +179,8 @@ async function planFor(
 class EnvironmentRun {
   readonly checks: CheckResult[] = [];
   readonly measurements: Measurement[] = [];
+  /** Names and versions that the servers gave. */
+  readonly servers = new Set<string>();
   readonly #name: string;
 
   constructor(
@@ -239,6 +246,10 @@ class EnvironmentRun {
     for (const service of services) this.#report(await checkStart(service));
 
     const ready = services.filter((service) => service.instances.every(({ start }) => start.ok));
+    for (const service of ready) {
+      const server = await serverVersion(service);
+      if (server !== undefined) this.servers.add(server);
+    }
     const families: readonly [
       CheckId,
       (service: ServiceUnderTest) => Promise<readonly CheckResult[]>,
@@ -274,7 +285,10 @@ class EnvironmentRun {
       // a load says which path it is on
       if (id !== "load") this.#phase(`${id}: ${service.workload.service.name}`);
       try {
-        this.#report(await check(service));
+        const results = await check(service);
+        // what was stopped from outside fails for that reason alone
+        this.options.signal.throwIfAborted();
+        this.#report(results);
       } catch (error) {
         this.options.signal.throwIfAborted();
         this.#report([resultOf(service, id, "fail", reason(error))]);

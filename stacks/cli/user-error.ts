@@ -7,5 +7,7 @@ export class UserError extends Error {
 const userErrorNames = new Set(["UserError", "SettingsError"]);
 
 export function isUserError(error: unknown): boolean {
-  return error instanceof Error && userErrorNames.has(error.name);
+  if (!(error instanceof Error)) return false;
+  // a model file that cannot be loaded was named by the user
+  return userErrorNames.has(error.name) || ("code" in error && error.code === "model");
 }
