@@ -285,10 +285,10 @@ small { color: var(--soft); font-weight: 400; }
 code, pre { font-family: var(--mono); font-size: 0.875em; overflow-wrap: anywhere; }
 pre { background: var(--surface); border: 1px solid var(--line); border-radius: 6px; padding: 10px 12px; overflow-x: auto; white-space: pre-wrap; margin: 6px 0; }
 .facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(240px, 1fr)); gap: 10px 28px; margin: 0; }
-.facts.wide { grid-template-columns: 1fr; }
+.facts.wide { grid-template-columns: minmax(0, 1fr); }
 .facts dt, .questions dt { color: var(--soft); font-size: 13px; }
-.facts dd { margin: 0; overflow-wrap: anywhere; }
-.facts.wide div { display: grid; grid-template-columns: 140px 1fr; align-items: baseline; }
+.facts dd { margin: 0; overflow-wrap: anywhere; min-width: 0; }
+.facts.wide div { display: grid; grid-template-columns: 140px minmax(0, 1fr); align-items: baseline; }
 .questions { display: grid; gap: 6px; margin: 10px 0 0; }
 .questions div { display: grid; grid-template-columns: 110px 1fr; align-items: baseline; }
 .questions dd { margin: 0; }
@@ -300,7 +300,7 @@ pre { background: var(--surface); border: 1px solid var(--line); border-radius: 
 .badge { font-size: 13px; font-weight: 650; color: var(--bad); }
 .caveats { padding-left: 20px; }
 .caveats li { margin-bottom: 8px; }
-.scroll { overflow-x: auto; }
+.scroll { overflow-x: auto; position: relative; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: 7px 12px 7px 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 thead th { color: var(--soft); font-weight: 500; font-size: 13px; white-space: nowrap; }
