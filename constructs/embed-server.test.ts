@@ -73,6 +73,13 @@ test("has a GPU where ONNX Runtime can use one", () => {
   expect(synthGateway().container).not.toHaveProperty("gpus");
 });
 
+test("computes on the GPU that it has, and must not fall back to the CPU", () => {
+  const provider = (container: { env: string[] }) => settingsOf(container).EXECUTION_PROVIDER;
+  expect(provider(synthEmbed().container)).toBe("cuda");
+  expect(provider(synthEmbed({}, { accelerator: "cpu" }).container)).toBe("cpu");
+  expect(provider(synthGateway().container)).toBe("cpu");
+});
+
 test.each([
   ["on a GPU", () => synthEmbed(), "clipstack/embed:gpu"],
   ["on CPU", () => synthEmbed({}, { accelerator: "cpu" }), "clipstack/embed:cpu"],

@@ -80,7 +80,7 @@ export class EmbedServer extends Construct {
       image: image.imageId,
       gpus: request.gpus,
       runtime: request.runtime,
-      env: environmentList({ ...request.env, ...serverSettings(engine) }),
+      env: environmentList({ ...request.env, ...serverSettings(engine, gpus) }),
       tmpfs: tmpfs(64),
       networksAdvanced: [{ name: host.network.name }],
       ports: [{ internal: embedPort, external: port, ip: bindAddress(expose) }],
@@ -124,8 +124,12 @@ const readyTest = [
   `fetch("http://127.0.0.1:${embedPort}${embedPaths.readyz}").then((r) => process.exit(r.ok ? 0 : 1), () => process.exit(1))`,
 ];
 
-function serverSettings(engine: EmbedEngine): Partial<Record<ServerEnvName, string>> {
+function serverSettings(
+  engine: EmbedEngine,
+  gpus: readonly number[],
+): Partial<Record<ServerEnvName, string>> {
   const common = {
+    EXECUTION_PROVIDER: gpus.length > 0 ? "cuda" : "cpu",
     PORT: String(embedPort),
     SHUTDOWN_GRACE_SECONDS: String(graceSeconds),
   };

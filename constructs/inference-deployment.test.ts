@@ -163,6 +163,7 @@ test("configures the server with settings that it knows", () => {
   );
   expect(serverEnv.parse(env)).toMatchObject({
     ENGINE: "onnx",
+    EXECUTION_PROVIDER: "cpu",
     INTRA_OP_THREADS: 1,
     MODEL_PATH: "/models/openclip_vit_b32/1/model.onnx",
     PORT: 8002,

@@ -262,6 +262,7 @@ export class InferenceDeployment extends Construct {
 function serverSettings({ limits }: Resources): Partial<Record<ServerEnvName, string>> {
   return {
     ENGINE: "onnx",
+    EXECUTION_PROVIDER: "cpu",
     // as many threads as the container may use, not as many as the node has cores
     INTRA_OP_THREADS: String(Math.max(1, Math.floor(limits.cpuMillicores / 1000))),
     MODEL_PATH: `${modelRepositoryMount}/${openclipVitB32.name}/1/model.onnx`,

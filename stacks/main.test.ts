@@ -79,8 +79,8 @@ test("synthesizes the same bytes from any folder, and says what is in each stack
   expect(one.code).toBe(0);
   expect(one.stdout).toBe(
     [
-      "single-gpu: triton-onnx (1 execution instance), triton-trt (1 execution instance), embed",
-      "multi-gpu-4x: triton-onnx (4 execution instances), triton-trt (4 execution instances), embed",
+      "single-gpu: triton-onnx (1 execution instance), triton-trt (1 execution instance), embed; 1 rtx-4080 of 16376 MiB, 2 $/hour (2026-11)",
+      "multi-gpu-4x: triton-onnx (4 execution instances), triton-trt (4 execution instances), embed; 4 rtx-4080 of 16376 MiB, 8 $/hour (2026-11)",
       "kind-local: embed (2 to 6 pods)",
       "",
     ].join("\n"),
@@ -95,6 +95,10 @@ test("synthesizes the same bytes from any folder, and says what is in each stack
   ]);
   expect(written(two)).toEqual(files);
 
+  // no setting is a secret, so there is no variable that would have to be sensitive
+  for (const name of environmentNames) {
+    expect(JSON.parse(files[`stacks/${name}/cdk.tf.json`] ?? "")).not.toHaveProperty("variable");
+  }
   // nothing of this machine, and nothing of the environment of the process
   const text = Object.values(written(two)).join("\n");
   expect(text).not.toContain(canary);
@@ -136,6 +140,18 @@ test("fails with exit code 2 and lines that a person can read, as a process", as
   expect(code).toBe(2);
   expect(stdout).toBe("");
   expect(filesBelow(folder).filter((file) => file.endsWith("cdk.tf.json"))).toEqual([]);
+});
+
+test("keeps a password in a URL out of what is said and of what is written", async () => {
+  const password = "canary-51e0";
+  const docker = `host: { docker: "ssh://gpu:${password}@gpu-1" }`;
+  const { code, stdout, stderr, folder } = await run(settingsWith({ "single-gpu": docker }));
+  expect(code).toBe(2);
+  expect(stderr).toContain(
+    "host.docker must be 'ssh://[user@]host[:port]' or 'unix:///path', got 'ssh://gpu:…@gpu-1'\n",
+  );
+  const written = filesBelow(folder).map((file) => readFileSync(file, "utf8"));
+  expect([stdout, stderr, ...written].join("\n")).not.toContain(password);
 });
 
 /** Exit code 2, these lines and nothing else, and nothing written. */
@@ -204,6 +220,14 @@ test.each([
       "SETTINGS/single-gpu.settings.yaml:",
       "  unknown key 'embed.gpuz' (did you mean 'embed.gpus'?)",
       "kind-local/embed: budget.maxUnavailable must be at least 1, or no node can be drained, got 0",
+    ],
+  ],
+  [
+    "a lost alias in one file and a rule between settings of another",
+    { "single-gpu": "embed: *foo", "multi-gpu-4x": "tritonOnnx: { enabled: false }" },
+    [
+      "SETTINGS/single-gpu.settings.yaml:1:8: alias '*foo' must come after its anchor '&foo'",
+      "multi-gpu-4x: embed.upstream must name a service that is enabled (tritonOnnx.enabled is false), got 'triton-onnx'",
     ],
   ],
   [

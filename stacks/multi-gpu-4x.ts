@@ -1,5 +1,6 @@
 import type { Construct } from "constructs";
 import { TerraformStack } from "../constructs/cdktf.ts";
+import { check } from "../constructs/checks/findings.ts";
 import { EmbedServer } from "../constructs/embed-server.ts";
 import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { GpuHost } from "../constructs/gpu-host.ts";
@@ -7,12 +8,16 @@ import { keepStateLocally } from "../constructs/local-state.ts";
 import { TritonServer } from "../constructs/triton-server.ts";
 import { perGpuHostPorts } from "../inference-image/src/contract/ports.ts";
 import type { MultiGpu4xSettings } from "./settings.ts";
+import { modelRepositoryFindings, upstreamFindings } from "./settings-rules.ts";
 
 /** One host, four GPUs: Triton over all of them, or one Triton for each, behind the embed server as gateway. */
 export class MultiGpu4xStack extends TerraformStack {
   constructor(scope: Construct, id: string, settings: MultiGpu4xSettings) {
     super(scope, id);
     keepStateLocally(this);
+
+    check(this, () => modelRepositoryFindings(settings));
+    if (settings.topology === "instance-group") check(this, () => upstreamFindings(settings));
 
     const host = new GpuHost(this, "host", {
       ...settings.host,

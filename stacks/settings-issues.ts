@@ -26,10 +26,8 @@ function linesOf(issue: Issue, schema: z.ZodType, input: unknown): readonly stri
   }
   const value = valueAt(input, issue.path);
   const where = dotted(issue.path);
-  if (value === undefined && issue.code !== "custom") return [`${where} is required`];
-  // a rule between settings may be about a default, which is not in the file: it brings the value along
-  const got = issue.code === "custom" ? (issue.params?.got ?? value) : value;
-  return [`${where || "the file"} ${rule(issue)}, got ${shown(got)}`];
+  if (value === undefined) return [`${where} is required`];
+  return [`${where || "the file"} ${rule(issue)}, got ${shown(value)}`];
 }
 
 function rule(issue: Issue): string {
@@ -68,10 +66,10 @@ function valueAt(input: unknown, path: Path): unknown {
   );
 }
 
-/** A value, for people. A password in a URL is not repeated. */
+/** A value, for people, on one line. A password in a URL is not repeated. */
 function shown(value: unknown): string {
-  if (typeof value !== "string") return JSON.stringify(value) ?? "nothing";
-  return `'${value.replace(/(:\/\/[^\s/@:]*:)[^\s/@]*@/, "$1…@")}'`;
+  const json = (JSON.stringify(value) ?? "nothing").replace(/(:\/\/[^\s/@:]*:).*@/, "$1…@");
+  return typeof value === "string" ? `'${json.slice(1, -1).replaceAll('\\"', '"')}'` : json;
 }
 
 /** The keys that an object of the schema knows. */

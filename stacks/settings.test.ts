@@ -110,43 +110,6 @@ test("fails when a list item lacks a setting", () => {
   ]);
 });
 
-test("fails on a relative model repository on another machine", () => {
-  expect(schemaMistakes("multi-gpu-4x", "host: { docker: ssh://gpu@gpu-1 }")).toEqual([
-    "modelRepository must be an absolute path when host.docker is ssh://, got 'model_repository'",
-  ]);
-  const absolute = "host: { docker: ssh://gpu@gpu-1 }\nmodelRepository: /srv/models";
-  expect(mistakes("multi-gpu-4x", absolute)).toEqual([]);
-});
-
-test("fails when the gateway asks a Triton that is left out", () => {
-  const gateway = "embed: { engine: triton, upstream: triton-trt }\ntritonTrt: { enabled: false }";
-  expect(schemaMistakes("single-gpu", gateway)).toEqual([
-    "embed.upstream must name a service that is enabled (tritonTrt.enabled is false), got 'triton-trt'",
-  ]);
-  expect(schemaMistakes("multi-gpu-4x", "tritonOnnx: { enabled: false }")).toEqual([
-    "embed.upstream must name a service that is enabled (tritonOnnx.enabled is false), got 'triton-onnx'",
-  ]);
-  const perGpu = "topology: per-gpu\ntritonOnnx: { enabled: false }";
-  expect(mistakes("multi-gpu-4x", perGpu)).toEqual([]);
-});
-
-test("fails when every service is left out", () => {
-  const nothing =
-    "embed: { enabled: false }\ntritonOnnx: { enabled: false }\ntritonTrt: { enabled: false }";
-  expect(schemaMistakes("single-gpu", nothing)).toEqual([
-    "embed.enabled must be true, or tritonOnnx.enabled, or tritonTrt.enabled, got false",
-  ]);
-});
-
-test("fails when a budget says both, or nothing", () => {
-  expect(schemaMistakes("kind-local", "budget: { maxUnavailable: 1, minAvailable: 1 }")).toEqual([
-    'budget must set either maxUnavailable or minAvailable, got {"maxUnavailable":1,"minAvailable":1}',
-  ]);
-  expect(schemaMistakes("kind-local", "budget: {}")).toEqual([
-    "budget must set either maxUnavailable or minAvailable, got {}",
-  ]);
-});
-
 test("fails on YAML that cannot be read, with line and column", () => {
   const [line, ...more] = mistakes("single-gpu", "host:\n  gpu: t4\n gpu: l4\n");
   expect(more).toEqual([]);
@@ -159,10 +122,42 @@ test("fails on a key that is there twice", () => {
   ]);
 });
 
-test("does not repeat a password", () => {
-  const lines = mistakes("single-gpu", "host: { docker: 'ssh://gpu:hunter2@gpu-1' }");
-  expect(lines.join("\n")).not.toContain("hunter2");
-  expect(lines[1]).toContain("got 'ssh://gpu:…@gpu-1'");
+test.each([
+  [
+    "an alias without an anchor",
+    "embed: *foo",
+    ":1:8: alias '*foo' must come after its anchor '&foo'",
+  ],
+  [
+    "an alias bomb",
+    `a: &a [${"1,".repeat(20)}]\nb: &b [${"*a,".repeat(20)}]\nc: [${"*b,".repeat(20)}]`,
+    ": has aliases that grow without bound",
+  ],
+  [
+    "an alias inside its own anchor",
+    "host: &a { gpu: *a }",
+    ": has aliases that grow without bound",
+  ],
+  ["a tag that is not known", "accelerator: !machine gpu", ":1:14: Unresolved tag: !machine"],
+  ["a NUL", "network: a\0b", ": must be UTF-8 text, without control characters"],
+])("fails in one line on %s", (_, yaml, line) => {
+  expect(mistakes("single-gpu", yaml)).toEqual([`stacks/x.settings.yaml${line}`]);
+});
+
+test("fails in one line on a value of several lines", () => {
+  expect(schemaMistakes("single-gpu", "accelerator: |\n  gpu\n  cpu\n")).toEqual([
+    "accelerator must be one of gpu, cpu, got 'gpu\\ncpu\\n'",
+  ]);
+});
+
+test.each([
+  ["ssh://gpu:hunter2@gpu-1", "'ssh://gpu:…@gpu-1'"],
+  ["ssh://gpu:hunter@hunter2/x@gpu-1:22", "'ssh://gpu:…@gpu-1:22'"],
+  ["ssh://:hunter2@gpu-1", "'ssh://:…@gpu-1'"],
+])("refuses a password in a URL and does not repeat it: %s", (docker, shown) => {
+  expect(schemaMistakes("single-gpu", `host: { docker: '${docker}' }`)).toEqual([
+    `host.docker must be 'ssh://[user@]host[:port]' or 'unix:///path', got ${shown}`,
+  ]);
 });
 
 test("fails with the mistakes of all files at once", () => {
@@ -177,6 +172,19 @@ test("fails with the mistakes of all files at once", () => {
     "multi-gpu-4x.settings.yaml: cannot be read (ENOENT)",
     "kind-local.settings.yaml:",
     "  namespace must be lower-case letters, digits and '-', at most 40, got 1",
+  ]);
+});
+
+test("fails in one line on a file that is not text, and goes on with the others", () => {
+  const folder = mkdtempSync(join(tmpdir(), "clipstack-settings-"));
+  writeFileSync(join(folder, "single-gpu.settings.yaml"), Buffer.from([0x80, 0xff, 0xfe, 0x00]));
+  writeFileSync(join(folder, "multi-gpu-4x.settings.yaml"), "embed: *foo");
+  writeFileSync(join(folder, "kind-local.settings.yaml"), "");
+  const { settings, mistakes: lines } = loadSettings(folder);
+  expect(Object.keys(settings)).toEqual(["kind-local"]);
+  expect(lines).toEqual([
+    `${folder}/single-gpu.settings.yaml: must be UTF-8 text`,
+    `${folder}/multi-gpu-4x.settings.yaml:1:8: alias '*foo' must come after its anchor '&foo'`,
   ]);
 });
 

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { LineCounter, parseDocument } from "yaml";
+import { type Document, LineCounter, parseDocument, visit } from "yaml";
 import { z } from "zod";
 import { gpuNames } from "../constructs/gpu-catalogue.ts";
 import { hostPorts, kindPorts, type TritonPorts } from "../inference-image/src/contract/ports.ts";
@@ -89,134 +89,71 @@ const upstream = word(["triton-onnx", "triton-trt"])
   .default("triton-onnx")
   .describe("The Triton that the gateway asks.");
 
-/** A rule between settings that is broken. */
-function refuse(context: z.RefinementCtx, path: string[], message: string, got: unknown): void {
-  context.addIssue({ code: "custom", path, message, params: { got } });
-}
-
-/** Rules between settings that hold for every GPU host. */
-function hostRules(
-  settings: {
-    readonly host: { readonly docker: string };
-    readonly modelRepository: string;
-  },
-  context: z.RefinementCtx,
-) {
-  if (settings.host.docker.startsWith("ssh://") && !settings.modelRepository.startsWith("/")) {
-    refuse(
-      context,
-      ["modelRepository"],
-      "must be an absolute path when host.docker is ssh://",
-      settings.modelRepository,
-    );
-  }
-}
-
-/** A gateway needs the Triton that it asks. */
-function upstreamRule(
-  settings: {
-    readonly embed: { readonly upstream: "triton-onnx" | "triton-trt" };
-    readonly tritonOnnx: { readonly enabled: boolean };
-    readonly tritonTrt: { readonly enabled: boolean };
-  },
-  context: z.RefinementCtx,
-) {
-  const key = settings.embed.upstream === "triton-onnx" ? "tritonOnnx" : "tritonTrt";
-  if (!settings[key].enabled) {
-    refuse(
-      context,
-      ["embed", "upstream"],
-      `must name a service that is enabled (${key}.enabled is false)`,
-      settings.embed.upstream,
-    );
-  }
-}
-
-export const singleGpuSettings = z
-  .strictObject({
-    accelerator,
-    host: host(1),
-    modelRepository,
-    network: name.default("clipstack-single-gpu").describe("Docker network of the services."),
-    embed: z
-      .strictObject({
-        enabled: z.boolean().default(true).describe("Leave the service out with `false`."),
-        image: image
-          .optional()
-          .describe(
-            "Default: clipstack/embed:gpu for ONNX Runtime on a GPU, else clipstack/embed:cpu.",
-          ),
-        port: port.default(hostPorts.embed).describe("Port of the host."),
-        engine: word(["onnx", "triton"])
-          .default("onnx")
-          .describe("`onnx`: ONNX Runtime in the embed server. `triton`: gateway to a Triton."),
-        upstream,
-        gpus: gpus
-          .max(1, "must list one GPU: ONNX Runtime in the embed server runs on one")
-          .default([0])
-          .describe("The GPU of ONNX Runtime, by index."),
-        expose,
-      })
-      .prefault({}),
-    tritonOnnx: triton(hostPorts.tritonOnnx, [0]),
-    tritonTrt: triton(hostPorts.tritonTrt, [0]),
-  })
-  .superRefine((settings, context) => {
-    hostRules(settings, context);
-    if (settings.embed.enabled && settings.embed.engine === "triton") {
-      upstreamRule(settings, context);
-    }
-    if (!settings.embed.enabled && !settings.tritonOnnx.enabled && !settings.tritonTrt.enabled) {
-      refuse(
-        context,
-        ["embed", "enabled"],
-        "must be true, or tritonOnnx.enabled, or tritonTrt.enabled",
-        false,
-      );
-    }
-  });
+export const singleGpuSettings = z.strictObject({
+  accelerator,
+  host: host(1),
+  modelRepository,
+  network: name.default("clipstack-single-gpu").describe("Docker network of the services."),
+  embed: z
+    .strictObject({
+      enabled: z.boolean().default(true).describe("Leave the service out with `false`."),
+      image: image
+        .optional()
+        .describe(
+          "Default: clipstack/embed:gpu for ONNX Runtime on a GPU, else clipstack/embed:cpu.",
+        ),
+      port: port.default(hostPorts.embed).describe("Port of the host."),
+      engine: word(["onnx", "triton"])
+        .default("onnx")
+        .describe("`onnx`: ONNX Runtime in the embed server. `triton`: gateway to a Triton."),
+      upstream,
+      gpus: gpus
+        .max(1, "must list one GPU: ONNX Runtime in the embed server runs on one")
+        .default([0])
+        .describe("The GPU of ONNX Runtime, by index."),
+      expose,
+    })
+    .prefault({}),
+  tritonOnnx: triton(hostPorts.tritonOnnx, [0]),
+  tritonTrt: triton(hostPorts.tritonTrt, [0]),
+});
 export type SingleGpuSettings = z.infer<typeof singleGpuSettings>;
 
 const fourGpus = [0, 1, 2, 3];
 
-export const multiGpu4xSettings = z
-  .strictObject({
-    topology: word(["instance-group", "per-gpu"])
-      .default("instance-group")
-      .describe(
-        "`instance-group`: one Triton for each backend, over all GPUs. `per-gpu`: one Triton for each GPU.",
-      ),
-    accelerator,
-    host: host(4),
-    modelRepository,
-    network: name.default("clipstack-multi-gpu-4x").describe("Docker network of the services."),
-    embed: z
-      .strictObject({
-        image: image.optional().describe("Default: clipstack/embed:cpu, the gateway needs no GPU."),
-        port: port.default(hostPorts.embed).describe("Port of the host."),
-        upstream: upstream.describe("The Triton that the gateway asks, with `instance-group`."),
-        expose,
-      })
-      .prefault({}),
-    tritonOnnx: triton(hostPorts.tritonOnnx, fourGpus).describe("Read with `instance-group`."),
-    tritonTrt: triton(hostPorts.tritonTrt, fourGpus).describe("Read with `instance-group`."),
-    perGpu: z
-      .strictObject({
-        backend: word(["onnx", "tensorrt"]).default("onnx").describe("What runs the model."),
-        image: tritonImage,
-        gpus: gpus
-          .max(16, "must list at most 16 GPUs")
-          .default(fourGpus)
-          .describe("One Triton for each; their ports are 8010-8012, 8020-8022, 8030-8032, …"),
-        expose,
-      })
-      .prefault({})
-      .describe("Read with `per-gpu`."),
-  })
-  .superRefine((settings, context) => {
-    hostRules(settings, context);
-    if (settings.topology === "instance-group") upstreamRule(settings, context);
-  });
+export const multiGpu4xSettings = z.strictObject({
+  topology: word(["instance-group", "per-gpu"])
+    .default("instance-group")
+    .describe(
+      "`instance-group`: one Triton for each backend, over all GPUs. `per-gpu`: one Triton for each GPU.",
+    ),
+  accelerator,
+  host: host(4),
+  modelRepository,
+  network: name.default("clipstack-multi-gpu-4x").describe("Docker network of the services."),
+  embed: z
+    .strictObject({
+      image: image.optional().describe("Default: clipstack/embed:cpu, the gateway needs no GPU."),
+      port: port.default(hostPorts.embed).describe("Port of the host."),
+      upstream: upstream.describe("The Triton that the gateway asks, with `instance-group`."),
+      expose,
+    })
+    .prefault({}),
+  tritonOnnx: triton(hostPorts.tritonOnnx, fourGpus).describe("Read with `instance-group`."),
+  tritonTrt: triton(hostPorts.tritonTrt, fourGpus).describe("Read with `instance-group`."),
+  perGpu: z
+    .strictObject({
+      backend: word(["onnx", "tensorrt"]).default("onnx").describe("What runs the model."),
+      image: tritonImage,
+      gpus: gpus
+        .max(16, "must list at most 16 GPUs")
+        .default(fourGpus)
+        .describe("One Triton for each; their ports are 8010-8012, 8020-8022, 8030-8032, …"),
+      expose,
+    })
+    .prefault({})
+    .describe("Read with `per-gpu`."),
+});
 export type MultiGpu4xSettings = z.infer<typeof multiGpu4xSettings>;
 
 const quantities = (cpuMillicores: number, memoryMiB: number) =>
@@ -229,83 +166,75 @@ const quantities = (cpuMillicores: number, memoryMiB: number) =>
     })
     .prefault({});
 
-export const kindLocalSettings = z
-  .strictObject({
-    cluster: z
-      .strictObject({
-        name: name.default("clipstack").describe("Its kubeconfig context is `kind-<name>`."),
-        nodeImage: image.optional().describe("Default: the one that the installed kind came with."),
-        kubeconfig: path.default("~/.kube/config").describe("File that kind adds the cluster to."),
-        portMappings: z
-          .array(
-            z.strictObject({
-              nodePort: port.describe("Port of the node."),
-              hostPort: port.describe("Port of this machine."),
-            }),
-          )
-          .min(1, "must map at least one port")
-          .default([{ nodePort: kindPorts.nodePort, hostPort: kindPorts.host }])
-          .describe("NodePorts that are reached on 127.0.0.1 of this machine."),
-      })
-      .prefault({}),
-    namespace: name.default("clipstack").describe("Namespace of everything that is deployed."),
-    embed: z
-      .strictObject({
-        image: image.default("clipstack/embed:k8s-cpu").describe("Contains the model."),
-        nodePort: port
-          .default(kindPorts.nodePort)
-          .describe("One that the cluster maps, 30000 to 32767."),
-        resources: z
-          .strictObject({ requests: quantities(250, 1_024), limits: quantities(1_000, 1_536) })
-          .prefault({})
-          .describe("Of one pod."),
-      })
-      .prefault({}),
-    autoscaler: z
-      .strictObject({
-        minReplicas: integer(1, 1_000).default(2).describe("The fewest pods."),
-        maxReplicas: integer(1, 1_000)
-          .default(6)
-          .describe("The most pods; with one more for a rolling update they must fit the quota."),
-        cpuPercent: integer(1, 100)
-          .default(60)
-          .describe("Average CPU of the pods that is aimed at, in percent of what they request."),
-        scaleDownWindowSeconds: integer(0, 3_600)
-          .default(180)
-          .describe("How long the load must be low before pods go."),
-      })
-      .prefault({}),
-    budget: z
-      .strictObject({
-        maxUnavailable: integer(0, 1_000).optional().describe("How many pods may be away."),
-        minAvailable: integer(0, 1_000).optional().describe("How many pods must stay."),
-      })
-      .default({ maxUnavailable: 1 })
-      .describe("How many pods may be away (or must stay) when a node is drained: one of the two."),
-    quota: z
-      .strictObject({
-        requests: quantities(1_750, 7_168),
-        limits: quantities(7_000, 10_752),
-        pods: integer(1, 10_000).default(10).describe("Pods of the namespace."),
-      })
-      .prefault({})
-      .describe(
-        "Of the namespace: the pods at their maximum, and one more during a rolling update.",
-      ),
-    limitRange: z
-      .strictObject({
-        defaultRequests: quantities(100, 128),
-        defaultLimits: quantities(500, 512),
-        max: quantities(2_000, 4_096),
-      })
-      .prefault({})
-      .describe("What a container gets when it does not say, and the most it may say."),
-  })
-  .superRefine(({ budget }, context) => {
-    if ((budget.maxUnavailable === undefined) === (budget.minAvailable === undefined)) {
-      refuse(context, ["budget"], "must set either maxUnavailable or minAvailable", budget);
-    }
-  });
+export const kindLocalSettings = z.strictObject({
+  cluster: z
+    .strictObject({
+      name: name.default("clipstack").describe("Its kubeconfig context is `kind-<name>`."),
+      nodeImage: image.optional().describe("Default: the one that the installed kind came with."),
+      kubeconfig: path.default("~/.kube/config").describe("File that kind adds the cluster to."),
+      portMappings: z
+        .array(
+          z.strictObject({
+            nodePort: port.describe("Port of the node."),
+            hostPort: port.describe("Port of this machine."),
+          }),
+        )
+        .min(1, "must map at least one port")
+        .default([{ nodePort: kindPorts.nodePort, hostPort: kindPorts.host }])
+        .describe("NodePorts that are reached on 127.0.0.1 of this machine."),
+    })
+    .prefault({}),
+  namespace: name.default("clipstack").describe("Namespace of everything that is deployed."),
+  embed: z
+    .strictObject({
+      image: image.default("clipstack/embed:k8s-cpu").describe("Contains the model."),
+      nodePort: port
+        .default(kindPorts.nodePort)
+        .describe("One that the cluster maps, 30000 to 32767."),
+      resources: z
+        .strictObject({ requests: quantities(250, 1_024), limits: quantities(1_000, 1_536) })
+        .prefault({})
+        .describe("Of one pod."),
+    })
+    .prefault({}),
+  autoscaler: z
+    .strictObject({
+      minReplicas: integer(1, 1_000).default(2).describe("The fewest pods."),
+      maxReplicas: integer(1, 1_000)
+        .default(6)
+        .describe("The most pods; with one more for a rolling update they must fit the quota."),
+      cpuPercent: integer(1, 100)
+        .default(60)
+        .describe("Average CPU of the pods that is aimed at, in percent of what they request."),
+      scaleDownWindowSeconds: integer(0, 3_600)
+        .default(180)
+        .describe("How long the load must be low before pods go."),
+    })
+    .prefault({}),
+  budget: z
+    .strictObject({
+      maxUnavailable: integer(0, 1_000).optional().describe("How many pods may be away."),
+      minAvailable: integer(0, 1_000).optional().describe("How many pods must stay."),
+    })
+    .default({ maxUnavailable: 1 })
+    .describe("How many pods may be away (or must stay) when a node is drained: one of the two."),
+  quota: z
+    .strictObject({
+      requests: quantities(1_750, 7_168),
+      limits: quantities(7_000, 10_752),
+      pods: integer(1, 10_000).default(10).describe("Pods of the namespace."),
+    })
+    .prefault({})
+    .describe("Of the namespace: the pods at their maximum, and one more during a rolling update."),
+  limitRange: z
+    .strictObject({
+      defaultRequests: quantities(100, 128),
+      defaultLimits: quantities(500, 512),
+      max: quantities(2_000, 4_096),
+    })
+    .prefault({})
+    .describe("What a container gets when it does not say, and the most it may say."),
+});
 export type KindLocalSettings = z.infer<typeof kindLocalSettings>;
 
 /** The schema of each environment. */
@@ -323,7 +252,7 @@ export type AllSettings = {
 };
 
 export interface LoadedSettings {
-  /** Of those environments whose file is right. */
+  /** Of those environments whose file fits its schema; rules between settings are checks of the stacks. */
   readonly settings: Partial<AllSettings>;
   /** Every mistake of every file, ready to print. Empty: the settings are complete. */
   readonly mistakes: readonly string[];
@@ -355,11 +284,17 @@ export function loadSettings(folder: string): LoadedSettings {
 }
 
 function readText(file: string): string {
+  let bytes: Buffer;
   try {
-    return readFileSync(file, "utf8");
+    bytes = readFileSync(file);
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code ?? "unknown";
     throw new SettingsError([`${file}: cannot be read (${code})`]);
+  }
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw new SettingsError([`${file}: must be UTF-8 text`]);
   }
 }
 
@@ -374,17 +309,7 @@ export function parseSettings<Name extends EnvironmentName>(
   file: string,
   yaml: string,
 ): AllSettings[Name] {
-  const lineCounter = new LineCounter();
-  const document = parseDocument(yaml, { lineCounter, prettyErrors: false });
-  if (document.errors.length > 0) {
-    throw new SettingsError(
-      document.errors.map((error) => {
-        const { line, col } = lineCounter.linePos(error.pos[0]);
-        return `${file}:${line}:${col}: ${error.message}`;
-      }),
-    );
-  }
-  const input: unknown = document.toJS() ?? {};
+  const input = parseYaml(file, yaml) ?? {};
   const schema = settingsSchemas[environment];
   const result = schema.safeParse(input);
   if (!result.success) {
@@ -392,4 +317,50 @@ export function parseSettings<Name extends EnvironmentName>(
     throw new SettingsError([`${file}:`, ...lines.map((line) => `  ${line}`)]);
   }
   return result.data as AllSettings[Name];
+}
+
+/** Of control characters, those that no line of text has. */
+const binary = /[^\P{Cc}\t\n\r]/u;
+
+/**
+ * What a YAML file says, as plain values that JSON could say too.
+ *
+ * @throws {SettingsError}
+ */
+function parseYaml(file: string, yaml: string): unknown {
+  if (binary.test(yaml)) {
+    throw new SettingsError([`${file}: must be UTF-8 text, without control characters`]);
+  }
+  const lineCounter = new LineCounter();
+  const document = parseDocument(yaml, { lineCounter, prettyErrors: false, logLevel: "error" });
+  // a warning, such as an unknown tag, is about something that was not understood: a mistake as well
+  const mistakes = [...document.errors, ...document.warnings, ...lostAliases(document)];
+  if (mistakes.length > 0) {
+    throw new SettingsError(
+      mistakes.map(({ pos, message }) => {
+        const { line, col } = lineCounter.linePos(pos[0]);
+        return `${file}:${line}:${col}: ${message}`;
+      }),
+    );
+  }
+  try {
+    const value: unknown = document.toJS();
+    JSON.stringify(value); // throws where an alias is inside its own anchor
+    return value;
+  } catch {
+    throw new SettingsError([`${file}: has aliases that grow without bound`]);
+  }
+}
+
+/** Aliases without an anchor before them. */
+function lostAliases(document: Document) {
+  const found: { readonly pos: readonly [number]; readonly message: string }[] = [];
+  visit(document, {
+    Alias(_key, alias) {
+      if (alias.resolve(document) !== undefined) return;
+      const message = `alias '*${alias.source}' must come after its anchor '&${alias.source}'`;
+      found.push({ pos: [alias.range?.[0] ?? 0], message });
+    },
+  });
+  return found;
 }

@@ -259,6 +259,55 @@ describe("kind-local", () => {
   });
 });
 
+describe("rules between settings", () => {
+  test("fail on a relative model repository on another machine", () => {
+    expect(findingsOf(multi("host: { docker: ssh://gpu@gpu-1 }"))).toEqual([
+      "multi-gpu-4x: modelRepository must be an absolute path when host.docker is ssh://, got 'model_repository'",
+    ]);
+    const absolute = "host: { docker: ssh://gpu@gpu-1 }\nmodelRepository: /srv/models";
+    expect(findingsOf(multi(absolute))).toEqual([]);
+  });
+
+  test("fail when the gateway asks a Triton that is left out", () => {
+    const gateway =
+      "embed: { engine: triton, upstream: triton-trt }\ntritonTrt: { enabled: false }";
+    expect(findingsOf(single(gateway))).toEqual([
+      "single-gpu: embed.upstream must name a service that is enabled (tritonTrt.enabled is false), got 'triton-trt'",
+    ]);
+    expect(findingsOf(multi("tritonOnnx: { enabled: false }"))).toEqual([
+      "multi-gpu-4x: embed.upstream must name a service that is enabled (tritonOnnx.enabled is false), got 'triton-onnx'",
+    ]);
+    expect(findingsOf(multi("topology: per-gpu\ntritonOnnx: { enabled: false }"))).toEqual([]);
+    expect(findingsOf(single("tritonOnnx: { enabled: false }"))).toEqual([]);
+  });
+
+  test("fail when every service is left out", () => {
+    const nothing =
+      "embed: { enabled: false }\ntritonOnnx: { enabled: false }\ntritonTrt: { enabled: false }";
+    expect(findingsOf(single(nothing))).toEqual([
+      "single-gpu: embed.enabled must be true, or tritonOnnx.enabled, or tritonTrt.enabled, got false",
+    ]);
+  });
+
+  test("fail when a budget says both, or nothing", () => {
+    const rule = "kind-local/embed: budget must set either maxUnavailable or minAvailable, got";
+    expect(findingsOf(kind("budget: { maxUnavailable: 1, minAvailable: 1 }"))).toEqual([
+      `${rule} {"maxUnavailable":1,"minAvailable":1}`,
+    ]);
+    expect(findingsOf(kind("budget: {}"))).toEqual([`${rule} {}`]);
+  });
+
+  test("fail together with what the constructs find", () => {
+    const yaml =
+      "host: { docker: ssh://gpu-1 }\nembed: { port: 8020 }\ntritonOnnx: { enabled: false }";
+    expect(findingsOf(multi(yaml))).toEqual([
+      "multi-gpu-4x: modelRepository must be an absolute path when host.docker is ssh://, got 'model_repository'",
+      "multi-gpu-4x: embed.upstream must name a service that is enabled (tritonOnnx.enabled is false), got 'triton-onnx'",
+      "multi-gpu-4x/embed: port must be free on the host, got 8020, which triton-trt (ports.http) has",
+    ]);
+  });
+});
+
 describe("every stack", () => {
   const stacks = [
     ["single-gpu", single],

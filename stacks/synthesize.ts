@@ -4,8 +4,10 @@ import { join } from "node:path";
 import { App, type TerraformStack } from "../constructs/cdktf.ts";
 import { findingsOf } from "../constructs/checks/findings.ts";
 import { EmbedServer } from "../constructs/embed-server.ts";
+import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { InferenceDeployment } from "../constructs/inference-deployment.ts";
 import { TritonServer } from "../constructs/triton-server.ts";
+import type { Environment } from "../inference-image/src/contract/environment.ts";
 import { KindLocalStack } from "./kind-local.ts";
 import { MultiGpu4xStack } from "./multi-gpu-4x.ts";
 import { loadSettings, SettingsError } from "./settings.ts";
@@ -68,7 +70,7 @@ function manifest(stacks: readonly TerraformStack[], outdir: string): SynthManif
   };
 }
 
-/** `multi-gpu-4x: embed, triton-onnx (4 execution instances), …` */
+/** `multi-gpu-4x: embed, triton-onnx (4 execution instances), …; 4 rtx-4080 of 16376 MiB, 8 $/hour (2026-11)` */
 function summary({ node }: TerraformStack): string {
   const services = node.children.flatMap((construct) => {
     if (construct instanceof TritonServer) {
@@ -80,5 +82,15 @@ function summary({ node }: TerraformStack): string {
     }
     return construct instanceof EmbedServer ? [construct.node.id] : [];
   });
-  return `${node.id}: ${services.join(", ")}`;
+  const environment = node.children.find((construct) => construct instanceof EnvironmentOutput);
+  return `${node.id}: ${[services.join(", "), ...gpus(environment?.value)].join("; ")}`;
+}
+
+/** GPUs of an environment, with the memory of each and a typical price of all. */
+function gpus(environment: Environment | undefined): readonly string[] {
+  if (environment?.gpu === undefined) return [];
+  const { name, count, vramMiB, usdPerHour, priceDate } = environment.gpu;
+  return [
+    `${count} ${name} of ${vramMiB} MiB, ${Number(usdPerHour.toFixed(2))} $/hour (${priceDate})`,
+  ];
 }

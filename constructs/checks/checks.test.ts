@@ -199,6 +199,18 @@ describe("cluster", () => {
     ]);
   });
 
+  test("names each quota in which not one pod fits, and what it must be", () => {
+    const tiny = { ...quota, requests: { cpuMillicores: 499, memoryMiB: 1024 } };
+    expect(quotaFindings(replicas, 1, resources, tiny)).toEqual([
+      "quota.requests.cpuMillicores must be at least 1750 for autoscaler.maxReplicas 6 (250 a pod, and a rolling update adds 1 pod), got 499",
+      "quota.requests.memoryMiB must be at least 7168 for autoscaler.maxReplicas 6 (1024 a pod, and a rolling update adds 1 pod), got 1024",
+    ]);
+    const one = { ...quota, requests: { ...quota.requests, cpuMillicores: 500 } };
+    expect(quotaFindings(replicas, 1, resources, one)[0]).toMatch(
+      /^autoscaler\.maxReplicas must be at most 1 /,
+    );
+  });
+
   test("fails when the minimum is above the maximum", () => {
     expect(autoscalerFindings({ minReplicas: 4, maxReplicas: 2 })).toEqual([
       "autoscaler.minReplicas (4) must not exceed autoscaler.maxReplicas (2)",
@@ -213,6 +225,18 @@ describe("cluster", () => {
     expect(budgetFindings({ minAvailable: 2 }, replicas)).toEqual([
       "budget.minAvailable must be less than autoscaler.minReplicas (2), or no node can be drained, got 2",
     ]);
+  });
+
+  test("fails on a budget that lets the only pod never go", () => {
+    const one = { minReplicas: 1, maxReplicas: 6 };
+    expect(budgetFindings({ maxUnavailable: 0 }, one)).toEqual([
+      "budget.maxUnavailable must be at least 1, or no node can be drained, got 0",
+    ]);
+    expect(budgetFindings({ minAvailable: 1 }, one)).toEqual([
+      "budget.minAvailable must be less than autoscaler.minReplicas (1), or no node can be drained, got 1",
+    ]);
+    expect(budgetFindings({ maxUnavailable: 1 }, one)).toEqual([]);
+    expect(budgetFindings({ minAvailable: 0 }, one)).toEqual([]);
   });
 
   test("accepts a budget that allows one eviction at the minimum", () => {

@@ -36,7 +36,7 @@ export function autoscalerFindings({ minReplicas, maxReplicas }: Replicas): read
 
 /**
  * More pods than the quota of the namespace admits, counting those that a rolling update adds. One line, about the
- * quantity that runs out first.
+ * quantity that runs out first; where not even one pod fits, a line about each quantity that is too small.
  */
 export function quotaFindings(
   { maxReplicas }: Replicas,
@@ -54,10 +54,18 @@ export function quotaFindings(
       })),
     ),
   ].map((bound) => ({ ...bound, most: Math.floor(bound.hard / bound.each) - surge }));
+  const perPod = (each: number) => `${each} a pod, and a rolling update adds ${surge} pod`;
+  const tooSmall = bounds.filter(({ most }) => most < 1);
+  if (tooSmall.length > 0) {
+    return tooSmall.map(
+      ({ name, hard, each }) =>
+        `${name} must be at least ${(maxReplicas + surge) * each} for autoscaler.maxReplicas ${maxReplicas} (${perPod(each)}), got ${hard}`,
+    );
+  }
   const tightest = bounds.reduce((a, b) => (b.most < a.most ? b : a));
   if (maxReplicas <= tightest.most) return [];
   return [
-    `autoscaler.maxReplicas must be at most ${tightest.most} to fit ${tightest.name} ${tightest.hard} (${tightest.each} a pod, and a rolling update adds ${surge} pod), got ${maxReplicas}`,
+    `autoscaler.maxReplicas must be at most ${tightest.most} to fit ${tightest.name} ${tightest.hard} (${perPod(tightest.each)}), got ${maxReplicas}`,
   ];
 }
 
@@ -79,8 +87,14 @@ export function resourceFindings(resources: Resources, largest: Quantities): rea
   });
 }
 
-/** A disruption budget that refuses every eviction when the fewest replicas run: no node could be drained. */
+/**
+ * A disruption budget that says both things or nothing, or that refuses every eviction when the fewest replicas run: no
+ * node could be drained.
+ */
 export function budgetFindings(budget: Budget, { minReplicas }: Replicas): readonly Finding[] {
+  if ((budget.maxUnavailable === undefined) === (budget.minAvailable === undefined)) {
+    return [`budget must set either maxUnavailable or minAvailable, got ${JSON.stringify(budget)}`];
+  }
   if (budget.maxUnavailable !== undefined && budget.maxUnavailable < 1) {
     return [
       `budget.maxUnavailable must be at least 1, or no node can be drained, got ${budget.maxUnavailable}`,
