@@ -1,4 +1,7 @@
-import { expect, test } from "vitest";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { expect, onTestFinished, test } from "vitest";
+import { embedPaths } from "../../inference-image/src/contract/embed-api.ts";
 import {
   embeddingDims,
   imageElements,
@@ -11,6 +14,7 @@ import { checkBatches } from "./check-batches.ts";
 import { countsIn } from "./check-batching.ts";
 import { checkEmbedding } from "./check-embedding.ts";
 import { checkEndpoints } from "./check-endpoints.ts";
+import { checkParity } from "./check-parity.ts";
 import { unit } from "./infer.ts";
 import { parseMetrics } from "./prometheus.ts";
 import type { Reference } from "./reference.ts";
@@ -58,7 +62,7 @@ const reference: Reference = {
     );
     return {
       name: `${i}.jpg`,
-      bytes: new Uint8Array(),
+      bytes: Buffer.from(`pixels of ${i}`),
       contentType: "image/jpeg",
       tensor,
       embedding: unit(tensor.slice(0, embeddingDims)),
@@ -127,4 +131,72 @@ test("fails on metrics that do not count batches", () => {
   expect(() => countsIn([], "triton", "single-gpu-triton-onnx")).toThrow(
     "the metrics of single-gpu-triton-onnx have no nv_inference_count and nv_inference_exec_count",
   );
+});
+
+/** An embed server that knows the reference's images; `spoil` changes what it answers. */
+async function embedService(spoil: (row: Float32Array) => Float32Array): Promise<ServiceUnderTest> {
+  const server = createServer(async (request, response) => {
+    const body = Buffer.concat(await request.toArray());
+    const image = reference.images.find(({ bytes }) => {
+      const given = Buffer.from(bytes);
+      return body.includes(request.url === embedPaths.embed ? given : given.toString("base64"));
+    });
+    const row = spoil(image?.embedding ?? new Float32Array(embeddingDims));
+    if (request.headers.accept === "application/octet-stream") {
+      response.end(Buffer.from(row.buffer, row.byteOffset, row.byteLength));
+      return;
+    }
+    response.setHeader("content-type", "application/json");
+    response.end(
+      JSON.stringify({
+        embeddings: [[...row]],
+        dim: embeddingDims,
+        model: "ViT-B-32",
+        pretrained: "test",
+      }),
+    );
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const { workloads } = parseArtefact(JSON.stringify(dockerDocument()), "cdk.tf.json");
+  const workload = workloads.find((it) => it.service.name === "embed");
+  const endpoint = workload?.service.endpoints.find((it) => it.protocol === "embed-http");
+  if (workload === undefined || endpoint === undefined) throw new Error("no embed server");
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return openService("test", workload, [], [{ workload, endpoint, url }]);
+}
+
+test("an embed server whose embeddings have length 1 passes, in every form of request", async () => {
+  expect(said(await checkEmbedding(await embedService((row) => row), reference))).toEqual([
+    "pass: 512 finite values in 4 answers",
+  ]);
+});
+
+test("an embed server that does not normalise fails", async () => {
+  const raw = await embedService((row) => row.map((value) => value * 2));
+  expect(said(await checkEmbedding(raw, reference))).toEqual([
+    "fail: norm must be 1, is off by 1.0",
+  ]);
+});
+
+test("embeddings that are the reference's pass parity", async () => {
+  const [message = ""] = said(await checkParity(await embedService((row) => row), reference));
+  expect(message).toMatch(/^pass: 8 answers: cosine 1\.000000, /);
+});
+
+test("embeddings of the right direction that differ by more than 0.1 % fail parity", async () => {
+  const near = await embedService((row) =>
+    unit(row.map((value, i) => value * (i % 2 === 0 ? 1.01 : 0.99))),
+  );
+  const [result] = await checkParity(near, reference);
+  expect(result?.measured.cosine).toBeGreaterThanOrEqual(0.999);
+  expect(result?.measured.relativeDifference).toBeGreaterThan(0.001);
+  expect(said(result === undefined ? [] : [result])).toEqual([
+    expect.stringMatching(
+      /^fail: 0\.jpg, .* differ from the local reference: cosine 0\.999\d+, relative difference .* %; must be ≥ 0\.999 and ≤ 0\.10 %$/,
+    ),
+  ]);
 });

@@ -55,6 +55,14 @@ test("the embed server gets the container's environment, and this machine's addr
   });
 });
 
+test("an embed server that computes on CUDA does so on the CPU here, and the record says so", () => {
+  const document = dockerDocument();
+  container(document, "embed").env = ["ENGINE=onnx", "EXECUTION_PROVIDER=cuda"];
+  const plan = planOf(document);
+  expect(instance(plan, "two-services-embed").env.EXECUTION_PROVIDER).toBe("cpu");
+  expect(plan.notes).toEqual(["two-services-embed: computes on the CPU in place of CUDA"]);
+});
+
 test("a Triton gets the synthesized command, and after it this machine's addresses, ports and repository", () => {
   expect(instance(planOf(dockerDocument()), "two-services-triton-onnx").args).toEqual([
     "tritonserver",

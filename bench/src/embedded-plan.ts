@@ -1,5 +1,7 @@
 import { isAbsolute, join, normalize, posix } from "node:path";
+import { embedPaths } from "../../inference-image/src/contract/embed-api.ts";
 import type { Endpoint } from "../../inference-image/src/contract/environment.ts";
+import { oipPaths } from "../../inference-image/src/contract/oip-paths.ts";
 import { modelRepositoryMount, serverEnv } from "../../inference-image/src/contract/server-env.ts";
 import {
   parseTritonArgs,
@@ -161,7 +163,7 @@ export function planEmbedded(artefact: Artefact, options: EmbeddedPlanOptions): 
     return {
       ...common,
       args: [],
-      env: embedEnv(workload, listeners, mounts, localOf, artefact, faults, options),
+      env: embedEnv(workload, listeners, mounts, localOf, artefact, faults, notes, options),
     };
   });
 
@@ -309,7 +311,7 @@ function collisions(workloads: readonly Workload[]): readonly Fault[] {
 }
 
 /** Path of the server's own readiness, where no health check says one. */
-const readyPaths = { embed: "/readyz", triton: "/v2/health/ready" } as const;
+const readyPaths = { embed: embedPaths.readyz, triton: oipPaths.ready } as const;
 
 function readiness(
   workload: Workload,
@@ -438,6 +440,7 @@ function embedEnv(
   localOf: (host: string, port: number) => number | undefined,
   artefact: Artefact,
   faults: Fault[],
+  notes: Set<string>,
   options: EmbeddedPlanOptions,
 ): Readonly<Record<string, string>> {
   const env: Record<string, string> = {
@@ -448,6 +451,10 @@ function embedEnv(
   const parsed = serverEnv.parse(workload.env);
   if (parsed.ENGINE === "onnx") {
     env.MODEL_PATH = options.modelFile ?? mounts.place(parsed.MODEL_PATH);
+    if (parsed.EXECUTION_PROVIDER === "cuda") {
+      env.EXECUTION_PROVIDER = "cpu";
+      notes.add(`${workload.name}: computes on the CPU in place of CUDA`);
+    }
     return env;
   }
   env.TRITON_GRPC_URLS = parsed.TRITON_GRPC_URLS.map((target) => {

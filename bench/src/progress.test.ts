@@ -20,6 +20,17 @@ test("elsewhere than on a terminal, progress is plain lines", () => {
   );
 });
 
+test("elsewhere than on a terminal, a phase that counts is one line", () => {
+  const to = output(false);
+  const progress = startProgress(to);
+  for (const percent of [1, 2, 10, 100]) {
+    progress.tell({ kind: "phase", text: `generate the model, ${percent} %` });
+  }
+  progress.tell({ kind: "phase", environment: "single-gpu", text: "parity: embed" });
+  progress.end();
+  expect(to.written.join("")).toBe("generate the model, 1 %\nsingle-gpu: parity: embed\n");
+});
+
 test("on a terminal, progress is one line that is as wide as the terminal at most", () => {
   const to = output(true);
   const progress = startProgress(to);

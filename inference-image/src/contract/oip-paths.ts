@@ -1,0 +1,5 @@
+/** Health of an Open Inference Protocol server, over HTTP. */
+export const oipPaths = {
+  ready: "/v2/health/ready",
+  live: "/v2/health/live",
+} as const;
