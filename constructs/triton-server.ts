@@ -13,6 +13,7 @@ import {
   openclipVitB32,
   openclipVitB32Trt,
 } from "../inference-image/src/contract/model-signature.ts";
+import { oipPaths } from "../inference-image/src/contract/oip-paths.ts";
 import { type TritonPorts, tritonPorts } from "../inference-image/src/contract/ports.ts";
 import { modelRepositoryMount } from "../inference-image/src/contract/server-env.ts";
 import { renderTritonCommand } from "../inference-image/src/contract/triton-flags.ts";
@@ -166,7 +167,7 @@ export class TritonServer extends Construct {
           : [{ volumeName: cache.volume.name, containerPath: engineCacheMount }]),
       ],
       ...waitUntilHealthy(
-        ["CMD", "curl", "-fsS", `http://localhost:${tritonPorts.http}/v2/health/ready`],
+        ["CMD", "curl", "-fsS", `http://localhost:${tritonPorts.http}${oipPaths.ready}`],
         cache === undefined
           ? loadSeconds
           : loadSeconds + this.executionInstances * engineBuildSeconds,

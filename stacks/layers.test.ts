@@ -66,7 +66,7 @@ function* sourceFiles(folder: string): Generator<string> {
   for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {
     const path = `${folder}/${entry.name}`;
     if (entry.isDirectory() && entry.name !== "node_modules") yield* sourceFiles(path);
-    else if (/\.m?ts$/.test(entry.name)) yield path;
+    else if (/\.m?[jt]s$/.test(entry.name)) yield path;
   }
 }
 
@@ -132,6 +132,10 @@ test("finds the imports of every folder", () => {
   for (const layer of Object.keys(layers)) {
     if (layer !== "inference-image/src/contract") expect(found, layer).toContain(layer);
   }
+});
+
+test("reads JavaScript as well", () => {
+  expect(files).toContain("stacks/cli/start.mjs");
 });
 
 test("imports go one way", () => {

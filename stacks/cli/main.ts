@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
 import { isUserError } from "./user-error.ts";
 
@@ -12,9 +13,13 @@ const commands: Readonly<Record<string, (program: Command) => Promise<void>>> = 
   start: async (program) => (await import("./start-command.ts")).registerStart(program),
 };
 
+const { version }: { readonly version: string } = JSON.parse(
+  readFileSync(new URL("./package.json", import.meta.url), "utf8"),
+);
+
 const program = new Command("clipstack")
   .description("GPU inference infrastructure for CLIP image embeddings.")
-  .version("0.1.0")
+  .version(version)
   .showHelpAfterError("(run with --help for usage and examples)")
   .configureHelp({ sortSubcommands: true })
   .exitOverride()

@@ -42,7 +42,6 @@ export type EmbedResponse = z.infer<typeof embedResponse>;
 export const embedErrorStatus = {
   /** The request is malformed: no image, wrong JSON, wrong base64. */
   bad_request: 400,
-  unauthorized: 401,
   not_found: 404,
   method_not_allowed: 405,
   /** A body, an image's pixels or the number of images is over the limit. */
