@@ -717,6 +717,16 @@ describe("with an embedder that is held", () => {
       expect(embedder.closed).toBe(true);
     });
 
+    test("does not wait for the rest of a body that is only half sent", async () => {
+      const { socket, closed: received } = await connection();
+      const request = rawRequest();
+      const arrived = once(app.server, "request");
+      socket.write(request.subarray(0, request.length / 2));
+      await arrived;
+      await app.close();
+      expect(await received).toBe("");
+    });
+
     test("takes no new image while it stops", async () => {
       const [busy, late] = await Promise.all([connection(), connection()]);
       busy.socket.write(rawRequest());

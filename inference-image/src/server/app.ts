@@ -21,7 +21,8 @@ import type { EmbedMetrics } from "./metrics.ts";
 import { openApiDocument } from "./openapi.ts";
 import { page, pageSecurityPolicy } from "./page.ts";
 import { imagesOfBase64, imagesOfBody } from "./request-images.ts";
-import { quietMs } from "./stopping.ts";
+import { requestTimeoutMs } from "./request-timeout.ts";
+import { quietMs, trackRequests } from "./stopping.ts";
 
 export interface AppOptions {
   /** What computes; `undefined` while it is loading. */
@@ -45,12 +46,6 @@ export interface Limits {
 /** When to come back after 429 and 503, in seconds. */
 const retryAfterSeconds = 1;
 
-/** In the metrics, the status of a request whose client hung up before it had its answer: nginx' number. */
-const clientClosedRequest = 499;
-
-/** How long a client may take to send a request. */
-const requestTimeoutMs = 120_000;
-
 /**
  * Build the embed server. It does not listen: `main.ts` does, and tests call `inject()`.
  *
@@ -69,14 +64,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     forceCloseConnections: "idle",
     frameworkErrors: (error, _request, reply) => sendError(reply, toEmbedError(error)),
   });
-  const state = { draining: false, unanswered: 0, decoding: 0 };
-  const whenAnswered: (() => void)[] = [];
-  /** Resolves when no request is without its answer. */
-  const answered = () =>
-    new Promise<void>((resolve) => {
-      if (state.unanswered === 0) resolve();
-      else whenAnswered.push(resolve);
-    });
+  const state = { draining: false, decoding: 0 };
 
   app.register(multipart);
   app.addContentTypeParser([...imageContentTypes], { parseAs: "buffer" }, (_request, body, done) =>
@@ -84,20 +72,8 @@ export function buildApp(options: AppOptions): FastifyInstance {
   );
   app.removeContentTypeParser("text/plain");
 
-  app.addHook("onRequest", async (request, reply) => {
-    state.unanswered += 1;
-    let open = true;
-    const over = (status: number) => {
-      if (!open) return;
-      open = false;
-      state.unanswered -= 1;
-      const route = request.routeOptions.url ?? "none";
-      metrics.request(route, status, reply.elapsedTime / 1000);
-      if (state.unanswered === 0) for (const resolve of whenAnswered.splice(0)) resolve();
-    };
-    // answered, or the client hung up (Fastify's onResponse is silent then)
-    reply.raw.once("finish", () => over(reply.statusCode));
-    reply.raw.once("close", () => over(clientClosedRequest));
+  const accepted = trackRequests(app, (request, reply, status) => {
+    metrics.request(request.routeOptions.url ?? "none", status, reply.elapsedTime / 1000);
   });
   app.addHook("onSend", async (_request, reply) => {
     if (state.draining) reply.header("connection", "close");
@@ -106,17 +82,17 @@ export function buildApp(options: AppOptions): FastifyInstance {
     state.draining = true;
     await sleep(quietMs);
     // a connection on which nothing was asked, or only half a request, must not hold the stop up
-    void answered().then(() => app.server.closeAllConnections());
+    void accepted.answered().then(() => app.server.closeAllConnections());
   });
   app.addHook("onClose", async () => {
-    await answered();
+    await accepted.answered();
     await options.embedder()?.close();
   });
 
   app.setErrorHandler((cause, request, reply) => {
     const error = toEmbedError(cause);
     const gone = reply.raw.destroyed;
-    if (error.status >= 500 && !gone) {
+    if (error.status >= 500 && error.code !== "unavailable" && !gone) {
       request.log.error({ err: cause, route: request.routeOptions.url }, error.message);
     } else {
       request.log.debug({ code: error.code, image: error.image }, error.message);

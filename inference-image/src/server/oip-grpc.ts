@@ -26,16 +26,19 @@ import {
 import type { ModelRegistry } from "./model-registry.ts";
 import { OipError, type OipErrorCode, whereOf } from "./oip-error.ts";
 import { modelMetadata, modelStatistics, serverMetadata } from "./oip-metadata.ts";
+import { CallCounter } from "./stopping.ts";
 
 export interface OipGrpcOptions {
   /** Told of what went wrong on our side; the client only hears that it did. */
   readonly log?: (line: string) => void;
+  /** Counts the calls that were received whole, until they have their result. */
+  readonly accepted?: CallCounter;
 }
 
 /** Open Inference Protocol and health checks over gRPC. It does not listen: the caller binds it. */
 export function buildOipGrpcServer(
   registry: ModelRegistry,
-  { log = () => {} }: OipGrpcOptions = {},
+  { log = () => {}, accepted = new CallCounter() }: OipGrpcOptions = {},
 ): Server {
   const server = new Server(channelOptions);
   const fail = (error: unknown) => serviceError(error, log);
@@ -48,7 +51,7 @@ export function buildOipGrpcServer(
   ): handleUnaryCall<InferenceMethods[Name]["request"], InferenceMethods[Name]["response"]> => {
     return async (call, callback) => {
       try {
-        callback(null, await answer(call.request, call));
+        callback(null, await accepted.during(() => answer(call.request, call)));
       } catch (error) {
         callback(fail(error));
       }
@@ -88,7 +91,11 @@ export function buildOipGrpcServer(
       model_stats: registry.statistics(name, version).map(modelStatistics),
     })),
     ModelInfer: unary<"ModelInfer">((request, call) => infer(request, cancelled(call))),
-    ModelStreamInfer: streamInfer(infer, fail, registry.exit),
+    ModelStreamInfer: streamInfer(
+      (request, signal) => accepted.during(() => infer(request, signal)),
+      fail,
+      registry.exit,
+    ),
     RepositoryIndex: unary<"RepositoryIndex">(async ({ ready }) => ({
       models: (await registry.index({ readyOnly: ready ?? false })).map((entry) => ({
         name: entry.name,

@@ -401,6 +401,10 @@ describe("infer fails", () => {
   });
 });
 
+test("gives a client two minutes to send a request", () => {
+  expect(app.server.requestTimeout).toBe(120_000);
+});
+
 test("a server on its way out is not ready, and still answers requests", async () => {
   const leaving = await openModelRegistry(repository.flags(), () => {});
   const leavingApp = buildOipApp(leaving, { maxInputBytes });

@@ -12,6 +12,7 @@ import {
 import type { ModelRegistry } from "./model-registry.ts";
 import { OipError, type OipErrorCode, whereOf } from "./oip-error.ts";
 import { modelMetadata, modelStatistics, serverMetadata } from "./oip-metadata.ts";
+import { requestTimeoutMs } from "./request-timeout.ts";
 
 export interface OipAppOptions {
   /** Largest request body, before and after decompression, in bytes: `--http-max-input-size`. */
@@ -25,6 +26,7 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
   const { maxInputBytes, log = () => {} } = options;
   const app = Fastify({
     bodyLimit: maxInputBytes,
+    requestTimeout: requestTimeoutMs,
     routerOptions: { maxParamLength: 1024 },
     // a request on a connection that is open while the server stops is still answered
     return503OnClosing: false,

@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { createServer } from "node:net";
+import { connect as connectHttp2 } from "node:http2";
+import { connect, createServer } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { logVerbosity, setLogVerbosity } from "@grpc/grpc-js";
@@ -169,6 +170,37 @@ describe("a stop", () => {
     await body.dump();
     for (const client of clients(server)) expect(await client.live(options)).toBe(true);
     // rejects when it takes longer than the exit timeout
+    await expect(server.stop()).resolves.toBeUndefined();
+  });
+
+  test.each([
+    ["nothing", ""],
+    ["half a head", "POST /v2/models/x/infer HTTP/1.1\r\nhost"],
+    ["half a body", "POST /v2/models/x/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{"],
+  ])("does not wait for a connection on which %s was sent", async (_, text) => {
+    const { server } = await start({ "exit-timeout-secs": 5 });
+    for (const port of [server.ports.http, server.ports.grpc]) {
+      const socket = connect(port, "127.0.0.1").on("error", () => {});
+      cleanUps.push(() => socket.destroy());
+      await once(socket, "connect");
+      if (text !== "" && port === server.ports.http) socket.write(text);
+    }
+    await expect(server.stop()).resolves.toBeUndefined();
+  });
+
+  test("does not wait for a gRPC call that was sent by half", async () => {
+    const { server } = await start({ "exit-timeout-secs": 5 });
+    const session = connectHttp2(`http://127.0.0.1:${server.ports.grpc}`).on("error", () => {});
+    cleanUps.push(() => session.destroy());
+    const call = session.request({
+      ":method": "POST",
+      ":path": "/inference.GRPCInferenceService/ModelInfer",
+      "content-type": "application/grpc",
+      te: "trailers",
+    });
+    call.on("error", () => {});
+    call.write(Buffer.from([0, 0, 0]));
+    await once(session, "remoteSettings");
     await expect(server.stop()).resolves.toBeUndefined();
   });
 

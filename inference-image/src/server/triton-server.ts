@@ -1,4 +1,5 @@
 import { Server as NetServer } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import {
   type Server as GrpcServer,
   logVerbosity,
@@ -10,7 +11,8 @@ import { parseTritonArgs, type ResolvedTritonFlags } from "../contract/triton-fl
 import { type ModelRegistry, openModelRegistry } from "./model-registry.ts";
 import { buildOipGrpcServer } from "./oip-grpc.ts";
 import { buildOipApp } from "./oip-http.ts";
-import { quietMs } from "./stopping.ts";
+import { requestTimeoutMs } from "./request-timeout.ts";
+import { type AcceptedRequests, CallCounter, quietMs, trackRequests } from "./stopping.ts";
 import { metricsContentType, renderTritonMetrics } from "./triton-metrics.ts";
 
 export interface TritonServerOptions {
@@ -47,11 +49,13 @@ export async function startTritonServer(
     throw new Error("--model-control-mode must be none or explicit with this server, got 'poll'");
   }
   const registry = await openModelRegistry(flags, log);
-  const grpc = buildOipGrpcServer(registry, { log });
+  const grpcCalls = new CallCounter();
+  const grpc = buildOipGrpcServer(registry, { log, accepted: grpcCalls });
   const http = buildOipApp(registry, { maxInputBytes: flags["http-max-input-size"], log });
+  const httpRequests = trackRequests(http);
   const metrics = buildMetricsApp(registry);
   const close = async () => {
-    await Promise.all([closeHttp(http), shutdown(grpc)]);
+    await Promise.all([closeHttp(http, httpRequests), shutdown(grpc, grpcCalls)]);
     await registry.close();
     await metrics.close();
   };
@@ -139,7 +143,7 @@ export async function runTritonServer(args: readonly string[]): Promise<void> {
 }
 
 function buildMetricsApp(registry: ModelRegistry): FastifyInstance {
-  const app = Fastify({ forceCloseConnections: true });
+  const app = Fastify({ forceCloseConnections: true, requestTimeout: requestTimeoutMs });
   app.get("/metrics", (_request, reply) =>
     reply.header("content-type", metricsContentType).send(renderTritonMetrics(registry)),
   );
@@ -181,25 +185,28 @@ function portError(service: string, host: string, port: number, reason: string):
 }
 
 /**
- * Takes no new connections. Those that are open end with their next answer, which says so to the client, or when they
- * have been quiet. Cutting them at once would lose requests that a client has already sent.
+ * Takes no new connections. Those that are open end with their next answer, which says so to the client. What is left
+ * when they were quiet and everything accepted is answered, is cut: nothing was asked on it, or half a request. Cutting
+ * at once would lose requests that a client has already sent.
  */
-async function closeHttp(app: FastifyInstance): Promise<void> {
+async function closeHttp(app: FastifyInstance, accepted: AcceptedRequests): Promise<void> {
   // the listener only: close() of an HTTP server cuts idle connections as well
   const closed = new Promise((resolve) => NetServer.prototype.close.call(app.server, resolve));
-  let sweep: NodeJS.Timeout | undefined;
-  const quiet = setTimeout(() => {
-    sweep = setInterval(() => app.server.closeIdleConnections(), 50);
-  }, quietMs);
+  await sleep(quietMs);
+  await accepted.answered();
+  app.server.closeAllConnections();
   await closed;
-  clearTimeout(quiet);
-  clearInterval(sweep);
   await app.close();
 }
 
-/** Idle connections are closed, calls in flight are answered. */
-function shutdown(server: GrpcServer): Promise<void> {
-  return new Promise((resolve) => server.tryShutdown(() => resolve()));
+/** Idle connections are closed, calls in flight are answered; a call that was received by half is cut. */
+async function shutdown(server: GrpcServer, accepted: AcceptedRequests): Promise<void> {
+  const closed = new Promise<void>((resolve) => server.tryShutdown(() => resolve()));
+  await sleep(quietMs);
+  await accepted.answered();
+  // the last answers are on their way
+  await Promise.race([closed, sleep(quietMs)]);
+  server.forceShutdown();
 }
 
 interface Stopping {
