@@ -1,5 +1,5 @@
-import { readFileSync } from "node:fs";
 import protobuf from "protobufjs";
+import { modelConfigType } from "../triton/model-config.ts";
 import { OipError } from "./oip-error.ts";
 
 /**
@@ -25,18 +25,6 @@ export function configTextOfJson(json: string): string {
     );
   }
   return messageText(modelConfigType(), value);
-}
-
-let cachedType: protobuf.Type | undefined;
-
-function modelConfigType(): protobuf.Type {
-  cachedType ??= protobuf
-    .parse(readFileSync(new URL("../triton/proto/model_config.proto", import.meta.url), "utf8"), {
-      keepCase: true,
-    })
-    .root.resolveAll()
-    .lookupType("inference.ModelConfig");
-  return cachedType;
 }
 
 function messageText(type: protobuf.Type, message: Readonly<Record<string, unknown>>): string {

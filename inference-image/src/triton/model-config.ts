@@ -33,7 +33,8 @@ export function readModelConfig(text: string, file: string): ModelConfigJson {
 
 let cachedType: protobuf.Type | undefined;
 
-function modelConfigType(): protobuf.Type {
+/** The message of a model configuration, as `model_config.proto` has it. */
+export function modelConfigType(): protobuf.Type {
   cachedType ??= protobuf
     .parse(readFileSync(new URL("./proto/model_config.proto", import.meta.url), "utf8"), {
       keepCase: true,
