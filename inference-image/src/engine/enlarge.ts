@@ -18,18 +18,39 @@ export interface Window {
   readonly height: number;
 }
 
+interface Size {
+  readonly width: number;
+  readonly height: number;
+}
+
+/** The part of an image that `window` of the result is made of: of a very long image, no more than of a square one. */
+export function sourceOf(whole: Size, size: Size, window: Window): Window {
+  const span = (taps: readonly Taps[]) => {
+    const start = Math.min(...taps.map(({ first }) => first));
+    const end = Math.max(...taps.map(({ first, weights }) => first + weights.length));
+    return { start, count: end - start };
+  };
+  const columns = span(weightsOf(whole.width, size.width, window.left, window.width));
+  const rows = span(weightsOf(whole.height, size.height, window.top, window.height));
+  return { left: columns.start, top: rows.start, width: columns.count, height: rows.count };
+}
+
 /**
- * Resize an image to `size` and cut `window` out of the result. Only what lies in the window is computed, so that a
- * very long image costs no more than a square one.
+ * Resize an image to `size` and cut `window` out of the result.
+ *
+ * @param image - what {@link sourceOf} says of the image, no more
+ * @param whole - the image's size
  */
-export function enlarge(
-  image: Pixels,
-  size: { readonly width: number; readonly height: number },
-  window: Window,
-): Uint8Array {
-  const { data, width, height, channels } = image;
-  const columns = weightsOf(width, size.width, window.left, window.width);
-  const rows = weightsOf(height, size.height, window.top, window.height);
+export function enlarge(image: Pixels, whole: Size, size: Size, window: Window): Uint8Array {
+  const { data, width, channels } = image;
+  const source = sourceOf(whole, size, window);
+  const shifted = (taps: readonly Taps[], start: number) =>
+    taps.map(({ first, weights }) => ({ first: first - start, weights }));
+  const columns = shifted(
+    weightsOf(whole.width, size.width, window.left, window.width),
+    source.left,
+  );
+  const rows = shifted(weightsOf(whole.height, size.height, window.top, window.height), source.top);
   const firstRow = rows[0]!.first;
   const lastRow = Math.max(...rows.map(({ first, weights }) => first + weights.length));
 

@@ -1,6 +1,7 @@
 import sharp, { type Sharp } from "sharp";
 import { describe, expect, test } from "vitest";
 import { clipNormalisation, imageElements, imageSide } from "../contract/model-signature.ts";
+import { sourceOf } from "./enlarge.ts";
 import { ImageError, imageTypeOf, preprocess } from "./preprocess.ts";
 
 const limits = { maxPixels: 1_000_000 };
@@ -90,6 +91,29 @@ describe("geometry", () => {
   ])("takes an image of %i × %i", async (width, height) => {
     expect(await colour(await plain(width, height).png().toBuffer())).toEqual([255, 0, 0]);
   });
+});
+
+test("of a very long image, takes over no more than the model sees", () => {
+  const window = { left: 223_888, top: 0, width: imageSide, height: imageSide };
+  const size = { width: 448_000, height: imageSide };
+  const source = sourceOf({ width: 440_000, height: 220 }, size, window);
+  expect(source).toMatchObject({ top: 0, height: 220 });
+  expect(source.width).toBeLessThan(imageSide + 4);
+});
+
+test("a long image leaves the event loop free while it is read", async () => {
+  const bytes = await plain(100_000, 220).ensureAlpha().png().toBuffer();
+  let [last, longest] = [performance.now(), 0];
+  const startedAt = last;
+  const timer = setInterval(() => {
+    const now = performance.now();
+    longest = Math.max(longest, now - last);
+    last = now;
+  }, 1);
+  await preprocess(bytes, { maxPixels: 1e8 });
+  longest = Math.max(longest, performance.now() - last);
+  clearInterval(timer);
+  expect(longest).toBeLessThan((performance.now() - startedAt) / 2);
 });
 
 describe("orientation", () => {

@@ -6,6 +6,7 @@ import {
   mulDiv255,
   type Pixels,
   premultiply,
+  sourceOf,
   unpremultiply,
   type Window,
 } from "./enlarge.ts";
@@ -77,7 +78,12 @@ export async function preprocess(
     const image = sharp(bytes, input).autoOrient().pipelineColourspace(colours);
     const pixels =
       Math.min(width, height) < imageSide
-        ? await enlarged(image.toColourspace(colours), metadata.hasAlpha, size, window)
+        ? await enlarged(
+            image.toColourspace(colours),
+            { width, height, hasAlpha: metadata.hasAlpha },
+            size,
+            window,
+          )
         : await pixelsOf(
             image
               .resize({ ...size, fit: "fill", kernel: "cubic", fastShrinkOnLoad: false })
@@ -136,17 +142,18 @@ async function pixelsOf(image: Sharp): Promise<Pixels> {
 /** A small image, resized as Pillow does it, without its alpha. */
 async function enlarged(
   image: Sharp,
-  hasAlpha: boolean,
+  whole: Size & { readonly hasAlpha: boolean },
   size: Size,
   window: Window,
 ): Promise<Pixels> {
-  const pixels = await pixelsOf(image);
+  // cut before the pixels come here: a very long image would hold up the event loop
+  const pixels = await pixelsOf(image.extract(sourceOf(whole, size, window)));
   const { channels } = pixels;
   const result = { width: window.width, height: window.height };
-  if (!hasAlpha) {
-    return { ...result, channels, data: enlarge(pixels, size, window) };
+  if (!whole.hasAlpha) {
+    return { ...result, channels, data: enlarge(pixels, whole, size, window) };
   }
-  const weighed = enlarge({ ...pixels, data: premultiply(pixels) }, size, window);
+  const weighed = enlarge({ ...pixels, data: premultiply(pixels) }, whole, size, window);
   const data = unpremultiply(weighed, channels).filter(
     (_, index) => index % channels < channels - 1,
   );
