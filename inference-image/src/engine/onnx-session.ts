@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { stat } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { Worker } from "node:worker_threads";
+import type { ServerEnv } from "../contract/server-env.ts";
 import type { DataType, RawTensor, Tensor, TensorSpec } from "../contract/tensor.ts";
 import { EngineError, type ModelSession } from "./types.ts";
 
@@ -20,6 +21,12 @@ export interface OpenSessionOptions {
    * @default 1 - one operator after the other
    */
   readonly interOpThreads?: number;
+  /**
+   * What computes. Where `cuda` cannot be had, the session does not open: it never falls back to the CPU.
+   *
+   * @default "cpu"
+   */
+  readonly executionProvider?: ServerEnv["EXECUTION_PROVIDER"];
   /** Called when the runtime's thread dies by itself. The session is of no use then. */
   readonly onDeath?: (error: EngineError) => void;
 }
@@ -31,6 +38,7 @@ process.env.ORT_DISABLE_TELEMETRY ??= "1";
 /** Load a model into ONNX Runtime, in a thread of its own: the event loop stays free while it computes. */
 export async function openSession(options: OpenSessionOptions): Promise<ModelSession> {
   const { modelPath, intraOpThreads = 0, interOpThreads = 1, onDeath } = options;
+  const { executionProvider = "cpu" } = options;
   const file = await stat(modelPath).catch(() => undefined);
   if (file === undefined) throw new EngineError("model", `${modelPath}: no such file`);
   if (!file.isFile()) throw new EngineError("model", `${modelPath}: is not a file`);
@@ -44,6 +52,7 @@ export async function openSession(options: OpenSessionOptions): Promise<ModelSes
       state,
       modelPath,
       sessionOptions: {
+        executionProviders: [executionProvider],
         graphOptimizationLevel: "all",
         intraOpNumThreads: intraOpThreads || availableParallelism(),
         interOpNumThreads: interOpThreads,
@@ -56,7 +65,7 @@ export async function openSession(options: OpenSessionOptions): Promise<ModelSes
   });
   runtimes.add(state);
   worker.once("exit", () => runtimes.delete(state));
-  const opened = await firstAnswer(worker, modelPath);
+  const opened = await firstAnswer(worker, modelPath, executionProvider);
   try {
     return new OnnxSession(worker, modelPath, opened, onDeath);
   } catch (error) {
@@ -82,7 +91,11 @@ function leaveRuntimes(): void {
 process.on("exit", leaveRuntimes);
 
 /** What the thread says of the model: loaded or not. */
-async function firstAnswer(worker: Worker, modelPath: string): Promise<Opened> {
+async function firstAnswer(
+  worker: Worker,
+  modelPath: string,
+  executionProvider: string,
+): Promise<Opened> {
   const ended = new AbortController();
   const { signal } = ended;
   try {
@@ -97,7 +110,11 @@ async function firstAnswer(worker: Worker, modelPath: string): Promise<Opened> {
     throw new Error(answer.message);
   } catch (error) {
     const reason = oneLine(error instanceof Error ? error.message : String(error));
-    throw new EngineError("model", `${modelPath}: cannot be loaded: ${reason}`, { cause: error });
+    const where =
+      executionProvider === "cpu" ? "" : ` with EXECUTION_PROVIDER ${executionProvider}`;
+    throw new EngineError("model", `${modelPath}: cannot be loaded${where}: ${reason}`, {
+      cause: error,
+    });
   } finally {
     ended.abort();
   }

@@ -1,11 +1,14 @@
 // Runs ONNX Runtime in a thread of its own: `InferenceSession.create()` and `run()` block the thread that calls them.
 // Plain JavaScript, so that the thread starts without a TypeScript loader, whatever loader the process has.
 import { parentPort, workerData } from "node:worker_threads";
-import { InferenceSession, Tensor } from "onnxruntime-node";
+import { env, InferenceSession, Tensor } from "onnxruntime-node";
 
 // Half floats travel as Uint16Array. The runtime's binding takes nothing else, but its JavaScript side would choose
 // Float16Array where Node has it (24 and newer); it looks when the first tensor is made.
 globalThis.Float16Array = undefined;
+
+// what goes wrong is thrown: not also written to the terminal
+env.logLevel = "fatal";
 
 /** @typedef {{ name: string, type: string, shape: (number | string)[] }} Meta */
 /** @typedef {{ name: string, type: string, dims: number[], data: import("node:util").types.TypedArray }} WireTensor */

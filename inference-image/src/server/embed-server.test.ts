@@ -202,6 +202,15 @@ describe("as a process", () => {
     expect(stderr).toBe("clipstack embed server: [model] none.onnx: no such file\n");
   });
 
+  test("exits with 1 and one line when there is no CUDA to compute on", async () => {
+    const env = { PORT: String(await freePort()), EXECUTION_PROVIDER: "cuda" };
+    const { code, stderr } = await run(env).ended;
+    expect(code).toBe(1);
+    expect(stderr).toMatch(
+      /^clipstack embed server: .* cannot be loaded with EXECUTION_PROVIDER cuda: .+\n$/,
+    );
+  });
+
   test("exits with 2 on an argument that it does not know", async () => {
     const { code, stderr } = await run({}, "serve").ended;
     expect(code).toBe(2);

@@ -70,6 +70,7 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
     embedder = await openOnnxEmbedder({
       modelPath: settings.MODEL_PATH,
       intraOpThreads: settings.INTRA_OP_THREADS,
+      executionProvider: settings.EXECUTION_PROVIDER,
       maxBatchSize: settings.MAX_BATCH_SIZE,
       maxQueueDelayMicroseconds: settings.MAX_QUEUE_DELAY_MICROSECONDS,
       observer: metrics,

@@ -1,4 +1,5 @@
 import { imageElements, openclipVitB32 } from "../contract/model-signature.ts";
+import type { ServerEnv } from "../contract/server-env.ts";
 import { createBatcher } from "../engine/batcher.ts";
 import { embeddingsOf, imageTensor } from "../engine/local-embedder.ts";
 import { openSession } from "../engine/onnx-session.ts";
@@ -9,6 +10,8 @@ export interface OnnxEmbedderOptions {
   readonly modelPath: string;
   /** 0 is one for each core that this process may use. */
   readonly intraOpThreads: number;
+  /** @default "cpu" */
+  readonly executionProvider?: ServerEnv["EXECUTION_PROVIDER"];
   readonly maxBatchSize: number;
   readonly maxQueueDelayMicroseconds: number;
   readonly observer?: EmbedderObserver;
@@ -27,6 +30,7 @@ export async function openOnnxEmbedder(options: OnnxEmbedderOptions): Promise<Em
   const session = await openSession({
     modelPath,
     intraOpThreads,
+    executionProvider: options.executionProvider,
     onDeath: (error) => {
       alive = false;
       options.onDeath?.(error);
