@@ -234,7 +234,7 @@ function startLoad(count: number, send: Send): Load {
 const isOverload = (said: string) => /\bstatus 429\b|Exceeds maximum queue size/.test(said);
 
 /** The server's own words that it stops, or a connection that was never made. Anything else is a loss. */
-export function isRefusal(said: string): boolean {
+function isRefusal(said: string): boolean {
   if (/connection refused|ECONNREFUSED|No connection established/.test(said)) return true;
   return (
     /\bstatus 503\b|\bHTTP 503\b|\bgRPC UNAVAILABLE\b/.test(said) && /stopping|exiting/i.test(said)
