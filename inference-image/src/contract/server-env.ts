@@ -57,8 +57,11 @@ export const serverEnv = z
     MAX_QUEUE_SIZE: integer(1, 1_000_000).default(512),
     /** Largest request body. */
     MAX_BODY_BYTES: integer(1_024, 2_147_483_647).default(64 * 1024 * 1024),
-    /** Largest decoded image, in pixels: a small file can decode to a very large one. */
-    MAX_IMAGE_PIXELS: integer(1, 1_000_000_000).default(100_000_000),
+    /**
+     * Largest decoded image, in pixels: a small file can decode to a very large one. Also the most that are decoded at
+     * a time, of all images together.
+     */
+    MAX_IMAGE_PIXELS: integer(1, 1_000_000_000).default(40_000_000),
     /** How long a stop waits for accepted requests. */
     SHUTDOWN_GRACE_SECONDS: integer(1, 3_600).default(30),
   })

@@ -25,7 +25,7 @@ export interface LocalEmbedderOptions {
   /**
    * Largest image, in pixels.
    *
-   * @default 100 000 000 - as the embed server
+   * @default 40 000 000 - as the embed server
    */
   readonly maxPixels?: number;
 }

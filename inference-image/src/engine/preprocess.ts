@@ -10,6 +10,7 @@ import {
   unpremultiply,
   type Window,
 } from "./enlarge.ts";
+import { PixelBudget } from "./pixel-budget.ts";
 
 /** Codes of the embed API that say what is wrong with one image. */
 export type ImageErrorCode = Extract<
@@ -33,7 +34,12 @@ export class ImageError extends Error {
 export interface PreprocessOptions {
   /** Largest image, in pixels, known from its header: nothing is decoded beyond it. */
   readonly maxPixels: number;
+  /** Gives up while the image waits to be decoded; the signal's reason is thrown. */
+  readonly signal?: AbortSignal;
 }
+
+/** Of the process: its images are decoded in the same memory. The limit is `maxPixels`. */
+const budget = new PixelBudget();
 
 // no image comes twice
 sharp.cache(false);
@@ -53,7 +59,7 @@ sharp.cache(false);
  */
 export async function preprocess(
   bytes: Uint8Array,
-  { maxPixels }: PreprocessOptions,
+  { maxPixels, signal }: PreprocessOptions,
 ): Promise<Float32Array> {
   if (imageTypeOf(bytes) === undefined) {
     throw new ImageError("unsupported_media_type", "is not a JPEG, PNG or WebP file");
@@ -76,24 +82,25 @@ export async function preprocess(
     const { size, window } = geometryOf(width, height);
     const colours = metadata.space === "cmyk" ? "cmyk" : "srgb";
     const image = sharp(bytes, input).autoOrient().pipelineColourspace(colours);
-    const pixels =
+    const decode = () =>
       Math.min(width, height) < imageSide
-        ? await enlarged(
+        ? enlarged(
             image.toColourspace(colours),
             { width, height, hasAlpha: metadata.hasAlpha },
             size,
             window,
           )
-        : await pixelsOf(
+        : pixelsOf(
             image
               .resize({ ...size, fit: "fill", kernel: "cubic", fastShrinkOnLoad: false })
               .extract(window)
               .removeAlpha()
               .toColourspace(colours),
           );
+    const pixels = await budget.during(width * height, maxPixels, decode, signal);
     return normalise(colours === "cmyk" ? rgbOfCmyk(pixels) : pixels.data);
   } catch (error) {
-    if (error instanceof ImageError) throw error;
+    if (error instanceof ImageError || signal?.aborted) throw error;
     throw new ImageError("undecodable_image", `cannot be decoded: ${reasonOf(error)}`, {
       cause: error,
     });

@@ -188,8 +188,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     const announced = embedder.announce();
     let vectors: Promise<readonly Float32Array[]>;
     try {
-      const pixels = await decodeAll(images);
-      if (signal.aborted) throw new EmbedError("timeout", "the caller went away");
+      const pixels = await decodeAll(images, signal);
       vectors = embedder.embed(pixels, { signal });
     } finally {
       announced();
@@ -198,9 +197,13 @@ export function buildApp(options: AppOptions): FastifyInstance {
   }
 
   /** @throws {EmbedError} of the first image, by index, that cannot be read */
-  async function decodeAll(images: readonly Uint8Array[]): Promise<readonly Float32Array[]> {
+  async function decodeAll(
+    images: readonly Uint8Array[],
+    signal: AbortSignal,
+  ): Promise<readonly Float32Array[]> {
     state.decoding += images.length;
-    const results = await Promise.allSettled(images.map(decode));
+    const results = await Promise.allSettled(images.map((image) => decode(image, signal)));
+    if (signal.aborted) throw new EmbedError("timeout", "the caller went away");
     return results.map((result, index) => {
       if (result.status === "fulfilled") return result.value;
       const { code, message } = toEmbedError(result.reason);
@@ -208,10 +211,10 @@ export function buildApp(options: AppOptions): FastifyInstance {
     });
   }
 
-  async function decode(image: Uint8Array): Promise<Float32Array> {
+  async function decode(image: Uint8Array, signal: AbortSignal): Promise<Float32Array> {
     const startedAt = performance.now();
     try {
-      return await preprocess(image, { maxPixels: limits.maxImagePixels });
+      return await preprocess(image, { maxPixels: limits.maxImagePixels, signal });
     } finally {
       state.decoding -= 1;
       metrics.decoded((performance.now() - startedAt) / 1000);
