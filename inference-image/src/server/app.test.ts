@@ -727,6 +727,24 @@ describe("with an embedder that is held", () => {
       expect(await received).toBe("");
     });
 
+    test("counts bodies that are being received as images that wait", async () => {
+      const uploads = [];
+      for (let upload = 0; upload < limits.maxQueueSize; upload++) {
+        const { socket } = await connection();
+        const arrived = once(app.server, "request");
+        socket.write(rawRequest().subarray(0, 300));
+        await arrived;
+        uploads.push(socket);
+      }
+      expect((await app.inject(raw(jpeg))).statusCode).toBe(429);
+      uploads[0]?.destroy();
+      await expect.poll(() => metrics.text()).toMatch(/route="\/embed",status="499"} 1/);
+      const taken = app.inject(raw(jpeg));
+      await embedder.holds(1);
+      embedder.release();
+      expect((await taken).statusCode).toBe(200);
+    });
+
     test("takes no new image while it stops", async () => {
       const [busy, late] = await Promise.all([connection(), connection()]);
       busy.socket.write(rawRequest());

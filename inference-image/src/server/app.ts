@@ -72,7 +72,10 @@ export function buildApp(options: AppOptions): FastifyInstance {
   );
   app.removeContentTypeParser("text/plain");
 
+  /** Requests that were let in and whose images have not arrived yet: each counts as one image. */
+  const receiving = new Set<FastifyRequest>();
   const accepted = trackRequests(app, (request, reply, status) => {
+    receiving.delete(request);
     metrics.request(request.routeOptions.url ?? "none", status, reply.elapsedTime / 1000);
   });
   app.addHook("onSend", async (_request, reply) => {
@@ -136,11 +139,13 @@ export function buildApp(options: AppOptions): FastifyInstance {
   );
 
   /** Refuse before the body is read: a request that cannot be taken must not cost memory. */
-  const admit = async () => {
+  const admit = async (request: FastifyRequest) => {
     if (state.draining) throw new EmbedError("unavailable", "the server is stopping");
     const embedder = options.embedder();
     if (embedder === undefined) throw new EmbedError("unavailable", "the model is loading");
-    if (state.decoding + embedder.waitingImages >= limits.maxQueueSize) throw overloaded();
+    const waiting = receiving.size + state.decoding + embedder.waitingImages;
+    if (waiting >= limits.maxQueueSize) throw overloaded();
+    receiving.add(request);
   };
   const overloaded = () =>
     new EmbedError("overloaded", `${limits.maxQueueSize} images wait already; try again later`);
@@ -160,6 +165,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     reply: FastifyReply,
     images: readonly Uint8Array[],
   ): Promise<FastifyReply> {
+    receiving.delete(request);
     metrics.pending(images.length);
     const vectors = await embed(images, abortedWith(reply)).finally(() =>
       metrics.pending(-images.length),
