@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import multipart from "@fastify/multipart";
 import Fastify, {
@@ -240,6 +241,8 @@ function sendError(reply: FastifyReply, error: EmbedError): void {
 /** Aborted when the client hangs up before it has its answer. */
 function abortedWith(reply: FastifyReply): AbortSignal {
   const controller = new AbortController();
+  // each image of the request listens
+  setMaxListeners(0, controller.signal);
   reply.raw.once("close", () => {
     if (!reply.raw.writableFinished) controller.abort();
   });
