@@ -85,6 +85,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   app.addHook("preClose", async () => {
     state.draining = true;
     await sleep(quietMs);
+    await accepted.arrived();
     // a connection on which nothing was asked, or only half a request, must not hold the stop up
     void accepted.answered().then(() => app.server.closeAllConnections());
   });

@@ -12,7 +12,14 @@ import { type ModelRegistry, openModelRegistry } from "./model-registry.ts";
 import { buildOipGrpcServer } from "./oip-grpc.ts";
 import { buildOipApp } from "./oip-http.ts";
 import { requestTimeoutMs } from "./request-timeout.ts";
-import { type AcceptedRequests, CallCounter, quietMs, trackRequests } from "./stopping.ts";
+import {
+  type AcceptedRequests,
+  arrivalMs,
+  CallCounter,
+  quietMs,
+  type TrackedRequests,
+  trackRequests,
+} from "./stopping.ts";
 import { metricsContentType, renderTritonMetrics } from "./triton-metrics.ts";
 
 export interface TritonServerOptions {
@@ -189,10 +196,11 @@ function portError(service: string, host: string, port: number, reason: string):
  * when they were quiet and everything accepted is answered, is cut: nothing was asked on it, or half a request. Cutting
  * at once would lose requests that a client has already sent.
  */
-async function closeHttp(app: FastifyInstance, accepted: AcceptedRequests): Promise<void> {
+async function closeHttp(app: FastifyInstance, accepted: TrackedRequests): Promise<void> {
   // the listener only: close() of an HTTP server cuts idle connections as well
   const closed = new Promise((resolve) => NetServer.prototype.close.call(app.server, resolve));
   await sleep(quietMs);
+  await accepted.arrived();
   await accepted.answered();
   app.server.closeAllConnections();
   await closed;
@@ -204,7 +212,9 @@ async function shutdown(server: GrpcServer, accepted: AcceptedRequests): Promise
   const closed = new Promise<void>((resolve) => server.tryShutdown(() => resolve()));
   await sleep(quietMs);
   await accepted.answered();
-  // the last answers are on their way
+  // the last answers are on their way, or a call is still arriving
+  await Promise.race([closed, sleep(arrivalMs)]);
+  await accepted.answered();
   await Promise.race([closed, sleep(quietMs)]);
   server.forceShutdown();
 }
