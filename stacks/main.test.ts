@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
-import { cpSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -248,6 +248,14 @@ test("fails with exit code 2 when there are no settings", () => {
   expect(stderr.split("\n")).toEqual(
     environmentNames.map((name) => `/nowhere/${name}.settings.yaml: cannot be read (ENOENT)`),
   );
+});
+
+test("explains itself with --help, and writes nothing", () => {
+  const { code, stdout, outdir } = runHere(["--help"]);
+  expect(code).toBe(0);
+  expect(existsSync(outdir)).toBe(false);
+  expect(stdout).toContain("usage: tsx stacks/main.ts [--settings FOLDER]");
+  expect(stdout).toContain("Exit codes: 0 all good, 2 wrong usage or settings.");
 });
 
 test("fails with exit code 2 on an argument that it does not know", () => {

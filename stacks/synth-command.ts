@@ -19,6 +19,18 @@ export interface SynthCommandOptions {
 
 const usage = "usage: tsx stacks/main.ts [--settings FOLDER]";
 
+const help = `${usage}
+
+Synthesizes every environment to cdktf.out, for cdktf to deploy.
+
+  --settings FOLDER   where <environment>.settings.yaml are (also CLIPSTACK_SETTINGS_DIR); default: stacks
+
+Examples:
+  $ npm run synth
+  $ npx tsx stacks/main.ts --settings ../my-settings
+
+Exit codes: 0 all good, 2 wrong usage or settings.`;
+
 /**
  * Synthesize every environment. What a person did wrong is said in plain lines, never with a stack trace.
  *
@@ -27,8 +39,16 @@ const usage = "usage: tsx stacks/main.ts [--settings FOLDER]";
 export function synthCommand({ args, env, defaultSettings, output }: SynthCommandOptions): number {
   let folder: string | undefined;
   try {
-    const options = { settings: { type: "string" } } as const;
-    folder = parseArgs({ args: [...args], options }).values.settings;
+    const options = {
+      settings: { type: "string" },
+      help: { type: "boolean", short: "h" },
+    } as const;
+    const { values } = parseArgs({ args: [...args], options });
+    if (values.help) {
+      output.log(help);
+      return 0;
+    }
+    folder = values.settings;
   } catch (error) {
     output.error(`${(error as Error).message}\n${usage}`);
     return 2;
