@@ -2,6 +2,7 @@ import { promisify } from "node:util";
 import { deflate, gunzip, gzip, inflate } from "node:zlib";
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { z } from "zod";
+import { oipPaths } from "../contract/oip-paths.ts";
 import { WireError } from "../triton/wire.ts";
 import {
   decodeInferRequest,
@@ -67,10 +68,8 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
   };
 
   route("GET", "/v2", () => serverMetadata);
-  route("GET", "/v2/health/live", (_request, reply) => reply.code(200).send());
-  route("GET", "/v2/health/ready", (_request, reply) =>
-    reply.code(registry.ready ? 200 : 400).send(),
-  );
+  route("GET", oipPaths.live, (_request, reply) => reply.code(200).send());
+  route("GET", oipPaths.ready, (_request, reply) => reply.code(registry.ready ? 200 : 400).send());
 
   forModel("GET", "/ready", (request, reply) => {
     const { model, version } = modelOf(request);

@@ -1,5 +1,6 @@
 import { type Dispatcher, Pool } from "undici";
 import { z } from "zod";
+import { oipPaths } from "../contract/oip-paths.ts";
 import type { Tensor } from "../contract/tensor.ts";
 import {
   checkAnswer,
@@ -106,11 +107,11 @@ class HttpTransport implements Transport {
   }
 
   live(options: CallOptions): Promise<boolean> {
-    return this.#healthy("/v2/health/live", options);
+    return this.#healthy(oipPaths.live, options);
   }
 
   ready(model: string | undefined, options: CallOptions): Promise<boolean> {
-    const path = model === undefined ? "/v2/health/ready" : `${modelPath(model)}/ready`;
+    const path = model === undefined ? oipPaths.ready : `${modelPath(model)}/ready`;
     return this.#healthy(path, options);
   }
 
