@@ -17,6 +17,7 @@ const layers: Readonly<Record<string, readonly string[]>> = {
   "inference-image/src/server": [
     "inference-image/src/contract",
     "inference-image/src/engine",
+    "inference-image/src/model",
     "inference-image/src/triton",
   ],
   "inference-image/src/client": [

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { normalised } from "../../inference-image/src/engine/image-tensor.ts";
 import { preprocess } from "../../inference-image/src/engine/preprocess.ts";
 import { generateModel } from "../../inference-image/src/model/generate.ts";
 import { tinyModel } from "../../inference-image/src/model/test-model.ts";
@@ -52,7 +53,7 @@ async function run(
     model: { name: "tiny", weights: "random" },
     samples: join(project, "bench/samples"),
     referenceModel: model,
-    preprocess: (image) => preprocess(image, { maxPixels: 100_000_000 }),
+    preprocess: async (image) => normalised(await preprocess(image, { maxPixels: 100_000_000 })),
     portOffset: 0,
     secondsPerPath: 0.3,
     signal: new AbortController().signal,

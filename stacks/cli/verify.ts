@@ -11,6 +11,7 @@ import { reportText } from "../../bench/src/report-text.ts";
 import { recordText, type SavedReports, saveReports } from "../../bench/src/save-reports.ts";
 import { type EnvironmentFile, type VerifyEvent, verify } from "../../bench/src/verify.ts";
 import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
+import { normalised } from "../../inference-image/src/engine/image-tensor.ts";
 import { preprocess } from "../../inference-image/src/engine/preprocess.ts";
 import { ensureGeneratedModel, ensureTinyModel } from "../../inference-image/src/model/generate.ts";
 import { modelInfo } from "../../inference-image/src/model/model-info.ts";
@@ -90,7 +91,7 @@ export async function verifyEnvironments(
       model: subject,
       samples: join(project, "bench/samples"),
       referenceModel: file,
-      preprocess: (image) => preprocess(image, { maxPixels }),
+      preprocess: async (image) => normalised(await preprocess(image, { maxPixels })),
       portOffset: options.portOffset,
       secondsPerPath: options.seconds,
       signal: interrupt.signal,

@@ -1,6 +1,7 @@
 import { openclipVitB32 } from "../contract/model-signature.ts";
 import { serverEnv } from "../contract/server-env.ts";
-import { embeddingsOf, imageTensor } from "../engine/local-embedder.ts";
+import { imageTensor } from "../engine/image-tensor.ts";
+import { embeddingsOf } from "../engine/local-embedder.ts";
 import { ImageError, preprocess } from "../engine/preprocess.ts";
 import { EngineError } from "../engine/types.ts";
 import { type Transport, TritonError } from "../triton/transport.ts";

@@ -1,11 +1,11 @@
-import type { TensorSpec } from "./tensor.ts";
+import { elementCount, type TensorSpec } from "./tensor.ts";
 
 /** What a client must know of a model, and how Triton batches it. */
 export interface ModelSignature {
   /** Folder of the model repository, and the name in every request. */
   readonly name: string;
-  /** Triton's `platform`. */
-  readonly platform: "onnxruntime_onnx";
+  /** Triton's `platform`; of the Python backend, its `backend`. */
+  readonly platform: "onnxruntime_onnx" | "ensemble" | "python";
   readonly inputs: readonly TensorSpec[];
   readonly outputs: readonly TensorSpec[];
   readonly maxBatchSize: number;
@@ -31,6 +31,35 @@ export const openclipVitB32Trt = {
   name: "openclip_vit_b32_trt",
 } as const satisfies ModelSignature;
 
+/**
+ * The same weights with the pixels as input: 8-bit RGB, rows of interleaved pixels, 150 528 bytes an image. The
+ * normalisation is inside the graph.
+ */
+export const openclipVitB32U8 = {
+  ...openclipVitB32,
+  name: "openclip_vit_b32_u8",
+  inputs: [{ name: "image", dataType: "UINT8", dims: [224, 224, 3] }],
+} as const satisfies ModelSignature;
+
+/** An encoded image in, the pixels of {@link openclipVitB32U8} out: decoded, resized and cropped as OpenCLIP does. */
+export const openclipPreprocess = {
+  name: "openclip_preprocess",
+  platform: "python",
+  inputs: [{ name: "encoded", dataType: "BYTES", dims: [1] }],
+  outputs: [{ name: "pixels", dataType: "UINT8", dims: [224, 224, 3] }],
+  maxBatchSize: 32,
+  preferredBatchSizes: [],
+  maxQueueDelayMicroseconds: 0,
+} as const satisfies ModelSignature;
+
+/** An encoded image in (JPEG, PNG or WebP, about 10 KB), its embedding out: the two models above, as an ensemble. */
+export const openclipVitB32Jpeg = {
+  ...openclipVitB32,
+  name: "openclip_vit_b32_jpeg",
+  platform: "ensemble",
+  inputs: [{ name: "image", dataType: "BYTES", dims: [1] }],
+} as const satisfies ModelSignature;
+
 /** Every model of `model_repository/`. */
 export const models = [openclipVitB32, openclipVitB32Trt] as const;
 export type ModelName = (typeof models)[number]["name"];
@@ -52,6 +81,9 @@ export const clipNormalisation = {
   mean: [0.48145466, 0.4578275, 0.40821073],
   std: [0.26862954, 0.26130258, 0.27577711],
 } as const;
+
+/** Bytes of one image as pixels: 224 × 224 × 3 = 150 528, 8-bit RGB, interleaved, row-major. */
+export const pixelBytes = elementCount(openclipVitB32U8.inputs[0].dims);
 
 /**
  * Multiply-accumulates of the image tower for one image, in 10⁹ (timm's benchmark table for ViT-B/32, 224 px).

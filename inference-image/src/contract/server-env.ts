@@ -27,6 +27,25 @@ export const serverEnv = z
       .string()
       .min(1)
       .default(`${modelRepositoryMount}/${openclipVitB32.name}/1/model.onnx`),
+    /**
+     * Weights of the engine `onnx`. `int8`: the matrices quantised to 8 bits, 2 to 3 times as fast on a CPU; how far its
+     * embeddings are from those of `fp32` is computed once and logged at every start.
+     */
+    MODEL_PRECISION: z.enum(["fp32", "int8"]).default("fp32"),
+    /**
+     * Folder for the model in the form that the server runs fastest, made at the first start. Where it cannot be written,
+     * the form is made anew at each start, in memory.
+     *
+     * @default `$XDG_CACHE_HOME/clipstack/models`, or `~/.cache/clipstack/models`
+     */
+    MODEL_CACHE_DIR: z.string().min(1).optional(),
+    /**
+     * How images are resized. `exact`: as Pillow does it for OpenCLIP, bit for bit. `fast`: with libvips, at a cosine of at
+     * least 0.9996 to it.
+     */
+    PREPROCESSING: z.enum(["exact", "fast"]).default("exact"),
+    /** Threads that resize images; 0 is one a core. */
+    PREPROCESS_THREADS: integer(0, 1_024).default(0),
     /** Tritons of the engine `triton`: `host:port[,host:port…]`, gRPC. */
     TRITON_GRPC_URLS: z
       .string()
@@ -55,6 +74,8 @@ export const serverEnv = z
     ),
     /** Images that may wait; beyond it 429. */
     MAX_QUEUE_SIZE: integer(1, 1_000_000).default(512),
+    /** Bytes of the request bodies that may wait; beyond it 429. */
+    MAX_QUEUE_BYTES: integer(1_024, 1_099_511_627_776).default(256 * 1024 * 1024),
     /** Largest request body. */
     MAX_BODY_BYTES: integer(1_024, 2_147_483_647).default(64 * 1024 * 1024),
     /**
@@ -62,6 +83,19 @@ export const serverEnv = z
      * a time, of all images together.
      */
     MAX_IMAGE_PIXELS: integer(1, 1_000_000_000).default(40_000_000),
+    /**
+     * What a client must send as `Authorization: Bearer …`. Health checks need none. Without it the server listens on the
+     * loopback interface only, unless ALLOW_ANONYMOUS says that something else keeps strangers out.
+     */
+    API_KEY: z
+      .string()
+      .regex(/^[\x21-\x7e]{16,}$/, "must be at least 16 printable ASCII characters without spaces")
+      .optional(),
+    /** `true`: anybody who reaches the port may ask. For a container whose port is published on the host's loopback. */
+    ALLOW_ANONYMOUS: z.enum(["true", "false"]).default("false"),
+    /** Certificate chain and private key, PEM files: the server then speaks HTTPS only. Both or neither. */
+    TLS_CERT_FILE: z.string().min(1).optional(),
+    TLS_KEY_FILE: z.string().min(1).optional(),
     /** How long a stop waits for accepted requests. */
     SHUTDOWN_GRACE_SECONDS: integer(1, 3_600).default(30),
   })

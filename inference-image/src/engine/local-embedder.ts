@@ -1,6 +1,7 @@
-import { embeddingDims, imageElements, openclipVitB32 } from "../contract/model-signature.ts";
+import { embeddingDims, openclipVitB32 } from "../contract/model-signature.ts";
 import { serverEnv } from "../contract/server-env.ts";
-import type { Fp32Tensor, Tensor } from "../contract/tensor.ts";
+import type { Tensor } from "../contract/tensor.ts";
+import { imageTensor } from "./image-tensor.ts";
 import { normaliseInPlace } from "./normalise.ts";
 import { openSession } from "./onnx-session.ts";
 import { preprocess } from "./preprocess.ts";
@@ -52,14 +53,6 @@ export async function openLocalEmbedder(options: LocalEmbedderOptions): Promise<
     },
     close: () => session.close(),
   };
-}
-
-/** The model's input: preprocessed images, one after the other. */
-export function imageTensor(pixels: readonly Float32Array[]): Fp32Tensor {
-  const [input] = openclipVitB32.inputs;
-  const data = new Float32Array(pixels.length * imageElements);
-  for (const [index, image] of pixels.entries()) data.set(image, index * imageElements);
-  return { name: input.name, dataType: "FP32", shape: [pixels.length, ...input.dims], data };
 }
 
 /**

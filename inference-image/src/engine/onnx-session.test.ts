@@ -5,10 +5,10 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import type { Worker } from "node:worker_threads";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
-import { embeddingDims, imageElements } from "../contract/model-signature.ts";
+import { embeddingDims, imageElements, pixelBytes } from "../contract/model-signature.ts";
 import { bytesPerElement, type Fp32Tensor, type RawTensor } from "../contract/tensor.ts";
 import { tinyModel } from "../model/test-model.ts";
-import { imageTensor } from "./local-embedder.ts";
+import { imageTensor } from "./image-tensor.ts";
 import { openSession } from "./onnx-session.ts";
 import { identityModel, onnxTypes } from "./test-identity-model.ts";
 import type { EngineError, ModelSession } from "./types.ts";
@@ -35,9 +35,9 @@ async function open(options: Partial<Parameters<typeof openSession>[0]> = {}) {
   return session;
 }
 
-/** A preprocessed image whose values all are `value`. */
-function plain(value: number): Float32Array {
-  return new Float32Array(imageElements).fill(value);
+/** A grey image: -1 is black, 1 is white. */
+function plain(value: number): Uint8Array {
+  return new Uint8Array(pixelBytes).fill(Math.round(127.5 * (value + 1)));
 }
 
 async function embed(session: ModelSession, ...values: number[]): Promise<Float32Array> {
@@ -96,7 +96,8 @@ test("takes the memory of its inputs over", async () => {
 
 test("copies an input that is a part of something larger", async () => {
   const session = await open();
-  const large = new Float32Array(2 * imageElements).fill(1);
+  const large = new Float32Array(2 * imageElements);
+  large.set(imageTensor([plain(1)]).data, imageElements);
   const input: Fp32Tensor = {
     name: "image",
     dataType: "FP32",

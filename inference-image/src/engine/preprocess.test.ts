@@ -1,7 +1,13 @@
 import sharp, { type Sharp } from "sharp";
 import { describe, expect, test } from "vitest";
-import { clipNormalisation, imageElements, imageSide } from "../contract/model-signature.ts";
+import {
+  clipNormalisation,
+  imageElements,
+  imageSide,
+  pixelBytes,
+} from "../contract/model-signature.ts";
 import { sourceOf } from "./enlarge.ts";
+import { normalised } from "./image-tensor.ts";
 import { ImageError, imageTypeOf, preprocess } from "./preprocess.ts";
 
 const limits = { maxPixels: 1_000_000 };
@@ -36,14 +42,12 @@ function colourAt(values: Float32Array, x: number, y: number): readonly number[]
 }
 
 async function colour(bytes: Uint8Array, x = 112, y = 112): Promise<readonly number[]> {
-  return colourAt(await preprocess(bytes, limits), x, y);
+  return colourAt(normalised(await preprocess(bytes, limits)), x, y);
 }
 
 test("gives planes of red, green and blue with CLIP's mean and deviation", async () => {
-  const values = await preprocess(
-    await plain(300, 200, { r: 255, g: 0, b: 51 }).png().toBuffer(),
-    limits,
-  );
+  const bytes = await plain(300, 200, { r: 255, g: 0, b: 51 }).png().toBuffer();
+  const values = normalised(await preprocess(bytes, limits));
   expect(values).toHaveLength(imageElements);
   const plane = imageSide ** 2;
   expect(values[0]).toBeCloseTo((1 - 0.48145466) / 0.26862954, 6);
@@ -222,7 +226,7 @@ describe("refuses", () => {
 
   test("not an image at the limit", async () => {
     const bytes = await plain(100, 100).png().toBuffer();
-    await expect(preprocess(bytes, { maxPixels: 10_000 })).resolves.toHaveLength(imageElements);
+    await expect(preprocess(bytes, { maxPixels: 10_000 })).resolves.toHaveLength(pixelBytes);
   });
 
   test.each([

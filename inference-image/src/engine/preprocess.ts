@@ -1,6 +1,6 @@
 import sharp, { type Sharp, type SharpOptions } from "sharp";
 import type { EmbedErrorCode } from "../contract/embed-api.ts";
-import { clipNormalisation, imageElements, imageSide } from "../contract/model-signature.ts";
+import { imageSide } from "../contract/model-signature.ts";
 import {
   enlarge,
   mulDiv255,
@@ -46,7 +46,7 @@ sharp.cache(false);
 
 /**
  * Turn an image file into what the model sees, as OpenCLIP's validation transform does: shortest side to 224 with
- * antialiased bicubic, centre crop, RGB in 0..1, CLIP's mean and deviation.
+ * antialiased bicubic, centre crop, RGB. The normalisation is {@link normalised}'s.
  *
  * As there, with Pillow: alpha weighs the colours while they are resized and is then dropped, not blended; CMYK is
  * converted without a profile; an embedded colour profile is ignored; of an animation the first frame counts. Other
@@ -54,13 +54,13 @@ sharp.cache(false);
  * before resizing, not after.
  *
  * @param bytes - A JPEG, PNG or WebP file; the type is read from its first bytes.
- * @returns `[3, 224, 224]` float32, row-major, CLIP-normalised RGB.
+ * @returns `[224, 224, 3]` 8-bit RGB, row-major.
  * @throws {ImageError}
  */
 export async function preprocess(
   bytes: Uint8Array,
   { maxPixels, signal }: PreprocessOptions,
-): Promise<Float32Array> {
+): Promise<Uint8Array> {
   if (imageTypeOf(bytes) === undefined) {
     throw new ImageError("unsupported_media_type", "is not a JPEG, PNG or WebP file");
   }
@@ -98,7 +98,7 @@ export async function preprocess(
               .toColourspace(colours),
           );
     const pixels = await budget.during(width * height, maxPixels, decode, signal);
-    return normalise(colours === "cmyk" ? rgbOfCmyk(pixels) : pixels.data);
+    return colours === "cmyk" ? rgbOfCmyk(pixels) : pixels.data;
   } catch (error) {
     if (error instanceof ImageError || signal?.aborted) throw error;
     throw new ImageError("undecodable_image", `cannot be decoded: ${reasonOf(error)}`, {
@@ -184,30 +184,6 @@ function rgbOfCmyk({ data, channels }: Pixels): Uint8Array {
     }
   }
   return rgb;
-}
-
-/** For each channel, the normalised value of each of the 256 levels. */
-const levels = clipNormalisation.mean.map((mean, channel) =>
-  Float32Array.from(
-    { length: 256 },
-    (_, level) => (level / 255 - mean) / clipNormalisation.std[channel]!,
-  ),
-);
-
-/** Interleaved 8-bit RGB to separate, normalised planes. */
-function normalise(pixels: Uint8Array): Float32Array {
-  const plane = imageSide * imageSide;
-  if (pixels.length !== 3 * plane) {
-    throw new Error(`expected ${3 * plane} bytes of RGB, got ${pixels.length}`);
-  }
-  const values = new Float32Array(imageElements);
-  const [red, green, blue] = levels as [Float32Array, Float32Array, Float32Array];
-  for (let pixel = 0, from = 0; pixel < plane; pixel++, from += 3) {
-    values[pixel] = red[pixels[from]!]!;
-    values[plane + pixel] = green[pixels[from + 1]!]!;
-    values[2 * plane + pixel] = blue[pixels[from + 2]!]!;
-  }
-  return values;
 }
 
 /** What the decoder said first. */

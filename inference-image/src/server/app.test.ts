@@ -519,7 +519,7 @@ class HeldEmbedder implements Embedder {
   #held: (() => void)[] = [];
   #failure: Error | undefined;
 
-  async embed(images: readonly Float32Array[], { signal }: { signal?: AbortSignal } = {}) {
+  async embed(images: readonly Uint8Array[], { signal }: { signal?: AbortSignal } = {}) {
     this.signals.push(signal);
     this.waitingImages += images.length;
     await new Promise<void>((resolve) => this.#held.push(resolve));

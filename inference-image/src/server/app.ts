@@ -208,7 +208,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   async function decodeAll(
     images: readonly Uint8Array[],
     signal: AbortSignal,
-  ): Promise<readonly Float32Array[]> {
+  ): Promise<readonly Uint8Array[]> {
     state.decoding += images.length;
     const results = await Promise.allSettled(images.map((image) => decode(image, signal)));
     if (signal.aborted) throw new EmbedError("timeout", "the caller went away");
@@ -219,7 +219,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     });
   }
 
-  async function decode(image: Uint8Array, signal: AbortSignal): Promise<Float32Array> {
+  async function decode(image: Uint8Array, signal: AbortSignal): Promise<Uint8Array> {
     const startedAt = performance.now();
     try {
       return await preprocess(image, { maxPixels: limits.maxImagePixels, signal });

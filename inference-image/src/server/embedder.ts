@@ -1,11 +1,11 @@
 /** Computes embeddings of preprocessed images: ONNX Runtime in this process, or Tritons behind it. */
 export interface Embedder {
   /**
-   * @param images - `[3, 224, 224]` float32, CLIP-normalised RGB, row-major; 1 or more of them.
+   * @param images - `[224, 224, 3]` 8-bit RGB, row-major, as `preprocess` makes them; 1 or more of them.
    * @returns 512 float32 with unit L2 norm for each, in the order of the images.
    * @throws {EngineError} or {TritonError}
    */
-  embed(images: readonly Float32Array[], options?: EmbedOptions): Promise<readonly Float32Array[]>;
+  embed(images: readonly Uint8Array[], options?: EmbedOptions): Promise<readonly Float32Array[]>;
   /**
    * Say that images are being decoded, so that a batch may wait for them.
    *

@@ -1,7 +1,8 @@
-import { imageElements, openclipVitB32 } from "../contract/model-signature.ts";
+import { openclipVitB32, pixelBytes } from "../contract/model-signature.ts";
 import type { ServerEnv } from "../contract/server-env.ts";
 import { createBatcher } from "../engine/batcher.ts";
-import { embeddingsOf, imageTensor } from "../engine/local-embedder.ts";
+import { imageTensor } from "../engine/image-tensor.ts";
+import { embeddingsOf } from "../engine/local-embedder.ts";
 import { openSession } from "../engine/onnx-session.ts";
 import { EngineError, type ModelSession } from "../engine/types.ts";
 import type { Embedder, EmbedderObserver } from "./embedder.ts";
@@ -38,7 +39,7 @@ export async function openOnnxEmbedder(options: OnnxEmbedderOptions): Promise<Em
   });
   try {
     checkSignature(modelPath, session);
-    await session.run([imageTensor([new Float32Array(imageElements)])]);
+    await session.run([imageTensor([new Uint8Array(pixelBytes)])]);
   } catch (error) {
     await session.close();
     throw error;

@@ -1,5 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { embeddingDims, imageElements, openclipVitB32 } from "../contract/model-signature.ts";
+import {
+  clipNormalisation,
+  embeddingDims,
+  imageElements,
+  openclipVitB32,
+  pixelBytes,
+} from "../contract/model-signature.ts";
 import type { Fp32Tensor } from "../contract/tensor.ts";
 import { openGrpcTransport } from "../triton/grpc-transport.ts";
 import { openInMemoryTransport } from "../triton/in-memory-transport.ts";
@@ -32,7 +38,8 @@ function setup(
             calls[index]!.push(rows);
             const embeddings = new Float32Array(rows * embeddingDims);
             for (let row = 0; row < rows; row++) {
-              embeddings[row * embeddingDims + data[row * imageElements]!] = 3;
+              const level = firstLevel(data.subarray(row * imageElements));
+              embeddings[row * embeddingDims + level] = 3;
             }
             return [
               {
@@ -57,7 +64,12 @@ function setup(
   return { embedder, transports, calls, batches, states };
 }
 
-const image = (value: number) => new Float32Array(imageElements).fill(value);
+const image = (value: number) => new Uint8Array(pixelBytes).fill(value);
+
+/** The level of the first pixel. */
+function firstLevel(values: Float32Array): number {
+  return Math.round((values[0]! * clipNormalisation.std[0] + clipNormalisation.mean[0]) * 255);
+}
 
 /** The axis that each embedding points along. */
 async function axes(embedder: Embedder, ...values: number[]): Promise<number[]> {
@@ -201,7 +213,7 @@ describe("with servers behind it", () => {
     const load = Array.from({ length: 40 }, async (_, at) => {
       // a few at a time, so that some are sent before, some while and some after the stop
       await new Promise((resolve) => setTimeout(resolve, 5 * at));
-      return embedder.embed([image(at / 40)]);
+      return embedder.embed([image(at)]);
     });
     await load[10];
     await servers[0]!.stop();

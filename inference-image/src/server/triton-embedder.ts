@@ -1,5 +1,6 @@
 import { openclipVitB32 } from "../contract/model-signature.ts";
-import { embeddingsOf, imageTensor } from "../engine/local-embedder.ts";
+import { imageTensor } from "../engine/image-tensor.ts";
+import { embeddingsOf } from "../engine/local-embedder.ts";
 import { type Transport, TritonError } from "../triton/transport.ts";
 import type { Embedder, EmbedderObserver } from "./embedder.ts";
 
@@ -41,7 +42,7 @@ export function createTritonEmbedder(options: TritonEmbedderOptions): Embedder {
   }
 
   async function infer(
-    images: readonly Float32Array[],
+    images: readonly Uint8Array[],
     signal: AbortSignal | undefined,
   ): Promise<readonly Float32Array[]> {
     const input = imageTensor(images);
@@ -78,7 +79,7 @@ export function createTritonEmbedder(options: TritonEmbedderOptions): Embedder {
     throw new TritonError("unavailable", `no Triton answers: ${targets}`, { cause: failures[0] });
   }
 
-  async function embed(images: readonly Float32Array[], signal: AbortSignal | undefined) {
+  async function embed(images: readonly Uint8Array[], signal: AbortSignal | undefined) {
     waitingImages += images.length;
     try {
       const parts: Promise<readonly Float32Array[]>[] = [];
