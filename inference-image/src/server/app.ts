@@ -15,7 +15,7 @@ import {
 } from "../contract/embed-api.ts";
 import { embeddingDims } from "../contract/model-signature.ts";
 import type { ServerEnv } from "../contract/server-env.ts";
-import { preprocess } from "../engine/preprocess.ts";
+import { createPreprocessor, type PreprocessorOptions } from "../engine/preprocess.ts";
 import type { Embedder } from "./embedder.ts";
 import { EmbedError, toEmbedError } from "./errors.ts";
 import type { EmbedMetrics } from "./metrics.ts";
@@ -32,6 +32,8 @@ export interface AppOptions {
   readonly model: () => string;
   readonly metrics: EmbedMetrics;
   readonly limits: Limits;
+  /** @default exact, one thread a core */
+  readonly preprocessing?: Pick<PreprocessorOptions, "mode" | "threads">;
   /** @default "silent" */
   readonly logLevel?: ServerEnv["LOG_LEVEL"];
 }
@@ -65,6 +67,10 @@ export function buildApp(options: AppOptions): FastifyInstance {
     forceCloseConnections: "idle",
     frameworkErrors: (error, _request, reply) => sendError(reply, toEmbedError(error)),
   });
+  const preprocessor = createPreprocessor({
+    ...options.preprocessing,
+    maxPixels: limits.maxImagePixels,
+  });
   const state = { draining: false, decoding: 0 };
 
   app.register(multipart);
@@ -91,6 +97,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   });
   app.addHook("onClose", async () => {
     await accepted.answered();
+    await preprocessor.close();
     await options.embedder()?.close();
   });
 
@@ -222,7 +229,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   async function decode(image: Uint8Array, signal: AbortSignal): Promise<Uint8Array> {
     const startedAt = performance.now();
     try {
-      return await preprocess(image, { maxPixels: limits.maxImagePixels, signal });
+      return await preprocessor.run(image, { signal });
     } finally {
       state.decoding -= 1;
       metrics.decoded((performance.now() - startedAt) / 1000);

@@ -45,6 +45,7 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
       maxBodyBytes: settings.MAX_BODY_BYTES,
       maxImagePixels: settings.MAX_IMAGE_PIXELS,
     },
+    preprocessing: { mode: settings.PREPROCESSING, threads: settings.PREPROCESS_THREADS },
     logLevel: settings.LOG_LEVEL,
   });
 
