@@ -90,7 +90,17 @@ export const embedMetrics = {
   batchSize: "clipstack_embed_batch_size",
   /** Gauge: images that were accepted and have no answer yet. */
   pendingImages: "clipstack_embed_pending_images",
+  /** Counter of calls to Tritons, repeated ones included, by `target`; with the engine `triton`, as those below. */
+  tritonRequests: "clipstack_embed_triton_requests_total",
+  /** Counter of those that had no answer, or an error. */
+  tritonFailures: "clipstack_embed_triton_failures_total",
+  /** Gauge: addresses of a `target` that can be used; 1 or 0 where it has one address. */
+  tritonHealthy: "clipstack_embed_triton_healthy",
 } as const;
 
 export const healthResponse = z.object({ status: z.literal("ok") });
-export const readyResponse = z.object({ ready: z.boolean() });
+export const readyResponse = z.object({
+  ready: z.boolean(),
+  /** Why not, where that is known. */
+  reason: z.string().optional(),
+});

@@ -135,8 +135,10 @@ export function buildApp(options: AppOptions): FastifyInstance {
     app.get(path, async () => ({ status: "ok" }));
   }
   app.get(embedPaths.readyz, async (_request, reply) => {
-    const ready = !state.draining && ((await options.embedder()?.ready()) ?? false);
-    return reply.code(ready ? 200 : 503).send({ ready });
+    const embedder = options.embedder();
+    const ready = !state.draining && ((await embedder?.ready()) ?? false);
+    const reason = ready || state.draining ? undefined : embedder?.trouble;
+    return reply.code(ready ? 200 : 503).send({ ready, reason });
   });
   app.get(embedPaths.metrics, async (_request, reply) =>
     reply.type(metrics.contentType).send(await metrics.text()),

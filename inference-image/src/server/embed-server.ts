@@ -1,6 +1,5 @@
 import type { FastifyInstance } from "fastify";
 import type { ServerEnv } from "../contract/server-env.ts";
-import { openGrpcTransport } from "../triton/grpc-transport.ts";
 import { buildApp } from "./app.ts";
 import type { Embedder } from "./embedder.ts";
 import { createMetrics } from "./metrics.ts";
@@ -57,11 +56,18 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
     const startedAt = performance.now();
     if (settings.ENGINE === "triton") {
       embedder = createTritonEmbedder({
-        transports: settings.TRITON_GRPC_URLS.map((target) => openGrpcTransport({ target })),
+        targets: settings.TRITON_GRPC_URLS,
         model: settings.TRITON_MODEL,
         timeoutMs: settings.TRITON_TIMEOUT_MS,
         maxBatchSize: settings.MAX_BATCH_SIZE,
-        observer: metrics,
+        observer: {
+          ...metrics,
+          health(target, healthy, reason) {
+            metrics.health(target, healthy, reason);
+            if (reason === "") app.log.info({ target, healthy }, `Triton ${target} is used`);
+            else app.log.warn({ target, healthy }, `Triton ${target} is left out: ${reason}`);
+          },
+        },
       });
       app.log.info({ tritons: settings.TRITON_GRPC_URLS, model: settings.TRITON_MODEL }, "gateway");
       return;

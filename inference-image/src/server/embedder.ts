@@ -14,6 +14,14 @@ export interface Embedder {
   announce(): () => void;
   /** Whether it can compute now. False, not an error, when it cannot. */
   ready(): Promise<boolean>;
+  /** Why it cannot, in one line, where that is known. */
+  readonly trouble?: string;
+  /**
+   * What `embed()` takes. `encoded`: the files as they are, since the model behind reads them itself.
+   *
+   * @default "pixels"
+   */
+  readonly input?: "pixels" | "encoded";
   /** Images that were passed to `embed()` and wait for their turn. */
   readonly waitingImages: number;
   /** Answers what was accepted, then frees everything. */

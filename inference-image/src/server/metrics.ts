@@ -1,9 +1,10 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 import { embedMetrics } from "../contract/embed-api.ts";
+import type { GrpcPoolObserver } from "../triton/grpc-pool.ts";
 import type { EmbedderObserver } from "./embedder.ts";
 
 /** The embed server's metrics. Each server has its own: nothing is global. */
-export interface EmbedMetrics extends EmbedderObserver {
+export interface EmbedMetrics extends EmbedderObserver, GrpcPoolObserver {
   request(route: string, status: number, seconds: number): void;
   decoded(seconds: number): void;
   embedded(images: number): void;
@@ -60,6 +61,22 @@ export function createMetrics(): EmbedMetrics {
     help: "Images that were accepted and have no answer yet.",
     registers,
   });
+  const byTarget = { labelNames: ["target"], registers };
+  const tritonRequests = new Counter({
+    name: embedMetrics.tritonRequests,
+    help: "Calls to Tritons, repeated ones included, by target.",
+    ...byTarget,
+  });
+  const tritonFailures = new Counter({
+    name: embedMetrics.tritonFailures,
+    help: "Calls to Tritons that had no answer, or an error, by target.",
+    ...byTarget,
+  });
+  const tritonHealthy = new Gauge({
+    name: embedMetrics.tritonHealthy,
+    help: "Addresses of a target that can be used.",
+    ...byTarget,
+  });
 
   return {
     request(route, status, duration) {
@@ -74,6 +91,11 @@ export function createMetrics(): EmbedMetrics {
       inferSeconds.observe(batch.inferSeconds);
     },
     queued: (duration) => queueSeconds.observe(duration),
+    ended(target, ok) {
+      tritonRequests.inc({ target });
+      tritonFailures.inc({ target }, ok ? 0 : 1);
+    },
+    health: (target, healthy) => tritonHealthy.set({ target }, healthy),
     contentType: registry.contentType,
     text: () => registry.metrics(),
   };

@@ -1,75 +1,173 @@
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { once } from "node:events";
+import { type AddressInfo, createServer, type Server as TcpServer } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Server, ServerCredentials, status } from "@grpc/grpc-js";
+import { afterEach, expect, test } from "vitest";
 import {
   clipNormalisation,
   embeddingDims,
   imageElements,
+  type ModelSignature,
   openclipVitB32,
+  openclipVitB32Jpeg,
+  openclipVitB32U8,
   pixelBytes,
 } from "../contract/model-signature.ts";
-import type { Fp32Tensor } from "../contract/tensor.ts";
-import { openGrpcTransport } from "../triton/grpc-transport.ts";
-import { openInMemoryTransport } from "../triton/in-memory-transport.ts";
-import { type Transport, TritonError } from "../triton/transport.ts";
+import { fromWire } from "../triton/wire.ts";
+import {
+  decodeGrpcRequest,
+  inferenceService,
+  type ModelInferRequest,
+} from "../triton/wire-grpc.ts";
 import type { Embedder } from "./embedder.ts";
-import { type TestRepository, testRepository } from "./test-repository.ts";
-import { createTritonEmbedder } from "./triton-embedder.ts";
-import { type RunningTritonServer, startTritonServer } from "./triton-server.ts";
+import { createTritonEmbedder, type TritonEmbedderOptions } from "./triton-embedder.ts";
 
-type State = "up" | "down" | "silent";
+const longMs = 10_000;
+const cleanUps: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
+});
 
-/** Tritons in this process. The embedding of an image of `v`s points along axis `v`. */
-function setup(
-  states: State[],
-  { maxBatchSize = 32, timeoutMs = 1000, fail = undefined as TritonError | undefined } = {},
-) {
-  /** Batch size of each call, by Triton. */
-  const calls: number[][] = states.map(() => []);
-  const batches: number[] = [];
-  const transports = states.map((_, index) =>
-    openInMemoryTransport({
-      state: () => states[index]!,
-      models: [
-        {
-          signature: openclipVitB32,
-          infer: ([input]) => {
-            if (fail !== undefined) throw fail;
-            const { shape, data } = input as Fp32Tensor;
-            const rows = shape[0]!;
-            calls[index]!.push(rows);
-            const embeddings = new Float32Array(rows * embeddingDims);
-            for (let row = 0; row < rows; row++) {
-              const level = firstLevel(data.subarray(row * imageElements));
-              embeddings[row * embeddingDims + level] = 3;
-            }
-            return [
-              {
-                name: "embedding",
-                dataType: "FP32",
-                shape: [rows, embeddingDims],
-                data: embeddings,
-              },
-            ];
-          },
+interface Failure {
+  readonly code: status;
+  readonly details: string;
+}
+
+/** A gRPC server whose model does as the test says. The embedding of an image of `v`s points along axis `v`. */
+class FakeTriton {
+  /** Batch size of each inference that was answered. */
+  readonly calls: number[] = [];
+  /** Inferences that arrived. */
+  arrived = 0;
+  cancelled = 0;
+  ready = true;
+  failure: Failure | undefined;
+  /** Inferences wait for it. */
+  gate: Promise<void> = Promise.resolve();
+  target = "";
+  deadline: Date | number | undefined;
+  readonly #server = new Server({ "grpc.max_receive_message_length": -1 });
+
+  constructor(
+    readonly signature: ModelSignature = openclipVitB32,
+    readonly maxBatchSize = 32,
+  ) {}
+
+  async start(port = 0): Promise<this> {
+    const { signature } = this;
+    const spec = ({ name, dataType, dims }: ModelSignature["inputs"][number]) => ({
+      name,
+      datatype: dataType,
+      shape: [-1, ...dims],
+    });
+    type Callback = (error: Failure | null, response?: object) => void;
+    this.#server.addService(inferenceService, {
+      ModelReady: (_call: unknown, callback: Callback) => callback(null, { ready: this.ready }),
+      ModelMetadata: (_call: unknown, callback: Callback) =>
+        callback(null, {
+          name: openclipVitB32.name,
+          versions: ["1"],
+          platform: signature.platform,
+          inputs: signature.inputs.map(spec),
+          outputs: signature.outputs.map(spec),
+        }),
+      ModelConfig: (_call: unknown, callback: Callback) =>
+        callback(null, { config: { max_batch_size: this.maxBatchSize } }),
+      ModelInfer: async (
+        call: {
+          request: ModelInferRequest;
+          getDeadline(): Date | number;
+          on(event: "cancelled", listener: () => void): void;
         },
-      ],
-    }),
+        callback: Callback,
+      ) => {
+        this.arrived += 1;
+        this.deadline = call.getDeadline();
+        call.on("cancelled", () => {
+          this.cancelled += 1;
+        });
+        await this.gate;
+        if (this.failure !== undefined) {
+          callback(this.failure);
+          return;
+        }
+        const levels = levelsOf(call.request);
+        this.calls.push(levels.length);
+        const embeddings = new Float32Array(levels.length * embeddingDims);
+        for (const [row, level] of levels.entries()) embeddings[row * embeddingDims + level] = 3;
+        callback(null, {
+          outputs: [{ name: "embedding", datatype: "FP32", shape: [levels.length, embeddingDims] }],
+          raw_output_contents: [Buffer.from(embeddings.buffer)],
+        });
+      },
+    });
+    const bound = await new Promise<number>((resolve, reject) => {
+      this.#server.bindAsync(
+        `127.0.0.1:${port}`,
+        ServerCredentials.createInsecure(),
+        (error, value) => (error === null ? resolve(value) : reject(error)),
+      );
+    });
+    this.target = `127.0.0.1:${bound}`;
+    cleanUps.push(() => this.stop());
+    return this;
+  }
+
+  stop(): void {
+    this.#server.forceShutdown();
+  }
+}
+
+/** Of each image, the level of its first pixel, or its first byte. */
+function levelsOf(request: ModelInferRequest): number[] {
+  const { shape, dataType, data } = fromWire(decodeGrpcRequest(request).inputs[0]!);
+  const rows = Array.from({ length: shape[0]! }, (_, row) => row);
+  if (dataType === "BYTES") return data.map((file) => file[0]!);
+  if (dataType === "UINT8") return rows.map((row) => data[row * pixelBytes]!);
+  const { mean, std } = clipNormalisation;
+  return rows.map((row) =>
+    Math.round((Number(data[row * imageElements]) * std[0] + mean[0]) * 255),
   );
+}
+
+async function embedderOf(
+  tritons: readonly (FakeTriton | string)[],
+  options: Partial<TritonEmbedderOptions> & { readonly usable?: number } = {},
+): Promise<Embedder> {
+  const healthy = new Map<string, number>();
   const embedder = createTritonEmbedder({
-    transports,
+    targets: tritons.map((triton) => (typeof triton === "string" ? triton : triton.target)),
     model: openclipVitB32.name,
-    timeoutMs,
-    maxBatchSize,
-    observer: { batch: ({ images }) => batches.push(images), queued: () => {} },
+    timeoutMs: 5_000,
+    maxBatchSize: 32,
+    ...options,
+    observer: {
+      batch: () => {},
+      queued: () => {},
+      ended: () => {},
+      ...options.observer,
+      health(target, count, reason) {
+        healthy.set(target, count);
+        options.observer?.health(target, count, reason);
+      },
+    },
   });
-  return { embedder, transports, calls, batches, states };
+  cleanUps.push(() => embedder.close());
+  await until(() => healthy.size === tritons.length && (options.usable === 0 || anyOf(healthy)));
+  return embedder;
+}
+const anyOf = (healthy: ReadonlyMap<string, number>) => [...healthy.values()].some((n) => n > 0);
+
+async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
+  const startedAt = performance.now();
+  while (!(await condition())) {
+    if (performance.now() - startedAt > longMs) throw new Error("it did not come to pass");
+    await sleep(5);
+  }
 }
 
+/** As long as the embedder's model takes it: pixels of one level. */
 const image = (value: number) => new Uint8Array(pixelBytes).fill(value);
-
-/** The level of the first pixel. */
-function firstLevel(values: Float32Array): number {
-  return Math.round((values[0]! * clipNormalisation.std[0] + clipNormalisation.mean[0]) * 255);
-}
 
 /** The axis that each embedding points along. */
 async function axes(embedder: Embedder, ...values: number[]): Promise<number[]> {
@@ -77,148 +175,244 @@ async function axes(embedder: Embedder, ...values: number[]): Promise<number[]> 
   return vectors.map((vector) => vector.indexOf(1));
 }
 
-test("gives unit vectors in the order of the images", async () => {
-  const { embedder, batches } = setup(["up"]);
+/** A promise that stands still until it is opened. */
+function gate(): { readonly closed: Promise<void>; open(): void } {
+  let open = () => {};
+  const closed = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  cleanUps.push(open);
+  return { closed, open };
+}
+
+test.each([
+  ["FP32", openclipVitB32],
+  ["UINT8", openclipVitB32U8],
+])("sends a model that takes %s what it takes, in the order of the images", async (_, model) => {
+  const triton = await new FakeTriton(model).start();
+  const embedder = await embedderOf([triton]);
   expect(await axes(embedder, 5, 1, 3)).toEqual([5, 1, 3]);
-  expect(batches).toEqual([3]);
+  expect(embedder.input).toBe("pixels");
 });
 
-test("splits what is more than Triton takes at once", async () => {
-  const { embedder, calls } = setup(["up"], { maxBatchSize: 2 });
+test("passes the files on to a model that reads them itself, each in a call of its own", async () => {
+  const triton = await new FakeTriton(openclipVitB32Jpeg).start();
+  const embedder = await embedderOf([triton]);
+  expect(embedder.input).toBe("encoded");
+  expect(await axes(embedder, 5, 1, 3)).toEqual([5, 1, 3]);
+  expect(triton.calls).toEqual([1, 1, 1]);
+});
+
+test("splits what is more than one call may carry", async () => {
+  const triton = await new FakeTriton().start();
+  const embedder = await embedderOf([triton], { maxBatchSize: 2 });
   expect(await axes(embedder, 1, 2, 3, 4, 5)).toEqual([1, 2, 3, 4, 5]);
-  expect(calls).toEqual([[2, 2, 1]]);
+  expect(triton.calls.sort()).toEqual([1, 2, 2]);
 });
 
-test("takes turns", async () => {
-  const { embedder, calls } = setup(["up", "up", "up"]);
+test("splits what is more than the model takes", async () => {
+  const triton = await new FakeTriton(openclipVitB32, 4).start();
+  const embedder = await embedderOf([triton]);
+  await axes(embedder, 1, 2, 3, 4, 5);
+  expect(triton.calls.sort()).toEqual([1, 4]);
+});
+
+test("puts the images of requests that come while its Tritons are busy into one call", async () => {
+  const triton = await new FakeTriton().start();
+  const embedder = await embedderOf([triton], { callsPerTriton: 1 });
+  const { closed, open } = gate();
+  triton.gate = closed;
+  const answers = [1, 2, 3, 4].map((value) => axes(embedder, value));
+  await until(() => triton.arrived === 1);
+  expect(embedder.waitingImages).toBe(3);
+  open();
+  expect(await Promise.all(answers)).toEqual([[1], [2], [3], [4]]);
+  expect(triton.calls).toEqual([1, 3]);
+});
+
+test("gives all Tritons calls, by turns", async () => {
+  const tritons = await Promise.all([0, 1, 2].map(() => new FakeTriton().start()));
+  const embedder = await embedderOf(tritons);
+  await until(async () => {
+    await axes(embedder, 1);
+    return tritons.every(({ calls }) => calls.length > 0);
+  });
+  for (const triton of tritons) triton.calls.length = 0;
   for (let request = 0; request < 6; request++) await axes(embedder, 1);
-  expect(calls).toEqual([
-    [1, 1],
-    [1, 1],
-    [1, 1],
-  ]);
+  expect(tritons.map(({ calls }) => calls.length)).toEqual([2, 2, 2]);
 });
 
-test("sends the call of a Triton that is down to the next one", async () => {
-  const { embedder, calls } = setup(["down", "up"]);
-  const answers = await Promise.all(Array.from({ length: 4 }, (_, at) => axes(embedder, at)));
-  expect(answers).toEqual([[0], [1], [2], [3]]);
-  expect(calls[1]).toHaveLength(4);
-});
-
-describe("a Triton that was down", () => {
-  beforeEach(() => {
-    vi.useFakeTimers({ toFake: ["performance"] });
-  });
-  afterEach(() => {
-    vi.useRealTimers();
-  });
-
-  test("is asked again after a while", async () => {
-    const { embedder, calls, states } = setup(["down", "up"]);
+test("uses a Triton that is not there at first once it is", async () => {
+  const [up, late] = [await new FakeTriton().start(), await new FakeTriton().start()];
+  const port = Number(late.target.split(":")[1]);
+  late.stop();
+  const embedder = await embedderOf([up, late]);
+  await axes(embedder, 1);
+  const back = await new FakeTriton().start(port);
+  await until(async () => {
     await axes(embedder, 1);
-    states[0] = "up";
-    await axes(embedder, 1);
-    await axes(embedder, 1);
-    expect(calls[0]).toHaveLength(0);
-    vi.advanceTimersByTime(1_001);
-    await axes(embedder, 1);
-    await axes(embedder, 1);
-    expect(calls[0]).toHaveLength(1);
-  });
-
-  test("is asked at once when the others are down too", async () => {
-    const { embedder, calls, states } = setup(["down", "up"]);
-    await axes(embedder, 1);
-    states[0] = "up";
-    states[1] = "down";
-    expect(await axes(embedder, 4)).toEqual([4]);
-    expect(calls[0]).toHaveLength(1);
+    return back.calls.length > 0;
   });
 });
 
-test("fails when no Triton answers, and names them", async () => {
-  const { embedder } = setup(["down", "down"]);
-  await expect(axes(embedder, 1)).rejects.toThrow(
-    "[unavailable] no Triton answers: in-memory, in-memory",
+test("sends a call that its Triton refuses because it is going down to another one", async () => {
+  const [leaving, staying] = [await new FakeTriton().start(), await new FakeTriton().start()];
+  const embedder = await embedderOf([leaving, staying]);
+  leaving.failure = { code: status.UNAVAILABLE, details: "Server is stopping" };
+  const answers = Array.from({ length: 8 }, (_, at) => axes(embedder, at));
+  expect((await Promise.all(answers)).flat()).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
+  expect(staying.calls.reduce((sum, size) => sum + size, 0)).toBe(8);
+});
+
+test("leaves out a Triton whose model is not ready, and takes it back", async () => {
+  const [first, second] = [await new FakeTriton().start(), await new FakeTriton().start()];
+  const healthy = new Map<string, number>();
+  const observer = {
+    batch: () => {},
+    queued: () => {},
+    ended: () => {},
+    health: (target: string, count: number) => void healthy.set(target, count),
+  };
+  const embedder = await embedderOf([first, second], { observer });
+  await until(() => healthy.get(first.target) === 1 && healthy.get(second.target) === 1);
+  first.ready = false;
+  await until(() => healthy.get(first.target) === 0);
+  const { arrived } = first;
+  for (let request = 0; request < 4; request++) await axes(embedder, 1);
+  expect(first.arrived).toBe(arrived);
+  first.ready = true;
+  await until(() => healthy.get(first.target) === 1);
+  for (let request = 0; request < 4; request++) await axes(embedder, 1);
+  expect(first.arrived).toBeGreaterThan(arrived);
+});
+
+test("is ready while one Triton is, and says why not when none is", async () => {
+  const triton = await new FakeTriton().start();
+  const down = await closedPort();
+  const embedder = await embedderOf([triton, `127.0.0.1:${down}`]);
+  expect([await embedder.ready(), embedder.trouble]).toEqual([true, undefined]);
+  triton.ready = false;
+  await until(async () => !(await embedder.ready()));
+  expect(embedder.trouble).toBe(
+    `no Triton can be used: ${triton.target}: ${openclipVitB32.name} is not ready; 127.0.0.1:${down}: connect ECONNREFUSED 127.0.0.1:${down}`,
+  );
+  await expect(axes(embedder, 1)).rejects.toThrow(`[unavailable] ${embedder.trouble}`);
+});
+
+test("names a target that cannot be looked up", async () => {
+  const embedder = createTritonEmbedder({
+    targets: ["no-such-host.invalid:8001"],
+    model: openclipVitB32.name,
+    timeoutMs: 1_000,
+    maxBatchSize: 32,
+  });
+  cleanUps.push(() => embedder.close());
+  await until(() => embedder.trouble?.includes("looked up") ?? false);
+  expect(embedder.trouble).toBe(
+    "no Triton can be used: no-such-host.invalid:8001: the name cannot be looked up",
   );
 });
 
-test("does not wait for a silent Triton longer than the deadline, and then avoids it", async () => {
-  const { embedder, calls } = setup(["silent", "up"], { timeoutMs: 20 });
-  await expect(axes(embedder, 1)).rejects.toMatchObject({ code: "timeout" });
-  await axes(embedder, 1);
-  await axes(embedder, 1);
-  expect(calls[1]).toHaveLength(2);
+test("finds Tritons by their host name", async () => {
+  const triton = await new FakeTriton().start();
+  const embedder = await embedderOf([triton.target.replace("127.0.0.1", "localhost")]);
+  expect(await axes(embedder, 3)).toEqual([3]);
+});
+
+test("refuses another model in one line", async () => {
+  const other = await new FakeTriton({
+    ...openclipVitB32,
+    inputs: [{ name: "data", dataType: "FP32", dims: [3, 336, 336] }],
+  }).start();
+  const embedder = await embedderOf([other], { usable: 0 });
+  await until(() => embedder.trouble?.includes("must") ?? false);
+  expect(embedder.trouble).toBe(
+    `no Triton can be used: ${other.target}: openclip_vit_b32 must take image UINT8 [-1, 224, 224, 3], or image FP32 [-1, 3, 224, 224], or image BYTES [-1, 1] and give embedding FP32 [-1, 512], got data FP32 [-1, 3, 336, 336] and embedding FP32 [-1, 512]`,
+  );
+});
+
+test("leaves out a Triton whose model takes something else than the others'", async () => {
+  const pixels = await new FakeTriton(openclipVitB32U8).start();
+  const floats = await new FakeTriton(openclipVitB32).start();
+  const reasons: string[] = [];
+  const observer = {
+    batch: () => {},
+    queued: () => {},
+    ended: () => {},
+    health: (_target: string, _count: number, reason: string) => void reasons.push(reason),
+  };
+  const embedder = await embedderOf([pixels, floats], { observer });
+  await until(() => reasons.some((reason) => reason.includes("on the other Tritons")));
+  expect(await axes(embedder, 1, 2)).toEqual([1, 2]);
 });
 
 test("does not repeat a request that Triton refused", async () => {
-  const fail = new TritonError("rejected", "no");
-  const { embedder, calls } = setup(["up", "up"], { fail });
-  await expect(axes(embedder, 1)).rejects.toBe(fail);
-  expect(calls).toEqual([[], []]);
+  const triton = await new FakeTriton().start();
+  const embedder = await embedderOf([triton]);
+  triton.failure = { code: status.INVALID_ARGUMENT, details: "no" };
+  await expect(axes(embedder, 1)).rejects.toMatchObject({ code: "rejected" });
+  expect(triton.arrived).toBe(1);
 });
 
-test("ends the call when its caller goes away", async () => {
-  const { embedder } = setup(["silent"], { timeoutMs: 60_000 });
+test("tells Triton the deadline, and ends with it", async () => {
+  const triton = await new FakeTriton().start();
+  const embedder = await embedderOf([triton], { timeoutMs: 300 });
+  triton.gate = gate().closed;
+  const sentAt = Date.now();
+  await expect(axes(embedder, 1)).rejects.toMatchObject({ code: "timeout" });
+  const deadlineMs = Number(triton.deadline) - sentAt;
+  expect(deadlineMs).toBeGreaterThan(0);
+  expect(deadlineMs).toBeLessThan(1_000);
+});
+
+test("ends a call whose caller goes away, and tells Triton", async () => {
+  const triton = await new FakeTriton().start();
+  const embedder = await embedderOf([triton]);
+  triton.gate = gate().closed;
   const caller = new AbortController();
   const call = embedder.embed([image(1)], { signal: caller.signal });
+  await until(() => triton.arrived === 1);
   caller.abort();
   await expect(call).rejects.toMatchObject({ code: "cancelled" });
+  await until(() => triton.cancelled === 1);
 });
 
-test("is ready when one Triton is", async () => {
-  const { embedder, states } = setup(["down", "up"]);
-  expect(await embedder.ready()).toBe(true);
-  states[1] = "down";
-  expect(await embedder.ready()).toBe(false);
+test("goes on with a call while one of its callers waits", async () => {
+  const triton = await new FakeTriton().start();
+  const embedder = await embedderOf([triton], { callsPerTriton: 1 });
+  const { closed, open } = gate();
+  triton.gate = closed;
+  const first = axes(embedder, 1);
+  const caller = new AbortController();
+  const gone = embedder.embed([image(2)], { signal: caller.signal });
+  const stays = axes(embedder, 3);
+  await until(() => triton.arrived === 1);
+  caller.abort();
+  await expect(gone).rejects.toMatchObject({ code: "cancelled" });
+  open();
+  expect(await Promise.all([first, stays])).toEqual([[1], [3]]);
+  expect(triton.calls).toEqual([1, 1]);
 });
 
-test("closes the transports when the calls in flight are answered", async () => {
-  const { embedder } = setup(["up"]);
-  const call = axes(embedder, 7);
-  const closed = embedder.close();
-  expect(await call).toEqual([7]);
-  await closed;
+test("closes when the calls in flight are answered", async () => {
+  const triton = await new FakeTriton().start();
+  const embedder = await embedderOf([triton], { callsPerTriton: 1 });
+  const { closed, open } = gate();
+  triton.gate = closed;
+  const calls = [axes(embedder, 7), axes(embedder, 8)];
+  await until(() => triton.arrived === 1);
+  const ended = embedder.close();
+  open();
+  expect(await Promise.all(calls)).toEqual([[7], [8]]);
+  await ended;
 });
 
-describe("with servers behind it", () => {
-  let repository: TestRepository;
-  let servers: RunningTritonServer[];
-  let transports: Transport[];
-  let embedder: Embedder;
-
-  beforeEach(async () => {
-    repository = await testRepository();
-    servers = await Promise.all(
-      [0, 1].map(() => startTritonServer(repository.flags(), { log: () => {} })),
-    );
-    transports = servers.map(({ ports }) =>
-      openGrpcTransport({ target: `127.0.0.1:${ports.grpc}` }),
-    );
-    embedder = createTritonEmbedder({
-      transports,
-      model: openclipVitB32.name,
-      timeoutMs: 20_000,
-      maxBatchSize: 32,
-    });
-  });
-  afterEach(async () => {
-    await embedder.close();
-    await Promise.all(servers.map((server) => server.stop()));
-    await repository.remove();
-  });
-
-  test("loses no request when one of them stops under load", async () => {
-    const load = Array.from({ length: 40 }, async (_, at) => {
-      // a few at a time, so that some are sent before, some while and some after the stop
-      await new Promise((resolve) => setTimeout(resolve, 5 * at));
-      return embedder.embed([image(at)]);
-    });
-    await load[10];
-    await servers[0]!.stop();
-    const answers = await Promise.all(load);
-    expect(answers.flat()).toHaveLength(40);
-    expect(await embedder.ready()).toBe(true);
-  });
-});
+/** A port of 127.0.0.1 where nobody listens. */
+async function closedPort(): Promise<number> {
+  const server: TcpServer = createServer();
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  return port;
+}

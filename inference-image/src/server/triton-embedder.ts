@@ -1,122 +1,283 @@
-import { openclipVitB32 } from "../contract/model-signature.ts";
-import { imageTensor } from "../engine/image-tensor.ts";
+import {
+  type ModelSignature,
+  openclipVitB32,
+  openclipVitB32Jpeg,
+  openclipVitB32U8,
+} from "../contract/model-signature.ts";
+import type { Tensor, TensorSpec } from "../contract/tensor.ts";
+import { imageTensor, pixelTensor } from "../engine/image-tensor.ts";
 import { embeddingsOf } from "../engine/local-embedder.ts";
-import { type Transport, TritonError } from "../triton/transport.ts";
+import { type GrpcPool, type GrpcPoolObserver, openGrpcPool } from "../triton/grpc-pool.ts";
+import { type CallOptions, type Transport, TritonError } from "../triton/transport.ts";
 import type { Embedder, EmbedderObserver } from "./embedder.ts";
 
 export interface TritonEmbedderOptions {
-  /** One for each Triton; all serve the same model. */
-  readonly transports: readonly Transport[];
+  /** `host:port` of each Triton's gRPC; all serve the same model. */
+  readonly targets: readonly string[];
   readonly model: string;
-  /** Deadline of one inference, all attempts together. */
+  /** Deadline of one inference, waiting and all attempts together. */
   readonly timeoutMs: number;
-  /** Most images in one call. */
+  /** Most images in one call; fewer where the model takes fewer. */
   readonly maxBatchSize: number;
-  readonly observer?: EmbedderObserver;
+  /**
+   * Calls that one Triton gets at a time. What comes while all are busy waits, and goes together in the next call.
+   *
+   * @default 4
+   */
+  readonly callsPerTriton?: number;
+  readonly observer?: EmbedderObserver & GrpcPoolObserver;
 }
 
-/** How long a Triton that could not be reached, or did not answer in time, is asked only after the others. */
-const avoidMs = 1_000;
+/** A form of the model: what a client sends it. */
+interface Form {
+  readonly signature: ModelSignature;
+  readonly input: Embedder["input"];
+  tensor(images: readonly Uint8Array[]): Tensor;
+}
 
-/** How long `ready` waits for an answer. */
-const readyTimeoutMs = 1_000;
+const forms: readonly Form[] = [
+  { signature: openclipVitB32U8, input: "pixels", tensor: pixelTensor },
+  { signature: openclipVitB32, input: "pixels", tensor: imageTensor },
+  { signature: openclipVitB32Jpeg, input: "encoded", tensor: encodedTensor },
+];
+
+interface Waiting {
+  readonly image: Uint8Array;
+  readonly enqueuedAt: number;
+  readonly signal: AbortSignal | undefined;
+  resolve(vector: Float32Array): void;
+  reject(error: unknown): void;
+}
 
 /**
- * Tritons as the engine: each call goes to the next one, in turn. One that cannot be reached is passed over, and its
- * call goes to another: no accepted request is lost as long as one of them is alive.
+ * Tritons as the engine. The calls are balanced over those that can be used, and a call whose Triton dies or hangs is
+ * sent to another: no accepted request is lost as long as one of them is alive. While there is none, `embed` refuses.
  */
 export function createTritonEmbedder(options: TritonEmbedderOptions): Embedder {
-  const { transports, model, timeoutMs, maxBatchSize, observer } = options;
-  const avoidUntil = new Map<Transport, number>();
-  const calls = new Set<Promise<unknown>>();
-  let turn = 0;
-  let waitingImages = 0;
+  return new TritonEmbedder(options);
+}
 
-  /** All of them: from the next in turn on, those that failed lately at the end. */
-  function candidates(): readonly Transport[] {
-    const first = turn++ % transports.length;
-    const inTurn = [...transports.slice(first), ...transports.slice(0, first)];
-    const now = performance.now();
-    const avoided = (transport: Transport) => (avoidUntil.get(transport) ?? 0) > now;
-    return [...inTurn.filter((transport) => !avoided(transport)), ...inTurn.filter(avoided)];
+class TritonEmbedder implements Embedder {
+  readonly #options: TritonEmbedderOptions;
+  readonly #callsPerTriton: number;
+  readonly #pool: GrpcPool;
+  readonly #queue: Waiting[] = [];
+  readonly #calls = new Set<Promise<void>>();
+  /** Connections whose model was looked at. */
+  readonly #checked = new WeakSet<Transport>();
+  #form: Form | undefined;
+  #maxBatchSize: number;
+
+  constructor(options: TritonEmbedderOptions) {
+    this.#options = options;
+    this.#callsPerTriton = options.callsPerTriton ?? 4;
+    this.#maxBatchSize = options.maxBatchSize;
+    this.#pool = openGrpcPool({
+      targets: options.targets,
+      check: (transport, call) => this.#check(transport, call),
+      observer: {
+        ended: (target, ok) => options.observer?.ended(target, ok),
+        health: (target, healthy, reason) => {
+          options.observer?.health(target, healthy, reason);
+          // one more Triton takes more calls
+          this.#dispatch();
+        },
+      },
+    });
   }
 
-  async function infer(
+  /** Of the first Triton that answered; "pixels" until one has. */
+  get input(): Embedder["input"] {
+    return this.#form?.input;
+  }
+
+  get waitingImages(): number {
+    return this.#queue.length;
+  }
+
+  get trouble(): string | undefined {
+    const { healthy, trouble } = this.#pool;
+    return healthy > 0 ? undefined : `no Triton can be used: ${trouble || "not connected yet"}`;
+  }
+
+  async ready(): Promise<boolean> {
+    return this.#pool.healthy > 0;
+  }
+
+  announce(): () => void {
+    return () => {};
+  }
+
+  async embed(
     images: readonly Uint8Array[],
-    signal: AbortSignal | undefined,
+    { signal }: { readonly signal?: AbortSignal } = {},
   ): Promise<readonly Float32Array[]> {
-    const input = imageTensor(images);
-    const startedAt = performance.now();
-    const failures: TritonError[] = [];
-    for (const transport of candidates()) {
-      const remainingMs = timeoutMs - (performance.now() - startedAt);
-      if (remainingMs <= 0) break;
+    const { trouble } = this;
+    if (trouble !== undefined) throw new TritonError("unavailable", trouble);
+    const vectors = images.map((image) => this.#enqueue(image, signal));
+    this.#dispatch();
+    return await Promise.all(vectors);
+  }
+
+  async close(): Promise<void> {
+    while (this.#calls.size > 0) await Promise.all(this.#calls);
+    await this.#pool.close();
+  }
+
+  #enqueue(image: Uint8Array, signal: AbortSignal | undefined): Promise<Float32Array> {
+    return new Promise((resolve, reject) => {
+      const onAbort = () => {
+        const at = this.#queue.indexOf(waiting);
+        if (at >= 0) this.#queue.splice(at, 1);
+        waiting.reject(
+          new TritonError("cancelled", `${this.#options.model}: the caller went away`),
+        );
+      };
+      const waiting: Waiting = {
+        image,
+        enqueuedAt: performance.now(),
+        signal,
+        resolve: (vector) => {
+          signal?.removeEventListener("abort", onAbort);
+          resolve(vector);
+        },
+        reject: (error) => {
+          signal?.removeEventListener("abort", onAbort);
+          reject(error);
+        },
+      };
+      this.#queue.push(waiting);
+      signal?.addEventListener("abort", onAbort, { once: true });
+      if (signal?.aborted) onAbort();
+    });
+  }
+
+  /** Send what waits, as far as the Tritons take more calls. */
+  #dispatch(): void {
+    const limit = this.#callsPerTriton * Math.max(1, this.#pool.healthy);
+    while (this.#queue.length > 0 && this.#calls.size < limit && this.#form !== undefined) {
+      const batch = this.#queue.splice(0, this.#form.input === "encoded" ? 1 : this.#maxBatchSize);
+      const call: Promise<void> = this.#send(this.#form, batch).finally(() => {
+        this.#calls.delete(call);
+        this.#dispatch();
+      });
+      this.#calls.add(call);
+    }
+  }
+
+  /** Never rejects: the images of the batch hear of it. */
+  async #send(form: Form, batch: readonly Waiting[]): Promise<void> {
+    const { observer, timeoutMs } = this.#options;
+    const sentAt = performance.now();
+    for (const { enqueuedAt } of batch) observer?.queued((sentAt - enqueuedAt) / 1000);
+    const nobody = whenNobodyWaits(batch);
+    try {
+      const input = form.tensor(batch.map(({ image }) => image));
+      const output = await this.#infer(input, batch[0]!.enqueuedAt + timeoutMs, nobody.signal);
+      observer?.batch({
+        images: batch.length,
+        inferSeconds: (performance.now() - sentAt) / 1000,
+      });
+      const vectors = embeddingsOf(output, batch.length);
+      for (const [at, waiting] of batch.entries()) waiting.resolve(vectors[at]!);
+    } catch (error) {
+      for (const waiting of batch) waiting.reject(error);
+    } finally {
+      nobody.release();
+    }
+  }
+
+  /** grpc-js repeats a call that was not answered, but not one whose Triton died while it answered. */
+  async #infer(input: Tensor, due: number, signal: AbortSignal): Promise<Tensor | undefined> {
+    const { model, timeoutMs } = this.#options;
+    for (;;) {
+      const remainingMs = Math.ceil(due - performance.now());
+      if (remainingMs <= 0) {
+        const targets = this.#pool.target;
+        throw new TritonError("timeout", `${model}: no answer from ${targets} in ${timeoutMs} ms`);
+      }
       try {
-        const sentAt = performance.now();
-        const [output] = await transport.infer(model, [input], {
-          timeoutMs: Math.ceil(remainingMs),
+        const [output] = await this.#pool.infer(model, [input], {
+          timeoutMs: remainingMs,
           signal,
           outputs: [openclipVitB32.outputs[0].name],
         });
-        avoidUntil.delete(transport);
-        observer?.batch({
-          images: images.length,
-          inferSeconds: (performance.now() - sentAt) / 1000,
-        });
-        return embeddingsOf(output, images.length);
+        return output;
       } catch (error) {
-        if (!(error instanceof TritonError)) throw error;
-        const { code } = error;
-        if (code === "unavailable" || code === "timeout") {
-          avoidUntil.set(transport, performance.now() + avoidMs);
-        }
-        // only a Triton that did not get the request can be replaced by another in time
-        if (code !== "unavailable") throw error;
-        failures.push(error);
+        if (!(error instanceof TritonError) || error.code !== "unavailable") throw error;
+        await new Promise((resolve) => setTimeout(resolve, 50));
       }
-    }
-    const targets = transports.map(({ target }) => target).join(", ");
-    throw new TritonError("unavailable", `no Triton answers: ${targets}`, { cause: failures[0] });
-  }
-
-  async function embed(images: readonly Uint8Array[], signal: AbortSignal | undefined) {
-    waitingImages += images.length;
-    try {
-      const parts: Promise<readonly Float32Array[]>[] = [];
-      for (let first = 0; first < images.length; first += maxBatchSize) {
-        parts.push(infer(images.slice(first, first + maxBatchSize), signal));
-      }
-      return (await Promise.all(parts)).flat();
-    } finally {
-      waitingImages -= images.length;
     }
   }
 
+  /** @throws {TritonError} in one line, where this Triton cannot be used */
+  async #check(transport: Transport, options: CallOptions): Promise<void> {
+    const { model } = this.#options;
+    if (!(await transport.ready(model, options))) {
+      throw new TritonError("unavailable", `${model} is not ready`);
+    }
+    if (this.#checked.has(transport)) return;
+    const form = await formOf(transport, model, options);
+    const { max_batch_size: most } = await transport.modelConfig(model, options);
+    if (this.#form !== undefined && this.#form !== form) {
+      const inputs = (signature: ModelSignature) => shown(signature.inputs);
+      throw new TritonError(
+        "rejected",
+        `${model} takes ${inputs(form.signature)}, and ${inputs(this.#form.signature)} on the other Tritons`,
+      );
+    }
+    this.#form = form;
+    this.#maxBatchSize = Math.min(this.#maxBatchSize, Number(most) || 1);
+    this.#checked.add(transport);
+  }
+}
+
+/** @throws {TritonError} `rejected` where it is another model */
+async function formOf(transport: Transport, model: string, options: CallOptions): Promise<Form> {
+  const { inputs, outputs } = await transport.modelMetadata(model, options);
+  const gives = shown(outputs, false);
+  const form = forms.find(({ signature }) => {
+    return shown(signature.inputs) === shown(inputs, false) && shown(signature.outputs) === gives;
+  });
+  if (form !== undefined) return form;
+  const takes = forms.map(({ signature }) => shown(signature.inputs)).join(", or ");
+  throw new TritonError(
+    "rejected",
+    `${model} must take ${takes} and give ${shown(openclipVitB32.outputs)}, got ${shown(inputs, false)} and ${gives}`,
+  );
+}
+
+/** @param batched - Whether the batch dimension has to be added. */
+function shown(specs: readonly TensorSpec[], batched = true): string {
+  return specs
+    .map(({ name, dataType, dims }) => {
+      return `${name} ${dataType} [${(batched ? [-1, ...dims] : dims).join(", ")}]`;
+    })
+    .join(", ");
+}
+
+/** Encoded images as the input of `openclip_vit_b32_jpeg`: `[B, 1]` BYTES. */
+function encodedTensor(images: readonly Uint8Array[]): Tensor {
+  const [input] = openclipVitB32Jpeg.inputs;
   return {
-    embed(images, { signal } = {}) {
-      const call = embed(images, signal);
-      const settled: Promise<unknown> = call.catch(() => {}).finally(() => calls.delete(settled));
-      calls.add(settled);
-      return call;
-    },
-    announce: () => () => {},
-    async ready() {
-      const answers = transports.map((transport) =>
-        transport.ready(model, { timeoutMs: readyTimeoutMs }).then((ready) => {
-          if (!ready) throw new Error("not ready");
-        }),
-      );
-      return Promise.any(answers).then(
-        () => true,
-        () => false,
-      );
-    },
-    get waitingImages() {
-      return waitingImages;
-    },
-    async close() {
-      await Promise.all(calls);
-      await Promise.all(transports.map((transport) => transport.close()));
+    name: input.name,
+    dataType: "BYTES",
+    shape: [images.length, ...input.dims],
+    data: images,
+  };
+}
+
+/** Aborted when the callers of all images of a batch went away: until then the call goes on. */
+function whenNobodyWaits(batch: readonly Waiting[]): { signal: AbortSignal; release(): void } {
+  const controller = new AbortController();
+  const look = () => {
+    if (batch.every(({ signal }) => signal?.aborted)) controller.abort();
+  };
+  for (const { signal } of batch) signal?.addEventListener("abort", look, { once: true });
+  return {
+    signal: controller.signal,
+    release() {
+      for (const { signal } of batch) signal?.removeEventListener("abort", look);
     },
   };
 }

@@ -1,4 +1,11 @@
-import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
+import {
+  type ChannelOptions,
+  Client,
+  credentials,
+  Metadata,
+  type ServiceError,
+  status,
+} from "@grpc/grpc-js";
 import type { Tensor } from "../contract/tensor.ts";
 import {
   checkAnswer,
@@ -40,33 +47,54 @@ export interface GrpcTransportOptions {
 }
 
 /** Open Inference Protocol over gRPC. It connects with the first call. */
-export function openGrpcTransport(options: GrpcTransportOptions): Transport {
-  return new GrpcTransport(options);
+export function openGrpcTransport({ target, channels = 1 }: GrpcTransportOptions): Transport {
+  checkTarget(target);
+  const clients = Array.from(
+    { length: channels },
+    () => new Client(target, credentials.createInsecure(), channelOptionsOf()),
+  );
+  return new GrpcTransport(target, clients);
 }
 
-class GrpcTransport implements Transport {
+/** @throws {Error} one line */
+export function checkTarget(target: string): void {
+  if (/^[^\s/]+:\d{1,5}$/.test(target)) return;
+  throw new Error(`target must be host:port, got '${target}'`);
+}
+
+/** Options of a channel of its own. */
+export function channelOptionsOf(): ChannelOptions {
+  return {
+    ...channelOptions,
+    // without it, channels to one target share one connection
+    "grpc.use_local_subchannel_pool": 1,
+    "grpc.enable_http_proxy": 0,
+    // a server that starts or restarts is found again soon
+    "grpc.initial_reconnect_backoff_ms": 100,
+    "grpc.max_reconnect_backoff_ms": 1000,
+  };
+}
+
+export interface GrpcCallPolicy {
+  /**
+   * A call waits for a connection, to its deadline, where it would fail.
+   *
+   * @default false
+   */
+  readonly waitForReady?: boolean;
+}
+
+/** The protocol over clients that were opened by others; they are used in turn, and closed with it. */
+export class GrpcTransport implements Transport {
   readonly target: string;
   readonly #clients: readonly Client[];
+  readonly #metadata = new Metadata();
   #next = 0;
 
-  constructor({ target, channels = 1 }: GrpcTransportOptions) {
-    if (!/^[^\s/]+:\d{1,5}$/.test(target)) {
-      throw new Error(`target must be host:port, got '${target}'`);
-    }
+  constructor(target: string, clients: readonly Client[], policy: GrpcCallPolicy = {}) {
     this.target = target;
-    this.#clients = Array.from(
-      { length: channels },
-      () =>
-        new Client(target, credentials.createInsecure(), {
-          ...channelOptions,
-          // without it, channels to one target share one connection
-          "grpc.use_local_subchannel_pool": 1,
-          "grpc.enable_http_proxy": 0,
-          // a server that starts or restarts is found again soon
-          "grpc.initial_reconnect_backoff_ms": 100,
-          "grpc.max_reconnect_backoff_ms": 1000,
-        }),
-    );
+    this.#clients = clients;
+    this.#metadata.setOptions({ waitForReady: policy.waitForReady ?? false });
   }
 
   async infer(
@@ -162,7 +190,7 @@ class GrpcTransport implements Transport {
           method.requestSerialize,
           method.responseDeserialize,
           request,
-          new Metadata(),
+          this.#metadata.clone(),
           // the server learns of the deadline, and does not work for nobody
           { deadline: Date.now() + options.timeoutMs },
           (error, response) => {
