@@ -2,6 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
+import { renderServerRecordSchema } from "../../bench/server/record.ts";
 import { renderRecordSchema } from "../../bench/src/record.ts";
 import { settingsDocs } from "../settings-docs.ts";
 import { settingsSchemaFiles } from "../settings-schema.ts";
@@ -21,6 +22,7 @@ export const producers: readonly (() => readonly RenderedFile[])[] = [
   settingsSchemaFiles,
   () => [{ path: "docs/settings.md", text: settingsDocs() }],
   () => [{ path: "bench/record.schema.json", text: renderRecordSchema() }],
+  () => [{ path: "bench/server-record.schema.json", text: renderServerRecordSchema() }],
 ];
 
 const root = fileURLToPath(new URL("../../", import.meta.url));

@@ -15,12 +15,10 @@ import { normalised } from "../../inference-image/src/engine/image-tensor.ts";
 import { preprocess } from "../../inference-image/src/engine/preprocess.ts";
 import { ensureGeneratedModel, ensureTinyModel } from "../../inference-image/src/model/generate.ts";
 import { modelInfo } from "../../inference-image/src/model/model-info.ts";
+import { Interrupted, onInterrupt } from "./interrupt.ts";
 import { UserError } from "./user-error.ts";
 
 const project = fileURLToPath(new URL("../../", import.meta.url));
-
-/** 128 + SIGINT, as a shell counts. */
-const exitInterrupted = 130;
 
 export interface VerifyEnvironmentsOptions {
   /** Names of environments; none: all that are synthesized. */
@@ -51,12 +49,6 @@ export interface VerifyEnvironmentsResult {
   readonly saved: SavedReports;
   /** 0 all good, 1 a check failed. */
   readonly exitCode: number;
-}
-
-/** The run was stopped from outside; everything that it had started has ended. */
-export class Interrupted extends Error {
-  override readonly name = "Interrupted";
-  readonly exitCode = exitInterrupted;
 }
 
 /**
@@ -106,24 +98,6 @@ export async function verifyEnvironments(
   } finally {
     interrupt.remove();
   }
-}
-
-/** The first signal asks everything to stop; the second does not wait for it. */
-function onInterrupt(): { readonly signal: AbortSignal; readonly remove: () => void } {
-  const controller = new AbortController();
-  const handle = (): void => {
-    if (controller.signal.aborted) process.exit(exitInterrupted);
-    controller.abort();
-  };
-  process.on("SIGINT", handle);
-  process.on("SIGTERM", handle);
-  return {
-    signal: controller.signal,
-    remove() {
-      process.removeListener("SIGINT", handle);
-      process.removeListener("SIGTERM", handle);
-    },
-  };
 }
 
 /** `cdktf.out/clipstack.json`: what the last synth wrote. */

@@ -1,0 +1,52 @@
+// ONNX Runtime alone: what `npm run bench:server` holds the server against. No worker, no batcher, no copies; random
+// input, made once. Takes its job as JSON in the first argument and prints what it measured as one line of JSON.
+import { env, InferenceSession, Tensor } from "onnxruntime-node";
+
+env.logLevel = "fatal";
+
+/** @type {{ modelPath: string, sessionOptions: object, batchSizes: number[], seconds: number }} */
+const { modelPath, sessionOptions, batchSizes, seconds } = JSON.parse(process.argv[2] ?? "");
+
+/** Runs that are not counted: the first ones allocate. */
+const warmupRuns = 2;
+/** However slow the machine is. */
+const minimumRuns = 3;
+
+const startedAt = performance.now();
+const session = await InferenceSession.create(modelPath, sessionOptions);
+const createMs = performance.now() - startedAt;
+
+/** @param {number} batchSize */
+function tensors(batchSize) {
+  const [input] = session.inputMetadata;
+  const [output] = session.outputMetadata;
+  const dims = [batchSize, ...input.shape.slice(1)];
+  const length = dims.reduce((product, dim) => product * dim, 1);
+  const data =
+    input.type === "uint8"
+      ? Uint8Array.from({ length }, () => 256 * Math.random())
+      : Float32Array.from({ length }, () => 4 * Math.random() - 2);
+  const outputDims = [batchSize, ...output.shape.slice(1)];
+  const values = new Float32Array(outputDims.reduce((product, dim) => product * dim, 1));
+  return {
+    feeds: { [input.name]: new Tensor(input.type, data, dims) },
+    fetches: { [output.name]: new Tensor("float32", values, outputDims) },
+  };
+}
+
+const rows = [];
+for (const batchSize of batchSizes) {
+  const { feeds, fetches } = tensors(batchSize);
+  for (let run = 0; run < warmupRuns; run++) await session.run(feeds, fetches);
+  const runMs = [];
+  const cpuBefore = process.cpuUsage();
+  const endsAt = performance.now() + (seconds * 1000) / batchSizes.length;
+  while (performance.now() < endsAt || runMs.length < minimumRuns) {
+    const runAt = performance.now();
+    await session.run(feeds, fetches);
+    runMs.push(performance.now() - runAt);
+  }
+  const { user, system } = process.cpuUsage(cpuBefore);
+  rows.push({ batchSize, runMs, cpuMs: (user + system) / 1000 });
+}
+console.log(JSON.stringify({ createMs, readyMs: startedAt + createMs, rows }));

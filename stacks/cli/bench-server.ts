@@ -1,0 +1,337 @@
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { availableParallelism } from "node:os";
+import { basename, join, relative, resolve } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { Command, CommanderError, InvalidArgumentError } from "commander";
+import { loadImages } from "../../bench/samples/load-images.ts";
+import { compare } from "../../bench/server/compare.ts";
+import { type Load, loads, type SubjectName } from "../../bench/server/loads.ts";
+import type { Bench, BenchModel } from "../../bench/server/measure.ts";
+import { type PeerEnvironment, preparePeer } from "../../bench/server/peer-environment.ts";
+import {
+  type BenchRun,
+  type ServerRecord,
+  serverRecordVersion,
+} from "../../bench/server/record.ts";
+import { serverReport } from "../../bench/server/report.ts";
+import {
+  chooseLoads,
+  makePayloads,
+  type Payloads,
+  planRounds,
+  runPlan,
+} from "../../bench/server/run.ts";
+import { describeCommit, describeMachine } from "../../bench/src/machine.ts";
+import { makeScratchFolder } from "../../bench/src/scratch-folder.ts";
+import { ensureGeneratedModel, ensureTinyModel } from "../../inference-image/src/model/generate.ts";
+import { modelInfo } from "../../inference-image/src/model/model-info.ts";
+import { Interrupted, onInterrupt } from "./interrupt.ts";
+import { isUserError, UserError } from "./user-error.ts";
+
+const project = fileURLToPath(new URL("../../", import.meta.url));
+
+export interface BenchServerOptions {
+  readonly rounds: number;
+  /** Length of each measurement, after its warm-up. */
+  readonly seconds: number;
+  /** Names of loads; none: all of them. */
+  readonly only: readonly string[];
+  readonly peer: boolean;
+  /** Folder for the record and its table. */
+  readonly reports: string;
+  readonly say: (line: string) => void;
+}
+
+export interface BenchServerResult {
+  readonly record: ServerRecord;
+  /** Targets that were missed, in words. */
+  readonly misses: readonly string[];
+  readonly saved: { readonly json: string; readonly md: string };
+}
+
+/** Part of a measurement's length that comes before it and is not counted. */
+const warmupShare = 0.25;
+
+/** What the peer is started with: the best of what was tried, see bench/peers/fastapi/README.md. */
+const peerSettings = { WORKERS: "1", ALLOW_SPINNING: "0" } as const;
+
+/**
+ * Measure the embed server against ONNX Runtime alone and against the peer, and save the record.
+ *
+ * @throws {UserError} wrong options
+ * @throws {Interrupted} on SIGINT and SIGTERM; nothing is left running
+ */
+export async function benchServer(options: BenchServerOptions): Promise<BenchServerResult> {
+  const unknown = options.only.find((name) => !loads.some(({ id }) => id === name));
+  if (unknown !== undefined) {
+    throw new UserError(
+      `--only must be of ${loads.map(({ id }) => id).join(", ")}, got '${unknown}'`,
+    );
+  }
+  const chosen = chooseLoads(options.only);
+  const interrupt = onInterrupt();
+  const scratch = makeScratchFolder();
+  const startedAt = new Date().toISOString();
+  const { say } = options;
+  try {
+    const models = await prepareModels(chosen, say);
+    const peer = options.peer
+      ? await preparePeer(interrupt.signal, () => say("installing the peer's packages"))
+      : ({ ok: false, reason: "--no-peer" } as const);
+    if (!peer.ok) say(`the peer is not measured: ${peer.reason}`);
+    say("making the images");
+    const payloads = await makePayloads(chosen, scratch);
+    const bench: Bench = {
+      serverCommand: [
+        process.execPath,
+        "--import",
+        import.meta.resolve("tsx"),
+        join(project, "inference-image/src/server/main.ts"),
+      ],
+      limitCommand: [process.execPath, join(project, "inference-image/src/engine/raw-session.mjs")],
+      limitSessionOptions: limitSessionOptions(),
+      models,
+      peer: peer.ok ? { python: peer.python, settings: peerSettings } : undefined,
+      bodies: payloads.bodies,
+      eachImage: payloads.eachImage,
+      scratch,
+      warmupSeconds: options.seconds * warmupShare,
+      seconds: options.seconds,
+      signal: interrupt.signal,
+    };
+    const steps = planRounds(chosen, options.rounds, new Set<SubjectName>(peer.ok ? [] : ["peer"]));
+    const runs = await runPlan(bench, steps, (run, index) =>
+      say(`${index + 1}/${steps.length}  ${runLine(run)}`),
+    );
+    const record: ServerRecord = {
+      schema: serverRecordVersion,
+      kind: "bench-server",
+      startedAt,
+      finishedAt: new Date().toISOString(),
+      subject: await subjectOf(options, chosen, bench, peer, payloads),
+      runs: [...runs],
+    };
+    return { record, misses: compare(record).misses, saved: save(record, options.reports) };
+  } catch (error) {
+    if (interrupt.signal.aborted) throw new Interrupted("interrupted", { cause: error });
+    throw error;
+  } finally {
+    interrupt.remove();
+    rmSync(scratch, { recursive: true, force: true });
+  }
+}
+
+async function prepareModels(
+  chosen: readonly Load[],
+  say: (line: string) => void,
+): Promise<Bench["models"]> {
+  const models: Partial<Record<Load["model"], BenchModel>> = {};
+  for (const model of new Set(chosen.map((load) => load.model))) {
+    let told = false;
+    const standard =
+      model === "tiny"
+        ? await ensureTinyModel()
+        : await ensureGeneratedModel(() => {
+            if (!told) say("generating the full-size model");
+            told = true;
+          });
+    models[model] = { standard, limit: standard };
+  }
+  return models;
+}
+
+/** As the server's session has them. */
+function limitSessionOptions(): object {
+  return {
+    executionProviders: ["cpu"],
+    graphOptimizationLevel: "all",
+    intraOpNumThreads: availableParallelism(),
+    interOpNumThreads: 1,
+    executionMode: "sequential",
+    logSeverityLevel: 3,
+    extra: { session: { intra_op: { allow_spinning: "0" } } },
+  };
+}
+
+function runLine({ load, subject, round, imagesPerSecond, latency, failures }: BenchRun): string {
+  const failed = Object.entries(failures).map(([code, count]) => `, ${count} × ${code}`);
+  const rate = imagesPerSecond === undefined ? "no rate" : `${imagesPerSecond.toFixed(1)} images/s`;
+  const times =
+    latency === undefined
+      ? ""
+      : `, p50 ${latency.p50Ms.toFixed(1)} ms, p95 ${latency.p95Ms.toFixed(1)} ms`;
+  return `round ${round}  ${load.padEnd(8)} ${subject.padEnd(11)}  ${rate}${times}${failed.join("")}`;
+}
+
+async function subjectOf(
+  options: BenchServerOptions,
+  chosen: readonly Load[],
+  bench: Bench,
+  peer: PeerEnvironment,
+  { images }: Payloads,
+): Promise<ServerRecord["subject"]> {
+  const versions = versionsOf();
+  const modelOf = async (model: BenchModel | undefined) => {
+    if (model === undefined) return undefined;
+    const { sha256, bytes, weights, source } = await modelInfo(model.standard);
+    return { file: basename(model.standard), sha256, bytes, weights, source };
+  };
+  const { full, tiny } = bench.models;
+  const limit = (full ?? tiny)!;
+  return {
+    ...(await describeCommit(project)),
+    machine: describeMachine(),
+    versions,
+    models: { full: await modelOf(full), tiny: await modelOf(tiny) },
+    limit: {
+      file: basename(limit.limit),
+      form: limit.limit === limit.standard ? "standard" : "the server's own form",
+      sessionOptions: bench.limitSessionOptions,
+    },
+    peer: peer.ok
+      ? { measured: true, packages: [...peer.packages], settings: { ...peerSettings } }
+      : { measured: false, reason: peer.reason },
+    images: [...images].map(([kind, files]) => ({
+      kind,
+      width: loadImages[kind].width,
+      height: loadImages[kind].height,
+      bytes: files.map(({ length }) => length),
+    })),
+    settings: {
+      rounds: options.rounds,
+      seconds: options.seconds,
+      warmupSeconds: bench.warmupSeconds,
+      loads: chosen.map(({ id }) => id),
+      loadGenerator: `autocannon ${versions.autocannon}`,
+    },
+  };
+}
+
+/** Versions of what is measured and of what measures. */
+function versionsOf(): Record<string, string> {
+  const installed = (name: string): string => {
+    const require = createRequire(join(project, "inference-image/package.json"));
+    for (const folder of require.resolve.paths(name) ?? []) {
+      try {
+        return JSON.parse(readFileSync(join(folder, name, "package.json"), "utf8")).version;
+      } catch {
+        // not in this one
+      }
+    }
+    return "unknown";
+  };
+  const names = ["onnxruntime-node", "sharp", "fastify", "autocannon"];
+  return Object.fromEntries(names.map((name) => [name, installed(name)]));
+}
+
+function save(record: ServerRecord, folder: string): BenchServerResult["saved"] {
+  const time = record.startedAt.replace(/\.\d+Z$/, "Z").replaceAll(":", "-");
+  const base = join(folder, `${time}-bench-server`);
+  const saved = { json: `${base}.json`, md: `${base}.md` };
+  const report = serverReport(record);
+  try {
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(saved.json, `${JSON.stringify(record)}\n`);
+    writeFileSync(saved.md, report);
+  } catch (error) {
+    throw new UserError(`--report ${folder} cannot be written: ${(error as Error).message}`);
+  }
+  return saved;
+}
+
+interface Arguments {
+  readonly rounds: number;
+  readonly seconds: number;
+  readonly only?: readonly string[];
+  readonly quick?: true;
+  readonly peer: boolean;
+  readonly strict?: true;
+  readonly report: string;
+  readonly json?: true;
+}
+
+/** What `--quick` measures: that everything works, not how fast it is. */
+const quick = { rounds: 1, seconds: 1, only: ["tiny"] } as const;
+
+/** `npm run bench:server`. @returns The exit code: 0 measured, 1 failed or, with --strict, missed; 2 wrong usage. */
+export async function main(argv: readonly string[]): Promise<number> {
+  let exitCode = 0;
+  const program = new Command("bench:server")
+    .description(
+      "measure the embed server against ONNX Runtime alone and against a FastAPI service, in alternating rounds",
+    )
+    .option("--rounds <number>", "how often everything is measured", integer, 3)
+    .option("--seconds <number>", "length of a measurement, after its warm-up", secondsOf, 4)
+    .option("--only <loads...>", `some of ${loads.map(({ id }) => id).join(", ")}`)
+    .option("--quick", "the tiny model only, one round, one second: does it work?")
+    .option("--no-peer", "without the FastAPI service, which needs Python and its packages")
+    .option("--strict", "exit with 1 when a target is missed")
+    .option(
+      "--report <folder>",
+      "where the record and the table go",
+      join(project, "bench", "reports"),
+    )
+    .option("--json", "print the record, and nothing else, on stdout")
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ npm run bench:server
+  $ npm run bench:server -- --only c16 photos --rounds 5
+  $ npm run bench:server -- --quick --no-peer
+
+Exit codes: 0 measured, 1 failed (with --strict: or a target missed), 2 wrong usage.`,
+    )
+    .showHelpAfterError("(run with --help for usage and examples)")
+    .exitOverride()
+    .action(async (args: Arguments) => {
+      const { rounds, seconds, only } = args.quick
+        ? { ...quick, only: args.only ?? quick.only }
+        : { ...args, only: args.only ?? [] };
+      const { record, misses, saved } = await benchServer({
+        rounds,
+        seconds,
+        only,
+        peer: args.peer,
+        reports: resolve(args.report),
+        say: (line) => console.error(line),
+      });
+      console.log(args.json ? JSON.stringify(record, null, 2) : `\n${serverReport(record)}`);
+      console.error(`record: ${relative("", saved.json)}\ntable: ${relative("", saved.md)}`);
+      if (args.strict && misses.length > 0) exitCode = 1;
+    });
+  try {
+    await program.parseAsync(argv, { from: "user" });
+    return exitCode;
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
+    if (error instanceof Interrupted) {
+      console.error("bench:server: interrupted; nothing is left running");
+      return error.exitCode;
+    }
+    console.error(`bench:server: ${error instanceof Error ? error.message : String(error)}`);
+    if (process.env.CLIPSTACK_DEBUG !== undefined) console.error(error);
+    return isUserError(error) ? 2 : 1;
+  }
+}
+
+function integer(given: string): number {
+  const value = Number(given);
+  if (!/^\d+$/.test(given) || value < 1 || value > 100) {
+    throw new InvalidArgumentError("It must be an integer, 1 to 100.");
+  }
+  return value;
+}
+
+function secondsOf(given: string): number {
+  const value = Number(given);
+  if (given.trim() === "" || !(value > 0 && value <= 40)) {
+    throw new InvalidArgumentError("It must be more than 0 and at most 40.");
+  }
+  return value;
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
+  process.exitCode = await main(process.argv.slice(2));
+}
