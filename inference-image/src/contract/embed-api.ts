@@ -42,8 +42,12 @@ export type EmbedResponse = z.infer<typeof embedResponse>;
 export const embedErrorStatus = {
   /** The request is malformed: no image, wrong JSON, wrong base64. */
   bad_request: 400,
+  /** The bearer token is missing or wrong. */
+  unauthorized: 401,
   not_found: 404,
   method_not_allowed: 405,
+  /** The request arrived too slowly. */
+  request_timeout: 408,
   /** A body, an image's pixels or the number of images is over the limit. */
   too_large: 413,
   unsupported_media_type: 415,
@@ -51,10 +55,11 @@ export const embedErrorStatus = {
   undecodable_image: 422,
   /** The queue is full; come back after `Retry-After`. */
   overloaded: 429,
+  headers_too_large: 431,
   internal: 500,
   /** Draining, or no model behind the gateway. */
   unavailable: 503,
-  /** The model behind the gateway did not answer in time. */
+  /** No answer within the caller's `timeout`, or none from the model behind the gateway. */
   timeout: 504,
 } as const;
 export type EmbedErrorCode = keyof typeof embedErrorStatus;
@@ -68,6 +73,20 @@ export const embedErrorResponse = z.object({
   }),
 });
 export type EmbedErrorResponse = z.infer<typeof embedErrorResponse>;
+
+/**
+ * Query parameter of both embed routes: how long the caller waits, in microseconds, as Triton's request parameter of this
+ * name. Then the answer is 504, and what has not been computed by then is not computed.
+ */
+export const timeoutParameter = "timeout";
+export const timeoutMicroseconds = z
+  .int()
+  .min(1)
+  .max(3_600_000_000)
+  .describe("How long the caller waits for the answer, in microseconds; then it is 504.");
+
+/** Header of a successful answer: milliseconds of `receive`, `decode`, `queue`, `infer` and `total`. */
+export const serverTimingHeader = "server-timing";
 
 /** With `Accept: application/octet-stream` the vectors come as float32, little endian, row after row, with this header. */
 export const embeddingShapeHeader = "x-embedding-shape";
@@ -86,10 +105,14 @@ export const embedMetrics = {
   queueSeconds: "clipstack_embed_queue_duration_seconds",
   /** Histogram of one execution of the model; of one call to Triton with the engine `triton`. */
   inferSeconds: "clipstack_embed_infer_duration_seconds",
+  /** Histogram of what the server itself takes of a request: all but decoding, queue and inference. */
+  overheadSeconds: "clipstack_embed_overhead_duration_seconds",
   /** Histogram of images in one execution. */
   batchSize: "clipstack_embed_batch_size",
   /** Gauge: images that were accepted and have no answer yet. */
   pendingImages: "clipstack_embed_pending_images",
+  /** Gauge: bytes of the bodies that were let in and are not answered yet. */
+  pendingBytes: "clipstack_embed_pending_bytes",
   /** Counter of calls to Tritons, repeated ones included, by `target`; with the engine `triton`, as those below. */
   tritonRequests: "clipstack_embed_triton_requests_total",
   /** Counter of those that had no answer, or an error. */

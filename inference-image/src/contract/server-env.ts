@@ -11,6 +11,9 @@ export const logLevels = ["fatal", "error", "warn", "info", "debug", "trace", "s
 /** Folder that a container mounts the model repository at. */
 export const modelRepositoryMount = "/models";
 
+/** Shorter keys are refused. */
+export const minKeyLength = 16;
+
 export const serverEnv = z
   .object({
     /** Address to listen on. A container listens on all; what is published is the host's decision. */
@@ -76,6 +79,8 @@ export const serverEnv = z
     MAX_QUEUE_SIZE: integer(1, 1_000_000).default(512),
     /** Bytes of the request bodies that may wait; beyond it 429. */
     MAX_QUEUE_BYTES: integer(1_024, 1_099_511_627_776).default(256 * 1024 * 1024),
+    /** Open connections; what comes beyond is closed at once. */
+    MAX_CONNECTIONS: integer(1, 1_000_000).default(4_096),
     /** Largest request body. */
     MAX_BODY_BYTES: integer(1_024, 2_147_483_647).default(64 * 1024 * 1024),
     /**
@@ -89,7 +94,10 @@ export const serverEnv = z
      */
     API_KEY: z
       .string()
-      .regex(/^[\x21-\x7e]{16,}$/, "must be at least 16 printable ASCII characters without spaces")
+      .regex(
+        new RegExp(`^[\\x21-\\x7e]{${minKeyLength},}$`),
+        `must be at least ${minKeyLength} printable ASCII characters without spaces`,
+      )
       .optional(),
     /** `true`: anybody who reaches the port may ask. For a container whose port is published on the host's loopback. */
     ALLOW_ANONYMOUS: z.enum(["true", "false"]).default("false"),

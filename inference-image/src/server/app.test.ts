@@ -19,7 +19,12 @@ import { createMetrics, type EmbedMetrics } from "./metrics.ts";
 import { openOnnxEmbedder } from "./onnx-embedder.ts";
 import { quietMs } from "./stopping.ts";
 
-const limits: Limits = { maxQueueSize: 256, maxBodyBytes: 1_000_000, maxImagePixels: 200_000 };
+const limits: Limits = {
+  maxQueueSize: 256,
+  maxQueueBytes: 10_000_000,
+  maxBodyBytes: 1_000_000,
+  maxImagePixels: 200_000,
+};
 
 let jpeg: Buffer;
 let png: Buffer;
@@ -146,6 +151,16 @@ describe("with the tiny model", () => {
     expectSame(vector, (await local.embed([jpeg]))[0]);
   });
 
+  test("says where the time went", async () => {
+    const { headers } = await app.inject(raw(jpeg));
+    const parts = [...String(headers["server-timing"]).matchAll(/(\w+);dur=(\d+\.\d{3})/g)];
+    const times = Object.fromEntries(parts.map(([, name, ms]) => [name, Number(ms)]));
+    expect(Object.keys(times)).toEqual(["receive", "decode", "queue", "infer", "total"]);
+    expect(times.decode).toBeGreaterThan(0);
+    expect(times.infer).toBeGreaterThan(0);
+    expect(times.total).toBeGreaterThan(times.decode! + times.infer!);
+  });
+
   test("puts requests that come together into one batch", async () => {
     const executions = async () => {
       const { body } = await app.inject("/metrics");
@@ -211,7 +226,39 @@ describe("with the tiny model", () => {
         code: "unsupported_media_type",
         status: 415,
         message:
-          "the body must be image/jpeg, image/png, image/webp or multipart/form-data; base64 in application/json",
+          "the body of /embed must be multipart/form-data, image/jpeg, image/png, image/webp; base64 in JSON goes to /embed/base64",
+      },
+      {
+        what: "JSON where images are expected",
+        request: () => post("/embed", { payload: { images: [] } }),
+        code: "unsupported_media_type",
+        status: 415,
+        message: /^the body of \/embed must be .*; base64 in JSON goes to \/embed\/base64$/,
+      },
+      {
+        what: "an image where JSON is expected",
+        request: () => ({ ...raw(jpeg), url: "/embed/base64" }),
+        code: "unsupported_media_type",
+        status: 415,
+        message: "the body of /embed/base64 must be application/json",
+      },
+      {
+        what: "a compressed body",
+        request: () => ({
+          ...raw(jpeg),
+          headers: { "content-type": "image/jpeg", "content-encoding": "gzip" },
+        }),
+        code: "unsupported_media_type",
+        status: 415,
+        message: "the body must not be compressed, got content-encoding 'gzip'",
+      },
+      {
+        what: "an empty image",
+        request: async () => post("/embed", await form({ a: new File([], "a.jpg") })),
+        code: "unsupported_media_type",
+        status: 415,
+        message: "image 0 is empty",
+        image: 0,
       },
       {
         what: "bytes that are no image",
@@ -242,7 +289,7 @@ describe("with the tiny model", () => {
         request: () => raw(Buffer.alloc(1_000_001)),
         code: "too_large",
         status: 413,
-        message: "Request body is too large",
+        message: "the body is larger than 1000000 bytes",
       },
       {
         what: "a form that is too large",
@@ -256,7 +303,7 @@ describe("with the tiny model", () => {
           ),
         code: "too_large",
         status: 413,
-        message: "the images are larger than 1000000 bytes",
+        message: "the body is larger than 1000000 bytes",
       },
       {
         what: "a form with a file that is too large",
@@ -264,7 +311,7 @@ describe("with the tiny model", () => {
           post("/embed", await form({ a: new File([Buffer.alloc(1_000_001)], "a.jpg") })),
         code: "too_large",
         status: 413,
-        message: "an image is larger than 1000000 bytes",
+        message: "the body is larger than 1000000 bytes",
       },
       {
         what: "a form with too many files",
@@ -476,6 +523,7 @@ describe("with the tiny model", () => {
       embedMetrics.decodeSeconds,
       embedMetrics.queueSeconds,
       embedMetrics.inferSeconds,
+      embedMetrics.overheadSeconds,
       embedMetrics.batchSize,
     ]) {
       expect(body).toMatch(new RegExp(`^${name}_count [1-9]`, "m"));
@@ -585,17 +633,6 @@ describe("with an embedder that is held", () => {
     });
     embedder.release();
     for (const response of await Promise.all(waiting)) expect(response.statusCode).toBe(200);
-  });
-
-  test("refuses without reading the body when nothing can be taken", async () => {
-    build({ maxQueueSize: 1 });
-    const waiting = app.inject(raw(jpeg));
-    await embedder.holds(1);
-    // read, it would be refused as too large
-    const refused = await app.inject(raw(Buffer.alloc(limits.maxBodyBytes + 1)));
-    expect(refused.statusCode).toBe(429);
-    embedder.release();
-    await waiting;
   });
 
   test("refuses a request of several images that would go over the limit", async () => {

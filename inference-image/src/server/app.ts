@@ -1,6 +1,6 @@
 import { setMaxListeners } from "node:events";
+import type { IncomingMessage, ServerOptions } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
-import multipart from "@fastify/multipart";
 import Fastify, {
   type FastifyInstance,
   type FastifyReply,
@@ -8,22 +8,31 @@ import Fastify, {
   LogController,
 } from "fastify";
 import {
-  type EmbedResponse,
   embeddingShapeHeader,
   embedPaths,
   imageContentTypes,
+  serverTimingHeader,
+  timeoutMicroseconds,
+  timeoutParameter,
 } from "../contract/embed-api.ts";
 import { embeddingDims } from "../contract/model-signature.ts";
 import type { ServerEnv } from "../contract/server-env.ts";
-import { createPreprocessor, type PreprocessorOptions } from "../engine/preprocess.ts";
+import { createPreprocessor, imageTypeOf, type PreprocessorOptions } from "../engine/preprocess.ts";
+import { Admission, type Place } from "./admission.ts";
+import { binaryAnswer, jsonAnswer } from "./answer-body.ts";
+import { bearerCheck } from "./authorization.ts";
+import { imagesOfBase64Body } from "./base64-body.ts";
+import { answerClientError, headersTimeoutMs } from "./client-errors.ts";
 import type { Embedder } from "./embedder.ts";
 import { EmbedError, toEmbedError } from "./errors.ts";
 import type { EmbedMetrics } from "./metrics.ts";
 import { openApiDocument } from "./openapi.ts";
 import { page, pageSecurityPolicy } from "./page.ts";
-import { imagesOfBase64, imagesOfBody } from "./request-images.ts";
+import { announcedLength, readBody, tooLarge } from "./request-body.ts";
+import { imagesOfBody } from "./request-images.ts";
 import { requestTimeoutMs } from "./request-timeout.ts";
 import { quietMs, trackRequests } from "./stopping.ts";
+import type { TlsFiles } from "./tls.ts";
 
 export interface AppOptions {
   /** What computes; `undefined` while it is loading. */
@@ -34,6 +43,14 @@ export interface AppOptions {
   readonly limits: Limits;
   /** @default exact, one thread a core */
   readonly preprocessing?: Pick<PreprocessorOptions, "mode" | "threads">;
+  /**
+   * What clients must send as bearer token.
+   *
+   * @default - anybody may ask
+   */
+  readonly apiKey?: string;
+  /** @default - plain HTTP */
+  readonly tls?: TlsFiles;
   /** @default "silent" */
   readonly logLevel?: ServerEnv["LOG_LEVEL"];
 }
@@ -41,13 +58,35 @@ export interface AppOptions {
 export interface Limits {
   /** Images that may wait, to be decoded or for the model; beyond it 429. */
   readonly maxQueueSize: number;
+  /** Bytes of bodies that were let in and are not answered; beyond it 429. */
+  readonly maxQueueBytes: number;
   readonly maxBodyBytes: number;
   /** Of one decoded image. */
   readonly maxImagePixels: number;
+  /**
+   * Open connections; what comes beyond is closed at once.
+   *
+   * @default - no limit
+   */
+  readonly maxConnections?: number;
 }
 
-/** When to come back after 429 and 503, in seconds. */
-const retryAfterSeconds = 1;
+/** When to come back after 503, in seconds. */
+const unavailableSeconds = 1;
+
+/** How often Node looks for requests that arrive too slowly, in milliseconds. */
+const timeoutCheckMs = 5_000;
+
+/** A request to embed that was let in. */
+interface Accepted {
+  readonly place: Place;
+  /** Goes off, with an {@link EmbedError}, when nobody waits for the answer any more. */
+  readonly signal: AbortSignal;
+  readonly reply: FastifyReply;
+  readonly startedAt: number;
+  /** When the whole body was there. */
+  arrivedAt: number;
+}
 
 /**
  * Build the embed server. It does not listen: `main.ts` does, and tests call `inject()`.
@@ -56,33 +95,26 @@ const retryAfterSeconds = 1;
  */
 export function buildApp(options: AppOptions): FastifyInstance {
   const { metrics, limits } = options;
-  const app = Fastify({
-    logger: { level: options.logLevel ?? "silent" },
-    // a line for each request costs more than it tells; failures are logged below, metrics count the rest
-    logController: new LogController({ disableRequestLogging: true }),
-    bodyLimit: limits.maxBodyBytes,
-    requestTimeout: requestTimeoutMs,
-    // the answer while draining is ours, see below
-    return503OnClosing: false,
-    forceCloseConnections: "idle",
-    frameworkErrors: (error, _request, reply) => sendError(reply, toEmbedError(error)),
-  });
+  const app = createServer(options);
   const preprocessor = createPreprocessor({
     ...options.preprocessing,
     maxPixels: limits.maxImagePixels,
   });
   const state = { draining: false, decoding: 0 };
-
-  app.register(multipart);
-  app.addContentTypeParser([...imageContentTypes], { parseAs: "buffer" }, (_request, body, done) =>
-    done(null, body),
+  const admission = new Admission(
+    limits,
+    () => state.decoding + (options.embedder()?.waitingImages ?? 0),
   );
-  app.removeContentTypeParser("text/plain");
+  metrics.pendingBytesFrom(() => admission.bytes);
+  const requests = new WeakMap<FastifyRequest, Accepted>();
 
-  /** Requests that were let in and whose images have not arrived yet: each counts as one image. */
-  const receiving = new Set<FastifyRequest>();
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser(
+    ["application/json", "multipart/form-data", ...imageContentTypes],
+    (request: FastifyRequest, body: IncomingMessage) => receive(request, body),
+  );
+
   const accepted = trackRequests(app, (request, reply, status) => {
-    receiving.delete(request);
     metrics.request(request.routeOptions.url ?? "none", status, reply.elapsedTime / 1000);
   });
   app.addHook("onSend", async (_request, reply) => {
@@ -101,10 +133,18 @@ export function buildApp(options: AppOptions): FastifyInstance {
     await options.embedder()?.close();
   });
 
+  const sendError = (reply: FastifyReply, error: EmbedError) => {
+    if (error.code === "overloaded") reply.header("retry-after", admission.retryAfterSeconds);
+    if (error.code === "unavailable") reply.header("retry-after", unavailableSeconds);
+    if (error.code === "unauthorized") reply.header("www-authenticate", 'Bearer realm="clipstack"');
+    // the rest of a slow body is nothing to wait for
+    if (error.code === "request_timeout") reply.header("connection", "close");
+    return reply.code(error.status).type("application/json").send(error.body);
+  };
   app.setErrorHandler((cause, request, reply) => {
     const error = toEmbedError(cause);
     const gone = reply.raw.destroyed;
-    if (error.status >= 500 && error.code !== "unavailable" && !gone) {
+    if (error.status >= 500 && !["unavailable", "timeout"].includes(error.code) && !gone) {
       request.log.error({ err: cause, route: request.routeOptions.url }, error.message);
     } else {
       request.log.debug({ code: error.code, image: error.image }, error.message);
@@ -140,87 +180,168 @@ export function buildApp(options: AppOptions): FastifyInstance {
     const reason = ready || state.draining ? undefined : embedder?.trouble;
     return reply.code(ready ? 200 : 503).send({ ready, reason });
   });
-  app.get(embedPaths.metrics, async (_request, reply) =>
+  const knows = options.apiKey === undefined ? () => true : bearerCheck(options.apiKey);
+  const authorize = async (request: FastifyRequest) => {
+    if (knows(request.headers.authorization)) return;
+    const got = request.headers.authorization === undefined ? "none" : "another one";
+    throw new EmbedError(
+      "unauthorized",
+      `the header must be 'Authorization: Bearer' and the key of this server, got ${got}`,
+    );
+  };
+  app.get(embedPaths.metrics, { onRequest: authorize }, async (_request, reply) =>
     reply.type(metrics.contentType).send(await metrics.text()),
   );
-  const openApi = openApiDocument();
+  const openApi = openApiDocument(options.apiKey !== undefined);
   app.get(embedPaths.openapi, async () => openApi);
   app.get(embedPaths.page, async (_request, reply) =>
-    reply.type("text/html").header("content-security-policy", pageSecurityPolicy).send(page),
+    reply
+      .type("text/html")
+      .header("content-security-policy", pageSecurityPolicy)
+      .send(page(options.apiKey !== undefined)),
   );
 
   /** Refuse before the body is read: a request that cannot be taken must not cost memory. */
-  const admit = async (request: FastifyRequest) => {
-    if (state.draining) throw new EmbedError("unavailable", "the server is stopping");
-    const embedder = options.embedder();
-    if (embedder === undefined) throw new EmbedError("unavailable", "the model is loading");
-    const waiting = receiving.size + state.decoding + embedder.waitingImages;
-    if (waiting >= limits.maxQueueSize) throw overloaded();
-    receiving.add(request);
-  };
-  const overloaded = () =>
-    new EmbedError("overloaded", `${limits.maxQueueSize} images wait already; try again later`);
+  const admit =
+    (contentTypes: readonly string[]) => async (request: FastifyRequest, reply: FastifyReply) => {
+      if (state.draining) throw new EmbedError("unavailable", "the server is stopping");
+      if (options.embedder() === undefined) {
+        throw new EmbedError("unavailable", "the model is loading");
+      }
+      checkContent(request, contentTypes);
+      const timeoutUs = timeoutOf(request);
+      const announced = announcedLength(request.raw);
+      if (announced !== undefined && announced > limits.maxBodyBytes) {
+        throw tooLarge(limits.maxBodyBytes);
+      }
 
-  app.post(embedPaths.embed, { onRequest: admit }, async (request, reply) =>
-    answer(request, reply, await imagesOfBody(request, limits.maxBodyBytes)),
+      const controller = new AbortController();
+      // each image of the request listens
+      setMaxListeners(0, controller.signal);
+      const place = admission.enter(announced, (reason) => controller.abort(reason));
+      const timer =
+        timeoutUs === undefined
+          ? undefined
+          : setTimeout(() => controller.abort(expired(timeoutUs)), Math.ceil(timeoutUs / 1000));
+      reply.raw.once("close", () => {
+        clearTimeout(timer);
+        place.leave();
+        if (!reply.raw.writableFinished) {
+          controller.abort(new EmbedError("timeout", "the caller went away"));
+        }
+      });
+      const startedAt = performance.now();
+      const { signal } = controller;
+      requests.set(request, { place, signal, reply, startedAt, arrivedAt: startedAt });
+    };
+
+  async function receive(request: FastifyRequest, body: IncomingMessage) {
+    const accepted = requests.get(request);
+    // no route wants it
+    if (accepted === undefined) return undefined;
+    const { place, signal, reply } = accepted;
+    if (request.headers.expect !== undefined) reply.raw.writeContinue();
+    const bytes = await readBody(body, {
+      maxBytes: limits.maxBodyBytes,
+      onBytes: (count) => place.receive(count),
+      signal,
+    });
+    accepted.arrivedAt = performance.now();
+    return bytes;
+  }
+  // a client that asks before it sends a body is answered by `receive`, or with a refusal
+  app.server.on("checkContinue", (request, response) =>
+    app.server.emit("request", request, response),
   );
-  app.post(embedPaths.embedBase64, { onRequest: admit }, async (request, reply) => {
-    if (request.headers["content-type"] === undefined) {
-      throw new EmbedError("bad_request", "the body is empty: send JSON");
-    }
-    return answer(request, reply, imagesOfBase64(request.body));
-  });
+
+  app.post(
+    embedPaths.embed,
+    { onRequest: [authorize, admit(["multipart/form-data", ...imageContentTypes])] },
+    (request, reply) => answer(request, reply, imagesOfBody),
+  );
+  app.post(
+    embedPaths.embedBase64,
+    { onRequest: [authorize, admit(["application/json"])] },
+    (request, reply) =>
+      answer(request, reply, async ({ body }) => {
+        if (!Buffer.isBuffer(body)) {
+          throw new EmbedError("bad_request", "the body is empty: send JSON");
+        }
+        return imagesOfBase64Body(body);
+      }),
+  );
 
   async function answer(
     request: FastifyRequest,
     reply: FastifyReply,
-    images: readonly Uint8Array[],
+    read: (request: FastifyRequest) => Promise<readonly Uint8Array[]>,
   ): Promise<FastifyReply> {
-    receiving.delete(request);
+    const { place, signal, startedAt, arrivedAt } = requests.get(request)!;
+    const images = await read(request);
+    signal.throwIfAborted();
+    place.arrived();
+    const times: Times = { decode: 0, queue: 0, infer: 0 };
     metrics.pending(images.length);
-    const vectors = await embed(images, abortedWith(reply)).finally(() =>
+    const vectors = await embed(images, signal, times).finally(() =>
       metrics.pending(-images.length),
     );
     metrics.embedded(vectors.length);
+    admission.answered(vectors.length);
+
+    const body = wantsBytes(request) ? binaryAnswer(vectors) : jsonAnswer(vectors, options.model());
+    const total = performance.now() - startedAt;
+    metrics.overhead(Math.max(0, total - times.decode - times.queue - times.infer) / 1000);
+    reply.header(
+      serverTimingHeader,
+      serverTiming({ receive: arrivedAt - startedAt, ...times, total }),
+    );
     if (wantsBytes(request)) {
-      return reply
+      reply
         .type("application/octet-stream")
-        .header(embeddingShapeHeader, `${vectors.length},${embeddingDims}`)
-        .send(littleEndian(vectors));
+        .header(embeddingShapeHeader, `${vectors.length},${embeddingDims}`);
+    } else {
+      reply.header("content-type", "application/json; charset=utf-8");
     }
-    const body: EmbedResponse = { embeddings: vectors.map(rounded), model: options.model() };
-    return reply.type("application/json").send(JSON.stringify(body));
+    return reply.send(body);
   }
 
   async function embed(
     images: readonly Uint8Array[],
     signal: AbortSignal,
+    times: Times,
   ): Promise<readonly Float32Array[]> {
     const embedder = options.embedder();
     if (embedder === undefined) throw new EmbedError("unavailable", "the model is loading");
-    const waiting = state.decoding + embedder.waitingImages;
-    // a request that finds nobody waiting is taken, however large: otherwise it could never be
-    if (waiting > 0 && waiting + images.length > limits.maxQueueSize) throw overloaded();
-
-    const announced = embedder.announce();
-    let vectors: Promise<readonly Float32Array[]>;
-    try {
-      const pixels = await decodeAll(images, signal);
-      vectors = embedder.embed(pixels, { signal });
-    } finally {
-      announced();
-    }
-    return vectors;
+    admission.checkImages(images.length);
+    const compute = async () => {
+      const announced = embedder.announce();
+      try {
+        const startedAt = performance.now();
+        const inputs = await decodeAll(images, embedder.input ?? "pixels", signal);
+        times.decode = performance.now() - startedAt;
+        return embedder.embed(inputs, {
+          signal,
+          onTiming: ({ queueSeconds, inferSeconds }) => {
+            times.queue = queueSeconds * 1000;
+            times.infer = inferSeconds * 1000;
+          },
+        });
+      } finally {
+        announced();
+      }
+    };
+    return unlessAborted(compute(), signal);
   }
 
   /** @throws {EmbedError} of the first image, by index, that cannot be read */
   async function decodeAll(
     images: readonly Uint8Array[],
+    input: "pixels" | "encoded",
     signal: AbortSignal,
   ): Promise<readonly Uint8Array[]> {
     state.decoding += images.length;
-    const results = await Promise.allSettled(images.map((image) => decode(image, signal)));
-    if (signal.aborted) throw new EmbedError("timeout", "the caller went away");
+    const results = await Promise.allSettled(images.map((image) => decode(image, input, signal)));
+    signal.throwIfAborted();
     return results.map((result, index) => {
       if (result.status === "fulfilled") return result.value;
       const { code, message } = toEmbedError(result.reason);
@@ -228,10 +349,17 @@ export function buildApp(options: AppOptions): FastifyInstance {
     });
   }
 
-  async function decode(image: Uint8Array, signal: AbortSignal): Promise<Uint8Array> {
+  async function decode(
+    image: Uint8Array,
+    input: "pixels" | "encoded",
+    signal: AbortSignal,
+  ): Promise<Uint8Array> {
     const startedAt = performance.now();
     try {
-      return await preprocessor.run(image, { signal });
+      if (image.length === 0) throw new EmbedError("unsupported_media_type", "is empty");
+      if (input === "pixels") return await preprocessor.run(image, { signal });
+      if (imageTypeOf(image) !== undefined) return image;
+      throw new EmbedError("unsupported_media_type", "is not a JPEG, PNG or WebP file");
     } finally {
       state.decoding -= 1;
       metrics.decoded((performance.now() - startedAt) / 1000);
@@ -241,46 +369,102 @@ export function buildApp(options: AppOptions): FastifyInstance {
   return app;
 }
 
-function sendError(reply: FastifyReply, error: EmbedError): void {
-  if (error.code === "overloaded" || error.code === "unavailable") {
-    reply.header("retry-after", String(retryAfterSeconds));
-  }
-  reply.code(error.status).type("application/json").send(error.body);
+/** In milliseconds. */
+interface Times {
+  decode: number;
+  queue: number;
+  infer: number;
 }
 
-/** Aborted when the client hangs up before it has its answer. */
-function abortedWith(reply: FastifyReply): AbortSignal {
-  const controller = new AbortController();
-  // each image of the request listens
-  setMaxListeners(0, controller.signal);
-  reply.raw.once("close", () => {
-    if (!reply.raw.writableFinished) controller.abort();
+function createServer({ limits, tls, logLevel = "silent" }: AppOptions): FastifyInstance {
+  const server: ServerOptions = {
+    headersTimeout: headersTimeoutMs,
+    connectionsCheckingInterval: timeoutCheckMs,
+  };
+  const common = {
+    logger: { level: logLevel },
+    // a line for each request costs more than it tells; failures are logged, metrics count the rest
+    logController: new LogController({ disableRequestLogging: true }),
+    requestTimeout: requestTimeoutMs,
+    // the answer while draining is ours
+    return503OnClosing: false,
+    forceCloseConnections: "idle",
+    clientErrorHandler: answerClientError,
+    frameworkErrors: (error: Error, _request: FastifyRequest, reply: FastifyReply) => {
+      const refusal = toEmbedError(error);
+      reply.code(refusal.status).type("application/json").send(refusal.body);
+    },
+  } as const;
+  const app =
+    tls === undefined
+      ? Fastify({ ...common, http: server })
+      : (Fastify({ ...common, https: { ...server, ...tls } }) as unknown as FastifyInstance);
+  if (limits.maxConnections !== undefined) app.server.maxConnections = limits.maxConnections;
+  return app;
+}
+
+/** @throws {EmbedError} for a body that is refused by its headers alone */
+function checkContent({ headers, url }: FastifyRequest, contentTypes: readonly string[]): void {
+  const encoding = headers["content-encoding"];
+  if (encoding !== undefined && encoding !== "identity") {
+    throw new EmbedError(
+      "unsupported_media_type",
+      `the body must not be compressed, got content-encoding '${encoding}'`,
+    );
+  }
+  const type = headers["content-type"]?.split(";", 1)[0]?.trim().toLowerCase();
+  if (type === undefined || contentTypes.includes(type)) return;
+  const path = url.split("?", 1)[0];
+  const hint =
+    path === embedPaths.embed ? `; base64 in JSON goes to ${embedPaths.embedBase64}` : "";
+  throw new EmbedError(
+    "unsupported_media_type",
+    `the body of ${path} must be ${contentTypes.join(", ")}${hint}`,
+  );
+}
+
+/** Microseconds that the caller waits; `undefined`: as long as it takes. */
+function timeoutOf(request: FastifyRequest): number | undefined {
+  const text = (request.query as Record<string, unknown>)[timeoutParameter];
+  if (text === undefined) return undefined;
+  const result = timeoutMicroseconds.safeParse(/^\d+$/.test(String(text)) ? Number(text) : text);
+  if (result.success) return result.data;
+  const { minimum, maximum } = timeoutMicroseconds.toJSONSchema() as {
+    readonly minimum: number;
+    readonly maximum: number;
+  };
+  throw new EmbedError(
+    "bad_request",
+    `${timeoutParameter} must be microseconds, ${minimum} to ${maximum}, got '${String(text).slice(0, 40)}'`,
+  );
+}
+
+function expired(timeoutUs: number): EmbedError {
+  return new EmbedError("timeout", `no answer within the timeout of ${timeoutUs} microseconds`);
+}
+
+/** What `work` gives, or the signal's reason if that goes off first. Then nobody hears what becomes of the work. */
+async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  let onAbort = () => {};
+  const aborted = new Promise<never>((_, reject) => {
+    onAbort = () => reject(signal.reason);
+    signal.addEventListener("abort", onAbort, { once: true });
+    if (signal.aborted) onAbort();
   });
-  return controller.signal;
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
 }
 
 function wantsBytes(request: FastifyRequest): boolean {
   return request.headers.accept?.includes("application/octet-stream") ?? false;
 }
 
-/**
- * To 8 decimals: half the text, and 5e-9 is a tenth of what float32 resolves at 1.
- *
- * @param vector - unit norm, so that each value is within -1..1
- */
-function rounded(vector: Float32Array): number[] {
-  return Array.from(vector, (value) => Math.round(value * 1e8) / 1e8);
-}
-
-function littleEndian(vectors: readonly Float32Array[]): Buffer {
-  const bytes = Buffer.alloc(vectors.length * embeddingDims * Float32Array.BYTES_PER_ELEMENT);
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  let offset = 0;
-  for (const vector of vectors) {
-    for (const value of vector) {
-      view.setFloat32(offset, value, true);
-      offset += Float32Array.BYTES_PER_ELEMENT;
-    }
-  }
-  return bytes;
+/** `receive;dur=0.123, …`, in milliseconds. */
+function serverTiming(ms: Readonly<Record<string, number>>): string {
+  return Object.entries(ms)
+    .map(([name, duration]) => `${name};dur=${duration.toFixed(3)}`)
+    .join(", ");
 }

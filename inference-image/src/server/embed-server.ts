@@ -1,3 +1,4 @@
+import type { Server as TlsServer } from "node:tls";
 import type { FastifyInstance } from "fastify";
 import type { ServerEnv } from "../contract/server-env.ts";
 import { buildApp } from "./app.ts";
@@ -6,6 +7,7 @@ import { createMetrics } from "./metrics.ts";
 import { type ModelFile, readModelFile } from "./model-file.ts";
 import { openOnnxEmbedder } from "./onnx-embedder.ts";
 import { readSettings, SettingsError } from "./settings.ts";
+import { readTlsFiles } from "./tls.ts";
 import { createTritonEmbedder } from "./triton-embedder.ts";
 
 /** An embed server that listens. */
@@ -16,6 +18,12 @@ export interface RunningEmbedServer {
   readonly loaded: Promise<void>;
   /** Rejects when the runtime dies by itself: nothing can be embedded any more. */
   readonly died: Promise<never>;
+  /**
+   * Read the certificate and its key again, for connections to come; nothing without TLS.
+   *
+   * @throws {SettingsError} one line; those that were read before stay
+   */
+  reloadTls(): Promise<void>;
   /** Not ready any more; what was accepted is answered; then everything is closed. */
   stop(): Promise<void>;
 }
@@ -23,6 +31,7 @@ export interface RunningEmbedServer {
 /**
  * Listen, then load the model: the server is live at once, and ready when the model is warm. Port 0 takes any free port.
  *
+ * @throws {SettingsError} one line, when the certificate or its key cannot be used
  * @throws {Error} one line, when the port is taken
  */
 export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbedServer> {
@@ -34,6 +43,7 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
   });
   died.catch(() => {});
 
+  const tls = await readTlsFiles(settings);
   const metrics = createMetrics();
   const app = buildApp({
     embedder: () => embedder,
@@ -41,9 +51,13 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
     metrics,
     limits: {
       maxQueueSize: settings.MAX_QUEUE_SIZE,
+      maxQueueBytes: settings.MAX_QUEUE_BYTES,
       maxBodyBytes: settings.MAX_BODY_BYTES,
       maxImagePixels: settings.MAX_IMAGE_PIXELS,
+      maxConnections: settings.MAX_CONNECTIONS,
     },
+    apiKey: settings.API_KEY,
+    tls,
     preprocessing: { mode: settings.PREPROCESSING, threads: settings.PREPROCESS_THREADS },
     logLevel: settings.LOG_LEVEL,
   });
@@ -94,6 +108,10 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
     port,
     loaded,
     died,
+    async reloadTls() {
+      const files = await readTlsFiles(settings);
+      if (files !== undefined) (app.server as unknown as TlsServer).setSecureContext(files);
+    },
     async stop() {
       await loaded.catch(() => {});
       await app.close();
@@ -168,12 +186,22 @@ export async function runEmbedServer(
   };
   process.on("SIGTERM", onSignal);
   process.on("SIGINT", onSignal);
+  if (settings.TLS_CERT_FILE !== undefined) {
+    process.on("SIGHUP", () => {
+      server?.reloadTls().then(
+        () => server?.app.log.info("the certificate was read again"),
+        (error: Error) =>
+          server?.app.log.error(`the certificate stays as it was: ${error.message}`),
+      );
+    });
+  }
 
   try {
     server = await startEmbedServer(settings);
     await server.loaded;
     await server.died;
   } catch (error) {
+    if (error instanceof SettingsError) fail(error.message, 2);
     if (!stopping) fail(`clipstack embed server: ${(error as Error).message}`, 1);
   }
 }

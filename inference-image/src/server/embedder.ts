@@ -31,6 +31,16 @@ export interface Embedder {
 export interface EmbedOptions {
   /** The caller went away: what has not begun is dropped. */
   readonly signal?: AbortSignal;
+  /** Told once it is computed: of several parts, the longest times. */
+  readonly onTiming?: (timing: EmbedTiming) => void;
+}
+
+/** Where the time of one call went, in seconds. */
+export interface EmbedTiming {
+  /** Waiting for its batch; 0 where that is not known. */
+  readonly queueSeconds: number;
+  /** The execution that it was part of; the whole call to a Triton. */
+  readonly inferSeconds: number;
 }
 
 /** Told of each execution of the model. */

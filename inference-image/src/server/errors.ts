@@ -3,6 +3,7 @@ import {
   type EmbedErrorResponse,
   embedErrorStatus,
   imageContentTypes,
+  maxImagesPerRequest,
 } from "../contract/embed-api.ts";
 import { ImageError } from "../engine/preprocess.ts";
 import { EngineError, type EngineErrorCode } from "../engine/types.ts";
@@ -30,6 +31,10 @@ export class EmbedError extends Error {
     const { code, message, image } = this;
     return { error: { code, message, ...(image === undefined ? {} : { image }) } };
   }
+}
+
+export function tooManyImages(got: string): EmbedError {
+  return new EmbedError("too_large", `images must be 1 to ${maxImagesPerRequest}, got ${got}`);
 }
 
 const engineCodes: Readonly<Record<EngineErrorCode, EmbedErrorCode>> = {

@@ -8,16 +8,21 @@ export interface EmbedMetrics extends EmbedderObserver, GrpcPoolObserver {
   request(route: string, status: number, seconds: number): void;
   decoded(seconds: number): void;
   embedded(images: number): void;
+  /** What the server itself took of a request. */
+  overhead(seconds: number): void;
   /** Images that were accepted; negative when they have their answer. */
   pending(images: number): void;
+  /** Asked at each reading: bytes of the bodies that were let in. */
+  pendingBytesFrom(read: () => number): void;
   readonly contentType: string;
   /** In Prometheus' text format. */
   text(): Promise<string>;
 }
 
-/** Upper bounds in seconds, from half a millisecond to ten seconds. */
+/** Upper bounds in seconds, from a tenth of a millisecond to ten seconds. */
 const seconds = [
-  0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 5, 10,
+  0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.25,
+  0.5, 1, 2.5, 5, 10,
 ];
 
 export function createMetrics(): EmbedMetrics {
@@ -50,6 +55,10 @@ export function createMetrics(): EmbedMetrics {
     embedMetrics.inferSeconds,
     "One execution of the model; one call to Triton with the engine triton.",
   );
+  const overheadSeconds = histogram(
+    embedMetrics.overheadSeconds,
+    "What the server itself takes of a request: all but decoding, queue and inference.",
+  );
   const batchSize = new Histogram({
     name: embedMetrics.batchSize,
     help: "Images in one execution of the model.",
@@ -78,6 +87,16 @@ export function createMetrics(): EmbedMetrics {
     ...byTarget,
   });
 
+  let readBytes = () => 0;
+  new Gauge({
+    name: embedMetrics.pendingBytes,
+    help: "Bytes of the bodies that were let in and are not answered yet.",
+    registers,
+    collect() {
+      this.set(readBytes());
+    },
+  });
+
   return {
     request(route, status, duration) {
       requests.inc({ route, status });
@@ -85,7 +104,11 @@ export function createMetrics(): EmbedMetrics {
     },
     decoded: (duration) => decodeSeconds.observe(duration),
     embedded: (count) => images.inc(count),
+    overhead: (duration) => overheadSeconds.observe(duration),
     pending: (count) => pendingImages.inc(count),
+    pendingBytesFrom(read) {
+      readBytes = read;
+    },
     batch(batch) {
       batchSize.observe(batch.images);
       inferSeconds.observe(batch.inferSeconds);

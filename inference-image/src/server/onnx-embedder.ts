@@ -57,17 +57,22 @@ export async function openOnnxEmbedder(options: OnnxEmbedderOptions): Promise<Em
   });
 
   return {
-    async embed(images, { signal } = {}) {
+    async embed(images, { signal, onTiming } = {}) {
       const parts: Promise<readonly Float32Array[]>[] = [];
+      const longest = { queueSeconds: 0, inferSeconds: 0 };
       for (let first = 0; first < images.length; first += maxBatchSize) {
         const part = images.slice(first, first + maxBatchSize);
         parts.push(
-          batcher
-            .infer([imageTensor(part)], { signal })
-            .then(({ outputs }) => embeddingsOf(outputs[0], part.length)),
+          batcher.infer([imageTensor(part)], { signal }).then(({ outputs, timing }) => {
+            longest.queueSeconds = Math.max(longest.queueSeconds, timing.queueUs / 1e6);
+            longest.inferSeconds = Math.max(longest.inferSeconds, timing.computeInferUs / 1e6);
+            return embeddingsOf(outputs[0], part.length);
+          }),
         );
       }
-      return (await Promise.all(parts)).flat();
+      const vectors = (await Promise.all(parts)).flat();
+      onTiming?.(longest);
+      return vectors;
     },
     announce: () => batcher.announce(),
     ready: async () => alive,

@@ -8,10 +8,17 @@ import {
   healthResponse,
   imageContentTypes,
   readyResponse,
+  serverTimingHeader,
+  timeoutMicroseconds,
+  timeoutParameter,
 } from "../contract/embed-api.ts";
 
-/** OpenAPI 3.1 of the embed API, made from the schemas that validate it. */
-export function openApiDocument(): Readonly<Record<string, unknown>> {
+/**
+ * OpenAPI 3.1 of the embed API, made from the schemas that validate it.
+ *
+ * @param needsKey - Whether this server asks for a bearer token.
+ */
+export function openApiDocument(needsKey = false): Readonly<Record<string, unknown>> {
   const schemas = {
     EmbedBase64Request: embedBase64Request,
     EmbedResponse: embedResponse,
@@ -31,6 +38,9 @@ export function openApiDocument(): Readonly<Record<string, unknown>> {
     content: { [contentType]: { schema: { type: "string" } } },
   });
 
+  const unauthorized = needsKey
+    ? { 401: answer("The bearer token is missing or wrong.", "Error") }
+    : {};
   const embedAnswers = {
     200: {
       description: "One vector an image, in the order of the request.",
@@ -38,6 +48,13 @@ export function openApiDocument(): Readonly<Record<string, unknown>> {
         [embeddingShapeHeader]: {
           description: "Rows and columns of the raw answer, for example `2,512`.",
           schema: { type: "string" },
+        },
+        [serverTimingHeader]: {
+          description:
+            "Milliseconds: the body arrives, images are decoded, wait for their batch, are computed; all of the request.",
+          schema: { type: "string" },
+          example:
+            "receive;dur=0.104, decode;dur=1.873, queue;dur=0.031, infer;dur=35.201, total;dur=37.518",
         },
       },
       content: {
@@ -48,6 +65,8 @@ export function openApiDocument(): Readonly<Record<string, unknown>> {
       },
     },
     400: answer("Malformed request.", "Error"),
+    ...unauthorized,
+    408: answer("The body arrives too slowly while others wait.", "Error"),
     413: answer("Body, pixels of an image, or number of images over the limit.", "Error"),
     415: answer("Not a JPEG, PNG or WebP file.", "Error"),
     422: answer("The bytes are not an image that can be decoded.", "Error"),
@@ -58,8 +77,17 @@ export function openApiDocument(): Readonly<Record<string, unknown>> {
       },
     },
     503: answer("Starting, draining, or no model behind the gateway.", "Error"),
-    504: answer("The model behind the gateway did not answer in time.", "Error"),
+    504: answer("No answer within `timeout`, or none from the model behind the gateway.", "Error"),
   };
+  const embedParameters = [
+    {
+      name: timeoutParameter,
+      in: "query",
+      description: "How long the caller waits for the answer, in microseconds; then it is 504.",
+      schema: plain(z.toJSONSchema(timeoutMicroseconds)),
+    },
+  ];
+  const security = needsKey ? { security: [{ key: [] }] } : {};
 
   return {
     openapi: "3.1.0",
@@ -74,6 +102,8 @@ export function openApiDocument(): Readonly<Record<string, unknown>> {
         post: {
           operationId: "embed",
           summary: "Embed image files",
+          ...security,
+          parameters: embedParameters,
           requestBody: {
             required: true,
             content: {
@@ -93,6 +123,8 @@ export function openApiDocument(): Readonly<Record<string, unknown>> {
         post: {
           operationId: "embedBase64",
           summary: "Embed image files given in base64",
+          ...security,
+          parameters: embedParameters,
           requestBody: { required: true, content: json("EmbedBase64Request") },
           responses: embedAnswers,
         },
@@ -125,11 +157,13 @@ export function openApiDocument(): Readonly<Record<string, unknown>> {
         get: {
           operationId: "metrics",
           summary: "Metrics for Prometheus",
-          responses: { 200: text("Prometheus' text format.", "text/plain") },
+          ...security,
+          responses: { 200: text("Prometheus' text format.", "text/plain"), ...unauthorized },
         },
       },
     },
     components: {
+      ...(needsKey ? { securitySchemes: { key: { type: "http", scheme: "bearer" } } } : {}),
       schemas: Object.fromEntries(
         Object.entries(schemas).map(([name, schema]) => [name, plain(z.toJSONSchema(schema))]),
       ),

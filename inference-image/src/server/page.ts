@@ -4,8 +4,15 @@ import { embedPaths } from "../contract/embed-api.ts";
 export const pageSecurityPolicy =
   "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src blob:; connect-src 'self'";
 
-/** A page to try the service: choose images, see how similar they are. */
-export const page = `<!doctype html>
+const keyField = `<p><label>API key <input id="key" type="password" autocomplete="off" size="40"></label></p>
+`;
+
+/**
+ * A page to try the service: choose images, see how similar they are.
+ *
+ * @param needsKey - Whether it asks for the key that the service wants.
+ */
+export const page = (needsKey: boolean) => `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
@@ -13,9 +20,9 @@ export const page = `<!doctype html>
 <style>
   :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
   body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-  label { display: block; border: 2px dashed; border-radius: .5rem; padding: 2rem; text-align: center; cursor: pointer }
-  label:focus-within, label.over { outline: 3px solid Highlight }
-  input { position: absolute; opacity: 0 }
+  #drop { display: block; border: 2px dashed; border-radius: .5rem; padding: 2rem; text-align: center; cursor: pointer }
+  #drop:focus-within, #drop.over { outline: 3px solid Highlight }
+  #files { position: absolute; opacity: 0 }
   table { border-collapse: collapse; margin: 1rem 0 }
   th, td { padding: .3rem .5rem; text-align: right; font-variant-numeric: tabular-nums }
   img { width: 4rem; height: 4rem; object-fit: cover; display: block }
@@ -26,7 +33,7 @@ export const page = `<!doctype html>
 <p>State: <strong id="state">…</strong> ·
   <a href="${embedPaths.openapi}">OpenAPI</a> · <a href="${embedPaths.metrics}">metrics</a> ·
   <a href="${embedPaths.readyz}">ready</a></p>
-<label id="drop">Choose or drop JPEG, PNG or WebP files
+${needsKey ? keyField : ""}<label id="drop">Choose or drop JPEG, PNG or WebP files
   <input id="files" type="file" accept="image/jpeg,image/png,image/webp" multiple></label>
 <p id="message" role="status"></p>
 <div id="result"></div>
@@ -40,6 +47,8 @@ export const page = `<!doctype html>
   };
   state();
   setInterval(state, 5000);
+  const key = at("key");
+  const authorization = () => (key?.value ? { authorization: "Bearer " + key.value.trim() } : {});
   const say = (text, error) => {
     at("message").textContent = text;
     at("message").className = error ? "error" : "";
@@ -63,7 +72,7 @@ export const page = `<!doctype html>
     const form = new FormData();
     for (const file of files) form.append("images", file);
     const startedAt = performance.now();
-    const response = await fetch("${embedPaths.embed}", { method: "POST", body: form });
+    const response = await fetch("${embedPaths.embed}", { method: "POST", headers: authorization(), body: form });
     const answer = await response.json();
     const ms = Math.round(performance.now() - startedAt);
     if (!response.ok) {

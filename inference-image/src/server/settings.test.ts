@@ -3,8 +3,11 @@ import { openclipVitB32 } from "../contract/model-signature.ts";
 import { embedPort } from "../contract/ports.ts";
 import { readSettings } from "./settings.ts";
 
+/** The default HOST is every interface. */
+const anonymous = { ALLOW_ANONYMOUS: "true" };
+
 test("without variables, gives the defaults", () => {
-  expect(readSettings({})).toMatchObject({
+  expect(readSettings(anonymous)).toMatchObject({
     HOST: "0.0.0.0",
     PORT: embedPort,
     ENGINE: "onnx",
@@ -15,6 +18,7 @@ test("without variables, gives the defaults", () => {
 
 test("reads numbers and lists, and leaves other variables alone", () => {
   const settings = readSettings({
+    ...anonymous,
     PORT: "9000",
     ENGINE: "triton",
     TRITON_GRPC_URLS: "a:8001, b:8011",
@@ -25,7 +29,7 @@ test("reads numbers and lists, and leaves other variables alone", () => {
 });
 
 test("takes an empty variable as one that is not set", () => {
-  expect(readSettings({ PORT: "" }).PORT).toBe(embedPort);
+  expect(readSettings({ ...anonymous, PORT: "" }).PORT).toBe(embedPort);
 });
 
 test.each([
@@ -42,6 +46,13 @@ test.each([
     "TRITON_GRPC_URLS must be host:port[,host:port…], got 'http://a'",
   ],
   [{ ENGINE: "triton" }, "TRITON_GRPC_URLS is required when ENGINE is triton"],
+  [
+    {},
+    "API_KEY is required where HOST is not this machine alone (or ALLOW_ANONYMOUS=true where something else keeps strangers out), got HOST '0.0.0.0'",
+  ],
+  [{ API_KEY: "short" }, "API_KEY must be at least 16 printable ASCII characters without spaces"],
+  [{ HOST: "::1", TLS_CERT_FILE: "a.pem" }, "TLS_KEY_FILE is required when TLS_CERT_FILE is set"],
+  [{ HOST: "::1", TLS_KEY_FILE: "a.pem" }, "TLS_CERT_FILE is required when TLS_KEY_FILE is set"],
 ])("fails on %o", (env, message) => {
   expect(() => readSettings(env)).toThrow(message);
 });
@@ -56,4 +67,16 @@ test("fails with all mistakes at once, a line each", () => {
       "TRITON_GRPC_URLS is required when ENGINE is triton",
     ].join("\n"),
   );
+});
+
+test("never shows a key", () => {
+  expect(() => readSettings({ API_KEY: "hunter2" })).not.toThrow("hunter2");
+});
+
+test.each(["127.0.0.1", "127.1.2.3", "localhost", "::1"])("needs no key on %s", (HOST) => {
+  expect(readSettings({ HOST }).API_KEY).toBeUndefined();
+});
+
+test("needs no permission with a key", () => {
+  expect(readSettings({ API_KEY: "0123456789abcdef" }).HOST).toBe("0.0.0.0");
 });

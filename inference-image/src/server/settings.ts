@@ -16,14 +16,44 @@ export function readSettings(env: Readonly<Record<string, string | undefined>>):
     Object.entries(env).filter(([, value]) => value !== undefined && value !== ""),
   );
   const result = serverEnv.safeParse(given);
-  if (result.success) return result.data;
+  if (result.success) {
+    const mistakes = mistakesBetween(result.data);
+    if (mistakes.length > 0) throw new SettingsError(mistakes.join("\n"));
+    return result.data;
+  }
   const lines = result.error.issues.map((issue) => {
     const name = String(issue.path[0]) as ServerEnvName;
-    const got = given[name];
-    const rule = issue.code === "custom" || issue.path.length > 1 ? issue.message : ruleOf(name);
+    const got = secret.has(name) ? undefined : given[name];
+    const told = ["custom", "invalid_format"].includes(issue.code) || issue.path.length > 1;
+    const rule = told ? issue.message : ruleOf(name);
     return `${name} ${rule}${got === undefined ? "" : `, got '${got}'`}`;
   });
   throw new SettingsError(lines.join("\n"));
+}
+
+/** Never shown, not even when they are wrong. */
+const secret: ReadonlySet<ServerEnvName> = new Set(["API_KEY"]);
+
+/** Rules of the process that a container's environment need not keep: what it publishes is not ours to know. */
+function mistakesBetween(env: ServerEnv): readonly string[] {
+  const mistakes: string[] = [];
+  if (env.API_KEY === undefined && env.ALLOW_ANONYMOUS === "false" && !isLoopback(env.HOST)) {
+    mistakes.push(
+      `API_KEY is required where HOST is not this machine alone (or ALLOW_ANONYMOUS=true where something else keeps strangers out), got HOST '${env.HOST}'`,
+    );
+  }
+  if ((env.TLS_CERT_FILE === undefined) !== (env.TLS_KEY_FILE === undefined)) {
+    const [given, missing] =
+      env.TLS_CERT_FILE === undefined
+        ? ["TLS_KEY_FILE", "TLS_CERT_FILE"]
+        : ["TLS_CERT_FILE", "TLS_KEY_FILE"];
+    mistakes.push(`${missing} is required when ${given} is set`);
+  }
+  return mistakes;
+}
+
+function isLoopback(host: string): boolean {
+  return /^(localhost|127(\.\d{1,3}){3}|::1)$/i.test(host);
 }
 
 /** What a setting must be, read from its schema. */

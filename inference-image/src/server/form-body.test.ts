@@ -1,0 +1,105 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { filesOfForm } from "./form-body.ts";
+
+/** A form as fetch writes it. */
+async function written(data: FormData): Promise<{ body: Buffer; type: string }> {
+  const request = new Request("http://localhost", { method: "POST", body: data });
+  const type = request.headers.get("content-type") ?? "";
+  return { body: Buffer.from(await request.arrayBuffer()), type };
+}
+
+async function messageOf(body: string, type = "multipart/form-data; boundary=b"): Promise<string> {
+  return filesOfForm(Buffer.from(body), type).then(
+    () => "was taken",
+    (error: Error) => error.message,
+  );
+}
+
+const head = 'content-disposition: form-data; name="a"; filename="a.jpg"';
+
+describe("the files of a form", () => {
+  test("are those that were put in, whatever bytes they have", async () => {
+    const content = fc.oneof(
+      fc.uint8Array({ maxLength: 200 }),
+      fc.constantFrom("\r\n", "\r\n--", "--", "\r\n\r\n", "").map((text) => Buffer.from(text)),
+    );
+    const part = fc.record({ content, name: fc.string({ maxLength: 8 }), isFile: fc.boolean() });
+    await fc.assert(
+      fc.asyncProperty(fc.array(part, { maxLength: 10 }), async (parts) => {
+        const data = new FormData();
+        for (const { content, name, isFile } of parts) {
+          if (isFile) data.append("images", new File([new Uint8Array(content)], name));
+          else data.append("note", name);
+        }
+        const { body, type } = await written(data);
+        const files = await filesOfForm(body, type);
+        const expected = parts.filter(({ isFile }) => isFile).map(({ content }) => [...content]);
+        expect(files.map((file) => [...file])).toEqual(expected);
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test("may hold what begins as their boundary", async () => {
+    const body = `--b\r\n${head}\r\n\r\nx\r\n--bb\r\n--b--`;
+    const [file] = await filesOfForm(Buffer.from(body), "multipart/form-data; boundary=b");
+    expect(Buffer.from(file!).toString()).toBe("x\r\n--bb");
+  });
+
+  test("are views of the body, not copies", async () => {
+    const data = new FormData();
+    data.append("a", new File([Buffer.alloc(100)], "a.jpg"));
+    const { body, type } = await written(data);
+    expect((await filesOfForm(body, type))[0]?.buffer).toBe(body.buffer);
+  });
+
+  test("are found after lines that mean nothing, with a boundary in quotes", async () => {
+    const body = `hello\r\n--b c \r\n${head}\r\n\r\nx\r\n--b c--\r\nbye`;
+    const files = await filesOfForm(Buffer.from(body), 'multipart/form-data; boundary="b c"');
+    expect(files.map(String)).toEqual(["x"]);
+  });
+
+  test.each([
+    ["without a boundary", "x", "multipart/form-data", "its content type has no boundary"],
+    ["that is something else", "hello", undefined, "it ends before its last boundary"],
+    ["that ends in a head", `--b\r\n${head}`, undefined, "a part has no end of its head"],
+    [
+      "that ends in a file",
+      `--b\r\n${head}\r\n\r\nx`,
+      undefined,
+      "it ends before its last boundary",
+    ],
+    [
+      "that ends early",
+      `--b\r\n${head}\r\n\r\nx\r\n--b\r`,
+      undefined,
+      "it ends before its last boundary",
+    ],
+  ])("fails on a form %s", async (_, body, type, why) => {
+    expect(await messageOf(body, type)).toBe(`the form cannot be read: ${why}`);
+  });
+
+  test("never fails in another way, whatever the bytes", async () => {
+    const pieces = fc.constantFrom(
+      "--b",
+      "\r\n",
+      "--",
+      head,
+      "\r\n\r\n",
+      "x",
+      ": ",
+      '"',
+      ";",
+      "\n",
+    );
+    await fc.assert(
+      fc.asyncProperty(fc.array(pieces, { maxLength: 20 }), async (texts) => {
+        expect(await messageOf(texts.join(""))).toMatch(
+          /^(was taken|the form .*|images must be .*)$/,
+        );
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+});
