@@ -9,5 +9,6 @@ export {
   TerraformOutput,
   TerraformResource,
   TerraformStack,
+  TerraformVariable,
   Testing,
 } from "cdktf";

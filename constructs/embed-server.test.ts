@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { serverEnv } from "../inference-image/src/contract/server-env.ts";
 import { EmbedServer, type EmbedServerProps } from "./embed-server.ts";
+import { expression } from "./expression.ts";
 import type { GpuHostProps } from "./gpu-host.ts";
 import { findings, hostIn, synth } from "./test-synth.ts";
 import { TritonServer } from "./triton-server.ts";
@@ -124,6 +125,32 @@ test("is bound to the loopback interface unless it is exposed", () => {
     { internal: 8002, external: 9000, ip: "127.0.0.1" },
   ]);
   expect(synthEmbed({ expose: "all-interfaces" }).container.ports[0].ip).toBe("0.0.0.0");
+});
+
+test("asks for no key where only this host reaches it", () => {
+  const { container, server, json } = synthEmbed();
+  expect(settingsOf(container)).toMatchObject({ ALLOW_ANONYMOUS: "true" });
+  expect(server.service.authorization).toBeUndefined();
+  expect(json).not.toHaveProperty("variable");
+});
+
+test("asks for a key where everybody reaches it, which only Terraform knows", () => {
+  const { container, server, json } = synthEmbed({ expose: "all-interfaces" });
+  expect(container.env).toContain(`API_KEY=${expression("var.embed_api_key")}`);
+  expect(settingsOf(container).ALLOW_ANONYMOUS).toBe("false");
+  expect(json.variable.embed_api_key).toMatchObject({
+    type: "string",
+    sensitive: true,
+    nullable: false,
+    validation: [
+      {
+        condition: expression("length(var.embed_api_key) >= 16"),
+        error_message: "The key must have at least 16 characters.",
+      },
+    ],
+  });
+  expect(json.variable.embed_api_key).not.toHaveProperty("default");
+  expect(server.service.authorization).toBe("bearer");
 });
 
 test("asks itself whether it is ready with what a Node image has", () => {

@@ -6,10 +6,11 @@ import type { Service } from "../inference-image/src/contract/environment.ts";
 import { openclipVitB32 } from "../inference-image/src/contract/model-signature.ts";
 import { embedPort } from "../inference-image/src/contract/ports.ts";
 import {
+  minKeyLength,
   modelRepositoryMount,
   type ServerEnvName,
 } from "../inference-image/src/contract/server-env.ts";
-import { TerraformStack } from "./cdktf.ts";
+import { TerraformStack, TerraformVariable } from "./cdktf.ts";
 import { check } from "./checks/findings.ts";
 import { imageFindings } from "./checks/images.ts";
 import {
@@ -20,6 +21,7 @@ import {
   tmpfs,
   waitUntilHealthy,
 } from "./container-defaults.ts";
+import { expression } from "./expression.ts";
 import { bindAddress, type Exposure, type GpuHost } from "./gpu-host.ts";
 import { gpuRequest } from "./gpu-request.ts";
 import type { TritonServer } from "./triton-server.ts";
@@ -58,6 +60,8 @@ export class EmbedServer extends Construct {
   readonly service: Service;
   /** The container itself. For what the props do not cover, use `container.addOverride()`. */
   readonly container: Container;
+  /** The bearer token that clients must send, where everybody reaches the port: `TF_VAR_<id>_api_key`. */
+  readonly apiKey?: TerraformVariable;
 
   constructor(scope: Construct, id: string, props: EmbedServerProps) {
     super(scope, id);
@@ -73,6 +77,7 @@ export class EmbedServer extends Construct {
     const name = `${TerraformStack.of(this).node.id}-${id}`;
     const image = new Image(this, "image", { name: imageName, keepLocally: true });
     const request = gpuRequest(gpus);
+    if (expose !== "loopback") this.apiKey = apiKeyVariable(this, id);
 
     this.container = new Container(this, "container", {
       ...hardened,
@@ -80,7 +85,11 @@ export class EmbedServer extends Construct {
       image: image.imageId,
       gpus: request.gpus,
       runtime: request.runtime,
-      env: environmentList({ ...request.env, ...serverSettings(engine, gpus) }),
+      env: environmentList({
+        ...request.env,
+        ...serverSettings(engine, gpus),
+        ...accessSettings(this.apiKey),
+      }),
       tmpfs: tmpfs(64),
       networksAdvanced: [{ name: host.network.name }],
       ports: [{ internal: embedPort, external: port, ip: bindAddress(expose) }],
@@ -107,6 +116,7 @@ export class EmbedServer extends Construct {
       kind: "embed",
       backend: engine.kind,
       model: engine.kind === "triton" ? upstreamModel(engine.upstreams) : openclipVitB32.name,
+      authorization: this.apiKey === undefined ? undefined : "bearer",
       resources: { container: `docker_container.${this.container.friendlyUniqueId}` },
       endpoints: [
         { protocol: "embed-http", url, path: "embed-http" },
@@ -114,6 +124,32 @@ export class EmbedServer extends Construct {
       ],
     };
   }
+}
+
+/** Terraform asks for it, and shows it nowhere. */
+function apiKeyVariable(server: EmbedServer, id: string): TerraformVariable {
+  const name = `${id.replaceAll("-", "_")}_api_key`;
+  const variable = new TerraformVariable(server, "api-key", {
+    type: "string",
+    sensitive: true,
+    nullable: false,
+    description: `Bearer token of ${id}, which everybody reaches: TF_VAR_${name}, for example of 'openssl rand -hex 32'.`,
+    validation: [
+      {
+        condition: expression(`length(var.${name}) >= ${minKeyLength}`),
+        errorMessage: `The key must have at least ${minKeyLength} characters.`,
+      },
+    ],
+  });
+  variable.overrideLogicalId(name);
+  return variable;
+}
+
+/** Strangers are kept out by the address that the port is published at, or by the key. */
+function accessSettings(
+  apiKey: TerraformVariable | undefined,
+): Partial<Record<ServerEnvName, string>> {
+  return apiKey === undefined ? { ALLOW_ANONYMOUS: "true" } : { API_KEY: apiKey.stringValue };
 }
 
 /** A Node image has no curl. */

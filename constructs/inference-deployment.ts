@@ -267,6 +267,8 @@ function serverSettings({ limits }: Resources): Partial<Record<ServerEnvName, st
     INTRA_OP_THREADS: String(Math.max(1, Math.floor(limits.cpuMillicores / 1000))),
     MODEL_PATH: `${modelRepositoryMount}/${openclipVitB32.name}/1/model.onnx`,
     PORT: String(embedPort),
+    // kind maps the NodePort to this machine's loopback interface
+    ALLOW_ANONYMOUS: "true",
     SHUTDOWN_GRACE_SECONDS: String(graceSeconds),
   };
 }

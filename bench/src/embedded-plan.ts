@@ -448,6 +448,11 @@ function embedEnv(
     HOST: loopback,
     PORT: String(listeners[0]?.local ?? 0),
   };
+  if (isExpression(env.API_KEY)) {
+    // only Terraform knows it; the loopback interface needs none
+    delete env.API_KEY;
+    notes.add(`${workload.name}: asks for no key, which only Terraform knows`);
+  }
   const parsed = serverEnv.parse(workload.env);
   if (parsed.ENGINE === "onnx") {
     env.MODEL_PATH = options.modelFile ?? mounts.place(parsed.MODEL_PATH);
@@ -480,6 +485,11 @@ function embedEnv(
     return local === undefined ? target : `${loopback}:${local}`;
   }).join(",");
   return env;
+}
+
+/** Whether a value is one that Terraform fills in. */
+function isExpression(value: string | undefined): boolean {
+  return /\$\{(?!\{)/.test(value ?? "");
 }
 
 function sharesNetwork(a: Workload, b: Workload): boolean {

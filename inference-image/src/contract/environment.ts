@@ -36,6 +36,8 @@ export const service = z.strictObject({
   backend: z.enum(["onnx", "tensorrt", "triton"]),
   /** Model name in requests. */
   model: z.string().min(1),
+  /** Set where clients must send a key: `bearer` is `Authorization: Bearer …`. The key itself is nowhere in it. */
+  authorization: z.enum(["bearer"]).optional(),
   /** Terraform addresses: the container, or the Deployment and the Service that leads to it. */
   resources: z.strictObject({
     container: z.string().optional(),
