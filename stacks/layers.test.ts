@@ -12,7 +12,7 @@ const root = fileURLToPath(new URL("../", import.meta.url));
 const layers: Readonly<Record<string, readonly string[]>> = {
   "inference-image/src/contract": [],
   "inference-image/src/engine": ["inference-image/src/contract"],
-  "inference-image/src/model": ["inference-image/src/contract"],
+  "inference-image/src/model": ["inference-image/src/contract", "inference-image/src/engine"],
   "inference-image/src/triton": ["inference-image/src/contract"],
   "inference-image/src/server": [
     "inference-image/src/contract",

@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
-import { mkdir, open, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
-import { basename, dirname, join } from "node:path";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { openclipVitB32 } from "../contract/model-signature.ts";
-import { type ModelInfo, readSidecar, sidecarPath } from "./model-info.ts";
+import { type ModelInfo, readSidecar } from "./model-info.ts";
 import { onnxBytes, onnxChunks } from "./onnx-writer.ts";
+import { sizeOf, writeModelFile } from "./publish-file.ts";
 import { type ModelProfile, opset, profiles, visionTransformer } from "./vision-transformer.ts";
 
 export interface GenerateOptions {
@@ -32,9 +32,6 @@ export const repositoryModel = join(
   "model.onnx",
 );
 
-/** How much is written at once, and how often progress is told. */
-const blockBytes = 4 * 1024 * 1024;
-
 /**
  * Write the image tower with seeded random weights as an ONNX file, and the sidecar `<file>.json`.
  *
@@ -50,14 +47,11 @@ export async function generateModel(options: GenerateOptions): Promise<ModelInfo
   const model = visionTransformer(profiles[profile], seed);
   const total = onnxBytes(model);
 
-  await mkdir(dirname(file), { recursive: true });
-  await removeAbandonedParts(file);
-  const part = partPath(file);
-  try {
-    const sha256 = await writeBlocks(part, onnxChunks(model), (bytes) =>
-      onProgress?.({ bytes, total }),
-    );
-    const info: ModelInfo = {
+  return writeModelFile({
+    file,
+    chunks: onnxChunks(model),
+    onBlock: (bytes) => onProgress?.({ bytes, total }),
+    info: (sha256) => ({
       schema: 1,
       sha256,
       bytes: total,
@@ -66,12 +60,8 @@ export async function generateModel(options: GenerateOptions): Promise<ModelInfo
       seed,
       architecture: profile,
       opset,
-    };
-    await publish(part, file, info);
-    return info;
-  } finally {
-    await rm(part, { force: true });
-  }
+    }),
+  });
 }
 
 /**
@@ -122,81 +112,4 @@ export async function ensureModel(
     await generateModel({ profile, seed: defaultSeed, file, onProgress });
   }
   return file;
-}
-
-/** Put a finished file in its place, unless another process has put the same one there meanwhile. */
-async function publish(part: string, file: string, info: ModelInfo): Promise<void> {
-  const [size, before] = await Promise.all([sizeOf(file), readSidecar(file)]);
-  if (size === info.bytes && before?.bytes === size && before.sha256 === info.sha256) return;
-  // The sidecar first: were this stopped in between, the next `ensure` would see that the two do not belong together.
-  const sidecar = part.replace(/\.part$/, ".json");
-  try {
-    await writeFile(sidecar, `${JSON.stringify(info, null, 2)}\n`);
-    await rename(sidecar, sidecarPath(file));
-  } finally {
-    await rm(sidecar, { force: true });
-  }
-  await rename(part, file);
-}
-
-async function writeBlocks(
-  path: string,
-  chunks: Iterable<Uint8Array>,
-  onBlock: (bytes: number) => void,
-): Promise<string> {
-  const hash = createHash("sha256");
-  const handle = await open(path, "wx");
-  try {
-    const block = Buffer.alloc(blockBytes);
-    let filled = 0;
-    let written = 0;
-    const flush = async () => {
-      const full = block.subarray(0, filled);
-      hash.update(full);
-      await handle.write(full);
-      written += filled;
-      filled = 0;
-      onBlock(written);
-    };
-    for (const chunk of chunks) {
-      for (let from = 0; from < chunk.byteLength; ) {
-        const taken = Math.min(chunk.byteLength - from, blockBytes - filled);
-        block.set(chunk.subarray(from, from + taken), filled);
-        from += taken;
-        filled += taken;
-        if (filled === blockBytes) await flush();
-      }
-    }
-    if (filled > 0) await flush();
-  } finally {
-    await handle.close();
-  }
-  return hash.digest("hex");
-}
-
-/** `model.<pid>.<n>.onnx.part`: nobody else's, and git ignores it. */
-function partPath(file: string): string {
-  partCount += 1;
-  return join(dirname(file), `${basename(file, ".onnx")}.${process.pid}.${partCount}.onnx.part`);
-}
-let partCount = 0;
-
-/** A part that is older than this is nobody's any more: writing takes seconds. */
-const abandonedAfterMs = 10 * 60_000;
-
-/** Remove what a process that was killed left behind: 351 MB each. */
-async function removeAbandonedParts(file: string): Promise<void> {
-  const stem = `${basename(file, ".onnx")}.`;
-  for (const name of await readdir(dirname(file))) {
-    if (!name.startsWith(stem) || !/^\d+\.\d+\.onnx\.(part|json)$/.test(name.slice(stem.length))) {
-      continue;
-    }
-    const part = join(dirname(file), name);
-    const writtenAt = (await stat(part).catch(() => undefined))?.mtimeMs ?? Date.now();
-    if (Date.now() - writtenAt > abandonedAfterMs) await rm(part, { force: true });
-  }
-}
-
-async function sizeOf(file: string): Promise<number | undefined> {
-  return (await stat(file).catch(() => undefined))?.size;
 }

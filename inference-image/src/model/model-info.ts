@@ -11,7 +11,7 @@ export const modelSidecar = z.object({
   sha256: z.string().regex(/^[0-9a-f]{64}$/),
   bytes: z.int().min(1),
   /** How the file came to be. */
-  source: z.enum(["generated", "pulled", "exported", "unknown"]),
+  source: z.enum(["generated", "pulled", "exported", "derived", "unknown"]),
   /** `random`, or the name that open_clip gives the weights, for example `laion2b_s34b_b79k`. */
   weights: z.string().min(1),
   /** Of random weights. */
@@ -20,6 +20,11 @@ export const modelSidecar = z.object({
   architecture: z.string().optional(),
   /** ONNX operator set. */
   opset: z.int().optional(),
+  /** Of a derived file: the checksum of the file that it was made of, and what made it. */
+  derivedFrom: z.string().optional(),
+  rewriter: z.int().optional(),
+  /** Of a derived file: what is different from the file that it was made of. */
+  parts: z.array(z.string()).optional(),
 });
 export type ModelInfo = z.infer<typeof modelSidecar>;
 

@@ -5,7 +5,9 @@
 
 export interface OnnxTensorType {
   readonly name: string;
-  /** FP32. A number is a fixed size, a word is a symbolic one, for example `batch`. */
+  /** @default "FLOAT" */
+  readonly dataType?: OnnxElementType;
+  /** A number is a fixed size, a word is a symbolic one, for example `batch`. */
   readonly dims: readonly (number | string)[];
 }
 
@@ -15,14 +17,18 @@ export type OnnxAttribute = number | readonly number[] | { readonly float: numbe
 export interface OnnxNode {
   readonly name: string;
   readonly op: string;
+  /** @default "" - ONNX's own operators */
+  readonly domain?: string;
   readonly inputs: readonly string[];
   readonly outputs: readonly string[];
   readonly attributes?: Readonly<Record<string, OnnxAttribute>>;
+  /** Attributes as another file has them, each an `AttributeProto`. */
+  readonly attributeFields?: readonly Uint8Array[];
 }
 
 export interface OnnxInitializer {
   readonly name: string;
-  readonly dataType: "FLOAT" | "INT64";
+  readonly dataType: OnnxElementType;
   readonly dims: readonly number[];
   /**
    * The values as little-endian bytes, in row-major order, in pieces of any size. A piece is used before the next one is
@@ -34,6 +40,8 @@ export interface OnnxInitializer {
 export interface OnnxModel {
   readonly producer: string;
   readonly opset: number;
+  /** Versions of the operator sets that are not ONNX's own, by domain. */
+  readonly otherOpsets?: Readonly<Record<string, number>>;
   /** Intermediate representation version: 8 goes with opset 15 to 18. */
   readonly irVersion: number;
   readonly graphName: string;
@@ -48,8 +56,25 @@ export interface OnnxModel {
 /** What `TensorProto.DataType` calls them, and the bytes of one element. */
 const elementTypes = {
   FLOAT: { code: 1, bytes: 4 },
+  UINT8: { code: 2, bytes: 1 },
+  INT8: { code: 3, bytes: 1 },
+  UINT16: { code: 4, bytes: 2 },
+  INT16: { code: 5, bytes: 2 },
+  INT32: { code: 6, bytes: 4 },
   INT64: { code: 7, bytes: 8 },
+  BOOL: { code: 9, bytes: 1 },
+  FLOAT16: { code: 10, bytes: 2 },
+  DOUBLE: { code: 11, bytes: 8 },
+  BFLOAT16: { code: 16, bytes: 2 },
 } as const;
+export type OnnxElementType = keyof typeof elementTypes;
+
+/** What the writer calls a `TensorProto.DataType`; `undefined` for one that it does not write. */
+export function elementTypeOf(code: number): OnnxElementType | undefined {
+  return (Object.keys(elementTypes) as OnnxElementType[]).find(
+    (name) => elementTypes[name].code === code,
+  );
+}
 
 /** What `AttributeProto.AttributeType` calls them. */
 const attributeTypes = { float: 1, int: 2, ints: 7 } as const;
@@ -61,22 +86,93 @@ export function* onnxChunks(model: OnnxModel): Generator<Uint8Array, void, undef
   yield tail;
   for (const { initializer, header } of tensors) {
     yield header;
-    let written = 0;
-    for (const piece of initializer.data()) {
-      written += piece.byteLength;
-      yield piece;
-    }
-    const expected = rawBytes(initializer);
-    if (written !== expected) {
-      throw new Error(`${initializer.name}: expected ${expected} bytes of data, got ${written}`);
-    }
+    yield* checkedPieces(initializer);
   }
+}
+
+/** The data of an initializer, refused at its end when it is not as long as its shape says. */
+function* checkedPieces(initializer: OnnxInitializer): Generator<Uint8Array, void, undefined> {
+  let written = 0;
+  for (const piece of initializer.data()) {
+    written += piece.byteLength;
+    yield piece;
+  }
+  const expected = rawBytes(initializer);
+  if (written !== expected) {
+    throw new Error(`${initializer.name}: expected ${expected} bytes of data, got ${written}`);
+  }
+}
+
+function copyOf(piece: Uint8Array): Uint8Array {
+  return Uint8Array.from(piece);
 }
 
 /** Size of the file in bytes, known before a weight is computed. */
 export function onnxBytes(model: OnnxModel): number {
   const { head, graphBytes } = layout(model);
   return head.length + tag(7, 2).length + varint(graphBytes).length + graphBytes;
+}
+
+/** A model whose larger tensors lie in a file of their own. */
+export interface SplitModel {
+  /** The ONNX file. */
+  readonly model: Uint8Array;
+  /** The file of the weights, in pieces. A piece is valid until the next one is asked for. */
+  readonly weights: () => Generator<Uint8Array, void, undefined>;
+  readonly weightBytes: number;
+}
+
+/** Where a tensor starts: a page, so that ONNX Runtime maps the file into memory and copies nothing. */
+const weightAlignment = 4096;
+
+/** Smaller tensors stay in the ONNX file: shapes, biases, gains. */
+const smallTensorBytes = 64 * 1024;
+
+/**
+ * Split a model into an ONNX file and the file of its weights, which lies beside it.
+ *
+ * @param location - Name of the file of the weights.
+ */
+export function splitModel(model: OnnxModel, location: string): SplitModel {
+  const small = model.initializers.filter((item) => rawBytes(item) < smallTensorBytes);
+  const large = model.initializers.filter((item) => rawBytes(item) >= smallTensorBytes);
+  let end = 0;
+  const placed = large.map((initializer) => {
+    const offset = Math.ceil(end / weightAlignment) * weightAlignment;
+    end = offset + rawBytes(initializer);
+    return { initializer, offset };
+  });
+  const head = onnxHead(model);
+  const tail = onnxTail(model);
+  const references = placed.map(({ initializer, offset }) =>
+    message(5, [
+      ...initializer.dims.map((dim) => int(1, dim)),
+      int(2, elementTypes[initializer.dataType].code),
+      text(8, initializer.name),
+      ...Object.entries({ location, offset, length: rawBytes(initializer) }).map(([key, value]) =>
+        message(13, [text(1, key), text(2, String(value))]),
+      ),
+      int(14, 1), // data_location: EXTERNAL
+    ]),
+  );
+  const inline = small.map((initializer) =>
+    Buffer.concat([
+      initializerHeader(initializer),
+      ...Array.from(checkedPieces(initializer), copyOf),
+    ]),
+  );
+  return {
+    model: Buffer.concat([head, message(7, [tail, ...references, ...inline])]),
+    *weights() {
+      let written = 0;
+      for (const { initializer, offset } of placed) {
+        if (offset > written) yield Buffer.alloc(offset - written);
+        yield* checkedPieces(initializer);
+        written = offset + rawBytes(initializer);
+      }
+    },
+    weightBytes: end,
+  };
 }
 
 /** An initializer of 64-bit integers, for shapes and axes. */
@@ -95,22 +191,34 @@ export function scalarInitializer(name: string, value: number): OnnxInitializer 
   return { name, dataType: "FLOAT", dims: [], data: () => [data] };
 }
 
-function layout(model: OnnxModel) {
-  const head = Buffer.concat([
+function onnxHead(model: OnnxModel): Buffer {
+  return Buffer.concat([
     int(1, model.irVersion),
     text(2, model.producer),
     message(8, [text(1, ""), int(2, model.opset)]),
+    ...Object.entries(model.otherOpsets ?? {}).map(([domain, version]) =>
+      message(8, [text(1, domain), int(2, version)]),
+    ),
     ...Object.entries(model.metadata ?? {}).map(([key, value]) =>
       message(14, [text(1, key), text(2, value)]),
     ),
   ]);
-  // The order of fields is free: everything small comes before the weights, so a reader sees the graph at once.
-  const tail = Buffer.concat([
+}
+
+/** The graph without its tensors. */
+function onnxTail(model: OnnxModel): Buffer {
+  return Buffer.concat([
     text(2, model.graphName),
     ...model.nodes.map(nodeField),
     ...model.inputs.map((input) => valueInfoField(11, input)),
     ...model.outputs.map((output) => valueInfoField(12, output)),
   ]);
+}
+
+function layout(model: OnnxModel) {
+  const head = onnxHead(model);
+  // The order of fields is free: everything small comes before the weights, so a reader sees the graph at once.
+  const tail = onnxTail(model);
   const tensors = model.initializers.map((initializer) => ({
     initializer,
     header: initializerHeader(initializer),
@@ -129,6 +237,8 @@ function nodeField(node: OnnxNode): Buffer {
     text(3, node.name),
     text(4, node.op),
     ...Object.entries(node.attributes ?? {}).map(([name, value]) => attributeField(name, value)),
+    ...(node.attributeFields ?? []).map((field) => message(5, [field])),
+    ...(node.domain === undefined ? [] : [text(7, node.domain)]),
   ]);
 }
 
@@ -146,11 +256,11 @@ function attributeField(name: string, value: OnnxAttribute): Buffer {
   ]);
 }
 
-function valueInfoField(field: number, { name, dims }: OnnxTensorType): Buffer {
+function valueInfoField(field: number, { name, dims, dataType = "FLOAT" }: OnnxTensorType): Buffer {
   const shape = dims.map((dim) =>
     message(1, [typeof dim === "number" ? int(1, dim) : text(2, dim)]),
   );
-  const tensorType = message(1, [int(1, elementTypes.FLOAT.code), message(2, shape)]);
+  const tensorType = message(1, [int(1, elementTypes[dataType].code), message(2, shape)]);
   return message(field, [text(1, name), message(2, [tensorType])]);
 }
 

@@ -1,0 +1,112 @@
+import { embeddingDims, openclipVitB32U8, pixelBytes } from "../contract/model-signature.ts";
+import { imageTensor, pixelTensor } from "../engine/image-tensor.ts";
+import { openSession } from "../engine/onnx-session.ts";
+import { EngineError, type ModelSession } from "../engine/types.ts";
+
+/** How near the embeddings of two models are. */
+export interface Agreement {
+  /** Of each image, the cosine of its two embeddings. */
+  readonly minCosine: number;
+  readonly meanCosine: number;
+  /** Largest difference of a value, relative to the largest value. */
+  readonly maxDifference: number;
+}
+
+/** Compare the embeddings that two models gave of the same images. */
+export function compareModels(
+  standard: readonly Float32Array[],
+  form: readonly Float32Array[],
+): Agreement {
+  let [min, sum, difference, largest] = [1, 0, 0, 0];
+  for (const [index, expected] of standard.entries()) {
+    const got = form[index]!;
+    let [dot, a, b] = [0, 0, 0];
+    for (const [i, value] of expected.entries()) {
+      dot += value * got[i]!;
+      a += value * value;
+      b += got[i]! * got[i]!;
+      difference = Math.max(difference, Math.abs(value - got[i]!));
+      largest = Math.max(largest, Math.abs(value));
+    }
+    const cosine = dot / Math.sqrt(a * b);
+    min = Number.isFinite(cosine) ? Math.min(min, cosine) : -1;
+    sum += cosine;
+  }
+  return {
+    minCosine: min,
+    meanCosine: sum / standard.length,
+    maxDifference: difference / largest,
+  };
+}
+
+/**
+ * Embeddings of images, as the model gives them.
+ *
+ * @param images - `[224, 224, 3]` 8-bit RGB; the model may take them as pixels or as normalised planes.
+ */
+export async function embedWith(
+  modelPath: string,
+  images: readonly Uint8Array[],
+): Promise<readonly Float32Array[]> {
+  const session = await openSession({ modelPath });
+  try {
+    return await embedAll(modelPath, session, images);
+  } finally {
+    await session.close();
+  }
+}
+
+/** Images of one run: few, so that it takes little memory. */
+const batchSize = 4;
+
+async function embedAll(
+  modelPath: string,
+  session: ModelSession,
+  images: readonly Uint8Array[],
+): Promise<readonly Float32Array[]> {
+  const takesPixels = session.inputs[0]?.dataType === openclipVitB32U8.inputs[0].dataType;
+  const vectors: Float32Array[] = [];
+  for (let first = 0; first < images.length; first += batchSize) {
+    const batch = images.slice(first, first + batchSize);
+    const { outputs } = await session.run([takesPixels ? pixelTensor(batch) : imageTensor(batch)]);
+    const [output] = outputs;
+    if (output?.dataType !== "FP32" || output.data.length !== batch.length * embeddingDims) {
+      throw new EngineError(
+        "model",
+        `${modelPath}: does not give ${embeddingDims} floats an image`,
+      );
+    }
+    for (let i = 0; i < batch.length; i++) {
+      vectors.push(output.data.slice(i * embeddingDims, (i + 1) * embeddingDims));
+    }
+  }
+  return vectors;
+}
+
+/**
+ * Images that are the same everywhere: waves of other lengths and directions in each channel, edges, and noise. They fill
+ * the range of the values as photos do.
+ *
+ * @returns `[224, 224, 3]` 8-bit RGB
+ */
+export function syntheticImages(count: number): readonly Uint8Array[] {
+  return Array.from({ length: count }, (_, index) => {
+    const pixels = new Uint8Array(pixelBytes);
+    const side = openclipVitB32U8.inputs[0].dims[0];
+    let noise = index + 1;
+    for (let at = 0; at < pixelBytes; at++) {
+      const [x, y] = [Math.floor(at / 3) % side, Math.floor(at / (3 * side))];
+      const channel = at % 3;
+      noise = (Math.imul(noise, 1_664_525) + 1_013_904_223) | 0;
+      const wave = triangle((x * (index + 2 + channel) + y * ((index * 5) % 7)) % 256);
+      const edge = (x * (index % 3) + y > 120 + 20 * channel ? 40 : 0) + (index % 2 ? y >> 2 : 0);
+      pixels[at] = (wave * 180) / 256 + edge + ((noise >>> 24) * (index % 5)) / 16;
+    }
+    return pixels;
+  });
+}
+
+/** 0 to 255 and back, so that there is no function whose last bit depends on the machine. */
+function triangle(phase: number): number {
+  return phase < 128 ? 2 * phase : 511 - 2 * phase;
+}

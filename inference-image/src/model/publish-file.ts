@@ -1,0 +1,115 @@
+import { createHash } from "node:crypto";
+import { mkdir, open, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { type ModelInfo, readSidecar, sidecarPath } from "./model-info.ts";
+
+/** How much is written at once, and how often progress is told. */
+const blockBytes = 4 * 1024 * 1024;
+
+/**
+ * Write a model file and its sidecar `<file>.json`. The file appears whole or not at all: it is written under another name,
+ * `….onnx.part`, and renamed. Its folder is made; several processes may write the same file at once.
+ *
+ * @param chunks - A chunk is used before the next one is asked for.
+ * @param check - Looks at the whole file before it gets its name; what it throws is thrown.
+ * @throws {Error} when the file cannot be written
+ */
+export async function writeModelFile(options: {
+  readonly file: string;
+  readonly chunks: Iterable<Uint8Array>;
+  readonly info: (sha256: string, bytes: number) => ModelInfo;
+  readonly onBlock?: (bytes: number) => void;
+  readonly check?: (part: string) => Promise<void>;
+}): Promise<ModelInfo> {
+  const { file } = options;
+  await mkdir(dirname(file), { recursive: true });
+  await removeAbandonedParts(file);
+  const part = partPath(file);
+  try {
+    const { sha256, bytes } = await writeBlocks(part, options.chunks, options.onBlock);
+    await options.check?.(part);
+    const info = options.info(sha256, bytes);
+    await publish(part, file, info);
+    return info;
+  } finally {
+    await rm(part, { force: true });
+  }
+}
+
+/** Put a finished file in its place, unless another process has put the same one there meanwhile. */
+async function publish(part: string, file: string, info: ModelInfo): Promise<void> {
+  const [size, before] = await Promise.all([sizeOf(file), readSidecar(file)]);
+  if (size === info.bytes && before?.bytes === size && before.sha256 === info.sha256) return;
+  // The sidecar first: were this stopped in between, the next `ensure` would see that the two do not belong together.
+  const sidecar = part.replace(/\.part$/, ".json");
+  try {
+    await writeFile(sidecar, `${JSON.stringify(info, null, 2)}\n`);
+    await rename(sidecar, sidecarPath(file));
+  } finally {
+    await rm(sidecar, { force: true });
+  }
+  await rename(part, file);
+}
+
+/** Write a new file; its SHA-256 is computed on the way. */
+export async function writeBlocks(
+  path: string,
+  chunks: Iterable<Uint8Array>,
+  onBlock?: (bytes: number) => void,
+): Promise<{ readonly sha256: string; readonly bytes: number }> {
+  const hash = createHash("sha256");
+  const handle = await open(path, "wx");
+  let written = 0;
+  try {
+    const block = Buffer.alloc(blockBytes);
+    let filled = 0;
+    const flush = async () => {
+      const full = block.subarray(0, filled);
+      hash.update(full);
+      await handle.write(full);
+      written += filled;
+      filled = 0;
+      onBlock?.(written);
+    };
+    for (const chunk of chunks) {
+      for (let from = 0; from < chunk.byteLength; ) {
+        const taken = Math.min(chunk.byteLength - from, blockBytes - filled);
+        block.set(chunk.subarray(from, from + taken), filled);
+        from += taken;
+        filled += taken;
+        if (filled === blockBytes) await flush();
+      }
+    }
+    if (filled > 0) await flush();
+  } finally {
+    await handle.close();
+  }
+  return { sha256: hash.digest("hex"), bytes: written };
+}
+
+/** `model.<pid>.<n>.onnx.part`: nobody else's, and git ignores it. */
+function partPath(file: string): string {
+  partCount += 1;
+  return join(dirname(file), `${basename(file, ".onnx")}.${process.pid}.${partCount}.onnx.part`);
+}
+let partCount = 0;
+
+/** A part that is older than this is nobody's any more: writing takes seconds. */
+const abandonedAfterMs = 10 * 60_000;
+
+/** Remove what a process that was killed left behind: 351 MB each. */
+async function removeAbandonedParts(file: string): Promise<void> {
+  const stem = `${basename(file, ".onnx")}.`;
+  for (const name of await readdir(dirname(file))) {
+    if (!name.startsWith(stem) || !/^\d+\.\d+\.onnx\.(part|json)$/.test(name.slice(stem.length))) {
+      continue;
+    }
+    const part = join(dirname(file), name);
+    const writtenAt = (await stat(part).catch(() => undefined))?.mtimeMs ?? Date.now();
+    if (Date.now() - writtenAt > abandonedAfterMs) await rm(part, { force: true });
+  }
+}
+
+export async function sizeOf(file: string): Promise<number | undefined> {
+  return (await stat(file).catch(() => undefined))?.size;
+}

@@ -1,0 +1,391 @@
+import {
+  clipNormalisation,
+  openclipVitB32,
+  openclipVitB32U8,
+} from "../contract/model-signature.ts";
+import { type OnnxTensor, readFloats, tensorPieces } from "./onnx-reader.ts";
+import {
+  int64Initializer,
+  type OnnxAttribute,
+  type OnnxInitializer,
+  type OnnxModel,
+  type OnnxNode,
+} from "./onnx-writer.ts";
+import { quantise } from "./quantise.ts";
+import {
+  matrixDims,
+  type Tower,
+  type TowerLinear,
+  type TowerNorm,
+  type TowerPart,
+} from "./recognise-tower.ts";
+
+export interface TowerGraphOptions {
+  /** Number of attention heads: one of `tower.heads`. */
+  readonly heads: number;
+  /**
+   * `onnxruntime`: with the operators that only ONNX Runtime's CPU provider has. `portable`: ONNX's own operators, for a
+   * Triton of any version and any execution provider.
+   */
+  readonly operators: "onnxruntime" | "portable";
+  /** `int8` needs the operators of `onnxruntime`. */
+  readonly precision: "fp32" | "int8";
+}
+
+/** Operator set of the graphs: the first with LayerNormalization. */
+const opset = 17;
+
+const contrib = "com.microsoft";
+
+const [{ name: inputName, dims: inputDims }] = openclipVitB32U8.inputs;
+const [{ name: outputName, dims: outputDims }] = openclipVitB32.outputs;
+
+/**
+ * The graph that computes a tower from 8-bit pixels with the least work: the normalisation of the pixels is in the weights
+ * of the patches, which are a product of matrices, and the last block computes queries, MLP and `ln_post` of the class
+ * token only. Weights are read from the tower's file when they are written.
+ */
+export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel {
+  const { heads, precision } = options;
+  const portable = options.operators === "portable";
+  const { width, patchSide, imageSide, blocks } = tower;
+  const grid = imageSide / patchSide;
+  const tokens = grid * grid + 1;
+  const headWidth = width / heads;
+  const patchValues = patchSide * patchSide * 3;
+
+  const nodes: OnnxNode[] = [];
+  const initializers = new Map<string, OnnxInitializer>();
+
+  const emit = (
+    op: string,
+    outputs: readonly string[],
+    inputs: readonly string[],
+    attributes?: Record<string, OnnxAttribute>,
+    domain?: string,
+  ): string => {
+    nodes.push({ name: outputs[0]!, op, domain, inputs, outputs, attributes });
+    return outputs[0]!;
+  };
+  const node = (
+    op: string,
+    name: string,
+    inputs: readonly string[],
+    attributes?: Record<string, OnnxAttribute>,
+  ) => emit(op, [name], inputs, attributes);
+  const contribNode = (
+    op: string,
+    name: string,
+    inputs: readonly string[],
+    attributes?: Record<string, OnnxAttribute>,
+  ) => emit(op, [name], inputs, attributes, contrib);
+
+  const add = (initializer: OnnxInitializer): string => {
+    initializers.set(initializer.name, initializer);
+    return initializer.name;
+  };
+  const integers = (name: string, values: readonly number[]) => add(int64Initializer(name, values));
+  const floats = (name: string, dims: readonly number[], values: () => Float32Array): string =>
+    add({ name, dataType: "FLOAT", dims, data: () => [bytesOf(values())] });
+  const vector = (name: string, tensor: OnnxTensor) =>
+    floats(name, [elements(tensor)], () => readFloats(tensor));
+
+  /** `x · W`, without the bias. `input` is quantised where the weights are. */
+  const product = (name: string, input: Quantisable, matrix: Matrix, bias?: string): string => {
+    const { from, to } = matrix;
+    if (precision === "int8") {
+      const { values, scales } = quantise(`${name}.weight`, matrix);
+      add(values);
+      add(scales);
+      const quantised = input.quantised();
+      const inputs = [
+        quantised.values,
+        values.name,
+        quantised.scale,
+        scales.name,
+        quantised.zeroPoint,
+        "",
+      ];
+      return contribNode("MatMulIntegerToFloat", name, bias ? [...inputs, bias] : inputs);
+    }
+    const weight = add({
+      name: `${name}.weight`,
+      dataType: "FLOAT",
+      dims: [from, to],
+      data: matrix.pieces,
+    });
+    const value = node("MatMul", bias ? `${name}.product` : name, [input.value, weight]);
+    return bias ? node("Add", name, [value, bias]) : value;
+  };
+  const linear = (name: string, input: Quantisable, part: TowerPart, factor = 1): string =>
+    product(name, input, matrixOf(part, factor), biasOf(name, part, factor));
+  const biasOf = (name: string, part: TowerPart, factor = 1): string | undefined => {
+    const { bias } = part.linear;
+    if (bias === undefined) return undefined;
+    const { to } = matrixOf(part);
+    return floats(`${name}.bias`, [to], () =>
+      readFloats(bias)
+        .subarray(part.part * to, (part.part + 1) * to)
+        .map((value) => value * factor),
+    );
+  };
+  const quantisable = (value: string): Quantisable => {
+    let quantised: QuantisedValue | undefined;
+    return {
+      value,
+      quantised() {
+        if (quantised === undefined) {
+          const outputs = ["values", "scale", "zero_point"].map((part) => `${value}.${part}`);
+          const [values, scale, zeroPoint] = outputs as [string, string, string];
+          emit("DynamicQuantizeLinear", outputs, [value]);
+          quantised = { values, scale, zeroPoint };
+        }
+        return quantised;
+      },
+    };
+  };
+  const norm = (name: string, input: string, { gain, bias, epsilon }: TowerNorm): string =>
+    node(
+      "LayerNormalization",
+      name,
+      [input, vector(`${name}.gain`, gain), vector(`${name}.bias`, bias)],
+      { axis: -1, epsilon: { float: epsilon } },
+    );
+  const reshape = (name: string, input: string, shape: readonly number[]): string =>
+    node("Reshape", name, [input, integers(`shape.${shape.join("x")}`, shape)]);
+  const firstToken = (name: string, input: string): string =>
+    node("Slice", name, [
+      input,
+      integers("first_token.start", [0]),
+      integers("first_token.end", [1]),
+      integers("first_token.axis", [1]),
+    ]);
+
+  const attention = (
+    name: string,
+    block: Tower["blocks"][number],
+    normed: string,
+    queryInput: string,
+    queries: number,
+  ): string => {
+    const input = quantisable(normed);
+    const queryOf = queryInput === normed ? input : quantisable(queryInput);
+    const scale = 1 / Math.sqrt(headWidth);
+    if (!portable) {
+      const parts = [
+        linear(`${name}.query`, queryOf, block.query),
+        linear(`${name}.key`, input, block.key),
+        linear(`${name}.value`, input, block.value),
+      ];
+      return contribNode("MultiHeadAttention", `${name}.mixed`, parts, { num_heads: heads });
+    }
+    const byHead = (part: "query" | "key" | "value", perm: readonly number[]) => {
+      const from = part === "query" ? queryOf : input;
+      // the scale is in the weights of the query
+      const projected = linear(`${name}.${part}`, from, block[part], part === "query" ? scale : 1);
+      const rows = part === "query" ? queries : tokens;
+      const split = reshape(`${name}.${part}.heads`, projected, [0, rows, heads, headWidth]);
+      return node("Transpose", `${name}.${part}.by_head`, [split], { perm });
+    };
+    const scores = node("MatMul", `${name}.scores`, [
+      byHead("query", [0, 2, 1, 3]),
+      byHead("key", [0, 2, 3, 1]),
+    ]);
+    const mixed = node("MatMul", `${name}.mixed`, [
+      node("Softmax", `${name}.weights`, [scores], { axis: -1 }),
+      byHead("value", [0, 2, 1, 3]),
+    ]);
+    const byToken = node("Transpose", `${name}.by_token`, [mixed], { perm: [0, 2, 1, 3] });
+    return reshape(`${name}.merged`, byToken, [0, queries, width]);
+  };
+
+  const scalar = (name: string, value: number) => floats(name, [], () => Float32Array.of(value));
+  const activation = (name: string, input: string, kind: "gelu" | "quick-gelu"): string => {
+    if (kind === "quick-gelu") {
+      const steep = node("Mul", `${name}.steep`, [input, scalar("quick_gelu.slope", 1.702)]);
+      return node("Mul", name, [input, node("Sigmoid", `${name}.gate`, [steep])]);
+    }
+    // ONNX Runtime makes one operator of these
+    const divided = node("Div", `${name}.div`, [input, scalar("gelu.sqrt2", Math.SQRT2)]);
+    const gate = node("Add", `${name}.gate`, [
+      node("Erf", `${name}.erf`, [divided]),
+      scalar("gelu.one", 1),
+    ]);
+    const gated = node("Mul", `${name}.gated`, [input, gate]);
+    return node("Mul", name, [gated, scalar("gelu.half", 0.5)]);
+  };
+
+  // A patch is 32 rows of 96 bytes: moved as bytes, then multiplied by the convolution's weights.
+  const cut = (pixels: string): string =>
+    reshape(
+      "patches.flat",
+      node(
+        "Transpose",
+        "patches.rows",
+        [reshape("patches.split", pixels, [0, grid, patchSide, grid, 3 * patchSide])],
+        { perm: [0, 1, 3, 2, 4] },
+      ),
+      [0, grid * grid, patchValues],
+    );
+  // not every execution provider moves bytes: they are floats first where the graph must run anywhere
+  const toFloat = (value: string) => node("Cast", "pixels", [value], { to: 1 });
+  const patchInput = portable ? cut(toFloat(inputName)) : toFloat(cut(inputName));
+  const { matrix: patchMatrix, positions } = foldPatches(tower);
+  const patches = node("MatMul", "patches", [
+    patchInput,
+    add({
+      name: "patches.weight",
+      dataType: "FLOAT",
+      dims: [patchValues, width],
+      data: patchMatrix,
+    }),
+  ]);
+  // a zero row makes room for the class token without asking for the batch size
+  let stream = node("Add", "embedded", [
+    node("Pad", "patches.padded", [patches, integers("patches.pads", [0, 1, 0, 0, 0, 0])]),
+    floats("positions", [tokens, width], positions),
+  ]);
+  if (tower.firstNorm !== undefined) stream = norm("ln_pre", stream, tower.firstNorm);
+
+  for (const [index, block] of blocks.entries()) {
+    const name = `blocks.${index}`;
+    const last = index === blocks.length - 1;
+    const normed = norm(`${name}.ln_1`, stream, block.attentionNorm);
+    const queryInput = last ? firstToken(`${name}.class_token`, normed) : normed;
+    if (last) stream = firstToken(`${name}.class_stream`, stream);
+    const mixed = attention(`${name}.attn`, block, normed, queryInput, last ? 1 : tokens);
+    const attended = node("Add", `${name}.attended`, [
+      stream,
+      linear(`${name}.attn.out`, quantisable(mixed), whole(block.output)),
+    ]);
+    const hidden = linear(
+      `${name}.mlp.hidden`,
+      quantisable(norm(`${name}.ln_2`, attended, block.mlpNorm)),
+      whole(block.hidden),
+    );
+    const active = activation(`${name}.mlp.active`, hidden, block.activation);
+    stream = node("Add", `${name}.out`, [
+      attended,
+      linear(`${name}.mlp.out`, quantisable(active), whole(block.projection)),
+    ]);
+  }
+
+  const classToken = norm("ln_post", reshape("class_token", stream, [0, width]), tower.lastNorm);
+  linear(outputName, quantisable(classToken), whole(tower.projection));
+
+  return {
+    producer: "clipstack",
+    opset,
+    otherOpsets: portable ? undefined : { [contrib]: 1 },
+    irVersion: 8,
+    graphName: "clip_image_tower_u8",
+    inputs: [{ name: inputName, dataType: "UINT8", dims: ["batch", ...inputDims] }],
+    outputs: [{ name: outputName, dims: ["batch", ...outputDims] }],
+    nodes,
+    initializers: [...initializers.values()],
+  };
+}
+
+/** A value that is quantised once, however many products it is in. */
+interface Quantisable {
+  readonly value: string;
+  quantised(): QuantisedValue;
+}
+interface QuantisedValue {
+  readonly values: string;
+  readonly scale: string;
+  readonly zeroPoint: string;
+}
+
+/** A matrix as it is written: `[from, to]`, row-major. */
+export interface Matrix {
+  readonly from: number;
+  readonly to: number;
+  /** The values as bytes. */
+  readonly pieces: () => Iterable<Uint8Array>;
+}
+
+function matrixOf({ linear: { weight }, part, of }: TowerPart, factor = 1): Matrix {
+  const [from, all] = matrixDims(weight);
+  const to = all / of;
+  const { tensor, transposed } = weight;
+  const { bytes } = tensor;
+  if (!transposed && of === 1 && factor === 1 && bytes !== undefined) {
+    return { from, to, pieces: () => tensorPieces(bytes) };
+  }
+  return {
+    from,
+    to,
+    pieces: () => {
+      const values = readFloats(tensor);
+      const matrix = new Float32Array(from * to);
+      const [rowStep, columnStep] = transposed ? [1, from] : [all, 1];
+      for (let row = 0; row < from; row++) {
+        let at = row * rowStep + part * to * columnStep;
+        for (let column = 0; column < to; column++, at += columnStep) {
+          matrix[row * to + column] = values[at]! * factor;
+        }
+      }
+      return [bytesOf(matrix)];
+    },
+  };
+}
+
+function whole(linear: TowerLinear): TowerPart {
+  return { linear, part: 0, of: 1 };
+}
+
+/**
+ * The convolution of normalised planes, `Σ w · (p / 255 − mean) / std + b`, as a matrix of pixels, `Σ w / (255 · std) · p`,
+ * and what is left over, `b − Σ w · mean / std`, as a part of the positions. Computed in float64.
+ */
+function foldPatches({ patches, classToken, positions, width, patchSide }: Tower) {
+  const area = patchSide * patchSide;
+  const { mean, std } = clipNormalisation;
+  return {
+    *matrix(): Generator<Uint8Array> {
+      const weight = readFloats(patches.weight);
+      // one row of the patch at a time
+      const rows = new Float32Array(patchSide * 3 * width);
+      for (let y = 0; y < patchSide; y++) {
+        for (let x = 0; x < patchSide; x++) {
+          for (let channel = 0; channel < 3; channel++) {
+            const scale = 1 / (255 * std[channel]!);
+            const to = (x * 3 + channel) * width;
+            for (let out = 0; out < width; out++) {
+              const value = weight[(out * 3 + channel) * area + y * patchSide + x]!;
+              rows[to + out] = value * scale;
+            }
+          }
+        }
+        yield bytesOf(rows);
+      }
+    },
+    positions(): Float32Array {
+      const sums = readFloats(positions);
+      const weight = readFloats(patches.weight);
+      const bias = patches.bias && readFloats(patches.bias);
+      for (let out = 0; out < width; out++) {
+        let left = bias?.[out] ?? 0;
+        for (let channel = 0; channel < 3; channel++) {
+          let sum = 0;
+          const start = (out * 3 + channel) * area;
+          for (let i = start; i < start + area; i++) sum += weight[i]!;
+          left -= (sum * mean[channel]!) / std[channel]!;
+        }
+        for (let at = width + out; at < sums.length; at += width) sums[at] = sums[at]! + left;
+      }
+      const token = classToken && readFloats(classToken);
+      for (let i = 0; token !== undefined && i < width; i++) sums[i] = sums[i]! + token[i]!;
+      return sums;
+    },
+  };
+}
+
+function bytesOf(values: Float32Array): Uint8Array {
+  return new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+}
+
+function elements({ dims }: OnnxTensor): number {
+  return dims.reduce((product, dim) => product * dim, 1);
+}
