@@ -10,8 +10,10 @@ import { ClientError } from "./client-error.ts";
 import type { Remote } from "./remote.ts";
 
 export interface EmbedRemoteOptions {
-  /** `http://host:port` */
+  /** `http://host:port`, or `https://…`: what signs its certificate is Node's to know (`NODE_EXTRA_CA_CERTS`). */
   readonly url: string;
+  /** Sent as bearer token; by default none is. */
+  readonly apiKey?: string;
   /** For one request, waiting for a busy service included. */
   readonly timeoutMs: number;
 }
@@ -28,7 +30,7 @@ const defaultRetryMs = 200;
 const connectTimeoutMs = 5_000;
 
 /** The embed API: encoded images go out, the service prepares and embeds them. */
-export function openEmbedRemote({ url, timeoutMs }: EmbedRemoteOptions): Remote {
+export function openEmbedRemote({ url, apiKey, timeoutMs }: EmbedRemoteOptions): Remote {
   const pool = new Pool(url, {
     connections: 8,
     // the deadline of each request is the only other limit
@@ -45,7 +47,10 @@ export function openEmbedRemote({ url, timeoutMs }: EmbedRemoteOptions): Remote 
     const { statusCode, headers, body } = await pool.request({
       method: "POST",
       path: embedPaths.embed,
-      headers: { accept: "application/json" },
+      headers: {
+        accept: "application/json",
+        ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
+      },
       body: form,
       signal: AbortSignal.timeout(Math.max(1, Math.ceil(deadline - performance.now()))),
     });
