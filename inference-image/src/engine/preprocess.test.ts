@@ -6,9 +6,8 @@ import {
   imageSide,
   pixelBytes,
 } from "../contract/model-signature.ts";
-import { sourceOf } from "./enlarge.ts";
 import { normalised } from "./image-tensor.ts";
-import { ImageError, imageTypeOf, preprocess } from "./preprocess.ts";
+import { ImageError, preprocess } from "./preprocess.ts";
 
 const limits = { maxPixels: 1_000_000 };
 const red = { r: 255, g: 0, b: 0 };
@@ -95,14 +94,6 @@ describe("geometry", () => {
   ])("takes an image of %i × %i", async (width, height) => {
     expect(await colour(await plain(width, height).png().toBuffer())).toEqual([255, 0, 0]);
   });
-});
-
-test("of a very long image, takes over no more than the model sees", () => {
-  const window = { left: 223_888, top: 0, width: imageSide, height: imageSide };
-  const size = { width: 448_000, height: imageSide };
-  const source = sourceOf({ width: 440_000, height: 220 }, size, window);
-  expect(source).toMatchObject({ top: 0, height: 220 });
-  expect(source.width).toBeLessThan(imageSide + 4);
 });
 
 test("a long image leaves the event loop free while it is read", async () => {
@@ -255,11 +246,4 @@ describe("refuses", () => {
     const bytes = Buffer.concat([Buffer.from([0xff, 0xd8, 0xff]), Buffer.alloc(200, 7)]);
     expect((await refusal(bytes)).code).toBe("undecodable_image");
   });
-});
-
-test("knows the type of a file from its first bytes", async () => {
-  expect(imageTypeOf(await plain(1, 1).jpeg().toBuffer())).toBe("image/jpeg");
-  expect(imageTypeOf(await plain(1, 1).png().toBuffer())).toBe("image/png");
-  expect(imageTypeOf(await plain(1, 1).webp().toBuffer())).toBe("image/webp");
-  expect(imageTypeOf(Buffer.from("BM"))).toBeUndefined();
 });

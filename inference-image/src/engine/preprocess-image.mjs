@@ -1,0 +1,123 @@
+// Makes of one image file what the model sees: decoded by libvips, resized by the kernel. Plain JavaScript, for
+// preprocess-worker.mjs.
+import sharp from "sharp";
+import { geometryOf, planOf, turned } from "./resample.mjs";
+
+/** @typedef {import("./image-header.ts").ImageHeader} ImageHeader */
+
+// no image comes twice
+sharp.cache(false);
+
+/**
+ * @param {Uint8Array} bytes
+ * @param {{ header: ImageHeader, mode: "exact" | "fast", side: number }} how
+ * @param {import("./resample.mjs").Resampler} resampler
+ * @returns {Promise<Uint8Array>} `[side, side, 3]` 8-bit RGB, row-major, in memory of its own
+ */
+export async function preprocessImage(bytes, { header, mode, side }, resampler) {
+  if (mode === "fast" && decodesSmaller(header, side)) return shrunk(bytes, header, side);
+  const plan = planOf(header, side);
+  const { left, top, width, height } = plan.source;
+  const image = decoder(bytes, header);
+  if (width < header.width || height < header.height) image.extract({ left, top, width, height });
+  const { data, info } = await image.raw({ depth: "uchar" }).toBuffer({ resolveWithObject: true });
+  const { channels } = info;
+  const hasAlpha = header.colours !== "cmyk" && (channels === 2 || channels === 4);
+  const pixels = resampler.resample({ data, width, height, channels }, plan, hasAlpha);
+  if (header.colours === "cmyk") return rgbOfCmyk(pixels, header.unmarkedCmyk);
+  return rgbOf(pixels, channels);
+}
+
+/**
+ * @param {Uint8Array} bytes
+ * @param {ImageHeader} header
+ */
+function decoder(bytes, { width, height, colours, colourKey }) {
+  const image = sharp(bytes, {
+    // warnings do not refuse a photo; a truncated file does
+    failOn: "error",
+    ignoreIcc: true,
+    // known from the header, and checked there: a file that decodes to more lied
+    limitInputPixels: width * height,
+  });
+  if (colours === "cmyk") image.pipelineColourspace("cmyk").toColourspace("cmyk");
+  if (colours === "grey") image.toColourspace("b-w");
+  if (colourKey) image.removeAlpha();
+  return image;
+}
+
+/**
+ * Whether libvips can leave out pixels while it decodes: whole powers of two from a JPEG, and at least a factor of two is
+ * left for the filter. Of smaller images, and of other formats, the kernel is faster than libvips' resize, and exact.
+ *
+ * @param {ImageHeader} header
+ * @param {number} side
+ */
+function decodesSmaller({ type, width, height, colours }, side) {
+  return type === "jpeg" && colours !== "cmyk" && Math.min(width, height) >= 4 * side;
+}
+
+/**
+ * Decoded and resized by libvips.
+ *
+ * @param {Uint8Array} bytes
+ * @param {ImageHeader} header
+ * @param {number} side
+ */
+async function shrunk(bytes, header, side) {
+  const { onSide, across, down } = geometryOf(header, side);
+  const start = ({ to, begin, mirrored }) => (mirrored ? to - side - begin : begin);
+  const { data, info } = await decoder(bytes, header)
+    .resize({
+      width: across.to,
+      height: down.to,
+      fit: "fill",
+      kernel: "cubic",
+      fastShrinkOnLoad: false,
+    })
+    .extract({ left: start(across), top: start(down), width: side, height: side })
+    .flop(across.mirrored)
+    .flip(down.mirrored)
+    .raw()
+    .toBuffer({ resolveWithObject: true });
+  const { channels } = info;
+  const pixels = onSide ? turned(data, side, channels) : Uint8Array.from(data);
+  return rgbOf(pixels, channels);
+}
+
+/**
+ * Grey three times, and without alpha.
+ *
+ * @param {Uint8Array} pixels
+ * @param {number} channels
+ */
+function rgbOf(pixels, channels) {
+  if (channels === 3) return pixels;
+  const rgb = new Uint8Array((pixels.length / channels) * 3);
+  const step = channels === 4 ? 1 : 0;
+  for (let from = 0, to = 0; to < rgb.length; from += channels, to += 3) {
+    rgb[to] = pixels[from];
+    rgb[to + 1] = pixels[from + step];
+    rgb[to + 2] = pixels[from + 2 * step];
+  }
+  return rgb;
+}
+
+/**
+ * Pillow's conversion: each colour is what cyan, magenta or yellow and then black leave of white.
+ *
+ * @param {Uint8Array} pixels
+ * @param {boolean} inverted
+ */
+function rgbOfCmyk(pixels, inverted) {
+  const flip = inverted ? 255 : 0;
+  const rgb = new Uint8Array((pixels.length / 4) * 3);
+  for (let from = 0, to = 0; to < rgb.length; from += 4, to += 3) {
+    const light = 255 - (pixels[from + 3] ^ flip);
+    for (let channel = 0; channel < 3; channel++) {
+      const product = (pixels[from + channel] ^ flip) * light + 128;
+      rgb[to + channel] = light - (((product >> 8) + product) >> 8);
+    }
+  }
+  return rgb;
+}

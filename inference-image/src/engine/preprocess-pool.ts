@@ -1,0 +1,146 @@
+import { availableParallelism } from "node:os";
+import { Worker } from "node:worker_threads";
+import { imageSide } from "../contract/model-signature.ts";
+import type { ServerEnv } from "../contract/server-env.ts";
+import type { ImageHeader } from "./image-header.ts";
+import { compileKernel } from "./resample.mjs";
+import { EngineError } from "./types.ts";
+
+/** One image, for a thread. */
+export interface PoolTask {
+  /** Moves to the thread: the caller's array is empty afterwards. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  readonly header: ImageHeader;
+  readonly mode: ServerEnv["PREPROCESSING"];
+}
+
+type Answer = { readonly pixels: Uint8Array } | { readonly failure: string };
+
+interface Job {
+  readonly task: PoolTask;
+  resolve(pixels: Uint8Array): void;
+  reject(error: unknown): void;
+}
+
+/** Compiled once, and handed to every thread. */
+let kernel: WebAssembly.Module | undefined;
+
+/**
+ * Threads that make of image files what the model sees: first come, first served. A thread starts when an image finds all
+ * others busy, and keeps the process alive only while it works. One that dies takes its image with it, no other.
+ */
+export class PreprocessPool {
+  readonly #threads: number;
+  readonly #idle: Worker[] = [];
+  readonly #busy = new Map<Worker, Job>();
+  readonly #waiting: Job[] = [];
+  #closing: Promise<void> | undefined;
+  #emptied = () => {};
+
+  /** @param threads - 0 is one a core */
+  constructor(threads: number) {
+    this.#threads = threads || availableParallelism();
+  }
+
+  /**
+   * @param signal - gives up while the image waits; its reason is thrown
+   * @returns `[224, 224, 3]` 8-bit RGB, in memory of its own
+   * @throws {Error} what the decoder said
+   * @throws {EngineError} `failed` when the thread died, `draining` after {@link close}
+   */
+  run(task: PoolTask, signal?: AbortSignal): Promise<Uint8Array> {
+    return new Promise((resolve, reject) => {
+      if (this.#closing !== undefined) {
+        reject(new EngineError("draining", "no more images are taken"));
+        return;
+      }
+      if (signal?.aborted) {
+        reject(signal.reason);
+        return;
+      }
+      const job = { task, resolve, reject };
+      const leave = () => {
+        const place = this.#waiting.indexOf(job);
+        if (place < 0) return; // it is being worked on
+        this.#waiting.splice(place, 1);
+        reject(signal?.reason);
+      };
+      signal?.addEventListener("abort", leave, { once: true });
+      const settled = () => signal?.removeEventListener("abort", leave);
+      job.resolve = (pixels) => {
+        settled();
+        resolve(pixels);
+      };
+      job.reject = (error) => {
+        settled();
+        reject(error);
+      };
+      this.#waiting.push(job);
+      this.#next();
+    });
+  }
+
+  /** Threads that have been started. */
+  get size(): number {
+    return this.#idle.length + this.#busy.size;
+  }
+
+  /** Takes no more images, finishes those it has, and ends its threads. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    if (this.#busy.size > 0 || this.#waiting.length > 0) {
+      await new Promise<void>((resolve) => {
+        this.#emptied = resolve;
+      });
+    }
+    await Promise.all(this.#idle.splice(0).map((worker) => worker.terminate()));
+  }
+
+  #next(): void {
+    while (this.#waiting.length > 0) {
+      const worker = this.#idle.pop() ?? (this.size < this.#threads ? this.#start() : undefined);
+      if (worker === undefined) return;
+      const job = this.#waiting.shift()!;
+      this.#busy.set(worker, job);
+      worker.ref();
+      worker.postMessage(job.task, [job.task.bytes.buffer]);
+    }
+    if (this.#busy.size === 0) this.#emptied();
+  }
+
+  #start(): Worker {
+    kernel ??= compileKernel();
+    const worker = new Worker(new URL("./preprocess-worker.mjs", import.meta.url), {
+      workerData: { module: kernel, side: imageSide },
+      // not the TypeScript loader of the process, nor what else it was started with
+      execArgv: [],
+    });
+    worker.on("message", (answer: Answer) => {
+      const job = this.#busy.get(worker)!;
+      this.#busy.delete(worker);
+      this.#idle.push(worker);
+      worker.unref();
+      if ("pixels" in answer) job.resolve(answer.pixels);
+      else job.reject(new Error(answer.failure));
+      this.#next();
+    });
+    let reason: string | undefined;
+    worker.on("error", (error) => {
+      reason = error.message;
+    });
+    worker.on("exit", (code) => {
+      const place = this.#idle.indexOf(worker);
+      if (place >= 0) this.#idle.splice(place, 1);
+      const job = this.#busy.get(worker);
+      this.#busy.delete(worker);
+      const why = (reason ?? `exit code ${code}`).replace(/\s+/g, " ").trim();
+      job?.reject(new EngineError("failed", `the thread that decoded the image ended: ${why}`));
+      this.#next();
+    });
+    return worker;
+  }
+}

@@ -1,0 +1,82 @@
+// What TypeScript has to know of resample.mjs.
+
+/** 8-bit samples, interleaved, row-major. */
+export interface Pixels {
+  readonly data: Uint8Array;
+  readonly width: number;
+  readonly height: number;
+  readonly channels: number;
+}
+
+export interface Window {
+  readonly left: number;
+  readonly top: number;
+  readonly width: number;
+  readonly height: number;
+}
+
+/** What each sample of the result is made of, along one axis. */
+export interface Taps {
+  /** Where the part of the stored samples begins that is needed, and how long it is. */
+  readonly start: number;
+  readonly span: number;
+  /** For each sample of the result, the first of its source samples, counted from `start`, and their number. */
+  readonly firsts: Int32Array;
+  readonly counts: Int32Array;
+  /** Room for `most` weights for each sample of the result, with 22 fractional bits. */
+  readonly weights: Int32Array;
+  readonly most: number;
+}
+
+/** What becomes of a stored image. */
+export interface Plan {
+  /** Width and height of the result. */
+  readonly side: number;
+  /** The image is stored on its side: its rows are resized first, and the result is turned. */
+  readonly onSide: boolean;
+  /** The part of the stored image that the result is made of. */
+  readonly source: Window;
+  /** Along a stored row, which is a column of the result where the image is on its side. */
+  readonly columns: Taps;
+  readonly rows: Taps;
+}
+
+export interface StoredImage {
+  readonly width: number;
+  readonly height: number;
+  /** EXIF orientation, 1 to 8. */
+  readonly orientation: number;
+}
+
+/** What becomes of the stored rows, or columns. */
+export interface Axis {
+  readonly from: number;
+  readonly to: number;
+  /** First sample behind the crop's edge, as it is seen. */
+  readonly begin: number;
+  /** It is seen from the other end than it is stored. */
+  readonly mirrored: boolean;
+}
+
+export function geometryOf(
+  stored: StoredImage,
+  side: number,
+): { readonly onSide: boolean; readonly across: Axis; readonly down: Axis };
+
+export function planOf(stored: StoredImage, side: number): Plan;
+
+/** The kernel's code. It can be handed to other threads. */
+export function compileKernel(): WebAssembly.Module;
+
+export class Resampler {
+  constructor(module: WebAssembly.Module);
+  /**
+   * @param image - `plan.source` of the stored image
+   * @param hasAlpha - the last channel is alpha
+   * @returns `[side, side, channels]`, in memory of its own
+   */
+  resample(image: Pixels, plan: Plan, hasAlpha: boolean): Uint8Array;
+}
+
+/** Columns for rows of a square image. */
+export function turned(pixels: Uint8Array, side: number, channels: number): Uint8Array;

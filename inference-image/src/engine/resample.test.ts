@@ -1,0 +1,104 @@
+import { readFileSync } from "node:fs";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { transformed } from "./pillow-port.ts";
+import { compileKernel, type Pixels, planOf, Resampler, type Window } from "./resample.mjs";
+
+const text = new URL("./resample.wat", import.meta.url);
+const binary = readFileSync(new URL("./resample.wasm", import.meta.url));
+const resampler = new Resampler(compileKernel());
+
+/** What wabt's types leave out. */
+interface Wabt {
+  parseWat(name: string, text: string): { toBinary(options: object): { buffer: Uint8Array } };
+}
+
+test("resample.wasm is what resample.wat compiles to", async () => {
+  const { default: load } = (await import("wabt")) as unknown as { default(): Promise<Wabt> };
+  const wabt = await load();
+  const { buffer } = wabt.parseWat("resample.wat", readFileSync(text, "utf8")).toBinary({});
+  expect(Buffer.from(buffer).equals(binary), "compile it: see the head of resample.wat").toBe(true);
+});
+
+/** Pixels that look like nothing, and reach both ends of the range often. */
+function noise(width: number, height: number, channels: number, seed: number): Pixels {
+  const data = new Uint8Array(width * height * channels);
+  let state = seed | 1;
+  for (let at = 0; at < data.length; at++) {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    data[at] = Math.min(255, Math.max(0, ((state >>> 8) & 0x1ff) - 128));
+  }
+  return { data, width, height, channels };
+}
+
+function cut({ data, width, channels }: Pixels, window: Window): Pixels {
+  const rows = Array.from({ length: window.height }, (_, row) => {
+    const from = ((window.top + row) * width + window.left) * channels;
+    return data.subarray(from, from + window.width * channels);
+  });
+  return { ...window, channels, data: Buffer.concat(rows) };
+}
+
+function expectSame(image: Pixels, orientation: number, side: number, hasAlpha: boolean): void {
+  const plan = planOf({ ...image, orientation }, side);
+  const ours = resampler.resample(cut(image, plan.source), plan, hasAlpha);
+  const theirs = transformed(image, orientation, side, hasAlpha);
+  expect(Buffer.compare(ours, theirs)).toBe(0);
+}
+
+test("the kernel resamples like Pillow, bit for bit", () => {
+  const size = fc.integer({ min: 1, max: 400 });
+  fc.assert(
+    fc.property(
+      size,
+      size,
+      fc.integer({ min: 1, max: 4 }),
+      fc.integer({ min: 1, max: 8 }),
+      fc.constantFrom(16, 32, 224),
+      fc.integer(),
+      fc.boolean(),
+      (width, height, channels, orientation, side, seed, alpha) => {
+        const hasAlpha = alpha && channels % 2 === 0;
+        expectSame(noise(width, height, channels, seed), orientation, side, hasAlpha);
+      },
+    ),
+    { numRuns: 150 },
+  );
+});
+
+test.each([
+  [1, 1],
+  [2000, 1],
+  [1, 2000],
+  [3000, 7],
+  [7, 3000],
+  [1500, 1100], // several chunks
+])("the kernel resamples %i × %i pixels like Pillow, however they are stored", (width, height) => {
+  const image = noise(width, height, 3, 7);
+  for (const orientation of [1, 3, 6, 8]) expectSame(image, orientation, 16, false);
+});
+
+test("what one image left in the kernel's memory does not reach the next", () => {
+  expectSame(noise(900, 700, 4, 3), 1, 224, true);
+  expectSame(noise(50, 60, 1, 4), 1, 224, false);
+  expectSame(noise(51, 40, 2, 5), 6, 224, true);
+});
+
+test("of a very long image, no more is needed than the model sees", () => {
+  const { source } = planOf({ width: 440_000, height: 220, orientation: 1 }, 224);
+  expect(source).toMatchObject({ top: 0, height: 220 });
+  expect(source.width).toBeLessThan(224 + 4);
+});
+
+test("an image on its side needs the same as one that is upright", () => {
+  const upright = planOf({ width: 600, height: 400, orientation: 1 }, 224).source;
+  const onSide = planOf({ width: 400, height: 600, orientation: 6 }, 224).source;
+  expect(onSide).toEqual({
+    left: upright.top,
+    top: upright.left,
+    width: upright.height,
+    height: upright.width,
+  });
+});
