@@ -42,6 +42,7 @@ class FakeTriton {
   cancelled = 0;
   ready = true;
   failure: Failure | undefined;
+  refuse: (level: number) => string | undefined = () => undefined;
   /** Inferences wait for it. */
   gate: Promise<void> = Promise.resolve();
   target = "";
@@ -92,6 +93,11 @@ class FakeTriton {
           return;
         }
         const levels = levelsOf(call.request);
+        const refusal = this.refuse(levels[0]!);
+        if (refusal !== undefined) {
+          callback({ code: status.INVALID_ARGUMENT, details: refusal });
+          return;
+        }
         this.calls.push(levels.length);
         const embeddings = new Float32Array(levels.length * embeddingDims);
         for (const [row, level] of levels.entries()) embeddings[row * embeddingDims + level] = 3;
@@ -201,6 +207,17 @@ test("passes the files on to a model that reads them itself, each in a call of i
   expect(embedder.input).toBe("encoded");
   expect(await axes(embedder, 5, 1, 3)).toEqual([5, 1, 3]);
   expect(triton.calls).toEqual([1, 1, 1]);
+});
+
+test("says which image of the request its model cannot read", async () => {
+  const triton = await new FakeTriton(openclipVitB32Jpeg).start();
+  const embedder = await embedderOf([triton]);
+  triton.refuse = (level) => (level === 7 ? "image 0 cannot be decoded: no end" : undefined);
+  await expect(axes(embedder, 5, 7, 3)).rejects.toMatchObject({
+    code: "undecodable_image",
+    message: "image 1 cannot be decoded: no end",
+    image: 1,
+  });
 });
 
 test("splits what is more than one call may carry", async () => {

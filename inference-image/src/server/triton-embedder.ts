@@ -9,7 +9,8 @@ import { imageTensor, pixelTensor } from "../engine/image-tensor.ts";
 import { embeddingsOf } from "../engine/local-embedder.ts";
 import { type GrpcPool, type GrpcPoolObserver, openGrpcPool } from "../triton/grpc-pool.ts";
 import { type CallOptions, type Transport, TritonError } from "../triton/transport.ts";
-import type { Embedder, EmbedderObserver } from "./embedder.ts";
+import type { Embedder, EmbedderObserver, EmbedOptions } from "./embedder.ts";
+import { EmbedError } from "./errors.ts";
 
 export interface TritonEmbedderOptions {
   /** `host:port` of each Triton's gRPC; all serve the same model. */
@@ -45,6 +46,7 @@ interface Waiting {
   readonly image: Uint8Array;
   readonly enqueuedAt: number;
   readonly signal: AbortSignal | undefined;
+  readonly onTiming: EmbedOptions["onTiming"];
   resolve(vector: Float32Array): void;
   reject(error: unknown): void;
 }
@@ -110,13 +112,17 @@ class TritonEmbedder implements Embedder {
 
   async embed(
     images: readonly Uint8Array[],
-    { signal }: { readonly signal?: AbortSignal } = {},
+    options: EmbedOptions = {},
   ): Promise<readonly Float32Array[]> {
     const { trouble } = this;
     if (trouble !== undefined) throw new TritonError("unavailable", trouble);
-    const vectors = images.map((image) => this.#enqueue(image, signal));
+    const vectors = images.map((image) => this.#enqueue(image, options));
     this.#dispatch();
-    return await Promise.all(vectors);
+    const results = await Promise.allSettled(vectors);
+    return results.map((result, index) => {
+      if (result.status === "fulfilled") return result.value;
+      throw refusalOf(result.reason, index) ?? result.reason;
+    });
   }
 
   async close(): Promise<void> {
@@ -124,7 +130,7 @@ class TritonEmbedder implements Embedder {
     await this.#pool.close();
   }
 
-  #enqueue(image: Uint8Array, signal: AbortSignal | undefined): Promise<Float32Array> {
+  #enqueue(image: Uint8Array, { signal, onTiming }: EmbedOptions): Promise<Float32Array> {
     return new Promise((resolve, reject) => {
       const onAbort = () => {
         const at = this.#queue.indexOf(waiting);
@@ -137,6 +143,7 @@ class TritonEmbedder implements Embedder {
         image,
         enqueuedAt: performance.now(),
         signal,
+        onTiming,
         resolve: (vector) => {
           signal?.removeEventListener("abort", onAbort);
           resolve(vector);
@@ -174,10 +181,11 @@ class TritonEmbedder implements Embedder {
     try {
       const input = form.tensor(batch.map(({ image }) => image));
       const output = await this.#infer(input, batch[0]!.enqueuedAt + timeoutMs, nobody.signal);
-      observer?.batch({
-        images: batch.length,
-        inferSeconds: (performance.now() - sentAt) / 1000,
-      });
+      const inferSeconds = (performance.now() - sentAt) / 1000;
+      observer?.batch({ images: batch.length, inferSeconds });
+      for (const { enqueuedAt, onTiming } of batch) {
+        onTiming?.({ queueSeconds: (sentAt - enqueuedAt) / 1000, inferSeconds });
+      }
       const vectors = embeddingsOf(output, batch.length);
       for (const [at, waiting] of batch.entries()) waiting.resolve(vectors[at]!);
     } catch (error) {
@@ -265,6 +273,19 @@ function encodedTensor(images: readonly Uint8Array[]): Tensor {
     shape: [images.length, ...input.dims],
     data: images,
   };
+}
+
+/** What the model says of an image that it was sent alone, as the caller is told: it is number `index` of the request. */
+function refusalOf(error: unknown, index: number): EmbedError | undefined {
+  if (!(error instanceof TritonError) || error.code !== "rejected") return undefined;
+  const [, reason] = /\bimage 0 (.+?)(?: \(gRPC .*\)| \(HTTP .*\))?$/s.exec(error.message) ?? [];
+  if (reason === undefined) return undefined;
+  const code = reason.startsWith("is not a")
+    ? "unsupported_media_type"
+    : / pixels, more than /.test(reason)
+      ? "too_large"
+      : "undecodable_image";
+  return new EmbedError(code, `image ${index} ${reason}`, index, { cause: error });
 }
 
 /** Aborted when the callers of all images of a batch went away: until then the call goes on. */

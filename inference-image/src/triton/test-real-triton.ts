@@ -1,0 +1,133 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { copyFile, readdir, readFile, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { openHttpTransport } from "./http-transport.ts";
+
+/**
+ * For tests: a real `tritonserver`, `perf_analyzer` and a Python that has `tritonclient`, as `.ci/real-triton` puts them
+ * together; `CLIPSTACK_REAL_TRITON` names the folder that it printed.
+ */
+const home = process.env.CLIPSTACK_REAL_TRITON ?? "";
+
+/** Why there is no real Triton here; empty where there is one. */
+export const realTritonMissing =
+  home === ""
+    ? "set CLIPSTACK_REAL_TRITON to what .ci/real-triton prints"
+    : existsSync(realTritonProgram("tritonserver"))
+      ? ""
+      : `CLIPSTACK_REAL_TRITON: ${home} has no bin/tritonserver`;
+
+export function realTritonProgram(name: "tritonserver" | "perf_analyzer" | "python"): string {
+  return join(home, "bin", name);
+}
+
+export interface RealTriton {
+  readonly url: string;
+  readonly httpTarget: string;
+  readonly grpcTarget: string;
+  readonly process: ChildProcess;
+  /** What it wrote. */
+  readonly output: string;
+  stop(): Promise<void>;
+}
+
+/**
+ * Start it and wait until it is ready, on 127.0.0.1.
+ *
+ * @param repository - Its models of the ONNX Runtime backend are changed to run in the Python backend: that is the only one
+ *   that PyPI's package has.
+ */
+export async function startRealTriton(
+  repository: string,
+  { flags = [] as readonly string[], ports = undefined as readonly number[] | undefined } = {},
+): Promise<RealTriton> {
+  await useThePythonBackend(repository);
+  const [http, grpc, metrics] = ports ?? (await freePorts(3));
+  const child = spawn(
+    realTritonProgram("tritonserver"),
+    [
+      `--model-repository=${repository}`,
+      "--disable-auto-complete-config",
+      ...["http", "grpc", "metrics"].map((name) => `--${name}-address=127.0.0.1`),
+      `--http-port=${http}`,
+      `--grpc-port=${grpc}`,
+      `--metrics-port=${metrics}`,
+      "--allow-gpu-metrics=false",
+      "--exit-timeout-secs=5",
+      `--backend-config=python,shm-region-prefix-name=clipstack-${http}-`,
+      ...flags,
+    ],
+    { stdio: ["ignore", "pipe", "pipe"] },
+  );
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on("data", (chunk: Buffer) => {
+      output += chunk.toString();
+    });
+  }
+  const stop = async () => {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    const gone = once(child, "exit");
+    child.kill("SIGTERM");
+    const timer = setTimeout(() => child.kill("SIGKILL"), 20_000);
+    await gone;
+    clearTimeout(timer);
+  };
+  const url = `http://127.0.0.1:${http}`;
+  const transport = openHttpTransport({ url });
+  try {
+    for (let waited = 0; !(await transport.ready(undefined, { timeoutMs: 1_000 })); waited += 1) {
+      if (child.exitCode !== null || waited > 600) {
+        await stop();
+        throw new Error(`tritonserver is not ready:\n${output.slice(-12_000)}`);
+      }
+      await sleep(100);
+    }
+  } finally {
+    await transport.close();
+  }
+  return {
+    url,
+    httpTarget: `127.0.0.1:${http}`,
+    grpcTarget: `127.0.0.1:${grpc}`,
+    process: child,
+    get output() {
+      return output;
+    },
+    stop,
+  };
+}
+
+async function useThePythonBackend(repository: string): Promise<void> {
+  const backend = fileURLToPath(new URL("./test-onnx-backend.py", import.meta.url));
+  for (const model of await readdir(repository)) {
+    const folder = join(repository, model);
+    const variants = await readdir(join(folder, "configs")).catch(() => []);
+    for (const file of ["config.pbtxt", ...variants.map((name) => join("configs", name))]) {
+      const path = join(folder, file);
+      const text = await readFile(path, "utf8");
+      const changed = text.replace('platform: "onnxruntime_onnx"', 'backend: "python"');
+      if (changed === text) continue;
+      await writeFile(path, changed);
+      await copyFile(backend, join(folder, "1", "model.py"));
+    }
+  }
+}
+
+async function freePorts(count: number): Promise<readonly number[]> {
+  const servers = Array.from({ length: count }, () => createServer());
+  const ports: number[] = [];
+  for (const server of servers) {
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const address = server.address();
+    ports.push(typeof address === "object" && address !== null ? address.port : 0);
+  }
+  for (const server of servers) server.close();
+  return ports;
+}
