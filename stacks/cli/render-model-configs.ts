@@ -1,22 +1,25 @@
 import {
   executionInstances,
   type ModelConfig,
+  type ModelConfigs,
+  type ModelVariant,
   modelConfigs,
   modelVariants,
   printModelConfig,
 } from "../../inference-image/src/contract/model-config.ts";
 import type { RenderedFile } from "./render.ts";
 
-/** `model_repository/<model>/config.pbtxt` and `configs/<variant>.pbtxt`, of every model. */
+/**
+ * `model_repository/<model>/config.pbtxt` of every model, and `configs/<variant>.pbtxt` where that is another one: without
+ * the file of a variant, Triton takes `config.pbtxt`.
+ */
 export function modelConfigFiles(): readonly RenderedFile[] {
   return Object.entries(modelConfigs).flatMap(([model, configs]) => [
     {
       path: `model_repository/${model}/config.pbtxt`,
-      text: textOf(configs.default, [
-        "No instance group: Triton puts one instance on each GPU that it sees.",
-      ]),
+      text: textOf(configs.default, [headingOf(configs.default)]),
     },
-    ...modelVariants.map((variant) => ({
+    ...variantsOf(configs).map((variant) => ({
       path: `model_repository/${model}/configs/${variant}.pbtxt`,
       text: textOf(configs[variant], [
         `Variant ${variant}, chosen with --model-config-name=${variant}.`,
@@ -24,6 +27,20 @@ export function modelConfigFiles(): readonly RenderedFile[] {
       ]),
     })),
   ]);
+}
+
+/** The variants of a model that are not its `config.pbtxt` again. */
+export function variantsOf(configs: ModelConfigs): readonly ModelVariant[] {
+  return modelVariants.filter((variant) => configs[variant] !== configs.default);
+}
+
+function headingOf(config: ModelConfig): string {
+  if (config.ensemble_scheduling !== undefined) {
+    return "For every variant: where its models run is in their own configurations.";
+  }
+  return config.instance_group === undefined
+    ? "No instance group: Triton puts one instance on each GPU that it sees."
+    : `For every variant. ${instancesOf(config)}`;
 }
 
 function textOf(config: ModelConfig, comments: readonly string[]): string {

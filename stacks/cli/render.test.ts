@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process";
-import { lstatSync, readFileSync, readlinkSync } from "node:fs";
+import { existsSync, lstatSync, readFileSync, readlinkSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -28,15 +28,20 @@ test("what is committed is what is rendered", () => {
   expect(staleFiles(files).map(({ path }) => path)).toEqual([]);
 });
 
-test("every model has a config.pbtxt and three variants", () => {
+test("every model has a config.pbtxt, and three variants where the device matters", () => {
   expect(configFiles.map(({ path }) => path)).toEqual(
-    models.flatMap(({ name }) => [
+    models.flatMap(({ name, platform }) => [
       `model_repository/${name}/config.pbtxt`,
-      `model_repository/${name}/configs/single-gpu.pbtxt`,
-      `model_repository/${name}/configs/multi-gpu-4x.pbtxt`,
-      `model_repository/${name}/configs/cpu.pbtxt`,
+      ...(platform === "onnxruntime_onnx" ? ["single-gpu", "multi-gpu-4x", "cpu"] : []).map(
+        (variant) => `model_repository/${name}/configs/${variant}.pbtxt`,
+      ),
     ]),
   );
+});
+
+test("every model has a version folder, without which Triton does not load it", () => {
+  const folders = models.map(({ name }) => join(root, "model_repository", name, "1"));
+  expect(folders.filter((folder) => !existsSync(folder))).toEqual([]);
 });
 
 test.each(configFiles)("$path says on its first line that it is generated", ({ text }) => {

@@ -1,3 +1,4 @@
+import { ensembleProblems } from "./ensemble-check.ts";
 import type {
   Accelerator,
   InstanceGroup,
@@ -5,7 +6,7 @@ import type {
   ModelConfigTensor,
   ModelWarmup,
 } from "./model-config.ts";
-import { tritonType } from "./model-config.ts";
+import { modelConfigs, tritonType } from "./model-config.ts";
 import { type ModelSignature, models } from "./model-signature.ts";
 
 /** What the host that a configuration is for has. */
@@ -16,11 +17,17 @@ export interface CheckOptions {
    * @default - not known: indices are not compared with it
    */
   readonly gpus?: number;
+  /**
+   * The other models of the repository, which the steps of an ensemble name.
+   *
+   * @default - those of `model_repository/`
+   */
+  readonly models?: readonly ModelConfig[];
 }
 
 /**
- * Everything that is wrong with a model configuration for the ONNX Runtime backend: what Triton refuses when it loads the
- * model, and what it accepts in silence and should not.
+ * Everything that is wrong with a model configuration, for the ONNX Runtime and Python backends and for an ensemble: what
+ * Triton refuses when it loads the model, and what it accepts in silence and should not.
  *
  * @returns One line for each problem, `<model>: <setting> <rule>, got <value>`; empty when there is none.
  */
@@ -31,6 +38,7 @@ export function checkModelConfig(
   return [
     ...checkHead(config),
     ...checkTensors(config),
+    ...checkEnsemble(config, options.models ?? repository()),
     ...checkBatching(config),
     ...checkInstances(config, options.gpus),
     ...checkOptimization(config),
@@ -46,12 +54,49 @@ function isInteger(value: unknown, min: number): boolean {
 
 function* checkHead(config: ModelConfig): Generator<string> {
   if (!config.name) yield "name must be the name of the model's folder, got nothing";
-  if (config.platform !== "onnxruntime_onnx" && config.backend !== "onnxruntime") {
-    yield `platform must be onnxruntime_onnx, got ${config.platform ? `'${config.platform}'` : "nothing"}`;
+  const offered =
+    config.platform === "onnxruntime_onnx" ||
+    config.backend === "onnxruntime" ||
+    isPython(config) ||
+    isEnsemble(config);
+  if (!offered) {
+    yield `platform must be onnxruntime_onnx or ensemble, or backend python, got ${config.platform || config.backend ? `'${config.platform || config.backend}'` : "nothing"}`;
   }
   if (!isInteger(config.max_batch_size, 0)) {
     yield `max_batch_size must be an integer of at least 0, got ${config.max_batch_size}`;
   }
+}
+
+function isEnsemble({ platform }: ModelConfig): boolean {
+  return platform === "ensemble";
+}
+
+function isPython({ backend, platform }: ModelConfig): boolean {
+  return backend === "python" && !platform;
+}
+
+/** What the models of `model_repository/` are, whatever the device. */
+function repository(): readonly ModelConfig[] {
+  return Object.values(modelConfigs).map((configs) => configs.default);
+}
+
+function* checkEnsemble(config: ModelConfig, others: readonly ModelConfig[]): Generator<string> {
+  if (!isEnsemble(config)) {
+    if (config.ensemble_scheduling !== undefined) {
+      yield "ensemble_scheduling must not be given without the platform ensemble";
+    }
+    return;
+  }
+  const foreign = {
+    dynamic_batching: config.dynamic_batching !== undefined,
+    instance_group: (config.instance_group ?? []).length > 0,
+    optimization: (config.optimization?.execution_accelerators ?? undefined) !== undefined,
+    model_warmup: (config.model_warmup ?? []).length > 0,
+  };
+  for (const [field, given] of Object.entries(foreign)) {
+    if (given) yield `${field} must not be given for an ensemble: its models have their own`;
+  }
+  yield* ensembleProblems(config, (name) => others.find((other) => other.name === name));
 }
 
 function* checkTensors(config: ModelConfig): Generator<string> {
@@ -183,6 +228,11 @@ function* checkOptimization(config: ModelConfig): Generator<string> {
   }
   const { gpu_execution_accelerator = [], cpu_execution_accelerator = [] } =
     execution_accelerators ?? {};
+  const given = [...gpu_execution_accelerator, ...cpu_execution_accelerator];
+  if (isPython(config) && given.length > 0) {
+    yield `execution_accelerators are for onnxruntime, and python ignores them: remove ${given.map(({ name }) => name).join(", ")}`;
+    return;
+  }
   for (const { name } of cpu_execution_accelerator) {
     if (name !== "openvino") yield `cpu_execution_accelerator must be openvino, got '${name}'`;
   }

@@ -154,7 +154,7 @@ describe("refuses", () => {
     [
       "another backend",
       { ...onnx, platform: "tensorrt_plan" },
-      "platform must be onnxruntime_onnx, got 'tensorrt_plan'",
+      "platform must be onnxruntime_onnx or ensemble, or backend python, got 'tensorrt_plan'",
     ],
     [
       "a negative batch",

@@ -1,10 +1,14 @@
 import {
   type ModelName,
   type ModelSignature,
+  openclipPreprocess,
   openclipVitB32,
+  openclipVitB32Jpeg,
   openclipVitB32Trt,
+  openclipVitB32U8,
 } from "./model-signature.ts";
 import { type PbtxtField, type PbtxtValue, printPbtxt } from "./pbtxt.ts";
+import { serverEnv } from "./server-env.ts";
 import type { DataType, TensorSpec } from "./tensor.ts";
 
 /**
@@ -24,6 +28,7 @@ export interface ModelConfig {
   readonly instance_group?: readonly InstanceGroup[];
   readonly optimization?: Optimization;
   readonly model_warmup?: readonly ModelWarmup[];
+  readonly ensemble_scheduling?: EnsembleScheduling;
   readonly default_model_filename?: string;
   readonly parameters?: Readonly<Record<string, { readonly string_value: string }>>;
 }
@@ -99,6 +104,21 @@ export interface WarmupInput {
   readonly random_data?: boolean;
 }
 
+/** Of the platform `ensemble`: models that run one after the other, connected by named tensors. */
+export interface EnsembleScheduling {
+  readonly step: readonly EnsembleStep[];
+}
+
+export interface EnsembleStep {
+  readonly model_name: string;
+  /** -1 is the latest. */
+  readonly model_version: number;
+  /** Input of the model to the tensor of the ensemble that goes there. */
+  readonly input_map: Readonly<Record<string, string>>;
+  /** Output of the model to the tensor of the ensemble that it becomes. */
+  readonly output_map: Readonly<Record<string, string>>;
+}
+
 /** Named configurations: `model_repository/<model>/configs/<variant>.pbtxt`, chosen with `--model-config-name`. */
 export const modelVariants = ["single-gpu", "multi-gpu-4x", "cpu"] as const;
 export type ModelVariant = (typeof modelVariants)[number];
@@ -119,8 +139,22 @@ const instanceGroups: Readonly<Record<ModelVariant, readonly InstanceGroup[]>> =
   cpu: [{ kind: "KIND_CPU", count: 1 }],
 };
 
+/** What every configuration begins with. */
+function headOf(signature: ModelSignature) {
+  return {
+    name: signature.name,
+    ...(signature.platform === "python"
+      ? { backend: signature.platform }
+      : { platform: signature.platform }),
+    max_batch_size: signature.maxBatchSize,
+    input: signature.inputs.map(tensorOf),
+    output: signature.outputs.map(tensorOf),
+    version_policy: { latest: { num_versions: 1 } },
+  } satisfies ModelConfig;
+}
+
 /**
- * Configuration of a model.
+ * Configuration of a model that is an ONNX file.
  *
  * @param variant - `default` is `config.pbtxt`: it names no device, so Triton takes every GPU that it sees, or the CPU.
  */
@@ -128,12 +162,7 @@ function configOf(signature: ModelSignature, variant: ModelVariant | "default"):
   const onGpu = variant !== "cpu";
   const withTensorrt = onGpu && signature.name === openclipVitB32Trt.name;
   return {
-    name: signature.name,
-    platform: signature.platform,
-    max_batch_size: signature.maxBatchSize,
-    input: signature.inputs.map(tensorOf),
-    output: signature.outputs.map(tensorOf),
-    version_policy: { latest: { num_versions: 1 } },
+    ...headOf(signature),
     dynamic_batching: {
       preferred_batch_size: signature.preferredBatchSizes,
       max_queue_delay_microseconds: signature.maxQueueDelayMicroseconds,
@@ -205,10 +234,56 @@ function configsOf(signature: ModelSignature): ModelConfigs {
   };
 }
 
+/** Parameter of {@link openclipPreprocess}: largest image, in pixels, known from its header. */
+export const maxImagePixelsParameter = "max_image_pixels";
+
+/** Processes that preprocess: each takes one request at a time, and its images side by side. */
+const preprocessInstances = 2;
+
+/** Decodes on the CPU wherever it runs, so it has one configuration. */
+const preprocessConfig: ModelConfig = {
+  ...headOf(openclipPreprocess),
+  instance_group: [{ kind: "KIND_CPU", count: preprocessInstances }],
+  parameters: {
+    [maxImagePixelsParameter]: {
+      string_value: String(serverEnv.shape.MAX_IMAGE_PIXELS.parse(undefined)),
+    },
+  },
+};
+
+/** Preprocessing, and then the model that takes pixels. Where they run is in their own configurations. */
+const jpegConfig: ModelConfig = {
+  ...headOf(openclipVitB32Jpeg),
+  ensemble_scheduling: {
+    step: [
+      {
+        model_name: openclipPreprocess.name,
+        model_version: -1,
+        input_map: { [openclipPreprocess.inputs[0].name]: openclipVitB32Jpeg.inputs[0].name },
+        output_map: { [openclipPreprocess.outputs[0].name]: openclipPreprocess.outputs[0].name },
+      },
+      {
+        model_name: openclipVitB32U8.name,
+        model_version: -1,
+        input_map: { [openclipVitB32U8.inputs[0].name]: openclipPreprocess.outputs[0].name },
+        output_map: { [openclipVitB32U8.outputs[0].name]: openclipVitB32Jpeg.outputs[0].name },
+      },
+    ],
+  },
+};
+
+/** A model whose configuration does not depend on the device. */
+function sameForAll(config: ModelConfig): ModelConfigs {
+  return { default: config, "single-gpu": config, "multi-gpu-4x": config, cpu: config };
+}
+
 /** Every configuration of `model_repository/`. */
 export const modelConfigs: Readonly<Record<ModelName, ModelConfigs>> = {
   [openclipVitB32.name]: configsOf(openclipVitB32),
   [openclipVitB32Trt.name]: configsOf(openclipVitB32Trt),
+  [openclipVitB32U8.name]: configsOf(openclipVitB32U8),
+  [openclipPreprocess.name]: sameForAll(preprocessConfig),
+  [openclipVitB32Jpeg.name]: sameForAll(jpegConfig),
 };
 
 /** Instances that Triton makes where a configuration leaves it to the ONNX Runtime backend. */
@@ -236,7 +311,7 @@ export function executionInstances(config: ModelConfig, gpusOfHost: number): num
 /** Fields whose words are names of an enum and not strings. */
 const enumFields: ReadonlySet<string> = new Set(["data_type", "kind", "timeout_action"]);
 /** Fields that are maps: an object here, entries of `key` and `value` in the text. */
-const mapFields: ReadonlySet<string> = new Set(["parameters", "inputs"]);
+const mapFields: ReadonlySet<string> = new Set(["parameters", "inputs", "input_map", "output_map"]);
 
 /** A configuration as `config.pbtxt`, without a heading. */
 export function printModelConfig(config: ModelConfig): string {

@@ -61,7 +61,13 @@ export const openclipVitB32Jpeg = {
 } as const satisfies ModelSignature;
 
 /** Every model of `model_repository/`. */
-export const models = [openclipVitB32, openclipVitB32Trt] as const;
+export const models = [
+  openclipVitB32,
+  openclipVitB32Trt,
+  openclipVitB32U8,
+  openclipPreprocess,
+  openclipVitB32Jpeg,
+] as const;
 export type ModelName = (typeof models)[number]["name"];
 
 /** Width of an embedding, in float32 values. */

@@ -58,12 +58,17 @@ function withTritonDefaults(config: Json): Json {
     config.platform ? config.platform === platform : config.backend === backend,
   );
   const type = modelConfigType();
+  const versions = config.version_policy ?? { latest: { num_versions: 1 } };
+  // an ensemble has no instances, no memory and no file of its own
+  if (config.ensemble_scheduling !== undefined) {
+    return inOrder(type, { ...config, version_policy: versions });
+  }
   const optimization = type.fields.optimization?.resolvedType as protobuf.Type;
   return inOrder(type, {
     ...config,
     platform: config.platform || (known?.platform ?? ""),
     backend: config.backend || (known?.backend ?? ""),
-    version_policy: config.version_policy ?? { latest: { num_versions: 1 } },
+    version_policy: versions,
     optimization: inOrder(optimization, {
       priority: "PRIORITY_DEFAULT",
       input_pinned_memory: { enable: true },

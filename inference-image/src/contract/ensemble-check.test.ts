@@ -1,0 +1,143 @@
+import { describe, expect, test } from "vitest";
+import { ensembleProblems, stepsInOrder } from "./ensemble-check.ts";
+import { type EnsembleStep, type ModelConfig, modelConfigs } from "./model-config.ts";
+import { checkModelConfig } from "./model-config-check.ts";
+
+const { default: ensemble } = modelConfigs.openclip_vit_b32_jpeg;
+const [first, second] = ensemble.ensemble_scheduling!.step as [EnsembleStep, EnsembleStep];
+
+const withSteps = (...step: readonly EnsembleStep[]): ModelConfig => ({
+  ...ensemble,
+  ensemble_scheduling: { step },
+});
+const problemsOf = (config: ModelConfig) => [
+  ...ensembleProblems(
+    config,
+    (name) =>
+      Object.values(modelConfigs).find(({ default: other }) => other.name === name)?.default,
+  ),
+];
+
+test("the ensemble of the model repository has no problem", () => {
+  expect(problemsOf(ensemble)).toEqual([]);
+});
+
+test("steps run after those whose tensors they read, in whatever order they are written", () => {
+  expect(stepsInOrder(withSteps(second, first))).toEqual([first, second]);
+  expect(problemsOf(withSteps(second, first))).toEqual([]);
+});
+
+describe("refuses", () => {
+  const name = "openclip_vit_b32_jpeg";
+  test.each<[string, ModelConfig, string]>([
+    ["no step", withSteps(), `must specify 'step' for ensemble '${name}'`],
+    [
+      "a step without a model",
+      withSteps({ ...first, model_name: "" }, second),
+      `must specify 'model_name' in step 0 of ensemble '${name}'`,
+    ],
+    [
+      "a step without outputs",
+      withSteps(first, { ...second, output_map: {} }),
+      `must specify 'output_map' in step 1 of ensemble '${name}'`,
+    ],
+    [
+      "a model that is not there",
+      withSteps(first, { ...second, model_name: "resnet" }),
+      `ensemble ${name} contains models that are not available or ambiguous: resnet`,
+    ],
+    [
+      "an input that the model does not have",
+      withSteps(first, { ...second, input_map: { image: "pixels", mask: "pixels" } }),
+      `in ensemble ${name}, ensemble tensor pixels is mapping to non-existing input mask in model openclip_vit_b32_u8`,
+    ],
+    [
+      "an input of a model that gets nothing",
+      withSteps(first, { ...second, input_map: { imagee: "pixels" } }),
+      `in ensemble ${name}, input image in model openclip_vit_b32_u8 is not mapped to any ensemble tensors`,
+    ],
+    [
+      "an output that the model does not have",
+      withSteps(first, { ...second, output_map: { logits: "embedding" } }),
+      `in ensemble ${name}, ensemble tensor embedding is mapped from non-existing output logits in model openclip_vit_b32_u8`,
+    ],
+    [
+      "a type that does not fit",
+      withSteps(first, { ...second, model_name: "openclip_vit_b32" }),
+      `in ensemble ${name}, ensemble tensor pixels: inconsistent data type: TYPE_UINT8 is inferred from model openclip_preprocess while TYPE_FP32 is inferred from model openclip_vit_b32`,
+    ],
+    [
+      "a shape that does not fit",
+      { ...ensemble, output: [{ ...ensemble.output[0]!, dims: [256] }] },
+      `in ensemble ${name}, ensemble tensor embedding: inconsistent shape: [-1,256] is inferred from model ${name} while [-1,512] is inferred from model openclip_vit_b32_u8`,
+    ],
+    [
+      "a larger batch than a model takes",
+      { ...ensemble, max_batch_size: 64 },
+      `ensemble ${name} allows maximum batch size 64, but it contains model openclip_preprocess which only allows maximum batch size to be 32`,
+    ],
+    [
+      "a tensor that is written twice",
+      withSteps(first, first, second),
+      `ensemble tensor 'pixels' can appear in an output map only once for ensemble '${name}' step 1`,
+    ],
+    [
+      "an output that nobody writes",
+      { ...ensemble, output: [{ ...ensemble.output[0]!, name: "vector" }] },
+      `ensemble output 'vector' for ensemble ${name} is not used`,
+    ],
+    [
+      "an input that nobody reads",
+      { ...ensemble, input: [...ensemble.input, { ...ensemble.input[0]!, name: "mask" }] },
+      `ensemble input 'mask' for ensemble ${name} is not used`,
+    ],
+    [
+      "steps that wait for each other",
+      withSteps({ ...first, input_map: { encoded: "pixels2" } }, second, {
+        ...first,
+        input_map: { encoded: "pixels" },
+        output_map: { pixels: "pixels2" },
+      }),
+      `output 'embedding' for ensemble '${name}' is not written`,
+    ],
+    [
+      "a tensor that nobody needs",
+      withSteps(first, second, { ...first, output_map: { pixels: "more" } }),
+      `ensemble tensor 'more' is unused in ensemble '${name}'`,
+    ],
+  ])("%s", (_, config, problem) => {
+    expect(problemsOf(config)).toContain(problem);
+  });
+
+  test.each<[string, Partial<ModelConfig>, string]>([
+    [
+      "dynamic batching of an ensemble",
+      { dynamic_batching: {} },
+      "dynamic_batching must not be given for an ensemble: its models have their own",
+    ],
+    [
+      "instances of an ensemble",
+      { instance_group: [{ kind: "KIND_CPU" }] },
+      "instance_group must not be given for an ensemble: its models have their own",
+    ],
+    [
+      "another platform with steps",
+      { platform: "onnxruntime_onnx" },
+      "ensemble_scheduling must not be given without the platform ensemble",
+    ],
+  ])("%s", (_, extra, problem) => {
+    expect(checkModelConfig({ ...ensemble, ...extra })).toEqual([`${name}: ${problem}`]);
+  });
+
+  test("an accelerator of another backend, in Python", () => {
+    const config = {
+      ...modelConfigs.openclip_preprocess.default,
+      optimization: {
+        execution_accelerators: { gpu_execution_accelerator: [{ name: "tensorrt" }] },
+      },
+    };
+    expect(checkModelConfig(config)).toContain(
+      "openclip_preprocess: execution_accelerators are for onnxruntime, and python ignores them: remove tensorrt",
+    );
+  });
+});
