@@ -1,17 +1,22 @@
 import { rmSync } from "node:fs";
-import { cp, mkdir, mkdtemp, stat, symlink } from "node:fs/promises";
+import { mkdtemp, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { dirname, join, resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { type Command, InvalidArgumentError, Option } from "commander";
-import { models } from "../../inference-image/src/contract/model-signature.ts";
 import { embedPort, standaloneTritonPorts } from "../../inference-image/src/contract/ports.ts";
 import type { ServerEnvName } from "../../inference-image/src/contract/server-env.ts";
 import { renderTritonCommand } from "../../inference-image/src/contract/triton-flags.ts";
+import { ensureU8Model } from "../../inference-image/src/model/derive.ts";
 import {
   ensureGeneratedModel,
   ensureTinyModel,
   repositoryModel,
 } from "../../inference-image/src/model/generate.ts";
+import {
+  checkoutRepository,
+  copyModelRepository,
+  repositoryU8Model,
+} from "../../inference-image/src/model/repository.ts";
 import { UserError } from "./user-error.ts";
 
 interface ServeArguments {
@@ -23,9 +28,6 @@ interface ServeArguments {
   readonly metricsPort?: number;
   readonly modelConfigName?: string;
 }
-
-/** The model repository of this checkout: `model_repository/<model>/1/model.onnx`. */
-const checkoutRepository = resolve(dirname(repositoryModel), "..", "..");
 
 /** `clipstack serve`: the server alone, in this process, until Ctrl-C. */
 export function registerServe(program: Command): void {
@@ -127,19 +129,13 @@ async function modelRepository(model: string): Promise<string> {
   const folder = await stat(model).catch(() => undefined);
   if (folder?.isDirectory()) return resolve(model);
   const file = await modelFile(model);
-  if (file === repositoryModel) return checkoutRepository;
-
+  if (file === repositoryModel) {
+    await ensureU8Model(repositoryModel, repositoryU8Model);
+    return checkoutRepository;
+  }
   const repository = await mkdtemp(join(tmpdir(), "clipstack-models-"));
   process.once("exit", () => rmSync(repository, { recursive: true, force: true }));
-  for (const { name } of models) {
-    await mkdir(join(repository, name, "1"), { recursive: true });
-    for (const part of ["config.pbtxt", "configs"]) {
-      await cp(join(checkoutRepository, name, part), join(repository, name, part), {
-        recursive: true,
-      });
-    }
-    await symlink(file, join(repository, name, "1", "model.onnx"));
-  }
+  await copyModelRepository(file, repository);
   return repository;
 }
 

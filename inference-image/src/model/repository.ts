@@ -1,8 +1,8 @@
 import { cp, mkdir, stat, symlink } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { type ModelSignature, models, openclipVitB32U8 } from "../contract/model-signature.ts";
+import { ensureU8Model } from "./derive.ts";
 import { repositoryModel } from "./generate.ts";
-import { ensureU8Model } from "./u8-model.ts";
 
 /** The model repository of this checkout: `model_repository/<model>/1/model.onnx`. */
 export const checkoutRepository = resolve(dirname(repositoryModel), "..", "..");

@@ -19,6 +19,10 @@ export function checkModelConfig(config: ModelConfigJson, folder: string): void 
       `unexpected directory name '${folder}' for model '${name}', directory name must equal model name`,
     );
   }
+  if (config.platform === "ensemble" || config.ensemble_scheduling !== undefined) {
+    checkEnsemble(config);
+    return;
+  }
   if (config.platform === "" && config.backend === "") {
     throw invalid(`must specify 'platform' or 'backend' for '${name}'`);
   }
@@ -30,7 +34,7 @@ export function checkModelConfig(config: ModelConfigJson, folder: string): void 
       `unexpected 'platform' and 'backend' pair, got:${config.platform}, ${config.backend}`,
     );
   }
-  if (config.backend !== "onnxruntime") {
+  if (config.backend !== "onnxruntime" && config.backend !== "python") {
     throw invalid(
       `unable to find backend library for backend '${config.backend}', try specifying runtime on the model configuration.`,
     );
@@ -51,9 +55,45 @@ export function checkModelConfig(config: ModelConfigJson, folder: string): void 
       throw invalid(`${subject} has kind ${group.kind} but specifies one or more GPUs`);
     }
   }
+  checkTensors(config);
+  checkOffered(config);
+}
+
+/** The steps are checked against the models that they name, when those are loaded. */
+function checkEnsemble(config: ModelConfigJson): void {
+  const { name } = config;
+  if (config.ensemble_scheduling === undefined) {
+    throw invalid(
+      `ensemble scheduling must be set for ensemble ${name} whose platform is ensemble`,
+    );
+  }
+  if (config.platform !== "ensemble") {
+    throw invalid(
+      `ensemble scheduling cannot be set for model '${name}' whose platform is not ensemble`,
+    );
+  }
+  if (config.max_batch_size < 0) {
+    throw invalid(`'max_batch_size' must be non-negative value for ${name}`);
+  }
+  if (config.instance_group.length > 0) {
+    throw invalid(`instance group should not be specified for ensemble '${name}'`);
+  }
+  if (config.optimization !== undefined) {
+    throw invalid(`optimization should not be specified for ensemble '${name}'`);
+  }
+  if (config.model_warmup.length > 0) {
+    throw invalid(`model_warmup can not be specified for ensemble '${name}'`);
+  }
+  if (config.dynamic_batching !== undefined) {
+    throw invalid(`dynamic_batching should not be specified for ensemble '${name}'`);
+  }
+  checkTensors(config);
+  checkOffered(config);
+}
+
+function checkTensors(config: ModelConfigJson): void {
   for (const input of config.input) checkTensor("model input", input);
   for (const output of config.output) checkTensor("model output", output);
-  checkOffered(config);
 }
 
 function checkTensor(what: string, tensor: ModelConfigTensor): void {
@@ -79,7 +119,8 @@ function checkOffered(config: ModelConfigJson): void {
   const absent = (feature: string) =>
     invalid(`model '${config.name}' has ${feature}: not supported by this server`);
   if (config.sequence_batching !== undefined) throw absent("sequence_batching");
-  if (config.ensemble_scheduling !== undefined) throw absent("ensemble_scheduling");
+  const { priority_levels: levels = 0 } = (config.dynamic_batching ?? {}) as PriorityLevels;
+  if (levels > 0) throw absent("dynamic_batching.priority_levels");
   const policy = config.model_transaction_policy as { decoupled?: boolean } | undefined;
   if (policy?.decoupled) throw absent("model_transaction_policy.decoupled");
   for (const tensor of [...config.input, ...config.output] as TensorExtras[]) {
@@ -87,6 +128,10 @@ function checkOffered(config: ModelConfigJson): void {
     if (tensor.optional) throw absent(`an optional input '${tensor.name}'`);
     if (tensor.is_shape_tensor) throw absent(`a shape tensor '${tensor.name}'`);
   }
+}
+
+interface PriorityLevels {
+  readonly priority_levels?: number;
 }
 
 /** Fields of a tensor that clipstack does not use. */
@@ -101,7 +146,10 @@ interface TensorExtras extends ModelConfigTensor {
  *
  * @throws {OipError} `invalid-argument`
  */
-export function checkModelFits(config: ModelConfigJson, session: ModelSession): void {
+export function checkModelFits(
+  config: ModelConfigJson,
+  session: Pick<ModelSession, "inputs" | "outputs">,
+): void {
   const refuse = (problem: string) => invalid(`unable to load model '${config.name}', ${problem}`);
   if (config.input.length !== session.inputs.length) {
     throw refuse(

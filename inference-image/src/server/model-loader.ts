@@ -1,14 +1,23 @@
 import { readdir, readFile, stat } from "node:fs/promises";
-import { join } from "node:path";
-import type { ModelWarmup, WarmupInput } from "../contract/model-config.ts";
+import { dirname, join } from "node:path";
+import { ensembleProblems } from "../contract/ensemble-check.ts";
+import {
+  type ModelWarmup,
+  maxImagePixelsParameter,
+  type WarmupInput,
+} from "../contract/model-config.ts";
+import { openclipPreprocess } from "../contract/model-signature.ts";
 import { bytesPerElement, elementCount, type Tensor } from "../contract/tensor.ts";
 import { openSession } from "../engine/onnx-session.ts";
 import { EngineError, type ModelSession } from "../engine/types.ts";
 import { type ModelConfigJson, readModelConfig } from "../triton/model-config.ts";
 import { fromWire } from "../triton/wire.ts";
+import { ensembleRunner, type ModelLookup, stepVersion } from "./ensemble-runner.ts";
 import { checkModelConfig, checkModelFits } from "./model-config-check.ts";
+import { onnxRunner } from "./model-runner.ts";
 import { OipError } from "./oip-error.ts";
-import { dataTypeOf, plainMessage, ServedModel } from "./served-model.ts";
+import { preprocessRunner } from "./preprocess-runner.ts";
+import { dataTypeOf, plainMessage, ServedModel, type ServedModelProps } from "./served-model.ts";
 
 export interface LoadModelOptions {
   readonly repository: string;
@@ -18,6 +27,8 @@ export interface LoadModelOptions {
   readonly variant?: string;
   /** The text of a `config.pbtxt`, used instead of the model's own. */
   readonly override?: string;
+  /** Finds the models of an ensemble; they are loaded before it. Throws {@link OipError} where there is none. */
+  readonly modelOf: ModelLookup;
   readonly log: (line: string) => void;
 }
 
@@ -37,7 +48,8 @@ export async function loadModel(options: LoadModelOptions): Promise<readonly Ser
   const models: ServedModel[] = [];
   try {
     for (const version of versions) {
-      models.push(await loadVersion(config, version, join(folder, version), log));
+      const path = join(folder, version, config.default_model_filename);
+      models.push(await loadVersion(config, version, path, options));
       log(`successfully loaded '${name}' version ${version}`);
     }
   } catch (error) {
@@ -45,6 +57,18 @@ export async function loadModel(options: LoadModelOptions): Promise<readonly Ser
     throw error;
   }
   return models;
+}
+
+/**
+ * The models that an ensemble is made of; none for another model, or for one whose configuration cannot be read: loading
+ * it will say why.
+ */
+export async function partsOf(
+  options: Omit<LoadModelOptions, "modelOf" | "log">,
+): Promise<readonly string[]> {
+  const folder = join(options.repository, options.name);
+  const config = await readConfig({ ...options, log: () => {} }, folder).catch(() => undefined);
+  return config?.ensemble_scheduling?.step.map((step) => step.model_name) ?? [];
 }
 
 /** Names of the folders of a repository that can hold a model. */
@@ -71,7 +95,7 @@ export async function modelFolders(repository: string): Promise<readonly string[
 }
 
 async function readConfig(
-  { variant, override, log }: LoadModelOptions,
+  { variant, override, log }: Omit<LoadModelOptions, "modelOf">,
   folder: string,
 ): Promise<ModelConfigJson> {
   let file = join(folder, "config.pbtxt");
@@ -81,7 +105,8 @@ async function readConfig(
   if (variant !== undefined) {
     const custom = join(folder, "configs", `${variant}.pbtxt`);
     if (await isFile(custom)) file = custom;
-    else log(`${custom}: no such file, using ${file}`);
+    // a model without variants is the same for all of them
+    else if (await isFolder(dirname(custom))) log(`${custom}: no such file, using ${file}`);
   }
   const text = await readFile(file, "utf8").catch((error: NodeJS.ErrnoException) => {
     const reason = error.code === "ENOENT" ? "No such file or directory" : error.message;
@@ -114,6 +139,7 @@ const defaultGroup = {
 /** What Triton fills in for the host: the name of the model and of its instance groups, and how many instances. */
 function withInstanceNames(config: ModelConfigJson, folder: string): ModelConfigJson {
   const name = config.name === "" ? folder : config.name;
+  if (config.ensemble_scheduling !== undefined) return { ...config, name };
   const groups = config.instance_group.length > 0 ? config.instance_group : [defaultGroup];
   return {
     ...config,
@@ -147,7 +173,8 @@ function logDifferences(config: ModelConfigJson, log: (line: string) => void): v
     differences.push(gpus.length > 0 ? `KIND_GPU on GPU ${gpus.join(", ")}` : "KIND_GPU");
   }
   if (names.length > 0) differences.push(`execution accelerator ${names.join(", ")}`);
-  if (instances > 1) differences.push(`${instances} instances`);
+  // preprocessing here shares its threads, however many instances it has
+  if (instances > 1 && config.backend !== "python") differences.push(`${instances} instances`);
   if (differences.length === 0) return;
   log(
     `'${config.name}' asks for ${differences.join("; ")}: this server runs it on the CPU, in one session`,
@@ -176,12 +203,90 @@ async function versionsToServe(folder: string, config: ModelConfigJson): Promise
 async function loadVersion(
   config: ModelConfigJson,
   version: string,
-  folder: string,
-  log: (line: string) => void,
+  path: string,
+  options: LoadModelOptions,
 ): Promise<ServedModel> {
   const startedAt = performance.now();
+  const started = await startModel(config, version, path, options);
+  const loadSeconds = (performance.now() - startedAt) / 1000;
+  return new ServedModel({ config, version, loadSeconds, ...started });
+}
+
+/** What is different about a kind of model: what runs it, and whether that is alive. */
+type StartedModel = Pick<ServedModelProps, "start" | "isAlive">;
+
+async function startModel(
+  config: ModelConfigJson,
+  version: string,
+  path: string,
+  { modelOf, log }: LoadModelOptions,
+): Promise<StartedModel> {
+  if (config.ensemble_scheduling !== undefined) return startEnsemble(config, modelOf);
+  if (config.backend === "python") return await startPreprocessing(config, path);
+  return await startOnnx(config, version, path, log);
+}
+
+function startEnsemble(config: ModelConfigJson, modelOf: ModelLookup): StartedModel {
+  const { name } = config;
+  const steps = config.ensemble_scheduling?.step ?? [];
+  for (const step of steps) {
+    try {
+      if (step.model_name !== "") modelOf(step.model_name, stepVersion(step));
+    } catch (error) {
+      throw new OipError(
+        "invalid-argument",
+        `ensemble '${name}' depends on '${step.model_name}' which has no loaded version: ${(error as Error).message}`,
+        { cause: error },
+      );
+    }
+  }
+  const part = (model: string) => modelOf(model, "").config;
+  for (const problem of ensembleProblems(config, part)) {
+    throw new OipError("invalid-argument", problem);
+  }
+  return {
+    isAlive: () =>
+      steps.every((step) => {
+        try {
+          return modelOf(step.model_name, stepVersion(step)).isAlive();
+        } catch {
+          return false;
+        }
+      }),
+    start: (events) => ensembleRunner(config, modelOf, events),
+  };
+}
+
+/** This server runs no Python: for the one such model of the repository it has code of its own. */
+async function startPreprocessing(config: ModelConfigJson, path: string): Promise<StartedModel> {
+  const refuse = (problem: string) => new OipError("invalid-argument", problem);
+  if (config.name !== openclipPreprocess.name) {
+    throw refuse(
+      `model '${config.name}' is Python code, which this server does not run; of the backend python it answers for '${openclipPreprocess.name}' only, with its own preprocessing`,
+    );
+  }
+  if (!(await isFile(path))) throw refuse(`failed to load '${config.name}': ${path} is not there`);
+  checkModelFits(config, openclipPreprocess);
+  const limit = config.parameters?.[maxImagePixelsParameter]?.string_value ?? "";
+  if (!/^[1-9]\d{0,9}$/.test(limit)) {
+    throw refuse(
+      `parameter ${maxImagePixelsParameter} of model '${config.name}' must be a number of pixels, got '${limit}'`,
+    );
+  }
+  return {
+    isAlive: () => true,
+    start: (events) => preprocessRunner({ maxPixels: Number(limit) }, events),
+  };
+}
+
+async function startOnnx(
+  config: ModelConfigJson,
+  version: string,
+  path: string,
+  log: (line: string) => void,
+): Promise<StartedModel> {
   let alive = true;
-  const session = await openModel(config, join(folder, config.default_model_filename), (error) => {
+  const session = await openModel(config, path, (error) => {
     alive = false;
     log(`'${config.name}' version ${version} is gone: ${plainMessage(error)}`);
   });
@@ -192,8 +297,7 @@ async function loadVersion(
     await session.close();
     throw error;
   }
-  const loadSeconds = (performance.now() - startedAt) / 1000;
-  return new ServedModel({ config, version, session, loadSeconds, isAlive: () => alive });
+  return { isAlive: () => alive, start: (events) => onnxRunner(config, session, events) };
 }
 
 async function openModel(
@@ -291,6 +395,10 @@ function warmupBytes(input: WarmupInput, byteLength: number): Uint8Array | undef
     for (let index = 0; index < byteLength; index += step) bytes[index] = Math.round(Math.random());
   }
   return bytes;
+}
+
+async function isFolder(path: string): Promise<boolean> {
+  return (await stat(path).catch(() => undefined))?.isDirectory() ?? false;
 }
 
 async function isFile(path: string): Promise<boolean> {

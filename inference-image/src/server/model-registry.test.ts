@@ -349,7 +349,7 @@ test("a model whose runtime has died is not ready, and the log says so", async (
   const opened = await openWith("");
   process.off("worker", onWorker);
   await workers.at(-1)!.terminate();
-  await expect(infer(opened)).rejects.toMatchObject({ code: "internal" });
+  await expect(infer(opened)).rejects.toMatchObject({ code: "unavailable" });
   expect(opened.registry.ready).toBe(false);
   expect(opened.registry.modelReady(model)).toBe(false);
   expect(opened.log.at(-1)).toBe(

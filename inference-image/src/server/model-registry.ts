@@ -1,6 +1,6 @@
 import type { ResolvedTritonFlags } from "../contract/triton-flags.ts";
 import { configTextOfJson } from "./config-override.ts";
-import { loadModel, modelFolders } from "./model-loader.ts";
+import { loadModel, modelFolders, partsOf } from "./model-loader.ts";
 import { OipError } from "./oip-error.ts";
 import type { ServedModel } from "./served-model.ts";
 
@@ -40,7 +40,8 @@ export interface ModelRegistry {
    * @throws {OipError} also when the server does not take orders (`--model-control-mode`).
    */
   load(name: string, configJson?: string): Promise<void>;
-  unload(name: string): Promise<void>;
+  /** @param options - `dependents`: of an ensemble, its models too. */
+  unload(name: string, options?: { readonly dependents?: boolean }): Promise<void>;
   /** Goes off with {@link beginExit}. */
   readonly exit: AbortSignal;
   /** From here on not ready. Requests are still answered, so that those on their way are not lost. */
@@ -102,6 +103,8 @@ class Registry implements ModelRegistry {
     const wanted = explicit ? this.#flags["load-model"] : folders;
     const names = wanted.includes("*") ? folders : wanted;
     for (const name of names) {
+      // an ensemble that came before has loaded it
+      if (this.#versionsOf(name).length > 0) continue;
       try {
         await this.#load(name);
       } catch (error) {
@@ -187,7 +190,7 @@ class Registry implements ModelRegistry {
     const all = names.flatMap((name): IndexEntry[] => {
       const entry = this.#entries.get(name);
       if (entry === undefined) return [{ name }];
-      const { state, reason } = entry;
+      const { state, reason } = stateOf(entry);
       const rest = { state, ...(reason === "" ? {} : { reason }) };
       if (entry.known.length === 0) return [{ name, ...rest }];
       return entry.known.map((version) => ({ name, version, ...rest }));
@@ -207,7 +210,7 @@ class Registry implements ModelRegistry {
         );
       }
       try {
-        await this.#load(name, override);
+        await this.#load(name, { override });
       } catch (error) {
         if (!(error instanceof OipError)) throw error;
         this.#log(`failed to load '${name}': ${error.message}`);
@@ -218,19 +221,29 @@ class Registry implements ModelRegistry {
     });
   }
 
-  async unload(name: string): Promise<void> {
+  async unload(name: string, { dependents = false } = {}): Promise<void> {
     this.#checkControl();
     await this.#inTurn(async () => {
       const entry = this.#entries.get(name);
       if (entry === undefined) {
         throw new OipError("invalid-argument", "Model to be unloaded has not been served");
       }
-      this.#entries.set(name, { ...entry, versions: [], state: "UNAVAILABLE", reason: unloaded });
-      await Promise.all(entry.versions.map((model) => model.close()));
-      for (const { version } of entry.versions) {
-        this.#log(`successfully unloaded '${name}' version ${version}`);
+      const steps = entry.versions.flatMap(({ config }) => config.ensemble_scheduling?.step ?? []);
+      await this.#unload(name, entry);
+      if (!dependents) return;
+      for (const part of new Set(steps.map((step) => step.model_name))) {
+        const other = this.#entries.get(part);
+        if (other !== undefined) await this.#unload(part, other);
       }
     });
+  }
+
+  async #unload(name: string, entry: Entry): Promise<void> {
+    this.#entries.set(name, { ...entry, versions: [], state: "UNAVAILABLE", reason: unloaded });
+    await Promise.all(entry.versions.map((model) => model.close()));
+    for (const { version } of entry.versions) {
+      this.#log(`successfully unloaded '${name}' version ${version}`);
+    }
   }
 
   get exit(): AbortSignal {
@@ -243,11 +256,18 @@ class Registry implements ModelRegistry {
 
   async close(): Promise<void> {
     this.beginExit();
+    // an ensemble answers with the help of its models, which were loaded before it
+    const entries = [...this.#entries.values()].reverse();
+    const ensembles = entries.filter(({ versions }) => versions.some(isEnsemble));
+    for (const { versions } of ensembles) {
+      await Promise.all(versions.map((model) => model.close()));
+    }
     await Promise.all(this.models.map((model) => model.close()));
   }
 
   /** The old versions serve until the new ones are there; when loading fails, they stay. */
-  async #load(name: string, override?: string): Promise<void> {
+  async #load(name: string, { override, path = [] }: LoadOptions = {}): Promise<void> {
+    await this.#loadParts(name, { override, path });
     const before = this.#entries.get(name);
     if (before === undefined || before.versions.length === 0) {
       this.#entries.set(name, { versions: [], known: [], state: "LOADING", reason: "" });
@@ -258,6 +278,7 @@ class Registry implements ModelRegistry {
         name,
         variant: this.#flags["model-config-name"],
         override,
+        modelOf: (other, version) => this.model(other, version),
         log: this.#log,
       });
       const known = versions.map(({ version }) => version);
@@ -277,6 +298,28 @@ class Registry implements ModelRegistry {
     }
   }
 
+  /** Load the models of an ensemble that are not there yet. What is wrong with one, the ensemble will say. */
+  async #loadParts(name: string, { override, path = [] }: LoadOptions): Promise<void> {
+    const { "model-repository": repository, "model-config-name": variant } = this.#flags;
+    const folders = await modelFolders(repository);
+    const ancestors = [...path, name];
+    for (const part of await partsOf({ repository, name, variant, override })) {
+      if (ancestors.includes(part)) {
+        throw new OipError(
+          "invalid-argument",
+          `circular dependency between ensembles: ${[...ancestors, part].join(" -> ")}`,
+        );
+      }
+      if (this.#versionsOf(part).length > 0 || !folders.includes(part)) continue;
+      try {
+        await this.#load(part, { path: ancestors });
+      } catch (error) {
+        if (!(error instanceof OipError)) throw error;
+        this.#log(`failed to load '${part}': ${error.message}`);
+      }
+    }
+  }
+
   #checkControl(): void {
     if (this.#exit.signal.aborted) throw new OipError("unavailable", "Server exiting");
     if (this.#flags["model-control-mode"] === "explicit") return;
@@ -291,6 +334,26 @@ class Registry implements ModelRegistry {
     this.#control = turn.catch(() => {});
     await turn;
   }
+}
+
+interface LoadOptions {
+  /** The text of a `config.pbtxt`, used instead of the model's own. */
+  readonly override?: string;
+  /** The ensembles that this one is loaded for. */
+  readonly path?: readonly string[];
+}
+
+function isEnsemble({ config }: ServedModel): boolean {
+  return config.ensemble_scheduling !== undefined;
+}
+
+/** An ensemble is only there while its models are. */
+function stateOf({ state, reason, versions }: Entry): Pick<Entry, "state" | "reason"> {
+  const incomplete =
+    state === "READY" && versions.some((model) => isEnsemble(model) && !model.isAlive());
+  return incomplete
+    ? { state: "UNAVAILABLE", reason: "a model of the ensemble is not available" }
+    : { state, reason };
 }
 
 const unloaded = "unloaded";

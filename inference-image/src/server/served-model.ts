@@ -6,8 +6,7 @@ import {
   type Tensor,
   type TensorSpec,
 } from "../contract/tensor.ts";
-import { createBatcher } from "../engine/batcher.ts";
-import { type Batcher, EngineError, type ModelSession } from "../engine/types.ts";
+import { EngineError, type InferResult } from "../engine/types.ts";
 import type { ModelConfigJson } from "../triton/model-config.ts";
 import {
   fromWire,
@@ -20,8 +19,8 @@ import {
 } from "../triton/wire.ts";
 import type { RawInferRequest } from "../triton/wire-http.ts";
 import { type FailureReason, ModelCounters } from "./model-counters.ts";
-import { OipError } from "./oip-error.ts";
-import { oneAtATime } from "./one-at-a-time.ts";
+import type { ModelRunner, RunnerEvents } from "./model-runner.ts";
+import { OipError, type OipErrorCode } from "./oip-error.ts";
 
 /** What a model answers to one request. */
 export interface InferAnswer {
@@ -33,12 +32,20 @@ export interface InferAnswer {
 export interface ServedModelProps {
   readonly version: string;
   readonly config: ModelConfigJson;
-  /** The model takes it over, and closes it. */
-  readonly session: ModelSession;
+  /** What computes. The model closes it. */
+  readonly start: (events: RunnerEvents) => ModelRunner;
   /** Time that loading took, warm-up included. */
   readonly loadSeconds: number;
   /** False once the runtime has died: the model cannot answer any more. */
   readonly isAlive: () => boolean;
+}
+
+/** Of a request that another model makes. */
+export interface InternalRequest {
+  readonly id: string;
+  readonly signal?: AbortSignal;
+  /** What is left of the time that the request may wait. */
+  readonly queueTimeoutMs?: number;
 }
 
 /** One loaded version of a model: checks requests as Triton does, schedules them, counts. */
@@ -49,28 +56,41 @@ export class ServedModel {
   readonly loadSeconds: number;
   readonly isAlive: () => boolean;
   readonly counters = new ModelCounters();
-  readonly #session: ModelSession;
-  readonly #scheduler: Batcher;
+  readonly #runner: ModelRunner;
   readonly #inputs: ReadonlyMap<string, TensorSpec>;
   readonly #outputNames: readonly string[];
   /** Requests that wait, the first come first. A batch takes them from the front. */
   readonly #waiting: { readonly items: number }[] = [];
 
-  constructor({ version, config, session, loadSeconds, isAlive }: ServedModelProps) {
+  constructor({ version, config, start, loadSeconds, isAlive }: ServedModelProps) {
     this.name = config.name;
     this.version = version;
     this.config = config;
     this.loadSeconds = loadSeconds;
     this.isAlive = isAlive;
-    this.#session = session;
     this.#inputs = new Map(config.input.map((input) => [input.name, specOf(input)]));
     this.#outputNames = config.output.map(({ name }) => name);
-    this.#scheduler = this.#createScheduler();
+    this.#runner = start({
+      started: (items) => {
+        let rest = items;
+        while (rest > 0 && this.#waiting.length > 0) rest -= this.#waiting.shift()!.items;
+      },
+      executed: (execution) =>
+        this.counters.executed({
+          ...execution,
+          batchSize: this.#itemsOf(execution.batchSize),
+        }),
+    });
   }
 
   /** Requests that wait for their execution. */
   get pendingRequests(): number {
     return this.#waiting.length;
+  }
+
+  /** Items that wait for their execution, here or in a model that comes after this one. */
+  get waitingItems(): number {
+    return this.#waiting.reduce((sum, { items }) => sum + items, this.#runner.itemsAhead);
   }
 
   /** Inputs as clients see them: with the batch dimension. */
@@ -94,28 +114,55 @@ export class ServedModel {
       if (this.#outputNames.includes(name)) continue;
       throw invalid(`unexpected inference output '${name}' for model '${this.name}'`);
     }
-    this.#checkReserved(parameters);
-    const { tensors, items } = this.#labelled(id, () => this.#checkInputs(inputs));
-    const queueTimeoutMs = this.#queueTimeoutMs(parameters.timeout);
+    this.#checkParameters(parameters);
+    const { tensors, items } = this.#labelled(id, () => {
+      const checked = this.#checkInputs(inputs);
+      return { items: checked, tensors: this.#inOrder(inputs).map((wire) => this.#tensorOf(wire)) };
+    });
+    const queueTimeoutMs = this.#queueTimeoutMs(microseconds(parameters.timeout));
+    const result = await this.#run(tensors, items, { id, signal, queueTimeoutMs });
+    const byName = new Map(result.outputs.map((tensor) => [tensor.name, tensor]));
+    return {
+      id,
+      outputs: asked.map(({ name, binary }) => ({ tensor: byName.get(name)!, binary })),
+    };
+  }
 
+  /**
+   * A request that an ensemble makes. Checked, batched and counted as any other.
+   *
+   * @param inputs - In any order.
+   * @throws {OipError}
+   */
+  async inferTensors(inputs: readonly Tensor[], request: InternalRequest): Promise<InferResult> {
+    const { id, signal } = request;
+    const items = this.#labelled(id, () => this.#checkInputs(inputs));
+    const queueTimeoutMs = this.#queueTimeoutMs(
+      request.queueTimeoutMs === undefined ? 0 : request.queueTimeoutMs * 1000,
+    );
+    return await this.#run(this.#inOrder(inputs), items, { id, signal, queueTimeoutMs });
+  }
+
+  async #run(
+    tensors: readonly Tensor[],
+    items: number,
+    { id, signal, queueTimeoutMs }: InternalRequest,
+  ): Promise<InferResult> {
     const startedAt = performance.now();
     const totalUs = () => (performance.now() - startedAt) * 1000;
     this.counters.lastInferenceMs = Date.now();
     const waiting = { items };
-    this.#waiting.push(waiting);
     try {
-      const result = await this.#scheduler.infer(tensors, { signal, queueTimeoutMs });
-      const byName = new Map(result.outputs.map((tensor) => [tensor.name, tensor]));
-      const answer = {
-        id,
-        outputs: asked.map(({ name, binary }) => ({ tensor: byName.get(name)!, binary })),
-      };
+      this.#checkQueue();
+      this.#waiting.push(waiting);
+      const result = await this.#runner.infer(tensors, { id, signal, queueTimeoutMs });
       this.counters.requestSucceeded(this.#itemsOf(items), result.timing, totalUs());
-      return answer;
+      return result;
     } catch (error) {
       const [reason, failure] = this.#failureOf(error, signal);
       this.counters.requestFailed(reason, totalUs());
-      throw this.#labelledError(id, failure);
+      // what another model, or an image, is refused with already says whose it is
+      throw failure === error ? failure : this.#labelledError(id, failure);
     } finally {
       const index = this.#waiting.indexOf(waiting);
       if (index >= 0) this.#waiting.splice(index, 1);
@@ -123,37 +170,15 @@ export class ServedModel {
   }
 
   /** Answers what was taken on, then frees the model. */
-  async close(): Promise<void> {
-    await this.#scheduler.drain();
-    await this.#session.close();
+  close(): Promise<void> {
+    return this.#runner.close();
   }
 
-  #createScheduler(): Batcher {
-    const { config } = this;
-    const batching = config.dynamic_batching;
-    const maxQueueSize = batching?.default_queue_policy?.max_queue_size ?? 0;
-    const batcher = createBatcher(
-      {
-        ...sessionView(this.#session),
-        run: (inputs) => {
-          let items = inputs[0]?.shape[0] ?? 0;
-          while (items > 0 && this.#waiting.length > 0) items -= this.#waiting.shift()!.items;
-          return this.#session.run(inputs);
-        },
-      },
-      {
-        maxBatchSize: config.max_batch_size > 0 ? config.max_batch_size : Number.MAX_SAFE_INTEGER,
-        preferredBatchSizes: batching?.preferred_batch_size ?? [],
-        maxQueueDelayMicroseconds: batching?.max_queue_delay_microseconds ?? 0,
-        maxQueueSize: maxQueueSize > 0 ? maxQueueSize : Number.POSITIVE_INFINITY,
-        onExecution: (execution) =>
-          this.counters.executed({
-            ...execution,
-            batchSize: this.#itemsOf(execution.batchSize),
-          }),
-      },
-    );
-    return batching !== undefined && config.max_batch_size > 0 ? batcher : oneAtATime(batcher);
+  /** `max_queue_size` counts requests that wait, whatever their batch. */
+  #checkQueue(): void {
+    const limit = this.config.dynamic_batching?.default_queue_policy?.max_queue_size ?? 0;
+    if (limit === 0 || this.#waiting.length < limit) return;
+    throw new EngineError("overloaded", `${this.#waiting.length} requests wait`);
   }
 
   /** What counts as batch size: without a batch dimension a request is one inference. */
@@ -199,8 +224,12 @@ export class ServedModel {
     };
   }
 
-  /** In the order of Triton's checks, so that the first mistake it names is the first that we name. */
-  #checkInputs(inputs: readonly WireTensor[]): { tensors: readonly Tensor[]; items: number } {
+  /**
+   * In the order of Triton's checks, so that the first mistake it names is the first that we name.
+   *
+   * @returns The batch size.
+   */
+  #checkInputs(inputs: readonly TensorHead[]): number {
     const model = this.name;
     const given = new Map(inputs.map((input) => [input.name, input]));
     if (given.size !== inputs.length) {
@@ -214,7 +243,7 @@ export class ServedModel {
         `expected ${this.#inputs.size} inputs but got ${inputs.length} inputs for model '${model}'. Got input(s) ${quoted(given.keys())}, but missing required input(s) ${quoted(missing)}. Please provide all required input(s).`,
       );
     }
-    const specOfInput = ({ name }: WireTensor) => {
+    const specOfInput = ({ name }: TensorHead) => {
       const spec = this.#inputs.get(name);
       if (spec !== undefined) return spec;
       throw new UnlabelledError(`unexpected inference input '${name}' for model '${model}'`);
@@ -223,13 +252,26 @@ export class ServedModel {
 
     const items = this.#checkBatch(inputs);
     for (const input of inputs) this.#checkInput(input, specOfInput(input));
-    return {
-      tensors: this.#session.inputs.map(({ name }) => this.#tensorOf(given.get(name)!)),
-      items,
-    };
+    return items;
   }
 
-  #checkReserved(parameters: InferRequest["parameters"]): void {
+  #inOrder<Input extends TensorHead>(inputs: readonly Input[]): readonly Input[] {
+    return this.#runner.inputNames.map(
+      (wanted) => inputs.find(({ name }) => name === wanted) as Input,
+    );
+  }
+
+  #checkParameters(parameters: InferRequest["parameters"]): void {
+    for (const name of ["timeout", "priority"]) {
+      const value = parameters[name] ?? 0;
+      if (typeof value === "number" && Number.isSafeInteger(value) && value >= 0) continue;
+      throw invalid(`Unable to parse '${name}': must be a whole number from 0 on, got ${value}`);
+    }
+    for (const name of ["sequence_start", "sequence_end"]) {
+      const value = parameters[name] ?? false;
+      if (typeof value === "boolean") continue;
+      throw invalid(`Unable to parse '${name}': must be true or false, got ${value}`);
+    }
     // the stream of gRPC has this one, and no use for it here
     const reserved = Object.keys(parameters).some(
       (name) => name.startsWith("triton_") && name !== "triton_enable_empty_final_response",
@@ -241,7 +283,7 @@ export class ServedModel {
   }
 
   /** The batch size that all inputs share. */
-  #checkBatch(inputs: readonly WireTensor[]): number {
+  #checkBatch(inputs: readonly TensorHead[]): number {
     const max = this.config.max_batch_size;
     if (max === 0) return inputs[0]?.shape[0] ?? 1;
     let items: number | undefined;
@@ -265,7 +307,7 @@ export class ServedModel {
     return items;
   }
 
-  #checkInput({ name, dataType, shape }: WireTensor, spec: TensorSpec): void {
+  #checkInput({ name, dataType, shape }: TensorHead, spec: TensorSpec): void {
     const model = this.name;
     if (dataType !== spec.dataType) {
       throw invalid(
@@ -299,17 +341,26 @@ export class ServedModel {
     return fromWire(wire);
   }
 
-  /** `default_queue_policy`, and the request's own `timeout` where the policy allows it. */
-  #queueTimeoutMs(timeout: unknown): number | undefined {
+  /**
+   * How long a request may wait: what `default_queue_policy` says, and the request's own `timeout` where that allows it.
+   * Without a policy, Triton ignores the request's `timeout`; here it holds, so that nothing is computed for nobody.
+   *
+   * @param own - In microseconds; 0 is none.
+   */
+  #queueTimeoutMs(own: number): number | undefined {
     const policy = this.config.dynamic_batching?.default_queue_policy;
-    if (policy === undefined || policy.timeout_action === "DELAY") return undefined;
+    if (policy === undefined) return own > 0 ? own / 1000 : undefined;
+    if (policy.timeout_action === "DELAY") return undefined;
     let us = policy.default_timeout_microseconds ?? 0;
-    const own = Number(timeout ?? 0);
     if (policy.allow_timeout_override && own > 0 && (us === 0 || own < us)) us = own;
     return us > 0 ? us / 1000 : undefined;
   }
 
   #failureOf(error: unknown, signal: AbortSignal | undefined): [FailureReason, OipError] {
+    if (error instanceof OipError) {
+      const backend = this.config.ensemble_scheduling === undefined;
+      return [backend ? "BACKEND" : reasonOfCode[error.code], error];
+    }
     if (!(error instanceof EngineError)) {
       return ["OTHER", new OipError("internal", messageOf(error), { cause: error })];
     }
@@ -327,6 +378,7 @@ export class ServedModel {
       case "invalid":
         return ["OTHER", as("invalid-argument", plainMessage(error))];
       default:
+        if (!this.isAlive()) return ["BACKEND", as("unavailable", `'${this.name}' is gone`)];
         return ["BACKEND", as("internal", `onnx runtime error: ${plainMessage(error)}`)];
     }
   }
@@ -352,6 +404,9 @@ export class ServedModel {
   }
 }
 
+/** What is checked before the elements are looked at. */
+type TensorHead = Pick<WireTensor, "name" | "dataType" | "shape">;
+
 /** A mistake that Triton tells of without the request's id. */
 class UnlabelledError extends Error {}
 
@@ -373,8 +428,19 @@ function specOf(tensor: ModelConfigTensor): TensorSpec {
   return { name: tensor.name, dataType, dims: tensor.dims };
 }
 
-function sessionView(session: ModelSession): Omit<ModelSession, "run"> {
-  return { inputs: session.inputs, outputs: session.outputs, close: () => session.close() };
+/** Why a request of an ensemble failed, when one of its steps did. */
+const reasonOfCode: Readonly<Record<OipErrorCode, FailureReason>> = {
+  cancelled: "CANCELED",
+  unavailable: "REJECTED",
+  "invalid-argument": "OTHER",
+  "not-found": "OTHER",
+  unsupported: "OTHER",
+  internal: "BACKEND",
+};
+
+/** A `timeout` that was checked. */
+function microseconds(timeout: unknown): number {
+  return typeof timeout === "number" ? timeout : 0;
 }
 
 function invalid(message: string): OipError {

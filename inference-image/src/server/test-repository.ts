@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openclipVitB32 } from "../contract/model-signature.ts";
 import { parseTritonArgs, type ResolvedTritonFlags } from "../contract/triton-flags.ts";
+import { copyModelRepository } from "../model/repository.ts";
 import { tinyModel } from "../model/test-model.ts";
 
 /** For tests: a `config.pbtxt` of the tiny model. `extra` is appended. */
@@ -51,6 +52,19 @@ export async function testRepository(
     await writeFile(join(path, file), text);
     await symlink(modelFile, join(path, model, "1", "model.onnx")).catch(() => {});
   }
+  return repositoryAt(path);
+}
+
+/** For tests: the models of `model_repository/` with their own configurations, and the tiny model. */
+export async function wholeRepository(): Promise<TestRepository> {
+  const path = await mkdtemp(join(tmpdir(), "clipstack-repository-"));
+  const model = await tinyModel();
+  // made once, beside the tiny model
+  await copyModelRepository(model, path, model.replace(/\.onnx$/, "-u8.onnx"));
+  return repositoryAt(path);
+}
+
+function repositoryAt(path: string): TestRepository {
   return {
     path,
     flags: (overrides = {}) => ({

@@ -1,18 +1,23 @@
 import { afterAll, beforeAll, describe } from "vitest";
-import { openclipVitB32 } from "../contract/model-signature.ts";
+import {
+  type ModelSignature,
+  openclipVitB32,
+  openclipVitB32Jpeg,
+  openclipVitB32U8,
+} from "../contract/model-signature.ts";
 import type { Fp32Tensor } from "../contract/tensor.ts";
 import { openGrpcTransport } from "../triton/grpc-transport.ts";
 import { openHttpTransport } from "../triton/http-transport.ts";
 import { openInMemoryTransport } from "../triton/in-memory-transport.ts";
 import { describeTransport } from "../triton/transport.suite.ts";
-import { type TestRepository, testRepository } from "./test-repository.ts";
+import { type TestRepository, wholeRepository } from "./test-repository.ts";
 import { type RunningTritonServer, startTritonServer } from "./triton-server.ts";
 
 describe("against this project's server", () => {
   let repository: TestRepository;
   let server: RunningTritonServer;
   beforeAll(async () => {
-    repository = await testRepository();
+    repository = await wholeRepository();
     server = await startTritonServer(repository.flags(), { log: () => {} });
   });
   afterAll(async () => {
@@ -20,26 +25,33 @@ describe("against this project's server", () => {
     await repository.remove();
   });
 
+  const forms: readonly ModelSignature[] = [openclipVitB32, openclipVitB32U8, openclipVitB32Jpeg];
   for (const encoding of ["binary", "json"] as const) {
     const at = (port: number) => openHttpTransport({ url: `http://127.0.0.1:${port}`, encoding });
-    describeTransport({
-      name: `HTTP, ${encoding}`,
-      model: openclipVitB32,
-      open: () => at(server.ports.http),
-      openSilent: at,
-      openUnreachable: at,
-    });
+    for (const model of forms) {
+      // image files are no text, and JSON carries nothing else as BYTES
+      if (encoding === "json" && model === openclipVitB32Jpeg) continue;
+      describeTransport({
+        name: `HTTP, ${encoding}, ${model.inputs[0]!.dataType}`,
+        model,
+        open: () => at(server.ports.http),
+        openSilent: at,
+        openUnreachable: at,
+      });
+    }
   }
 
   const at = (port: number, channels = 1) =>
     openGrpcTransport({ target: `127.0.0.1:${port}`, channels });
-  describeTransport({
-    name: "gRPC",
-    model: openclipVitB32,
-    open: () => at(server.ports.grpc),
-    openSilent: at,
-    openUnreachable: at,
-  });
+  for (const model of forms) {
+    describeTransport({
+      name: `gRPC, ${model.inputs[0]!.dataType}`,
+      model,
+      open: () => at(server.ports.grpc),
+      openSilent: at,
+      openUnreachable: at,
+    });
+  }
   describeTransport({
     name: "gRPC, two channels",
     model: openclipVitB32,

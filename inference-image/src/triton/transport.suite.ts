@@ -1,13 +1,15 @@
 import { createServer, type Server } from "node:net";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { tritonType } from "../contract/model-config.ts";
 import type { ModelSignature } from "../contract/model-signature.ts";
-import { elementCount, type Fp32Tensor } from "../contract/tensor.ts";
+import { elementCount, type Tensor } from "../contract/tensor.ts";
+import { pngOf } from "./test-png.ts";
 import { type Transport, TritonError } from "./transport.ts";
 
 /** What every {@link Transport} must do, as tests. They hold for this project's server and for a real Triton. */
 export interface TransportSuite {
   readonly name: string;
-  /** One FP32 input and one FP32 output, loaded on the server. */
+  /** Loaded on the server: one input that is FP32, UINT8 or an image file (BYTES), and one FP32 output. */
   readonly model: ModelSignature;
   /** Called once, after the hooks of the surrounding `describe`. */
   open(): Transport;
@@ -34,13 +36,46 @@ export function describeTransport({
   const pattern = Float32Array.from({ length: itemElements }, (_, index) => Math.sin(index / 7));
 
   /** Images that differ from each other: item i of `inputOf(n, first)` is that of `inputOf(1, first + i)`. */
-  function inputOf(items: number, first = 0): Fp32Tensor {
+  function inputOf(items: number, first = 0): Tensor {
+    const head = { name: inputSpec!.name, shape: [items, ...inputSpec!.dims] };
+    if (inputSpec!.dataType === "BYTES") {
+      const data = Array.from({ length: items }, (_, item) => picture(first + item));
+      return { ...head, dataType: "BYTES", data };
+    }
+    if (inputSpec!.dataType === "UINT8") {
+      const data = new Uint8Array(items * itemElements);
+      for (let item = 0; item < items; item += 1) {
+        data.set(bytePattern, item * itemElements);
+        data.fill(6 * (first + item), item * itemElements, (item + 0.5) * itemElements);
+      }
+      return { ...head, dataType: "UINT8", data };
+    }
     const data = new Float32Array(items * itemElements);
     for (let item = 0; item < items; item += 1) {
       data.set(pattern, item * itemElements);
       data.fill(first + item, item * itemElements, item * itemElements + itemElements / 2);
     }
-    return { name: inputSpec!.name, dataType: "FP32", shape: [items, ...inputSpec!.dims], data };
+    return { ...head, dataType: "FP32", data };
+  }
+
+  const bytePattern = Uint8Array.from(pattern, (value) => 128 + 127 * value);
+
+  /** Item `index` of two, where its bytes are a part of another array. */
+  function partOf(whole: Tensor, index: number): Tensor {
+    const shape = [1, ...inputSpec!.dims];
+    const cut = [index * itemElements, (index + 1) * itemElements] as const;
+    switch (whole.dataType) {
+      case "BYTES": {
+        const all = Buffer.concat(whole.data);
+        const start = index === 0 ? 0 : whole.data[0]!.byteLength;
+        const data = [all.subarray(start, start + whole.data[index]!.byteLength)];
+        return { ...whole, shape, data };
+      }
+      case "FP32":
+        return { ...whole, shape, data: whole.data.subarray(...cut) };
+      default:
+        return { ...whole, shape, data: whole.data.subarray(...cut) };
+    }
   }
 
   describe(name, () => {
@@ -57,7 +92,7 @@ export function describeTransport({
       return opened;
     };
 
-    async function rows(input: Fp32Tensor): Promise<readonly Float32Array[]> {
+    async function rows(input: Tensor): Promise<readonly Float32Array[]> {
       const [output] = await transport.infer(model.name, [input], options);
       if (output?.dataType !== "FP32") throw new Error(`not FP32: ${output?.dataType}`);
       expect(output.shape).toEqual([input.shape[0], ...outputSpec!.dims]);
@@ -103,7 +138,13 @@ export function describeTransport({
       expect(await transport.modelConfig(model.name, options)).toMatchObject({
         name: model.name,
         max_batch_size: model.maxBatchSize,
-        input: [{ name: inputSpec.name, data_type: "TYPE_FP32", dims: [...inputSpec.dims] }],
+        input: [
+          {
+            name: inputSpec.name,
+            data_type: tritonType(inputSpec.dataType),
+            dims: [...inputSpec.dims],
+          },
+        ],
         output: [{ name: outputSpec.name, data_type: "TYPE_FP32", dims: [...outputSpec.dims] }],
       });
     });
@@ -122,9 +163,7 @@ export function describeTransport({
     });
 
     test("carries an input that is a part of another array", async () => {
-      const whole = inputOf(2);
-      const second = { ...inputOf(1), data: whole.data.subarray(itemElements) };
-      const [row] = await rows(second);
+      const [row] = await rows(partOf(inputOf(2), 1));
       const [same] = await rows(inputOf(1, 1));
       expect(row).toEqual(same);
     });
@@ -148,7 +187,11 @@ export function describeTransport({
       const before = await transport.statistics(model.name, options);
       await transport.infer(model.name, [inputOf(4)], options);
       await transport.infer(model.name, [inputOf(2)], options);
-      const after = await transport.statistics(model.name, options);
+      // a Triton counts a request a moment after it has answered it
+      const after = await vi.waitUntil(async () => {
+        const now = await transport.statistics(model.name, options);
+        return now.success.count - before.success.count >= 2 ? now : undefined;
+      }, options.timeoutMs);
       expect(after.inferenceCount - before.inferenceCount).toBe(6);
       expect(after.executionCount - before.executionCount).toBe(2);
       expect(after.success.count - before.success.count).toBe(2);
@@ -168,11 +211,11 @@ export function describeTransport({
     });
 
     test("fails with 'rejected' and the server's words when the input has another shape", async () => {
-      const wrong = { ...inputOf(1), shape: [1, itemElements] };
+      const wrong = { ...inputOf(1), shape: [1, ...inputSpec.dims, 1] };
       const error = await rejection(transport.infer(model.name, [wrong], options));
       expect(error.code).toBe("rejected");
       expect(error.message).toContain(
-        `unexpected shape for input '${inputSpec.name}' for model '${model.name}'. Expected [-1,${inputSpec.dims.join(",")}], got [1,${itemElements}]`,
+        `unexpected shape for input '${inputSpec.name}' for model '${model.name}'. Expected [-1,${inputSpec.dims.join(",")}], got [1,${inputSpec.dims.join(",")},1]`,
       );
     });
 
@@ -186,7 +229,7 @@ export function describeTransport({
       const error = await rejection(transport.infer(model.name, [wrong], options));
       expect(error.code).toBe("rejected");
       expect(error.message).toContain(
-        `data-type is 'FP64', but model '${model.name}' expects 'FP32'`,
+        `data-type is 'FP64', but model '${model.name}' expects '${inputSpec.dataType}'`,
       );
     });
 
@@ -259,6 +302,13 @@ export function describeTransport({
       );
     });
   });
+}
+
+/** A small image file of one colour and a pattern, another one for each index. */
+function picture(index: number): Uint8Array {
+  const rgb = new Uint8Array(16 * 16 * 3).fill((index * 31) % 256, 0, 16 * 8 * 3);
+  for (let at = 16 * 8 * 3; at < rgb.length; at += 1) rgb[at] = (at * (index + 1)) % 251;
+  return pngOf(16, 16, rgb);
 }
 
 /** A port of 127.0.0.1 where nobody listened a moment ago. */
