@@ -6,7 +6,9 @@ test("without variables it is the embed API, with the local model to fall back o
     backend: "embed",
     mode: "auto",
     serviceUrl: undefined,
+    apiKey: undefined,
     tritonGrpcUrl: undefined,
+    model: undefined,
   });
 });
 
@@ -16,13 +18,17 @@ test("takes every variable", () => {
       INFERENCE_BACKEND: "triton_grpc",
       INFERENCE_MODE: "remote",
       INFERENCE_SERVICE_URL: "http://gpu-host:8010",
+      INFERENCE_API_KEY: "0123456789abcdef",
       TRITON_GRPC_URL: "gpu-host:9000",
+      TRITON_MODEL: "openclip_vit_b32_jpeg",
     }),
   ).toEqual({
     backend: "triton_grpc",
     mode: "remote",
     serviceUrl: "http://gpu-host:8010",
+    apiKey: "0123456789abcdef",
     tritonGrpcUrl: "gpu-host:9000",
+    model: "openclip_vit_b32_jpeg",
   });
 });
 

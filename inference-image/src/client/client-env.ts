@@ -14,11 +14,18 @@ const clientEnv = z.object({
     .string()
     .regex(/^https?:\/\/[^\s/?#]+\/?$/, "must be http://host:port, without a path")
     .optional(),
+  /** The embed server's API_KEY. */
+  INFERENCE_API_KEY: z
+    .string()
+    .regex(/^[\x21-\x7e]+$/, "must be printable ASCII characters without spaces")
+    .optional(),
   /** Without it, the host of the service and its port + 1. */
   TRITON_GRPC_URL: z
     .string()
     .regex(/^[^\s/]+:\d{1,5}$/, "must be host:port")
     .optional(),
+  /** Model that is asked for, with a Triton: `openclip_vit_b32`, `…_u8`, `…_jpeg` or `…_trt`. */
+  TRITON_MODEL: z.string().optional(),
 });
 
 function mustBe(words: readonly string[]): string {
@@ -38,16 +45,19 @@ export function clientOptionsFromEnv(
   );
   const result = clientEnv.safeParse(given);
   if (!result.success) {
-    const problems = result.error.issues.map(
-      ({ path, message }) => `${String(path[0])} ${message}, got '${given[String(path[0])]}'`,
-    );
+    const problems = result.error.issues.map(({ path, message }) => {
+      const name = String(path[0]);
+      return `${name} ${message}${name === "INFERENCE_API_KEY" ? "" : `, got '${given[name]}'`}`;
+    });
     throw new ClientError("settings", problems.join("; "));
   }
-  const { INFERENCE_BACKEND, INFERENCE_MODE, INFERENCE_SERVICE_URL, TRITON_GRPC_URL } = result.data;
+  const { data } = result;
   return {
-    backend: INFERENCE_BACKEND,
-    mode: INFERENCE_MODE,
-    serviceUrl: INFERENCE_SERVICE_URL,
-    tritonGrpcUrl: TRITON_GRPC_URL,
+    backend: data.INFERENCE_BACKEND,
+    mode: data.INFERENCE_MODE,
+    serviceUrl: data.INFERENCE_SERVICE_URL,
+    apiKey: data.INFERENCE_API_KEY,
+    tritonGrpcUrl: data.TRITON_GRPC_URL,
+    model: data.TRITON_MODEL,
   };
 }

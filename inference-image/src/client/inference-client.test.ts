@@ -6,7 +6,7 @@ import { serverEnv } from "../contract/server-env.ts";
 import { openLocalEmbedder } from "../engine/local-embedder.ts";
 import { tinyModel } from "../model/test-model.ts";
 import { type RunningEmbedServer, startEmbedServer } from "../server/embed-server.ts";
-import { type TestRepository, testRepository } from "../server/test-repository.ts";
+import { type TestRepository, wholeRepository } from "../server/test-repository.ts";
 import { type RunningTritonServer, startTritonServer } from "../server/triton-server.ts";
 import { ClientError } from "./client-error.ts";
 import {
@@ -33,7 +33,7 @@ beforeAll(async () => {
     PORT: 0,
   });
   await embedServer.loaded;
-  repository = await testRepository();
+  repository = await wholeRepository();
   triton = await startTritonServer(repository.flags(), { log: () => {} });
   const local = await openLocalEmbedder({ modelPath, intraOpThreads: 1 });
   expected = await local.embed(images);
@@ -112,44 +112,58 @@ const remotes: readonly [string, () => Partial<InferenceClientOptions>][] = [
   ],
 ];
 
-describe.each([...remotes, ["the local model", () => ({ mode: "local" as const })] as const])(
-  "%s",
-  (_name, options) => {
-    test("gives the embeddings of the model, in order", async () => {
-      const client = await open(options());
-      expectSame(await client.embed(images), expected);
-    });
-
-    test("splits more than 32 images, and keeps their order", async () => {
-      const client = await open(options());
-      // an odd number, so that it shows when the second request comes before the first
-      const many = Array.from({ length: 35 }, (_, i) => images[i % 2]!);
-      const wanted = many.map((_, i) => expected[i % 2]!);
-      expectSame(await client.embed(many), wanted);
-    });
-
-    test("names the image that cannot be read by its place in the whole list", async () => {
-      const client = await open(options());
-      const many = Array.from({ length: 35 }, (_, i) => (i === 33 ? noImage : images[0]!));
-      const error = await errorOf(client.embed(many));
-      expect(error.code).toBe("image");
-      expect(error.image).toBe(33);
-      expect(error.message).toMatch(/^\[image\] image 33 is not a JPEG, PNG or WebP file/);
-    });
-
-    test("nothing in, nothing out", async () => {
-      expect(await (await open(options())).embed([])).toEqual([]);
-    });
-
-    test("answers what is in flight when it is closed, and nothing after", async () => {
-      const client = await open(options());
-      const inFlight = client.embed(images);
-      await client.close();
-      expectSame(await inFlight, expected);
-      expect((await errorOf(client.embed(images))).message).toBe("[closed] the client is closed");
-    });
-  },
+/** A Triton over both protocols, with each model that takes another form of the image. */
+const tritonForms = (["triton", "triton_grpc"] as const).flatMap((backend) =>
+  ["openclip_vit_b32_u8", "openclip_vit_b32_jpeg"].map((model): (typeof remotes)[number] => [
+    `${backend}, ${model}`,
+    () => ({
+      backend,
+      model,
+      serviceUrl: `http://127.0.0.1:${triton.ports.http}`,
+      tritonGrpcUrl: `127.0.0.1:${triton.ports.grpc}`,
+    }),
+  ]),
 );
+
+describe.each([
+  ...remotes,
+  ...tritonForms,
+  ["the local model", () => ({ mode: "local" as const })] as const,
+])("%s", (_name, options) => {
+  test("gives the embeddings of the model, in order", async () => {
+    const client = await open(options());
+    expectSame(await client.embed(images), expected);
+  });
+
+  test("splits more than 32 images, and keeps their order", async () => {
+    const client = await open(options());
+    // an odd number, so that it shows when the second request comes before the first
+    const many = Array.from({ length: 35 }, (_, i) => images[i % 2]!);
+    const wanted = many.map((_, i) => expected[i % 2]!);
+    expectSame(await client.embed(many), wanted);
+  });
+
+  test("names the image that cannot be read by its place in the whole list", async () => {
+    const client = await open(options());
+    const many = Array.from({ length: 35 }, (_, i) => (i === 33 ? noImage : images[0]!));
+    const error = await errorOf(client.embed(many));
+    expect(error.code).toBe("image");
+    expect(error.image).toBe(33);
+    expect(error.message).toMatch(/^\[image\] image 33 is not a JPEG, PNG or WebP file/);
+  });
+
+  test("nothing in, nothing out", async () => {
+    expect(await (await open(options())).embed([])).toEqual([]);
+  });
+
+  test("answers what is in flight when it is closed, and nothing after", async () => {
+    const client = await open(options());
+    const inFlight = client.embed(images);
+    await client.close();
+    expectSame(await inFlight, expected);
+    expect((await errorOf(client.embed(images))).message).toBe("[closed] the client is closed");
+  });
+});
 
 describe("remote", () => {
   test.each(remotes)("%s fails with unavailable when nobody listens", async (backend) => {
@@ -179,6 +193,47 @@ describe("remote", () => {
     const error = await errorOf(client.embed(images));
     expect(error.code).toBe("rejected");
     expect(error.message).toContain("resnet");
+  });
+
+  test("a model that takes no images is refused, and its input is named", async () => {
+    const client = await open({
+      backend: "triton",
+      serviceUrl: `http://127.0.0.1:${triton.ports.http}`,
+      model: "openclip_preprocess",
+    });
+    expect((await errorOf(client.embed(images))).message).toBe(
+      "[rejected] openclip_preprocess: its input must be image BYTES [-1,1] or image UINT8 [-1,224,224,3] or image FP32 [-1,3,224,224], got encoded BYTES [-1,1]",
+    );
+  });
+
+  test.each([
+    ["openclip_vit_b32_jpeg", 1.2],
+    ["openclip_vit_b32_u8", 1.2 * 150_528],
+  ])("%s is sent in its own form, which is the smallest", async (model, most) => {
+    const server = `http://127.0.0.1:${triton.ports.http}`;
+    let sent = 0;
+    const url = await serviceUrl(async (request, response) => {
+      const chunks: Buffer[] = [];
+      for await (const chunk of request) chunks.push(chunk as Buffer);
+      const body = Buffer.concat(chunks);
+      sent = Math.max(sent, body.byteLength);
+      const { "inference-header-content-length": length } = request.headers;
+      const isPost = request.method === "POST";
+      const answer = await fetch(`${server}${request.url}`, {
+        method: request.method,
+        headers: {
+          "accept-encoding": "identity",
+          ...(isPost && { "inference-header-content-length": String(length) }),
+        },
+        ...(isPost && { body }),
+      });
+      response.writeHead(answer.status, Object.fromEntries(answer.headers));
+      response.end(Buffer.from(await answer.arrayBuffer()));
+    });
+    const client = await open({ backend: "triton", serviceUrl: url, model });
+    expectSame(await client.embed(images.slice(0, 1)), expected.slice(0, 1));
+    expect(sent).toBeGreaterThan(0);
+    expect(sent).toBeLessThan(most < 2 ? most * images[0]!.byteLength + 1024 : most);
   });
 
   test("a service that does not answer in time is a timeout", async () => {

@@ -30,13 +30,20 @@ export interface InferenceClientOptions {
    */
   readonly serviceUrl?: string;
   /**
+   * What the embed server knows its callers by. A Triton asks for none.
+   *
+   * @default - none is sent
+   */
+  readonly apiKey?: string;
+  /**
    * `host:port`, for the backend `triton_grpc`.
    *
    * @default - the host of `serviceUrl`, and its port + 1
    */
   readonly tritonGrpcUrl?: string;
   /**
-   * Name of the model in a Triton's repository.
+   * Name of the model in a Triton's repository. Its metadata say what is sent: with `openclip_vit_b32_jpeg` the files as
+   * they are, with `openclip_vit_b32_u8` pixels, with `openclip_vit_b32` normalised float32, 60 times the size.
    *
    * @default "openclip_vit_b32"
    */
@@ -188,7 +195,7 @@ function openRemote(options: InferenceClientOptions): Remote {
   const url = parseServiceUrl(options.serviceUrl ?? defaultServiceUrls[backend]);
   switch (backend) {
     case "embed":
-      return openEmbedRemote({ url: url.origin, timeoutMs });
+      return openEmbedRemote({ url: url.origin, apiKey: options.apiKey, timeoutMs });
     case "triton":
       return openTritonRemote({
         transport: openHttpTransport({ url: url.origin }),

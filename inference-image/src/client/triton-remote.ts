@@ -1,11 +1,9 @@
 import { openclipVitB32 } from "../contract/model-signature.ts";
-import { serverEnv } from "../contract/server-env.ts";
-import { imageTensor } from "../engine/image-tensor.ts";
 import { embeddingsOf } from "../engine/local-embedder.ts";
-import { ImageError, preprocess } from "../engine/preprocess.ts";
 import { EngineError } from "../engine/types.ts";
 import { type Transport, TritonError } from "../triton/transport.ts";
 import { ClientError, type ClientErrorCode } from "./client-error.ts";
+import { formOf, type ModelForm } from "./model-form.ts";
 import type { Remote } from "./remote.ts";
 
 export interface TritonRemoteOptions {
@@ -16,25 +14,33 @@ export interface TritonRemoteOptions {
   readonly timeoutMs: number;
 }
 
-/** A Triton: images are decoded and prepared here, tensors go out. Closes the transport with it. */
+/**
+ * A Triton. What goes out is what the model takes: image files as they are, or images that are decoded and prepared here.
+ * Closes the transport with it.
+ */
 export function openTritonRemote({ transport, model, timeoutMs }: TritonRemoteOptions): Remote {
   const [{ name: output }] = openclipVitB32.outputs;
-  const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
+  /** Asked for once; and again when the model was refused, for it may have been loaded anew. */
+  let form: Promise<ModelForm> | undefined;
+
+  async function learn(): Promise<ModelForm> {
+    form ??= transport.modelMetadata(model, { timeoutMs }).then(formOf);
+    try {
+      return await form;
+    } catch (error) {
+      form = undefined;
+      throw error;
+    }
+  }
 
   return {
     target: transport.target,
     async embed(images) {
+      const startedAt = performance.now();
       try {
-        const pixels = await Promise.all(
-          images.map((image, i) =>
-            preprocess(image, { maxPixels }).catch((cause: unknown) => {
-              if (!(cause instanceof ImageError)) throw cause;
-              throw new ClientError("image", `image ${i} ${cause.message}`, { cause, image: i });
-            }),
-          ),
-        );
-        const outputs = await transport.infer(model, [imageTensor(pixels)], {
-          timeoutMs,
+        const input = await (await learn()).inputOf(images);
+        const outputs = await transport.infer(model, [input], {
+          timeoutMs: Math.max(1, Math.ceil(timeoutMs - (performance.now() - startedAt))),
           outputs: [output],
         });
         return embeddingsOf(
@@ -42,12 +48,16 @@ export function openTritonRemote({ transport, model, timeoutMs }: TritonRemoteOp
           images.length,
         );
       } catch (error) {
+        if (error instanceof TritonError && error.code === "rejected") form = undefined;
         throw clientErrorOf(error, transport.target);
       }
     },
     close: () => transport.close(),
   };
 }
+
+/** What an ensemble says of an image that it cannot read, as `openclip_preprocess` words it. */
+const imageProblem = /\bin ensemble '[^']*', image (?<index>\d+) (?<problem>.*)$/s;
 
 const codes: Readonly<Record<TritonError["code"], ClientErrorCode>> = {
   timeout: "timeout",
@@ -59,6 +69,11 @@ const codes: Readonly<Record<TritonError["code"], ClientErrorCode>> = {
 
 function clientErrorOf(cause: unknown, target: string): unknown {
   if (cause instanceof TritonError) {
+    const { index, problem } = imageProblem.exec(cause.message)?.groups ?? {};
+    if (cause.code === "rejected" && index !== undefined) {
+      const image = Number(index);
+      return new ClientError("image", `image ${image} ${problem}`, { cause, image });
+    }
     return new ClientError(codes[cause.code], withoutCode(cause), { cause });
   }
   if (cause instanceof EngineError) {
