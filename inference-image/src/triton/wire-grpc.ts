@@ -3,7 +3,7 @@ import type { MethodDefinition, ServiceDefinition } from "@grpc/grpc-js";
 import { loadSync, type Options } from "@grpc/proto-loader";
 import { bytesPerElement, type DataType, type Tensor } from "../contract/tensor.ts";
 import {
-  bytesOfJson,
+  bytesOfElements,
   checkedElementCount,
   fromWire,
   type InferRequest,
@@ -11,6 +11,7 @@ import {
   type ParameterValue,
   refuseExtensions,
   shapeText,
+  TensorData,
   toWire,
   WireError,
   type WireTensor,
@@ -344,7 +345,7 @@ function bytesOfContents(
     return toWire({ name, dataType: "FP32", shape, data: Float32Array.from(list as number[]) })
       .bytes;
   }
-  return bytesOfJson(name, dataType, shape, list);
+  return bytesOfElements(name, dataType, shape, TensorData.of(list));
 }
 
 function parametersOf(parameters: Parameters | undefined): Record<string, ParameterValue> {

@@ -1,7 +1,8 @@
 import { z } from "zod";
 import type { Tensor } from "../contract/tensor.ts";
+import { JsonReader, type Pace } from "./json-reader.ts";
 import {
-  bytesOfJson,
+  bytesOfElements,
   fromWire,
   type InferRequest,
   isDataType,
@@ -86,7 +87,7 @@ export function decodeInferResponse(
   headerLength: string | undefined,
 ): { id: string; outputs: Tensor[] } {
   const length = parseHeaderLength(headerLength, body.byteLength) ?? body.byteLength;
-  const json = parseJson(responseJson, body.subarray(0, length));
+  const json = checkJson(responseJson, new JsonReader(body.subarray(0, length)).readAll());
   const outputs = readTensors(json.outputs, body.subarray(length), "output", "");
   return { id: json.id ?? "", outputs: outputs.map(fromWire) };
 }
@@ -107,14 +108,44 @@ export function decodeInferRequest(
   headerLength: string | undefined,
   model: string,
 ): InferRequest | RawInferRequest {
+  const parts = partsOf(body, headerLength);
+  if (parts.json === undefined) return { rawInput: body };
+  return requestOf(new JsonReader(parts.json).readAll(), parts.binary, model);
+}
+
+/**
+ * {@link decodeInferRequest} of a body that may be large.
+ *
+ * @param pace - Divides the reading into turns.
+ */
+export async function decodeInferRequestInTurns(
+  body: Buffer,
+  headerLength: string | undefined,
+  model: string,
+  pace: Pace,
+): Promise<InferRequest | RawInferRequest> {
+  const parts = partsOf(body, headerLength);
+  if (parts.json === undefined) return { rawInput: body };
+  return requestOf(await new JsonReader(parts.json).read(pace), parts.binary, model);
+}
+
+/** The JSON of a request, unless it has none, and what follows it. */
+function partsOf(
+  body: Buffer,
+  headerLength: string | undefined,
+): { readonly json?: Buffer; readonly binary: Buffer } {
   const length = parseHeaderLength(headerLength, body.byteLength) ?? body.byteLength;
-  if (length === 0 && headerLength !== undefined) return { rawInput: body };
-  const json = parseJson(requestJson, body.subarray(0, length));
+  if (length === 0 && headerLength !== undefined) return { binary: body };
+  return { json: body.subarray(0, length), binary: body.subarray(length) };
+}
+
+function requestOf(value: unknown, binary: Buffer, model: string): InferRequest {
+  const json = checkJson(requestJson, value);
   const binaryOutputs = flag(json.parameters, "binary_data_output") ?? false;
   return {
     id: json.id ?? "",
     parameters: json.parameters ?? {},
-    inputs: readTensors(json.inputs, body.subarray(length), "input", ` for model '${model}'`),
+    inputs: readTensors(json.inputs, binary, "input", ` for model '${model}'`),
     outputs: (json.outputs ?? []).map((output): RequestedOutput => {
       refuseExtensions(output.name, output.parameters);
       return {
@@ -204,13 +235,7 @@ function parseHeaderLength(value: string | undefined, bodyLength: number): numbe
   return length;
 }
 
-function parseJson<T>(schema: z.ZodType<T>, bytes: Buffer): T {
-  let value: unknown;
-  try {
-    value = JSON.parse(bytes.toString("utf8"));
-  } catch (error) {
-    throw new WireError(`failed to parse JSON: ${(error as Error).message}`);
-  }
+function checkJson<T>(schema: z.ZodType<T>, value: unknown): T {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
   const [issue] = result.error.issues;
@@ -237,7 +262,7 @@ function readTensors(
     checkOneSource(what, tensor.data !== undefined, size !== undefined);
     const head = { name, dataType, shape: tensor.shape };
     if (size === undefined) {
-      return { ...head, bytes: bytesOfJson(name, dataType, tensor.shape, tensor.data) };
+      return { ...head, bytes: bytesOfElements(name, dataType, tensor.shape, tensor.data) };
     }
     if (typeof size !== "number" || !Number.isInteger(size) || size < 0) {
       throw new WireError(`Unable to parse 'binary_data_size' of '${name}', got: ${String(size)}`);

@@ -1,7 +1,15 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { type DataType, dataTypes, elementCount, type Tensor } from "../contract/tensor.ts";
-import { bytesOfJson, fromWire, jsonOfBytes, toWire, WireError, type WireTensor } from "./wire.ts";
+import { JsonReader } from "./json-reader.ts";
+import {
+  bytesOfElements,
+  fromWire,
+  jsonOfBytes,
+  toWire,
+  WireError,
+  type WireTensor,
+} from "./wire.ts";
 
 const shapes = fc.array(fc.integer({ min: 0, max: 4 }), { maxLength: 4 });
 
@@ -14,6 +22,17 @@ function shifted(bytes: Uint8Array, offset: number): Uint8Array {
   const memory = new Uint8Array(offset + bytes.byteLength);
   memory.set(bytes, offset);
   return memory.subarray(offset);
+}
+
+/** The elements as a request carries them. */
+function bytesOfJson(
+  name: string,
+  dataType: DataType,
+  shape: readonly number[],
+  data: unknown,
+): Uint8Array {
+  const json = new JsonReader(Buffer.from(JSON.stringify({ data }))).readAll();
+  return bytesOfElements(name, dataType, shape, (json as { readonly data: unknown }).data);
 }
 
 describe("bytes", () => {
@@ -235,7 +254,7 @@ describe("JSON", () => {
     let data: unknown = [1];
     for (let depth = 0; depth < 150; depth += 1) data = [data];
     expect(() => bytesOfJson("x", "FP32", [1], data)).toThrow(
-      "Unable to parse 'data' of 'x': JSON nesting depth exceeds maximum allowed limit (100)",
+      "failed to parse JSON: JSON nesting depth exceeds maximum allowed limit (100)",
     );
   });
 

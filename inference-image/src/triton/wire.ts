@@ -206,15 +206,70 @@ const arrays = {
   FP64: Float64Array,
 } as const;
 
-/** How deep arrays in JSON may be nested: Triton's limit. */
-const maxJsonDepth = 100;
+/** Elements of a tensor that are not numbers: strings, of which a model here takes one for each image. */
+const maxOtherElements = 1_000_000;
+
+/** The elements of a tensor as they came: nested or not, in their order. */
+export class TensorData {
+  /** What is in use of it is the first {@link length}. Empty where {@link others} are there. */
+  #numbers = new Float64Array(16);
+  #others: unknown[] | undefined;
+  #length = 0;
+
+  static of(values: readonly unknown[]): TensorData {
+    const data = new TensorData();
+    for (const value of values) data.push(value);
+    return data;
+  }
+
+  get length(): number {
+    return this.#length;
+  }
+
+  /** All of them, where all of them are numbers. */
+  get numbers(): Float64Array | undefined {
+    return this.#others === undefined ? this.#numbers.subarray(0, this.#length) : undefined;
+  }
+
+  get values(): Iterable<unknown> {
+    return this.#others ?? this.#numbers.subarray(0, this.#length);
+  }
+
+  pushNumber(value: number): void {
+    if (this.#others !== undefined) {
+      this.push(value);
+      return;
+    }
+    if (this.#length === this.#numbers.length) {
+      const larger = new Float64Array(this.#length * 2);
+      larger.set(this.#numbers);
+      this.#numbers = larger;
+    }
+    this.#numbers[this.#length++] = value;
+  }
+
+  push(value: unknown): void {
+    if (typeof value === "number" && this.#others === undefined) {
+      this.pushNumber(value);
+      return;
+    }
+    this.#others ??= Array.from(this.#numbers.subarray(0, this.#length));
+    if (this.#length >= maxOtherElements) {
+      throw new WireError(
+        `failed to parse JSON: 'data' has more than ${maxOtherElements} elements, and they are not numbers`,
+      );
+    }
+    this.#others.push(value);
+    this.#length += 1;
+  }
+}
 
 /**
- * The bytes of a tensor whose elements came as JSON, flat or nested.
+ * The bytes of a tensor whose elements came as JSON, or one by one.
  *
  * @throws {WireError} when an element is of another type, out of range, or there are more or fewer than the shape needs.
  */
-export function bytesOfJson(
+export function bytesOfElements(
   name: string,
   dataType: DataType,
   shape: readonly number[],
@@ -226,10 +281,11 @@ export function bytesOfJson(
       `FP16 data via JSON is not supported. Please use the binary data format for '${name}'`,
     );
   }
-  if (!Array.isArray(data))
+  if (!(data instanceof TensorData)) {
     throw new WireError(`Unable to parse 'data' of '${name}': not an array`);
+  }
   // before anything is allocated: the shape is a stranger's word
-  if (leaves(name, data, count) !== count) {
+  if (data.length !== count) {
     throw new WireError(
       `Unable to parse 'data' of '${name}': its number of elements does not match shape ${shapeText(shape)}`,
     );
@@ -242,26 +298,32 @@ export function bytesOfJson(
   if (dataType === "BYTES") {
     const encoder = new TextEncoder();
     const elements: Uint8Array[] = [];
-    eachLeaf(data, (value, index) => {
-      if (typeof value !== "string") throw wrong(index, value, "a string");
+    for (const value of data.values) {
+      if (typeof value !== "string") throw wrong(elements.length, value, "a string");
       elements.push(encoder.encode(value));
-    });
+    }
     return joinElements(elements);
   }
   if (dataType === "BOOL") {
     const bytes = new Uint8Array(count);
-    eachLeaf(data, (value, index) => {
+    let index = 0;
+    for (const value of data.values) {
       if (typeof value !== "boolean") throw wrong(index, value, "true or false");
-      bytes[index] = value ? 1 : 0;
-    });
+      bytes[index++] = value ? 1 : 0;
+    }
     return bytes;
   }
+  const { numbers } = data;
+  if (numbers === undefined) {
+    const values = [...data.values];
+    const index = values.findIndex((value) => typeof value !== "number");
+    throw wrong(index, values[index], "a number");
+  }
+  if (dataType === "FP32") return new Uint8Array(new Float32Array(numbers).buffer);
+  if (dataType === "FP64") return new Uint8Array(new Float64Array(numbers).buffer);
   const array = new arrays[dataType](count);
-  eachLeaf(data, (value, index) => {
-    if (typeof value !== "number") throw wrong(index, value, "a number");
-    if (array instanceof Float32Array || array instanceof Float64Array) {
-      array[index] = value;
-    } else if (array instanceof BigInt64Array || array instanceof BigUint64Array) {
+  if (array instanceof BigInt64Array || array instanceof BigUint64Array) {
+    for (const [index, value] of numbers.entries()) {
       if (!Number.isSafeInteger(value)) {
         throw wrong(
           index,
@@ -271,11 +333,13 @@ export function bytesOfJson(
       }
       array[index] = BigInt(value);
       if (array[index] !== BigInt(value)) throw wrong(index, value, `${dataType}`);
-    } else {
-      array[index] = value;
-      if (array[index] !== value) throw wrong(index, value, `${dataType}`);
     }
-  });
+    return new Uint8Array(array.buffer);
+  }
+  array.set(numbers);
+  for (let index = 0; index < count; index += 1) {
+    if (array[index] !== numbers[index]) throw wrong(index, numbers[index], `${dataType}`);
+  }
   return new Uint8Array(array.buffer);
 }
 
@@ -324,38 +388,6 @@ function float32Json(values: Float32Array): string {
   let text = "";
   for (const value of values) text += `,${value.toPrecision(9)}`;
   return `[${text.slice(1)}]`;
-}
-
-/** How many elements nested arrays hold; stops counting beyond `limit`. */
-function leaves(name: string, data: readonly unknown[], limit: number, depth = 1): number {
-  if (depth > maxJsonDepth) {
-    throw new WireError(
-      `Unable to parse 'data' of '${name}': JSON nesting depth exceeds maximum allowed limit (${maxJsonDepth})`,
-    );
-  }
-  let count = 0;
-  for (const item of data) {
-    count += Array.isArray(item) ? leaves(name, item, limit, depth + 1) : 1;
-    if (count > limit) break;
-  }
-  return count;
-}
-
-function eachLeaf(
-  data: readonly unknown[],
-  visit: (value: unknown, index: number) => void,
-  first = 0,
-): number {
-  let index = first;
-  for (const item of data) {
-    if (Array.isArray(item)) {
-      index = eachLeaf(item, visit, index);
-    } else {
-      visit(item, index);
-      index += 1;
-    }
-  }
-  return index;
 }
 
 function oneLine(value: unknown): string {
