@@ -71,6 +71,19 @@ export async function partsOf(
   return config?.ensemble_scheduling?.step.map((step) => step.model_name) ?? [];
 }
 
+/** When a file of the model, or a folder, was last changed, in nanoseconds. */
+export async function lastModified(repository: string, name: string): Promise<bigint> {
+  const folder = join(repository, name);
+  const paths = await readdir(folder, { recursive: true }).catch(() => []);
+  const times = await Promise.all(
+    ["", ...paths].map(async (path) => {
+      const found = await stat(join(folder, path), { bigint: true }).catch(() => undefined);
+      return found?.mtimeNs ?? 0n;
+    }),
+  );
+  return times.reduce((latest, time) => (time > latest ? time : latest), 0n);
+}
+
 /** Names of the folders of a repository that can hold a model. */
 export async function modelFolders(repository: string): Promise<readonly string[]> {
   const entries = await readdir(repository, { withFileTypes: true }).catch((error: Error) => {

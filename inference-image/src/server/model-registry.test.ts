@@ -198,7 +198,7 @@ describe("loading", () => {
     expect(registry.model(model).counters.executionCount).toBe(0);
   });
 
-  const config = tinyConfig();
+  const config = tinyConfig({ extra: "" });
   test.each<[string, string, string]>([
     [
       "a preferred batch above the maximum",
@@ -363,4 +363,45 @@ test("answers the requests that were taken on before it closes", async () => {
   const calls = [infer(opened), infer(opened)];
   await opened.registry.close();
   expect(await Promise.all(calls)).toHaveLength(2);
+});
+
+describe("with explicit control, a model that is loaded again", () => {
+  const config = tinyConfig({ extra: "" });
+  const override = JSON.stringify({
+    name: model,
+    platform: "onnxruntime_onnx",
+    max_batch_size: 4,
+    input: [{ name: "image", data_type: "TYPE_FP32", dims: [3, 224, 224] }],
+    output: [{ name: "embedding", data_type: "TYPE_FP32", dims: [512] }],
+  });
+  const openExplicit = () =>
+    open(
+      { [`${model}/config.pbtxt`]: config },
+      { "model-control-mode": "explicit", "load-model": [model] },
+    );
+  const most = ({ registry }: Opened) => registry.model(model).config.max_batch_size;
+
+  test("keeps its override while its files are the same", async () => {
+    const opened = await openExplicit();
+    await opened.registry.load(model, override);
+    await opened.registry.load(model);
+    expect(most(opened)).toBe(4);
+  });
+
+  test("reads its files again when they are changed", async () => {
+    const opened = await openExplicit();
+    await opened.registry.load(model, override);
+    const file = join(opened.repository.path, model, "config.pbtxt");
+    await writeFile(file, config.replace("size: 32", "size: 16"));
+    await opened.registry.load(model);
+    expect(most(opened)).toBe(16);
+  });
+
+  test("reads its files again after it was unloaded", async () => {
+    const opened = await openExplicit();
+    await opened.registry.load(model, override);
+    await opened.registry.unload(model);
+    await opened.registry.load(model);
+    expect(most(opened)).toBe(32);
+  });
 });

@@ -1,6 +1,6 @@
 import type { ResolvedTritonFlags } from "../contract/triton-flags.ts";
 import { configTextOfJson } from "./config-override.ts";
-import { loadModel, modelFolders, partsOf } from "./model-loader.ts";
+import { lastModified, loadModel, modelFolders, partsOf } from "./model-loader.ts";
 import { OipError } from "./oip-error.ts";
 import type { ServedModel } from "./served-model.ts";
 
@@ -82,6 +82,8 @@ interface Entry {
   readonly known: readonly string[];
   readonly state: "READY" | "UNAVAILABLE" | "LOADING" | "UNLOADING";
   readonly reason: string;
+  /** When the model's files were changed before they were loaded. */
+  readonly modified?: bigint;
 }
 
 class Registry implements ModelRegistry {
@@ -209,6 +211,8 @@ class Registry implements ModelRegistry {
           `failed to load '${name}', failed to poll from model repository`,
         );
       }
+      // as Triton does it: what runs stays, and an override with it, until its files are changed or it is unloaded
+      if (override === undefined && (await this.#isUnchanged(name))) return;
       try {
         await this.#load(name, { override });
       } catch (error) {
@@ -219,6 +223,13 @@ class Registry implements ModelRegistry {
         });
       }
     });
+  }
+
+  async #isUnchanged(name: string): Promise<boolean> {
+    const entry = this.#entries.get(name);
+    if (entry === undefined || entry.versions.length === 0) return false;
+    if (!entry.versions.every((model) => model.isAlive())) return false;
+    return entry.modified === (await lastModified(this.#flags["model-repository"], name));
   }
 
   async unload(name: string, { dependents = false } = {}): Promise<void> {
@@ -273,6 +284,7 @@ class Registry implements ModelRegistry {
       this.#entries.set(name, { versions: [], known: [], state: "LOADING", reason: "" });
     }
     try {
+      const modified = await lastModified(this.#flags["model-repository"], name);
       const versions = await loadModel({
         repository: this.#flags["model-repository"],
         name,
@@ -282,7 +294,7 @@ class Registry implements ModelRegistry {
         log: this.#log,
       });
       const known = versions.map(({ version }) => version);
-      this.#entries.set(name, { versions, known, state: "READY", reason: "" });
+      this.#entries.set(name, { versions, known, state: "READY", reason: "", modified });
       await Promise.all((before?.versions ?? []).map((model) => model.close()));
     } catch (error) {
       if (before === undefined || before.versions.length === 0) {

@@ -1,7 +1,6 @@
 import { execFile } from "node:child_process";
-import { existsSync } from "node:fs";
-import { mkdir, rename, rm, writeFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import protobuf from "protobufjs";
@@ -11,34 +10,11 @@ import { elementCount, type Fp32Tensor } from "../contract/tensor.ts";
 import { type TestRepository, testRepository } from "../server/test-repository.ts";
 import { type RunningTritonServer, startTritonServer } from "../server/triton-server.ts";
 import { openHttpTransport } from "./http-transport.ts";
+import { pythonWithTritonClient } from "./test-python.ts";
 
 /** NVIDIA's Python client, as it comes from PyPI, against this project's server. */
-const packages = ["tritonclient[all]==2.73.0", "numpy"];
-
 const run = promisify(execFile);
-const python = await pythonWithClient().then(
-  (path) => ({ path, missing: undefined }),
-  (error: Error) => ({ path: "", missing: error.message.split("\n")[0] }),
-);
-
-/** A virtual environment with the client, made once. */
-async function pythonWithClient(): Promise<string> {
-  const folder = fileURLToPath(
-    new URL("../../../node_modules/.cache/clipstack/tritonclient-2.73.0", import.meta.url),
-  );
-  const path = join(folder, "bin", "python");
-  const complete = join(folder, "complete");
-  if (existsSync(complete)) return path;
-  await rm(folder, { recursive: true, force: true });
-  await mkdir(dirname(folder), { recursive: true });
-  await run("python3", ["-m", "venv", folder]);
-  await run(path, ["-m", "pip", "install", "--quiet", "--no-input", ...packages], {
-    timeout: 240_000,
-  });
-  await writeFile(`${complete}.part`, packages.join("\n"));
-  await rename(`${complete}.part`, complete);
-  return path;
-}
+const python = await pythonWithTritonClient();
 
 const batch = 2;
 const width = openclipVitB32.outputs[0].dims[0];
@@ -68,8 +44,8 @@ interface Answers {
   readonly statistics: unknown;
 }
 
-describe.skipIf(python.missing)(
-  `tritonclient from PyPI${python.missing ? ` (not here: ${python.missing})` : ""}`,
+describe.skipIf(python.missing !== "")(
+  `tritonclient from PyPI${python.missing === "" ? "" : ` (not here: ${python.missing})`}`,
   () => {
     let repository: TestRepository;
     let server: RunningTritonServer;

@@ -1,26 +1,25 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
 import { copyFile, readdir, readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { openHttpTransport } from "./http-transport.ts";
+import { ciScript } from "./test-python.ts";
 
 /**
- * For tests: a real `tritonserver`, `perf_analyzer` and a Python that has `tritonclient`, as `.ci/real-triton` puts them
- * together; `CLIPSTACK_REAL_TRITON` names the folder that it printed.
+ * For tests: a real `tritonserver`, `perf_analyzer` and a Python that has `tritonclient`. `CLIPSTACK_REAL_TRITON` names the
+ * folder where `.ci/real-triton` has put them together; without it the script is run.
  */
-const home = process.env.CLIPSTACK_REAL_TRITON ?? "";
+const { CLIPSTACK_REAL_TRITON } = process.env;
+const { path: home, missing } =
+  CLIPSTACK_REAL_TRITON === undefined
+    ? await ciScript("real-triton")
+    : { path: CLIPSTACK_REAL_TRITON, missing: "" };
 
 /** Why there is no real Triton here; empty where there is one. */
-export const realTritonMissing =
-  home === ""
-    ? "set CLIPSTACK_REAL_TRITON to what .ci/real-triton prints"
-    : existsSync(realTritonProgram("tritonserver"))
-      ? ""
-      : `CLIPSTACK_REAL_TRITON: ${home} has no bin/tritonserver`;
+export const realTritonMissing = missing;
 
 export function realTritonProgram(name: "tritonserver" | "perf_analyzer" | "python"): string {
   return join(home, "bin", name);
