@@ -198,7 +198,7 @@ describe("loading", () => {
     expect(registry.model(model).counters.executionCount).toBe(0);
   });
 
-  const config = tinyConfig({ extra: "" });
+  const config = tinyConfig();
   test.each<[string, string, string]>([
     [
       "a preferred batch above the maximum",
