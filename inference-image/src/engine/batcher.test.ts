@@ -184,6 +184,35 @@ describe("eager", () => {
     expect(session.runs).toEqual([[1]]);
   });
 
+  test("waits for an announced request no longer than half the time that the batch will take", async () => {
+    const { session, batcher } = setup({ dispatch: "eager", maxQueueDelayMicroseconds: 100_000 });
+    void batcher.infer(request(0)); // the fake says that an item takes 1 ms
+    await session.end();
+    batcher.announce();
+    void batcher.infer(request(1, 2, 3));
+    vi.advanceTimersByTime(1);
+    expect(session.runs).toEqual([[0]]);
+    vi.advanceTimersByTime(1);
+    expect(session.runs).toEqual([[0], [1, 2, 3]]);
+  });
+
+  test("waits longer when the batch grows", async () => {
+    const { session, batcher } = setup({
+      dispatch: "eager",
+      maxBatchSize: 16,
+      maxQueueDelayMicroseconds: 100_000,
+    });
+    void batcher.infer(request(0));
+    await session.end();
+    batcher.announce();
+    void batcher.infer(request(1, 2));
+    void batcher.infer(request(3, 4, 5, 6));
+    vi.advanceTimersByTime(2);
+    expect(session.runs).toEqual([[0]]);
+    vi.advanceTimersByTime(1);
+    expect(session.runs).toEqual([[0], [1, 2, 3, 4, 5, 6]]);
+  });
+
   test("does not count an announcement twice when it is settled twice", () => {
     const { session, batcher } = setup({ dispatch: "eager" });
     const first = batcher.announce();

@@ -27,8 +27,9 @@ export interface BatcherOptions {
   readonly maxQueueSize?: number;
   /**
    * When the model is idle and a batch is not full: `delayed` waits for more, as Triton does, until a preferred size is
-   * there or the oldest request has waited the delay; `eager` runs what there is, and waits (as long) only while
-   * announced requests are on their way.
+   * there or the oldest request has waited the delay; `eager` runs what there is, and waits only while announced requests
+   * are on their way, up to the delay and never longer than half the time that the batch will take. The processor is busy
+   * meanwhile, with what is announced, and an image of a larger batch takes less of it.
    *
    * @default "delayed"
    */
@@ -77,6 +78,12 @@ interface Waiting {
   release(): void;
 }
 
+/** Part of the time that a batch will take for which it is held back, at most, while announced requests are to come. */
+const heldForShare = 0.5;
+
+/** How much the newest execution counts in what is known of the runtime's speed. */
+const learnedShare = 0.25;
+
 class DynamicBatcher implements AnnouncingBatcher {
   readonly maxBatchSize: number;
   readonly #session: ModelSession;
@@ -91,6 +98,8 @@ class DynamicBatcher implements AnnouncingBatcher {
   #queuedItems = 0;
   #running: readonly Waiting[] = [];
   #announced = 0;
+  /** What the runtime takes for an item, of the last executions; unknown before the first. */
+  #itemMs = Infinity;
   #timer: NodeJS.Timeout | undefined;
   #draining = false;
   readonly #idle: (() => void)[] = [];
@@ -194,8 +203,11 @@ class DynamicBatcher implements AnnouncingBatcher {
     const oldest = this.#queue[0];
     if (this.#running.length > 0 || oldest === undefined) return;
 
-    const { count, final } = this.#nextBatch();
-    const waitMs = oldest.enqueuedAt + this.#delayMs - performance.now();
+    const { count, items, final } = this.#nextBatch();
+    const holdMs = this.#eager
+      ? Math.min(this.#delayMs, heldForShare * items * this.#itemMs)
+      : this.#delayMs;
+    const waitMs = oldest.enqueuedAt + holdMs - performance.now();
     const hurry = this.#draining || (this.#eager && this.#announced === 0);
     if (final || hurry || waitMs <= 0) {
       void this.#execute(this.#queue.splice(0, count));
@@ -210,7 +222,7 @@ class DynamicBatcher implements AnnouncingBatcher {
    * The largest preferred size that the requests reach goes first. Once the oldest has waited the delay, and where no
    * preferred size is reached, it is everything that fits.
    */
-  #nextBatch(): { count: number; final: boolean } {
+  #nextBatch(): { count: number; items: number; final: boolean } {
     let items = 0;
     let count = 0;
     let preferredCount = 0;
@@ -230,10 +242,10 @@ class DynamicBatcher implements AnnouncingBatcher {
     }
     const late = performance.now() - first.enqueuedAt >= this.#delayMs;
     if (preferredCount > 0 && !late && !this.#eager && !this.#draining) {
-      return { count: preferredCount, final: true };
+      return { count: preferredCount, items, final: true };
     }
     const enough = this.#eager ? this.maxBatchSize : this.#largestPreferred;
-    return { count, final: closed || items >= enough };
+    return { count, items, final: closed || items >= enough };
   }
 
   async #execute(batch: readonly Waiting[]): Promise<void> {
@@ -259,6 +271,7 @@ class DynamicBatcher implements AnnouncingBatcher {
       );
       inputUs = (performance.now() - startedAt) * 1000;
       ({ outputs, inferUs } = await this.#session.run(inputs));
+      this.#learn(inferUs / 1000 / batchSize);
       checkOutputs(outputs, batchSize);
     } catch (error) {
       failure =
@@ -298,6 +311,12 @@ class DynamicBatcher implements AnnouncingBatcher {
       this.#dispatch();
       this.#reportIdle();
     }
+  }
+
+  #learn(itemMs: number): void {
+    this.#itemMs = Number.isFinite(this.#itemMs)
+      ? this.#itemMs + (itemMs - this.#itemMs) * learnedShare
+      : itemMs;
   }
 
   #reportIdle(): void {

@@ -10,6 +10,11 @@ export interface OpenSessionOptions {
   /** An ONNX file. */
   readonly modelPath: string;
   /**
+   * What would be in the file, where it exists in memory only; `modelPath` is a name for messages then. Taken over: the
+   * memory moves to the runtime's thread.
+   */
+  readonly modelBytes?: Uint8Array<ArrayBuffer>;
+  /**
    * Threads that share one operator.
    *
    * @default 0 - one for each core that this process may use
@@ -37,20 +42,23 @@ process.env.ORT_DISABLE_TELEMETRY ??= "1";
 
 /** Load a model into ONNX Runtime, in a thread of its own: the event loop stays free while it computes. */
 export async function openSession(options: OpenSessionOptions): Promise<ModelSession> {
-  const { modelPath, intraOpThreads = 0, interOpThreads = 1, onDeath } = options;
+  const { modelPath, modelBytes, intraOpThreads = 0, interOpThreads = 1, onDeath } = options;
   const { executionProvider = "cpu" } = options;
-  const file = await stat(modelPath).catch(() => undefined);
+  const file = modelBytes ?? (await stat(modelPath).catch(() => undefined));
   if (file === undefined) throw new EngineError("model", `${modelPath}: no such file`);
-  if (!file.isFile()) throw new EngineError("model", `${modelPath}: is not a file`);
+  if ("isFile" in file && !file.isFile()) {
+    throw new EngineError("model", `${modelPath}: is not a file`);
+  }
 
   const state = new Int32Array(new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT));
   const worker = new Worker(new URL("./onnx-worker.mjs", import.meta.url), {
     name: "onnx",
     // flags of the process, such as a TypeScript loader, are of no use to the thread
     execArgv: [],
+    transferList: modelBytes === undefined ? [] : [modelBytes.buffer],
     workerData: {
       state,
-      modelPath,
+      model: modelBytes ?? modelPath,
       sessionOptions: {
         executionProviders: [executionProvider],
         graphOptimizationLevel: "all",
@@ -59,7 +67,13 @@ export async function openSession(options: OpenSessionOptions): Promise<ModelSes
         executionMode: interOpThreads > 1 ? "parallel" : "sequential",
         logSeverityLevel: 3, // errors: warnings about the graph are not for users
         // waiting threads sleep: spinning ones take the cores from image decoding
-        extra: { session: { intra_op: { allow_spinning: "0" } } },
+        extra: {
+          session: {
+            intra_op: { allow_spinning: "0" },
+            // 8-bit weights are exact on processors without VNNI as well, whose sums of 8-bit products can overflow
+            x64quantprecision: "1",
+          },
+        },
       },
     },
   });

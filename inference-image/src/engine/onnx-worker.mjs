@@ -13,13 +13,15 @@ env.logLevel = "fatal";
 /** @typedef {{ name: string, type: string, shape: (number | string)[] }} Meta */
 /** @typedef {{ name: string, type: string, dims: number[], data: import("node:util").types.TypedArray }} WireTensor */
 
-/** @type {{ modelPath: string, sessionOptions: object, state: Int32Array<SharedArrayBuffer> }} */
-const { modelPath, sessionOptions, state } = workerData;
+/** @type {{ model: string | Uint8Array, sessionOptions: object, state: Int32Array<SharedArrayBuffer> }} */
+const { sessionOptions, state } = workerData;
 
 /** @type {InferenceSession} */
 let session;
 try {
-  session = await inRuntime(() => InferenceSession.create(modelPath, sessionOptions));
+  session = await inRuntime(() => InferenceSession.create(workerData.model, sessionOptions));
+  // a model in memory has been read: it is not needed any more
+  workerData.model = undefined;
   parentPort.postMessage({
     kind: "opened",
     inputs: session.inputMetadata,

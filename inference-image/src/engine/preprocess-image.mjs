@@ -8,6 +8,9 @@ import { geometryOf, planOf, turned } from "./resample.mjs";
 // no image comes twice
 sharp.cache(false);
 
+/** To let libvips cut something off costs as much as to copy so many pixels. */
+const worthCutting = 100_000;
+
 /**
  * @param {Uint8Array} bytes
  * @param {{ header: ImageHeader, mode: "exact" | "fast", side: number }} how
@@ -19,11 +22,13 @@ export async function preprocessImage(bytes, { header, mode, side }, resampler) 
   const plan = planOf(header, side);
   const { left, top, width, height } = plan.source;
   const image = decoder(bytes, header);
-  if (width < header.width || height < header.height) image.extract({ left, top, width, height });
+  if (header.width * header.height - width * height > worthCutting) {
+    image.extract({ left, top, width, height });
+  }
   const { data, info } = await image.raw({ depth: "uchar" }).toBuffer({ resolveWithObject: true });
   const { channels } = info;
   const hasAlpha = header.colours !== "cmyk" && (channels === 2 || channels === 4);
-  const pixels = resampler.resample({ data, width, height, channels }, plan, hasAlpha);
+  const pixels = resampler.resample({ data, ...info }, plan, hasAlpha);
   if (header.colours === "cmyk") return rgbOfCmyk(pixels, header.unmarkedCmyk);
   return rgbOf(pixels, channels);
 }

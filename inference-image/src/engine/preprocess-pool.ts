@@ -3,13 +3,14 @@ import { Worker } from "node:worker_threads";
 import { imageSide } from "../contract/model-signature.ts";
 import type { ServerEnv } from "../contract/server-env.ts";
 import type { ImageHeader } from "./image-header.ts";
-import { compileKernel } from "./resample.mjs";
+import { preprocessImage } from "./preprocess-image.mjs";
+import { compileKernel, Resampler } from "./resample.mjs";
 import { EngineError } from "./types.ts";
 
 /** One image, for a thread. */
 export interface PoolTask {
-  /** Moves to the thread: the caller's array is empty afterwards. */
-  readonly bytes: Uint8Array<ArrayBuffer>;
+  /** The file; it must not change before there is an answer. */
+  readonly bytes: Uint8Array;
   readonly header: ImageHeader;
   readonly mode: ServerEnv["PREPROCESSING"];
 }
@@ -25,6 +26,15 @@ interface Job {
 /** Compiled once, and handed to every thread. */
 let kernel: WebAssembly.Module | undefined;
 
+/** Of the thread that calls. */
+let resampler: Resampler | undefined;
+
+/**
+ * Images of so few pixels are resized by the thread that calls, in less than a millisecond; libvips decodes them in threads
+ * of its own as it does all. To hand them to another thread and back would take as long.
+ */
+const fewPixels = 200_000;
+
 /**
  * Threads that make of image files what the model sees: first come, first served. A thread starts when an image finds all
  * others busy, and keeps the process alive only while it works. One that dies takes its image with it, no other.
@@ -34,6 +44,8 @@ export class PreprocessPool {
   readonly #idle: Worker[] = [];
   readonly #busy = new Map<Worker, Job>();
   readonly #waiting: Job[] = [];
+  /** Images that are worked on by the thread that calls. */
+  #hereCount = 0;
   #closing: Promise<void> | undefined;
   #emptied = () => {};
 
@@ -56,6 +68,10 @@ export class PreprocessPool {
       }
       if (signal?.aborted) {
         reject(signal.reason);
+        return;
+      }
+      if (task.header.width * task.header.height <= fewPixels) {
+        this.#here(task).then(resolve, reject);
         return;
       }
       const job = { task, resolve, reject };
@@ -92,12 +108,23 @@ export class PreprocessPool {
   }
 
   async #close(): Promise<void> {
-    if (this.#busy.size > 0 || this.#waiting.length > 0) {
+    if (this.#busy.size > 0 || this.#hereCount > 0) {
       await new Promise<void>((resolve) => {
         this.#emptied = resolve;
       });
     }
     await Promise.all(this.#idle.splice(0).map((worker) => worker.terminate()));
+  }
+
+  async #here({ bytes, header, mode }: PoolTask): Promise<Uint8Array> {
+    resampler ??= new Resampler(theKernel());
+    this.#hereCount++;
+    try {
+      return await preprocessImage(bytes, { header, mode, side: imageSide }, resampler);
+    } finally {
+      this.#hereCount--;
+      this.#next();
+    }
   }
 
   #next(): void {
@@ -107,15 +134,16 @@ export class PreprocessPool {
       const job = this.#waiting.shift()!;
       this.#busy.set(worker, job);
       worker.ref();
-      worker.postMessage(job.task, [job.task.bytes.buffer]);
+      // the caller's memory may hold other files too
+      const bytes = new Uint8Array(job.task.bytes);
+      worker.postMessage({ ...job.task, bytes }, [bytes.buffer]);
     }
-    if (this.#busy.size === 0) this.#emptied();
+    if (this.#busy.size === 0 && this.#hereCount === 0) this.#emptied();
   }
 
   #start(): Worker {
-    kernel ??= compileKernel();
     const worker = new Worker(new URL("./preprocess-worker.mjs", import.meta.url), {
-      workerData: { module: kernel, side: imageSide },
+      workerData: { module: theKernel(), side: imageSide },
       // not the TypeScript loader of the process, nor what else it was started with
       execArgv: [],
     });
@@ -143,4 +171,9 @@ export class PreprocessPool {
     });
     return worker;
   }
+}
+
+function theKernel(): WebAssembly.Module {
+  kernel ??= compileKernel();
+  return kernel;
 }

@@ -117,7 +117,7 @@ async function inPool(
     );
   }
   try {
-    const decode = () => pool.run({ bytes: new Uint8Array(bytes), header, mode }, signal);
+    const decode = () => pool.run({ bytes, header, mode }, signal);
     return await budget.during(pixels, maxPixels, decode, signal);
   } catch (error) {
     if (error instanceof EngineError || signal?.aborted) throw error;

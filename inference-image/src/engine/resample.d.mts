@@ -34,6 +34,7 @@ export interface Plan {
   readonly side: number;
   /** The image is stored on its side: its rows are resized first, and the result is turned. */
   readonly onSide: boolean;
+  readonly stored: { readonly width: number; readonly height: number };
   /** The part of the stored image that the result is made of. */
   readonly source: Window;
   /** Along a stored row, which is a column of the result where the image is on its side. */
@@ -71,7 +72,7 @@ export function compileKernel(): WebAssembly.Module;
 export class Resampler {
   constructor(module: WebAssembly.Module);
   /**
-   * @param image - `plan.source` of the stored image
+   * @param image - the stored image, or `plan.source` of it
    * @param hasAlpha - the last channel is alpha
    * @returns `[side, side, channels]`, in memory of its own
    */

@@ -28,7 +28,7 @@ export function planOf({ width, height, orientation }, side) {
   const columns = tapsOf(across, side);
   const rows = tapsOf(down, side);
   const source = { left: columns.start, top: rows.start, width: columns.span, height: rows.span };
-  return { side, onSide, source, columns, rows };
+  return { side, onSide, stored: { width, height }, source, columns, rows };
 }
 
 /**
@@ -137,26 +137,36 @@ export class Resampler {
   }
 
   /**
-   * @param {Pixels} image - what {@link planOf} says of the stored image, no more
+   * @param {Pixels} image - the stored image, or what {@link planOf} says that is needed of it
    * @param {Plan} plan
    * @param {boolean} hasAlpha - the last channel is alpha: it weighs the colours while they are resized
    * @returns {Uint8Array} `[side, side, channels]`, in memory of its own
    */
   resample(image, plan, hasAlpha) {
-    const { source } = plan;
-    if (image.width !== source.width || image.height !== source.height) {
+    const { source, stored } = plan;
+    const isWhole = image.width === stored.width && image.height === stored.height;
+    if (!isWhole && (image.width !== source.width || image.height !== source.height)) {
       throw new Error(
         `expected ${source.width} × ${source.height} pixels, got ${image.width} × ${image.height}`,
       );
     }
+    const { width, channels } = image;
+    const needed = {
+      data: isWhole ? image.data.subarray(source.top * width * channels) : image.data,
+      width,
+      height: source.height,
+      channels,
+      /** Bytes in a row before what is needed. */
+      before: isWhole ? source.left * channels : 0,
+    };
     const result = plan.onSide
-      ? this.#rowsFirst(image, plan, hasAlpha)
-      : this.#columnsFirst(image, plan, hasAlpha);
-    if (hasAlpha) unpremultiply(result, image.channels);
+      ? this.#rowsFirst(needed, plan, hasAlpha)
+      : this.#columnsFirst(needed, plan, hasAlpha);
+    if (hasAlpha) unpremultiply(result, channels);
     return result;
   }
 
-  #columnsFirst({ data, height, width, channels }, { side, columns, rows }, hasAlpha) {
+  #columnsFirst({ data, height, width, channels, before }, { side, columns, rows }, hasAlpha) {
     const stride = width * channels;
     const lineBytes = side * channels;
     const chunkRows = Math.min(height, Math.max(1, Math.floor(chunkBytes / stride)));
@@ -176,7 +186,7 @@ export class Resampler {
       this.#load(at, data.subarray(row * stride, (row + count) * stride), channels, hasAlpha);
       this.#horizontal(
         channels,
-        at.chunk,
+        at.chunk + before,
         stride,
         count,
         at.columns,
@@ -188,7 +198,7 @@ export class Resampler {
     return this.#bytes().slice(at.result, at.result + side * lineBytes);
   }
 
-  #rowsFirst({ data, width, channels }, { side, columns, rows }, hasAlpha) {
+  #rowsFirst({ data, width, channels, before }, { side, columns, rows }, hasAlpha) {
     const stride = width * channels;
     const lineBytes = roundUp(stride);
     const groups = overlapping(rows, (8 * chunkBytes) / stride).map((group) => ({
@@ -210,7 +220,7 @@ export class Resampler {
       const line = at.lines + from * lineBytes;
       this.#kernel.vertical(at.chunk, stride, lineBytes, at.rows, to - from, line);
     }
-    this.#horizontal(channels, at.lines, lineBytes, side, at.columns, side, at.result);
+    this.#horizontal(channels, at.lines + before, lineBytes, side, at.columns, side, at.result);
     return turned(this.#bytes().subarray(at.result), side, channels);
   }
 

@@ -160,9 +160,27 @@
           (local.set $pixel (i32.add (local.get $pixel) (i32.const 12)))
           (local.set $at (i32.add (local.get $at) (i32.const 16)))
           (br_if $group (local.tee $groups (i32.sub (local.get $groups) (i32.const 1)))))
+        ;; $gathered, written out: most images have three channels, and a call costs as much as a group
+        (local.set $pixels (i8x16.shuffle 0 1 2 3 16 17 18 19 4 5 6 7 20 21 22 23 (local.get $a) (local.get $b)))
+        (local.set $weights (i8x16.shuffle 8 9 10 11 24 25 26 27 12 13 14 15 28 29 30 31 (local.get $a) (local.get $b)))
+        (local.set $a
+          (i32x4.add
+            (i8x16.shuffle 0 1 2 3 4 5 6 7 16 17 18 19 20 21 22 23 (local.get $pixels) (local.get $c))
+            (i8x16.shuffle 8 9 10 11 12 13 14 15 20 21 22 23 20 21 22 23 (local.get $pixels) (local.get $c))))
+        (local.set $b
+          (i32x4.add
+            (i8x16.shuffle 0 1 2 3 4 5 6 7 24 25 26 27 24 25 26 27 (local.get $weights) (local.get $c))
+            (i8x16.shuffle 8 9 10 11 12 13 14 15 28 29 30 31 28 29 30 31 (local.get $weights) (local.get $c))))
+        (local.set $a
+          (i32x4.shr_s
+            (i32x4.add
+              (i32x4.add (i32x4.shl (local.get $a) (i32.const 15)) (local.get $b))
+              (v128.const i32x4 0x200000 0x200000 0x200000 0x200000))
+            (i32.const 22)))
+        (local.set $a (i16x8.narrow_i32x4_s (local.get $a) (local.get $a)))
         (v128.store32_lane align=1 0
           (local.get $out)
-          (call $gathered (local.get $a) (local.get $b) (local.get $c) (local.get $c)))
+          (i8x16.narrow_i16x8_u (local.get $a) (local.get $a)))
         (local.set $out (i32.add (local.get $out) (i32.const 3)))
         (br_if $column (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
       (local.set $from (i32.add (local.get $from) (local.get $stride)))
