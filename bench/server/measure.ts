@@ -275,7 +275,7 @@ async function readMetrics(url: string, subject: SubjectName): Promise<Metrics |
 }
 
 /** Names in the server's `Server-Timing` that are preprocessing and compute. */
-const workNames = ["preprocess", "infer"] as const;
+const workNames = ["decode", "infer"] as const;
 
 /** What requests took beyond their work: the latency that the load generator saw, less what the server says it worked. */
 function addedOf(

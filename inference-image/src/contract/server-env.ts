@@ -72,9 +72,11 @@ export const serverEnv = z
     /** Threads of ONNX Runtime; 0 is one a core. */
     INTRA_OP_THREADS: integer(0, 1_024).default(0),
     MAX_BATCH_SIZE: integer(1, 1_024).default(openclipVitB32.maxBatchSize),
-    MAX_QUEUE_DELAY_MICROSECONDS: integer(0, 10_000_000).default(
-      openclipVitB32.maxQueueDelayMicroseconds,
-    ),
+    /**
+     * How long an image that is ready may wait for others that are being decoded, to share their batch; never longer than
+     * half the time that its own batch will take.
+     */
+    MAX_QUEUE_DELAY_MICROSECONDS: integer(0, 10_000_000).default(100_000),
     /** Images that may wait; beyond it 429. */
     MAX_QUEUE_SIZE: integer(1, 1_000_000).default(512),
     /** Bytes of the request bodies that may wait; beyond it 429. */
