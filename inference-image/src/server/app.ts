@@ -142,6 +142,9 @@ export function buildApp(options: AppOptions): FastifyInstance {
     return reply.code(error.status).type("application/json").send(error.body);
   };
   app.setErrorHandler((cause, request, reply) => {
+    // Fastify asks for the type of a body before it finds that no route takes the method
+    const { code } = cause as { readonly code?: string };
+    if (code === "FST_ERR_ROUTE_MISSING_CONTENT_TYPE") return sendNotFound(request, reply);
     const error = toEmbedError(cause);
     const gone = reply.raw.destroyed;
     if (error.status >= 500 && !["unavailable", "timeout"].includes(error.code) && !gone) {
@@ -151,7 +154,8 @@ export function buildApp(options: AppOptions): FastifyInstance {
     }
     sendError(reply, error);
   });
-  app.setNotFoundHandler((request, reply) => {
+  /** No such path, or one that does not take this method. */
+  const sendNotFound = (request: FastifyRequest, reply: FastifyReply) => {
     const path = request.url.split("?", 1)[0]!;
     const allowed = (["GET", "POST"] as const).filter((method) =>
       app.hasRoute({ method, url: path }),
@@ -168,7 +172,8 @@ export function buildApp(options: AppOptions): FastifyInstance {
         `${path} takes ${allowed.join(", ")}, got ${request.method}`,
       ),
     );
-  });
+  };
+  app.setNotFoundHandler(sendNotFound);
 
   // Liveness says "restart me", so it must not depend on the model.
   for (const path of [embedPaths.healthz, embedPaths.health]) {

@@ -7,11 +7,16 @@ import {
   embedResponse,
   healthResponse,
   imageContentTypes,
+  maxImagesPerRequest,
   readyResponse,
   serverTimingHeader,
   timeoutMicroseconds,
   timeoutParameter,
 } from "../contract/embed-api.ts";
+
+/** The smallest PNG file, in base64. */
+const onePixel =
+  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 /**
  * OpenAPI 3.1 of the embed API, made from the schemas that validate it.
@@ -110,7 +115,15 @@ export function openApiDocument(needsKey = false): Readonly<Record<string, unkno
               "multipart/form-data": {
                 schema: {
                   type: "object",
-                  properties: { images: { type: "array", items: binary } },
+                  properties: {
+                    images: {
+                      type: "array",
+                      items: binary,
+                      minItems: 1,
+                      maxItems: maxImagesPerRequest,
+                    },
+                  },
+                  required: ["images"],
                 },
               },
               ...Object.fromEntries(imageContentTypes.map((type) => [type, { schema: binary }])),
@@ -125,7 +138,15 @@ export function openApiDocument(needsKey = false): Readonly<Record<string, unkno
           summary: "Embed image files given in base64",
           ...security,
           parameters: embedParameters,
-          requestBody: { required: true, content: json("EmbedBase64Request") },
+          requestBody: {
+            required: true,
+            content: {
+              "application/json": {
+                schema: ref("EmbedBase64Request"),
+                example: { images: [onePixel] },
+              },
+            },
+          },
           responses: embedAnswers,
         },
       },
