@@ -25,6 +25,11 @@ const layers: Readonly<Record<string, readonly string[]>> = {
     "inference-image/src/engine",
     "inference-image/src/triton",
   ],
+  "inference-image/src/trials": [
+    "inference-image/src/contract",
+    "inference-image/src/model",
+    "inference-image/src/triton",
+  ],
   constructs: ["inference-image/src/contract"],
   stacks: ["constructs", "inference-image/src/contract"],
   "stacks/cli": [

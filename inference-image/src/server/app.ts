@@ -245,7 +245,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     // no route wants it
     if (accepted === undefined) return undefined;
     const { place, signal, reply } = accepted;
-    if (request.headers.expect !== undefined) reply.raw.writeContinue();
+    if (request.headers.expect?.toLowerCase() === "100-continue") reply.raw.writeContinue();
     const bytes = await readBody(body, {
       maxBytes: limits.maxBodyBytes,
       onBytes: (count) => place.receive(count),
@@ -254,10 +254,10 @@ export function buildApp(options: AppOptions): FastifyInstance {
     accepted.arrivedAt = performance.now();
     return bytes;
   }
-  // a client that asks before it sends a body is answered by `receive`, or with a refusal
-  app.server.on("checkContinue", (request, response) =>
-    app.server.emit("request", request, response),
-  );
+  // a client that asks before it sends a body is answered by `receive`, or with a refusal; what else it expects is its own
+  for (const event of ["checkContinue", "checkExpectation"]) {
+    app.server.on(event, (request, response) => app.server.emit("request", request, response));
+  }
 
   app.post(
     embedPaths.embed,
