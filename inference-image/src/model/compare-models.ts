@@ -42,13 +42,16 @@ export function compareModels(
 /**
  * Embeddings of images, as the model gives them.
  *
+ * @param model - Path of an ONNX file, or its bytes; they are taken over.
  * @param images - `[224, 224, 3]` 8-bit RGB; the model may take them as pixels or as normalised planes.
  */
 export async function embedWith(
-  modelPath: string,
+  model: string | Uint8Array<ArrayBuffer>,
   images: readonly Uint8Array[],
 ): Promise<readonly Float32Array[]> {
-  const session = await openSession({ modelPath });
+  const modelPath = typeof model === "string" ? model : "the model in memory";
+  const modelBytes = typeof model === "string" ? undefined : model;
+  const session = await openSession({ modelPath, modelBytes });
   try {
     return await embedAll(modelPath, session, images);
   } finally {

@@ -1,11 +1,8 @@
-import { compareModels, embedWith, syntheticImages } from "./compare-models.ts";
-import { type ModelForm, modelForms, rewriterVersion } from "./model-form.ts";
+import { chooseForm } from "./choose-form.ts";
+import { type ModelForm, rewriterVersion } from "./model-form.ts";
 import { type ModelInfo, modelInfo, readSidecar } from "./model-info.ts";
 import { onnxChunks } from "./onnx-writer.ts";
-import { sizeOf, writeModelFile } from "./publish-file.ts";
-
-/** A form in float32 differs from its original by the order of additions only. */
-export const exactness = { minCosine: 0.999_999, maxDifference: 1e-5 } as const;
+import { draftModelFile, sizeOf } from "./publish-file.ts";
 
 /**
  * Make the file of `openclip_vit_b32_u8` from the standard one: the same weights, 8-bit pixels as input, ONNX's own
@@ -30,34 +27,21 @@ export async function ensureU8Model(standardFile: string, u8File: string): Promi
     if (isCurrent && before.bytes === size) return before;
   }
 
-  const images = syntheticImages(2);
-  const expected = await embedWith(standardFile, images);
-  let reason = "";
-  for (const form of modelForms(standardFile, { operators: "portable", precision: "fp32" })) {
-    try {
-      return await writeModelFile({
-        file: u8File,
-        chunks: onnxChunks(form.model),
-        info: (sha256, bytes) => derivedInfo(standard, form, sha256, bytes),
-        check: async (part) => {
-          const { minCosine, maxDifference } = compareModels(
-            expected,
-            await embedWith(part, images),
-          );
-          if (minCosine < exactness.minCosine || maxDifference > exactness.maxDifference) {
-            throw new InexactForm(`cosine ${minCosine}, difference ${maxDifference}`);
-          }
-        },
-      });
-    } catch (error) {
-      if (!(error instanceof InexactForm)) throw error;
-      reason = error.message;
-    }
+  const draft = await draftModelFile(u8File);
+  try {
+    const { form } = await chooseForm(
+      standardFile,
+      { operators: "portable", precision: "fp32" },
+      async (model) => {
+        await draft.write(onnxChunks(model));
+        return draft.path;
+      },
+    );
+    return await draft.publish((sha256, bytes) => derivedInfo(standard, form, sha256, bytes));
+  } finally {
+    await draft.discard();
   }
-  throw new Error(`${standardFile}: its form with 8-bit pixels differs: ${reason}`);
 }
-
-class InexactForm extends Error {}
 
 function derivedInfo(
   standard: ModelInfo,

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { openclipVitB32 } from "../contract/model-signature.ts";
 import { type ModelInfo, readSidecar } from "./model-info.ts";
 import { onnxBytes, onnxChunks } from "./onnx-writer.ts";
-import { sizeOf, writeModelFile } from "./publish-file.ts";
+import { draftModelFile, sizeOf } from "./publish-file.ts";
 import { type ModelProfile, opset, profiles, visionTransformer } from "./vision-transformer.ts";
 
 export interface GenerateOptions {
@@ -47,21 +47,22 @@ export async function generateModel(options: GenerateOptions): Promise<ModelInfo
   const model = visionTransformer(profiles[profile], seed);
   const total = onnxBytes(model);
 
-  return writeModelFile({
-    file,
-    chunks: onnxChunks(model),
-    onBlock: (bytes) => onProgress?.({ bytes, total }),
-    info: (sha256) => ({
+  const draft = await draftModelFile(file);
+  try {
+    await draft.write(onnxChunks(model), (bytes) => onProgress?.({ bytes, total }));
+    return await draft.publish((sha256, bytes) => ({
       schema: 1,
       sha256,
-      bytes: total,
+      bytes,
       source: "generated",
       weights: "random",
       seed,
       architecture: profile,
       opset,
-    }),
-  });
+    }));
+  } finally {
+    await draft.discard();
+  }
 }
 
 /**

@@ -6,34 +6,45 @@ import { type ModelInfo, readSidecar, sidecarPath } from "./model-info.ts";
 /** How much is written at once, and how often progress is told. */
 const blockBytes = 4 * 1024 * 1024;
 
+/** A model file that is being written, under another name: `….onnx.part`. */
+export interface ModelFileDraft {
+  readonly path: string;
+  /**
+   * Write the whole file, instead of what was written before.
+   *
+   * @param chunks - A chunk is used before the next one is asked for.
+   */
+  write(chunks: Iterable<Uint8Array>, onBlock?: (bytes: number) => void): Promise<void>;
+  /** Give the file its name, and write its sidecar `<file>.json`. */
+  publish(info: (sha256: string, bytes: number) => ModelInfo): Promise<ModelInfo>;
+  /** Remove what was not published. */
+  discard(): Promise<void>;
+}
+
 /**
- * Write a model file and its sidecar `<file>.json`. The file appears whole or not at all: it is written under another name,
- * `….onnx.part`, and renamed. Its folder is made; several processes may write the same file at once.
+ * Begin a model file, so that it appears whole or not at all. Its folder is made; several processes may write the same file
+ * at once.
  *
- * @param chunks - A chunk is used before the next one is asked for.
- * @param check - Looks at the whole file before it gets its name; what it throws is thrown.
- * @throws {Error} when the file cannot be written
+ * @throws {Error} when the folder cannot be written
  */
-export async function writeModelFile(options: {
-  readonly file: string;
-  readonly chunks: Iterable<Uint8Array>;
-  readonly info: (sha256: string, bytes: number) => ModelInfo;
-  readonly onBlock?: (bytes: number) => void;
-  readonly check?: (part: string) => Promise<void>;
-}): Promise<ModelInfo> {
-  const { file } = options;
+export async function draftModelFile(file: string): Promise<ModelFileDraft> {
   await mkdir(dirname(file), { recursive: true });
   await removeAbandonedParts(file);
   const part = partPath(file);
-  try {
-    const { sha256, bytes } = await writeBlocks(part, options.chunks, options.onBlock);
-    await options.check?.(part);
-    const info = options.info(sha256, bytes);
-    await publish(part, file, info);
-    return info;
-  } finally {
-    await rm(part, { force: true });
-  }
+  let written = { sha256: "", bytes: 0 };
+  return {
+    path: part,
+    async write(chunks, onBlock) {
+      await rm(part, { force: true });
+      written = await writeBlocks(part, chunks, onBlock);
+    },
+    async publish(infoOf) {
+      const info = infoOf(written.sha256, written.bytes);
+      await publish(part, file, info);
+      return info;
+    },
+    discard: () => rm(part, { force: true }),
+  };
 }
 
 /** Put a finished file in its place, unless another process has put the same one there meanwhile. */
@@ -52,7 +63,7 @@ async function publish(part: string, file: string, info: ModelInfo): Promise<voi
 }
 
 /** Write a new file; its SHA-256 is computed on the way. */
-export async function writeBlocks(
+async function writeBlocks(
   path: string,
   chunks: Iterable<Uint8Array>,
   onBlock?: (bytes: number) => void,
@@ -95,7 +106,7 @@ function partPath(file: string): string {
 let partCount = 0;
 
 /** A part that is older than this is nobody's any more: writing takes seconds. */
-const abandonedAfterMs = 10 * 60_000;
+export const abandonedAfterMs = 10 * 60_000;
 
 /** Remove what a process that was killed left behind: 351 MB each. */
 async function removeAbandonedParts(file: string): Promise<void> {

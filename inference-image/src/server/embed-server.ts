@@ -6,6 +6,7 @@ import type { Embedder } from "./embedder.ts";
 import { createMetrics } from "./metrics.ts";
 import { type ModelFile, readModelFile } from "./model-file.ts";
 import { openOnnxEmbedder } from "./onnx-embedder.ts";
+import type { ServedForm } from "./server-model.ts";
 import { readSettings, SettingsError } from "./settings.ts";
 import { readTlsFiles } from "./tls.ts";
 import { createTritonEmbedder } from "./triton-embedder.ts";
@@ -88,8 +89,11 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
     }
     const file = await readModelFile(settings.MODEL_PATH);
     weights = file?.weights ?? weights;
-    embedder = await openOnnxEmbedder({
+    const opened = await openOnnxEmbedder({
       modelPath: settings.MODEL_PATH,
+      precision: settings.MODEL_PRECISION,
+      cacheDir: settings.MODEL_CACHE_DIR,
+      onNotice: (line) => app.log.warn(line),
       intraOpThreads: settings.INTRA_OP_THREADS,
       executionProvider: settings.EXECUTION_PROVIDER,
       maxBatchSize: settings.MAX_BATCH_SIZE,
@@ -97,8 +101,9 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
       observer: metrics,
       onDeath: reportDeath,
     });
+    embedder = opened;
     const seconds = (performance.now() - startedAt) / 1000;
-    logModel(app, settings.MODEL_PATH, file, seconds);
+    logModel(app, settings.MODEL_PATH, file, opened.form, seconds);
   };
   const loaded = load();
   loaded.catch(() => {});
@@ -123,9 +128,10 @@ function logModel(
   app: FastifyInstance,
   path: string,
   file: ModelFile | undefined,
+  form: ServedForm,
   seconds: number,
 ): void {
-  const facts = { path, ...file, seconds: Math.round(seconds * 100) / 100 };
+  const facts = { path, ...file, form, seconds: Math.round(seconds * 100) / 100 };
   if (file?.weights === "random") {
     app.log.warn(facts, "ready; the weights are random: embeddings mean nothing");
   } else {

@@ -1,0 +1,166 @@
+import { openclipVitB32, openclipVitB32U8, pixelBytes } from "../contract/model-signature.ts";
+import type { ServerEnv } from "../contract/server-env.ts";
+import type { Tensor } from "../contract/tensor.ts";
+import { imageTensor, pixelTensor } from "../engine/image-tensor.ts";
+import { openSession } from "../engine/onnx-session.ts";
+import { EngineError, type ModelSession } from "../engine/types.ts";
+import { type PreparedModel, prepareServerModel } from "../model/prepare.ts";
+
+export interface ServerModelOptions {
+  /** The standard file: input `image` FP32 [N, 3, 224, 224], output `embedding` FP32 [N, 512]. */
+  readonly modelPath: string;
+  /** @default "fp32" */
+  readonly precision?: ServerEnv["MODEL_PRECISION"];
+  /** @default as `MODEL_CACHE_DIR` */
+  readonly cacheDir?: string;
+  /** 0 is one for each core that this process may use. */
+  readonly intraOpThreads: number;
+  /** @default "cpu" */
+  readonly executionProvider?: ServerEnv["EXECUTION_PROVIDER"];
+  /** Told in one line what takes long, or is not as it should be. */
+  readonly onNotice?: (line: string) => void;
+  /** Called when the runtime dies by itself. The session is of no use then. */
+  readonly onDeath?: (error: EngineError) => void;
+}
+
+/** What of a model runs. */
+export interface ServedForm {
+  readonly precision: ServerEnv["MODEL_PRECISION"];
+  /** What is different from the model file; nothing where it runs as it is. */
+  readonly parts: readonly string[];
+  /** Cosine of its embeddings to those of the model file, on synthetic images; 1 where it runs as it is. */
+  readonly minCosine: number;
+  readonly meanCosine: number;
+}
+
+export interface ServerModel {
+  readonly session: ModelSession;
+  readonly form: ServedForm;
+  /** Preprocessed images as the input of the session. */
+  readonly toInput: (images: readonly Uint8Array[]) => Tensor;
+}
+
+/**
+ * Open a model in the form that this server runs fastest, else as it is. The model is warm when this resolves.
+ *
+ * The bytes of the form are checked while it loads, which costs no time on two cores; a form that is not what was written is
+ * made anew.
+ *
+ * @throws {EngineError} `model` when the file is missing, cannot be loaded, or is another model
+ */
+export async function openServerModel(options: ServerModelOptions): Promise<ServerModel> {
+  const { modelPath, onNotice } = options;
+  try {
+    const prepared = await prepare(options);
+    const opened = await openPrepared(prepared, options);
+    if (opened !== undefined) return opened;
+    onNotice?.(`${prepared.modelPath}: is not what was written; making it anew`);
+    const again = await openPrepared(await prepare(options, true), options);
+    if (again !== undefined) return again;
+    throw new EngineError("model", `${prepared.modelPath}: is not what was written`);
+  } catch (error) {
+    const standard = await openStandard(options);
+    onNotice?.(`${modelPath} runs as it is, in fp32: ${plain(error)}`);
+    return standard;
+  }
+}
+
+async function prepare(options: ServerModelOptions, replace = false): Promise<PreparedModel> {
+  const { modelPath, precision, cacheDir, executionProvider, onNotice } = options;
+  const prepared = await prepareServerModel({
+    modelPath,
+    precision,
+    cacheDir,
+    executionProvider,
+    replace,
+    onMaking: () =>
+      onNotice?.("making the form of the model that runs fastest: once, some seconds"),
+  });
+  if (prepared.notKept !== undefined) {
+    onNotice?.(`the form of the model is not kept, set MODEL_CACHE_DIR: ${prepared.notKept}`);
+  }
+  return prepared;
+}
+
+/** `undefined` when its files are not what was written. */
+async function openPrepared(
+  prepared: PreparedModel,
+  options: ServerModelOptions,
+): Promise<ServerModel | undefined> {
+  const intact = prepared.isIntact();
+  const { modelPath, modelBytes, precision, parts, agreement } = prepared;
+  let session: ModelSession;
+  try {
+    session = await openWarm(
+      { ...options, modelPath, modelBytes },
+      openclipVitB32U8,
+      pixelTensor([new Uint8Array(pixelBytes)]),
+    );
+  } catch (error) {
+    if (!(await intact)) return undefined;
+    throw error;
+  }
+  if (!(await intact)) {
+    await session.close();
+    return undefined;
+  }
+  const { minCosine, meanCosine } = agreement;
+  return { session, toInput: pixelTensor, form: { precision, parts, minCosine, meanCosine } };
+}
+
+async function openStandard(options: ServerModelOptions): Promise<ServerModel> {
+  const session = await openWarm(
+    options,
+    openclipVitB32,
+    imageTensor([new Uint8Array(pixelBytes)]),
+  );
+  const form = { precision: "fp32", parts: [], minCosine: 1, meanCosine: 1 } as const;
+  return { session, toInput: imageTensor, form };
+}
+
+async function openWarm(
+  options: ServerModelOptions & { readonly modelBytes?: Uint8Array<ArrayBuffer> },
+  signature: Signature,
+  input: Tensor,
+): Promise<ModelSession> {
+  const { modelPath, modelBytes, intraOpThreads, executionProvider, onDeath } = options;
+  const session = await openSession({
+    modelPath,
+    modelBytes,
+    intraOpThreads,
+    executionProvider,
+    onDeath,
+  });
+  try {
+    checkSignature(modelPath, session, signature);
+    await session.run([input]);
+  } catch (error) {
+    await session.close();
+    throw error;
+  }
+  return session;
+}
+
+type Signature = Pick<ModelSession, "inputs" | "outputs">;
+
+/** @throws {EngineError} `model` */
+function checkSignature(modelPath: string, session: ModelSession, signature: Signature): void {
+  const shown = ({ inputs, outputs }: Signature) => {
+    const list = (specs: ModelSession["inputs"]) =>
+      specs
+        .map(({ name, dataType, dims }) => `${name} ${dataType} [${dims.join(", ")}]`)
+        .join(", ");
+    return `${list(inputs)} -> ${list(outputs)}`;
+  };
+  const expected = shown(signature);
+  const got = shown(session);
+  if (got !== expected) {
+    throw new EngineError("model", `${modelPath}: must be ${expected}, got ${got}`);
+  }
+}
+
+/** The message of an error without the engine's code before it. */
+function plain(error: unknown): string {
+  const message = error instanceof Error ? error.message : String(error);
+  return message.replace(/^\[\w+\] /, "").replace(/\s+/g, " ");
+}
