@@ -5,11 +5,17 @@ import { promisify } from "node:util";
 
 const folder = fileURLToPath(new URL("../../../.ci/", import.meta.url));
 
+interface Found {
+  readonly path: string;
+  /** Why it is not there; empty where it is. */
+  readonly missing: string;
+}
+
 /** What a script of `.ci/` prints, or why it cannot be had here. They keep what they make in the user's cache folder. */
 export async function ciScript(
   name: "python-venv" | "real-triton",
-  args: readonly string[] = [],
-): Promise<{ readonly path: string; readonly missing: string }> {
+  ...args: readonly string[]
+): Promise<Found> {
   try {
     const { stdout } = await promisify(execFile)(join(folder, name), args, { timeout: 600_000 });
     return { path: stdout.trim(), missing: "" };
@@ -21,14 +27,7 @@ export async function ciScript(
 }
 
 /** NVIDIA's Python client, as it comes from PyPI. */
-export async function pythonWithTritonClient(): Promise<{
-  readonly path: string;
-  readonly missing: string;
-}> {
-  const venv = await ciScript("python-venv", [
-    "tritonclient",
-    "tritonclient[all]==2.73.0",
-    "numpy==2.2.6",
-  ]);
-  return { ...venv, path: join(venv.path, "bin", "python") };
+export async function pythonWithTritonClient(): Promise<Found> {
+  const { path, missing } = await ciScript("python-venv", "tritonclient");
+  return { path: join(path, "bin", "python"), missing };
 }
