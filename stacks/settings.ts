@@ -26,6 +26,9 @@ const accelerator = word(["gpu", "cpu"])
 const expose = word(["loopback", "all-interfaces"])
   .default("loopback")
   .describe("Who reaches the ports: programs on the host and tunnels to it, or everybody.");
+const embedExpose = expose.describe(
+  "Who reaches the port: programs on the host and tunnels to it, or everybody who has the key, which Terraform then asks for (`TF_VAR_embed_api_key`).",
+);
 const port = integer(1, 65_535);
 const gpus = z
   .array(integer(0, 63))
@@ -111,7 +114,7 @@ export const singleGpuSettings = z.strictObject({
         .max(1, "must list one GPU: ONNX Runtime in the embed server runs on one")
         .default([0])
         .describe("The GPU of ONNX Runtime, by index."),
-      expose,
+      expose: embedExpose,
     })
     .prefault({}),
   tritonOnnx: triton(hostPorts.tritonOnnx, [0]),
@@ -136,7 +139,7 @@ export const multiGpu4xSettings = z.strictObject({
       image: image.optional().describe("Default: clipstack/embed:cpu, the gateway needs no GPU."),
       port: port.default(hostPorts.embed).describe("Port of the host."),
       upstream: upstream.describe("The Triton that the gateway asks, with `instance-group`."),
-      expose,
+      expose: embedExpose,
     })
     .prefault({}),
   tritonOnnx: triton(hostPorts.tritonOnnx, fourGpus).describe("Read with `instance-group`."),

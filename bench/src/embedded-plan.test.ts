@@ -63,6 +63,14 @@ test("an embed server that computes on CUDA does so on the CPU here, and the rec
   expect(plan.notes).toEqual(["two-services-embed: computes on the CPU in place of CUDA"]);
 });
 
+test("an embed server whose key only Terraform knows asks for none here, and the record says so", () => {
+  const document = dockerDocument();
+  container(document, "embed").env = ["ENGINE=onnx", `API_KEY=$\{var.embed_api_key}`];
+  const plan = planOf(document);
+  expect(instance(plan, "two-services-embed").env).not.toHaveProperty("API_KEY");
+  expect(plan.notes).toEqual(["two-services-embed: asks for no key, which only Terraform knows"]);
+});
+
 test("a Triton gets the synthesized command, and after it this machine's addresses, ports and repository", () => {
   expect(instance(planOf(dockerDocument()), "two-services-triton-onnx").args).toEqual([
     "tritonserver",

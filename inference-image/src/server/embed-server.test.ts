@@ -1,19 +1,36 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { type AddressInfo, createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { connect as connectTls } from "node:tls";
 import { fileURLToPath } from "node:url";
-import { afterEach, beforeAll, describe, expect, test } from "vitest";
+import { Agent, request } from "undici";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { embedMetrics, embedResponse } from "../contract/embed-api.ts";
 import { type ServerEnv, serverEnv } from "../contract/server-env.ts";
 import { picture } from "../engine/test-images.ts";
 import { tinyModel } from "../model/test-model.ts";
 import { type RunningEmbedServer, startEmbedServer } from "./embed-server.ts";
+import { testCertificate } from "./test-certificate.ts";
 
 let modelPath: string;
 let jpeg: Buffer;
+/** A folder with a certificate and its key, and another pair. */
+let tlsFolder: string;
+const tlsFile = (name: string) => join(tlsFolder, name);
+const tlsEnv = () => ({ TLS_CERT_FILE: tlsFile("cert.pem"), TLS_KEY_FILE: tlsFile("key.pem") });
+let certificate: ReturnType<typeof testCertificate>;
+
+beforeAll(async () => {
+  tlsFolder = await mkdtemp(join(tmpdir(), "clipstack-tls-"));
+  certificate = testCertificate();
+  await writeFile(tlsFile("cert.pem"), certificate.cert);
+  await writeFile(tlsFile("key.pem"), certificate.key);
+  await writeFile(tlsFile("other.pem"), testCertificate().key);
+});
+afterAll(() => rm(tlsFolder, { recursive: true }));
 
 beforeAll(async () => {
   [modelPath, jpeg] = await Promise.all([tinyModel(), picture()]);
@@ -85,6 +102,108 @@ describe("in this process", () => {
       `port ${port} on 127.0.0.1 is in use: stop what listens there, or set PORT`,
     );
     other.close();
+  });
+
+  describe("with a certificate", () => {
+    const agents: Agent[] = [];
+    afterEach(async () => {
+      await Promise.all(agents.splice(0).map((agent) => agent.destroy()));
+    });
+
+    function embedSafely(port: number) {
+      const dispatcher = new Agent({ connect: { ca: certificate.cert } });
+      agents.push(dispatcher);
+      return request(`https://localhost:${port}/embed`, {
+        method: "POST",
+        dispatcher,
+        headers: { "content-type": "image/jpeg" },
+        body: jpeg,
+      });
+    }
+
+    test("speaks HTTPS, and HTTPS only", async () => {
+      const { port, loaded } = await start(tlsEnv());
+      await loaded;
+      const { statusCode, body } = await embedSafely(port);
+      expect(statusCode).toBe(200);
+      expect(embedResponse.parse(await body.json()).embeddings).toHaveLength(1);
+      await expect(fetch(`http://127.0.0.1:${port}/healthz`)).rejects.toThrow();
+    });
+
+    test("answers what was accepted when it stops", async () => {
+      const { port, loaded } = await start(tlsEnv());
+      await loaded;
+      const answers = Array.from({ length: 8 }, () => embedSafely(port));
+      await expect
+        .poll(async () => {
+          const dispatcher = new Agent({ connect: { ca: certificate.cert } });
+          agents.push(dispatcher);
+          const { body } = await request(`https://localhost:${port}/metrics`, { dispatcher });
+          const text = await body.text();
+          const value = (name: string) =>
+            Number(new RegExp(`^${name} (\\d+)`, "m").exec(text)?.[1] ?? 0);
+          return value(embedMetrics.pendingImages) + value(embedMetrics.images);
+        })
+        .toBe(8);
+      const stopped = server!.stop();
+      for (const answer of await Promise.all(answers)) {
+        expect(answer.statusCode).toBe(200);
+        await answer.body.dump();
+      }
+      await stopped;
+      server = undefined;
+    });
+
+    test("takes another one without a stop", async () => {
+      const { port, reloadTls } = await start(tlsEnv());
+      const served = async () => {
+        const socket = connectTls({ port, host: "127.0.0.1", rejectUnauthorized: false });
+        await once(socket, "secureConnect");
+        const { fingerprint256 } = socket.getPeerCertificate();
+        socket.destroy();
+        return fingerprint256;
+      };
+      const before = await served();
+      const { cert, key } = testCertificate();
+      await writeFile(tlsFile("cert.pem"), cert);
+      await writeFile(tlsFile("key.pem"), key);
+      await reloadTls();
+      expect(await served()).not.toBe(before);
+      // one that does not fit changes nothing
+      await writeFile(tlsFile("key.pem"), testCertificate().key);
+      await expect(reloadTls()).rejects.toThrow(/^TLS_KEY_FILE must be the key of the certificate/);
+      expect(await served()).not.toBe(before);
+      await writeFile(tlsFile("cert.pem"), certificate.cert);
+      await writeFile(tlsFile("key.pem"), certificate.key);
+    });
+
+    test.each([
+      [
+        "cert.pem",
+        "none.pem",
+        () => `TLS_KEY_FILE must be a file that can be read: '${tlsFile("none.pem")}' is not there`,
+      ],
+      [
+        "key.pem",
+        "key.pem",
+        () => `TLS_CERT_FILE must be a certificate in PEM, got '${tlsFile("key.pem")}'`,
+      ],
+      [
+        "cert.pem",
+        "cert.pem",
+        () =>
+          `TLS_KEY_FILE must be a private key in PEM without a password, got '${tlsFile("cert.pem")}'`,
+      ],
+      [
+        "cert.pem",
+        "other.pem",
+        () =>
+          `TLS_KEY_FILE must be the key of the certificate in TLS_CERT_FILE, got '${tlsFile("other.pem")}'`,
+      ],
+    ])("fails on %s with the key %s", async (cert, key, message) => {
+      const files = { TLS_CERT_FILE: tlsFile(cert), TLS_KEY_FILE: tlsFile(key) };
+      await expect(start(files)).rejects.toThrow(message());
+    });
   });
 
   test("fails when the model is missing", async () => {
@@ -169,9 +288,8 @@ describe("as a process", () => {
     const files = await readdir(folder);
     await rm(folder, { recursive: true });
     // what it writes otherwise: a device identifier and a database of events
-    expect(
-      files.filter((file) => !file.startsWith("tsx-") && file !== "node-compile-cache"),
-    ).toEqual([]);
+    const ours = /^(tsx-.*|node-compile-cache|clipstack)$/;
+    expect(files.filter((file) => !ours.test(file))).toEqual([]);
   });
 
   test("exits with 2 on wrong settings, a line for each", async () => {
@@ -183,6 +301,24 @@ describe("as a process", () => {
       "LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent, got 'loud'",
       "",
     ]);
+  });
+
+  test("exits with 2 where everybody reaches it and nobody has to say who they are", async () => {
+    const { code, stdout, stderr } = await run({ HOST: "0.0.0.0" }).ended;
+    expect(code).toBe(2);
+    expect(stdout).toBe("");
+    expect(stderr).toBe(
+      "API_KEY is required where HOST is not this machine alone (or ALLOW_ANONYMOUS=true where something else keeps strangers out), got HOST '0.0.0.0'\n",
+    );
+  });
+
+  test("exits with 2 and one line when its key is not there", async () => {
+    const env = { ...tlsEnv(), TLS_KEY_FILE: tlsFile("none.pem") };
+    const { code, stderr } = await run(env).ended;
+    expect(code).toBe(2);
+    expect(stderr).toBe(
+      `TLS_KEY_FILE must be a file that can be read: '${tlsFile("none.pem")}' is not there\n`,
+    );
   });
 
   test("exits with 1 and one line when the port is taken", async () => {

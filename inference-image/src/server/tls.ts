@@ -33,7 +33,6 @@ export async function readTlsFiles(
   let isPair: boolean;
   try {
     isPair = certificate.checkPrivateKey(createPrivateKey(key));
-    createSecureContext({ cert, key });
   } catch {
     throw new SettingsError(
       `TLS_KEY_FILE must be a private key in PEM without a password, got '${TLS_KEY_FILE}'`,
@@ -42,6 +41,13 @@ export async function readTlsFiles(
   if (!isPair) {
     throw new SettingsError(
       `TLS_KEY_FILE must be the key of the certificate in TLS_CERT_FILE, got '${TLS_KEY_FILE}'`,
+    );
+  }
+  try {
+    createSecureContext({ cert, key });
+  } catch (error) {
+    throw new SettingsError(
+      `TLS_CERT_FILE must be a certificate that can be used, got '${TLS_CERT_FILE}': ${(error as Error).message}`,
     );
   }
   return { cert, key };
