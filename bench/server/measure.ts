@@ -44,8 +44,22 @@ export interface Bench {
 export interface BenchModel {
   /** The standard file, for the server and the peer. */
   readonly standard: string;
-  /** What the limit runs. */
+  /** What the limit runs: the server's own form. */
   readonly limit: string;
+  /** The server's own forms of the file, the one of fp32 first. */
+  readonly forms: readonly [BenchForm, ...BenchForm[]];
+}
+
+/** A form of a model, and how near its embeddings are to those of the standard file, on synthetic images. */
+export interface BenchForm {
+  readonly modelPath: string;
+  readonly precision: "fp32" | "int8";
+  /** What is different from the standard file. */
+  readonly parts: string[];
+  readonly images: number;
+  readonly minCosine: number;
+  readonly meanCosine: number;
+  readonly maxDifference: number;
 }
 
 /** What one run gave, and the embeddings of the load's images. */

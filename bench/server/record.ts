@@ -107,6 +107,17 @@ export const serverRecord = z.strictObject({
     }),
     /** What the limit runs. */
     limit: z.strictObject({ file: z.string(), form: z.string(), sessionOptions: z.unknown() }),
+    /** The server's own forms of the model, and how near they are to the standard file on synthetic images. */
+    forms: z.array(
+      z.strictObject({
+        precision: z.enum(["fp32", "int8"]),
+        parts: z.array(z.string()),
+        images: z.int(),
+        minCosine: z.number(),
+        meanCosine: z.number(),
+        maxDifference: z.number(),
+      }),
+    ),
     peer: z.discriminatedUnion("measured", [
       z.strictObject({
         measured: z.literal(true),

@@ -37,7 +37,7 @@ export function serverReport(record: ServerRecord): string {
 
 function subjectLines({ subject }: ServerRecord): readonly string[] {
   const { machine, settings, peer, limit, versions, images, models } = subject;
-  const { commit, dirty } = subject;
+  const { commit, dirty, forms } = subject;
   const peerLine = peer.measured
     ? `${peer.packages.join(", ")}; ${Object.entries(peer.settings)
         .map(([name, value]) => `${name}=${value}`)
@@ -56,6 +56,10 @@ function subjectLines({ subject }: ServerRecord): readonly string[] {
         : `- ${name} model: ${model.file}, ${(model.bytes / 1e6).toFixed(1)} MB, ${model.weights} weights`,
     ),
     `- limit: ONNX Runtime alone on ${limit.file} (${limit.form}), session options ${JSON.stringify(limit.sessionOptions)}; the best of the batch sizes up to the load's concurrency`,
+    ...forms.map(
+      ({ precision, parts, minCosine, images: count }) =>
+        `- server's own form, ${precision}: ${parts.join(", ")}; smallest cosine to the standard file ${minCosine.toFixed(6)} on ${count} synthetic images`,
+    ),
     `- peer: ${peerLine}`,
     `- load: ${settings.loadGenerator}, closed loop, base64 JPEG, ${settings.rounds} rounds of ${settings.seconds} s after ${settings.warmupSeconds} s`,
     ...images.map(

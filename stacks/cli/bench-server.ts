@@ -1,13 +1,12 @@
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { availableParallelism } from "node:os";
 import { basename, join, relative, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { Command, CommanderError, InvalidArgumentError } from "commander";
 import { loadImages } from "../../bench/samples/load-images.ts";
 import { compare } from "../../bench/server/compare.ts";
 import { type Load, loads, type SubjectName } from "../../bench/server/loads.ts";
-import type { Bench, BenchModel } from "../../bench/server/measure.ts";
+import type { Bench, BenchForm, BenchModel } from "../../bench/server/measure.ts";
 import { type PeerEnvironment, preparePeer } from "../../bench/server/peer-environment.ts";
 import {
   type BenchRun,
@@ -24,8 +23,10 @@ import {
 } from "../../bench/server/run.ts";
 import { describeCommit, describeMachine } from "../../bench/src/machine.ts";
 import { makeScratchFolder } from "../../bench/src/scratch-folder.ts";
+import { sessionOptions } from "../../inference-image/src/engine/onnx-session.ts";
 import { ensureGeneratedModel, ensureTinyModel } from "../../inference-image/src/model/generate.ts";
 import { modelInfo } from "../../inference-image/src/model/model-info.ts";
+import { type PreparedModel, prepareServerModel } from "../../inference-image/src/model/prepare.ts";
 import { Interrupted, onInterrupt } from "./interrupt.ts";
 import { isUserError, UserError } from "./user-error.ts";
 
@@ -90,7 +91,7 @@ export async function benchServer(options: BenchServerOptions): Promise<BenchSer
         join(project, "inference-image/src/server/main.ts"),
       ],
       limitCommand: [process.execPath, join(project, "inference-image/src/engine/raw-session.mjs")],
-      limitSessionOptions: limitSessionOptions(),
+      limitSessionOptions: sessionOptions(),
       models,
       peer: peer.ok ? { python: peer.python, settings: peerSettings } : undefined,
       bodies: payloads.bodies,
@@ -136,22 +137,30 @@ async function prepareModels(
             if (!told) say("generating the full-size model");
             told = true;
           });
-    models[model] = { standard, limit: standard };
+    const needed = chosen.filter((load) => load.model === model);
+    const isInt8 = needed.some((load) => load.subjects.includes("server-int8"));
+    // made before anything is measured: a server that finds none makes its own at its start
+    const forms: BenchModel["forms"] = [
+      await prepared(standard, "fp32", say),
+      ...(isInt8 ? [await prepared(standard, "int8", say)] : []),
+    ];
+    const [own] = forms;
+    models[model] = { standard, limit: own.modelPath, forms };
   }
   return models;
 }
 
-/** As the server's session has them. */
-function limitSessionOptions(): object {
-  return {
-    executionProviders: ["cpu"],
-    graphOptimizationLevel: "all",
-    intraOpNumThreads: availableParallelism(),
-    interOpNumThreads: 1,
-    executionMode: "sequential",
-    logSeverityLevel: 3,
-    extra: { session: { intra_op: { allow_spinning: "0" } } },
-  };
+async function prepared(
+  modelPath: string,
+  precision: PreparedModel["precision"],
+  say: (line: string) => void,
+): Promise<BenchForm> {
+  const { agreement, parts, ...form } = await prepareServerModel({
+    modelPath,
+    precision,
+    onMaking: () => say(`making the server's own form of the model, ${precision}`),
+  });
+  return { modelPath: form.modelPath, precision, parts: [...parts], ...agreement };
 }
 
 function runLine({ load, subject, round, imagesPerSecond, latency, failures }: BenchRun): string {
@@ -186,9 +195,10 @@ async function subjectOf(
     models: { full: await modelOf(full), tiny: await modelOf(tiny) },
     limit: {
       file: basename(limit.limit),
-      form: limit.limit === limit.standard ? "standard" : "the server's own form",
+      form: limit.forms[0]?.parts.join(", ") ?? "as it is",
       sessionOptions: bench.limitSessionOptions,
     },
+    forms: limit.forms.map(({ modelPath: _, ...form }) => form),
     peer: peer.ok
       ? { measured: true, packages: [...peer.packages], settings: { ...peerSettings } }
       : { measured: false, reason: peer.reason },

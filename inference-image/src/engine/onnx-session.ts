@@ -42,7 +42,7 @@ process.env.ORT_DISABLE_TELEMETRY ??= "1";
 
 /** Load a model into ONNX Runtime, in a thread of its own: the event loop stays free while it computes. */
 export async function openSession(options: OpenSessionOptions): Promise<ModelSession> {
-  const { modelPath, modelBytes, intraOpThreads = 0, interOpThreads = 1, onDeath } = options;
+  const { modelPath, modelBytes, intraOpThreads, interOpThreads, onDeath } = options;
   const { executionProvider = "cpu" } = options;
   const file = modelBytes ?? (await stat(modelPath).catch(() => undefined));
   if (file === undefined) throw new EngineError("model", `${modelPath}: no such file`);
@@ -59,22 +59,7 @@ export async function openSession(options: OpenSessionOptions): Promise<ModelSes
     workerData: {
       state,
       model: modelBytes ?? modelPath,
-      sessionOptions: {
-        executionProviders: [executionProvider],
-        graphOptimizationLevel: "all",
-        intraOpNumThreads: intraOpThreads || availableParallelism(),
-        interOpNumThreads: interOpThreads,
-        executionMode: interOpThreads > 1 ? "parallel" : "sequential",
-        logSeverityLevel: 3, // errors: warnings about the graph are not for users
-        // waiting threads sleep: spinning ones take the cores from image decoding
-        extra: {
-          session: {
-            intra_op: { allow_spinning: "0" },
-            // 8-bit weights are exact on processors without VNNI as well, whose sums of 8-bit products can overflow
-            x64quantprecision: "1",
-          },
-        },
-      },
+      sessionOptions: sessionOptions({ executionProvider, intraOpThreads, interOpThreads }),
     },
   });
   runtimes.add(state);
@@ -86,6 +71,30 @@ export async function openSession(options: OpenSessionOptions): Promise<ModelSes
     await worker.terminate();
     throw error;
   }
+}
+
+/** What a session is opened with, as `InferenceSession.create()` takes it. */
+export function sessionOptions({
+  executionProvider = "cpu",
+  intraOpThreads = 0,
+  interOpThreads = 1,
+}: Pick<OpenSessionOptions, "executionProvider" | "intraOpThreads" | "interOpThreads"> = {}) {
+  return {
+    executionProviders: [executionProvider],
+    graphOptimizationLevel: "all",
+    intraOpNumThreads: intraOpThreads || availableParallelism(),
+    interOpNumThreads: interOpThreads,
+    executionMode: interOpThreads > 1 ? "parallel" : "sequential",
+    logSeverityLevel: 3, // errors: warnings about the graph are not for users
+    // waiting threads sleep: spinning ones take the cores from image decoding
+    extra: {
+      session: {
+        intra_op: { allow_spinning: "0" },
+        // 8-bit weights are exact on processors without VNNI as well, whose sums of 8-bit products can overflow
+        x64quantprecision: "1",
+      },
+    },
+  } as const;
 }
 
 /** Of each thread: whether it is in the runtime, and whether it must not enter it any more. */
