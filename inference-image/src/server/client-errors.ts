@@ -6,8 +6,16 @@ import { requestTimeoutMs } from "./request-timeout.ts";
 /** How long a connection that was answered here stays open for its client to read that, in milliseconds. */
 const lingerMs = 1_000;
 
-/** Answer what the HTTP parser refuses: no route is ever asked. */
-export function answerClientError(error: Error & { code?: string }, socket: Socket): void {
+/**
+ * Answer what the HTTP parser refuses: no route is ever asked.
+ *
+ * @param bodyOf - The answer's body, where that is not the embed API's.
+ */
+export function answerClientError(
+  error: Error & { code?: string },
+  socket: Socket,
+  bodyOf: (refusal: EmbedError) => unknown = (refusal) => refusal.body,
+): void {
   // as Node's own handler: an answer here must not get into one that is on its way
   const { _httpMessage: open } = socket as {
     readonly _httpMessage?: { readonly headersSent: boolean };
@@ -16,8 +24,9 @@ export function answerClientError(error: Error & { code?: string }, socket: Sock
     socket.destroy();
     return;
   }
-  const { status, body } = errorOf(error);
-  const text = JSON.stringify(body);
+  const refusal = errorOf(error);
+  const { status } = refusal;
+  const text = JSON.stringify(bodyOf(refusal));
   socket.setTimeout(lingerMs, () => socket.destroy());
   socket.end(
     [

@@ -126,12 +126,12 @@ describe("openclip_vit_b32_jpeg", () => {
     const { registry } = await open({}, (path) =>
       edit(path, u8, (config) =>
         config.replace(/preferred_batch_size.*\n|5000/g, (text) =>
-          text === "5000" ? "5000000" : "",
+          text === "5000" ? "8000000" : "",
         ),
       ),
     );
     const error = await rejection(
-      registry.model(jpeg).infer(requestOf([image], { parameters: { timeout: 300_000 } })),
+      registry.model(jpeg).infer(requestOf([image], { parameters: { timeout: 1_500_000 } })),
     );
     expect(error).toMatchObject({ code: "unavailable" });
     expect(error?.message).toMatch(/^in ensemble '\w+', .*Request timeout expired$/);

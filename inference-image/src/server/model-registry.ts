@@ -207,7 +207,8 @@ class Registry implements ModelRegistry {
       const folders = await modelFolders(this.#flags["model-repository"]);
       if (!folders.includes(name)) {
         throw new OipError(
-          "internal",
+          // Triton says INTERNAL of what is the caller's mistake
+          "invalid-argument",
           `failed to load '${name}', failed to poll from model repository`,
         );
       }

@@ -1,5 +1,9 @@
-/** Triton's error codes, by what they mean. HTTP and gRPC each have a status for them. */
+/** Triton's error codes, by what they mean, and one of our own. HTTP and gRPC each have a status for them. */
 export type OipErrorCode =
+  /** Too much waits already, over all models: try again later. */
+  | "overloaded"
+  /** The body did not arrive in time, while others waited. */
+  | "too-slow"
   | "invalid-argument"
   | "not-found"
   | "unavailable"

@@ -7,7 +7,9 @@ import {
   type ServerDuplexStream,
   type ServerUnaryCall,
   type ServerWritableStream,
+  type ServiceDefinition,
   type ServiceError,
+  type sendUnaryData,
   status,
   type UntypedHandleCall,
   type UntypedServiceImplementation,
@@ -22,8 +24,11 @@ import {
   inferenceService,
   type ModelInferRequest,
   type ModelInferResponse,
+  methodOf,
 } from "../triton/wire-grpc.ts";
+import { readHead } from "./infer-head.ts";
 import type { ModelRegistry } from "./model-registry.ts";
+import { OipAdmission } from "./oip-admission.ts";
 import { OipError, type OipErrorCode, whereOf } from "./oip-error.ts";
 import { modelMetadata, modelStatistics, serverMetadata } from "./oip-metadata.ts";
 import { CallCounter } from "./stopping.ts";
@@ -33,14 +38,28 @@ export interface OipGrpcOptions {
   readonly log?: (line: string) => void;
   /** Counts the calls that were received whole, until they have their result. */
   readonly accepted?: CallCounter;
+  /**
+   * Bounds what waits. The HTTP server shares it.
+   *
+   * @default - one with the default limits
+   */
+  readonly admission?: OipAdmission;
+  /**
+   * Largest message, in bytes. Triton has no limit but 2 GiB.
+   *
+   * @default - no limit
+   */
+  readonly maxInputBytes?: number;
 }
 
 /** Open Inference Protocol and health checks over gRPC. It does not listen: the caller binds it. */
-export function buildOipGrpcServer(
-  registry: ModelRegistry,
-  { log = () => {}, accepted = new CallCounter() }: OipGrpcOptions = {},
-): Server {
-  const server = new Server(channelOptions);
+export function buildOipGrpcServer(registry: ModelRegistry, options: OipGrpcOptions = {}): Server {
+  const { log = () => {}, accepted = new CallCounter(), maxInputBytes = -1 } = options;
+  const { admission = new OipAdmission(registry) } = options;
+  const server = new Server({
+    ...channelOptions,
+    "grpc.max_receive_message_length": maxInputBytes,
+  });
   const fail = (error: unknown) => serviceError(error, log);
 
   const unary = <Name extends keyof InferenceMethods>(
@@ -58,16 +77,24 @@ export function buildOipGrpcServer(
     };
   };
 
-  const infer = async (
-    request: ModelInferRequest,
-    signal: AbortSignal,
-  ): Promise<ModelInferResponse> => {
-    const model = registry.model(request.model_name, request.model_version);
-    const { id, outputs } = await model.infer(decodeGrpcRequest(request), signal);
-    return encodeGrpcResponse(
-      { id, modelName: model.name, modelVersion: model.version },
-      outputs.map(({ tensor }) => tensor),
-    );
+  /** @param message - As it came: what finds no room is not decoded. */
+  const infer = async (message: Buffer, signal: AbortSignal): Promise<ModelInferResponse> => {
+    const head = readHead(message);
+    const model = registry.model(head.model_name, head.model_version);
+    const place = admission.enter(model, message.byteLength);
+    try {
+      const request = decodeGrpcRequest(decodeMessage(message));
+      const items = model.itemsIn(request.inputs.map(({ shape }) => shape));
+      admission.take(model, place, items);
+      const { id, outputs } = await model.infer(request, signal);
+      admission.answered(items);
+      return encodeGrpcResponse(
+        { id, modelName: model.name, modelVersion: model.version },
+        outputs.map(({ tensor }) => tensor),
+      );
+    } finally {
+      place.leave();
+    }
   };
 
   const handlers: Record<keyof InferenceMethods | "ModelStreamInfer", UntypedHandleCall> = {
@@ -90,7 +117,16 @@ export function buildOipGrpcServer(
     ModelStatistics: unary<"ModelStatistics">(({ name, version }) => ({
       model_stats: registry.statistics(name, version).map(modelStatistics),
     })),
-    ModelInfer: unary<"ModelInfer">((request, call) => infer(request, cancelled(call))),
+    ModelInfer: async (
+      call: ServerUnaryCall<Buffer, ModelInferResponse>,
+      callback: sendUnaryData<ModelInferResponse>,
+    ) => {
+      try {
+        callback(null, await accepted.during(() => infer(call.request, cancelled(call))));
+      } catch (error) {
+        callback(fail(error));
+      }
+    },
     ModelStreamInfer: streamInfer(
       (request, signal) => accepted.during(() => infer(request, signal)),
       fail,
@@ -120,9 +156,33 @@ export function buildOipGrpcServer(
       return {};
     }),
   };
-  server.addService(inferenceService, { ...refusals(Object.keys(handlers)), ...handlers });
+  server.addService(undecodedService, { ...refusals(Object.keys(handlers)), ...handlers });
   server.addService(healthService, healthHandlers(registry));
   return server;
+}
+
+/** The service, with inference requests as they came. */
+const undecodedService: ServiceDefinition = {
+  ...inferenceService,
+  ...Object.fromEntries(
+    ["ModelInfer", "ModelStreamInfer"].map((name) => [
+      name,
+      { ...inferenceService[name]!, requestDeserialize: (message: Buffer) => message },
+    ]),
+  ),
+};
+
+/** @throws {OipError} when it is none. */
+function decodeMessage(message: Buffer): ModelInferRequest {
+  try {
+    return methodOf("ModelInfer").requestDeserialize(message);
+  } catch (error) {
+    throw new OipError(
+      "invalid-argument",
+      `failed to parse the request: ${(error as Error).message}`,
+      { cause: error },
+    );
+  }
 }
 
 /** Methods of the service that this server does not offer. */
@@ -147,25 +207,19 @@ interface StreamResponse {
 
 /** Each request of the stream is an inference of its own; answers come in the order of the requests. */
 function streamInfer(
-  infer: (request: ModelInferRequest, signal: AbortSignal) => Promise<ModelInferResponse>,
+  infer: (message: Buffer, signal: AbortSignal) => Promise<ModelInferResponse>,
   fail: (error: unknown) => ServiceError,
   exit: AbortSignal,
-): handleBidiStreamingCall<ModelInferRequest, StreamResponse> {
+): handleBidiStreamingCall<Buffer, StreamResponse> {
   return (call) => {
     const signal = cancelled(call);
     let last: Promise<unknown> = Promise.resolve();
-    call.on("data", (request: ModelInferRequest) => {
-      const answer = infer(request, signal).then(
+    call.on("data", (message: Buffer) => {
+      const answer = infer(message, signal).then(
         (response): StreamResponse => ({ error_message: "", infer_response: response }),
         (error): StreamResponse => ({
           error_message: fail(error).details,
-          infer_response: {
-            model_name: request.model_name,
-            model_version: request.model_version ?? "",
-            id: request.id ?? "",
-            outputs: [],
-            raw_output_contents: [],
-          },
+          infer_response: { ...readHead(message), outputs: [], raw_output_contents: [] },
         }),
       );
       last = Promise.all([last, answer]).then(([, response]) => {
@@ -240,15 +294,25 @@ function healthHandlers(registry: ModelRegistry): UntypedServiceImplementation {
 const statusOfCode: Readonly<Record<OipErrorCode, status>> = {
   "invalid-argument": status.INVALID_ARGUMENT,
   "not-found": status.NOT_FOUND,
+  overloaded: status.RESOURCE_EXHAUSTED,
+  "too-slow": status.CANCELLED,
   unavailable: status.UNAVAILABLE,
   unsupported: status.UNIMPLEMENTED,
   internal: status.INTERNAL,
   cancelled: status.CANCELLED,
 };
 
+/**
+ * Characters of an error's details. They travel in a header: one that is larger than its limit, such as the name of a
+ * model that somebody made up, is never sent, and the caller waits.
+ */
+const maxDetails = 500;
+
 function serviceError(error: unknown, log: (line: string) => void): ServiceError {
-  const as = (code: status, details: string): ServiceError =>
-    Object.assign(new Error(details), { code, details, metadata: new Metadata() });
+  const as = (code: status, message: string): ServiceError => {
+    const details = message.slice(0, maxDetails);
+    return Object.assign(new Error(details), { code, details, metadata: new Metadata() });
+  };
   if (error instanceof OipError) return as(statusOfCode[error.code], error.message);
   if (error instanceof WireError) {
     return as(

@@ -330,7 +330,7 @@ describe("infer fails", () => {
         outputs: [{ name: "embedding", parameters: { classification: 2 } }],
       },
       pixelBytes,
-      501,
+      400,
       "classification is not supported: ask for 'embedding' itself and rank it in the client",
     ],
   ])("%s", async (_, json, binary, status, error) => {
@@ -386,7 +386,7 @@ describe("infer fails", () => {
     expect(broken.statusCode).toBe(400);
     expect(broken.json().error).toMatch(/^failed to decompress the request: /);
     const brotli = await ask("br");
-    expect(brotli.statusCode).toBe(501);
+    expect(brotli.statusCode).toBe(400);
     expect(brotli.headers["accept-encoding"]).toBe("gzip, deflate");
     expect(brotli.json()).toEqual({ error: "Unsupported compression type" });
   });
@@ -394,7 +394,7 @@ describe("infer fails", () => {
   test("when the outputs are not numbers and JSON is asked for", async () => {
     const nan = Buffer.from(new Float32Array(imageElements).fill(Number.NaN).buffer);
     const response = await post({ inputs: [binaryInput] }, nan);
-    expect(response.statusCode).toBe(500);
+    expect(response.statusCode).toBe(400);
     expect(response.json().error).toContain(
       "'embedding' has a value that is not finite, which JSON cannot carry: use the binary data format",
     );
@@ -501,7 +501,7 @@ describe("a server that takes orders", () => {
 
   test("fails to load what is not in the repository, and to unload what was never loaded", async () => {
     const load = await order("third/load");
-    expect(load.statusCode).toBe(500);
+    expect(load.statusCode).toBe(400);
     expect(load.json()).toEqual({
       error: "failed to load 'third', failed to poll from model repository",
     });
@@ -512,6 +512,6 @@ describe("a server that takes orders", () => {
 
   test("fails to load a model whose name leads out of the repository", async () => {
     const response = await order(`${encodeURIComponent("../first")}/load`);
-    expect(response.statusCode).toBe(500);
+    expect(response.statusCode).toBe(400);
   });
 });

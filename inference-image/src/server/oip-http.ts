@@ -1,40 +1,52 @@
-import { promisify } from "node:util";
-import { deflate, gunzip, gzip, inflate } from "node:zlib";
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { z } from "zod";
 import { oipPaths } from "../contract/oip-paths.ts";
 import { WireError } from "../triton/wire.ts";
 import {
-  decodeInferRequest,
+  decodeInferRequestInTurns,
   encodeInferResponse,
   type HttpBody,
   headerLengthField,
 } from "../triton/wire-http.ts";
+import { answerClientError, headersTimeoutMs } from "./client-errors.ts";
 import type { ModelRegistry } from "./model-registry.ts";
+import { OipAdmission } from "./oip-admission.ts";
+import { bodyOf, RequestBodies, sendBody, singleHeader } from "./oip-body.ts";
 import { OipError, type OipErrorCode, whereOf } from "./oip-error.ts";
 import { modelMetadata, modelStatistics, serverMetadata } from "./oip-metadata.ts";
 import { requestTimeoutMs } from "./request-timeout.ts";
+import { Turns } from "./turns.ts";
 
 export interface OipAppOptions {
   /** Largest request body, before and after decompression, in bytes: `--http-max-input-size`. */
   readonly maxInputBytes: number;
+  /**
+   * Bounds what waits. The gRPC server shares it.
+   *
+   * @default - one with the default limits
+   */
+  readonly admission?: OipAdmission;
   /** Told of what went wrong on our side; the client only hears that it did. */
   readonly log?: (line: string) => void;
 }
 
 /** Open Inference Protocol over HTTP. It does not listen: the caller does, and tests call `inject()`. */
 export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): FastifyInstance {
-  const { maxInputBytes, log = () => {} } = options;
+  const { maxInputBytes, admission = new OipAdmission(registry), log = () => {} } = options;
   const app = Fastify({
-    bodyLimit: maxInputBytes,
+    http: { headersTimeout: headersTimeoutMs, connectionsCheckingInterval: timeoutCheckMs },
     requestTimeout: requestTimeoutMs,
     routerOptions: { maxParamLength: 1024 },
     // a request on a connection that is open while the server stops is still answered
     return503OnClosing: false,
     forceCloseConnections: "idle",
+    clientErrorHandler: (error, socket) =>
+      answerClientError(error, socket, ({ message }) => ({ error: message })),
+    frameworkErrors: (error: Error, _request: FastifyRequest, reply: FastifyReply) => {
+      reply.code(400).type("application/json").send({ error: error.message });
+    },
   });
-  app.removeAllContentTypeParsers();
-  app.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
+  const bodies = new RequestBodies(app, { admission, maxInputBytes });
 
   app.addHook("onSend", async (_request, reply) => {
     // Triton names no charset: JSON is UTF-8
@@ -45,14 +57,17 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
     if (registry.exit.aborted) reply.header("connection", "close");
   });
   app.setErrorHandler((error: Error & { code?: string; statusCode?: number }, _request, reply) => {
-    const { status, message } = answerOf(error, maxInputBytes);
+    const { status, message } = answerOf(error);
+    if (status === 429) reply.header("retry-after", admission.retryAfterSeconds);
+    // the rest of a slow body is nothing to wait for
+    if (status === 408) reply.header("connection", "close");
     if (status === 500 && !(error instanceof OipError)) log(`internal error: ${whereOf(error)}`);
     return reply.code(status).send({ error: message });
   });
   app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: "Not Found" }));
 
-  const route = (method: "GET" | "POST", url: string, handler: Handler) => {
-    app.route({ method, url, handler });
+  const route = (method: "GET" | "POST", url: string, handler: Handler, admit?: Admit) => {
+    app.route({ method, url, handler, onRequest: admit });
     const others = methods.filter(
       (other) => other !== method && (method !== "GET" || other !== "HEAD"),
     );
@@ -62,9 +77,9 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
       handler: (_request, reply) => reply.code(405).send({ error: "Method Not Allowed" }),
     });
   };
-  const forModel = (method: "GET" | "POST", rest: string, handler: Handler) => {
-    route(method, `/v2/models/:model${rest}`, handler);
-    route(method, `/v2/models/:model/versions/:version(^\\d+$)${rest}`, handler);
+  const forModel = (method: "GET" | "POST", rest: string, handler: Handler, admit?: Admit) => {
+    route(method, `/v2/models/:model${rest}`, handler, admit);
+    route(method, `/v2/models/:model/versions/:version(^\\d+$)${rest}`, handler, admit);
   };
 
   route("GET", "/v2", () => serverMetadata);
@@ -98,12 +113,24 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
     model_stats: registry.statistics("").map(modelStatistics),
   }));
 
-  forModel("POST", "/infer", async (request, reply) => {
+  const admit = async (request: FastifyRequest, reply: FastifyReply) => {
     const { model, version } = modelOf(request);
+    bodies.admit(registry.model(model, version), request, reply);
+  };
+  const infer: Handler = async (request, reply) => {
+    const { body, accepted } = await bodies.infer(request, reply);
+    const { model, version } = modelOf(request);
+    const headerLength = singleHeader(request, headerLengthField);
+    const inferRequest = await decodeInferRequestInTurns(body, headerLength, model, new Turns());
+    // as it is now: it may have been loaded anew while the body arrived
     const served = registry.model(model, version);
-    const body = await decompressed(bodyOf(request), request, reply, maxInputBytes);
-    const inferRequest = decodeInferRequest(body, singleHeader(request, headerLengthField), model);
-    const answer = await served.infer(inferRequest, abandoned(request, reply));
+    const items =
+      "rawInput" in inferRequest
+        ? 1
+        : served.itemsIn(inferRequest.inputs.map(({ shape }) => shape));
+    admission.take(served, accepted.place, items);
+    const answer = await served.infer(inferRequest, accepted.signal);
+    admission.answered(items);
     const response = encodeAnswer(() =>
       encodeInferResponse(
         { id: answer.id, modelName: served.name, modelVersion: served.version },
@@ -111,7 +138,8 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
       ),
     );
     return sendBody(request, reply, response);
-  });
+  };
+  forModel("POST", "/infer", infer, admit);
 
   route("POST", "/v2/repository/index", async (request) => {
     const { ready } = parseControl(indexRequest, bodyOf(request));
@@ -128,7 +156,10 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
     return reply.code(200).send();
   });
   route("POST", "/v2/repository/models/:model/unload", async (request, reply) => {
-    await registry.unload(modelOf(request).model);
+    const { parameters } = parseControl(unloadRequest, bodyOf(request));
+    await registry.unload(modelOf(request).model, {
+      dependents: parameters?.unload_dependents ?? false,
+    });
     return reply.code(200).send();
   });
 
@@ -136,6 +167,11 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
 }
 
 type Handler = (request: FastifyRequest, reply: FastifyReply) => unknown;
+/** Asked before the body is read. */
+type Admit = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
+
+/** How often Node looks for requests that arrive too slowly, in milliseconds. */
+const timeoutCheckMs = 5_000;
 
 const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] as const;
 
@@ -143,24 +179,21 @@ const statusOf: Readonly<Record<OipErrorCode, number>> = {
   "invalid-argument": 400,
   cancelled: 400,
   "not-found": 404,
+  // Triton says 501; but a client that asks for what is not offered has made a mistake, and the server has not
+  unsupported: 400,
+  "too-slow": 408,
+  overloaded: 429,
   internal: 500,
-  unsupported: 501,
   unavailable: 503,
 };
 
-function answerOf(
-  error: Error & { code?: string; statusCode?: number },
-  maxInputBytes: number,
-): { status: number; message: string } {
+function answerOf(error: Error & { code?: string; statusCode?: number }): {
+  readonly status: number;
+  readonly message: string;
+} {
   if (error instanceof OipError) return { status: statusOf[error.code], message: error.message };
   if (error instanceof WireError) {
-    return { status: error.code === "unsupported" ? 501 : 400, message: error.message };
-  }
-  if (error.code === "FST_ERR_CTP_BODY_TOO_LARGE") {
-    return {
-      status: 400,
-      message: `request body exceeds the maximum allowed input size of ${maxInputBytes} bytes. Use --http-max-input-size to increase the limit.`,
-    };
+    return { status: 400, message: error.message };
   }
   const status = error.statusCode ?? 500;
   // what Fastify refuses is the client's mistake; anything else is ours, and none of its business
@@ -174,79 +207,26 @@ function modelOf(request: FastifyRequest): { model: string; version: string } {
   return { model, version };
 }
 
-function bodyOf(request: FastifyRequest): Buffer {
-  return Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
-}
-
-function singleHeader(request: FastifyRequest, name: string): string | undefined {
-  const value = request.headers[name];
-  return Array.isArray(value) ? value[0] : value;
-}
-
-/** Goes off when the client is gone before it was answered. */
-function abandoned(request: FastifyRequest, reply: FastifyReply): AbortSignal {
-  const controller = new AbortController();
-  reply.raw.once("close", () => {
-    if (!reply.raw.writableFinished) controller.abort();
-  });
-  if (request.raw.destroyed && request.raw.errored) controller.abort();
-  return controller.signal;
-}
-
-const decompressors = { gzip: promisify(gunzip), deflate: promisify(inflate) };
-const compressors = { gzip: promisify(gzip), deflate: promisify(deflate) };
-
-async function decompressed(
-  body: Buffer,
-  request: FastifyRequest,
-  reply: FastifyReply,
-  maxInputBytes: number,
-): Promise<Buffer> {
-  const encoding = singleHeader(request, "content-encoding") ?? "identity";
-  if (encoding === "identity" || encoding === "") return body;
-  if (encoding !== "gzip" && encoding !== "deflate") {
-    reply.header("accept-encoding", "gzip, deflate");
-    throw new OipError("unsupported", "Unsupported compression type");
-  }
-  try {
-    return await decompressors[encoding](body, { maxOutputLength: maxInputBytes });
-  } catch (error) {
-    const tooLarge = (error as NodeJS.ErrnoException).code === "ERR_BUFFER_TOO_LARGE";
-    throw new OipError(
-      "invalid-argument",
-      tooLarge
-        ? `decompressed request exceeds the maximum allowed input size of ${maxInputBytes} bytes. Use --http-max-input-size to increase the limit.`
-        : `failed to decompress the request: ${(error as Error).message}`,
-      { cause: error },
-    );
-  }
-}
-
-/** Outputs that have no form in JSON are the model's doing, not the client's. */
+/** Outputs that have no form in JSON, such as NaN for pixels that are NaN: the client can ask for their bytes. */
 function encodeAnswer(encode: () => HttpBody): HttpBody {
   try {
     return encode();
   } catch (error) {
     if (error instanceof WireError) {
-      throw new OipError("internal", `failed to write output ${error.message}`, { cause: error });
+      throw new OipError("invalid-argument", `failed to write output ${error.message}`, {
+        cause: error,
+      });
     }
     throw error;
   }
 }
 
-async function sendBody(request: FastifyRequest, reply: FastifyReply, body: HttpBody) {
-  const accepted = (singleHeader(request, "accept-encoding") ?? "").split(/[\s,;]+/);
-  const encoding = (["gzip", "deflate"] as const).find((name) => accepted.includes(name));
-  if (encoding === undefined) {
-    return reply.headers(body.headers).send(Buffer.concat(body.chunks, body.byteLength));
-  }
-  const { "content-length": _, ...headers } = body.headers;
-  const compressed = await compressors[encoding](Buffer.concat(body.chunks, body.byteLength));
-  return reply.headers({ ...headers, "content-encoding": encoding }).send(compressed);
-}
-
 const indexRequest = z.object({ ready: z.boolean().optional() });
 const loadRequest = z.object({ parameters: z.record(z.string(), z.string()).optional() });
+
+const unloadRequest = z.object({
+  parameters: z.object({ unload_dependents: z.boolean().optional() }).optional(),
+});
 
 function parseControl<T>(schema: z.ZodType<T>, body: Buffer): T {
   let value: unknown = {};

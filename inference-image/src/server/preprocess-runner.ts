@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { openclipPreprocess } from "../contract/model-signature.ts";
 import type { BytesTensor, Tensor } from "../contract/tensor.ts";
 import { pixelTensor } from "../engine/image-tensor.ts";
@@ -28,6 +29,8 @@ export function preprocessRunner(
 
   async function run(images: readonly Uint8Array[], { signal, queueTimeoutMs }: RunOptions) {
     const ended = new AbortController();
+    // each image listens
+    setMaxListeners(0, ended.signal);
     const end = () => ended.abort();
     signal?.addEventListener("abort", end, { once: true });
     const timer = queueTimeoutMs === undefined ? undefined : setTimeout(end, queueTimeoutMs);

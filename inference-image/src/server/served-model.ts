@@ -93,6 +93,20 @@ export class ServedModel {
     return this.#waiting.reduce((sum, { items }) => sum + items, this.#runner.itemsAhead);
   }
 
+  /** Count a request that was refused before it was read. */
+  refused(): void {
+    this.counters.requestFailed("REJECTED", 0);
+  }
+
+  /**
+   * Items of a request, before it is checked.
+   *
+   * @param shapes - Of its inputs.
+   */
+  itemsIn([shape = []]: readonly (readonly number[])[]): number {
+    return this.config.max_batch_size > 0 ? (shape[0] ?? 1) : 1;
+  }
+
   /** Inputs as clients see them: with the batch dimension. */
   get inputs(): readonly TensorSpec[] {
     return this.config.input.map((input) => this.#withBatchDimension(specOf(input)));
@@ -431,6 +445,8 @@ function specOf(tensor: ModelConfigTensor): TensorSpec {
 /** Why a request of an ensemble failed, when one of its steps did. */
 const reasonOfCode: Readonly<Record<OipErrorCode, FailureReason>> = {
   cancelled: "CANCELED",
+  overloaded: "REJECTED",
+  "too-slow": "OTHER",
   unavailable: "REJECTED",
   "invalid-argument": "OTHER",
   "not-found": "OTHER",

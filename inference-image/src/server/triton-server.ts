@@ -7,8 +7,16 @@ import {
   setLogVerbosity,
 } from "@grpc/grpc-js";
 import Fastify, { type FastifyInstance } from "fastify";
-import { parseTritonArgs, type ResolvedTritonFlags } from "../contract/triton-flags.ts";
+import { serverEnv } from "../contract/server-env.ts";
+import {
+  type MetricsSettings,
+  metricsSettings,
+  parseTritonArgs,
+  type ResolvedTritonFlags,
+} from "../contract/triton-flags.ts";
+import type { AdmissionLimits } from "./admission.ts";
 import { type ModelRegistry, openModelRegistry } from "./model-registry.ts";
+import { OipAdmission } from "./oip-admission.ts";
 import { buildOipGrpcServer } from "./oip-grpc.ts";
 import { buildOipApp } from "./oip-http.ts";
 import { requestTimeoutMs } from "./request-timeout.ts";
@@ -25,6 +33,12 @@ import { metricsContentType, renderTritonMetrics } from "./triton-metrics.ts";
 export interface TritonServerOptions {
   /** Told what Triton would log. */
   readonly log: (line: string) => void;
+  /**
+   * What may wait over all models, which no option of Triton's bounds.
+   *
+   * @default - the defaults of MAX_QUEUE_SIZE and MAX_QUEUE_BYTES
+   */
+  readonly limits?: AdmissionLimits;
 }
 
 /** A server that stands where a Triton would: same model repository, same flags, three ports. */
@@ -50,17 +64,22 @@ export interface RunningTritonServer {
  */
 export async function startTritonServer(
   flags: ResolvedTritonFlags,
-  { log }: TritonServerOptions,
+  { log, limits }: TritonServerOptions,
 ): Promise<RunningTritonServer> {
   if (flags["model-control-mode"] === "poll") {
     throw new Error("--model-control-mode must be none or explicit with this server, got 'poll'");
   }
   const registry = await openModelRegistry(flags, log);
   const grpcCalls = new CallCounter();
-  const grpc = buildOipGrpcServer(registry, { log, accepted: grpcCalls });
-  const http = buildOipApp(registry, { maxInputBytes: flags["http-max-input-size"], log });
+  const common = {
+    log,
+    admission: new OipAdmission(registry, limits),
+    maxInputBytes: flags["http-max-input-size"],
+  };
+  const grpc = buildOipGrpcServer(registry, { ...common, accepted: grpcCalls });
+  const http = buildOipApp(registry, common);
   const httpRequests = trackRequests(http);
-  const metrics = buildMetricsApp(registry);
+  const metrics = buildMetricsApp(registry, metricsSettings(flags["metrics-config"]));
   const close = async () => {
     await Promise.all([closeHttp(http, httpRequests), shutdown(grpc, grpcCalls)]);
     await registry.close();
@@ -105,14 +124,34 @@ export async function startTritonServer(
 }
 
 /**
+ * What may wait, by environment variable: an option of the command line would be one that Triton refuses.
+ *
+ * @throws {Error} one line, naming the variable, the rule and the value.
+ */
+export function limitsFromEnv(env: Readonly<Record<string, string | undefined>>): AdmissionLimits {
+  const limit = (name: "MAX_QUEUE_SIZE" | "MAX_QUEUE_BYTES") => {
+    const result = serverEnv.shape[name].safeParse(env[name] || undefined);
+    if (result.success) return result.data;
+    throw new Error(`${name}: ${result.error.issues[0]?.message}, got '${env[name]}'`);
+  };
+  return { maxQueueSize: limit("MAX_QUEUE_SIZE"), maxQueueBytes: limit("MAX_QUEUE_BYTES") };
+}
+
+/**
  * The program `tritonserver`: read the command line, serve until a signal, end the process.
  *
  * @param args - Without the program's name.
+ * @param env - For {@link limitsFromEnv}.
  */
-export async function runTritonServer(args: readonly string[]): Promise<void> {
+export async function runTritonServer(
+  args: readonly string[],
+  env: Readonly<Record<string, string | undefined>> = process.env,
+): Promise<void> {
   let flags: ResolvedTritonFlags;
+  let limits: AdmissionLimits;
   try {
     flags = parseTritonArgs(args);
+    limits = limitsFromEnv(env);
   } catch (error) {
     process.stderr.write(`tritonserver: ${(error as Error).message}\n`);
     process.exit(2);
@@ -142,17 +181,17 @@ export async function runTritonServer(args: readonly string[]): Promise<void> {
   process.on("SIGINT", onSignal);
 
   try {
-    server = await startTritonServer(flags, { log });
+    server = await startTritonServer(flags, { log, limits });
   } catch (error) {
     process.stderr.write(`error: creating server: ${(error as Error).message}\n`);
     process.exit(1);
   }
 }
 
-function buildMetricsApp(registry: ModelRegistry): FastifyInstance {
+function buildMetricsApp(registry: ModelRegistry, settings: MetricsSettings): FastifyInstance {
   const app = Fastify({ forceCloseConnections: true, requestTimeout: requestTimeoutMs });
   app.get("/metrics", (_request, reply) =>
-    reply.header("content-type", metricsContentType).send(renderTritonMetrics(registry)),
+    reply.header("content-type", metricsContentType).send(renderTritonMetrics(registry, settings)),
   );
   app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: "Not Found" }));
   return app;

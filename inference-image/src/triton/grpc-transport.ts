@@ -220,15 +220,18 @@ export class GrpcTransport implements Transport {
       return endedError("timeout", subject, this.target, timeoutMs);
     }
     return new TritonError(
-      codeOfStatus(error.code),
+      codeOfStatus(error.code, error.details),
       `${subject}: ${error.details || "no reason given"} (gRPC ${status[error.code]} from ${this.target})`,
       { cause: error },
     );
   }
 }
 
-function codeOfStatus(code: status): TritonErrorCode {
+function codeOfStatus(code: status, details: string): TritonErrorCode {
   switch (code) {
+    case status.RESOURCE_EXHAUSTED:
+      // too many that wait, or a message that will never be small enough
+      return /larger than max/i.test(details) ? "rejected" : "unavailable";
     case status.UNAVAILABLE:
     case status.ABORTED:
     case status.CANCELLED:
