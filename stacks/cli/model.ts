@@ -1,5 +1,7 @@
-import { relative, resolve } from "node:path";
+import { dirname, join, relative, resolve } from "node:path";
 import { type Command, InvalidArgumentError, Option } from "commander";
+import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
+import { ensureU8Model } from "../../inference-image/src/model/derive.ts";
 import {
   defaultSeed,
   type GenerateOptions,
@@ -7,6 +9,8 @@ import {
   repositoryModel,
 } from "../../inference-image/src/model/generate.ts";
 import { type ModelInfo, modelInfo } from "../../inference-image/src/model/model-info.ts";
+import { preparedFolder, prepareInto } from "../../inference-image/src/model/prepare.ts";
+import { repositoryU8Model } from "../../inference-image/src/model/repository.ts";
 import { profiles } from "../../inference-image/src/model/vision-transformer.ts";
 import { UserError } from "./user-error.ts";
 
@@ -16,6 +20,16 @@ interface GenerateArguments {
   readonly output?: string;
   readonly force?: true;
   readonly json?: true;
+}
+
+interface DeriveArguments {
+  readonly model?: string;
+  readonly output?: string;
+  readonly json?: true;
+}
+
+interface PrepareArguments extends DeriveArguments {
+  readonly precision: "fp32" | "int8";
 }
 
 /** `clipstack model …`: the file that the servers load. */
@@ -46,6 +60,100 @@ Examples:
   $ npx clipstack model generate --profile tiny --output /tmp/tiny.onnx --json`,
     )
     .action(generate);
+
+  model
+    .command("derive")
+    .description(
+      "write the model whose input is 8-bit pixels (openclip_vit_b32_u8) from the standard file: same weights, the " +
+        "normalisation inside the graph",
+    )
+    .option("--model <file>", "default: the standard file of the model repository of this checkout")
+    .option("--output <file>", "default: the model repository of this checkout")
+    .option("--json", "print what was written as JSON")
+    .addHelpText(
+      "after",
+      `
+A file that something else wrote is left alone. \`model generate\` does this for the weights that it writes.
+
+Examples:
+  $ npx clipstack model derive
+  $ npx clipstack model derive --model weights/vit-b-32.onnx --output /tmp/u8.onnx --json`,
+    )
+    .action(derive);
+
+  model
+    .command("prepare")
+    .description(
+      "make the form of a model that the embed server runs, for a container whose folders are read-only; elsewhere the " +
+        "server makes it at its first start",
+    )
+    .option("--model <file>", "default: the standard file of the model repository of this checkout")
+    .addOption(
+      new Option("--precision <precision>", "as MODEL_PRECISION of the server")
+        .choices(serverEnv.shape.MODEL_PRECISION.unwrap().options)
+        .default("fp32"),
+    )
+    .option("--output <folder>", `default: ${preparedFolder}/ beside the model file`)
+    .option("--json", "print what was made as JSON")
+    .addHelpText(
+      "after",
+      `
+The server looks into ${preparedFolder}/ beside MODEL_PATH, and into MODEL_CACHE_DIR.
+
+Examples:
+  $ npx clipstack model prepare
+  $ npx clipstack model prepare --precision int8 --json`,
+    )
+    .action(prepare);
+}
+
+async function derive(args: DeriveArguments): Promise<void> {
+  const model = args.model === undefined ? repositoryModel : resolve(args.model);
+  const file = args.output === undefined ? repositoryU8Model : resolve(args.output);
+  if (file === model) throw new UserError(`--output must not be the model itself, got '${file}'`);
+  const info = await ofFiles(ensureU8Model(model, file));
+  if (args.json) console.log(JSON.stringify({ file: shownPath(file), ...info }, null, 2));
+  else if (info.source === "derived") reportDerived(file, info);
+  else console.log(`${shownPath(file)} is somebody else's: left alone`);
+}
+
+function reportDerived(file: string, info: ModelInfo): void {
+  console.log(`${shownPath(file)}: ${megabytes(info.bytes)} MB, sha256 ${info.sha256}`);
+  console.log(`Made of ${info.derivedFrom}: ${info.parts?.join(", ")}.`);
+}
+
+async function prepare(args: PrepareArguments): Promise<void> {
+  const model = args.model === undefined ? repositoryModel : resolve(args.model);
+  const folder = resolve(args.output ?? join(dirname(model), preparedFolder));
+  const { modelPath, facts } = await ofFiles(
+    prepareInto(folder, { modelPath: model, precision: args.precision }),
+  );
+  if (args.json) {
+    console.log(JSON.stringify({ model: shownPath(modelPath), ...facts }, null, 2));
+    return;
+  }
+  const { minCosine, meanCosine, images } = facts.agreement;
+  console.log(`${shownPath(modelPath)}: ${facts.precision}, ${facts.parts.join(", ")}`);
+  console.log(
+    `Cosine to the original on ${images} synthetic images: ${cosine(minCosine)} least, ${cosine(meanCosine)} mean.`,
+  );
+}
+
+/** What goes wrong with the files that were named is the user's to mend. */
+async function ofFiles<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    throw new UserError((error as Error).message.replace(/^\[\w+\] /, ""), { cause: error });
+  }
+}
+
+function shownPath(file: string): string {
+  return relative("", file).startsWith("..") ? file : relative("", file);
+}
+
+function cosine(value: number): string {
+  return value.toFixed(7);
 }
 
 async function generate(args: GenerateArguments): Promise<void> {
@@ -55,13 +163,14 @@ async function generate(args: GenerateArguments): Promise<void> {
     );
   }
   const file = args.output === undefined ? repositoryModel : resolve(args.output);
-  const shown = relative("", file).startsWith("..") ? file : relative("", file);
+  const shown = shownPath(file);
 
   const before = args.force ? undefined : await modelInfo(file).catch(() => undefined);
   if (before !== undefined) {
     const same = before.architecture === args.profile && before.seed === args.seed;
     if (!same) throw new UserError(`${shown} is there already; --force replaces it`);
     report(args, shown, before, "is there already");
+    await deriveOfRepository(args, file);
     return;
   }
 
@@ -81,6 +190,14 @@ async function generate(args: GenerateArguments): Promise<void> {
     if (code === undefined) throw error;
     throw new UserError(`--output ${shown} cannot be written: ${code}`, { cause: error });
   }
+  await deriveOfRepository(args, file);
+}
+
+/** The other model of the repository with the same weights. */
+async function deriveOfRepository(args: GenerateArguments, file: string): Promise<void> {
+  if (file !== repositoryModel) return;
+  const info = await ofFiles(ensureU8Model(file, repositoryU8Model));
+  if (!args.json && info.source === "derived") reportDerived(repositoryU8Model, info);
 }
 
 function report(args: GenerateArguments, file: string, info: ModelInfo, what: string): void {
