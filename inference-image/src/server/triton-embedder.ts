@@ -118,9 +118,7 @@ class TritonEmbedder implements Embedder {
     if (trouble !== undefined) throw new TritonError("unavailable", trouble);
     const vectors = images.map((image) => this.#enqueue(image, options));
     this.#dispatch();
-    const startedAt = performance.now();
     const results = await Promise.allSettled(vectors);
-    options.onTiming?.({ queueSeconds: 0, inferSeconds: (performance.now() - startedAt) / 1000 });
     return results.map((result, index) => {
       if (result.status === "fulfilled") return result.value;
       throw refusalOf(result.reason, index) ?? result.reason;
