@@ -327,8 +327,8 @@ export function buildApp(options: AppOptions): FastifyInstance {
         return embedder.embed(inputs, {
           signal,
           onTiming: ({ queueSeconds, inferSeconds }) => {
-            times.queue = queueSeconds * 1000;
-            times.infer = inferSeconds * 1000;
+            times.queue = Math.max(times.queue, queueSeconds * 1000);
+            times.infer = Math.max(times.infer, inferSeconds * 1000);
           },
         });
       } finally {

@@ -31,7 +31,7 @@ export interface Embedder {
 export interface EmbedOptions {
   /** The caller went away: what has not begun is dropped. */
   readonly signal?: AbortSignal;
-  /** Told once it is computed: of several parts, the longest times. */
+  /** Told of each part once it is computed. */
   readonly onTiming?: (timing: EmbedTiming) => void;
 }
 
