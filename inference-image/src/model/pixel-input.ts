@@ -29,7 +29,10 @@ export function withPixelInput(file: OnnxFile): {
   if (input === undefined || file.inputs.length !== 1) {
     throw new Error(`${file.path}: must have one input, got ${file.inputs.length}`);
   }
-  const readers = file.nodes.filter(({ inputs }) => inputs.includes(input.name));
+  // the planes have the shape of the input, so who asks for its shape only is no hindrance
+  const readers = file.nodes.filter(
+    ({ op, inputs }) => inputs.includes(input.name) && op !== "Shape",
+  );
   const convolution = readers.length === 1 ? readers[0] : undefined;
   const weight = file.initializers.get(convolution?.inputs[1] ?? "");
   const bias = file.initializers.get(convolution?.inputs[2] ?? "");

@@ -1,0 +1,121 @@
+import { mkdtemp, readFile, rm, truncate, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { readFloats, readIntegers, readOnnx, tensorTypes } from "./onnx-reader.ts";
+import { onnxChunks, splitModel } from "./onnx-writer.ts";
+import { tinyModel } from "./test-model.ts";
+import { profiles, visionTransformer } from "./vision-transformer.ts";
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "clipstack-reader-"));
+});
+afterAll(async () => {
+  await rm(folder, { recursive: true, force: true });
+});
+
+const model = visionTransformer(profiles.tiny, 1);
+
+test("reads back what was written", async () => {
+  const file = readOnnx(await tinyModel());
+  expect(file.opsets).toEqual(new Map([["", 17]]));
+  expect(file.inputs).toEqual([
+    { name: "image", dataType: tensorTypes.float, dims: ["batch", 3, 224, 224] },
+  ]);
+  expect(file.outputs.map(({ name }) => name)).toEqual(["embedding"]);
+  expect(file.nodes.map(({ op, inputs, outputs }) => ({ op, inputs, outputs }))).toEqual(
+    model.nodes.map(({ op, inputs, outputs }) => ({ op, inputs, outputs })),
+  );
+  const norm = file.nodes.find(({ op }) => op === "LayerNormalization");
+  expect(norm?.attributes.get("axis")?.int).toBe(-1);
+  expect(norm?.attributes.get("epsilon")?.float).toBeCloseTo(1e-5);
+  expect(file.nodes.find(({ op }) => op === "Transpose")?.attributes.get("perm")?.ints).toEqual([
+    0, 2, 1,
+  ]);
+});
+
+test("knows where the bytes of a tensor lie", async () => {
+  const file = readOnnx(await tinyModel());
+  for (const name of ["conv1.weight", "resblocks.1.mlp.c_proj.bias"]) {
+    const written = model.initializers.find((item) => item.name === name)!;
+    const bytes = Buffer.concat(Array.from(written.data(), (piece) => Buffer.from(piece)));
+    expect(Buffer.from(readFloats(file.initializers.get(name)!).buffer)).toEqual(bytes);
+  }
+  expect(readIntegers(file.initializers.get("patches.pads")!)).toEqual([0, 1, 0, 0, 0, 0]);
+});
+
+test("reads weights that lie in a file of their own", async () => {
+  const split = splitModel(model, "weights.bin");
+  await writeFile(join(folder, "split.onnx"), split.model);
+  const weights = Buffer.concat(Array.from(split.weights(), (piece) => Buffer.from(piece)));
+  expect(weights).toHaveLength(split.weightBytes);
+  await writeFile(join(folder, "weights.bin"), weights);
+  const tensor = readOnnx(join(folder, "split.onnx")).initializers.get("conv1.weight")!;
+  expect(tensor.bytes?.file).toBe(join(folder, "weights.bin"));
+  expect(readFloats(tensor)).toEqual(
+    readFloats(readOnnx(await tinyModel()).initializers.get("conv1.weight")!),
+  );
+
+  await truncate(join(folder, "weights.bin"), 1_000);
+  const file = join(folder, "split.onnx");
+  expect(() => readOnnx(file)).toThrow(`${file}: its external data 'weights.bin' is cut short`);
+  await rm(join(folder, "weights.bin"));
+  expect(() => readOnnx(file)).toThrow(`${file}: its external data 'weights.bin' does not exist`);
+});
+
+test("fails on external data outside the model's folder", async () => {
+  const file = join(folder, "outside.onnx");
+  await writeFile(file, splitModel(model, "../secret").model);
+  expect(() => readOnnx(file)).toThrow("has its data in '../secret': not beside the file");
+});
+
+test.each([10, 1_000, 30_000, 900_000])(
+  "fails on a file that is cut after %i bytes",
+  async (bytes) => {
+    const file = join(folder, "cut.onnx");
+    await writeFile(file, (await readFile(await tinyModel())).subarray(0, bytes));
+    expect(() => readOnnx(file)).toThrow(`${file}: is `);
+    expect(() => readOnnx(file)).toThrow(/is (cut short|not an ONNX file)$/);
+  },
+);
+
+test.each([
+  ["nothing", Buffer.alloc(0)],
+  ["text", Buffer.from("real weights\n")],
+  ["JSON", Buffer.from("{}")],
+  ["zeros", Buffer.alloc(100)],
+  ["a JPEG", Buffer.from("ffd8ffe000104a46494600010101", "hex")],
+])("fails on a file of %s", async (_name, bytes) => {
+  const file = join(folder, "other.onnx");
+  await writeFile(file, bytes);
+  expect(() => readOnnx(file)).toThrow(new Error(`${file}: is not an ONNX file`));
+});
+
+test("fails on a file that does not exist, and on a folder", () => {
+  const missing = join(folder, "missing.onnx");
+  expect(() => readOnnx(missing)).toThrow(
+    `model file '${missing}' does not exist or cannot be read`,
+  );
+  expect(() => readOnnx(folder)).toThrow(`model file '${folder}' is not a file`);
+});
+
+test("a mutated file is read or refused in one line, and never hangs", async () => {
+  const bytes = Buffer.concat(Array.from(onnxChunks(model), (chunk) => Buffer.from(chunk)));
+  const file = join(folder, "mutated.onnx");
+  let seed = 1;
+  const random = (below: number) => {
+    seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0;
+    return seed % below;
+  };
+  for (let i = 0; i < 150; i++) {
+    const mutated = Buffer.from(bytes);
+    for (let change = 0; change < 5; change++) mutated[random(40_000)] = random(256);
+    await writeFile(file, mutated);
+    try {
+      readOnnx(file);
+    } catch (error) {
+      expect((error as Error).message).toMatch(/^[^\n]*mutated\.onnx: [^\n]+$/);
+    }
+  }
+});
