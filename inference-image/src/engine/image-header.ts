@@ -15,8 +15,6 @@ export interface ImageHeader {
   readonly colours: "grey" | "rgb" | "cmyk";
   /** One colour that stands for "transparent", in a file without alpha: Pillow does not look at it. */
   readonly colourKey: boolean;
-  /** CMYK without Adobe's marker: Pillow takes it for inverted all the same, libvips does not. */
-  readonly unmarkedCmyk: boolean;
   /** Passes over the whole image that a progressive JPEG makes; 1 for everything else. */
   readonly scans: number;
 }
@@ -51,14 +49,12 @@ const plain = {
   orientation: 1,
   colours: "rgb",
   colourKey: false,
-  unmarkedCmyk: false,
   scans: 1,
 } as const;
 
 function jpegHeader(bytes: Uint8Array): ImageHeader {
   const view = viewOf(bytes);
   let orientation = 1;
-  let adobe = false;
   let frame:
     | { width: number; height: number; components: number; progressive: boolean }
     | undefined;
@@ -80,8 +76,6 @@ function jpegHeader(bytes: Uint8Array): ImageHeader {
       };
     } else if (marker === 0xe1 && startsWith(bytes, "Exif\0\0", body)) {
       orientation = exifOrientation(bytes.subarray(body + 6, end)) ?? orientation;
-    } else if (marker === 0xee && startsWith(bytes, "Adobe", body)) {
-      adobe = true;
     }
     at = end;
   }
@@ -94,7 +88,6 @@ function jpegHeader(bytes: Uint8Array): ImageHeader {
     height,
     orientation,
     colours: components === 1 ? "grey" : components === 4 ? "cmyk" : "rgb",
-    unmarkedCmyk: components === 4 && !adobe,
     scans: progressive ? scansOf(bytes) : 1,
   };
 }

@@ -29,7 +29,7 @@ export async function preprocessImage(bytes, { header, mode, side }, resampler) 
   const { channels } = info;
   const hasAlpha = header.colours !== "cmyk" && (channels === 2 || channels === 4);
   const pixels = resampler.resample({ data, ...info }, plan, hasAlpha);
-  if (header.colours === "cmyk") return rgbOfCmyk(pixels, header.unmarkedCmyk);
+  if (header.colours === "cmyk") return rgbOfCmyk(pixels);
   return rgbOf(pixels, channels);
 }
 
@@ -52,14 +52,16 @@ function decoder(bytes, { width, height, colours, colourKey }) {
 }
 
 /**
- * Whether libvips can leave out pixels while it decodes: whole powers of two from a JPEG, and at least a factor of two is
- * left for the filter. Of smaller images, and of other formats, the kernel is faster than libvips' resize, and exact.
+ * Whether it pays that libvips decodes fewer pixels: of a JPEG half, a quarter or an eighth of each side, of a WebP any
+ * part. Of smaller images, and of PNG, the kernel is faster than libvips' resize, and exact.
  *
  * @param {ImageHeader} header
  * @param {number} side
  */
 function decodesSmaller({ type, width, height, colours }, side) {
-  return type === "jpeg" && colours !== "cmyk" && Math.min(width, height) >= 4 * side;
+  const short = Math.min(width, height);
+  if (type === "jpeg") return colours !== "cmyk" && short >= 4 * side;
+  return type === "webp" && short >= 2 * side;
 }
 
 /**
@@ -73,13 +75,7 @@ async function shrunk(bytes, header, side) {
   const { onSide, across, down } = geometryOf(header, side);
   const start = ({ to, begin, mirrored }) => (mirrored ? to - side - begin : begin);
   const { data, info } = await decoder(bytes, header)
-    .resize({
-      width: across.to,
-      height: down.to,
-      fit: "fill",
-      kernel: "cubic",
-      fastShrinkOnLoad: false,
-    })
+    .resize({ width: across.to, height: down.to, fit: "fill", kernel: "cubic" })
     .extract({ left: start(across), top: start(down), width: side, height: side })
     .flop(across.mirrored)
     .flip(down.mirrored)
@@ -112,15 +108,13 @@ function rgbOf(pixels, channels) {
  * Pillow's conversion: each colour is what cyan, magenta or yellow and then black leave of white.
  *
  * @param {Uint8Array} pixels
- * @param {boolean} inverted
  */
-function rgbOfCmyk(pixels, inverted) {
-  const flip = inverted ? 255 : 0;
+function rgbOfCmyk(pixels) {
   const rgb = new Uint8Array((pixels.length / 4) * 3);
   for (let from = 0, to = 0; to < rgb.length; from += 4, to += 3) {
-    const light = 255 - (pixels[from + 3] ^ flip);
+    const light = 255 - pixels[from + 3];
     for (let channel = 0; channel < 3; channel++) {
-      const product = (pixels[from + channel] ^ flip) * light + 128;
+      const product = pixels[from + channel] * light + 128;
       rgb[to + channel] = light - (((product >> 8) + product) >> 8);
     }
   }

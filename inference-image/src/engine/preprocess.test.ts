@@ -1,3 +1,5 @@
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
 import sharp, { type Sharp } from "sharp";
 import { describe, expect, test } from "vitest";
 import {
@@ -8,6 +10,7 @@ import {
 } from "../contract/model-signature.ts";
 import { normalised } from "./image-tensor.ts";
 import { ImageError, preprocess } from "./preprocess.ts";
+import golden from "./preprocess-golden.json" with { type: "json" };
 
 const limits = { maxPixels: 1_000_000 };
 const red = { r: 255, g: 0, b: 0 };
@@ -58,6 +61,14 @@ test.each(["jpeg", "png", "webp"] as const)("reads %s", async (format) => {
   const [r, g, b] = await colour(await plain(64, 48).toFormat(format).toBuffer());
   expect(r).toBeGreaterThan(250);
   expect(Math.max(g!, b!)).toBeLessThan(5);
+});
+
+describe("the samples are what Pillow makes of them, bit for bit", () => {
+  test.each(Object.entries(golden))("%s", async (name, hash) => {
+    const file = new URL(`../../../bench/samples/${name}`, import.meta.url);
+    const pixels = await preprocess(readFileSync(file), { maxPixels: 1e7 });
+    expect(createHash("sha256").update(pixels).digest("hex")).toBe(hash);
+  });
 });
 
 describe("geometry", () => {
