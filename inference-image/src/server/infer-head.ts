@@ -14,6 +14,9 @@ const fields: Readonly<Record<number, keyof InferHead>> = {
   3: "id",
 };
 
+/** Wire type of strings and messages. */
+const lengthDelimited = 2;
+
 /**
  * Read the head of a request without the tensors that follow it, which are skipped.
  *
@@ -25,9 +28,15 @@ export function readHead(message: Buffer): InferHead {
   try {
     while (reader.pos < reader.len) {
       const tag = reader.uint32();
-      const field = fields[tag >>> 3];
-      if (field === undefined) reader.skipType(tag & 7);
-      else head[field] = reader.string();
+      const field = (tag & 7) === lengthDelimited ? fields[tag >>> 3] : undefined;
+      if (field === undefined) {
+        reader.skipType(tag & 7);
+        continue;
+      }
+      const length = reader.uint32();
+      head[field] = message.toString("utf8", reader.pos, reader.pos + length);
+      // throws beyond the end, which reading a string does not
+      reader.skip(length);
     }
   } catch (error) {
     throw new OipError(

@@ -137,7 +137,7 @@ test("a large body is read in turns: others get theirs in between", async () => 
     },
   };
   const value = (await new JsonReader(Buffer.from(text)).read(pace)) as { data: TensorData };
-  expect(turns).toBeGreaterThan(100);
+  expect(turns).toBeGreaterThan(20);
   expect(value.data.length).toBe(200_000);
   expect(value.data.numbers?.[199_999]).toBe(199_999 / 7);
 });

@@ -14,8 +14,9 @@ const maxDepth = 100;
 /** Values of a request beside the elements of its tensors. A request has some tens of them. */
 const maxValues = 100_000;
 
-/** Values between two looks at the clock. */
-const valuesPerLook = 1_024;
+/** Steps between two looks at the clock, and numbers that a step may read. */
+const stepsPerLook = 128;
+const numbersPerStep = 64;
 
 /** What may come next inside a list. */
 type Expected = "first" | "comma" | "value";
@@ -67,7 +68,7 @@ export class JsonReader {
   /** @returns Whether all was read. */
   #run(over: () => boolean): boolean {
     for (let count = 1; ; count += 1) {
-      if (count % valuesPerLook === 0 && over()) return false;
+      if (count % stepsPerLook === 0 && over()) return false;
       if (this.#data !== undefined) {
         this.#element(this.#data);
         continue;
@@ -149,8 +150,19 @@ export class JsonReader {
     }
     data.expected = "comma";
     if (byte === openBrace) throw this.#unexpected();
-    if (byte === minus || isDigit(byte)) data.elements.pushNumber(this.#number());
+    if (byte === minus || isDigit(byte)) this.#numbers(data.elements);
     else data.elements.push(this.#scalar(byte));
+  }
+
+  /** At a number: this one, and those that follow it with nothing but a comma between them. */
+  #numbers(elements: TensorData): void {
+    const bytes = this.#bytes;
+    for (let count = 1; ; count += 1) {
+      elements.pushNumber(this.#number());
+      const next = bytes[this.#at] === comma ? bytes[this.#at + 1] : undefined;
+      if (count === numbersPerStep || !(next === minus || isDigit(next))) return;
+      this.#at += 1;
+    }
   }
 
   /** @param keep - Told of the value; an object or array is filled afterwards. */
