@@ -1,8 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { embedMetrics } from "../contract/embed-api.ts";
 import { openclipVitB32, pixelBytes } from "../contract/model-signature.ts";
+import { picture } from "../engine/test-images.ts";
 import { TritonError } from "../triton/transport.ts";
+import { type RunningEmbedServer, startEmbedServer } from "./embed-server.ts";
 import type { Embedder } from "./embedder.ts";
+import { readSettings } from "./settings.ts";
 import { type TestRepository, testRepository } from "./test-repository.ts";
 import { type TritonProcess, tritonProcess } from "./test-triton-process.ts";
 import { createTritonEmbedder } from "./triton-embedder.ts";
@@ -197,5 +201,77 @@ describe("under load, with two Tritons", () => {
     expect(running.counts.refused).toBe(0);
     await tritons[1]!.kill();
     await tritons[1]!.start();
+  });
+});
+
+describe("as an embed server", () => {
+  let server: RunningEmbedServer;
+  let url: string;
+  const start = async (targets: readonly string[], model: string = openclipVitB32.name) => {
+    const settings = readSettings({
+      ENGINE: "triton",
+      TRITON_GRPC_URLS: targets.join(),
+      TRITON_MODEL: model,
+      HOST: "127.0.0.1",
+      LOG_LEVEL: "silent",
+    });
+    server = await startEmbedServer({ ...settings, PORT: 0 });
+    await server.loaded;
+    url = `http://127.0.0.1:${server.port}`;
+  };
+  afterEach(() => server.stop());
+  const readiness = async () => {
+    const answer = await fetch(`${url}/readyz`);
+    return { status: answer.status, ...((await answer.json()) as { reason?: string }) };
+  };
+  const reasonWith = async (words: string) => {
+    let reason = "";
+    const found = async () => {
+      reason = (await readiness()).reason ?? "";
+      return reason.includes(words);
+    };
+    while (!(await found())) await sleep(20);
+    return reason;
+  };
+
+  test("is ready while one of its Tritons is, and counts the calls of each", async () => {
+    await start([tritons[0]!.target, "127.0.0.1:9"]);
+    while ((await readiness()).status !== 200) await sleep(20);
+    const answer = await fetch(`${url}/embed`, {
+      method: "POST",
+      headers: { "content-type": "image/jpeg" },
+      body: new Uint8Array(await picture()),
+    });
+    expect(answer.status).toBe(200);
+    const metrics = await (await fetch(`${url}/metrics`)).text();
+    const value = (name: string, target: string) =>
+      metrics.split("\n").find((line) => line.startsWith(`${name}{target="${target}"}`));
+    const { tritonHealthy, tritonRequests, tritonFailures } = embedMetrics;
+    expect(value(tritonHealthy, tritons[0]!.target)).toMatch(/ 1$/);
+    expect(value(tritonHealthy, "127.0.0.1:9")).toMatch(/ 0$/);
+    expect(value(tritonRequests, tritons[0]!.target)).toMatch(/ 1$/);
+    expect(value(tritonFailures, tritons[0]!.target)).toMatch(/ 0$/);
+  });
+
+  test("says why it is not ready, and refuses with 503", async () => {
+    await start(["127.0.0.1:9"]);
+    expect(await reasonWith("ECONNREFUSED")).toBe(
+      "no Triton can be used: 127.0.0.1:9: connect ECONNREFUSED 127.0.0.1:9",
+    );
+    const answer = await fetch(`${url}/embed`, {
+      method: "POST",
+      headers: { "content-type": "image/jpeg" },
+      body: new Uint8Array(await picture()),
+    });
+    expect(answer.status).toBe(503);
+    expect(answer.headers.get("retry-after")).toBe("1");
+    expect(await answer.json()).toMatchObject({ error: { code: "unavailable" } });
+  });
+
+  test("says that its Triton has no such model", async () => {
+    await start([tritons[0]!.target], "resnet50");
+    expect(await reasonWith("resnet50")).toBe(
+      `no Triton can be used: ${tritons[0]!.target}: resnet50 is not ready`,
+    );
   });
 });
