@@ -363,6 +363,17 @@ test("leaves out a Triton whose model takes something else than the others'", as
   expect(await axes(embedder, 1, 2)).toEqual([1, 2]);
 });
 
+test("looks at the model again when its Triton was restarted", async () => {
+  const triton = await new FakeTriton().start();
+  const embedder = await embedderOf([triton]);
+  await axes(embedder, 1);
+  triton.stop();
+  await until(() => embedder.trouble !== undefined);
+  await new FakeTriton(openclipVitB32U8).start(Number(triton.target.split(":")[1]));
+  await until(() => embedder.trouble === undefined);
+  expect(await axes(embedder, 4, 2)).toEqual([4, 2]);
+});
+
 test("does not repeat a request that Triton refused", async () => {
   const triton = await new FakeTriton().start();
   const embedder = await embedderOf([triton]);

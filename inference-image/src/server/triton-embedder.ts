@@ -227,11 +227,14 @@ class TritonEmbedder implements Embedder {
     if (this.#checked.has(transport)) return;
     const form = await formOf(transport, model, options);
     const { max_batch_size: most } = await transport.modelConfig(model, options);
-    if (this.#form !== undefined && this.#form !== form) {
-      const inputs = (signature: ModelSignature) => shown(signature.inputs);
+    const before = this.#form;
+    // with nothing on its way to any Triton, all of them may have been changed
+    const free = this.#pool.healthy === 0 && this.#calls.size === 0 && form.input === before?.input;
+    if (before !== undefined && before !== form && !free) {
+      const inputs = (of: Form) => shown(of.signature.inputs);
       throw new TritonError(
         "rejected",
-        `${model} takes ${inputs(form.signature)}, and ${inputs(this.#form.signature)} on the other Tritons`,
+        `${model} takes ${inputs(form)}, and ${inputs(before)} on the other Tritons`,
       );
     }
     this.#form = form;

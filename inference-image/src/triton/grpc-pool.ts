@@ -34,7 +34,7 @@ export interface GrpcPoolOptions {
   /**
    * Asked of every connection. Rejects, with the reason, where this Triton must not be used.
    *
-   * @param transport - To this Triton only.
+   * @param transport - To this Triton only; another one after each time that it was connected anew.
    */
   check(transport: Transport, options: CallOptions): Promise<void>;
   readonly observer?: GrpcPoolObserver;
@@ -93,6 +93,8 @@ class Shared {
   readonly unresolved = new Map<string, string>();
   readonly connections = new Map<RealSubchannel, CheckedSubchannel>();
 
+  closed = false;
+
   constructor(readonly options: GrpcPoolOptions) {}
 
   get usable(): readonly CheckedSubchannel[] {
@@ -100,6 +102,7 @@ class Shared {
   }
 
   changed(target: string, reason: string): void {
+    if (this.closed) return;
     const { usable } = this;
     const count = usable.filter((connection) => connection.target === target).length;
     this.options.observer?.health(target, count, reason);
@@ -154,6 +157,7 @@ class Pool extends GrpcTransport implements GrpcPool {
   }
 
   override async close(): Promise<void> {
+    this.#shared.closed = true;
     await super.close();
     for (const connection of this.#shared.connections.values()) connection.stop();
     pools.delete(this.#id);
@@ -328,7 +332,6 @@ class CheckedSubchannel extends experimental.BaseSubchannelWrapper {
   readonly noting: experimental.SubchannelInterface;
 
   readonly #pool: Shared;
-  readonly #transport: Transport;
   readonly #calls = new Set<SubchannelCall>();
   #lastCall: SubchannelCall | undefined;
   /** The last check has no answer. */
@@ -348,14 +351,7 @@ class CheckedSubchannel extends experimental.BaseSubchannelWrapper {
         return this.#lastCall;
       });
     });
-    const channelOverride = subchannel.getChannel();
-    this.#transport = new GrpcTransport(this.target, [
-      new Client(this.target, credentials.createInsecure(), { channelOverride }),
-    ]);
-    subchannel.addConnectivityStateListener((_subchannel, _before, state, _keepalive, error) => {
-      if (state === connectivityState.READY) this.#start();
-      else this.#stop(error ?? "the connection was lost");
-    });
+    subchannel.addConnectivityStateListener(this.#onState);
     if (subchannel.getConnectivityState() === connectivityState.READY) this.#start();
   }
 
@@ -371,6 +367,7 @@ class CheckedSubchannel extends experimental.BaseSubchannelWrapper {
     setImmediate(() => {
       if (this.#holders > 0) return;
       this.stop();
+      this.removeConnectivityStateListener(this.#onState);
       this.#pool.connections.delete(this.getRealSubchannel());
     });
   }
@@ -404,8 +401,18 @@ class CheckedSubchannel extends experimental.BaseSubchannelWrapper {
   #start(): void {
     if (this.#watch !== undefined) return;
     this.#watch = new AbortController();
-    void this.#check(this.#watch.signal);
+    const channelOverride = this.getChannel();
+    const transport = new GrpcTransport(this.target, [
+      new Client(this.target, credentials.createInsecure(), { channelOverride }),
+    ]);
+    void this.#check(transport, this.#watch.signal);
   }
+
+  #onState: experimental.ConnectivityStateListener = (_this, _before, state, _keepalive, error) => {
+    if (state === connectivityState.READY) this.#start();
+    // while it connects again it is not known why it could not
+    else if (error !== undefined || this.usable) this.#stop(error ?? "the connection was lost");
+  };
 
   #stop(reason: string): void {
     this.#watch?.abort();
@@ -414,7 +421,7 @@ class CheckedSubchannel extends experimental.BaseSubchannelWrapper {
     this.#set(false, oneLine(reason));
   }
 
-  async #check(signal: AbortSignal): Promise<void> {
+  async #check(transport: Transport, signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       const patience = startPatience(() => {
         if (signal.aborted) return;
@@ -422,7 +429,7 @@ class CheckedSubchannel extends experimental.BaseSubchannelWrapper {
         this.#set(false, `no answer in ${checkPatienceMs} ms`);
       });
       try {
-        await this.#pool.options.check(this.#transport, { timeoutMs: checkTimeoutMs, signal });
+        await this.#pool.options.check(transport, { timeoutMs: checkTimeoutMs, signal });
         patience.stop();
         this.#silent = false;
         if (!signal.aborted) this.#set(true, "");
