@@ -2,7 +2,7 @@ import { openclipVitB32, openclipVitB32U8, pixelBytes } from "../contract/model-
 import type { ServerEnv } from "../contract/server-env.ts";
 import type { Tensor } from "../contract/tensor.ts";
 import { imageTensor, pixelTensor } from "../engine/image-tensor.ts";
-import { openSession } from "../engine/onnx-session.ts";
+import { type OpenSessionOptions, openSession } from "../engine/onnx-session.ts";
 import { EngineError, type ModelSession } from "../engine/types.ts";
 import { type PreparedModel, prepareServerModel } from "../model/prepare.ts";
 
@@ -89,10 +89,12 @@ async function openPrepared(
 ): Promise<ServerModel | undefined> {
   const intact = prepared.isIntact();
   const { modelPath, modelBytes, precision, parts, agreement } = prepared;
+  // another provider keeps the weights in its own memory
+  const mappedWeights = modelBytes === undefined && options.executionProvider !== "cuda";
   let session: ModelSession;
   try {
     session = await openWarm(
-      { ...options, modelPath, modelBytes },
+      { ...options, modelPath, modelBytes, mappedWeights },
       openclipVitB32U8,
       pixelTensor([new Uint8Array(pixelBytes)]),
     );
@@ -119,17 +121,19 @@ async function openStandard(options: ServerModelOptions): Promise<ServerModel> {
 }
 
 async function openWarm(
-  options: ServerModelOptions & { readonly modelBytes?: Uint8Array<ArrayBuffer> },
+  options: ServerModelOptions & Pick<OpenSessionOptions, "modelBytes" | "mappedWeights">,
   signature: Signature,
   input: Tensor,
 ): Promise<ModelSession> {
-  const { modelPath, modelBytes, intraOpThreads, executionProvider, onDeath } = options;
+  const { modelPath, modelBytes, mappedWeights, intraOpThreads, executionProvider, onDeath } =
+    options;
   const session = await openSession({
     modelPath,
     modelBytes,
     intraOpThreads,
     executionProvider,
     onDeath,
+    mappedWeights,
   });
   try {
     checkSignature(modelPath, session, signature);
