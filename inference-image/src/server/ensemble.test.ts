@@ -253,10 +253,12 @@ describe("with orders", () => {
       name: jpeg,
       version: "1",
       state: "UNAVAILABLE",
-      reason: "a model of the ensemble is not available",
+      reason: "unloaded",
     });
-    const error = await rejection(registry.model(jpeg).infer(requestOf([image])));
-    expect(error).toMatchObject({ code: "not-found" });
+    expect(() => registry.model(jpeg)).toThrow(
+      new OipError("not-found", `Request for unknown model: '${jpeg}' has no available versions`),
+    );
+    expect(registry.ready).toBe(true);
     await registry.load(u8);
     expect(registry.modelReady(jpeg)).toBe(true);
     expect((await registry.model(jpeg).infer(requestOf([image]))).outputs).toHaveLength(1);

@@ -125,10 +125,11 @@ class Registry implements ModelRegistry {
   get ready(): boolean {
     if (this.#exit.signal.aborted) return false;
     if (!this.#flags["strict-readiness"]) return true;
-    return [...this.#entries.values()].every(
-      ({ state, reason, versions }) =>
-        (state === "READY" && versions.every((model) => model.isAlive())) || reason === unloaded,
-    );
+    return [...this.#entries.values()].every((entry) => {
+      const { state, reason } = stateOf(entry);
+      const alive = state === "READY" && entry.versions.every((model) => model.isAlive());
+      return alive || reason === unloaded;
+    });
   }
 
   get models(): readonly ServedModel[] {
@@ -141,7 +142,7 @@ class Registry implements ModelRegistry {
     if (entry === undefined) {
       throw new OipError("not-found", `Request for unknown model: '${name}' is not found`);
     }
-    if (entry.versions.length === 0) {
+    if (entry.versions.length === 0 || stateOf(entry).state === "UNAVAILABLE") {
       throw new OipError(
         "not-found",
         `Request for unknown model: '${name}' has no available versions`,
@@ -360,13 +361,11 @@ function isEnsemble({ config }: ServedModel): boolean {
   return config.ensemble_scheduling !== undefined;
 }
 
-/** An ensemble is only there while its models are. */
+/** An ensemble is only there while its models are: without one of them it is unloaded. */
 function stateOf({ state, reason, versions }: Entry): Pick<Entry, "state" | "reason"> {
   const incomplete =
     state === "READY" && versions.some((model) => isEnsemble(model) && !model.isAlive());
-  return incomplete
-    ? { state: "UNAVAILABLE", reason: "a model of the ensemble is not available" }
-    : { state, reason };
+  return incomplete ? { state: "UNAVAILABLE", reason: unloaded } : { state, reason };
 }
 
 const unloaded = "unloaded";

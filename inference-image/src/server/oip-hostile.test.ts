@@ -74,7 +74,7 @@ describe("over HTTP, each of these is the client's mistake, and says which", () 
     [
       "an element that claims more bytes than there are",
       () => binary({}, element(image, image.byteLength + 1)),
-      `[request id: <id_unknown>] incomplete string data for 'image', expecting string of length ${image.byteLength + 1} but only ${image.byteLength} bytes available`,
+      `[request id: <id_unknown>] incomplete string data for inference input 'image', expecting string of length ${image.byteLength + 1} but only ${image.byteLength} bytes available`,
     ],
     [
       "an element that claims four gigabytes",
@@ -84,17 +84,17 @@ describe("over HTTP, each of these is the client's mistake, and says which", () 
     [
       "half a length",
       () => binary({}, Buffer.from([1, 0])),
-      /incomplete string length indicator for 'image', expecting 4 bytes but only 2/,
+      /incomplete string length indicator for inference input 'image' for model '\w+', expecting 4 bytes but only 2/,
     ],
     [
       "more elements than the shape says",
       () => binary({}, Buffer.concat([element(image), element(image)])),
-      "[request id: <id_unknown>] unexpected number of string elements 2 for 'image', expecting 1",
+      "[request id: <id_unknown>] unexpected number of string elements 2 for inference input 'image' for model 'openclip_vit_b32_jpeg', expecting 1",
     ],
     [
       "fewer elements than the shape says",
       () => binary({ shape: [2, 1] }, element(image)),
-      "[request id: <id_unknown>] expected 2 string elements for 'image', got 1",
+      "[request id: <id_unknown>] expected 2 string elements for inference input 'image' for model 'openclip_vit_b32_jpeg', got 1",
     ],
     [
       "an empty image",
@@ -159,9 +159,9 @@ describe("over HTTP, each of these is the client's mistake, and says which", () 
       /^failed to parse JSON: unexpected /,
     ],
     [
-      "raw bytes for a model whose input has no size",
-      () => post(image, { [headerLengthField]: "0" }),
-      "The shape of the raw input 'image' can not be deduced: send the request with its JSON head",
+      "raw bytes that are no image",
+      () => post("GIF89a", { [headerLengthField]: "0" }),
+      `in ensemble '${jpeg}', image 0 is not a JPEG, PNG or WebP file`,
     ],
     [
       "raw bytes that are not one image of pixels",
@@ -306,6 +306,10 @@ describe("over HTTP, each of these is the client's mistake, and says which", () 
   });
 });
 
+test("an image file and nothing else is a request, with a head of 0 bytes", async () => {
+  expect(await post(image, { [headerLengthField]: "0" })).toEqual({ status: 200, error: "" });
+});
+
 describe("over gRPC, too", () => {
   const serialize = (message: ModelInferRequest) =>
     methodOf("ModelInfer").requestSerialize(message);
@@ -331,7 +335,7 @@ describe("over gRPC, too", () => {
       "an element that claims more bytes than there are",
       () => requestOf({ raw_input_contents: [element(image, image.byteLength + 1)] }),
       status.INVALID_ARGUMENT,
-      /incomplete string data for 'image'/,
+      /incomplete string data for inference input 'image'/,
     ],
     [
       "an image that is none, in bytes_contents",

@@ -32,7 +32,8 @@ export function modelMetadata(model: ServedModel, versions: readonly string[]) {
   return {
     name: model.name,
     versions,
-    platform: model.config.platform,
+    // the Python backend has no platform, and is told by its own name
+    platform: model.config.platform || model.config.backend,
     inputs: model.inputs.map(tensor),
     outputs: model.outputs.map(tensor),
   };

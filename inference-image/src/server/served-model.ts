@@ -12,6 +12,7 @@ import {
   fromWire,
   type InferRequest,
   isDataType,
+  joinElements,
   shapeText,
   splitElements,
   WireError,
@@ -214,13 +215,15 @@ export class ServedModel {
       );
     }
     const open = spec.dims.filter((dim) => dim < 0).length;
-    const elementBytes = bytesPerElement[spec.dataType];
-    if (elementBytes === undefined || open > 1) {
+    const isString = spec.dataType === "BYTES";
+    // of strings there can be one only: nothing says where it ends
+    if (isString ? elementCount(spec.dims) !== 1 : open > 1) {
       throw invalid(
         `The shape of the raw input '${spec.name}' can not be deduced: send the request with its JSON head`,
       );
     }
-    const known = elementCount(spec.dims.filter((dim) => dim >= 0)) * elementBytes;
+    const known =
+      elementCount(spec.dims.filter((dim) => dim >= 0)) * (bytesPerElement[spec.dataType] ?? 1);
     const dims = spec.dims.map((dim) => (dim < 0 ? Math.floor(bytes.byteLength / known) : dim));
     return {
       id: "",
@@ -230,7 +233,7 @@ export class ServedModel {
           name: spec.name,
           dataType: spec.dataType,
           shape: maxBatchSize > 0 ? [1, ...dims] : dims,
-          bytes,
+          bytes: isString ? joinElements([bytes]) : bytes,
         },
       ],
       outputs: [],
@@ -343,11 +346,12 @@ export class ServedModel {
 
   #tensorOf(wire: WireTensor): Tensor {
     const { name, dataType, shape, bytes } = wire;
-    const elementBytes = bytesPerElement[dataType];
-    const expected = elementCount(shape) * (elementBytes ?? 0);
-    if (elementBytes === undefined) {
-      splitElements(name, bytes, elementCount(shape));
-    } else if (bytes.byteLength !== expected) {
+    const expected = elementCount(shape) * (bytesPerElement[dataType] ?? 0);
+    if (dataType === "BYTES") {
+      const data = splitElements(name, bytes, elementCount(shape), this.name);
+      return { name, shape, dataType, data };
+    }
+    if (bytes.byteLength !== expected) {
       throw invalid(
         `input byte size mismatch for input '${name}' for model '${this.name}'. Expected ${expected}, got ${bytes.byteLength}`,
       );

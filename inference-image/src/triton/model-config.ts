@@ -61,7 +61,12 @@ function withTritonDefaults(config: Json): Json {
   const versions = config.version_policy ?? { latest: { num_versions: 1 } };
   // an ensemble has no instances, no memory and no file of its own
   if (config.ensemble_scheduling !== undefined) {
-    return inOrder(type, { ...config, version_policy: versions });
+    const policy = config.model_transaction_policy ?? { decoupled: false };
+    return inOrder(type, {
+      ...config,
+      version_policy: versions,
+      model_transaction_policy: policy,
+    });
   }
   const optimization = type.fields.optimization?.resolvedType as protobuf.Type;
   return inOrder(type, {

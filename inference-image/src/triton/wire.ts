@@ -143,7 +143,8 @@ function float32View(bytes: Uint8Array): Float32Array {
 
 const lengthBytes = 4;
 
-function joinElements(elements: readonly Uint8Array[]): Uint8Array {
+/** BYTES: each element with its length before it. */
+export function joinElements(elements: readonly Uint8Array[]): Uint8Array {
   const total = elements.reduce((sum, element) => sum + lengthBytes + element.byteLength, 0);
   const bytes = new Uint8Array(total);
   const view = new DataView(bytes.buffer);
@@ -159,35 +160,43 @@ function joinElements(elements: readonly Uint8Array[]): Uint8Array {
 /**
  * Take BYTES apart.
  *
+ * @param model - Whose input it is, for messages in Triton's words.
  * @throws {WireError} when a length leads out of the bytes, or there are more or fewer than `count` elements.
  */
-export function splitElements(name: string, bytes: Uint8Array, count: number): Uint8Array[] {
+export function splitElements(
+  name: string,
+  bytes: Uint8Array,
+  count: number,
+  model?: string,
+): Uint8Array[] {
+  const tensor = model === undefined ? `'${name}'` : `inference input '${name}'`;
+  const subject = model === undefined ? tensor : `${tensor} for model '${model}'`;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const elements: Uint8Array[] = [];
   let offset = 0;
   while (offset < bytes.byteLength) {
     if (elements.length === count) {
       throw new WireError(
-        `unexpected number of string elements ${count + 1} for '${name}', expecting ${count}`,
+        `unexpected number of string elements ${count + 1} for ${subject}, expecting ${count}`,
       );
     }
     const start = offset + lengthBytes;
     if (start > bytes.byteLength) {
       throw new WireError(
-        `incomplete string length indicator for '${name}', expecting ${lengthBytes} bytes but only ${bytes.byteLength - offset} bytes available`,
+        `incomplete string length indicator for ${subject}, expecting ${lengthBytes} bytes but only ${bytes.byteLength - offset} bytes available`,
       );
     }
     const end = start + view.getUint32(offset, true);
     if (end > bytes.byteLength) {
       throw new WireError(
-        `incomplete string data for '${name}', expecting string of length ${end - start} but only ${bytes.byteLength - start} bytes available`,
+        `incomplete string data for ${tensor}, expecting string of length ${end - start} but only ${bytes.byteLength - start} bytes available`,
       );
     }
     elements.push(bytes.subarray(start, end));
     offset = end;
   }
   if (elements.length !== count) {
-    throw new WireError(`expected ${count} string elements for '${name}', got ${elements.length}`);
+    throw new WireError(`expected ${count} string elements for ${subject}, got ${elements.length}`);
   }
   return elements;
 }
