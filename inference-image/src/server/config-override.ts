@@ -30,8 +30,8 @@ export function configTextOfJson(json: string): string {
 function messageText(type: protobuf.Type, message: Readonly<Record<string, unknown>>): string {
   return Object.entries(message)
     .flatMap(([key, value]) => {
-      const field =
-        type.fields[key] ?? type.fieldsArray.find(({ name }) => lowerCamel(name) === key);
+      // not `type.fields[key]`: it has what every object has, such as `toString`
+      const field = type.fieldsArray.find(({ name }) => name === key || lowerCamel(name) === key);
       const name = field?.name ?? key;
       if (value === null) return [];
       if (field instanceof protobuf.MapField && isRecord(value)) {
