@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -79,7 +79,15 @@ test("starts what stands where a Triton will stand, and leaves no folder behind"
   );
   const base = `http://127.0.0.1:${http}/v2`;
   await expect.poll(() => answers(`${base}/health/ready`), { timeout: 20_000 }).toBe(true);
-  expect(await answers(`${base}/models/openclip_vit_b32_trt/ready`)).toBe(true);
+  for (const model of ["trt", "u8", "jpeg"]) {
+    expect(await answers(`${base}/models/openclip_vit_b32_${model}/ready`)).toBe(true);
+  }
+  const photo = await fetch(`${base}/models/openclip_vit_b32_jpeg/infer`, {
+    method: "POST",
+    headers: { "inference-header-content-length": "0" },
+    body: readFileSync(new URL("../../bench/samples/sunset.jpg", import.meta.url)),
+  });
+  expect(photo.status).toBe(200);
   expect(await answers(`http://127.0.0.1:${metrics}/metrics`)).toBe(true);
   const repositories = () =>
     readdirSync(folder).filter((name) => name.startsWith("clipstack-models-"));
