@@ -483,3 +483,29 @@ test("whatever arrives when, each request is answered once with its own rows, in
     { numRuns: 30 },
   );
 });
+
+describe("memory", () => {
+  test("copies the inputs of a request, unless they may be taken and it runs alone", async () => {
+    const seen: Float32Array[] = [];
+    const { batcher, session } = setup({ dispatch: "eager" });
+    const run = session.run.bind(session);
+    session.run = (inputs) => {
+      seen.push((inputs[0] as Fp32Tensor).data);
+      return run(inputs);
+    };
+    const requests = [request(1), request(2), request(3)];
+    const modes = ["copied", "taken", "taken"] as const;
+    const [copied, ...queued] = modes.map((inputs, i) => batcher.infer(requests[i]!, { inputs }));
+    await session.end();
+    await copied;
+    // the two that waited run together
+    await session.end();
+    await Promise.all(queued);
+    const alone = request(4);
+    const last = batcher.infer(alone, { inputs: "taken" });
+    await session.end();
+    await last;
+    const given = [...requests, alone].map(([tensor]) => tensor!.data);
+    expect(seen.map((data) => given.includes(data))).toEqual([false, false, true]);
+  });
+});

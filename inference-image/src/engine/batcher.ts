@@ -68,6 +68,8 @@ export function createBatcher(session: ModelSession, options: BatcherOptions): A
 
 interface Waiting {
   readonly inputs: readonly Tensor[];
+  /** The inputs need not be copied. */
+  readonly taken: boolean;
   readonly items: number;
   /** Two requests fit into one batch when their keys are equal. */
   readonly shapeKey: string;
@@ -150,6 +152,7 @@ class DynamicBatcher implements AnnouncingBatcher {
             );
       const waiting: Waiting = {
         inputs,
+        taken: options.inputs === "taken",
         items,
         shapeKey,
         enqueuedAt: performance.now(),
@@ -263,12 +266,16 @@ class DynamicBatcher implements AnnouncingBatcher {
     let inputUs = 0;
     let failure: EngineError | undefined;
     try {
-      const inputs = this.#session.inputs.map((_, index) =>
-        concatenate(
-          batch.map((waiting) => waiting.inputs[index]!),
-          batchSize,
-        ),
-      );
+      const [first] = batch;
+      const inputs =
+        batch.length === 1 && first?.taken
+          ? first.inputs
+          : this.#session.inputs.map((_, index) =>
+              concatenate(
+                batch.map((waiting) => waiting.inputs[index]!),
+                batchSize,
+              ),
+            );
       inputUs = (performance.now() - startedAt) * 1000;
       ({ outputs, inferUs } = await this.#session.run(inputs));
       this.#learn(inferUs / 1000 / batchSize);

@@ -30,6 +30,13 @@ export interface InferOptions {
   readonly signal?: AbortSignal;
   /** Drops the request when it has waited this long. */
   readonly queueTimeoutMs?: number;
+  /**
+   * What becomes of the inputs. `taken`: the caller needs them no more, so a request that runs alone is not copied, and its
+   * arrays are empty afterwards.
+   *
+   * @default "copied"
+   */
+  readonly inputs?: "copied" | "taken";
 }
 
 export interface InferResult {
@@ -43,8 +50,8 @@ export interface InferResult {
 export interface Batcher {
   readonly maxBatchSize: number;
   /**
-   * @param inputs - 1 to `maxBatchSize` items along the first dimension, in every input. They are copied; the caller
-   *   must not change them until it has the answer.
+   * @param inputs - 1 to `maxBatchSize` items along the first dimension, in every input. They are copied, unless the
+   *   options say that they may be taken; the caller must not change them until it has the answer.
    * @throws {EngineError} and nothing else.
    */
   infer(inputs: readonly Tensor[], options?: InferOptions): Promise<InferResult>;

@@ -48,8 +48,9 @@ export async function openOnnxEmbedder(options: OnnxEmbedderOptions): Promise<On
       const longest = { queueSeconds: 0, inferSeconds: 0 };
       for (let first = 0; first < images.length; first += maxBatchSize) {
         const part = images.slice(first, first + maxBatchSize);
+        const { tensor, inputs } = toInput(part);
         parts.push(
-          batcher.infer([toInput(part)], { signal }).then(({ outputs, timing }) => {
+          batcher.infer([tensor], { signal, inputs }).then(({ outputs, timing }) => {
             longest.queueSeconds = Math.max(longest.queueSeconds, timing.queueUs / 1e6);
             longest.inferSeconds = Math.max(longest.inferSeconds, timing.computeInferUs / 1e6);
             return embeddingsOf(outputs[0], part.length);

@@ -28,7 +28,7 @@ async function opened(options: Partial<ServerModelOptions> = {}) {
     onNotice: (line) => notices.push(line),
     ...options,
   });
-  const { outputs } = await session.run([toInput([image!])]);
+  const { outputs } = await session.run([toInput([Uint8Array.from(image!)]).tensor]);
   await session.close();
   const got = [Float32Array.from(outputs[0]?.data as Float32Array)];
   const { minCosine } = compareModels(await embedWith(modelPath, [image!]), got);

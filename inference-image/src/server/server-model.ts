@@ -3,7 +3,7 @@ import type { ServerEnv } from "../contract/server-env.ts";
 import type { Tensor } from "../contract/tensor.ts";
 import { imageTensor, pixelTensor } from "../engine/image-tensor.ts";
 import { type OpenSessionOptions, openSession } from "../engine/onnx-session.ts";
-import { EngineError, type ModelSession } from "../engine/types.ts";
+import { EngineError, type InferOptions, type ModelSession } from "../engine/types.ts";
 import { type PreparedModel, prepareServerModel } from "../model/prepare.ts";
 
 export interface ServerModelOptions {
@@ -36,8 +36,28 @@ export interface ServedForm {
 export interface ServerModel {
   readonly session: ModelSession;
   readonly form: ServedForm;
-  /** Preprocessed images as the input of the session. */
-  readonly toInput: (images: readonly Uint8Array[]) => Tensor;
+  /** Preprocessed images as the input of the session, in memory of its own or not. */
+  readonly toInput: (images: readonly Uint8Array[]) => ModelInput;
+}
+
+export interface ModelInput {
+  readonly tensor: Tensor;
+  /** As of {@link InferOptions}: `copied` where it is the memory of the image. */
+  readonly inputs: NonNullable<InferOptions["inputs"]>;
+}
+
+/** Each image is copied once: here where there are several, by the batcher where there is one. */
+function pixelInput(images: readonly Uint8Array[]): ModelInput {
+  const [image] = images;
+  if (images.length !== 1 || image === undefined) {
+    return { tensor: pixelTensor(images), inputs: "taken" };
+  }
+  const [{ name, dataType, dims }] = openclipVitB32U8.inputs;
+  return { tensor: { name, dataType, shape: [1, ...dims], data: image }, inputs: "copied" };
+}
+
+function planesInput(images: readonly Uint8Array[]): ModelInput {
+  return { tensor: imageTensor(images), inputs: "taken" };
 }
 
 /**
@@ -107,7 +127,7 @@ async function openPrepared(
     return undefined;
   }
   const { minCosine, meanCosine } = agreement;
-  return { session, toInput: pixelTensor, form: { precision, parts, minCosine, meanCosine } };
+  return { session, toInput: pixelInput, form: { precision, parts, minCosine, meanCosine } };
 }
 
 async function openStandard(options: ServerModelOptions): Promise<ServerModel> {
@@ -117,7 +137,7 @@ async function openStandard(options: ServerModelOptions): Promise<ServerModel> {
     imageTensor([new Uint8Array(pixelBytes)]),
   );
   const form = { precision: "fp32", parts: [], minCosine: 1, meanCosine: 1 } as const;
-  return { session, toInput: imageTensor, form };
+  return { session, toInput: planesInput, form };
 }
 
 async function openWarm(
