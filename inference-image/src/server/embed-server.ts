@@ -9,7 +9,6 @@ import { openOnnxEmbedder } from "./onnx-embedder.ts";
 import type { ServedForm } from "./server-model.ts";
 import { readSettings, SettingsError } from "./settings.ts";
 import { readTlsFiles } from "./tls.ts";
-import { createTritonEmbedder } from "./triton-embedder.ts";
 
 /** An embed server that listens. */
 export interface RunningEmbedServer {
@@ -70,6 +69,8 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
   const load = async () => {
     const startedAt = performance.now();
     if (settings.ENGINE === "triton") {
+      // only a gateway needs gRPC, which takes 0.2 s and 10 MB of the start
+      const { createTritonEmbedder } = await import("./triton-embedder.ts");
       embedder = createTritonEmbedder({
         targets: settings.TRITON_GRPC_URLS,
         model: settings.TRITON_MODEL,
