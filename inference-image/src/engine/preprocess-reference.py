@@ -161,7 +161,7 @@ def write(folder):
     save("orientation-8-large.jpg", rgb(3000, 2000), quality=85, exif=turned(8))
     save("orientation-5-grey.jpg", Image.fromarray(photo(500, 300, 1)[:, :, 0]), quality=90, exif=turned(5))
     save("orientation-3-alpha.webp", Image.fromarray(translucent(400, 300, 4)), lossless=True, exif=turned(3))
-    save("huge.jpg", rgb(8000, 6000), quality=80)
+    save("huge.jpg", rgb(2000, 1500).resize((8000, 6000)), quality=80)
     save("12-megapixels.jpg", rgb(4000, 3000), quality=88)
     save("wide-line.png", rgb(20000, 1))
     save("tall-line.png", rgb(1, 20000))
@@ -192,6 +192,12 @@ def write(folder):
     keep("colour-key.png", png(300, 280, 8, 2, [row.tobytes() for row in key], (b"tRNS", struct.pack(">HHH", 10, 20, 30))))
     grey = key[:, :, 1]
     keep("grey-key.png", png(300, 280, 8, 0, [row.tobytes() for row in grey], (b"tRNS", struct.pack(">H", 20))))
+
+    # sides that a JPEG cannot be halved to, three times; content as fine as it gets
+    fine = rgb(4000, 3000)
+    for width, height in ((1203, 901), (2003, 1501), (1207, 904), (1200, 904), (2400, 1800)):
+        save(f"fine-{width}x{height}.jpg", fine.resize((width, height)), quality=90)
+    save("fine.webp", fine.resize((1203, 901)), quality=85)
 
 
 def main(command, folder):

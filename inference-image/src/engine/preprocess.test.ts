@@ -11,6 +11,7 @@ import {
 import { normalised } from "./image-tensor.ts";
 import { ImageError, preprocess } from "./preprocess.ts";
 import golden from "./preprocess-golden.json" with { type: "json" };
+import { picture } from "./test-images.ts";
 
 const limits = { maxPixels: 1_000_000 };
 const red = { r: 255, g: 0, b: 0 };
@@ -107,8 +108,8 @@ describe("geometry", () => {
   });
 });
 
-test("a long image leaves the event loop free while it is read", async () => {
-  const bytes = await plain(100_000, 220).ensureAlpha().png().toBuffer();
+/** Longest time for which timers stood still while `work` went on, as a part of that time. */
+async function stall(work: () => Promise<unknown>): Promise<number> {
   let [last, longest] = [performance.now(), 0];
   const startedAt = last;
   const timer = setInterval(() => {
@@ -116,10 +117,61 @@ test("a long image leaves the event loop free while it is read", async () => {
     longest = Math.max(longest, now - last);
     last = now;
   }, 1);
-  await preprocess(bytes, { maxPixels: 1e8 });
-  longest = Math.max(longest, performance.now() - last);
+  await work();
   clearInterval(timer);
-  expect(longest).toBeLessThan((performance.now() - startedAt) / 2);
+  const now = performance.now();
+  return Math.max(longest, now - last) / (now - startedAt);
+}
+
+test("a long image leaves the event loop free while it is read", async () => {
+  const bytes = await plain(100_000, 220).ensureAlpha().png().toBuffer();
+  expect(await stall(() => preprocess(bytes, { maxPixels: 1e8 }))).toBeLessThan(0.5);
+});
+
+test.each(["exact", "fast"] as const)(
+  "%s: many large images leave the event loop free",
+  async (mode) => {
+    const bytes = await picture("jpeg", { width: 2000, height: 1500 });
+    const options = { maxPixels: 4e7, mode };
+    await preprocess(bytes, options); // a thread starts
+    const all = () => Promise.all(Array.from({ length: 8 }, () => preprocess(bytes, options)));
+    expect(await stall(all)).toBeLessThan(0.4);
+  },
+);
+
+describe("fast", () => {
+  /** Mean difference from exact, in levels. */
+  async function difference(width: number, height: number, orientation: number): Promise<number> {
+    const stored = await picture("jpeg", { width, height, seed: 2 });
+    const bytes = await sharp(stored).withMetadata({ orientation }).jpeg().toBuffer();
+    const [exact, fast] = await Promise.all(
+      (["exact", "fast"] as const).map((mode) => preprocess(bytes, { maxPixels: 1e7, mode })),
+    );
+    return exact!.reduce((sum, value, at) => sum + Math.abs(value - fast![at]!), 0) / pixelBytes;
+  }
+
+  test.each([1, 2, 3, 4, 5, 6, 7, 8])("orientation %i is close to exact", async (orientation) => {
+    const levels = await difference(1360, 1000, orientation);
+    expect(levels).toBeGreaterThan(0);
+    expect(levels).toBeLessThan(3);
+  });
+
+  test.each([
+    [1203, 901],
+    [1207, 960],
+  ])("%i × %i, which libvips shrinks off centre, is exact", async (width, height) => {
+    expect(await difference(width, height, 1)).toBe(0);
+  });
+});
+
+test("an image comes in memory of its own", async () => {
+  for (const side of [60, 600]) {
+    const { buffer } = await preprocess(
+      await picture("png", { width: side, height: side }),
+      limits,
+    );
+    expect(buffer.byteLength).toBe(pixelBytes);
+  }
 });
 
 describe("orientation", () => {
@@ -252,6 +304,24 @@ describe("refuses", () => {
       expect(error.message).toMatch(/^cannot be decoded: \S[^\n]*$/);
     }
   });
+
+  test("a progressive JPEG of very many scans, before it is decoded", async () => {
+    const whole = await plain(64, 64).jpeg({ progressive: true }).toBuffer();
+    const firstScan = whole.subarray(whole.indexOf("\xff\xda", 0, "latin1"), -2);
+    const scans = Array.from({ length: 50 }, () => firstScan);
+    const { code, message } = await refusal(Buffer.concat([whole.subarray(0, -2), ...scans]));
+    expect(code).toBe("undecodable_image");
+    expect(message).toMatch(/^cannot be decoded: it is stored in \d+ scans, more than 100$/);
+  });
+
+  test.each(["png", "webp"] as const)(
+    "a %s that declares more pixels than it has",
+    async (format) => {
+      const bytes = await plain(30, 30).toFormat(format).toBuffer();
+      bytes.writeUInt16BE(0x1010, { png: 18, webp: 26 }[format]);
+      expect((await refusal(bytes, 40_000_000)).code).toBe("undecodable_image");
+    },
+  );
 
   test("a file that only begins like an image", async () => {
     const bytes = Buffer.concat([Buffer.from([0xff, 0xd8, 0xff]), Buffer.alloc(200, 7)]);

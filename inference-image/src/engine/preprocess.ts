@@ -60,6 +60,12 @@ export interface Preprocessor {
   close(): Promise<void>;
 }
 
+/**
+ * Each scan of a progressive JPEG is a pass over the whole image, and can be a dozen bytes: thousands of them would keep a
+ * thread busy for minutes. Encoders make about ten.
+ */
+const maxScans = 100;
+
 /** Of the process: its images are decoded in the same memory. The limit is `maxPixels`. */
 const budget = new PixelBudget();
 
@@ -136,6 +142,9 @@ function headerOf(bytes: Uint8Array): ImageHeader {
     throw new ImageError("unsupported_media_type", "is not a JPEG, PNG or WebP file");
   }
   if (header.width === 0 || header.height === 0) throw undecodable("it has no pixels");
+  if (header.scans > maxScans) {
+    throw undecodable(`it is stored in ${header.scans} scans, more than ${maxScans}`);
+  }
   return header;
 }
 

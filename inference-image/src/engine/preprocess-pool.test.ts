@@ -1,0 +1,145 @@
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import type { Worker } from "node:worker_threads";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { pixelBytes } from "../contract/model-signature.ts";
+import { readImageHeader } from "./image-header.ts";
+import { type PoolTask, PreprocessPool } from "./preprocess-pool.ts";
+import { picture } from "./test-images.ts";
+
+/** Of the pools of a test. */
+const threads: Worker[] = [];
+const remember = (thread: Worker) => threads.push(thread);
+const pools: PreprocessPool[] = [];
+
+beforeEach(() => {
+  process.on("worker", remember);
+});
+afterEach(async () => {
+  process.off("worker", remember);
+  await Promise.all(pools.splice(0).map((pool) => pool.close()));
+  threads.splice(0);
+});
+
+function poolOf(count: number): PreprocessPool {
+  const pool = new PreprocessPool(count);
+  pools.push(pool);
+  return pool;
+}
+
+async function taskOf(width: number, height: number, seed = 1): Promise<PoolTask> {
+  const bytes = await picture("jpeg", { width, height, seed });
+  return { bytes, header: readImageHeader(bytes)!, mode: "exact" };
+}
+
+test("starts no thread before an image needs one, and none for small images", async () => {
+  const pool = poolOf(2);
+  expect(pool.size).toBe(0);
+  await pool.run(await taskOf(320, 240));
+  expect(pool.size).toBe(0);
+  await pool.run(await taskOf(800, 600));
+  expect(pool.size).toBe(1);
+});
+
+test("starts another thread only when all are busy, and no more than it may", async () => {
+  const pool = poolOf(2);
+  const task = await taskOf(800, 600);
+  await pool.run(task);
+  await pool.run(task);
+  expect(pool.size).toBe(1);
+  await Promise.all([1, 2, 3, 4, 5].map(() => pool.run(task)));
+  expect(pool.size).toBe(2);
+});
+
+test("gives the same pixels in the calling thread and in another", async () => {
+  const task = await taskOf(400, 300);
+  const large = { ...task.header, width: 4000, height: 3000 };
+  expect(await poolOf(1).run(task)).toHaveLength(pixelBytes);
+  // the header lies, so that it goes to a thread, which finds other pixels than it was told
+  await expect(poolOf(1).run({ ...task, header: large })).rejects.toThrow(/extract_area|expected/);
+});
+
+test("leaves the file as it was", async () => {
+  const task = await taskOf(800, 600);
+  const before = Buffer.from(task.bytes);
+  await poolOf(1).run(task);
+  expect(before.equals(task.bytes)).toBe(true);
+});
+
+test("takes images in the order in which they came", async () => {
+  const pool = poolOf(1);
+  const done: number[] = [];
+  const tasks = await Promise.all([1, 2, 3, 4].map((seed) => taskOf(700, 500, seed)));
+  await Promise.all(tasks.map((task, index) => pool.run(task).then(() => done.push(index))));
+  expect(done).toEqual([0, 1, 2, 3]);
+});
+
+test("drops an image that is aborted while it waits, and no other", async () => {
+  const pool = poolOf(1);
+  const task = await taskOf(900, 700);
+  const controller = new AbortController();
+  const first = pool.run(task, controller.signal); // it is being worked on
+  const second = pool.run(task, controller.signal);
+  const third = pool.run(task);
+  controller.abort(new Error("the caller went away"));
+  await expect(second).rejects.toThrow("the caller went away");
+  expect(await first).toHaveLength(pixelBytes);
+  expect(await third).toHaveLength(pixelBytes);
+  await expect(pool.run(task, controller.signal)).rejects.toThrow("the caller went away");
+});
+
+test("a thread that dies takes its image with it, and is replaced", async () => {
+  const pool = poolOf(1);
+  const task = await taskOf(900, 700);
+  await pool.run(task);
+  const lost = pool.run(task);
+  const kept = pool.run(task);
+  await Promise.all([
+    expect(lost).rejects.toMatchObject({
+      code: "failed",
+      message: "[failed] the thread that decoded the image ended: exit code 1",
+    }),
+    threads[0]!.terminate(),
+  ]);
+  expect(await kept).toHaveLength(pixelBytes);
+  expect(threads).toHaveLength(2);
+});
+
+test("finishes what it took when it is closed, and takes nothing more", async () => {
+  const pool = poolOf(1);
+  const large = await taskOf(900, 700);
+  const taken = [pool.run(large), pool.run(large), pool.run(await taskOf(50, 40))];
+  const closed = pool.close();
+  await expect(pool.run(large)).rejects.toMatchObject({ code: "draining" });
+  await closed;
+  for (const pixels of await Promise.all(taken)) expect(pixels).toHaveLength(pixelBytes);
+  expect(pool.size).toBe(0);
+});
+
+const ending = fileURLToPath(new URL("./preprocess.ts", import.meta.url));
+
+test.each([
+  ["ends when nothing is left to do", ""],
+  ["can be ended while images are decoded", "setTimeout(() => process.exit(0), 100);"],
+])("a process that preprocesses %s", async (_, end) => {
+  const size = end === "" ? 800 : 4000;
+  const file = (await picture("jpeg", { width: size, height: size })).toString("base64");
+  const code = `
+    const { preprocess } = await import(${JSON.stringify(ending)});
+    let text = "";
+    for await (const part of process.stdin) text += part;
+    const image = Buffer.from(text, "base64");
+    ${end}
+    const all = await Promise.all([1, 2, 3, 4].map(() => preprocess(image, { maxPixels: 4e7 })));
+    console.log(all.length);`;
+  const child = promisify(execFile)(
+    process.execPath,
+    ["--import", "tsx", "--input-type=module", "--eval", code],
+    { timeout: 25_000, cwd: fileURLToPath(new URL(".", import.meta.url)) },
+  );
+  child.child.stdin!.end(file);
+  const { stdout, stderr } = await child; // rejects unless the exit code is 0
+  expect(stdout).toBe(end === "" ? "4\n" : "");
+  expect(stderr).toBe("");
+});
