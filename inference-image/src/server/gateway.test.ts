@@ -1,22 +1,15 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { embedMetrics } from "../contract/embed-api.ts";
-import { openclipVitB32, pixelBytes } from "../contract/model-signature.ts";
+import { openclipVitB32 } from "../contract/model-signature.ts";
 import { picture } from "../engine/test-images.ts";
-import { TritonError } from "../triton/transport.ts";
 import { type RunningEmbedServer, startEmbedServer } from "./embed-server.ts";
-import type { Embedder } from "./embedder.ts";
 import { readSettings } from "./settings.ts";
+import { keepAsking, type TestGateway, testGateway, timeoutMs, until } from "./test-gateway.ts";
 import { type TestRepository, testRepository } from "./test-repository.ts";
 import { type TritonProcess, tritonProcess } from "./test-triton-process.ts";
-import { createTritonEmbedder } from "./triton-embedder.ts";
 
 /** The gateway in front of real processes that die, hang and come back while they are asked all the time. */
-
-/** Far above what any step takes, far below what only a hang would take. */
-const longMs = 20_000;
-/** A call that waited for this would be found by {@link longMs}. */
-const timeoutMs = 60_000;
 
 let repository: TestRepository;
 let tritons: readonly TritonProcess[];
@@ -32,106 +25,20 @@ afterAll(async () => {
   await repository?.remove();
 });
 
-interface Gateway {
-  readonly embedder: Embedder;
-  /** Of each target, in the order of `tritons`. */
-  healthy(): readonly boolean[];
-  answeredBy(): readonly number[];
-  close(): Promise<void>;
-}
-const opened: Gateway[] = [];
+const opened: TestGateway[] = [];
 afterEach(async () => {
   for (const { close } of opened.splice(0)) await close();
 });
-
-async function gateway(): Promise<Gateway> {
-  const healthy = new Map<string, boolean>();
-  const answered = new Map<string, number>();
-  const embedder = createTritonEmbedder({
-    targets: tritons.map(({ target }) => target),
-    model: openclipVitB32.name,
-    timeoutMs,
-    maxBatchSize: 8,
-    observer: {
-      batch: () => {},
-      queued: () => {},
-      health: (target, count) => healthy.set(target, count > 0),
-      ended: (target, ok) => answered.set(target, (answered.get(target) ?? 0) + (ok ? 1 : 0)),
-    },
-  });
-  const made: Gateway = {
-    embedder,
-    healthy: () => tritons.map(({ target }) => healthy.get(target) ?? false),
-    answeredBy: () => tritons.map(({ target }) => answered.get(target) ?? 0),
-    close: () => embedder.close(),
-  };
+async function gateway(): Promise<TestGateway> {
+  const made = await testGateway(tritons.map(({ target }) => target));
   opened.push(made);
-  await until(() => made.healthy().every(Boolean));
   return made;
-}
-
-/** Waits, bounded, and gives the time that it took. */
-async function until(condition: () => boolean): Promise<number> {
-  const startedAt = performance.now();
-  while (!condition()) {
-    if (performance.now() - startedAt > longMs) throw new Error("it did not come to pass");
-    await sleep(10);
-  }
-  return performance.now() - startedAt;
-}
-
-const image = (value: number) => new Uint8Array(pixelBytes).fill(value);
-
-/** Requests without a pause, until it is stopped. */
-function load({ embedder }: Gateway) {
-  const counts = { answered: 0, refused: 0, wrong: 0, slowestMs: 0 };
-  const lost: unknown[] = [];
-  const expected: Float32Array[] = [];
-  let stopped = false;
-  const client = async (value: number) => {
-    while (!stopped) {
-      const startedAt = performance.now();
-      try {
-        const [vector] = await embedder.embed([image(value)]);
-        counts.answered += 1;
-        counts.slowestMs = Math.max(counts.slowestMs, performance.now() - startedAt);
-        expected[value] ??= vector!;
-        if (cosine(vector!, expected[value]!) < 0.9999) counts.wrong += 1;
-      } catch (error) {
-        // refused before it was accepted: the caller hears 503, and comes back
-        const refused = error instanceof TritonError && error.code === "unavailable";
-        if (refused) counts.refused += 1;
-        else lost.push(error);
-        await sleep(20);
-      }
-    }
-  };
-  const clients = Array.from({ length: 6 }, (_, value) => client(10 + 40 * value));
-  return {
-    counts,
-    lost,
-    /** Until so many more are answered. */
-    more: (count: number) => {
-      const goal = counts.answered + count;
-      return until(() => counts.answered >= goal);
-    },
-    async stop() {
-      stopped = true;
-      await Promise.all(clients);
-      expect(lost).toEqual([]);
-      expect(counts.wrong).toBe(0);
-    },
-  };
-}
-
-function cosine(a: Float32Array, b: Float32Array): number {
-  return a.reduce((sum, value, at) => sum + value * b[at]!, 0);
 }
 
 describe("under load, with two Tritons", () => {
   test("both get a part of the calls", async () => {
     const made = await gateway();
-    const running = load(made);
+    const running = keepAsking(made);
     await running.more(40);
     await running.stop();
     const [first, second] = made.answeredBy();
@@ -140,7 +47,7 @@ describe("under load, with two Tritons", () => {
 
   test("no request is lost when one is killed, and it is used again when it is back", async () => {
     const made = await gateway();
-    const running = load(made);
+    const running = keepAsking(made);
     await running.more(20);
     await tritons[0]!.kill();
     await until(() => !made.healthy()[0]);
@@ -157,7 +64,7 @@ describe("under load, with two Tritons", () => {
 
   test("the requests of one that hangs are answered by the other, long before the deadline", async () => {
     const made = await gateway();
-    const running = load(made);
+    const running = keepAsking(made);
     await running.more(20);
     tritons[0]!.signal("SIGSTOP");
     try {
@@ -177,7 +84,7 @@ describe("under load, with two Tritons", () => {
 
   test("requests that were accepted wait when all die, and are answered when one is back", async () => {
     const made = await gateway();
-    const running = load(made);
+    const running = keepAsking(made);
     await running.more(20);
     await Promise.all(tritons.map((triton) => triton.kill()));
     await until(() => made.healthy().every((healthy) => !healthy));
@@ -192,7 +99,7 @@ describe("under load, with two Tritons", () => {
 
   test("no request is lost while one stops in order", async () => {
     const made = await gateway();
-    const running = load(made);
+    const running = keepAsking(made);
     await running.more(20);
     tritons[1]!.signal("SIGTERM");
     await until(() => !made.healthy()[1]);

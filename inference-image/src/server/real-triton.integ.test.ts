@@ -23,6 +23,7 @@ import {
 import { type Transport, TritonError } from "../triton/transport.ts";
 import { type RunningEmbedServer, startEmbedServer } from "./embed-server.ts";
 import { readSettings } from "./settings.ts";
+import { keepAsking, testGateway, until } from "./test-gateway.ts";
 import { type TestRepository, wholeRepository } from "./test-repository.ts";
 import { type RunningTritonServer, startTritonServer } from "./triton-server.ts";
 
@@ -52,7 +53,7 @@ describe.skipIf(realTritonMissing !== "")(
         openGrpcTransport({ target: `127.0.0.1:${ours.ports.grpc}` }),
       );
       const folder = await mkdtemp(join(tmpdir(), "clipstack-images-"));
-      await promisify(execFile)(realTritonProgram("python"), [reference, folder]);
+      await promisify(execFile)(realTritonProgram("python"), [reference, "write", folder]);
       for (const name of (await readdir(folder)).filter((file) => !file.endsWith(".rgb"))) {
         images.set(name, await readFile(join(folder, name)));
       }
@@ -133,7 +134,7 @@ describe.skipIf(realTritonMissing !== "")(
           });
           gateway = await startEmbedServer({ ...settings, PORT: 0 });
           url = `http://127.0.0.1:${gateway.port}`;
-          await until(async () => (await fetch(`${url}/readyz`)).status === 200);
+          await untilAsked(async () => (await fetch(`${url}/readyz`)).status === 200);
         });
         afterAll(() => gateway?.stop());
 
@@ -183,6 +184,32 @@ describe.skipIf(realTritonMissing !== "")(
         });
       },
     );
+
+    test("the gateway loses no request when one of two stops in order, and when the other is killed", async () => {
+      const other = await startRealTriton(repositories[0]!.path, { flags: variant });
+      const gateway = await testGateway([theirs.grpcTarget, other.grpcTarget]);
+      const running = keepAsking(gateway);
+      try {
+        await running.more(20);
+        await other.stop();
+        await until(() => !gateway.healthy()[1]);
+        await running.more(20);
+        const again = await startRealTriton(repositories[0]!.path, {
+          flags: variant,
+          ports: other.ports,
+        });
+        await until(() => gateway.healthy()[1]!);
+        await running.more(20);
+        again.process.kill("SIGKILL");
+        await until(() => !gateway.healthy()[1]);
+        await running.more(20);
+        await running.stop();
+        expect(running.counts.refused).toBe(0);
+      } finally {
+        await running.stop();
+        await gateway.close();
+      }
+    });
   },
 );
 
@@ -196,7 +223,7 @@ function cosine(a: Float32Array, b: Float32Array): number {
   return dot / Math.sqrt(aa * bb);
 }
 
-async function until(condition: () => Promise<boolean>): Promise<void> {
+async function untilAsked(condition: () => Promise<boolean>): Promise<void> {
   for (const startedAt = performance.now(); !(await condition()); ) {
     if (performance.now() - startedAt > 20_000) throw new Error("it did not come to pass");
     await new Promise((resolve) => setTimeout(resolve, 20));

@@ -42,6 +42,7 @@ class FakeTriton {
   cancelled = 0;
   ready = true;
   failure: Failure | undefined;
+  instances: readonly { readonly count: number; readonly gpus: readonly number[] }[] = [];
   refuse: (level: number) => string | undefined = () => undefined;
   /** Inferences wait for it. */
   gate: Promise<void> = Promise.resolve();
@@ -73,7 +74,9 @@ class FakeTriton {
           outputs: signature.outputs.map(spec),
         }),
       ModelConfig: (_call: unknown, callback: Callback) =>
-        callback(null, { config: { max_batch_size: this.maxBatchSize } }),
+        callback(null, {
+          config: { max_batch_size: this.maxBatchSize, instance_group: this.instances },
+        }),
       ModelInfer: async (
         call: {
           request: ModelInferRequest;
@@ -245,6 +248,21 @@ test("puts the images of requests that come while its Tritons are busy into one 
   open();
   expect(await Promise.all(answers)).toEqual([[1], [2], [3], [4]]);
   expect(triton.calls).toEqual([1, 3]);
+});
+
+test("keeps every instance of the model busy, and one call on its way", async () => {
+  const triton = new FakeTriton();
+  triton.instances = [{ count: 1, gpus: [0, 1, 2, 3] }];
+  await triton.start();
+  const embedder = await embedderOf([triton]);
+  const { closed, open } = gate();
+  triton.gate = closed;
+  const answers = Array.from({ length: 9 }, (_, value) => axes(embedder, value));
+  await until(() => triton.arrived === 5);
+  expect(embedder.waitingImages).toBe(4);
+  open();
+  await Promise.all(answers);
+  expect(triton.calls).toEqual([1, 1, 1, 1, 1, 4]);
 });
 
 test("gives all Tritons calls, by turns", async () => {

@@ -1,3 +1,4 @@
+import { z } from "zod";
 import {
   type ModelSignature,
   openclipVitB32,
@@ -21,9 +22,10 @@ export interface TritonEmbedderOptions {
   /** Most images in one call; fewer where the model takes fewer. */
   readonly maxBatchSize: number;
   /**
-   * Calls that one Triton gets at a time. What comes while all are busy waits, and goes together in the next call.
+   * Calls that one Triton gets at a time. What comes while all are busy waits, and goes together in the next call: one
+   * call of several images costs this server less than several calls, and Triton no more.
    *
-   * @default 4
+   * @default - one for each instance of the model, and one that is on its way
    */
   readonly callsPerTriton?: number;
   readonly observer?: EmbedderObserver & GrpcPoolObserver;
@@ -61,7 +63,7 @@ export function createTritonEmbedder(options: TritonEmbedderOptions): Embedder {
 
 class TritonEmbedder implements Embedder {
   readonly #options: TritonEmbedderOptions;
-  readonly #callsPerTriton: number;
+  #callsPerTriton = 2;
   readonly #pool: GrpcPool;
   readonly #queue: Waiting[] = [];
   readonly #calls = new Set<Promise<void>>();
@@ -72,7 +74,6 @@ class TritonEmbedder implements Embedder {
 
   constructor(options: TritonEmbedderOptions) {
     this.#options = options;
-    this.#callsPerTriton = options.callsPerTriton ?? 4;
     this.#maxBatchSize = options.maxBatchSize;
     this.#pool = openGrpcPool({
       targets: options.targets,
@@ -226,7 +227,7 @@ class TritonEmbedder implements Embedder {
     }
     if (this.#checked.has(transport)) return;
     const form = await formOf(transport, model, options);
-    const { max_batch_size: most } = await transport.modelConfig(model, options);
+    const config = await transport.modelConfig(model, options);
     const before = this.#form;
     // with nothing on its way to any Triton, all of them may have been changed
     const free = this.#pool.healthy === 0 && this.#calls.size === 0 && form.input === before?.input;
@@ -238,7 +239,11 @@ class TritonEmbedder implements Embedder {
       );
     }
     this.#form = form;
-    this.#maxBatchSize = Math.min(this.#maxBatchSize, Number(most) || 1);
+    this.#maxBatchSize = Math.min(this.#maxBatchSize, Number(config.max_batch_size) || 1);
+    this.#callsPerTriton =
+      this.#options.callsPerTriton ??
+      // each image is a call of its own there, and Triton makes the batches
+      (form.input === "encoded" ? 2 * this.#maxBatchSize : instancesOf(config) + 1);
     this.#checked.add(transport);
   }
 }
@@ -257,6 +262,20 @@ async function formOf(transport: Transport, model: string, options: CallOptions)
     `${model} must take ${takes} and give ${shown(openclipVitB32.outputs)}, got ${shown(inputs, false)} and ${gives}`,
   );
 }
+
+/** How many executions of a model a Triton runs at a time: `count` is for each GPU that is named. */
+function instancesOf(config: Readonly<Record<string, unknown>>): number {
+  const groups = instanceGroups.safeParse(config.instance_group).data ?? [];
+  const instances = groups.map(({ count, gpus }) => count * Math.max(1, gpus.length));
+  return Math.max(
+    1,
+    instances.reduce((sum, each) => sum + each, 0),
+  );
+}
+
+const instanceGroups = z.array(
+  z.object({ count: z.number().default(1), gpus: z.array(z.unknown()).default([]) }),
+);
 
 /** @param batched - Whether the batch dimension has to be added. */
 function shown(specs: readonly TensorSpec[], batched = true): string {

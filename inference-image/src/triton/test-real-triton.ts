@@ -29,6 +29,8 @@ export interface RealTriton {
   readonly url: string;
   readonly httpTarget: string;
   readonly grpcTarget: string;
+  /** Of HTTP, gRPC and metrics; another one can be started there when this one is gone. */
+  readonly ports: readonly number[];
   readonly process: ChildProcess;
   /** What it wrote. */
   readonly output: string;
@@ -46,7 +48,8 @@ export async function startRealTriton(
   { flags = [] as readonly string[], ports = undefined as readonly number[] | undefined } = {},
 ): Promise<RealTriton> {
   await useThePythonBackend(repository);
-  const [http, grpc, metrics] = ports ?? (await freePorts(3));
+  const used = ports ?? (await freePorts(3));
+  const [http, grpc, metrics] = used;
   const child = spawn(
     realTritonProgram("tritonserver"),
     [
@@ -94,6 +97,7 @@ export async function startRealTriton(
     url,
     httpTarget: `127.0.0.1:${http}`,
     grpcTarget: `127.0.0.1:${grpc}`,
+    ports: used,
     process: child,
     get output() {
       return output;
