@@ -1,0 +1,48 @@
+import { execFile } from "node:child_process";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { compareModels, embedWith, syntheticImages } from "./compare-models.ts";
+import { prepareServerModel } from "./prepare.ts";
+
+const run = promisify(execFile);
+/** A Python with PyTorch, onnxscript and open_clip_torch, for example of a virtual environment. */
+const python = process.env.CLIPSTACK_PYTHON ?? "python3";
+const program = fileURLToPath(new URL("./pytorch-export.py", import.meta.url));
+
+const missing = await run(python, ["-c", "import torch, onnxscript, open_clip"]).then(
+  () => "",
+  () =>
+    ` (skipped: '${python}' has no torch, onnxscript and open_clip; name one that has with CLIPSTACK_PYTHON)`,
+);
+
+describe.skipIf(missing !== "")(`what PyTorch exports of open_clip's image tower${missing}`, () => {
+  let folder: string;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), "clipstack-pytorch-"));
+  });
+  afterAll(async () => {
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  test.each(["torchscript", "dynamo"])(
+    "is recognised, exported with %s",
+    async (exporter) => {
+      const modelPath = join(folder, `${exporter}.onnx`);
+      await run(python, [program, modelPath, exporter]);
+      const prepared = await prepareServerModel({ modelPath, cacheDir: join(folder, "cache") });
+      expect(prepared.parts).toContain("class-token-last");
+      const images = syntheticImages(4);
+      const { minCosine, maxDifference } = compareModels(
+        await embedWith(modelPath, images),
+        await embedWith(prepared.modelPath, images),
+      );
+      expect(minCosine).toBeGreaterThan(0.999999);
+      expect(maxDifference).toBeLessThan(5e-6);
+    },
+    180_000,
+  );
+});
