@@ -77,3 +77,36 @@ test("fails with one line when the file cannot be written", async () => {
   ]);
   expect(status).toBe(2);
 });
+
+/** `clipstack model <command> …`, as its own process in the temporary folder. */
+function model(...args: readonly string[]) {
+  return spawnSync(process.execPath, [join(root, "stacks/cli/clipstack.mjs"), "model", ...args], {
+    cwd: folder,
+    encoding: "utf8",
+  });
+}
+
+test("derives the model with pixels as input, and prepares the server's form", async () => {
+  generate("--profile", "tiny", "--output", "standard.onnx");
+  const derived = model("derive", "--model", "standard.onnx", "--output", "u8.onnx", "--json");
+  expect(JSON.parse(derived.stdout)).toMatchObject({ file: "u8.onnx", source: "derived" });
+  const prepared = model("prepare", "--model", "standard.onnx", "--precision", "int8", "--json");
+  expect(JSON.parse(prepared.stdout)).toMatchObject({
+    model: expect.stringMatching(/^prepared\/[0-9a-f]{16}-int8-r\d+\/model\.onnx$/),
+    precision: "int8",
+    agreement: { minCosine: expect.closeTo(1, 2) },
+  });
+});
+
+test.each([
+  ["derive", ["--output", "x.onnx"]],
+  ["prepare", []],
+])(
+  "model %s fails on a file that is no model with exit code 2 and one line",
+  async (command, args) => {
+    await writeFile(join(folder, "text.onnx"), "real weights\n");
+    const { status, stderr } = model(command, "--model", "text.onnx", ...args);
+    expect(stderr).toMatch(/^clipstack: [^\n]*text\.onnx: [^\n]+\n$/);
+    expect(status).toBe(2);
+  },
+);

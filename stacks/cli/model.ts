@@ -193,9 +193,10 @@ async function generate(args: GenerateArguments): Promise<void> {
   await deriveOfRepository(args, file);
 }
 
-/** The other model of the repository with the same weights. */
+/** What else the repository holds of the same weights: the model with pixels as input, and the embed server's form. */
 async function deriveOfRepository(args: GenerateArguments, file: string): Promise<void> {
   if (file !== repositoryModel) return;
+  await ofFiles(prepareInto(join(dirname(file), preparedFolder), { modelPath: file }));
   const info = await ofFiles(ensureU8Model(file, repositoryU8Model));
   if (!args.json && info.source === "derived") reportDerived(repositoryU8Model, info);
 }
