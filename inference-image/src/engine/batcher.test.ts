@@ -234,36 +234,6 @@ test("gives each request its own rows, in the order of arrival", async () => {
   expect((await second).batchSize).toBe(4);
 });
 
-test("runs a request alone in its own memory when that is given", async () => {
-  const seen: Tensor[] = [];
-  class Watched extends FakeSession {
-    override run(inputs: readonly Tensor[]) {
-      seen.push(...inputs);
-      return super.run(inputs);
-    }
-  }
-  const session = new Watched();
-  const batcher = createBatcher(session, {
-    maxBatchSize: 4,
-    maxQueueDelayMicroseconds: 0,
-    dispatch: "eager",
-  });
-  const [alone, kept, first, second] = [request(1), request(2), request(3), request(4)];
-  void batcher.infer(alone, { memory: "give" });
-  await session.end();
-  void batcher.infer(kept);
-  void batcher.infer(first, { memory: "give" });
-  void batcher.infer(second, { memory: "give" });
-  await session.end();
-  expect(seen.map(({ data }) => data)).toEqual([
-    Float32Array.of(1),
-    Float32Array.of(2),
-    Float32Array.of(3, 4),
-  ]);
-  expect(seen[0]!.data).toBe(alone[0]!.data);
-  expect(seen[1]!.data).not.toBe(kept[0]!.data);
-});
-
 test("leaves the caller's tensors as they were", async () => {
   const { session, batcher } = setup({ dispatch: "eager" });
   const mine = request(1, 2);

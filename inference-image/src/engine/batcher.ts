@@ -71,7 +71,6 @@ interface Waiting {
   /** The inputs need not be copied. */
   readonly taken: boolean;
   readonly items: number;
-  readonly isGiven: boolean;
   /** Two requests fit into one batch when their keys are equal. */
   readonly shapeKey: string;
   readonly enqueuedAt: number;
@@ -155,7 +154,6 @@ class DynamicBatcher implements AnnouncingBatcher {
         inputs,
         taken: options.inputs === "taken",
         items,
-        isGiven: options.memory === "give",
         shapeKey,
         enqueuedAt: performance.now(),
         resolve,
