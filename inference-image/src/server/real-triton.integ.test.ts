@@ -1,9 +1,6 @@
-import { execFile } from "node:child_process";
-import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type EmbedResponse, embedMetrics } from "../contract/embed-api.ts";
 import {
@@ -14,12 +11,7 @@ import {
 } from "../contract/model-signature.ts";
 import type { Tensor } from "../contract/tensor.ts";
 import { openGrpcTransport } from "../triton/grpc-transport.ts";
-import {
-  type RealTriton,
-  realTritonMissing,
-  realTritonProgram,
-  startRealTriton,
-} from "../triton/test-real-triton.ts";
+import { type RealTriton, realTritonMissing, startRealTriton } from "../triton/test-real-triton.ts";
 import { type Transport, TritonError } from "../triton/transport.ts";
 import { type RunningEmbedServer, startEmbedServer } from "./embed-server.ts";
 import { readSettings } from "./settings.ts";
@@ -29,7 +21,8 @@ import { type RunningTritonServer, startTritonServer } from "./triton-server.ts"
 
 const call = { timeoutMs: 60_000 };
 const variant = ["--model-config-name=cpu"];
-const reference = fileURLToPath(new URL("../engine/preprocess-reference.py", import.meta.url));
+/** Image files of every kind: rotated by EXIF, progressive, CMYK, grey, with alpha, small, wide, tall. */
+const samples = fileURLToPath(new URL("../../../bench/samples/", import.meta.url));
 
 describe.skipIf(realTritonMissing !== "")(
   `beside a real Triton${realTritonMissing === "" ? "" : ` (not here: ${realTritonMissing})`}`,
@@ -38,7 +31,7 @@ describe.skipIf(realTritonMissing !== "")(
     let ours: RunningTritonServer;
     const repositories: TestRepository[] = [];
     const transports: Transport[] = [];
-    /** Image files by name: every kind that is told apart. */
+    /** By name. */
     const images = new Map<string, Uint8Array>();
 
     beforeAll(async () => {
@@ -52,12 +45,11 @@ describe.skipIf(realTritonMissing !== "")(
         openGrpcTransport({ target: theirs.grpcTarget }),
         openGrpcTransport({ target: `127.0.0.1:${ours.ports.grpc}` }),
       );
-      const folder = await mkdtemp(join(tmpdir(), "clipstack-images-"));
-      await promisify(execFile)(realTritonProgram("python"), [reference, "write", folder]);
-      for (const name of (await readdir(folder)).filter((file) => !file.endsWith(".rgb"))) {
-        images.set(name, await readFile(join(folder, name)));
+      for (const name of (await readdir(samples)).filter((file) =>
+        /\.(jpg|png|webp)$/.test(file),
+      )) {
+        images.set(name, await readFile(join(samples, name)));
       }
-      await rm(folder, { recursive: true });
     });
     afterAll(async () => {
       for (const transport of transports) await transport.close();
