@@ -27,18 +27,13 @@ export function imageTensor(images: readonly Uint8Array[]): Fp32Tensor {
  * Preprocessed images as the input of `openclip_vit_b32_u8`.
  *
  * @param images - `[224, 224, 3]` 8-bit RGB each, row-major
- * @returns `[B, 224, 224, 3]` UINT8; of one image, its own memory
+ * @returns `[B, 224, 224, 3]` UINT8
  */
 export function pixelTensor(images: readonly Uint8Array[]): RawTensor {
   const [input] = openclipVitB32U8.inputs;
-  const data = images.length === 1 ? images[0]! : joined(images);
-  return { name: input.name, dataType: "UINT8", shape: [images.length, ...input.dims], data };
-}
-
-function joined(images: readonly Uint8Array[]): Uint8Array {
   const data = new Uint8Array(images.length * pixelBytes);
   for (const [index, image] of images.entries()) data.set(image, index * pixelBytes);
-  return data;
+  return { name: input.name, dataType: "UINT8", shape: [images.length, ...input.dims], data };
 }
 
 /**
