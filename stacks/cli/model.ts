@@ -196,7 +196,9 @@ async function generate(args: GenerateArguments): Promise<void> {
 /** What else the repository holds of the same weights: the model with pixels as input, and the embed server's form. */
 async function deriveOfRepository(args: GenerateArguments, file: string): Promise<void> {
   if (file !== repositoryModel) return;
-  await ofFiles(prepareInto(join(dirname(file), preparedFolder), { modelPath: file }));
+  const folder = join(dirname(file), preparedFolder);
+  const { modelPath } = await ofFiles(prepareInto(folder, { modelPath: file }));
+  if (!args.json) console.log(`${shownPath(modelPath)}: the form that the embed server runs`);
   const info = await ofFiles(ensureU8Model(file, repositoryU8Model));
   if (!args.json && info.source === "derived") reportDerived(repositoryU8Model, info);
 }
