@@ -58,6 +58,15 @@ test("counts the scans of a progressive JPEG", async () => {
   expect(readImageHeader(await image.jpeg().toBuffer())?.scans).toBe(1);
 });
 
+test("gives up on a header without end", async () => {
+  const [start, end] = [Buffer.from("ffd8ff", "hex"), await picture("jpeg")];
+  const parts = Buffer.alloc(4 * 200_000, Buffer.from("ffe00002", "hex"));
+  const bytes = Buffer.concat([start.subarray(0, 2), parts, end.subarray(2)]);
+  expect(() => readImageHeader(bytes)).toThrow(RangeError);
+  const filled = Buffer.concat([start, Buffer.alloc(200_000, 0xff), end.subarray(3)]);
+  expect(() => readImageHeader(filled)).toThrow(RangeError);
+});
+
 test("knows the type of a file from its first bytes", async () => {
   for (const format of ["jpeg", "png", "webp"] as const) {
     expect(imageTypeOf(await picture(format, { width: 1, height: 1 }))).toBe(format);

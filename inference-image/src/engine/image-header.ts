@@ -19,6 +19,9 @@ export interface ImageHeader {
   readonly scans: number;
 }
 
+/** Parts of a file that are looked at, and bytes that are skipped between them: no file may keep the event loop waiting. */
+const maxSteps = 50_000;
+
 /** The type that the first bytes of a file tell. */
 export function imageTypeOf(bytes: Uint8Array): ImageType | undefined {
   if (bytes[0] === 0xff && bytes[1] === 0xd8 && bytes[2] === 0xff) return "jpeg";
@@ -29,7 +32,7 @@ export function imageTypeOf(bytes: Uint8Array): ImageType | undefined {
 
 /**
  * @returns `undefined` where the file is of another type
- * @throws {RangeError} where it ends before its header does, or has none
+ * @throws {RangeError} where it ends before its header does, or has none, or one without end
  */
 export function readImageHeader(bytes: Uint8Array): ImageHeader | undefined {
   switch (imageTypeOf(bytes)) {
@@ -58,9 +61,10 @@ function jpegHeader(bytes: Uint8Array): ImageHeader {
   let frame:
     | { width: number; height: number; components: number; progressive: boolean }
     | undefined;
-  for (let at = 2; ; ) {
-    while (view.getUint8(at) !== 0xff) at++;
-    while (view.getUint8(at) === 0xff) at++;
+  for (let at = 2, steps = 0; ; steps++) {
+    for (; view.getUint8(at) !== 0xff; at++) steps++;
+    for (; view.getUint8(at) === 0xff; at++) steps++;
+    if (steps > maxSteps) throw new RangeError("no end of the header");
     const marker = view.getUint8(at++);
     if (marker === 0xd9 || marker === 0xda) break; // end, or the first scan
     if (marker === 0 || marker === 1 || (marker >= 0xd0 && marker <= 0xd8)) continue;
@@ -92,14 +96,15 @@ function jpegHeader(bytes: Uint8Array): ImageHeader {
   };
 }
 
-/** Starts of a scan. In the data between them a byte 0xff is followed by 0. */
+/** Starts of a scan, up to 1000. In the data between them a byte 0xff is followed by 0. */
 function scansOf(bytes: Uint8Array): number {
   const file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   let scans = 0;
-  for (let at = 0; ; scans++) {
+  for (let at = 0; scans < 1_000; scans++) {
     at = file.indexOf("\xff\xda", at, "latin1") + 2;
-    if (at < 2) return scans;
+    if (at < 2) break;
   }
+  return scans;
 }
 
 function pngHeader(bytes: Uint8Array): ImageHeader {
@@ -109,7 +114,7 @@ function pngHeader(bytes: Uint8Array): ImageHeader {
   let orientation = 1;
   let colourKey = false;
   // a file that is cut short is the decoder's to refuse
-  for (let at = 8; at + 12 <= bytes.length; ) {
+  for (let at = 8, steps = 0; at + 12 <= bytes.length && steps < maxSteps; steps++) {
     const end = at + 8 + view.getUint32(at);
     if (startsWith(bytes, "tRNS", at + 4)) colourKey = kind === 0 || kind === 2;
     if (startsWith(bytes, "eXIf", at + 4)) {
@@ -143,7 +148,7 @@ function webpHeader(bytes: Uint8Array): ImageHeader {
   }
   if (!startsWith(bytes, "VP8X", 12)) throw new RangeError("no VP8 at the beginning");
   let orientation = 1;
-  for (let at = 12; at + 8 <= bytes.length; ) {
+  for (let at = 12, steps = 0; at + 8 <= bytes.length && steps < maxSteps; steps++) {
     const size = view.getUint32(at + 4, true);
     if (startsWith(bytes, "EXIF", at)) {
       // some writers keep the name that a JPEG's segment begins with
