@@ -290,14 +290,20 @@ test("uses a Triton that is not there at first once it is", async () => {
   });
 });
 
-test("sends a call that its Triton refuses because it is going down to another one", async () => {
-  const [leaving, staying] = [await new FakeTriton().start(), await new FakeTriton().start()];
-  const embedder = await embedderOf([leaving, staying]);
-  leaving.failure = { code: status.UNAVAILABLE, details: "Server is stopping" };
-  const answers = Array.from({ length: 8 }, (_, at) => axes(embedder, at));
-  expect((await Promise.all(answers)).flat()).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
-  expect(staying.calls.reduce((sum, size) => sum + size, 0)).toBe(8);
-});
+test.each([
+  [status.UNAVAILABLE, "Server is stopping"],
+  [status.NOT_FOUND, "Request for unknown model: 'openclip_vit_b32' has no available versions"],
+])(
+  "sends a call that its Triton refuses because it is going down to another one, %i",
+  async (code, details) => {
+    const [leaving, staying] = [await new FakeTriton().start(), await new FakeTriton().start()];
+    const embedder = await embedderOf([leaving, staying]);
+    leaving.failure = { code, details };
+    const answers = Array.from({ length: 8 }, (_, at) => axes(embedder, at));
+    expect((await Promise.all(answers)).flat()).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
+    expect(staying.calls.reduce((sum, size) => sum + size, 0)).toBe(8);
+  },
+);
 
 test("leaves out a Triton whose model is not ready, and takes it back", async () => {
   const [first, second] = [await new FakeTriton().start(), await new FakeTriton().start()];

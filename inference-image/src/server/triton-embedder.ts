@@ -1,3 +1,4 @@
+import { status } from "@grpc/grpc-js";
 import { z } from "zod";
 import {
   type ModelSignature,
@@ -213,7 +214,7 @@ class TritonEmbedder implements Embedder {
         });
         return output;
       } catch (error) {
-        if (!(error instanceof TritonError) || error.code !== "unavailable") throw error;
+        if (!mayBeTakenElsewhere(error)) throw error;
         await new Promise((resolve) => setTimeout(resolve, 50));
       }
     }
@@ -246,6 +247,13 @@ class TritonEmbedder implements Embedder {
       (form.input === "encoded" ? 2 * this.#maxBatchSize : instancesOf(config) + 1);
     this.#checked.add(transport);
   }
+}
+
+/** A Triton that goes down says that there is no such model. */
+function mayBeTakenElsewhere(error: unknown): boolean {
+  if (!(error instanceof TritonError)) return false;
+  const { code } = (error.cause ?? {}) as { readonly code?: status };
+  return error.code === "unavailable" || code === status.NOT_FOUND;
 }
 
 /** @throws {TritonError} `rejected` where it is another model */

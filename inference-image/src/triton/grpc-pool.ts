@@ -13,7 +13,7 @@ import { type CallOptions, type Transport, TritonError } from "./transport.ts";
  * Several Tritons as one {@link Transport}.
  *
  * grpc-js balances the calls (its `round_robin` over all addresses of all targets), connects and reconnects, and sends a
- * call that ended with UNAVAILABLE to another Triton (its retry policy). It has hooks for health checks but no health
+ * call that a Triton could not take to another one (its retry policy). It has hooks for health checks but no health
  * check: that is what this file adds, as a name resolver and a load balancing policy around `round_robin`.
  *
  * - Each connection is asked again and again whether its Triton can be used. One that says no, or says nothing, is left
@@ -69,13 +69,18 @@ const resolveIntervalMs = 5_000;
 const scheme = "clipstack-pool";
 const policy = "clipstack_checked_round_robin";
 
-/** For a call that found a Triton which is just going down; the pool waits for a health check otherwise. */
+/**
+ * What a Triton says while it goes down. It first unloads its models, and refuses calls as if it had never had them
+ * (seen with 2.51), until a health check leaves it out.
+ */
+const goingDown: readonly status[] = [status.UNAVAILABLE, status.NOT_FOUND];
+
 const retryPolicy = {
   maxAttempts: 20,
   initialBackoff: "0.02s",
   maxBackoff: "0.5s",
   backoffMultiplier: 2,
-  retryableStatusCodes: [status.UNAVAILABLE],
+  retryableStatusCodes: goingDown,
 };
 
 /** Pools by the path of their target: resolvers and policies are made by grpc-js, which only hands names on. */
@@ -337,6 +342,8 @@ class CheckedSubchannel extends experimental.BaseSubchannelWrapper {
   /** The last check has no answer. */
   #silent = false;
   #watch: AbortController | undefined;
+  /** Ends the pause before the next check. */
+  #checkNow: () => void = () => {};
   #holders = 0;
 
   constructor(subchannel: experimental.SubchannelInterface, pool: Shared) {
@@ -381,8 +388,9 @@ class CheckedSubchannel extends experimental.BaseSubchannelWrapper {
 
   ended(call: SubchannelCall | undefined, code: status): void {
     if (call !== undefined) this.#calls.delete(call);
-    if (code !== status.CANCELLED)
-      this.#pool.options.observer?.ended(this.target, code === status.OK);
+    if (goingDown.includes(code)) this.#checkNow();
+    if (code === status.CANCELLED) return;
+    this.#pool.options.observer?.ended(this.target, code === status.OK);
   }
 
   /** End the calls of a Triton that says nothing, so that they are sent to another. */
@@ -417,6 +425,7 @@ class CheckedSubchannel extends experimental.BaseSubchannelWrapper {
   #stop(reason: string): void {
     this.#watch?.abort();
     this.#watch = undefined;
+    this.#checkNow();
     this.#silent = false;
     this.#set(false, oneLine(reason));
   }
@@ -437,7 +446,14 @@ class CheckedSubchannel extends experimental.BaseSubchannelWrapper {
         patience.stop();
         if (!signal.aborted && !this.#silent) this.#set(false, messageOf(error));
       }
-      await sleep(checkIntervalMs, signal);
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, checkIntervalMs);
+        this.#checkNow = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+        if (signal.aborted) this.#checkNow();
+      });
     }
   }
 
@@ -461,19 +477,6 @@ function startPatience(end: () => void): { stop(): void } {
   };
   let timer = setTimeout(look, checkPatienceMs);
   return { stop: () => clearTimeout(timer) };
-}
-
-function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) return resolve();
-    const timer = setTimeout(end, ms);
-    signal.addEventListener("abort", end, { once: true });
-    function end() {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", end);
-      resolve();
-    }
-  });
 }
 
 /** `object` with another `name`: what it is to others stays the same. */
