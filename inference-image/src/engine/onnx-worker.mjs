@@ -1,5 +1,7 @@
 // Runs ONNX Runtime in a thread of its own: `InferenceSession.create()` and `run()` block the thread that calls them.
 // Plain JavaScript, so that the thread starts without a TypeScript loader, whatever loader the process has.
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { parentPort, workerData } from "node:worker_threads";
 import { env, InferenceSession, Tensor } from "onnxruntime-node";
 
@@ -20,8 +22,12 @@ const { sessionOptions, state } = workerData;
 let session;
 try {
   session = await inRuntime(() => InferenceSession.create(workerData.model, sessionOptions));
-  // a model in memory has been read: it is not needed any more
-  workerData.model = undefined;
+  if (typeof workerData.model !== "string") {
+    // a model in memory has been read: 351 MB that nothing would free before the next full collection, which may never come
+    workerData.model = undefined;
+    setFlagsFromString("--expose-gc");
+    runInNewContext("gc")();
+  }
   parentPort.postMessage({
     kind: "opened",
     inputs: session.inputMetadata,

@@ -82,10 +82,13 @@ test("drops an image that is aborted while it waits, and no other", async () => 
   const first = pool.run(task, controller.signal); // it is being worked on
   const second = pool.run(task, controller.signal);
   const third = pool.run(task);
+  let answers = 0;
+  threads[0]!.on("message", () => answers++);
   controller.abort(new Error("the caller went away"));
   await expect(second).rejects.toThrow("the caller went away");
   expect(await first).toHaveLength(pixelBytes);
   expect(await third).toHaveLength(pixelBytes);
+  expect(answers).toBe(2);
   await expect(pool.run(task, controller.signal)).rejects.toThrow("the caller went away");
 });
 
