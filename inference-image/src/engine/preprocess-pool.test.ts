@@ -78,6 +78,7 @@ test("takes images in the order in which they came", async () => {
 test("drops an image that is aborted while it waits, and no other", async () => {
   const pool = poolOf(1);
   const task = await taskOf(900, 700);
+  await pool.run(task); // the thread is there
   const controller = new AbortController();
   const first = pool.run(task, controller.signal); // it is being worked on
   const second = pool.run(task, controller.signal);
