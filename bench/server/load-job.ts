@@ -16,7 +16,7 @@ export interface LoadJob {
 }
 
 /** A rate needs intervals: what every connection must have seen after the warm-up. */
-export const minimumAnswers = 4;
+export const minimumAnswers = 3;
 
 /** No load goes on for longer, however slow the service is. */
 export const longestSeconds = 60;
