@@ -109,12 +109,10 @@ async function openPrepared(
 ): Promise<ServerModel | undefined> {
   const intact = prepared.isIntact();
   const { modelPath, modelBytes, precision, parts, agreement } = prepared;
-  // another provider keeps the weights in its own memory
-  const mappedWeights = modelBytes === undefined && options.executionProvider !== "cuda";
   let session: ModelSession;
   try {
     session = await openWarm(
-      { ...options, modelPath, modelBytes, mappedWeights },
+      { ...options, modelPath, modelBytes, packWeights: false },
       openclipVitB32U8,
       pixelTensor([new Uint8Array(pixelBytes)]),
     );
@@ -141,11 +139,11 @@ async function openStandard(options: ServerModelOptions): Promise<ServerModel> {
 }
 
 async function openWarm(
-  options: ServerModelOptions & Pick<OpenSessionOptions, "modelBytes" | "mappedWeights">,
+  options: ServerModelOptions & Pick<OpenSessionOptions, "modelBytes" | "packWeights">,
   signature: Signature,
   input: Tensor,
 ): Promise<ModelSession> {
-  const { modelPath, modelBytes, mappedWeights, intraOpThreads, executionProvider, onDeath } =
+  const { modelPath, modelBytes, packWeights, intraOpThreads, executionProvider, onDeath } =
     options;
   const session = await openSession({
     modelPath,
@@ -153,7 +151,7 @@ async function openWarm(
     intraOpThreads,
     executionProvider,
     onDeath,
-    mappedWeights,
+    packWeights,
   });
   try {
     checkSignature(modelPath, session, signature);
