@@ -16,7 +16,7 @@ export interface OpenSessionOptions {
   readonly modelBytes?: Uint8Array<ArrayBuffer>;
   /**
    * Whether to copy the weights into the order that the processor likes best. Without, the full-size model opens in 40 ms
-   * instead of 400 to 540 and computes as fast (0.98 to 1.01 of the time, batches of 1 to 8); weights in a file of their own
+   * instead of 400 to 540 and computes as fast (0.98 to 1.01 of the time, batches of 1 and 4); weights in a file of their own
    * are used where they are mapped, and processes on one machine share their memory.
    *
    * @default true
