@@ -54,7 +54,7 @@ export interface BenchServerResult {
 /** Part of a measurement's length that comes before it and is not counted. */
 const warmupShare = 0.25;
 
-/** What the peer is started with: the best of what was tried, see bench/peers/fastapi/README.md. */
+/** What the peer is started with: as the server, one process whose waiting threads leave the cores to decoding. */
 const peerSettings = { WORKERS: "1", ALLOW_SPINNING: "0" } as const;
 
 /**
