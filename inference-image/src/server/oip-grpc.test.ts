@@ -223,6 +223,41 @@ describe("a stream of inferences", () => {
   });
 });
 
+describe("a stream that is not as it should be", () => {
+  const streamOf = () => {
+    const { path, responseDeserialize } = inferenceService.ModelStreamInfer!;
+    const asItIs = (message: Buffer) => message;
+    return client.makeBidiStreamRequest(path, asItIs, responseDeserialize, new Metadata());
+  };
+
+  test("answers what is no message, and goes on", async () => {
+    const { requestSerialize } = inferenceService.ModelStreamInfer!;
+    const stream = streamOf();
+    stream.write(Buffer.from([0x0a, 0x7f, 0x01]));
+    stream.write(requestSerialize(inferRequest({ id: "after" })));
+    stream.end();
+    const answers: unknown[] = [];
+    for await (const answer of stream) answers.push(answer);
+    expect(answers).toMatchObject([
+      { error_message: expect.stringMatching(/^failed to parse the request: /) },
+      { error_message: "", infer_response: { id: "after" } },
+    ]);
+  });
+
+  test("answers a client that reads only when it has asked everything", async () => {
+    const { requestSerialize } = inferenceService.ModelStreamInfer!;
+    const stream = streamOf();
+    const count = 5_000;
+    for (let id = 0; id < count; id += 1) {
+      stream.write(requestSerialize({ id: String(id), model_name: "nope" }));
+    }
+    stream.end();
+    const ids: string[] = [];
+    for await (const { infer_response } of stream) ids.push(infer_response.id);
+    expect(ids).toEqual(Array.from({ length: count }, (_, id) => String(id)));
+  });
+});
+
 describe("health", () => {
   const check = async (service: string) => {
     const { path, requestSerialize, responseDeserialize } = healthService.Check!;

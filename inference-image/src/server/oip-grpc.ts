@@ -26,7 +26,7 @@ import {
   type ModelInferResponse,
   methodOf,
 } from "../triton/wire-grpc.ts";
-import { readHead } from "./infer-head.ts";
+import { type InferHead, readHead } from "./infer-head.ts";
 import type { ModelRegistry } from "./model-registry.ts";
 import { OipAdmission } from "./oip-admission.ts";
 import { OipError, type OipErrorCode, whereOf } from "./oip-error.ts";
@@ -219,11 +219,14 @@ function streamInfer(
         (response): StreamResponse => ({ error_message: "", infer_response: response }),
         (error): StreamResponse => ({
           error_message: fail(error).details,
-          infer_response: { ...readHead(message), outputs: [], raw_output_contents: [] },
+          infer_response: { ...headOf(message), outputs: [], raw_output_contents: [] },
         }),
       );
       last = Promise.all([last, answer]).then(([, response]) => {
-        if (!signal.aborted) call.write(response);
+        if (signal.aborted || call.write(response) || call.isPaused()) return;
+        // who does not read the answers may ask nothing more
+        call.pause();
+        call.once("drain", () => call.resume());
       });
     });
     call.on("end", () => void last.then(() => call.end()));
@@ -232,6 +235,15 @@ function streamInfer(
     exit.addEventListener("abort", onExit, { once: true });
     call.once("close", () => exit.removeEventListener("abort", onExit));
   };
+}
+
+/** Empty where it cannot be read. */
+function headOf(message: Buffer): InferHead {
+  try {
+    return readHead(message);
+  } catch {
+    return { model_name: "", model_version: "", id: "" };
+  }
 }
 
 function cancelled(
