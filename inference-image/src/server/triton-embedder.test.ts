@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { type AddressInfo, createServer, type Server as TcpServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Server, ServerCredentials, status } from "@grpc/grpc-js";
-import { afterEach, expect, test } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 import {
   clipNormalisation,
   embeddingDims,
@@ -468,3 +468,30 @@ async function closedPort(): Promise<number> {
   server.close();
   return port;
 }
+
+test("is still connected after an hour in which nobody asked for anything", async () => {
+  const start = Date.now();
+  // what waits longer than a test is remembered, and run by hand
+  const distant: (() => void)[] = [];
+  const setTimer = globalThis.setTimeout;
+  const later = (run: () => void, ms = 0) => {
+    if (ms < 10 * 60_000) return setTimer(run, ms);
+    distant.push(run);
+    return setTimer(() => {}, 0);
+  };
+  vi.spyOn(globalThis, "setTimeout").mockImplementation(later as typeof setTimeout);
+  vi.useFakeTimers({ toFake: ["Date", "setInterval", "clearInterval"], now: start });
+  cleanUps.push(
+    () => vi.restoreAllMocks(),
+    () => vi.useRealTimers(),
+  );
+  const triton = await new FakeTriton().start();
+  const embedder = await embedderOf([triton]);
+  for (let minute = 1; minute <= 60; minute += 1) {
+    await vi.advanceTimersByTimeAsync(60_000);
+    if (minute % 31 === 0) for (const run of distant.splice(0)) run();
+  }
+  await sleep(100);
+  expect(await embedder.ready()).toBe(true);
+  expect(await axes(embedder, 7)).toEqual([7]);
+});

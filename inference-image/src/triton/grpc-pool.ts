@@ -63,6 +63,8 @@ const checkIntervalMs = 500;
 const checkPatienceMs = 1_000;
 /** A question that has no answer by then is asked anew. */
 const checkTimeoutMs = 5_000;
+/** grpc-js lets go of the connections of a channel that had no call for 30 minutes, unless it is asked to connect. */
+const connectIntervalMs = 60_000;
 /** Names are looked up again, so that a Triton at a new address is found. */
 const resolveIntervalMs = 5_000;
 
@@ -119,6 +121,7 @@ class Shared {
 class Pool extends GrpcTransport implements GrpcPool {
   readonly #id: string;
   readonly #shared: Shared;
+  readonly #connecting: NodeJS.Timeout;
 
   constructor(id: string, shared: Shared) {
     const client = new Client(`${scheme}:${id}`, credentials.createInsecure(), {
@@ -140,8 +143,10 @@ class Pool extends GrpcTransport implements GrpcPool {
     super(shared.options.targets.join(", "), [client], { waitForReady: true });
     this.#id = id;
     this.#shared = shared;
-    // connect now, not with the first call
-    client.getChannel().getConnectivityState(true);
+    // connect now, not with the first call, and stay so: health checks are no calls of this channel
+    const connect = () => client.getChannel().getConnectivityState(true);
+    connect();
+    this.#connecting = setInterval(connect, connectIntervalMs).unref();
   }
 
   get healthy(): number {
@@ -163,6 +168,7 @@ class Pool extends GrpcTransport implements GrpcPool {
 
   override async close(): Promise<void> {
     this.#shared.closed = true;
+    clearInterval(this.#connecting);
     await super.close();
     for (const connection of this.#shared.connections.values()) connection.stop();
     pools.delete(this.#id);
