@@ -1,5 +1,5 @@
 import { openclipVitB32 } from "../contract/model-signature.ts";
-import { embeddingsOf } from "../engine/local-embedder.ts";
+import { embeddingsOf } from "../engine/embeddings.ts";
 import { EngineError } from "../engine/types.ts";
 import { type Transport, TritonError } from "../triton/transport.ts";
 import { ClientError, type ClientErrorCode } from "./client-error.ts";

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { embeddingDims } from "../contract/model-signature.ts";
 import { tinyModel } from "../model/test-model.ts";
-import { embeddingsOf, type LocalEmbedder, openLocalEmbedder } from "./local-embedder.ts";
+import { embeddingsOf } from "./embeddings.ts";
+import { type LocalEmbedder, openLocalEmbedder } from "./local-embedder.ts";
 import { picture } from "./test-images.ts";
 
 let embedder: LocalEmbedder;

@@ -1,11 +1,9 @@
-import { embeddingDims, openclipVitB32 } from "../contract/model-signature.ts";
+import { openclipVitB32 } from "../contract/model-signature.ts";
 import { serverEnv } from "../contract/server-env.ts";
-import type { Tensor } from "../contract/tensor.ts";
+import { embeddingsOf } from "./embeddings.ts";
 import { imageTensor } from "./image-tensor.ts";
-import { normaliseInPlace } from "./normalise.ts";
 import { openSession } from "./onnx-session.ts";
 import { preprocess } from "./preprocess.ts";
-import { EngineError } from "./types.ts";
 
 /** Embeds image files in this process, without a server. */
 export interface LocalEmbedder {
@@ -53,23 +51,4 @@ export async function openLocalEmbedder(options: LocalEmbedderOptions): Promise<
     },
     close: () => session.close(),
   };
-}
-
-/**
- * Take the model's output apart, each vector scaled to unit L2 norm.
- *
- * @throws {EngineError} `failed` when it is not `[count, 512]` FP32
- */
-export function embeddingsOf(output: Tensor | undefined, count: number): readonly Float32Array[] {
-  if (output?.dataType !== "FP32" || output.data.length !== count * embeddingDims) {
-    const got = output === undefined ? "none" : `${output.dataType} [${output.shape.join(", ")}]`;
-    throw new EngineError(
-      "failed",
-      `the output must be FP32 [${count}, ${embeddingDims}], got ${got}`,
-    );
-  }
-  const { data } = output;
-  return Array.from({ length: count }, (_, index) =>
-    normaliseInPlace(data.slice(index * embeddingDims, (index + 1) * embeddingDims)),
-  );
 }

@@ -15,14 +15,6 @@ export interface OpenSessionOptions {
    */
   readonly modelBytes?: Uint8Array<ArrayBuffer>;
   /**
-   * Whether to copy the weights into the order that the processor likes best. Without, the full-size model opens in 40 ms
-   * instead of 400 to 540 and computes as fast (0.98 to 1.01 of the time, batches of 1 and 4); weights in a file of their own
-   * are used where they are mapped, and processes on one machine share their memory.
-   *
-   * @default true
-   */
-  readonly packWeights?: boolean;
-  /**
    * Threads that share one operator.
    *
    * @default 0 - one for each core that this process may use
@@ -51,7 +43,7 @@ process.env.ORT_DISABLE_TELEMETRY ??= "1";
 /** Load a model into ONNX Runtime, in a thread of its own: the event loop stays free while it computes. */
 export async function openSession(options: OpenSessionOptions): Promise<ModelSession> {
   const { modelPath, modelBytes, intraOpThreads, interOpThreads, onDeath } = options;
-  const { executionProvider = "cpu", packWeights = true } = options;
+  const { executionProvider = "cpu" } = options;
   const file = modelBytes ?? (await stat(modelPath).catch(() => undefined));
   if (file === undefined) throw new EngineError("model", `${modelPath}: no such file`);
   if ("isFile" in file && !file.isFile()) {
@@ -71,7 +63,6 @@ export async function openSession(options: OpenSessionOptions): Promise<ModelSes
         executionProvider,
         intraOpThreads,
         interOpThreads,
-        packWeights,
       }),
     },
   });
@@ -91,11 +82,7 @@ export function sessionOptions({
   executionProvider = "cpu",
   intraOpThreads = 0,
   interOpThreads = 1,
-  packWeights = true,
-}: Pick<
-  OpenSessionOptions,
-  "executionProvider" | "intraOpThreads" | "interOpThreads" | "packWeights"
-> = {}) {
+}: Pick<OpenSessionOptions, "executionProvider" | "intraOpThreads" | "interOpThreads"> = {}) {
   return {
     executionProviders: [executionProvider],
     graphOptimizationLevel: "all",
@@ -111,7 +98,6 @@ export function sessionOptions({
         intra_op: { allow_spinning: "0" },
         // 8-bit weights are exact on processors without VNNI as well, whose sums of 8-bit products can overflow
         x64quantprecision: "1",
-        disable_prepacking: packWeights ? "0" : "1",
       },
     },
   } as const;

@@ -1,12 +1,10 @@
 import type { Server as TlsServer } from "node:tls";
 import type { FastifyInstance } from "fastify";
 import type { ServerEnv } from "../contract/server-env.ts";
-import { buildApp } from "./app.ts";
 import type { Embedder } from "./embedder.ts";
-import { createMetrics } from "./metrics.ts";
 import { type ModelFile, readModelFile } from "./model-file.ts";
-import { openOnnxEmbedder } from "./onnx-embedder.ts";
-import type { ServedForm } from "./server-model.ts";
+import { createOnnxEmbedder } from "./onnx-embedder.ts";
+import { openServerModel, type ServedForm } from "./server-model.ts";
 import { readSettings, SettingsError } from "./settings.ts";
 import { readTlsFiles } from "./tls.ts";
 
@@ -29,7 +27,7 @@ export interface RunningEmbedServer {
 }
 
 /**
- * Listen, then load the model: the server is live at once, and ready when the model is warm. Port 0 takes any free port.
+ * Listen while the model loads: the server is live at once, and ready when the model is warm. Port 0 takes any free port.
  *
  * @throws {SettingsError} one line, when the certificate or its key cannot be used
  * @throws {Error} one line, when the port is taken
@@ -44,6 +42,30 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
   died.catch(() => {});
 
   const tls = await readTlsFiles(settings);
+  const startedAt = performance.now();
+  const notices: string[] = [];
+  let tell = (line: string): void => {
+    notices.push(line);
+  };
+  // begun first: a thread of its own opens the model while this one loads the rest of the server, which takes as long
+  const model =
+    settings.ENGINE === "onnx"
+      ? openServerModel({
+          modelPath: settings.MODEL_PATH,
+          precision: settings.MODEL_PRECISION,
+          cacheDir: settings.MODEL_CACHE_DIR,
+          onNotice: (line) => tell(line),
+          intraOpThreads: settings.INTRA_OP_THREADS,
+          executionProvider: settings.EXECUTION_PROVIDER,
+          onDeath: reportDeath,
+        })
+      : undefined;
+  model?.catch(() => {});
+
+  const [{ buildApp }, { createMetrics }] = await Promise.all([
+    import("./app.ts"),
+    import("./metrics.ts"),
+  ]);
   const metrics = createMetrics();
   const app = buildApp({
     embedder: () => embedder,
@@ -62,13 +84,22 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
     logLevel: settings.LOG_LEVEL,
   });
 
-  await listen(app, settings.HOST, settings.PORT);
+  tell = (line) => app.log.warn(line);
+  for (const line of notices) tell(line);
+  try {
+    await listen(app, settings.HOST, settings.PORT);
+  } catch (error) {
+    await model?.then(
+      ({ session }) => session.close(),
+      () => {},
+    );
+    throw error;
+  }
   const address = app.server.address();
   const port = typeof address === "object" && address !== null ? address.port : settings.PORT;
 
   const load = async () => {
-    const startedAt = performance.now();
-    if (settings.ENGINE === "triton") {
+    if (model === undefined) {
       // only a gateway needs gRPC, which takes 0.2 s and 10 MB of the start
       const { createTritonEmbedder } = await import("./triton-embedder.ts");
       embedder = createTritonEmbedder({
@@ -90,17 +121,10 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
     }
     const file = await readModelFile(settings.MODEL_PATH);
     weights = file?.weights ?? weights;
-    const opened = await openOnnxEmbedder({
-      modelPath: settings.MODEL_PATH,
-      precision: settings.MODEL_PRECISION,
-      cacheDir: settings.MODEL_CACHE_DIR,
-      onNotice: (line) => app.log.warn(line),
-      intraOpThreads: settings.INTRA_OP_THREADS,
-      executionProvider: settings.EXECUTION_PROVIDER,
+    const opened = createOnnxEmbedder(await model, {
       maxBatchSize: settings.MAX_BATCH_SIZE,
       maxQueueDelayMicroseconds: settings.MAX_QUEUE_DELAY_MICROSECONDS,
       observer: metrics,
-      onDeath: reportDeath,
     });
     embedder = opened;
     const seconds = (performance.now() - startedAt) / 1000;

@@ -1,9 +1,14 @@
 import { createBatcher } from "../engine/batcher.ts";
-import { embeddingsOf } from "../engine/local-embedder.ts";
+import { embeddingsOf } from "../engine/embeddings.ts";
 import type { Embedder, EmbedderObserver } from "./embedder.ts";
-import { openServerModel, type ServedForm, type ServerModelOptions } from "./server-model.ts";
+import {
+  openServerModel,
+  type ServedForm,
+  type ServerModel,
+  type ServerModelOptions,
+} from "./server-model.ts";
 
-export interface OnnxEmbedderOptions extends ServerModelOptions {
+export interface OnnxEmbedderOptions {
   readonly maxBatchSize: number;
   readonly maxQueueDelayMicroseconds: number;
   readonly observer?: EmbedderObserver;
@@ -15,21 +20,20 @@ export interface OnnxEmbedder extends Embedder {
 }
 
 /**
- * ONNX Runtime in this process, with dynamic batching. The model is warm when this resolves.
+ * Open a model, and embed with it.
  *
  * @throws {EngineError} `model` when the file is missing, cannot be loaded, or is another model
  */
-export async function openOnnxEmbedder(options: OnnxEmbedderOptions): Promise<OnnxEmbedder> {
-  const { maxBatchSize, maxQueueDelayMicroseconds, observer } = options;
-  let alive = true;
-  const { session, form, toInput } = await openServerModel({
-    ...options,
-    onDeath: (error) => {
-      alive = false;
-      options.onDeath?.(error);
-    },
-  });
+export async function openOnnxEmbedder(
+  options: ServerModelOptions & OnnxEmbedderOptions,
+): Promise<OnnxEmbedder> {
+  return createOnnxEmbedder(await openServerModel(options), options);
+}
 
+/** ONNX Runtime in this process, with dynamic batching. The embedder closes the model. */
+export function createOnnxEmbedder(model: ServerModel, options: OnnxEmbedderOptions): OnnxEmbedder {
+  const { session, form, toInput } = model;
+  const { maxBatchSize, maxQueueDelayMicroseconds, observer } = options;
   const batcher = createBatcher(session, {
     maxBatchSize,
     maxQueueDelayMicroseconds,
@@ -62,7 +66,7 @@ export async function openOnnxEmbedder(options: OnnxEmbedderOptions): Promise<On
       return vectors;
     },
     announce: () => batcher.announce(),
-    ready: async () => alive,
+    ready: async () => model.alive,
     get waitingImages() {
       return batcher.queuedItems;
     },

@@ -35,6 +35,8 @@ export interface ServedForm {
 
 export interface ServerModel {
   readonly session: ModelSession;
+  /** False when the runtime died by itself. */
+  readonly alive: boolean;
   readonly form: ServedForm;
   /** Preprocessed images as the input of the session, in memory of its own or not. */
   readonly toInput: (images: readonly Uint8Array[]) => ModelInput;
@@ -69,6 +71,25 @@ function planesInput(images: readonly Uint8Array[]): ModelInput {
  * @throws {EngineError} `model` when the file is missing, cannot be loaded, or is another model
  */
 export async function openServerModel(options: ServerModelOptions): Promise<ServerModel> {
+  let alive = true;
+  const opened = await openFastest({
+    ...options,
+    onDeath(error) {
+      alive = false;
+      options.onDeath?.(error);
+    },
+  });
+  return {
+    ...opened,
+    get alive() {
+      return alive;
+    },
+  };
+}
+
+type OpenedModel = Omit<ServerModel, "alive">;
+
+async function openFastest(options: ServerModelOptions): Promise<OpenedModel> {
   const { modelPath, onNotice } = options;
   try {
     const prepared = await prepare(options);
@@ -106,13 +127,13 @@ async function prepare(options: ServerModelOptions, replace = false): Promise<Pr
 async function openPrepared(
   prepared: PreparedModel,
   options: ServerModelOptions,
-): Promise<ServerModel | undefined> {
+): Promise<OpenedModel | undefined> {
   const intact = prepared.isIntact();
   const { modelPath, modelBytes, precision, parts, agreement } = prepared;
   let session: ModelSession;
   try {
     session = await openWarm(
-      { ...options, modelPath, modelBytes, packWeights: false },
+      { ...options, modelPath, modelBytes },
       openclipVitB32U8,
       pixelTensor([new Uint8Array(pixelBytes)]),
     );
@@ -128,7 +149,7 @@ async function openPrepared(
   return { session, toInput: pixelInput, form: { precision, parts, minCosine, meanCosine } };
 }
 
-async function openStandard(options: ServerModelOptions): Promise<ServerModel> {
+async function openStandard(options: ServerModelOptions): Promise<OpenedModel> {
   const session = await openWarm(
     options,
     openclipVitB32,
@@ -139,19 +160,17 @@ async function openStandard(options: ServerModelOptions): Promise<ServerModel> {
 }
 
 async function openWarm(
-  options: ServerModelOptions & Pick<OpenSessionOptions, "modelBytes" | "packWeights">,
+  options: ServerModelOptions & Pick<OpenSessionOptions, "modelBytes">,
   signature: Signature,
   input: Tensor,
 ): Promise<ModelSession> {
-  const { modelPath, modelBytes, packWeights, intraOpThreads, executionProvider, onDeath } =
-    options;
+  const { modelPath, modelBytes, intraOpThreads, executionProvider, onDeath } = options;
   const session = await openSession({
     modelPath,
     modelBytes,
     intraOpThreads,
     executionProvider,
     onDeath,
-    packWeights,
   });
   try {
     checkSignature(modelPath, session, signature);

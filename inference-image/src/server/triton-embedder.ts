@@ -7,8 +7,8 @@ import {
   openclipVitB32U8,
 } from "../contract/model-signature.ts";
 import type { Tensor, TensorSpec } from "../contract/tensor.ts";
+import { embeddingsOf } from "../engine/embeddings.ts";
 import { imageTensor, pixelTensor } from "../engine/image-tensor.ts";
-import { embeddingsOf } from "../engine/local-embedder.ts";
 import { type GrpcPool, type GrpcPoolObserver, openGrpcPool } from "../triton/grpc-pool.ts";
 import { type CallOptions, type Transport, TritonError } from "../triton/transport.ts";
 import type { Embedder, EmbedderObserver, EmbedOptions } from "./embedder.ts";
