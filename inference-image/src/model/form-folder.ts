@@ -15,7 +15,7 @@ import { crc32 } from "node:zlib";
 import { z } from "zod";
 import { formParts, rewriterVersion } from "./model-form.ts";
 import { type OnnxModel, splitModel } from "./onnx-writer.ts";
-import { abandonedAfterMs } from "./publish-file.ts";
+import { abandonedAfterMs, makeFolder, ownSuffix, unlessCode } from "./publish-file.ts";
 
 /** A folder that holds one form of a model: the ONNX file, the file of its weights, and what they are. */
 
@@ -96,11 +96,11 @@ export interface FormDraft {
 
 /** @throws {Error} with a `code`, where the cache cannot be written */
 export async function draftForm(cache: string, name: string): Promise<FormDraft> {
-  await mkdir(cache, { recursive: true });
+  await makeFolder(cache);
   await access(cache, constants.W_OK);
   await removeAbandonedDrafts(cache);
-  draftCount += 1;
-  const part = join(cache, `${name}.${process.pid}.${draftCount}.part`);
+  const own = join(cache, `${name}.${ownSuffix()}`);
+  const [part, replaced] = [`${own}.part`, `${own}.old.part`];
   await mkdir(part);
   let files: FormFacts["files"] = [];
   const put = async (fileName: string, pieces: Iterable<Uint8Array>) =>
@@ -117,26 +117,15 @@ export async function draftForm(cache: string, name: string): Promise<FormDraft>
       await writeFile(join(part, factsName), `${JSON.stringify(all, null, 2)}\n`);
       const folder = join(cache, name);
       if (replace || (await readForm(folder, facts.source)) === undefined) {
-        await rename(folder, `${part}.old.part`).catch(ignoreMissing);
-        await rm(`${part}.old.part`, { recursive: true, force: true });
+        await rename(folder, replaced).catch(unlessCode("ENOENT"));
+        await rm(replaced, { recursive: true, force: true });
       }
-      try {
-        await rename(part, folder);
-      } catch (error) {
-        // another process has put the same form there meanwhile
-        if (!["ENOTEMPTY", "EEXIST"].includes((error as NodeJS.ErrnoException).code ?? "")) {
-          throw error;
-        }
-      }
+      // another process may have put the same form there meanwhile
+      await rename(part, folder).catch(unlessCode("ENOTEMPTY", "EEXIST"));
       return { modelPath: join(folder, modelName), facts: all };
     },
     discard: () => rm(part, { recursive: true, force: true }),
   };
-}
-let draftCount = 0;
-
-function ignoreMissing(error: NodeJS.ErrnoException): void {
-  if (error.code !== "ENOENT") throw error;
 }
 
 /** How much is written and read at once. */

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { createReadStream } from "node:fs";
+import { createReadStream, type Stats } from "node:fs";
 import { readFile, realpath, stat } from "node:fs/promises";
 import { z } from "zod";
 
@@ -34,8 +34,9 @@ export function sidecarPath(file: string): string {
 }
 
 /**
- * What is known of a model file; a link is followed. Without a sidecar, or with one that is of another file (the size
- * differs), the checksum is computed and `source` and `weights` are `unknown`.
+ * What is known of a model file; a link is followed. Without a sidecar, or with one that is of another file (the size or
+ * the checksum differs), the checksum is computed and `source` and `weights` are `unknown`. The checksum of a file that was
+ * put there after its sidecar is computed too: files of one architecture have one size, and other weights.
  *
  * @throws {Error} one line, when the file is missing or not a file.
  */
@@ -46,18 +47,30 @@ export async function modelInfo(file: string): Promise<ModelInfo> {
   const stats = await stat(target);
   if (!stats.isFile()) throw new Error(`model file '${file}' is not a file`);
   const sidecar = await readSidecar(target);
-  if (sidecar?.bytes === stats.size) return sidecar;
+  const fits = sidecar?.bytes === stats.size;
+  if (fits && (await isOlder(stats, sidecarPath(target)))) return sidecar;
   const hash = createHash("sha256");
   for await (const chunk of createReadStream(target, { highWaterMark: 1 << 20 })) {
     hash.update(chunk as Buffer);
   }
+  const sha256 = hash.digest("hex");
+  if (fits && sidecar.sha256 === sha256) return sidecar;
   return {
     schema: 1,
-    sha256: hash.digest("hex"),
+    sha256,
     bytes: stats.size,
     source: "unknown",
     weights: "unknown",
   };
+}
+
+/** Longest time between the sidecar and the file in one copy or download, in milliseconds. */
+const togetherMs = 60_000;
+
+/** Whether the file was written before its sidecar, and came to its place with it. */
+async function isOlder(file: Stats, sidecar: string): Promise<boolean> {
+  const { mtimeMs, ctimeMs } = await stat(sidecar);
+  return file.mtimeMs <= mtimeMs && file.ctimeMs <= ctimeMs + togetherMs;
 }
 
 /** The sidecar of a model file; `undefined` when there is none that can be read. */

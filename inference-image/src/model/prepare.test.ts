@@ -1,3 +1,4 @@
+import { watch } from "node:fs";
 import {
   copyFile,
   mkdir,
@@ -16,6 +17,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { identityModel } from "../engine/test-identity-model.ts";
 import { compareModels, embedWith, syntheticImages } from "./compare-models.ts";
 import { ensureU8Model } from "./derive.ts";
+import { draftForm } from "./form-folder.ts";
 import { generateModel } from "./generate.ts";
 import { modelInfo, readSidecar, sidecarPath } from "./model-info.ts";
 import { type PreparedModel, preparedFolder, prepareInto, prepareServerModel } from "./prepare.ts";
@@ -122,6 +124,34 @@ test("removes what a killed process left behind an hour ago, and no other", asyn
   expect(left).not.toContain("0123456789abcdef-fp32-r1.41.1.part");
 });
 
+test("removes a form that was replaced, where its removal was cut short an hour ago", async () => {
+  const cacheDir = freshFolder();
+  const modelPath = await tinyModel();
+  await prepareServerModel({ modelPath, cacheDir });
+  const seen = new Set<string>();
+  const watcher = watch(cacheDir, (_event, name) => seen.add(String(name)));
+  await prepareServerModel({ modelPath, cacheDir, replace: true });
+  watcher.close();
+  const replaced = [...seen].filter((name) => name.includes(".old"));
+  expect(replaced).toHaveLength(1);
+  const left = join(cacheDir, replaced[0]!);
+  const hourAgo = new Date(Date.now() - 3_600_000);
+  await mkdir(left);
+  await utimes(left, hourAgo, hourAgo);
+  await prepareServerModel({ modelPath, cacheDir, replace: true });
+  await expect(stat(left)).rejects.toThrow("ENOENT");
+});
+
+test("what a killed process with the same id has just left is in nobody's way", async () => {
+  const cache = freshFolder();
+  for (let n = 1; n <= 100; n += 1) {
+    await mkdir(join(cache, `form.${process.pid}.${n}.part`), { recursive: true });
+  }
+  const draft = await draftForm(cache, "form");
+  await draft.discard();
+  expect(await readdir(cache)).toHaveLength(100);
+});
+
 test("where the cache cannot be written, the form is in memory", async () => {
   const file = freshFolder();
   await writeFile(file, "no folder");
@@ -130,6 +160,12 @@ test("where the cache cannot be written, the form is in memory", async () => {
   expect(prepared.notKept).toMatch(/^ENOTDIR/);
   expect(prepared.parts).toContain("class-token-last");
   expect(await cosineTo(modelPath, prepared)).toBeGreaterThan(0.999999);
+});
+
+test("where there can be no folders, the form is in memory", async () => {
+  const modelPath = await tinyModel();
+  const prepared = await prepareServerModel({ modelPath, cacheDir: "/proc/clipstack/cache" });
+  expect(prepared.notKept).toMatch(/^E[A-Z]+: /);
 });
 
 test("a form that lies beside the model file is used, and no cache is written", async () => {
@@ -150,6 +186,19 @@ test("a form of other weights is not used", async () => {
   await generateModel({ profile: "tiny", seed: 1, file: modelPath });
   const first = await prepareServerModel({ modelPath, cacheDir });
   await generateModel({ profile: "tiny", seed: 2, file: modelPath });
+  const second = await prepareServerModel({ modelPath, cacheDir });
+  expect(second.modelPath).not.toBe(first.modelPath);
+  expect(await cosineTo(modelPath, second)).toBeGreaterThan(0.999999);
+});
+
+test("a file that was put over another of the same size has a form of its own", async () => {
+  const cacheDir = freshFolder();
+  const modelPath = join(freshFolder(), "model.onnx");
+  const other = join(freshFolder(), "model.onnx");
+  await generateModel({ profile: "tiny", seed: 1, file: modelPath });
+  await generateModel({ profile: "tiny", seed: 2, file: other });
+  const first = await prepareServerModel({ modelPath, cacheDir });
+  await copyFile(other, modelPath);
   const second = await prepareServerModel({ modelPath, cacheDir });
   expect(second.modelPath).not.toBe(first.modelPath);
   expect(await cosineTo(modelPath, second)).toBeGreaterThan(0.999999);

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { createHash, randomInt } from "node:crypto";
 import { mkdir, open, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { type ModelInfo, readSidecar, sidecarPath } from "./model-info.ts";
@@ -28,7 +28,7 @@ export interface ModelFileDraft {
  * @throws {Error} when the folder cannot be written
  */
 export async function draftModelFile(file: string): Promise<ModelFileDraft> {
-  await mkdir(dirname(file), { recursive: true });
+  await makeFolder(dirname(file));
   await removeAbandonedParts(file);
   const part = partPath(file);
   let written = { sha256: "", bytes: 0 };
@@ -77,7 +77,7 @@ async function writeBlocks(
     const flush = async () => {
       const full = block.subarray(0, filled);
       hash.update(full);
-      await handle.write(full);
+      await handle.writeFile(full);
       written += filled;
       filled = 0;
       onBlock?.(written);
@@ -98,12 +98,34 @@ async function writeBlocks(
   return { sha256: hash.digest("hex"), bytes: written };
 }
 
-/** `model.<pid>.<n>.onnx.part`: nobody else's, and git ignores it. */
+/** `model.<pid>.<n>.onnx.part`: git ignores it. */
 function partPath(file: string): string {
-  partCount += 1;
-  return join(dirname(file), `${basename(file, ".onnx")}.${process.pid}.${partCount}.onnx.part`);
+  return join(dirname(file), `${basename(file, ".onnx")}.${ownSuffix()}.onnx.part`);
 }
-let partCount = 0;
+
+/** `<pid>.<n>`: nobody else's. Containers that share a folder have the same process ids, and one that starts again too. */
+export function ownSuffix(): string {
+  return `${process.pid}.${randomInt(2 ** 32)}`;
+}
+
+/**
+ * Make a folder and those above it. Node's own `recursive` never ends where a file system says that a folder which is there
+ * is missing, as /proc does.
+ */
+export async function makeFolder(path: string): Promise<void> {
+  const made = await mkdir(path).catch(unlessCode("EEXIST", "ENOENT"));
+  if (made !== "ENOENT") return;
+  if (dirname(path) !== path) await makeFolder(dirname(path));
+  await mkdir(path).catch(unlessCode("EEXIST"));
+}
+
+/** Goes on with the code of an error that is one of these. */
+export function unlessCode(...codes: readonly string[]): (error: NodeJS.ErrnoException) => string {
+  return (error) => {
+    if (error.code !== undefined && codes.includes(error.code)) return error.code;
+    throw error;
+  };
+}
 
 /** A part that is older than this is nobody's any more: writing takes seconds. */
 export const abandonedAfterMs = 10 * 60_000;
