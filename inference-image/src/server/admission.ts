@@ -142,6 +142,7 @@ export class Place {
   readonly #drop: (reason: EmbedError) => void;
   readonly #enteredAt = performance.now();
   #received = 0;
+  #complete = false;
   #left = false;
 
   constructor(
@@ -165,7 +166,12 @@ export class Place {
     this.#received += bytes;
   }
 
-  /** The whole body is here: from now on its images are counted by who has them. */
+  /** The whole body is here, and nobody may call it slow. Its images are not known yet. */
+  complete(): void {
+    this.#complete = true;
+  }
+
+  /** The images of the body are known: from now on they are counted by who has them. */
   arrived(): void {
     this.#admission.arrived(this);
   }
@@ -184,7 +190,8 @@ export class Place {
   /** Infinite as long as nobody may call it slow. */
   bytesPerSecond(): number {
     const ms = performance.now() - this.#enteredAt;
-    return ms < patienceMs ? Number.POSITIVE_INFINITY : (this.#received * 1000) / ms;
+    const patient = this.#complete || ms < patienceMs;
+    return patient ? Number.POSITIVE_INFINITY : (this.#received * 1000) / ms;
   }
 
   /** Take the place away. */

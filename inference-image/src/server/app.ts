@@ -252,6 +252,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
       signal,
     });
     accepted.arrivedAt = performance.now();
+    place.complete();
     return bytes;
   }
   // a client that asks before it sends a body is answered by `receive`, or with a refusal; what else it expects is its own

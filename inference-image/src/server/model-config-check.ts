@@ -48,6 +48,12 @@ export function checkModelConfig(config: ModelConfigJson, folder: string): void 
       throw invalid(`dynamic batching preferred size must be <= max batch size for ${name}`);
     }
   }
+  // a configuration may come from a client
+  if (config.default_model_filename.split(/[\\/]/).includes("..")) {
+    throw invalid(
+      `default_model_filename '${config.default_model_filename}' of model '${name}' must not lead out of its folder`,
+    );
+  }
   for (const group of config.instance_group) {
     const subject = `instance group ${group.name} of model ${name}`;
     const gpus = group.gpus?.length ?? 0;

@@ -206,6 +206,11 @@ describe("loading", () => {
       `dynamic batching preferred size must be <= max batch size for ${model}`,
     ],
     [
+      "a file outside its folder",
+      `${config}\ndefault_model_filename: "../../other/1/model.onnx"`,
+      `default_model_filename '../../other/1/model.onnx' of model '${model}' must not lead out of its folder`,
+    ],
+    [
       "a field that Triton does not know",
       `${config}\nmax_batch: 3`,
       'Message type "inference.ModelConfig" has no field named "max_batch"',

@@ -79,6 +79,7 @@ export class RequestBodies {
     // from here on it takes more room
     accepted.place.leave();
     accepted.place = admission.enter(accepted.model, whole.byteLength);
+    accepted.place.complete();
     if (reply.raw.destroyed) accepted.place.leave();
     return { body: whole, accepted };
   }
@@ -87,11 +88,13 @@ export class RequestBodies {
     const accepted = this.#accepted.get(request);
     const maxBytes = accepted === undefined ? maxControlBytes : this.#options.maxInputBytes;
     try {
-      return await readBody(body, {
+      const bytes = await readBody(body, {
         maxBytes,
-        onBytes: (bytes) => accepted?.place.receive(bytes),
+        onBytes: (count) => accepted?.place.receive(count),
         signal: accepted?.signal ?? never,
       });
+      accepted?.place.complete();
+      return bytes;
     } catch (error) {
       if (error instanceof EmbedError && error.code === "too_large") throw tooLarge(maxBytes);
       const refusal = oipErrorOf(error);

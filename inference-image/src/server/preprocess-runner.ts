@@ -33,6 +33,7 @@ export function preprocessRunner(
     setMaxListeners(0, ended.signal);
     const end = () => ended.abort();
     signal?.addEventListener("abort", end, { once: true });
+    if (signal?.aborted) end();
     const timer = queueTimeoutMs === undefined ? undefined : setTimeout(end, queueTimeoutMs);
     try {
       const work = images.map((image) => preprocessor.run(image, { signal: ended.signal }));
