@@ -30,7 +30,7 @@ export function modelConfigFiles(): readonly RenderedFile[] {
 }
 
 /** The variants of a model that are not its `config.pbtxt` again. */
-export function variantsOf(configs: ModelConfigs): readonly ModelVariant[] {
+function variantsOf(configs: ModelConfigs): readonly ModelVariant[] {
   return modelVariants.filter((variant) => configs[variant] !== configs.default);
 }
 

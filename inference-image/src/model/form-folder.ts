@@ -25,7 +25,7 @@ const factsName = "form.json";
 
 const file = z.object({ name: z.string(), bytes: z.int(), crc32: z.int() });
 
-export const formFacts = z.object({
+const formFacts = z.object({
   /** Bumped when a field changes meaning. */
   schema: z.literal(1),
   /** SHA-256 of the file that it was made of. */

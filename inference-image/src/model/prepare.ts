@@ -50,7 +50,7 @@ export interface PreparedModel {
 export const preparedFolder = "prepared";
 
 /** `$XDG_CACHE_HOME/clipstack/models`, or `~/.cache/clipstack/models`. */
-export function defaultModelCache(): string {
+function defaultModelCache(): string {
   const cache = process.env.XDG_CACHE_HOME || join(homedir(), ".cache");
   return join(cache, "clipstack", "models");
 }

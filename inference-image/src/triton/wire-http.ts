@@ -94,9 +94,6 @@ export function decodeInferResponse(
 
 // --- server ---
 
-/** Name of the one input of a request that is nothing but its bytes. */
-export const rawInputName = "raw_input";
-
 /**
  * @param headerLength - {@link headerLengthField} of the request, if it has one. With 0 the body is the bytes of the
  *   only input, of which neither name nor shape is known: see {@link RawInferRequest}.
