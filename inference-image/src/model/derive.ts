@@ -3,6 +3,7 @@ import { type ModelForm, rewriterVersion } from "./model-form.ts";
 import { type ModelInfo, modelInfo, readSidecar } from "./model-info.ts";
 import { onnxChunks } from "./onnx-writer.ts";
 import { draftModelFile, sizeOf } from "./publish-file.ts";
+import { sourceChecksum } from "./source-checksum.ts";
 
 /**
  * Make the file of `openclip_vit_b32_u8` from the standard one: the same weights, 8-bit pixels as input, ONNX's own
@@ -19,10 +20,10 @@ export async function ensureU8Model(standardFile: string, u8File: string): Promi
     sizeOf(u8File),
     readSidecar(u8File),
   ]);
+  const checksum = await sourceChecksum(standardFile, standard);
   if (size !== undefined && size > 0) {
     const isOurs = before?.source === "derived";
-    const isCurrent =
-      before?.derivedFrom === standard.sha256 && before.rewriter === rewriterVersion;
+    const isCurrent = before?.derivedFrom === checksum && before.rewriter === rewriterVersion;
     if (!isOurs) return modelInfo(u8File);
     if (isCurrent && before.bytes === size) return before;
   }
@@ -37,7 +38,9 @@ export async function ensureU8Model(standardFile: string, u8File: string): Promi
         return draft.path;
       },
     );
-    return await draft.publish((sha256, bytes) => derivedInfo(standard, form, sha256, bytes));
+    return await draft.publish((sha256, bytes) =>
+      derivedInfo({ ...standard, sha256: checksum }, form, sha256, bytes),
+    );
   } finally {
     await draft.discard();
   }

@@ -28,7 +28,7 @@ const file = z.object({ name: z.string(), bytes: z.int(), crc32: z.int() });
 const formFacts = z.object({
   /** Bumped when a field changes meaning. */
   schema: z.literal(1),
-  /** SHA-256 of the file that it was made of. */
+  /** Checksum of the model that it was made of: `sourceChecksum()`. */
   source: z.string(),
   precision: z.enum(["fp32", "int8"]),
   parts: z.array(z.enum(formParts)),
@@ -49,7 +49,7 @@ export interface FormFolder {
 }
 
 export interface FormName {
-  /** SHA-256 of the file that it is made of. */
+  /** Checksum of the model that it is made of: `sourceChecksum()`. */
   readonly source: string;
   readonly precision: FormFacts["precision"];
   readonly operators: "onnxruntime" | "portable";

@@ -20,7 +20,7 @@ export const modelSidecar = z.object({
   architecture: z.string().optional(),
   /** ONNX operator set. */
   opset: z.int().optional(),
-  /** Of a derived file: the checksum of the file that it was made of, and what made it. */
+  /** Of a derived file: the checksum of the model that it was made of (`sourceChecksum()`), and what made it. */
   derivedFrom: z.string().optional(),
   rewriter: z.int().optional(),
   /** Of a derived file: what is different from the file that it was made of. */
@@ -49,11 +49,7 @@ export async function modelInfo(file: string): Promise<ModelInfo> {
   const sidecar = await readSidecar(target);
   const fits = sidecar?.bytes === stats.size;
   if (fits && (await isOlder(stats, sidecarPath(target)))) return sidecar;
-  const hash = createHash("sha256");
-  for await (const chunk of createReadStream(target, { highWaterMark: 1 << 20 })) {
-    hash.update(chunk as Buffer);
-  }
-  const sha256 = hash.digest("hex");
+  const sha256 = await sha256Of(target);
   if (fits && sidecar.sha256 === sha256) return sidecar;
   return {
     schema: 1,
@@ -62,6 +58,15 @@ export async function modelInfo(file: string): Promise<ModelInfo> {
     source: "unknown",
     weights: "unknown",
   };
+}
+
+/** Of a file's content, lower-case hexadecimal. */
+export async function sha256Of(file: string): Promise<string> {
+  const hash = createHash("sha256");
+  for await (const chunk of createReadStream(file, { highWaterMark: 1 << 20 })) {
+    hash.update(chunk as Buffer);
+  }
+  return hash.digest("hex");
 }
 
 /** Longest time between the sidecar and the file in one copy or download, in milliseconds. */

@@ -20,8 +20,10 @@ import { ensureU8Model } from "./derive.ts";
 import { draftForm } from "./form-folder.ts";
 import { generateModel } from "./generate.ts";
 import { modelInfo, readSidecar, sidecarPath } from "./model-info.ts";
+import { splitModel } from "./onnx-writer.ts";
 import { type PreparedModel, preparedFolder, prepareInto, prepareServerModel } from "./prepare.ts";
 import { tinyModel } from "./test-model.ts";
+import { profiles, visionTransformer } from "./vision-transformer.ts";
 
 let folder: string;
 beforeAll(async () => {
@@ -202,6 +204,36 @@ test("a file that was put over another of the same size has a form of its own", 
   const second = await prepareServerModel({ modelPath, cacheDir });
   expect(second.modelPath).not.toBe(first.modelPath);
   expect(await cosineTo(modelPath, second)).toBeGreaterThan(0.999999);
+});
+
+/** A graph, always the same, and the weights of a seed in a file of their own. */
+async function writeSplit(file: string, seed: number): Promise<void> {
+  const split = (of: number) => splitModel(visionTransformer(profiles.tiny, of), "weights.bin");
+  await mkdir(dirname(file), { recursive: true });
+  await writeFile(file, split(1).model);
+  const weights = [...copiesOf(split(seed).weights())];
+  await writeFile(join(dirname(file), "weights.bin"), Buffer.concat(weights));
+}
+function* copiesOf(pieces: Iterable<Uint8Array>): Generator<Uint8Array> {
+  for (const piece of pieces) yield Uint8Array.from(piece);
+}
+
+test("other weights in a file of their own have forms of their own", async () => {
+  const cacheDir = freshFolder();
+  const modelPath = join(freshFolder(), "model.onnx");
+  const derived = join(freshFolder(), "model.onnx");
+  await writeSplit(modelPath, 1);
+  const first = await prepareServerModel({ modelPath, cacheDir });
+  await ensureU8Model(modelPath, derived);
+  await writeSplit(modelPath, 2);
+  const second = await prepareServerModel({ modelPath, cacheDir });
+  expect(second.modelPath).not.toBe(first.modelPath);
+  expect(await cosineTo(modelPath, second)).toBeGreaterThan(0.999999);
+  await ensureU8Model(modelPath, derived);
+  const expected = await embedWith(modelPath, images);
+  expect(compareModels(expected, await embedWith(derived, images)).minCosine).toBeGreaterThan(
+    0.999999,
+  );
 });
 
 test("fails on a model of another kind", async () => {

@@ -15,6 +15,7 @@ import {
 import { modelInfo } from "./model-info.ts";
 import { type OnnxFile, readOnnx, tensorTypes } from "./onnx-reader.ts";
 import type { FormAnswer, FormRequest } from "./prepare-process.ts";
+import { sourceChecksum } from "./source-checksum.ts";
 
 export interface PrepareOptions {
   /** The standard file: input `image` FP32 [N, 3, 224, 224], output `embedding` FP32 [N, 512]. */
@@ -67,7 +68,7 @@ export async function prepareServerModel(options: PrepareOptions): Promise<Prepa
   if (precision === "int8" && executionProvider !== "cpu") {
     throw new Error(`MODEL_PRECISION int8 is for EXECUTION_PROVIDER cpu, got ${executionProvider}`);
   }
-  const { sha256: source } = await modelInfo(modelPath);
+  const source = await sourceChecksum(modelPath, await modelInfo(modelPath));
   const operators = executionProvider === "cpu" ? "onnxruntime" : "portable";
   const name: FormName = { source, precision, operators };
   const cache = resolve(options.cacheDir ?? defaultModelCache());
@@ -97,7 +98,7 @@ export async function prepareInto(
   options: Pick<PrepareOptions, "modelPath" | "precision">,
 ): Promise<FormFolder> {
   const { modelPath, precision = "fp32" } = options;
-  const { sha256: source } = await modelInfo(modelPath);
+  const source = await sourceChecksum(modelPath, await modelInfo(modelPath));
   const name: FormName = { source, precision, operators: "onnxruntime" };
   const path = join(resolve(folder), formFolderName(name));
   const before = await readForm(path, source);
