@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import type { ResolvedTritonFlags } from "../contract/triton-flags.ts";
 import { configTextOfJson } from "./config-override.ts";
 import { lastModified, loadModel, modelFolders, partsOf } from "./model-loader.ts";
@@ -97,6 +98,8 @@ class Registry implements ModelRegistry {
   constructor(flags: RegistryFlags, log: (line: string) => void) {
     this.#flags = flags;
     this.#log = log;
+    // each open stream listens
+    setMaxListeners(0, this.#exit.signal);
   }
 
   async start(): Promise<void> {

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import {
   Client,
   credentials,
@@ -221,6 +222,29 @@ describe("a stream of inferences", () => {
       ],
     );
   });
+});
+
+test("many streams, and many requests of one, are nothing to warn of", async () => {
+  const warnings: unknown[] = [];
+  const warn = (warning: Error) => warnings.push(warning.message);
+  process.on("warning", warn);
+  const { path, requestSerialize, responseDeserialize } = inferenceService.ModelStreamInfer!;
+  const streams = Array.from({ length: 12 }, () =>
+    client.makeBidiStreamRequest<ModelInferRequest, { error_message: string }>(
+      path,
+      requestSerialize,
+      responseDeserialize,
+      new Metadata(),
+    ),
+  );
+  for (let id = 0; id < 20; id += 1) streams[0]!.write(inferRequest({ id: String(id) }));
+  for (const stream of streams.slice(1)) stream.write(inferRequest({ model_name: "nope" }));
+  const first = await Promise.all(streams.map(async (stream) => (await once(stream, "data"))[0]));
+  expect(first[0].error_message).toBe("");
+  for (const stream of streams) stream.end();
+  await Promise.all(streams.map((stream) => stream.resume() && once(stream, "end")));
+  process.off("warning", warn);
+  expect(warnings).toEqual([]);
 });
 
 describe("a stream that is not as it should be", () => {

@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import {
   type handleBidiStreamingCall,
   type handleServerStreamingCall,
@@ -250,6 +251,8 @@ function cancelled(
   call: ServerUnaryCall<unknown, unknown> | ServerDuplexStream<unknown, unknown>,
 ): AbortSignal {
   const controller = new AbortController();
+  // each request of a stream listens
+  setMaxListeners(0, controller.signal);
   if (call.cancelled) controller.abort();
   call.once("cancelled", () => controller.abort());
   return controller.signal;
