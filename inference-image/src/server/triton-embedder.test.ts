@@ -495,3 +495,16 @@ test("is still connected after an hour in which nobody asked for anything", asyn
   expect(await embedder.ready()).toBe(true);
   expect(await axes(embedder, 7)).toEqual([7]);
 });
+
+test("an image whose time is over takes none from those that wait with it", async () => {
+  const triton = await new FakeTriton().start();
+  const { closed, open } = gate();
+  triton.gate = closed;
+  const embedder = await embedderOf([triton], { callsPerTriton: 1, timeoutMs: 800 });
+  const old = [axes(embedder, 1), axes(embedder, 2)].map((answer) => answer.catch(String));
+  await sleep(400);
+  const young = axes(embedder, 3);
+  for (const answer of old) expect(await answer).toMatch(/\[timeout\] .* in 800 ms$/);
+  open();
+  expect(await young).toEqual([3]);
+});

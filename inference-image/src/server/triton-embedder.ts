@@ -134,12 +134,17 @@ class TritonEmbedder implements Embedder {
 
   #enqueue(image: Uint8Array, { signal, onTiming }: EmbedOptions): Promise<Float32Array> {
     return new Promise((resolve, reject) => {
-      const onAbort = () => {
+      const giveUp = (error: TritonError) => {
         const at = this.#queue.indexOf(waiting);
         if (at >= 0) this.#queue.splice(at, 1);
-        waiting.reject(
-          new TritonError("cancelled", `${this.#options.model}: the caller went away`),
-        );
+        waiting.reject(error);
+      };
+      const { model, timeoutMs } = this.#options;
+      const onAbort = () => giveUp(new TritonError("cancelled", `${model}: the caller went away`));
+      const timer = setTimeout(() => giveUp(this.#timeout()), timeoutMs);
+      const release = () => {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", onAbort);
       };
       const waiting: Waiting = {
         image,
@@ -147,11 +152,11 @@ class TritonEmbedder implements Embedder {
         signal,
         onTiming,
         resolve: (vector) => {
-          signal?.removeEventListener("abort", onAbort);
+          release();
           resolve(vector);
         },
         reject: (error) => {
-          signal?.removeEventListener("abort", onAbort);
+          release();
           reject(error);
         },
       };
@@ -182,7 +187,8 @@ class TritonEmbedder implements Embedder {
     const nobody = whenNobodyWaits(batch);
     try {
       const input = form.tensor(batch.map(({ image }) => image));
-      const output = await this.#infer(input, batch[0]!.enqueuedAt + timeoutMs, nobody.signal);
+      // as long as one of the batch may wait: each other one gives up by itself
+      const output = await this.#infer(input, batch.at(-1)!.enqueuedAt + timeoutMs, nobody.signal);
       const inferSeconds = (performance.now() - sentAt) / 1000;
       observer?.batch({ images: batch.length, inferSeconds });
       for (const { enqueuedAt, onTiming } of batch) {
@@ -199,13 +205,10 @@ class TritonEmbedder implements Embedder {
 
   /** grpc-js repeats a call that was not answered, but not one whose Triton died while it answered. */
   async #infer(input: Tensor, due: number, signal: AbortSignal): Promise<Tensor | undefined> {
-    const { model, timeoutMs } = this.#options;
+    const { model } = this.#options;
     for (;;) {
       const remainingMs = Math.ceil(due - performance.now());
-      if (remainingMs <= 0) {
-        const targets = this.#pool.target;
-        throw new TritonError("timeout", `${model}: no answer from ${targets} in ${timeoutMs} ms`);
-      }
+      if (remainingMs <= 0) throw this.#timeout();
       try {
         const [output] = await this.#pool.infer(model, [input], {
           timeoutMs: remainingMs,
@@ -218,6 +221,12 @@ class TritonEmbedder implements Embedder {
         await new Promise((resolve) => setTimeout(resolve, 50));
       }
     }
+  }
+
+  #timeout(): TritonError {
+    const { model, timeoutMs } = this.#options;
+    const targets = this.#pool.target;
+    return new TritonError("timeout", `${model}: no answer from ${targets} in ${timeoutMs} ms`);
   }
 
   /** @throws {TritonError} in one line, where this Triton cannot be used */
