@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { watch } from "node:fs";
 import {
   copyFile,
@@ -77,15 +78,17 @@ test("keeps fp32 and int8 apart, and says how near int8 is", async () => {
   expect(await cosineTo(modelPath, int8)).toBeGreaterThan(0.999);
 });
 
+async function damage({ modelPath }: { readonly modelPath: string }): Promise<void> {
+  const handle = await open(join(dirname(modelPath), "weights.bin"), "r+");
+  await handle.write(randomBytes(8), 0, 8, 12_345);
+  await handle.close();
+}
+
 test("a byte that has changed is found, and the form is made anew", async () => {
   const cacheDir = freshFolder();
   const modelPath = await tinyModel();
   const before = await prepareServerModel({ modelPath, cacheDir });
-  const weights = join(dirname(before.modelPath), "weights.bin");
-  const handle = await open(weights, "r+");
-  await handle.write(Buffer.from([77]), 0, 1, 12_345);
-  await handle.close();
-
+  await damage(before);
   const found = await prepareServerModel({ modelPath, cacheDir });
   expect(await found.isIntact()).toBe(false);
   const anew = await prepareServerModel({ modelPath, cacheDir, replace: true });
@@ -129,10 +132,10 @@ test("removes what a killed process left behind an hour ago, and no other", asyn
 test("removes a form that was replaced, where its removal was cut short an hour ago", async () => {
   const cacheDir = freshFolder();
   const modelPath = await tinyModel();
-  await prepareServerModel({ modelPath, cacheDir });
+  await damage(await prepareServerModel({ modelPath, cacheDir }));
   const seen = new Set<string>();
   const watcher = watch(cacheDir, (_event, name) => seen.add(String(name)));
-  await prepareServerModel({ modelPath, cacheDir, replace: true });
+  await damage(await prepareServerModel({ modelPath, cacheDir, replace: true }));
   watcher.close();
   const replaced = [...seen].filter((name) => name.includes(".old"));
   expect(replaced).toHaveLength(1);
@@ -180,6 +183,24 @@ test("a form that lies beside the model file is used, and no cache is written", 
   const prepared = await prepareServerModel({ modelPath, cacheDir });
   expect(prepared.modelPath).toBe(beside);
   await expect(stat(cacheDir)).rejects.toThrow("ENOENT");
+});
+
+test("instead of a damaged form beside the model file, one of the cache is used", async () => {
+  const repository = freshFolder();
+  const cacheDir = freshFolder();
+  const modelPath = join(repository, "model.onnx");
+  await mkdir(repository);
+  await copyFile(await tinyModel(), modelPath);
+  await damage(await prepareInto(join(repository, preparedFolder), { modelPath }));
+  let made = 0;
+  const onMaking = () => {
+    made += 1;
+  };
+  for (let start = 0; start < 2; start += 1) {
+    const form = await prepareServerModel({ modelPath, cacheDir, replace: true, onMaking });
+    expect(dirname(dirname(form.modelPath))).toBe(cacheDir);
+  }
+  expect(made).toBe(1);
 });
 
 test("a form of other weights is not used", async () => {

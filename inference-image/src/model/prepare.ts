@@ -26,7 +26,7 @@ export interface PrepareOptions {
   readonly cacheDir?: string;
   /** @default "cpu" */
   readonly executionProvider?: ServerEnv["EXECUTION_PROVIDER"];
-  /** Make it anew, because what is there is not intact. */
+  /** Take none that is not intact: where there is no other, make it anew. */
   readonly replace?: boolean;
   /** Called before a form is made: that takes some seconds. */
   readonly onMaking?: () => void;
@@ -74,9 +74,11 @@ export async function prepareServerModel(options: PrepareOptions): Promise<Prepa
   const cache = resolve(options.cacheDir ?? defaultModelCache());
   const beside = join(dirname(modelPath), preparedFolder);
 
-  for (const folder of replace ? [] : [beside, cache]) {
+  for (const folder of [beside, cache]) {
     const found = await readForm(join(folder, formFolderName(name)), source);
-    if (found !== undefined) return fromFolder(found);
+    if (found === undefined) continue;
+    const form = fromFolder(found);
+    if (!replace || (await form.isIntact())) return form;
   }
   checkSignature(readOnnx(modelPath));
   options.onMaking?.();
