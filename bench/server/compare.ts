@@ -144,7 +144,7 @@ function factsOf(runs: readonly BenchRun[]): readonly Fact[] {
   };
   const fact = (name: string, unit: Fact["unit"], value: Judged | undefined): readonly Fact[] =>
     value === undefined ? [] : [{ name, unit, ...value }];
-  const { residentMB, residentInt8MB, readyOfCreation, healthP99Ms, fastCosine } = serverTargets;
+  const { residentMB, residentInt8MB, readyOfCreation, healthP99Ms } = serverTargets;
   return [
     ...fact("resident size after load", "MB", atMost(of("server", resident), residentMB)),
     ...fact(
@@ -174,13 +174,14 @@ function factsOf(runs: readonly BenchRun[]): readonly Fact[] {
       "ms",
       judged(of("peer", (run) => run.health?.p99Ms)),
     ),
+    // of pixels it is held by preprocess.integ.test.ts; random weights magnify what is left
     ...fact(
-      "smallest cosine of fast to exact preprocessing",
+      "smallest cosine of embeddings, fast to exact preprocessing",
       "cosine",
-      atLeast(cosineOf("server-fast"), fastCosine),
+      judged(cosineOf("server-fast")),
     ),
-    ...fact("smallest cosine of int8 to fp32", "cosine", judged(cosineOf("server-int8"))),
-    ...fact("smallest cosine of the peer to the server", "cosine", judged(cosineOf("peer"))),
+    ...fact("smallest cosine of embeddings, int8 to fp32", "cosine", judged(cosineOf("server-int8"))),
+    ...fact("smallest cosine of embeddings, the peer to the server", "cosine", judged(cosineOf("peer"))),
   ];
 }
 

@@ -142,8 +142,6 @@ export const serverTargets = {
   readyOfCreation: 1.1,
   /** 99th percentile of `GET /healthz` beside 32 requests: less than. */
   healthP99Ms: 20,
-  /** Cosine of `PREPROCESSING=fast` to `exact`: at least. */
-  fastCosine: 0.9996,
 } as const;
 
 /**
