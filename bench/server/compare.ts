@@ -180,8 +180,16 @@ function factsOf(runs: readonly BenchRun[]): readonly Fact[] {
       "cosine",
       judged(cosineOf("server-fast")),
     ),
-    ...fact("smallest cosine of embeddings, int8 to fp32", "cosine", judged(cosineOf("server-int8"))),
-    ...fact("smallest cosine of embeddings, the peer to the server", "cosine", judged(cosineOf("peer"))),
+    ...fact(
+      "smallest cosine of embeddings, int8 to fp32",
+      "cosine",
+      judged(cosineOf("server-int8")),
+    ),
+    ...fact(
+      "smallest cosine of embeddings, the peer to the server",
+      "cosine",
+      judged(cosineOf("peer")),
+    ),
   ];
 }
 
