@@ -110,11 +110,9 @@ export function sessionOptions({
     enableMemPattern: false,
     extra: {
       session: {
-        // A thread that waits for the other ones of its run spins for 50 µs, then sleeps. Next to sleeping at once, a batch of 1
-        // takes 0.85 to 0.93 of the time, and a batch of 8 beside image decoding the same (0.96 to 1.01). With ONNX Runtime's
-        // own 1 ms, decoding gets a quarter fewer images done.
-        intra_op: { allow_spinning: "1", spin_duration_us: "50" },
-        force_spinning_stop: "1",
+        // Waiting threads sleep. With spinning, even for 50 µs and no longer than the run, a batch of 1 takes 0.85 to 0.93 of the
+        // time, but single images at concurrency 16 took 1.3 times: it takes the cores from decoding.
+        intra_op: { allow_spinning: "0" },
         x64quantprecision: hasVnni ? "0" : "1",
       },
     },
