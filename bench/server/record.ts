@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { machineSubject } from "../src/record.ts";
 import { imageKinds, subjectNames } from "./loads.ts";
 
 /**
@@ -92,13 +93,7 @@ export const serverRecord = z.strictObject({
     commit: z.string().optional(),
     /** Files differed from the commit. */
     dirty: z.boolean().optional(),
-    machine: z.strictObject({
-      cpu: z.string(),
-      cores: z.int().min(1),
-      memoryMiB: z.int().min(1),
-      os: z.string(),
-      node: z.string(),
-    }),
+    machine: machineSubject,
     /** Packages of the server and of the load generator, with their versions. */
     versions: z.record(z.string(), z.string()),
     models: z.strictObject({

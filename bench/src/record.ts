@@ -137,6 +137,15 @@ export const environmentSubject = z.strictObject({
 });
 export type EnvironmentSubject = z.infer<typeof environmentSubject>;
 
+/** What a run ran on. Two records of different machines are not compared. */
+export const machineSubject = z.strictObject({
+  cpu: z.string(),
+  cores: z.int().min(1),
+  memoryMiB: z.int().min(1),
+  os: z.string(),
+  node: z.string(),
+});
+
 export const verifyRecord = z.strictObject({
   schema: z.literal(recordSchemaVersion),
   kind: z.literal("verify"),
@@ -151,13 +160,7 @@ export const verifyRecord = z.strictObject({
     runtime: z.enum(["embedded", "deployed"]),
     server: z.string(),
     model: modelSubject,
-    machine: z.strictObject({
-      cpu: z.string(),
-      cores: z.int().min(1),
-      memoryMiB: z.int().min(1),
-      os: z.string(),
-      node: z.string(),
-    }),
+    machine: machineSubject,
     settings: z.strictObject({
       portOffset: z.int(),
       secondsPerPath: z.number().min(0),

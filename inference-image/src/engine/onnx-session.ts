@@ -43,7 +43,7 @@ process.env.ORT_DISABLE_TELEMETRY ??= "1";
 
 /** Load a model into ONNX Runtime, in a thread of its own: the event loop stays free while it computes. */
 export async function openSession(options: OpenSessionOptions): Promise<ModelSession> {
-  const { modelPath, modelBytes, intraOpThreads, interOpThreads, onDeath } = options;
+  const { modelPath, modelBytes, onDeath } = options;
   const { executionProvider = "cpu" } = options;
   const file = modelBytes ?? (await stat(modelPath).catch(() => undefined));
   if (file === undefined) throw new EngineError("model", `${modelPath}: no such file`);
@@ -60,11 +60,7 @@ export async function openSession(options: OpenSessionOptions): Promise<ModelSes
     workerData: {
       state,
       model: modelBytes ?? modelPath,
-      sessionOptions: sessionOptions({
-        executionProvider,
-        intraOpThreads,
-        interOpThreads,
-      }),
+      sessionOptions: sessionOptions(options),
     },
   });
   runtimes.add(state);
@@ -83,7 +79,9 @@ export async function openSession(options: OpenSessionOptions): Promise<ModelSes
  * take its slower way (`x64quantprecision`), which it would otherwise take here too, at 2.2 times the time of an int8 model.
  * Where that cannot be seen, the slower way it is.
  */
-const hasVnni = process.arch !== "x64" || /^flags\b.*\bavx(512)?_vnni\b/m.test(cpuInfo());
+function hasVnni(): boolean {
+  return process.arch !== "x64" || /^flags\b.*\bavx(512)?_vnni\b/m.test(cpuInfo());
+}
 
 function cpuInfo(): string {
   try {
@@ -113,7 +111,7 @@ export function sessionOptions({
         // Waiting threads sleep. With spinning, even for 50 µs and no longer than the run, a batch of 1 takes 0.85 to 0.93 of the
         // time, but single images at concurrency 16 took 1.3 times: it takes the cores from decoding.
         intra_op: { allow_spinning: "0" },
-        x64quantprecision: hasVnni ? "0" : "1",
+        x64quantprecision: hasVnni() ? "0" : "1",
       },
     },
   } as const;
