@@ -34,7 +34,7 @@ const inherited = ["PATH", "HOME", "TMPDIR", "TEMP", "SystemRoot"] as const;
 const keptLines = 200;
 
 /** Module that {@link startChild} expects in a Node command line, so that no child outlives the bench. */
-export const endWithParent = fileURLToPath(new URL("end-with-parent.ts", import.meta.url));
+export const endWithParent = fileURLToPath(new URL("end-with-parent.mjs", import.meta.url));
 
 const running = new Set<Child>();
 let watching = false;

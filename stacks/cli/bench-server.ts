@@ -1,7 +1,9 @@
+import { execFile } from "node:child_process";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, join, relative, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
+import { promisify } from "node:util";
 import { Command, CommanderError, InvalidArgumentError } from "commander";
 import { loadImages } from "../../bench/samples/load-images.ts";
 import { compare } from "../../bench/server/compare.ts";
@@ -84,12 +86,7 @@ export async function benchServer(options: BenchServerOptions): Promise<BenchSer
     say("making the images");
     const payloads = await makePayloads(chosen, scratch);
     const bench: Bench = {
-      serverCommand: [
-        process.execPath,
-        "--import",
-        import.meta.resolve("tsx"),
-        join(project, "inference-image/src/server/main.ts"),
-      ],
+      serverCommand: [process.execPath, await compiledServer(say)],
       limitCommand: [process.execPath, join(project, "inference-image/src/engine/raw-session.mjs")],
       limitSessionOptions: sessionOptions(),
       models,
@@ -121,6 +118,14 @@ export async function benchServer(options: BenchServerOptions): Promise<BenchSer
     interrupt.remove();
     rmSync(scratch, { recursive: true, force: true });
   }
+}
+
+/** The server as the container runs it: compiled, into `inference-image/dist`. */
+async function compiledServer(say: (line: string) => void): Promise<string> {
+  say("compiling the server");
+  const folder = join(project, "inference-image");
+  await promisify(execFile)(process.execPath, [join(folder, "build.mjs")]);
+  return join(folder, "dist", "main.js");
 }
 
 async function prepareModels(

@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { homedir } from "node:os";
-import { dirname, join, resolve } from "node:path";
+import { dirname, extname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { openclipVitB32 } from "../contract/model-signature.ts";
 import type { ServerEnv } from "../contract/server-env.ts";
@@ -159,7 +159,9 @@ interface Made {
   readonly bytes?: Uint8Array<ArrayBuffer>;
 }
 
-const program = fileURLToPath(new URL("./prepare-process.ts", import.meta.url));
+/** `.ts`, or `.js` where this was compiled: the program beside it was too. */
+const extension = extname(import.meta.url);
+const program = fileURLToPath(new URL(`./prepare-process${extension}`, import.meta.url));
 
 /** Run the process that makes a form, and read what it prints. */
 async function runProcess(request: FormRequest): Promise<Made> {
@@ -201,6 +203,7 @@ async function runProcess(request: FormRequest): Promise<Made> {
 
 /** What makes Node read TypeScript, where it is installed; newer versions of Node do so by themselves. */
 function loader(): readonly string[] {
+  if (extension !== ".ts") return [];
   try {
     return ["--import", import.meta.resolve("tsx")];
   } catch {

@@ -1,13 +1,9 @@
-import { readFileSync } from "node:fs";
+import packageJson from "../../package.json" with { type: "json" };
 import type { TensorSpec } from "../contract/tensor.ts";
 import type { DurationCount } from "./model-counters.ts";
 import type { ServedModel } from "./served-model.ts";
 
 /** What the protocol says of the server and its models, in the field names that HTTP and gRPC share. */
-
-const packageJson = JSON.parse(
-  readFileSync(new URL("../../package.json", import.meta.url), "utf8"),
-) as { readonly version: string };
 
 export const serverMetadata = {
   name: "clipstack",

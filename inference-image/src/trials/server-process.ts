@@ -14,6 +14,9 @@ import { copyModelRepository } from "../model/repository.ts";
 
 const main = fileURLToPath(new URL("../server/main.ts", import.meta.url));
 
+/** Arguments of Node that start the server from its sources. */
+const sources = ["--import", import.meta.resolve("tsx"), main];
+
 /** How long a server may take to be ready, and to stop, in milliseconds. */
 const startMs = 60_000;
 const stopMs = 40_000;
@@ -32,13 +35,18 @@ export interface ServerProcess {
   stop(): Promise<string>;
 }
 
-/** The embed server, on the tiny model unless `env` says otherwise. */
+/**
+ * The embed server, on the tiny model unless `env` says otherwise.
+ *
+ * @param program - Arguments of Node that start it.
+ */
 export async function startEmbed(
   env: Partial<Record<ServerEnvName, string>> = {},
+  program: readonly string[] = sources,
 ): Promise<ServerProcess> {
   const port = await freePort();
   const MODEL_PATH = env.MODEL_PATH ?? (await ensureTinyModel());
-  return start("embed", [port], [], `http://127.0.0.1:${port}${embedPaths.readyz}`, {
+  return start("embed", [port], program, `http://127.0.0.1:${port}${embedPaths.readyz}`, {
     LOG_LEVEL: "error",
     ...env,
     HOST: "127.0.0.1",
@@ -47,8 +55,12 @@ export async function startEmbed(
   });
 }
 
-/** The server that stands where a Triton would, with all models of this checkout on the tiny model's file. */
-export async function startTriton(): Promise<ServerProcess> {
+/**
+ * The server that stands where a Triton would, with all models of this checkout on the tiny model's file.
+ *
+ * @param program - Arguments of Node that start it.
+ */
+export async function startTriton(program: readonly string[] = sources): Promise<ServerProcess> {
   const repository = await mkdtemp(join(tmpdir(), "clipstack-trial-"));
   await copyModelRepository(await ensureTinyModel(), repository);
   const ports = [await freePort(), await freePort(), await freePort()];
@@ -66,7 +78,7 @@ export async function startTriton(): Promise<ServerProcess> {
   const server = await start(
     "triton",
     ports,
-    ["tritonserver", ...flags],
+    [...program, "tritonserver", ...flags],
     `http://127.0.0.1:${http}${oipPaths.ready}`,
     {},
   );
@@ -92,7 +104,7 @@ async function start(
   readyUrl: string,
   env: Readonly<Record<string, string>>,
 ): Promise<ServerProcess> {
-  const child = spawn(process.execPath, ["--import", import.meta.resolve("tsx"), main, ...args], {
+  const child = spawn(process.execPath, args, {
     env: { ...process.env, ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });

@@ -1,0 +1,89 @@
+// `npm run build -w inference-image`: compiles the server into `dist/`, or into the folder that is given. What comes out needs
+// Node, `onnxruntime-node` and `sharp`, and nothing else: `node dist/main.js`, `node dist/main.js tritonserver …`.
+import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { basename, join, relative, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+
+const here = fileURLToPath(new URL(".", import.meta.url));
+const source = join(here, "src");
+const target = resolve(process.argv[2] ?? join(here, "dist"));
+
+/** Loaded from node_modules: they are native libraries. */
+const external = ["onnxruntime-node", "sharp"];
+
+/** Read at run time, from the folder of the file that reads them: all files of `dist/` lie in one. */
+const assets = ["engine/resample.wasm", "triton/proto"];
+
+/** @type {import("esbuild").BuildOptions} */
+const options = {
+  absWorkingDir: here,
+  outdir: target,
+  bundle: true,
+  format: "esm",
+  platform: "node",
+  target: "node20.19",
+  external,
+  legalComments: "none", // all licences are in one file
+  metafile: true,
+  logLevel: "warning",
+};
+
+await rm(target, { recursive: true, force: true });
+await mkdir(target, { recursive: true });
+const results = await Promise.all([
+  build({
+    ...options,
+    entryPoints: [join(source, "server/main.ts"), join(source, "model/prepare-process.ts")],
+    entryNames: "[name]",
+    chunkNames: "[name]-[hash]",
+    splitting: true,
+    // packages that are CommonJS ask for Node's own modules, and protobufjs for its file system, at run time
+    banner: {
+      js: 'import { createRequire as requireFrom } from "node:module"; const require = requireFrom(import.meta.url);',
+    },
+    logOverride: { "direct-eval": "silent" }, // protobufjs
+  }),
+  build({
+    ...options,
+    entryPoints: ["onnx-worker", "preprocess-worker"].map((name) =>
+      join(source, `engine/${name}.mjs`),
+    ),
+    outExtension: { ".js": ".mjs" },
+  }),
+]);
+for (const asset of assets) {
+  await cp(join(source, asset), join(target, basename(asset)), { recursive: true });
+}
+await writeFile(join(target, "package.json"), `${JSON.stringify({ type: "module" })}\n`);
+const inputs = results.flatMap(({ metafile }) => Object.keys(metafile.inputs));
+await writeFile(join(target, "THIRD-PARTY-LICENSES.txt"), await licencesOf(inputs));
+console.log(`compiled into ${relative("", target) || "."}`);
+
+/**
+ * The licences of the packages that were put into the files.
+ *
+ * @param {readonly string[]} inputs - Paths of their files, relative to this folder.
+ */
+async function licencesOf(inputs) {
+  const folders = new Set(inputs.map(packageFolder).filter((folder) => folder !== undefined));
+  const texts = await Promise.all([...folders].map(licenceOf));
+  return texts.sort().join(`\n${"-".repeat(80)}\n\n`);
+}
+
+/** @param {string} input */
+function packageFolder(input) {
+  return /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(input)?.[0];
+}
+
+/** @param {string} folder */
+async function licenceOf(folder) {
+  const path = join(here, folder);
+  const { name, version, license } = JSON.parse(await readFile(join(path, "package.json"), "utf8"));
+  const files = ["LICENSE", "LICENSE.md", "LICENSE.txt", "LICENCE", "license"];
+  const texts = await Promise.all(
+    files.map((file) => readFile(join(path, file), "utf8").catch(() => undefined)),
+  );
+  const text = texts.find((found) => found !== undefined) ?? `${license}\n`;
+  return `${name} ${version}\n\n${text}`;
+}
