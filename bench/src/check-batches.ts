@@ -1,3 +1,4 @@
+import { benchBatchSizes } from "../../inference-image/src/contract/model-config.ts";
 import { parityLimits } from "./check-parity.ts";
 import { embedBy } from "./embed-requests.ts";
 import { reason } from "./http-client.ts";
@@ -6,9 +7,6 @@ import type { CheckResult } from "./record.ts";
 import { cycle, type Reference, stack } from "./reference.ts";
 import { pathsOf, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
 import { cosine } from "./statistics.ts";
-
-/** One image, and every step of the batcher up to the maximum. */
-export const batchSizes = [1, 4, 8, 16, 32] as const;
 
 const timeoutMs = 120_000;
 
@@ -22,7 +20,7 @@ export async function checkBatches(
     const { path } = target;
     const measured: Record<string, number> = {};
     try {
-      for (const size of batchSizes) {
+      for (const size of benchBatchSizes) {
         const images = cycle(reference, size);
         const startedAt = performance.now();
         const rows =
@@ -49,7 +47,7 @@ export async function checkBatches(
         });
       }
       results.push(
-        resultOf(service, "batches", "pass", `batches of ${batchSizes.join(", ")}`, {
+        resultOf(service, "batches", "pass", `batches of ${benchBatchSizes.join(", ")}`, {
           path,
           measured,
         }),

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { z } from "zod";
-import { protocolPaths } from "../../inference-image/src/contract/environment.ts";
+import { protocolPaths, tritonEngines } from "../../inference-image/src/contract/environment.ts";
 import { BenchError } from "./bench-error.ts";
 
 /**
@@ -127,6 +127,8 @@ export const environmentSubject = z.strictObject({
       name: z.string(),
       kind: z.enum(["embed", "triton"]),
       backend: z.enum(["onnx", "tensorrt", "triton"]),
+      /** Of a Triton that is deployed: NVIDIA's server, or the bundled one in its place. */
+      engine: z.enum(tritonEngines).optional(),
       resource: z.string(),
       processes: z.int().min(0),
     }),

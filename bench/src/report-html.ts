@@ -210,7 +210,7 @@ function details(record: VerifyRecord): string {
         );
       const list = services.map(
         (service) =>
-          `<li><strong>${escapeHtml(service.name)}</strong>: ${escapeHtml(service.resource)}, ${service.processes} ${service.processes === 1 ? "process" : "processes"}</li>`,
+          `<li><strong>${escapeHtml(service.name)}</strong>: ${escapeHtml(service.resource)}, ${service.engine === undefined ? "" : `engine ${service.engine}, `}${service.processes} ${service.processes === 1 ? "process" : "processes"}</li>`,
       );
       const noted = notes.map((note) => `<li>${escapeHtml(note)}</li>`);
       return `<details${record.passed ? "" : " open"}><summary>${escapeHtml(name)} <small>${rows.length} checks, ${formatDuration(seconds)}</small></summary>

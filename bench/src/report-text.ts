@@ -1,5 +1,12 @@
 import { type CheckResult, checkIds, type VerifyRecord } from "./record.ts";
-import { formatFraction, formatMs, formatP99, formatRate, summarize } from "./summary.ts";
+import {
+  enginesText,
+  formatFraction,
+  formatMs,
+  formatP99,
+  formatRate,
+  summarize,
+} from "./summary.ts";
 
 const marks: Readonly<Record<CheckResult["outcome"], string>> = { pass: "✔", fail: "✘", skip: "–" };
 
@@ -37,7 +44,9 @@ export function reportText(record: VerifyRecord): string {
     ({ measurement }) => measurement?.latencyMs?.p99Reliable === false,
   );
   const legend = few ? "* from too few requests: about the slowest of them" : "";
-  return [matrix, paths, legend].filter((part) => part !== "").join("\n\n");
+  return [matrix, paths, legend, enginesText(record.environments)]
+    .filter((part) => part !== "")
+    .join("\n\n");
 }
 
 type Align = "left" | "right" | "center";

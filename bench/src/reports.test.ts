@@ -10,6 +10,9 @@ const failed = () => {
   return { ...record, checks: [...record.checks, failedCheck()], passed: false };
 };
 
+const triton = (name: string, engine: "tritonserver" | "bundled") =>
+  ({ name, kind: "triton", backend: "onnx", engine, resource: name, processes: 1 }) as const;
+
 /** Tags, attributes that matter and headings: the tree, not the text. */
 function outline(html: string): string {
   return [...html.matchAll(/<h([12])[^>]*>(.*?)<\/h\1>|<(svg|table|figure|details)[\s>]/g)]
@@ -111,6 +114,23 @@ test("a report says what the numbers do not", () => {
     "Random weights",
     "Short load",
   ]);
+});
+
+test("every report says what the Tritons are deployed with", () => {
+  const record = testRecord();
+  const [first, ...rest] = record.environments;
+  const services = [
+    ...first!.services,
+    triton("triton-onnx", "bundled"),
+    triton("triton-trt", "tritonserver"),
+  ];
+  const told = { ...record, environments: [{ ...first!, services }, ...rest] };
+  const line =
+    "Engine of the Tritons as deployed: triton-trt of single-gpu: NVIDIA's tritonserver; triton-onnx of single-gpu: clipstack's bundled server, in place of NVIDIA's.";
+  expect(summarize(told).caveats).toContain(line);
+  expect(reportText(told)).toContain(line);
+  expect(reportMarkdown(told)).toContain(line);
+  expect(reportHtml(told)).toContain("engine bundled");
 });
 
 test("a report says that a file was edited by hand", () => {

@@ -1,3 +1,4 @@
+import { tritonEngines } from "../../inference-image/src/contract/environment.ts";
 import {
   type CheckId,
   type CheckResult,
@@ -90,6 +91,22 @@ function pathRows(record: VerifyRecord): readonly PathRow[] {
   return [...rows.values()];
 }
 
+const engineWords = {
+  tritonserver: "NVIDIA's tritonserver",
+  bundled: "clipstack's bundled server, in place of NVIDIA's",
+} as const;
+
+/** What the Tritons of each environment are deployed with; nothing where no artefact says so. */
+export function enginesText(environments: VerifyRecord["environments"]): string {
+  const parts = environments.flatMap(({ name, services }) =>
+    tritonEngines.flatMap((engine) => {
+      const names = services.filter((service) => service.engine === engine).map((it) => it.name);
+      return names.length === 0 ? [] : [`${names.join(", ")} of ${name}: ${engineWords[engine]}`];
+    }),
+  );
+  return parts.length === 0 ? "" : `Engine of the Tritons as deployed: ${parts.join("; ")}.`;
+}
+
 function caveatsOf({ subject, environments, measurements }: VerifyRecord): readonly string[] {
   const caveats: string[] = [];
   if (subject.runtime === "embedded") {
@@ -103,6 +120,8 @@ function caveatsOf({ subject, environments, measurements }: VerifyRecord): reado
       `CPU in place of a GPU: ${onGpu.map(({ name }) => name).join(" and ")} will run on GPUs, but here ${subject.machine.cores} CPU cores computed, and the bench shared them. Latency and throughput say nothing about a GPU, and nothing about one path against another on it.`,
     );
   }
+  const engines = enginesText(environments);
+  if (engines !== "") caveats.push(engines);
   if (subject.model.weights === "random") {
     caveats.push(
       "Random weights: the model has the real architecture and cost, but its embeddings mean nothing. What was checked is that every path computes the same ones.",

@@ -1,5 +1,5 @@
+import { instancesText } from "../../inference-image/src/contract/deployed-model-config.ts";
 import {
-  executionInstances,
   type ModelConfig,
   type ModelConfigs,
   type ModelVariant,
@@ -23,7 +23,7 @@ export function modelConfigFiles(): readonly RenderedFile[] {
       path: `model_repository/${model}/configs/${variant}.pbtxt`,
       text: textOf(configs[variant], [
         `Variant ${variant}, chosen with --model-config-name=${variant}.`,
-        instancesOf(configs[variant]),
+        instancesText(configs[variant]),
       ]),
     })),
   ]);
@@ -40,7 +40,7 @@ function headingOf(config: ModelConfig): string {
   }
   return config.instance_group === undefined
     ? "No instance group: Triton puts one instance on each GPU that it sees."
-    : `For every variant. ${instancesOf(config)}`;
+    : `For every variant. ${instancesText(config)}`;
 }
 
 function textOf(config: ModelConfig, comments: readonly string[]): string {
@@ -49,12 +49,4 @@ function textOf(config: ModelConfig, comments: readonly string[]): string {
     ...comments,
   ];
   return `${heading.map((line) => `# ${line}`).join("\n")}\n\n${printModelConfig(config)}`;
-}
-
-/** What `count` comes to: it is for each GPU, which is often misread. */
-function instancesOf(config: ModelConfig): string {
-  const gpus = config.instance_group?.flatMap((group) => group.gpus ?? []) ?? [];
-  const total = executionInstances(config, gpus.length);
-  const where = gpus.length === 0 ? "on the CPU" : `count on each GPU of [${gpus.join(", ")}]`;
-  return `Execution instances: ${total} (${where}).`;
 }

@@ -28,12 +28,18 @@ export const endpoint = z.strictObject({
 });
 export type Endpoint = z.infer<typeof endpoint>;
 
+/** `tritonserver` is NVIDIA's; `bundled` is the embed image, where that one cannot run. */
+export const tritonEngines = ["tritonserver", "bundled"] as const;
+export type TritonEngine = (typeof tritonEngines)[number];
+
 export const service = z.strictObject({
   /** `embed`, `triton-onnx`, `triton-trt`, `triton-0`, …: also the id of its construct in the stack. */
   name: z.string().min(1),
   kind: z.enum(["embed", "triton"]),
   /** What computes: `triton` is the embed server as gateway. */
   backend: z.enum(["onnx", "tensorrt", "triton"]),
+  /** What serves a Triton's protocol: NVIDIA's server, or the embed image in its place. Absent for embed. */
+  engine: z.enum(tritonEngines).optional(),
   /** Model name in requests. */
   model: z.string().min(1),
   /** Set where clients must send a key: `bearer` is `Authorization: Bearer …`. The key itself is nowhere in it. */

@@ -71,8 +71,8 @@ describe("TensorRT", () => {
       trt_profile_max_shapes: "image:32x3x224x224",
     });
   });
-  test("warms up the smallest and the largest batch", () => {
-    expect(trt.model_warmup?.map(({ batch_size }) => batch_size)).toEqual([1, 32]);
+  test("warms up the batch sizes of the bench, the smallest and the largest among them", () => {
+    expect(trt.model_warmup?.map(({ batch_size }) => batch_size)).toEqual([1, 4, 8, 16, 32]);
   });
   test("is left out on a CPU", () => {
     expect(modelConfigs.openclip_vit_b32_trt.cpu).not.toHaveProperty("optimization");

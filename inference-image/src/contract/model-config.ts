@@ -132,6 +132,9 @@ export const tensorrtWorkspaceBytes = 1_073_741_824;
 /** `optimum` batch of the TensorRT shape profile: kernels are tuned for it, every size from 1 to the maximum works. */
 const tensorrtOptimumBatch = 16;
 
+/** Batch sizes that `verify` and the bench send, and that a model on a GPU has seen before it is ready. */
+export const benchBatchSizes = [1, 4, 8, 16, 32] as const;
+
 const instanceGroups: Readonly<Record<ModelVariant, readonly InstanceGroup[]>> = {
   "single-gpu": [{ kind: "KIND_GPU", count: 1, gpus: [0] }],
   // `count` is for each GPU listed: this is four instances
@@ -175,7 +178,7 @@ function configOf(signature: ModelSignature, variant: ModelVariant | "default"):
     }),
     // A GPU compiles and tunes at the first request of a size: that is done before the model counts as ready.
     ...(onGpu && {
-      model_warmup: [1, signature.maxBatchSize].map((batch) => warmupOf(signature, batch)),
+      model_warmup: benchBatchSizes.map((batch) => warmupOf(signature, batch)),
     }),
   };
 }
@@ -184,9 +187,15 @@ function tensorOf({ name, dataType, dims }: TensorSpec): ModelConfigTensor {
   return { name, data_type: tritonType(dataType), dims };
 }
 
+/** Shapes of the inputs in a batch of that size, as the TensorRT execution provider reads them. */
+export function tensorrtShapes(
+  inputs: readonly Pick<TensorSpec, "name" | "dims">[],
+  batch: number,
+): string {
+  return inputs.map(({ name, dims }) => `${name}:${[batch, ...dims].join("x")}`).join(",");
+}
+
 function tensorrtOf(signature: ModelSignature): Accelerator {
-  const shapes = (batch: number) =>
-    signature.inputs.map(({ name, dims }) => `${name}:${[batch, ...dims].join("x")}`).join(",");
   return {
     name: "tensorrt",
     parameters: {
@@ -197,9 +206,9 @@ function tensorrtOf(signature: ModelSignature): Accelerator {
       trt_engine_cache_prefix: `${signature.name}_fp16_b${signature.maxBatchSize}`,
       trt_timing_cache_enable: "true",
       trt_timing_cache_path: `${engineCacheMount}/${signature.name}`,
-      trt_profile_min_shapes: shapes(1),
-      trt_profile_opt_shapes: shapes(tensorrtOptimumBatch),
-      trt_profile_max_shapes: shapes(signature.maxBatchSize),
+      trt_profile_min_shapes: tensorrtShapes(signature.inputs, 1),
+      trt_profile_opt_shapes: tensorrtShapes(signature.inputs, tensorrtOptimumBatch),
+      trt_profile_max_shapes: tensorrtShapes(signature.inputs, signature.maxBatchSize),
     },
   };
 }

@@ -1,0 +1,152 @@
+import { describe, expect, test } from "vitest";
+import {
+  deployedModelConfig,
+  type ModelConfigSettings,
+  tunableModels,
+} from "./deployed-model-config.ts";
+import {
+  executionInstances,
+  modelConfigs,
+  modelVariants,
+  printModelConfig,
+} from "./model-config.ts";
+
+const onnx = (settings: ModelConfigSettings) =>
+  deployedModelConfig("openclip_vit_b32", "single-gpu", settings);
+const trt = (settings: ModelConfigSettings) =>
+  deployedModelConfig("openclip_vit_b32_trt", "single-gpu", settings);
+const accelerator = ({ config }: ReturnType<typeof trt>) =>
+  config.optimization?.execution_accelerators?.gpu_execution_accelerator?.[0];
+
+const all = tunableModels.flatMap((model) =>
+  modelVariants.map((variant) => [model, variant] as const),
+);
+
+test.each(all)("%s, %s: without settings it is what the repository has", (model, variant) => {
+  const { config, text, problems } = deployedModelConfig(model, variant);
+  expect(config).toEqual(modelConfigs[model][variant]);
+  expect(text.replace(/^(#.*\n)+\n/, "")).toBe(printModelConfig(modelConfigs[model][variant]));
+  expect(problems).toEqual([]);
+});
+
+test("the text says how many instances run, and where to change it", () => {
+  const { text } = deployedModelConfig("openclip_vit_b32", "multi-gpu-4x", { instancesPerGpu: 2 });
+  expect(text.split("\n").slice(0, 3)).toEqual([
+    "# Rendered from the settings of the environment: change those.",
+    "# Variant multi-gpu-4x. Execution instances: 8 (count on each GPU of [0, 1, 2, 3]).",
+    "",
+  ]);
+});
+
+test("a queue delay changes one line of the text", () => {
+  const lines = onnx({}).text.split("\n");
+  const changed = onnx({ maxQueueDelayMicroseconds: 2_000 }).text.split("\n");
+  expect(changed.filter((line, i) => line !== lines[i])).toEqual([
+    "  max_queue_delay_microseconds: 2000",
+  ]);
+});
+
+test("a queue delay of 0 is written, since without one Triton has its own", () => {
+  expect(onnx({ maxQueueDelayMicroseconds: 0 }).text).toContain(
+    "max_queue_delay_microseconds: 0\n",
+  );
+});
+
+test("instances are for each GPU", () => {
+  const { config } = deployedModelConfig("openclip_vit_b32_trt", "multi-gpu-4x", {
+    instancesPerGpu: 3,
+  });
+  expect(executionInstances(config, 4)).toBe(12);
+});
+
+test("another optimum batch has an engine of its own in the cache", () => {
+  expect(accelerator(trt({ optimumBatchSize: 8 }))?.parameters).toMatchObject({
+    trt_profile_min_shapes: "image:1x3x224x224",
+    trt_profile_opt_shapes: "image:8x3x224x224",
+    trt_profile_max_shapes: "image:32x3x224x224",
+    trt_engine_cache_prefix: "openclip_vit_b32_trt_fp16_b32_o8",
+  });
+  expect(trt({ optimumBatchSize: 16 })).toEqual(trt({}));
+});
+
+test("the prefix of the engine cache begins with what the deployment says, Terraform expressions included", () => {
+  const prefix = ({ engineCachePrefix }: ModelConfigSettings) =>
+    accelerator(trt({ engineCachePrefix }))?.parameters?.trt_engine_cache_prefix;
+  expect(prefix({ engineCachePrefix: "4f1c_26.07" })).toBe(
+    "4f1c_26.07_openclip_vit_b32_trt_fp16_b32",
+  );
+  const expression = `\${substr(filesha256("model.onnx"), 0, 12)}`;
+  expect(trt({ engineCachePrefix: `${expression}_x` }).problems).toEqual([]);
+});
+
+test("CUDA graphs are an option of the execution provider that runs the model", () => {
+  expect(accelerator(trt({ cudaGraphs: true }))?.parameters?.trt_cuda_graph_enable).toBe("true");
+  expect(accelerator(onnx({ cudaGraphs: true }))).toEqual({
+    name: "cuda",
+    parameters: { enable_cuda_graph: "1" },
+  });
+  expect(trt({ cudaGraphs: false })).toEqual(trt({}));
+  expect(onnx({ cudaGraphs: false })).toEqual(onnx({}));
+});
+
+test("on a CPU only the queue delay counts", () => {
+  const settings = {
+    maxQueueDelayMicroseconds: 100,
+    instancesPerGpu: 4,
+    optimumBatchSize: 8,
+    cudaGraphs: true,
+    engineCachePrefix: "x",
+  } as const;
+  const { config, problems } = deployedModelConfig("openclip_vit_b32_trt", "cpu", settings);
+  expect(problems).toEqual([]);
+  expect(config).toEqual({
+    ...modelConfigs.openclip_vit_b32_trt.cpu,
+    dynamic_batching: { preferred_batch_size: [8, 16, 32], max_queue_delay_microseconds: 100 },
+  });
+});
+
+describe("refuses", () => {
+  test.each<[string, ModelConfigSettings, string]>([
+    [
+      "a negative delay",
+      { maxQueueDelayMicroseconds: -1 },
+      "maxQueueDelayMicroseconds must be a whole number, 0 to 1000000, got -1",
+    ],
+    [
+      "a delay of half a microsecond",
+      { maxQueueDelayMicroseconds: 0.5 },
+      "maxQueueDelayMicroseconds must be a whole number, 0 to 1000000, got 0.5",
+    ],
+    [
+      "no instance",
+      { instancesPerGpu: 0 },
+      "instancesPerGpu must be a whole number, 1 to 16, got 0",
+    ],
+    [
+      "an optimum that was not tried",
+      { optimumBatchSize: 12 as 8 },
+      "optimumBatchSize must be 8 or 16, got 12",
+    ],
+    [
+      "a prefix that leads out of the cache",
+      { engineCachePrefix: "../x" },
+      "engineCachePrefix must be letters, digits, '.', '_' and '-', got '../x'",
+    ],
+    [
+      "an empty prefix",
+      { engineCachePrefix: "" },
+      "engineCachePrefix must be letters, digits, '.', '_' and '-', got ''",
+    ],
+  ])("%s", (_name, settings, problem) => {
+    const { config, problems } = trt(settings);
+    expect(problems).toEqual([problem]);
+    expect(config).toEqual(modelConfigs.openclip_vit_b32_trt["single-gpu"]);
+  });
+
+  test("what is TensorRT's for a model without it", () => {
+    expect(onnx({ optimumBatchSize: 16, engineCachePrefix: "x" }).problems).toEqual([
+      "optimumBatchSize is for TensorRT, which openclip_vit_b32 does not use, got 16",
+      "engineCachePrefix is for TensorRT, which openclip_vit_b32 does not use, got x",
+    ]);
+  });
+});
