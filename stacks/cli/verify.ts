@@ -1,24 +1,20 @@
-import { createHash } from "node:crypto";
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
-import { isAbsolute, join, relative, resolve } from "node:path";
-import { fileURLToPath } from "node:url";
+import { existsSync, writeFileSync } from "node:fs";
+import { join, relative, resolve } from "node:path";
 import { type Command, InvalidArgumentError } from "commander";
-import { execa } from "execa";
-import { z } from "zod";
+import type { VerifyEvent } from "../../bench/src/check-run.ts";
 import { failureLine, startProgress } from "../../bench/src/progress.ts";
 import type { ModelSubject, VerifyRecord } from "../../bench/src/record.ts";
 import { reportText } from "../../bench/src/report-text.ts";
 import { recordText, type SavedReports, saveReports } from "../../bench/src/save-reports.ts";
-import { type EnvironmentFile, type VerifyEvent, verify } from "../../bench/src/verify.ts";
+import { type VerifyEvent, verify } from "../../bench/src/verify.ts";
 import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
 import { normalised } from "../../inference-image/src/engine/image-tensor.ts";
 import { preprocess } from "../../inference-image/src/engine/preprocess.ts";
 import { ensureGeneratedModel, ensureTinyModel } from "../../inference-image/src/model/generate.ts";
 import { modelInfo } from "../../inference-image/src/model/model-info.ts";
+import { environmentFiles, outputFolder, project, synthesizeUnlessEdited } from "./artefact.ts";
 import { Interrupted, onInterrupt } from "./interrupt.ts";
 import { UserError } from "./user-error.ts";
-
-const project = fileURLToPath(new URL("../../", import.meta.url));
 
 export interface VerifyEnvironmentsOptions {
   /** Names of environments; none: all that are synthesized. */
@@ -60,12 +56,17 @@ export interface VerifyEnvironmentsResult {
 export async function verifyEnvironments(
   options: VerifyEnvironmentsOptions,
 ): Promise<VerifyEnvironmentsResult> {
-  const outdir = resolve(project, options.outdir ?? process.env.CDKTF_OUTDIR ?? "cdktf.out");
+  const outdir = outputFolder(options.outdir);
   const notice = options.onNotice ?? (() => {});
   const tell = options.onEvent ?? (() => {});
   const interrupt = onInterrupt();
   try {
-    if (options.synth) await synthesizeUnlessEdited(options.environments, outdir, notice, tell);
+    if (options.synth) {
+      await synthesizeUnlessEdited(options.environments, outdir, {
+        onNotice: notice,
+        onSynthesize: () => tell({ kind: "phase", text: "synthesize" }),
+      });
+    }
     const environments = environmentFiles(options.environments, outdir);
     const { file, subject } = await chooseModel(options.model, tell);
     const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
@@ -98,79 +99,6 @@ export async function verifyEnvironments(
   } finally {
     interrupt.remove();
   }
-}
-
-/** `cdktf.out/clipstack.json`: what the last synth wrote. */
-const synthManifest = z.object({
-  schema: z.literal(1),
-  stacks: z.record(z.string(), z.object({ file: z.string(), sha256: z.string() })),
-});
-
-function readManifest(outdir: string): z.infer<typeof synthManifest> | undefined {
-  const file = join(outdir, "clipstack.json");
-  if (!existsSync(file)) return undefined;
-  try {
-    return synthManifest.parse(JSON.parse(readFileSync(file, "utf8")));
-  } catch {
-    return undefined;
-  }
-}
-
-/** Names of the asked environments, or of all, whose file is not what the last synth wrote. */
-function editedByHand(asked: readonly string[], outdir: string): readonly string[] {
-  const stacks = readManifest(outdir)?.stacks ?? {};
-  return Object.entries(stacks)
-    .filter(([name]) => asked.length === 0 || asked.includes(name))
-    .filter(([, { file, sha256 }]) => {
-      const path = join(outdir, file);
-      return (
-        existsSync(path) && createHash("sha256").update(readFileSync(path)).digest("hex") !== sha256
-      );
-    })
-    .map(([name]) => name);
-}
-
-async function synthesizeUnlessEdited(
-  asked: readonly string[],
-  outdir: string,
-  notice: (line: string) => void,
-  tell: (event: VerifyEvent) => void,
-): Promise<void> {
-  const edited = editedByHand(asked, outdir);
-  if (edited.length > 0) {
-    notice(
-      `${edited.join(", ")}: cdk.tf.json was edited after it was synthesized; nothing is synthesized, what lies there is verified (npm run synth writes it anew)`,
-    );
-    return;
-  }
-  tell({ kind: "phase", text: "synthesize" });
-  const { exitCode, stderr } = await execa(
-    process.execPath,
-    ["--import", import.meta.resolve("tsx"), join(project, "stacks/main.ts")],
-    { cwd: project, env: { CDKTF_OUTDIR: outdir }, stdin: "ignore", reject: false },
-  );
-  if (exitCode !== 0) throw new UserError(stderr.trim() || "synthesis failed");
-}
-
-function environmentFiles(asked: readonly string[], outdir: string): readonly EnvironmentFile[] {
-  const shown = (path: string) => {
-    const inside = relative("", path);
-    return inside.startsWith("..") || isAbsolute(inside) ? path : inside;
-  };
-  const manifest = readManifest(outdir);
-  if (manifest === undefined) {
-    throw new UserError(`${shown(outdir)} holds no synthesized environment: npm run synth`);
-  }
-  const known = Object.keys(manifest.stacks);
-  const edited = editedByHand(asked, outdir);
-  return (asked.length === 0 ? known : [...new Set(asked)]).map((name) => {
-    const stack = manifest.stacks[name];
-    if (stack === undefined) {
-      throw new UserError(`environment must be one of ${known.join(", ")}, got '${name}'`);
-    }
-    const file = join(outdir, stack.file);
-    return { file, shown: shown(file), editedByHand: edited.includes(name) };
-  });
 }
 
 async function chooseModel(
