@@ -1,21 +1,42 @@
 import { embedPaths } from "../../inference-image/src/contract/embed-api.ts";
 import type { RunningInstance } from "./embedded.ts";
 import { loopback } from "./embedded-plan.ts";
+import type { HttpClient } from "./http-client.ts";
 import { type Metrics, parseMetrics } from "./prometheus.ts";
 import type { ServiceUnderTest } from "./service-under-test.ts";
 
+/** One process that counts what it does. */
+export interface MetricsSource {
+  /** For messages. */
+  readonly name: string;
+  /** Whose names its metrics have. */
+  readonly role: "embed" | "triton";
+  /** `http://host:port`; absent where it offers none. */
+  readonly url?: string;
+}
+
 const timeoutMs = 30_000;
 
-/** The metrics of one process: of one replica, where a Service would ask any of them. */
-export async function metricsOf(
-  service: ServiceUnderTest,
-  { instance }: RunningInstance,
-): Promise<Metrics> {
-  const listener = instance.listeners.find(
+/** Where a local process offers its metrics: of one replica, where a Service would ask any of them. */
+export function metricsSource({ instance }: RunningInstance): MetricsSource {
+  const { name, role, listeners } = instance;
+  const listener = listeners.find(
     ({ protocol }) => protocol === "metrics" || protocol === "embed-http",
   );
-  if (listener === undefined) throw new Error(`${instance.name} offers no metrics`);
-  const url = `http://${loopback}:${listener.local}${embedPaths.metrics}`;
-  const answer = await service.http.send(url, { timeoutMs });
+  return { name, role, url: listener && `http://${loopback}:${listener.local}` };
+}
+
+export async function readMetrics(
+  http: HttpClient,
+  { name, url }: MetricsSource,
+): Promise<Metrics> {
+  if (url === undefined) throw new Error(`${name} offers no metrics`);
+  const answer = await http.send(`${url}${embedPaths.metrics}`, { timeoutMs });
+  if (answer.status !== 200) throw new Error(`${name}: the metrics answer ${answer.status}`);
   return parseMetrics(answer.body.toString("utf8"));
+}
+
+/** The metrics of one local process. */
+export function metricsOf(service: ServiceUnderTest, running: RunningInstance): Promise<Metrics> {
+  return readMetrics(service.http, metricsSource(running));
 }

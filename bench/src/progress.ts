@@ -1,5 +1,5 @@
+import type { VerifyEvent } from "./check-run.ts";
 import type { CheckResult } from "./record.ts";
-import type { VerifyEvent } from "./verify.ts";
 
 /** What a person sees while a run goes on. */
 export interface Progress {

@@ -8,6 +8,7 @@ import { normalised } from "../../inference-image/src/engine/image-tensor.ts";
 import { preprocess } from "../../inference-image/src/engine/preprocess.ts";
 import { generateModel } from "../../inference-image/src/model/generate.ts";
 import { tinyModel } from "../../inference-image/src/model/test-model.ts";
+import type { VerifyEvent } from "./check-run.ts";
 import { freePorts } from "./free-ports.ts";
 import { checkIds, parseRecord, type VerifyRecord } from "./record.ts";
 import {
@@ -16,7 +17,7 @@ import {
   kubernetesDocument,
   type TestDocument,
 } from "./test-artefact.ts";
-import { type VerifyEvent, type VerifyOptions, verify } from "./verify.ts";
+import { type VerifyOptions, verify } from "./verify.ts";
 
 const project = fileURLToPath(new URL("../../", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "clipstack-verify-test-"));

@@ -6,7 +6,7 @@ import { failureLine, startProgress } from "../../bench/src/progress.ts";
 import type { ModelSubject, VerifyRecord } from "../../bench/src/record.ts";
 import { reportText } from "../../bench/src/report-text.ts";
 import { recordText, type SavedReports, saveReports } from "../../bench/src/save-reports.ts";
-import { type VerifyEvent, verify } from "../../bench/src/verify.ts";
+import { verify } from "../../bench/src/verify.ts";
 import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
 import { normalised } from "../../inference-image/src/engine/image-tensor.ts";
 import { preprocess } from "../../inference-image/src/engine/preprocess.ts";

@@ -1,0 +1,219 @@
+import { checkBatches } from "./check-batches.ts";
+import { checkEmbedding } from "./check-embedding.ts";
+import { checkEndpoints } from "./check-endpoints.ts";
+import { checkErrors } from "./check-errors.ts";
+import { checkParity, parityLimits } from "./check-parity.ts";
+import { reason } from "./http-client.ts";
+import { runLoad } from "./load.ts";
+import { describeCommit, describeMachine } from "./machine.ts";
+import {
+  type CheckId,
+  type CheckResult,
+  type EnvironmentSubject,
+  type Measurement,
+  type ModelSubject,
+  recordSchemaVersion,
+  type VerifyRecord,
+} from "./record.ts";
+import type { Reference } from "./reference.ts";
+import { serverVersion } from "./server-version.ts";
+import { pathsOf, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
+import { errorsByCode, p99MinimumSamples, summarizeLatency } from "./statistics.ts";
+
+/** What happens, as it happens. */
+export type VerifyEvent =
+  | { readonly kind: "phase"; readonly environment?: string; readonly text: string }
+  | { readonly kind: "check"; readonly result: CheckResult }
+  | { readonly kind: "measurement"; readonly measurement: Measurement };
+
+/** How an environment is checked, wherever it runs. */
+export interface CheckOptions {
+  /** Folder of the project: for the commit, and how paths are shown. */
+  readonly project: string;
+  readonly model: ModelSubject;
+  readonly portOffset: number;
+  /** Length of the load on each protocol path. */
+  readonly secondsPerPath: number;
+  readonly signal: AbortSignal;
+  readonly onEvent: (event: VerifyEvent) => void;
+}
+
+export const sampleLimit = 8;
+const concurrency = 4;
+/** In the record where nothing answered that could say what it is. */
+const unknownServer = "clipstack";
+
+type Check = (service: ServiceUnderTest) => Promise<readonly CheckResult[]>;
+
+/** The checks of one environment that answers, and what they found. */
+export class CheckRun {
+  readonly checks: CheckResult[] = [];
+  readonly measurements: Measurement[] = [];
+  /** Names and versions that the servers gave. */
+  readonly servers = new Set<string>();
+
+  constructor(
+    readonly environment: string,
+    private readonly reference: Reference,
+    private readonly options: CheckOptions,
+  ) {}
+
+  /**
+   * Every check that sends requests, family by family, over all services.
+   *
+   * @param services - Services that answer; the others are skipped.
+   * @param all - Services of the environment, in its order.
+   */
+  async requests(
+    services: readonly ServiceUnderTest[],
+    all: readonly ServiceUnderTest[],
+    batching: Check,
+  ): Promise<void> {
+    const { reference } = this;
+    for (const service of services) {
+      const server = await serverVersion(service);
+      if (server !== undefined) this.servers.add(server);
+    }
+    const families: readonly (readonly [CheckId, Check])[] = [
+      ["endpoints", checkEndpoints],
+      ["embedding", (service) => checkEmbedding(service, reference)],
+      ["parity", (service) => checkParity(service, reference)],
+      ["batches", (service) => checkBatches(service, reference)],
+      ["batching", batching],
+      ["errors", (service) => checkErrors(service, reference)],
+      ["load", (service) => this.#load(service)],
+    ];
+    for (const [id, check] of families) await this.family(id, all, services, check);
+  }
+
+  /** One family of checks, over `services`; those that are not `ready` are skipped. */
+  async family(
+    id: CheckId,
+    services: readonly ServiceUnderTest[],
+    ready: readonly ServiceUnderTest[],
+    check: Check,
+  ): Promise<void> {
+    for (const service of services) {
+      this.options.signal.throwIfAborted();
+      if (!ready.includes(service)) {
+        this.report([resultOf(service, id, "skip", "it did not start")]);
+        continue;
+      }
+      // a load says which path it is on
+      if (id !== "load") this.phase(`${id}: ${service.workload.service.name}`);
+      try {
+        const results = await check(service);
+        // what was stopped from outside fails for that reason alone
+        this.options.signal.throwIfAborted();
+        this.report(results);
+      } catch (error) {
+        this.options.signal.throwIfAborted();
+        this.report([resultOf(service, id, "fail", reason(error))]);
+      }
+    }
+  }
+
+  phase(text: string): void {
+    this.options.onEvent({ kind: "phase", environment: this.environment, text });
+  }
+
+  report(results: readonly CheckResult[]): void {
+    for (const result of results) {
+      this.checks.push(result);
+      this.options.onEvent({ kind: "check", result });
+    }
+  }
+
+  async #load(service: ServiceUnderTest): Promise<readonly CheckResult[]> {
+    const results: CheckResult[] = [];
+    const { secondsPerPath, signal } = this.options;
+    for (const target of pathsOf(service)) {
+      const { path } = target;
+      this.phase(`load: ${path}`);
+      const { samples, seconds } = await runLoad(service, target, this.reference, {
+        concurrency,
+        seconds: secondsPerPath,
+        signal,
+      });
+      const latency = summarizeLatency(samples);
+      const errors = errorsByCode(samples);
+      const good = latency?.count ?? 0;
+      const measurement: Measurement = {
+        environment: this.environment,
+        service: service.workload.service.name,
+        path,
+        load: { kind: "closed loop", concurrency, imagesPerRequest: 1, seconds },
+        samples: good,
+        imagesPerSecond: good / seconds,
+        latencyMs:
+          latency === undefined
+            ? undefined
+            : {
+                p50: latency.p50Ms,
+                p95: latency.p95Ms,
+                p99: latency.p99Ms,
+                max: latency.maxMs,
+                p99Reliable: latency.p99Reliable,
+              },
+        histogram: (latency?.histogram ?? []).map(([us, count]) => [us, count]),
+        errors,
+      };
+      this.measurements.push(measurement);
+      this.options.onEvent({ kind: "measurement", measurement });
+      const failed = samples.length - good;
+      const measured = {
+        requests: samples.length,
+        failed,
+        imagesPerSecond: measurement.imagesPerSecond,
+      };
+      if (failed === 0 && good > 0) {
+        results.push(
+          resultOf(service, "load", "pass", `${good} requests answered`, { path, measured }),
+        );
+      } else {
+        const codes = Object.entries(errors).map(([code, count]) => `${count} × ${code}`);
+        const message = `${failed} of ${samples.length} requests failed: ${codes.join(", ")}`;
+        results.push(resultOf(service, "load", "fail", message, { path, measured }));
+      }
+    }
+    return results;
+  }
+}
+
+/** The record of some runs, in their order. */
+export async function recordOf(
+  startedAt: Date,
+  runtime: VerifyRecord["subject"]["runtime"],
+  reference: Reference,
+  environments: readonly EnvironmentSubject[],
+  runs: readonly CheckRun[],
+  options: CheckOptions,
+): Promise<VerifyRecord> {
+  const checks = runs.flatMap((run) => run.checks);
+  const servers = new Set(runs.flatMap((run) => [...run.servers]));
+  return {
+    schema: recordSchemaVersion,
+    kind: "verify",
+    startedAt: startedAt.toISOString(),
+    finishedAt: new Date().toISOString(),
+    subject: {
+      ...(await describeCommit(options.project)),
+      runtime,
+      server: [...servers].sort().join(", ") || unknownServer,
+      model: options.model,
+      machine: describeMachine(),
+      settings: {
+        portOffset: options.portOffset,
+        secondsPerPath: options.secondsPerPath,
+        concurrency,
+        sampleImages: reference.images.map(({ name }) => name),
+        ...parityLimits,
+        p99MinimumSamples,
+      },
+    },
+    environments: [...environments],
+    checks,
+    measurements: runs.flatMap((run) => run.measurements),
+    passed: checks.every(({ outcome }) => outcome !== "fail"),
+  };
+}
