@@ -1,0 +1,205 @@
+import { copyFile, cp, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { delimiter, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { stringify } from "yaml";
+import {
+  type Environment,
+  environmentOutput,
+  environment as environmentSchema,
+} from "../../inference-image/src/contract/environment.ts";
+import { tinyModel } from "../../inference-image/src/model/test-model.ts";
+import type { EnvironmentName } from "../settings.ts";
+import { type CommandOptions, command, type Docker, type Outcome, succeed } from "./test-docker.ts";
+
+/**
+ * For tests: a copy of the project in a folder of its own, with the tiny model, that deploys for real as a person does:
+ * `npx cdktf deploy …`. Its settings, its `cdktf.out` and its state are its own.
+ */
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+
+/** Folders of installed packages; the copy leads to them. */
+const installed = ["node_modules", "bench/node_modules", "stacks/cli/node_modules"];
+
+export interface TestProjectOptions {
+  readonly docker: Docker;
+  /**
+   * What plans and applies: a program that takes Terraform's arguments.
+   *
+   * @default "terraform"
+   */
+  readonly binary?: string;
+  /**
+   * Folder that programs are looked for in first.
+   *
+   * @default - the PATH of the tests
+   */
+  readonly path?: string;
+}
+
+/** A planned change, as `terraform show -json` has it. */
+export interface PlannedChange {
+  readonly address: string;
+  readonly type: string;
+  readonly change: {
+    readonly actions: readonly string[];
+    readonly before: Readonly<Record<string, unknown>> | null;
+    readonly after: Readonly<Record<string, unknown>> | null;
+  };
+}
+
+export interface TestProject {
+  readonly folder: string;
+  /** Write the settings of an environment, instead of the project's. */
+  settings(
+    environment: EnvironmentName,
+    settings: Readonly<Record<string, unknown>>,
+  ): Promise<void>;
+  /** `npx cdktf …` */
+  cdktf(...args: readonly string[]): Promise<Outcome>;
+  /** `npx cdktf deploy <environment> --auto-approve` */
+  deploy(environment: EnvironmentName): Promise<Outcome>;
+  /** `npx clipstack …` */
+  clipstack(...args: readonly string[]): Promise<Outcome>;
+  /** Synthesize, and plan what a deploy would change: addresses with their actions, `[]` where it changes nothing. */
+  plan(environment: EnvironmentName): Promise<readonly PlannedChange[]>;
+  /** What the deployment says of itself. */
+  output(environment: EnvironmentName): Promise<Environment>;
+  /** `npx cdktf destroy <environment> --auto-approve` */
+  destroy(environment: EnvironmentName): Promise<Outcome>;
+  /** Destroy what is deployed, whatever its state is, and remove the folder. */
+  remove(): Promise<void>;
+}
+
+export async function testProject({
+  docker,
+  binary = "terraform",
+  path,
+}: TestProjectOptions): Promise<TestProject> {
+  const folder = await mkdtemp(join(tmpdir(), "clipstack-deploy-"));
+  await copyProject(folder);
+  await copyFile(
+    await tinyModel(),
+    join(folder, "model_repository", "openclip_vit_b32", "1", "model.onnx"),
+  );
+  const mirror = process.env.CLIPSTACK_TF_PLUGIN_DIR;
+  const cliConfig = join(folder, "terraform.rc");
+  await writeFile(cliConfig, mirror === undefined ? "" : mirrorConfig(mirror));
+
+  const env: NodeJS.ProcessEnv = {
+    ...process.env,
+    PATH: path === undefined ? process.env.PATH : `${path}${delimiter}${process.env.PATH}`,
+    CHECKPOINT_DISABLE: "1",
+    TF_CLI_CONFIG_FILE: cliConfig,
+    TF_IN_AUTOMATION: "1",
+    TERRAFORM_BINARY_NAME: binary,
+    // a provider of the mirror is linked and not copied
+    CDKTF_DISABLE_PLUGIN_CACHE_ENV: "true",
+    NO_COLOR: "1",
+    FORCE_COLOR: "0",
+  };
+  const run = (program: string, args: readonly string[], options: CommandOptions = {}) =>
+    command(program, args, { cwd: folder, env, timeoutMs: 280_000, ...options });
+  const must = (program: string, args: readonly string[], options: CommandOptions = {}) =>
+    succeed(program, args, { cwd: folder, env, ...options });
+  const stackFolder = (name: EnvironmentName) => join(folder, "cdktf.out", "stacks", name);
+  const cdktf = (...args: readonly string[]) =>
+    run(process.execPath, [join(root, "node_modules", ".bin", "cdktf"), ...args]);
+  const lock = mirror === undefined ? [] : ["--skip-provider-lock"];
+  const deployed = new Set<EnvironmentName>();
+  const project: TestProject = {
+    folder,
+    settings: (name, settings) =>
+      writeFile(join(folder, "stacks", `${name}.settings.yaml`), stringify(settings)),
+    cdktf,
+    deploy: (name) => {
+      deployed.add(name);
+      return cdktf("deploy", name, "--auto-approve", ...lock);
+    },
+    clipstack: (...args) =>
+      run(process.execPath, [join(folder, "stacks", "cli", "clipstack.mjs"), ...args]),
+    plan: async (name) => {
+      await must(process.execPath, [tsx, join(folder, "stacks", "main.ts")]);
+      const cwd = stackFolder(name);
+      await must(binary, ["init", "-input=false"], { cwd });
+      const file = join(folder, `${name}.plan`);
+      const { code, output } = await run(
+        binary,
+        ["plan", "-input=false", "-detailed-exitcode", `-out=${file}`],
+        { cwd },
+      );
+      if (code === 0) return [];
+      if (code !== 2) throw new Error(`plan ended with exit code ${code}:\n${output}`);
+      const plan = JSON.parse(await must(binary, ["show", "-json", file], { cwd }));
+      return (plan.resource_changes as PlannedChange[]).filter(
+        ({ change }) => !["no-op", "read"].includes(change.actions.join()),
+      );
+    },
+    output: async (name) => {
+      const text = await must(binary, ["output", "-json", environmentOutput], {
+        cwd: stackFolder(name),
+      });
+      return environmentSchema.parse(JSON.parse(text));
+    },
+    destroy: async (name) => {
+      const outcome = await cdktf("destroy", name, "--auto-approve");
+      if (outcome.code === 0) deployed.delete(name);
+      return outcome;
+    },
+    remove: async () => {
+      for (const name of [...deployed]) {
+        const { code } = await project.destroy(name);
+        if (code !== 0) await removeAll(docker, name);
+      }
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+  return project;
+}
+
+const tsx = join(root, "node_modules", "tsx", "dist", "cli.mjs");
+
+/** What git knows or would take, and links to what is installed. */
+async function copyProject(folder: string): Promise<void> {
+  const list = await succeed(
+    "git",
+    ["ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+    { cwd: root },
+  );
+  const files = list.split("\0").filter((file) => file !== "");
+  for (const parent of new Set(files.map((file) => dirname(file)))) {
+    await mkdir(join(folder, parent), { recursive: true });
+  }
+  // a file that was removed is still listed until that is committed
+  await Promise.all(
+    files.map((file) => cp(join(root, file), join(folder, file)).catch(() => undefined)),
+  );
+  for (const packages of installed) await symlink(join(root, packages), join(folder, packages));
+}
+
+/** Both programs take the provider from the mirror, each under the host name of its own registry. */
+function mirrorConfig(mirror: string): string {
+  return `provider_installation {
+  filesystem_mirror {
+    path = ${JSON.stringify(mirror)}
+  }
+}
+`;
+}
+
+/** What a deployment left behind when it could not be destroyed in order. */
+async function removeAll(docker: Docker, environment: EnvironmentName): Promise<void> {
+  const prefix = `${environment}-`;
+  const own = (names: readonly string[]) => names.filter((name) => name.startsWith(prefix));
+  for (const name of own(await docker.lines("ps", "--all", "--format", "{{.Names}}"))) {
+    await docker.run("rm", "--force", "--volumes", name).catch(() => undefined);
+  }
+  for (const name of own(await docker.lines("volume", "ls", "--format", "{{.Name}}"))) {
+    await docker.run("volume", "rm", name).catch(() => undefined);
+  }
+  const networks = await docker.lines("network", "ls", "--format", "{{.Name}}");
+  for (const name of networks.filter((network) => network.startsWith("clipstack-test-"))) {
+    await docker.run("network", "rm", name).catch(() => undefined);
+  }
+}
