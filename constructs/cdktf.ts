@@ -5,6 +5,7 @@
 export {
   App,
   DataResource,
+  Lazy,
   LocalBackend,
   TerraformOutput,
   TerraformResource,

@@ -8,6 +8,9 @@ const exitUsage = 2;
 /** Commands by name. A module is loaded only when its command, or the overview, is asked for. */
 const commands: Readonly<Record<string, (program: Command) => Promise<void>>> = {
   verify: async (program) => (await import("./verify.ts")).registerVerify(program),
+  doctor: async (program) => (await import("./doctor.ts")).registerDoctor(program),
+  "wait-healthy": async (program) =>
+    (await import("./wait-healthy.ts")).registerWaitHealthy(program),
   serve: async (program) => (await import("./serve.ts")).registerServe(program),
   model: async (program) => (await import("./model.ts")).registerModel(program),
   start: async (program) => (await import("./start-command.ts")).registerStart(program),

@@ -1,0 +1,226 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import type { Command } from "commander";
+import { z } from "zod";
+import {
+  type HostRequirements,
+  hostRequirements,
+  hostRequirementsVariable,
+} from "../../constructs/host-requirements.ts";
+import { environmentFiles, outputFolder, project, synthesizeUnlessEdited } from "./artefact.ts";
+import { DockerError } from "./docker-command.ts";
+import { type HostFacts, isUnknown, readHostFacts } from "./host-facts.ts";
+import { giB, judgeHost } from "./host-findings.ts";
+import type { Problem } from "./problem.ts";
+import { UserError } from "./user-error.ts";
+
+/** What `clipstack doctor --json` prints. */
+export interface DoctorReport {
+  /** Bumped when a field changes meaning. */
+  readonly schema: 1;
+  readonly environment: string;
+  /** Docker endpoint of the host. */
+  readonly docker: string;
+  /** Whether the environment can be deployed. */
+  readonly ready: boolean;
+  readonly problems: readonly Problem[];
+  /** What could not be seen, or may be meant. */
+  readonly notes: readonly string[];
+  /** Absent where the host could not be reached. */
+  readonly facts?: HostFacts;
+}
+
+/** Look at the host of an environment, and judge it. */
+export async function examine(requirements: HostRequirements): Promise<DoctorReport> {
+  const { environment, docker } = requirements;
+  const subject = { schema: 1, environment, docker } as const;
+  try {
+    const facts = await readHostFacts(requirements, project);
+    const { problems, notes } = judgeHost(requirements, facts);
+    return { ...subject, ready: problems.length === 0, problems, notes, facts };
+  } catch (error) {
+    if (!(error instanceof DockerError)) throw error;
+    return { ...subject, ready: false, problems: [error.problem], notes: [] };
+  }
+}
+
+interface DoctorArguments {
+  readonly synth: boolean;
+  readonly json?: true;
+  readonly output?: string;
+}
+
+/** `clipstack doctor`: can this environment be deployed on its host, and if not, what must be done? */
+export function registerDoctor(program: Command): void {
+  program
+    .command("doctor")
+    .description("look at the host of an environment: does it have what a deployment needs?")
+    .argument("<environment>", "single-gpu or multi-gpu-4x")
+    .option("--no-synth", "take the requirements from what lies in cdktf.out")
+    .option("--json", "print the report, and nothing else, on stdout")
+    .option("--output <file>", "write the report to a file as well, as JSON")
+    .addHelpText(
+      "after",
+      `
+Looks at Docker (with the docker command line), NVIDIA's driver and container toolkit, GPUs, ports, free disk and the
+weights, on this machine or over ssh; changes nothing. A deployment asks the same before it makes anything.
+
+Examples:
+  $ npx clipstack doctor single-gpu
+  $ npx clipstack doctor multi-gpu-4x --json --output doctor.json
+
+Exit codes: 0 ready to deploy, 1 something must be done first, 2 wrong usage or settings.`,
+    )
+    .action(doctor);
+}
+
+async function doctor(environment: string, args: DoctorArguments): Promise<void> {
+  const given = process.env[hostRequirementsVariable];
+  const requirements =
+    given === undefined
+      ? await synthesizedRequirements(environment, args.synth)
+      : parseRequirements(given, hostRequirementsVariable);
+  const report = await examine(requirements);
+  const json = `${JSON.stringify(report, null, 2)}\n`;
+  if (args.output !== undefined) writeReport(args.output, json);
+  if (args.json) process.stdout.write(json);
+  else console.log(reportText(report, requirements, given === undefined ? "all" : "problems"));
+  process.exitCode = report.ready ? 0 : 1;
+}
+
+async function synthesizedRequirements(
+  environment: string,
+  synth: boolean,
+): Promise<HostRequirements> {
+  const outdir = outputFolder();
+  if (synth) {
+    await synthesizeUnlessEdited([environment], outdir, {
+      onNotice: (line) => console.error(line),
+      onSynthesize: () => {},
+    });
+  }
+  const [artefact] = environmentFiles([environment], outdir);
+  if (artefact === undefined) throw new UserError(`${environment} is not synthesized`);
+  return requirementsIn(readFileSync(artefact.file, "utf8"), artefact.shown);
+}
+
+/** The part of `cdk.tf.json` that the host check is in. */
+const artefactSchema = z.object({
+  resource: z.object({
+    terraform_data: z
+      .record(
+        z.string(),
+        z.object({
+          triggers_replace: z.unknown().optional(),
+          provisioner: z
+            .array(
+              z
+                .object({
+                  "local-exec": z
+                    .object({ environment: z.record(z.string(), z.string()) })
+                    .partial(),
+                })
+                .partial(),
+            )
+            .optional(),
+        }),
+      )
+      .optional(),
+  }),
+});
+
+/**
+ * What the host check of a synthesized environment asks for.
+ *
+ * @param shown - Name of the file, for messages.
+ * @throws {UserError}
+ */
+export function requirementsIn(text: string, shown: string): HostRequirements {
+  const { data } = artefactSchema.safeParse(parseJson(text, shown));
+  const check = Object.values(data?.resource.terraform_data ?? {}).find(({ provisioner }) =>
+    provisioner?.some((it) => it["local-exec"]?.environment?.[hostRequirementsVariable]),
+  );
+  if (check === undefined) {
+    throw new UserError(`${shown} has no host check: doctor is for environments on a GPU host`);
+  }
+  return parseRequirements(check.triggers_replace, shown);
+}
+
+function parseRequirements(value: unknown, shown: string): HostRequirements {
+  const result = hostRequirements.safeParse(
+    typeof value === "string" ? parseJson(value, shown) : value,
+  );
+  if (result.success) return result.data;
+  const [issue] = result.error.issues;
+  throw new UserError(
+    `${shown}: the requirements of the host cannot be read: ${issue?.path.join(".")}: ${issue?.message}`,
+  );
+}
+
+function parseJson(text: string, shown: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new UserError(`${shown}: must be JSON`);
+  }
+}
+
+function writeReport(file: string, json: string): void {
+  try {
+    writeFileSync(file, json);
+  } catch (error) {
+    throw new UserError(
+      `--output ${file} cannot be written: ${(error as NodeJS.ErrnoException).code}`,
+    );
+  }
+}
+
+/** What a person reads; with `problems` what a deployment shows. */
+export function reportText(
+  report: DoctorReport,
+  requirements: HostRequirements,
+  what: "all" | "problems",
+): string {
+  const { environment, docker, problems, notes, facts, ready } = report;
+  const verdict = ready
+    ? `${environment}: ${docker} has what it needs`
+    : `${environment}: ${problems.length} ${problems.length === 1 ? "problem" : "problems"} on ${docker}`;
+  const details = [
+    ...problems.map(({ message, fix }) => `${message}\n  fix: ${fix}`),
+    ...notes.map((line) => `note: ${line}`),
+  ];
+  if (what === "problems") return [verdict, ...details].join("\n");
+  return [
+    `${environment} on ${docker}`,
+    ...(facts === undefined ? [] : factLines(facts, requirements)),
+    "",
+    ...details,
+    ...(details.length === 0 ? [] : [""]),
+    verdict,
+  ].join("\n");
+}
+
+function factLines(facts: HostFacts, { gpu, ports, disk }: HostRequirements): readonly string[] {
+  const { engine, freeMiB, images, nvidia } = facts;
+  const line = (name: string, text: string) => `  ${name.padEnd(8)} ${text}`;
+  const needed = disk
+    .filter(({ image }) => image === undefined || !images.includes(image))
+    .reduce((sum, { miB }) => sum + miB, 0);
+  const gpus = nvidia?.gpus;
+  return [
+    line("docker", `${engine.version}, ${engine.osType} ${engine.architecture}`),
+    ...(gpu === undefined ? [line("gpus", "none needed")] : []),
+    ...(Array.isArray(gpus)
+      ? gpus.map((it) =>
+          line(
+            `gpu ${it.index}`,
+            `${it.name}, ${it.memoryMiB} MiB, compute capability ${it.computeCapability}, driver ${it.driver}, ${it.uuid}`,
+          ),
+        )
+      : []),
+    line("ports", `${ports.map(({ port }) => port).join(", ")} needed`),
+    line(
+      "disk",
+      `${isUnknown(freeMiB) ? "?" : giB(freeMiB)} GiB free at ${engine.rootDir}, ${giB(needed)} needed`,
+    ),
+  ];
+}

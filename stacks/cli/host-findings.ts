@@ -1,0 +1,312 @@
+import type { GpuId, HostRequirements, RequiredPort } from "../../constructs/host-requirements.ts";
+import { type HostFacts, isUnknown } from "./host-facts.ts";
+import type { Gpu, Listener, PublishedPort } from "./host-parse.ts";
+import type { Problem } from "./problem.ts";
+
+/** What the comparison of a host with its requirements gives. */
+export interface HostVerdict {
+  /** What stands in the way, one for each problem. Empty: the environment can be deployed. */
+  readonly problems: readonly Problem[];
+  /** What could not be seen, or may be meant: a line each. */
+  readonly notes: readonly string[];
+}
+
+type Needs = HostRequirements;
+type GpuNeeds = NonNullable<HostRequirements["gpu"]>;
+
+/** Compare a host with what an environment needs of it. */
+export function judgeHost(needs: Needs, facts: HostFacts): HostVerdict {
+  const parts = [
+    judgeEngine(facts),
+    needs.gpu === undefined ? nothing : judgeNvidia(needs.gpu, facts),
+    judgePorts(needs, facts),
+    judgeDisk(needs, facts),
+    judgeFiles(needs, facts),
+  ];
+  return {
+    problems: parts.flatMap(({ problems }) => problems),
+    notes: parts.flatMap(({ notes }) => notes),
+  };
+}
+
+const nothing: HostVerdict = { problems: [], notes: [] };
+const problem = (it: Problem): HostVerdict => ({ problems: [it], notes: [] });
+const note = (line: string): HostVerdict => ({ problems: [], notes: [line] });
+
+/** First engine with the API that the docker provider speaks and health checks of today. */
+const oldestEngine = "20.10";
+
+function judgeEngine({ engine }: HostFacts): HostVerdict {
+  const problems: Problem[] = [];
+  if (compareVersions(engine.version, oldestEngine) < 0) {
+    problems.push({
+      code: "docker-version",
+      message: `Docker must be ${oldestEngine} or newer, it is ${engine.version}`,
+      fix: "upgrade it: docs.docker.com/engine/install",
+    });
+  }
+  if (engine.osType !== "linux") {
+    problems.push({
+      code: "platform",
+      message: `Docker must run Linux containers, it runs ${engine.osType} containers`,
+      fix: "switch it to Linux containers, or set host.docker to a Linux machine",
+    });
+  } else if (!architectures.has(engine.architecture)) {
+    problems.push({
+      code: "platform",
+      message: `the host must be x86_64 or aarch64, it is ${engine.architecture}`,
+      fix: "set host.docker to another machine",
+    });
+  }
+  return { problems, notes: [] };
+}
+
+const architectures: ReadonlySet<string> = new Set(["x86_64", "amd64", "aarch64", "arm64"]);
+
+/** Numbers before the first letter, part by part. */
+function compareVersions(a: string, b: string): number {
+  const parts = (text: string) => text.split(/[.+-]/).map((part) => Number.parseInt(part, 10) || 0);
+  const [left, right] = [parts(a), parts(b)];
+  for (let index = 0; index < Math.max(left.length, right.length); index++) {
+    const difference = (left[index] ?? 0) - (right[index] ?? 0);
+    if (difference !== 0) return difference;
+  }
+  return 0;
+}
+
+const installToolkit =
+  "install NVIDIA Container Toolkit on the host, then 'sudo nvidia-ctk runtime configure --runtime=docker' and 'sudo systemctl restart docker'";
+
+function judgeNvidia(needs: GpuNeeds, { engine, nvidia }: HostFacts): HostVerdict {
+  const parts = [judgeRuntime(needs, engine, nvidia?.hook ?? { unknown: "" })];
+  const gpus = nvidia?.gpus ?? { unknown: "nvidia-smi was not run" };
+  if (gpus === "no-driver") {
+    parts.push(
+      problem({
+        code: "nvidia-driver",
+        message: "the host has no nvidia-smi, so no NVIDIA driver is installed there",
+        fix: "install the driver and reboot the host, or set accelerator: cpu",
+      }),
+    );
+  } else if ("failed" in gpus) {
+    parts.push(
+      problem({
+        code: "nvidia-driver",
+        message: `nvidia-smi fails on the host: ${gpus.failed}`,
+        fix: "reboot the host after an update of the driver, or install the driver again",
+      }),
+    );
+  } else if (isUnknown(gpus)) {
+    parts.push(note(`GPUs were not looked at: ${gpus.unknown}`));
+  } else {
+    parts.push(judgeGpus(needs, gpus));
+  }
+  return {
+    problems: parts.flatMap(({ problems }) => problems),
+    notes: parts.flatMap(({ notes }) => notes),
+  };
+}
+
+/** One GPU is asked for with `gpus`, which the hook or CDI answers; several with the runtime `nvidia`. */
+function judgeRuntime(
+  { uses }: GpuNeeds,
+  engine: HostFacts["engine"],
+  hook: NonNullable<HostFacts["nvidia"]>["hook"],
+): HostVerdict {
+  if (engine.runtimes.includes("nvidia")) return nothing;
+  const several = uses.find(({ gpus }) => gpus.length > 1);
+  if (several !== undefined) {
+    return problem({
+      code: "nvidia-runtime",
+      message: `Docker has no runtime 'nvidia', which ${several.service} needs for ${several.gpus.length} GPUs (it has ${engine.runtimes.join(", ")})`,
+      fix: installToolkit,
+    });
+  }
+  if (hook === true || engine.cdiDevices.some((id) => id.startsWith("nvidia.com/gpu="))) {
+    return nothing;
+  }
+  if (isUnknown(hook)) {
+    return note(
+      "Docker has no runtime 'nvidia'; whether it can hand GPUs to containers was not looked at",
+    );
+  }
+  return problem({
+    code: "nvidia-runtime",
+    message:
+      "Docker cannot hand GPUs to containers: it has neither the runtime 'nvidia' nor CDI devices of NVIDIA",
+    fix: installToolkit,
+  });
+}
+
+/** A GPU with error correction switched on, or another driver, shows up to a sixteenth less than the catalogue says. */
+const vramTolerance = 0.93;
+
+function judgeGpus(needs: GpuNeeds, gpus: readonly Gpu[]): HostVerdict {
+  const problems: Problem[] = [];
+  const has = `${gpus.length} ${gpus.length === 1 ? "GPU" : "GPUs"}`;
+  if (gpus.length < needs.count) {
+    problems.push({
+      code: "gpu-count",
+      message: `host.count says ${needs.count} GPUs, the host has ${gpus.length === 0 ? "none" : gpus.length}`,
+      fix:
+        gpus.length === 0
+          ? "rent a host with GPUs, or set accelerator: cpu"
+          : `set host.count to ${gpus.length} and name only these GPUs, or take a host with ${needs.count}`,
+    });
+  }
+  const find = (id: GpuId) =>
+    gpus.find(({ index, uuid }) => (typeof id === "number" ? index === id : uuid === id));
+  const services = new Map<GpuId, string[]>();
+  for (const use of needs.uses) {
+    for (const id of use.gpus) services.set(id, [...(services.get(id) ?? []), use.service]);
+  }
+  for (const [id, users] of services) {
+    const gpu = find(id);
+    const shown = typeof id === "number" ? `GPU ${id}` : id;
+    if (gpu === undefined) {
+      // said once: too few GPUs is why an index is not there
+      if (typeof id === "number" && id < needs.count && gpus.length < needs.count) continue;
+      problems.push({
+        code: "gpu-missing",
+        message: `${shown}, which ${users.join(" and ")} ${users.length === 1 ? "names" : "name"}, is not there (${has}${gpus.length === 0 ? "" : `: ${gpus.map((it) => (typeof id === "number" ? it.index : it.uuid)).join(", ")}`})`,
+        fix: "name GPUs that 'nvidia-smi -L' lists on the host",
+      });
+      continue;
+    }
+    if (gpu.memoryMiB < needs.vramMiB * vramTolerance) {
+      problems.push({
+        code: "gpu-memory",
+        message: `${shown} (${gpu.name}) has ${gpu.memoryMiB} MiB, ${needs.name} of the settings has ${needs.vramMiB}`,
+        fix: "set host.gpu to the kind of GPU that is there, so that memory is planned for it",
+      });
+    }
+    if (gpu.computeCapability !== needs.computeCapability && /^\d/.test(gpu.computeCapability)) {
+      problems.push({
+        code: "gpu-kind",
+        message: `${shown} is ${gpu.name} with compute capability ${gpu.computeCapability}, ${needs.name} of the settings (${needs.label}) has ${needs.computeCapability}`,
+        fix: "set host.gpu to the kind of GPU that is there: images and TensorRT engines depend on it",
+      });
+    }
+  }
+  const driver = judgeDriver(needs, gpus);
+  return { problems: [...problems, ...driver.problems], notes: driver.notes };
+}
+
+function judgeDriver(needs: GpuNeeds, gpus: readonly Gpu[]): HostVerdict {
+  const version = gpus[0]?.driver ?? "";
+  const branch = Number.parseInt(version, 10);
+  const highest = [...needs.drivers].sort((a, b) => b.branch - a.branch)[0];
+  if (highest === undefined || Number.isNaN(branch) || branch >= highest.branch) return nothing;
+  const said = `${highest.image} has CUDA ${highest.cuda}, which needs NVIDIA driver ${highest.branch} or newer, the host has ${version}`;
+  if (needs.dataCentre) {
+    return note(
+      `${said}; on a data-centre GPU the image's compatibility package may make up for it`,
+    );
+  }
+  return problem({
+    code: "nvidia-driver",
+    message: said,
+    fix: `upgrade the driver of the host to ${highest.branch} or newer, or set an older image`,
+  });
+}
+
+function judgePorts({ environment, ports }: Needs, facts: HostFacts): HostVerdict {
+  const { listeners, published } = facts;
+  const own = published.filter((it) => it.environment === environment);
+  const others = published.filter((it) => it.environment !== environment);
+  const problems = ports.flatMap((needed) => {
+    const choose = `or set another ${needed.setting} for ${needed.service}`;
+    const taken = (by: string, fix: string): Problem => ({
+      code: "port",
+      message: `port ${needed.port} of the host (${needed.service}, ${needed.setting}) is in use by ${by}`,
+      fix,
+    });
+    const container = others.find((it) => collides(needed, it));
+    if (container !== undefined) {
+      return [taken(holder(container), `${freeing(container)}, ${choose}`)];
+    }
+    // the engine listens for this environment's own containers
+    if (isUnknown(listeners) || own.some((it) => it.port === needed.port)) return [];
+    const listener = listeners.find((it) => collides(needed, it));
+    if (listener === undefined) return [];
+    return listener.process === undefined
+      ? [
+          taken(
+            "another program",
+            `see which with 'sudo ss -tlnp sport = :${needed.port}' and stop it, ${choose}`,
+          ),
+        ]
+      : [taken(listener.process, `stop it, ${choose}`)];
+  });
+  return {
+    problems,
+    notes: isUnknown(listeners)
+      ? [`ports were compared with those of containers only: ${listeners.unknown}`]
+      : [],
+  };
+}
+
+function holder({ container, environment }: PublishedPort): string {
+  return environment === undefined
+    ? `container ${container}`
+    : `container ${container} of ${environment}`;
+}
+
+function freeing({ container, environment }: PublishedPort): string {
+  return environment === undefined
+    ? `stop it ('docker stop ${container}')`
+    : `destroy ${environment} first ('npx cdktf destroy ${environment}')`;
+}
+
+/** Whether both cannot be bound at once. */
+function collides(
+  needed: RequiredPort,
+  other: Pick<Listener | PublishedPort, "port" | "address">,
+): boolean {
+  if (needed.port !== other.port) return false;
+  const every = (address: string) => address === "0.0.0.0" || address === "::" || address === "*";
+  if (every(other.address)) return true;
+  if (other.address.includes(":") && !other.address.startsWith("::ffff:")) return false;
+  return every(needed.address) || other.address.replace("::ffff:", "") === needed.address;
+}
+
+function judgeDisk({ disk }: Needs, { freeMiB, images, engine }: HostFacts): HostVerdict {
+  const needed = disk.filter(({ image }) => image === undefined || !images.includes(image));
+  const total = needed.reduce((sum, { miB }) => sum + miB, 0);
+  if (isUnknown(freeMiB)) {
+    return note(`free space of Docker's folder was not looked at: ${freeMiB.unknown}`);
+  }
+  if (freeMiB >= total) return nothing;
+  return problem({
+    code: "disk",
+    message: `${engine.rootDir} has ${giB(freeMiB)} GiB free, and ${giB(total)} are needed (${needed.map(({ what, miB }) => `${what} ${giB(miB)}`).join(" + ")})`,
+    fix: "make room ('docker system df' tells what takes it, 'docker image prune -a' removes images that nothing uses), or move Docker's data-root",
+  });
+}
+
+/** MiB as GiB, with one decimal. */
+export function giB(miB: number): string {
+  return (miB / 1024).toFixed(1);
+}
+
+function judgeFiles({ files }: Needs, facts: HostFacts): HostVerdict {
+  const problems: Problem[] = [];
+  const notes: string[] = [];
+  files.forEach(({ path, on, what }, index) => {
+    const found = facts.files[index] ?? { unknown: "nobody looked" };
+    if (found === true) return;
+    const place = on === "here" ? "on this machine" : "on the host";
+    if (isUnknown(found)) notes.push(`${what} ${place} was not looked for: ${found.unknown}`);
+    else {
+      problems.push({
+        code: "file",
+        message: `${what} is not ${place}: ${path}`,
+        fix:
+          on === "here"
+            ? "'npx clipstack model generate' makes it with random weights; or put your own file there"
+            : `copy it there, for example with 'scp', or set weights: volume, which brings it along`,
+      });
+    }
+  });
+  return { problems, notes };
+}

@@ -1,0 +1,166 @@
+/** What the commands of a host print, as values. Pure: nothing is run here. */
+
+/** A port that something listens on. */
+export interface Listener {
+  readonly port: number;
+  /** `127.0.0.1`, `0.0.0.0`, `::`, `*`. */
+  readonly address: string;
+  /** `nginx (pid 812)`, where the user may see it. */
+  readonly process?: string;
+}
+
+/** A port that a container publishes. */
+export interface PublishedPort {
+  readonly port: number;
+  readonly address: string;
+  readonly container: string;
+  /** Environment of clipstack that the container belongs to. */
+  readonly environment?: string;
+}
+
+export interface Gpu {
+  readonly index: number;
+  readonly uuid: string;
+  readonly name: string;
+  readonly memoryMiB: number;
+  readonly computeCapability: string;
+  readonly driver: string;
+}
+
+/** Arguments of `ss` that {@link parseListeners} reads. */
+export const listenersArgs = ["-Htlnp"] as const;
+
+/** Of `ss -Htlnp`: `LISTEN 0 4096 127.0.0.1:8010 0.0.0.0:* users:(("nginx",pid=812,fd=6))`. */
+export function parseListeners(text: string): readonly Listener[] {
+  return text.split("\n").flatMap((line) => {
+    const [state, , , local = ""] = line.trim().split(/\s+/);
+    const match = /^(.*):(\d+)$/.exec(local);
+    if (state !== "LISTEN" || match === null) return [];
+    const user = /users:\(\("([^"]*)",pid=(\d+)/.exec(line);
+    return [
+      {
+        port: Number(match[2]),
+        address: plainAddress(match[1] ?? ""),
+        process: user === null ? undefined : `${user[1]} (pid ${user[2]})`,
+      },
+    ];
+  });
+}
+
+/** `[::1]` and `127.0.0.53%lo` without brackets and interface. */
+function plainAddress(text: string): string {
+  return text.replace(/^\[(.*)\]$/, "$1").replace(/%.*$/, "");
+}
+
+/** The label of every container of clipstack that says which environment it belongs to. */
+export const environmentLabel = "clipstack.environment";
+
+/** Format of `docker ps` that {@link parsePublished} reads. */
+export const publishedFormat = `{{.Names}}\t{{.Label "${environmentLabel}"}}\t{{.Ports}}`;
+
+/** Of `docker ps`: `web<tab><tab>0.0.0.0:8010-8012->8000-8002/tcp, :::8010->8000/tcp, 9000/tcp`. */
+export function parsePublished(text: string): readonly PublishedPort[] {
+  return text
+    .split("\n")
+    .filter((line) => line.includes("\t"))
+    .flatMap((line) => {
+      const [container = "", environment = "", ports = ""] = line.split("\t");
+      return ports.split(", ").flatMap((mapping) => {
+        const match = /^(.*):(\d+)(?:-(\d+))?->[\d-]+\/tcp$/.exec(mapping);
+        if (match === null) return [];
+        const first = Number(match[2]);
+        const last = Number(match[3] ?? first);
+        return Array.from({ length: last - first + 1 }, (_, offset) => ({
+          port: first + offset,
+          address: plainAddress(match[1] ?? ""),
+          container,
+          environment: environment === "" ? undefined : environment,
+        }));
+      });
+    });
+}
+
+/** Arguments of `nvidia-smi` that {@link parseGpus} reads. */
+export const gpusArgs = [
+  "--query-gpu=index,uuid,memory.total,compute_cap,driver_version,name",
+  "--format=csv,noheader,nounits",
+] as const;
+
+/** Of `nvidia-smi`: `0, GPU-8a56a4bc-…, 16376, 8.9, 570.86.15, NVIDIA GeForce RTX 4080`. */
+export function parseGpus(text: string): readonly Gpu[] {
+  return text.split("\n").flatMap((line) => {
+    const [index = "", uuid = "", memory = "", computeCapability = "", driver = "", ...name] = line
+      .split(",")
+      .map((cell) => cell.trim());
+    if (!/^\d+$/.test(index)) return [];
+    return [
+      {
+        index: Number(index),
+        uuid,
+        name: name.join(", "),
+        // `[N/A]` where memory is shared with the processor
+        memoryMiB: /^\d+$/.test(memory) ? Number(memory) : Number.POSITIVE_INFINITY,
+        computeCapability,
+        driver,
+      },
+    ];
+  });
+}
+
+/** Of `df -Pk PATH`: the free space, in MiB. */
+export function parseFreeMiB(text: string): number | undefined {
+  const cells = text.trim().split("\n").at(-1)?.split(/\s+/) ?? [];
+  const kiB = cells[3];
+  return kiB !== undefined && /^\d+$/.test(kiB) ? Math.floor(Number(kiB) / 1024) : undefined;
+}
+
+/** What `docker info` says, as far as it matters here. */
+export interface EngineInfo {
+  readonly version: string;
+  readonly osType: string;
+  /** As the kernel names it: `x86_64`, `aarch64`. */
+  readonly architecture: string;
+  /** Folder of images and volumes, on the host. */
+  readonly rootDir: string;
+  readonly runtimes: readonly string[];
+  /** Devices of CDI specifications, where the engine tells: `nvidia.com/gpu=0`. */
+  readonly cdiDevices: readonly string[];
+}
+
+/** Of `docker info --format '{{json .}}'`; nothing where no engine answered. */
+export function parseEngineInfo(text: string): EngineInfo | undefined {
+  let info: Record<string, unknown>;
+  try {
+    info = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  const word = (key: string) => (typeof info[key] === "string" ? (info[key] as string) : "");
+  if (word("ServerVersion") === "") return undefined;
+  const devices = Array.isArray(info.DiscoveredDevices) ? info.DiscoveredDevices : [];
+  return {
+    version: word("ServerVersion"),
+    osType: word("OSType"),
+    architecture: word("Architecture"),
+    rootDir: word("DockerRootDir"),
+    runtimes: Object.keys(info.Runtimes ?? {}).sort(),
+    cdiDevices: devices
+      .filter((it: { Source?: unknown }) => it?.Source === "cdi")
+      .map((it: { ID?: unknown }) => String(it.ID)),
+  };
+}
+
+/** Format of `docker image ls --digests` that {@link parseImages} reads. */
+export const imagesFormat = "{{.Repository}}\t{{.Tag}}\t{{.Digest}}";
+
+/** Of `docker image ls`: every name that an image goes by, `name:tag` and `name@sha256:…`. */
+export function parseImages(text: string): readonly string[] {
+  return text.split("\n").flatMap((line) => {
+    const [repository = "", tag = "", digest = ""] = line.split("\t");
+    if (repository === "" || repository === "<none>") return [];
+    return [
+      ...(tag === "<none>" ? [] : [`${repository}:${tag}`]),
+      ...(digest === "<none>" || digest === "" ? [] : [`${repository}@${digest}`]),
+    ];
+  });
+}

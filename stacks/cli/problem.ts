@@ -1,0 +1,25 @@
+/** Something that stands in the way, and what to do about it: one line each, lower case, no full stop. */
+export interface Problem {
+  /** For programs: messages may change. */
+  readonly code: ProblemCode;
+  readonly message: string;
+  readonly fix: string;
+}
+
+export const problemCodes = [
+  "docker-command",
+  "docker-endpoint",
+  "docker-version",
+  "ssh",
+  "platform",
+  "nvidia-runtime",
+  "nvidia-driver",
+  "gpu-count",
+  "gpu-missing",
+  "gpu-memory",
+  "gpu-kind",
+  "port",
+  "disk",
+  "file",
+] as const;
+export type ProblemCode = (typeof problemCodes)[number];

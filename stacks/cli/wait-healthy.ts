@@ -1,0 +1,78 @@
+import { type Command, InvalidArgumentError } from "commander";
+import { lastLogLines, waitUntilHealthy } from "./container-health.ts";
+import { Docker, DockerError } from "./docker-command.ts";
+import { Interrupted, onInterrupt } from "./interrupt.ts";
+
+interface WaitArguments {
+  readonly docker?: string;
+  readonly timeout: number;
+  readonly lines: number;
+}
+
+/** `clipstack wait-healthy`: what a deployment runs for each of its containers. */
+export function registerWaitHealthy(program: Command): void {
+  program
+    .command("wait-healthy")
+    .description(
+      "wait until a container is healthy; where it will not be, say why with its last log lines",
+    )
+    .argument("<container>", "name or id")
+    .option("--docker <endpoint>", "Docker endpoint (default: DOCKER_HOST, or this machine's)")
+    .option("--timeout <seconds>", "how long it may take", positive, 150)
+    .option("--lines <number>", "how many log lines to show", positive, 20)
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ npx clipstack wait-healthy single-gpu-embed
+  $ npx clipstack wait-healthy single-gpu-triton-trt --docker ssh://me@gpu-1 --timeout 600
+
+Exit codes: 0 healthy, 1 not, 2 wrong usage.`,
+    )
+    .action(waitHealthy);
+}
+
+const localEndpoint = "unix:///var/run/docker.sock";
+
+async function waitHealthy(container: string, args: WaitArguments): Promise<void> {
+  const endpoint = args.docker ?? process.env.DOCKER_HOST ?? localEndpoint;
+  const interrupt = onInterrupt();
+  const docker = new Docker(endpoint, interrupt.signal);
+  try {
+    const failure = await waitUntilHealthy({
+      docker,
+      container,
+      timeoutMs: args.timeout * 1000,
+      // each look over ssh is a connection
+      intervalMs: endpoint.startsWith("ssh://") ? 3_000 : 500,
+      signal: interrupt.signal,
+      onState: (text, elapsedMs) =>
+        console.log(`${container}: ${text} (${(elapsedMs / 1000).toFixed(1)} s)`),
+    });
+    if (failure === undefined) return;
+    process.exitCode = 1;
+    console.log(`${container} ${failure}`);
+    const lines = await lastLogLines(docker, container, args.lines);
+    console.log(lines.length === 0 ? "it logged nothing" : `its last log lines:`);
+    for (const line of lines) console.log(`  ${line}`);
+  } catch (error) {
+    if (interrupt.signal.aborted) {
+      console.error("clipstack: interrupted");
+      process.exitCode = new Interrupted("interrupted").exitCode;
+    } else if (error instanceof DockerError) {
+      const { message, fix } = error.problem;
+      console.log(`${message}\n  fix: ${fix}`);
+      process.exitCode = 1;
+    } else throw error;
+  } finally {
+    interrupt.remove();
+  }
+}
+
+function positive(text: string): number {
+  const value = Number(text);
+  if (!Number.isInteger(value) || value < 1 || value > 86_400) {
+    throw new InvalidArgumentError("It must be a whole number, 1 to 86400.");
+  }
+  return value;
+}
