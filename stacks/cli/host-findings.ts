@@ -147,7 +147,7 @@ function judgeGpus(needs: GpuNeeds, gpus: readonly Gpu[]): HostVerdict {
   if (gpus.length < needs.count) {
     problems.push({
       code: "gpu-count",
-      message: `host.count says ${needs.count} GPUs, the host has ${gpus.length === 0 ? "none" : gpus.length}`,
+      message: `host.count is ${needs.count}, the host has ${gpus.length === 0 ? "no GPU" : gpus.length}`,
       fix:
         gpus.length === 0
           ? "rent a host with GPUs, or set accelerator: cpu"
@@ -300,7 +300,7 @@ function judgeFiles({ files }: Needs, facts: HostFacts): HostVerdict {
     else {
       problems.push({
         code: "file",
-        message: `${what} is not ${place}: ${path}`,
+        message: `${what} must be ${place}, and ${path} is not there`,
         fix:
           on === "here"
             ? "'npx clipstack model generate' makes it with random weights; or put your own file there"

@@ -1,0 +1,114 @@
+import { describe, expect, test } from "vitest";
+import {
+  parseEngineInfo,
+  parseFreeMiB,
+  parseGpus,
+  parseImages,
+  parseListeners,
+  parsePublished,
+} from "./host-parse.ts";
+
+test("reads who listens from ss, with the process where it may be seen", () => {
+  const text = `LISTEN 0      4096         127.0.0.1:8010       0.0.0.0:*    users:(("nginx",pid=812,fd=6),("nginx",pid=813,fd=6))
+LISTEN 0      128            0.0.0.0:2024       0.0.0.0:*
+LISTEN 0      4096     127.0.0.53%lo:53         0.0.0.0:*
+LISTEN 0      128               [::]:22            [::]:*
+LISTEN 0      4096                 *:9100             *:*    users:(("node_exporter",pid=7,fd=3))
+`;
+  expect(parseListeners(text)).toEqual([
+    { port: 8010, address: "127.0.0.1", process: "nginx (pid 812)" },
+    { port: 2024, address: "0.0.0.0", process: undefined },
+    { port: 53, address: "127.0.0.53", process: undefined },
+    { port: 22, address: "::", process: undefined },
+    { port: 9100, address: "*", process: "node_exporter (pid 7)" },
+  ]);
+});
+
+test("reads published ports from docker ps: ranges, both address families, and what is not published", () => {
+  const text = `single-gpu-triton-onnx\tsingle-gpu\t127.0.0.1:8010-8012->8000-8002/tcp
+web\t\t0.0.0.0:80->8080/tcp, :::80->8080/tcp, [::]:443->443/tcp, 9000/tcp, 0.0.0.0:53->53/udp
+quiet\t\t
+`;
+  expect(parsePublished(text)).toEqual([
+    ...[8010, 8011, 8012].map((port) => ({
+      port,
+      address: "127.0.0.1",
+      container: "single-gpu-triton-onnx",
+      environment: "single-gpu",
+    })),
+    { port: 80, address: "0.0.0.0", container: "web", environment: undefined },
+    { port: 80, address: "::", container: "web", environment: undefined },
+    { port: 443, address: "::", container: "web", environment: undefined },
+  ]);
+});
+
+describe("nvidia-smi", () => {
+  test("is read line by line", () => {
+    const text = `0, GPU-8a56a4bc-1111-2222-3333-444455556666, 16376, 8.9, 570.86.15, NVIDIA GeForce RTX 4080
+1, GPU-00000000-1111-2222-3333-444455556666, 81920, 8.0, 570.86.15, NVIDIA A100-SXM4-80GB
+`;
+    expect(parseGpus(text)).toEqual([
+      {
+        index: 0,
+        uuid: "GPU-8a56a4bc-1111-2222-3333-444455556666",
+        name: "NVIDIA GeForce RTX 4080",
+        memoryMiB: 16376,
+        computeCapability: "8.9",
+        driver: "570.86.15",
+      },
+      expect.objectContaining({ index: 1, memoryMiB: 81920, name: "NVIDIA A100-SXM4-80GB" }),
+    ]);
+  });
+
+  test("has memory without bound where it is the processor's", () => {
+    const [gpu] = parseGpus("0, GPU-1, [N/A], 12.1, 580.95.05, NVIDIA GB10\n");
+    expect(gpu?.memoryMiB).toBe(Number.POSITIVE_INFINITY);
+  });
+
+  test("that says 'No devices were found' has no GPU", () => {
+    expect(parseGpus("No devices were found\n")).toEqual([]);
+  });
+});
+
+test("reads the free space from df, whose device may have a long name", () => {
+  const head = "Filesystem     1024-blocks     Used Available Capacity Mounted on";
+  expect(parseFreeMiB(`${head}\n/dev/vda1 263174212 90000000 45056000 60% /\n`)).toBe(44_000);
+  expect(parseFreeMiB("df: /nowhere: No such file or directory\n")).toBeUndefined();
+});
+
+describe("docker info", () => {
+  const info = {
+    ServerVersion: "28.3.0",
+    OSType: "linux",
+    Architecture: "x86_64",
+    DockerRootDir: "/var/lib/docker",
+    Runtimes: { runc: {}, nvidia: {} },
+    DiscoveredDevices: [
+      { Source: "cdi", ID: "nvidia.com/gpu=0" },
+      { Source: "other", ID: "x" },
+    ],
+  };
+
+  test("gives version, platform, folder, runtimes and CDI devices", () => {
+    expect(parseEngineInfo(JSON.stringify(info))).toEqual({
+      version: "28.3.0",
+      osType: "linux",
+      architecture: "x86_64",
+      rootDir: "/var/lib/docker",
+      runtimes: ["nvidia", "runc"],
+      cdiDevices: ["nvidia.com/gpu=0"],
+    });
+  });
+
+  test("of a client without an engine is nothing", () => {
+    expect(parseEngineInfo(JSON.stringify({ ...info, ServerVersion: "" }))).toBeUndefined();
+    expect(parseEngineInfo("")).toBeUndefined();
+  });
+});
+
+test("reads every name of an image", () => {
+  const digest = `sha256:${"0".repeat(64)}`;
+  expect(parseImages(`a/b\t1.0\t<none>\na/b\t<none>\t${digest}\n<none>\t<none>\t<none>\n`)).toEqual(
+    ["a/b:1.0", `a/b@${digest}`],
+  );
+});
