@@ -51,6 +51,8 @@ const results = await Promise.all([
     ),
     outExtension: { ".js": ".mjs" },
   }),
+  // by itself, so that it loads nothing else
+  build({ ...options, entryPoints: [join(source, "server/healthcheck.ts")] }),
 ]);
 for (const asset of assets) {
   await cp(join(source, asset), join(target, basename(asset)), { recursive: true });

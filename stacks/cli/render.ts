@@ -6,6 +6,7 @@ import { renderServerRecordSchema } from "../../bench/server/record.ts";
 import { renderRecordSchema } from "../../bench/src/record.ts";
 import { settingsDocs } from "../settings-docs.ts";
 import { settingsSchemaFiles } from "../settings-schema.ts";
+import { imageLockFiles } from "./render-image-lock.ts";
 import { modelConfigFiles } from "./render-model-configs.ts";
 
 /** A file that is written by `npm run render` and by nobody else. */
@@ -20,6 +21,7 @@ export interface RenderedFile {
 export const producers: readonly (() => readonly RenderedFile[])[] = [
   modelConfigFiles,
   settingsSchemaFiles,
+  imageLockFiles,
   () => [{ path: "docs/settings.md", text: settingsDocs() }],
   () => [{ path: "bench/record.schema.json", text: renderRecordSchema() }],
   () => [{ path: "bench/server-record.schema.json", text: renderServerRecordSchema() }],

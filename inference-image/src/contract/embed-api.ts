@@ -3,16 +3,7 @@ import { embeddingDims } from "./model-signature.ts";
 
 /** The embed API: one schema validates, documents (OpenAPI) and types it. */
 
-export const embedPaths = {
-  embed: "/embed",
-  embedBase64: "/embed/base64",
-  healthz: "/healthz",
-  health: "/health",
-  readyz: "/readyz",
-  metrics: "/metrics",
-  openapi: "/openapi.json",
-  page: "/",
-} as const;
+export { embedPaths } from "./embed-paths.ts";
 
 /** Content types of an image that the service reads. */
 export const imageContentTypes = ["image/jpeg", "image/png", "image/webp"] as const;

@@ -1,0 +1,49 @@
+// Build stage of the images: copies what the compiled server needs of node_modules, and nothing else.
+// usage: node runtime-packages.mjs NODE_MODULES TARGET
+// The server is compiled into a few files; left are the packages with native libraries, and what these load. Of their files,
+// those that this platform runs: onnxruntime-node comes with the libraries of five.
+import { cpSync, existsSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join, relative, resolve } from "node:path";
+
+/** What the compiled server imports. */
+const packages = ["onnxruntime-node", "sharp"];
+
+/** What onnxruntime-node's install script imports, and nobody else. */
+const onlyToInstall = new Set(["adm-zip", "global-agent"]);
+
+const [source, target] = process.argv.slice(2).map((path) => resolve(path));
+const platform = `${process.platform}/${process.arch}`;
+const copied = new Set();
+for (const name of packages) copy(name);
+
+// a library that is missing shows here, and not at the first request
+const require = createRequire(join(target, "..", "main.js"));
+for (const name of packages) require(name);
+
+/** @param {string} name */
+function copy(name) {
+  const from = join(source, name);
+  if (copied.has(name) || onlyToInstall.has(name) || !existsSync(from)) return;
+  copied.add(name);
+  cpSync(from, join(target, name), {
+    recursive: true,
+    filter: (path) => isNeeded(relative(from, path)),
+  });
+  const { dependencies, optionalDependencies } = JSON.parse(
+    readFileSync(join(from, "package.json"), "utf8"),
+  );
+  // npm installed the optional ones of this platform and no others
+  for (const other of Object.keys({ ...dependencies, ...optionalDependencies })) {
+    if (!existsSync(join(from, "node_modules", other))) copy(other);
+  }
+}
+
+/** @param {string} path - Of a file or folder, in its package. */
+function isNeeded(path) {
+  const library = /^bin\/napi-v\d+\/(.+)/.exec(path)?.[1];
+  if (library !== undefined) {
+    return `${platform}/`.startsWith(`${library}/`) || library.startsWith(`${platform}/`);
+  }
+  return !/^(script|install|src)$|\.([cm]?ts|map)$/.test(path);
+}

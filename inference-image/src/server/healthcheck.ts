@@ -1,0 +1,65 @@
+/**
+ * The health check of the images: exit code 0 where everything that is asked is ready.
+ *
+ * `node healthcheck.js` asks the server of this container, in either role; `node healthcheck.js URL…` asks those. Loads
+ * nothing but Node's own HTTP: it runs every few seconds beside a server that is busy.
+ */
+import { readFileSync } from "node:fs";
+import { get as getHttp } from "node:http";
+import { get as getHttps } from "node:https";
+import { embedPaths } from "../contract/embed-paths.ts";
+import { oipPaths } from "../contract/oip-paths.ts";
+import { embedPort, tritonPorts } from "../contract/ports.ts";
+
+/** Less than the engine waits for the health check. */
+const timeoutMs = 3_000;
+
+const urls = process.argv.slice(2);
+const answers = await Promise.all((urls.length > 0 ? urls : [ownUrl()]).map(probe));
+const failures = answers.filter((answer) => answer !== undefined);
+if (failures.length > 0) console.error(failures.join("\n"));
+process.exit(failures.length > 0 ? 1 : 0);
+
+/** Where the server of this container says that it is ready: what it was started with is the command line of process 1. */
+function ownUrl(): string {
+  const words = readFileSync("/proc/1/cmdline", "utf8").split("\0");
+  const triton = words.indexOf("tritonserver");
+  if (triton >= 0) {
+    const options = words.slice(triton + 1);
+    const host = optionOf(options, "--http-address");
+    const port = optionOf(options, "--http-port") ?? tritonPorts.http;
+    return `http://${reachable(host)}:${port}${oipPaths.ready}`;
+  }
+  const { HOST, PORT, TLS_CERT_FILE } = process.env;
+  const scheme = TLS_CERT_FILE ? "https" : "http";
+  return `${scheme}://${reachable(HOST)}:${PORT || embedPort}${embedPaths.readyz}`;
+}
+
+/** `--name=value` or `--name value`. */
+function optionOf(words: readonly string[], name: string): string | undefined {
+  const index = words.findIndex((word) => word === name || word.startsWith(`${name}=`));
+  const word = words[index];
+  return word === name ? words[index + 1] : word?.slice(name.length + 1);
+}
+
+/** An address of this container for what a server listens on. */
+function reachable(host: string | undefined): string {
+  if (!host || host === "0.0.0.0") return "127.0.0.1";
+  if (host === "::") return "[::1]";
+  return host.includes(":") ? `[${host}]` : host;
+}
+
+/** What is wrong with the answer of `url`, in one line. */
+function probe(url: string): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    // the certificate is for the name that clients use
+    const options = { timeout: timeoutMs, agent: false, rejectUnauthorized: false } as const;
+    const get = url.startsWith("https:") ? getHttps : getHttp;
+    const request = get(url, options, (response) => {
+      response.resume();
+      resolve(response.statusCode === 200 ? undefined : `${url} answers ${response.statusCode}`);
+    });
+    request.on("timeout", () => request.destroy(new Error(`no answer in ${timeoutMs} ms`)));
+    request.on("error", (error) => resolve(`${url}: ${error.message}`));
+  });
+}
