@@ -121,11 +121,11 @@ export interface WaitOptions {
 /**
  * Wait until a container is healthy.
  *
- * @returns Why it is not, or nothing.
+ * @returns Why it is not, to follow its name, or nothing.
  * @throws {DockerError} where Docker cannot be asked for longer than a moment.
  */
 export async function waitUntilHealthy(options: WaitOptions): Promise<string | undefined> {
-  const { container, timeoutMs, intervalMs, signal, onState } = options;
+  const { docker, timeoutMs, intervalMs, signal, onState } = options;
   const startMs = performance.now();
   let first: ContainerState | undefined;
   let told = "";
@@ -137,7 +137,8 @@ export async function waitUntilHealthy(options: WaitOptions): Promise<string | u
       return "unreachable" as const;
     });
     const elapsedMs = performance.now() - startMs;
-    if (state === undefined) return `there is no container ${container}`;
+    if (state === undefined)
+      return `is not there: no container has this name on ${docker.endpoint}`;
     if (state !== "unreachable") {
       failures = 0;
       first ??= state;
@@ -168,13 +169,14 @@ export async function lastLogLines(
   container: string,
   count: number,
 ): Promise<readonly string[]> {
-  const { stdout, stderr } = await docker.run(
+  const { exitCode, stdout, stderr } = await docker.run(
     "logs",
     "--timestamps",
     "--tail",
     `${count}`,
     container,
   );
+  if (exitCode !== 0) return [];
   return [...stdout.split("\n"), ...stderr.split("\n")]
     .filter((line) => line.trim() !== "")
     .sort() // by the time that each line begins with

@@ -53,7 +53,7 @@ async function waitHealthy(container: string, args: WaitArguments): Promise<void
     process.exitCode = 1;
     console.log(`${container} ${failure}`);
     const lines = await lastLogLines(docker, container, args.lines);
-    console.log(lines.length === 0 ? "it logged nothing" : `its last log lines:`);
+    if (lines.length > 0) console.log("its last log lines:");
     for (const line of lines) console.log(`  ${line}`);
   } catch (error) {
     if (interrupt.signal.aborted) {

@@ -1,0 +1,101 @@
+import { describe, expect, test } from "vitest";
+import { type ContainerState, judgeState, parseState, stateText } from "./container-health.ts";
+
+const starting: ContainerState = {
+  status: "running",
+  exitCode: 0,
+  oomKilled: false,
+  error: "",
+  restarts: 0,
+  health: { status: "starting", probedAt: "", probe: "" },
+};
+const state = (changes: Partial<ContainerState>): ContainerState => ({ ...starting, ...changes });
+const health = (status: string, probedAt = "1", probe = "") => ({
+  health: { status, probedAt, probe },
+});
+const judge = (now: Partial<ContainerState>, first: Partial<ContainerState> = {}) =>
+  judgeState(state(now), state(first));
+
+test("reads docker inspect, with the last probe", () => {
+  const text = JSON.stringify([
+    {
+      RestartCount: 2,
+      State: {
+        Status: "running",
+        ExitCode: 0,
+        OOMKilled: false,
+        Error: "",
+        Health: {
+          Status: "unhealthy",
+          Log: [
+            { End: "a", Output: "x" },
+            { End: "b", Output: "503\n" },
+          ],
+        },
+      },
+    },
+  ]);
+  expect(parseState(text)).toEqual(state({ restarts: 2, ...health("unhealthy", "b", "503") }));
+});
+
+test("a container without a health check has no health", () => {
+  const text = JSON.stringify([
+    { RestartCount: 0, State: { Status: "running", ExitCode: 0, OOMKilled: false, Error: "" } },
+  ]);
+  expect(parseState(text).health).toBeUndefined();
+});
+
+describe("a container", () => {
+  test("that starts is waited for, and one that is healthy is not", () => {
+    expect(judge({})).toBe("waiting");
+    expect(judge({ status: "created" })).toBe("waiting");
+    expect(judge(health("healthy"))).toBe("healthy");
+  });
+
+  test("that has ended has failed, with its exit code or the reason", () => {
+    expect(judge({ status: "exited", exitCode: 3 })).toEqual({ failed: "exited with code 3" });
+    expect(judge({ status: "exited", exitCode: 137, oomKilled: true })).toEqual({
+      failed: "was ended for lack of memory",
+    });
+    expect(judge({ status: "exited", exitCode: 127, error: "no such device" })).toEqual({
+      failed: "could not be started: no such device",
+    });
+  });
+
+  test("that restarts in a loop has failed, whether it runs just now or not", () => {
+    const failed = { failed: "restarts in a loop (3 times): it exited with code 1" };
+    expect(judge({ status: "restarting", restarts: 3, exitCode: 1 })).toEqual(failed);
+    expect(judge({ restarts: 3, exitCode: 1 }, { restarts: 1 })).toEqual(failed);
+    expect(judge({ status: "restarting", restarts: 2, exitCode: 1 })).toBe("waiting");
+  });
+
+  test("that restarted long ago is waited for", () => {
+    expect(judge({ restarts: 9 }, { restarts: 9 })).toBe("waiting");
+    expect(judge({ restarts: 9, ...health("healthy") }, { restarts: 9 })).toBe("healthy");
+  });
+
+  test("that becomes unhealthy has failed, with what its probe said", () => {
+    expect(judge(health("unhealthy", "1", "503"))).toEqual({ failed: "is unhealthy: 503" });
+    expect(judge(health("unhealthy"))).toEqual({ failed: "is unhealthy" });
+  });
+
+  test("that was unhealthy before has failed only when it is probed again", () => {
+    const before = health("unhealthy", "1");
+    expect(judge(before, before)).toBe("waiting");
+    expect(judge(health("unhealthy", "2"), before)).toEqual({ failed: "is unhealthy" });
+  });
+
+  test("without a health check is told from one that starts", () => {
+    expect(judge({ health: undefined })).toEqual({ failed: "has no health check" });
+    expect(judge({ health: undefined, status: "created" })).toBe("waiting");
+  });
+
+  test("that is paused has failed", () => {
+    expect(judge({ status: "paused", ...health("healthy") })).toEqual({ failed: "is paused" });
+  });
+});
+
+test("a state is said in few words", () => {
+  expect(stateText(starting)).toBe("running, starting");
+  expect(stateText(state({ status: "restarting", restarts: 1 }))).toBe("restarting, 1 restart");
+});
