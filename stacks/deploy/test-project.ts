@@ -143,7 +143,7 @@ export async function testProject({
       return environmentSchema.parse(JSON.parse(text));
     },
     destroy: async (name) => {
-      const outcome = await cdktf("destroy", name, "--auto-approve");
+      const outcome = await cdktf("destroy", name, "--auto-approve", ...lock);
       if (outcome.code === 0) deployed.delete(name);
       return outcome;
     },
