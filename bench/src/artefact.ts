@@ -23,6 +23,17 @@ export interface Artefact {
   readonly workloads: readonly Workload[];
   /** Containers of the file that are no service: not run here. */
   readonly otherContainers: readonly string[];
+  /** Every container of the file, whatever it is for. */
+  readonly containers: readonly ContainerBlock[];
+}
+
+/** One `docker_container`, with the references that stand in the file resolved. */
+export interface ContainerBlock {
+  /** Terraform address, as in the plan. */
+  readonly address: string;
+  readonly body: unknown;
+  /** Address of the `docker_image` that it runs; absent where it names none. */
+  readonly image?: string;
 }
 
 /** One container, or one Deployment, that stands behind a service. */
@@ -73,7 +84,7 @@ export interface Probe {
 }
 
 /** A block of Terraform JSON: providers' bindings write one as an object or as a list. */
-const blocks = <T extends z.ZodType>(schema: T) =>
+export const blocks = <T extends z.ZodType>(schema: T) =>
   z
     .union([z.array(schema), schema.transform((value) => [value])])
     .optional()
@@ -219,7 +230,19 @@ export function parseArtefact(json: string, shown: string): Omit<Artefact, "file
     otherContainers: Object.keys(resource.docker_container ?? {})
       .map((id) => `docker_container.${id}`)
       .filter((address) => workloads.every((workload) => workload.address !== address)),
+    containers: Object.entries(resource.docker_container ?? {}).map(([id, body]) => ({
+      address: `docker_container.${id}`,
+      body: resolveText(body, resource),
+      image: imageAddress(body),
+    })),
   };
+}
+
+/** `docker_image.x` of a container whose image is `${docker_image.x.image_id}`. */
+function imageAddress(body: unknown): string | undefined {
+  const image = z.object({ image: z.string() }).safeParse(body).data?.image ?? "";
+  const id = /^\$\{docker_image\.([\w-]+)\.\w+\}$/.exec(image)?.[1];
+  return id === undefined ? undefined : `docker_image.${id}`;
 }
 
 /** Parse, and say the first thing that is wrong in one line. */

@@ -136,6 +136,16 @@ export function embedMistakes(url: string, good: EncodedImage): readonly EmbedMi
   ];
 }
 
+/** Where a key is asked for, another one must not do. */
+function keyMistake(url: string, good: EncodedImage): EmbedMistake {
+  return {
+    name: "another key",
+    url: `${url}${embedPaths.embed}`,
+    request: { headers: { authorization: "Bearer not-this-key" }, body: multipart([good]) },
+    code: "unauthorized",
+  };
+}
+
 async function embedFindings(
   service: ServiceUnderTest,
   url: string,
@@ -144,7 +154,11 @@ async function embedFindings(
   const [good] = cycle(reference, 1);
   if (good === undefined) return [];
   const findings: Finding[] = [];
-  for (const mistake of embedMistakes(url, good)) {
+  const mistakes = [
+    ...embedMistakes(url, good),
+    ...(service.apiKey === undefined ? [] : [keyMistake(url, good)]),
+  ];
+  for (const mistake of mistakes) {
     try {
       const answer = await service.http.send(mistake.url, { ...mistake.request, timeoutMs });
       const problem = embedProblem(answer.status, jsonOf(answer), mistake);

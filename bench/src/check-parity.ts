@@ -95,7 +95,12 @@ async function compare(
 function openClient(service: ServiceUnderTest, { endpoint, url }: PathTarget) {
   const common = { mode: "remote", model: service.workload.service.model, timeoutMs } as const;
   if (endpoint.protocol === "embed-http") {
-    return openInferenceClient({ ...common, backend: "embed", serviceUrl: url });
+    return openInferenceClient({
+      ...common,
+      backend: "embed",
+      serviceUrl: url,
+      apiKey: service.apiKey,
+    });
   }
   return endpoint.protocol === "oip-grpc"
     ? openInferenceClient({ ...common, backend: "triton_grpc", tritonGrpcUrl: url })

@@ -21,8 +21,20 @@ export interface HttpClient {
 
 const defaultTimeoutMs = 60_000;
 
-export function openHttpClient(connections = 64): HttpClient {
+/** A key for one server; no other gets it. */
+export interface BearerKey {
+  /** `http://host:port`. */
+  readonly origin: string;
+  readonly key: string;
+}
+
+/** @param bearer - Sent along where a request has no `authorization` of its own. */
+export function openHttpClient(connections = 64, bearer?: BearerKey): HttpClient {
   const dispatcher = new Agent({ connections, pipelining: 1 });
+  const authorization = (url: string): Readonly<Record<string, string>> =>
+    bearer !== undefined && new URL(url).origin === bearer.origin
+      ? { authorization: `Bearer ${bearer.key}` }
+      : {};
   return {
     async send(url, { method, headers, body, timeoutMs = defaultTimeoutMs } = {}) {
       const isForm = body instanceof FormData;
@@ -31,6 +43,7 @@ export function openHttpClient(connections = 64): HttpClient {
         dispatcher,
         method: method ?? (body === undefined ? "GET" : "POST"),
         headers: {
+          ...authorization(url),
           ...headers,
           ...(encoded === undefined
             ? {}

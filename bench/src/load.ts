@@ -1,7 +1,7 @@
 import { TritonError } from "../../inference-image/src/triton/transport.ts";
 import { requestOf } from "./embed-requests.ts";
 import type { Target } from "./embedded-plan.ts";
-import { type HttpClient, openHttpClient, reason } from "./http-client.ts";
+import { type HttpClient, reason } from "./http-client.ts";
 import { inferRows } from "./infer.ts";
 import { cycle, type Reference } from "./reference.ts";
 import type { ServiceUnderTest } from "./service-under-test.ts";
@@ -30,7 +30,7 @@ export async function runLoad(
   reference: Reference,
   { concurrency, seconds, signal }: LoadOptions,
 ): Promise<LoadResult> {
-  const http = openHttpClient();
+  const http = service.openHttp();
   const send = sender(service, target, http, reference);
   try {
     for (let i = 0; i < warmupRequests; i++) await send(i).catch(() => {});

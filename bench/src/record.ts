@@ -15,6 +15,7 @@ export const recordSchemaVersion = 1;
 export const checkIds = [
   "wiring",
   "start",
+  "container",
   "endpoints",
   "embedding",
   "parity",
@@ -29,7 +30,8 @@ export type CheckId = (typeof checkIds)[number];
 /** What each check asks, in words for the report. */
 export const checkQuestions: Readonly<Record<CheckId, string>> = {
   wiring: "Do ports, names, probes and endpoints of the synthesized file fit together?",
-  start: "Does every process start, and does its synthesized health check pass?",
+  start: "Does every process start, or run where it is deployed, and does its health check pass?",
+  container: "Is each deployed container as it was declared: user, privileges, GPUs, ports, image?",
   endpoints: "Does every endpoint answer: live, ready, metadata, metrics?",
   embedding: "Are embeddings 512 long, finite and of unit norm?",
   parity: "Does every protocol path give the same embedding as the local reference?",

@@ -1,10 +1,4 @@
-import {
-  type CheckId,
-  type CheckResult,
-  checkIds,
-  checkQuestions,
-  type VerifyRecord,
-} from "./record.ts";
+import { type CheckId, type CheckResult, checkQuestions, type VerifyRecord } from "./record.ts";
 import {
   commitText,
   formatDuration,
@@ -113,11 +107,11 @@ function messageHtml(message: string): string {
 }
 
 function matrix(summary: Summary): string {
-  const head = checkIds.map(
+  const head = summary.asked.map(
     (id) => `<th scope="col" title="${escapeHtml(checkQuestions[id])}">${id}</th>`,
   );
   const rows = summary.matrix.map(({ environment, cells }) => {
-    const row = checkIds.map((id) => {
+    const row = summary.asked.map((id) => {
       const { outcome, passed, failed, skipped } = cells[id];
       const counts = [
         failed > 0 ? `${failed} failed` : "",
@@ -128,7 +122,7 @@ function matrix(summary: Summary): string {
     });
     return `<tr><th scope="row">${escapeHtml(environment)}</th>${row.join("")}</tr>`;
   });
-  const questions = checkIds.map(
+  const questions = summary.asked.map(
     (id) => `<div><dt>${id}</dt><dd>${escapeHtml(checkQuestions[id])}</dd></div>`,
   );
   return section(

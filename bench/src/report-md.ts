@@ -1,4 +1,4 @@
-import { type CheckResult, checkIds, type VerifyRecord } from "./record.ts";
+import type { CheckResult, VerifyRecord } from "./record.ts";
 import {
   commitText,
   formatDuration,
@@ -34,10 +34,10 @@ export function reportMarkdown(record: VerifyRecord): string {
   blocks.push(
     "### Checks",
     table(
-      ["environment", ...checkIds],
+      ["environment", ...summary.asked],
       summary.matrix.map(({ environment, cells }) => [
         environment,
-        ...checkIds.map((id) => words[cells[id].outcome]),
+        ...summary.asked.map((id) => words[cells[id].outcome]),
       ]),
     ),
   );

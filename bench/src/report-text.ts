@@ -1,4 +1,4 @@
-import { type CheckResult, checkIds, type VerifyRecord } from "./record.ts";
+import type { CheckResult, VerifyRecord } from "./record.ts";
 import {
   enginesText,
   formatFraction,
@@ -14,10 +14,10 @@ const marks: Readonly<Record<CheckResult["outcome"], string>> = { pass: "✔", f
 export function reportText(record: VerifyRecord): string {
   const summary = summarize(record);
   const matrix = table(
-    ["", ...checkIds],
+    ["", ...summary.asked],
     summary.matrix.map(({ environment, cells }) => [
       environment,
-      ...checkIds.map((id) => marks[cells[id].outcome]),
+      ...summary.asked.map((id) => marks[cells[id].outcome]),
     ]),
     () => "center",
   );

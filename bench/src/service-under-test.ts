@@ -15,6 +15,10 @@ export interface ServiceUnderTest {
   readonly instances: readonly RunningInstance[];
   readonly targets: readonly Target[];
   readonly http: HttpClient;
+  /** What the embed API asks for, where strangers can reach it. */
+  readonly apiKey?: string;
+  /** Another client, with connections of its own. */
+  openHttp(): HttpClient;
   /** An Open Inference Protocol transport to a target; opened once, closed with {@link closeService}. */
   transport(target: Target, encoding?: "json" | "binary"): Transport;
   closeTransports(): Promise<void>;
@@ -25,15 +29,20 @@ export function openService(
   workload: Workload,
   instances: readonly RunningInstance[],
   targets: readonly Target[],
+  apiKey?: string,
 ): ServiceUnderTest {
-  const http = openHttpClient();
+  const origin = targets.find(({ endpoint }) => endpoint.protocol === "embed-http")?.url;
+  const bearer = apiKey === undefined || origin === undefined ? undefined : { origin, key: apiKey };
+  const openHttp = () => openHttpClient(undefined, bearer);
   const transports = new Map<string, Transport>();
   return {
     environment,
     workload,
     instances,
     targets,
-    http,
+    http: openHttp(),
+    apiKey,
+    openHttp,
     transport(target, encoding = "binary") {
       const url = target.url ?? "";
       const key = `${encoding} ${url}`;

@@ -12,6 +12,8 @@ export interface Summary {
   readonly passed: number;
   readonly failed: number;
   readonly skipped: number;
+  /** The families of checks that were asked: a local run has no containers to look at. */
+  readonly asked: readonly CheckId[];
   /** One row for each environment, in the order of the run. */
   readonly matrix: readonly MatrixRow[];
   readonly failures: readonly CheckResult[];
@@ -49,6 +51,7 @@ export function summarize(record: VerifyRecord): Summary {
     passed: count("pass"),
     failed: count("fail"),
     skipped: count("skip"),
+    asked: checkIds.filter((id) => record.checks.some((check) => check.id === id)),
     matrix: record.environments.map(({ name }) => ({
       environment: name,
       cells: Object.fromEntries(
@@ -112,6 +115,11 @@ function caveatsOf({ subject, environments, measurements }: VerifyRecord): reado
   if (subject.runtime === "embedded") {
     caveats.push(
       "Embedded runtime: local processes of clipstack's bundled server stood in for the containers. Ports, environment, commands and protocols are the synthesized ones; images, drivers, networks and limits were not tried.",
+    );
+  }
+  if (subject.runtime === "deployed") {
+    caveats.push(
+      "Deployed runtime: requests came from the machine below, and latency has the way there in it. The environment went on serving others, and was not stopped.",
     );
   }
   const onGpu = environments.filter(({ accelerator }) => accelerator === "gpu");

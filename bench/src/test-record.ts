@@ -94,6 +94,9 @@ export function failedCheck(changes: Partial<CheckResult> = {}): CheckResult {
   };
 }
 
+/** Processes of this machine are in no container. */
+const embeddedChecks = checkIds.filter((id) => id !== "container");
+
 function checksOf(
   environment: string,
   service: string,
@@ -105,7 +108,7 @@ function checksOf(
     cosine: 0.9999999,
     relativeDifference: 1e-7 * (index + i + 1),
   }));
-  return checkIds.map(
+  return embeddedChecks.map(
     (id): CheckResult => ({
       id,
       environment,

@@ -13,6 +13,8 @@ export const project = fileURLToPath(new URL("../../", import.meta.url));
 
 /** One synthesized environment. */
 export interface ArtefactFile {
+  /** Of the environment. */
+  readonly name: string;
   readonly file: string;
   /** The path as a person would type it here. */
   readonly shown: string;
@@ -113,6 +115,6 @@ export function environmentFiles(
       throw new UserError(`environment must be one of ${known.join(", ")}, got '${name}'`);
     }
     const file = join(outdir, stack.file);
-    return { file, shown: shown(file), editedByHand: edited.includes(name) };
+    return { name, file, shown: shown(file), editedByHand: edited.includes(name) };
   });
 }

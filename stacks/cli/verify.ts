@@ -1,25 +1,35 @@
 import { existsSync, writeFileSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
-import { type Command, InvalidArgumentError } from "commander";
+import { type Command, InvalidArgumentError, Option } from "commander";
 import type { VerifyEvent } from "../../bench/src/check-run.ts";
 import { failureLine, startProgress } from "../../bench/src/progress.ts";
 import type { ModelSubject, VerifyRecord } from "../../bench/src/record.ts";
 import { reportText } from "../../bench/src/report-text.ts";
 import { recordText, type SavedReports, saveReports } from "../../bench/src/save-reports.ts";
 import { verify } from "../../bench/src/verify.ts";
+import { verifyDeployed } from "../../bench/src/verify-deployed.ts";
 import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
 import { normalised } from "../../inference-image/src/engine/image-tensor.ts";
 import { preprocess } from "../../inference-image/src/engine/preprocess.ts";
 import { ensureGeneratedModel, ensureTinyModel } from "../../inference-image/src/model/generate.ts";
 import { modelInfo } from "../../inference-image/src/model/model-info.ts";
 import { environmentFiles, outputFolder, project, synthesizeUnlessEdited } from "./artefact.ts";
+import { deployedEnvironments } from "./deployed-environments.ts";
 import { Interrupted, onInterrupt } from "./interrupt.ts";
 import { UserError } from "./user-error.ts";
+
+export const verifyTargets = ["embedded", "deployed"] as const;
+export type VerifyTarget = (typeof verifyTargets)[number];
 
 export interface VerifyEnvironmentsOptions {
   /** Names of environments; none: all that are synthesized. */
   readonly environments: readonly string[];
-  /** Synthesize first; a file that was edited by hand since the last time is verified as it lies. */
+  /** Local processes in place of the containers, or the containers where they are deployed. */
+  readonly target: VerifyTarget;
+  /**
+   * Synthesize first; a file that was edited by hand since the last time is verified as it lies. What is deployed is
+   * compared with the file that lies there.
+   */
   readonly synth: boolean;
   /**
    * Folder of what is synthesized.
@@ -61,35 +71,49 @@ export async function verifyEnvironments(
   const tell = options.onEvent ?? (() => {});
   const interrupt = onInterrupt();
   try {
-    if (options.synth) {
+    if (options.synth && options.target === "embedded") {
       await synthesizeUnlessEdited(options.environments, outdir, {
         onNotice: notice,
         onSynthesize: () => tell({ kind: "phase", text: "synthesize" }),
       });
     }
-    const environments = environmentFiles(options.environments, outdir);
+    const files = environmentFiles(options.environments, outdir);
+    const deployed =
+      options.target === "embedded"
+        ? []
+        : await deployedEnvironments(options.environments, files, {
+            portOffset: options.portOffset,
+            signal: interrupt.signal,
+            onNotice: notice,
+          });
     const { file, subject } = await chooseModel(options.model, tell);
     const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
-    const record = await verify({
-      environments,
+    const common = {
       project,
-      serverCommand: [
-        process.execPath,
-        "--import",
-        import.meta.resolve("tsx"),
-        join(project, "inference-image/src/server/main.ts"),
-      ],
-      modelRepository: join(project, "model_repository"),
-      modelFile: options.model === "generated" ? undefined : file,
       model: subject,
       samples: join(project, "bench/samples"),
       referenceModel: file,
-      preprocess: async (image) => normalised(await preprocess(image, { maxPixels })),
+      preprocess: async (image: Uint8Array) => normalised(await preprocess(image, { maxPixels })),
       portOffset: options.portOffset,
       secondsPerPath: options.seconds,
       signal: interrupt.signal,
       onEvent: tell,
-    });
+    };
+    const record =
+      options.target === "deployed"
+        ? await verifyDeployed({ ...common, environments: deployed })
+        : await verify({
+            ...common,
+            environments: files,
+            serverCommand: [
+              process.execPath,
+              "--import",
+              import.meta.resolve("tsx"),
+              join(project, "inference-image/src/server/main.ts"),
+            ],
+            modelRepository: join(project, "model_repository"),
+            modelFile: options.model === "generated" ? undefined : file,
+          });
     const saved = saveReports(record, resolve(options.reports ?? join(project, "bench/reports")));
     return { record, saved, exitCode: record.passed ? 0 : 1 };
   } catch (error) {
@@ -154,12 +178,13 @@ export function addRunOptions(command: Command): Command {
 /** Verify environments, all of them when none is named, with progress, and print the result. Sets the exit code. */
 export async function runVerify(
   environments: readonly string[],
-  args: RunArguments & { readonly synth: boolean },
+  args: RunArguments & { readonly synth: boolean; readonly target?: VerifyTarget },
 ): Promise<void> {
   const progress = startProgress(process.stderr);
   try {
     const { record, saved, exitCode } = await verifyEnvironments({
       environments,
+      target: args.target ?? "embedded",
       synth: args.synth,
       portOffset: args.portOffset,
       model: args.model,
@@ -187,19 +212,32 @@ export function registerVerify(program: Command): void {
     program
       .command("verify")
       .description(
-        "run synthesized environments on this machine, one local process in place of each container, and check them",
+        "check environments: run as they were synthesized, one local process in place of each container, or where they are deployed",
       )
       .argument("[environment...]", "single-gpu, multi-gpu-4x, kind-local; all of them without one")
-      .option("--no-synth", "verify what lies in cdktf.out"),
+      .addOption(
+        new Option(
+          "--target <target>",
+          "embedded: on this machine; deployed: the containers that a deploy made",
+        )
+          .choices(verifyTargets)
+          .default("embedded"),
+      )
+      .option("--no-synth", "verify what lies in cdktf.out, as --target deployed always does"),
   )
     .addHelpText(
       "after",
       `
+A deployed environment is asked over its own ports, through an ssh tunnel where only its host reaches them, and its
+containers are compared with cdk.tf.json. It goes on running: nothing is stopped or changed. Where an embed server asks
+for a key, INFERENCE_API_KEY must have it.
+
 Examples:
   $ npx clipstack verify single-gpu
   $ npx clipstack verify single-gpu multi-gpu-4x kind-local --port-offset 10000
   $ npx clipstack verify kind-local --model tiny --seconds 1
   $ npx clipstack verify single-gpu --no-synth --json > record.json
+  $ npx clipstack verify single-gpu --target deployed
 
 Exit codes: 0 all good, 1 a check failed, 2 wrong usage or settings.`,
     )

@@ -1,0 +1,101 @@
+import { z } from "zod";
+
+/** The engine writes `null` where a list or a map is empty. */
+const orEmpty = <T extends z.ZodType>(schema: T) =>
+  z
+    .nullish(z.array(schema))
+    .transform((value): readonly z.infer<T>[] => (value ?? []) as z.infer<T>[]);
+const mapOf = <T extends z.ZodType>(schema: T) =>
+  z
+    .nullish(z.record(z.string(), schema))
+    .transform(
+      (value): Readonly<Record<string, z.infer<T>>> => (value ?? {}) as Record<string, z.infer<T>>,
+    );
+
+const binding = z.object({ HostIp: z.string().default(""), HostPort: z.string() });
+
+/** What `docker inspect` says of a container: the part that a declaration is compared with. */
+export const inspectedContainer = z.object({
+  Id: z.string(),
+  /** With a slash before it. */
+  Name: z.string().transform((name) => name.replace(/^\//, "")),
+  /** Id of the image. */
+  Image: z.string(),
+  RestartCount: z.number().default(0),
+  State: z.object({
+    /** created, running, paused, restarting, removing, exited or dead. */
+    Status: z.string(),
+    ExitCode: z.number(),
+    OOMKilled: z.boolean().default(false),
+    Error: z.string().default(""),
+    StartedAt: z.string(),
+    Health: z
+      .object({
+        Status: z.string(),
+        Log: orEmpty(z.object({ ExitCode: z.number(), Output: z.string().default("") })),
+      })
+      .nullish(),
+  }),
+  Config: z.object({
+    User: z.string().default(""),
+    Env: orEmpty(z.string()),
+    Cmd: orEmpty(z.string()),
+    Entrypoint: orEmpty(z.string()),
+    Labels: mapOf(z.string()),
+    StopTimeout: z.number().nullish(),
+    Healthcheck: z
+      .object({
+        Test: orEmpty(z.string()),
+        /** Nanoseconds, as the others. */
+        Interval: z.number().default(0),
+        Timeout: z.number().default(0),
+        StartPeriod: z.number().default(0),
+        Retries: z.number().default(0),
+      })
+      .nullish(),
+  }),
+  HostConfig: z.object({
+    CapAdd: orEmpty(z.string()),
+    CapDrop: orEmpty(z.string()),
+    ReadonlyRootfs: z.boolean().default(false),
+    SecurityOpt: orEmpty(z.string()),
+    RestartPolicy: z.object({ Name: z.string(), MaximumRetryCount: z.number().default(0) }),
+    Privileged: z.boolean().default(false),
+    DeviceRequests: orEmpty(
+      z.object({
+        Count: z.number().default(0),
+        DeviceIDs: orEmpty(z.string()),
+        Capabilities: orEmpty(z.array(z.string())),
+      }),
+    ),
+    Devices: orEmpty(z.object({ PathOnHost: z.string() })),
+    Runtime: z.string().default(""),
+    PortBindings: mapOf(orEmpty(binding)),
+    PublishAllPorts: z.boolean().default(false),
+    /** Bytes; 0 is no limit. */
+    Memory: z.number().default(0),
+    ShmSize: z.number().default(0),
+    Tmpfs: mapOf(z.string()),
+    Ulimits: orEmpty(z.object({ Name: z.string(), Soft: z.number(), Hard: z.number() })),
+    Init: z.boolean().nullish(),
+    NetworkMode: z.string().default(""),
+    PidMode: z.string().default(""),
+    IpcMode: z.string().default(""),
+    LogConfig: z.object({ Type: z.string(), Config: mapOf(z.string()) }),
+  }),
+  Mounts: orEmpty(
+    z.object({
+      Type: z.string(),
+      Name: z.string().optional(),
+      Source: z.string().default(""),
+      Destination: z.string(),
+      RW: z.boolean(),
+    }),
+  ),
+  NetworkSettings: z.object({
+    /** What is published now; nothing where the container does not run. */
+    Ports: mapOf(orEmpty(binding)),
+    Networks: mapOf(z.object({ Aliases: orEmpty(z.string()) })),
+  }),
+});
+export type InspectedContainer = z.infer<typeof inspectedContainer>;

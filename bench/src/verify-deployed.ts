@@ -1,0 +1,222 @@
+import { dirname, join, resolve } from "node:path";
+import type { Environment } from "../../inference-image/src/contract/environment.ts";
+import { type Artefact, readArtefact, type Workload } from "./artefact.ts";
+import { BenchError } from "./bench-error.ts";
+import { checkBatching } from "./check-batching.ts";
+import {
+  checkContainer,
+  checkContainerState,
+  checkDeployedService,
+  checkEngine,
+  type DeployedState,
+  declaredBlocks,
+  type Inspection,
+} from "./check-deployed.ts";
+import { type CheckOptions, CheckRun, recordOf, sampleLimit } from "./check-run.ts";
+import { checkWiring } from "./check-wiring.ts";
+import { type EmbeddedPlan, planEmbedded, type Target } from "./embedded-plan.ts";
+import type { MetricsSource } from "./instance-metrics.ts";
+import type { EnvironmentSubject, VerifyRecord } from "./record.ts";
+import { makeReference, type Preprocess, type Reference, readSamples } from "./reference.ts";
+import { openService, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
+import { type EnvironmentFile, subjectOf } from "./verify.ts";
+
+/** An environment that is deployed, and the way to it. */
+export interface DeployedEnvironment extends EnvironmentFile {
+  /** The output of the deployment. */
+  readonly deployed: Environment;
+  readonly state: DeployedState;
+  /** Look at containers of the environment's engine, by name. */
+  readonly inspect: (names: readonly string[]) => Promise<Inspection>;
+  /** Open the way to the endpoints: where each URL of the environment is from here. Closed when all is checked. */
+  readonly reach: () => Promise<Reach>;
+  /** Sent to services that ask for a key. */
+  readonly apiKey?: string;
+}
+
+export interface Reach {
+  /** A URL of the environment, as it is reached from this machine. */
+  readonly url: (url: string) => string;
+  /** How, for the record. */
+  readonly notes: readonly string[];
+  close(): Promise<void>;
+}
+
+export interface VerifyDeployedOptions extends CheckOptions {
+  readonly environments: readonly DeployedEnvironment[];
+  readonly samples: string;
+  readonly referenceModel: string;
+  readonly preprocess: Preprocess;
+}
+
+/**
+ * Check environments where they are deployed: the requests of the embedded runtime, and the containers as they are. What
+ * runs goes on running.
+ */
+export async function verifyDeployed(options: VerifyDeployedOptions): Promise<VerifyRecord> {
+  const startedAt = new Date();
+  const artefacts = options.environments.map((it) => readArtefact(it.file, it.shown));
+  const samples = readSamples(options.samples, sampleLimit);
+  options.onEvent({
+    kind: "phase",
+    text: `reference embeddings of ${samples.length} sample images`,
+  });
+  const reference = await makeReference(samples, options.referenceModel, options.preprocess);
+  const subjects: EnvironmentSubject[] = [];
+  const runs: CheckRun[] = [];
+  for (const [index, environment] of options.environments.entries()) {
+    options.signal.throwIfAborted();
+    const artefact = artefacts[index] as Artefact;
+    const run = new CheckRun(artefact.environment.name, reference, options);
+    subjects.push(await runDeployed(environment, artefact, run, reference));
+    runs.push(run);
+  }
+  return recordOf(startedAt, "deployed", reference, subjects, runs, options);
+}
+
+async function runDeployed(
+  environment: DeployedEnvironment,
+  artefact: Artefact,
+  run: CheckRun,
+  reference: Reference,
+): Promise<EnvironmentSubject> {
+  const began = performance.now();
+  const { deployed, apiKey } = environment;
+  const moduleFolder = dirname(resolve(environment.file));
+  const plan = planOf(artefact, moduleFolder);
+  run.phase("look at the containers");
+  const blocks = declaredBlocks(artefact);
+  const inspection = await environment.inspect(blocks.map(({ declared }) => declared.name));
+  const reach = await environment.reach();
+  const services = artefact.workloads.map((workload) =>
+    openService(
+      run.environment,
+      workload,
+      [],
+      targetsOf(workload, deployed, reach),
+      workload.service.authorization === undefined ? undefined : apiKey,
+    ),
+  );
+  try {
+    for (const service of services) {
+      const { name } = service.workload.service;
+      const differs = checkDeployedService(
+        service,
+        deployed.services.find((it) => it.name === name),
+      );
+      run.report([...differs, ...checkWiring(service, plan)]);
+    }
+    run.report(unknownServices(artefact, deployed));
+    const states = blocks.map((block) => checkContainerState(run.environment, block, inspection));
+    run.report(states);
+    for (const block of blocks) {
+      run.report(
+        checkContainer(run.environment, block, inspection, environment.state, moduleFolder),
+      );
+    }
+    const down = new Set(
+      states.filter(({ outcome }) => outcome === "fail").map(({ service }) => service),
+    );
+    const ready = services.filter((it) => !down.has(it.workload.service.name));
+    await run.family("endpoints", ready, ready, checkEngine);
+    await run.requests(ready, services, (service) => batching(service, services, reference));
+    run.report(
+      services.map((service) =>
+        resultOf(service, "stop", "skip", "a running environment is not stopped: embedded only"),
+      ),
+    );
+  } finally {
+    await Promise.all(services.flatMap((it) => [it.closeTransports(), it.http.close()]));
+    await reach.close();
+  }
+  return {
+    ...subjectOf(artefact, {
+      file: environment.shown,
+      sha256: artefact.sha256,
+      editedByHand: environment.editedByHand,
+    }),
+    notes: [...reach.notes],
+    seconds: Math.round((performance.now() - began) / 100) / 10,
+  };
+}
+
+/** What the file says of itself; no process is started from it. */
+function planOf(artefact: Artefact, moduleFolder: string): EmbeddedPlan {
+  let port = 0;
+  return planEmbedded(artefact, {
+    moduleFolder,
+    modelRepository: join(moduleFolder, "model_repository"),
+    exists: () => false,
+    temporaryFolder: moduleFolder,
+    portOffset: 0,
+    freePort: () => ++port,
+  });
+}
+
+function targetsOf(workload: Workload, deployed: Environment, reach: Reach): readonly Target[] {
+  const { name } = workload.service;
+  const service = deployed.services.find((it) => it.name === name);
+  return (service?.endpoints ?? []).map((endpoint) => ({
+    workload,
+    endpoint,
+    url: reach.url(endpoint.url),
+  }));
+}
+
+function unknownServices(artefact: Artefact, deployed: Environment) {
+  return deployed.services
+    .filter(({ name }) => artefact.environment.services.every((it) => it.name !== name))
+    .map(({ name, resources }) => ({
+      id: "wiring" as const,
+      environment: artefact.environment.name,
+      service: name,
+      resource: resources.container ?? resources.deployment ?? name,
+      outcome: "fail" as const,
+      message: "is deployed, but is not in the synthesized file",
+      measured: {},
+    }));
+}
+
+/** Where the batches of a service are counted: its own metrics, or those of the Tritons behind a gateway. */
+async function batching(
+  service: ServiceUnderTest,
+  services: readonly ServiceUnderTest[],
+  reference: Reference,
+) {
+  const { workload } = service;
+  if (workload.kind === "deployment" && workload.replicas > 1) {
+    const message = `${workload.replicas} replicas answer at one address: their metrics cannot be told apart from here`;
+    return [resultOf(service, "batching", "skip", message)];
+  }
+  const upstreams = (workload.env.TRITON_GRPC_URLS ?? "")
+    .split(",")
+    .map((target) => target.replace(/:\d+$/, ""));
+  const behind = services.filter(
+    (it) =>
+      upstreams.includes(it.workload.name) ||
+      it.workload.aliases.some((alias) => upstreams.includes(alias)),
+  );
+  const counting = behind.length > 0 ? behind : [service];
+  return checkBatching(service, counting.map(sourceOf), reference, false);
+}
+
+function sourceOf({ workload, targets }: ServiceUnderTest): MetricsSource {
+  return {
+    name: workload.name,
+    role: workload.service.kind,
+    url: targets.find(({ endpoint }) => endpoint.protocol === "metrics")?.url,
+  };
+}
+
+/** Fails when a service asks for a key and there is none. */
+export function requireKeys(
+  environment: Environment,
+  apiKey: string | undefined,
+  variable: string,
+): void {
+  const asking = environment.services.find(({ authorization }) => authorization !== undefined);
+  if (asking === undefined || apiKey !== undefined) return;
+  throw new BenchError(
+    `${variable} must be set: ${environment.name}/${asking.name} asks for a key, the value of TF_VAR_${asking.name.replaceAll("-", "_")}_api_key at its deployment`,
+  );
+}

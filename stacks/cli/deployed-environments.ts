@@ -1,0 +1,81 @@
+import type { DeployedEnvironment, Reach } from "../../bench/src/verify-deployed.ts";
+import { requireKeys } from "../../bench/src/verify-deployed.ts";
+import type { Environment } from "../../inference-image/src/contract/environment.ts";
+import type { ArtefactFile } from "./artefact.ts";
+import { inspectContainers, readDeployment } from "./deployment.ts";
+import { openTunnel, planTunnel, TunnelError, throughTunnel } from "./ssh-tunnel.ts";
+import { UserError } from "./user-error.ts";
+
+/** Where the client has the key of an embed server that strangers can reach. */
+const apiKeyVariable = "INFERENCE_API_KEY";
+
+export interface DeployedOptions {
+  /** Added to the local ports of a tunnel. */
+  readonly portOffset: number;
+  readonly signal: AbortSignal;
+  readonly onNotice: (line: string) => void;
+}
+
+/**
+ * The environments that are deployed, of those asked for by name, or of all.
+ *
+ * @throws {UserError} when one that was named is not deployed, when none is, and what keeps it from being reached.
+ */
+export async function deployedEnvironments(
+  asked: readonly string[],
+  files: readonly ArtefactFile[],
+  options: DeployedOptions,
+): Promise<readonly DeployedEnvironment[]> {
+  const found: DeployedEnvironment[] = [];
+  const missing: string[] = [];
+  for (const file of files) {
+    const { name } = file;
+    const deployment = await readDeployment(name, file, options.signal);
+    if (deployment === undefined) {
+      missing.push(name);
+      continue;
+    }
+    const { environment: deployed, state } = deployment;
+    const apiKey = process.env[apiKeyVariable]?.trim() || undefined;
+    requireKeys(deployed, apiKey, apiKeyVariable);
+    found.push({
+      ...file,
+      deployed,
+      state,
+      apiKey,
+      inspect: (names) => inspectContainers(deployed.where, names, options.signal),
+      reach: () => reachOf(deployed, options),
+    });
+  }
+  const nothing = (name: string) =>
+    `${name} is not deployed from here: npx cdktf deploy ${name} --auto-approve`;
+  if (missing.length > 0 && (asked.length > 0 || found.length === 0)) {
+    throw new UserError(missing.map(nothing).join("\n"));
+  }
+  for (const name of missing) options.onNotice(nothing(name));
+  return found;
+}
+
+/** Endpoints as they are, or through a tunnel where only the host itself reaches them. */
+async function reachOf(deployed: Environment, options: DeployedOptions): Promise<Reach> {
+  const plan = planTunnel(deployed, options.portOffset);
+  if (plan === undefined) {
+    if (options.portOffset !== 0) {
+      options.onNotice(
+        `${deployed.name}: --port-offset moves the ports of a tunnel, and it needs none`,
+      );
+    }
+    return { url: (url) => url, notes: [], close: async () => {} };
+  }
+  try {
+    const tunnel = await openTunnel(plan, options.signal);
+    return {
+      url: (url) => throughTunnel(url, plan),
+      notes: [`reached through an ssh tunnel to ${plan.target.shown}`],
+      close: () => tunnel.close(),
+    };
+  } catch (error) {
+    if (!(error instanceof TunnelError)) throw error;
+    throw new UserError(`${deployed.name}: ${error.message}`);
+  }
+}

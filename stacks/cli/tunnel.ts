@@ -1,0 +1,139 @@
+import { once } from "node:events";
+import { type Command, InvalidArgumentError } from "commander";
+import { readArtefact } from "../../bench/src/artefact.ts";
+import type { Environment } from "../../inference-image/src/contract/environment.ts";
+import { environmentFiles, outputFolder } from "./artefact.ts";
+import { onInterrupt } from "./interrupt.ts";
+import {
+  openTunnel,
+  planTunnel,
+  TunnelError,
+  type TunnelPlan,
+  throughTunnel,
+} from "./ssh-tunnel.ts";
+import { UserError } from "./user-error.ts";
+
+interface TunnelArguments {
+  readonly portOffset: number;
+  readonly json?: true;
+}
+
+/** `clipstack tunnel`: the ports of a host that only the host itself can reach, on this machine. */
+export function registerTunnel(program: Command): void {
+  program
+    .command("tunnel")
+    .description("reach the loopback ports of a GPU host over ssh, until Ctrl-C")
+    .argument("<environment>", "an environment whose host.docker is ssh://…")
+    .option(
+      "--port-offset <number>",
+      "added to every local port, where ports are taken",
+      integer,
+      0,
+    )
+    .option("--json", "print what is reachable where as JSON, and nothing else, on stdout")
+    .addHelpText(
+      "after",
+      `
+A Triton has no authentication of its own, so its ports are on the host's loopback interface. ssh takes the user, port,
+keys and jump hosts of your ~/.ssh/config, and asks for nothing: a key must do, and the host's key must be known.
+
+Examples:
+  $ npx clipstack tunnel single-gpu
+  $ npx clipstack tunnel multi-gpu-4x --port-offset 10000
+
+Exit codes: 0 ended by Ctrl-C, or not needed; 1 ssh failed; 2 wrong usage or settings.`,
+    )
+    .action(tunnel);
+}
+
+async function tunnel(name: string, args: TunnelArguments): Promise<void> {
+  const [file] = environmentFiles([name], outputFolder());
+  if (file === undefined) throw new UserError(`${name} is not synthesized: npm run synth`);
+  const { environment } = ofBench(() => readArtefact(file.file, file.shown));
+  const plan = ofBench(() => planTunnel(environment, args.portOffset));
+  if (plan === undefined) {
+    console.error(`clipstack: ${noTunnel(environment)}`);
+    if (args.json) process.stdout.write(`${JSON.stringify(reachable(environment, undefined))}\n`);
+    return;
+  }
+  const interrupt = onInterrupt();
+  const hangUp = () => process.kill(process.pid, "SIGTERM");
+  process.once("SIGHUP", hangUp);
+  try {
+    console.error(`clipstack: ssh ${plan.target.shown} …`);
+    const opened = await openTunnel(plan, interrupt.signal);
+    if (args.json) process.stdout.write(`${JSON.stringify(reachable(environment, plan))}\n`);
+    else console.log(tunnelText(environment, plan));
+    const interrupted = interrupt.signal.aborted
+      ? Promise.resolve()
+      : once(interrupt.signal, "abort");
+    const failure = await Promise.race([opened.ended, interrupted.then(() => undefined)]);
+    await opened.close();
+    if (failure !== undefined) throw failure;
+    console.error("clipstack: the tunnel is closed");
+  } catch (error) {
+    if (interrupt.signal.aborted) return;
+    if (error instanceof TunnelError) throw new Error(`${name}: ${error.message}`);
+    throw error;
+  } finally {
+    process.removeListener("SIGHUP", hangUp);
+    interrupt.remove();
+  }
+}
+
+/** Why there is nothing to open. */
+function noTunnel({ name, where, services }: Environment): string {
+  const urls = services.flatMap(({ endpoints }) => endpoints.map(({ url }) => url));
+  const reached = `its endpoints are reached as they are: ${[...new Set(urls)].join(", ")}`;
+  if (where.startsWith("ssh://")) {
+    return `${name} needs no tunnel: every port of ${where} is open, and ${reached}`;
+  }
+  if (where.startsWith("tcp://")) {
+    return `${name} is on ${where}, and a tunnel needs a host that is reached over ssh: set host.docker to ssh://user@host`;
+  }
+  return `${name} needs no tunnel: it is on this machine (${where}), and ${reached}`;
+}
+
+interface Reachable {
+  readonly service: string;
+  readonly protocol: string;
+  readonly url: string;
+}
+
+function reachable(environment: Environment, plan: TunnelPlan | undefined): readonly Reachable[] {
+  return environment.services.flatMap(({ name, endpoints }) =>
+    endpoints.map(({ protocol, url }) => ({
+      service: name,
+      protocol,
+      url: throughTunnel(url, plan),
+    })),
+  );
+}
+
+function tunnelText(environment: Environment, plan: TunnelPlan): string {
+  const rows = reachable(environment, plan);
+  const width = (key: "service" | "protocol") => Math.max(...rows.map((row) => row[key].length));
+  const [service, protocol] = [width("service"), width("protocol")];
+  return [
+    `${environment.name} on ${plan.target.shown} is reached here:`,
+    ...rows.map(
+      (row) => `  ${row.service.padEnd(service)}  ${row.protocol.padEnd(protocol)}  ${row.url}`,
+    ),
+    "Ctrl-C closes the tunnel",
+  ].join("\n");
+}
+
+/** A file or an option that the bench refuses is the user's to mend. */
+function ofBench<T>(work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    if (error instanceof Error && error.name === "BenchError") throw new UserError(error.message);
+    throw error;
+  }
+}
+
+function integer(value: string): number {
+  if (!/^-?\d+$/.test(value)) throw new InvalidArgumentError("It must be an integer.");
+  return Number(value);
+}
