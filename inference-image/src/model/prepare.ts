@@ -69,8 +69,7 @@ export async function prepareServerModel(options: PrepareOptions): Promise<Prepa
     throw new Error(`MODEL_PRECISION int8 is for EXECUTION_PROVIDER cpu, got ${executionProvider}`);
   }
   const source = await sourceChecksum(modelPath, await modelInfo(modelPath));
-  const operators = executionProvider === "cpu" ? "onnxruntime" : "portable";
-  const name: FormName = { source, precision, operators };
+  const name: FormName = { source, precision, operators: operatorsFor(executionProvider) };
   const cache = resolve(options.cacheDir ?? defaultModelCache());
   const beside = join(dirname(modelPath), preparedFolder);
 
@@ -97,11 +96,11 @@ export async function prepareServerModel(options: PrepareOptions): Promise<Prepa
 /** Make the form in a folder, for an image or a repository that is read-only later. */
 export async function prepareInto(
   folder: string,
-  options: Pick<PrepareOptions, "modelPath" | "precision">,
+  options: Pick<PrepareOptions, "modelPath" | "precision" | "executionProvider">,
 ): Promise<FormFolder> {
-  const { modelPath, precision = "fp32" } = options;
+  const { modelPath, precision = "fp32", executionProvider = "cpu" } = options;
   const source = await sourceChecksum(modelPath, await modelInfo(modelPath));
-  const name: FormName = { source, precision, operators: "onnxruntime" };
+  const name: FormName = { source, precision, operators: operatorsFor(executionProvider) };
   const path = join(resolve(folder), formFolderName(name));
   const before = await readForm(path, source);
   if (before !== undefined && (await isIntact(path, before.facts))) return before;
@@ -111,6 +110,11 @@ export async function prepareInto(
   const found = answer.kind === "made" ? await readForm(path, source) : undefined;
   if (found === undefined) throw new Error(messageOf(answer));
   return found;
+}
+
+/** ONNX Runtime's own operators are there on a CPU only. */
+function operatorsFor(provider: ServerEnv["EXECUTION_PROVIDER"]): FormName["operators"] {
+  return provider === "cpu" ? "onnxruntime" : "portable";
 }
 
 function fromFolder({ modelPath, facts }: FormFolder): PreparedModel {

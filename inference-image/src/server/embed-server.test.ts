@@ -350,6 +350,8 @@ describe("as a process", () => {
   test("exits with 2 on an argument that it does not know", async () => {
     const { code, stderr } = await run({}, "serve").ended;
     expect(code).toBe(2);
-    expect(stderr).toBe("expected no argument, or tritonserver and its options, got 'serve'\n");
+    expect(stderr).toBe(
+      "expected no argument, or tritonserver, check-weights or apply-config and its options, got 'serve'\n",
+    );
   });
 });

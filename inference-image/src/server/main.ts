@@ -1,6 +1,7 @@
 /**
  * The process in the container. Without arguments it is the embed server, with settings from the environment;
- * `tritonserver …` is the server that stands where a Triton will stand, with Triton's options.
+ * `tritonserver …` is the server that stands where a Triton will stand, with Triton's options. Two roles do one thing and
+ * end: `check-weights …` makes a folder of weights ready, `apply-config …` gives a Triton another model configuration.
  */
 const [role, ...args] = process.argv.slice(2);
 switch (role) {
@@ -14,7 +15,21 @@ switch (role) {
     await runTritonServer(args);
     break;
   }
+  case "check-weights": {
+    const { checkWeights, readCheckWeightsArguments } = await import("./check-weights.ts");
+    const { runOnce } = await import("./role-arguments.ts");
+    await runOnce(async () => await checkWeights(readCheckWeightsArguments(args)));
+    break;
+  }
+  case "apply-config": {
+    const { applyConfig, readApplyConfigArguments } = await import("./apply-config.ts");
+    const { runOnce } = await import("./role-arguments.ts");
+    await runOnce(async () => await applyConfig(readApplyConfigArguments(args)));
+    break;
+  }
   default:
-    process.stderr.write(`expected no argument, or tritonserver and its options, got '${role}'\n`);
+    process.stderr.write(
+      `expected no argument, or tritonserver, check-weights or apply-config and its options, got '${role}'\n`,
+    );
     process.exit(2);
 }
