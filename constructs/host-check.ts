@@ -9,22 +9,29 @@ import {
 } from "./host-requirements.ts";
 
 export interface HostCheckProps {
+  /** Docker endpoint of the host. */
+  readonly docker: string;
   /** What the host must have. Called when the tree is complete, since services add to it. */
   readonly requirements: () => HostRequirements;
 }
 
 /**
- * Asks `clipstack doctor` whether the host has what the environment needs, before anything else is made there. What is
- * missing stops the deployment, in plain words. It runs again when the requirements change, and only then.
+ * Asks `clipstack doctor` whether the host has what the environment needs, before anything is made there. What is missing
+ * stops the deployment, in plain words. It runs again when the requirements change, and only then.
  */
 export class HostCheck extends Construct {
-  /** Everything that is made on the host depends on it. */
   readonly resource: DataResource;
+  /**
+   * The endpoint, as an expression. A provider that takes it from here waits for the check, and so does all that it makes.
+   * Its value is known when a plan is made.
+   */
+  readonly docker: string;
 
-  constructor(scope: Construct, id: string, { requirements }: HostCheckProps) {
+  constructor(scope: Construct, id: string, { docker, requirements }: HostCheckProps) {
     super(scope, id);
 
     this.resource = new DataResource(this, "doctor", {
+      input: { docker },
       triggersReplace: Lazy.anyValue({ produce: () => hostRequirements.parse(requirements()) }),
       provisioners: [
         {
@@ -36,5 +43,6 @@ export class HostCheck extends Construct {
         },
       ],
     });
+    this.docker = expression(`${this.resource.fqn}.input.docker`);
   }
 }

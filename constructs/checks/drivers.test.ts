@@ -1,0 +1,24 @@
+import { expect, test } from "vitest";
+import { isDataCentre, requiredDriver } from "./drivers.ts";
+
+test.each([
+  ["26.07", 13, 580],
+  ["25.08", 13, 580],
+  ["25.07", 12, 525],
+  ["23.01", 12, 525],
+  ["22.12", 11, 450],
+])("Triton %s has CUDA %i, which driver %i runs", (release, cuda, branch) => {
+  const image = `nvcr.io/nvidia/tritonserver:${release}-py3`;
+  expect(requiredDriver(image)).toEqual({ image, cuda, branch });
+});
+
+test("says nothing of an image whose release it cannot read", () => {
+  expect(requiredDriver("tritonserver@sha256:0")).toBeUndefined();
+  expect(requiredDriver("my/triton:1.0")).toBeUndefined();
+  expect(requiredDriver("nvcr.io/nvidia/tritonserver:19.01-py3")).toBeUndefined();
+});
+
+test("knows which GPUs an image's compatibility package is for", () => {
+  expect(isDataCentre("a100-sxm4-80gb")).toBe(true);
+  expect(isDataCentre("rtx-4080")).toBe(false);
+});
