@@ -30,7 +30,7 @@ export class HealthGate extends Construct {
       provisioners: [
         {
           type: "local-exec",
-          ...clipstackCommand(`wait-healthy ${container.name} --timeout ${timeoutSeconds}`),
+          ...clipstackCommand(`wait-healthy ${container.nameInput} --timeout ${timeoutSeconds}`),
           environment: { DOCKER_HOST: docker },
         },
       ],
