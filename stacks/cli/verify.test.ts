@@ -1,7 +1,6 @@
 import { spawn } from "node:child_process";
-import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
@@ -10,29 +9,14 @@ import { fileURLToPath } from "node:url";
 import { afterAll, describe, expect, test } from "vitest";
 import { freePorts, isTaken } from "../../bench/src/free-ports.ts";
 import { parseRecord } from "../../bench/src/record.ts";
-import { embedsDocument, type TestDocument } from "../../bench/src/test-artefact.ts";
+import { embedsDocument } from "../../bench/src/test-artefact.ts";
+import { synthesized } from "./test-synthesized.ts";
 
 const program = fileURLToPath(new URL("clipstack.mjs", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "clipstack-cli-verify-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const timeoutMs = 120_000;
-
-/** What a synth would have left, of one environment. */
-function synthesized(document: TestDocument): { readonly outdir: string; readonly file: string } {
-  const outdir = mkdtempSync(join(folder, "out-"));
-  const { name } = document.output.environment.value;
-  const path = `stacks/${name}/cdk.tf.json`;
-  const file = join(outdir, path);
-  mkdirSync(join(outdir, "stacks", name), { recursive: true });
-  writeFileSync(file, JSON.stringify(document));
-  const sha256 = createHash("sha256").update(readFileSync(file)).digest("hex");
-  writeFileSync(
-    join(outdir, "clipstack.json"),
-    JSON.stringify({ schema: 1, stacks: { [name]: { file: path, sha256 } } }),
-  );
-  return { outdir, file };
-}
 
 function start(args: readonly string[], env: Readonly<Record<string, string>>) {
   const child = spawn(process.execPath, [program, "verify", ...args], {
