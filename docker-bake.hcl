@@ -1,0 +1,70 @@
+// `docker buildx bake`: the CPU image. `docker buildx bake all`: every image. What they are: docs/images.md.
+// `WEIGHTS=image docker buildx bake triton`: with the weights of model_repository inside.
+
+variable "REGISTRY" { default = "" } // with its slash: `ghcr.io/somebody/`
+variable "VERSION" { default = "0.1.0" }
+variable "REVISION" { default = "unknown" } // `git rev-parse HEAD`
+variable "NODE_IMAGE" { default = "node:22-bookworm-slim" }
+variable "CUDA_IMAGE" { default = "nvidia/cuda:12.9.1-cudnn-runtime-ubuntu24.04" }
+variable "TRITON_IMAGE" { default = "nvcr.io/nvidia/tritonserver:26.07-py3" }
+variable "WEIGHTS" { default = "none" }
+
+group "default" { targets = ["embed"] }
+group "all" { targets = ["embed", "embed-gpu", "embed-weights", "triton", "all-in-one", "all-in-one-bundled"] }
+
+target "_common" {
+  args = { VERSION = VERSION, REVISION = REVISION }
+}
+
+target "embed" {
+  inherits  = ["_common"]
+  context   = "inference-image"
+  args      = { NODE_IMAGE = NODE_IMAGE }
+  tags      = ["${REGISTRY}clipstack/embed:cpu", "${REGISTRY}clipstack/embed:${VERSION}-cpu"]
+  platforms = ["linux/amd64", "linux/arm64"]
+}
+
+// the same on this machine's platform: what other images are built from
+target "embed-here" {
+  inherits  = ["embed"]
+  tags      = ["${REGISTRY}clipstack/embed:cpu"]
+  platforms = []
+}
+
+target "embed-gpu" {
+  inherits   = ["_common"]
+  context    = "inference-image"
+  dockerfile = "Dockerfile.gpu"
+  args       = { NODE_IMAGE = NODE_IMAGE, CUDA_IMAGE = CUDA_IMAGE }
+  tags       = ["${REGISTRY}clipstack/embed:gpu", "${REGISTRY}clipstack/embed:${VERSION}-gpu"]
+  platforms  = ["linux/amd64"]
+}
+
+target "embed-weights" {
+  inherits   = ["_common"]
+  dockerfile = "inference-image/Dockerfile.weights"
+  contexts   = { "clipstack/embed:cpu" = "target:embed-here" }
+  args       = { IMAGE = "clipstack/embed:cpu" }
+  tags       = ["${REGISTRY}clipstack/embed:cpu-weights"]
+}
+
+target "triton" {
+  inherits   = ["_common"]
+  dockerfile = "inference-image/Dockerfile.triton"
+  args       = { TRITON_IMAGE = TRITON_IMAGE, WEIGHTS = WEIGHTS }
+  tags       = ["${REGISTRY}clipstack/triton:${VERSION}"]
+}
+
+target "all-in-one" {
+  inherits   = ["_common"]
+  dockerfile = "inference-image/Dockerfile.all-in-one"
+  contexts   = { "clipstack/embed:cpu" = "target:embed-here" }
+  args       = { EMBED_IMAGE = "clipstack/embed:cpu", TRITON_IMAGE = TRITON_IMAGE, TRITON_ENGINE = "tritonserver", WEIGHTS = WEIGHTS }
+  tags       = ["${REGISTRY}clipstack/all-in-one:${VERSION}"]
+}
+
+target "all-in-one-bundled" {
+  inherits = ["all-in-one"]
+  args     = { TRITON_IMAGE = "clipstack/embed:cpu", TRITON_ENGINE = "bundled", MODEL_CONFIG_NAME = "cpu" }
+  tags     = ["${REGISTRY}clipstack/all-in-one:${VERSION}-bundled"]
+}

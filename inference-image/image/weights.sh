@@ -1,0 +1,17 @@
+#!/bin/sh
+# Build stage of the images with the model repository in /models. WEIGHTS=image keeps the weights, which must be what
+# MODEL_SHA256 says, where it says anything; WEIGHTS=none leaves them out.
+set -eu
+file=openclip_vit_b32/1/model.onnx
+case $WEIGHTS in
+  none) find /models -type f -name '*.onnx*' -delete ;;
+  image)
+    [ -e "/models/$file" ] || { echo "model_repository/$file: there is no such file" >&2; exit 1; }
+    sha256=$(sha256sum "/models/$file" | cut -d ' ' -f 1)
+    if [ "${MODEL_SHA256:-$sha256}" != "$sha256" ]; then
+      echo "model_repository/$file: sha256 must be $MODEL_SHA256, got $sha256" >&2
+      exit 1
+    fi
+    ;;
+  *) echo "WEIGHTS must be none or image, got '$WEIGHTS'" >&2; exit 2 ;;
+esac
