@@ -84,7 +84,9 @@ export function judgeState(now: ContainerState, first: ContainerState): Verdict 
   if (now.status === "paused") return { failed: "is paused" };
   const looping = now.status === "restarting" || now.restarts > first.restarts;
   if (looping && now.restarts >= restartLimit) {
-    return { failed: `restarts in a loop (${now.restarts} times): it ${end}` };
+    // how it ended is forgotten when it starts again
+    const why = now.status === "restarting" ? `: it ${end}` : "";
+    return { failed: `restarts in a loop (${now.restarts} times)${why}` };
   }
   if (now.status === "running" && now.health === undefined)
     return { failed: "has no health check" };
@@ -159,8 +161,10 @@ export async function waitUntilHealthy(options: WaitOptions): Promise<string | u
 
 /** Nothing where there is no such container. */
 async function look({ docker, container }: WaitOptions): Promise<ContainerState | undefined> {
-  const { exitCode, stdout } = await docker.run("inspect", "--type", "container", container);
-  return exitCode === 0 ? parseState(stdout) : undefined;
+  const result = await docker.run("inspect", "--type", "container", container);
+  if (result.exitCode === 0) return parseState(result.stdout);
+  if (/no such (container|object)/i.test(result.stderr)) return undefined;
+  throw new Error(`docker inspect ${container} failed: ${result.stderr.trim().split("\n")[0]}`);
 }
 
 /** The last lines that a container wrote, stdout and stderr in their order where the engine keeps it. */

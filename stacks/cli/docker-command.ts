@@ -27,13 +27,14 @@ export class Docker {
    * Run a command of the engine.
    *
    * @returns What it left, where the engine answered, with an exit code other than 0 as well.
-   * @throws {DockerError} where there is no engine, or no docker command line, to ask.
+   * @throws {DockerError} where there is no engine, or no docker command line, to ask; the reason of the signal after it.
    */
   async run(...args: readonly string[]): Promise<ProgramResult> {
     const result = await runProgram("docker", ["--host", this.endpoint, ...args], {
       timeoutMs: answerMs,
       signal: this.signal,
     });
+    this.signal?.throwIfAborted();
     if (result.outcome === "ended" && result.exitCode === 0) return result;
     const problem = dockerProblem(result, this.endpoint);
     if (problem === undefined) return result;

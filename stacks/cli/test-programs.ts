@@ -27,19 +27,28 @@ export function standIns(): StandIns {
 
 const clipstackProgram = fileURLToPath(new URL("clipstack.mjs", import.meta.url));
 
-/** Run `clipstack …` as a person does. */
-export async function clipstack(
+/** Run `clipstack …` as a person does, to its end. */
+export function clipstack(
   args: readonly string[],
   env: Readonly<Record<string, string | undefined>> = {},
 ) {
-  const { exitCode, stdout, stderr } = await execa(process.execPath, [clipstackProgram, ...args], {
+  return startClipstack(args, env).done;
+}
+
+/** Start `clipstack …`. */
+export function startClipstack(
+  args: readonly string[],
+  env: Readonly<Record<string, string | undefined>> = {},
+) {
+  const child = execa(process.execPath, [clipstackProgram, ...args], {
     env: { ...process.env, DOCKER_HOST: undefined, ...env },
     extendEnv: false,
     stdin: "ignore",
     reject: false,
     timeout: 120_000,
   });
-  return { code: exitCode, stdout, stderr };
+  const done = child.then(({ exitCode, stdout, stderr }) => ({ code: exitCode, stdout, stderr }));
+  return { child, done };
 }
 
 /** PATH with `folder` first. */

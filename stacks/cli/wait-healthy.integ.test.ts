@@ -1,6 +1,7 @@
+import { once } from "node:events";
 import { afterEach, describe, expect, test } from "vitest";
 import { testDocker } from "../deploy/test-docker.ts";
-import { clipstack } from "./test-programs.ts";
+import { clipstack, startClipstack } from "./test-programs.ts";
 
 const { docker, missing } = await testDocker();
 const image = process.env.CLIPSTACK_NODE_IMAGE ?? "node:22-bookworm-slim";
@@ -40,7 +41,7 @@ describe.skipIf(missing !== "")(`wait-healthy${missing && ` (not here: ${missing
     );
     const { code, stdout } = await wait("--timeout", "600");
     expect(code).toBe(1);
-    expect(stdout).toMatch(/restarts in a loop \(\d+ times\): it exited with code 3\n/);
+    expect(stdout).toMatch(/restarts in a loop \(\d+ times\)(: it exited with code 3)?\n/);
     expect(stdout).toMatch(/its last log lines:\n(.*\n)* {2}weights are damaged/);
   });
 
@@ -93,6 +94,18 @@ describe.skipIf(missing !== "")(`wait-healthy${missing && ` (not here: ${missing
       .toBe("unhealthy");
     await docker.run("exec", name, "touch", "/tmp/ready");
     expect((await wait("--timeout", "60")).code).toBe(0);
+  });
+
+  test("ends when it is told to, without a word about the container", async () => {
+    await start("sleep 600", "false", "--health-start-period", "600s");
+    const { child, done } = startClipstack(["wait-healthy", name], {
+      DOCKER_HOST: docker.endpoint,
+    });
+    await once(child.stdout, "data");
+    child.kill("SIGTERM");
+    const { code, stdout, stderr } = await done;
+    expect({ code, stderr }).toEqual({ code: 130, stderr: "clipstack: interrupted" });
+    expect(stdout).not.toContain("is not");
   });
 
   test("fails in two lines where Docker does not answer", async () => {
