@@ -1,7 +1,24 @@
 // What TypeScript has to know of preprocess-image.mjs.
 import type { ServerEnv } from "../contract/server-env.ts";
 import type { ImageHeader } from "./image-header.ts";
+import type { JpegDecoder } from "./jpeg.mjs";
 import type { Resampler } from "./resample.mjs";
+
+/** Code that can be handed to other threads. */
+export interface Modules {
+  readonly kernel: WebAssembly.Module;
+  readonly jpeg: WebAssembly.Module;
+}
+
+/** What one thread works with. */
+export interface Engines {
+  readonly resampler: Resampler;
+  readonly decoder: JpegDecoder;
+}
+
+export function compileModules(): Modules;
+
+export function createEngines(modules: Modules): Engines;
 
 /** @returns `[side, side, 3]` 8-bit RGB, row-major, in memory of its own */
 export function preprocessImage(
@@ -11,5 +28,5 @@ export function preprocessImage(
     readonly mode: ServerEnv["PREPROCESSING"];
     readonly side: number;
   },
-  resampler: Resampler,
+  engines: Engines,
 ): Promise<Uint8Array>;

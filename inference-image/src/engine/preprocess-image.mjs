@@ -1,9 +1,12 @@
-// Makes of one image file what the model sees: decoded by libvips, resized by the kernel. Plain JavaScript, for
-// preprocess-worker.mjs.
+// Makes of one image file what the model sees: the usual JPEG is decoded here, everything else by libvips; it is resized by
+// the kernel. Plain JavaScript, for preprocess-worker.mjs.
 import sharp from "sharp";
-import { geometryOf, planOf, turned } from "./resample.mjs";
+import { compileJpeg, JpegDecoder } from "./jpeg.mjs";
+import { compileKernel, geometryOf, planOf, Resampler, rowsOf, turned } from "./resample.mjs";
 
 /** @typedef {import("./image-header.ts").ImageHeader} ImageHeader */
+/** @typedef {import("./preprocess-image.mjs").Modules} Modules */
+/** @typedef {import("./preprocess-image.mjs").Engines} Engines */
 
 // no image comes twice
 sharp.cache(false);
@@ -14,23 +17,47 @@ sharp.concurrency(1);
 const worthCutting = 100_000;
 
 /**
+ * Code that can be handed to other threads.
+ *
+ * @returns {Modules}
+ */
+export function compileModules() {
+  return { kernel: compileKernel(), jpeg: compileJpeg() };
+}
+
+/**
+ * What one thread works with: it has memory of its own, which grows to what the largest image needed.
+ *
+ * @param {Modules} modules
+ * @returns {Engines}
+ */
+export function createEngines({ kernel, jpeg }) {
+  const resampler = new Resampler(kernel);
+  return { resampler, decoder: new JpegDecoder(jpeg, resampler) };
+}
+
+/**
  * @param {Uint8Array} bytes
  * @param {{ header: ImageHeader, mode: "exact" | "fast", side: number }} how
- * @param {import("./resample.mjs").Resampler} resampler
+ * @param {Engines} engines
  * @returns {Promise<Uint8Array>} `[side, side, 3]` 8-bit RGB, row-major, in memory of its own
  */
-export async function preprocessImage(bytes, { header, mode, side }, resampler) {
+export async function preprocessImage(bytes, { header, mode, side }, { resampler, decoder }) {
   if (mode === "fast" && decodesSmaller(header, side)) return shrunk(bytes, header, side);
   const plan = planOf(header, side);
+  if (header.type === "jpeg") {
+    const { pixels, channels } = decoder.resample(bytes, plan) ?? {};
+    if (pixels !== undefined) return rgbOf(pixels, channels);
+  }
   const { left, top, width, height } = plan.source;
-  const image = decoder(bytes, header);
+  const image = opened(bytes, header);
   if (header.width * header.height - width * height > worthCutting) {
     image.extract({ left, top, width, height });
   }
   const { data, info } = await image.raw({ depth: "uchar" }).toBuffer({ resolveWithObject: true });
   const { channels } = info;
   const hasAlpha = header.colours !== "cmyk" && (channels === 2 || channels === 4);
-  const pixels = resampler.resample({ data, ...info }, plan, hasAlpha);
+  const pixels = resampler.resample(rowsOf({ data, ...info }, plan, resampler), plan, hasAlpha);
   if (header.colours === "cmyk") return rgbOfCmyk(pixels);
   return rgbOf(pixels, channels);
 }
@@ -39,7 +66,7 @@ export async function preprocessImage(bytes, { header, mode, side }, resampler) 
  * @param {Uint8Array} bytes
  * @param {ImageHeader} header
  */
-function decoder(bytes, { width, height, colours, colourKey }) {
+function opened(bytes, { width, height, colours, colourKey }) {
   const image = sharp(bytes, {
     // warnings do not refuse a photo; a truncated file does
     failOn: "error",
@@ -76,7 +103,7 @@ function decodesSmaller({ type, width, height, colours }, side) {
 async function shrunk(bytes, header, side) {
   const { onSide, across, down } = geometryOf(header, side);
   const start = ({ to, begin, mirrored }) => (mirrored ? to - side - begin : begin);
-  const { data, info } = await decoder(bytes, header)
+  const { data, info } = await opened(bytes, header)
     .resize({ width: across.to, height: down.to, fit: "fill", kernel: "cubic" })
     .extract({ left: start(across), top: start(down), width: side, height: side })
     .flop(across.mirrored)

@@ -3,8 +3,13 @@ import { Worker } from "node:worker_threads";
 import { imageSide } from "../contract/model-signature.ts";
 import type { ServerEnv } from "../contract/server-env.ts";
 import type { ImageHeader } from "./image-header.ts";
-import { preprocessImage } from "./preprocess-image.mjs";
-import { compileKernel, Resampler } from "./resample.mjs";
+import {
+  compileModules,
+  createEngines,
+  type Engines,
+  type Modules,
+  preprocessImage,
+} from "./preprocess-image.mjs";
 import { EngineError } from "./types.ts";
 
 /** One image, for a thread. */
@@ -24,10 +29,10 @@ interface Job {
 }
 
 /** Compiled once, and handed to every thread. */
-let kernel: WebAssembly.Module | undefined;
+let modules: Modules | undefined;
 
 /** Of the thread that calls. */
-let resampler: Resampler | undefined;
+let engines: Engines | undefined;
 
 /**
  * Images of so few pixels are resized by the thread that calls, in less than a millisecond; libvips decodes them in threads
@@ -117,10 +122,10 @@ export class PreprocessPool {
   }
 
   async #here({ bytes, header, mode }: PoolTask): Promise<Uint8Array> {
-    resampler ??= new Resampler(theKernel());
+    engines ??= createEngines(theModules());
     this.#hereCount++;
     try {
-      return await preprocessImage(bytes, { header, mode, side: imageSide }, resampler);
+      return await preprocessImage(bytes, { header, mode, side: imageSide }, engines);
     } finally {
       this.#hereCount--;
       this.#next();
@@ -143,7 +148,7 @@ export class PreprocessPool {
 
   #start(): Worker {
     const worker = new Worker(new URL("./preprocess-worker.mjs", import.meta.url), {
-      workerData: { module: theKernel(), side: imageSide },
+      workerData: { modules: theModules(), side: imageSide },
       // not the TypeScript loader of the process, nor what else it was started with
       execArgv: [],
     });
@@ -173,7 +178,7 @@ export class PreprocessPool {
   }
 }
 
-function theKernel(): WebAssembly.Module {
-  kernel ??= compileKernel();
-  return kernel;
+function theModules(): Modules {
+  modules ??= compileModules();
+  return modules;
 }

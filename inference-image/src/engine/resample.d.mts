@@ -69,14 +69,33 @@ export function planOf(stored: StoredImage, side: number): Plan;
 /** The kernel's code. It can be handed to other threads. */
 export function compileKernel(): WebAssembly.Module;
 
+/** Rows of a stored image, or as much of each as a plan needs, read once from above. */
+export interface Rows {
+  readonly width: number;
+  readonly channels: number;
+  /** The stored column that a row begins with. */
+  readonly left: number;
+  /** The resampler's memory is free from here on; its beginning is where this is left out. */
+  readonly end?: number;
+  /** Write the next `count` rows to the resampler's memory, and up to 64 bytes more. */
+  read(count: number, to: number): void;
+}
+
+export function rowsOf(image: Pixels, plan: Plan, resampler: Resampler): Rows;
+
 export class Resampler {
   constructor(module: WebAssembly.Module);
+  readonly memory: WebAssembly.Memory;
+  bytes(): Uint8Array;
+  reserve(
+    sizes: Readonly<Record<string, number>>,
+    end?: number,
+  ): { readonly at: Readonly<Record<string, number>>; readonly end: number };
   /**
-   * @param image - the stored image, or `plan.source` of it
    * @param hasAlpha - the last channel is alpha
    * @returns `[side, side, channels]`, in memory of its own
    */
-  resample(image: Pixels, plan: Plan, hasAlpha: boolean): Uint8Array;
+  resample(rows: Rows, plan: Plan, hasAlpha: boolean): Uint8Array;
 }
 
 /** Columns for rows of a square image. */

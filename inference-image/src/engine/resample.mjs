@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 
 /** @typedef {import("./resample.mjs").Pixels} Pixels */
 /** @typedef {import("./resample.mjs").Plan} Plan */
+/** @typedef {import("./resample.mjs").Rows} Rows */
 /** @typedef {import("./resample.mjs").Taps} Taps */
 
 /** Fractional bits of a weight: 32 less 8 for the sample and 2 for overshoot. */
@@ -11,6 +12,13 @@ const precisionBits = 22;
 
 /** Decoded samples that are in the kernel's memory at a time, in bytes; more where one row of the result needs more. */
 const chunkBytes = 256 * 1024;
+
+/** Bytes that may be written behind what is read. */
+const overshoot = 64;
+
+/** In the kernel's memory: masks of `premultiply`; what jpeg.wat keeps, up to 256. */
+const masksAt = 0;
+const firstFree = 256;
 
 /**
  * What becomes of a stored image: which part of it is needed, and what its columns and rows are made of.
@@ -119,6 +127,32 @@ function roundHalfToEven(value) {
   return floor % 2 === 0 ? floor : floor + 1;
 }
 
+/**
+ * Decoded pixels as {@link Rows}.
+ *
+ * @param {Pixels} image - the stored image, or what {@link planOf} says that is needed of it
+ * @param {Plan} plan
+ * @param {Resampler} resampler
+ * @returns {Rows}
+ */
+export function rowsOf({ data, width, height, channels }, { source, stored }, resampler) {
+  const isWhole = width === stored.width && height === stored.height;
+  if (!isWhole && (width !== source.width || height !== source.height)) {
+    throw new Error(`expected ${source.width} × ${source.height} pixels, got ${width} × ${height}`);
+  }
+  const stride = width * channels;
+  let from = isWhole ? source.top * stride : 0;
+  return {
+    width,
+    channels,
+    left: isWhole ? 0 : source.left,
+    read(count, to) {
+      resampler.bytes().set(data.subarray(from, from + count * stride), to);
+      from += count * stride;
+    },
+  };
+}
+
 /** The kernel's code. It can be handed to other threads. */
 export function compileKernel() {
   return new WebAssembly.Module(readFileSync(new URL("./resample.wasm", import.meta.url)));
@@ -136,92 +170,89 @@ export class Resampler {
     this.#kernel = new WebAssembly.Instance(module).exports;
   }
 
+  /** Where it works. Decoders may write there what is to be resized. */
+  get memory() {
+    return this.#kernel.memory;
+  }
+
   /**
-   * @param {Pixels} image - the stored image, or what {@link planOf} says that is needed of it
+   * @param {Rows} rows - of the stored image: all of them that the plan needs
    * @param {Plan} plan
    * @param {boolean} hasAlpha - the last channel is alpha: it weighs the colours while they are resized
    * @returns {Uint8Array} `[side, side, channels]`, in memory of its own
    */
-  resample(image, plan, hasAlpha) {
-    const { source, stored } = plan;
-    const isWhole = image.width === stored.width && image.height === stored.height;
-    if (!isWhole && (image.width !== source.width || image.height !== source.height)) {
-      throw new Error(
-        `expected ${source.width} × ${source.height} pixels, got ${image.width} × ${image.height}`,
-      );
-    }
-    const { width, channels } = image;
-    const needed = {
-      data: isWhole ? image.data.subarray(source.top * width * channels) : image.data,
-      width,
-      height: source.height,
-      channels,
-      /** Bytes in a row before what is needed. */
-      before: isWhole ? source.left * channels : 0,
-    };
+  resample(rows, plan, hasAlpha) {
     const result = plan.onSide
-      ? this.#rowsFirst(needed, plan, hasAlpha)
-      : this.#columnsFirst(needed, plan, hasAlpha);
-    if (hasAlpha) unpremultiply(result, channels);
+      ? this.#rowsFirst(rows, plan, hasAlpha)
+      : this.#columnsFirst(rows, plan, hasAlpha);
+    if (hasAlpha) unpremultiply(result, rows.channels);
     return result;
   }
 
-  #columnsFirst({ data, height, width, channels, before }, { side, columns, rows }, hasAlpha) {
+  #columnsFirst(image, { side, source, columns, rows }, hasAlpha) {
+    const { height } = source;
+    const { channels, width } = image;
     const stride = width * channels;
     const lineBytes = side * channels;
     const chunkRows = Math.min(height, Math.max(1, Math.floor(chunkBytes / stride)));
     const columnTable = tableOf(columns, 4, channels);
     const rowTable = tableOf(rows, 2, lineBytes);
-    const at = this.#reserve({
-      columns: columnTable.length,
-      rows: rowTable.length,
-      lines: (height + 1) * lineBytes,
-      result: side * lineBytes,
-      chunk: chunkRows * stride,
-    });
+    const { at } = this.reserve(
+      {
+        columns: columnTable.length,
+        rows: rowTable.length,
+        lines: (height + 1) * lineBytes,
+        result: side * lineBytes,
+        chunk: chunkRows * stride + overshoot,
+      },
+      image.end,
+    );
     this.#write(at.columns, columnTable);
     this.#write(at.rows, rowTable);
+    const chunk = at.chunk + (source.left - image.left) * channels;
     for (let row = 0; row < height; row += chunkRows) {
       const count = Math.min(chunkRows, height - row);
-      this.#load(at, data.subarray(row * stride, (row + count) * stride), channels, hasAlpha);
-      this.#horizontal(
-        channels,
-        at.chunk + before,
-        stride,
-        count,
-        at.columns,
-        side,
-        at.lines + row * lineBytes,
-      );
+      this.#load(image, count, at.chunk, hasAlpha);
+      const line = at.lines + row * lineBytes;
+      this.#horizontal(channels, chunk, stride, count, at.columns, side, line);
     }
     this.#kernel.vertical(at.lines, lineBytes, lineBytes, at.rows, side, at.result);
-    return this.#bytes().slice(at.result, at.result + side * lineBytes);
+    return this.bytes().slice(at.result, at.result + side * lineBytes);
   }
 
-  #rowsFirst({ data, width, channels, before }, { side, columns, rows }, hasAlpha) {
+  #rowsFirst(image, { side, source, columns, rows }, hasAlpha) {
+    const { channels, width } = image;
     const stride = width * channels;
     const lineBytes = roundUp(stride);
-    const groups = overlapping(rows, (8 * chunkBytes) / stride).map((group) => ({
-      ...group,
-      table: tableOf(rows, 2, stride, group),
-    }));
+    const groups = overlapping(rows, (8 * chunkBytes) / stride)
+      .map((group) => ({ ...group, table: tableOf(rows, 2, stride, group) }))
+      .sort((a, b) => a.first - b.first); // from above, however it is mirrored
     const columnTable = tableOf(columns, 4, channels);
-    const at = this.#reserve({
-      columns: columnTable.length,
-      rows: Math.max(...groups.map(({ table }) => table.length)),
-      lines: side * lineBytes,
-      result: side * side * channels,
-      chunk: (Math.max(...groups.map(({ count }) => count)) + 1) * stride,
-    });
+    const { at } = this.reserve(
+      {
+        columns: columnTable.length,
+        rows: Math.max(...groups.map(({ table }) => table.length)),
+        lines: side * lineBytes,
+        result: side * side * channels,
+        chunk: (Math.max(...groups.map(({ count }) => count)) + 1) * stride + overshoot,
+      },
+      image.end,
+    );
     this.#write(at.columns, columnTable);
+    /** Rows that are there. */
+    let [start, end] = [0, 0];
     for (const { from, to, first, count, table } of groups) {
       this.#write(at.rows, table);
-      this.#load(at, data.subarray(first * stride, (first + count) * stride), channels, hasAlpha);
+      const kept = at.chunk + (first - start) * stride;
+      this.bytes().copyWithin(at.chunk, kept, at.chunk + (end - start) * stride);
+      this.#load(image, first + count - end, at.chunk + (end - first) * stride, hasAlpha);
+      [start, end] = [first, first + count];
       const line = at.lines + from * lineBytes;
       this.#kernel.vertical(at.chunk, stride, lineBytes, at.rows, to - from, line);
     }
-    this.#horizontal(channels, at.lines + before, lineBytes, side, at.columns, side, at.result);
-    return turned(this.#bytes().subarray(at.result), side, channels);
+    const line = at.lines + (source.left - image.left) * channels;
+    this.#horizontal(channels, line, lineBytes, side, at.columns, side, at.result);
+    return turned(this.bytes().subarray(at.result), side, channels);
   }
 
   #horizontal(channels, from, stride, rows, taps, columns, to) {
@@ -236,33 +267,39 @@ export class Resampler {
     );
   }
 
-  /** Bring a part of the image into the kernel's memory. */
-  #load(at, samples, channels, hasAlpha) {
-    this.#write(at.chunk, samples);
+  /** Bring the next rows of the image into the kernel's memory. */
+  #load(image, rows, to, hasAlpha) {
+    image.read(rows, to);
     if (!hasAlpha) return;
-    this.#write(at.masks, alphaMasks[channels]);
-    this.#kernel.premultiply(at.chunk, samples.length, at.masks);
+    const { channels, width } = image;
+    this.#write(masksAt, alphaMasks[channels]);
+    this.#kernel.premultiply(to, rows * width * channels, masksAt);
   }
 
-  /** Places in the kernel's memory, with room behind each for what SIMD reads and writes too much. */
-  #reserve(sizes) {
-    const at = { masks: 0 };
-    let end = 32;
+  /**
+   * Places in the kernel's memory from `end` on, with room behind each for what SIMD reads and writes too much.
+   *
+   * @param {Record<string, number>} sizes - in bytes
+   * @param {number} end
+   */
+  reserve(sizes, end = firstFree) {
+    /** @type {Record<string, number>} */
+    const at = {};
     for (const [name, size] of Object.entries(sizes)) {
       at[name] = end;
       end += roundUp(size) + 16;
     }
-    const { memory } = this.#kernel;
-    const missing = end - memory.buffer.byteLength;
-    if (missing > 0) memory.grow(Math.ceil(missing / 65_536));
-    return at;
+    const missing = end - this.memory.buffer.byteLength;
+    if (missing > 0) this.memory.grow(Math.ceil(missing / 65_536));
+    return { at, end };
   }
 
   #write(at, bytes) {
-    this.#bytes().set(bytes, at);
+    this.bytes().set(bytes, at);
   }
 
-  #bytes() {
+  /** The memory as it is now: it moves when it grows. */
+  bytes() {
     return new Uint8Array(this.#kernel.memory.buffer);
   }
 }

@@ -1,0 +1,165 @@
+import { readdirSync, readFileSync } from "node:fs";
+import fc from "fast-check";
+import sharp from "sharp";
+import { expect, test } from "vitest";
+import { readImageHeader } from "./image-header.ts";
+import { compileJpeg, JpegDecoder } from "./jpeg.mjs";
+import { compileKernel, planOf, Resampler, rowsOf } from "./resample.mjs";
+import { picture } from "./test-images.ts";
+import { type JpegShape, randomJpeg, randomNumbers } from "./test-jpeg.ts";
+
+const text = new URL("./jpeg.wat", import.meta.url);
+const binary = readFileSync(new URL("./jpeg.wasm", import.meta.url));
+const ours = new Resampler(compileKernel());
+const decoder = new JpegDecoder(compileJpeg(), ours);
+const other = new Resampler(compileKernel());
+
+/** What wabt's types leave out. */
+interface Wabt {
+  parseWat(name: string, text: string): { toBinary(options: object): { buffer: Uint8Array } };
+}
+
+test("jpeg.wasm is what jpeg.wat compiles to", async () => {
+  const { default: load } = (await import("wabt")) as unknown as { default(): Promise<Wabt> };
+  const wabt = await load();
+  const { buffer } = wabt.parseWat("jpeg.wat", readFileSync(text, "utf8")).toBinary({});
+  expect(Buffer.from(buffer).equals(binary), "compile it: see the head of jpeg.wat").toBe(true);
+});
+
+/** Decoded here, and by libvips; both resized by the kernel. */
+async function bothOf(bytes: Buffer, orientation = 1, side = 224) {
+  const header = readImageHeader(bytes)!;
+  const plan = planOf({ ...header, orientation }, side);
+  const image = sharp(bytes, { failOn: "error", ignoreIcc: true });
+  if (header.colours === "grey") image.toColourspace("b-w");
+  const { data, info } = await image.raw().toBuffer({ resolveWithObject: true });
+  const theirs = other.resample(rowsOf({ data, ...info }, plan, other), plan, false);
+  return { pixels: decoder.resample(bytes, plan)?.pixels, theirs };
+}
+
+async function expectSame(bytes: Buffer, orientation?: number, side?: number): Promise<void> {
+  const { pixels, theirs } = await bothOf(bytes, orientation, side);
+  expect(pixels, "it is left to libvips").toBeDefined();
+  expect(Buffer.compare(pixels!, theirs)).toBe(0);
+}
+
+const shapes: fc.Arbitrary<JpegShape> = fc.record({
+  width: fc.integer({ min: 5, max: 200 }),
+  height: fc.integer({ min: 1, max: 200 }),
+  sampling: fc.constantFrom(0, 0x11, 0x21, 0x22),
+  interval: fc.constantFrom(0, 0, 1, 2, 5, 7, 100),
+  density: fc.constantFrom(0, 1, 4, 20, 64),
+  seed: fc.integer(),
+});
+const orientations = fc.integer({ min: 1, max: 8 });
+const sides = fc.constantFrom(16, 224);
+
+test("an image of any subsampling, size and restart interval is what libjpeg makes of it, bit for bit", async () => {
+  await fc.assert(
+    fc.asyncProperty(shapes, orientations, sides, (shape, orientation, side) =>
+      expectSame(randomJpeg(shape), orientation, side),
+    ),
+    { numRuns: 250 },
+  );
+});
+
+test("a photo is what libjpeg makes of it, bit for bit, at any quality", async () => {
+  const size = fc.integer({ min: 5, max: 500 });
+  await fc.assert(
+    fc.asyncProperty(
+      fc.record({ width: size, height: size, seed: fc.integer({ min: 1, max: 9 }) }),
+      fc.record({
+        quality: fc.integer({ min: 1, max: 100 }),
+        chromaSubsampling: fc.constantFrom("4:2:0", "4:4:4"),
+        optimiseCoding: fc.boolean(),
+      }),
+      fc.boolean(),
+      orientations,
+      async (size, options, grey, orientation) => {
+        const image = sharp(await picture("png", size));
+        if (grey) image.toColourspace("b-w");
+        await expectSame(await image.jpeg(options).toBuffer(), orientation);
+      },
+    ),
+    { numRuns: 60 },
+  );
+});
+
+const samples = new URL("../../../bench/samples/", import.meta.url);
+test.each(readdirSync(samples).filter((name) => name.endsWith(".jpg")))(
+  "%s is what libjpeg makes of it, or is left to libvips",
+  async (name) => {
+    for (const orientation of [1, 6]) {
+      const { pixels, theirs } = await bothOf(readFileSync(new URL(name, samples)), orientation);
+      if (pixels !== undefined) expect(Buffer.compare(pixels, theirs)).toBe(0);
+    }
+  },
+);
+
+const usual: JpegShape = {
+  width: 100,
+  height: 80,
+  sampling: 0x22,
+  interval: 3,
+  density: 20,
+  seed: 1,
+};
+
+test.each([
+  ["a subsampling that is rare", randomJpeg({ ...usual, sampling: 0x12 })],
+  ["four luma columns to one of chroma", randomJpeg({ ...usual, sampling: 0x41 })],
+  ["too few columns to upsample", randomJpeg({ ...usual, width: 4 })],
+  ["an image that ends early", randomJpeg(usual).subarray(0, -2)],
+  ["data behind the last block", changed(randomJpeg(usual), -2, 0x12)],
+  ["a restart out of order", changedMarker(randomJpeg(usual), 0xd1, 0xd3)],
+  ["no image", Buffer.from([0xff, 0xd8, 0xff, 0xd9])],
+])("leaves to libvips %s", (_, bytes) => {
+  expect(ours).toBeDefined();
+  expect(decoder.resample(bytes, planOf({ ...usual, orientation: 1 }, 224))).toBeUndefined();
+});
+
+/** With one byte more, or another marker in the data. */
+function changed(bytes: Buffer, at: number, byte: number): Buffer {
+  return Buffer.concat([bytes.subarray(0, at), Buffer.from([byte]), bytes.subarray(at)]);
+}
+
+function changedMarker(bytes: Buffer, from: number, to: number): Buffer {
+  const copy = Buffer.from(bytes);
+  copy[copy.indexOf(Buffer.from([0xff, from])) + 1] = to;
+  return copy;
+}
+
+test.each([
+  ["progressive", { progressive: true }],
+  ["CMYK", {}],
+])("leaves to libvips what is %s", async (kind, options) => {
+  const image = sharp(await picture("png"));
+  if (kind === "CMYK") image.toColourspace("cmyk");
+  const bytes = await image.jpeg(options).toBuffer();
+  const plan = planOf({ width: 320, height: 240, orientation: 1 }, 224);
+  expect(decoder.resample(bytes, plan)).toBeUndefined();
+});
+
+test("leaves to libvips what is of another size than was said", async () => {
+  const bytes = await picture("jpeg");
+  const plan = planOf({ width: 300, height: 240, orientation: 1 }, 224);
+  expect(decoder.resample(bytes, plan)).toBeUndefined();
+});
+
+test("a damaged file is left to libvips, or decoded to something, and the next one is as it should be", async () => {
+  const whole = randomJpeg(usual);
+  const plan = planOf({ ...usual, orientation: 1 }, 224);
+  const expected = decoder.resample(whole, plan)!.pixels;
+  const random = randomNumbers(5);
+  let left = 0;
+  for (let run = 0; run < 2_000; run++) {
+    const bytes = Buffer.from(whole);
+    for (let change = random() % 4; change >= 0; change--) {
+      bytes[random() % bytes.length] = random();
+    }
+    const end = random() % 4 === 0 ? random() % bytes.length : bytes.length;
+    if (decoder.resample(bytes.subarray(0, end), plan) === undefined) left++;
+  }
+  expect(left).toBeGreaterThan(1_000);
+  expect(Buffer.compare(decoder.resample(whole, plan)!.pixels, expected)).toBe(0);
+});

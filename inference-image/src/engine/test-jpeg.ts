@@ -1,0 +1,146 @@
+/** What a JPEG that is made of random coefficients looks like. */
+export interface JpegShape {
+  readonly width: number;
+  readonly height: number;
+  /** Of the first component, horizontally × 16 + vertically; the other two have 0x11. 0 is grey. */
+  readonly sampling: number;
+  /** MCUs between restarts; 0 is none. */
+  readonly interval: number;
+  /** How many coefficients of a block are not 0, at most. */
+  readonly density: number;
+  readonly seed: number;
+}
+
+/** Numbers below 2^32 that look random. */
+export function randomNumbers(seed: number): () => number {
+  let state = seed | 1;
+  return () => {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    return state >>> 0;
+  };
+}
+
+/** Code lengths of symbols: short ones for the first, as long as they can be for most. */
+function codesOf(symbols: readonly number[]): {
+  readonly counts: readonly number[];
+  readonly codes: ReadonlyMap<number, readonly [number, number]>;
+} {
+  const counts = new Array<number>(16).fill(0);
+  const codes = new Map<number, readonly [number, number]>();
+  let [code, length] = [0, 0];
+  for (const [index, symbol] of symbols.entries()) {
+    const next = index < 4 ? 4 : index < 20 ? 7 : index < 60 ? 11 : 16;
+    code <<= next - length;
+    length = next;
+    codes.set(symbol, [code++, length]);
+    counts[length - 1]! += 1;
+  }
+  return { counts, codes };
+}
+
+const sizes = [3, 2, 1, 4, 0, 5, 6, 7, 8, 9, 10, 11];
+const runs = Array.from({ length: 16 }, (_, run) => run);
+const tables = {
+  dc: { symbols: sizes, ...codesOf(sizes) },
+  ac: { symbols: [] as number[], ...codesOf([]) },
+};
+const acSymbols = [
+  0,
+  ...sizes.slice(0, 4).flatMap((size) => (size === 0 ? [] : runs.map((run) => run * 16 + size))),
+  0xf0,
+  ...[5, 6, 7, 8, 9, 10].flatMap((size) => runs.map((run) => run * 16 + size)),
+];
+tables.ac = { symbols: acSymbols, ...codesOf(acSymbols) };
+
+/** A baseline JPEG of random coefficients: noise of every frequency, in any subsampling, with restarts. */
+export function randomJpeg(shape: JpegShape): Buffer {
+  const { width, height, interval, density } = shape;
+  const random = randomNumbers(shape.seed);
+  const [across, down] = shape.sampling === 0 ? [1, 1] : [shape.sampling >> 4, shape.sampling & 15];
+  const components = shape.sampling === 0 ? [0] : [0, 1, 2];
+  const blocks = components.flatMap((component) =>
+    new Array<number>(component === 0 ? across * down : 1).fill(component),
+  );
+  const data: number[] = [];
+  let [bits, free] = [0, 8];
+  const byte = (value: number) => data.push(...(value === 0xff ? [0xff, 0] : [value]));
+  const put = (value: number, count: number) => {
+    for (let bit = count - 1; bit >= 0; bit--) {
+      bits = (bits << 1) | ((value >> bit) & 1);
+      if (--free > 0) continue;
+      byte(bits);
+      [bits, free] = [0, 8];
+    }
+  };
+  const number = (table: typeof tables.dc, zeros: number, value: number) => {
+    const size = 32 - Math.clz32(Math.abs(value));
+    put(...table.codes.get(zeros * 16 + size)!);
+    put(value < 0 ? value + (1 << size) - 1 : value, size);
+  };
+  const levels = [0, 0, 0];
+  const block = (component: number) => {
+    const level = (random() % 121) - 60;
+    number(tables.dc, 0, level - levels[component]!);
+    levels[component] = level;
+    let zeros = 0;
+    const amount = density === 0 ? 0 : random() % (density + 1);
+    for (let place = 1; place < 64; place++) {
+      const value = random() % 64 < amount ? (random() % 31) - 15 : 0;
+      if (value === 0) {
+        zeros++;
+        continue;
+      }
+      for (; zeros > 15; zeros -= 16) put(...tables.ac.codes.get(0xf0)!);
+      number(tables.ac, zeros, value);
+      zeros = 0;
+    }
+    if (zeros > 0) put(...tables.ac.codes.get(0)!);
+  };
+  const flush = () => {
+    while (free < 8) put(1, 1);
+  };
+  const mcus = Math.ceil(width / (8 * across)) * Math.ceil(height / (8 * down));
+  for (let mcu = 0; mcu < mcus; mcu++) {
+    if (interval > 0 && mcu > 0 && mcu % interval === 0) {
+      flush();
+      data.push(0xff, 0xd0 + ((mcu / interval - 1) % 8));
+      levels.fill(0);
+    }
+    for (const component of blocks) block(component);
+  }
+  flush();
+
+  const segment = (marker: number, body: readonly number[]) => [
+    0xff,
+    marker,
+    (body.length + 2) >> 8,
+    (body.length + 2) & 0xff,
+    ...body,
+  ];
+  const quantisers = Array.from({ length: 64 }, () => 1 + (random() % 24));
+  const factors = (component: number) =>
+    component === 0 && shape.sampling !== 0 ? shape.sampling : 0x11;
+  return Buffer.from([
+    0xff,
+    0xd8,
+    ...segment(0xe0, [...Buffer.from("JFIF\0"), 1, 1, 0, 0, 1, 0, 1, 0, 0]),
+    ...segment(0xdb, [0, ...quantisers]),
+    ...segment(0xc0, [
+      ...[8, height >> 8, height & 0xff, width >> 8, width & 0xff, components.length],
+      ...components.flatMap((component) => [component + 1, factors(component), 0]),
+    ]),
+    ...segment(0xc4, [0x00, ...tables.dc.counts, ...tables.dc.symbols]),
+    ...segment(0xc4, [0x10, ...tables.ac.counts, ...tables.ac.symbols]),
+    ...segment(0xdd, [interval >> 8, interval & 0xff]),
+    ...segment(0xda, [
+      components.length,
+      ...components.flatMap((component) => [component + 1, 0]),
+      ...[0, 63, 0],
+    ]),
+    ...data,
+    0xff,
+    0xd9,
+  ]);
+}
