@@ -1,6 +1,6 @@
 // `npm run build -w inference-image`: compiles the server into `dist/`, or into the folder that is given. What comes out needs
 // Node, `onnxruntime-node` and `sharp`, and nothing else: `node dist/main.js`, `node dist/main.js tritonserver …`.
-import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { cp, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -13,7 +13,7 @@ const target = resolve(process.argv[2] ?? join(here, "dist"));
 const external = ["onnxruntime-node", "sharp"];
 
 /** Read at run time, from the folder of the file that reads them: all files of `dist/` lie in one. */
-const assets = ["engine/resample.wasm", "triton/proto"];
+const assets = ["engine/resample.wasm", "engine/jpeg.wasm", "triton/proto"];
 
 /** @type {import("esbuild").BuildOptions} */
 const options = {
