@@ -13,7 +13,8 @@ const target = resolve(process.argv[2] ?? join(here, "dist"));
 const external = ["onnxruntime-node", "sharp"];
 
 /** Read at run time, from the folder of the file that reads them: all files of `dist/` lie in one. */
-const assets = ["engine/resample.wasm", "engine/jpeg.wasm", "triton/proto"];
+const kernels = (await readdir(join(source, "engine"))).filter((file) => file.endsWith(".wasm"));
+const assets = [...kernels.map((file) => join("engine", file)), "triton/proto"];
 
 /** @type {import("esbuild").BuildOptions} */
 const options = {
