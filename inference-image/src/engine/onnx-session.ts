@@ -2,9 +2,10 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { stat } from "node:fs/promises";
 import { availableParallelism } from "node:os";
-import { Worker } from "node:worker_threads";
+import type { Worker } from "node:worker_threads";
 import type { ServerEnv } from "../contract/server-env.ts";
 import type { DataType, RawTensor, Tensor, TensorSpec } from "../contract/tensor.ts";
+import { takeThread } from "./onnx-thread.ts";
 import { EngineError, type ModelSession } from "./types.ts";
 
 export interface OpenSessionOptions {
@@ -37,10 +38,6 @@ export interface OpenSessionOptions {
   readonly onDeath?: (error: EngineError) => void;
 }
 
-// The official builds report model and machine to Microsoft unless this is set before the library is loaded. It must be
-// the environment of the process: a worker's `process.env` is a copy that native code does not see.
-process.env.ORT_DISABLE_TELEMETRY ??= "1";
-
 /** Load a model into ONNX Runtime, in a thread of its own: the event loop stays free while it computes. */
 export async function openSession(options: OpenSessionOptions): Promise<ModelSession> {
   const { modelPath, modelBytes, onDeath } = options;
@@ -51,20 +48,11 @@ export async function openSession(options: OpenSessionOptions): Promise<ModelSes
     throw new EngineError("model", `${modelPath}: is not a file`);
   }
 
-  const state = new Int32Array(new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT));
-  const worker = new Worker(new URL("./onnx-worker.mjs", import.meta.url), {
-    name: "onnx",
-    // flags of the process, such as a TypeScript loader, are of no use to the thread
-    execArgv: [],
-    transferList: modelBytes === undefined ? [] : [modelBytes.buffer],
-    workerData: {
-      state,
-      model: modelBytes ?? modelPath,
-      sessionOptions: sessionOptions(options),
-    },
-  });
-  runtimes.add(state);
-  worker.once("exit", () => runtimes.delete(state));
+  const { worker } = takeThread();
+  worker.postMessage(
+    { kind: "open", model: modelBytes ?? modelPath, sessionOptions: sessionOptions(options) },
+    modelBytes === undefined ? [] : [modelBytes.buffer],
+  );
   const opened = await firstAnswer(worker, modelPath, executionProvider);
   try {
     return new OnnxSession(worker, modelPath, opened, onDeath);
@@ -116,22 +104,6 @@ export function sessionOptions({
     },
   } as const;
 }
-
-/** Of each thread: whether it is in the runtime, and whether it must not enter it any more. */
-const runtimes = new Set<Int32Array<SharedArrayBuffer>>();
-
-/** How long the end of the process waits for a run, in milliseconds. */
-const leaveTimeoutMs = 20_000;
-
-/**
- * Wait for the runs in progress, at most one in each thread. A thread that is ended while it is in ONNX Runtime aborts
- * the process (exit code 134, "terminate called after throwing an instance of 'Napi::Error'").
- */
-function leaveRuntimes(): void {
-  for (const state of runtimes) Atomics.store(state, 1, 1);
-  for (const state of runtimes) Atomics.wait(state, 0, 1, leaveTimeoutMs);
-}
-process.on("exit", leaveRuntimes);
 
 /** What the thread says of the model: loaded or not. */
 async function firstAnswer(

@@ -3,47 +3,60 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { parentPort, workerData } from "node:worker_threads";
-import { env, InferenceSession, Tensor } from "onnxruntime-node";
 
 // Half floats travel as Uint16Array. The runtime's binding takes nothing else, but its JavaScript side would choose
 // Float16Array where Node has it (24 and newer); it looks when the first tensor is made.
 globalThis.Float16Array = undefined;
 
+/** @typedef {import("onnxruntime-node").InferenceSession} InferenceSession */
+/** @typedef {{ name: string, type: string, shape: (number | string)[] }} Meta */
+/** @typedef {{ name: string, type: string, dims: number[], data: import("node:util").types.TypedArray }} WireTensor */
+/** @typedef {{ kind: "open", model: string | Uint8Array, sessionOptions: object }} Open */
+
+/** @type {{ state: Int32Array<SharedArrayBuffer> }} */
+const { state } = workerData;
+
+// loaded at once: the thread may be started before it is known which model it will run
+const { env, InferenceSession, Tensor } = await inRuntime(() => import("onnxruntime-node"));
+
 // what goes wrong is thrown: not also written to the terminal
 env.logLevel = "fatal";
 
-/** @typedef {{ name: string, type: string, shape: (number | string)[] }} Meta */
-/** @typedef {{ name: string, type: string, dims: number[], data: import("node:util").types.TypedArray }} WireTensor */
-
-/** @type {{ model: string | Uint8Array, sessionOptions: object, state: Int32Array<SharedArrayBuffer> }} */
-const { sessionOptions, state } = workerData;
-
 /** @type {InferenceSession} */
 let session;
-try {
-  session = await inRuntime(() => InferenceSession.create(workerData.model, sessionOptions));
-  if (typeof workerData.model !== "string") {
-    // a model in memory has been read: 351 MB that nothing would free before the next full collection, which may never come
-    workerData.model = undefined;
-    setFlagsFromString("--expose-gc");
-    runInNewContext("gc")();
+let last = Promise.resolve();
+parentPort.on("message", (message) => {
+  // one after the other: `run()` comes back to the event loop before it begins
+  last = last.then(() => onMessage(message));
+});
+
+/** @param {Open} message */
+async function open(message) {
+  const inMemory = typeof message.model !== "string";
+  try {
+    session = await inRuntime(() => InferenceSession.create(message.model, message.sessionOptions));
+    if (inMemory) {
+      // it has been read: 351 MB that nothing would free before the next full collection, which may never come
+      message.model = undefined;
+      setFlagsFromString("--expose-gc");
+      runInNewContext("gc")();
+    }
+    parentPort.postMessage({
+      kind: "opened",
+      inputs: session.inputMetadata,
+      outputs: session.outputMetadata,
+    });
+  } catch (error) {
+    parentPort.postMessage({ kind: "refused", message: messageOf(error) });
   }
-  parentPort.postMessage({
-    kind: "opened",
-    inputs: session.inputMetadata,
-    outputs: session.outputMetadata,
-  });
-  let last = Promise.resolve();
-  parentPort.on("message", (message) => {
-    // one after the other: `run()` comes back to the event loop before it begins
-    last = last.then(() => onMessage(message));
-  });
-} catch (error) {
-  parentPort.postMessage({ kind: "refused", message: messageOf(error) });
 }
 
-/** @param {{ kind: "run", id: number, inputs: WireTensor[] } | { kind: "close" }} message */
+/** @param {Open | { kind: "run", id: number, inputs: WireTensor[] } | { kind: "close" }} message */
 async function onMessage(message) {
+  if (message.kind === "open") {
+    await open(message);
+    return;
+  }
   if (message.kind === "close") {
     await session.release();
     parentPort.close();

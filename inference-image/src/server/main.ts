@@ -1,3 +1,5 @@
+import { startSpareThread } from "../engine/onnx-thread.ts";
+
 /**
  * The process in the container. Without arguments it is the embed server, with settings from the environment;
  * `tritonserver …` is the server that stands where a Triton will stand, with Triton's options. Two roles do one thing and
@@ -6,6 +8,8 @@
 const [role, ...args] = process.argv.slice(2);
 switch (role) {
   case undefined: {
+    // a gateway needs none
+    if (process.env.ENGINE !== "triton") startSpareThread();
     const { runEmbedServer } = await import("./embed-server.ts");
     await runEmbedServer(process.env);
     break;
