@@ -10,10 +10,11 @@ import {
 } from "../../constructs/host-requirements.ts";
 import { testDocker } from "../deploy/test-docker.ts";
 import { clipstack, pathWith, standIns } from "./test-programs.ts";
+import { noSshd, startSshd, type TestSshd } from "./test-sshd.ts";
 
 /**
- * A real engine is looked at with the real docker command line. What a machine for tests has not, GPUs and another machine,
- * stands in: a program on the PATH that prints what the real one prints.
+ * A real engine is looked at with the real docker command line, and over a real ssh. What a machine for tests has not stands in:
+ * an `nvidia-smi` on the PATH that prints what the real one prints.
  */
 const { docker, missing } = await testDocker();
 const image = process.env.CLIPSTACK_NODE_IMAGE ?? "node:22-bookworm-slim";
@@ -49,9 +50,9 @@ const nvidiaSmi = (...lines: readonly string[]) =>
 const rtx4080 = (index: number, driver = "580.95.05", memory = "16376") =>
   `${index}, GPU-0000000${index}, ${memory}, 8.9, ${driver}, NVIDIA GeForce RTX 4080`;
 
-async function doctor(changes: Partial<HostRequirements> = {}) {
+async function doctor(changes: Partial<HostRequirements> = {}, path = pathWith(programs.folder)) {
   const { code, stdout, stderr } = await clipstack(["doctor", "single-gpu", "--json"], {
-    PATH: pathWith(programs.folder),
+    PATH: path,
     [hostRequirementsVariable]: JSON.stringify({ ...requirements, ...changes }),
   });
   expect(stderr).toBe("");
@@ -247,20 +248,44 @@ case "$*" in *" info "*) "$real" "$@" | sed 's/"nvidia":{/"other":{/; s/"Runtime
     });
   });
 
-  test("looks at a host over ssh with the same commands", async () => {
-    // runs here what the real one runs there
-    programs.put(
-      "ssh",
-      `while [ "$1" != -- ]; do shift; done; shift 2; DOCKER_HOST='${docker.endpoint}' exec sh -c "$*"`,
-    );
-    nvidiaSmi(rtx4080(0, "580.95.05", "8188"));
-    const files = [{ what: "it's", on: "host" as const, path: "/no where/it's.onnx" }];
-    const { code, problems, report } = await doctor({ docker: "ssh://gpu@gpu-1", gpu, files });
-    expect(code).toBe(1);
-    expect(problems).toEqual([
-      expect.stringContaining("gpu-memory: GPU 0 "),
-      "file: it's must be on the host, and /no where/it's.onnx is not there",
-    ]);
-    expect(report.facts.freeMiB).toBeGreaterThan(1);
+  const noSsh = noSshd();
+  describe.skipIf(noSsh !== "")(`over ssh${noSsh && ` (not here: ${noSsh})`}`, () => {
+    let sshd: TestSshd;
+    beforeAll(async () => {
+      // what programs find that run there: this engine, and the stand-ins
+      sshd = await startSshd({ DOCKER_HOST: docker.endpoint, PATH: pathWith(programs.folder) });
+    });
+    afterAll(() => sshd?.stop());
+
+    test("looks at the host with the same commands", async () => {
+      nvidiaSmi(rtx4080(0, "580.95.05", "8188"));
+      const files = [{ what: "it's", on: "host" as const, path: "/no where/it's.onnx" }];
+      const { code, problems, report } = await doctor(
+        { docker: sshd.endpoint, gpu, files },
+        sshd.path,
+      );
+      expect(code).toBe(1);
+      expect(problems).toEqual([
+        expect.stringContaining("gpu-memory: GPU 0 "),
+        "file: it's must be on the host, and /no where/it's.onnx is not there",
+      ]);
+      expect(report.facts.freeMiB).toBeGreaterThan(1);
+    });
+
+    test("says that the host refuses the user, and asks for no password", async () => {
+      const { code, problems } = await doctor({ docker: sshd.refused }, sshd.path);
+      expect(code).toBe(1);
+      expect(problems).toEqual([
+        expect.stringMatching(/^ssh: ssh .* asks for a password or refuses the key, and/),
+      ]);
+    });
+
+    test("says that a host is not known", async () => {
+      const { problems } = await doctor(
+        { docker: sshd.endpoint.replace("127.0.0.1", "localhost") },
+        sshd.path,
+      );
+      expect(problems).toEqual([expect.stringMatching(/^ssh: ssh does not know the key of /)]);
+    });
   });
 });

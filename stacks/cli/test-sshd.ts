@@ -68,6 +68,7 @@ export async function startSshd(
   const [port = 0] = await freePorts(1);
   const { username } = userInfo();
   const host = await key("host");
+  const variables = Object.entries(remoteEnv).map(([name, value]) => `"${name}=${value}"`);
   writeFileSync(file("authorized_keys"), `${await key("user")}\n`);
   writeFileSync(file("known_hosts"), `[127.0.0.1]:${port} ${host}\n`);
   writeFileSync(
@@ -83,7 +84,8 @@ export async function startSshd(
       "UsePAM no",
       "PasswordAuthentication no",
       "KbdInteractiveAuthentication no",
-      ...Object.entries(remoteEnv).map(([name, value]) => `SetEnv ${name}=${value}`),
+      // one line: of several, sshd takes the first
+      ...(variables.length === 0 ? [] : [`SetEnv ${variables.join(" ")}`]),
       "",
     ].join("\n"),
   );
