@@ -30,18 +30,18 @@ describe.skipIf(missing !== "")(
       });
     });
     afterAll(() => project?.remove());
-  test("cdktf deploy brings it up", async () => {
-    const { code, output } = await project.deploy("single-gpu");
-    expect(code, output).toBe(0);
-    console.log(output);
-  });
-  test("a second deploy changes nothing", async () => {
-    expect(await project.plan("single-gpu")).toEqual([]);
-  });
-  test("destroy leaves nothing", async () => {
-    const { code, output } = await project.destroy("single-gpu");
-    expect(code, output).toBe(0);
-    expect(await docker.contents()).toEqual(before);
-  });
+    test("cdktf deploy brings it up", async () => {
+      const { code, output } = await project.deploy("single-gpu");
+      expect(code, output).toBe(0);
+      console.log(output);
+    });
+    test("a second deploy changes nothing", async () => {
+      expect(await project.plan("single-gpu")).toEqual([]);
+    });
+    test("destroy leaves nothing", async () => {
+      const { code, output } = await project.destroy("single-gpu");
+      expect(code, output).toBe(0);
+      expect(await docker.contents()).toEqual(before);
+    });
   },
 );

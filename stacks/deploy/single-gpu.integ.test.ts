@@ -1,39 +1,187 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { freePorts } from "../../bench/src/free-ports.ts";
+import {
+  openclipVitB32,
+  openclipVitB32Trt,
+} from "../../inference-image/src/contract/model-signature.ts";
+import { generateModel } from "../../inference-image/src/model/generate.ts";
+import { openHttpTransport } from "../../inference-image/src/triton/http-transport.ts";
 import { testDocker } from "./test-docker.ts";
-import { type TestProject, testProject } from "./test-project.ts";
+import { embedOnce, isReady, keepSending, until, watchReadiness } from "./test-load.ts";
+import { builtImage, type TestProject, testProject, tritonPortsOf } from "./test-project.ts";
+
+/**
+ * What a person does with an environment, in this order: deploy, verify, deploy again, change a setting, update everything,
+ * destroy. The computing is on the CPU, with the tiny model; all the rest is real.
+ */
 
 const { docker, missing } = await testDocker();
+const photo = await readFile(
+  fileURLToPath(new URL("../../bench/samples/dunes.jpg", import.meta.url)),
+);
 
 describe.skipIf(missing !== "")(
   `single-gpu, deployed${missing && ` (not here: ${missing})`}`,
   () => {
     let project: TestProject;
     let before: readonly string[];
-    beforeAll(async () => {
-      before = await docker.contents();
-      project = await testProject({ docker });
+    let embedUrl: string;
+    /** Of the Triton that loads a configuration while it runs, and of the one that is started anew. */
+    let onnxUrl: string;
+    let trtUrl: string;
+
+    const settings = async (delays: { readonly onnx: number; readonly trt: number }) => {
+      const portOf = (url: string) => Number(new URL(url).port);
       await project.settings("single-gpu", {
         accelerator: "cpu",
         host: { docker: docker.endpoint },
-        network: "clipstack-test-single",
-        embed: { port: 28002 },
-        tritonOnnx: { enabled: false },
-        tritonTrt: { enabled: false },
+        network: "clipstack-test-single-gpu",
+        embed: { port: portOf(embedUrl), image: builtImage() },
+        tritonOnnx: {
+          engine: "bundled",
+          modelControl: "explicit",
+          maxQueueDelayMicroseconds: delays.onnx,
+          ports: tritonPortsOf(portOf(onnxUrl)),
+        },
+        tritonTrt: {
+          engine: "bundled",
+          maxQueueDelayMicroseconds: delays.trt,
+          ports: tritonPortsOf(portOf(trtUrl)),
+        },
       });
+    };
+
+    beforeAll(async () => {
+      before = await docker.contents();
+      project = await testProject({ docker });
+      const [port, onnx, trt] = await freePorts(3);
+      embedUrl = `http://127.0.0.1:${port}`;
+      onnxUrl = `http://127.0.0.1:${onnx}`;
+      trtUrl = `http://127.0.0.1:${trt}`;
+      await settings({ onnx: 5_000, trt: 5_000 });
     });
     afterAll(() => project?.remove());
 
-    test("cdktf deploy brings it up", async () => {
+    test("cdktf deploy builds the image, fills the volumes and ends when every service is ready", async () => {
       const { code, output } = await project.deploy("single-gpu");
       expect(code, output).toBe(0);
+      expect(await isReady(`${embedUrl}/readyz`)).toBe(true);
+      expect(await isReady(`${onnxUrl}/v2/health/ready`)).toBe(true);
+      expect(await isReady(`${trtUrl}/v2/health/ready`)).toBe(true);
+      expect(await embedOnce(embedUrl, photo)).toHaveLength(512);
     });
-    test("a second deploy changes nothing", async () => {
+
+    test("verify finds nothing wrong with it", async () => {
+      const { code, output } = await project.clipstack(
+        ...["verify", "single-gpu", "--target", "deployed", "--seconds", "1"],
+        ...["--report", join(project.folder, "reports")],
+      );
+      expect(code, output).toBe(0);
+    });
+
+    test("a second deploy with nothing changed plans no change", async () => {
       expect(await project.plan("single-gpu")).toEqual([]);
     });
-    test("destroy leaves nothing", async () => {
+
+    test("another queue delay plans another configuration, and another container only where Triton does not load it itself", async () => {
+      await settings({ onnx: 2_000, trt: 3_000 });
+      expect(await project.plan("single-gpu")).toEqual([
+        "create docker_container.triton-onnx_configuration_apply",
+      ]);
+    });
+
+    test("the queue delay changes while requests are answered, and none is lost", async () => {
+      const transport = openHttpTransport({ url: onnxUrl });
+      const pixels = new Float32Array(3 * 224 * 224).fill(0.1);
+      const input = {
+        name: "image",
+        dataType: "FP32",
+        shape: [1, 3, 224, 224],
+        data: pixels,
+      } as const;
+      const load = keepSending(async () => {
+        await transport.infer(openclipVitB32.name, [input], { timeoutMs: 60_000 });
+      });
+      const containers = ["single-gpu-embed", "single-gpu-triton-onnx", "single-gpu-triton-trt"];
+      const inspect = () => Promise.all(containers.map((name) => docker.inspect(name)));
+      const [embed, onnx, trt] = await inspect();
+      try {
+        await load.more(10);
+        const { code, output } = await project.deploy("single-gpu");
+        expect(code, output).toBe(0);
+        await load.more(10);
+      } finally {
+        await load.stop();
+        await transport.close();
+      }
+      expect(load.lost).toEqual([]);
+      const [embedNow, onnxNow, trtNow] = await inspect();
+      expect(embedNow?.State.StartedAt).toBe(embed?.State.StartedAt);
+      expect(onnxNow?.State.StartedAt).toBe(onnx?.State.StartedAt);
+      expect(trtNow?.Id).not.toBe(trt?.Id);
+      expect(trtNow?.Image).toBe(trt?.Image);
+      expect(await queueDelay(onnxUrl, openclipVitB32.name)).toBe(2_000);
+      expect(await queueDelay(trtUrl, openclipVitB32Trt.name)).toBe(3_000);
+      expect(await project.plan("single-gpu")).toEqual([]);
+    });
+
+    test("an update of image and weights is without a ready service no longer than a container takes to start", async () => {
+      const main = join(project.folder, "inference-image", "src", "server", "main.ts");
+      await writeFile(
+        main,
+        `${await readFile(main, "utf8")}\nprocess.title = "another version";\n`,
+      );
+      const file = join(project.folder, "model_repository", openclipVitB32.name, "1", "model.onnx");
+      await generateModel({ profile: "tiny", seed: 2, file });
+      const vector = await embedOnce(embedUrl, photo);
+      const image = (await docker.inspect("single-gpu-embed")).Image;
+
+      const ready = [
+        `${embedUrl}/readyz`,
+        `${onnxUrl}/v2/health/ready`,
+        `${trtUrl}/v2/health/ready`,
+      ];
+      const watch = watchReadiness(ready);
+      const { code, output } = await project.deploy("single-gpu");
+      await watch.stop();
+      expect(code, output).toBe(0);
+
+      expect((await docker.inspect("single-gpu-embed")).Image).not.toBe(image);
+      expect(await embedOnce(embedUrl, photo)).not.toEqual(vector);
+      // three containers start at once on whatever cores there are; one by one would be three times that
+      const startMs = await startTime("single-gpu-embed", ready[0]!);
+      console.log({
+        start: startMs,
+        gap: watch.longestGapOfAllMs(),
+        each: ready.map(watch.longestGapMs),
+      });
+      expect(watch.longestGapOfAllMs()).toBeLessThan(5 * startMs);
+    });
+
+    test("destroy leaves no container, network, volume or image", async () => {
       const { code, output } = await project.destroy("single-gpu");
       expect(code, output).toBe(0);
       expect(await docker.contents()).toEqual(before);
     });
+
+    /** How long a container takes from its start until it is ready, in ms. */
+    async function startTime(container: string, readyUrl: string): Promise<number> {
+      await docker.run("stop", container);
+      const startedAt = performance.now();
+      await docker.run("start", container);
+      await until(() => isReady(readyUrl));
+      return performance.now() - startedAt;
+    }
   },
 );
+
+async function queueDelay(url: string, model: string): Promise<number> {
+  const answer = await fetch(`${url}/v2/models/${model}/config`);
+  const config = (await answer.json()) as {
+    readonly dynamic_batching: { readonly max_queue_delay_microseconds: number | string };
+  };
+  return Number(config.dynamic_batching.max_queue_delay_microseconds);
+}

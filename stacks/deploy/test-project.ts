@@ -38,15 +38,16 @@ export interface TestProjectOptions {
   readonly path?: string;
 }
 
+/**
+ * What a deployment would do, a line for each resource: `replace docker_container.embed`. Another instance of the same
+ * resource, as a one-shot container has it for every content, is a line with `create` and one with `delete`.
+ */
+export type Plan = readonly string[];
+
 /** A planned change, as `terraform show -json` has it. */
-export interface PlannedChange {
+interface PlannedChange {
   readonly address: string;
-  readonly type: string;
-  readonly change: {
-    readonly actions: readonly string[];
-    readonly before: Readonly<Record<string, unknown>> | null;
-    readonly after: Readonly<Record<string, unknown>> | null;
-  };
+  readonly change: { readonly actions: readonly string[] };
 }
 
 export interface TestProject {
@@ -62,8 +63,8 @@ export interface TestProject {
   deploy(environment: EnvironmentName): Promise<Outcome>;
   /** `npx clipstack …` */
   clipstack(...args: readonly string[]): Promise<Outcome>;
-  /** Synthesize, and plan what a deploy would change: addresses with their actions, `[]` where it changes nothing. */
-  plan(environment: EnvironmentName): Promise<readonly PlannedChange[]>;
+  /** Synthesize, and plan what a deploy would change: nothing where it changes nothing. */
+  plan(environment: EnvironmentName): Promise<Plan>;
   /** What the deployment says of itself. */
   output(environment: EnvironmentName): Promise<Environment>;
   /** `npx cdktf destroy <environment> --auto-approve` */
@@ -113,7 +114,8 @@ export async function testProject({
     settings: (name, settings) =>
       writeFile(join(folder, "stacks", `${name}.settings.yaml`), stringify(settings)),
     cdktf,
-    deploy: (name) => {
+    deploy: async (name) => {
+      if (!deployed.has(name)) await refuseWhatIsThere(docker, name);
       deployed.add(name);
       return cdktf("deploy", name, "--auto-approve", ...lock);
     },
@@ -132,9 +134,10 @@ export async function testProject({
       if (code === 0) return [];
       if (code !== 2) throw new Error(`plan ended with exit code ${code}:\n${output}`);
       const plan = JSON.parse(await must(binary, ["show", "-json", file], { cwd }));
-      return (plan.resource_changes as PlannedChange[]).filter(
-        ({ change }) => !["no-op", "read"].includes(change.actions.join()),
-      );
+      return (plan.resource_changes as PlannedChange[])
+        .filter(({ change }) => !["no-op", "read"].includes(change.actions.join()))
+        .map(({ address, change }) => `${actionsIn(change.actions)} ${plainAddress(address)}`)
+        .sort();
     },
     output: async (name) => {
       const text = await must(binary, ["output", "-json", environmentOutput], {
@@ -156,6 +159,18 @@ export async function testProject({
     },
   };
   return project;
+}
+
+function actionsIn(actions: readonly string[]): string {
+  return (
+    { "delete,create": "replace", "create,delete": "create, then delete" }[actions.join()] ??
+    actions.join()
+  );
+}
+
+/** `docker_container.weights_check` of `docker_container.weights_check_container_1D9A6BA1["161a50bc1684"]`. */
+function plainAddress(address: string): string {
+  return address.replace(/_[0-9A-F]{8}(\[[^\]]*\])?$/, "").replace(/_container$/, "");
 }
 
 const tsx = join(root, "node_modules", "tsx", "dist", "cli.mjs");
@@ -186,6 +201,27 @@ function mirrorConfig(mirror: string): string {
   }
 }
 `;
+}
+
+/** The embed image, built by the host, on the base image that it has. */
+export function builtImage() {
+  const { CLIPSTACK_NODE_IMAGE: base } = process.env;
+  return { source: "build", ...(base === undefined ? {} : { buildArgs: { NODE_IMAGE: base } }) };
+}
+
+/** Ports of a Triton, as settings have them, where its HTTP port was free a moment ago: the others are beside it. */
+export function tritonPortsOf(http: number) {
+  return { http, grpc: http + 1, metrics: http + 2 };
+}
+
+/** Everything that is named like this environment is removed afterwards: it must not be somebody's. */
+async function refuseWhatIsThere(docker: Docker, environment: EnvironmentName): Promise<void> {
+  const there = (await docker.contents()).filter((it) => it.includes(` ${environment}-`));
+  if (there.length > 0) {
+    throw new Error(
+      `${docker.endpoint} has ${environment} already, which a test must not touch: ${there.join(", ")}`,
+    );
+  }
 }
 
 /** What a deployment left behind when it could not be destroyed in order. */
