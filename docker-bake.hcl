@@ -1,5 +1,8 @@
-// `docker buildx bake`: the CPU image. `docker buildx bake all`: every image. What they are: docs/images.md.
-// `WEIGHTS=image docker buildx bake triton`: with the weights of model_repository inside.
+// docker buildx bake                         the embed server's image, for this machine
+// docker buildx bake all                     every image
+// docker buildx bake embed-release --push    the embed server's image for amd64 and arm64, to REGISTRY
+// WEIGHTS=image docker buildx bake triton    with the weights of model_repository inside
+// What they are: docs/images.md.
 
 variable "REGISTRY" { default = "" } // with its slash: `ghcr.io/somebody/`
 variable "VERSION" { default = "0.1.0" }
@@ -17,18 +20,16 @@ target "_common" {
 }
 
 target "embed" {
-  inherits  = ["_common"]
-  context   = "inference-image"
-  args      = { NODE_IMAGE = NODE_IMAGE }
-  tags      = ["${REGISTRY}clipstack/embed:cpu", "${REGISTRY}clipstack/embed:${VERSION}-cpu"]
-  platforms = ["linux/amd64", "linux/arm64"]
+  inherits = ["_common"]
+  context  = "inference-image"
+  args     = { NODE_IMAGE = NODE_IMAGE }
+  tags     = ["${REGISTRY}clipstack/embed:cpu", "${REGISTRY}clipstack/embed:${VERSION}-cpu"]
 }
 
-// the same on this machine's platform: what other images are built from
-target "embed-here" {
+// several platforms need a builder of the driver docker-container
+target "embed-release" {
   inherits  = ["embed"]
-  tags      = ["${REGISTRY}clipstack/embed:cpu"]
-  platforms = []
+  platforms = ["linux/amd64", "linux/arm64"]
 }
 
 target "embed-gpu" {
@@ -43,7 +44,7 @@ target "embed-gpu" {
 target "embed-weights" {
   inherits   = ["_common"]
   dockerfile = "inference-image/Dockerfile.weights"
-  contexts   = { "clipstack/embed:cpu" = "target:embed-here" }
+  contexts   = { "clipstack/embed:cpu" = "target:embed" }
   args       = { IMAGE = "clipstack/embed:cpu" }
   tags       = ["${REGISTRY}clipstack/embed:cpu-weights"]
 }
@@ -58,7 +59,7 @@ target "triton" {
 target "all-in-one" {
   inherits   = ["_common"]
   dockerfile = "inference-image/Dockerfile.all-in-one"
-  contexts   = { "clipstack/embed:cpu" = "target:embed-here" }
+  contexts   = { "clipstack/embed:cpu" = "target:embed" }
   args       = { EMBED_IMAGE = "clipstack/embed:cpu", TRITON_IMAGE = TRITON_IMAGE, TRITON_ENGINE = "tritonserver", WEIGHTS = WEIGHTS }
   tags       = ["${REGISTRY}clipstack/all-in-one:${VERSION}"]
 }

@@ -6,16 +6,23 @@ import { startSpareThread } from "../engine/onnx-thread.ts";
  * end: `check-weights …` makes a folder of weights ready, `apply-config …` gives a Triton another model configuration.
  */
 const [role, ...args] = process.argv.slice(2);
+
+// Process 1 of a container gets no signal that it does not listen to: a stop while the program loads would end in a kill.
+const stopWhileLoading = () => process.exit(128 + 15);
+process.on("SIGTERM", stopWhileLoading);
+
 switch (role) {
   case undefined: {
     // a gateway needs none
     if (process.env.ENGINE !== "triton") startSpareThread();
     const { runEmbedServer } = await import("./embed-server.ts");
+    process.off("SIGTERM", stopWhileLoading); // it listens itself
     await runEmbedServer(process.env);
     break;
   }
   case "tritonserver": {
     const { runTritonServer } = await import("./triton-server.ts");
+    process.off("SIGTERM", stopWhileLoading);
     await runTritonServer(args);
     break;
   }

@@ -1,0 +1,404 @@
+import { cp, mkdtemp, rm } from "node:fs/promises";
+import { constants, tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import packageJson from "../../inference-image/package.json" with { type: "json" };
+import { embedPaths, embedResponse } from "../../inference-image/src/contract/embed-api.ts";
+import {
+  embeddingDims,
+  openclipVitB32,
+} from "../../inference-image/src/contract/model-signature.ts";
+import { oipPaths } from "../../inference-image/src/contract/oip-paths.ts";
+import { embedPort, hostPorts, tritonPorts } from "../../inference-image/src/contract/ports.ts";
+import { picture } from "../../inference-image/src/engine/test-images.ts";
+import { tinyModel } from "../../inference-image/src/model/test-model.ts";
+import { openGrpcTransport } from "../../inference-image/src/triton/grpc-transport.ts";
+import { command, succeed, testDocker } from "./test-docker.ts";
+import { buildImage, startContainer, type TestContainer } from "./test-image.ts";
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+const imageFolder = join(root, "inference-image");
+const baseImage = process.env.CLIPSTACK_NODE_IMAGE ?? "node:22-bookworm-slim";
+const { docker, missing } = await testDocker();
+
+/** A photo that takes a while to decode. */
+const largePicture = picture("jpeg", { width: 2400, height: 1800 });
+const images: string[] = [];
+let container: TestContainer | undefined;
+let embedImage: string;
+/** A copy of the project's root, as far as images are made of it, with a model of a few kilobytes. */
+let context: string;
+
+async function build(folder: string, file: string, args: Readonly<Record<string, string>>) {
+  const { image, outcome } = await buildImage(docker, {
+    context: folder,
+    file: join(imageFolder, file),
+    args,
+  });
+  if (outcome.code === 0) images.push(image);
+  return { image, outcome };
+}
+
+async function built(folder: string, file: string, args: Readonly<Record<string, string>>) {
+  const { image, outcome } = await build(folder, file, args);
+  if (outcome.code !== 0) throw new Error(outcome.output);
+  return image;
+}
+
+async function start(options: Parameters<typeof startContainer>[1]): Promise<TestContainer> {
+  container = await startContainer(docker, options);
+  return container;
+}
+
+const weights = async (): Promise<string> =>
+  `--volume=${await tinyModel()}:/models/${openclipVitB32.name}/1/model.onnx:ro`;
+
+async function embed(address: string, image: Buffer): Promise<number> {
+  const response = await fetch(`http://${address}${embedPaths.embed}`, {
+    method: "POST",
+    headers: { "content-type": "image/jpeg" },
+    body: new Uint8Array(image),
+  });
+  const { embeddings } = embedResponse.parse(await response.json());
+  expect(embeddings[0]).toHaveLength(embeddingDims);
+  return response.status;
+}
+
+/** Stop a container while it has requests. @returns how the requests and the container ended */
+async function stopUnderLoad(of: TestContainer, address: string) {
+  const large = await largePicture;
+  await embed(address, large);
+  let open = 16;
+  const requests = Array.from({ length: open }, () =>
+    embed(address, large).finally(() => {
+      open -= 1;
+    }),
+  );
+  const answers = Promise.allSettled(requests);
+  await sleep(150);
+  const openAtStop = open;
+  const startedAt = Date.now();
+  const code = await of.stop(40);
+  const seconds = (Date.now() - startedAt) / 1000;
+  const lost = (await answers).filter(({ status }) => status === "rejected");
+  return { code, seconds, openAtStop, lost };
+}
+
+async function sizeOf(image: string): Promise<number> {
+  return Number(await docker.run("image", "inspect", "--format", "{{.Size}}", image));
+}
+
+/** Paths of all files of an image, without the first slash. */
+async function filesOf(image: string): Promise<ReadonlySet<string>> {
+  const name = await docker.run("create", image);
+  const archive = join(context, "image.tar");
+  try {
+    await docker.run("export", "--output", archive, name);
+    const list = await succeed("tar", ["--list", "--file", archive]);
+    return new Set(list.split("\n").filter((path) => path !== "" && !path.endsWith("/")));
+  } finally {
+    await docker.run("rm", name);
+    await rm(archive, { force: true });
+  }
+}
+
+describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`, () => {
+  beforeAll(async () => {
+    context = await mkdtemp(join(tmpdir(), "clipstack-images-"));
+    await cp(join(root, ".dockerignore"), join(context, ".dockerignore"));
+    await cp(join(imageFolder, "image"), join(context, "inference-image", "image"), {
+      recursive: true,
+    });
+    await cp(join(root, "model_repository"), join(context, "model_repository"), {
+      recursive: true,
+      verbatimSymlinks: true,
+      filter: (path) =>
+        !/model\.onnx(\.json)?$|\/prepared(\/|$)/.test(path) || path.includes("_trt/"),
+    });
+    await cp(
+      await tinyModel(),
+      join(context, "model_repository", openclipVitB32.name, "1", "model.onnx"),
+    );
+    embedImage = await built(imageFolder, "Dockerfile", { NODE_IMAGE: baseImage, REVISION: "abc" });
+  });
+  afterEach(async () => {
+    await container?.remove();
+    container = undefined;
+  });
+  afterAll(async () => {
+    // what they are made of stays: the next build is quick
+    for (const image of images) await docker.run("image", "rm", "--no-prune", image);
+    if (context !== undefined) await rm(context, { recursive: true, force: true });
+  });
+
+  describe("embed", () => {
+    test("adds less than 260 MB to its base", async () => {
+      const megabytes = ((await sizeOf(embedImage)) - (await sizeOf(baseImage))) / 1e6;
+      console.log(`embed image: ${megabytes.toFixed(1)} MB besides ${baseImage}`);
+      expect(megabytes).toBeLessThan(260);
+    });
+
+    test("says what it is in OCI labels", async () => {
+      const labels = await docker.run(
+        "image",
+        "inspect",
+        "--format",
+        "{{json .Config.Labels}}",
+        embedImage,
+      );
+      expect(JSON.parse(labels)).toMatchObject({
+        "org.opencontainers.image.title": "clipstack embed server",
+        "org.opencontainers.image.licenses": "Apache-2.0",
+        "org.opencontainers.image.version": packageJson.version,
+        "org.opencontainers.image.revision": "abc",
+        "org.opencontainers.image.base.name": baseImage,
+      });
+    });
+
+    test("holds the compiled server and the libraries of its platform, and nothing that builds or tests", async () => {
+      const base = await filesOf(baseImage);
+      const added = [...(await filesOf(embedImage))].filter((path) => !base.has(path));
+      expect(added.filter((path) => !path.startsWith("app/"))).toEqual([]);
+      expect(added).toContain("app/dist/main.js");
+      expect(added).toContain("app/dist/THIRD-PARTY-LICENSES.txt");
+      expect(added.filter((path) => /\.(ts|map|cc|gyp)$|\btest\b|\.npm\//.test(path))).toEqual([]);
+
+      const native = added.filter((path) => /\.(node|so(\.[\d.]+)?|dll|dylib)$/.test(path)).sort();
+      const arch = await docker.run(
+        "image",
+        "inspect",
+        "--format",
+        "{{.Architecture}}",
+        embedImage,
+      );
+      const platform = `linux-${arch === "amd64" ? "x64" : arch}`;
+      const [os, cpu] = platform.split("-");
+      expect(native).toEqual([
+        expect.stringMatching(`@img/sharp-libvips-${platform}/.+\\.so`),
+        expect.stringMatching(`@img/sharp-${platform}/.+\\.node$`),
+        expect.stringMatching(`onnxruntime-node/bin/.+/${os}/${cpu}/libonnxruntime\\.so`),
+        expect.stringMatching(`onnxruntime-node/bin/.+/${os}/${cpu}/.+\\.node$`),
+      ]);
+
+      const files = await filesOf(embedImage);
+      const tools = ["npm", "npx", "corepack", "yarn", "gcc", "make", "python3", "git"];
+      expect(
+        tools.filter((name) => files.has(`usr/local/bin/${name}`) || files.has(`usr/bin/${name}`)),
+      ).toEqual([]);
+    });
+
+    test("gets healthy without privileges and with a read-only root, and answers what it accepted when it is stopped", async () => {
+      const options = ["--env=ALLOW_ANONYMOUS=true", await weights()];
+      const server = await start({ image: embedImage, ports: [embedPort], options });
+      await server.healthy();
+      const identity = await server.exec(
+        "node",
+        "-p",
+        "[process.getuid(), process.getgid()].join()",
+      );
+      expect(identity.stdout.trim()).toBe("1000,1000");
+      expect((await server.exec("touch", "/app/file")).output).toContain("Read-only file system");
+
+      const outcome = await stopUnderLoad(server, await server.address(embedPort));
+      expect(outcome.openAtStop).toBeGreaterThan(0);
+      expect(outcome).toMatchObject({ code: 0, lost: [] });
+    });
+
+    test("is the server that stands where a Triton will, with its health check at the port of its options", async () => {
+      const port = 9000;
+      const server = await start({
+        image: embedImage,
+        ports: [port, tritonPorts.grpc],
+        options: [`--volume=${join(context, "model_repository")}:/models:ro`],
+        command: [
+          ...[
+            "tritonserver",
+            "--model-repository=/models",
+            "--model-config-name=cpu",
+            `--http-port=${port}`,
+          ],
+          ...["--model-control-mode=explicit", `--load-model=${openclipVitB32.name}`],
+        ],
+      });
+      await server.healthy();
+      expect((await fetch(`http://${await server.address(port)}${oipPaths.ready}`)).status).toBe(
+        200,
+      );
+      const triton = openGrpcTransport({ target: await server.address(tritonPorts.grpc) });
+      try {
+        expect(await triton.serverMetadata({ timeoutMs: 5_000 })).toMatchObject({
+          version: packageJson.version,
+        });
+      } finally {
+        await triton.close();
+      }
+      expect(await server.stop(40)).toBe(0);
+    });
+
+    test("gets unhealthy where its model cannot be had, and ends", async () => {
+      const server = await start({ image: embedImage, options: ["--env=ALLOW_ANONYMOUS=true"] });
+      await expect(server.healthy()).rejects.toThrow("/models/openclip_vit_b32/1/model.onnx");
+    });
+
+    test("ends at once when it is stopped while it starts", async () => {
+      const server = await start({
+        image: embedImage,
+        options: ["--env=ALLOW_ANONYMOUS=true", await weights()],
+      });
+      // a kernel hands process 1 no signal that it does not catch
+      const catches = async () => {
+        const { stdout } = await server.exec("cat", "/proc/1/status");
+        const mask = BigInt(`0x${/^SigCgt:\s*(\w+)/m.exec(stdout)?.[1] ?? "0"}`);
+        return (mask & (1n << BigInt(constants.signals.SIGTERM - 1))) !== 0n;
+      };
+      for (const until = Date.now() + 30_000; Date.now() < until && !(await catches()); );
+      expect(await server.stop(20)).not.toBe(137);
+    });
+
+    test("says in one line what is wrong with its settings, and ends with exit code 2", async () => {
+      const { code, output } = await command("docker", [
+        ...[
+          "--host",
+          docker.endpoint,
+          "run",
+          "--rm",
+          "--env=ALLOW_ANONYMOUS=true",
+          "--env=PORT=http",
+        ],
+        embedImage,
+      ]);
+      expect({ code, output }).toEqual({
+        code: 2,
+        output: "PORT must be a whole number, 1 to 65535, got 'http'\n",
+      });
+    });
+  });
+
+  describe("weights", () => {
+    test("puts the model inside, in the form that the server runs, so that nothing is mounted", async () => {
+      const image = await built(context, "Dockerfile.weights", { IMAGE: embedImage });
+      const server = await start({
+        image,
+        ports: [embedPort],
+        options: ["--env=ALLOW_ANONYMOUS=true"],
+      });
+      await server.healthy();
+      expect(await embed(await server.address(embedPort), await picture())).toBe(200);
+      const { stdout } = await server.exec("ls", `/models/${openclipVitB32.name}/1`);
+      expect(stdout.trim().split("\n")).toEqual(["model.onnx", "model.onnx.json", "prepared"]);
+    });
+
+    test("fails when they are not what they must be", async () => {
+      const { outcome } = await build(context, "Dockerfile.weights", {
+        IMAGE: embedImage,
+        MODEL_SHA256: "0".repeat(64),
+      });
+      expect(outcome.code).not.toBe(0);
+      expect(outcome.output).toMatch(
+        /model_repository\/openclip_vit_b32\/1\/model.onnx: sha256 must be 0{64}, got [0-9a-f]{64}/,
+      );
+    });
+  });
+
+  describe("all in one", () => {
+    const { embed: embedOnHost, tritonOnnx, tritonTrt } = hostPorts;
+    const allowed = ["--env=ALLOW_ANONYMOUS=true"];
+    let image: string;
+    beforeAll(async () => {
+      image = await built(context, "Dockerfile.all-in-one", {
+        EMBED_IMAGE: embedImage,
+        TRITON_IMAGE: embedImage,
+        TRITON_ENGINE: "bundled",
+        MODEL_CONFIG_NAME: "cpu",
+        WEIGHTS: "image",
+      });
+    });
+
+    test("answers on the ports of all three services, and starts again what dies", async () => {
+      const ports = [
+        embedOnHost,
+        tritonOnnx.http,
+        tritonOnnx.metrics,
+        tritonTrt.http,
+        tritonTrt.metrics,
+      ];
+      const server = await start({ image, ports, options: allowed });
+      await server.healthy();
+      expect(await embed(await server.address(embedOnHost), await picture())).toBe(200);
+      for (const { http, metrics } of [tritonOnnx, tritonTrt]) {
+        expect((await fetch(`http://${await server.address(http)}${oipPaths.ready}`)).status).toBe(
+          200,
+        );
+        const text = await (await fetch(`http://${await server.address(metrics)}/metrics`)).text();
+        expect(text).toContain("nv_inference_request_success");
+      }
+      // the Tritons serve a model each, and the embed server is in front of the first
+      const asked = await (
+        await fetch(`http://${await server.address(tritonOnnx.metrics)}/metrics`)
+      ).text();
+      expect(asked).toMatch(
+        /nv_inference_request_success\{model="openclip_vit_b32",version="1"\} 1\n/,
+      );
+
+      const pidOf = async (service: string) =>
+        (await server.exec("s6-svstat", "-o", "pid", `/tmp/services/${service}`)).stdout.trim();
+      for (const service of ["embed", "triton-onnx", "triton-trt"]) {
+        const pid = await pidOf(service);
+        expect(pid).toMatch(/^\d+$/);
+        await server.exec("node", "-e", `process.kill(${pid}, "SIGKILL")`);
+        for (const until = Date.now() + 60_000; Date.now() < until; await sleep(200)) {
+          const again = await pidOf(service);
+          if (
+            again !== pid &&
+            again !== "-1" &&
+            (await server.exec("/etc/clipstack/health")).code === 0
+          )
+            break;
+        }
+        expect(await pidOf(service)).not.toBe(pid);
+        expect(await server.exec("/etc/clipstack/health")).toMatchObject({ code: 0 });
+      }
+    });
+
+    test("answers what it accepted when it is stopped, through the Triton behind the embed server", async () => {
+      const server = await start({ image, ports: [embedOnHost], options: allowed });
+      await server.healthy();
+      const outcome = await stopUnderLoad(server, await server.address(embedOnHost));
+      expect(outcome.openAtStop).toBeGreaterThan(0);
+      expect(outcome).toMatchObject({ code: 0, lost: [] });
+      expect(outcome.seconds).toBeLessThan(40);
+    });
+
+    test("starts the services that it is told to", async () => {
+      const server = await start({
+        image,
+        ports: [embedOnHost],
+        options: [...allowed, "--env=SERVICES=embed"],
+      });
+      await server.healthy();
+      expect((await server.exec("ls", "/tmp/services")).stdout).toBe("embed\n");
+      expect(await embed(await server.address(embedOnHost), await picture())).toBe(200);
+      expect(await server.stop(40)).toBe(0);
+    });
+
+    test.each([
+      [
+        ["--env=SERVICES=embed,trt"],
+        "SERVICES must be some of embed, triton-onnx, triton-trt, got 'trt'\n",
+      ],
+      [
+        ["--env=PORT=http", "--env=SERVICES=embed", ...allowed],
+        "PORT must be a whole number, 1 to 65535, got 'http'\n",
+      ],
+    ])("ends with exit code 2 on wrong settings: %s", async (options, line) => {
+      const { code, output } = await command("docker", [
+        ...["--host", docker.endpoint, "run", "--rm", ...options],
+        image,
+      ]);
+      expect(output).toContain(line);
+      expect(code).toBe(2);
+    });
+  });
+});

@@ -1,0 +1,100 @@
+import { randomBytes } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { command, type Docker, type Outcome } from "./test-docker.ts";
+
+/** For tests: what every container of ours is started with. */
+const hardened = [
+  "--user=1000:1000",
+  "--read-only",
+  "--tmpfs=/tmp",
+  "--cap-drop=ALL",
+  "--security-opt=no-new-privileges",
+];
+
+export interface TestContainer {
+  readonly name: string;
+  /** Where a port of the container is published: `127.0.0.1:<port>`. */
+  address(port: number): Promise<string>;
+  /** Run a program in the container. */
+  exec(...args: readonly string[]): Promise<Outcome>;
+  /** Resolves when its health check says so. @throws with its log, where it does not come, or the container ends. */
+  healthy(): Promise<void>;
+  /** `docker stop`. @returns its exit code; 137 is that of a process that had to be killed. */
+  stop(graceSeconds: number): Promise<number>;
+  log(): Promise<string>;
+  remove(): Promise<void>;
+}
+
+/** Build an image with a name that only this test has. */
+export async function buildImage(
+  docker: Docker,
+  {
+    context,
+    file,
+    args,
+  }: { context: string; file: string; args: Readonly<Record<string, string>> },
+): Promise<{ readonly image: string; readonly outcome: Outcome }> {
+  const image = `clipstack-test/${randomBytes(4).toString("hex")}`;
+  const outcome = await command("docker", [
+    ...["--host", docker.endpoint, "build", "--tag", image, "--file", file],
+    ...Object.entries(args).flatMap(([name, value]) => ["--build-arg", `${name}=${value}`]),
+    context,
+  ]);
+  return { image, outcome };
+}
+
+/** Start a container as our stacks do: no privileges, nothing that can be written but `/tmp`. */
+export async function startContainer(
+  docker: Docker,
+  {
+    image,
+    options = [],
+    ports = [],
+    command: words = [],
+  }: {
+    readonly image: string;
+    /** Of `docker run`. */
+    readonly options?: readonly string[];
+    /** Published on the loopback interface, at free ports. */
+    readonly ports?: readonly number[];
+    readonly command?: readonly string[];
+  },
+): Promise<TestContainer> {
+  const published = ports.map((port) => `--publish=127.0.0.1::${port}`);
+  const name = await docker.run(
+    "run",
+    "--detach",
+    ...hardened,
+    ...published,
+    ...options,
+    image,
+    ...words,
+  );
+  const log = async () =>
+    (await command("docker", ["--host", docker.endpoint, "logs", name])).output;
+  const state = async () =>
+    (
+      await docker.run("inspect", "--format", "{{.State.Status}} {{.State.Health.Status}}", name)
+    ).split(" ");
+  return {
+    name,
+    address: async (port) => docker.run("port", name, String(port)),
+    exec: (...args) => command("docker", ["--host", docker.endpoint, "exec", name, ...args]),
+    async healthy() {
+      for (const until = Date.now() + 120_000; Date.now() < until; await sleep(200)) {
+        const [status, health] = await state();
+        if (health === "healthy") return;
+        if (status !== "running") throw new Error(`${image} ended:\n${await log()}`);
+      }
+      throw new Error(`${image} does not get healthy:\n${await log()}`);
+    },
+    async stop(graceSeconds) {
+      await docker.run("stop", "--time", String(graceSeconds), name);
+      return Number(await docker.run("inspect", "--format", "{{.State.ExitCode}}", name));
+    },
+    log,
+    remove: async () => {
+      await docker.run("rm", "--force", "--volumes", name);
+    },
+  };
+}
