@@ -8,12 +8,8 @@ import { z } from "zod";
 /** Variable in which Terraform hands the requirements to `clipstack doctor`. */
 export const hostRequirementsVariable = "CLIPSTACK_HOST_REQUIREMENTS";
 
-/** Id of the construct, so that it is found in the artefact. */
-export const hostCheckId = "check";
-
+/** By index, as `nvidia-smi` counts, or by UUID. */
 const gpu = z.union([z.int().min(0), z.string().min(1)]);
-/** A GPU by index, as `nvidia-smi` counts, or by UUID. */
-export type GpuId = z.infer<typeof gpu>;
 
 /** A port that a service publishes. */
 const port = z.strictObject({
@@ -75,7 +71,14 @@ export const hostRequirements = z.strictObject({
       computeCapability: z.string().min(1),
       /** Data-centre GPUs run newer CUDA on an older driver, with the compatibility package that images have. */
       dataCentre: z.boolean(),
-      uses: z.array(z.strictObject({ service: z.string().min(1), gpus: z.array(gpu).min(1) })),
+      uses: z.array(
+        z.strictObject({
+          service: z.string().min(1),
+          gpus: z.array(gpu).min(1),
+          /** Memory that it needs on each of them, as estimated. */
+          miB: z.int().min(0),
+        }),
+      ),
       drivers: z.array(driver),
     })
     .optional(),

@@ -42,13 +42,13 @@ const gpu: NonNullable<HostRequirements["gpu"]> = {
   vramMiB: 16_376,
   computeCapability: "8.9",
   dataCentre: false,
-  uses: [{ service: "embed", gpus: [0] }],
+  uses: [{ service: "embed", gpus: [0], miB: 1_105 }],
   drivers: [{ image: "nvcr.io/nvidia/tritonserver:26.07-py3", cuda: 13, branch: 580 }],
 };
 const nvidiaSmi = (...lines: readonly string[]) =>
   programs.put("nvidia-smi", lines.map((line) => `echo '${line}'`).join("\n"));
 const rtx4080 = (index: number, driver = "580.95.05", memory = "16376") =>
-  `${index}, GPU-0000000${index}, ${memory}, 8.9, ${driver}, NVIDIA GeForce RTX 4080`;
+  `${index}, GPU-0000000${index}, ${memory}, 1, 8.9, ${driver}, NVIDIA GeForce RTX 4080`;
 
 async function doctor(changes: Partial<HostRequirements> = {}, path = pathWith(programs.folder)) {
   const { code, stdout, stderr } = await clipstack(["doctor", "single-gpu", "--json"], {
@@ -209,7 +209,11 @@ case "$*" in *" info "*) "$real" "$@" | sed 's/"nvidia":{/"other":{/; s/"Runtime
       nvidiaSmi(...[0, 1, 2, 3].map((index) => rtx4080(index)));
       runtime("other");
       const { code, problems } = await doctor({
-        gpu: { ...gpu, count: 4, uses: [{ service: "triton-onnx", gpus: [0, 1, 2, 3] }] },
+        gpu: {
+          ...gpu,
+          count: 4,
+          uses: [{ service: "triton-onnx", gpus: [0, 1, 2, 3], miB: 1_105 }],
+        },
       });
       runtime("nvidia");
       expect(code).toBe(1);

@@ -9,6 +9,7 @@ const gpu: Gpu = {
   uuid: "GPU-8a56a4bc",
   name: "NVIDIA GeForce RTX 4080",
   memoryMiB: 16_376,
+  usedMiB: 1,
   computeCapability: "8.9",
   driver: "580.95.05",
 };
@@ -19,7 +20,7 @@ const gpuNeeds: NonNullable<HostRequirements["gpu"]> = {
   vramMiB: 16_376,
   computeCapability: "8.9",
   dataCentre: false,
-  uses: [{ service: "embed", gpus: [0] }],
+  uses: [{ service: "embed", gpus: [0], miB: 1_105 }],
   drivers: [{ image: "tritonserver:26.07-py3", cuda: 13, branch: 580 }],
 };
 const needs: HostRequirements = {
@@ -92,7 +93,10 @@ describe("NVIDIA", () => {
   const withoutRuntime = { engine: { ...facts.engine, runtimes: ["runc"] } };
 
   test("fails without a runtime when a service takes several GPUs, whatever the hook can do", () => {
-    const four = withGpu({ uses: [{ service: "triton-onnx", gpus: [0, 1, 2, 3] }], count: 1 });
+    const four = withGpu({
+      uses: [{ service: "triton-onnx", gpus: [0, 1, 2, 3], miB: 1_105 }],
+      count: 1,
+    });
     const gpus = [0, 1, 2, 3].map((index) => ({ ...gpu, index }));
     expect(messages(four, { ...withoutRuntime, ...withGpus(gpus) })).toEqual([
       "nvidia-runtime: Docker has no runtime 'nvidia', which triton-onnx needs for 4 GPUs (it has runc)",
@@ -132,7 +136,11 @@ describe("GPUs", () => {
   test("fail when there are fewer than declared, once", () => {
     const four = withGpu({
       count: 4,
-      uses: [0, 1, 2, 3].map((index) => ({ service: `triton-${index}`, gpus: [index] })),
+      uses: [0, 1, 2, 3].map((index) => ({
+        service: `triton-${index}`,
+        gpus: [index],
+        miB: 1_105,
+      })),
     });
     expect(messages(four, withGpus([gpu, { ...gpu, index: 1 }]))).toEqual([
       "gpu-count: host.count is 4, the host has 2",
@@ -141,11 +149,13 @@ describe("GPUs", () => {
   });
 
   test("fail when a UUID is not there, with those that are", () => {
-    const other = withGpu({ uses: [{ service: "embed", gpus: ["GPU-other"] }] });
+    const other = withGpu({ uses: [{ service: "embed", gpus: ["GPU-other"], miB: 1_105 }] });
     expect(messages(other)).toEqual([
       "gpu-missing: GPU-other, which embed names, is not there (1 GPU: GPU-8a56a4bc)",
     ]);
-    expect(messages(withGpu({ uses: [{ service: "embed", gpus: ["GPU-8a56a4bc"] }] }))).toEqual([]);
+    expect(
+      messages(withGpu({ uses: [{ service: "embed", gpus: ["GPU-8a56a4bc"], miB: 1_105 }] })),
+    ).toEqual([]);
   });
 
   test("fail with less memory than declared, with room for error correction", () => {
@@ -153,6 +163,17 @@ describe("GPUs", () => {
       "gpu-memory: GPU 0 (NVIDIA GeForce RTX 4080) has 12282 MiB, rtx-4080 of the settings has 16376",
     ]);
     expect(messages({}, withGpus([{ ...gpu, memoryMiB: 15_352 }]))).toEqual([]);
+  });
+
+  test("fail when others use the memory, unless it is this environment", () => {
+    const busy = withGpus([{ ...gpu, usedMiB: 15_900 }]);
+    expect(messages({}, busy)).toEqual([
+      "gpu-memory: GPU 0 has 476 MiB free of 16376, and the services need about 1105 (embed 1105)",
+    ]);
+    const published = [
+      { port: 8002, address: "127.0.0.1", container: "a", environment: "single-gpu" },
+    ];
+    expect(messages({}, { ...busy, published })).toEqual([]);
   });
 
   test("fail when they are of another kind", () => {

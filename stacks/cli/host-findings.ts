@@ -1,4 +1,4 @@
-import type { GpuId, HostRequirements, RequiredPort } from "../../constructs/host-requirements.ts";
+import type { HostRequirements, RequiredPort } from "../../constructs/host-requirements.ts";
 import { type HostFacts, isUnknown } from "./host-facts.ts";
 import type { Gpu, Listener, PublishedPort } from "./host-parse.ts";
 import type { Problem } from "./problem.ts";
@@ -13,12 +13,14 @@ export interface HostVerdict {
 
 type Needs = HostRequirements;
 type GpuNeeds = NonNullable<HostRequirements["gpu"]>;
+type GpuUse = GpuNeeds["uses"][number];
+type GpuId = GpuUse["gpus"][number];
 
 /** Compare a host with what an environment needs of it. */
 export function judgeHost(needs: Needs, facts: HostFacts): HostVerdict {
   const parts = [
     judgeEngine(facts),
-    needs.gpu === undefined ? nothing : judgeNvidia(needs.gpu, facts),
+    needs.gpu === undefined ? nothing : judgeNvidia(needs.gpu, facts, isDeployed(needs, facts)),
     judgePorts(needs, facts),
     judgeDisk(needs, facts),
     judgeFiles(needs, facts),
@@ -77,7 +79,16 @@ function compareVersions(a: string, b: string): number {
 const installToolkit =
   "install NVIDIA Container Toolkit on the host, then 'sudo nvidia-ctk runtime configure --runtime=docker' and 'sudo systemctl restart docker'";
 
-function judgeNvidia(needs: GpuNeeds, { engine, nvidia }: HostFacts): HostVerdict {
+/** Whether containers of the environment run there: what they use is what is needed. */
+function isDeployed({ environment }: Needs, { published }: HostFacts): boolean {
+  return published.some((it) => it.environment === environment);
+}
+
+function judgeNvidia(
+  needs: GpuNeeds,
+  { engine, nvidia }: HostFacts,
+  deployed: boolean,
+): HostVerdict {
   const parts = [judgeRuntime(needs, engine, nvidia?.hook ?? { unknown: "" })];
   const gpus = nvidia?.gpus ?? { unknown: "nvidia-smi was not run" };
   if (gpus === "no-driver") {
@@ -99,7 +110,7 @@ function judgeNvidia(needs: GpuNeeds, { engine, nvidia }: HostFacts): HostVerdic
   } else if (isUnknown(gpus)) {
     parts.push(note(`GPUs were not looked at: ${gpus.unknown}`));
   } else {
-    parts.push(judgeGpus(needs, gpus));
+    parts.push(judgeGpus(needs, gpus, deployed));
   }
   return {
     problems: parts.flatMap(({ problems }) => problems),
@@ -141,7 +152,7 @@ function judgeRuntime(
 /** A GPU with error correction switched on, or another driver, shows up to a sixteenth less than the catalogue says. */
 const vramTolerance = 0.93;
 
-function judgeGpus(needs: GpuNeeds, gpus: readonly Gpu[]): HostVerdict {
+function judgeGpus(needs: GpuNeeds, gpus: readonly Gpu[], deployed: boolean): HostVerdict {
   const problems: Problem[] = [];
   const has = `${gpus.length} ${gpus.length === 1 ? "GPU" : "GPUs"}`;
   if (gpus.length < needs.count) {
@@ -156,11 +167,12 @@ function judgeGpus(needs: GpuNeeds, gpus: readonly Gpu[]): HostVerdict {
   }
   const find = (id: GpuId) =>
     gpus.find(({ index, uuid }) => (typeof id === "number" ? index === id : uuid === id));
-  const services = new Map<GpuId, string[]>();
+  const usesOf = new Map<GpuId, GpuUse[]>();
   for (const use of needs.uses) {
-    for (const id of use.gpus) services.set(id, [...(services.get(id) ?? []), use.service]);
+    for (const id of use.gpus) usesOf.set(id, [...(usesOf.get(id) ?? []), use]);
   }
-  for (const [id, users] of services) {
+  for (const [id, uses] of usesOf) {
+    const users = uses.map(({ service }) => service);
     const gpu = find(id);
     const shown = typeof id === "number" ? `GPU ${id}` : id;
     if (gpu === undefined) {
@@ -178,6 +190,15 @@ function judgeGpus(needs: GpuNeeds, gpus: readonly Gpu[]): HostVerdict {
         code: "gpu-memory",
         message: `${shown} (${gpu.name}) has ${gpu.memoryMiB} MiB, ${needs.name} of the settings has ${needs.vramMiB}`,
         fix: "set host.gpu to the kind of GPU that is there, so that memory is planned for it",
+      });
+    }
+    const needed = uses.reduce((sum, { miB }) => sum + miB, 0);
+    const freeMiB = gpu.memoryMiB - gpu.usedMiB;
+    if (!deployed && gpu.memoryMiB >= needed && freeMiB < needed) {
+      problems.push({
+        code: "gpu-memory",
+        message: `${shown} has ${freeMiB} MiB free of ${gpu.memoryMiB}, and the services need about ${needed} (${uses.map(({ service, miB }) => `${service} ${miB}`).join(" + ")})`,
+        fix: "stop what uses it ('nvidia-smi' on the host lists it), or name another GPU",
       });
     }
     if (gpu.computeCapability !== needs.computeCapability && /^\d/.test(gpu.computeCapability)) {

@@ -23,6 +23,7 @@ export interface Gpu {
   readonly uuid: string;
   readonly name: string;
   readonly memoryMiB: number;
+  readonly usedMiB: number;
   readonly computeCapability: string;
   readonly driver: string;
 }
@@ -82,16 +83,16 @@ export function parsePublished(text: string): readonly PublishedPort[] {
 
 /** Arguments of `nvidia-smi` that {@link parseGpus} reads. */
 export const gpusArgs = [
-  "--query-gpu=index,uuid,memory.total,compute_cap,driver_version,name",
+  "--query-gpu=index,uuid,memory.total,memory.used,compute_cap,driver_version,name",
   "--format=csv,noheader,nounits",
 ] as const;
 
-/** Of `nvidia-smi`: `0, GPU-8a56a4bc-…, 16376, 8.9, 570.86.15, NVIDIA GeForce RTX 4080`. */
+/** Of `nvidia-smi`: `0, GPU-8a56a4bc-…, 16376, 1, 8.9, 570.86.15, NVIDIA GeForce RTX 4080`. */
 export function parseGpus(text: string): readonly Gpu[] {
   return text.split("\n").flatMap((line) => {
-    const [index = "", uuid = "", memory = "", computeCapability = "", driver = "", ...name] = line
-      .split(",")
-      .map((cell) => cell.trim());
+    const cells = line.split(",").map((cell) => cell.trim());
+    const [index = "", uuid = "", total, used, computeCapability = "", driver = "", ...name] =
+      cells;
     if (!/^\d+$/.test(index)) return [];
     return [
       {
@@ -99,12 +100,17 @@ export function parseGpus(text: string): readonly Gpu[] {
         uuid,
         name: name.join(", "),
         // `[N/A]` where memory is shared with the processor
-        memoryMiB: /^\d+$/.test(memory) ? Number(memory) : Number.POSITIVE_INFINITY,
+        memoryMiB: numberOr(total, Number.POSITIVE_INFINITY),
+        usedMiB: numberOr(used, 0),
         computeCapability,
         driver,
       },
     ];
   });
+}
+
+function numberOr(text: string | undefined, otherwise: number): number {
+  return text !== undefined && /^\d+$/.test(text) ? Number(text) : otherwise;
 }
 
 /** Of `df -Pk PATH`: the free space, in MiB. */
