@@ -69,6 +69,10 @@ describe("a container", () => {
     expect(judge({ restarts: 3 }, { restarts: 1 })).toEqual({
       failed: "restarts in a loop (3 times)",
     });
+    const before = { status: "restarting", restarts: 5, exitCode: 1 };
+    expect(judge(before, before)).toEqual({
+      failed: "restarts in a loop (5 times): it exited with code 1",
+    });
     expect(judge({ status: "restarting", restarts: 2, exitCode: 1 })).toBe("waiting");
   });
 

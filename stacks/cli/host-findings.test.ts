@@ -46,7 +46,7 @@ const facts: HostFacts = {
   images: [],
   freeMiB: 100_000,
   files: [true],
-  nvidia: { gpus: [gpu], hook: true },
+  nvidia: { gpus: [gpu], hook: false },
 };
 
 const judge = (need: Partial<HostRequirements> = {}, fact: Partial<HostFacts> = {}) =>
@@ -60,7 +60,7 @@ function messages(need: Partial<HostRequirements> = {}, fact: Partial<HostFacts>
 }
 const withGpu = (changes: Partial<typeof gpuNeeds>) => ({ gpu: { ...gpuNeeds, ...changes } });
 const withGpus = (gpus: NonNullable<HostFacts["nvidia"]>["gpus"]) => ({
-  nvidia: { gpus, hook: true },
+  nvidia: { gpus, hook: false },
 });
 
 test("finds nothing on a host that has everything", () => {
@@ -104,7 +104,8 @@ describe("NVIDIA", () => {
   });
 
   test("accepts the hook, or a CDI device, in place of the runtime when each service takes one GPU", () => {
-    expect(messages({}, withoutRuntime)).toEqual([]);
+    const hook = { nvidia: { gpus: [gpu], hook: true } };
+    expect(messages({}, { ...withoutRuntime, ...hook })).toEqual([]);
     const cdi = {
       engine: { ...facts.engine, runtimes: ["runc"], cdiDevices: ["nvidia.com/gpu=0"] },
     };
