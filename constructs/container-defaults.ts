@@ -3,6 +3,8 @@ import type {
   ContainerConfig,
   ContainerHealthcheck,
 } from "@cdktf/provider-docker/lib/container/index.js";
+import type { IConstruct } from "constructs";
+import { TerraformStack } from "./cdktf.ts";
 import { check } from "./checks/findings.ts";
 import { stopSeconds, stopTimeFindings } from "./checks/stop-times.ts";
 
@@ -19,6 +21,16 @@ export const hardened = {
   logDriver: "json-file",
   logOpts: { "max-file": "3", "max-size": "10m" },
 } as const satisfies Partial<ContainerConfig>;
+
+/** Who a container belongs to, for people and for `clipstack doctor`. */
+export function labels(
+  of: IConstruct,
+  service: string,
+  more: Readonly<Record<string, string>> = {},
+): { label: string; value: string }[] {
+  const all = { environment: TerraformStack.of(of).node.id, service, ...more };
+  return Object.entries(all).map(([name, value]) => ({ label: `clipstack.${name}`, value }));
+}
 
 /** `/tmp` in memory, for a read-only container. */
 export function tmpfs(sizeMiB: number): Readonly<Record<string, string>> {
@@ -37,6 +49,11 @@ export function checkStopTimes(container: Container, graceSeconds: number): void
     ...stopTimeFindings("stopTimeout", container.stopTimeoutInput, graceSeconds),
     ...stopTimeFindings("destroyGraceSeconds", container.destroyGraceSecondsInput, graceSeconds),
   ]);
+}
+
+/** What the embed image asks `url` with: it has no curl. */
+export function healthcheckOf(url: string): readonly string[] {
+  return ["CMD", "node", "/app/dist/healthcheck.js", url];
 }
 
 /** Terraform waits until the container is healthy, so that a deployment that ends well is one that answers. */

@@ -1,5 +1,4 @@
 import { Container } from "@cdktf/provider-docker/lib/container/index.js";
-import { Image } from "@cdktf/provider-docker/lib/image/index.js";
 import { Construct } from "constructs";
 import { embedPaths } from "../inference-image/src/contract/embed-api.ts";
 import type { Service } from "../inference-image/src/contract/environment.ts";
@@ -11,12 +10,13 @@ import {
   type ServerEnvName,
 } from "../inference-image/src/contract/server-env.ts";
 import { TerraformStack, TerraformVariable } from "./cdktf.ts";
-import { check } from "./checks/findings.ts";
-import { imageFindings } from "./checks/images.ts";
+import type { GpuId } from "./checks/gpus.ts";
 import {
   checkStopTimes,
   environmentList,
   hardened,
+  healthcheckOf,
+  labels,
   stopAfter,
   tmpfs,
   waitUntilHealthy,
@@ -24,23 +24,21 @@ import {
 import { expression } from "./expression.ts";
 import { bindAddress, type Exposure, type GpuHost } from "./gpu-host.ts";
 import { gpuRequest } from "./gpu-request.ts";
+import type { ModelWeights } from "./model-weights.ts";
+import type { ServerImage } from "./server-image.ts";
 import type { TritonServer } from "./triton-server.ts";
 
 /** What computes the embeddings. */
 export type EmbedEngine =
   /** ONNX Runtime in the embed server; `gpus` are read where the host has them. */
-  | { readonly kind: "onnx"; readonly modelRepository: string; readonly gpus: readonly number[] }
+  | { readonly kind: "onnx"; readonly weights: ModelWeights; readonly gpus: readonly GpuId[] }
   /** Gateway: preprocess here, infer on one or more Tritons that serve the same model. */
   | { readonly kind: "triton"; readonly upstreams: readonly TritonServer[] };
 
 export interface EmbedServerProps {
   readonly host: GpuHost;
-  /**
-   * Image with a version.
-   *
-   * @default `clipstack/embed:gpu` where the engine is ONNX Runtime on a GPU, else `clipstack/embed:cpu`
-   */
-  readonly image?: string;
+  /** The embed image; `embed-gpu` where ONNX Runtime computes on a GPU. */
+  readonly image: ServerImage;
   readonly engine: EmbedEngine;
   /** Port of the host. */
   readonly port: number;
@@ -66,23 +64,22 @@ export class EmbedServer extends Construct {
   constructor(scope: Construct, id: string, props: EmbedServerProps) {
     super(scope, id);
 
-    const { host, engine, port, expose } = props;
+    const { host, image, engine, port, expose } = props;
     const gpus = engine.kind === "onnx" && host.accelerator === "gpu" ? engine.gpus : [];
-    const imageName = props.image ?? `clipstack/embed:${gpus.length > 0 ? "gpu" : "cpu"}`;
 
-    check(this, () => imageFindings(imageName));
     if (gpus.length > 0) host.run(this, gpus, { service: id, backend: "onnx", instances: 1 });
     host.publish(this, [{ service: id, prop: "port", port }]);
 
     const name = `${TerraformStack.of(this).node.id}-${id}`;
-    const image = new Image(this, "image", { name: imageName, keepLocally: true });
     const request = gpuRequest(gpus);
     if (expose !== "loopback") this.apiKey = apiKeyVariable(this, id);
 
     this.container = new Container(this, "container", {
       ...hardened,
+      provider: host.services,
       name,
       image: image.imageId,
+      labels: labels(this, id),
       gpus: request.gpus,
       runtime: request.runtime,
       env: environmentList({
@@ -93,19 +90,12 @@ export class EmbedServer extends Construct {
       tmpfs: tmpfs(64),
       networksAdvanced: [{ name: host.network.name }],
       ports: [{ internal: embedPort, external: port, ip: bindAddress(expose) }],
-      volumes:
-        engine.kind === "onnx"
-          ? [
-              {
-                hostPath: host.path(`${engine.modelRepository}/${openclipVitB32.name}`),
-                containerPath: `${modelRepositoryMount}/${openclipVitB32.name}`,
-                readOnly: true,
-              },
-            ]
-          : [],
-      ...waitUntilHealthy(readyTest, startSeconds),
+      volumes: engine.kind === "onnx" ? [...engine.weights.mounts(openclipVitB32.name)] : [],
+      ...waitUntilHealthy(
+        healthcheckOf(`http://127.0.0.1:${embedPort}${embedPaths.readyz}`),
+        startSeconds,
+      ),
       ...stopAfter(graceSeconds),
-      dependsOn: engine.kind === "triton" ? engine.upstreams.map((it) => it.container) : undefined,
     });
 
     checkStopTimes(this.container, graceSeconds);
@@ -152,17 +142,9 @@ function accessSettings(
   return apiKey === undefined ? { ALLOW_ANONYMOUS: "true" } : { API_KEY: apiKey.stringValue };
 }
 
-/** A Node image has no curl. */
-const readyTest = [
-  "CMD",
-  "node",
-  "-e",
-  `fetch("http://127.0.0.1:${embedPort}${embedPaths.readyz}").then((r) => process.exit(r.ok ? 0 : 1), () => process.exit(1))`,
-];
-
 function serverSettings(
   engine: EmbedEngine,
-  gpus: readonly number[],
+  gpus: readonly GpuId[],
 ): Partial<Record<ServerEnvName, string>> {
   const common = {
     EXECUTION_PROVIDER: gpus.length > 0 ? "cuda" : "cpu",

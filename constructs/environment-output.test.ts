@@ -3,14 +3,16 @@ import { environment, environmentOutput } from "../inference-image/src/contract/
 import { EmbedServer } from "./embed-server.ts";
 import { EnvironmentOutput } from "./environment-output.ts";
 import type { GpuHostProps } from "./gpu-host.ts";
-import { findings, hostIn, synth } from "./test-synth.ts";
+import { findings, hostIn, partsIn, synth } from "./test-synth.ts";
 
 function synthOutput(host: Partial<GpuHostProps> = {}) {
   const { json } = synth((stack) => {
     const where = hostIn(stack, host);
+    const { tools, weights } = partsIn(stack, where);
     const embed = new EmbedServer(stack, "embed", {
       host: where,
-      engine: { kind: "onnx", modelRepository: "/srv/models", gpus: [0] },
+      image: tools,
+      engine: { kind: "onnx", weights, gpus: [0] },
       port: 8002,
       expose: "loopback",
     });

@@ -1,9 +1,14 @@
 import { expect, test } from "vitest";
+import { expression } from "./expression.ts";
 import { findings, hostIn, synth } from "./test-synth.ts";
 
 test("talks to the Docker endpoint with a provider that knows GPU devices", () => {
-  const { json } = synth((stack) => hostIn(stack, { docker: "ssh://gpu@host-1" }));
-  expect(json.provider.docker).toEqual([{ host: "ssh://gpu@host-1" }]);
+  const { json, address } = synth((stack) => hostIn(stack, { docker: "ssh://gpu@host-1" }));
+  const waiting = expression(`${address("test/host/prepared")}.input.docker`);
+  expect(json.provider.docker).toEqual([
+    { host: "ssh://gpu@host-1" },
+    { alias: "services", host: waiting },
+  ]);
   expect(json.terraform.required_providers.docker).toEqual({
     source: "kreuzwerker/docker",
     version: "~> 4.5",

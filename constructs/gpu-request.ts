@@ -1,4 +1,5 @@
 import type { ContainerConfig } from "@cdktf/provider-docker/lib/container/index.js";
+import type { GpuId } from "./checks/gpus.ts";
 
 /**
  * How a container asks Docker for GPUs, and the only place that decides it.
@@ -8,7 +9,7 @@ import type { ContainerConfig } from "@cdktf/provider-docker/lib/container/index
  * its variable. Never `all`: a host with more GPUs than described would lose them to one container.
  */
 export function gpuRequest(
-  gpus: readonly number[],
+  gpus: readonly GpuId[],
 ): Pick<ContainerConfig, "gpus" | "runtime"> & { readonly env: Readonly<Record<string, string>> } {
   if (gpus.length === 0) return { env: {} };
   const devices = gpus.join(",");

@@ -1,6 +1,8 @@
 import { TerraformResource, TerraformStack, Testing } from "./cdktf.ts";
 import { findingsOf } from "./checks/findings.ts";
 import { GpuHost, type GpuHostProps } from "./gpu-host.ts";
+import { ModelWeights, type WeightsSource } from "./model-weights.ts";
+import type { ServerImage } from "./server-image.ts";
 
 /** A value of Terraform JSON that a test looks into. */
 // biome-ignore lint/suspicious/noExplicitAny: tests name what they expect inside
@@ -60,4 +62,15 @@ export function hostIn(stack: TerraformStack, props: Partial<GpuHostProps> = {})
     network: "test-network",
     ...props,
   });
+}
+
+/** What a server of `host` needs beside it: the embed image, and weights. */
+export function partsIn(
+  stack: TerraformStack,
+  host: GpuHost,
+  source: WeightsSource = "host-path",
+): { readonly tools: ServerImage; readonly weights: ModelWeights } {
+  const tools = host.image("embed-cpu", { source: "pull", name: "embed:1" });
+  const props = { host, tools, source, modelRepository: "/srv/models" };
+  return { tools, weights: new ModelWeights(stack, "weights", props) };
 }

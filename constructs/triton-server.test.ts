@@ -1,21 +1,25 @@
 import { expect, test } from "vitest";
-import { modelConfigs } from "../inference-image/src/contract/model-config.ts";
 import { parseTritonArgs } from "../inference-image/src/contract/triton-flags.ts";
 import type { TerraformStack } from "./cdktf.ts";
 import type { GpuHostProps } from "./gpu-host.ts";
-import { findings, hostIn, synth } from "./test-synth.ts";
+import { findings, hostIn, partsIn, synth } from "./test-synth.ts";
 import { TritonServer, type TritonServerProps } from "./triton-server.ts";
+
+/** NVIDIA's server from an image. */
+const nvidia = (name: string) =>
+  ({ kind: "tritonserver", image: { source: "pull", name } }) as const;
 
 function triton(
   stack: TerraformStack,
   props: Partial<TritonServerProps>,
-  host: Partial<GpuHostProps>,
+  hostProps: Partial<GpuHostProps>,
 ): TritonServer {
+  const host = hostIn(stack, hostProps);
   return new TritonServer(stack, "triton", {
-    host: hostIn(stack, host),
-    image: "nvcr.io/nvidia/tritonserver:26.07-py3",
+    host,
+    ...partsIn(stack, host),
+    engine: nvidia("nvcr.io/nvidia/tritonserver:26.07-py3"),
     backend: "onnx",
-    modelRepository: "/srv/models",
     ports: { http: 8010, grpc: 8011, metrics: 8012 },
     gpus: [0],
     expose: "loopback",
@@ -73,6 +77,15 @@ test("asks for one GPU as a device", () => {
   ]);
 });
 
+test("asks for a GPU by its UUID, which does not change when cards are moved", () => {
+  const uuid = "GPU-8a56a4bc-184b-a047-2620-be16fdbd5b46";
+  const { container } = synthTriton({ gpus: [uuid] });
+  expect(container.gpus).toBe(`device=${uuid}`);
+  expect(container.env).toContain(`NVIDIA_VISIBLE_DEVICES=${uuid}`);
+  // in the container it is GPU 0, as every single one
+  expect(flagsOf(container)["model-config-name"]).toBe("single-gpu");
+});
+
 test("asks for several GPUs through NVIDIA's runtime", () => {
   const { container } = synthTriton({ gpus: [0, 1, 2, 3] });
   expect(container.runtime).toBe("nvidia");
@@ -125,7 +138,7 @@ test("publishes Triton's three ports on the loopback interface", () => {
 });
 
 test("keeps metrics on the loopback interface when it is exposed", () => {
-  const { container } = synthTriton({ expose: "all-interfaces" });
+  const { container } = synthTriton({ expose: "all-interfaces", allowUnauthenticated: true });
   expect(container.ports.map(({ ip }: { ip: string }) => ip)).toEqual([
     "0.0.0.0",
     "0.0.0.0",
@@ -133,65 +146,69 @@ test("keeps metrics on the loopback interface when it is exposed", () => {
   ]);
 });
 
-test("mounts the folder of its model, read-only, and no other", () => {
-  expect(synthTriton().container.volumes).toEqual([
+test("mounts the weights and the configuration of its model, read-only, and no other model", () => {
+  const { container, only } = synthTriton();
+  expect(container.volumes).toEqual([
     {
-      host_path: "/srv/models/openclip_vit_b32",
-      container_path: "/models/openclip_vit_b32",
+      host_path: "/srv/models/openclip_vit_b32/1",
+      container_path: "/models/openclip_vit_b32/1",
+      read_only: true,
+    },
+    {
+      volume_name: expect.stringContaining("configuration_volume"),
+      container_path: "/models/openclip_vit_b32/configs",
       read_only: true,
     },
   ]);
+  expect(only("docker_volume").name).toBe("test-triton-config");
 });
 
 test("gives TensorRT the file of the ONNX model under its own name", () => {
   const { container } = synthTriton({ backend: "tensorrt" });
-  expect(container.volumes.slice(0, 2)).toEqual([
-    {
-      host_path: "/srv/models/openclip_vit_b32_trt",
-      container_path: "/models/openclip_vit_b32_trt",
-      read_only: true,
-    },
-    {
-      host_path: "/srv/models/openclip_vit_b32/1",
-      container_path: "/models/openclip_vit_b32_trt/1",
-      read_only: true,
-    },
-  ]);
+  expect(container.volumes[0]).toEqual({
+    host_path: "/srv/models/openclip_vit_b32/1",
+    container_path: "/models/openclip_vit_b32_trt/1",
+    read_only: true,
+  });
 });
 
 test("keeps TensorRT engines on a volume, for one kind of GPU and one version of Triton", () => {
-  const { container, only } = synthTriton({ backend: "tensorrt" }, { gpu: "a100-sxm4-80gb" });
-  expect(only("docker_volume").name).toBe("test-triton-engines-sm80-26.07-py3");
+  const { container, at } = synthTriton({ backend: "tensorrt" }, { gpu: "a100-sxm4-80gb" });
+  const volume = at("test/triton/engine-cache/volume");
+  expect(volume.name).toBe("test-triton-engines-sm80-26.07-py3");
   expect(container.volumes[2].container_path).toBe("/engine-cache");
   expect(container.volumes[2]).not.toHaveProperty("read_only");
 });
 
 test("names the volume by the digest of an image that has one", () => {
-  const image = `nvcr.io/nvidia/tritonserver@sha256:${"ab".repeat(32)}`;
-  const { only } = synthTriton({ backend: "tensorrt", image });
-  expect(only("docker_volume").name).toBe("test-triton-engines-sm89-abababababab");
+  const engine = nvidia(`nvcr.io/nvidia/tritonserver@sha256:${"ab".repeat(32)}`);
+  const { at } = synthTriton({ backend: "tensorrt", engine });
+  const volume = at("test/triton/engine-cache/volume");
+  expect(volume.name).toBe("test-triton-engines-sm89-abababababab");
 });
 
 test("hands the volume to Triton's user before Triton starts", () => {
-  const { container, at, address } = synthTriton({ backend: "tensorrt" });
-  const owner = at("test/triton/engine-cache/owner");
-  expect(owner).toMatchObject({
+  const { at, address } = synthTriton({ backend: "tensorrt" });
+  expect(at("test/triton/engine-cache/owner/container")).toMatchObject({
     entrypoint: ["chown"],
     command: ["1000:1000", "/engine-cache"],
     user: "0:0",
     capabilities: { add: ["CAP_CHOWN"], drop: ["ALL"] },
     network_mode: "none",
-    read_only: true,
     must_run: false,
     attach: true,
   });
-  expect(container.depends_on).toEqual([address("test/triton/engine-cache/owner")]);
+  expect(at("test/host/prepared").depends_on).toContain(
+    address("test/triton/engine-cache/owner/container"),
+  );
 });
 
 test("needs no engine cache with ONNX Runtime, nor on CPU", () => {
-  expect(synthTriton().all("docker_volume")).toEqual([]);
+  const volumes = ({ all }: ReturnType<typeof synthTriton>) =>
+    all("docker_volume").map(({ name }) => name);
+  expect(volumes(synthTriton())).toEqual(["test-triton-config"]);
   const onCpu = synthTriton({ backend: "tensorrt" }, { accelerator: "cpu" });
-  expect(onCpu.all("docker_volume")).toEqual([]);
+  expect(volumes(onCpu)).toEqual(["test-triton-config"]);
 });
 
 test("asks Triton itself whether it is ready", () => {
@@ -200,9 +217,103 @@ test("asks Triton itself whether it is ready", () => {
     "CMD",
     "curl",
     "-fsS",
-    "http://localhost:8000/v2/health/ready",
+    "http://127.0.0.1:8000/v2/health/ready",
   ]);
   expect(wait).toBe(true);
+});
+
+test("is the embed image with Triton's options where the engine is bundled", () => {
+  const { container, server, address } = synthTriton({ engine: { kind: "bundled" } });
+  expect(container.image).toBe(`\${${address("test/host/embed-cpu-image/image")}.image_id}`);
+  expect(container.command).toEqual(synthTriton().container.command);
+  expect(container.ports).toEqual(synthTriton().container.ports);
+  expect(container.healthcheck.test.slice(0, 2)).toEqual(["CMD", "node"]);
+  expect(server.service.engine).toBe("bundled");
+});
+
+test("puts the configuration that the settings ask for in its place before Triton starts", () => {
+  const { at, address } = synthTriton({ maxQueueDelayMicroseconds: 2_000, instancesPerGpu: 2 });
+  const apply = at("test/triton/configuration/apply/container");
+  expect(apply.command).toEqual([
+    "apply-config",
+    ...["--folder", "/configs"],
+    ...["--file", "/model-config.pbtxt"],
+    ...["--name", "single-gpu"],
+    ...["--model", "openclip_vit_b32"],
+  ]);
+  expect(apply.upload).toEqual([
+    { file: "/model-config.pbtxt", content: expect.stringContaining("count: 2") },
+  ]);
+  expect(apply.upload[0].content).toContain("max_queue_delay_microseconds: 2000");
+  expect(at("test/host/prepared").depends_on).toContain(
+    address("test/triton/configuration/apply/container"),
+  );
+});
+
+test("replaces a Triton that loads nothing anew when its configuration changes, and nothing else does", () => {
+  const label = (props: Partial<TritonServerProps>) =>
+    synthTriton(props).container.labels.find(
+      (it: { label: string }) => it.label === "clipstack.model-configuration",
+    )?.value;
+  expect(label({})).toMatch(/^[0-9a-f]{12}$/);
+  expect(label({ maxQueueDelayMicroseconds: 2_000 })).not.toBe(label({}));
+  const { image, command } = synthTriton({ maxQueueDelayMicroseconds: 2_000 }).container;
+  expect({ image, command }).toEqual({
+    image: synthTriton().container.image,
+    command: synthTriton().container.command,
+  });
+});
+
+test("has a Triton with model control load a changed configuration, and leaves its container as it is", () => {
+  const explicit = (delay: number) =>
+    synthTriton({ modelControl: "explicit", maxQueueDelayMicroseconds: delay });
+  expect(explicit(2_000).container).toEqual(explicit(5_000).container);
+  expect(flagsOf(explicit(2_000).container)).toMatchObject({
+    "model-control-mode": "explicit",
+    "load-model": ["openclip_vit_b32"],
+  });
+  const apply = explicit(2_000).at("test/triton/configuration/apply/container");
+  expect(apply.command.slice(-4)).toEqual([
+    ...["--server", "http://test-triton:8000"],
+    ...["--timeout-seconds", "120"],
+  ]);
+  expect(apply.networks_advanced).toHaveLength(1);
+});
+
+test("names TensorRT's engines by the weights and the image", () => {
+  const prefix = (props: Partial<TritonServerProps>) =>
+    synthTriton({ backend: "tensorrt", ...props })
+      .at("test/triton/configuration/apply/container")
+      .upload[0].content.match(/trt_engine_cache_prefix", value: "([^"]*)"/)?.[1];
+  expect(prefix({})).toBe("26.07-py3_openclip_vit_b32_trt_fp16_b32");
+  expect(prefix({ optimumBatchSize: 8 })).toBe("26.07-py3_openclip_vit_b32_trt_fp16_b32_o8");
+  const { at } = synth((stack) => {
+    const host = hostIn(stack);
+    new TritonServer(stack, "triton", {
+      host,
+      ...partsIn(stack, host, "volume"),
+      engine: nvidia("tritonserver:26.07-py3"),
+      backend: "tensorrt",
+      ports: { http: 8010, grpc: 8011, metrics: 8012 },
+      gpus: [0],
+      expose: "loopback",
+    });
+  });
+  expect(at("test/triton/configuration/apply/container").upload[0].content).toMatch(
+    /trt_engine_cache_prefix", value: "\$\{substr\(local\.weights_sha256_\w+, 0, 12\)\}_26\.07-py3_openclip/,
+  );
+});
+
+test("records CUDA graphs in the terms of the execution provider", () => {
+  const content = (backend: "onnx" | "tensorrt") =>
+    synthTriton({ backend, cudaGraphs: true }).at("test/triton/configuration/apply/container")
+      .upload[0].content;
+  expect(content("tensorrt")).toContain("trt_cuda_graph_enable");
+  expect(content("onnx")).toContain("enable_cuda_graph");
+});
+
+test("is touched only when everything is there that it needs", () => {
+  expect(synthTriton().container.provider).toBe("docker.services");
 });
 
 test.each([
@@ -244,6 +355,7 @@ test("says where it is reached, and where in the state it is", () => {
     name: "triton",
     kind: "triton",
     backend: "tensorrt",
+    engine: "tritonserver",
     model: "openclip_vit_b32_trt",
     resources: { container: address("test/triton/container") },
     endpoints: [
@@ -256,7 +368,10 @@ test("says where it is reached, and where in the state it is", () => {
 });
 
 test("is reached by the host's name when it is exposed there", () => {
-  const { server } = synthTriton({ expose: "all-interfaces" }, { docker: "ssh://gpu@gpu-1" });
+  const { server } = synthTriton(
+    { expose: "all-interfaces", allowUnauthenticated: true },
+    { docker: "ssh://gpu@gpu-1" },
+  );
   expect(server.service.endpoints.map(({ url }) => url)).toEqual([
     "http://gpu-1:8010",
     "gpu-1:8011",
@@ -265,35 +380,52 @@ test("is reached by the host's name when it is exposed there", () => {
 });
 
 test("keeps the image on the host and replaces the container when the image changes", () => {
-  const { container, only, address } = synthTriton();
-  expect(only("docker_image")).toMatchObject({
+  const { container, at, address } = synthTriton();
+  expect(at("test/host/triton-image/image")).toMatchObject({
     name: "nvcr.io/nvidia/tritonserver:26.07-py3",
     keep_locally: true,
   });
-  expect(container.image).toBe(`\${${address("test/triton/image")}.image_id}`);
+  expect(container.image).toBe(`\${${address("test/host/triton-image/image")}.image_id}`);
 });
 
-test("fails on a model configuration that Triton would refuse", () => {
-  const config: { max_batch_size: number } = modelConfigs.openclip_vit_b32["single-gpu"];
-  const before = config.max_batch_size;
-  try {
-    config.max_batch_size = 16;
-    const found = findings((stack) => triton(stack, {}, {}));
-    expect(found.length).toBeGreaterThan(0);
-    for (const line of found) expect(line).toMatch(/^test\/triton: openclip_vit_b32: .*(16|32)/);
-    expect(found.join("\n")).toContain("preferred_batch_size");
-  } finally {
-    config.max_batch_size = before;
-  }
+test("fails on settings that no model configuration can have", () => {
+  expect(findings((stack) => triton(stack, { instancesPerGpu: 17 }, {}))).toContain(
+    "test/triton: instancesPerGpu must be a whole number, 1 to 16, got 17",
+  );
+});
+
+test("fails when everybody would reach a server that asks nobody who they are", () => {
+  const expose = "all-interfaces";
+  expect(findings((stack) => triton(stack, { expose }, {}))).toEqual([
+    "test/triton: expose must be loopback: Triton has no authentication, so it is reached through the embed server as gateway, or with 'npx clipstack tunnel'; allowUnauthenticated: true exposes it all the same; got 'all-interfaces'",
+  ]);
+  const said = { expose, allowUnauthenticated: true } as const;
+  expect(findings((stack) => triton(stack, said, {}))).toEqual([]);
+});
+
+test("fails when a reload, with new instances beside the old ones, does not fit the GPU", () => {
+  const many = { instancesPerGpu: 13 } as const;
+  expect(findings((stack) => triton(stack, many, {}))).toEqual([]);
+  expect(findings((stack) => triton(stack, { ...many, modelControl: "explicit" }, {}))).toEqual([
+    "test/host: gpu must have room for the models: GPU 0 has 16376 MiB, 14738 usable, and they need 15930 (triton 8221 + a reload of triton 7709)",
+  ]);
 });
 
 test("fails on a GPU that is newer than the image, but not where no GPU is used", () => {
   const image = "nvcr.io/nvidia/tritonserver:24.12-py3";
-  expect(findings((stack) => triton(stack, { image }, { gpu: "b200" }))).toEqual([
+  const engine = nvidia(image);
+  expect(findings((stack) => triton(stack, { engine }, { gpu: "b200" }))).toEqual([
     `test/triton: image must be 25.01 or newer for NVIDIA B200 SXM 180 GB (Blackwell), got '${image}'`,
   ]);
   const host = { gpu: "b200", accelerator: "cpu" } as const;
-  expect(findings((stack) => triton(stack, { image }, host))).toEqual([]);
+  expect(findings((stack) => triton(stack, { engine }, host))).toEqual([]);
+  const built = {
+    kind: "tritonserver",
+    image: { source: "build", buildArgs: { TRITON_IMAGE: image } },
+  } as const;
+  expect(findings((stack) => triton(stack, { engine: built }, { gpu: "b200" }))).toEqual([
+    `test/triton: image.buildArgs.TRITON_IMAGE must be 25.01 or newer for NVIDIA B200 SXM 180 GB (Blackwell), got '${image}'`,
+  ]);
 });
 
 test("fails with everything that is wrong at once", () => {
@@ -301,7 +433,11 @@ test("fails with everything that is wrong at once", () => {
     findings((stack) => {
       triton(
         stack,
-        { image: "tritonserver:latest", gpus: [4], ports: { http: 1, grpc: 1, metrics: 2 } },
+        {
+          engine: nvidia("tritonserver:latest"),
+          gpus: [4],
+          ports: { http: 1, grpc: 1, metrics: 2 },
+        },
         {},
       );
     }),

@@ -1,13 +1,14 @@
 import { Container } from "@cdktf/provider-docker/lib/container/index.js";
-import { Image } from "@cdktf/provider-docker/lib/image/index.js";
 import { Construct } from "constructs";
+import {
+  deployedModelConfig,
+  type ModelConfigSettings,
+} from "../inference-image/src/contract/deployed-model-config.ts";
 import type { Service } from "../inference-image/src/contract/environment.ts";
 import {
   engineCacheMount,
   executionInstances,
-  modelConfigs,
 } from "../inference-image/src/contract/model-config.ts";
-import { checkModelConfig } from "../inference-image/src/contract/model-config-check.ts";
 import {
   type ModelName,
   openclipVitB32,
@@ -18,13 +19,16 @@ import { type TritonPorts, tritonPorts } from "../inference-image/src/contract/p
 import { modelRepositoryMount } from "../inference-image/src/contract/server-env.ts";
 import { renderTritonCommand } from "../inference-image/src/contract/triton-flags.ts";
 import { TerraformStack } from "./cdktf.ts";
-import { check } from "./checks/findings.ts";
-import { variantFor, variantGpuFindings } from "./checks/gpus.ts";
+import { check, type Finding } from "./checks/findings.ts";
+import { type GpuId, variantFor, variantGpuFindings } from "./checks/gpus.ts";
 import { imageFindings, releaseFindings } from "./checks/images.ts";
+import { exposureFindings } from "./checks/ports.ts";
 import {
   checkStopTimes,
   environmentList,
   hardened,
+  healthcheckOf,
+  labels,
   stopAfter,
   tmpfs,
   waitUntilHealthy,
@@ -32,24 +36,49 @@ import {
 import { EngineCache } from "./engine-cache.ts";
 import { bindAddress, type Exposure, type GpuHost } from "./gpu-host.ts";
 import { gpuRequest } from "./gpu-request.ts";
+import { ModelConfiguration } from "./model-configuration.ts";
+import type { ModelWeights } from "./model-weights.ts";
+import type { ImageSource, ServerImage } from "./server-image.ts";
 
 /** What runs the model; each serves a model of its own. */
 export type TritonBackend = "onnx" | "tensorrt";
 
-export interface TritonServerProps {
+/** What serves Triton's protocol. */
+export type TritonServerEngine =
+  /** NVIDIA's server. */
+  | { readonly kind: "tritonserver"; readonly image: ImageSource }
+  /** The embed image in its place, with the same options; it computes on the CPU wherever it runs. */
+  | { readonly kind: "bundled" };
+
+/** Who may have a model loaded anew. */
+export type ModelControl =
+  /** Nobody: another configuration is another container. */
+  | "none"
+  /** Whoever reaches the server: another configuration is loaded while it runs. */
+  | "explicit";
+
+export interface TritonServerProps extends Omit<ModelConfigSettings, "engineCachePrefix"> {
   readonly host: GpuHost;
-  /** Image with a version: `nvcr.io/nvidia/tritonserver:26.07-py3`, or better by digest. */
-  readonly image: string;
+  readonly engine: TritonServerEngine;
+  /** The embed image: it fills the volumes, and is what runs where the engine is `bundled`. */
+  readonly tools: ServerImage;
   /** What runs the model; decides which model of the repository is served. */
   readonly backend: TritonBackend;
-  /** Model repository: absolute on the host, or relative to the project when Docker is local. */
-  readonly modelRepository: string;
+  readonly weights: ModelWeights;
+  /** @default "none" */
+  readonly modelControl?: ModelControl;
   /** Ports of the host. */
   readonly ports: TritonPorts;
-  /** GPUs of the host, by index. Not read when the host's accelerator is `cpu`. */
-  readonly gpus: readonly number[];
+  /** GPUs of the host, by index or by UUID. Not read when the host's accelerator is `cpu`. */
+  readonly gpus: readonly GpuId[];
   /** Who reaches HTTP and gRPC. Metrics stay on the loopback interface. */
   readonly expose: Exposure;
+  /**
+   * Whether it may be exposed although Triton asks nobody who they are.
+   *
+   * @default false
+   */
+  readonly allowUnauthenticated?: boolean;
   /**
    * Shared memory (`/dev/shm`), in MiB.
    *
@@ -89,55 +118,82 @@ export class TritonServer extends Construct {
   constructor(scope: Construct, id: string, props: TritonServerProps) {
     super(scope, id);
 
-    const { host, backend, ports, expose } = props;
+    const { host, engine, tools, backend, weights, ports, expose } = props;
+    const { modelControl = "none", allowUnauthenticated = false } = props;
     const gpus = host.accelerator === "gpu" ? props.gpus : [];
+    const name = `${TerraformStack.of(this).node.id}-${id}`;
+    const image = engine.kind === "bundled" ? tools : host.image("triton", engine.image);
     const model = backend === "tensorrt" ? openclipVitB32Trt.name : openclipVitB32.name;
     const variant = variantFor(model, gpus);
-    const config = modelConfigs[model][variant];
+    const compiles = backend === "tensorrt" && host.accelerator === "gpu";
+    // what a compiled engine depends on, besides its shapes
+    const engineOf = compiles ? [weights.version, image.version].filter((it) => it !== "") : [];
+    const { config, text, problems } = deployedModelConfig(model, variant, {
+      maxQueueDelayMicroseconds: props.maxQueueDelayMicroseconds,
+      instancesPerGpu: props.instancesPerGpu,
+      cudaGraphs: props.cudaGraphs,
+      ...(backend === "tensorrt" && { optimumBatchSize: props.optimumBatchSize }),
+      ...(engineOf.length > 0 && { engineCachePrefix: engineOf.join("_") }),
+    });
     this.model = model;
     this.executionInstances = executionInstances(config, gpus.length);
 
-    check(this, () => imageFindings(props.image));
-    if (host.accelerator === "gpu") check(this, () => releaseFindings(props.image, host.gpu));
-    check(this, () => checkModelConfig(config));
+    if (engine.kind === "tritonserver") check(this, () => tritonImageFindings(engine.image, host));
+    check(this, () => problems);
+    check(this, () => exposureFindings(expose, allowUnauthenticated));
     check(this, () => variantGpuFindings(gpus, host.count, model));
     host.run(this, gpus, {
       service: id,
       backend,
       instances: Math.ceil(this.executionInstances / Math.max(1, gpus.length)),
+      reloads: modelControl === "explicit",
     });
     host.publish(
       this,
-      (["http", "grpc", "metrics"] as const).map((name) => ({
+      (["http", "grpc", "metrics"] as const).map((port) => ({
         service: id,
-        prop: `ports.${name}`,
-        port: ports[name],
+        prop: `ports.${port}`,
+        port: ports[port],
       })),
     );
 
-    const name = `${TerraformStack.of(this).node.id}-${id}`;
-    const image = new Image(this, "image", { name: props.image, keepLocally: true });
-    const cache =
-      backend === "tensorrt" && host.accelerator === "gpu"
-        ? new EngineCache(this, "engine-cache", {
-            container: name,
-            image: props.image,
-            imageId: image.imageId,
-            computeCapability: host.gpu.computeCapability,
-          })
-        : undefined;
+    const cache = compiles
+      ? new EngineCache(this, "engine-cache", { host, container: name, service: id, image, tools })
+      : undefined;
+    const startSeconds = compiles
+      ? loadSeconds + this.executionInstances * engineBuildSeconds
+      : loadSeconds;
+    const configuration = new ModelConfiguration(this, "configuration", {
+      host,
+      tools,
+      server: name,
+      service: id,
+      model,
+      variant,
+      text,
+      versions: engineOf,
+      ...(modelControl === "explicit" && {
+        reload: { url: `http://${name}:${tritonPorts.http}`, timeoutSeconds: startSeconds },
+      }),
+    });
     const request = gpuRequest(gpus);
 
     this.container = new Container(this, "container", {
       ...hardened,
+      provider: host.services,
       name,
       image: image.imageId,
+      labels: labels(this, id, {
+        // a server that loads nothing anew reads its configuration when it starts
+        ...(modelControl === "none" && { "model-configuration": configuration.version }),
+      }),
       command: [
         ...renderTritonCommand({
           "model-repository": modelRepositoryMount,
           "model-config-name": variant,
           "http-max-input-size": maxRequestBytes,
-          "model-control-mode": "none",
+          "model-control-mode": modelControl,
+          ...(modelControl === "explicit" && { "load-model": [model] }),
           "strict-readiness": true,
           "exit-on-error": true,
           "exit-timeout-secs": exitTimeoutSeconds,
@@ -161,19 +217,14 @@ export class TritonServer extends Construct {
         { internal: tritonPorts.metrics, external: ports.metrics, ip: bindAddress("loopback") },
       ],
       volumes: [
-        ...modelMounts(host, props.modelRepository, this.model),
+        ...weights.mounts(model),
+        configuration.mount,
         ...(cache === undefined
           ? []
           : [{ volumeName: cache.volume.name, containerPath: engineCacheMount }]),
       ],
-      ...waitUntilHealthy(
-        ["CMD", "curl", "-fsS", `http://localhost:${tritonPorts.http}${oipPaths.ready}`],
-        cache === undefined
-          ? loadSeconds
-          : loadSeconds + this.executionInstances * engineBuildSeconds,
-      ),
+      ...waitUntilHealthy(readyTest[engine.kind], startSeconds),
       ...stopAfter(exitTimeoutSeconds),
-      dependsOn: cache === undefined ? undefined : [cache.owner],
     });
 
     checkStopTimes(this.container, exitTimeoutSeconds);
@@ -185,6 +236,7 @@ export class TritonServer extends Construct {
       name: id,
       kind: "triton",
       backend,
+      engine: engine.kind,
       model: this.model,
       resources: { container: `docker_container.${this.container.friendlyUniqueId}` },
       endpoints: [
@@ -196,17 +248,22 @@ export class TritonServer extends Construct {
   }
 }
 
-/**
- * The folder of one model, and nothing else: with `--model-control-mode=none` Triton loads whatever lies in its
- * repository. Both models run the same file, which lies with the first one.
- */
-function modelMounts(host: GpuHost, repository: string, model: string) {
-  const mount = (from: string, to: string) => ({
-    hostPath: host.path(`${repository}/${from}`),
-    containerPath: `${modelRepositoryMount}/${to}`,
-    readOnly: true,
-  });
-  return model === openclipVitB32.name
-    ? [mount(model, model)]
-    : [mount(model, model), mount(`${openclipVitB32.name}/1`, `${model}/1`)];
+const readyUrl = `http://127.0.0.1:${tritonPorts.http}${oipPaths.ready}`;
+
+/** What each image really has to ask with. */
+const readyTest: Readonly<Record<TritonServerEngine["kind"], readonly string[]>> = {
+  tritonserver: ["CMD", "curl", "-fsS", readyUrl],
+  bundled: healthcheckOf(readyUrl),
+};
+
+/** Of an image that is built, its base is what knows the GPU. */
+function tritonImageFindings(source: ImageSource, host: GpuHost): readonly Finding[] {
+  const name = source.source === "pull" ? source.name : source.buildArgs?.TRITON_IMAGE;
+  if (name === undefined) return [];
+  const findings = [
+    ...imageFindings(name),
+    ...(host.accelerator === "gpu" ? releaseFindings(name, host.gpu) : []),
+  ];
+  const prop = source.source === "pull" ? "image" : "image.buildArgs.TRITON_IMAGE";
+  return findings.map((finding) => finding.replace(/^image /, `${prop} `));
 }

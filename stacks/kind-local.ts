@@ -4,14 +4,14 @@ import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { InferenceDeployment } from "../constructs/inference-deployment.ts";
 import { InferenceNamespace } from "../constructs/inference-namespace.ts";
 import { KindCluster } from "../constructs/kind-cluster.ts";
-import { keepStateLocally } from "../constructs/local-state.ts";
+import { keepState } from "../constructs/state.ts";
 import type { KindLocalSettings } from "./settings.ts";
 
 /** A kind cluster on this machine, with the embed server on CPU: what a cluster adds, without a GPU. */
 export class KindLocalStack extends TerraformStack {
   constructor(scope: Construct, id: string, settings: KindLocalSettings) {
     super(scope, id);
-    keepStateLocally(this);
+    keepState(this, settings.state);
 
     const { autoscaler, budget, embed, limitRange, quota } = settings;
     const cluster = new KindCluster(this, "cluster", {

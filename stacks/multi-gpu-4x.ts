@@ -4,19 +4,22 @@ import { check } from "../constructs/checks/findings.ts";
 import { EmbedServer } from "../constructs/embed-server.ts";
 import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { GpuHost } from "../constructs/gpu-host.ts";
-import { keepStateLocally } from "../constructs/local-state.ts";
+import { ModelWeights } from "../constructs/model-weights.ts";
+import type { ServerImage } from "../constructs/server-image.ts";
+import { keepState } from "../constructs/state.ts";
 import { TritonServer } from "../constructs/triton-server.ts";
 import { perGpuHostPorts } from "../inference-image/src/contract/ports.ts";
 import type { MultiGpu4xSettings } from "./settings.ts";
-import { modelRepositoryFindings, upstreamFindings } from "./settings-rules.ts";
+import { embedImageFindings, modelRepositoryFindings, upstreamFindings } from "./settings-rules.ts";
+import { tritonProps } from "./triton-props.ts";
 
 /** One host, four GPUs: Triton over all of them, or one Triton for each, behind the embed server as gateway. */
 export class MultiGpu4xStack extends TerraformStack {
   constructor(scope: Construct, id: string, settings: MultiGpu4xSettings) {
     super(scope, id);
-    keepStateLocally(this);
+    keepState(this, settings.state);
 
-    check(this, () => modelRepositoryFindings(settings));
+    check(this, () => [...modelRepositoryFindings(settings), ...embedImageFindings(settings)]);
     if (settings.topology === "instance-group") check(this, () => upstreamFindings(settings));
 
     const host = new GpuHost(this, "host", {
@@ -24,10 +27,20 @@ export class MultiGpu4xStack extends TerraformStack {
       accelerator: settings.accelerator,
       network: settings.network,
     });
-    const { tritons, upstreams } = topologies[settings.topology](this, host, settings);
+    // the gateway needs no GPU
+    const image = host.image("embed-cpu", settings.embed.image);
+    const weights = new ModelWeights(this, "weights", {
+      host,
+      tools: image,
+      source: settings.weights,
+      modelRepository: settings.modelRepository,
+    });
+    const common = { host, tools: image, weights };
+    const { tritons, upstreams } = topologies[settings.topology](this, common, settings);
     const embed = new EmbedServer(this, "embed", {
       ...settings.embed,
       host,
+      image,
       engine: { kind: "triton", upstreams },
     });
 
@@ -41,20 +54,26 @@ interface Tritons {
   readonly upstreams: readonly TritonServer[];
 }
 
+/** What every Triton of the environment has. */
+interface Common {
+  readonly host: GpuHost;
+  readonly tools: ServerImage;
+  readonly weights: ModelWeights;
+}
+
 const topologies = {
   /** One Triton for each backend, with an instance of its model on every GPU. */
   "instance-group": (
     scope: Construct,
-    host: GpuHost,
-    { modelRepository, tritonOnnx, tritonTrt, embed }: MultiGpu4xSettings,
+    common: Common,
+    { tritonOnnx, tritonTrt, embed }: MultiGpu4xSettings,
   ): Tritons => {
     const tritons = [
       ...(tritonOnnx.enabled
         ? [
             new TritonServer(scope, "triton-onnx", {
-              ...tritonOnnx,
-              host,
-              modelRepository,
+              ...tritonProps(tritonOnnx),
+              ...common,
               backend: "onnx",
             }),
           ]
@@ -62,9 +81,8 @@ const topologies = {
       ...(tritonTrt.enabled
         ? [
             new TritonServer(scope, "triton-trt", {
-              ...tritonTrt,
-              host,
-              modelRepository,
+              ...tritonProps(tritonTrt),
+              ...common,
               backend: "tensorrt",
             }),
           ]
@@ -73,17 +91,12 @@ const topologies = {
     return { tritons, upstreams: tritons.filter((triton) => triton.node.id === embed.upstream) };
   },
   /** One Triton for each GPU, with a process, a port range and an engine cache of its own. */
-  "per-gpu": (
-    scope: Construct,
-    host: GpuHost,
-    { modelRepository, perGpu }: MultiGpu4xSettings,
-  ): Tritons => {
+  "per-gpu": (scope: Construct, common: Common, { perGpu }: MultiGpu4xSettings): Tritons => {
     const tritons = perGpu.gpus.map(
       (gpu, index) =>
         new TritonServer(scope, `triton-${index}`, {
-          ...perGpu,
-          host,
-          modelRepository,
+          ...tritonProps(perGpu),
+          ...common,
           gpus: [gpu],
           ports: perGpuHostPorts(index),
         }),

@@ -6,7 +6,10 @@ interface Schema {
   readonly type?: string;
   readonly description?: string;
   readonly default?: unknown;
-  readonly enum?: readonly string[];
+  readonly enum?: readonly (string | number)[];
+  readonly const?: string;
+  readonly anyOf?: readonly Schema[];
+  readonly oneOf?: readonly Schema[];
   readonly minimum?: number;
   readonly maximum?: number;
   readonly items?: Schema;
@@ -78,6 +81,14 @@ function defaultAt(schema: Schema, path: string): unknown {
 }
 
 function valuesOf(schema: Schema): string {
+  const choices = schema.anyOf ?? schema.oneOf;
+  if (choices !== undefined) return choices.map(valuesOf).join(" or ");
+  if (schema.properties !== undefined) {
+    const inner = Object.entries(schema.properties).map(([key, { const: word }]) =>
+      word === undefined ? key : `${key}: ${word}`,
+    );
+    return `{ ${inner.join(", ")} }`;
+  }
   if (schema.enum !== undefined) return schema.enum.map((word) => `\`${word}\``).join(", ");
   if (schema.type === "array") {
     const items = schema.items?.properties;

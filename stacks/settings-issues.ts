@@ -13,9 +13,18 @@ export function issueLines(
 }
 
 function linesOf(issue: Issue, schema: z.ZodType, input: unknown): readonly string[] {
+  if (issue.code === "invalid_union" && issue.errors.length > 0) {
+    const at = (issues: readonly Issue[]) =>
+      issues.map((inner) => ({ ...inner, path: [...issue.path, ...inner.path] }) as Issue);
+    return issueLines(at(meant(issue.errors, valueAt(input, issue.path))), schema, input);
+  }
   if (issue.code === "unrecognized_keys") {
-    const known = keysAt(schema, issue.path);
+    const known = keysAt(schema, issue.path, input);
     return issue.keys.map((key) => {
+      const variable = credentialVariable(key);
+      if (variable !== undefined) {
+        return `${dotted([...issue.path, key])} must not be in the settings: Terraform reads it from the environment (${variable})`;
+      }
       const near = nearest(key, known);
       const hint =
         near === undefined
@@ -29,6 +38,42 @@ function linesOf(issue: Issue, schema: z.ZodType, input: unknown): readonly stri
   if (value === undefined) return [`${where} is required`];
   return [`${where || "the file"} ${rule(issue)}, got ${shown(value)}`];
 }
+
+/** Of what each choice of a union says about a value, what the choice says that is of the value's type. */
+function meant(choices: readonly (readonly Issue[])[], value: unknown): readonly Issue[] {
+  const isOtherType = (issues: readonly Issue[]) =>
+    issues.some(
+      ({ code, path, ...issue }) =>
+        code === "invalid_type" && path.length === 0 && "expected" in issue && !isA(issue, value),
+    );
+  return choices.find((issues) => !isOtherType(issues)) ?? choices[0] ?? [];
+}
+
+function isA({ expected }: { readonly expected: unknown }, value: unknown): boolean {
+  return expected === "int" ? typeof value === "number" : typeof value === expected;
+}
+
+/** Variable that Terraform reads a credential of the state from; absent where a key is not the name of one. */
+function credentialVariable(key: string): string | undefined {
+  const name = key.replaceAll(/[_-]/g, "").toLowerCase();
+  return credentialVariables[name];
+}
+
+const credentialVariables: Readonly<Record<string, string>> = {
+  accesskey: "AWS_ACCESS_KEY_ID",
+  accesskeyid: "AWS_ACCESS_KEY_ID",
+  secretkey: "AWS_SECRET_ACCESS_KEY",
+  secretaccesskey: "AWS_SECRET_ACCESS_KEY",
+  token: "AWS_SESSION_TOKEN",
+  sessiontoken: "AWS_SESSION_TOKEN",
+  ssecustomerkey: "AWS_SSE_CUSTOMER_KEY",
+  credentials: "GOOGLE_APPLICATION_CREDENTIALS",
+  accesstoken: "GOOGLE_OAUTH_ACCESS_TOKEN",
+  encryptionkey: "GOOGLE_ENCRYPTION_KEY",
+  username: "TF_HTTP_USERNAME",
+  password: "TF_HTTP_PASSWORD",
+  clientprivatekeypem: "TF_HTTP_CLIENT_PRIVATE_KEY_PEM",
+};
 
 function rule(issue: Issue): string {
   if (issue.message.startsWith("must ")) return issue.message;
@@ -73,22 +118,35 @@ function shown(value: unknown): string {
 }
 
 /** The keys that an object of the schema knows. */
-function keysAt(schema: z.ZodType, path: Path): readonly string[] {
-  const at = path.reduce<unknown>((outer, key) => {
-    const inner = unwrap(outer);
+function keysAt(schema: z.ZodType, path: Path, input: unknown): readonly string[] {
+  const at = path.reduce<unknown>((outer, key, index) => {
+    const inner = unwrap(outer, valueAt(input, path.slice(0, index)));
     if (inner instanceof z.ZodObject) return inner.shape[String(key)];
     return inner instanceof z.ZodArray ? inner.element : undefined;
   }, schema);
-  const object = unwrap(at);
+  const object = unwrap(at, valueAt(input, path));
   return object instanceof z.ZodObject ? Object.keys(object.shape) : [];
 }
 
-function unwrap(schema: unknown): unknown {
-  return schema instanceof z.ZodDefault ||
+/** What a schema is inside; of a union, the choice that `value` is nearest to. */
+function unwrap(schema: unknown, value: unknown): unknown {
+  if (
+    schema instanceof z.ZodDefault ||
     schema instanceof z.ZodPrefault ||
     schema instanceof z.ZodOptional
-    ? unwrap(schema.unwrap())
-    : schema;
+  ) {
+    return unwrap(schema.unwrap(), value);
+  }
+  if (schema instanceof z.ZodPipe) return unwrap(schema.in, value);
+  if (!(schema instanceof z.ZodUnion)) return schema;
+  const choices = schema.options.map((option) => unwrap(option, value));
+  const objects = choices.filter((choice) => choice instanceof z.ZodObject);
+  const fits = (choice: z.ZodObject) =>
+    Object.entries(choice.shape).every(
+      ([key, inner]) =>
+        !(inner instanceof z.ZodLiteral) || inner.safeParse(valueAt(value, [key])).success,
+    );
+  return objects.find(fits) ?? objects[0];
 }
 
 /** The candidate that differs from `word` in the fewest letters, if that is few enough to be a slip. */

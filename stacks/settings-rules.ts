@@ -1,4 +1,7 @@
 import type { Finding } from "../constructs/checks/findings.ts";
+import { imageFindings } from "../constructs/checks/images.ts";
+import type { WeightsSource } from "../constructs/model-weights.ts";
+import type { ImageSource } from "../constructs/server-image.ts";
 
 /**
  * Rules between settings. A schema that had them would keep them to itself until every single setting is right, and a
@@ -9,12 +12,23 @@ import type { Finding } from "../constructs/checks/findings.ts";
 export function modelRepositoryFindings(settings: {
   readonly host: { readonly docker: string };
   readonly modelRepository: string;
+  readonly weights: WeightsSource;
 }): readonly Finding[] {
-  return settings.host.docker.startsWith("ssh://") && !settings.modelRepository.startsWith("/")
+  return settings.weights === "host-path" &&
+    settings.host.docker.startsWith("ssh://") &&
+    !settings.modelRepository.startsWith("/")
     ? [
-        `modelRepository must be an absolute path when host.docker is ssh://, got '${settings.modelRepository}'`,
+        `modelRepository must be an absolute path when weights is host-path and host.docker is ssh://, got '${settings.modelRepository}'`,
       ]
     : [];
+}
+
+/** The embed image has a version, also where only its one-shot roles run. */
+export function embedImageFindings(settings: {
+  readonly embed: { readonly image: ImageSource };
+}): readonly Finding[] {
+  const { image } = settings.embed;
+  return image.source === "build" ? [] : imageFindings(image.name).map((line) => `embed.${line}`);
 }
 
 /** A gateway needs the Triton that it asks. */

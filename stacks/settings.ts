@@ -3,6 +3,8 @@ import { join } from "node:path";
 import { type Document, LineCounter, parseDocument, visit } from "yaml";
 import { z } from "zod";
 import { gpuNames } from "../constructs/gpu-catalogue.ts";
+import { optimumBatchSizes } from "../inference-image/src/contract/deployed-model-config.ts";
+import { openclipVitB32 } from "../inference-image/src/contract/model-signature.ts";
 import { hostPorts, kindPorts, type TritonPorts } from "../inference-image/src/contract/ports.ts";
 import { issueLines } from "./settings-issues.ts";
 
@@ -17,6 +19,14 @@ const integer = (min: number, max: number) => {
     .max(max, error);
 };
 const word = <const T extends readonly [string, ...string[]]>(words: T) => z.enum(words);
+/** A map of settings that differ by one of them. */
+const oneOf = <const Key extends string>(key: Key, words: readonly string[]) => ({
+  // of a word that is none of them; other mistakes speak for themselves
+  error: (issue: { readonly code?: string; readonly discriminator?: string }) =>
+    issue.code === "invalid_union" && issue.discriminator === key
+      ? `must be one of ${words.join(", ")}`
+      : undefined,
+});
 const text = (rule: string, pattern: RegExp) =>
   z.string({ error: `must be ${rule}` }).regex(pattern, `must be ${rule}`);
 
@@ -30,10 +40,16 @@ const embedExpose = expose.describe(
   "Who reaches the port: programs on the host and tunnels to it, or everybody who has the key, which Terraform then asks for (`TF_VAR_embed_api_key`).",
 );
 const port = integer(1, 65_535);
+const gpuUuid = text(
+  "an index or a UUID like 'GPU-8a56a4bc-184b-a047-2620-be16fdbd5b46'",
+  /^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/,
+);
 const gpus = z
-  .array(integer(0, 63))
+  .array(z.union([integer(0, 63), gpuUuid]))
   .min(1, "must list at least one GPU")
-  .describe("GPUs of the host, by index, as `nvidia-smi` counts them.");
+  .describe(
+    "GPUs of the host: by index, as `nvidia-smi` counts them, or by UUID, as `nvidia-smi -L` names them. One way on a host.",
+  );
 const image = text("an image name like 'name:1.2' or 'name@sha256:…'", /^[\w./:@-]+$/);
 const path = text("a path without '..' or spaces", /^(?!.*\.\.)[\w~@+=,./-]+$/);
 const name = text(
@@ -41,6 +57,84 @@ const name = text(
   /^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$/,
 );
 const gpuCount = integer(1, 16).describe("How many GPUs the host has.");
+
+/** Where an image comes from: a name, or an object. */
+const imageSource = (...baseImages: readonly [BaseImage, ...BaseImage[]]) =>
+  z
+    .union([
+      image,
+      z.discriminatedUnion(
+        "source",
+        [
+          z.strictObject({ source: z.literal("pull"), name: image }),
+          z.strictObject({
+            source: z.literal("build"),
+            buildArgs: z
+              .strictObject(
+                Object.fromEntries(baseImages.map((name) => [name, image.optional()])) as Record<
+                  BaseImage,
+                  z.ZodOptional<typeof image>
+                >,
+              )
+              .optional(),
+          }),
+        ],
+        oneOf("source", ["pull", "build"]),
+      ),
+    ])
+    .transform((value) =>
+      typeof value === "string" ? ({ source: "pull", name: value } as const) : value,
+    );
+type BaseImage = "NODE_IMAGE" | "CUDA_IMAGE" | "TRITON_IMAGE";
+const buildOrPull =
+  "`name:1.2` or `name@sha256:…`, or `{ source: pull, name: … }`; or `{ source: build }`: the host builds it";
+const embedImage = imageSource("NODE_IMAGE", "CUDA_IMAGE")
+  .prefault({ source: "build" })
+  .describe(
+    `The embed image: ${buildOrPull} from \`inference-image/\`, with \`buildArgs\` NODE_IMAGE and CUDA_IMAGE for other base images.`,
+  );
+
+const bucket = text("a bucket's name", /^[a-z0-9][\w.-]{1,61}[a-z0-9]$/);
+const url = text("a URL without a user or a password", /^https?:\/\/[^\s/@?#]+(\/[^\s@]*)?$/);
+
+/** Where Terraform keeps its state. A key for a credential is refused with a line of its own. */
+const state = (environment: string) =>
+  z
+    .discriminatedUnion(
+      "backend",
+      [
+        z.strictObject({
+          backend: z.literal("local"),
+          path: path.default(`terraform.${environment}.tfstate`),
+        }),
+        z.strictObject({
+          backend: z.literal("s3"),
+          bucket,
+          key: path.default(`clipstack/${environment}.tfstate`),
+          region: text("a region, like 'eu-central-1'", /^[a-z0-9-]+$/),
+          endpoint: url.optional(),
+        }),
+        z.strictObject({
+          backend: z.literal("gcs"),
+          bucket,
+          prefix: path.default(`clipstack/${environment}`),
+        }),
+        z.strictObject({
+          backend: z.literal("http"),
+          address: url,
+          lockAddress: url.optional(),
+          unlockAddress: url.optional(),
+        }),
+      ],
+      oneOf("backend", ["local", "s3", "gcs", "http"]),
+    )
+    .prefault({ backend: "local" })
+    .describe(
+      [
+        "Where Terraform keeps its state: `{ backend: local, path }` (relative to the project), `{ backend: s3, bucket, region, key, endpoint }`,",
+        "`{ backend: gcs, bucket, prefix }` or `{ backend: http, address, lockAddress, unlockAddress }`. Credentials come from the environment.",
+      ].join(" "),
+    );
 
 /** A machine with Docker and NVIDIA GPUs. */
 const host = (count: number) =>
@@ -58,9 +152,49 @@ const host = (count: number) =>
     .prefault({});
 
 /** A digest would be better than a tag, which can be moved, but a person can see from a tag what it is. */
-const tritonImage = image
-  .default("nvcr.io/nvidia/tritonserver:26.07-py3")
-  .describe("Triton's image, with a version; better by digest, `…@sha256:…`.");
+const tritonImage = imageSource("TRITON_IMAGE")
+  .prefault("nvcr.io/nvidia/tritonserver:26.07-py3")
+  .describe(
+    `Triton's image, read with the engine \`tritonserver\`: ${buildOrPull} from \`Dockerfile.triton\`.`,
+  );
+const tritonService = {
+  engine: word(["tritonserver", "bundled"])
+    .default("tritonserver")
+    .describe(
+      "`tritonserver`: NVIDIA's server. `bundled`: the embed image in its place, with the same options and ports; it computes on the CPU wherever it runs.",
+    ),
+  image: tritonImage,
+  modelControl: word(["none", "explicit"])
+    .default("none")
+    .describe(
+      "`none`: another model configuration is another container. `explicit`: it is loaded while Triton runs; whoever reaches the ports may load and unload models.",
+    ),
+  maxQueueDelayMicroseconds: integer(0, 1_000_000)
+    .default(openclipVitB32.maxQueueDelayMicroseconds)
+    .describe("How long the batcher may hold a request back to fill a batch."),
+  instancesPerGpu: integer(1, 16)
+    .default(1)
+    .describe("Execution instances on each GPU, each with its own copy of the model."),
+  cudaGraphs: z
+    .boolean()
+    .default(false)
+    .describe(
+      "Replay the kernels of a batch as one CUDA graph. Verify the deployed environment before it is trusted with this (docs/untested.md).",
+    ),
+  allowUnauthenticated: z
+    .boolean()
+    .default(false)
+    .describe("Allow `expose: all-interfaces` although Triton asks nobody who they are."),
+};
+const optimumBatchSize = z
+  .literal(optimumBatchSizes)
+  .default(16)
+  .describe("Batch size that TensorRT's kernels are tuned for; every size up to 32 works.");
+const weights = word(["volume", "host-path", "image"])
+  .default("volume")
+  .describe(
+    "How the weights come to the servers. `volume`: a volume of the host, filled from the machine that deploys and checked. `host-path`: a folder of the host. `image`: the images have them.",
+  );
 const tritonPorts = (ports: TritonPorts) =>
   z
     .strictObject({
@@ -72,21 +206,30 @@ const tritonPorts = (ports: TritonPorts) =>
     })
     .prefault({})
     .describe("Ports of the host.");
-const triton = (ports: TritonPorts, defaultGpus: readonly number[]) =>
+const triton = <More extends z.ZodRawShape>(
+  ports: TritonPorts,
+  defaultGpus: readonly number[],
+  more: More,
+) =>
   z
     .strictObject({
       enabled: z.boolean().default(true).describe("Leave the service out with `false`."),
-      image: tritonImage,
+      ...tritonService,
+      ...more,
       ports: tritonPorts(ports),
       gpus: gpus.default([...defaultGpus]),
       expose,
     })
-    .prefault({});
+    .prefault({} as never);
+const tritonOnnx = (defaultGpus: readonly number[]) =>
+  triton(hostPorts.tritonOnnx, defaultGpus, {});
+const tritonTrt = (defaultGpus: readonly number[]) =>
+  triton(hostPorts.tritonTrt, defaultGpus, { optimumBatchSize });
 
 const modelRepository = path
   .default("model_repository")
   .describe(
-    "Model repository: relative to the project where Docker is local, absolute on a host reached over ssh.",
+    "Model repository, which has the weights in `openclip_vit_b32/1`: relative to the project, or absolute. With the weights `host-path` on the host of Docker, else on the machine that deploys.",
   );
 const upstream = word(["triton-onnx", "triton-trt"])
   .default("triton-onnx")
@@ -95,16 +238,14 @@ const upstream = word(["triton-onnx", "triton-trt"])
 export const singleGpuSettings = z.strictObject({
   accelerator,
   host: host(1),
+  state: state("single-gpu"),
   modelRepository,
+  weights,
   network: name.default("clipstack-single-gpu").describe("Docker network of the services."),
   embed: z
     .strictObject({
       enabled: z.boolean().default(true).describe("Leave the service out with `false`."),
-      image: image
-        .optional()
-        .describe(
-          "Default: clipstack/embed:gpu for ONNX Runtime on a GPU, else clipstack/embed:cpu.",
-        ),
+      image: embedImage,
       port: port.default(hostPorts.embed).describe("Port of the host."),
       engine: word(["onnx", "triton"])
         .default("onnx")
@@ -113,12 +254,12 @@ export const singleGpuSettings = z.strictObject({
       gpus: gpus
         .max(1, "must list one GPU: ONNX Runtime in the embed server runs on one")
         .default([0])
-        .describe("The GPU of ONNX Runtime, by index."),
+        .describe("The GPU of ONNX Runtime, by index or by UUID."),
       expose: embedExpose,
     })
     .prefault({}),
-  tritonOnnx: triton(hostPorts.tritonOnnx, [0]),
-  tritonTrt: triton(hostPorts.tritonTrt, [0]),
+  tritonOnnx: tritonOnnx([0]),
+  tritonTrt: tritonTrt([0]),
 });
 export type SingleGpuSettings = z.infer<typeof singleGpuSettings>;
 
@@ -132,22 +273,27 @@ export const multiGpu4xSettings = z.strictObject({
     ),
   accelerator,
   host: host(4),
+  state: state("multi-gpu-4x"),
   modelRepository,
+  weights,
   network: name.default("clipstack-multi-gpu-4x").describe("Docker network of the services."),
   embed: z
     .strictObject({
-      image: image.optional().describe("Default: clipstack/embed:cpu, the gateway needs no GPU."),
+      image: embedImage,
       port: port.default(hostPorts.embed).describe("Port of the host."),
       upstream: upstream.describe("The Triton that the gateway asks, with `instance-group`."),
       expose: embedExpose,
     })
     .prefault({}),
-  tritonOnnx: triton(hostPorts.tritonOnnx, fourGpus).describe("Read with `instance-group`."),
-  tritonTrt: triton(hostPorts.tritonTrt, fourGpus).describe("Read with `instance-group`."),
+  tritonOnnx: tritonOnnx(fourGpus).describe("Read with `instance-group`."),
+  tritonTrt: tritonTrt(fourGpus).describe("Read with `instance-group`."),
   perGpu: z
     .strictObject({
       backend: word(["onnx", "tensorrt"]).default("onnx").describe("What runs the model."),
-      image: tritonImage,
+      ...tritonService,
+      optimumBatchSize: optimumBatchSize.describe(
+        "With the backend `tensorrt`: batch size that its kernels are tuned for.",
+      ),
       gpus: gpus
         .max(16, "must list at most 16 GPUs")
         .default(fourGpus)
@@ -170,6 +316,7 @@ const quantities = (cpuMillicores: number, memoryMiB: number) =>
     .prefault({});
 
 export const kindLocalSettings = z.strictObject({
+  state: state("kind-local"),
   cluster: z
     .strictObject({
       name: name.default("clipstack").describe("Its kubeconfig context is `kind-<name>`."),

@@ -4,38 +4,47 @@ import { check } from "../constructs/checks/findings.ts";
 import { type EmbedEngine, EmbedServer } from "../constructs/embed-server.ts";
 import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { GpuHost } from "../constructs/gpu-host.ts";
-import { keepStateLocally } from "../constructs/local-state.ts";
+import { ModelWeights } from "../constructs/model-weights.ts";
+import { keepState } from "../constructs/state.ts";
 import { TritonServer } from "../constructs/triton-server.ts";
 import type { SingleGpuSettings } from "./settings.ts";
-import { modelRepositoryFindings, upstreamFindings } from "./settings-rules.ts";
+import { embedImageFindings, modelRepositoryFindings, upstreamFindings } from "./settings-rules.ts";
+import { tritonProps } from "./triton-props.ts";
 
 /** One host, one GPU: the embed server, Triton with ONNX Runtime and Triton with TensorRT, each on its own ports. */
 export class SingleGpuStack extends TerraformStack {
   constructor(scope: Construct, id: string, settings: SingleGpuSettings) {
     super(scope, id);
-    keepStateLocally(this);
+    keepState(this, settings.state);
 
-    const { modelRepository, embed, tritonOnnx, tritonTrt } = settings;
-    check(this, () => modelRepositoryFindings(settings));
+    const { modelRepository, embed, tritonOnnx, tritonTrt, accelerator } = settings;
+    check(this, () => [...modelRepositoryFindings(settings), ...embedImageFindings(settings)]);
     const host = new GpuHost(this, "host", {
       ...settings.host,
-      accelerator: settings.accelerator,
+      accelerator,
       network: settings.network,
     });
+    const onGpu = embed.enabled && embed.engine === "onnx" && accelerator === "gpu";
+    const image = host.image(onGpu ? "embed-gpu" : "embed-cpu", embed.image);
+    const weights = new ModelWeights(this, "weights", {
+      host,
+      tools: image,
+      source: settings.weights,
+      modelRepository,
+    });
+    const common = { host, tools: image, weights };
     const tritons = {
       "triton-onnx": tritonOnnx.enabled
         ? new TritonServer(this, "triton-onnx", {
-            ...tritonOnnx,
-            host,
-            modelRepository,
+            ...tritonProps(tritonOnnx),
+            ...common,
             backend: "onnx",
           })
         : undefined,
       "triton-trt": tritonTrt.enabled
         ? new TritonServer(this, "triton-trt", {
-            ...tritonTrt,
-            host,
-            modelRepository,
+            ...tritonProps(tritonTrt),
+            ...common,
             backend: "tensorrt",
           })
         : undefined,
@@ -43,11 +52,11 @@ export class SingleGpuStack extends TerraformStack {
     const upstream = tritons[embed.upstream];
     const engine: EmbedEngine =
       embed.engine === "onnx"
-        ? { kind: "onnx", modelRepository, gpus: embed.gpus }
+        ? { kind: "onnx", weights, gpus: embed.gpus }
         : { kind: "triton", upstreams: upstream === undefined ? [] : [upstream] };
     if (embed.enabled && embed.engine === "triton") check(this, () => upstreamFindings(settings));
     const services = [
-      embed.enabled ? new EmbedServer(this, "embed", { ...embed, host, engine }) : undefined,
+      embed.enabled ? new EmbedServer(this, "embed", { ...embed, host, image, engine }) : undefined,
       tritons["triton-onnx"],
       tritons["triton-trt"],
     ].filter((service) => service !== undefined);

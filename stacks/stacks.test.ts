@@ -43,18 +43,36 @@ describe("single-gpu", () => {
       ├── backend (LocalBackend)
       ├── host (GpuHost)
           ├── docker (DockerProvider)
-          └── network (Network)
+          ├── network (Network)
+          ├── prepared (DataResource)
+          ├── services (DockerProvider)
+          ├── embed-gpu-image (ServerImage)
+              ├── content (TerraformLocal)
+              └── image (Image)
+          └── triton-image (ServerImage)
+              └── image (Image)
+      ├── weights (ModelWeights)
+          ├── sha256 (TerraformLocal)
+          ├── volume (Volume)
+          └── check (OneShot)
+              └── container (Container)
       ├── triton-onnx (TritonServer)
-          ├── image (Image)
+          ├── configuration (ModelConfiguration)
+              ├── volume (Volume)
+              └── apply (OneShot)
+                  └── container (Container)
           └── container (Container)
       ├── triton-trt (TritonServer)
-          ├── image (Image)
           ├── engine-cache (EngineCache)
               ├── volume (Volume)
-              └── owner (Container)
+              └── owner (OneShot)
+                  └── container (Container)
+          ├── configuration (ModelConfiguration)
+              ├── volume (Volume)
+              └── apply (OneShot)
+                  └── container (Container)
           └── container (Container)
       ├── embed (EmbedServer)
-          ├── image (Image)
           └── container (Container)
       └── environment (EnvironmentOutput)
           └── output (TerraformOutput)
@@ -66,14 +84,20 @@ describe("single-gpu", () => {
     expect(addresses(single())).toMatchInlineSnapshot(`
       [
         "docker_container.embed_container_3CD7E964",
+        "docker_container.triton-onnx_configuration_apply_container_0BB097E6",
         "docker_container.triton-onnx_container_43472A6F",
+        "docker_container.triton-trt_configuration_apply_container_81394282",
         "docker_container.triton-trt_container_4D787DD7",
-        "docker_container.triton-trt_engine-cache_owner_989364C6",
-        "docker_image.embed_image_B244CA32",
-        "docker_image.triton-onnx_image_3C3EF92D",
-        "docker_image.triton-trt_image_F52397DD",
+        "docker_container.triton-trt_engine-cache_owner_container_8E18BE64",
+        "docker_container.weights_check_container_1D9A6BA1",
+        "docker_image.host_embed-gpu-image_5425F95F",
+        "docker_image.host_triton-image_E5FEAF46",
         "docker_network.host_network_CDA70515",
+        "docker_volume.triton-onnx_configuration_volume_7C66A47E",
+        "docker_volume.triton-trt_configuration_volume_F5718DAA",
         "docker_volume.triton-trt_engine-cache_volume_0F167511",
+        "docker_volume.weights_volume_BB448297",
+        "terraform_data.host_prepared_60B2F5E2",
       ]
     `);
   });
@@ -116,18 +140,36 @@ describe("multi-gpu-4x", () => {
       ├── backend (LocalBackend)
       ├── host (GpuHost)
           ├── docker (DockerProvider)
-          └── network (Network)
+          ├── network (Network)
+          ├── prepared (DataResource)
+          ├── services (DockerProvider)
+          ├── embed-cpu-image (ServerImage)
+              ├── content (TerraformLocal)
+              └── image (Image)
+          └── triton-image (ServerImage)
+              └── image (Image)
+      ├── weights (ModelWeights)
+          ├── sha256 (TerraformLocal)
+          ├── volume (Volume)
+          └── check (OneShot)
+              └── container (Container)
       ├── triton-onnx (TritonServer)
-          ├── image (Image)
+          ├── configuration (ModelConfiguration)
+              ├── volume (Volume)
+              └── apply (OneShot)
+                  └── container (Container)
           └── container (Container)
       ├── triton-trt (TritonServer)
-          ├── image (Image)
           ├── engine-cache (EngineCache)
               ├── volume (Volume)
-              └── owner (Container)
+              └── owner (OneShot)
+                  └── container (Container)
+          ├── configuration (ModelConfiguration)
+              ├── volume (Volume)
+              └── apply (OneShot)
+                  └── container (Container)
           └── container (Container)
       ├── embed (EmbedServer)
-          ├── image (Image)
           └── container (Container)
       └── environment (EnvironmentOutput)
           └── output (TerraformOutput)
@@ -139,14 +181,20 @@ describe("multi-gpu-4x", () => {
     expect(addresses(multi())).toMatchInlineSnapshot(`
       [
         "docker_container.embed_container_3CD7E964",
+        "docker_container.triton-onnx_configuration_apply_container_0BB097E6",
         "docker_container.triton-onnx_container_43472A6F",
+        "docker_container.triton-trt_configuration_apply_container_81394282",
         "docker_container.triton-trt_container_4D787DD7",
-        "docker_container.triton-trt_engine-cache_owner_989364C6",
-        "docker_image.embed_image_B244CA32",
-        "docker_image.triton-onnx_image_3C3EF92D",
-        "docker_image.triton-trt_image_F52397DD",
+        "docker_container.triton-trt_engine-cache_owner_container_8E18BE64",
+        "docker_container.weights_check_container_1D9A6BA1",
+        "docker_image.host_embed-cpu-image_595462CD",
+        "docker_image.host_triton-image_E5FEAF46",
         "docker_network.host_network_CDA70515",
+        "docker_volume.triton-onnx_configuration_volume_7C66A47E",
+        "docker_volume.triton-trt_configuration_volume_F5718DAA",
         "docker_volume.triton-trt_engine-cache_volume_0F167511",
+        "docker_volume.weights_volume_BB448297",
+        "terraform_data.host_prepared_60B2F5E2",
       ]
     `);
   });
@@ -155,16 +203,24 @@ describe("multi-gpu-4x", () => {
     expect(addresses(multi("topology: per-gpu"))).toMatchInlineSnapshot(`
       [
         "docker_container.embed_container_3CD7E964",
+        "docker_container.triton-0_configuration_apply_container_A760AD0F",
         "docker_container.triton-0_container_092932FC",
+        "docker_container.triton-1_configuration_apply_container_81F6DC47",
         "docker_container.triton-1_container_4BD55C91",
+        "docker_container.triton-2_configuration_apply_container_34927480",
         "docker_container.triton-2_container_010E79DC",
+        "docker_container.triton-3_configuration_apply_container_D584E6DF",
         "docker_container.triton-3_container_093096C5",
-        "docker_image.embed_image_B244CA32",
-        "docker_image.triton-0_image_B85DC580",
-        "docker_image.triton-1_image_60F5B23B",
-        "docker_image.triton-2_image_B0383A40",
-        "docker_image.triton-3_image_0F719CB2",
+        "docker_container.weights_check_container_1D9A6BA1",
+        "docker_image.host_embed-cpu-image_595462CD",
+        "docker_image.host_triton-image_E5FEAF46",
         "docker_network.host_network_CDA70515",
+        "docker_volume.triton-0_configuration_volume_3AEC4450",
+        "docker_volume.triton-1_configuration_volume_D428345F",
+        "docker_volume.triton-2_configuration_volume_4078758B",
+        "docker_volume.triton-3_configuration_volume_0FA32933",
+        "docker_volume.weights_volume_BB448297",
+        "terraform_data.host_prepared_60B2F5E2",
       ]
     `);
   });
@@ -182,7 +238,7 @@ describe("multi-gpu-4x", () => {
   test("gives each Triton one GPU and its own ports with the topology per-gpu", () => {
     const { containers, environment: output } = synthesized(multi("topology: per-gpu"));
     const devices = containers
-      .filter(({ name }) => name.includes("-triton-"))
+      .filter(({ name }) => /-triton-\d$/.test(name))
       .map((container) => (container as { gpus?: string }).gpus);
     expect(devices).toEqual(["device=0", "device=1", "device=2", "device=3"]);
     expect(output.services.slice(1).map(({ endpoints }) => endpoints[0]?.url)).toEqual([
@@ -195,8 +251,9 @@ describe("multi-gpu-4x", () => {
 
   test("gives each Triton its own engine cache with TensorRT for each GPU", () => {
     const { json } = synthesized(multi("topology: per-gpu\nperGpu: { backend: tensorrt }"));
-    const names = Object.values(json.resource.docker_volume as Record<string, { name: string }>);
-    expect(new Set(names.map(({ name }) => name)).size).toBe(4);
+    const volumes = Object.values(json.resource.docker_volume as Record<string, { name: string }>);
+    const caches = volumes.map(({ name }) => name).filter((name) => name.includes("-engines-"));
+    expect(new Set(caches).size).toBe(4);
   });
 
   test("fails on GPU 4 of 4", () => {
@@ -209,6 +266,88 @@ describe("multi-gpu-4x", () => {
     expect(findingsOf(multi("tritonOnnx: { gpus: [0, 1] }"))).toEqual([
       "multi-gpu-4x/triton-onnx: gpus must list 1 or 4 of them, as the configurations of openclip_vit_b32 do, got 2: 0, 1",
     ]);
+  });
+});
+
+describe("GPUs by UUID", () => {
+  const uuid = (digit: number) => `GPU-8a56a4bc-184b-a047-2620-be16fdbd5b4${digit}`;
+
+  test("are asked for by it, in every service of the host", () => {
+    const gpus = `gpus: [${uuid(0)}]`;
+    const yaml = `embed: { ${gpus} }\ntritonOnnx: { ${gpus} }\ntritonTrt: { ${gpus} }`;
+    const stack = single(yaml);
+    expect(findingsOf(stack)).toEqual([]);
+    expect(JSON.stringify(synthesized(stack).json)).not.toMatch(/device=0|DEVICES=0/);
+  });
+
+  test("fail beside indices, and where there are more than GPUs", () => {
+    expect(findingsOf(single(`tritonTrt: { gpus: [${uuid(0)}] }`))).toEqual([
+      `single-gpu/host: gpus must be named all by index or all by UUID, got 0 and ${uuid(0)}`,
+    ]);
+    const two = `embed: { gpus: [${uuid(0)}] }\ntritonOnnx: { gpus: [${uuid(0)}] }\ntritonTrt: { gpus: [${uuid(1)}] }`;
+    expect(findingsOf(single(two))).toEqual([
+      `single-gpu/host: gpus must be at most 1 UUIDs (host.count is 1), got 2: ${uuid(0)}, ${uuid(1)}`,
+    ]);
+  });
+});
+
+describe("the state", () => {
+  const backend = (yaml: string) => synthesized(single(`state: ${yaml}`)).json.terraform.backend;
+
+  test("is a file of the project, by a relative path", () => {
+    expect(backend("{ backend: local, path: state/a.tfstate }")).toEqual({
+      local: { path: "../../../state/a.tfstate" },
+    });
+  });
+
+  test("is kept in S3, encrypted and locked", () => {
+    expect(backend("{ backend: s3, bucket: my-bucket, region: eu-central-1 }")).toEqual({
+      s3: {
+        bucket: "my-bucket",
+        key: "clipstack/single-gpu.tfstate",
+        region: "eu-central-1",
+        encrypt: true,
+        use_lockfile: true,
+      },
+    });
+  });
+
+  test("is kept in a storage that speaks S3", () => {
+    const yaml =
+      "{ backend: s3, bucket: my-bucket, region: main, endpoint: 'https://storage.example' }";
+    expect(backend(yaml).s3).toMatchObject({
+      endpoints: { s3: "https://storage.example" },
+      use_path_style: true,
+    });
+  });
+
+  test("is kept in Google's storage, or behind HTTP", () => {
+    expect(backend("{ backend: gcs, bucket: my-bucket }")).toEqual({
+      gcs: { bucket: "my-bucket", prefix: "clipstack/single-gpu" },
+    });
+    expect(backend("{ backend: http, address: 'https://state.example/a' }")).toEqual({
+      http: { address: "https://state.example/a" },
+    });
+  });
+});
+
+describe("images", () => {
+  const images = (stack: Stack) =>
+    Object.values(
+      synthesized(stack).json.resource.docker_image as Record<string, { name: string }>,
+    ).map(({ name }) => name.replace(/\$\{.*\}/, "HASH"));
+
+  test("are one of each kind on a host, and its services share them", () => {
+    const triton = "nvcr.io/nvidia/tritonserver:26.07-py3";
+    expect(images(single())).toEqual(["clipstack/embed:gpu-HASH", triton]);
+    expect(images(single("accelerator: cpu"))).toEqual(["clipstack/embed:cpu-HASH", triton]);
+    expect(images(multi("topology: per-gpu"))).toEqual(["clipstack/embed:cpu-HASH", triton]);
+  });
+
+  test("are the embed image alone where every engine is bundled", () => {
+    const yaml =
+      "accelerator: cpu\ntritonOnnx: { engine: bundled }\ntritonTrt: { engine: bundled }";
+    expect(images(single(yaml))).toEqual(["clipstack/embed:cpu-HASH"]);
   });
 });
 
@@ -260,12 +399,21 @@ describe("kind-local", () => {
 });
 
 describe("rules between settings", () => {
-  test("fail on a relative model repository on another machine", () => {
-    expect(findingsOf(multi("host: { docker: ssh://gpu@gpu-1 }"))).toEqual([
-      "multi-gpu-4x: modelRepository must be an absolute path when host.docker is ssh://, got 'model_repository'",
+  test("fail on a relative folder of another machine", () => {
+    const remote = "host: { docker: ssh://gpu@gpu-1 }\nweights: host-path";
+    expect(findingsOf(multi(remote))).toEqual([
+      "multi-gpu-4x: modelRepository must be an absolute path when weights is host-path and host.docker is ssh://, got 'model_repository'",
     ]);
-    const absolute = "host: { docker: ssh://gpu@gpu-1 }\nmodelRepository: /srv/models";
-    expect(findingsOf(multi(absolute))).toEqual([]);
+    expect(findingsOf(multi(`${remote}\nmodelRepository: /srv/models`))).toEqual([]);
+    // a volume is filled from the machine that deploys
+    expect(findingsOf(multi("host: { docker: ssh://gpu@gpu-1 }"))).toEqual([]);
+  });
+
+  test("fail on an embed image without a version, also where no embed server runs", () => {
+    const yaml = "embed: { enabled: false, image: 'clipstack/embed' }";
+    expect(findingsOf(single(yaml))).toEqual([
+      "single-gpu: embed.image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'clipstack/embed'",
+    ]);
   });
 
   test("fail when the gateway asks a Triton that is left out", () => {
@@ -299,9 +447,9 @@ describe("rules between settings", () => {
 
   test("fail together with what the constructs find", () => {
     const yaml =
-      "host: { docker: ssh://gpu-1 }\nembed: { port: 8020 }\ntritonOnnx: { enabled: false }";
+      "host: { docker: ssh://gpu-1 }\nweights: host-path\nembed: { port: 8020 }\ntritonOnnx: { enabled: false }";
     expect(findingsOf(multi(yaml))).toEqual([
-      "multi-gpu-4x: modelRepository must be an absolute path when host.docker is ssh://, got 'model_repository'",
+      "multi-gpu-4x: modelRepository must be an absolute path when weights is host-path and host.docker is ssh://, got 'model_repository'",
       "multi-gpu-4x: embed.upstream must name a service that is enabled (tritonOnnx.enabled is false), got 'triton-onnx'",
       "multi-gpu-4x/embed: port must be free on the host, got 8020, which triton-trt (ports.http) has",
     ]);

@@ -7,18 +7,35 @@ import {
 import type { ModelName } from "../../inference-image/src/contract/model-signature.ts";
 import type { Finding } from "./findings.ts";
 
-/** GPU indices that the host does not have, or that are listed twice. */
-export function gpuIndexFindings(gpus: readonly number[], hostCount: number): readonly Finding[] {
+/** A GPU of a host: its index, as `nvidia-smi` counts, or its UUID, which stays the same when cards are moved. */
+export type GpuId = number | string;
+
+/** GPUs that the host does not have, or that are listed twice. */
+export function gpuIndexFindings(gpus: readonly GpuId[], hostCount: number): readonly Finding[] {
   if (gpus.length === 0) return ["gpus must list at least one GPU, got []"];
   const absent = gpus
-    .filter((index) => index < 0 || index >= hostCount)
-    .map(
-      (index) => `gpus must be 0 to ${hostCount - 1} (host.count is ${hostCount}), got ${index}`,
-    );
+    .filter((gpu) => typeof gpu === "number" && (gpu < 0 || gpu >= hostCount))
+    .map((gpu) => `gpus must be 0 to ${hostCount - 1} (host.count is ${hostCount}), got ${gpu}`);
   const repeated = gpus
-    .filter((index, position) => gpus.indexOf(index) !== position)
-    .map((index) => `gpus must not repeat a GPU, got ${index} twice`);
+    .filter((gpu, position) => gpus.indexOf(gpu) !== position)
+    .map((gpu) => `gpus must not repeat a GPU, got ${gpu} twice`);
   return [...absent, ...repeated];
+}
+
+/**
+ * GPUs of one host that are named in both ways, so that nobody can say which are the same; or more UUIDs than the host has
+ * GPUs.
+ */
+export function gpuNamingFindings(gpus: readonly GpuId[], hostCount: number): readonly Finding[] {
+  const uuids = gpus.filter((gpu) => typeof gpu === "string");
+  const index = gpus.find((gpu) => typeof gpu === "number");
+  if (uuids.length > 0 && index !== undefined) {
+    return [`gpus must be named all by index or all by UUID, got ${index} and ${uuids[0]}`];
+  }
+  if (uuids.length <= hostCount) return [];
+  return [
+    `gpus must be at most ${hostCount} UUIDs (host.count is ${hostCount}), got ${uuids.length}: ${uuids.join(", ")}`,
+  ];
 }
 
 /** GPUs that a configuration uses. Inside a container they count from 0, whichever they are on the host. */
@@ -27,7 +44,7 @@ function gpusUsed({ instance_group: groups = [] }: ModelConfig): number {
 }
 
 /** The named configuration of a model for `gpus`; `single-gpu` where none fits, which is a finding. */
-export function variantFor(model: ModelName, gpus: readonly number[]): ModelVariant {
+export function variantFor(model: ModelName, gpus: readonly GpuId[]): ModelVariant {
   const fits = (variant: ModelVariant) => gpusUsed(modelConfigs[model][variant]) === gpus.length;
   return modelVariants.find(fits) ?? "single-gpu";
 }
@@ -36,7 +53,7 @@ export function variantFor(model: ModelName, gpus: readonly number[]): ModelVari
  * A number of GPUs that no named configuration of the model is for. Says nothing while the indices themselves are wrong.
  */
 export function variantGpuFindings(
-  gpus: readonly number[],
+  gpus: readonly GpuId[],
   hostCount: number,
   model: ModelName,
 ): readonly Finding[] {

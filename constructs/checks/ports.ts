@@ -38,3 +38,14 @@ export function nodePortFindings(nodePort: number, mapped: readonly number[]): r
   }
   return findings;
 }
+
+/** A Triton that everybody reaches. It asks nobody who they are. */
+export function exposureFindings(
+  expose: "loopback" | "all-interfaces",
+  allowUnauthenticated: boolean,
+): readonly Finding[] {
+  if (expose === "loopback" || allowUnauthenticated) return [];
+  return [
+    "expose must be loopback: Triton has no authentication, so it is reached through the embed server as gateway, or with 'npx clipstack tunnel'; allowUnauthenticated: true exposes it all the same; got 'all-interfaces'",
+  ];
+}

@@ -1,5 +1,6 @@
 import { tensorrtWorkspaceBytes } from "../../inference-image/src/contract/model-config.ts";
 import type { Finding } from "./findings.ts";
+import type { GpuId } from "./gpus.ts";
 
 /**
  * Memory of a GPU, in MiB. The sum for embed (ONNX), Triton ONNX and Triton TensorRT, one instance each, is 3146 MiB
@@ -26,22 +27,31 @@ export interface VramUse {
   readonly backend: "onnx" | "tensorrt";
   /** Execution instances of the process on this GPU. */
   readonly instances: number;
+  /** Whether it loads a model anew while it runs: the new instances are there before the old ones go. */
+  readonly reloads?: boolean;
 }
 
 /** Estimate for one process on one GPU, in MiB. */
-export function vramMiB({ backend, instances }: VramUse): number {
-  const weights = backend === "tensorrt" ? vram.weightsFp16MiB : vram.weightsFp32MiB;
-  return vram.processMiB + instances * (weights + vram.activationsMiB);
+export function vramMiB(use: VramUse): number {
+  return vram.processMiB + instancesMiB(use);
 }
 
-/** GPU `index` when what runs there does not fit. */
+function instancesMiB({ backend, instances }: VramUse): number {
+  const weights = backend === "tensorrt" ? vram.weightsFp16MiB : vram.weightsFp32MiB;
+  return instances * (weights + vram.activationsMiB);
+}
+
+/** A GPU when what runs there does not fit. */
 export function vramFindings(
-  index: number,
+  gpu: GpuId,
   uses: readonly VramUse[],
   gpuVramMiB: number,
 ): readonly Finding[] {
   const usable = Math.floor(gpuVramMiB * vram.usableShare);
-  const parts = uses.map((use) => ({ name: use.service, miB: vramMiB(use) }));
+  const parts = uses.flatMap((use) => [
+    { name: use.service, miB: vramMiB(use) },
+    ...(use.reloads ? [{ name: `a reload of ${use.service}`, miB: instancesMiB(use) }] : []),
+  ]);
   if (uses.some(({ backend }) => backend === "tensorrt")) {
     parts.push({ name: "a TensorRT build", miB: vram.buildWorkspaceMiB });
   }
@@ -49,6 +59,6 @@ export function vramFindings(
   if (needed <= usable) return [];
   const list = parts.map(({ name, miB }) => `${name} ${miB}`).join(" + ");
   return [
-    `gpu must have room for the models: GPU ${index} has ${gpuVramMiB} MiB, ${usable} usable, and they need ${needed} (${list})`,
+    `gpu must have room for the models: GPU ${gpu} has ${gpuVramMiB} MiB, ${usable} usable, and they need ${needed} (${list})`,
   ];
 }

@@ -1,0 +1,82 @@
+import { createHash } from "node:crypto";
+import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
+import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
+import { Construct } from "constructs";
+import type { ModelVariant } from "../inference-image/src/contract/model-config.ts";
+import type { ModelName } from "../inference-image/src/contract/model-signature.ts";
+import { modelRepositoryMount } from "../inference-image/src/contract/server-env.ts";
+import { expression } from "./expression.ts";
+import type { GpuHost } from "./gpu-host.ts";
+import { OneShot } from "./one-shot.ts";
+import type { ServerImage } from "./server-image.ts";
+
+export interface ModelConfigurationProps {
+  readonly host: GpuHost;
+  /** The embed image: it puts the text in its place. */
+  readonly tools: ServerImage;
+  /** Name of the Triton's container. */
+  readonly server: string;
+  readonly service: string;
+  readonly model: ModelName;
+  readonly variant: ModelVariant;
+  /** `config.pbtxt`. Expressions of Terraform in it have a value when a plan is made. */
+  readonly text: string;
+  /** Expressions in `text`. */
+  readonly versions: readonly string[];
+  /** A Triton that runs loads it at once, at this address of the environment's network. */
+  readonly reload?: { readonly url: string; readonly timeoutSeconds: number };
+}
+
+const mountInTools = "/configs";
+const uploaded = "/model-config.pbtxt";
+
+/** The configuration of a model, as text on a volume that Triton reads. */
+export class ModelConfiguration extends Construct {
+  /** Names the text: another text has another. */
+  readonly version: string;
+  /** Where Triton reads it. */
+  readonly mount: ContainerVolumes;
+
+  constructor(scope: Construct, id: string, props: ModelConfigurationProps) {
+    super(scope, id);
+
+    const { host, tools, server, service, model, variant, text, versions, reload } = props;
+    const hash = createHash("sha256").update(text).digest("hex").slice(0, 12);
+    this.version =
+      versions.length === 0
+        ? hash
+        : expression(`substr(sha256("${[hash, ...versions].join(" ")}"), 0, 12)`);
+    const volume = new Volume(this, "volume", { name: `${server}-config` });
+    const server_ = reload === undefined ? [] : reloadArguments(reload);
+    new OneShot(this, "apply", {
+      host,
+      image: tools,
+      service: `${service}-config`,
+      run: {
+        command: [
+          "apply-config",
+          ...["--folder", mountInTools],
+          ...["--file", uploaded],
+          ...["--name", variant],
+          ...["--model", model],
+          ...server_,
+        ],
+        ...(reload === undefined
+          ? { networkMode: "none" }
+          : { networksAdvanced: [{ name: host.network.name }] }),
+        volumes: [{ volumeName: volume.name, containerPath: mountInTools }],
+        upload: [{ file: uploaded, content: text }],
+      },
+      versions,
+    });
+    this.mount = {
+      volumeName: volume.name,
+      containerPath: `${modelRepositoryMount}/${model}/configs`,
+      readOnly: true,
+    };
+  }
+}
+
+function reloadArguments({ url, timeoutSeconds }: NonNullable<ModelConfigurationProps["reload"]>) {
+  return ["--server", url, "--timeout-seconds", String(timeoutSeconds)];
+}

@@ -1,0 +1,112 @@
+import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
+import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
+import { Construct } from "constructs";
+import { type ModelName, openclipVitB32 } from "../inference-image/src/contract/model-signature.ts";
+import { modelRepositoryMount } from "../inference-image/src/contract/server-env.ts";
+import { TerraformLocal, TerraformStack } from "./cdktf.ts";
+import { expression } from "./expression.ts";
+import type { GpuHost } from "./gpu-host.ts";
+import { OneShot } from "./one-shot.ts";
+import type { ServerImage } from "./server-image.ts";
+
+/** How the weights come to the servers. */
+export type WeightsSource =
+  /** A volume of the host, filled once from the machine that deploys, and checked. */
+  | "volume"
+  /** A folder of the host. */
+  | "host-path"
+  /** The images have them. */
+  | "image";
+
+export interface ModelWeightsProps {
+  readonly host: GpuHost;
+  /** The embed image: it checks the weights. */
+  readonly tools: ServerImage;
+  readonly source: WeightsSource;
+  /**
+   * Model repository, which has the weights in `openclip_vit_b32/1`: relative to the project, or absolute. With `host-path`
+   * on the host, else on the machine that deploys.
+   */
+  readonly modelRepository: string;
+}
+
+const mountInTools = "/weights";
+
+/**
+ * The weights of the models, one file for all. Terraform's state has their path and their checksum, and nothing else.
+ * Another file is another volume, which is filled and checked before any service is stopped.
+ */
+export class ModelWeights extends Construct {
+  /** Checksum of the file, as an expression; absent where it is not known here. */
+  readonly sha256?: string;
+  /** The beginning of it; empty where it is not known here. */
+  readonly version: string = "";
+  readonly #mount: Pick<ContainerVolumes, "hostPath" | "volumeName"> | undefined;
+
+  constructor(scope: Construct, id: string, props: ModelWeightsProps) {
+    super(scope, id);
+
+    const { host, tools, source, modelRepository } = props;
+    const folder = `${modelRepository}/${openclipVitB32.name}/1`;
+    if (source === "host-path") this.#mount = { hostPath: host.path(folder) };
+    if (source !== "volume") return;
+
+    const file = `${host.sourcePath(folder)}/model.onnx`;
+    const isThere = `fileexists("${file}")`;
+    const checksum = new TerraformLocal(
+      this,
+      "sha256",
+      // computed once for a plan: the file is large
+      expression(`try(filesha256("${file}"), "missing")`),
+    );
+    this.sha256 = expression(`local.${checksum.friendlyUniqueId}`);
+    this.version = expression(`substr(local.${checksum.friendlyUniqueId}, 0, 12)`);
+
+    const volume = new Volume(this, "volume", {
+      name: `${TerraformStack.of(this).node.id}-weights-${this.version}`,
+      lifecycle: {
+        createBeforeDestroy: true,
+        precondition: [
+          {
+            condition: expression(isThere),
+            errorMessage: `There are no weights at ${folder}/model.onnx: 'npx clipstack model pull' gets them, 'npx clipstack model generate' makes random ones.`,
+          },
+        ],
+      },
+    });
+    const sidecar = `${file}.json`;
+    new OneShot(this, "check", {
+      host,
+      image: tools,
+      service: "weights",
+      run: {
+        command: [
+          "check-weights",
+          ...["--folder", mountInTools],
+          ...["--sha256", this.sha256],
+          // the embed server runs another form of them there
+          ...(tools.kind === "embed-gpu" ? ["--execution-provider", "cuda"] : []),
+        ],
+        networkMode: "none",
+        volumes: [{ volumeName: volume.name, containerPath: mountInTools }],
+        upload: [
+          { file: `${mountInTools}/model.onnx`, source: file, sourceHash: this.sha256 },
+          // what the weights are, where somebody wrote it down
+          {
+            file: `${mountInTools}/model.onnx.json`,
+            content: expression(`try(file("${sidecar}"), "{}")`),
+          },
+        ],
+      },
+      versions: [this.sha256],
+    });
+    this.#mount = { volumeName: volume.name };
+  }
+
+  /** Where a server of `model` reads them. */
+  mounts(model: ModelName): readonly ContainerVolumes[] {
+    if (this.#mount === undefined) return [];
+    const containerPath = `${modelRepositoryMount}/${model}/1`;
+    return [{ ...this.#mount, containerPath, readOnly: true }];
+  }
+}
