@@ -214,7 +214,11 @@ class TritonControl {
 function reasonOf({ status, text }: { readonly status: number; readonly text: string }): string {
   try {
     const { error } = JSON.parse(text) as { error?: unknown };
-    if (typeof error === "string") return error;
+    if (typeof error === "string") {
+      const said = error.replace(/[;\s]+$/, "");
+      // Triton tells the client no more than that
+      return /failed to poll from model repository$/.test(said) ? `${said} (see its log)` : said;
+    }
   } catch {
     // not Triton's words, then
   }

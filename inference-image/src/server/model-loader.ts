@@ -1,5 +1,6 @@
 import { readdir, readFile, stat } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { join, sep } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import { ensembleProblems } from "../contract/ensemble-check.ts";
 import {
   type ModelWarmup,
@@ -29,21 +30,34 @@ export interface LoadModelOptions {
   readonly override?: string;
   /** Finds the models of an ensemble; they are loaded before it. Throws {@link OipError} where there is none. */
   readonly modelOf: ModelLookup;
+  /** The versions that serve until the new ones are there: their totals go on. */
+  readonly before: readonly ServedModel[];
+  /** Whether something else than the configuration has changed since `before` were loaded. */
+  readonly filesChanged: boolean;
   readonly log: (line: string) => void;
 }
 
+/** What is read of a model before it is loaded. */
+type ConfigSource = Pick<LoadModelOptions, "repository" | "name" | "variant" | "override">;
+
 /**
- * Load the versions of one model that its version policy asks for.
+ * Load the versions of one model that its version policy asks for. Where only the instances are others than before, the
+ * versions that serve take the new configuration over and are given again, as Triton does it.
  *
  * @throws {OipError} one line, in Triton's words where it has some.
  */
 export async function loadModel(options: LoadModelOptions): Promise<readonly ServedModel[]> {
-  const { name, repository, log } = options;
+  const { name, repository, before, filesChanged, log } = options;
   const folder = join(repository, name);
-  const config = withInstanceNames(await readConfig(options, folder), name);
+  const config = withInstanceNames(await readConfig(options, folder, log), name);
   checkModelConfig(config, name);
   const versions = await versionsToServe(folder, config);
   logDifferences(config, log);
+  if (!filesChanged && canTakeOver(before, config, versions)) {
+    for (const model of before) model.takeOver(config);
+    log(`successfully loaded '${name}': what runs is the same`);
+    return before;
+  }
 
   const models: ServedModel[] = [];
   try {
@@ -59,29 +73,64 @@ export async function loadModel(options: LoadModelOptions): Promise<readonly Ser
   return models;
 }
 
+/** Triton core's `ConfigChangeRequiresReload`, for all versions at once. */
+function canTakeOver(
+  before: readonly ServedModel[],
+  config: ModelConfigJson,
+  versions: readonly string[],
+): boolean {
+  const rest = (all: ModelConfigJson) => ({
+    ...all,
+    instance_group: [],
+    version_policy: undefined,
+  });
+  return (
+    config.ensemble_scheduling === undefined &&
+    before.map(({ version }) => version).join() === versions.join() &&
+    before.every((model) => model.isAlive() && isDeepStrictEqual(rest(model.config), rest(config)))
+  );
+}
+
 /**
  * The models that an ensemble is made of; none for another model, or for one whose configuration cannot be read: loading
  * it will say why.
  */
-export async function partsOf(
-  options: Omit<LoadModelOptions, "modelOf" | "log">,
-): Promise<readonly string[]> {
+export async function partsOf(options: ConfigSource): Promise<readonly string[]> {
   const folder = join(options.repository, options.name);
-  const config = await readConfig({ ...options, log: () => {} }, folder).catch(() => undefined);
+  const config = await readConfig(options, folder, () => {}).catch(() => undefined);
   return config?.ensemble_scheduling?.step.map((step) => step.model_name) ?? [];
 }
 
-/** When a file of the model, or a folder, was last changed, in nanoseconds. */
-export async function lastModified(repository: string, name: string): Promise<bigint> {
+/** Of a model's folder: when what is in it was last changed, in nanoseconds. */
+export interface ModifiedAt {
+  readonly latest: bigint;
+  /** Without the configuration, and without the folder itself, which changes with each name in it. */
+  readonly files: bigint;
+}
+
+export async function modifiedAt({
+  repository,
+  name,
+  variant,
+}: Omit<ConfigSource, "override">): Promise<ModifiedAt> {
   const folder = join(repository, name);
+  const { custom } = await configFileOf(folder, variant);
+  const configuration = custom ? "configs" : "config.pbtxt";
   const paths = await readdir(folder, { recursive: true }).catch(() => []);
-  const times = await Promise.all(
+  const changes = await Promise.all(
     ["", ...paths].map(async (path) => {
       const found = await stat(join(folder, path), { bigint: true }).catch(() => undefined);
-      return found?.mtimeNs ?? 0n;
+      return { path, time: found?.mtimeNs ?? 0n };
     }),
   );
-  return times.reduce((latest, time) => (time > latest ? time : latest), 0n);
+  const latestOf = (some: typeof changes) =>
+    some.reduce((latest, { time }) => (time > latest ? time : latest), 0n);
+  return {
+    latest: latestOf(changes),
+    files: latestOf(
+      changes.filter(({ path }) => path !== "" && path.split(sep)[0] !== configuration),
+    ),
+  };
 }
 
 /** Names of the folders of a repository that can hold a model. */
@@ -108,18 +157,15 @@ export async function modelFolders(repository: string): Promise<readonly string[
 }
 
 async function readConfig(
-  { variant, override, log }: Omit<LoadModelOptions, "modelOf">,
+  { variant, override }: ConfigSource,
   folder: string,
+  log: (line: string) => void,
 ): Promise<ModelConfigJson> {
-  let file = join(folder, "config.pbtxt");
-  if (override !== undefined) {
-    return parseConfig(override, "config override");
-  }
-  if (variant !== undefined) {
-    const custom = join(folder, "configs", `${variant}.pbtxt`);
-    if (await isFile(custom)) file = custom;
-    // a model without variants is the same for all of them
-    else if (await isFolder(dirname(custom))) log(`${custom}: no such file, using ${file}`);
+  if (override !== undefined) return parseConfig(override, "config override");
+  const { file, custom } = await configFileOf(folder, variant);
+  // a model without variants is the same for all of them
+  if (variant !== undefined && !custom && (await isFolder(join(folder, "configs")))) {
+    log(`${variantFile(folder, variant)}: no such file, using ${file}`);
   }
   const text = await readFile(file, "utf8").catch((error: NodeJS.ErrnoException) => {
     const reason = error.code === "ENOENT" ? "No such file or directory" : error.message;
@@ -128,6 +174,21 @@ async function readConfig(
     });
   });
   return parseConfig(text, file);
+}
+
+/** `configs/<variant>.pbtxt` where it is there, which needs no `config.pbtxt` beside it; else that one. */
+async function configFileOf(
+  folder: string,
+  variant: string | undefined,
+): Promise<{ readonly file: string; readonly custom: boolean }> {
+  const custom = variant === undefined ? undefined : variantFile(folder, variant);
+  return custom !== undefined && (await isFile(custom))
+    ? { file: custom, custom: true }
+    : { file: join(folder, "config.pbtxt"), custom: false };
+}
+
+function variantFile(folder: string, variant: string): string {
+  return join(folder, "configs", `${variant}.pbtxt`);
 }
 
 function parseConfig(text: string, file: string): ModelConfigJson {
@@ -222,7 +283,8 @@ async function loadVersion(
   const startedAt = performance.now();
   const started = await startModel(config, version, path, options);
   const loadSeconds = (performance.now() - startedAt) / 1000;
-  return new ServedModel({ config, version, loadSeconds, ...started });
+  const totals = options.before.find((model) => model.version === version)?.totals;
+  return new ServedModel({ config, version, loadSeconds, totals, ...started });
 }
 
 /** What is different about a kind of model: what runs it, and whether that is alive. */

@@ -58,6 +58,12 @@ describe("variants", () => {
     expect(registry.model(model).config.max_batch_size).toBe(4);
   });
 
+  test("needs no config.pbtxt beside it", async () => {
+    const { [`${model}/config.pbtxt`]: _, ...only } = files;
+    const { registry } = await open(only, { "model-config-name": "small" });
+    expect(registry.model(model).config.max_batch_size).toBe(4);
+  });
+
   test("falls back to config.pbtxt where the model has no such variant, and says so", async () => {
     const { registry, log } = await open(files, { "model-config-name": "huge" });
     expect(registry.model(model).config.max_batch_size).toBe(32);
@@ -368,6 +374,76 @@ test("answers the requests that were taken on before it closes", async () => {
   const calls = [infer(opened), infer(opened)];
   await opened.registry.close();
   expect(await Promise.all(calls)).toHaveLength(2);
+});
+
+describe("with explicit control, a variant that has changed", () => {
+  const extra = (delay: number, count: number) => `
+    dynamic_batching { max_queue_delay_microseconds: ${delay} }
+    instance_group [ { kind: KIND_CPU count: ${count} } ]`;
+  const text = (delay: number, count: number) => tinyConfig({ extra: extra(delay, count) });
+  const file = `${model}/configs/single.pbtxt`;
+  const openExplicit = () =>
+    open(
+      { [file]: text(100, 1) },
+      { "model-config-name": "single", "model-control-mode": "explicit", "load-model": [model] },
+    );
+  const change = async ({ registry, repository }: Opened, config: string) => {
+    await writeFile(join(repository.path, file), config);
+    await registry.load(model);
+    return registry.model(model);
+  };
+  const instances = ({ registry }: Opened) =>
+    registry.model(model).config.instance_group.map(({ count }) => count);
+
+  test("is another model: its statistics begin, and its metrics go on", async () => {
+    const opened = await openExplicit();
+    const before = opened.registry.model(model);
+    await infer(opened, 3);
+    const after = await change(opened, text(200, 1));
+    expect(after).not.toBe(before);
+    expect(after.config.dynamic_batching?.max_queue_delay_microseconds).toBe(200);
+    await infer(opened, 2);
+    expect([after.counters.inferenceCount, after.totals.inferenceCount]).toEqual([2, 5]);
+  });
+
+  test("in its instances alone is what runs: its statistics go on", async () => {
+    const opened = await openExplicit();
+    const before = opened.registry.model(model);
+    await infer(opened, 3);
+    expect(await change(opened, text(100, 2))).toBe(before);
+    expect(instances(opened)).toEqual([2]);
+    await infer(opened, 2);
+    expect([before.counters.inferenceCount, before.totals.inferenceCount]).toEqual([5, 5]);
+    expect(opened.log.at(-1)).toBe(`successfully loaded '${model}': what runs is the same`);
+  });
+
+  test("in its instances alone, with weights that are new, is another model", async () => {
+    const opened = await openExplicit();
+    const before = opened.registry.model(model);
+    await writeFile(join(opened.repository.path, model, "1", "labels.txt"), "");
+    expect(await change(opened, text(100, 2))).not.toBe(before);
+  });
+
+  test("counts from the beginning after it was unloaded", async () => {
+    const opened = await openExplicit();
+    await infer(opened, 3);
+    await opened.registry.unload(model);
+    await opened.registry.load(model);
+    expect(opened.registry.model(model).totals.inferenceCount).toBe(0);
+  });
+
+  test("and is refused leaves what runs, with its configuration and statistics", async () => {
+    const opened = await openExplicit();
+    const before = opened.registry.model(model);
+    await infer(opened, 3);
+    const refused = text(100, 2).replace("size: 32", "size: -1");
+    await expect(change(opened, refused)).rejects.toThrow("must be non-negative");
+    expect(opened.registry.ready).toBe(true);
+    expect(opened.registry.model(model)).toBe(before);
+    expect(instances(opened)).toEqual([1]);
+    await change(opened, text(100, 3));
+    expect(instances(opened)).toEqual([3]);
+  });
 });
 
 describe("with explicit control, a model that is loaded again", () => {

@@ -1,7 +1,7 @@
 import { setMaxListeners } from "node:events";
 import type { ResolvedTritonFlags } from "../contract/triton-flags.ts";
 import { configTextOfJson } from "./config-override.ts";
-import { lastModified, loadModel, modelFolders, partsOf } from "./model-loader.ts";
+import { loadModel, type ModifiedAt, modelFolders, modifiedAt, partsOf } from "./model-loader.ts";
 import { OipError } from "./oip-error.ts";
 import type { ServedModel } from "./served-model.ts";
 
@@ -84,7 +84,7 @@ interface Entry {
   readonly state: "READY" | "UNAVAILABLE" | "LOADING" | "UNLOADING";
   readonly reason: string;
   /** When the model's files were changed before they were loaded. */
-  readonly modified?: bigint;
+  readonly modified?: ModifiedAt;
 }
 
 class Registry implements ModelRegistry {
@@ -234,7 +234,12 @@ class Registry implements ModelRegistry {
     const entry = this.#entries.get(name);
     if (entry === undefined || entry.versions.length === 0) return false;
     if (!entry.versions.every((model) => model.isAlive())) return false;
-    return entry.modified === (await lastModified(this.#flags["model-repository"], name));
+    return entry.modified?.latest === (await this.#modifiedAt(name)).latest;
+  }
+
+  #modifiedAt(name: string): Promise<ModifiedAt> {
+    const { "model-repository": repository, "model-config-name": variant } = this.#flags;
+    return modifiedAt({ repository, name, variant });
   }
 
   async unload(name: string, { dependents = false } = {}): Promise<void> {
@@ -289,18 +294,21 @@ class Registry implements ModelRegistry {
       this.#entries.set(name, { versions: [], known: [], state: "LOADING", reason: "" });
     }
     try {
-      const modified = await lastModified(this.#flags["model-repository"], name);
+      const modified = await this.#modifiedAt(name);
       const versions = await loadModel({
         repository: this.#flags["model-repository"],
         name,
         variant: this.#flags["model-config-name"],
         override,
         modelOf: (other, version) => this.model(other, version),
+        before: before?.versions ?? [],
+        filesChanged: before?.modified?.files !== modified.files,
         log: this.#log,
       });
       const known = versions.map(({ version }) => version);
       this.#entries.set(name, { versions, known, state: "READY", reason: "", modified });
-      await Promise.all((before?.versions ?? []).map((model) => model.close()));
+      const replaced = (before?.versions ?? []).filter((model) => !versions.includes(model));
+      await Promise.all(replaced.map((model) => model.close()));
     } catch (error) {
       if (before === undefined || before.versions.length === 0) {
         const reason = error instanceof Error ? error.message : String(error);

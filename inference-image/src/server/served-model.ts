@@ -37,6 +37,12 @@ export interface ServedModelProps {
   readonly start: (events: RunnerEvents) => ModelRunner;
   /** Time that loading took, warm-up included. */
   readonly loadSeconds: number;
+  /**
+   * Of the same version, loaded before: they go on.
+   *
+   * @default - they begin
+   */
+  readonly totals?: ModelCounters;
   /** False once the runtime has died: the model cannot answer any more. */
   readonly isAlive: () => boolean;
 }
@@ -53,20 +59,24 @@ export interface InternalRequest {
 export class ServedModel {
   readonly name: string;
   readonly version: string;
-  readonly config: ModelConfigJson;
   readonly loadSeconds: number;
   readonly isAlive: () => boolean;
+  /** Since it was loaded: what the statistics say. */
   readonly counters = new ModelCounters();
+  /** Since a version was loaded where none was: what the metrics say. */
+  readonly totals: ModelCounters;
+  #config: ModelConfigJson;
   readonly #runner: ModelRunner;
   readonly #inputs: ReadonlyMap<string, TensorSpec>;
   readonly #outputNames: readonly string[];
   /** Requests that wait, the first come first. A batch takes them from the front. */
   readonly #waiting: { readonly items: number }[] = [];
 
-  constructor({ version, config, start, loadSeconds, isAlive }: ServedModelProps) {
+  constructor({ version, config, start, loadSeconds, totals, isAlive }: ServedModelProps) {
     this.name = config.name;
     this.version = version;
-    this.config = config;
+    this.#config = config;
+    this.totals = totals ?? new ModelCounters();
     this.loadSeconds = loadSeconds;
     this.isAlive = isAlive;
     this.#inputs = new Map(config.input.map((input) => [input.name, specOf(input)]));
@@ -77,11 +87,24 @@ export class ServedModel {
         while (rest > 0 && this.#waiting.length > 0) rest -= this.#waiting.shift()!.items;
       },
       executed: (execution) =>
-        this.counters.executed({
-          ...execution,
-          batchSize: this.#itemsOf(execution.batchSize),
-        }),
+        this.#count((counters) =>
+          counters.executed({ ...execution, batchSize: this.#itemsOf(execution.batchSize) }),
+        ),
     });
+  }
+
+  get config(): ModelConfigJson {
+    return this.#config;
+  }
+
+  /** Another configuration, of which nothing that runs depends. */
+  takeOver(config: ModelConfigJson): void {
+    this.#config = config;
+  }
+
+  #count(change: (counters: ModelCounters) => void): void {
+    change(this.counters);
+    change(this.totals);
   }
 
   /** Requests that wait for their execution. */
@@ -96,7 +119,7 @@ export class ServedModel {
 
   /** Count a request that was refused before it was read. */
   refused(): void {
-    this.counters.requestFailed("REJECTED", 0);
+    this.#count((counters) => counters.requestFailed("REJECTED", 0));
   }
 
   /**
@@ -165,17 +188,21 @@ export class ServedModel {
   ): Promise<InferResult> {
     const startedAt = performance.now();
     const totalUs = () => (performance.now() - startedAt) * 1000;
-    this.counters.lastInferenceMs = Date.now();
+    this.#count((counters) => {
+      counters.lastInferenceMs = Date.now();
+    });
     const waiting = { items };
     try {
       this.#checkQueue();
       this.#waiting.push(waiting);
       const result = await this.#runner.infer(tensors, { id, signal, queueTimeoutMs });
-      this.counters.requestSucceeded(this.#itemsOf(items), result.timing, totalUs());
+      const [inferences, us] = [this.#itemsOf(items), totalUs()];
+      this.#count((counters) => counters.requestSucceeded(inferences, result.timing, us));
       return result;
     } catch (error) {
       const [reason, failure] = this.#failureOf(error, signal);
-      this.counters.requestFailed(reason, totalUs());
+      const us = totalUs();
+      this.#count((counters) => counters.requestFailed(reason, us));
       // what another model, or an image, is refused with already says whose it is
       throw failure === error ? failure : this.#labelledError(id, failure);
     } finally {

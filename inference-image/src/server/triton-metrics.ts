@@ -19,56 +19,56 @@ const families: readonly Family[] = [
     name: "nv_inference_request_success",
     help: "Number of successful inference requests, all batch sizes",
     type: "counter",
-    value: ({ counters }) => counters.success.count,
+    value: ({ totals }) => totals.success.count,
   },
   {
     name: "nv_inference_request_failure",
     help: "Number of failed inference requests, all batch sizes",
     type: "counter",
-    value: ({ counters }) =>
-      Object.fromEntries(failureReasons.map((reason) => [reason, counters.failures[reason]])),
+    value: ({ totals }) =>
+      Object.fromEntries(failureReasons.map((reason) => [reason, totals.failures[reason]])),
   },
   {
     name: "nv_inference_count",
     help: "Number of inferences performed (does not include cached requests)",
     type: "counter",
-    value: ({ counters }) => counters.inferenceCount,
+    value: ({ totals }) => totals.inferenceCount,
   },
   {
     name: "nv_inference_exec_count",
     help: "Number of model executions performed (does not include cached requests)",
     type: "counter",
-    value: ({ counters }) => counters.executionCount,
+    value: ({ totals }) => totals.executionCount,
   },
   {
     name: "nv_inference_request_duration_us",
     help: "Cumulative inference request duration in microseconds (includes cached requests)",
     type: "counter",
-    value: ({ counters }) => microseconds(counters.success.ns),
+    value: ({ totals }) => microseconds(totals.success.ns),
   },
   {
     name: "nv_inference_queue_duration_us",
     help: "Cumulative inference queuing duration in microseconds (includes cached requests)",
     type: "counter",
-    value: ({ counters }) => microseconds(counters.queue.ns),
+    value: ({ totals }) => microseconds(totals.queue.ns),
   },
   {
     name: "nv_inference_compute_input_duration_us",
     help: "Cumulative compute input duration in microseconds (does not include cached requests)",
     type: "counter",
-    value: ({ counters }) => microseconds(counters.computeInput.ns),
+    value: ({ totals }) => microseconds(totals.computeInput.ns),
   },
   {
     name: "nv_inference_compute_infer_duration_us",
     help: "Cumulative compute inference duration in microseconds (does not include cached requests)",
     type: "counter",
-    value: ({ counters }) => microseconds(counters.computeInfer.ns),
+    value: ({ totals }) => microseconds(totals.computeInfer.ns),
   },
   {
     name: "nv_inference_compute_output_duration_us",
     help: "Cumulative inference compute output duration in microseconds (does not include cached requests)",
     type: "counter",
-    value: ({ counters }) => microseconds(counters.computeOutput.ns),
+    value: ({ totals }) => microseconds(totals.computeOutput.ns),
   },
   {
     name: "nv_inference_pending_request_count",
@@ -139,7 +139,7 @@ function histogramLines(models: readonly ServedModel[]): readonly string[] {
     ...headLines(name, "Duration from request to first response in milliseconds", "histogram"),
     ...models.flatMap((model) => {
       const labels = labelsOf(model);
-      const { count, sum, bounds, cumulative } = model.counters.firstResponse;
+      const { count, sum, bounds, cumulative } = model.totals.firstResponse;
       return [
         `${name}_count{${labels}} ${count}`,
         `${name}_sum{${labels}} ${sum}`,
@@ -162,7 +162,7 @@ function summaryLines(
     ...headLines(name, summaryHelp[part], "summary"),
     ...models.flatMap((model) => {
       const labels = labelsOf(model);
-      const summary = model.counters.summaries[part];
+      const summary = model.totals.summaries[part];
       const values = summary.quantiles(quantiles);
       return [
         `${name}_count{${labels}} ${summary.count}`,
