@@ -48,7 +48,7 @@ const gpu: NonNullable<HostRequirements["gpu"]> = {
 const nvidiaSmi = (...lines: readonly string[]) =>
   programs.put("nvidia-smi", lines.map((line) => `echo '${line}'`).join("\n"));
 const rtx4080 = (index: number, driver = "580.95.05", memory = "16376") =>
-  `${index}, GPU-0000000${index}, ${memory}, 1, 8.9, ${driver}, NVIDIA GeForce RTX 4080`;
+  `${index}, GPU-0000000${index}, ${memory}, ${memory}, 8.9, ${driver}, NVIDIA GeForce RTX 4080`;
 
 async function doctor(changes: Partial<HostRequirements> = {}, path = pathWith(programs.folder)) {
   const { code, stdout, stderr } = await clipstack(["doctor", "single-gpu", "--json"], {

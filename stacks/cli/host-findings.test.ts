@@ -9,7 +9,7 @@ const gpu: Gpu = {
   uuid: "GPU-8a56a4bc",
   name: "NVIDIA GeForce RTX 4080",
   memoryMiB: 16_376,
-  usedMiB: 1,
+  freeMiB: 15_956,
   computeCapability: "8.9",
   driver: "580.95.05",
 };
@@ -167,7 +167,7 @@ describe("GPUs", () => {
   });
 
   test("fail when others use the memory, unless it is this environment", () => {
-    const busy = withGpus([{ ...gpu, usedMiB: 15_900 }]);
+    const busy = withGpus([{ ...gpu, freeMiB: 476 }]);
     expect(messages({}, busy)).toEqual([
       "gpu-memory: GPU 0 has 476 MiB free of 16376, and the services need about 1105 (embed 1105)",
     ]);

@@ -193,11 +193,10 @@ function judgeGpus(needs: GpuNeeds, gpus: readonly Gpu[], deployed: boolean): Ho
       });
     }
     const needed = uses.reduce((sum, { miB }) => sum + miB, 0);
-    const freeMiB = gpu.memoryMiB - gpu.usedMiB;
-    if (!deployed && gpu.memoryMiB >= needed && freeMiB < needed) {
+    if (!deployed && gpu.memoryMiB >= needed && gpu.freeMiB < needed) {
       problems.push({
         code: "gpu-memory",
-        message: `${shown} has ${freeMiB} MiB free of ${gpu.memoryMiB}, and the services need about ${needed} (${uses.map(({ service, miB }) => `${service} ${miB}`).join(" + ")})`,
+        message: `${shown} has ${gpu.freeMiB} MiB free of ${gpu.memoryMiB}, and the services need about ${needed} (${uses.map(({ service, miB }) => `${service} ${miB}`).join(" + ")})`,
         fix: "stop what uses it ('nvidia-smi' on the host lists it), or name another GPU",
       });
     }

@@ -44,8 +44,8 @@ quiet\t\t
 
 describe("nvidia-smi", () => {
   test("is read line by line", () => {
-    const text = `0, GPU-8a56a4bc-1111-2222-3333-444455556666, 16376, 301, 8.9, 570.86.15, NVIDIA GeForce RTX 4080
-1, GPU-00000000-1111-2222-3333-444455556666, 81920, 0, 8.0, 570.86.15, NVIDIA A100-SXM4-80GB
+    const text = `0, GPU-8a56a4bc-1111-2222-3333-444455556666, 16376, 16075, 8.9, 570.86.15, NVIDIA GeForce RTX 4080
+1, GPU-00000000-1111-2222-3333-444455556666, 81920, 81920, 8.0, 570.86.15, NVIDIA A100-SXM4-80GB
 `;
     expect(parseGpus(text)).toEqual([
       {
@@ -53,7 +53,7 @@ describe("nvidia-smi", () => {
         uuid: "GPU-8a56a4bc-1111-2222-3333-444455556666",
         name: "NVIDIA GeForce RTX 4080",
         memoryMiB: 16376,
-        usedMiB: 301,
+        freeMiB: 16075,
         computeCapability: "8.9",
         driver: "570.86.15",
       },

@@ -23,7 +23,7 @@ export interface Gpu {
   readonly uuid: string;
   readonly name: string;
   readonly memoryMiB: number;
-  readonly usedMiB: number;
+  readonly freeMiB: number;
   readonly computeCapability: string;
   readonly driver: string;
 }
@@ -83,15 +83,15 @@ export function parsePublished(text: string): readonly PublishedPort[] {
 
 /** Arguments of `nvidia-smi` that {@link parseGpus} reads. */
 export const gpusArgs = [
-  "--query-gpu=index,uuid,memory.total,memory.used,compute_cap,driver_version,name",
+  "--query-gpu=index,uuid,memory.total,memory.free,compute_cap,driver_version,name",
   "--format=csv,noheader,nounits",
 ] as const;
 
-/** Of `nvidia-smi`: `0, GPU-8a56a4bc-…, 16376, 1, 8.9, 570.86.15, NVIDIA GeForce RTX 4080`. */
+/** Of `nvidia-smi`: `0, GPU-8a56a4bc-…, 16376, 15956, 8.9, 570.86.15, NVIDIA GeForce RTX 4080`. */
 export function parseGpus(text: string): readonly Gpu[] {
   return text.split("\n").flatMap((line) => {
     const cells = line.split(",").map((cell) => cell.trim());
-    const [index = "", uuid = "", total, used, computeCapability = "", driver = "", ...name] =
+    const [index = "", uuid = "", total, free, computeCapability = "", driver = "", ...name] =
       cells;
     if (!/^\d+$/.test(index)) return [];
     return [
@@ -101,7 +101,7 @@ export function parseGpus(text: string): readonly Gpu[] {
         name: name.join(", "),
         // `[N/A]` where memory is shared with the processor
         memoryMiB: numberOr(total, Number.POSITIVE_INFINITY),
-        usedMiB: numberOr(used, 0),
+        freeMiB: numberOr(free, Number.POSITIVE_INFINITY),
         computeCapability,
         driver,
       },
