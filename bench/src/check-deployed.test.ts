@@ -5,6 +5,7 @@ import {
   checkContainerState,
   checkDeployedService,
   type DeclaredBlock,
+  declaredBlocks,
   type Inspection,
 } from "./check-deployed.ts";
 import { declaredContainer } from "./container-aspects.ts";
@@ -25,7 +26,7 @@ function inspection(...containers: readonly InspectedContainer[]): Inspection {
   return { ok: true, containers: new Map(containers.map((it) => [it.Name, it])) };
 }
 
-const state = { ids: new Map([["docker_image.triton", imageId]]) };
+const state = { ids: new Map([["docker_image.triton", imageId]]), names: new Map() };
 
 /** What is said of a container that was changed after it was made. */
 function said(change?: Parameters<typeof inspected>[0], declared = blockOf()): readonly string[] {
@@ -212,7 +213,13 @@ test("fails on NVIDIA's runtime that is missing", () => {
 
 test("fails on a container that something else put in the place of Terraform's", () => {
   const ids = new Map([...state.ids, ["docker_container.triton", "d1".repeat(32)]]);
-  const [result] = checkContainer("one", blockOf(), inspection(inspected()), { ids }, moduleFolder);
+  const [result] = checkContainer(
+    "one",
+    blockOf(),
+    inspection(inspected()),
+    { ...state, ids },
+    moduleFolder,
+  );
   expect(result).toMatchObject({
     outcome: "fail",
     message:
@@ -285,6 +292,21 @@ test("fails on a container that is not there", () => {
     message: "there is no container 'one-triton'",
     resource: "docker_container.triton (container 'one-triton')",
   });
+});
+
+test("knows a container by the name in Terraform's state where the declared one is an expression", () => {
+  const document = dockerDocument();
+  const body = document.resource.docker_container?.embed;
+  if (body !== undefined) body.name = `two-${"$"}{substr(uuid(), 0, 8)}`;
+  const artefact = {
+    ...parseArtefact(JSON.stringify(document), "cdk.tf.json"),
+    file: "cdk.tf.json",
+    sha256: "",
+  };
+  const names = new Map([["docker_container.embed", "two-a7c492b3"]]);
+  const named = (known: typeof names) =>
+    declaredBlocks(artefact, { ids: new Map(), names: known }).map(({ declared }) => declared.name);
+  expect(named(names)).toEqual(["two-a7c492b3", "two-services-triton-onnx"]);
 });
 
 test("fails on a service that is deployed from other settings", () => {

@@ -10,10 +10,11 @@ import type { InspectedContainer } from "./docker-inspect.ts";
 import type { CheckResult } from "./record.ts";
 import { pathsOf, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
 
-/** What Terraform's state says of the resources that it made. */
+/** What Terraform's state says of the containers and images that it made, by address. */
 export interface DeployedState {
-  /** Id by Terraform address, of containers and images. */
   readonly ids: ReadonlyMap<string, string>;
+  /** Of containers; a declared name may be an expression. */
+  readonly names: ReadonlyMap<string, string>;
 }
 
 /** The containers of an engine by name, or why it could not be asked. */
@@ -29,10 +30,16 @@ export interface DeclaredBlock {
   readonly service?: Service;
 }
 
-export function declaredBlocks(artefact: Artefact): readonly DeclaredBlock[] {
+export function declaredBlocks(artefact: Artefact, state: DeployedState): readonly DeclaredBlock[] {
+  const declare = (block: ContainerBlock): DeclaredContainer => {
+    const declared = declaredContainer.parse(block.body);
+    const { address } = block;
+    const name = declared.name.includes("${") ? state.names.get(address) : undefined;
+    return { ...declared, name: name ?? declared.name };
+  };
   return artefact.containers.map((block) => ({
     block,
-    declared: declaredContainer.parse(block.body),
+    declared: declare(block),
     service: artefact.workloads.find(({ address }) => address === block.address)?.service,
   }));
 }

@@ -85,7 +85,7 @@ async function runDeployed(
   const moduleFolder = dirname(resolve(environment.file));
   const plan = planOf(artefact, moduleFolder);
   run.phase("look at the containers");
-  const blocks = declaredBlocks(artefact);
+  const blocks = declaredBlocks(artefact, environment.state);
   const inspection = await environment.inspect(blocks.map(({ declared }) => declared.name));
   const reach = await environment.reach();
   const services = artefact.workloads.map((workload) =>

@@ -66,23 +66,25 @@ export async function readDeployment(
       `${name}: the deployed output '${environmentOutput}' is not of this version of clipstack: ${issue?.path.join(".")}: ${issue?.message}; deploy it again`,
     );
   }
-  return { environment: parsed.data, state: { ids: ids(await terraform(name, "show", "-json")) } };
+  return { environment: parsed.data, state: stateOf(await terraform(name, "show", "-json")) };
 }
 
-/** Ids of containers and images by address. The rest of the state, which may hold secrets, is let go. */
-function ids(json: string): ReadonlyMap<string, string> {
+/** Ids and names of containers and images. The rest of the state, which may hold secrets, is let go. */
+function stateOf(json: string): DeployedState {
   const { values } = resources.parse(JSON.parse(json));
-  const id = z.string().min(1);
-  return new Map(
-    (values?.root_module.resources ?? []).flatMap(({ address, values: of }) => {
-      const found = address.startsWith("docker_image.")
-        ? id.safeParse(of.image_id)
-        : id.safeParse(of.id);
-      return /^docker_(?:image|container)\./.test(address) && found.success
-        ? [[address, found.data] as const]
+  const all = values?.root_module.resources ?? [];
+  const pick = (type: string, key: string) =>
+    all.flatMap(({ address, values: of }) => {
+      const found = z.string().min(1).safeParse(of[key]);
+      return address.startsWith(`${type}.`) && found.success
+        ? // of a resource with for_each, the one that there is
+          [[address.replace(/\[.*\]$/, ""), found.data] as const]
         : [];
-    }),
-  );
+    });
+  return {
+    ids: new Map([...pick("docker_image", "image_id"), ...pick("docker_container", "id")]),
+    names: new Map(pick("docker_container", "name")),
+  };
 }
 
 type Ask = (name: string, ...args: readonly string[]) => Promise<string>;
