@@ -33,12 +33,10 @@ async function taskOf(width: number, height: number, seed = 1): Promise<PoolTask
   return { bytes, header: readImageHeader(bytes)!, mode: "exact" };
 }
 
-test("starts no thread before an image needs one, and none for small images", async () => {
+test("starts no thread before an image needs one", async () => {
   const pool = poolOf(2);
   expect(pool.size).toBe(0);
   await pool.run(await taskOf(320, 240));
-  expect(pool.size).toBe(0);
-  await pool.run(await taskOf(800, 600));
   expect(pool.size).toBe(1);
 });
 
@@ -52,12 +50,11 @@ test("starts another thread only when all are busy, and no more than it may", as
   expect(pool.size).toBe(2);
 });
 
-test("gives the same pixels in the calling thread and in another", async () => {
+test("fails where a file has other pixels than its header was said to have", async () => {
   const task = await taskOf(400, 300);
-  const large = { ...task.header, width: 4000, height: 3000 };
+  const header = { ...task.header, width: 4000, height: 3000 };
   expect(await poolOf(1).run(task)).toHaveLength(pixelBytes);
-  // the header lies, so that it goes to a thread, which finds other pixels than it was told
-  await expect(poolOf(1).run({ ...task, header: large })).rejects.toThrow(/extract_area|expected/);
+  await expect(poolOf(1).run({ ...task, header })).rejects.toThrow(/extract_area|expected/);
 });
 
 test("leaves the file as it was", async () => {

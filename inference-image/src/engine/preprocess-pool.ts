@@ -3,13 +3,7 @@ import { Worker } from "node:worker_threads";
 import { imageSide } from "../contract/model-signature.ts";
 import type { ServerEnv } from "../contract/server-env.ts";
 import type { ImageHeader } from "./image-header.ts";
-import {
-  compileModules,
-  createEngines,
-  type Engines,
-  type Modules,
-  preprocessImage,
-} from "./preprocess-image.mjs";
+import { compileModules, type Modules } from "./preprocess-image.mjs";
 import { EngineError } from "./types.ts";
 
 /** One image, for a thread. */
@@ -31,15 +25,6 @@ interface Job {
 /** Compiled once, and handed to every thread. */
 let modules: Modules | undefined;
 
-/** Of the thread that calls. */
-let engines: Engines | undefined;
-
-/**
- * Images of so few pixels are resized by the thread that calls, in less than a millisecond; libvips decodes them in threads
- * of its own as it does all. To hand them to another thread and back would take as long.
- */
-const fewPixels = 200_000;
-
 /**
  * Threads that make of image files what the model sees: first come, first served. A thread starts when an image finds all
  * others busy, and keeps the process alive only while it works. One that dies takes its image with it, no other.
@@ -49,8 +34,6 @@ export class PreprocessPool {
   readonly #idle: Worker[] = [];
   readonly #busy = new Map<Worker, Job>();
   readonly #waiting: Job[] = [];
-  /** Images that are worked on by the thread that calls. */
-  #hereCount = 0;
   #closing: Promise<void> | undefined;
   #emptied = () => {};
 
@@ -73,10 +56,6 @@ export class PreprocessPool {
       }
       if (signal?.aborted) {
         reject(signal.reason);
-        return;
-      }
-      if (task.header.width * task.header.height <= fewPixels) {
-        this.#here(task).then(resolve, reject);
         return;
       }
       const job = { task, resolve, reject };
@@ -113,23 +92,12 @@ export class PreprocessPool {
   }
 
   async #close(): Promise<void> {
-    if (this.#busy.size > 0 || this.#hereCount > 0) {
+    if (this.#busy.size > 0) {
       await new Promise<void>((resolve) => {
         this.#emptied = resolve;
       });
     }
     await Promise.all(this.#idle.splice(0).map((worker) => worker.terminate()));
-  }
-
-  async #here({ bytes, header, mode }: PoolTask): Promise<Uint8Array> {
-    engines ??= createEngines(theModules());
-    this.#hereCount++;
-    try {
-      return await preprocessImage(bytes, { header, mode, side: imageSide }, engines);
-    } finally {
-      this.#hereCount--;
-      this.#next();
-    }
   }
 
   #next(): void {
@@ -143,7 +111,7 @@ export class PreprocessPool {
       const bytes = new Uint8Array(job.task.bytes);
       worker.postMessage({ ...job.task, bytes }, [bytes.buffer]);
     }
-    if (this.#busy.size === 0 && this.#hereCount === 0) this.#emptied();
+    if (this.#busy.size === 0) this.#emptied();
   }
 
   #start(): Worker {
