@@ -26,6 +26,12 @@ export interface ChildOptions {
   readonly args: readonly string[];
   /** The whole environment, but for what a program needs to run at all. */
   readonly env: Readonly<Record<string, string>>;
+  /**
+   * `held`: open and silent for as long as this process is there, for a program that ends at the end of its input.
+   *
+   * @default empty
+   */
+  readonly input?: "empty" | "held";
 }
 
 /** What a program needs of this machine, and a container has of its image. */
@@ -40,13 +46,13 @@ const running = new Set<Child>();
 let watching = false;
 
 /** Start a process that ends with this one: by {@link Child.stop}, and by itself when this process is gone. */
-export function startChild({ command, args, env }: ChildOptions): Child {
+export function startChild({ command, args, env, input = "empty" }: ChildOptions): Child {
   const [program = process.execPath, ...first] = command;
   const started = spawn(program, [...first, ...args], {
     env: { ...baseEnvironment(), ...env },
     // its own process group: Ctrl-C reaches this process alone, which then stops its children one by one
     detached: true,
-    stdio: ["ignore", "pipe", "pipe", "pipe"],
+    stdio: [input === "held" ? "pipe" : "ignore", "pipe", "pipe", "pipe"],
   });
   const lines: string[] = [];
   let rest = "";

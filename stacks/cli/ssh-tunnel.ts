@@ -72,8 +72,14 @@ export interface Tunnel {
   close(): Promise<void>;
 }
 
-/** Printed by ssh itself once it has logged in and listens on every port. */
+/** Printed by the host, after ssh has logged in and listens on every port. */
 const readyLine = "clipstack-tunnel-ready";
+/**
+ * Run there for as long as the tunnel is open. Without a command (`ssh -N`) OpenSSH leaves Nagle's algorithm on, at both
+ * ends: a tensor over gRPC took 300 ms in place of 20. And it ends with its input, so no ssh is left when this process is
+ * killed.
+ */
+const remoteCommand = `echo ${readyLine} && exec cat`;
 const pollMs = 50;
 const connectSeconds = 10;
 /** Login and forwarding, after the connection. */
@@ -96,6 +102,7 @@ export async function openTunnel(
     command: ["ssh"],
     args: sshArguments({ target, forwards }),
     env: env(),
+    input: "held",
   });
   const failure = (): TunnelError => {
     const said = ssh.lastLines(20).filter((line) => line !== readyLine);
@@ -142,13 +149,9 @@ function sshArguments({ target, forwards }: TunnelPlan): readonly string[] {
     "ControlPath=none",
     "ServerAliveInterval=15",
     "ServerAliveCountMax=3",
-    // run by ssh on this machine, once it listens
-    "PermitLocalCommand=yes",
-    `LocalCommand=echo ${readyLine}`,
     "LogLevel=ERROR",
   ];
   return [
-    "-N",
     "-T",
     ...options.flatMap((option) => ["-o", option]),
     ...forwards.flatMap(({ local, remote }) => [
@@ -156,6 +159,7 @@ function sshArguments({ target, forwards }: TunnelPlan): readonly string[] {
       `${loopback}:${local}:${loopback}:${remote}`,
     ]),
     ...target.args,
+    remoteCommand,
   ];
 }
 

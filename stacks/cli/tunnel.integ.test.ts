@@ -40,16 +40,18 @@ describe.skipIf(missing !== "")(`clipstack tunnel${missing && ` (not here: ${mis
     return synthesized(document).outdir;
   }
 
-  function start(outdir: string, ...args: readonly string[]) {
+  function start(outdir: string, args: readonly string[], path = sshd.path) {
     const child = spawn(process.execPath, [program, "tunnel", "far", ...args], {
-      env: { ...process.env, PATH: sshd.path, CDKTF_OUTDIR: outdir },
+      env: { ...process.env, PATH: path, CDKTF_OUTDIR: outdir },
       stdio: ["ignore", "pipe", "pipe"],
     });
-    return { child, stdout: text(child.stdout), stderr: text(child.stderr) };
+    // what is reachable is said when it is
+    const open = Promise.race([once(child.stdout, "data"), once(child, "close")]);
+    return { child, open, stdout: text(child.stdout), stderr: text(child.stderr) };
   }
 
   async function run(outdir: string, ...args: readonly string[]) {
-    const { child, stdout, stderr } = start(outdir, ...args);
+    const { child, stdout, stderr } = start(outdir, args);
     const [code] = (await once(child, "close")) as [number];
     return { code, stdout: await stdout, stderr: await stderr };
   }
@@ -66,8 +68,8 @@ describe.skipIf(missing !== "")(`clipstack tunnel${missing && ` (not here: ${mis
 
   test("reaches a port of the host's loopback interface, and Ctrl-C ends it cleanly", async () => {
     const { local, offset } = await localPort();
-    const tunnel = start(environmentOn(sshd.endpoint), "--port-offset", offset);
-    await until(() => isTaken(local));
+    const tunnel = start(environmentOn(sshd.endpoint), ["--port-offset", offset]);
+    await tunnel.open;
     const answer = await fetch(`http://127.0.0.1:${local}/`);
     expect(await answer.text()).toBe("from the host");
     tunnel.child.kill("SIGINT");
@@ -75,6 +77,14 @@ describe.skipIf(missing !== "")(`clipstack tunnel${missing && ` (not here: ${mis
     expect({ code, taken: await isTaken(local) }).toEqual({ code: 0, taken: false });
     expect(await tunnel.stdout).toContain(`  embed  embed-http  http://127.0.0.1:${local}\n`);
     expect(await tunnel.stderr).toContain("clipstack: the tunnel is closed\n");
+  });
+
+  test("leaves no ssh behind when it is killed", async () => {
+    const { local, offset } = await localPort();
+    const tunnel = start(environmentOn(sshd.endpoint), ["--port-offset", offset]);
+    await tunnel.open;
+    tunnel.child.kill("SIGKILL");
+    await until(async () => !(await isTaken(local)));
   });
 
   test("says in one line that a port is taken", async () => {
@@ -101,24 +111,19 @@ describe.skipIf(missing !== "")(`clipstack tunnel${missing && ` (not here: ${mis
   test("ends with exit code 1 and the reason when the host goes away", async () => {
     const own = await startSshd();
     const { local, offset } = await localPort();
-    const tunnel = spawn(
-      process.execPath,
-      [program, "tunnel", "far", "--json", "--port-offset", offset],
-      {
-        env: { ...process.env, PATH: own.path, CDKTF_OUTDIR: environmentOn(own.endpoint) },
-        stdio: ["ignore", "pipe", "pipe"],
-      },
-    );
-    const [stdout, stderr] = [text(tunnel.stdout), text(tunnel.stderr)];
-    await until(() => isTaken(local));
+    const args = ["--json", "--port-offset", offset];
+    const tunnel = start(environmentOn(own.endpoint), args, own.path);
+    await tunnel.open;
     own.dropConnections();
-    const [code] = (await once(tunnel, "close")) as [number];
+    const [code] = (await once(tunnel.child, "close")) as [number];
     await own.stop();
     expect(code).toBe(1);
-    expect(JSON.parse(await stdout)).toEqual([
+    expect(JSON.parse(await tunnel.stdout)).toEqual([
       { service: "embed", protocol: "embed-http", url: `http://127.0.0.1:${local}` },
     ]);
-    expect((await stderr).trim().split("\n").at(-1)).toMatch(/^clipstack: far: ssh .* failed: /);
+    expect((await tunnel.stderr).trim().split("\n").at(-1)).toMatch(
+      /^clipstack: far: ssh .* failed: /,
+    );
   });
 
   test("says that an environment of this machine needs none", async () => {
