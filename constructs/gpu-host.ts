@@ -2,12 +2,15 @@ import { Network } from "@cdktf/provider-docker/lib/network/index.js";
 import { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
 import { Construct } from "constructs";
 import { DataResource, Lazy, type TerraformResource, TerraformStack } from "./cdktf.ts";
+import { isDataCentre, requiredDriver } from "./checks/drivers.ts";
 import { check } from "./checks/findings.ts";
 import { type GpuId, gpuIndexFindings, gpuNamingFindings } from "./checks/gpus.ts";
 import { type PortClaim, portConflicts } from "./checks/ports.ts";
-import { type VramUse, vramFindings } from "./checks/vram.ts";
+import { type VramUse, vramFindings, vramMiB } from "./checks/vram.ts";
 import { expression } from "./expression.ts";
 import { type GpuName, type GpuSpec, gpuCatalogue } from "./gpu-catalogue.ts";
+import { HostCheck } from "./host-check.ts";
+import type { HostRequirements, RequiredDisk, RequiredFile } from "./host-requirements.ts";
 import { type ImageKind, type ImageSource, ServerImage } from "./server-image.ts";
 
 /** `cpu` deploys the same services without a GPU. */
@@ -15,6 +18,11 @@ export type Accelerator = "gpu" | "cpu";
 
 /** Who reaches a published port: programs on the host (and tunnels to it), or everybody. */
 export type Exposure = "loopback" | "all-interfaces";
+
+/** A port of the host that a service publishes. */
+export interface PublishedPort extends PortClaim {
+  readonly expose: Exposure;
+}
 
 export interface GpuHostProps {
   /** Docker endpoint: `ssh://user@host` or `unix:///var/run/docker.sock`. */
@@ -45,9 +53,13 @@ export class GpuHost extends Construct {
   /** The provider of the services: nothing of them is touched before everything is there that they need. */
   readonly services: DockerProvider;
 
-  readonly #ports: PortClaim[] = [];
+  readonly #ports: PublishedPort[] = [];
   readonly #gpus = new Set<GpuId>();
   readonly #models = new Map<GpuId, VramUse[]>();
+  readonly #uses: VramUseOnGpus[] = [];
+  readonly #triton: string[] = [];
+  readonly #disk: RequiredDisk[] = [];
+  readonly #files: RequiredFile[] = [];
   readonly #images = new Map<string, ServerImage>();
   readonly #prepared: DataResource;
   readonly #before: { readonly resource: TerraformResource; readonly version: string }[] = [];
@@ -60,12 +72,16 @@ export class GpuHost extends Construct {
     this.gpu = { name: props.gpu, ...gpuCatalogue[props.gpu] };
     this.count = props.count;
 
-    new DockerProvider(this, "docker", { host: props.docker });
+    const hostCheck = new HostCheck(this, "check", {
+      docker: props.docker,
+      requirements: () => this.#requirements(),
+    });
+    new DockerProvider(this, "docker", { host: hostCheck.docker });
     // The bindings were made from 3.6.2; `gpus = "device=0"` needs 4.0, and 4.1 fixes a panic.
     TerraformStack.of(this).addOverride("terraform.required_providers.docker.version", "~> 4.5");
     this.network = new Network(this, "network", { name: props.network });
     this.#prepared = new DataResource(this, "prepared", {
-      input: { docker: props.docker },
+      input: { docker: hostCheck.docker },
       // replaced with each of them, since only what changes is waited for
       triggersReplace: Lazy.anyValue({
         produce: () => this.#before.map(({ version }) => version).sort(),
@@ -95,21 +111,45 @@ export class GpuHost extends Construct {
     );
   }
 
-  /** An image on this host. Whoever asks for the same gets the same. */
-  image(kind: ImageKind, source: ImageSource): ServerImage {
-    const key = JSON.stringify([kind, source]);
+  /**
+   * An image on this host. Whoever asks for the same gets the same.
+   *
+   * @param weights - Whether it has the weights, where it is built.
+   */
+  image(kind: ImageKind, source: ImageSource, weights = false): ServerImage {
+    const key = JSON.stringify([kind, source, weights]);
     const earlier = this.#images.get(key);
     if (earlier !== undefined) return earlier;
     const others = [...this.#images.values()].filter((image) => image.kind === kind).length;
     const id = `${kind}-image${others === 0 ? "" : `-${others + 1}`}`;
-    const image = new ServerImage(this, id, { kind, source });
+    const image = new ServerImage(this, id, { kind, source, weights });
     this.#images.set(key, image);
     this.before(image.resource, image.name);
+    this.needsDisk({
+      what: source.source === "pull" ? source.name : `${kind} image`,
+      miB: imageMiB[kind],
+      ...(source.source === "pull" && { image: source.name }),
+    });
     return image;
   }
 
+  /** Have the host checked for room before anything is made on it. */
+  needsDisk(disk: RequiredDisk): void {
+    this.#disk.push(disk);
+  }
+
+  /** Have a file looked for before anything is made. */
+  needsFile(file: RequiredFile): void {
+    this.#files.push(file);
+  }
+
+  /** Have the driver checked for a Triton's image. */
+  needsDriverFor(image: string): void {
+    this.#triton.push(image);
+  }
+
   /** Publish `claims` for the service `user`, which reports what is taken already. */
-  publish(user: Construct, claims: readonly PortClaim[]): void {
+  publish(user: Construct, claims: readonly PublishedPort[]): void {
     const earlier = [...this.#ports];
     this.#ports.push(...claims);
     check(user, () => portConflicts(claims, earlier));
@@ -119,12 +159,45 @@ export class GpuHost extends Construct {
   run(user: Construct, gpus: readonly GpuId[], use: VramUse): void {
     if (this.accelerator === "cpu") return;
     check(user, () => gpuIndexFindings(gpus, this.count));
+    this.#uses.push({ gpus, use });
     for (const gpu of gpus) {
       this.#gpus.add(gpu);
       if (typeof gpu === "string" || gpu < this.count) {
         this.#models.set(gpu, [...(this.#models.get(gpu) ?? []), use]);
       }
     }
+  }
+
+  /** What the host must have for all that was asked of it so far. */
+  #requirements(): HostRequirements {
+    const { name, label, vramMiB: memory, computeCapability } = this.gpu;
+    const drivers = [...new Set(this.#triton)].flatMap((image) => requiredDriver(image) ?? []);
+    const gpu: HostRequirements["gpu"] = {
+      name,
+      label,
+      count: this.count,
+      vramMiB: memory,
+      computeCapability,
+      dataCentre: isDataCentre(name),
+      uses: this.#uses
+        .filter(({ gpus }) => gpus.length > 0)
+        .map(({ gpus, use }) => ({ service: use.service, gpus: [...gpus], miB: vramMiB(use) })),
+      drivers,
+    };
+    return {
+      schema: 1,
+      environment: TerraformStack.of(this).node.id,
+      docker: this.docker,
+      ...(this.#uses.length > 0 && { gpu }),
+      ports: this.#ports.map(({ service, prop, port, expose }) => ({
+        service,
+        setting: prop,
+        port,
+        address: bindAddress(expose),
+      })),
+      disk: [...this.#disk],
+      files: [...this.#files],
+    };
   }
 
   /** Host name or address at which a client reaches a published port. */
@@ -149,6 +222,18 @@ export class GpuHost extends Construct {
       : expression(`abspath("${expression("path.root")}/../../../${path}")`);
   }
 }
+
+interface VramUseOnGpus {
+  readonly gpus: readonly GpuId[];
+  readonly use: VramUse;
+}
+
+/** Room of an image in Docker's folder, in MiB, as unpacked; of what is built, with what the build leaves. */
+const imageMiB: Readonly<Record<ImageKind, number>> = {
+  "embed-cpu": 2_048,
+  "embed-gpu": 8_192,
+  triton: 20_480,
+};
 
 /** Address that a container's port is bound to. */
 export function bindAddress(exposure: Exposure): string {

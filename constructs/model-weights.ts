@@ -32,11 +32,15 @@ export interface ModelWeightsProps {
 
 const mountInTools = "/weights";
 
+/** Room for the weights and the form of them that the embed server runs, in MiB. */
+const weightsMiB = 1_024;
+
 /**
  * The weights of the models, one file for all. Terraform's state has their path and their checksum, and nothing else.
  * Another file is another volume, which is filled and checked before any service is stopped.
  */
 export class ModelWeights extends Construct {
+  readonly source: WeightsSource;
   /** Checksum of the file, as an expression; absent where it is not known here. */
   readonly sha256?: string;
   /** The beginning of it; empty where it is not known here. */
@@ -47,9 +51,19 @@ export class ModelWeights extends Construct {
     super(scope, id);
 
     const { host, tools, source, modelRepository } = props;
+    this.source = source;
     const folder = `${modelRepository}/${openclipVitB32.name}/1`;
-    if (source === "host-path") this.#mount = { hostPath: host.path(folder) };
-    if (source !== "volume") return;
+    if (source === "image") return;
+    host.needsFile({
+      path: `${folder}/model.onnx`,
+      on: source === "host-path" ? "host" : "here",
+      what: "the file with the weights",
+    });
+    if (source === "host-path") {
+      this.#mount = { hostPath: host.path(folder) };
+      return;
+    }
+    host.needsDisk({ what: "weights", miB: weightsMiB });
 
     const file = `${host.sourcePath(folder)}/model.onnx`;
     const isThere = `fileexists("${file}")`;

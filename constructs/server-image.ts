@@ -1,6 +1,7 @@
+import { createHash } from "node:crypto";
 import { Image } from "@cdktf/provider-docker/lib/image/index.js";
 import { Construct } from "constructs";
-import { TerraformLocal } from "./cdktf.ts";
+import { asWritten, TerraformLocal } from "./cdktf.ts";
 import { expression } from "./expression.ts";
 
 /** Where an image comes from. */
@@ -29,33 +30,59 @@ interface Build {
   readonly name: string;
 }
 
-const serverFiles = ["package.json", "package-lock.json", "build.mjs", "image/**", "src/**"];
+const serverFiles = [
+  ".dockerignore",
+  "package.json",
+  "package-lock.json",
+  "build.mjs",
+  "image/runtime-packages.mjs",
+  "src/**",
+];
 
 /** How each kind is built. */
-export const builds: Readonly<Record<ImageKind, Build>> = {
+const builds: Readonly<Record<ImageKind, Build>> = {
   "embed-cpu": {
     context: "inference-image",
     dockerfile: "Dockerfile",
-    files: [".dockerignore", "Dockerfile", ...serverFiles],
+    files: ["Dockerfile", ...serverFiles],
     name: "clipstack/embed:cpu",
   },
   "embed-gpu": {
     context: "inference-image",
     dockerfile: "Dockerfile.gpu",
-    files: [".dockerignore", "Dockerfile.gpu", ...serverFiles],
+    files: ["Dockerfile.gpu", ...serverFiles],
     name: "clipstack/embed:gpu",
   },
   triton: {
     context: ".",
     dockerfile: "inference-image/Dockerfile.triton",
-    files: [".dockerignore", "inference-image/Dockerfile.triton", "model_repository/**"],
+    files: [
+      ".dockerignore",
+      "inference-image/Dockerfile.triton",
+      "inference-image/image/{weights.sh,triton-requirements.txt}",
+      "model_repository/**",
+    ],
     name: "clipstack/triton:cuda",
   },
+};
+
+/** The weights, on top of an embed image. */
+const weightsBuild: Omit<Build, "name"> = {
+  context: ".",
+  dockerfile: "inference-image/Dockerfile.weights",
+  files: [
+    ".dockerignore",
+    "inference-image/Dockerfile.weights",
+    "inference-image/image/weights.sh",
+    "model_repository/openclip_vit_b32{,_trt}/**",
+  ],
 };
 
 export interface ServerImageProps {
   readonly kind: ImageKind;
   readonly source: ImageSource;
+  /** Whether the weights are in the image, if it is built; one that is pulled has what it has. */
+  readonly weights: boolean;
 }
 
 /**
@@ -75,57 +102,100 @@ export class ServerImage extends Construct {
   /** The version in the name, for names of what belongs to one version: a tag, or the beginning of a digest or hash. */
   readonly version: string;
 
-  constructor(scope: Construct, id: string, { kind, source }: ServerImageProps) {
+  constructor(scope: Construct, id: string, { kind, source, weights }: ServerImageProps) {
     super(scope, id);
 
     this.kind = kind;
-    const lifecycle = { createBeforeDestroy: true };
     if (source.source === "pull") {
       this.name = source.name;
       this.version = versionOf(source.name);
-      this.resource = new Image(this, "image", { name: source.name, keepLocally: true, lifecycle });
-    } else {
-      const build = builds[kind];
-      const buildArgs = { ...source.buildArgs };
-      const content = new TerraformLocal(
-        this,
-        "content",
-        expression(contentHash(build, JSON.stringify(buildArgs))),
-      );
-      this.version = expression(`local.${content.friendlyUniqueId}`);
-      this.name = `${build.name}-${this.version}`;
       this.resource = new Image(this, "image", {
-        name: this.name,
-        keepLocally: false,
-        buildAttribute: {
-          // relative: it would be another build where the project lies elsewhere
-          context: `${expression("path.root")}/../../../${build.context}`,
-          dockerfile: build.dockerfile,
-          buildArgs,
-        },
-        triggers: { content: this.version },
-        lifecycle,
+        name: source.name,
+        keepLocally: true,
+        lifecycle: { createBeforeDestroy: true },
       });
-      // BuildKit is reached through `docker`'s own context, which is another engine than the provider's
-      this.resource.addOverride("build.use_legacy_builder", true);
+    } else {
+      const args = { ...source.buildArgs };
+      const isTriton = kind === "triton";
+      const first = new BuiltImage(this, "", builds[kind], {
+        ...args,
+        ...(isTriton && { WEIGHTS: weights ? "image" : "none" }),
+      });
+      const last =
+        isTriton || !weights
+          ? first
+          : new BuiltImage(
+              this,
+              "weights-",
+              { ...weightsBuild, name: `${builds[kind].name}-weights` },
+              {
+                IMAGE: expression(`${first.resource.fqn}.name`),
+                EXECUTION_PROVIDER: kind === "embed-gpu" ? "cuda" : "cpu",
+              },
+              first.version,
+            );
+      this.name = last.name;
+      this.version = last.version;
+      this.resource = last.resource;
     }
     this.imageId = this.resource.imageId;
   }
 }
 
+/** An image that a host builds. Its tag is made of the content of all that its build reads. */
+class BuiltImage {
+  readonly resource: Image;
+  readonly name: string;
+  readonly version: string;
+
+  constructor(
+    scope: Construct,
+    prefix: string,
+    build: Build,
+    buildArgs: Readonly<Record<string, string>>,
+    base = "",
+  ) {
+    const said = JSON.stringify(asWritten(scope, { build, buildArgs }));
+    const hash = expression(
+      contentHash(build, [createHash("sha256").update(said).digest("hex"), base]),
+    );
+    const content = new TerraformLocal(scope, `${prefix}content`, hash);
+    this.version = expression(`local.${content.friendlyUniqueId}`);
+    this.name = `${build.name}-${this.version}`;
+    this.resource = new Image(scope, `${prefix}image`, {
+      name: this.name,
+      keepLocally: false,
+      buildAttribute: {
+        // relative: it would be another build where the project lies elsewhere
+        context: `${expression("path.root")}/../../../${build.context}`,
+        dockerfile: build.dockerfile,
+        buildArgs,
+      },
+      triggers: { content: this.version },
+      lifecycle: { createBeforeDestroy: true },
+    });
+  }
+}
+
+/** What `.dockerignore` keeps out of a build: an expression of Terraform's `regexall`. */
+const ignored = [
+  "^src/trials/",
+  "^src/(.*/)?test-[^/]*$",
+  "^src/.*[.](test[.]ts|suite[.]ts|py)$",
+  "/prepared/",
+  "/README[.]md$",
+  "[.]part$",
+].join("|");
+
 /** Twelve digits of a hash of every file that a build reads, its path included, and of `more`. */
-function contentHash({ context, files }: Build, more: string): string {
+function contentHash({ context, files }: Build, more: readonly string[]): string {
   const folder = `${expression("path.root")}/../../../${context}`;
-  const sets = files.map((pattern) => `fileset("${folder}", "${pattern}")`);
-  const isTest = [
-    'startswith(basename(file), "test-")',
-    'endswith(file, ".test.ts")',
-    'endswith(file, ".suite.ts")',
-    'endswith(file, ".py")',
-  ].join(" || ");
-  const each = `"${expression("file")} ${expression(`filesha256("${folder}/${expression("file")}")`)}"`;
-  const list = `[for file in sort(setunion(${sets.join(", ")})) : ${each} if !(${isTest})]`;
-  return `substr(sha256(join("\\n", concat(${list}, [${JSON.stringify(more)}]))), 0, 12)`;
+  const sets = files.map((pattern) => `fileset("${folder}", "${pattern}")`).join(", ");
+  const file = expression("file");
+  const each = `"${file} ${expression(`filesha256("${folder}/${file}")`)}"`;
+  const list = `[for file in sort(setunion(${sets})) : ${each} if length(regexall("${ignored}", file)) == 0]`;
+  const others = more.map((part) => `"${part}"`).join(", ");
+  return `substr(sha256(join("\\n", concat(${list}, [${others}]))), 0, 12)`;
 }
 
 /** Tag of an image, or the start of its digest. */

@@ -23,19 +23,22 @@ import { check, type Finding } from "./checks/findings.ts";
 import { type GpuId, variantFor, variantGpuFindings } from "./checks/gpus.ts";
 import { imageFindings, releaseFindings } from "./checks/images.ts";
 import { exposureFindings } from "./checks/ports.ts";
+import { weightsFindings } from "./checks/weights.ts";
 import {
   checkStopTimes,
   environmentList,
   hardened,
+  healthcheck,
   healthcheckOf,
   labels,
   stopAfter,
   tmpfs,
-  waitUntilHealthy,
+  verdictSeconds,
 } from "./container-defaults.ts";
 import { EngineCache } from "./engine-cache.ts";
 import { bindAddress, type Exposure, type GpuHost } from "./gpu-host.ts";
 import { gpuRequest } from "./gpu-request.ts";
+import { HealthGate } from "./health-gate.ts";
 import { ModelConfiguration } from "./model-configuration.ts";
 import type { ModelWeights } from "./model-weights.ts";
 import type { ImageSource, ServerImage } from "./server-image.ts";
@@ -122,7 +125,10 @@ export class TritonServer extends Construct {
     const { modelControl = "none", allowUnauthenticated = false } = props;
     const gpus = host.accelerator === "gpu" ? props.gpus : [];
     const name = `${TerraformStack.of(this).node.id}-${id}`;
-    const image = engine.kind === "bundled" ? tools : host.image("triton", engine.image);
+    const image =
+      engine.kind === "bundled"
+        ? tools
+        : host.image("triton", engine.image, weights.source === "image");
     const model = backend === "tensorrt" ? openclipVitB32Trt.name : openclipVitB32.name;
     const variant = variantFor(model, gpus);
     const compiles = backend === "tensorrt" && host.accelerator === "gpu";
@@ -139,7 +145,10 @@ export class TritonServer extends Construct {
     this.executionInstances = executionInstances(config, gpus.length);
 
     if (engine.kind === "tritonserver") check(this, () => tritonImageFindings(engine.image, host));
+    const baseImage = engine.kind === "tritonserver" ? nameOf(engine.image) : undefined;
+    if (baseImage !== undefined) host.needsDriverFor(baseImage);
     check(this, () => problems);
+    check(this, () => weightsFindings(weights.source, modelControl));
     check(this, () => exposureFindings(expose, allowUnauthenticated));
     check(this, () => variantGpuFindings(gpus, host.count, model));
     host.run(this, gpus, {
@@ -154,6 +163,7 @@ export class TritonServer extends Construct {
         service: id,
         prop: `ports.${port}`,
         port: ports[port],
+        expose: port === "metrics" ? "loopback" : expose,
       })),
     );
 
@@ -223,11 +233,16 @@ export class TritonServer extends Construct {
           ? []
           : [{ volumeName: cache.volume.name, containerPath: engineCacheMount }]),
       ],
-      ...waitUntilHealthy(readyTest[engine.kind], startSeconds),
+      healthcheck: healthcheck(readyTest[engine.kind], startSeconds),
       ...stopAfter(exitTimeoutSeconds),
     });
 
     checkStopTimes(this.container, exitTimeoutSeconds);
+    new HealthGate(this, "ready", {
+      container: this.container,
+      docker: host.docker,
+      timeoutSeconds: verdictSeconds(startSeconds),
+    });
 
     this.grpcTarget = `${name}:${tritonPorts.grpc}`;
     const address = host.clientAddress(expose);
@@ -257,8 +272,12 @@ const readyTest: Readonly<Record<TritonServerEngine["kind"], readonly string[]>>
 };
 
 /** Of an image that is built, its base is what knows the GPU. */
+function nameOf(source: ImageSource): string | undefined {
+  return source.source === "pull" ? source.name : source.buildArgs?.TRITON_IMAGE;
+}
+
 function tritonImageFindings(source: ImageSource, host: GpuHost): readonly Finding[] {
-  const name = source.source === "pull" ? source.name : source.buildArgs?.TRITON_IMAGE;
+  const name = nameOf(source);
   if (name === undefined) return [];
   const findings = [
     ...imageFindings(name),

@@ -28,7 +28,7 @@ export class MultiGpu4xStack extends TerraformStack {
       network: settings.network,
     });
     // the gateway needs no GPU
-    const image = host.image("embed-cpu", settings.embed.image);
+    const image = host.image("embed-cpu", settings.embed.image, settings.weights === "image");
     const weights = new ModelWeights(this, "weights", {
       host,
       tools: image,

@@ -25,7 +25,11 @@ export class SingleGpuStack extends TerraformStack {
       network: settings.network,
     });
     const onGpu = embed.enabled && embed.engine === "onnx" && accelerator === "gpu";
-    const image = host.image(onGpu ? "embed-gpu" : "embed-cpu", embed.image);
+    const image = host.image(
+      onGpu ? "embed-gpu" : "embed-cpu",
+      embed.image,
+      settings.weights === "image",
+    );
     const weights = new ModelWeights(this, "weights", {
       host,
       tools: image,

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { gpuCatalogue } from "../gpu-catalogue.ts";
-import { gpuIndexFindings, variantGpuFindings } from "./gpus.ts";
+import { gpuIndexFindings, gpuNamingFindings, variantGpuFindings } from "./gpus.ts";
 import { imageFindings, releaseFindings } from "./images.ts";
 import {
   autoscalerFindings,
@@ -9,9 +9,10 @@ import {
   type Resources,
   resourceFindings,
 } from "./kubernetes.ts";
-import { nodePortFindings, portConflicts } from "./ports.ts";
+import { exposureFindings, nodePortFindings, portConflicts } from "./ports.ts";
 import { stopSeconds, stopTimeFindings } from "./stop-times.ts";
 import { vramFindings, vramMiB } from "./vram.ts";
+import { weightsFindings } from "./weights.ts";
 
 describe("host ports", () => {
   const triton = { service: "triton-onnx", prop: "ports.http", port: 8010 };
@@ -31,6 +32,26 @@ describe("host ports", () => {
     const again = { ...triton, prop: "ports.metrics" };
     expect(portConflicts([triton, again], [])).toEqual([
       "ports.metrics must be free on the host, got 8010, which triton-onnx (ports.http) has",
+    ]);
+  });
+});
+
+describe("exposure", () => {
+  test("accepts a Triton that everybody reaches only where that is said", () => {
+    expect(exposureFindings("loopback", false)).toEqual([]);
+    expect(exposureFindings("all-interfaces", true)).toEqual([]);
+    expect(exposureFindings("all-interfaces", false)).toEqual([
+      expect.stringMatching(/^expose must be loopback: .* got 'all-interfaces'$/),
+    ]);
+  });
+});
+
+describe("weights", () => {
+  test("of an image need model control, since it has several models", () => {
+    expect(weightsFindings("volume", "none")).toEqual([]);
+    expect(weightsFindings("image", "explicit")).toEqual([]);
+    expect(weightsFindings("image", "none")).toEqual([
+      "modelControl must be explicit when weights is image, or Triton loads every model that the image has, got 'none'",
     ]);
   });
 });
@@ -69,6 +90,24 @@ describe("GPUs", () => {
 
   test("fails on an empty list", () => {
     expect(gpuIndexFindings([], 4)).toEqual(["gpus must list at least one GPU, got []"]);
+  });
+
+  test("accepts UUIDs, as many as the host has", () => {
+    expect(gpuIndexFindings(["GPU-a", "GPU-b"], 2)).toEqual([]);
+    expect(gpuNamingFindings(["GPU-a", "GPU-b"], 2)).toEqual([]);
+    expect(gpuNamingFindings([0, 1], 2)).toEqual([]);
+  });
+
+  test("fails on a UUID that is listed twice, on more than the host has, and beside an index", () => {
+    expect(gpuIndexFindings(["GPU-a", "GPU-a"], 2)).toEqual([
+      "gpus must not repeat a GPU, got GPU-a twice",
+    ]);
+    expect(gpuNamingFindings(["GPU-a", "GPU-b"], 1)).toEqual([
+      "gpus must be at most 1 UUIDs (host.count is 1), got 2: GPU-a, GPU-b",
+    ]);
+    expect(gpuNamingFindings([1, "GPU-a"], 2)).toEqual([
+      "gpus must be named all by index or all by UUID, got 1 and GPU-a",
+    ]);
   });
 
   test("accepts as many GPUs as a model configuration uses, whichever they are", () => {

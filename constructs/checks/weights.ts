@@ -1,0 +1,12 @@
+import type { Finding } from "./findings.ts";
+
+/** A Triton that would load more than its model: an image with weights has the folders of several. */
+export function weightsFindings(
+  weights: "volume" | "host-path" | "image",
+  modelControl: "none" | "explicit",
+): readonly Finding[] {
+  if (weights !== "image" || modelControl === "explicit") return [];
+  return [
+    "modelControl must be explicit when weights is image, or Triton loads every model that the image has, got 'none'",
+  ];
+}
