@@ -1,5 +1,11 @@
 import { expect, test } from "vitest";
-import { environmentList, goDuration, stopAfter, waitUntilHealthy } from "./container-defaults.ts";
+import {
+  environmentList,
+  goDuration,
+  healthcheck,
+  stopAfter,
+  verdictSeconds,
+} from "./container-defaults.ts";
 
 test.each([
   [0, "0s"],
@@ -17,11 +23,15 @@ test("gives a stop the grace of the server and a margin, in both ways to stop it
   expect(stopAfter(30)).toEqual({ stopTimeout: 35, destroyGraceSeconds: 35 });
 });
 
-test("lets Terraform wait longer than the health check may take to fail", () => {
-  const { healthcheck, wait, waitTimeout } = waitUntilHealthy(["CMD", "true"], 120);
-  expect(wait).toBe(true);
-  expect(healthcheck).toMatchObject({ startPeriod: "2m0s", interval: "5s", retries: 6 });
-  expect(waitTimeout).toBe(150);
+test("a deployment waits longer than the health check may take to fail", () => {
+  expect(healthcheck(["CMD", "true"], 120)).toEqual({
+    test: ["CMD", "true"],
+    startPeriod: "2m0s",
+    interval: "5s",
+    timeout: "4s",
+    retries: 6,
+  });
+  expect(verdictSeconds(120)).toBeGreaterThan(120 + 6 * (5 + 4));
 });
 
 test("writes the environment sorted, so that its order is never a change", () => {

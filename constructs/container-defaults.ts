@@ -56,21 +56,22 @@ export function healthcheckOf(url: string): readonly string[] {
   return ["CMD", "node", "/app/dist/healthcheck.js", url];
 }
 
-/** Terraform waits until the container is healthy, so that a deployment that ends well is one that answers. */
-export function waitUntilHealthy(
-  test: readonly string[],
-  startSeconds: number,
-): Pick<ContainerConfig, "healthcheck" | "wait" | "waitTimeout"> {
-  const intervalSeconds = 5;
-  const retries = 6;
-  const healthcheck: ContainerHealthcheck = {
+const probe = { intervalSeconds: 5, timeoutSeconds: 4, retries: 6 } as const;
+
+/** A container that needs `startSeconds` at most until it answers `test`. A {@link HealthGate} waits for it. */
+export function healthcheck(test: readonly string[], startSeconds: number): ContainerHealthcheck {
+  return {
     test: [...test],
-    interval: goDuration(intervalSeconds),
-    timeout: goDuration(4),
-    retries,
+    interval: goDuration(probe.intervalSeconds),
+    timeout: goDuration(probe.timeoutSeconds),
+    retries: probe.retries,
     startPeriod: goDuration(startSeconds),
   };
-  return { healthcheck, wait: true, waitTimeout: startSeconds + intervalSeconds * retries };
+}
+
+/** How long the engine may take to say that such a container is not healthy, with one probe more for its own time. */
+export function verdictSeconds(startSeconds: number): number {
+  return startSeconds + (probe.retries + 1) * (probe.intervalSeconds + probe.timeoutSeconds);
 }
 
 /**

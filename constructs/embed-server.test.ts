@@ -202,7 +202,7 @@ test("fails when its port is taken on the host", () => {
   expect(
     findings((stack) => {
       const host = hostIn(stack);
-      host.publish(stack, [{ service: "other", prop: "port", port: 8002 }]);
+      host.publish(stack, [{ service: "other", prop: "port", expose: "loopback", port: 8002 }]);
       embedIn(stack, host);
     }),
   ).toEqual(["test/embed: port must be free on the host, got 8002, which other (port) has"]);

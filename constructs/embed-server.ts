@@ -15,15 +15,17 @@ import {
   checkStopTimes,
   environmentList,
   hardened,
+  healthcheck,
   healthcheckOf,
   labels,
   stopAfter,
   tmpfs,
-  waitUntilHealthy,
+  verdictSeconds,
 } from "./container-defaults.ts";
 import { expression } from "./expression.ts";
 import { bindAddress, type Exposure, type GpuHost } from "./gpu-host.ts";
 import { gpuRequest } from "./gpu-request.ts";
+import { HealthGate } from "./health-gate.ts";
 import type { ModelWeights } from "./model-weights.ts";
 import type { ServerImage } from "./server-image.ts";
 import type { TritonServer } from "./triton-server.ts";
@@ -68,7 +70,7 @@ export class EmbedServer extends Construct {
     const gpus = engine.kind === "onnx" && host.accelerator === "gpu" ? engine.gpus : [];
 
     if (gpus.length > 0) host.run(this, gpus, { service: id, backend: "onnx", instances: 1 });
-    host.publish(this, [{ service: id, prop: "port", port }]);
+    host.publish(this, [{ service: id, prop: "port", port, expose }]);
 
     const name = `${TerraformStack.of(this).node.id}-${id}`;
     const request = gpuRequest(gpus);
@@ -91,7 +93,7 @@ export class EmbedServer extends Construct {
       networksAdvanced: [{ name: host.network.name }],
       ports: [{ internal: embedPort, external: port, ip: bindAddress(expose) }],
       volumes: engine.kind === "onnx" ? [...engine.weights.mounts(openclipVitB32.name)] : [],
-      ...waitUntilHealthy(
+      healthcheck: healthcheck(
         healthcheckOf(`http://127.0.0.1:${embedPort}${embedPaths.readyz}`),
         startSeconds,
       ),
@@ -99,6 +101,11 @@ export class EmbedServer extends Construct {
     });
 
     checkStopTimes(this.container, graceSeconds);
+    new HealthGate(this, "ready", {
+      container: this.container,
+      docker: host.docker,
+      timeoutSeconds: verdictSeconds(startSeconds),
+    });
 
     const url = `http://${host.clientAddress(expose)}:${port}`;
     this.service = {

@@ -18,6 +18,9 @@ export interface EngineCacheProps {
   readonly tools: ServerImage;
 }
 
+/** Room for the engines of a model and a timing cache, in MiB. */
+const enginesMiB = 512;
+
 /**
  * A volume for TensorRT engines. It outlives the container, so that a new one starts in seconds and not in the minutes
  * of a build. An engine runs only on the kind of GPU and with the Triton that built it: another one gets another volume.
@@ -35,6 +38,7 @@ export class EngineCache extends Construct {
       name: `${container}-engines-${architecture}-${image.version}`,
       lifecycle: { createBeforeDestroy: true },
     });
+    host.needsDisk({ what: `TensorRT engines of ${service}`, miB: enginesMiB });
     // Docker makes a new volume for root, and Triton is not root: hand it over, once.
     new OneShot(this, "owner", {
       host,

@@ -1,17 +1,92 @@
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { expression } from "./expression.ts";
+import type { GpuHost, GpuHostProps } from "./gpu-host.ts";
+import { hostRequirements } from "./host-requirements.ts";
 import { findings, hostIn, synth } from "./test-synth.ts";
 
 test("talks to the Docker endpoint with a provider that knows GPU devices", () => {
   const { json, address } = synth((stack) => hostIn(stack, { docker: "ssh://gpu@host-1" }));
-  const waiting = expression(`${address("test/host/prepared")}.input.docker`);
+  const inputOf = (path: string) => expression(`${address(path)}.input.docker`);
   expect(json.provider.docker).toEqual([
-    { host: "ssh://gpu@host-1" },
-    { alias: "services", host: waiting },
+    { host: inputOf("test/host/check/doctor") },
+    { alias: "services", host: inputOf("test/host/prepared") },
   ]);
   expect(json.terraform.required_providers.docker).toEqual({
     source: "kreuzwerker/docker",
     version: "~> 4.5",
+  });
+});
+
+test("has everything wait for the check of the host", () => {
+  const { at, address } = synth((stack) => hostIn(stack, { docker: "ssh://gpu@host-1" }));
+  expect(at("test/host/check/doctor").input).toEqual({ docker: "ssh://gpu@host-1" });
+  expect(at("test/host/prepared").input).toEqual({
+    docker: expression(`${address("test/host/check/doctor")}.input.docker`),
+  });
+});
+
+describe("what is checked of the host", () => {
+  const required = (props: Partial<GpuHostProps>, build: (host: GpuHost) => void) => {
+    const { at } = synth((stack) => build(hostIn(stack, props)));
+    return hostRequirements.parse(at("test/host/check/doctor").triggers_replace);
+  };
+  const use = { service: "triton", backend: "onnx", instances: 1 } as const;
+
+  test("is what its services have taken", () => {
+    const requirements = required({}, (host) => {
+      host.publish(host, [
+        { service: "triton", prop: "ports.http", port: 8010, expose: "all-interfaces" },
+        { service: "triton", prop: "ports.metrics", port: 8012, expose: "loopback" },
+      ]);
+      host.run(host, ["GPU-1", "GPU-2"], use);
+      host.image("triton", { source: "pull", name: "nvcr.io/nvidia/tritonserver:26.07-py3" });
+      host.needsDriverFor("nvcr.io/nvidia/tritonserver:26.07-py3");
+      host.needsFile({ path: "a.onnx", on: "here", what: "the weights" });
+      host.needsDisk({ what: "weights", miB: 1 });
+    });
+    expect(requirements).toEqual({
+      schema: 1,
+      environment: "test",
+      docker: "unix:///var/run/docker.sock",
+      gpu: {
+        name: "rtx-4080",
+        label: "NVIDIA GeForce RTX 4080",
+        count: 4,
+        vramMiB: 16_376,
+        computeCapability: "8.9",
+        dataCentre: false,
+        uses: [{ service: "triton", gpus: ["GPU-1", "GPU-2"], miB: 1_105 }],
+        drivers: [{ image: "nvcr.io/nvidia/tritonserver:26.07-py3", cuda: 13, branch: 580 }],
+      },
+      ports: [
+        { service: "triton", setting: "ports.http", port: 8010, address: "0.0.0.0" },
+        { service: "triton", setting: "ports.metrics", port: 8012, address: "127.0.0.1" },
+      ],
+      disk: [
+        {
+          what: "nvcr.io/nvidia/tritonserver:26.07-py3",
+          miB: 20_480,
+          image: "nvcr.io/nvidia/tritonserver:26.07-py3",
+        },
+        { what: "weights", miB: 1 },
+      ],
+      files: [{ path: "a.onnx", on: "here", what: "the weights" }],
+    });
+  });
+
+  test("is no GPU where none is used", () => {
+    expect(required({}, () => {})).not.toHaveProperty("gpu");
+    expect(required({ accelerator: "cpu" }, (host) => host.run(host, [0], use))).not.toHaveProperty(
+      "gpu",
+    );
+  });
+
+  test("is room for an image that is built, whatever is there", () => {
+    const { disk } = required({}, (host) => {
+      host.image("embed-cpu", { source: "build" });
+      host.image("embed-cpu", { source: "build" });
+    });
+    expect(disk).toEqual([{ what: "embed-cpu image", miB: 2_048 }]);
   });
 });
 

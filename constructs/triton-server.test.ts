@@ -212,14 +212,13 @@ test("needs no engine cache with ONNX Runtime, nor on CPU", () => {
 });
 
 test("asks Triton itself whether it is ready", () => {
-  const { healthcheck, wait } = synthTriton().container;
+  const { healthcheck } = synthTriton().container;
   expect(healthcheck.test).toEqual([
     "CMD",
     "curl",
     "-fsS",
     "http://127.0.0.1:8000/v2/health/ready",
   ]);
-  expect(wait).toBe(true);
 });
 
 test("is the embed image with Triton's options where the engine is bundled", () => {
@@ -317,15 +316,16 @@ test("is touched only when everything is there that it needs", () => {
 });
 
 test.each([
-  ["onnx", [0], "2m0s", 150],
-  ["tensorrt", [0], "7m0s", 450],
-  ["tensorrt", [0, 1, 2, 3], "22m0s", 1350],
+  ["onnx", [0], "2m0s", 183],
+  ["tensorrt", [0], "7m0s", 483],
+  ["tensorrt", [0, 1, 2, 3], "22m0s", 1383],
 ] as const)(
   "waits for %s on %j as long as cold engine builds take",
   (backend, gpus, start, wait) => {
-    const { container } = synthTriton({ backend, gpus });
+    const { container, at } = synthTriton({ backend, gpus });
     expect(container.healthcheck.start_period).toBe(start);
-    expect(container.wait_timeout).toBe(wait);
+    const [{ "local-exec": gate }] = at("test/triton/ready/healthy").provisioner;
+    expect(gate.command).toMatch(new RegExp(` wait-healthy test-triton --timeout ${wait}$`));
   },
 );
 

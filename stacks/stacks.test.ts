@@ -42,6 +42,8 @@ describe("single-gpu", () => {
       "single-gpu (SingleGpuStack)
       ├── backend (LocalBackend)
       ├── host (GpuHost)
+          ├── check (HostCheck)
+              └── doctor (DataResource)
           ├── docker (DockerProvider)
           ├── network (Network)
           ├── prepared (DataResource)
@@ -61,7 +63,9 @@ describe("single-gpu", () => {
               ├── volume (Volume)
               └── apply (OneShot)
                   └── container (Container)
-          └── container (Container)
+          ├── container (Container)
+          └── ready (HealthGate)
+              └── healthy (DataResource)
       ├── triton-trt (TritonServer)
           ├── engine-cache (EngineCache)
               ├── volume (Volume)
@@ -71,9 +75,13 @@ describe("single-gpu", () => {
               ├── volume (Volume)
               └── apply (OneShot)
                   └── container (Container)
-          └── container (Container)
+          ├── container (Container)
+          └── ready (HealthGate)
+              └── healthy (DataResource)
       ├── embed (EmbedServer)
-          └── container (Container)
+          ├── container (Container)
+          └── ready (HealthGate)
+              └── healthy (DataResource)
       └── environment (EnvironmentOutput)
           └── output (TerraformOutput)
       "
@@ -97,7 +105,11 @@ describe("single-gpu", () => {
         "docker_volume.triton-trt_configuration_volume_F5718DAA",
         "docker_volume.triton-trt_engine-cache_volume_0F167511",
         "docker_volume.weights_volume_BB448297",
+        "terraform_data.embed_ready_healthy_BA7364D8",
+        "terraform_data.host_check_doctor_C4FF9152",
         "terraform_data.host_prepared_60B2F5E2",
+        "terraform_data.triton-onnx_ready_healthy_28026CDD",
+        "terraform_data.triton-trt_ready_healthy_DA3FC1EC",
       ]
     `);
   });
@@ -139,6 +151,8 @@ describe("multi-gpu-4x", () => {
       "multi-gpu-4x (MultiGpu4xStack)
       ├── backend (LocalBackend)
       ├── host (GpuHost)
+          ├── check (HostCheck)
+              └── doctor (DataResource)
           ├── docker (DockerProvider)
           ├── network (Network)
           ├── prepared (DataResource)
@@ -158,7 +172,9 @@ describe("multi-gpu-4x", () => {
               ├── volume (Volume)
               └── apply (OneShot)
                   └── container (Container)
-          └── container (Container)
+          ├── container (Container)
+          └── ready (HealthGate)
+              └── healthy (DataResource)
       ├── triton-trt (TritonServer)
           ├── engine-cache (EngineCache)
               ├── volume (Volume)
@@ -168,9 +184,13 @@ describe("multi-gpu-4x", () => {
               ├── volume (Volume)
               └── apply (OneShot)
                   └── container (Container)
-          └── container (Container)
+          ├── container (Container)
+          └── ready (HealthGate)
+              └── healthy (DataResource)
       ├── embed (EmbedServer)
-          └── container (Container)
+          ├── container (Container)
+          └── ready (HealthGate)
+              └── healthy (DataResource)
       └── environment (EnvironmentOutput)
           └── output (TerraformOutput)
       "
@@ -194,7 +214,11 @@ describe("multi-gpu-4x", () => {
         "docker_volume.triton-trt_configuration_volume_F5718DAA",
         "docker_volume.triton-trt_engine-cache_volume_0F167511",
         "docker_volume.weights_volume_BB448297",
+        "terraform_data.embed_ready_healthy_BA7364D8",
+        "terraform_data.host_check_doctor_C4FF9152",
         "terraform_data.host_prepared_60B2F5E2",
+        "terraform_data.triton-onnx_ready_healthy_28026CDD",
+        "terraform_data.triton-trt_ready_healthy_DA3FC1EC",
       ]
     `);
   });
@@ -220,7 +244,13 @@ describe("multi-gpu-4x", () => {
         "docker_volume.triton-2_configuration_volume_4078758B",
         "docker_volume.triton-3_configuration_volume_0FA32933",
         "docker_volume.weights_volume_BB448297",
+        "terraform_data.embed_ready_healthy_BA7364D8",
+        "terraform_data.host_check_doctor_C4FF9152",
         "terraform_data.host_prepared_60B2F5E2",
+        "terraform_data.triton-0_ready_healthy_94673F2C",
+        "terraform_data.triton-1_ready_healthy_FA9D5E94",
+        "terraform_data.triton-2_ready_healthy_6B2A3CC4",
+        "terraform_data.triton-3_ready_healthy_7B4DC23B",
       ]
     `);
   });
