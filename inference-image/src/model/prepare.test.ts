@@ -14,6 +14,7 @@ import {
 } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { identityModel } from "../engine/test-identity-model.ts";
 import { compareModels, embedWith, syntheticImages } from "./compare-models.ts";
@@ -95,6 +96,35 @@ test("a byte that has changed is found, and the form is made anew", async () => 
   expect(await anew.isIntact()).toBe(true);
   expect(anew.modelPath).toBe(before.modelPath);
 });
+
+test.runIf(process.platform === "linux")(
+  "a form is read to see that it is intact, and not again until a file is touched",
+  async () => {
+    const form = await prepareServerModel({
+      modelPath: await tinyModel(),
+      cacheDir: freshFolder(),
+    });
+    const weights = join(dirname(form.modelPath), "weights.bin");
+    const { size } = await stat(weights);
+    const isRead = async () => {
+      await sleep(150); // files that were changed just now are read in any case
+      const before = await bytesRead();
+      expect(await form.isIntact()).toBe(true);
+      return (await bytesRead()) - before >= size;
+    };
+    expect(await isRead()).toBe(true);
+    expect(await isRead()).toBe(false);
+    await utimes(weights, new Date(), new Date());
+    expect(await isRead()).toBe(true);
+    await damage(form);
+    expect(await form.isIntact()).toBe(false);
+  },
+);
+
+/** How much this process has read, of files and all else. */
+async function bytesRead(): Promise<number> {
+  return Number(/^rchar: (\d+)$/m.exec(await readFile("/proc/self/io", "utf8"))?.[1]);
+}
 
 test("a form that is cut short is made anew", async () => {
   const cacheDir = freshFolder();
