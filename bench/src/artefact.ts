@@ -9,6 +9,7 @@ import {
 } from "../../inference-image/src/contract/environment.ts";
 import { BenchError } from "./bench-error.ts";
 import { resolveText, type TerraformResources } from "./terraform-text.ts";
+import { type VolumeContents, volumeContents } from "./volume-contents.ts";
 
 /**
  * What was synthesized for one environment, read from its `cdk.tf.json`. The bench sees the artefact and never the code
@@ -23,6 +24,8 @@ export interface Artefact {
   readonly workloads: readonly Workload[];
   /** Containers of the file that are no service: not run here. */
   readonly otherContainers: readonly string[];
+  /** Those of them that fill a volume: what they put there is known. */
+  readonly fillers: readonly string[];
   /** Every container of the file, whatever it is for. */
   readonly containers: readonly ContainerBlock[];
 }
@@ -69,8 +72,13 @@ export interface PublishedPort {
 
 export interface Volume {
   readonly containerPath: string;
-  /** As written, a Terraform expression of this folder included; absent where the volume is no folder of a host. */
+  /**
+   * As written, a Terraform expression of this folder included; of a named volume, the folder that it is filled from.
+   * Absent where neither is known.
+   */
   readonly hostPath?: string;
+  /** What a named volume is filled with, where that is known. */
+  readonly contents?: VolumeContents;
 }
 
 export interface Probe {
@@ -223,18 +231,23 @@ export function parseArtefact(json: string, shown: string): Omit<Artefact, "file
     throw new BenchError(`${shown}: output.${environmentOutput} is missing`);
   }
   const described = read(environment, value, `${shown}: output.${environmentOutput}.value`);
-  const workloads = described.services.map((service) => workloadOf(service, resource, shown));
+  const containers = Object.entries(resource.docker_container ?? {}).map(([id, body]) => ({
+    address: `docker_container.${id}`,
+    body: resolveText(body, resource),
+    image: imageAddress(body),
+  }));
+  const filled = volumeContents(containers);
+  const workloads = described.services.map((service) =>
+    workloadOf(service, resource, filled, shown),
+  );
   return {
     environment: described,
     workloads,
+    fillers: [...new Set([...filled.values()].flatMap(({ filledBy }) => filledBy))],
     otherContainers: Object.keys(resource.docker_container ?? {})
       .map((id) => `docker_container.${id}`)
       .filter((address) => workloads.every((workload) => workload.address !== address)),
-    containers: Object.entries(resource.docker_container ?? {}).map(([id, body]) => ({
-      address: `docker_container.${id}`,
-      body: resolveText(body, resource),
-      image: imageAddress(body),
-    })),
+    containers,
   };
 }
 
@@ -285,7 +298,12 @@ function at(value: unknown, path: readonly PropertyKey[]): unknown {
   );
 }
 
-function workloadOf(service: Service, resources: TerraformResources, shown: string): Workload {
+function workloadOf(
+  service: Service,
+  resources: TerraformResources,
+  filled: ReadonlyMap<string, VolumeContents>,
+  shown: string,
+): Workload {
   const { container, deployment } = service.resources;
   const address = container ?? deployment;
   if (address === undefined || (container !== undefined && deployment !== undefined)) {
@@ -296,7 +314,7 @@ function workloadOf(service: Service, resources: TerraformResources, shown: stri
   const body = resolveText(resourceAt(address, resources, service, shown), resources);
   return container === undefined
     ? fromDeployment(service, address, body, resources, shown)
-    : fromContainer(service, address, body, shown);
+    : fromContainer(service, address, body, filled, shown);
 }
 
 function resourceAt(
@@ -315,7 +333,13 @@ function resourceAt(
   return body;
 }
 
-function fromContainer(service: Service, address: string, body: unknown, shown: string): Workload {
+function fromContainer(
+  service: Service,
+  address: string,
+  body: unknown,
+  filled: ReadonlyMap<string, VolumeContents>,
+  shown: string,
+): Workload {
   const parsed = read(dockerContainer, body, `${shown}: ${address}`);
   return {
     service,
@@ -329,7 +353,14 @@ function fromContainer(service: Service, address: string, body: unknown, shown: 
       external: external ?? internal,
     })),
     volumes: [
-      ...parsed.volumes.map((v) => ({ containerPath: v.container_path, hostPath: v.host_path })),
+      ...parsed.volumes.map(({ container_path, host_path, volume_name = "" }): Volume => {
+        const contents = filled.get(volume_name);
+        return {
+          containerPath: container_path,
+          hostPath: host_path ?? contents?.folder,
+          contents,
+        };
+      }),
       ...parsed.mounts
         .filter((mount) => mount.type !== "tmpfs")
         .map((mount) => ({

@@ -1,6 +1,8 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { checkModelConfig } from "../../inference-image/src/contract/model-config-check.ts";
 import { parseTritonArgs } from "../../inference-image/src/contract/triton-flags.ts";
+import { readModelConfig } from "../../inference-image/src/triton/model-config.ts";
 import type { RunningInstance } from "./embedded.ts";
 import { type EmbeddedPlan, loopback } from "./embedded-plan.ts";
 import { reason } from "./http-client.ts";
@@ -13,6 +15,7 @@ export function checkWiring(service: ServiceUnderTest, plan: EmbeddedPlan): read
   const faults = [
     ...plan.faults.filter((fault) => fault.workload === workload).map(({ message }) => message),
     ...missingVariants(service),
+    ...wrongConfigurations(service),
   ];
   if (faults.length > 0) {
     return faults.map((message) => resultOf(service, "wiring", "fail", message));
@@ -42,6 +45,22 @@ function missingVariants({ workload, instances }: ServiceUnderTest): readonly st
       : [`--model-config-name=${variant}: ${workload.service.model} has no ${file}`];
   });
   return [...new Set(missing)];
+}
+
+/** What is wrong with the model configurations that the artefact has as text: Triton accepts some of it in silence. */
+function wrongConfigurations({ workload }: ServiceUnderTest): readonly string[] {
+  const texts = workload.volumes.flatMap(({ contents }) => Object.entries(contents?.files ?? {}));
+  return texts.flatMap(([name, text]) => {
+    if (!name.endsWith(".pbtxt")) return [];
+    try {
+      const config = readModelConfig(text, name);
+      const { model } = workload.service;
+      const other = config.name === model ? [] : [`name must be ${model}, got ${config.name}`];
+      return [...other, ...checkModelConfig(config)].map((problem) => `${name}: ${problem}`);
+    } catch (error) {
+      return [reason(error)];
+    }
+  });
 }
 
 /** How the start of each process went, and whether every synthesized probe passes afterwards. */

@@ -1,7 +1,12 @@
 import { expect, test } from "vitest";
 import { parseArtefact } from "./artefact.ts";
 import { describe, type EmbeddedPlanOptions, planEmbedded, shiftPort } from "./embedded-plan.ts";
-import { dockerDocument, kubernetesDocument, type TestDocument } from "./test-artefact.ts";
+import {
+  dockerDocument,
+  kubernetesDocument,
+  type TestDocument,
+  volumesDocument,
+} from "./test-artefact.ts";
 
 const firstFree = 50_000;
 
@@ -102,6 +107,60 @@ test("models that are mounted one by one are put together, a folder inside anoth
     ],
     modelFile: undefined,
   });
+});
+
+test("what containers put into named volumes is what the volumes have", () => {
+  const plan = planOf(volumesDocument("the configuration"));
+  expect(plan.faults).toEqual([]);
+  expect(instance(plan, "two-services-embed").env.MODEL_PATH).toBe(
+    "/project/model_repository/openclip_vit_b32/1/model.onnx",
+  );
+  const triton = instance(plan, "two-services-triton-onnx");
+  expect(triton.args).toContain("--model-repository=/tmp/run/two-services-triton-onnx");
+  expect(triton.repository?.parts).toEqual([
+    {
+      path: "openclip_vit_b32/1",
+      source: "/project/model_repository/openclip_vit_b32/1",
+    },
+    { path: "openclip_vit_b32/configs", files: { "cpu.pbtxt": "the configuration" } },
+  ]);
+  expect(plan.notes).toEqual([
+    "docker_container.weights is not run: what it puts into its volume is taken as it is",
+    "docker_container.config is not run: what it puts into its volume is taken as it is",
+  ]);
+});
+
+test("weights that are inside the image are the project's, beside a configuration of the artefact", () => {
+  const document = volumesDocument("the configuration");
+  const triton = container(document, "triton") as { volumes: unknown[] };
+  triton.volumes = triton.volumes.slice(1);
+  const plan = planOf(document);
+  expect(instance(plan, "two-services-triton-onnx").repository?.parts).toEqual([
+    { path: "openclip_vit_b32/configs", files: { "cpu.pbtxt": "the configuration" } },
+    {
+      path: "openclip_vit_b32/1",
+      source: "/project/model_repository/openclip_vit_b32/1",
+    },
+  ]);
+  expect(plan.notes).toContain(
+    "two-services-triton-onnx: no volume is mounted at /models/openclip_vit_b32/1; the project's model repository stands in for it",
+  );
+});
+
+test("a volume that nobody fills is replaced by the project's folder, and the record says so", () => {
+  const document = volumesDocument("");
+  delete document.resource.docker_container?.weights;
+  expect(planOf(document).notes).toContain(
+    "two-services-embed: the volume at /models/openclip_vit_b32/1 is on another host; the project's model repository stands in for it",
+  );
+});
+
+test("a configuration that another server is told to load is a fault", () => {
+  const document = volumesDocument("");
+  container(document, "triton").name = "two-services-triton";
+  expect(faultsOf(document)).toContain(
+    "docker_container.triton (container 'two-services-triton'): docker_container.config has http://two-services-triton-onnx:8000 load its configuration, but it listens on http://two-services-triton:8000",
+  );
 });
 
 test("a repository that is mounted whole is used as it lies", () => {

@@ -1,4 +1,4 @@
-import { isAbsolute, join, normalize, posix } from "node:path";
+import { dirname, isAbsolute, join, normalize, posix } from "node:path";
 import { embedPaths } from "../../inference-image/src/contract/embed-api.ts";
 import type { Endpoint } from "../../inference-image/src/contract/environment.ts";
 import { oipPaths } from "../../inference-image/src/contract/oip-paths.ts";
@@ -51,9 +51,17 @@ export interface Instance {
 export interface RepositoryPlan {
   readonly folder: string;
   /** What lies where below the folder (`""`: the whole of it), outer parts first, as they are mounted. */
-  readonly parts: readonly { readonly path: string; readonly source: string }[];
+  readonly parts: readonly RepositoryPart[];
   /** ONNX file in place of every model's own. */
   readonly modelFile?: string;
+}
+
+export interface RepositoryPart {
+  readonly path: string;
+  /** Folder of this machine. */
+  readonly source?: string;
+  /** Texts, by their path in it. */
+  readonly files?: Readonly<Record<string, string>>;
 }
 
 export type ListenerProtocol = "embed-http" | "oip-http" | "oip-grpc" | "metrics";
@@ -107,7 +115,11 @@ export interface EmbeddedPlanOptions {
 export function planEmbedded(artefact: Artefact, options: EmbeddedPlanOptions): EmbeddedPlan {
   const faults: Fault[] = [];
   const notes = new Set(
-    artefact.otherContainers.map((it) => `${it} is no service, and is not run`),
+    artefact.otherContainers.map((it) =>
+      artefact.fillers.includes(it)
+        ? `${it} is not run: what it puts into its volume is taken as it is`
+        : `${it} is no service, and is not run`,
+    ),
   );
   const shift = (port: number) => shiftPort(port, options.portOffset);
   const servers = artefact.workloads.map((workload) => serverOf(workload, faults));
@@ -128,6 +140,7 @@ export function planEmbedded(artefact: Artefact, options: EmbeddedPlanOptions): 
   for (const { workload, listens } of servers) {
     faults.push(...workload.faults.map((message) => ({ workload, message })));
     faults.push(...portFaults(workload, listens));
+    faults.push(...reloadFaults(workload, listens));
   }
   faults.push(...collisions(artefact.workloads));
 
@@ -151,7 +164,8 @@ export function planEmbedded(artefact: Artefact, options: EmbeddedPlanOptions): 
     };
     if (draft.flags !== undefined) {
       const scratch = join(options.temporaryFolder, draft.name.replaceAll(/[^\w.-]+/g, "-"));
-      const repository = repositoryFor(draft.flags, mounts, scratch, options.modelFile);
+      const model = workload.service.model;
+      const repository = repositoryFor(draft.flags, model, mounts, scratch, options.modelFile);
       const folder = repository?.folder ?? mounts.place(draft.flags["model-repository"]);
       return {
         ...common,
@@ -296,6 +310,19 @@ function portFaults(workload: Workload, listens: Server["listens"]): readonly Fa
   ];
 }
 
+/** Where another configuration is loaded by somebody else than the server that reads it. */
+function reloadFaults(workload: Workload, listens: Server["listens"]): readonly Fault[] {
+  const http = listens.find(({ protocol }) => protocol === "oip-http")?.internal;
+  const own = [workload.name, ...workload.aliases].map((name) => `http://${name}:${http}`);
+  return workload.volumes
+    .flatMap(({ contents }) => contents?.reloads ?? [])
+    .filter(({ url }) => !own.includes(url))
+    .map(({ by, url }) => ({
+      workload,
+      message: `${by} has ${url} load its configuration, but it listens on ${own[0]}`,
+    }));
+}
+
 /** Two workloads that want one port of the machine. */
 function collisions(workloads: readonly Workload[]): readonly Fault[] {
   const owners = new Map<number, Workload>();
@@ -336,7 +363,7 @@ interface Mounts {
   /** What is behind a path of the container. */
   place(containerPath: string): string;
   /** Every volume at or below a path of the container, outer ones first. */
-  below(containerPath: string): RepositoryPlan["parts"];
+  below(containerPath: string): readonly RepositoryPart[];
 }
 
 function mountsOf(workload: Workload, options: EmbeddedPlanOptions, notes: Set<string>): Mounts {
@@ -383,10 +410,13 @@ function mountsOf(workload: Workload, options: EmbeddedPlanOptions, notes: Set<s
       workload.volumes
         .filter((volume) => isBelow(volume.containerPath, containerPath))
         .sort((a, b) => a.containerPath.length - b.containerPath.length)
-        .map((volume) => ({
-          path: posix.relative(containerPath, volume.containerPath),
-          source: sourceOf(volume),
-        })),
+        .map((volume): RepositoryPart => {
+          const path = posix.relative(containerPath, volume.containerPath);
+          // a volume of files alone is what the artefact says, and nothing stands in for it
+          return volume.contents !== undefined && volume.hostPath === undefined
+            ? { path, files: volume.contents.files }
+            : { path, source: sourceOf(volume) };
+        }),
   };
 }
 
@@ -398,6 +428,7 @@ function isBelow(path: string, folder: string): boolean {
 /** What has to be put together for `--model-repository`; nothing where one volume holds it all. */
 function repositoryFor(
   flags: ResolvedTritonFlags,
+  model: string,
   mounts: Mounts,
   folder: string,
   modelFile: string | undefined,
@@ -406,9 +437,24 @@ function repositoryFor(
   const parts = mounts.below(mount);
   const whole = parts.length === 0 || (parts.length === 1 && parts[0]?.path === "");
   if (whole && modelFile === undefined) return undefined;
+  if (whole) {
+    return {
+      folder,
+      parts: parts.length > 0 ? parts : [{ path: "", source: mounts.place(mount) }],
+      modelFile,
+    };
+  }
+  const version = posix.join(model, "1");
+  // a configuration without weights: the image holds them
+  const inImage =
+    modelFile === undefined &&
+    parts.some(({ path }) => isBelow(path, model)) &&
+    !parts.some(({ path }) => isBelow(version, path))
+      ? [dirname(mounts.place(posix.join(mount, version, "model.onnx")))]
+      : [];
   return {
     folder,
-    parts: parts.length > 0 ? parts : [{ path: "", source: mounts.place(mount) }],
+    parts: [...parts, ...inImage.map((source) => ({ path: version, source }))],
     modelFile,
   };
 }

@@ -1,5 +1,13 @@
-import { existsSync, mkdirSync, readdirSync, rmSync, statSync, symlinkSync } from "node:fs";
-import { join } from "node:path";
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { BenchError } from "./bench-error.ts";
 import { type Child, type Exit, endWithParent, startChild } from "./child-process.ts";
@@ -122,11 +130,17 @@ function prepare({ repository }: Instance): StartOutcome | undefined {
   }
 }
 
-/** Put a model repository together: real folders, and links to files. */
+/** Put a model repository together: real folders, links to files, and the texts of the artefact. */
 function assemble({ folder, parts, modelFile }: RepositoryPlan): void {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
-  for (const { path, source } of parts) {
+  for (const { path, source, files = {} } of parts) {
+    for (const [name, text] of Object.entries(files)) {
+      const file = join(folder, path, name);
+      mkdirSync(dirname(file), { recursive: true });
+      writeFileSync(file, text);
+    }
+    if (source === undefined) continue;
     if (existsSync(source)) mirror(source, join(folder, path));
     else if (modelFile === undefined) throw new Error(`cannot mount ${source}, which is not there`);
   }

@@ -122,6 +122,51 @@ export function dockerDocument(options: TestOptions = {}): TestDocument {
   };
 }
 
+/**
+ * The same, where weights and the model configuration come on named volumes that containers have filled.
+ *
+ * @param text - Of the model configuration.
+ */
+export function volumesDocument(text: string, options: TestOptions = {}): TestDocument {
+  const document = dockerDocument(options);
+  const { docker_container: containers = {} } = document.resource;
+  const oneShot = { must_run: false, attach: true, logs: true };
+  const [weights, config] = [`\${docker_volume.weights.name}`, `\${docker_volume.config.name}`];
+  const folder = options.repository ?? `\${path.root}/../model_repository`;
+  document.resource.docker_volume = {
+    weights: { name: `two-services-weights-\${substr(local.sha256, 0, 12)}` },
+    config: { name: "two-services-triton-onnx-config" },
+  };
+  containers.weights = {
+    ...oneShot,
+    name: "two-services-weights",
+    command: ["check-weights", "--folder", "/weights", "--sha256", `\${local.sha256}`],
+    volumes: [{ container_path: "/weights", volume_name: weights }],
+    upload: [
+      { file: "/weights/model.onnx", source: `${folder}/openclip_vit_b32/1/model.onnx` },
+      { file: "/weights/model.onnx.json", content: `\${try(file("${folder}/x.json"), "{}")}` },
+    ],
+  };
+  containers.config = {
+    ...oneShot,
+    name: "two-services-triton-onnx-config",
+    command: [
+      "apply-config",
+      ...["--folder", "/configs", "--file", "/config.pbtxt", "--name", "cpu"],
+      ...["--model", "openclip_vit_b32", "--server", "http://two-services-triton-onnx:8000"],
+    ],
+    volumes: [{ container_path: "/configs", volume_name: config }],
+    upload: [{ file: "/config.pbtxt", content: text }],
+  };
+  const at = "/models/openclip_vit_b32";
+  const version = { container_path: `${at}/1`, volume_name: weights, read_only: true };
+  Object.assign(containers.embed ?? {}, { volumes: [version] });
+  Object.assign(containers.triton ?? {}, {
+    volumes: [version, { container_path: `${at}/configs`, volume_name: config, read_only: true }],
+  });
+  return document;
+}
+
 /** `cluster`: a Deployment of two replicas behind kind's port mapping. */
 export function kubernetesDocument(
   hostPort: number = kindPorts.host,
