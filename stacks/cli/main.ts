@@ -9,6 +9,7 @@ const exitUsage = 2;
 const commands: Readonly<Record<string, (program: Command) => Promise<void>>> = {
   verify: async (program) => (await import("./verify.ts")).registerVerify(program),
   doctor: async (program) => (await import("./doctor.ts")).registerDoctor(program),
+  "launch-spec": async (program) => (await import("./launch-spec.ts")).registerLaunchSpec(program),
   tunnel: async (program) => (await import("./tunnel.ts")).registerTunnel(program),
   "wait-healthy": async (program) =>
     (await import("./wait-healthy.ts")).registerWaitHealthy(program),
