@@ -42,7 +42,6 @@ target "embed-gpu" {
 }
 
 target "embed-weights" {
-  inherits   = ["_common"]
   dockerfile = "inference-image/Dockerfile.weights"
   contexts   = { "clipstack/embed:cpu" = "target:embed" }
   args       = { IMAGE = "clipstack/embed:cpu" }

@@ -1,11 +1,15 @@
-import { cp, mkdtemp, rm } from "node:fs/promises";
+import { cp, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { constants, tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import packageJson from "../../inference-image/package.json" with { type: "json" };
-import { embedPaths, embedResponse } from "../../inference-image/src/contract/embed-api.ts";
+import {
+  embedMetrics,
+  embedPaths,
+  embedResponse,
+} from "../../inference-image/src/contract/embed-api.ts";
 import {
   embeddingDims,
   openclipVitB32,
@@ -16,11 +20,17 @@ import { picture } from "../../inference-image/src/engine/test-images.ts";
 import { tinyModel } from "../../inference-image/src/model/test-model.ts";
 import { openGrpcTransport } from "../../inference-image/src/triton/grpc-transport.ts";
 import { command, succeed, testDocker } from "./test-docker.ts";
-import { buildImage, startContainer, type TestContainer } from "./test-image.ts";
+import {
+  buildImage,
+  buildTimeoutMs,
+  nodeImage,
+  realTritonImage,
+  startContainer,
+  type TestContainer,
+} from "./test-image.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const imageFolder = join(root, "inference-image");
-const baseImage = process.env.CLIPSTACK_NODE_IMAGE ?? "node:22-bookworm-slim";
 const { docker, missing } = await testDocker();
 
 /** A photo that takes a while to decode. */
@@ -70,20 +80,31 @@ async function embed(address: string, image: Buffer): Promise<number> {
 async function stopUnderLoad(of: TestContainer, address: string) {
   const large = await largePicture;
   await embed(address, large);
-  let open = 16;
-  const requests = Array.from({ length: open }, () =>
-    embed(address, large).finally(() => {
-      open -= 1;
-    }),
+  const sent = 16;
+  let open = sent;
+  const answers = Promise.allSettled(
+    Array.from({ length: sent }, () =>
+      embed(address, large).finally(() => {
+        open -= 1;
+      }),
+    ),
   );
-  const answers = Promise.allSettled(requests);
-  await sleep(150);
+  // all of them are accepted before the stop
+  for (const until = Date.now() + 60_000; Date.now() < until; await sleep(10)) {
+    if ((await pendingImages(address)) + sent - open >= sent) break;
+  }
   const openAtStop = open;
   const startedAt = Date.now();
   const code = await of.stop(40);
   const seconds = (Date.now() - startedAt) / 1000;
   const lost = (await answers).filter(({ status }) => status === "rejected");
   return { code, seconds, openAtStop, lost };
+}
+
+/** Images that the server has accepted and not yet answered. */
+async function pendingImages(address: string): Promise<number> {
+  const text = await (await fetch(`http://${address}${embedPaths.metrics}`)).text();
+  return Number(new RegExp(`^${embedMetrics.pendingImages} (\\d+)$`, "m").exec(text)?.[1]);
 }
 
 async function sizeOf(image: string): Promise<number> {
@@ -121,8 +142,8 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
       await tinyModel(),
       join(context, "model_repository", openclipVitB32.name, "1", "model.onnx"),
     );
-    embedImage = await built(imageFolder, "Dockerfile", { NODE_IMAGE: baseImage, REVISION: "abc" });
-  });
+    embedImage = await built(imageFolder, "Dockerfile", { NODE_IMAGE: nodeImage, REVISION: "abc" });
+  }, buildTimeoutMs);
   afterEach(async () => {
     await container?.remove();
     container = undefined;
@@ -135,8 +156,8 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
 
   describe("embed", () => {
     test("adds less than 260 MB to its base", async () => {
-      const megabytes = ((await sizeOf(embedImage)) - (await sizeOf(baseImage))) / 1e6;
-      console.log(`embed image: ${megabytes.toFixed(1)} MB besides ${baseImage}`);
+      const megabytes = ((await sizeOf(embedImage)) - (await sizeOf(nodeImage))) / 1e6;
+      console.log(`embed image: ${megabytes.toFixed(1)} MB besides ${nodeImage}`);
       expect(megabytes).toBeLessThan(260);
     });
 
@@ -153,12 +174,12 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
         "org.opencontainers.image.licenses": "Apache-2.0",
         "org.opencontainers.image.version": packageJson.version,
         "org.opencontainers.image.revision": "abc",
-        "org.opencontainers.image.base.name": baseImage,
+        "org.opencontainers.image.base.name": nodeImage,
       });
     });
 
     test("holds the compiled server and the libraries of its platform, and nothing that builds or tests", async () => {
-      const base = await filesOf(baseImage);
+      const base = await filesOf(nodeImage);
       const added = [...(await filesOf(embedImage))].filter((path) => !base.has(path));
       expect(added.filter((path) => !path.startsWith("app/"))).toEqual([]);
       expect(added).toContain("app/dist/main.js");
@@ -314,7 +335,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
         MODEL_CONFIG_NAME: "cpu",
         WEIGHTS: "image",
       });
-    });
+    }, buildTimeoutMs);
 
     test("answers on the ports of all three services, and starts again what dies", async () => {
       const ports = [
@@ -401,4 +422,117 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
       expect(code).toBe(2);
     });
   });
+
+  describe.skipIf(process.arch !== "x64")("a real tritonserver (its wheel is for x86-64)", () => {
+    let tritonImage: string;
+    beforeAll(async () => {
+      tritonImage = await realTritonImage(docker);
+    }, buildTimeoutMs);
+
+    test("has the model repository inside, and what the Python model needs", async () => {
+      const image = await built(context, "Dockerfile.triton", {
+        TRITON_IMAGE: tritonImage,
+        WEIGHTS: "image",
+      });
+      const server = await start({
+        image,
+        ports: [tritonPorts.http],
+        options: ["--shm-size=1g"],
+        command: [
+          ...["tritonserver", "--model-repository=/models", "--model-config-name=cpu"],
+          ...["--model-control-mode=explicit", `--load-model=${openclipVitB32.name}`],
+          ...["--load-model=openclip_preprocess", "--disable-auto-complete-config"],
+        ],
+      });
+      await server.healthy();
+      const address = await server.address(tritonPorts.http);
+      for (const model of [openclipVitB32.name, "openclip_preprocess"]) {
+        expect((await fetch(`http://${address}/v2/models/${model}/ready`)).status).toBe(200);
+      }
+      expect(await server.stop(40)).toBe(0);
+    });
+
+    test("runs beside the embed server in one container, and answers what that accepted", async () => {
+      const image = await built(context, "Dockerfile.all-in-one", {
+        EMBED_IMAGE: embedImage,
+        TRITON_IMAGE: tritonImage,
+        MODEL_CONFIG_NAME: "cpu",
+        WEIGHTS: "image",
+      });
+      const { embed: port, tritonOnnx } = hostPorts;
+      const server = await start({
+        image,
+        ports: [port, tritonOnnx.http],
+        options: ["--env=ALLOW_ANONYMOUS=true", "--shm-size=1g"],
+      });
+      await server.healthy();
+      const metadata = await fetch(`http://${await server.address(tritonOnnx.http)}/v2`);
+      expect(await metadata.json()).toMatchObject({ name: "triton", version: "2.51.0" });
+
+      const outcome = await stopUnderLoad(server, await server.address(port));
+      expect(outcome.openAtStop).toBeGreaterThan(0);
+      expect(outcome).toMatchObject({ code: 0, lost: [] });
+    });
+  });
 });
+
+test("the lock file has what linux/arm64 runs", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "clipstack-arm64-"));
+  try {
+    for (const file of ["package.json", "package-lock.json"]) {
+      await cp(join(imageFolder, file), join(folder, file));
+    }
+    const platform = ["--os=linux", "--cpu=arm64", "--libc=glibc"];
+    await succeed("npm", ["ci", "--omit=dev", "--ignore-scripts", "--no-audit", ...platform], {
+      cwd: folder,
+    });
+    const files = await readdir(join(folder, "node_modules"), { recursive: true });
+    expect(files).toEqual(
+      expect.arrayContaining([
+        expect.stringMatching(/^@img\/sharp-linux-arm64\/.+\.node$/),
+        expect.stringMatching(/^@img\/sharp-libvips-linux-arm64\/.+\.so/),
+        expect.stringMatching(/^onnxruntime-node\/bin\/.+\/linux\/arm64\/libonnxruntime\.so/),
+      ]),
+    );
+    expect(files.filter((file) => /^@img\/sharp-linux-x64/.test(file))).toEqual([]);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});
+
+/** `CLIPSTACK_BUILDX` is the path of the program, as `.ci/docker-buildx` makes it; without it, it is Docker's plugin. */
+const buildx = process.env.CLIPSTACK_BUILDX?.split(" ") ?? ["docker", "buildx"];
+const noBuildx = (await command(buildx[0]!, [...buildx.slice(1), "version"])).code !== 0;
+
+describe.skipIf(noBuildx)(`bake file${noBuildx ? " (not here: no buildx)" : ""}`, () => {
+  test("describes every image, for amd64 and arm64 where that is possible", async () => {
+    const plan = JSON.parse(
+      await succeed(buildx[0]!, [...buildx.slice(1), "bake", "--print", "all", "embed-release"], {
+        cwd: root,
+      }),
+    ) as { readonly target: Readonly<Record<string, BakeTarget>> };
+    const { target } = plan;
+    expect(Object.keys(target).sort()).toEqual([
+      "all-in-one",
+      "all-in-one-bundled",
+      "embed",
+      "embed-gpu",
+      "embed-release",
+      "embed-weights",
+      "triton",
+    ]);
+    expect(target["embed-release"]?.platforms).toEqual(["linux/amd64", "linux/arm64"]);
+    for (const [name, { context: folder, dockerfile, args }] of Object.entries(target)) {
+      const text = await readFile(join(root, folder === "." ? "" : folder, dockerfile), "utf8");
+      const known = [...text.matchAll(/^ARG (\w+)/gm)].map(([, arg]) => arg);
+      expect(known, name).toEqual(expect.arrayContaining(Object.keys(args)));
+    }
+  });
+});
+
+interface BakeTarget {
+  readonly context: string;
+  readonly dockerfile: string;
+  readonly args: Readonly<Record<string, string>>;
+  readonly platforms?: readonly string[];
+}

@@ -1,6 +1,13 @@
 import { randomBytes } from "node:crypto";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { command, type Docker, type Outcome } from "./test-docker.ts";
+import { fileURLToPath } from "node:url";
+import { command, type Docker, type Outcome, succeed } from "./test-docker.ts";
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+
+/** For tests: what images of ours are built on. */
+export const nodeImage = process.env.CLIPSTACK_NODE_IMAGE ?? "node:22-bookworm-slim";
 
 /** For tests: what every container of ours is started with. */
 const hardened = [
@@ -25,22 +32,32 @@ export interface TestContainer {
   remove(): Promise<void>;
 }
 
+/** Against a hang: a build gets packages from registries. */
+export const buildTimeoutMs = 900_000;
+
+interface Build {
+  readonly context: string;
+  readonly file: string;
+  /** Build arguments. */
+  readonly args: Readonly<Record<string, string>>;
+}
+
 /** Build an image with a name that only this test has. */
 export async function buildImage(
   docker: Docker,
-  {
-    context,
-    file,
-    args,
-  }: { context: string; file: string; args: Readonly<Record<string, string>> },
+  how: Build,
 ): Promise<{ readonly image: string; readonly outcome: Outcome }> {
   const image = `clipstack-test/${randomBytes(4).toString("hex")}`;
-  const outcome = await command("docker", [
+  return { image, outcome: await buildAs(docker, image, how) };
+}
+
+function buildAs(docker: Docker, image: string, { context, file, args }: Build): Promise<Outcome> {
+  const words = [
     ...["--host", docker.endpoint, "build", "--tag", image, "--file", file],
     ...Object.entries(args).flatMap(([name, value]) => ["--build-arg", `${name}=${value}`]),
     context,
-  ]);
-  return { image, outcome };
+  ];
+  return command("docker", words, { timeoutMs: buildTimeoutMs });
 }
 
 /** Start a container as our stacks do: no privileges, nothing that can be written but `/tmp`. */
@@ -81,7 +98,7 @@ export async function startContainer(
     address: async (port) => docker.run("port", name, String(port)),
     exec: (...args) => command("docker", ["--host", docker.endpoint, "exec", name, ...args]),
     async healthy() {
-      for (const until = Date.now() + 120_000; Date.now() < until; await sleep(200)) {
+      for (const until = Date.now() + 240_000; Date.now() < until; await sleep(200)) {
         const [status, health] = await state();
         if (health === "healthy") return;
         if (status !== "running") throw new Error(`${image} ended:\n${await log()}`);
@@ -97,4 +114,21 @@ export async function startContainer(
       await docker.run("rm", "--force", "--volumes", name);
     },
   };
+}
+
+/**
+ * A real tritonserver in an image, of PyPI's wheel, which is for x86-64. It stays on the engine: it takes minutes to build.
+ *
+ * @throws with what the build said, where its packages cannot be had
+ */
+export async function realTritonImage(docker: Docker): Promise<string> {
+  const image = "local/tritonserver:test";
+  const packages = await succeed(join(root, ".ci/python-venv"), ["--packages", "real-triton"]);
+  const { code, output } = await buildAs(docker, image, {
+    context: join(root, "inference-image/src/triton"),
+    file: join(root, "stacks/deploy/test-tritonserver.Dockerfile"),
+    args: { DEBIAN_IMAGE: nodeImage, PACKAGES: packages.trim() },
+  });
+  if (code !== 0) throw new Error(output);
+  return image;
 }

@@ -18,6 +18,8 @@ RUN set -e; packages=/usr/local/lib/python3.11/dist-packages; triton=$packages/p
     cp $triton/backends/python/libtriton_python.so $triton/python_backend_stubs/3.11/triton_python_backend_stub \
        $triton/backends/python/triton_python_backend_utils.py /opt/backends/python/; \
     printf '%s\n' '#!/bin/sh' "export LD_LIBRARY_PATH=$packages/nvidia_pytriton.libs" \
+      '# an option that this release has not yet' \
+      'for word; do shift; case $word in --http-max-input-size=*) ;; *) set -- "$@" "$word" ;; esac; done' \
       "exec $triton/bin/tritonserver --backend-directory=/opt/backends --allow-gpu-metrics=false \"\$@\"" \
       > /usr/local/bin/tritonserver; \
     chmod +x /usr/local/bin/tritonserver
