@@ -1,5 +1,5 @@
 // Decodes the usual JPEG: baseline, all of its colours in one scan, 4:4:4, 4:2:2, 4:2:0 or grey, with the results of
-// libjpeg, bit for bit. To start libvips takes longer than to decode a thumbnail; and the rows of a photo go from here to
+// libjpeg, bit for bit, or at a half, a quarter or an eighth of their size. To start libvips takes longer than to decode a thumbnail; and the rows of a photo go from here to
 // the resampler while the processor has them at hand, less what the crop leaves out. Whatever is unusual or damaged is left
 // to libvips. The arithmetic is in jpeg.wat. Plain JavaScript, for preprocess-worker.mjs.
 import { readFileSync } from "node:fs";
@@ -49,8 +49,9 @@ export class JpegDecoder {
   resample(bytes, plan) {
     try {
       const frame = readFrame(bytes);
-      if (frame.width !== plan.stored.width || frame.height !== plan.stored.height)
-        return undefined;
+      const { stored, reduction } = plan;
+      if (Math.ceil(frame.width / reduction) !== stored.width) return undefined;
+      if (Math.ceil(frame.height / reduction) !== stored.height) return undefined;
       const rows = new JpegRows(this.#code, this.#resampler, bytes, frame, plan);
       const pixels = this.#resampler.resample(rows, plan, false);
       rows.finish();
@@ -71,6 +72,11 @@ class JpegRows {
   #frame;
   #at;
   #plan;
+  /** Samples on a side of a decoded block: of luma, and of chroma, which is not subsampled any more where luma is smaller. */
+  #sides;
+  /** Chroma is to be upsampled, horizontally and vertically. */
+  #isHalfWide;
+  #isHalfHigh;
   /** Lines of luma and of chroma in an MCU, and what is kept of those above it. */
   #lines;
   #kept;
@@ -85,9 +91,15 @@ class JpegRows {
 
   constructor(code, resampler, bytes, frame, plan) {
     const { width, height, across, down, components } = frame;
+    const { reduction, stored } = plan;
     const { left, top, width: neededWidth } = plan.source;
-    const mcuWidth = 8 * across;
-    const inRow = Math.ceil(width / mcuWidth);
+    if (reduction > 1 && across !== down) throw new UnusualJpeg("chroma is no square");
+    const side = 8 / reduction;
+    this.#sides = [side, reduction === 1 ? 8 : side * down];
+    this.#isHalfWide = reduction === 1 && across === 2;
+    this.#isHalfHigh = reduction === 1 && down === 2;
+    const mcuWidth = side * across;
+    const inRow = Math.ceil(width / (8 * across));
     this.#code = code;
     this.#resampler = resampler;
     this.#frame = frame;
@@ -98,17 +110,17 @@ class JpegRows {
     /** What {@link Resampler} asks: which part of the stored image comes, and where the memory is free. */
     this.left = this.#from * mcuWidth;
     this.top = top;
-    this.width = Math.min(this.#to * mcuWidth, width) - this.left;
+    this.width = Math.min(this.#to * mcuWidth, stored.width) - this.left;
     this.channels = components.length;
 
-    const columns = (this.#to - this.#from) * 8;
-    this.#chromaSamples = Math.min(columns, Math.ceil(width / across) - this.#from * 8);
-    this.#lines = [8 * down, 8];
-    this.#kept = down === 2 ? 2 : 0;
-    this.#strides = [across * columns + 2 * margin, columns + 2 * margin];
+    const mcus = this.#to - this.#from;
+    this.#chromaSamples = Math.min(mcus * 8, Math.ceil(width / across) - this.#from * 8);
+    this.#lines = [side * down, this.#sides[1]];
+    this.#kept = this.#isHalfHigh ? 2 : 0;
+    this.#strides = [mcuWidth, this.#sides[1]].map((samples) => samples * mcus + 2 * margin);
     const scan = bytes.subarray(frame.scan);
-    const mcus = inRow * Math.ceil(height / (8 * down));
-    const intervals = frame.interval === 0 ? 1 : Math.ceil(mcus / frame.interval);
+    const allMcus = inRow * Math.ceil(height / (8 * down));
+    const intervals = frame.interval === 0 ? 1 : Math.ceil(allMcus / frame.interval);
     const { at, end } = resampler.reserve({
       tables: 4 * tableBytes,
       quantisers: 128 * components.length,
@@ -152,8 +164,9 @@ class JpegRows {
       shorts.set(quantisers[component.quantiser]);
     });
     const block = (component, line, column) => {
-      const [stride, step] =
-        component === 0 ? [this.#strides[0], 8 * across] : [this.#strides[1], 8];
+      const isChroma = Math.min(component, 1);
+      const stride = this.#strides[isChroma];
+      const side = this.#sides[isChroma];
       const first = [at.luma, at.blue, at.red][component] + margin + this.#kept * stride;
       const { dc, ac } = components[component];
       return [
@@ -161,10 +174,10 @@ class JpegRows {
         place(ac),
         at.levels + 4 * component,
         at.quantisers + 128 * component,
-        first + 8 * line * stride + 8 * column,
+        first + side * (line * stride + column),
         stride,
-        step,
-        0,
+        component === 0 ? side * across : side,
+        side,
       ];
     };
     const blocks = [];
@@ -182,7 +195,7 @@ class JpegRows {
 
   /** The next rows, one behind the other. Up to 52 bytes behind the last one are written as well. */
   read(count, to) {
-    const { across, down, components } = this.#frame;
+    const { components } = this.#frame;
     const [lumaStride, chromaStride] = this.#strides;
     const at = this.#at;
     const code = this.#code;
@@ -194,12 +207,15 @@ class JpegRows {
         this.#resampler.bytes().copyWithin(to, luma, luma + this.width);
         continue;
       }
-      const chroma = (this.#y >> (down - 1)) - (this.#mcuRows - 1) * 8 + this.#kept;
+      const chroma =
+        (this.#isHalfHigh ? this.#y >> 1 : this.#y) -
+        (this.#mcuRows - 1) * this.#lines[1] +
+        this.#kept;
       let blue = at.blue + margin + chroma * chromaStride;
       let red = at.red + margin + chroma * chromaStride;
-      if (across === 2) {
-        const far = down === 1 ? 0 : this.#y % 2 === 0 ? -chromaStride : chromaStride;
-        const [even, odd] = down === 1 ? [4, 8] : [8, 7];
+      if (this.#isHalfWide) {
+        const beside = this.#y % 2 === 0 ? -chromaStride : chromaStride;
+        const [far, even, odd] = this.#isHalfHigh ? [beside, 8, 7] : [0, 4, 8];
         const samples = this.#chromaSamples;
         code.upsample(blue, blue + far, samples, even, odd, at.upsampledBlue);
         code.upsample(red, red + far, samples, even, odd, at.upsampledRed);
@@ -218,12 +234,12 @@ class JpegRows {
   }
 
   #allMcuRows() {
-    return Math.ceil(this.#frame.height / this.#lines[0]);
+    return Math.ceil(this.#plan.stored.height / this.#lines[0]);
   }
 
   /** Rows that there is all for. */
   #ready() {
-    if (this.#mcuRows === this.#allMcuRows()) return this.#frame.height;
+    if (this.#mcuRows === this.#allMcuRows()) return this.#plan.stored.height;
     return this.#mcuRows * this.#lines[0] - this.#kept;
   }
 
@@ -231,7 +247,7 @@ class JpegRows {
   #more() {
     const at = this.#at;
     const kept = this.#kept;
-    const { across, components, height } = this.#frame;
+    const { components, height } = this.#frame;
     const memory = this.#resampler.bytes();
     const planes = [at.luma, at.blue, at.red].slice(0, components.length);
     if (kept > 0 && this.#mcuRows > 0) {
@@ -249,7 +265,7 @@ class JpegRows {
     words[2] = isNeeded ? this.#to : 0;
     if (!this.#code.row(at.row)) throw new UnusualJpeg("damaged data");
     this.#mcuRows++;
-    if (across === 1) return;
+    if (!this.#isHalfWide) return;
     const stride = this.#strides[1];
     for (const plane of planes.slice(1)) {
       const line = plane + kept * stride;

@@ -85,6 +85,51 @@ test("a photo is what libjpeg makes of it, bit for bit, at any quality", async (
   );
 });
 
+/** The means of squares of samples. */
+function shrunk(data: Uint8Array, width: number, channels: number, by: number): Uint8Array {
+  const columns = width / by;
+  const sums = new Float64Array(data.length / by ** 2);
+  for (const [at, value] of data.entries()) {
+    const [pixel, channel] = [Math.floor(at / channels), at % channels];
+    const [x, y] = [pixel % width, Math.floor(pixel / width)];
+    sums[(Math.floor(y / by) * columns + Math.floor(x / by)) * channels + channel]! += value;
+  }
+  return Uint8Array.from(sums, (sum) => Math.round(sum / by ** 2));
+}
+
+test.each([
+  [2, "4:2:0"],
+  [4, "4:2:0"],
+  [8, "4:2:0"],
+  [2, "4:4:4"],
+  [4, "4:4:4"],
+  [8, "4:4:4"],
+])(
+  "decoded at 1/%i of each side, %s, samples are the means of those they stand for",
+  async (reduction, chromaSubsampling) => {
+    const side = 64 * reduction;
+    const smooth = await sharp(await picture("png", { width: 32, height: 32 }))
+      .resize(side, side)
+      .jpeg({ quality: 95, chromaSubsampling })
+      .toBuffer();
+    const { data, info } = await sharp(smooth).raw().toBuffer({ resolveWithObject: true });
+    // as large as what is decoded: nothing is resized after that
+    const plan = planOf({ width: side, height: side, orientation: 1 }, 64, reduction);
+    const { pixels } = decoder.resample(smooth, plan)!;
+    const means = shrunk(data, info.width, 3, reduction);
+    const mean =
+      pixels.reduce((sum, value, at) => sum + Math.abs(value - means[at]!), 0) / pixels.length;
+    expect(mean).toBeLessThan(2);
+  },
+);
+
+test("leaves to the whole size what has chroma of another shape", () => {
+  const shape = { width: 1000, height: 960, sampling: 0x21, interval: 0, density: 4, seed: 3 };
+  const bytes = randomJpeg(shape);
+  expect(decoder.resample(bytes, planOf({ ...shape, orientation: 1 }, 224, 2))).toBeUndefined();
+  expect(decoder.resample(bytes, planOf({ ...shape, orientation: 1 }, 224))).toBeDefined();
+});
+
 const samples = new URL("../../../bench/samples/", import.meta.url);
 test.each(readdirSync(samples).filter((name) => name.endsWith(".jpg")))(
   "%s is what libjpeg makes of it, or is left to libvips",

@@ -357,10 +357,93 @@
       (local.set $to (i32.add (local.get $to) (local.get $stride)))
       (br_if $more (local.tee $row (i32.sub (local.get $row) (i32.const 1))))))
 
+  ;; A block at half of its size: the inverse DCT of its four lowest frequencies each way.
+  (func $half (param $quantisers i32) (param $to i32) (param $stride i32)
+    (local $turns i32) (local $r0 v128) (local $r1 v128) (local $r2 v128) (local $r3 v128)
+    (local $t v128) (local $u v128) (local $v v128) (local $w v128)
+    (local.set $r0 (f32x4.convert_i32x4_s (i32x4.extmul_low_i16x8_s (v128.load64_zero offset=64 (i32.const 0)) (v128.load64_zero offset=0 (local.get $quantisers)))))
+    (local.set $r1 (f32x4.convert_i32x4_s (i32x4.extmul_low_i16x8_s (v128.load64_zero offset=80 (i32.const 0)) (v128.load64_zero offset=16 (local.get $quantisers)))))
+    (local.set $r2 (f32x4.convert_i32x4_s (i32x4.extmul_low_i16x8_s (v128.load64_zero offset=96 (i32.const 0)) (v128.load64_zero offset=32 (local.get $quantisers)))))
+    (local.set $r3 (f32x4.convert_i32x4_s (i32x4.extmul_low_i16x8_s (v128.load64_zero offset=112 (i32.const 0)) (v128.load64_zero offset=48 (local.get $quantisers)))))
+    (local.set $turns (i32.const 2))
+    (loop $pass
+      (local.set $t (f32x4.mul (f32x4.add (local.get $r0) (local.get $r2)) (f32x4.splat (f32.const 0.35355339))))
+      (local.set $u (f32x4.mul (f32x4.sub (local.get $r0) (local.get $r2)) (f32x4.splat (f32.const 0.35355339))))
+      (local.set $v (f32x4.add (f32x4.mul (local.get $r1) (f32x4.splat (f32.const 0.46193977))) (f32x4.mul (local.get $r3) (f32x4.splat (f32.const 0.19134172)))))
+      (local.set $w (f32x4.sub (f32x4.mul (local.get $r1) (f32x4.splat (f32.const 0.19134172))) (f32x4.mul (local.get $r3) (f32x4.splat (f32.const 0.46193977)))))
+      (local.set $r0 (f32x4.add (local.get $t) (local.get $v)))
+      (local.set $r1 (f32x4.add (local.get $u) (local.get $w)))
+      (local.set $r2 (f32x4.sub (local.get $u) (local.get $w)))
+      (local.set $r3 (f32x4.sub (local.get $t) (local.get $v)))
+      ;; turn
+      (local.set $t (i8x16.shuffle 0 1 2 3 16 17 18 19 4 5 6 7 20 21 22 23 (local.get $r0) (local.get $r1)))
+      (local.set $u (i8x16.shuffle 8 9 10 11 24 25 26 27 12 13 14 15 28 29 30 31 (local.get $r0) (local.get $r1)))
+      (local.set $v (i8x16.shuffle 0 1 2 3 16 17 18 19 4 5 6 7 20 21 22 23 (local.get $r2) (local.get $r3)))
+      (local.set $w (i8x16.shuffle 8 9 10 11 24 25 26 27 12 13 14 15 28 29 30 31 (local.get $r2) (local.get $r3)))
+      (local.set $r0 (i8x16.shuffle 0 1 2 3 4 5 6 7 16 17 18 19 20 21 22 23 (local.get $t) (local.get $v)))
+      (local.set $r1 (i8x16.shuffle 8 9 10 11 12 13 14 15 24 25 26 27 28 29 30 31 (local.get $t) (local.get $v)))
+      (local.set $r2 (i8x16.shuffle 0 1 2 3 4 5 6 7 16 17 18 19 20 21 22 23 (local.get $u) (local.get $w)))
+      (local.set $r3 (i8x16.shuffle 8 9 10 11 12 13 14 15 24 25 26 27 28 29 30 31 (local.get $u) (local.get $w)))
+      (br_if $pass (local.tee $turns (i32.sub (local.get $turns) (i32.const 1)))))
+    (local.set $t
+      (i16x8.narrow_i32x4_s (call $level (local.get $r0)) (call $level (local.get $r1))))
+    (local.set $u
+      (i16x8.narrow_i32x4_s (call $level (local.get $r2)) (call $level (local.get $r3))))
+    (local.set $t (i8x16.narrow_i16x8_u (local.get $t) (local.get $u)))
+    (v128.store32_lane align=1 0 (local.get $to) (local.get $t))
+    (local.set $to (i32.add (local.get $to) (local.get $stride)))
+    (v128.store32_lane align=1 1 (local.get $to) (local.get $t))
+    (local.set $to (i32.add (local.get $to) (local.get $stride)))
+    (v128.store32_lane align=1 2 (local.get $to) (local.get $t))
+    (local.set $to (i32.add (local.get $to) (local.get $stride)))
+    (v128.store32_lane align=1 3 (local.get $to) (local.get $t)))
+
+  (func $level (param $values v128) (result v128)
+    (i32x4.trunc_sat_f32x4_s (f32x4.add (local.get $values) (f32x4.splat (f32.const 128.5)))))
+
+  ;; A coefficient without its quantiser.
+  (func $coefficient (param $quantisers i32) (param $at i32) (result i32)
+    (i32.mul
+      (i32.load16_s offset=64 (local.get $at))
+      (i32.load16_u (i32.add (local.get $quantisers) (local.get $at)))))
+
+  ;; An eighth, rounded, as a level.
+  (func $put (param $to i32) (param $value i32)
+    (local.set $value
+      (i32.add (i32.shr_s (i32.add (local.get $value) (i32.const 4)) (i32.const 3)) (i32.const 128)))
+    (local.set $value (select (local.get $value) (i32.const 0) (i32.gt_s (local.get $value) (i32.const 0))))
+    (i32.store8 (local.get $to)
+      (select (local.get $value) (i32.const 255) (i32.lt_s (local.get $value) (i32.const 255)))))
+
+  ;; A block of 4 × 4, 2 × 2 or one sample. Coefficients are zero afterwards.
+  (func $smaller (param $side i32) (param $quantisers i32) (param $to i32) (param $stride i32)
+    (local $mean i32) (local $across i32) (local $down i32) (local $both i32)
+    (if (i32.eq (local.get $side) (i32.const 4))
+      (then (call $half (local.get $quantisers) (local.get $to) (local.get $stride)))
+      (else
+        (local.set $mean (call $coefficient (local.get $quantisers) (i32.const 0)))
+        (if (i32.eq (local.get $side) (i32.const 1))
+          (then (call $put (local.get $to) (local.get $mean)))
+          (else
+            (local.set $across (call $coefficient (local.get $quantisers) (i32.const 2)))
+            (local.set $down (call $coefficient (local.get $quantisers) (i32.const 16)))
+            (local.set $both (call $coefficient (local.get $quantisers) (i32.const 18)))
+            (call $put (local.get $to)
+              (i32.add (i32.add (local.get $mean) (local.get $across)) (i32.add (local.get $down) (local.get $both))))
+            (call $put (i32.add (local.get $to) (i32.const 1))
+              (i32.sub (i32.sub (local.get $mean) (local.get $across)) (i32.sub (local.get $both) (local.get $down))))
+            (local.set $to (i32.add (local.get $to) (local.get $stride)))
+            (call $put (local.get $to)
+              (i32.sub (i32.add (local.get $mean) (local.get $across)) (i32.add (local.get $down) (local.get $both))))
+            (call $put (i32.add (local.get $to) (i32.const 1))
+              (i32.sub (i32.sub (local.get $mean) (local.get $across)) (i32.sub (local.get $down) (local.get $both))))))))
+    (memory.fill (i32.const 64) (i32.const 0) (i32.const 128)))
+
   ;; Decode a row of MCUs. Returns 0 where the data is bad.
   ;;   $row: i32 MCUs in a row, first and end of those that are needed, MCUs in a restart interval, MCUs left in the current
   ;;     one, where the end of the current one is written, number of blocks in an MCU; from 32 on, for each block:
-  ;;     i32 DC table, AC table, level, quantisers, place of the first block, stride, bytes from one MCU to the next, 0
+  ;;     i32 DC table, AC table, level, quantisers, place of the first block, stride, bytes from one MCU to the next, samples on
+  ;;     a side of a decoded block
   (func (export "row") (param $row i32) (result i32)
     (local $mcu i32) (local $from i32) (local $end i32) (local $block i32) (local $blocks i32) (local $last i32) (local $to i32)
     (local $left i32) (local $segment i32)
@@ -398,13 +481,19 @@
               (i32.add
                 (i32.load offset=48 (local.get $block))
                 (i32.mul (i32.sub (local.get $mcu) (local.get $from)) (i32.load offset=56 (local.get $block)))))
-            (if (local.get $last)
+            (if (i32.ne (i32.load offset=60 (local.get $block)) (i32.const 8))
               (then
-                (call $inverse
+                (call $smaller
+                  (i32.load offset=60 (local.get $block))
                   (i32.load offset=44 (local.get $block)) (local.get $to) (i32.load offset=52 (local.get $block))))
               (else
-                (call $flat
-                  (i32.load offset=44 (local.get $block)) (local.get $to) (i32.load offset=52 (local.get $block))))))
+                (if (local.get $last)
+                  (then
+                    (call $inverse
+                      (i32.load offset=44 (local.get $block)) (local.get $to) (i32.load offset=52 (local.get $block))))
+                  (else
+                    (call $flat
+                      (i32.load offset=44 (local.get $block)) (local.get $to) (i32.load offset=52 (local.get $block))))))))
           (else (memory.fill (i32.const 64) (i32.const 0) (i32.const 128))))
         (br_if $nextBlock
           (i32.lt_u (local.tee $block (i32.add (local.get $block) (i32.const 32))) (local.get $blocks))))

@@ -34,6 +34,9 @@ export interface Plan {
   readonly side: number;
   /** The image is stored on its side: its rows are resized first, and the result is turned. */
   readonly onSide: boolean;
+  /** How many samples of a row or column are decoded to one. */
+  readonly reduction: number;
+  /** Size of what is decoded. */
   readonly stored: { readonly width: number; readonly height: number };
   /** The part of the stored image that the result is made of. */
   readonly source: Window;
@@ -49,22 +52,8 @@ export interface StoredImage {
   readonly orientation: number;
 }
 
-/** What becomes of the stored rows, or columns. */
-export interface Axis {
-  readonly from: number;
-  readonly to: number;
-  /** First sample behind the crop's edge, as it is seen. */
-  readonly begin: number;
-  /** It is seen from the other end than it is stored. */
-  readonly mirrored: boolean;
-}
-
-export function geometryOf(
-  stored: StoredImage,
-  side: number,
-): { readonly onSide: boolean; readonly across: Axis; readonly down: Axis };
-
-export function planOf(stored: StoredImage, side: number): Plan;
+/** @param reduction - 1 where it is left out */
+export function planOf(stored: StoredImage, side: number, reduction?: number): Plan;
 
 /** The kernel's code. It can be handed to other threads. */
 export function compileKernel(): WebAssembly.Module;
@@ -97,6 +86,3 @@ export class Resampler {
    */
   resample(rows: Rows, plan: Plan, hasAlpha: boolean): Uint8Array;
 }
-
-/** Columns for rows of a square image. */
-export function turned(pixels: Uint8Array, side: number, channels: number): Uint8Array;

@@ -29,14 +29,17 @@ const firstFree = 256;
  *
  * @param {{ width: number, height: number, orientation: number }} stored
  * @param {number} side
+ * @param {number} reduction - how many samples of a row or column are decoded to one: what the last one is made of is in
+ *   part beyond the edge, where neither number is a multiple
  * @returns {Plan}
  */
-export function planOf({ width, height, orientation }, side) {
+export function planOf({ width, height, orientation }, side, reduction = 1) {
   const { onSide, across, down } = geometryOf({ width, height, orientation }, side);
-  const columns = tapsOf(across, side);
-  const rows = tapsOf(down, side);
+  const columns = tapsOf(across, side, reduction);
+  const rows = tapsOf(down, side, reduction);
   const source = { left: columns.start, top: rows.start, width: columns.span, height: rows.span };
-  return { side, onSide, stored: { width, height }, source, columns, rows };
+  const stored = { width: Math.ceil(width / reduction), height: Math.ceil(height / reduction) };
+  return { side, onSide, reduction, stored, source, columns, rows };
 }
 
 /**
@@ -46,7 +49,7 @@ export function planOf({ width, height, orientation }, side) {
  * @param {{ width: number, height: number, orientation: number }} stored
  * @param {number} side
  */
-export function geometryOf({ width, height, orientation }, side) {
+function geometryOf({ width, height, orientation }, side) {
   const short = Math.min(width, height);
   const axis = (/** @type {number} */ from, /** @type {boolean} */ mirrored) => {
     const to = from === short ? side : Math.trunc((side * from) / short);
@@ -66,12 +69,16 @@ export function geometryOf({ width, height, orientation }, side) {
 /**
  * What each of the `side` samples from `begin` on is made of, when `from` samples are resized to `to`.
  *
- * @param {import("./resample.mjs").Axis} axis
+ * @param {{ from: number, to: number, begin: number, mirrored: boolean }} axis
  * @param {number} side
+ * @param {number} reduction
  * @returns {Taps}
  */
-function tapsOf({ from, to, begin, mirrored }, side) {
-  const scale = from / to;
+function tapsOf({ from: whole, to, begin, mirrored }, side, reduction) {
+  const scale = whole / reduction / to;
+  const from = Math.ceil(whole / reduction);
+  /** What the last sample has beyond the edge comes first, as it is seen from the other end. */
+  const edge = mirrored ? from - whole / reduction : 0;
   const filterScale = Math.max(scale, 1);
   const support = 2 * filterScale;
   const most = Math.ceil(support) * 2 + 1;
@@ -81,7 +88,7 @@ function tapsOf({ from, to, begin, mirrored }, side) {
   const exact = new Float64Array(most);
   let [start, end] = [from, 0];
   for (let index = 0; index < side; index++) {
-    const centre = (begin + index + 0.5) * scale;
+    const centre = edge + (begin + index + 0.5) * scale;
     const first = Math.max(0, Math.trunc(centre - support + 0.5));
     const count = Math.min(from, Math.trunc(centre + support + 0.5)) - first;
     let total = 0;
@@ -368,7 +375,7 @@ function overlapping({ firsts, counts }, most) {
  * @param {number} side
  * @param {number} channels
  */
-export function turned(pixels, side, channels) {
+function turned(pixels, side, channels) {
   const result = new Uint8Array(side * side * channels);
   for (let row = 0, to = 0; row < side; row++) {
     for (let column = 0; column < side; column++) {
