@@ -33,6 +33,11 @@ test("names what it builds by the content, and removes it when the environment g
   expect(hash).toContain("src/**");
 });
 
+test("builds at the endpoint of the provider", () => {
+  // the provider's other builder asks the Docker command line where that is
+  expect(synthImage({ source: "build" }).image.build.use_legacy_builder).toBe(true);
+});
+
 test.each(["pull", "build"] as const)("makes a new image before the old one goes: %s", (source) => {
   const name = source === "pull" ? { name: "embed:1" } : {};
   const { image } = synthImage({ source, ...name } as ImageSource);

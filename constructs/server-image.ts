@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { Image } from "@cdktf/provider-docker/lib/image/index.js";
 import { Construct } from "constructs";
-import { asWritten, TerraformLocal } from "./cdktf.ts";
+import { asWritten, TerraformLocal, TerraformStack } from "./cdktf.ts";
 import { expression } from "./expression.ts";
 
 /** Where an image comes from. */
@@ -155,7 +155,9 @@ class BuiltImage {
     buildArgs: Readonly<Record<string, string>>,
     base = "",
   ) {
-    const said = JSON.stringify(asWritten(scope, { build, buildArgs }));
+    // Two environments of a host have a name each: one that goes must not take the image of the other.
+    const environment = TerraformStack.of(scope).node.id;
+    const said = JSON.stringify(asWritten(scope, { environment, build, buildArgs }));
     const hash = expression(
       contentHash(build, [createHash("sha256").update(said).digest("hex"), base]),
     );
@@ -174,6 +176,8 @@ class BuiltImage {
       triggers: { content: this.version },
       lifecycle: { createBeforeDestroy: true },
     });
+    // The provider's other way to build goes to the endpoint of the Docker command line, whatever its own `host` is.
+    this.resource.addOverride("build.use_legacy_builder", true);
   }
 }
 
