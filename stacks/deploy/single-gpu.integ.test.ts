@@ -10,7 +10,7 @@ import {
 import { generateModel } from "../../inference-image/src/model/generate.ts";
 import { openHttpTransport } from "../../inference-image/src/triton/http-transport.ts";
 import { testDocker } from "./test-docker.ts";
-import { embedOnce, isReady, keepSending, until, watchReadiness } from "./test-load.ts";
+import { embedOnce, isReady, keepSending, startTime, watchReadiness } from "./test-load.ts";
 import { builtImage, type TestProject, testProject, tritonPortsOf } from "./test-project.ts";
 
 /**
@@ -151,14 +151,11 @@ describe.skipIf(missing !== "")(
 
       expect((await docker.inspect("single-gpu-embed")).Image).not.toBe(image);
       expect(await embedOnce(embedUrl, photo)).not.toEqual(vector);
-      // three containers start at once on whatever cores there are; one by one would be three times that
-      const startMs = await startTime("single-gpu-embed", ready[0]!);
-      console.log({
-        start: startMs,
-        gap: watch.longestGapOfAllMs(),
-        each: ready.map(watch.longestGapMs),
+      const startMs = await startTime(docker, {
+        containers: ["embed", "triton-onnx", "triton-trt"].map((name) => `single-gpu-${name}`),
+        ready,
       });
-      expect(watch.longestGapOfAllMs()).toBeLessThan(5 * startMs);
+      expect(watch.longestGapOfAllMs()).toBeLessThan(3 * startMs);
     });
 
     test("destroy leaves no container, network, volume or image", async () => {
@@ -166,15 +163,6 @@ describe.skipIf(missing !== "")(
       expect(code, output).toBe(0);
       expect(await docker.contents()).toEqual(before);
     });
-
-    /** How long a container takes from its start until it is ready, in ms. */
-    async function startTime(container: string, readyUrl: string): Promise<number> {
-      await docker.run("stop", container);
-      const startedAt = performance.now();
-      await docker.run("start", container);
-      await until(() => isReady(readyUrl));
-      return performance.now() - startedAt;
-    }
   },
 );
 

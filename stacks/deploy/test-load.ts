@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Docker } from "./test-docker.ts";
 
 /** For tests: requests without a pause while something happens, and what became of them. */
 
@@ -121,4 +122,25 @@ export async function isReady(url: string): Promise<boolean> {
   } catch {
     return false;
   }
+}
+
+/**
+ * How long `containers` take, started together, until one of them is ready: the time of one container's start, on this
+ * machine and with the same company.
+ */
+export async function startTime(
+  docker: Docker,
+  {
+    containers,
+    ready,
+  }: { readonly containers: readonly string[]; readonly ready: readonly string[] },
+): Promise<number> {
+  await docker.run("stop", ...containers);
+  await until(async () => !(await Promise.all(ready.map(isReady))).some(Boolean));
+  const startedAt = performance.now();
+  const started = docker.run("start", ...containers);
+  await until(async () => (await Promise.all(ready.map(isReady))).some(Boolean));
+  const tookMs = performance.now() - startedAt;
+  await started;
+  return tookMs;
 }

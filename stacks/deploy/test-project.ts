@@ -65,6 +65,8 @@ export interface TestProject {
   clipstack(...args: readonly string[]): Promise<Outcome>;
   /** Synthesize, and plan what a deploy would change: nothing where it changes nothing. */
   plan(environment: EnvironmentName): Promise<Plan>;
+  /** Synthesize, and let the program read the stack: what it finds wrong. */
+  validate(environment: EnvironmentName): Promise<readonly unknown[]>;
   /** What the deployment says of itself. */
   output(environment: EnvironmentName): Promise<Environment>;
   /** `npx cdktf destroy <environment> --auto-approve` */
@@ -139,6 +141,13 @@ export async function testProject({
         .map(({ address, change }) => `${actionsIn(change.actions)} ${plainAddress(address)}`)
         .sort();
     },
+    validate: async (name) => {
+      await must(process.execPath, [tsx, join(folder, "stacks", "main.ts")]);
+      const cwd = stackFolder(name);
+      await must(binary, ["init", "-backend=false", "-input=false"], { cwd });
+      const { stdout } = await run(binary, ["validate", "-json"], { cwd });
+      return JSON.parse(stdout).diagnostics;
+    },
     output: async (name) => {
       const text = await must(binary, ["output", "-json", environmentOutput], {
         cwd: stackFolder(name),
@@ -212,6 +221,22 @@ export function builtImage() {
 /** Ports of a Triton, as settings have them, where its HTTP port was free a moment ago: the others are beside it. */
 export function tritonPortsOf(http: number) {
   return { http, grpc: http + 1, metrics: http + 2 };
+}
+
+/** What a test says of a GPU; the rest is that of an RTX 4080. */
+export interface TestGpu {
+  readonly uuid: string;
+  readonly memoryMiB?: number;
+}
+
+/** A script that prints what `nvidia-smi` prints on a host with these GPUs. */
+export function nvidiaSmi(gpus: readonly TestGpu[]): string {
+  return gpus
+    .map(
+      ({ uuid, memoryMiB = 16_376 }, index) =>
+        `echo '${index}, ${uuid}, ${memoryMiB}, ${memoryMiB - 300}, 8.9, 580.95.05, NVIDIA GeForce RTX 4080'`,
+    )
+    .join("\n");
 }
 
 /** Everything that is named like this environment is removed afterwards: it must not be somebody's. */
