@@ -65,8 +65,7 @@ function planesInput(images: readonly Uint8Array[]): ModelInput {
 /**
  * Open a model in the form that this server runs fastest, else as it is. The model is warm when this resolves.
  *
- * The bytes of the form are checked while it loads, which costs no time on two cores; a form that is not what was written is
- * made anew.
+ * The form is checked while it loads; one that is not what was written is made anew.
  *
  * @throws {EngineError} `model` when the file is missing, cannot be loaded, or is another model
  */
