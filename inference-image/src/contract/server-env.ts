@@ -43,8 +43,8 @@ export const serverEnv = z
      */
     MODEL_CACHE_DIR: z.string().min(1).optional(),
     /**
-     * How images are resized. `exact`: as Pillow does it for OpenCLIP, bit for bit. `fast`: with libvips, at a cosine of at
-     * least 0.9996 to it.
+     * How images are resized. `exact`: as Pillow does it for OpenCLIP, bit for bit. `fast`: a large JPEG is decoded at a part
+     * of its size first, at a cosine of at least 0.9996 to it.
      */
     PREPROCESSING: z.enum(["exact", "fast"]).default("exact"),
     /** Threads that resize images; 0 is one a core. */

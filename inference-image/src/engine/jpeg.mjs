@@ -16,6 +16,9 @@ const reach = 2;
 /** Free bytes beside each line: a sample is repeated there, and SIMD reads and writes whole registers. */
 const margin = 16;
 
+/** Longer data is left to libvips: twice of it stays taken in each thread. A photo of 48 MP has about 15 million bytes. */
+const maxDataBytes = 16 * 1024 * 1024;
+
 /** What is left to libvips. */
 class UnusualJpeg extends Error {
   name = "UnusualJpeg";
@@ -119,6 +122,7 @@ class JpegRows {
     this.#kept = this.#isHalfHigh ? 2 : 0;
     this.#strides = [mcuWidth, this.#sides[1]].map((samples) => samples * mcus + 2 * margin);
     const scan = bytes.subarray(frame.scan);
+    if (scan.length > maxDataBytes) throw new UnusualJpeg("long data");
     const allMcus = inRow * Math.ceil(height / (8 * down));
     const intervals = frame.interval === 0 ? 1 : Math.ceil(allMcus / frame.interval);
     const { at, end } = resampler.reserve({

@@ -126,9 +126,9 @@
       (then
         (local.set $entry (call $long (local.get $dc) (local.get $bits)))
         (if (i32.eqz (local.get $entry)) (then (return (i32.const -1))))))
-    (local.set $size (i32.and (local.get $entry) (i32.const 31)))
-    (local.set $bits (i64.shl (local.get $bits) (i64.extend_i32_u (local.get $size))))
-    (local.set $count (i32.sub (local.get $count) (local.get $size)))
+    ;; a shift takes six bits of what it is told
+    (local.set $bits (i64.shl (local.get $bits) (i64.extend_i32_u (local.get $entry))))
+    (local.set $count (i32.sub (local.get $count) (i32.and (local.get $entry) (i32.const 31))))
     (local.set $value (i32.shr_s (local.get $entry) (i32.const 16)))
     (if (i32.and (local.get $entry) (i32.const 0x80))
       (then
@@ -167,9 +167,8 @@
           (then
             (local.set $entry (call $long (local.get $ac) (local.get $bits)))
             (if (i32.eqz (local.get $entry)) (then (return (i32.const -1))))))
-        (local.set $size (i32.and (local.get $entry) (i32.const 31)))
-        (local.set $bits (i64.shl (local.get $bits) (i64.extend_i32_u (local.get $size))))
-        (local.set $count (i32.sub (local.get $count) (local.get $size)))
+        (local.set $bits (i64.shl (local.get $bits) (i64.extend_i32_u (local.get $entry))))
+        (local.set $count (i32.sub (local.get $count) (i32.and (local.get $entry) (i32.const 31))))
         (local.set $value (i32.shr_s (local.get $entry) (i32.const 16)))
         (if (i32.and (local.get $entry) (i32.const 0x80))
           (then
@@ -357,6 +356,17 @@
       (local.set $to (i32.add (local.get $to) (local.get $stride)))
       (br_if $more (local.tee $row (i32.sub (local.get $row) (i32.const 1))))))
 
+  ;; All coefficients to zero. `memory.fill` leaves the compiled code, which takes longer than a block.
+  (func $clear
+    (v128.store offset=64 (i32.const 0) (v128.const i32x4 0 0 0 0))
+    (v128.store offset=80 (i32.const 0) (v128.const i32x4 0 0 0 0))
+    (v128.store offset=96 (i32.const 0) (v128.const i32x4 0 0 0 0))
+    (v128.store offset=112 (i32.const 0) (v128.const i32x4 0 0 0 0))
+    (v128.store offset=128 (i32.const 0) (v128.const i32x4 0 0 0 0))
+    (v128.store offset=144 (i32.const 0) (v128.const i32x4 0 0 0 0))
+    (v128.store offset=160 (i32.const 0) (v128.const i32x4 0 0 0 0))
+    (v128.store offset=176 (i32.const 0) (v128.const i32x4 0 0 0 0)))
+
   ;; A block at half of its size: the inverse DCT of its four lowest frequencies each way.
   (func $half (param $quantisers i32) (param $to i32) (param $stride i32)
     (local $turns i32) (local $r0 v128) (local $r1 v128) (local $r2 v128) (local $r3 v128)
@@ -437,7 +447,7 @@
               (i32.sub (i32.add (local.get $mean) (local.get $across)) (i32.add (local.get $down) (local.get $both))))
             (call $put (i32.add (local.get $to) (i32.const 1))
               (i32.sub (i32.sub (local.get $mean) (local.get $across)) (i32.sub (local.get $down) (local.get $both))))))))
-    (memory.fill (i32.const 64) (i32.const 0) (i32.const 128)))
+    (call $clear))
 
   ;; Decode a row of MCUs. Returns 0 where the data is bad.
   ;;   $row: i32 MCUs in a row, first and end of those that are needed, MCUs in a restart interval, MCUs left in the current
@@ -494,7 +504,7 @@
                   (else
                     (call $flat
                       (i32.load offset=44 (local.get $block)) (local.get $to) (i32.load offset=52 (local.get $block))))))))
-          (else (memory.fill (i32.const 64) (i32.const 0) (i32.const 128))))
+          (else (call $clear)))
         (br_if $nextBlock
           (i32.lt_u (local.tee $block (i32.add (local.get $block) (i32.const 32))) (local.get $blocks))))
       ;; no further than the end of the data, which zeros follow

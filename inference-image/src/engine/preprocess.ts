@@ -26,7 +26,7 @@ export class ImageError extends Error {
   }
 }
 
-/** Resized as Pillow does it for OpenCLIP, bit for bit; or with libvips, at a cosine of at least 0.9996 to that. */
+/** Resized as Pillow does it for OpenCLIP, bit for bit; or a JPEG decoded smaller first, at a cosine of at least 0.9996. */
 export type PreprocessMode = ServerEnv["PREPROCESSING"];
 
 export interface PreprocessorOptions {
