@@ -34,6 +34,8 @@ export interface OpenSessionOptions {
    * @default "cpu"
    */
   readonly executionProvider?: ServerEnv["EXECUTION_PROVIDER"];
+  /** Called when the runtime's thread has begun: it needs nothing of this one until the model is open. */
+  readonly onOpening?: () => void;
   /** Called when the runtime's thread dies by itself. The session is of no use then. */
   readonly onDeath?: (error: EngineError) => void;
 }
@@ -53,6 +55,7 @@ export async function openSession(options: OpenSessionOptions): Promise<ModelSes
     { kind: "open", model: modelBytes ?? modelPath, sessionOptions: sessionOptions(options) },
     modelBytes === undefined ? [] : [modelBytes.buffer],
   );
+  options.onOpening?.();
   const opened = await firstAnswer(worker, modelPath, executionProvider);
   try {
     return new OnnxSession(worker, modelPath, opened, onDeath);

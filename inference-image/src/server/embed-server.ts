@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Server as TlsServer } from "node:tls";
 import type { FastifyInstance } from "fastify";
 import type { ServerEnv } from "../contract/server-env.ts";
@@ -7,6 +8,9 @@ import { createOnnxEmbedder } from "./onnx-embedder.ts";
 import { openServerModel, type ServedForm } from "./server-model.ts";
 import { readSettings, SettingsError } from "./settings.ts";
 import { readTlsFiles } from "./tls.ts";
+
+/** How long the server waits for its model's thread before it loads the rest of itself, in milliseconds. */
+const longestHeadStartMs = 100;
 
 /** An embed server that listens. */
 export interface RunningEmbedServer {
@@ -47,7 +51,11 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
   let tell = (line: string): void => {
     notices.push(line);
   };
-  // begun first: a thread of its own opens the model while this one loads the rest of the server, which takes as long
+  // begun first, and left alone until its thread has it: to load the rest of the server, meanwhile, takes as long
+  let opening = () => {};
+  const begun = new Promise<void>((resolve) => {
+    opening = resolve;
+  });
   const model =
     settings.ENGINE === "onnx"
       ? openServerModel({
@@ -57,10 +65,13 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
           onNotice: (line) => tell(line),
           intraOpThreads: settings.INTRA_OP_THREADS,
           executionProvider: settings.EXECUTION_PROVIDER,
+          onOpening: opening,
           onDeath: reportDeath,
         })
       : undefined;
   model?.catch(() => {});
+  // a form that is made first, or a file that is read first, takes seconds: the server is live before
+  if (model !== undefined) await Promise.race([begun, sleep(longestHeadStartMs)]);
 
   const [{ buildApp }, { createMetrics }] = await Promise.all([
     import("./app.ts"),

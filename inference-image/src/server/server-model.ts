@@ -17,6 +17,8 @@ export interface ServerModelOptions {
   readonly intraOpThreads: number;
   /** @default "cpu" */
   readonly executionProvider?: ServerEnv["EXECUTION_PROVIDER"];
+  /** Called when the runtime's thread has begun to open the model. */
+  readonly onOpening?: () => void;
   /** Told in one line what takes long, or is not as it should be. */
   readonly onNotice?: (line: string) => void;
   /** Called when the runtime dies by itself. The session is of no use then. */
@@ -163,12 +165,13 @@ async function openWarm(
   signature: Signature,
   input: Tensor,
 ): Promise<ModelSession> {
-  const { modelPath, modelBytes, intraOpThreads, executionProvider, onDeath } = options;
+  const { modelPath, modelBytes, intraOpThreads, executionProvider, onOpening, onDeath } = options;
   const session = await openSession({
     modelPath,
     modelBytes,
     intraOpThreads,
     executionProvider,
+    onOpening,
     onDeath,
   });
   try {
