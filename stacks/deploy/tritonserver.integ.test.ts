@@ -1,53 +1,33 @@
-import { copyFile, mkdtemp, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts } from "../../bench/src/free-ports.ts";
 import { openclipVitB32 } from "../../inference-image/src/contract/model-signature.ts";
 import { openHttpTransport } from "../../inference-image/src/triton/http-transport.ts";
-import { command, testDocker } from "./test-docker.ts";
-import { buildImage } from "./test-image.ts";
+import { testDocker } from "./test-docker.ts";
+import { realTritonImage } from "./test-image.ts";
 import { embedOnce, keepSending } from "./test-load.ts";
 import { builtImage, type TestProject, testProject, tritonPortsOf } from "./test-project.ts";
 
 /**
  * A real tritonserver behind the gateway, with our configuration as it is. Its backend `onnxruntime` is a Python program
- * that runs our file: PyPI has no other. `CLIPSTACK_DEBIAN_IMAGE` names a base image that the engine has.
+ * that runs our file: PyPI has no other.
  */
 
 const { docker, missing: noEngine } = await testDocker();
-const { CLIPSTACK_DEBIAN_IMAGE: base } = process.env;
-const inferenceImage = fileURLToPath(new URL("../../inference-image/", import.meta.url));
-const image = await tritonImage();
-const missing = noEngine || image.missing;
+const samples = fileURLToPath(new URL("../../bench/samples/", import.meta.url));
+const { image, missing } = await realTriton();
 
-async function tritonImage(): Promise<{ readonly name: string; readonly missing: string }> {
-  if (noEngine !== "") return { name: "", missing: "" };
-  if (process.arch !== "x64") return { name: "", missing: "tritonserver's wheel is for x86-64" };
-  const venv = fileURLToPath(new URL("../../.ci/python-venv", import.meta.url));
-  const { stdout } = await command(venv, ["--packages", "real-triton"]);
-  const context = await mkdtemp(join(tmpdir(), "clipstack-triton-image-"));
-  await copyFile(
-    join(inferenceImage, "src", "triton", "test-onnx-backend.py"),
-    join(context, "test-onnx-backend.py"),
-  );
-  const { image: name, outcome } = await buildImage(docker, {
-    context,
-    file: fileURLToPath(new URL("./test-tritonserver.Dockerfile", import.meta.url)),
-    args: {
-      PACKAGES: stdout.trim(),
-      ...(base === undefined ? {} : { DEBIAN_IMAGE: base }),
-    },
-  });
-  await rm(context, { recursive: true, force: true });
-  if (outcome.code !== 0) {
-    const last = outcome.output.trim().split("\n").at(-1) ?? "";
-    return { name: "", missing: `its image cannot be built: ${last}` };
+async function realTriton(): Promise<{ readonly image: string; readonly missing: string }> {
+  if (noEngine !== "") return { image: "", missing: noEngine };
+  if (process.arch !== "x64") return { image: "", missing: "tritonserver's wheel is for x86-64" };
+  try {
+    return { image: await realTritonImage(docker), missing: "" };
+  } catch (error) {
+    const last = String(error).trim().split("\n").at(-1) ?? "";
+    return { image: "", missing: `its image cannot be built: ${last}` };
   }
-  await docker.run("tag", name, `${name}:2.51`);
-  await docker.run("rmi", name);
-  return { name: `${name}:2.51`, missing: "" };
 }
 
 describe.skipIf(missing !== "")(
@@ -63,7 +43,7 @@ describe.skipIf(missing !== "")(
         embed: { port: ports[0], image: builtImage(), engine: "triton" },
         tritonOnnx: {
           engine: "tritonserver",
-          image: { source: "pull", name: image.name },
+          image: { source: "pull", name: image },
           modelControl: "explicit",
           maxQueueDelayMicroseconds,
           ports: tritonPortsOf(ports[1]!),
@@ -75,16 +55,13 @@ describe.skipIf(missing !== "")(
       project = await testProject({ docker });
       ports = await freePorts(2);
     });
-    afterAll(async () => {
-      await project?.remove();
-      await docker.run("rmi", image.name).catch(() => undefined);
-    });
+    afterAll(() => project?.remove());
 
     test("serves our model under our configuration, behind the gateway", async () => {
       await settings(5_000);
       const { code, output } = await project.deploy("single-gpu");
       expect(code, output).toBe(0);
-      const photo = await readFile(join(inferenceImage, "..", "bench", "samples", "dunes.jpg"));
+      const photo = await readFile(join(samples, "dunes.jpg"));
       expect(await embedOnce(`http://127.0.0.1:${ports[0]}`, photo)).toHaveLength(512);
       expect(await project.plan("single-gpu")).toEqual([]);
       // its answer is that of NVIDIA's server
