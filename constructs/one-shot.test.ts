@@ -38,10 +38,10 @@ test("runs before any service is touched", () => {
   expect(synthOneShot().container).not.toHaveProperty("provider");
 });
 
-test("stops the deployment with what it said when it fails", () => {
+test("shows what it said, and stops the deployment when it fails", () => {
   const [provisioner] = synthOneShot().container.provisioner;
   expect(provisioner["local-exec"]).toMatchObject({
-    command: '[ "$EXIT_CODE" = 0 ] || { printf "%s" "$LOGS" >&2; exit 1; }',
+    command: 'printf "%s" "$LOGS"; exit "$EXIT_CODE"',
     // biome-ignore lint/suspicious/noTemplateCurlyInString: expressions of Terraform
     environment: { EXIT_CODE: "${self.exit_code}", LOGS: "${self.container_logs}" },
   });

@@ -59,7 +59,7 @@ export class OneShot extends Construct {
       provisioners: [
         {
           type: "local-exec",
-          command: '[ "$EXIT_CODE" = 0 ] || { printf "%s" "$LOGS" >&2; exit 1; }',
+          command: 'printf "%s" "$LOGS"; exit "$EXIT_CODE"',
           environment: {
             EXIT_CODE: expression("self.exit_code"),
             LOGS: expression("self.container_logs"),
