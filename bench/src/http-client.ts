@@ -32,7 +32,7 @@ export interface BearerKey {
 export function openHttpClient(connections = 64, bearer?: BearerKey): HttpClient {
   const dispatcher = new Agent({ connections, pipelining: 1 });
   const authorization = (url: string): Readonly<Record<string, string>> =>
-    bearer !== undefined && new URL(url).origin === bearer.origin
+    bearer !== undefined && new URL(url).origin === new URL(bearer.origin).origin
       ? { authorization: `Bearer ${bearer.key}` }
       : {};
   return {

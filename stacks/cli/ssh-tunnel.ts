@@ -54,7 +54,8 @@ export function addressOf({ url }: Pick<Endpoint, "url">): {
   readonly host: string;
   readonly port: number;
 } {
-  const { hostname, port } = new URL(url.includes("://") ? url : `tcp://${url}`);
+  // of a scheme that it knows, URL leaves the usual port out
+  const { hostname, port } = new URL(`tcp://${url.replace(/^\w+:\/\//, "")}`);
   return { host: hostname, port: Number(port) };
 }
 

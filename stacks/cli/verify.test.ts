@@ -1,8 +1,8 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
@@ -111,6 +111,11 @@ const refusals: readonly (readonly [string, readonly string[], string])[] = [
     "clipstack: --model must be tiny, generated or an ONNX file, got 'no-such.onnx'\n",
   ],
   [
+    "an environment that is not deployed",
+    ["one", "--target", "deployed"],
+    "clipstack: one is not deployed from here: npx cdktf deploy one --auto-approve\n",
+  ],
+  [
     "ports beyond the last",
     ["one", "--no-synth", "--model", "tiny", "--port-offset", "60000"],
     "clipstack: --port-offset: port 8002 + 60000 must be 1 to 65535\n",
@@ -123,6 +128,21 @@ test.each(refusals)("fails with exit code 2 and one line on %s", async (_name, a
     code: 2,
     stdout: "",
     stderr: message,
+  });
+});
+
+test("fails with exit code 2 where what is deployed cannot be asked for", async () => {
+  const { outdir, file } = synthesized(embedsDocument("one", [{ name: "embed", port: 8_002 }]));
+  // as a deploy leaves it
+  mkdirSync(join(dirname(file), ".terraform"));
+  const { code, stderr } = await clipstack(["one", "--target", "deployed"], {
+    CDKTF_OUTDIR: outdir,
+    TERRAFORM_BINARY_NAME: "no-such-terraform",
+  });
+  expect({ code, stderr }).toEqual({
+    code: 2,
+    stderr:
+      "clipstack: one: no-such-terraform is not installed on this machine, and what is deployed is in Terraform's state\n",
   });
 });
 
