@@ -1,13 +1,14 @@
 import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
 import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
-import { type ModelName, openclipVitB32 } from "../inference-image/src/contract/model-signature.ts";
+import type { ModelName } from "../inference-image/src/contract/model-signature.ts";
 import { modelRepositoryMount } from "../inference-image/src/contract/server-env.ts";
 import { TerraformLocal, TerraformStack } from "./cdktf.ts";
 import { expression } from "./expression.ts";
 import type { GpuHost } from "./gpu-host.ts";
 import { OneShot } from "./one-shot.ts";
 import type { ServerImage } from "./server-image.ts";
+import { weightsCondition, weightsFile, weightsFolder } from "./weights-file.ts";
 
 /** How the weights come to the servers. */
 export type WeightsSource =
@@ -52,10 +53,10 @@ export class ModelWeights extends Construct {
 
     const { host, tools, source, modelRepository } = props;
     this.source = source;
-    const folder = `${modelRepository}/${openclipVitB32.name}/1`;
+    const folder = `${modelRepository}/${weightsFolder}`;
     if (source === "image") return;
     host.needsFile({
-      path: `${folder}/model.onnx`,
+      path: `${folder}/${weightsFile}`,
       on: source === "host-path" ? "host" : "here",
       what: "the file with the weights",
     });
@@ -65,8 +66,7 @@ export class ModelWeights extends Construct {
     }
     host.needsDisk({ what: "weights", miB: weightsMiB });
 
-    const file = `${host.sourcePath(folder)}/model.onnx`;
-    const isThere = `fileexists("${file}")`;
+    const file = `${host.sourcePath(folder)}/${weightsFile}`;
     const checksum = new TerraformLocal(
       this,
       "sha256",
@@ -80,12 +80,7 @@ export class ModelWeights extends Construct {
       name: `${TerraformStack.of(this).node.id}-weights-${this.version}`,
       lifecycle: {
         createBeforeDestroy: true,
-        precondition: [
-          {
-            condition: expression(isThere),
-            errorMessage: `There are no weights at ${folder}/model.onnx: 'npx clipstack model pull' gets them, 'npx clipstack model generate' makes random ones.`,
-          },
-        ],
+        precondition: [weightsCondition(modelRepository, host.sourcePath("."))],
       },
     });
     const sidecar = `${file}.json`;
@@ -104,10 +99,10 @@ export class ModelWeights extends Construct {
         networkMode: "none",
         volumes: [{ volumeName: volume.name, containerPath: mountInTools }],
         upload: [
-          { file: `${mountInTools}/model.onnx`, source: file, sourceHash: this.sha256 },
+          { file: `${mountInTools}/${weightsFile}`, source: file, sourceHash: this.sha256 },
           // what the weights are, where somebody wrote it down
           {
-            file: `${mountInTools}/model.onnx.json`,
+            file: `${mountInTools}/${weightsFile}.json`,
             content: expression(`try(file("${sidecar}"), "{}")`),
           },
         ],

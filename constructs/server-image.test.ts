@@ -66,6 +66,16 @@ test("puts the weights on top of an embed image", () => {
   expect(image.name).toMatch(/^clipstack\/embed:gpu-\$\{local\./);
 });
 
+test("says what to do where there are no weights to put into it", () => {
+  const condition = (kind: ImageKind, weights: boolean, id: string) =>
+    synthImage({ source: "build" }, kind, weights).at(`test/host/${kind}-image/${id}`).lifecycle
+      .precondition?.[0].error_message;
+  const message = expect.stringContaining("There are no weights at model_repository/");
+  expect(condition("embed-cpu", true, "weights-image")).toEqual(message);
+  expect(condition("triton", true, "image")).toEqual(message);
+  expect(condition("triton", false, "image")).toBeUndefined();
+});
+
 test("builds Triton's image with the weights, or without", () => {
   const args = (weights: boolean) =>
     synthImage({ source: "build" }, "triton", weights).image.build.build_args;

@@ -3,6 +3,7 @@ import { Image } from "@cdktf/provider-docker/lib/image/index.js";
 import { Construct } from "constructs";
 import { asWritten, TerraformLocal, TerraformStack } from "./cdktf.ts";
 import { expression } from "./expression.ts";
+import { weightsCondition } from "./weights-file.ts";
 
 /** Where an image comes from. */
 export type ImageSource =
@@ -28,6 +29,8 @@ interface Build {
   readonly files: readonly string[];
   /** Name of the image, and the beginning of its tag. */
   readonly name: string;
+  /** Whether the weights of the model repository go into it. */
+  readonly hasWeights?: boolean;
 }
 
 const serverFiles = [
@@ -117,17 +120,19 @@ export class ServerImage extends Construct {
     } else {
       const args = { ...source.buildArgs };
       const isTriton = kind === "triton";
-      const first = new BuiltImage(this, "", builds[kind], {
-        ...args,
-        ...(isTriton && { WEIGHTS: weights ? "image" : "none" }),
-      });
+      const first = new BuiltImage(
+        this,
+        "",
+        { ...builds[kind], hasWeights: isTriton && weights },
+        { ...args, ...(isTriton && { WEIGHTS: weights ? "image" : "none" }) },
+      );
       const last =
         isTriton || !weights
           ? first
           : new BuiltImage(
               this,
               "weights-",
-              { ...weightsBuild, name: `${builds[kind].name}-weights` },
+              { ...weightsBuild, name: `${builds[kind].name}-weights`, hasWeights: true },
               {
                 IMAGE: expression(`${first.resource.fqn}.name`),
                 EXECUTION_PROVIDER: kind === "embed-gpu" ? "cuda" : "cpu",
@@ -164,17 +169,21 @@ class BuiltImage {
     const content = new TerraformLocal(scope, `${prefix}content`, hash);
     this.version = expression(`local.${content.friendlyUniqueId}`);
     this.name = `${build.name}-${this.version}`;
+    const root = `${expression("path.root")}/../../..`;
     this.resource = new Image(scope, `${prefix}image`, {
       name: this.name,
       keepLocally: false,
       buildAttribute: {
         // relative: it would be another build where the project lies elsewhere
-        context: `${expression("path.root")}/../../../${build.context}`,
+        context: `${root}/${build.context}`,
         dockerfile: build.dockerfile,
         buildArgs,
       },
       triggers: { content: this.version },
-      lifecycle: { createBeforeDestroy: true },
+      lifecycle: {
+        createBeforeDestroy: true,
+        ...(build.hasWeights && { precondition: [weightsCondition("model_repository", root)] }),
+      },
     });
     // The provider's other way to build goes to the endpoint of the Docker command line, whatever its own `host` is.
     this.resource.addOverride("build.use_legacy_builder", true);
