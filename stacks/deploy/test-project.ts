@@ -197,7 +197,10 @@ async function copyProject(folder: string): Promise<void> {
   }
   // a file that was removed is still listed until that is committed
   await Promise.all(
-    files.map((file) => cp(join(root, file), join(folder, file)).catch(() => undefined)),
+    files.map((file) =>
+      // a link inside the project leads to the copy
+      cp(join(root, file), join(folder, file), { verbatimSymlinks: true }).catch(() => undefined),
+    ),
   );
   for (const packages of installed) await symlink(join(root, packages), join(folder, packages));
 }
