@@ -83,7 +83,7 @@ describe.skipIf(missing !== "")(
 
         await expect
           .poll(() => docker.run("inspect", "--format", "{{.State.Health.Status}}", "single-gpu"), {
-            timeout: 120_000,
+            timeout: 300_000,
             interval: 500,
           })
           .toBe("healthy");
