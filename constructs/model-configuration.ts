@@ -24,7 +24,12 @@ export interface ModelConfigurationProps {
   /** Expressions in `text`. */
   readonly versions: readonly string[];
   /** A Triton that runs loads it at once, at this address of the environment's network. */
-  readonly reload?: { readonly url: string; readonly timeoutSeconds: number };
+  readonly reload?: {
+    readonly url: string;
+    readonly timeoutSeconds: number;
+    /** What the container is replaced with: one that has another of them is not asked. */
+    readonly startedWith: readonly string[];
+  };
 }
 
 const mountInTools = "/configs";
@@ -47,7 +52,6 @@ export class ModelConfiguration extends Construct {
         ? hash
         : expression(`substr(sha256("${[hash, ...versions].join(" ")}"), 0, 12)`);
     const volume = new Volume(this, "volume", { name: `${server}-config` });
-    const server_ = reload === undefined ? [] : reloadArguments(reload);
     new OneShot(this, "apply", {
       host,
       image: tools,
@@ -59,7 +63,7 @@ export class ModelConfiguration extends Construct {
           ...["--file", uploaded],
           ...["--name", variant],
           ...["--model", model],
-          ...server_,
+          ...(reload === undefined ? [] : reloadArguments(reload)),
         ],
         ...(reload === undefined
           ? { networkMode: "none" }
@@ -67,7 +71,7 @@ export class ModelConfiguration extends Construct {
         volumes: [{ volumeName: volume.name, containerPath: mountInTools }],
         upload: [{ file: uploaded, content: text }],
       },
-      versions,
+      versions: [...versions, ...(reload?.startedWith ?? [])],
     });
     this.mount = {
       volumeName: volume.name,
@@ -77,6 +81,15 @@ export class ModelConfiguration extends Construct {
   }
 }
 
-function reloadArguments({ url, timeoutSeconds }: NonNullable<ModelConfigurationProps["reload"]>) {
-  return ["--server", url, "--timeout-seconds", String(timeoutSeconds)];
+function reloadArguments({
+  url,
+  timeoutSeconds,
+  startedWith,
+}: NonNullable<ModelConfigurationProps["reload"]>): readonly string[] {
+  const generation = expression(`substr(sha256("${startedWith.join(" ")}"), 0, 12)`);
+  return [
+    ...["--server", url],
+    ...["--generation", generation],
+    ...["--timeout-seconds", String(timeoutSeconds)],
+  ];
 }

@@ -272,11 +272,22 @@ test("has a Triton with model control load a changed configuration, and leaves i
     "load-model": ["openclip_vit_b32"],
   });
   const apply = explicit(2_000).at("test/triton/configuration/apply/container");
-  expect(apply.command.slice(-4)).toEqual([
+  expect(apply.command.slice(-6)).toEqual([
     ...["--server", "http://test-triton:8000"],
+    ...["--generation", expect.stringContaining("tritonserver:26.07-py3")],
     ...["--timeout-seconds", "120"],
   ]);
   expect(apply.networks_advanced).toHaveLength(1);
+});
+
+test("has no Triton load a configuration that is replaced with it", () => {
+  const generation = (props: Partial<TritonServerProps>) =>
+    synthTriton({ modelControl: "explicit", ...props }).at(
+      "test/triton/configuration/apply/container",
+    ).command[12];
+  expect(generation({ maxQueueDelayMicroseconds: 2_000 })).toBe(generation({}));
+  expect(generation({ gpus: [1] })).not.toBe(generation({}));
+  expect(generation({ engine: nvidia("tritonserver:26.08-py3") })).not.toBe(generation({}));
 });
 
 test("names TensorRT's engines by the weights and the image", () => {

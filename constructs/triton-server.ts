@@ -183,7 +183,11 @@ export class TritonServer extends Construct {
       text,
       versions: engineOf,
       ...(modelControl === "explicit" && {
-        reload: { url: `http://${name}:${tritonPorts.http}`, timeoutSeconds: startSeconds },
+        reload: {
+          url: `http://${name}:${tritonPorts.http}`,
+          timeoutSeconds: startSeconds,
+          startedWith: [image.name, weights.version, weights.source, variant, ...gpus.map(String)],
+        },
       }),
     });
     const request = gpuRequest(gpus);

@@ -183,6 +183,33 @@ test("fails in bounded time where nobody starts a server, and leaves it the new 
   expect(await published()).toBe(text);
 });
 
+describe("a server that is about to be replaced", () => {
+  test("is not asked, since it has another image, other weights or other GPUs", async () => {
+    const server = await start();
+    const first = await apply(textOf({ maxQueueDelayMicroseconds: 1_000 }), {
+      server,
+      generation: "a",
+    });
+    expect(first).toContain("reads it when it is started with the rest");
+    expect(await servedDelay(server)).toBe(5_000);
+    expect(await published()).toContain("max_queue_delay_microseconds: 1000");
+  });
+
+  test("is asked when only its configuration changes", async () => {
+    const server = await start();
+    await apply(textOf(), { server, generation: "a" });
+    const second = await apply(textOf({ maxQueueDelayMicroseconds: 2_000 }), {
+      server,
+      generation: "a",
+    });
+    expect(second).toContain("without a restart");
+    expect(await servedDelay(server)).toBe(2_000);
+    const third = await apply(textOf(), { server, generation: "b" });
+    expect(third).not.toContain("without a restart");
+    expect(await servedDelay(server)).toBe(2_000);
+  });
+});
+
 describe("fails in bounded time, and puts the configuration before back, with a server that", () => {
   const longer = textOf({ maxQueueDelayMicroseconds: 42 });
 
@@ -294,7 +321,7 @@ test.each<[string, readonly string[], string]>([
   [
     "no model",
     ["--folder=/configs", "--file=/c", "--name=cpu"],
-    "apply-config: --model must be given; usage: apply-config --folder … --file … --name … --model … [--server …] [--timeout-seconds …]",
+    "apply-config: --model must be given; usage: apply-config --folder … --file … --name … --model … [--server …] [--generation …] [--timeout-seconds …]",
   ],
   [
     "a name that leads elsewhere",

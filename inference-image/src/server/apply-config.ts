@@ -18,6 +18,13 @@ export interface ApplyConfigOptions {
   readonly model: string;
   /** `http://host:port` of the Triton that serves it. Without it nobody is asked. */
   readonly server?: string;
+  /**
+   * What a server is started with besides its configuration (image, weights, GPUs), in one word. A server that was started
+   * with other things is about to be replaced, and is not asked.
+   *
+   * @default - nothing: a server that runs is asked
+   */
+  readonly generation?: string;
   /** How long the server may take until it serves the new configuration. */
   readonly timeoutSeconds: number;
 }
@@ -27,10 +34,14 @@ const defaultTimeoutSeconds = 600;
 
 /** Of `apply-config …`. @throws {UsageError} */
 export function readApplyConfigArguments(args: readonly string[]): ApplyConfigOptions {
-  const { folder, file, name, model, server, ...rest } = readArguments("apply-config", args, {
-    required: ["folder", "file", "name", "model"],
-    optional: ["server", "timeout-seconds"],
-  });
+  const { folder, file, name, model, server, generation, ...rest } = readArguments(
+    "apply-config",
+    args,
+    {
+      required: ["folder", "file", "name", "model"],
+      optional: ["server", "generation", "timeout-seconds"],
+    },
+  );
   for (const [option, value] of Object.entries({ name, model })) {
     if (!/^[A-Za-z0-9][\w.-]*$/.test(value)) {
       throw new UsageError(`apply-config: --${option} must be a name, got '${value}'`);
@@ -49,9 +60,13 @@ export function readApplyConfigArguments(args: readonly string[]): ApplyConfigOp
     name,
     model,
     server: server?.replace(/\/$/, ""),
+    generation,
     timeoutSeconds: Number(seconds),
   };
 }
+
+/** Name of the file that says what the server of a folder was started with. */
+const generationFile = "generation";
 
 /** How long the old configuration may take, at most, to be served again. */
 const putBackSeconds = 60;
@@ -67,7 +82,7 @@ const putBackSeconds = 60;
  * @throws {Error} one line: what was refused, by whom, and what is served now.
  */
 export async function applyConfig(options: ApplyConfigOptions): Promise<string> {
-  const { folder, file, name, model, server, timeoutSeconds } = options;
+  const { folder, file, name, model, server, generation, timeoutSeconds } = options;
   const text = await readFile(file, "utf8").catch((error: Error) => {
     throw new Error(`${model}: the configuration cannot be read: ${error.message}`);
   });
@@ -78,9 +93,14 @@ export async function applyConfig(options: ApplyConfigOptions): Promise<string> 
   const target = join(folder, `${name}.pbtxt`);
   const shown = `${name}.pbtxt`;
   const before = await readFile(target, "utf8").catch(unlessMissing);
+  const startedWith = await readFile(join(folder, generationFile), "utf8").catch(unlessMissing);
   await publish(target, text);
+  if (generation !== undefined) await publish(join(folder, generationFile), generation);
   const placed = `${model}: ${shown} (sha256 ${sha256(text)}) is in place`;
   if (server === undefined) return placed;
+  if (generation !== undefined && generation !== startedWith) {
+    return `${placed}; ${server} reads it when it is started with the rest`;
+  }
 
   const triton = new TritonControl(server, model);
   try {
