@@ -90,6 +90,12 @@ describe.skipIf(missing !== "")(
       await settings({ onnx: 2_000, trt: 3_000 });
       expect(await project.plan("single-gpu")).toEqual([
         "create docker_container.triton-onnx_configuration_apply",
+        "create docker_container.triton-trt_configuration_apply",
+        "create, then delete terraform_data.host_prepared",
+        "delete docker_container.triton-onnx_configuration_apply",
+        "delete docker_container.triton-trt_configuration_apply",
+        "replace docker_container.triton-trt",
+        "replace terraform_data.triton-trt_ready_healthy",
       ]);
     });
 
