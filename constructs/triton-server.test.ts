@@ -110,8 +110,10 @@ test("has the shared memory and the limits that NVIDIA advises", () => {
 });
 
 test("keeps the limit on pinned memory where no GPU needs it", () => {
-  const { container } = synthTriton({}, { accelerator: "cpu" });
-  expect(container.ulimit.map(({ name }: { name: string }) => name)).toEqual(["stack"]);
+  const limits = ({ container }: ReturnType<typeof synthTriton>) =>
+    container.ulimit.map(({ name }: { name: string }) => name);
+  expect(limits(synthTriton({}, { accelerator: "cpu" }))).toEqual(["stack"]);
+  expect(limits(synthTriton({ engine: { kind: "bundled" } }))).toEqual(["stack"]);
 });
 
 test("has no privileges and no disk to write to", () => {

@@ -221,7 +221,9 @@ export class TritonServer extends Construct {
       shmSize: props.sharedMemoryMiB ?? 1024,
       ulimit: [
         // as NVIDIA advises: 64 MiB of stack, and no limit on pinned memory, which only a GPU needs
-        ...(gpus.length > 0 ? [{ name: "memlock", soft: -1, hard: -1 }] : []),
+        ...(gpus.length > 0 && engine.kind === "tritonserver"
+          ? [{ name: "memlock", soft: -1, hard: -1 }]
+          : []),
         { name: "stack", soft: 67_108_864, hard: 67_108_864 },
       ],
       networksAdvanced: [{ name: host.network.name }],
