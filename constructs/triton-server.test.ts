@@ -316,12 +316,14 @@ test("names TensorRT's engines by the weights and the image", () => {
   );
 });
 
-test("records CUDA graphs in the terms of the execution provider", () => {
-  const content = (backend: "onnx" | "tensorrt") =>
-    synthTriton({ backend, cudaGraphs: true }).at("test/triton/configuration/apply/container")
-      .upload[0].content;
-  expect(content("tensorrt")).toContain("trt_cuda_graph_enable");
-  expect(content("onnx")).toContain("enable_cuda_graph");
+test("records CUDA graphs with TensorRT, and refuses them where ONNX Runtime can answer wrongly with them", () => {
+  const { at } = synthTriton({ backend: "tensorrt", cudaGraphs: true });
+  expect(at("test/triton/configuration/apply/container").upload[0].content).toContain(
+    "trt_cuda_graph_enable",
+  );
+  expect(() => synthTriton({ backend: "onnx", cudaGraphs: true })).toThrow(
+    "cudaGraphs must be false where ONNX Runtime runs openclip_vit_b32: its CUDA graphs can answer with the result of an earlier request (microsoft/onnxruntime#20050), got true",
+  );
 });
 
 test("is touched only when everything is there that it needs", () => {

@@ -179,7 +179,7 @@ const tritonService = {
     .boolean()
     .default(false)
     .describe(
-      "Replay the kernels of a batch as one CUDA graph. Verify the deployed environment before it is trusted with this (docs/untested.md).",
+      "With TensorRT: replay the kernels of a batch as one CUDA graph; verify the deployed environment before it is trusted with this (docs/untested.md). `true` is refused where ONNX Runtime runs the model: its CUDA graphs can answer with the result of an earlier request.",
     ),
   allowUnauthenticated: z
     .boolean()

@@ -79,12 +79,15 @@ test("the prefix of the engine cache begins with what the deployment says, Terra
   expect(trt({ engineCachePrefix: `${expression}_x` }).problems).toEqual([]);
 });
 
-test("CUDA graphs are an option of the execution provider that runs the model", () => {
+test("CUDA graphs are an option of TensorRT's execution provider", () => {
   expect(accelerator(trt({ cudaGraphs: true }))?.parameters?.trt_cuda_graph_enable).toBe("true");
-  expect(accelerator(onnx({ cudaGraphs: true }))).toEqual({
-    name: "cuda",
-    parameters: { enable_cuda_graph: "1" },
-  });
+  expect(trt({ cudaGraphs: true }).problems).toEqual([]);
+  for (const variant of ["single-gpu", "cpu"] as const) {
+    const { problems } = deployedModelConfig("openclip_vit_b32", variant, { cudaGraphs: true });
+    expect(problems, variant).toEqual([
+      expect.stringMatching(/^cudaGraphs must be false where ONNX Runtime runs .*, got true$/),
+    ]);
+  }
   expect(trt({ cudaGraphs: false })).toEqual(trt({}));
   expect(onnx({ cudaGraphs: false })).toEqual(onnx({}));
 });

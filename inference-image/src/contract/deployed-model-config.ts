@@ -46,8 +46,8 @@ export interface ModelConfigSettings {
    */
   readonly optimumBatchSize?: (typeof optimumBatchSizes)[number];
   /**
-   * Replay the kernels of a batch as one CUDA graph. ONNX Runtime replays what it recorded for the shape and the memory
-   * of an earlier request: where a server gives it other memory, it answers with an older result
+   * TensorRT only: replay the kernels of a batch as one CUDA graph. Refused for ONNX Runtime's own CUDA provider, which
+   * replays what it recorded for the memory of an earlier request, and can answer with an older result
    * (microsoft/onnxruntime#20050). Verify the deployed environment before it is trusted with this.
    *
    * @default false
@@ -102,7 +102,7 @@ function settingsProblems(
   variant: ModelVariant,
   settings: ModelConfigSettings,
 ): readonly string[] {
-  const { optimumBatchSize: optimum, engineCachePrefix: prefix } = settings;
+  const { optimumBatchSize: optimum, engineCachePrefix: prefix, cudaGraphs = false } = settings;
   const problems: string[] = [];
   const range = (
     name: "maxQueueDelayMicroseconds" | "instancesPerGpu",
@@ -121,6 +121,12 @@ function settingsProblems(
   // as a file name, and not one that leads out of the cache's folder
   if (prefix !== undefined && !/^(?!\.)[\w.-]+$/.test(prefix.replaceAll(/\$\{[^}]*\}/g, "x"))) {
     problems.push(`engineCachePrefix must be letters, digits, '.', '_' and '-', got '${prefix}'`);
+  }
+  // said on a CPU too, where nothing comes of it: the same settings go to a GPU next
+  if (cudaGraphs && tensorrtOf(modelConfigs[model]["single-gpu"]) === undefined) {
+    problems.push(
+      `cudaGraphs must be false where ONNX Runtime runs ${model}: its CUDA graphs can answer with the result of an earlier request (microsoft/onnxruntime#20050), got true`,
+    );
   }
   if (variant === "cpu" || tensorrtOf(modelConfigs[model][variant]) !== undefined) return problems;
   for (const [name, value] of Object.entries({
@@ -170,10 +176,7 @@ function acceleratorOf(
   { optimumBatchSize: optimum, cudaGraphs = false, engineCachePrefix }: ModelConfigSettings,
 ): Accelerator | undefined {
   const tensorrt = tensorrtOf(config);
-  if (tensorrt === undefined) {
-    // the CUDA execution provider is there anyway; named here it takes options
-    return cudaGraphs ? { name: "cuda", parameters: { enable_cuda_graph: "1" } } : undefined;
-  }
+  if (tensorrt === undefined) return undefined;
   const shapes =
     optimum === undefined
       ? tensorrt.parameters?.trt_profile_opt_shapes
