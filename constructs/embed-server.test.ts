@@ -118,6 +118,15 @@ test("starts beside its Tritons, and is ready when they are", () => {
   expect(text).not.toContain(address("test/triton-0/container"));
 });
 
+test("waits for the engines that its Tritons build before they are ready", () => {
+  const { container, at } = synthGateway();
+  expect(at("test/triton-0/container").healthcheck.start_period).toBe("7m0s");
+  expect(container.healthcheck.start_period).toBe("9m0s");
+  const gate = at("test/embed/ready/healthy").provisioner[0]["local-exec"];
+  expect(gate.command).toMatch(/ wait-healthy test-embed --timeout 603$/);
+  expect(synthEmbed().container.healthcheck.start_period).toBe("2m0s");
+});
+
 test("is touched only when everything is there that it needs", () => {
   expect(synthEmbed().container.provider).toBe("docker.services");
 });

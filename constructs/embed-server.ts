@@ -51,8 +51,8 @@ export interface EmbedServerProps {
 /** How long a stop waits for accepted requests, in seconds. */
 const graceSeconds = 30;
 
-/** Time to load the model into ONNX Runtime, or to find a Triton that is ready. */
-const startSeconds = 120;
+/** Time to load the model into ONNX Runtime, or to find a Triton that is ready once there is one. */
+const loadSeconds = 120;
 
 /** The embed server in a container: JPEG in, embedding out. */
 export class EmbedServer extends Construct {
@@ -75,6 +75,11 @@ export class EmbedServer extends Construct {
     const name = `${TerraformStack.of(this).node.id}-${id}`;
     const request = gpuRequest(gpus);
     if (expose !== "loopback") this.apiKey = apiKeyVariable(this, id);
+    // a gateway starts beside its Tritons, and is ready after the first of them: TensorRT's may build engines for minutes
+    const startSeconds =
+      engine.kind === "onnx"
+        ? loadSeconds
+        : loadSeconds + Math.max(0, ...engine.upstreams.map((triton) => triton.startSeconds));
 
     this.container = new Container(this, "container", {
       ...hardened,

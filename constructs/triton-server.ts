@@ -113,6 +113,8 @@ export class TritonServer extends Construct {
   readonly grpcTarget: string;
   /** Execution instances of the model, over all GPUs. */
   readonly executionInstances: number;
+  /** Time until it is ready, at most, where no engine is in the cache. */
+  readonly startSeconds: number;
   /** What the environment output says of it. */
   readonly service: Service;
   /** The container itself. For what the props do not cover, use `container.addOverride()`. */
@@ -173,6 +175,7 @@ export class TritonServer extends Construct {
     const startSeconds = compiles
       ? loadSeconds + this.executionInstances * engineBuildSeconds
       : loadSeconds;
+    this.startSeconds = startSeconds;
     const configuration = new ModelConfiguration(this, "configuration", {
       host,
       tools,
