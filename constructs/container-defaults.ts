@@ -22,6 +22,12 @@ export const hardened = {
   logOpts: { "max-file": "3", "max-size": "10m" },
 } as const satisfies Partial<ContainerConfig>;
 
+/**
+ * What a container of the embed image has besides: Docker's init as process 1. As process 1, Node hears no signal in the
+ * moments in which it starts, and a stop then would wait for the kill.
+ */
+export const nodeProcess = { init: true } as const satisfies Partial<ContainerConfig>;
+
 /** Who a container belongs to, for people and for `clipstack doctor`. */
 export function labels(
   of: IConstruct,

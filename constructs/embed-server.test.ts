@@ -118,6 +118,11 @@ test("starts beside its Tritons, and is ready when they are", () => {
   expect(text).not.toContain(address("test/triton-0/container"));
 });
 
+test("is stopped in the moment in which it starts, too", () => {
+  expect(synthEmbed().container.init).toBe(true);
+  expect(synthGateway().container.init).toBe(true);
+});
+
 test("waits for the engines that its Tritons build before they are ready", () => {
   const { container, at } = synthGateway();
   expect(at("test/triton-0/container").healthcheck.start_period).toBe("7m0s");

@@ -18,6 +18,7 @@ import {
   healthcheck,
   healthcheckOf,
   labels,
+  nodeProcess,
   stopAfter,
   tmpfs,
   verdictSeconds,
@@ -83,6 +84,7 @@ export class EmbedServer extends Construct {
 
     this.container = new Container(this, "container", {
       ...hardened,
+      ...nodeProcess,
       provider: host.services,
       name,
       image: image.imageId,

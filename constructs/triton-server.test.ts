@@ -229,6 +229,8 @@ test("is the embed image with Triton's options where the engine is bundled", () 
   expect(container.command).toEqual(synthTriton().container.command);
   expect(container.ports).toEqual(synthTriton().container.ports);
   expect(container.healthcheck.test.slice(0, 2)).toEqual(["CMD", "node"]);
+  expect(container.init).toBe(true);
+  expect(synthTriton().container).not.toHaveProperty("init");
   expect(server.service.engine).toBe("bundled");
 });
 

@@ -31,6 +31,7 @@ import {
   healthcheck,
   healthcheckOf,
   labels,
+  nodeProcess,
   stopAfter,
   tmpfs,
   verdictSeconds,
@@ -197,6 +198,7 @@ export class TritonServer extends Construct {
 
     this.container = new Container(this, "container", {
       ...hardened,
+      ...(engine.kind === "bundled" && nodeProcess),
       provider: host.services,
       name,
       image: image.imageId,
