@@ -8,12 +8,17 @@ import type { ImageSource } from "../constructs/server-image.ts";
  * broken one would keep the stack from being built and checked: here they are checks of the stack, as all others are.
  */
 
-/** Docker on another machine does not have this project. */
+/** Docker on another machine does not have this project, and an image is built of the project and nothing else. */
 export function modelRepositoryFindings(settings: {
   readonly host: { readonly docker: string };
   readonly modelRepository: string;
   readonly weights: WeightsSource;
 }): readonly Finding[] {
+  if (settings.weights === "image" && settings.modelRepository !== "model_repository") {
+    return [
+      `modelRepository must be model_repository when weights is image: images are built with the weights of that folder, got '${settings.modelRepository}'`,
+    ];
+  }
   return settings.weights === "host-path" &&
     settings.host.docker.startsWith("ssh://") &&
     !settings.modelRepository.startsWith("/")

@@ -100,6 +100,14 @@ test.each([
     "modelRepository: ../models",
     "modelRepository must be a path without '..' or spaces, got '../models'",
   ],
+  [
+    "state: { backend: local, path: /srv/states/a.tfstate }",
+    "state.path must be a path relative to the project, without '..' or spaces, got '/srv/states/a.tfstate'",
+  ],
+  [
+    "state: { backend: http, address: 'https://s.example/a', lockAddress: 'https://s.example/l' }",
+    'state must have both lockAddress and unlockAddress, or neither, got {"backend":"http","address":"https://s.example/a","lockAddress":"https://s.example/l"}',
+  ],
 ])("fails on `%s`", (yaml, message) => {
   expect(schemaMistakes("single-gpu", yaml)).toEqual([message]);
 });

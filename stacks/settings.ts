@@ -52,6 +52,10 @@ const gpus = z
   );
 const image = text("an image name like 'name:1.2' or 'name@sha256:…'", /^[\w./:@-]+$/);
 const path = text("a path without '..' or spaces", /^(?!.*\.\.)[\w~@+=,./-]+$/);
+const projectPath = text(
+  "a path relative to the project, without '..' or spaces",
+  /^(?![/~])(?!.*\.\.)[\w~@+=,./-]+$/,
+);
 const name = text(
   "lower-case letters, digits and '-', at most 40",
   /^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$/,
@@ -105,7 +109,7 @@ const state = (environment: string) =>
       [
         z.strictObject({
           backend: z.literal("local"),
-          path: path.default(`terraform.${environment}.tfstate`),
+          path: projectPath.default(`terraform.${environment}.tfstate`),
         }),
         z.strictObject({
           backend: z.literal("s3"),
@@ -119,12 +123,18 @@ const state = (environment: string) =>
           bucket,
           prefix: path.default(`clipstack/${environment}`),
         }),
-        z.strictObject({
-          backend: z.literal("http"),
-          address: url,
-          lockAddress: url.optional(),
-          unlockAddress: url.optional(),
-        }),
+        z
+          .strictObject({
+            backend: z.literal("http"),
+            address: url,
+            lockAddress: url.optional(),
+            unlockAddress: url.optional(),
+          })
+          .refine(
+            ({ lockAddress, unlockAddress }) =>
+              (lockAddress === undefined) === (unlockAddress === undefined),
+            "must have both lockAddress and unlockAddress, or neither",
+          ),
       ],
       oneOf("backend", ["local", "s3", "gcs", "http"]),
     )

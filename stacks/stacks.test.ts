@@ -439,6 +439,15 @@ describe("rules between settings", () => {
     expect(findingsOf(multi("host: { docker: ssh://gpu@gpu-1 }"))).toEqual([]);
   });
 
+  test("fail on weights that an image would not be built with", () => {
+    const yaml = (folder: string) =>
+      `weights: image\nmodelRepository: ${folder}\ntritonOnnx: { modelControl: explicit }\ntritonTrt: { modelControl: explicit }`;
+    expect(findingsOf(multi(yaml("/srv/models")))).toEqual([
+      "multi-gpu-4x: modelRepository must be model_repository when weights is image: images are built with the weights of that folder, got '/srv/models'",
+    ]);
+    expect(findingsOf(multi(yaml("model_repository")))).toEqual([]);
+  });
+
   test("fail on an embed image without a version, also where no embed server runs", () => {
     const yaml = "embed: { enabled: false, image: 'clipstack/embed' }";
     expect(findingsOf(single(yaml))).toEqual([
