@@ -7,11 +7,11 @@ const starting: ContainerState = {
   oomKilled: false,
   error: "",
   restarts: 0,
-  health: { status: "starting", probedAt: "", probe: "" },
+  health: { status: "starting", failures: 0, retries: 6, probe: "" },
 };
 const state = (changes: Partial<ContainerState>): ContainerState => ({ ...starting, ...changes });
-const health = (status: string, probedAt = "1", probe = "") => ({
-  health: { status, probedAt, probe },
+const health = (status: string, failures = 6, probe = "") => ({
+  health: { status, failures, retries: 6, probe },
 });
 const judge = (now: Partial<ContainerState>, first: Partial<ContainerState> = {}) =>
   judgeState(state(now), state(first));
@@ -27,20 +27,23 @@ test("reads docker inspect, with the last probe", () => {
         Error: "",
         Health: {
           Status: "unhealthy",
-          Log: [
-            { End: "a", Output: "x" },
-            { End: "b", Output: "503\n" },
-          ],
+          FailingStreak: 7,
+          Log: [{ Output: "x" }, { Output: "503\n" }],
         },
       },
+      Config: { Healthcheck: { Retries: 6 } },
     },
   ]);
-  expect(parseState(text)).toEqual(state({ restarts: 2, ...health("unhealthy", "b", "503") }));
+  expect(parseState(text)).toEqual(state({ restarts: 2, ...health("unhealthy", 7, "503") }));
 });
 
 test("a container without a health check has no health", () => {
   const text = JSON.stringify([
-    { RestartCount: 0, State: { Status: "running", ExitCode: 0, OOMKilled: false, Error: "" } },
+    {
+      RestartCount: 0,
+      State: { Status: "running", ExitCode: 0, OOMKilled: false, Error: "" },
+      Config: {},
+    },
   ]);
   expect(parseState(text).health).toBeUndefined();
 });
@@ -82,14 +85,18 @@ describe("a container", () => {
   });
 
   test("that becomes unhealthy has failed, with what its probe said", () => {
-    expect(judge(health("unhealthy", "1", "503"))).toEqual({ failed: "is unhealthy: 503" });
+    expect(judge(health("unhealthy", 6, "503"))).toEqual({ failed: "is unhealthy: 503" });
     expect(judge(health("unhealthy"))).toEqual({ failed: "is unhealthy" });
   });
 
-  test("that was unhealthy before has failed only when it is probed again", () => {
-    const before = health("unhealthy", "1");
+  test("that was unhealthy before has as many probes again", () => {
+    const before = health("unhealthy", 20);
     expect(judge(before, before)).toBe("waiting");
-    expect(judge(health("unhealthy", "2"), before)).toEqual({ failed: "is unhealthy" });
+    expect(judge(health("unhealthy", 25), before)).toBe("waiting");
+    expect(judge(health("unhealthy", 26), before)).toEqual({ failed: "is unhealthy" });
+    expect(judge({ ...health("unhealthy"), restarts: 1 }, before)).toEqual({
+      failed: "is unhealthy",
+    });
   });
 
   test("without a health check is told from one that starts", () => {

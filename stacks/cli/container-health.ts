@@ -18,11 +18,17 @@ export interface ContainerState {
   /** Absent where the container has no health check. */
   readonly health?: {
     readonly status: string;
-    /** When the last probe ended, and what it said. */
-    readonly probedAt: string;
+    /** Probes that failed in a row. */
+    readonly failures: number;
+    /** So many in a row make it unhealthy. */
+    readonly retries: number;
+    /** What the last one said. */
     readonly probe: string;
   };
 }
+
+/** Docker's own, where a health check does not say. */
+const defaultRetries = 3;
 
 const inspected = z
   .object({
@@ -35,12 +41,14 @@ const inspected = z
       Health: z
         .object({
           Status: z.string(),
-          Log: z.array(z.object({ End: z.string(), Output: z.string() })).nullish(),
+          FailingStreak: z.number(),
+          Log: z.array(z.object({ Output: z.string() })).nullish(),
         })
         .nullish(),
     }),
+    Config: z.object({ Healthcheck: z.object({ Retries: z.number().nullish() }).nullish() }),
   })
-  .transform(({ RestartCount, State }): ContainerState => {
+  .transform(({ RestartCount, State, Config }): ContainerState => {
     const probe = State.Health?.Log?.at(-1);
     return {
       status: State.Status,
@@ -53,7 +61,8 @@ const inspected = z
           ? undefined
           : {
               status: State.Health.Status,
-              probedAt: probe?.End ?? "",
+              failures: State.Health.FailingStreak,
+              retries: Config.Healthcheck?.Retries || defaultRetries,
               probe: probe?.Output.trim() ?? "",
             },
     };
@@ -90,15 +99,21 @@ export function judgeState(now: ContainerState, first: ContainerState): Verdict 
   }
   if (now.status === "running" && now.health === undefined)
     return { failed: "has no health check" };
-  if (
-    now.health?.status === "unhealthy" &&
-    (first.health?.status !== "unhealthy" || now.health.probedAt !== first.health.probedAt)
-  ) {
+  if (now.health?.status === "unhealthy" && now.health.failures >= failuresAllowed(now, first)) {
     return {
       failed: now.health.probe === "" ? "is unhealthy" : `is unhealthy: ${now.health.probe}`,
     };
   }
   return "waiting";
+}
+
+/**
+ * One that was unhealthy before has as many probes again: a gateway of an earlier deployment becomes healthy once its Triton
+ * is there.
+ */
+function failuresAllowed(now: ContainerState, first: ContainerState): number {
+  const since = first.health?.status === "unhealthy" && now.restarts === first.restarts;
+  return since ? (first.health?.failures ?? 0) + (now.health?.retries ?? 0) : 0;
 }
 
 /** `running, starting, 2 restarts`: what changes while one waits. */
