@@ -169,3 +169,19 @@ test("fails when the Tritons have different images: the container has one", () =
     "single-gpu cannot be one container: its Tritons have different settings (image: nvcr.io/nvidia/tritonserver:26.07-py3, nvcr.io/nvidia/tritonserver:26.06-py3), and the all-in-one image has one",
   );
 });
+
+test("is built on what the settings name: never on a name that only Terraform knows", () => {
+  const argsOf = (embed: unknown, image: unknown) =>
+    launch({ ...onGpu, embed: { image: embed }, tritonOnnx: { image }, tritonTrt: { image } })
+      .spec.build.filter((word) => /^(EMBED|TRITON)_IMAGE=/.test(word))
+      .join(" ");
+  const base = "nvcr.io/nvidia/tritonserver:26.06-py3";
+  expect(argsOf("ghcr.io/a/embed:1.2", base)).toBe(
+    `EMBED_IMAGE=ghcr.io/a/embed:1.2 TRITON_IMAGE=${base}`,
+  );
+  const built = { source: "build", buildArgs: { TRITON_IMAGE: base } };
+  expect(argsOf({ source: "build" }, built)).toBe(
+    `EMBED_IMAGE=clipstack/embed:gpu TRITON_IMAGE=${base}`,
+  );
+  expect(argsOf({ source: "build" }, { source: "build" })).toBe("EMBED_IMAGE=clipstack/embed:gpu");
+});

@@ -110,10 +110,12 @@ export function launchSpec(
   const engine = same(environment.name, tritons, "engine", ({ service }) => service.engine);
   const variant = same(environment.name, tritons, "variant", variantOf);
   const embed = workloads.find(({ service }) => service.kind === "embed");
-  const images = imageNames(json);
+  const bases = tritonBases(json);
   const tritonImage = same(environment.name, tritons, "image", (workload) =>
-    images.get(containers.get(workload)?.image ?? ""),
+    bases.get(containers.get(workload)?.image ?? ""),
   );
+  const embedImage =
+    embed === undefined ? undefined : pulledImages(json).get(containers.get(embed)?.image ?? "");
   const weights = weightsFolder(artefact, json, moduleFolder);
   const secrets = embed?.env.API_KEY === undefined ? [] : ["API_KEY"];
   const changed = changedConfigs(tritons, json);
@@ -138,7 +140,14 @@ export function launchSpec(
       schema: 1,
       environment: environment.name,
       image,
-      build: buildCommand(image, engine, tritonImage, variant, embed, weights),
+      build: buildCommand(
+        image,
+        engine,
+        tritonImage,
+        variant,
+        embedImage ?? `clipstack/embed:${embed?.env.EXECUTION_PROVIDER === "cuda" ? "gpu" : "cpu"}`,
+        weights,
+      ),
       services: workloads.map(({ service }) => service.name),
       env: {
         SERVICES: workloads.map(({ service }) => service.name).join(","),
@@ -239,11 +248,32 @@ function resourcesIn(json: string) {
   return document.parse(JSON.parse(json)).resource;
 }
 
-function imageNames(json: string): ReadonlyMap<string, string> {
+const dockerImage = z.object({
+  name: z.string(),
+  build: z.object({ build_args: z.record(z.string(), z.string()).default({}) }).optional(),
+});
+
+/** Names of images that can be pulled: of one that the host builds, only Terraform knows the name. */
+function pulledImages(json: string): ReadonlyMap<string, string> {
+  return imagesWith(json, ({ name, build }) => (build === undefined ? name : undefined));
+}
+
+/** What stands for each Triton in the image: one that is pulled, or the base of one that is built. */
+function tritonBases(json: string): ReadonlyMap<string, string> {
+  return imagesWith(json, ({ name, build }) =>
+    build === undefined ? name : build.build_args.TRITON_IMAGE,
+  );
+}
+
+function imagesWith(
+  json: string,
+  of: (image: z.infer<typeof dockerImage>) => string | undefined,
+): ReadonlyMap<string, string> {
   return new Map(
-    Object.entries(resourcesIn(json).docker_image ?? {}).flatMap(([id, { name }]) =>
-      typeof name === "string" ? [[`docker_image.${id}`, name] as const] : [],
-    ),
+    Object.entries(resourcesIn(json).docker_image ?? {}).flatMap(([id, image]) => {
+      const name = of(dockerImage.parse(image));
+      return name === undefined ? [] : [[`docker_image.${id}`, name] as const];
+    }),
   );
 }
 
@@ -402,15 +432,14 @@ function buildCommand(
   engine: string | undefined,
   tritonImage: string | undefined,
   variant: string | undefined,
-  embed: Workload | undefined,
+  embedImage: string,
   weights: string | undefined,
 ): readonly string[] {
-  const onGpu = embed?.env.EXECUTION_PROVIDER === "cuda";
-  const embedImage = `clipstack/embed:${onGpu ? "gpu" : "cpu"}`;
+  const base = engine === "tritonserver" ? tritonImage : embedImage;
   const args = {
     EMBED_IMAGE: embedImage,
     TRITON_ENGINE: engine ?? "bundled",
-    TRITON_IMAGE: engine === "tritonserver" ? (tritonImage ?? "") : embedImage,
+    ...(base === undefined ? {} : { TRITON_IMAGE: base }),
     ...(variant === undefined ? {} : { MODEL_CONFIG_NAME: variant }),
     ...(weights === undefined ? { WEIGHTS: "image" } : {}),
   };
