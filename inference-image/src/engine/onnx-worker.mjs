@@ -93,7 +93,7 @@ async function run(inputs) {
 }
 
 /**
- * Do something in the runtime, and let the main thread know: see `leaveRuntimes` in onnx-session.ts.
+ * Do something in the runtime, and let the main thread know: see `leaveRuntimes` in onnx-thread.ts.
  *
  * @template T
  * @param {() => Promise<T>} work

@@ -303,6 +303,9 @@ describe("tells configurations apart", () => {
     );
     expect(configDifference(config, served({ instance_group: [] }))).toContain("instance_group []");
     expect(configDifference(config, {})).toBe("max_batch_size not set, not 32");
+    expect(configDifference(config, served({ dynamic_batching: undefined }))).toBe(
+      "dynamic_batching.preferred_batch_size not set, not [8,16,32]",
+    );
   });
   test("by the parameters of an accelerator", () => {
     const of = (settings: ModelConfigSettings) =>

@@ -271,8 +271,8 @@ function firstDifference(wanted: unknown, got: unknown, path: string): string | 
     return same ? undefined : `${path} ${String(got ?? "not set")}, not ${String(wanted)}`;
   }
   const found = (got ?? {}) as Readonly<Record<string, unknown>>;
-  if (Array.isArray(wanted) && wanted.length > 0 && wanted.length !== (got as []).length) {
-    return `${path} ${JSON.stringify(got)}, not ${JSON.stringify(wanted)}`;
+  if (Array.isArray(wanted) && wanted.length > 0 && wanted.length !== found.length) {
+    return `${path} ${JSON.stringify(got) ?? "not set"}, not ${JSON.stringify(wanted)}`;
   }
   for (const [key, value] of Object.entries(wanted)) {
     const difference = firstDifference(value, found[key], `${path}.${key}`);
