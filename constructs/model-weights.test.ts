@@ -75,6 +75,13 @@ test("mounts a folder of the host, where that has them", () => {
   expect(json.resource).not.toHaveProperty("docker_volume");
 });
 
+test("names what is made of a folder of the host by its path, so that other weights in another one are not mixed up with them", () => {
+  const version = (modelRepository: string) =>
+    synthWeights({ source: "host-path", modelRepository }).weights.version;
+  expect(version("/srv/a")).toMatch(/^[0-9a-f]{12}$/);
+  expect(version("/srv/a")).not.toBe(version("/srv/b"));
+});
+
 test("mounts nothing where the images have them", () => {
   expect(synthWeights({ source: "image" }).weights.mounts("openclip_vit_b32")).toEqual([]);
 });

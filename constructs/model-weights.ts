@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
 import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
@@ -44,7 +45,10 @@ export class ModelWeights extends Construct {
   readonly source: WeightsSource;
   /** Checksum of the file, as an expression; absent where it is not known here. */
   readonly sha256?: string;
-  /** The beginning of it; empty where it is not known here. */
+  /**
+   * For names of what is made of the weights: the beginning of the checksum. Of a folder of the host, which nobody looks into,
+   * it stands for the path; empty where the image has them.
+   */
   readonly version: string = "";
   readonly #mount: Pick<ContainerVolumes, "hostPath" | "volumeName"> | undefined;
 
@@ -61,6 +65,7 @@ export class ModelWeights extends Construct {
       what: "the file with the weights",
     });
     if (source === "host-path") {
+      this.version = createHash("sha256").update(folder).digest("hex").slice(0, 12);
       this.#mount = { hostPath: host.path(folder) };
       return;
     }

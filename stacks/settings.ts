@@ -203,7 +203,7 @@ const optimumBatchSize = z
 const weights = word(["volume", "host-path", "image"])
   .default("volume")
   .describe(
-    "How the weights come to the servers. `volume`: a volume of the host, filled from the machine that deploys and checked. `host-path`: a folder of the host. `image`: the images have them.",
+    "How the weights come to the servers. `volume`: a volume of the host, filled from the machine that deploys and checked. `host-path`: a folder of the host; other weights belong into another folder, by whose path TensorRT's engines are named. `image`: the images have them.",
   );
 const tritonPorts = (ports: TritonPorts) =>
   z
