@@ -23,6 +23,7 @@ test("runs once and ends, with no privilege", () => {
     attach: true,
     logs: true,
     restart: "no",
+    timeouts: { create: "2h" },
     capabilities: { drop: ["ALL"] },
     security_opts: ["no-new-privileges:true"],
   });

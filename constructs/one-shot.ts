@@ -72,6 +72,8 @@ export class OneShot extends Construct {
     // A provisioner and not a postcondition: what fails is tainted, and made again.
     this.container.addOverride("for_each", expression(`toset([${key}])`));
     this.container.addOverride("provisioner.0.local-exec.quiet", true);
+    // the provider's own limit is 20 minutes, and a Triton that loads a configuration may build engines for longer
+    this.container.addOverride("timeouts.create", "2h");
     host.before(this.container, expression(key));
   }
 }

@@ -41,6 +41,7 @@ test("builds at the endpoint of the provider", () => {
 test.each(["pull", "build"] as const)("makes a new image before the old one goes: %s", (source) => {
   const name = source === "pull" ? { name: "embed:1" } : {};
   const { image } = synthImage({ source, ...name } as ImageSource);
+  expect(image.timeouts).toEqual({ create: "2h" });
   expect(image.lifecycle).toEqual({ create_before_destroy: true });
 });
 

@@ -42,6 +42,9 @@ const serverFiles = [
   "src/**",
 ];
 
+/** Triton's image is 20 GB: the provider's own limit of 20 minutes is not for every line. */
+const longest = "2h";
+
 /** How each kind is built. */
 const builds: Readonly<Record<ImageKind, Build>> = {
   "embed-cpu": {
@@ -115,6 +118,7 @@ export class ServerImage extends Construct {
       this.resource = new Image(this, "image", {
         name: source.name,
         keepLocally: true,
+        timeouts: { create: longest },
         lifecycle: { createBeforeDestroy: true },
       });
     } else {
@@ -180,6 +184,7 @@ class BuiltImage {
         buildArgs,
       },
       triggers: { content: this.version },
+      timeouts: { create: longest },
       lifecycle: {
         createBeforeDestroy: true,
         ...(build.hasWeights && { precondition: [weightsCondition("model_repository", root)] }),
