@@ -185,3 +185,13 @@ test("is built on what the settings name: never on a name that only Terraform kn
   );
   expect(argsOf({ source: "build" }, { source: "build" })).toBe("EMBED_IMAGE=clipstack/embed:gpu");
 });
+
+test("says where the embed server and its Triton want different CUDAs in one container", () => {
+  const notes = (settings: Readonly<Record<string, unknown>>) =>
+    launch({ ...onGpu, ...settings }).spec.notes.filter((line) => line.includes("CUDA"));
+  expect(notes({})).toEqual([
+    "the embed server computes with CUDA 12, and nvcr.io/nvidia/tritonserver:26.07-py3 has CUDA 13: it may end at start for lack of libraries; set embed.engine: triton, which has the Triton beside it compute",
+  ]);
+  expect(notes({ embed: { engine: "triton" } })).toEqual([]);
+  expect(notes({ accelerator: "cpu" })).toEqual([]);
+});

@@ -5,6 +5,7 @@ import { z } from "zod";
 import { type Artefact, readArtefact, type Workload } from "../../bench/src/artefact.ts";
 import { type DeclaredContainer, declaredContainer } from "../../bench/src/container-aspects.ts";
 import { evaluatePath } from "../../bench/src/terraform-text.ts";
+import { requiredDriver } from "../../constructs/checks/drivers.ts";
 import { engineCacheMount } from "../../inference-image/src/contract/model-config.ts";
 import { openclipVitB32 } from "../../inference-image/src/contract/model-signature.ts";
 import { embedPort, hostPorts, tritonPorts } from "../../inference-image/src/contract/ports.ts";
@@ -179,7 +180,10 @@ export function launchSpec(
         ...configVolumes,
       ],
       options: runOptions(declared),
-      notes: notesOf(artefact, weights, secrets, changed, configVolumes.length > 0),
+      notes: [
+        ...cudaNotes(embed, engine, tritonImage),
+        ...notesOf(artefact, weights, secrets, changed, configVolumes.length > 0),
+      ],
     },
   };
 }
@@ -452,6 +456,23 @@ function buildCommand(
     "--tag",
     image,
     ".",
+  ];
+}
+
+/** CUDA that ONNX Runtime's provider in the embed image is built for: Dockerfile.gpu. */
+const providerCuda = 12;
+
+/** The image has the CUDA of its Triton, and the embed server's ONNX Runtime wants its own. */
+function cudaNotes(
+  embed: Workload | undefined,
+  engine: string | undefined,
+  tritonImage: string | undefined,
+): readonly string[] {
+  if (embed?.env.EXECUTION_PROVIDER !== "cuda" || engine !== "tritonserver") return [];
+  const cuda = tritonImage === undefined ? undefined : requiredDriver(tritonImage)?.cuda;
+  if (cuda === providerCuda) return [];
+  return [
+    `the embed server computes with CUDA ${providerCuda}, and ${tritonImage ?? "the Triton image"} has ${cuda === undefined ? "its own" : `CUDA ${cuda}`}: it may end at start for lack of libraries; set embed.engine: triton, which has the Triton beside it compute`,
   ];
 }
 
