@@ -195,3 +195,10 @@ test("says where the embed server and its Triton want different CUDAs in one con
   expect(notes({ embed: { engine: "triton" } })).toEqual([]);
   expect(notes({ accelerator: "cpu" })).toEqual([]);
 });
+
+test("says what to do with the engines of other weights, where it keeps some", () => {
+  const notes = (settings: Readonly<Record<string, unknown>>) =>
+    launch({ ...onGpu, ...settings }).spec.notes.join("\n");
+  expect(notes({})).toContain("remove it first ('docker volume rm single-gpu-engines')");
+  expect(notes({ tritonTrt: { enabled: false } })).not.toContain("engines");
+});

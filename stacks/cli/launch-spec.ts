@@ -130,6 +130,10 @@ export function launchSpec(
           target: `${modelRepositoryMount}/${model}/configs`,
           readOnly: true,
         }));
+  const engines = `${environment.name}-engines`;
+  const keepsEngines = workloads.some(({ volumes }) =>
+    volumes.some(({ containerPath }) => containerPath === engineCacheMount),
+  );
   const declared = [...containers.values()].map(({ container }) => container);
   const gpus = new Set(
     declared.map(({ gpus: request }) => request).filter((it) => it !== undefined),
@@ -165,11 +169,7 @@ export function launchSpec(
           ? undefined
           : { request, name: environment.gpu.name, vramMiB: environment.gpu.vramMiB },
       volumes: [
-        ...(workloads.some(({ volumes }) =>
-          volumes.some(({ containerPath }) => containerPath === engineCacheMount),
-        )
-          ? [{ source: `${environment.name}-engines`, target: engineCacheMount, readOnly: false }]
-          : []),
+        ...(keepsEngines ? [{ source: engines, target: engineCacheMount, readOnly: false }] : []),
         ...(weights === undefined
           ? []
           : weightsTargets(workloads).map((target) => ({
@@ -182,6 +182,11 @@ export function launchSpec(
       options: runOptions(declared),
       notes: [
         ...cudaNotes(embed, engine, tritonImage),
+        ...(keepsEngines
+          ? [
+              `TensorRT's engines are kept on the volume ${engines} and have the weights inside: with other weights remove it first ('docker volume rm ${engines}')`,
+            ]
+          : []),
         ...notesOf(artefact, weights, secrets, changed, configVolumes.length > 0),
       ],
     },
