@@ -54,8 +54,6 @@ export class OneShot extends Construct {
       mustRun: false,
       attach: true,
       logs: true,
-      // its image's is for a server
-      healthcheck: { test: ["NONE"] },
       ...run,
       lifecycle: { createBeforeDestroy: true, ignoreChanges: ["name"] },
       provisioners: [

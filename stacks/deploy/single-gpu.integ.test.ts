@@ -10,7 +10,7 @@ import {
 import { generateModel } from "../../inference-image/src/model/generate.ts";
 import { openHttpTransport } from "../../inference-image/src/triton/http-transport.ts";
 import { testDocker } from "./test-docker.ts";
-import { embedOnce, isReady, keepSending, startTime, watchReadiness } from "./test-load.ts";
+import { embedOnce, isReady, keepSending, restartGapMs, watchReadiness } from "./test-load.ts";
 import { builtImage, type TestProject, testProject, tritonPortsOf } from "./test-project.ts";
 
 /**
@@ -157,11 +157,11 @@ describe.skipIf(missing !== "")(
 
       expect((await docker.inspect("single-gpu-embed")).Image).not.toBe(image);
       expect(await embedOnce(embedUrl, photo)).not.toEqual(vector);
-      const startMs = await startTime(docker, {
+      const restartMs = await restartGapMs(docker, {
         containers: ["embed", "triton-onnx", "triton-trt"].map((name) => `single-gpu-${name}`),
         ready,
       });
-      expect(watch.longestGapOfAllMs()).toBeLessThan(3 * startMs);
+      expect(watch.longestGapOfAllMs()).toBeLessThan(3 * restartMs);
     });
 
     test("destroy leaves no container, network, volume or image", async () => {
