@@ -152,7 +152,7 @@ export class TritonServer extends Construct {
     if (baseImage !== undefined) host.needsDriverFor(baseImage);
     check(this, () => problems);
     check(this, () => weightsFindings(weights.source, modelControl));
-    check(this, () => exposureFindings(expose, allowUnauthenticated));
+    check(this, () => exposureFindings(expose, allowUnauthenticated, modelControl));
     check(this, () => variantGpuFindings(gpus, host.count, model));
     host.run(this, gpus, {
       service: id,

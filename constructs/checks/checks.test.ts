@@ -38,10 +38,16 @@ describe("host ports", () => {
 
 describe("exposure", () => {
   test("accepts a Triton that everybody reaches only where that is said", () => {
-    expect(exposureFindings("loopback", false)).toEqual([]);
-    expect(exposureFindings("all-interfaces", true)).toEqual([]);
-    expect(exposureFindings("all-interfaces", false)).toEqual([
+    expect(exposureFindings("loopback", false, "explicit")).toEqual([]);
+    expect(exposureFindings("all-interfaces", true, "none")).toEqual([]);
+    expect(exposureFindings("all-interfaces", false, "none")).toEqual([
       expect.stringMatching(/^expose must be loopback: .* got 'all-interfaces'$/),
+    ]);
+  });
+
+  test("let nobody else change what Triton serves", () => {
+    expect(exposureFindings("all-interfaces", true, "explicit")).toEqual([
+      expect.stringMatching(/^modelControl must be none where everybody reaches Triton: /),
     ]);
   });
 });

@@ -43,8 +43,14 @@ export function nodePortFindings(nodePort: number, mapped: readonly number[]): r
 export function exposureFindings(
   expose: "loopback" | "all-interfaces",
   allowUnauthenticated: boolean,
+  modelControl: "none" | "explicit",
 ): readonly Finding[] {
-  if (expose === "loopback" || allowUnauthenticated) return [];
+  if (expose === "loopback") return [];
+  if (allowUnauthenticated && modelControl === "explicit")
+    return [
+      "modelControl must be none where everybody reaches Triton: with explicit, anybody could load another configuration or unload the model; got 'explicit'",
+    ];
+  if (allowUnauthenticated) return [];
   return [
     "expose must be loopback: Triton has no authentication, so it is reached through the embed server as gateway, or with 'npx clipstack tunnel'; allowUnauthenticated: true exposes it all the same; got 'all-interfaces'",
   ];
