@@ -102,7 +102,9 @@ describe.skipIf(missing !== "")(`doctor${missing && ` (not here: ${missing})`}`,
   });
 
   test("asks for no room for an image that is there", async () => {
-    const [name = ""] = await docker.lines("image", "ls", "--format", "{{.Repository}}:{{.Tag}}");
+    const [name = ""] = await docker.lines(
+      ...["image", "ls", "--filter", "dangling=false", "--format", "{{.Repository}}:{{.Tag}}"],
+    );
     const disk = [{ what: name, miB: 1_000_000_000, image: name }];
     expect((await doctor({ disk })).problems).toEqual([]);
   });
