@@ -195,8 +195,10 @@ test("leaves to libvips what is of another size than was said", async () => {
 });
 
 test("a damaged file is left to libvips, or decoded to something, and the next one is as it should be", async () => {
-  const whole = randomJpeg(usual);
-  const plan = planOf({ ...usual, orientation: 1 }, 224);
+  // a square: its first block, where something could be left behind, is not cut off
+  const square = { ...usual, height: usual.width };
+  const whole = randomJpeg(square);
+  const plan = planOf({ ...square, orientation: 1 }, 224);
   const expected = decoder.resample(whole, plan)!.pixels;
   const random = randomNumbers(5);
   let left = 0;
@@ -207,7 +209,7 @@ test("a damaged file is left to libvips, or decoded to something, and the next o
     }
     const end = random() % 4 === 0 ? random() % bytes.length : bytes.length;
     if (decoder.resample(bytes.subarray(0, end), plan) === undefined) left++;
+    expect(Buffer.compare(decoder.resample(whole, plan)!.pixels, expected)).toBe(0);
   }
   expect(left).toBeGreaterThan(1_000);
-  expect(Buffer.compare(decoder.resample(whole, plan)!.pixels, expected)).toBe(0);
 });

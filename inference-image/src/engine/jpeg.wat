@@ -66,7 +66,9 @@
         (br $more)))
     (i32.const 0))
 
+  ;; Begin with the data at $at. Damaged data may have left coefficients behind.
   (func (export "start") (param $at i32)
+    (call $clear)
     (global.set $bits (i64.const 0))
     (global.set $count (i32.const 0))
     (global.set $next (local.get $at)))
