@@ -1,4 +1,4 @@
-import { expression } from "./expression.ts";
+import { projectFolder } from "./expression.ts";
 
 /**
  * How Terraform runs a command of clipstack, on the machine that deploys. Terraform runs in `cdktf.out/stacks/<name>`;
@@ -12,6 +12,6 @@ export function clipstackCommand(text: string): {
 } {
   return {
     command: `node stacks/cli/clipstack.mjs ${text}`,
-    workingDir: `${expression("path.root")}/../../..`,
+    workingDir: projectFolder,
   };
 }

@@ -7,7 +7,7 @@ import { check } from "./checks/findings.ts";
 import { type GpuId, gpuIndexFindings, gpuNamingFindings } from "./checks/gpus.ts";
 import { type PortClaim, portConflicts } from "./checks/ports.ts";
 import { type VramUse, vramFindings, vramMiB } from "./checks/vram.ts";
-import { expression } from "./expression.ts";
+import { expression, projectFolder } from "./expression.ts";
 import { type GpuName, type GpuSpec, gpuCatalogue } from "./gpu-catalogue.ts";
 import { HostCheck } from "./host-check.ts";
 import type { HostRequirements, RequiredDisk, RequiredFile } from "./host-requirements.ts";
@@ -209,7 +209,7 @@ export class GpuHost extends Construct {
 
   /** A path on the machine that deploys, as Terraform is told: relative to where it runs, so the same on every machine. */
   sourcePath(path: string): string {
-    return path.startsWith("/") ? path : `${expression("path.root")}/../../../${path}`;
+    return path.startsWith("/") ? path : `${projectFolder}/${path}`;
   }
 
   /**
@@ -217,9 +217,7 @@ export class GpuHost extends Construct {
    * Terraform runs in `cdktf.out/stacks/<name>`, and Docker wants absolute paths.
    */
   path(path: string): string {
-    return path.startsWith("/")
-      ? path
-      : expression(`abspath("${expression("path.root")}/../../../${path}")`);
+    return path.startsWith("/") ? path : expression(`abspath("${projectFolder}/${path}")`);
   }
 }
 

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { Image } from "@cdktf/provider-docker/lib/image/index.js";
 import { Construct } from "constructs";
 import { asWritten, TerraformLocal, TerraformStack } from "./cdktf.ts";
-import { expression } from "./expression.ts";
+import { expression, projectFolder } from "./expression.ts";
 import { weightsCondition } from "./weights-file.ts";
 
 /** Where an image comes from. */
@@ -173,13 +173,12 @@ class BuiltImage {
     const content = new TerraformLocal(scope, `${prefix}content`, hash);
     this.version = expression(`local.${content.friendlyUniqueId}`);
     this.name = `${build.name}-${this.version}`;
-    const root = `${expression("path.root")}/../../..`;
     this.resource = new Image(scope, `${prefix}image`, {
       name: this.name,
       keepLocally: false,
       buildAttribute: {
         // relative: it would be another build where the project lies elsewhere
-        context: `${root}/${build.context}`,
+        context: `${projectFolder}/${build.context}`,
         dockerfile: build.dockerfile,
         buildArgs,
       },
@@ -187,7 +186,9 @@ class BuiltImage {
       timeouts: { create: longest },
       lifecycle: {
         createBeforeDestroy: true,
-        ...(build.hasWeights && { precondition: [weightsCondition("model_repository", root)] }),
+        ...(build.hasWeights && {
+          precondition: [weightsCondition("model_repository", projectFolder)],
+        }),
       },
     });
     // The provider's other way to build goes to the endpoint of the Docker command line, whatever its own `host` is.
@@ -207,7 +208,7 @@ const ignored = [
 
 /** Twelve digits of a hash of every file that a build reads, its path included, and of `more`. */
 function contentHash({ context, files }: Build, more: readonly string[]): string {
-  const folder = `${expression("path.root")}/../../../${context}`;
+  const folder = `${projectFolder}/${context}`;
   const sets = files.map((pattern) => `fileset("${folder}", "${pattern}")`).join(", ");
   const file = expression("file");
   const each = `"${file} ${expression(`filesha256("${folder}/${file}")`)}"`;

@@ -55,7 +55,7 @@ export async function readDeployment(
   const folder = dirname(file.file);
   // a deploy initialises the folder, and nothing else does
   if (!existsSync(`${folder}/.terraform`)) return undefined;
-  const terraform = await askTerraform(folder, signal);
+  const terraform = askTerraform(folder, signal);
   const output = await terraform(name, "output", "-json");
   const deployed = outputs.parse(JSON.parse(output))[environmentOutput]?.value;
   if (deployed === undefined) return undefined;
@@ -89,7 +89,7 @@ function stateOf(json: string): DeployedState {
 
 type Ask = (name: string, ...args: readonly string[]) => Promise<string>;
 
-async function askTerraform(folder: string, signal?: AbortSignal): Promise<Ask> {
+function askTerraform(folder: string, signal?: AbortSignal): Ask {
   const shown = relative("", folder) || ".";
   return async (name, ...args) => {
     let result: ProgramResult | undefined;
