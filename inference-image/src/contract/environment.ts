@@ -21,7 +21,10 @@ export type ProtocolPath = (typeof protocolPaths)[number];
 export const endpoint = z.strictObject({
   /** What is spoken there. */
   protocol: z.enum(["embed-http", "oip-http", "oip-grpc", "metrics"]),
-  /** `http://host:port`, or `host:port` for gRPC. No path. */
+  /**
+   * `http://host:port`, or `host:port` for gRPC. No path. A host `<Service>.<namespace>.svc` is answered inside the
+   * cluster only: from outside, commands go through `kubectl port-forward`.
+   */
   url: z.string().min(1),
   /** Set where an embedding can be asked for. */
   path: z.enum(protocolPaths).optional(),
@@ -51,7 +54,11 @@ export const service = z.strictObject({
     service: z.string().optional(),
     /** `terraform_data` of a kind cluster. */
     cluster: z.string().optional(),
+    /** `helm_release` of the chart that makes the Deployment, where there is no typed resource for it. */
+    release: z.string().optional(),
   }),
+  /** Name of its Deployment in the cluster. Absent for a container. */
+  workload: z.string().min(1).optional(),
   endpoints: z.array(endpoint).min(1),
 });
 export type Service = z.infer<typeof service>;
@@ -62,6 +69,10 @@ export const environment = z.strictObject({
   name: z.string().min(1),
   /** Docker endpoint, or kubeconfig context, that the services run on. */
   where: z.string().min(1),
+  /** kubeconfig file that has this context, as the settings name it. Absent: the one that kubectl takes by itself. */
+  kubeconfig: z.string().min(1).optional(),
+  /** Namespace of the services, on a cluster. */
+  namespace: z.string().min(1).optional(),
   accelerator: z.enum(["gpu", "cpu"]),
   /** Absent on CPU. */
   gpu: z
