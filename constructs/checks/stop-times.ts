@@ -1,7 +1,5 @@
+import { stopMarginSeconds } from "../../inference-image/src/contract/pods.ts";
 import type { Finding } from "./findings.ts";
-
-/** Seconds between the end of the server's own grace and the kill. */
-export const stopMarginSeconds = 5;
 
 /** Seconds that a container gets to stop: its own grace, what comes before it, and a margin. */
 export function stopSeconds(graceSeconds: number, preStopSeconds = 0): number {
