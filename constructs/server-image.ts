@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { Image } from "@cdktf/provider-docker/lib/image/index.js";
 import { Construct } from "constructs";
 import { asWritten, TerraformLocal, TerraformStack } from "./cdktf.ts";
+import { contentHash } from "./content-hash.ts";
 import { expression, projectFolder } from "./expression.ts";
 import { weightsCondition } from "./weights-file.ts";
 
@@ -168,7 +169,12 @@ class BuiltImage {
     const environment = TerraformStack.of(scope).node.id;
     const said = JSON.stringify(asWritten(scope, { environment, build, buildArgs }));
     const hash = expression(
-      contentHash(build, [createHash("sha256").update(said).digest("hex"), base]),
+      contentHash({
+        folder: `${projectFolder}/${build.context}`,
+        files: build.files,
+        ignored,
+        more: [createHash("sha256").update(said).digest("hex"), base],
+      }),
     );
     const content = new TerraformLocal(scope, `${prefix}content`, hash);
     this.version = expression(`local.${content.friendlyUniqueId}`);
@@ -205,17 +211,6 @@ const ignored = [
   "/README[.]md$",
   "[.]part$",
 ].join("|");
-
-/** Twelve digits of a hash of every file that a build reads, its path included, and of `more`. */
-function contentHash({ context, files }: Build, more: readonly string[]): string {
-  const folder = `${projectFolder}/${context}`;
-  const sets = files.map((pattern) => `fileset("${folder}", "${pattern}")`).join(", ");
-  const file = expression("file");
-  const each = `"${file} ${expression(`filesha256("${folder}/${file}")`)}"`;
-  const list = `[for file in sort(setunion(${sets})) : ${each} if length(regexall("${ignored}", file)) == 0]`;
-  const others = more.map((part) => `"${part}"`).join(", ");
-  return `substr(sha256(join("\\n", concat(${list}, [${others}]))), 0, 12)`;
-}
 
 /** Tag of an image, or the start of its digest. */
 function versionOf(image: string): string {
