@@ -1,0 +1,72 @@
+import { Release } from "@cdktf/provider-helm/lib/release/index.js";
+import { Construct } from "constructs";
+import { podAppName } from "../inference-image/src/contract/pods.ts";
+import type { TerraformResource } from "./cdktf.ts";
+import { contentHash } from "./content-hash.ts";
+import { expression, projectFolder } from "./expression.ts";
+
+/** The project's own chart, from the project's root. */
+export const chartFolder = "helm/clipstack";
+
+/** What an installation is made of. Tests and documentation of the chart are none of it. */
+export const chartFiles = [
+  ".helmignore",
+  "Chart.yaml",
+  "values.schema.json",
+  "values.yaml",
+  "templates/**",
+];
+
+export interface InferenceChartProps {
+  /** Namespace, which is there before the release: a token of its resource says so. */
+  readonly namespace: string;
+  /** Values of the chart: what differs from its defaults. */
+  readonly values: Readonly<Record<string, unknown>>;
+  /** How long the installed objects may take to become ready; an upgrade has the same time. */
+  readonly timeoutSeconds: number;
+  /** What must be there before. */
+  readonly dependsOn?: readonly TerraformResource[];
+}
+
+/**
+ * The project's Helm chart, installed with the stack's Helm provider, which the caller makes.
+ *
+ * The provider does not see that the files of a local chart have changed: their hash is the description of the release, so
+ * that a change of them is an upgrade, and `helm history` says which chart each revision had.
+ */
+export class InferenceChart extends Construct {
+  /** Name of the release. */
+  readonly name = podAppName;
+  readonly release: Release;
+
+  constructor(scope: Construct, id: string, props: InferenceChartProps) {
+    super(scope, id);
+
+    const chart = `${projectFolder}/${chartFolder}`;
+    const hash = expression(contentHash({ folder: chart, files: chartFiles }));
+    const { timeoutSeconds } = props;
+    // the provider's own limit, of 20 minutes, is one for the whole operation
+    const limit = `${timeoutSeconds + 60}s`;
+    this.release = new Release(this, "release", {
+      name: this.name,
+      namespace: props.namespace,
+      chart,
+      description: `chart ${hash}`,
+      // JSON is YAML, with quotes around every string: what Terraform puts there stays a string
+      values: [JSON.stringify(props.values, null, 2)],
+      wait: true,
+      timeout: timeoutSeconds,
+      timeouts: { create: limit, update: limit, delete: limit },
+      // an installation that fails leaves nothing; an upgrade that fails goes back to what ran
+      atomic: true,
+      cleanupOnFail: true,
+      maxHistory: 10,
+      dependsOn: props.dependsOn === undefined ? undefined : [...props.dependsOn],
+    });
+  }
+
+  /** Terraform address of the release. */
+  get address(): string {
+    return `${this.release.terraformResourceType}.${this.release.friendlyUniqueId}`;
+  }
+}
