@@ -2,6 +2,12 @@ import { defineConfig } from "vitest/config";
 
 const exclude = ["**/node_modules/**", "cdktf.out/**"];
 
+/** They share one Kubernetes cluster, which takes longest to be had. */
+const onCluster = ["stacks/deploy/{kind-local,chart,k8s-gpu}.integ.test.ts"];
+
+/** One file after the other: each has the machine, and its ports, for itself. */
+const real = { testTimeout: 300_000, hookTimeout: 300_000, fileParallelism: false };
+
 export default defineConfig({
   test: {
     globalSetup: "./stacks/test-temporary-folder.ts",
@@ -19,10 +25,18 @@ export default defineConfig({
         test: {
           name: "integ",
           include: ["**/*.integ.test.ts"],
+          exclude: [...exclude, ...onCluster],
+          ...real,
+        },
+      },
+      {
+        test: {
+          name: "cluster",
+          include: onCluster,
           exclude,
-          testTimeout: 300_000,
-          hookTimeout: 300_000,
-          fileParallelism: false,
+          globalSetup: "./stacks/deploy/test-cluster-removed.ts",
+          ...real,
+          sequence: { groupOrder: 1 },
         },
       },
     ],

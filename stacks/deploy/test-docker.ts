@@ -18,13 +18,15 @@ export interface CommandOptions {
   readonly env?: NodeJS.ProcessEnv;
   /** Against a hang. */
   readonly timeoutMs?: number;
+  /** Standard input. */
+  readonly input?: string;
 }
 
 /** Run a program to its end. A failure is an outcome too. */
 export function command(
   program: string,
   args: readonly string[],
-  { cwd, env, timeoutMs = 240_000 }: CommandOptions = {},
+  { cwd, env, timeoutMs = 240_000, input }: CommandOptions = {},
 ): Promise<Outcome> {
   return new Promise((resolve) => {
     let output = "";
@@ -43,6 +45,9 @@ export function command(
         output += text;
       });
     }
+    // a program that does not read to the end has its reasons, and says them
+    child.stdin?.on("error", () => {});
+    child.stdin?.end(input);
   });
 }
 

@@ -1,0 +1,154 @@
+import { randomBytes } from "node:crypto";
+import { existsSync, mkdtempSync } from "node:fs";
+import { readFile, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { delimiter, join } from "node:path";
+import { stringify } from "yaml";
+import { freePorts } from "../../bench/src/free-ports.ts";
+import { type CommandOptions, command, type Outcome, succeed, testDocker } from "./test-docker.ts";
+
+/**
+ * For tests: a Kubernetes cluster in a container of the tests' Docker engine, made by kind. `CLIPSTACK_KIND_PATH` has the folders
+ * with `kind` and `kubectl` to look into first, `CLIPSTACK_KIND_NODE_IMAGE` names an image of the engine to make the node of; without
+ * them it is the machine's kind, with its own image. `.ci/kind` says both.
+ */
+const { CLIPSTACK_KIND_PATH, CLIPSTACK_KIND_NODE_IMAGE } = process.env;
+
+/** NodePort that is reached on this machine. */
+export const testNodePort = 30092;
+
+/** Against a hang: an image of a node may have to be pulled. */
+const createMs = 600_000;
+
+const { docker, missing: noEngine } = await testDocker();
+
+/** What programs need that make clusters, or talk to them. */
+export const kindEnvironment: NodeJS.ProcessEnv = {
+  ...process.env,
+  PATH: [CLIPSTACK_KIND_PATH, process.env.PATH].filter(Boolean).join(delimiter),
+  DOCKER_HOST: docker.endpoint,
+};
+
+/** Name for a cluster that nobody else has. */
+export const clusterName = () => `clipstack-test-${randomBytes(3).toString("hex")}`;
+
+/** Why no cluster can be made here; empty where one can, as far as is known without trying. */
+export async function missingForCluster(): Promise<string> {
+  if (noEngine !== "") return noEngine;
+  for (const [program, word] of [
+    ["kind", "version"],
+    ["kubectl", "version --client"],
+  ] as const) {
+    const { code } = await command(program, word.split(" "), { env: kindEnvironment });
+    if (code !== 0) return `no ${program}`;
+  }
+  if (CLIPSTACK_KIND_NODE_IMAGE === undefined) return "";
+  const { code } = await command(
+    "docker",
+    ["--host", docker.endpoint, "image", "inspect", CLIPSTACK_KIND_NODE_IMAGE],
+    {},
+  );
+  return code === 0 ? "" : `the engine has no image ${CLIPSTACK_KIND_NODE_IMAGE}`;
+}
+
+export interface TestCluster {
+  readonly name: string;
+  /** Context of the kubeconfig. */
+  readonly context: string;
+  readonly kubeconfig: string;
+  /** Port of this machine that leads to {@link testNodePort}. */
+  readonly hostPort: number;
+  /** Output of `kubectl …`. @throws when it fails. */
+  kubectl(...args: readonly string[]): Promise<string>;
+  /** `kubectl …`, which may fail. `input` is its standard input. */
+  tryKubectl(args: readonly string[], input?: string): Promise<Outcome>;
+  /** Put an image of the engine on the node, under its own name. */
+  load(image: string): Promise<void>;
+}
+
+interface Made {
+  readonly name: string;
+  readonly hostPort: number;
+}
+
+/** Programs find the cluster of this run by it; see `test-cluster-removed.ts`. */
+const folderVariable = "CLIPSTACK_TEST_CLUSTER_FOLDER";
+
+export function sharedClusterFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "clipstack-cluster-"));
+  process.env[folderVariable] = folder;
+  return folder;
+}
+
+/** The cluster of this run, made when there is none yet. */
+export async function sharedCluster(): Promise<TestCluster> {
+  const folder = process.env[folderVariable];
+  if (folder === undefined) throw new Error("only tests of the project 'cluster' have a cluster");
+  const record = join(folder, "cluster.json");
+  if (!existsSync(record)) {
+    const [hostPort = 0] = await freePorts(1);
+    const made: Made = { name: clusterName(), hostPort };
+    // before it is made: what is made by half is removed too
+    await writeFile(record, JSON.stringify(made));
+    await createCluster(made, join(folder, "kubeconfig"));
+  }
+  return clusterOf(JSON.parse(await readFile(record, "utf8")), join(folder, "kubeconfig"));
+}
+
+export async function removeSharedCluster(folder: string): Promise<void> {
+  const record = join(folder, "cluster.json");
+  if (!existsSync(record)) return;
+  const { name } = JSON.parse(await readFile(record, "utf8")) as Made;
+  await deleteCluster(name, join(folder, "kubeconfig"));
+}
+
+/** Nothing where there is none of that name. */
+export async function deleteCluster(name: string, kubeconfig: string): Promise<void> {
+  await succeed("kind", ["delete", "cluster", "--name", name, "--kubeconfig", kubeconfig], {
+    env: kindEnvironment,
+  });
+}
+
+async function createCluster({ name, hostPort }: Made, kubeconfig: string): Promise<void> {
+  const config = {
+    kind: "Cluster",
+    apiVersion: "kind.x-k8s.io/v1alpha4",
+    nodes: [
+      {
+        role: "control-plane",
+        extraPortMappings: [
+          { containerPort: testNodePort, hostPort, listenAddress: "127.0.0.1", protocol: "TCP" },
+        ],
+      },
+    ],
+  };
+  const file = `${kubeconfig}.kind.yaml`;
+  await writeFile(file, stringify(config));
+  await succeed(
+    "kind",
+    [
+      ...["create", "cluster", "--name", name, "--kubeconfig", kubeconfig],
+      ...["--config", file, "--wait", "180s"],
+      ...(CLIPSTACK_KIND_NODE_IMAGE === undefined ? [] : ["--image", CLIPSTACK_KIND_NODE_IMAGE]),
+    ],
+    { env: kindEnvironment, timeoutMs: createMs },
+  );
+}
+
+/** Talk to a cluster that kind made. */
+export function clusterOf({ name, hostPort }: Made, kubeconfig: string): TestCluster {
+  const context = `kind-${name}`;
+  const where = ["--kubeconfig", kubeconfig, "--context", context];
+  const options: CommandOptions = { env: kindEnvironment };
+  return {
+    name,
+    context,
+    kubeconfig,
+    hostPort,
+    kubectl: (...args) => succeed("kubectl", [...where, ...args], options),
+    tryKubectl: (args, input) => command("kubectl", [...where, ...args], { ...options, input }),
+    load: async (image) => {
+      await succeed("kind", ["load", "docker-image", "--name", name, image], options);
+    },
+  };
+}
