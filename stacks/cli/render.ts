@@ -6,6 +6,7 @@ import { renderServerRecordSchema } from "../../bench/server/record.ts";
 import { renderRecordSchema } from "../../bench/src/record.ts";
 import { settingsDocs } from "../settings-docs.ts";
 import { settingsSchemaFiles } from "../settings-schema.ts";
+import { chartFiles } from "./render-chart.ts";
 import { imageLockFiles } from "./render-image-lock.ts";
 import { modelConfigFiles } from "./render-model-configs.ts";
 
@@ -22,6 +23,7 @@ export const producers: readonly (() => readonly RenderedFile[])[] = [
   modelConfigFiles,
   settingsSchemaFiles,
   imageLockFiles,
+  chartFiles,
   () => [{ path: "docs/settings.md", text: settingsDocs() }],
   () => [{ path: "bench/record.schema.json", text: renderRecordSchema() }],
   () => [{ path: "bench/server-record.schema.json", text: renderServerRecordSchema() }],

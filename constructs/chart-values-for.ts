@@ -1,0 +1,84 @@
+import type { ChartValues } from "./chart-values.ts";
+import type { Budget, Quantities, Quota, Resources } from "./checks/kubernetes.ts";
+import type { ContainerRange } from "./inference-namespace.ts";
+import { kubernetesCpu, kubernetesMemory, kubernetesQuantities } from "./kubernetes-quantities.ts";
+
+/** An image by its name: `name`, `name:tag`, `registry:5000/name:tag` or `name@sha256:…`. */
+export function chartImage(
+  name: string,
+): Pick<NonNullable<NonNullable<ChartValues["embed"]>["image"]>, "repository" | "tag" | "digest"> {
+  const [, repository = name, tag, digest] =
+    /^(.+?)(?::([\w][\w.-]*))?(?:@(sha256:[0-9a-f]{64}))?$/.exec(name) ?? [];
+  if (digest !== undefined) return { repository, digest };
+  return { repository, tag: tag ?? "latest" };
+}
+
+/** Requests and limits in the units of Kubernetes. */
+export function chartResources({ requests, limits }: Resources) {
+  return { requests: kubernetesQuantities(requests), limits: kubernetesQuantities(limits) };
+}
+
+/** `hard` of the chart's quota. */
+export function chartQuota({ requests, limits, pods }: Quota, gpus = 0) {
+  return {
+    enabled: true,
+    hard: {
+      "requests.cpu": kubernetesCpu(requests),
+      "requests.memory": kubernetesMemory(requests),
+      "limits.cpu": kubernetesCpu(limits),
+      "limits.memory": kubernetesMemory(limits),
+      pods: String(pods),
+      ...(gpus > 0 && { "requests.nvidia.com/gpu": String(gpus) }),
+    },
+  };
+}
+
+export function chartLimitRange(range: ContainerRange) {
+  const quantities = (it: Quantities) => kubernetesQuantities(it);
+  return {
+    enabled: true,
+    defaultRequest: quantities(range.defaultRequests),
+    default: quantities(range.defaultLimits),
+    max: quantities(range.max),
+  };
+}
+
+export interface KindChartProps {
+  /** Image that the cluster's nodes have; its weights are inside. */
+  readonly image: string;
+  readonly nodePort: number;
+  readonly resources: Resources;
+  readonly autoscaler: {
+    readonly minReplicas: number;
+    readonly maxReplicas: number;
+    readonly cpuPercent: number;
+    readonly scaleDownWindowSeconds: number;
+  };
+  readonly budget: Budget;
+  readonly quota: Quota;
+  readonly limitRange: ContainerRange;
+}
+
+/** The embed server in a kind cluster of this machine: what `InferenceDeployment` declares, as values of the chart. */
+export function chartValuesForKind(props: KindChartProps): ChartValues {
+  const { image, nodePort, resources, autoscaler, budget, quota, limitRange } = props;
+  return {
+    embed: {
+      image: { ...chartImage(image), pullPolicy: "IfNotPresent" },
+      resources: chartResources(resources),
+      service: { type: "NodePort", nodePort },
+      // kind maps the NodePort to this machine's loopback interface
+      auth: { allowAnonymous: true },
+      autoscaling: {
+        enabled: true,
+        minReplicas: autoscaler.minReplicas,
+        maxReplicas: autoscaler.maxReplicas,
+        cpuPercent: autoscaler.cpuPercent,
+        scaleDownWindowSeconds: autoscaler.scaleDownWindowSeconds,
+      },
+      budget: { enabled: true, ...budget },
+    },
+    quota: chartQuota(quota),
+    limitRange: chartLimitRange(limitRange),
+  };
+}

@@ -1,0 +1,3 @@
+{{/* What the schema of the values cannot say: one line for the first combination that cannot work. */}}
+{{- define "clipstack.checks" -}}
+{{- end -}}

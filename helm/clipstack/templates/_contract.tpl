@@ -1,0 +1,70 @@
+{{- /* Rendered by 'npm run render' from inference-image/src/contract. Do not edit. */ -}}
+{{- define "clipstack.contract" -}}
+{
+  "ports": {
+    "embed": 8002,
+    "tritonHttp": 8000,
+    "tritonGrpc": 8001,
+    "tritonMetrics": 8002
+  },
+  "paths": {
+    "embed": "/embed",
+    "embedBase64": "/embed/base64",
+    "healthz": "/healthz",
+    "health": "/health",
+    "readyz": "/readyz",
+    "metrics": "/metrics",
+    "openapi": "/openapi.json",
+    "page": "/",
+    "tritonReady": "/v2/health/ready",
+    "tritonLive": "/v2/health/live"
+  },
+  "probes": {
+    "startup": {
+      "periodSeconds": 2,
+      "timeoutSeconds": 2
+    },
+    "readiness": {
+      "periodSeconds": 5,
+      "timeoutSeconds": 2,
+      "failureThreshold": 2
+    },
+    "liveness": {
+      "periodSeconds": 10,
+      "timeoutSeconds": 5,
+      "failureThreshold": 3
+    }
+  },
+  "stopMarginSeconds": 5,
+  "minReadySeconds": 5,
+  "revisionHistoryLimit": 3,
+  "surge": 1,
+  "user": {
+    "uid": 1000,
+    "gid": 1000
+  },
+  "tmpMiB": 64,
+  "repository": "/models",
+  "engineCache": "/engine-cache",
+  "enginesMark": "CHART-ENGINES",
+  "models": {
+    "onnx": "openclip_vit_b32",
+    "tensorrt": "openclip_vit_b32_trt"
+  },
+  "variants": {
+    "0": "cpu",
+    "1": "single-gpu",
+    "4": "multi-gpu-4x"
+  },
+  "weightsFolder": "openclip_vit_b32/1",
+  "weightsFile": "model.onnx",
+  "tritonCommand": [
+    "tritonserver",
+    "--model-repository=/models",
+    "--http-max-input-size=134217728",
+    "--strict-readiness=true",
+    "--exit-on-error=true",
+    "--disable-auto-complete-config"
+  ]
+}
+{{- end -}}

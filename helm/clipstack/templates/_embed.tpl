@@ -1,0 +1,40 @@
+{{/* Settings of the embed server, as environment variables. */}}
+{{- define "clipstack.embedEnv" -}}
+{{- $contract := include "clipstack.contract" nil | fromJson -}}
+{{- $embed := .Values.embed -}}
+- name: ENGINE
+  value: {{ $embed.engine }}
+{{- if eq $embed.engine "onnx" }}
+- name: EXECUTION_PROVIDER
+  value: {{ ternary "cuda" "cpu" (eq $embed.accelerator "gpu") }}
+{{- with index $embed.resources.limits "cpu" }}
+# as many threads as the container may use, not as many as the node has cores
+- name: INTRA_OP_THREADS
+  value: {{ include "clipstack.cores" . | quote }}
+{{- end }}
+- name: MODEL_PATH
+  value: {{ $contract.repository }}/{{ $contract.weightsFolder }}/{{ $contract.weightsFile }}
+{{- else }}
+- name: TRITON_GRPC_URLS
+  value: {{ include "clipstack.fullname" . }}-triton-grpc:{{ $contract.ports.tritonGrpc }}
+- name: TRITON_MODEL
+  value: {{ index $contract.models .Values.triton.backend }}
+{{- end }}
+- name: PORT
+  value: {{ $contract.ports.embed | quote }}
+{{- with $embed.auth.existingSecret }}
+- name: API_KEY
+  valueFrom:
+    secretKeyRef:
+      name: {{ . }}
+      key: {{ $embed.auth.existingSecretKey }}
+{{- else }}
+- name: ALLOW_ANONYMOUS
+  value: "true"
+{{- end }}
+- name: SHUTDOWN_GRACE_SECONDS
+  value: {{ $embed.graceSeconds | quote }}
+{{- with $embed.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}

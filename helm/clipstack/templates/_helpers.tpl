@@ -1,0 +1,187 @@
+{{/* Name of the application: the label, and what release names are made of. */}}
+{{- define "clipstack.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* Beginning of every object's name: the release, or the release and the chart. */}}
+{{- define "clipstack.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := include "clipstack.name" . -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Labels that selectors ask for. Takes a list: the root, the component. */}}
+{{- define "clipstack.selectorLabels" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ include "clipstack.name" $root }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+{{- with index . 1 }}
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* Labels of every object. Takes a list: the root, the component or "". */}}
+{{- define "clipstack.labels" -}}
+{{- $root := index . 0 -}}
+{{ include "clipstack.selectorLabels" . }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 }}
+{{- with $root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Metadata of an object of a component. Takes a list: the root, the component. */}}
+{{- define "clipstack.metadata" -}}
+{{- $root := index . 0 -}}
+name: {{ include "clipstack.fullname" $root }}-{{ index . 1 }}
+namespace: {{ $root.Release.Namespace }}
+labels:
+  {{- include "clipstack.labels" . | nindent 2 }}
+{{- end -}}
+
+{{- define "clipstack.image" -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ required "image: a tag or a digest is required" .tag }}
+{{- end -}}
+{{- end -}}
+
+{{/* The image that a Triton runs: NVIDIA's, or the embed image in its place. */}}
+{{- define "clipstack.tritonImage" -}}
+{{- toJson (eq .Values.triton.engine "bundled" | ternary .Values.embed.image .Values.triton.image) -}}
+{{- end -}}
+
+{{/* Name of the service account. Takes a list: the root, the component. */}}
+{{- define "clipstack.serviceAccount" -}}
+{{- $root := index . 0 -}}
+{{- if $root.Values.serviceAccount.name -}}
+{{ $root.Values.serviceAccount.name }}
+{{- else if $root.Values.serviceAccount.create -}}
+{{ include "clipstack.fullname" $root }}-{{ index . 1 }}
+{{- else -}}
+default
+{{- end -}}
+{{- end -}}
+
+{{/* Whole cores of a CPU quantity, at least 1: threads that a container can use. */}}
+{{- define "clipstack.cores" -}}
+{{- $text := toString . -}}
+{{- $cores := hasSuffix "m" $text | ternary (divf (trimSuffix "m" $text | float64) 1000) (float64 $text) -}}
+{{- max 1 (floor $cores | int) -}}
+{{- end -}}
+
+{{/* How a Deployment is updated: GPUs that are in use cannot hold the next pod too. Takes whether there is room for one more. */}}
+{{- define "clipstack.strategy" -}}
+type: RollingUpdate
+rollingUpdate:
+  {{- if . }}
+  maxSurge: {{ (include "clipstack.contract" nil | fromJson).surge }}
+  maxUnavailable: 0
+  {{- else }}
+  maxSurge: 0
+  maxUnavailable: 1
+  {{- end }}
+{{- end -}}
+
+{{/* Limits or requests of a container, with its GPUs. Takes a list: the quantities, the GPUs. */}}
+{{- define "clipstack.quantities" -}}
+{{- $all := dict -}}
+{{- range $name, $value := index . 0 }}{{ $_ := set $all $name (toString $value) }}{{ end -}}
+{{- $gpus := index . 1 | int -}}
+{{- if gt $gpus 0 }}{{ $_ := set $all "nvidia.com/gpu" (toString $gpus) }}{{ end -}}
+{{- toYaml $all -}}
+{{- end -}}
+
+{{/* What every container has: no privileges, no writable disk. */}}
+{{- define "clipstack.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{- define "clipstack.podSecurity" -}}
+{{- $user := (include "clipstack.contract" nil | fromJson).user -}}
+runAsNonRoot: true
+runAsUser: {{ $user.uid }}
+runAsGroup: {{ $user.gid }}
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{/* Where pods run. Takes a list: the root, the component. */}}
+{{- define "clipstack.scheduling" -}}
+{{- $root := index . 0 -}}
+{{- $it := index $root.Values (index . 1) -}}
+{{- with $root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $it.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+{{- with $it.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with $it.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $it.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $it.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if $it.topologySpread.enabled }}
+topologySpreadConstraints:
+  - maxSkew: {{ $it.topologySpread.maxSkew }}
+    topologyKey: {{ $it.topologySpread.topologyKey }}
+    whenUnsatisfiable: {{ $it.topologySpread.whenUnsatisfiable }}
+    labelSelector:
+      matchLabels:
+        {{- include "clipstack.selectorLabels" . | nindent 8 }}
+{{- end }}
+{{- end -}}
+
+{{/* PodDisruptionBudget. Takes a list: the root, the component. */}}
+{{- define "clipstack.budget" -}}
+{{- $budget := (index (index . 0).Values (index . 1)).budget -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  {{- include "clipstack.metadata" . | nindent 2 }}
+spec:
+  {{- if hasKey $budget "minAvailable" }}
+  minAvailable: {{ $budget.minAvailable }}
+  {{- else }}
+  maxUnavailable: {{ default 1 $budget.maxUnavailable }}
+  {{- end }}
+  unhealthyPodEvictionPolicy: {{ $budget.unhealthyPodEvictionPolicy }}
+  selector:
+    matchLabels:
+      {{- include "clipstack.selectorLabels" . | nindent 6 }}
+{{- end -}}
+
+{{/* `behavior` of an autoscaler. */}}
+{{- define "clipstack.behavior" -}}
+scaleDown:
+  stabilizationWindowSeconds: {{ .scaleDownWindowSeconds }}
+  selectPolicy: Max
+  policies:
+    - type: Percent
+      value: 100
+      periodSeconds: 15
+{{- end -}}
