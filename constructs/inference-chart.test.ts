@@ -1,8 +1,9 @@
 import { HelmProvider } from "@cdktf/provider-helm/lib/provider/index.js";
 import { expect, test } from "vitest";
 import { DataResource } from "./cdktf.ts";
-import { chartFiles, InferenceChart, type InferenceChartProps } from "./inference-chart.ts";
-import { synth } from "./test-synth.ts";
+import type { ChartValues } from "./chart-values.ts";
+import { InferenceChart, type InferenceChartProps } from "./inference-chart.ts";
+import { findings, synth } from "./test-synth.ts";
 
 function chart(props: Partial<InferenceChartProps> = {}) {
   return synth((stack) => {
@@ -24,7 +25,26 @@ test("is the chart of the project, wherever the project lies", () => {
 test("is upgraded when a file of the chart changes", () => {
   const { description } = release();
   expect(description).toMatch(/^chart \$\{substr\(sha256\(/);
-  for (const pattern of chartFiles) expect(description).toContain(`"${pattern}"`);
+  expect(description).toContain(`fileset("\${path.root}/../../../helm/clipstack", "**")`);
+});
+
+test("is not upgraded when its documentation or a test changes", () => {
+  const [, ignored = ""] = /regexall\("([^"]+)", file\)/.exec(release().description) ?? [];
+  const counts = (file: string) => !new RegExp(ignored).test(file);
+  expect(["README.md", "values-kind.yaml", "chart.integ.test.ts"].filter(counts)).toEqual([]);
+  const files = ["Chart.yaml", "values.yaml", "templates/quota.yaml", "templates/README.md"];
+  expect(files.filter(counts)).toEqual(files);
+});
+
+test("fails on values that the chart does not have", () => {
+  expect(
+    findings((stack) => {
+      new HelmProvider(stack, "helm", {});
+      const values = { embed: { replica: 2 } } as ChartValues;
+      const props = { namespace: "inference", values, timeoutSeconds: 300 };
+      new InferenceChart(stack, "inference", props);
+    }),
+  ).toEqual(['test/inference: values.embed: Unrecognized key: "replica"']);
 });
 
 test("keeps the type of every value, also of those that only Terraform knows", () => {

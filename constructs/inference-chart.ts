@@ -2,26 +2,22 @@ import { Release } from "@cdktf/provider-helm/lib/release/index.js";
 import { Construct } from "constructs";
 import { podAppName } from "../inference-image/src/contract/pods.ts";
 import type { TerraformResource } from "./cdktf.ts";
+import { type ChartValues, chartValues } from "./chart-values.ts";
+import { check } from "./checks/findings.ts";
 import { contentHash } from "./content-hash.ts";
 import { expression, projectFolder } from "./expression.ts";
 
 /** The project's own chart, from the project's root. */
 export const chartFolder = "helm/clipstack";
 
-/** What an installation is made of. Tests and documentation of the chart are none of it. */
-export const chartFiles = [
-  ".helmignore",
-  "Chart.yaml",
-  "values.schema.json",
-  "values.yaml",
-  "templates/**",
-];
+/** What an installation is not made of: values to choose from, documentation, tests. */
+const ignored = ["^values-[^/]*[.]yaml$", "^README[.]md", "[.]test[.]ts$"].join("|");
 
 export interface InferenceChartProps {
   /** Namespace, which is there before the release: a token of its resource says so. */
   readonly namespace: string;
   /** Values of the chart: what differs from its defaults. */
-  readonly values: Readonly<Record<string, unknown>>;
+  readonly values: ChartValues;
   /** How long the installed objects may take to become ready; an upgrade has the same time. */
   readonly timeoutSeconds: number;
   /** What must be there before. */
@@ -42,8 +38,10 @@ export class InferenceChart extends Construct {
   constructor(scope: Construct, id: string, props: InferenceChartProps) {
     super(scope, id);
 
+    const values = JSON.stringify(props.values, null, 2);
+    check(this, () => valuesFindings(values));
     const chart = `${projectFolder}/${chartFolder}`;
-    const hash = expression(contentHash({ folder: chart, files: chartFiles }));
+    const hash = expression(contentHash({ folder: chart, files: ["**"], ignored }));
     const { timeoutSeconds } = props;
     // the provider's own limit, of 20 minutes, is one for the whole operation
     const limit = `${timeoutSeconds + 60}s`;
@@ -53,7 +51,7 @@ export class InferenceChart extends Construct {
       chart,
       description: `chart ${hash}`,
       // JSON is YAML, with quotes around every string: what Terraform puts there stays a string
-      values: [JSON.stringify(props.values, null, 2)],
+      values: [values],
       wait: true,
       timeout: timeoutSeconds,
       timeouts: { create: limit, update: limit, delete: limit },
@@ -69,4 +67,12 @@ export class InferenceChart extends Construct {
   get address(): string {
     return `${this.release.terraformResourceType}.${this.release.friendlyUniqueId}`;
   }
+}
+
+/** Values that the chart would refuse. What only Terraform knows is taken as it is. */
+function valuesFindings(json: string): readonly string[] {
+  const result = chartValues.safeParse(JSON.parse(json.replaceAll(/\$\{[^}]*\}/g, "x")));
+  return (result.error?.issues ?? []).map(
+    ({ path, message }) => `values.${path.join(".")}: ${message}`,
+  );
 }
