@@ -199,18 +199,24 @@ describe("a body of images in base64", () => {
   ])("leaves the event loop to others: %s", async (_, build) => {
     const body = Buffer.from(build());
     let ticks = 0;
-    let longestMs = 0;
-    let last = performance.now();
+    let longest = 0;
+    let last = cpuMicroseconds();
     const timer = setInterval(() => {
-      longestMs = Math.max(longestMs, performance.now() - last);
-      last = performance.now();
+      longest = Math.max(longest, cpuMicroseconds() - last);
+      last = cpuMicroseconds();
       ticks += 1;
     }, 0);
-    const startedAt = performance.now();
+    const startedAt = cpuMicroseconds();
     await imagesOfBase64Body(body).catch(() => {});
-    const wholeMs = performance.now() - startedAt;
+    const whole = cpuMicroseconds() - startedAt;
     clearInterval(timer);
     expect(ticks).toBeGreaterThan(2);
-    expect(longestMs).toBeLessThan(Math.max(0.7 * wholeMs, 20));
+    expect(longest).toBeLessThan(Math.max(0.7 * whole, 20_000));
   });
 });
+
+/** Of this process: what another process takes of the machine does not count. */
+function cpuMicroseconds(): number {
+  const { user, system } = process.cpuUsage();
+  return user + system;
+}
