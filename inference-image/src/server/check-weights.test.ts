@@ -81,6 +81,18 @@ test("removes the forms of weights that were there before", async () => {
   ]);
 });
 
+test("only looks where no embed server reads the folder, or it may not be written", async () => {
+  const sha256 = await upload();
+  expect(await checkWeights({ ...options(sha256), executionProvider: "none" })).toMatch(
+    /model\.onnx is sha256 [0-9a-f]{12}, \d+ MB, weights unknown$/,
+  );
+  expect(await readdir(folder)).toEqual(["model.onnx"]);
+  const other = "0".repeat(64);
+  await expect(checkWeights({ ...options(other), executionProvider: "none" })).rejects.toThrow(
+    `${file}: sha256 must be ${other}, got ${sha256}`,
+  );
+});
+
 test("fails on another file, and leaves no form of it", async () => {
   const sha256 = await upload();
   const other = "0".repeat(64);
@@ -126,7 +138,7 @@ test.each<[string, readonly string[], string]>([
   [
     "another provider",
     ["--folder=/weights", `--sha256=${"0".repeat(64)}`, "--execution-provider=tpu"],
-    "check-weights: --execution-provider must be cpu or cuda, got 'tpu'",
+    "check-weights: --execution-provider must be cpu, cuda or none, got 'tpu'",
   ],
   [
     "an option that there is not",

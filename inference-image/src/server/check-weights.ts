@@ -10,34 +10,52 @@ export interface CheckWeightsOptions {
   readonly folder: string;
   /** What `model.onnx` must be, lower-case hexadecimal. */
   readonly sha256: string;
-  /** What the embed server will compute on: another form of the model. */
-  readonly executionProvider: "cpu" | "cuda";
+  /**
+   * What the embed server will compute on: another form of the model. `none`: no embed server reads the folder, or it may not
+   * be written; the file is checked and nothing is written.
+   */
+  readonly executionProvider: (typeof executionProviders)[number];
 }
+
+const executionProviders = ["cpu", "cuda", "none"] as const;
 
 /** Of `check-weights …`. @throws {UsageError} */
 export function readCheckWeightsArguments(args: readonly string[]): CheckWeightsOptions {
-  const {
-    folder,
-    sha256,
-    "execution-provider": provider = "cpu",
-  } = readArguments("check-weights", args, {
-    required: ["folder", "sha256"],
-    optional: ["execution-provider"],
-  });
-  if (!/^[0-9a-f]{64}$/.test(sha256)) {
-    throw new UsageError(
-      `check-weights: --sha256 must be 64 digits, lower-case hexadecimal, got '${sha256}'`,
-    );
-  }
-  if (provider !== "cpu" && provider !== "cuda") {
-    throw new UsageError(
-      `check-weights: --execution-provider must be cpu or cuda, got '${provider}'`,
-    );
-  }
-  return { folder, sha256, executionProvider: provider };
+  return checkedBy(
+    "check-weights",
+    readArguments("check-weights", args, {
+      required: ["folder", "sha256"],
+      optional: ["execution-provider"],
+    }),
+  );
 }
 
-const fileName = "model.onnx";
+/** What the roles that check weights are told. @throws {UsageError} */
+export function checkedBy(
+  role: string,
+  given: {
+    readonly folder: string;
+    readonly sha256: string;
+    readonly "execution-provider"?: string;
+  },
+): CheckWeightsOptions {
+  const { folder, sha256, "execution-provider": provider = "cpu" } = given;
+  if (!/^[0-9a-f]{64}$/.test(sha256)) {
+    throw new UsageError(
+      `${role}: --sha256 must be 64 digits, lower-case hexadecimal, got '${sha256}'`,
+    );
+  }
+  const executionProvider = executionProviders.find((it) => it === provider);
+  if (executionProvider === undefined) {
+    throw new UsageError(
+      `${role}: --execution-provider must be cpu, cuda or none, got '${provider}'`,
+    );
+  }
+  return { folder, sha256, executionProvider };
+}
+
+/** Name of the file with the weights. */
+export const weightsFileName = "model.onnx";
 
 /**
  * Make a folder of weights ready for servers that may not write to it: `model.onnx` is the file that was meant, its
@@ -49,13 +67,16 @@ const fileName = "model.onnx";
  */
 export async function checkWeights(options: CheckWeightsOptions): Promise<string> {
   const { folder, sha256, executionProvider } = options;
-  const file = join(folder, fileName);
+  const file = join(folder, weightsFileName);
   const bytes = await sizeOf(file);
   if (bytes === undefined) throw new Error(`${file}: there is no such file`);
   const got = await sha256Of(file);
   if (got !== sha256) throw new Error(`${file}: sha256 must be ${sha256}, got ${got}`);
   const before = await readSidecar(file);
   const isOurs = before?.sha256 === sha256 && before.bytes === bytes;
+  const weights = isOurs ? before.weights : "unknown";
+  const what = `${file} is sha256 ${sha256.slice(0, 12)}, ${Math.round(bytes / 1e6)} MB, weights ${weights}`;
+  if (executionProvider === "none") return what;
   const sidecar: ModelInfo = isOurs
     ? before
     : { schema: 1, sha256, bytes, source: "unknown", weights: "unknown" };
@@ -67,7 +88,7 @@ export async function checkWeights(options: CheckWeightsOptions): Promise<string
   const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
   const removed = await removeOthers(prepared, source);
   return [
-    `${file} is sha256 ${sha256.slice(0, 12)}, ${Math.round(bytes / 1e6)} MB, weights ${sidecar.weights}`,
+    what,
     `${text}, ${seconds} s`,
     ...(removed === 0 ? [] : [`${removed} of earlier weights removed`]),
   ].join("; ");

@@ -351,7 +351,7 @@ describe("as a process", () => {
     const { code, stderr } = await run({}, "serve").ended;
     expect(code).toBe(2);
     expect(stderr).toBe(
-      "expected no argument, or tritonserver, check-weights or apply-config and its options, got 'serve'\n",
+      "expected no argument, or tritonserver, check-weights, fetch-weights or apply-config and its options, got 'serve'\n",
     );
   });
 });

@@ -2,8 +2,9 @@ import { startSpareThread } from "../engine/onnx-thread.ts";
 
 /**
  * The process in the container. Without arguments it is the embed server, with settings from the environment;
- * `tritonserver …` is the server that stands where a Triton will stand, with Triton's options. Two roles do one thing and
- * end: `check-weights …` makes a folder of weights ready, `apply-config …` gives a Triton another model configuration.
+ * `tritonserver …` is the server that stands where a Triton will stand, with Triton's options. Three roles do one thing and
+ * end: `check-weights …` makes a folder of weights ready, `fetch-weights …` brings them there first, `apply-config …` gives a
+ * Triton another model configuration.
  */
 const [role, ...args] = process.argv.slice(2);
 
@@ -32,6 +33,13 @@ switch (role) {
     await runOnce(async () => await checkWeights(readCheckWeightsArguments(args)));
     break;
   }
+  case "fetch-weights": {
+    const { fetchWeights, readFetchWeightsArguments } = await import("./fetch-weights.ts");
+    const { runOnce } = await import("./role-arguments.ts");
+    const tell = (line: string) => void process.stderr.write(`${line}\n`);
+    await runOnce(async () => await fetchWeights(readFetchWeightsArguments(args), tell));
+    break;
+  }
   case "apply-config": {
     const { applyConfig, readApplyConfigArguments } = await import("./apply-config.ts");
     const { runOnce } = await import("./role-arguments.ts");
@@ -40,7 +48,7 @@ switch (role) {
   }
   default:
     process.stderr.write(
-      `expected no argument, or tritonserver, check-weights or apply-config and its options, got '${role}'\n`,
+      `expected no argument, or tritonserver, check-weights, fetch-weights or apply-config and its options, got '${role}'\n`,
     );
     process.exit(2);
 }
