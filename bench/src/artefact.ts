@@ -8,6 +8,7 @@ import {
   type Service,
 } from "../../inference-image/src/contract/environment.ts";
 import { BenchError } from "./bench-error.ts";
+import { type DeclaredObject, type ManifestOptions, manifestsOf } from "./terraform-manifests.ts";
 import { resolveText, type TerraformResources } from "./terraform-text.ts";
 import { type VolumeContents, volumeContents } from "./volume-contents.ts";
 
@@ -206,31 +207,58 @@ const document = z.object({
  * @throws {BenchError} one line that names the file, what in it, the rule and the value.
  */
 export function readArtefact(file: string, shown = file): Artefact {
-  let bytes: Buffer;
-  try {
-    bytes = readFileSync(file);
-  } catch (error) {
-    const missing = error instanceof Error && "code" in error && error.code === "ENOENT";
-    throw new BenchError(`${shown}: ${missing ? "there is no such file" : String(error)}`);
-  }
+  const bytes = readBytes(file, shown);
   const sha256 = createHash("sha256").update(bytes).digest("hex");
   return { file: shown, sha256, ...parseArtefact(bytes.toString("utf8"), shown) };
 }
 
-/** What {@link readArtefact} does, on text. */
-export function parseArtefact(json: string, shown: string): Omit<Artefact, "file" | "sha256"> {
+function readBytes(file: string, shown: string): Buffer {
+  try {
+    return readFileSync(file);
+  } catch (error) {
+    const missing = error instanceof Error && "code" in error && error.code === "ENOENT";
+    throw new BenchError(`${shown}: ${missing ? "there is no such file" : String(error)}`);
+  }
+}
+
+/** What an environment offers, of its `cdk.tf.json` alone. */
+export function readEnvironment(file: string, shown = file): Environment {
+  return environmentOf(parseDocument(readBytes(file, shown).toString("utf8"), shown), shown);
+}
+
+/** The Kubernetes objects that a synthesized environment declares, each after those that it needs. */
+export function readManifests(
+  file: string,
+  shown: string,
+  options: ManifestOptions,
+): readonly DeclaredObject[] {
+  const { resource } = parseDocument(readBytes(file, shown).toString("utf8"), shown);
+  return manifestsOf(resource, shown, options);
+}
+
+function parseDocument(json: string, shown: string): z.infer<typeof document> {
   let raw: unknown;
   try {
     raw = JSON.parse(json);
   } catch {
     throw new BenchError(`${shown}: must be JSON`);
   }
-  const { resource, output } = read(document, raw, shown);
+  return read(document, raw, shown);
+}
+
+function environmentOf({ output }: z.infer<typeof document>, shown: string): Environment {
   const value = output[environmentOutput]?.value;
   if (value === undefined) {
     throw new BenchError(`${shown}: output.${environmentOutput} is missing`);
   }
-  const described = read(environment, value, `${shown}: output.${environmentOutput}.value`);
+  return read(environment, value, `${shown}: output.${environmentOutput}.value`);
+}
+
+/** What {@link readArtefact} does, on text. */
+export function parseArtefact(json: string, shown: string): Omit<Artefact, "file" | "sha256"> {
+  const parsed = parseDocument(json, shown);
+  const { resource } = parsed;
+  const described = environmentOf(parsed, shown);
   const containers = Object.entries(resource.docker_container ?? {}).map(([id, body]) => ({
     address: `docker_container.${id}`,
     body: resolveText(body, resource),

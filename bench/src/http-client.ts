@@ -7,7 +7,7 @@ export interface HttpAnswer {
 }
 
 export interface HttpRequest {
-  readonly method?: "GET" | "POST";
+  readonly method?: "GET" | "POST" | "PATCH" | "PUT" | "DELETE";
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: Uint8Array | string | FormData;
   readonly timeoutMs?: number;
@@ -28,9 +28,29 @@ export interface BearerKey {
   readonly key: string;
 }
 
+export interface ConnectionOptions {
+  /**
+   * Close each connection after its answer, so that whoever spreads connections spreads requests.
+   *
+   * @default false - connections are used again
+   */
+  readonly oneRequestEach?: boolean;
+  /** Unix socket that is connected to, whatever host a URL names. */
+  readonly socketPath?: string;
+}
+
 /** @param bearer - Sent along where a request has no `authorization` of its own. */
-export function openHttpClient(connections = 64, bearer?: BearerKey): HttpClient {
-  const dispatcher = new Agent({ connections, pipelining: 1 });
+export function openHttpClient(
+  connections = 64,
+  bearer?: BearerKey,
+  { oneRequestEach = false, socketPath }: ConnectionOptions = {},
+): HttpClient {
+  const dispatcher = new Agent({
+    connections,
+    // 0 is undici's way to say `connection: close`
+    pipelining: oneRequestEach ? 0 : 1,
+    ...(socketPath === undefined ? {} : { connect: { socketPath } }),
+  });
   const authorization = (url: string): Readonly<Record<string, string>> =>
     bearer !== undefined && new URL(url).origin === new URL(bearer.origin).origin
       ? { authorization: `Bearer ${bearer.key}` }

@@ -1,5 +1,6 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { TritonError } from "../../inference-image/src/triton/transport.ts";
-import { requestOf } from "./embed-requests.ts";
+import { type EncodedImage, requestOf } from "./embed-requests.ts";
 import type { Target } from "./embedded-plan.ts";
 import { type HttpClient, reason } from "./http-client.ts";
 import { inferRows } from "./infer.ts";
@@ -22,6 +23,9 @@ export interface LoadResult {
 
 const warmupRequests = 2;
 const timeoutMs = 120_000;
+const refusedPauseMs = 100;
+/** Requests without an answer, at most: beyond it a fixed rate only adds to a queue. */
+const openLimit = 500;
 
 /** Closed loop of single-image requests on one protocol path. Says how much it can do, not how it does at a rate. */
 export async function runLoad(
@@ -55,6 +59,81 @@ export async function runLoad(
   } finally {
     await http.close();
   }
+}
+
+/** How a load that goes on is sent: so many a second, or by so many clients, each after its last answer. */
+export type Pace =
+  | { readonly kind: "fixed rate"; readonly ratePerSecond: number }
+  | { readonly kind: "closed loop"; readonly concurrency: number };
+
+/** A sample, and when its request was due, as `performance.now()` says. */
+export type TimedSample = Sample & { readonly dueMs: number };
+
+export interface RunningLoad {
+  /** Of every request that has been answered, or has failed, so far. */
+  readonly samples: readonly TimedSample[];
+  /** Send no more, and wait for the answers to what was sent. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Send single images to an embed API until it is stopped. At a fixed rate a request is timed from when it was due, and is
+ * sent whether or not earlier ones were answered.
+ */
+export function startLoad(
+  http: HttpClient,
+  url: string,
+  images: readonly EncodedImage[],
+  pace: Pace,
+): RunningLoad {
+  const samples: TimedSample[] = [];
+  const open = new Set<Promise<void>>();
+  const stopping = new AbortController();
+  const requests = images.map((image) => requestOf(url, "raw", [image]));
+  let next = 0;
+  const send = async (dueMs: number): Promise<void> => {
+    try {
+      const answer = await http.send(...(requests[next++ % requests.length] ?? [url]));
+      if (answer.status !== 200) throw new StatusError(answer.status);
+      samples.push({ ok: true, dueMs, latencyMs: performance.now() - dueMs });
+    } catch (error) {
+      const code = codeOf(error);
+      samples.push({ ok: false, dueMs, latencyMs: performance.now() - dueMs, code });
+    }
+  };
+  const track = (work: Promise<void>): void => {
+    open.add(work);
+    void work.finally(() => open.delete(work));
+  };
+  const { signal } = stopping;
+  if (pace.kind === "closed loop") {
+    const client = async (): Promise<void> => {
+      while (!signal.aborted) {
+        await send(performance.now());
+        // an address that refuses at once must not be asked a thousand times a second
+        if (samples.at(-1)?.ok === false) await sleep(refusedPauseMs, undefined, { ref: false });
+      }
+    };
+    for (let i = 0; i < pace.concurrency; i++) track(client());
+  } else {
+    const startMs = performance.now();
+    const clock = async (): Promise<void> => {
+      for (let i = 0; ; i++) {
+        const dueMs = startMs + (i * 1_000) / pace.ratePerSecond;
+        await sleep(Math.max(0, dueMs - performance.now()), undefined, { signal });
+        if (open.size <= openLimit) track(send(dueMs));
+        else samples.push({ ok: false, dueMs, latencyMs: 0, code: "too many requests open" });
+      }
+    };
+    track(clock().catch(() => {}));
+  }
+  return {
+    samples,
+    async stop() {
+      stopping.abort();
+      while (open.size > 0) await Promise.all(open);
+    },
+  };
 }
 
 /** What one request is, on this path: an encoded image to the embed API, a tensor to a Triton. */

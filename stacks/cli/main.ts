@@ -8,11 +8,14 @@ const exitUsage = 2;
 /** Commands by name. A module is loaded only when its command, or the overview, is asked for. */
 const commands: Readonly<Record<string, (program: Command) => Promise<void>>> = {
   verify: async (program) => (await import("./verify.ts")).registerVerify(program),
+  k8s: async (program) => (await import("./k8s.ts")).registerK8s(program),
   doctor: async (program) => (await import("./doctor.ts")).registerDoctor(program),
   "launch-spec": async (program) => (await import("./launch-spec.ts")).registerLaunchSpec(program),
   tunnel: async (program) => (await import("./tunnel.ts")).registerTunnel(program),
   "wait-healthy": async (program) =>
     (await import("./wait-healthy.ts")).registerWaitHealthy(program),
+  "wait-rollout": async (program) =>
+    (await import("./wait-rollout.ts")).registerWaitRollout(program),
   serve: async (program) => (await import("./serve.ts")).registerServe(program),
   model: async (program) => (await import("./model.ts")).registerModel(program),
   start: async (program) => (await import("./start-command.ts")).registerStart(program),

@@ -3,6 +3,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { renderServerRecordSchema } from "../../bench/server/record.ts";
+import { renderK8sRecordSchema } from "../../bench/src/k8s-record.ts";
 import { renderRecordSchema } from "../../bench/src/record.ts";
 import { settingsDocs } from "../settings-docs.ts";
 import { settingsSchemaFiles } from "../settings-schema.ts";
@@ -26,6 +27,7 @@ export const producers: readonly (() => readonly RenderedFile[])[] = [
   chartFiles,
   () => [{ path: "docs/settings.md", text: settingsDocs() }],
   () => [{ path: "bench/record.schema.json", text: renderRecordSchema() }],
+  () => [{ path: "bench/k8s-record.schema.json", text: renderK8sRecordSchema() }],
   () => [{ path: "bench/server-record.schema.json", text: renderServerRecordSchema() }],
 ];
 

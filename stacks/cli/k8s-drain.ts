@@ -1,0 +1,125 @@
+import {
+  type ClusterBudget,
+  clusterBudget,
+  isReady,
+  listOf,
+  selects,
+} from "../../bench/src/cluster-objects.ts";
+import {
+  deadlineSeconds,
+  defaultRate,
+  type ExerciseBody,
+  type ExerciseRun,
+} from "./k8s-exercise.ts";
+import { ApiRefusal } from "./kubectl.ts";
+import { UserError } from "./user-error.ts";
+
+const evictions = "evictions";
+
+/** Load before the first eviction, in seconds. */
+const calmSeconds = 3;
+const budgetSeconds = 30;
+
+/** What `kubectl drain` asks for each pod, one after the other: the budget allows one and refuses the next. */
+export const drainExercise: ExerciseBody = {
+  exercise: "drain",
+
+  async prepare(run) {
+    const budget = await budgetOf(run);
+    const { deployment: name } = run.target;
+    if (budget === undefined) throw new UserError(`Deployment '${name}' has no disruption budget`);
+    if (run.before.pods.length < 2) {
+      throw new UserError(
+        `Deployment '${name}' must have 2 pods or more, so that one can be evicted, got ${run.before.pods.length}`,
+      );
+    }
+    // the budget is counted by a controller, a moment after the pods
+    await run
+      .until(
+        "",
+        budgetSeconds,
+        async () => ((await budgetOf(run))?.status.disruptionsAllowed ?? 0) > 0,
+      )
+      .catch(async () => {
+        run.signal.throwIfAborted();
+        throw new UserError(
+          `budget '${budget.metadata.name}' allows no eviction: ${budgetText(await budgetOf(run))}`,
+        );
+      });
+  },
+
+  async act(run) {
+    await run.load({
+      kind: "fixed rate",
+      ratePerSecond: run.options.ratePerSecond ?? defaultRate,
+    });
+    run.phase(evictions);
+    await run.watch(calmSeconds);
+    const { pods } = await run.look();
+    const budget = await budgetOf(run);
+    run.step(`budget '${budget?.metadata.name}': ${budgetText(budget)}`);
+    let allowed = 0;
+    let refusal: ApiRefusal | undefined;
+    for (const pod of pods.filter(isReady)) {
+      refusal = await evict(run, pod.metadata.name);
+      if (refusal !== undefined) break;
+      allowed++;
+    }
+    run.check(
+      "the budget allows an eviction",
+      allowed > 0,
+      `${allowed} of ${pods.length} pods evicted`,
+    );
+    run.check(
+      "the budget refuses the next eviction",
+      refusal?.status === 429,
+      refusal === undefined
+        ? "every pod could be evicted"
+        : `status ${refusal.status}: ${refusal.message}`,
+    );
+    const began = performance.now();
+    await run.atRest("a pod takes the place of the evicted one", deadlineSeconds(run.before));
+    run.step(
+      `${run.before.pods.length} pods are ready again after ${((performance.now() - began) / 1_000).toFixed(1)} s`,
+    );
+    await run.endLoad();
+    run.checkAnswered(evictions);
+  },
+
+  // a pod that was evicted is replaced by its Deployment, which is waited for anyway
+  async restore() {},
+};
+
+/** @returns Why it was refused; nothing when it was allowed. */
+async function evict(run: ExerciseRun, pod: string): Promise<ApiRefusal | undefined> {
+  const { namespace } = run.target;
+  run.signal.throwIfAborted();
+  try {
+    await run.api.post(`${run.path("v1", "pods", pod)}/eviction`, {
+      apiVersion: "policy/v1",
+      kind: "Eviction",
+      metadata: { name: pod, namespace },
+    });
+    run.step(`eviction of ${pod}: allowed`);
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof ApiRefusal)) throw error;
+    run.refused(`eviction of ${pod}`, error);
+    return error;
+  }
+}
+
+async function budgetOf(run: ExerciseRun): Promise<ClusterBudget | undefined> {
+  const found = await run.api.get(
+    run.path("policy/v1", "poddisruptionbudgets"),
+    listOf(clusterBudget),
+  );
+  const labels = run.before.pods[0]?.metadata.labels ?? {};
+  return found?.items.find(({ spec }) => selects(spec.selector.matchLabels, labels));
+}
+
+function budgetText(budget: ClusterBudget | undefined): string {
+  if (budget === undefined) return "it is gone";
+  const { currentHealthy, desiredHealthy, disruptionsAllowed } = budget.status;
+  return `${currentHealthy} pods are healthy, ${desiredHealthy} must stay, ${disruptionsAllowed} may go`;
+}

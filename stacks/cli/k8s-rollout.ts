@@ -1,0 +1,151 @@
+import { isDeepStrictEqual } from "node:util";
+import { z } from "zod";
+import { podTrouble, unrest } from "../../bench/src/cluster-objects.ts";
+import {
+  ClaimFailed,
+  deadlineSeconds,
+  defaultRate,
+  type ExerciseBody,
+  type ExerciseRun,
+} from "./k8s-exercise.ts";
+
+const restart = "restart";
+const undo = "undo";
+const badImage = "bad image";
+
+/** No registry has it, and nobody is asked for it. */
+const badTag = "clipstack-no-such-image";
+
+/** Load before the first change, and while a bad rollout stands still; in seconds. */
+const calmSeconds = 3;
+const holdSeconds = 10;
+/** The kubelet says at once that an image is not there. */
+const badPodSeconds = 60;
+
+/** A rolling update and the way back under load, and a rollout that an image stops. */
+export const rolloutExercise: ExerciseBody = {
+  exercise: "rollout",
+
+  async act(run) {
+    const { deployment: name } = run.target;
+    await run.load({
+      kind: "fixed rate",
+      ratePerSecond: run.options.ratePerSecond ?? defaultRate,
+    });
+    run.phase(restart);
+    await run.watch(calmSeconds);
+    await run.kubectl("rollout", "restart", `deployment/${name}`);
+    run.step("rolling update: every pod is replaced");
+    await replaced(run, restart);
+
+    run.phase(undo);
+    await run.kubectl("rollout", "undo", `deployment/${name}`);
+    run.step("rollback to the version before");
+    await replaced(run, undo);
+
+    run.phase(badImage);
+    await breakImage(run);
+    await holds(run);
+    await run.kubectl("rollout", "undo", `deployment/${name}`);
+    run.step("rollback to the version before");
+    await run.atRest("the rollback is done", deadlineSeconds(run.before));
+    await run.endLoad();
+    for (const phase of [restart, undo, badImage]) run.checkAnswered(phase);
+  },
+
+  async restore(run) {
+    const { deployment } = await run.look();
+    const { template } = run.before.deployment.spec;
+    if (isDeepStrictEqual(deployment.spec.template, template)) return;
+    const patch = [{ op: "replace", path: "/spec/template", value: template }];
+    await run.kubectl(
+      ...["patch", "deployment", run.target.deployment, "--type=json"],
+      `--patch=${JSON.stringify(patch)}`,
+    );
+    run.step("the pod template is put back");
+  },
+};
+
+/** Wait for the end of a rolling update. Says how many pods are new, and how few there ever were. */
+async function replaced(run: ExerciseRun, phase: string): Promise<void> {
+  const old = await run.look();
+  const uids = new Set(old.pods.map(({ metadata }) => metadata.uid));
+  const began = performance.now();
+  const from = run.replicas.length - 1;
+  const done = await run.until(
+    `${phase}: every pod is replaced`,
+    deadlineSeconds(run.before),
+    ({ deployment, pods }) =>
+      pods.every(({ metadata }) => !uids.has(metadata.uid)) &&
+      unrest(deployment, pods) === undefined,
+  );
+  const seconds = (performance.now() - began) / 1_000;
+  const least = Math.min(...run.replicas.slice(from).map(({ ready }) => ready));
+  const needed = run.before.deployment.spec.replicas - mayBeAway(run);
+  run.check(
+    `pods stay ready: ${phase}`,
+    least >= needed,
+    `${done.pods.length} pods replaced in ${seconds.toFixed(1)} s, never fewer than ${least} ready`,
+  );
+}
+
+const strategy = z.object({
+  strategy: z
+    .object({
+      rollingUpdate: z
+        .object({ maxUnavailable: z.union([z.number(), z.string()]).optional() })
+        .optional(),
+    })
+    .optional(),
+});
+
+/** Pods that a rolling update may take away before others are there. */
+function mayBeAway({ before }: ExerciseRun): number {
+  const { replicas } = before.deployment.spec;
+  const parsed = strategy.safeParse(before.deployment.spec).data;
+  const given = parsed?.strategy?.rollingUpdate?.maxUnavailable ?? 0;
+  const percent = /^(\d+)%$/.exec(String(given))?.[1];
+  return percent === undefined ? Number(given) : Math.floor((Number(percent) / 100) * replicas);
+}
+
+async function breakImage(run: ExerciseRun): Promise<void> {
+  const container = run.before.deployment.spec.template.spec.containers[0];
+  if (container === undefined) throw new ClaimFailed("the pod template has no container");
+  const image = withTag(container.image, badTag);
+  const patch = {
+    spec: {
+      template: {
+        spec: { containers: [{ name: container.name, image, imagePullPolicy: "Never" }] },
+      },
+    },
+  };
+  await run.kubectl(
+    ...["patch", "deployment", run.target.deployment, "--type=strategic"],
+    `--patch=${JSON.stringify(patch)}`,
+  );
+  run.step(`rolling update to an image that is not there: ${image}`);
+}
+
+/** The rollout must stand still, with the old pods serving. */
+async function holds(run: ExerciseRun): Promise<void> {
+  const from = run.replicas.length - 1;
+  const { pods } = await run.until("a pod with the bad image fails", badPodSeconds, (seen) =>
+    seen.pods.some((pod) => podTrouble(pod) !== undefined),
+  );
+  run.step(pods.map(podTrouble).find((it) => it !== undefined) ?? "");
+  await run.watch(holdSeconds);
+  const { deployment } = await run.look();
+  const least = Math.min(...run.replicas.slice(Math.max(0, from)).map(({ ready }) => ready));
+  const needed = deployment.spec.replicas - mayBeAway(run);
+  run.check(
+    "a bad image stops the rollout while the old pods serve",
+    least >= needed,
+    `never fewer than ${least} of ${deployment.spec.replicas} pods ready`,
+  );
+}
+
+/** An image's name with another tag, and no digest. */
+export function withTag(image: string, tag: string): string {
+  const name = image.replace(/@.*$/, "").replace(/:[^:/]*$/, "");
+  return `${name}:${tag}`;
+}

@@ -1,0 +1,208 @@
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join, relative, resolve } from "node:path";
+import { type Command, InvalidArgumentError } from "commander";
+import { type Exercise, exerciseQuestions, type K8sRecord } from "../../bench/src/k8s-record.ts";
+import { k8sReport } from "../../bench/src/k8s-report.ts";
+import { readSamples } from "../../bench/src/reference.ts";
+import { project } from "./artefact.ts";
+import { Interrupted, onInterrupt } from "./interrupt.ts";
+import { drainExercise } from "./k8s-drain.ts";
+import {
+  defaultConcurrency,
+  defaultRate,
+  type ExerciseBody,
+  type ExerciseOptions,
+  runExercise,
+} from "./k8s-exercise.ts";
+import { registerManifests } from "./k8s-manifests.ts";
+import { quotaExercise } from "./k8s-quota.ts";
+import { rolloutExercise } from "./k8s-rollout.ts";
+import { scaleExercise } from "./k8s-scale.ts";
+import { addTargetOptions, exerciseTarget, type TargetArguments } from "./k8s-target.ts";
+import { UserError } from "./user-error.ts";
+
+const bodies: Readonly<Record<Exercise, ExerciseBody>> = {
+  rollout: rolloutExercise,
+  scale: scaleExercise,
+  drain: drainExercise,
+  quota: quotaExercise,
+};
+
+const sampleLimit = 8;
+const apiKeyVariable = "INFERENCE_API_KEY";
+
+/**
+ * Do one exercise on a Deployment of a cluster, and make the cluster what it was.
+ *
+ * @param options - Less the images: the project's samples are sent.
+ * @throws {UserError} one line where it cannot begin; {@link Interrupted} when the signal came.
+ */
+export async function exerciseCluster(
+  exercise: Exercise,
+  options: Omit<ExerciseOptions, "images" | "apiKey">,
+): Promise<K8sRecord> {
+  const apiKey = process.env[apiKeyVariable]?.trim() || undefined;
+  const { target } = options;
+  if (target.asksForKey && apiKey === undefined) {
+    throw new UserError(`${apiKeyVariable} must be set: ${target.deployment} asks for a key`);
+  }
+  if (target.asksForKey && target.url === undefined) {
+    throw new UserError(
+      `${target.deployment} asks for a key, which the API server does not pass on: give --url`,
+    );
+  }
+  return runExercise(bodies[exercise], {
+    ...options,
+    images: readSamples(join(project, "bench/samples"), sampleLimit),
+    apiKey: target.asksForKey ? apiKey : undefined,
+  });
+}
+
+interface ExerciseArguments extends TargetArguments {
+  readonly rate: number;
+  readonly concurrency: number;
+  readonly report: string;
+  readonly json?: true;
+  readonly output?: string;
+}
+
+const notes: Readonly<Record<Exercise, string>> = {
+  rollout: `Restarts every pod under load, rolls back, then asks for an image that is not there: the rollout must stand still
+while the old pods serve. Then the version before is there again.`,
+  scale: `Sends requests until the autoscaler has added a pod that is ready, then next to none until it is back at its
+minimum: the scale-down window of the autoscaler (180 s in kind-local) and a minute or two.`,
+  drain: `Asks for evictions as 'kubectl drain' does. The disruption budget allows the first and refuses the next; the
+Deployment makes up for the evicted pod.`,
+  quota: `Asks for pods with more CPU, memory or GPUs than the quota has left. None is ever started, accepted or not.`,
+};
+
+/** `clipstack k8s …`: what a cluster adds, shown on the real one. */
+export function registerK8s(program: Command): void {
+  const k8s = program
+    .command("k8s")
+    .description("exercises on a cluster: rolling update, autoscaler, disruption budget, quota")
+    .addHelpText(
+      "after",
+      `
+Each exercise leaves the cluster as it was, also after Ctrl-C, and writes a record to bench/reports.
+
+Examples:
+  $ npx clipstack k8s rollout
+  $ npx clipstack k8s manifests kind-local | kubectl apply --server-side -f -`,
+    );
+  for (const exercise of Object.keys(bodies) as Exercise[]) register(k8s, exercise);
+  registerManifests(k8s);
+}
+
+function register(k8s: Command, exercise: Exercise): void {
+  const command = addTargetOptions(
+    k8s
+      .command(exercise)
+      .description(exerciseQuestions[exercise])
+      .argument("[environment]", "an environment in a cluster (default: kind-local)"),
+  );
+  if (exercise === "rollout" || exercise === "drain") {
+    command.option("--rate <number>", "requests a second", rate, defaultRate);
+  }
+  if (exercise === "scale") {
+    command.option(
+      "--concurrency <number>",
+      "clients; each sends its next request after its last answer",
+      concurrency,
+      defaultConcurrency,
+    );
+  }
+  command
+    .option("--report <folder>", "where the record goes", join("bench", "reports"))
+    .option("--json", "print the record, and nothing else, on stdout")
+    .option("--output <file>", "write the record to a file as well")
+    .addHelpText(
+      "after",
+      `
+${notes[exercise]}
+
+Examples:
+  $ npx clipstack k8s ${exercise}
+  $ npx clipstack k8s ${exercise} k8s-gpu --json > record.json
+  $ npx clipstack k8s ${exercise} --context my-cluster --namespace clipstack --deployment clipstack-embed
+
+Exit codes: 0 all good, 1 a check failed, 2 wrong usage or settings, 130 interrupted.`,
+    )
+    .action((environment: string | undefined, args: ExerciseArguments) =>
+      run(exercise, environment, args),
+    );
+}
+
+async function run(
+  exercise: Exercise,
+  environment: string | undefined,
+  args: ExerciseArguments,
+): Promise<void> {
+  const target = exerciseTarget(environment, args);
+  const interrupt = onInterrupt();
+  try {
+    const record = await exerciseCluster(exercise, {
+      target,
+      ratePerSecond: args.rate,
+      concurrency: args.concurrency,
+      signal: interrupt.signal,
+      onStep: (line) => console.error(line),
+    });
+    const folder = resolve(project, args.report);
+    const saved = saveK8sRecord(record, folder);
+    if (args.output !== undefined) write(args.output, record, "--output");
+    if (args.json) process.stdout.write(k8sRecordText(record));
+    else console.log(`\n${k8sReport(record)}\nrecord: ${relative("", saved)}`);
+    process.exitCode = record.passed ? 0 : 1;
+  } catch (error) {
+    if (!(error instanceof Interrupted)) throw error;
+    console.error(`clipstack: interrupted; ${error.message}`);
+    process.exitCode = error.exitCode;
+  } finally {
+    interrupt.remove();
+  }
+}
+
+/** The record as it is saved and printed. */
+export function k8sRecordText(record: K8sRecord): string {
+  return `${JSON.stringify(record, null, 2)}\n`;
+}
+
+/** @returns Path of the file. */
+export function saveK8sRecord(record: K8sRecord, folder: string): string {
+  const time = record.startedAt.replace(/\.\d+Z$/, "Z").replaceAll(":", "-");
+  const file = join(folder, `${time}-k8s-${record.exercise}.json`);
+  try {
+    mkdirSync(folder, { recursive: true });
+  } catch (error) {
+    throw new UserError(`--report ${folder} cannot be made: ${(error as Error).message}`);
+  }
+  write(file, record, "--report");
+  return file;
+}
+
+function write(file: string, record: K8sRecord, option: string): void {
+  try {
+    writeFileSync(file, k8sRecordText(record));
+  } catch (error) {
+    throw new UserError(
+      `${option} ${file} cannot be written: ${(error as NodeJS.ErrnoException).code}`,
+    );
+  }
+}
+
+function rate(given: string): number {
+  const value = Number(given);
+  if (given.trim() === "" || !(value > 0 && value <= 100)) {
+    throw new InvalidArgumentError("It must be more than 0 and at most 100.");
+  }
+  return value;
+}
+
+function concurrency(given: string): number {
+  const value = Number(given);
+  if (!/^\d+$/.test(given) || value < 1 || value > 128) {
+    throw new InvalidArgumentError("It must be an integer, 1 to 128.");
+  }
+  return value;
+}
