@@ -43,6 +43,7 @@ import { HealthGate } from "./health-gate.ts";
 import { ModelConfiguration } from "./model-configuration.ts";
 import type { ModelWeights } from "./model-weights.ts";
 import type { ImageSource, ServerImage } from "./server-image.ts";
+import { exitTimeoutSeconds, tritonStartSeconds } from "./triton-times.ts";
 
 /** What runs the model; each serves a model of its own. */
 export type TritonBackend = "onnx" | "tensorrt";
@@ -90,18 +91,6 @@ export interface TritonServerProps extends Omit<ModelConfigSettings, "engineCach
    */
   readonly sharedMemoryMiB?: number;
 }
-
-/** Requests in flight may take this long when Triton stops: `--exit-timeout-secs`. */
-const exitTimeoutSeconds = 30;
-
-/** Time to load a model into an execution provider that compiles nothing. */
-const loadSeconds = 120;
-
-/**
- * Time to build one TensorRT engine on a cold cache: 2-5 minutes were measured on an RTX A4000, 56 s on an A100. Every
- * execution instance builds its own (onnxruntime_backend#66).
- */
-const engineBuildSeconds = 300;
 
 /** A request of 32 images as JSON text is about 95 MB; Triton's default of 64 MiB would refuse it. */
 const maxRequestBytes = 128 * 1024 * 1024;
@@ -173,9 +162,7 @@ export class TritonServer extends Construct {
     const cache = compiles
       ? new EngineCache(this, "engine-cache", { host, container: name, service: id, image, tools })
       : undefined;
-    const startSeconds = compiles
-      ? loadSeconds + this.executionInstances * engineBuildSeconds
-      : loadSeconds;
+    const startSeconds = tritonStartSeconds(compiles, this.executionInstances);
     this.startSeconds = startSeconds;
     const configuration = new ModelConfiguration(this, "configuration", {
       host,

@@ -49,6 +49,13 @@ export function variantFor(model: ModelName, gpus: readonly GpuId[]): ModelVaria
   return modelVariants.find(fits) ?? "single-gpu";
 }
 
+/** Numbers of GPUs that the named configurations of a model are for, the CPU's 0 left out. */
+export function variantGpuCounts(model: ModelName): readonly number[] {
+  return modelVariants
+    .map((variant) => gpusUsed(modelConfigs[model][variant]))
+    .filter((count) => count > 0);
+}
+
 /**
  * A number of GPUs that no named configuration of the model is for. Says nothing while the indices themselves are wrong.
  */
@@ -57,9 +64,10 @@ export function variantGpuFindings(
   hostCount: number,
   model: ModelName,
 ): readonly Finding[] {
-  const counts = modelVariants.map((variant) => gpusUsed(modelConfigs[model][variant]));
-  if (counts.includes(gpus.length) || gpuIndexFindings(gpus, hostCount).length > 0) return [];
-  const known = counts.filter((count) => count > 0).join(" or ");
+  const counts = variantGpuCounts(model);
+  if ([0, ...counts].includes(gpus.length)) return [];
+  if (gpuIndexFindings(gpus, hostCount).length > 0) return [];
+  const known = counts.join(" or ");
   return [
     `gpus must list ${known} of them, as the configurations of ${model} do, got ${gpus.length}: ${gpus.join(", ")}`,
   ];

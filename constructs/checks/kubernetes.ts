@@ -70,7 +70,7 @@ export function quotaFindings(
 }
 
 /** Limits below requests, or above what the LimitRange lets one container have: the API server would refuse the pod. */
-export function resourceFindings(resources: Resources, largest: Quantities): readonly Finding[] {
+export function resourceFindings(resources: Resources, largest?: Quantities): readonly Finding[] {
   return quantities.flatMap((quantity) => {
     const findings: Finding[] = [];
     if (resources.requests[quantity] > resources.limits[quantity]) {
@@ -78,7 +78,7 @@ export function resourceFindings(resources: Resources, largest: Quantities): rea
         `resources.requests.${quantity} (${resources.requests[quantity]}) must not exceed resources.limits.${quantity} (${resources.limits[quantity]})`,
       );
     }
-    if (resources.limits[quantity] > largest[quantity]) {
+    if (largest !== undefined && resources.limits[quantity] > largest[quantity]) {
       findings.push(
         `resources.limits.${quantity} must be at most limitRange.max.${quantity} (${largest[quantity]}), got ${resources.limits[quantity]}`,
       );

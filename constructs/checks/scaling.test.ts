@@ -1,0 +1,96 @@
+import { expect, test } from "vitest";
+import {
+  metricSourceFindings,
+  type Pods,
+  scalingWarnings,
+  sharedQuotaFindings,
+} from "./scaling.ts";
+
+const keda = { metric: "queue-time", source: "keda", prometheus: "http://p:9090" } as const;
+const replicas = { minReplicas: 2, maxReplicas: 4 };
+
+test("accepts a metric that somebody reads and somebody tells", () => {
+  expect(metricSourceFindings("triton", keda, "service-monitor", replicas)).toEqual([]);
+  const adapter = { metric: "queue-time", source: "prometheus-adapter" } as const;
+  expect(metricSourceFindings("triton", adapter, "annotations", replicas)).toEqual([]);
+});
+
+test("fails when KEDA is not told where Prometheus is", () => {
+  const nowhere = { metric: "queue-time", source: "keda" } as const;
+  expect(metricSourceFindings("triton", nowhere, "annotations", replicas)).toEqual([
+    "triton.autoscaler.prometheus must be the address of Prometheus when source is keda, got nothing",
+  ]);
+});
+
+test("fails when nobody reads the queue time", () => {
+  expect(metricSourceFindings("triton", keda, "none", replicas)).toEqual([
+    "scraping must be service-monitor or annotations when triton.autoscaler.metric is queue-time: nobody would read it, got 'none'",
+  ]);
+});
+
+test("asks for no Prometheus where the number of pods is fixed, or the CPU is looked at", () => {
+  const nowhere = { metric: "queue-time", source: "keda" } as const;
+  const fixed = { minReplicas: 2, maxReplicas: 2 };
+  expect(metricSourceFindings("triton", nowhere, "none", fixed)).toEqual([]);
+  const cpu = { metric: "cpu", source: "keda" } as const;
+  expect(metricSourceFindings("triton", cpu, "none", replicas)).toEqual([]);
+});
+
+test("warns of a single pod, and of CPU as the measure of a GPU", () => {
+  expect(scalingWarnings("triton", replicas, "queue-time", true)).toEqual([]);
+  expect(scalingWarnings("triton", replicas, "cpu", false)).toEqual([]);
+  expect(scalingWarnings("triton", { minReplicas: 1, maxReplicas: 4 }, "cpu", true)).toEqual([
+    "triton.autoscaler.minReplicas is 1: where a node is drained, nobody answers until the next pod is ready",
+    "triton.autoscaler.metric is cpu on GPUs: the CPU of a pod says little of how busy its GPU is",
+  ]);
+  expect(scalingWarnings("triton", { minReplicas: 2, maxReplicas: 2 }, "cpu", true)).toEqual([]);
+});
+
+const quantities = (cpuMillicores: number, memoryMiB: number) => ({ cpuMillicores, memoryMiB });
+const workloads: readonly Pods[] = [
+  {
+    service: "triton",
+    minReplicas: 2,
+    maxReplicas: 4,
+    surge: 0,
+    resources: { requests: quantities(2_000, 4_096), limits: quantities(4_000, 8_192) },
+  },
+  {
+    service: "embed",
+    minReplicas: 2,
+    maxReplicas: 6,
+    surge: 1,
+    resources: { requests: quantities(500, 768), limits: quantities(2_000, 1_536) },
+  },
+];
+const quota = {
+  requests: quantities(11_500, 21_760),
+  limits: quantities(30_000, 43_520),
+  pods: 11,
+};
+
+test("accepts a quota that admits every Deployment at its maximum", () => {
+  expect(sharedQuotaFindings(workloads, quota)).toEqual([]);
+});
+
+test.each([
+  [
+    { ...quota, requests: quantities(11_499, 21_760) },
+    "quota.requests.cpuMillicores must be at least 11500 (triton 4 × 2000 + embed 7 × 500), got 11499",
+  ],
+  [
+    { ...quota, requests: quantities(11_500, 21_759) },
+    "quota.requests.memoryMiB must be at least 21760 (triton 4 × 4096 + embed 7 × 768), got 21759",
+  ],
+  [
+    { ...quota, limits: quantities(29_999, 43_520) },
+    "quota.limits.cpuMillicores must be at least 30000 (triton 4 × 4000 + embed 7 × 2000), got 29999",
+  ],
+  [
+    { ...quota, limits: quantities(30_000, 1) },
+    "quota.limits.memoryMiB must be at least 43520 (triton 4 × 8192 + embed 7 × 1536), got 1",
+  ],
+  [{ ...quota, pods: 10 }, "quota.pods must be at least 11 (triton 4 × 1 + embed 7 × 1), got 10"],
+])("fails on a quota that is too small for all of them together", (tight, finding) => {
+  expect(sharedQuotaFindings(workloads, tight)).toEqual([finding]);
+});
