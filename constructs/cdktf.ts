@@ -2,7 +2,7 @@
  * The only module that imports `cdktf`. A move to its community fork is this file, `package.json` and the name of the
  * command line.
  */
-import { DefaultTokenResolver, StringConcat, Tokenization } from "cdktf";
+import { DefaultTokenResolver, StringConcat, type TerraformResource, Tokenization } from "cdktf";
 import type { IConstruct } from "constructs";
 
 export {
@@ -20,6 +20,11 @@ export {
   TerraformVariable,
   Testing,
 } from "cdktf";
+
+/** Address of a resource, `docker_volume.x`: for places that take no expression, as `replace_triggered_by`. */
+export function addressOf(resource: TerraformResource): string {
+  return `${resource.terraformResourceType}.${resource.friendlyUniqueId}`;
+}
 
 /** `value` as it will be written: a token that stands for an attribute is `${docker_volume.x.name}`. */
 export function asWritten(scope: IConstruct, value: unknown): unknown {

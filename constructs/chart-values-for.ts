@@ -3,12 +3,12 @@ import type { Budget, Quantities, Quota, Resources } from "./checks/kubernetes.t
 import type { ContainerRange } from "./inference-namespace.ts";
 import { kubernetesCpu, kubernetesMemory, kubernetesQuantities } from "./kubernetes-quantities.ts";
 
-/** An image by its name: `name`, `name:tag`, `registry:5000/name:tag` or `name@sha256:…`. */
+/** An image by its name: `name`, `name:tag`, `registry:5000/name:tag` or `name@sha256:…`. Terraform may know a part of the tag. */
 export function chartImage(
   name: string,
 ): Pick<NonNullable<NonNullable<ChartValues["embed"]>["image"]>, "repository" | "tag" | "digest"> {
   const [, repository = name, tag, digest] =
-    /^(.+?)(?::([\w][\w.-]*))?(?:@(sha256:[0-9a-f]{64}))?$/.exec(name) ?? [];
+    /^(.+?)(?::([\w](?:[\w.-]|\$\{[^}]*\})*))?(?:@(sha256:[0-9a-f]{64}))?$/.exec(name) ?? [];
   if (digest !== undefined) return { repository, digest };
   return { repository, tag: tag ?? "latest" };
 }

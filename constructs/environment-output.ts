@@ -8,11 +8,22 @@ import {
 import { TerraformOutput, TerraformStack } from "./cdktf.ts";
 import { check } from "./checks/findings.ts";
 import { GpuHost } from "./gpu-host.ts";
-import type { KindCluster } from "./kind-cluster.ts";
+
+/** Where in a cluster the services are, for programs that ask it. */
+export interface ClusterPlace {
+  /** Context of the kubeconfig. */
+  readonly context: string;
+  /** As the settings name it: `~` is the home folder. */
+  readonly kubeconfig: string;
+  readonly namespace: string;
+  /** @default "cpu" */
+  readonly accelerator?: Environment["accelerator"];
+  readonly gpu?: Environment["gpu"];
+}
 
 export interface EnvironmentOutputProps {
-  /** What the services run on: a GPU host, or a cluster without GPUs. */
-  readonly where: GpuHost | KindCluster;
+  /** What the services run on: a GPU host, or a cluster. */
+  readonly where: GpuHost | ClusterPlace;
   readonly services: readonly { readonly service: Service }[];
 }
 
@@ -23,22 +34,10 @@ export class EnvironmentOutput extends Construct {
   constructor(scope: Construct, id: string, { where, services }: EnvironmentOutputProps) {
     super(scope, id);
 
-    const onHost = where instanceof GpuHost;
     this.value = {
       schema: 1,
       name: TerraformStack.of(this).node.id,
-      where: onHost ? where.docker : where.context,
-      accelerator: onHost ? where.accelerator : "cpu",
-      gpu:
-        onHost && where.accelerator === "gpu"
-          ? {
-              name: where.gpu.name,
-              count: where.count,
-              vramMiB: where.gpu.vramMiB,
-              usdPerHour: where.gpu.price.usdPerHour * where.count,
-              priceDate: where.gpu.price.date,
-            }
-          : undefined,
+      ...(where instanceof GpuHost ? ofHost(where) : ofCluster(where)),
       services: services.map(({ service }) => service),
     };
 
@@ -54,4 +53,26 @@ export class EnvironmentOutput extends Construct {
         "Every endpoint of the environment (inference-image/src/contract/environment.ts).",
     }).overrideLogicalId(environmentOutput);
   }
+}
+
+type Place = Pick<Environment, "where" | "kubeconfig" | "namespace" | "accelerator" | "gpu">;
+
+function ofHost({ docker, accelerator, gpu, count }: GpuHost): Place {
+  if (accelerator === "cpu") return { where: docker, accelerator };
+  const { name, vramMiB, price } = gpu;
+  return {
+    where: docker,
+    accelerator,
+    gpu: {
+      name,
+      count,
+      vramMiB,
+      usdPerHour: price.usdPerHour * count,
+      priceDate: price.date,
+    },
+  };
+}
+
+function ofCluster({ context, accelerator = "cpu", ...place }: ClusterPlace): Place {
+  return { where: context, accelerator, ...place };
 }

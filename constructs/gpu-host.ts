@@ -230,6 +230,7 @@ interface VramUseOnGpus {
 const imageMiB: Readonly<Record<ImageKind, number>> = {
   "embed-cpu": 2_048,
   "embed-gpu": 8_192,
+  "embed-k8s-cpu": 3_072,
   triton: 20_480,
 };
 

@@ -9,8 +9,12 @@ import {
 } from "./host-requirements.ts";
 
 export interface HostCheckProps {
-  /** Docker endpoint of the host. */
-  readonly docker: string;
+  /**
+   * Docker endpoint of the host.
+   *
+   * @default - this machine's, as the docker command line has it
+   */
+  readonly docker?: string;
   /** What the host must have. Called when the tree is complete, since services add to it. */
   readonly requirements: () => HostRequirements;
 }
@@ -31,7 +35,7 @@ export class HostCheck extends Construct {
     super(scope, id);
 
     this.resource = new DataResource(this, "doctor", {
-      input: { docker },
+      input: docker === undefined ? undefined : { docker },
       triggersReplace: Lazy.anyValue({ produce: () => hostRequirements.parse(requirements()) }),
       provisioners: [
         {

@@ -56,8 +56,19 @@ export const hostRequirements = z.strictObject({
   /** Bumped when a field changes meaning. */
   schema: z.literal(1),
   environment: z.string().min(1),
-  /** Docker endpoint: `ssh://user@host`, `unix:///path`. */
-  docker: z.string().min(1),
+  /** Docker endpoint: `ssh://user@host`, `unix:///path`. Absent where it is this machine's, as the docker command line has it. */
+  docker: z.string().min(1).optional(),
+  /** Absent where no kind cluster is made. */
+  kind: z
+    .strictObject({
+      /** Name of the cluster. */
+      cluster: z.string().min(1),
+      /** Absent where it is the one that kind came with. */
+      nodeImage: z.string().min(1).optional(),
+      /** Images that must be there. */
+      images: z.array(z.string().min(1)),
+    })
+    .optional(),
   /** Absent where the services compute on CPU. */
   gpu: z
     .strictObject({

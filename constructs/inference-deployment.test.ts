@@ -4,18 +4,26 @@ import type { TerraformStack } from "./cdktf.ts";
 import { InferenceDeployment, type InferenceDeploymentProps } from "./inference-deployment.ts";
 import { InferenceNamespace } from "./inference-namespace.ts";
 import { KindCluster } from "./kind-cluster.ts";
+import { KindImage } from "./kind-image.ts";
 import { findings, synth } from "./test-synth.ts";
 
-function deployment(stack: TerraformStack, props: Partial<InferenceDeploymentProps> = {}) {
+interface DeploymentOptions extends Partial<Omit<InferenceDeploymentProps, "image">> {
+  readonly image?: string;
+}
+
+function deployment(
+  stack: TerraformStack,
+  { image = "clipstack/embed:k8s-cpu", ...props }: DeploymentOptions = {},
+) {
   const cluster = new KindCluster(stack, "cluster", {
     name: "clipstack",
     portMappings: [{ nodePort: 30092, hostPort: 8092 }],
-    images: ["clipstack/embed:k8s-cpu"],
     kubeconfig: "~/.kube/config",
   });
   const namespace = new InferenceNamespace(stack, "namespace", {
     name: "clipstack",
     cluster,
+    deployWith: "kubernetes",
     quota: {
       requests: { cpuMillicores: 1750, memoryMiB: 7168 },
       limits: { cpuMillicores: 7000, memoryMiB: 10_752 },
@@ -30,7 +38,10 @@ function deployment(stack: TerraformStack, props: Partial<InferenceDeploymentPro
   return new InferenceDeployment(stack, "inference", {
     cluster,
     namespace,
-    image: "clipstack/embed:k8s-cpu",
+    image: new KindImage(stack, "image", {
+      cluster,
+      source: { source: "local", name: image },
+    }),
     nodePort: 30092,
     resources: {
       requests: { cpuMillicores: 250, memoryMiB: 1024 },
@@ -42,7 +53,7 @@ function deployment(stack: TerraformStack, props: Partial<InferenceDeploymentPro
   });
 }
 
-function synthDeployment(props: Partial<InferenceDeploymentProps> = {}) {
+function synthDeployment(props: DeploymentOptions = {}) {
   let inference: InferenceDeployment | undefined;
   const result = synth((stack) => {
     inference = deployment(stack, props);
@@ -144,6 +155,74 @@ test("has no privileges, no token and no disk to write to", () => {
   expect(pod.volume[0].empty_dir).toBeDefined();
 });
 
+test("has a service account of its own, which has no token", () => {
+  const { only, pod, address } = synthDeployment();
+  expect(only("kubernetes_service_account_v1")).toMatchObject({
+    automount_service_account_token: false,
+    metadata: { name: "clipstack-embed" },
+  });
+  const account = `\${${address("test/inference/account")}.metadata[0].name}`;
+  expect(pod.service_account_name).toBe(account);
+});
+
+test("takes requests from everywhere, and asks nobody", () => {
+  const { only, spec } = synthDeployment();
+  expect(only("kubernetes_network_policy_v1").spec).toEqual({
+    pod_selector: { match_labels: spec.template.metadata.labels },
+    policy_types: ["Ingress", "Egress"],
+    ingress: [{ ports: [{ port: "http", protocol: "TCP" }] }],
+  });
+});
+
+test("gives its objects one name, and the labels that a chart gives them", () => {
+  const { json } = synthDeployment();
+  const types = [
+    "deployment_v1",
+    "service_v1",
+    "horizontal_pod_autoscaler_v2",
+    "pod_disruption_budget_v1",
+    "service_account_v1",
+    "network_policy_v1",
+  ];
+  for (const type of types) {
+    const [object] = Object.values(json.resource[`kubernetes_${type}`]) as [
+      { metadata: { name: string; labels: object } },
+    ];
+    expect(object.metadata).toMatchObject({
+      name: "clipstack-embed",
+      labels: {
+        "app.kubernetes.io/name": "clipstack",
+        "app.kubernetes.io/instance": "clipstack",
+        "app.kubernetes.io/component": "embed",
+      },
+    });
+  }
+});
+
+test("is deployed when its fewest pods are ready, and waited for at every change", () => {
+  const { only, at, address } = synthDeployment();
+  const gate = at("test/inference/ready/ready");
+  expect(gate.lifecycle.replace_triggered_by).toEqual([address("test/inference/deployment")]);
+  expect(gate.depends_on).toContain(address("test/inference/autoscaler"));
+  expect(gate.provisioner[0]["local-exec"].command).toMatch(
+    /wait-rollout clipstack-embed --context kind-clipstack --namespace clipstack --replicas 2 --timeout 300$/,
+  );
+  // the provider's own wait does not say why
+  expect(only("kubernetes_deployment_v1").wait_for_rollout).toBe(false);
+});
+
+test("rolls other pods out when another image has the old name", () => {
+  const { spec, at, address } = synthDeployment();
+  const [found] = Object.keys(synthDeployment().json.data.docker_image);
+  const id = `\${data.docker_image.${found}.id}`;
+  expect(spec.template.metadata.annotations).toEqual({ "clipstack/image-id": id });
+  expect(at("test/image/loaded").triggers_replace).toEqual({
+    cluster: `\${${address("test/cluster/cluster")}.id}`,
+    image: "clipstack/embed:k8s-cpu",
+    "clipstack/image-id": id,
+  });
+});
+
 test("spreads its pods over the nodes", () => {
   const [constraint] = synthDeployment().pod.topology_spread_constraint;
   expect(constraint).toMatchObject({ max_skew: 1, topology_key: "kubernetes.io/hostname" });
@@ -206,7 +285,7 @@ test("lives in a namespace that refuses pods with privileges", () => {
 
 test("starts when the cluster has its image", () => {
   const { only, address } = synthDeployment();
-  expect(only("kubernetes_deployment_v1").depends_on).toEqual([address("test/cluster/images")]);
+  expect(only("kubernetes_deployment_v1").depends_on).toEqual([address("test/image/loaded")]);
 });
 
 test("says where it is reached, and where in the state it is", () => {
@@ -216,6 +295,7 @@ test("says where it is reached, and where in the state it is", () => {
     kind: "embed",
     backend: "onnx",
     model: "openclip_vit_b32",
+    workload: "clipstack-embed",
     resources: {
       deployment: address("test/inference/deployment"),
       service: address("test/inference/service"),
@@ -248,7 +328,7 @@ test("fails with everything that is wrong at once", () => {
       }),
     ),
   ).toEqual([
-    "test/inference: image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'clipstack/embed:latest'",
+    "test/image: image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'clipstack/embed:latest'",
     "test/inference: autoscaler.minReplicas (9) must not exceed autoscaler.maxReplicas (8)",
     "test/inference: budget.maxUnavailable must be at least 1, or no node can be drained, got 0",
     "test/inference: autoscaler.maxReplicas must be at most 1 to fit quota.limits.cpuMillicores 7000 (3000 a pod, and a rolling update adds 1 pod), got 8",

@@ -1,18 +1,36 @@
 import { DeploymentV1 } from "@cdktf/provider-kubernetes/lib/deployment-v1/index.js";
 import { HorizontalPodAutoscalerV2 } from "@cdktf/provider-kubernetes/lib/horizontal-pod-autoscaler-v2/index.js";
+import { NetworkPolicyV1 } from "@cdktf/provider-kubernetes/lib/network-policy-v1/index.js";
 import { PodDisruptionBudgetV1 } from "@cdktf/provider-kubernetes/lib/pod-disruption-budget-v1/index.js";
+import { ServiceAccountV1 } from "@cdktf/provider-kubernetes/lib/service-account-v1/index.js";
 import { ServiceV1 } from "@cdktf/provider-kubernetes/lib/service-v1/index.js";
 import { Construct } from "constructs";
 import { embedPaths } from "../inference-image/src/contract/embed-api.ts";
 import type { Service } from "../inference-image/src/contract/environment.ts";
 import { openclipVitB32 } from "../inference-image/src/contract/model-signature.ts";
+import {
+  graceSeconds,
+  livenessProbe,
+  minReadySeconds,
+  podObjectName,
+  podPortNames,
+  podTmpMiB,
+  podUser,
+  preStopSeconds,
+  progressDeadlineSeconds,
+  readinessProbe,
+  revisionHistoryLimit,
+  selectorLabels,
+  startupProbeOf,
+  surge,
+  terminationSeconds,
+} from "../inference-image/src/contract/pods.ts";
 import { embedPort } from "../inference-image/src/contract/ports.ts";
 import {
   modelRepositoryMount,
   type ServerEnvName,
 } from "../inference-image/src/contract/server-env.ts";
 import { check } from "./checks/findings.ts";
-import { imageFindings } from "./checks/images.ts";
 import {
   autoscalerFindings,
   type Budget,
@@ -23,9 +41,12 @@ import {
   resourceFindings,
 } from "./checks/kubernetes.ts";
 import { nodePortFindings } from "./checks/ports.ts";
-import { stopSeconds, stopTimeFindings } from "./checks/stop-times.ts";
-import { type InferenceNamespace, kubernetesQuantities } from "./inference-namespace.ts";
+import { stopTimeFindings } from "./checks/stop-times.ts";
+import type { InferenceNamespace } from "./inference-namespace.ts";
 import type { KindCluster } from "./kind-cluster.ts";
+import type { KindImage } from "./kind-image.ts";
+import { kubernetesQuantities } from "./kubernetes-quantities.ts";
+import { RolloutGate } from "./rollout-gate.ts";
 
 export interface Autoscaler extends Replicas {
   /** Average CPU of all pods, in percent of what they request. */
@@ -37,8 +58,8 @@ export interface Autoscaler extends Replicas {
 export interface InferenceDeploymentProps {
   readonly cluster: KindCluster;
   readonly namespace: InferenceNamespace;
-  /** Image with a version, which contains the model. */
-  readonly image: string;
+  /** The embed image with its weights, in the nodes of the cluster. */
+  readonly image: KindImage;
   /** NodePort of the Service: one that the cluster maps. */
   readonly nodePort: number;
   readonly resources: Resources;
@@ -46,18 +67,6 @@ export interface InferenceDeploymentProps {
   /** How many pods may be away at once when nodes are drained. */
   readonly budget: Budget;
 }
-
-/** Between the signal to stop and the moment when no node sends new connections any more. */
-const preStopSeconds = 5;
-
-/** How long a stop waits for accepted requests. */
-const graceSeconds = 30;
-
-/** Pods that a rolling update starts before it stops others: on CPU there is room for one more. */
-const surge = 1;
-
-/** Time to load the model and warm up. */
-const startSeconds = 120;
 
 /** The embed server in a cluster: pods, the Service that leads to them, autoscaler and disruption budget. */
 export class InferenceDeployment extends Construct {
@@ -67,6 +76,8 @@ export class InferenceDeployment extends Construct {
   readonly maxReplicas: number;
   readonly deployment: DeploymentV1;
   readonly nodePortService: ServiceV1;
+  /** Done when the pods are ready. */
+  readonly ready: RolloutGate;
 
   constructor(scope: Construct, id: string, props: InferenceDeploymentProps) {
     super(scope, id);
@@ -74,24 +85,20 @@ export class InferenceDeployment extends Construct {
     const { cluster, namespace, autoscaler, resources } = props;
     this.minReplicas = autoscaler.minReplicas;
     this.maxReplicas = autoscaler.maxReplicas;
-    check(this, () => imageFindings(props.image));
-    check(this, () => autoscalerFindings(autoscaler));
-    check(this, () => budgetFindings(props.budget, autoscaler));
-    check(this, () => quotaFindings(autoscaler, surge, resources, namespace.quota));
-    check(this, () => resourceFindings(resources, namespace.limitRange.max));
-    check(this, () =>
-      nodePortFindings(
-        props.nodePort,
-        cluster.portMappings.map((mapping) => mapping.nodePort),
-      ),
-    );
+    checkInference(this, props);
 
-    const labels = { "app.kubernetes.io/name": "clipstack", "app.kubernetes.io/component": id };
-    const metadata = { name: id, namespace: namespace.namespace.metadata.name, labels };
-    const ready = { path: embedPaths.readyz, port: "http" };
+    const name = podObjectName("embed");
+    const labels = selectorLabels("embed");
+    const metadata = { name, namespace: namespace.namespace.metadata.name, labels };
+    const ready = { path: embedPaths.readyz, port: podPortNames.http };
+    const account = new ServiceAccountV1(this, "account", {
+      metadata,
+      automountServiceAccountToken: false,
+    });
 
     this.deployment = new DeploymentV1(this, "deployment", {
       metadata,
+      waitForRollout: false, // `ready` waits, and says why
       spec: {
         // no `replicas`: the autoscaler owns it
         selector: { matchLabels: labels },
@@ -99,18 +106,20 @@ export class InferenceDeployment extends Construct {
           type: "RollingUpdate",
           rollingUpdate: { maxSurge: String(surge), maxUnavailable: "0" },
         },
-        minReadySeconds: 5,
-        progressDeadlineSeconds: 2 * startSeconds + 60,
+        minReadySeconds,
+        revisionHistoryLimit,
+        progressDeadlineSeconds: progressDeadlineSeconds(),
         template: {
-          metadata: { labels },
+          metadata: { labels, annotations: props.image.annotations },
           spec: {
+            serviceAccountName: account.metadata.name,
             automountServiceAccountToken: false,
             enableServiceLinks: false,
-            terminationGracePeriodSeconds: stopSeconds(graceSeconds, preStopSeconds),
+            terminationGracePeriodSeconds: terminationSeconds(),
             securityContext: {
               runAsNonRoot: true,
-              runAsUser: "1000",
-              runAsGroup: "1000",
+              runAsUser: String(podUser.uid),
+              runAsGroup: String(podUser.gid),
               seccompProfile: { type: "RuntimeDefault" },
             },
             topologySpreadConstraint: [
@@ -124,37 +133,25 @@ export class InferenceDeployment extends Construct {
             container: [
               {
                 name: "embed",
-                image: props.image,
+                image: props.image.name,
                 imagePullPolicy: "IfNotPresent",
                 env: Object.entries(serverSettings(resources)).map(([name, value]) => ({
                   name,
                   value,
                 })),
-                port: [{ name: "http", containerPort: embedPort, protocol: "TCP" }],
+                port: [{ name: podPortNames.http, containerPort: embedPort, protocol: "TCP" }],
                 resources: {
                   requests: kubernetesQuantities(resources.requests),
                   limits: kubernetesQuantities(resources.limits),
                 },
                 // the model loads: look often, give it all the time it may need
-                startupProbe: {
-                  httpGet: ready,
-                  periodSeconds: 2,
-                  timeoutSeconds: 2,
-                  failureThreshold: startSeconds / 2,
-                },
+                startupProbe: { httpGet: ready, ...startupProbeOf() },
                 // draining or no model: take no new requests, soon
-                readinessProbe: {
-                  httpGet: ready,
-                  periodSeconds: 5,
-                  timeoutSeconds: 2,
-                  failureThreshold: 2,
-                },
+                readinessProbe: { httpGet: ready, ...readinessProbe },
                 // the process hangs: restart it, but never for a slow model
                 livenessProbe: {
-                  httpGet: { path: embedPaths.healthz, port: "http" },
-                  periodSeconds: 10,
-                  timeoutSeconds: 5,
-                  failureThreshold: 3,
+                  httpGet: { path: embedPaths.healthz, port: podPortNames.http },
+                  ...livenessProbe,
                 },
                 // the Service still sends connections for a moment after the pod is told to go
                 lifecycle: { preStop: [{ exec: { command: ["sleep", String(preStopSeconds)] } }] },
@@ -166,11 +163,11 @@ export class InferenceDeployment extends Construct {
                 volumeMount: [{ name: "tmp", mountPath: "/tmp" }],
               },
             ],
-            volume: [{ name: "tmp", emptyDir: { medium: "Memory", sizeLimit: "64Mi" } }],
+            volume: [{ name: "tmp", emptyDir: { medium: "Memory", sizeLimit: `${podTmpMiB}Mi` } }],
           },
         },
       },
-      dependsOn: [cluster.images],
+      dependsOn: [props.image.loaded],
     });
 
     check(this.deployment, () =>
@@ -189,9 +186,9 @@ export class InferenceDeployment extends Construct {
         selector: labels,
         port: [
           {
-            name: "http",
+            name: podPortNames.http,
             port: embedPort,
-            targetPort: "http",
+            targetPort: podPortNames.http,
             nodePort: props.nodePort,
             protocol: "TCP",
           },
@@ -199,7 +196,7 @@ export class InferenceDeployment extends Construct {
       },
     });
 
-    new HorizontalPodAutoscalerV2(this, "autoscaler", {
+    const scaler = new HorizontalPodAutoscalerV2(this, "autoscaler", {
       metadata,
       spec: {
         minReplicas: autoscaler.minReplicas,
@@ -239,24 +236,71 @@ export class InferenceDeployment extends Construct {
       },
     });
 
-    const hostPort = cluster.portMappings.find((it) => it.nodePort === props.nodePort)?.hostPort;
-    const url = `http://127.0.0.1:${hostPort ?? props.nodePort}`;
+    new NetworkPolicyV1(this, "network-policy", {
+      metadata,
+      spec: {
+        podSelector: { matchLabels: labels },
+        policyTypes: ["Ingress", "Egress"],
+        // from everywhere: what comes over a NodePort has the address of a node
+        ingress: [{ ports: [{ port: podPortNames.http, protocol: "TCP" }] }],
+        // no `egress`: the model is in the image, and nothing else is asked
+      },
+    });
+
+    this.ready = new RolloutGate(this, "ready", {
+      cluster,
+      declaredBy: this.deployment,
+      deployment: name,
+      namespace: namespace.name,
+      replicas: autoscaler.minReplicas,
+      timeoutSeconds: progressDeadlineSeconds(),
+      dependsOn: [scaler, this.nodePortService],
+    });
+
     this.service = {
-      name: id,
-      kind: "embed",
-      backend: "onnx",
-      model: openclipVitB32.name,
+      ...inferenceService(id, props),
       resources: {
         deployment: `kubernetes_deployment_v1.${this.deployment.friendlyUniqueId}`,
         service: `kubernetes_service_v1.${this.nodePortService.friendlyUniqueId}`,
         cluster: `terraform_data.${cluster.cluster.friendlyUniqueId}`,
       },
-      endpoints: [
-        { protocol: "embed-http", url, path: "embed-http" },
-        { protocol: "metrics", url },
-      ],
     };
   }
+}
+
+/** What is wrong with the embed server in a cluster, whatever declares it. */
+export function checkInference(construct: Construct, props: InferenceDeploymentProps): void {
+  const { cluster, namespace, autoscaler, resources } = props;
+  check(construct, () => autoscalerFindings(autoscaler));
+  check(construct, () => budgetFindings(props.budget, autoscaler));
+  check(construct, () => quotaFindings(autoscaler, surge, resources, namespace.quota));
+  check(construct, () => resourceFindings(resources, namespace.limitRange.max));
+  check(construct, () =>
+    nodePortFindings(
+      props.nodePort,
+      cluster.portMappings.map((mapping) => mapping.nodePort),
+    ),
+  );
+}
+
+/** What the environment output says of the embed server in a kind cluster, whatever declares it. */
+export function inferenceService(
+  id: string,
+  { cluster, nodePort }: InferenceDeploymentProps,
+): Omit<Service, "resources"> {
+  const hostPort = cluster.portMappings.find((it) => it.nodePort === nodePort)?.hostPort;
+  const url = `http://127.0.0.1:${hostPort ?? nodePort}`;
+  return {
+    name: id,
+    kind: "embed",
+    backend: "onnx",
+    model: openclipVitB32.name,
+    workload: podObjectName("embed"),
+    endpoints: [
+      { protocol: "embed-http", url, path: "embed-http" },
+      { protocol: "metrics", url },
+    ],
+  };
 }
 
 function serverSettings({ limits }: Resources): Partial<Record<ServerEnvName, string>> {

@@ -2,8 +2,11 @@ import { LimitRangeV1 } from "@cdktf/provider-kubernetes/lib/limit-range-v1/inde
 import { NamespaceV1 } from "@cdktf/provider-kubernetes/lib/namespace-v1/index.js";
 import { ResourceQuotaV1 } from "@cdktf/provider-kubernetes/lib/resource-quota-v1/index.js";
 import { Construct } from "constructs";
+import { labelNames, podAppName, podSecurity } from "../inference-image/src/contract/pods.ts";
+import { addressOf, DataResource } from "./cdktf.ts";
 import type { Quantities, Quota } from "./checks/kubernetes.ts";
 import type { KindCluster } from "./kind-cluster.ts";
+import { kubernetesCpu, kubernetesMemory, kubernetesQuantities } from "./kubernetes-quantities.ts";
 
 /** What one container gets when it does not say, and the most that it may say. */
 export interface ContainerRange {
@@ -12,9 +15,14 @@ export interface ContainerRange {
   readonly max: Quantities;
 }
 
+/** What declares the objects of a namespace: typed resources, or the project's Helm chart. */
+export type DeployWith = "kubernetes" | "helm";
+
 export interface InferenceNamespaceProps {
   readonly name: string;
   readonly cluster: KindCluster;
+  /** What declares what is in it; with `helm` the quota and the range too. Another one makes the namespace anew. */
+  readonly deployWith: DeployWith;
   /** What all pods of the namespace may have together. */
   readonly quota: Quota;
   readonly limitRange: ContainerRange;
@@ -33,17 +41,28 @@ export class InferenceNamespace extends Construct {
     this.name = props.name;
     this.quota = props.quota;
     this.limitRange = props.limitRange;
+    // Objects of the same names, declared in two ways, cannot follow each other: Helm takes over nothing. With the namespace
+    // all of the one is gone before anything of the other is made.
+    const way = new DataResource(this, "way", {
+      triggersReplace: { deployWith: props.deployWith },
+    });
     this.namespace = new NamespaceV1(this, "namespace", {
       metadata: {
         name: props.name,
         labels: {
           // the API server refuses pods that are not hardened
-          "pod-security.kubernetes.io/enforce": "restricted",
+          [podSecurity.label]: podSecurity.level,
         },
       },
       dependsOn: [props.cluster.cluster],
+      lifecycle: { replaceTriggeredBy: [addressOf(way)] },
     });
-    const metadata = { name: "inference", namespace: this.namespace.metadata.name };
+    if (props.deployWith === "helm") return;
+    const metadata = {
+      name: podAppName,
+      namespace: this.namespace.metadata.name,
+      labels: { [labelNames.name]: podAppName, [labelNames.instance]: podAppName },
+    };
     const { requests, limits, pods } = props.quota;
     new ResourceQuotaV1(this, "quota", {
       metadata,
@@ -71,18 +90,4 @@ export class InferenceNamespace extends Construct {
       },
     });
   }
-}
-
-/** `1000m` is written `1`: Kubernetes stores the shortest form, and another would be a change at every plan. */
-function kubernetesCpu({ cpuMillicores }: Quantities): string {
-  return cpuMillicores % 1000 === 0 ? String(cpuMillicores / 1000) : `${cpuMillicores}m`;
-}
-
-function kubernetesMemory({ memoryMiB }: Quantities): string {
-  return memoryMiB % 1024 === 0 ? `${memoryMiB / 1024}Gi` : `${memoryMiB}Mi`;
-}
-
-/** `cpu` and `memory` in the units of Kubernetes. */
-export function kubernetesQuantities(quantities: Quantities) {
-  return { cpu: kubernetesCpu(quantities), memory: kubernetesMemory(quantities) };
 }

@@ -6,7 +6,6 @@ import { findings, synth } from "./test-synth.ts";
 const required: KindClusterProps = {
   name: "clipstack",
   portMappings: [{ nodePort: 30092, hostPort: 8092 }],
-  images: ["clipstack/embed:k8s-cpu"],
   kubeconfig: "~/.kube/config",
 };
 
@@ -56,23 +55,57 @@ test("deletes the cluster with what the state knows of it", () => {
   expect(cluster.input.name).toBe("clipstack");
 });
 
+// biome-ignore-start lint/suspicious/noTemplateCurlyInString: expressions of Terraform
 test.each([
-  ["name", { name: "other" }],
-  ["node image", { nodeImage: "node:1" }],
-  ["port mappings", { portMappings: [{ nodePort: 30092, hostPort: 9092 }] }],
-] as const)("is created anew when its %s changes", (_, props) => {
-  const before = synthCluster().cluster.triggers_replace;
-  expect(synthCluster(props).cluster.triggers_replace).not.toEqual(before);
-  expect(synthCluster({ images: ["other:1"] }).cluster.triggers_replace).toEqual(before);
+  [
+    "name",
+    { name: "other" },
+    "'${self.output.name}', and a cluster that is there cannot get another one, here 'other'",
+  ],
+  ["nodeImage", { nodeImage: "node:1" }, "here 'node:1'"],
+  ["portMappings", { portMappings: [{ nodePort: 30092, hostPort: 9092 }] }, "here '30092 to 9092'"],
+  // biome-ignore-end lint/suspicious/noTemplateCurlyInString: expressions of Terraform
+] as const)("refuses another %s for a cluster that is there", (key, props, words) => {
+  const { lifecycle, triggers_replace: replaced } = synthCluster(props).cluster;
+  const condition = lifecycle.postcondition.find((it: { condition: string }) =>
+    it.condition.startsWith(`\${self.output.${key} == `),
+  );
+  expect(condition.error_message).toContain(`The cluster was made with cluster.${key} '`);
+  expect(condition.error_message).toContain(words);
+  // what it was made with stays in the state
+  expect(lifecycle.ignore_changes).toEqual(["input"]);
+  expect(replaced).toBeUndefined();
 });
 
-test("copies the images into the nodes, and again into a new cluster", () => {
-  const { at, address } = synthCluster();
-  const images = at("test/cluster/images");
-  const load = images.provisioner[0]["local-exec"];
-  expect(load.command).toContain("kind load docker-image");
-  expect(load.environment).toEqual({ NAME: "clipstack", IMAGES: "clipstack/embed:k8s-cpu" });
-  expect(images.triggers_replace.cluster).toBe(`\${${address("test/cluster/cluster")}.id}`);
+test("leaves a cluster alone that somebody else made under its name", () => {
+  expect(synthCluster().create.command).toMatch(/^if kind get clusters .* exit 1; fi; printf/);
+});
+
+test("says what to do when the cluster was deleted by other means", () => {
+  const conditions = synthCluster().cluster.lifecycle.postcondition;
+  const { condition, error_message: message } = conditions.at(-1);
+  // unknown until the cluster is made: only then is it looked at
+  expect(condition).toContain("self.output.kubeconfig");
+  expect(message).toMatch(
+    /^The kind cluster of this deployment is gone: .* \(terraform\.test\.tfstate/,
+  );
+});
+
+test("has this machine checked before anything is made", () => {
+  const { at, address } = synthCluster({ nodeImage: "node:1" });
+  expect(at("test/cluster/cluster").depends_on).toEqual([address("test/cluster/check/doctor")]);
+  expect(at("test/cluster/check/doctor").triggers_replace).toMatchObject({
+    environment: "test",
+    kind: { cluster: "clipstack", nodeImage: "node:1", images: [] },
+    ports: [
+      {
+        service: "cluster",
+        setting: "portMappings.0.hostPort",
+        port: 8092,
+        address: "127.0.0.1",
+      },
+    ],
+  });
 });
 
 test("configures the provider from the cluster's output, which is unknown until it exists", () => {

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { Image } from "@cdktf/provider-docker/lib/image/index.js";
 import { Construct } from "constructs";
-import { asWritten, TerraformLocal, TerraformStack } from "./cdktf.ts";
+import { asWritten, TerraformLocal, type TerraformResource, TerraformStack } from "./cdktf.ts";
 import { contentHash } from "./content-hash.ts";
 import { expression, projectFolder } from "./expression.ts";
 import { weightsCondition } from "./weights-file.ts";
@@ -19,7 +19,7 @@ export type BuildArgs = Readonly<
 >;
 
 /** What the project can build. */
-export type ImageKind = "embed-cpu" | "embed-gpu" | "triton";
+export type ImageKind = "embed-cpu" | "embed-gpu" | "embed-k8s-cpu" | "triton";
 
 interface Build {
   /** From the project's root. */
@@ -46,14 +46,17 @@ const serverFiles = [
 /** Triton's image is 20 GB: the provider's own limit of 20 minutes is not for every line. */
 const longest = "2h";
 
+const embedCpu: Build = {
+  context: "inference-image",
+  dockerfile: "Dockerfile",
+  files: ["Dockerfile", ...serverFiles],
+  name: "clipstack/embed:cpu",
+};
+
 /** How each kind is built. */
 const builds: Readonly<Record<ImageKind, Build>> = {
-  "embed-cpu": {
-    context: "inference-image",
-    dockerfile: "Dockerfile",
-    files: ["Dockerfile", ...serverFiles],
-    name: "clipstack/embed:cpu",
-  },
+  "embed-cpu": embedCpu,
+  "embed-k8s-cpu": embedCpu,
   "embed-gpu": {
     context: "inference-image",
     dockerfile: "Dockerfile.gpu",
@@ -73,6 +76,14 @@ const builds: Readonly<Record<ImageKind, Build>> = {
   },
 };
 
+/** The image of clusters, with the weights in it: its name, and the beginning of its tag where it is built. */
+export const clusterImage = "clipstack/embed:k8s-cpu";
+
+/** Name of an embed image with the weights on top. */
+function withWeights(kind: ImageKind): string {
+  return kind === "embed-k8s-cpu" ? clusterImage : `${builds[kind].name}-weights`;
+}
+
 /** The weights, on top of an embed image. */
 const weightsBuild: Omit<Build, "name"> = {
   context: ".",
@@ -90,6 +101,8 @@ export interface ServerImageProps {
   readonly source: ImageSource;
   /** Whether the weights are in the image, if it is built; one that is pulled has what it has. */
   readonly weights: boolean;
+  /** What must be there before it is built. */
+  readonly dependsOn?: readonly TerraformResource[];
 }
 
 /**
@@ -109,9 +122,10 @@ export class ServerImage extends Construct {
   /** The version in the name, for names of what belongs to one version: a tag, or the beginning of a digest or hash. */
   readonly version: string;
 
-  constructor(scope: Construct, id: string, { kind, source, weights }: ServerImageProps) {
+  constructor(scope: Construct, id: string, props: ServerImageProps) {
     super(scope, id);
 
+    const { kind, source, weights } = props;
     this.kind = kind;
     if (source.source === "pull") {
       this.name = source.name;
@@ -130,6 +144,7 @@ export class ServerImage extends Construct {
         "",
         { ...builds[kind], hasWeights: isTriton && weights },
         { ...args, ...(isTriton && { WEIGHTS: weights ? "image" : "none" }) },
+        { after: props.dependsOn },
       );
       const last =
         isTriton || !weights
@@ -137,12 +152,12 @@ export class ServerImage extends Construct {
           : new BuiltImage(
               this,
               "weights-",
-              { ...weightsBuild, name: `${builds[kind].name}-weights`, hasWeights: true },
+              { ...weightsBuild, name: withWeights(kind), hasWeights: true },
               {
                 IMAGE: expression(`${first.resource.fqn}.name`),
                 EXECUTION_PROVIDER: kind === "embed-gpu" ? "cuda" : "cpu",
               },
-              first.version,
+              { base: first.version },
             );
       this.name = last.name;
       this.version = last.version;
@@ -163,7 +178,7 @@ class BuiltImage {
     prefix: string,
     build: Build,
     buildArgs: Readonly<Record<string, string>>,
-    base = "",
+    { base = "", after = [] }: { base?: string; after?: readonly TerraformResource[] },
   ) {
     // Two environments of a host have a name each: one that goes must not take the image of the other.
     const environment = TerraformStack.of(scope).node.id;
@@ -190,6 +205,7 @@ class BuiltImage {
       },
       triggers: { content: this.version },
       timeouts: { create: longest },
+      dependsOn: after.length === 0 ? undefined : [...after],
       lifecycle: {
         createBeforeDestroy: true,
         ...(build.hasWeights && {

@@ -3,7 +3,10 @@ import { TerraformStack } from "../constructs/cdktf.ts";
 import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { InferenceDeployment } from "../constructs/inference-deployment.ts";
 import { InferenceNamespace } from "../constructs/inference-namespace.ts";
+import { InferenceRelease } from "../constructs/inference-release.ts";
 import { KindCluster } from "../constructs/kind-cluster.ts";
+import { KindImage } from "../constructs/kind-image.ts";
+import { MetricsServer } from "../constructs/metrics-server.ts";
 import { keepState } from "../constructs/state.ts";
 import type { KindLocalSettings } from "./settings.ts";
 
@@ -13,25 +16,34 @@ export class KindLocalStack extends TerraformStack {
     super(scope, id);
     keepState(this, settings.state);
 
-    const { autoscaler, budget, embed, limitRange, quota } = settings;
-    const cluster = new KindCluster(this, "cluster", {
-      ...settings.cluster,
-      images: [embed.image],
-    });
+    const { autoscaler, budget, deployWith, embed, limitRange, quota } = settings;
+    const cluster = new KindCluster(this, "cluster", settings.cluster);
+    const image = new KindImage(this, "image", { cluster, source: embed.image });
+    new MetricsServer(this, "metrics-server", { cluster, ...settings.metricsServer });
     const namespace = new InferenceNamespace(this, "namespace", {
       name: settings.namespace,
       cluster,
+      deployWith,
       quota,
       limitRange,
     });
-    const inference = new InferenceDeployment(this, "embed", {
+    const Inference = { kubernetes: InferenceDeployment, helm: InferenceRelease }[deployWith];
+    const inference = new Inference(this, "embed", {
       ...embed,
       cluster,
       namespace,
+      image,
       autoscaler,
       budget,
     });
 
-    new EnvironmentOutput(this, "environment", { where: cluster, services: [inference] });
+    new EnvironmentOutput(this, "environment", {
+      where: {
+        context: cluster.context,
+        kubeconfig: settings.cluster.kubeconfig,
+        namespace: namespace.name,
+      },
+      services: [inference],
+    });
   }
 }

@@ -325,6 +325,30 @@ const quantities = (cpuMillicores: number, memoryMiB: number) =>
     })
     .prefault({});
 
+/** Where the image of a kind cluster comes from: nothing is pulled. */
+const kindImage = z
+  .union([
+    image,
+    z.discriminatedUnion(
+      "source",
+      [
+        z.strictObject({
+          source: z.literal("build"),
+          buildArgs: z.strictObject({ NODE_IMAGE: image.optional() }).optional(),
+        }),
+        z.strictObject({ source: z.literal("local"), name: image }),
+      ],
+      oneOf("source", ["build", "local"]),
+    ),
+  ])
+  .transform((value) =>
+    typeof value === "string" ? ({ source: "local", name: value } as const) : value,
+  )
+  .prefault({ source: "build" })
+  .describe(
+    "The embed image, with the weights in it; it is copied into the node, and nothing is pulled. `{ source: build }`: this machine's Docker builds it as `clipstack/embed:k8s-cpu-…`, with `buildArgs` NODE_IMAGE for another base image. `name:1.2`, or `{ source: local, name: … }`: one that this machine's Docker has.",
+  );
+
 export const kindLocalSettings = z.strictObject({
   state: state("kind-local"),
   cluster: z
@@ -345,9 +369,22 @@ export const kindLocalSettings = z.strictObject({
     })
     .prefault({}),
   namespace: name.default("clipstack").describe("Namespace of everything that is deployed."),
+  deployWith: word(["kubernetes", "helm"])
+    .default("kubernetes")
+    .describe(
+      "What declares the objects of the namespace. `kubernetes`: typed resources. `helm`: the project's chart, `helm/clipstack`. The objects are the same; a change makes the namespace anew.",
+    ),
+  metricsServer: z
+    .strictObject({
+      image: image
+        .default("registry.k8s.io/metrics-server/metrics-server:v0.7.2")
+        .describe("The node pulls it, unless it has it."),
+    })
+    .prefault({})
+    .describe("metrics-server, which tells the autoscaler how much CPU the pods use."),
   embed: z
     .strictObject({
-      image: image.default("clipstack/embed:k8s-cpu").describe("Contains the model."),
+      image: kindImage,
       nodePort: port
         .default(kindPorts.nodePort)
         .describe("One that the cluster maps, 30000 to 32767."),
@@ -397,11 +434,230 @@ export const kindLocalSettings = z.strictObject({
 });
 export type KindLocalSettings = z.infer<typeof kindLocalSettings>;
 
+/** A number of pods: as many at the least as at the most is a fixed number. */
+const cpuScaling = (minReplicas: number, maxReplicas: number) => ({
+  minReplicas: integer(1, 1_000).default(minReplicas).describe("The fewest pods."),
+  maxReplicas: integer(1, 1_000)
+    .default(maxReplicas)
+    .describe("The most pods; with as many at the least there is no autoscaler."),
+  cpuPercent: integer(1, 1_000)
+    .default(60)
+    .describe("Average CPU of the pods that is aimed at, in percent of what they request."),
+  scaleDownWindowSeconds: integer(0, 3_600)
+    .default(180)
+    .describe("How long the load must be low before pods go."),
+});
+const drainBudget = z
+  .strictObject({
+    maxUnavailable: integer(0, 1_000).optional().describe("How many pods may be away."),
+    minAvailable: integer(0, 1_000).optional().describe("How many pods must stay."),
+  })
+  .default({ maxUnavailable: 1 })
+  .describe("How many pods may be away (or must stay) when a node is drained: one of the two.");
+const labelText = text(
+  "a label or its value, at most 253 characters",
+  /^[\w]([\w./-]{0,251}[\w])?$/,
+);
+const objectName = text(
+  "a name of Kubernetes: lower-case letters, digits, '-' and '.', at most 253",
+  /^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$/,
+);
+const sha256 = text("64 hexadecimal digits", /^[0-9a-f]{64}$/).describe(
+  "Checksum of the weights (`model.onnx`).",
+);
+
+export const k8sGpuSettings = z.strictObject({
+  accelerator,
+  state: state("k8s-gpu"),
+  cluster: z
+    .strictObject({
+      kubeconfig: path.default("~/.kube/config").describe("File that has the context."),
+      context: text("a context's name", /^[\w.:@/-]+$/)
+        .default("gpu-cluster")
+        .describe("Context of the kubeconfig; the current one is never taken."),
+    })
+    .prefault({})
+    .describe("A cluster that is there already."),
+  namespace: name.default("clipstack").describe("Namespace of everything that is deployed."),
+  createNamespace: z
+    .boolean()
+    .default(true)
+    .describe("Make the namespace, and remove it with the environment; `false`: it is there."),
+  imagePullSecret: objectName
+    .optional()
+    .describe("Secret of the namespace with which images are pulled."),
+  nodePool: z
+    .strictObject({
+      gpu: word(gpuNames)
+        .default("l4")
+        .describe("Kind of GPU of the nodes, a key of the GPU catalogue."),
+      nodes: integer(1, 1_000).default(4).describe("How many GPU nodes there are."),
+      gpusPerNode: integer(1, 16).default(1).describe("How many GPUs each of them has."),
+      runtimeClass: objectName
+        .or(z.literal("none"))
+        .default("nvidia")
+        .describe("RuntimeClass of pods with a GPU; `none` where the nodes' default is NVIDIA's."),
+      selector: z
+        .record(labelText, labelText)
+        .default({})
+        .describe("Labels of the nodes: pods with a GPU run nowhere else."),
+      tolerations: z
+        .array(
+          z.strictObject({
+            key: labelText.describe("Key of the taint."),
+            operator: word(["Equal", "Exists"]).default("Exists").describe("How it is compared."),
+            value: labelText.optional().describe("Value of the taint, with `Equal`."),
+            effect: word(["NoSchedule", "PreferNoSchedule", "NoExecute"])
+              .optional()
+              .describe("Effect of the taint; every one without it."),
+          }),
+        )
+        .default([{ key: "nvidia.com/gpu", operator: "Exists", effect: "NoSchedule" }])
+        .describe("Taints of the nodes that pods with a GPU accept."),
+    })
+    .prefault({})
+    .describe("GPU nodes of the cluster, read with the accelerator `gpu`."),
+  model: z
+    .discriminatedUnion(
+      "weights",
+      [
+        z.strictObject({ weights: z.literal("image") }),
+        z.strictObject({
+          weights: z.literal("pvc"),
+          claim: objectName,
+          folder: path.optional(),
+          sha256: sha256.optional(),
+        }),
+        z.strictObject({ weights: z.literal("init"), url, sha256 }),
+      ],
+      oneOf("weights", ["image", "pvc", "init"]),
+    )
+    .prefault({ weights: "image" })
+    .describe(
+      "How the weights come to the pods: `{ weights: image }`, the images have them; `{ weights: pvc, claim, folder, sha256 }`, a volume has them; `{ weights: init, url, sha256 }`, each pod fetches and checks them when it starts.",
+    ),
+  embed: z
+    .strictObject({
+      image: image
+        .default("registry.example/clipstack/embed:0.1.0")
+        .describe("The embed image, in a registry that the cluster pulls from."),
+      engine: word(["triton", "onnx"])
+        .default("triton")
+        .describe(
+          "`triton`: gateway to the Tritons. `onnx`: ONNX Runtime in the embed server, on one GPU a pod where there are GPUs.",
+        ),
+      service: word(["ClusterIP", "NodePort", "LoadBalancer"])
+        .default("ClusterIP")
+        .describe("Who reaches the embed server: the cluster, or others too."),
+      keySecret: objectName
+        .optional()
+        .describe("Secret of the namespace whose entry `api-key` clients must send."),
+      allowAnonymous: z
+        .boolean()
+        .default(false)
+        .describe("Allow `NodePort` and `LoadBalancer` without a key."),
+      resources: z
+        .strictObject({ requests: quantities(500, 768), limits: quantities(2_000, 1_536) })
+        .prefault({})
+        .describe("Of one pod."),
+      autoscaler: z
+        .strictObject(cpuScaling(2, 6))
+        .prefault({})
+        .describe("On the CPU of the pods: needs metrics-server in the cluster."),
+      budget: drainBudget,
+    })
+    .prefault({}),
+  triton: z
+    .strictObject({
+      enabled: z.boolean().default(true).describe("Leave the service out with `false`."),
+      engine: tritonService.engine,
+      backend: word(["onnx", "tensorrt"]).default("onnx").describe("What runs the model."),
+      image: image
+        .default("registry.example/clipstack/triton:26.07-1")
+        .describe(
+          "Triton's image, in a registry that the cluster pulls from: NVIDIA's, or this project's (`Dockerfile.triton`), which can have the weights.",
+        ),
+      gpusPerPod: integer(1, 16)
+        .default(1)
+        .describe("GPUs of one pod, all on one node; read with the accelerator `gpu`."),
+      spareGpu: z
+        .boolean()
+        .default(false)
+        .describe(
+          "Whether a rolling update may start a pod before it stops another: `true` takes the GPUs of one pod more.",
+        ),
+      maxQueueDelayMicroseconds: tritonService.maxQueueDelayMicroseconds,
+      instancesPerGpu: tritonService.instancesPerGpu,
+      optimumBatchSize: optimumBatchSize.describe(
+        "With the backend `tensorrt`: batch size that its kernels are tuned for.",
+      ),
+      cudaGraphs: tritonService.cudaGraphs,
+      engineCache: z
+        .strictObject({
+          enabled: z
+            .boolean()
+            .default(false)
+            .describe("Keep compiled engines on a volume; without it each new pod compiles."),
+          accessMode: word(["ReadWriteOnce", "ReadWriteMany"])
+            .default("ReadWriteMany")
+            .describe("`ReadWriteOnce`: all pods are on one node."),
+          storageClass: objectName
+            .optional()
+            .describe("StorageClass of the volume; the cluster's default without it."),
+          sizeGiB: integer(1, 1_000).default(2).describe("Size of the volume."),
+        })
+        .prefault({})
+        .describe("Read with the backend `tensorrt` on a GPU."),
+      resources: z
+        .strictObject({ requests: quantities(2_000, 4_096), limits: quantities(4_000, 8_192) })
+        .prefault({})
+        .describe("Of one pod."),
+      autoscaler: z
+        .strictObject({
+          ...cpuScaling(2, 4),
+          metric: word(["queue-time", "cpu"])
+            .default("queue-time")
+            .describe(
+              "`queue-time`: how long requests wait in Triton's queue. `cpu`: for Tritons that compute on the CPU.",
+            ),
+          source: word(["keda", "prometheus-adapter"])
+            .default("keda")
+            .describe("Who tells Kubernetes of the queue time; it is in the cluster already."),
+          prometheus: url
+            .optional()
+            .describe("Address of Prometheus in the cluster, which `keda` asks.")
+            .default("http://prometheus-operated.monitoring.svc:9090"),
+          targetQueueMilliseconds: integer(1, 60_000)
+            .default(50)
+            .describe("Average queue time of a request that is aimed at."),
+        })
+        .prefault({}),
+      budget: drainBudget,
+    })
+    .prefault({}),
+  scraping: word(["service-monitor", "annotations", "none"])
+    .default("service-monitor")
+    .describe(
+      "How Prometheus comes to the metrics: a ServiceMonitor (needs its operator), or annotations of the pods.",
+    ),
+  quota: z
+    .strictObject({
+      gpus: integer(1, 10_000).default(4).describe("GPUs; read with the accelerator `gpu`."),
+      requests: quantities(12_000, 22_528),
+      limits: quantities(31_000, 44_032),
+      pods: integer(1, 10_000).default(12).describe("Pods of the namespace."),
+    })
+    .prefault({})
+    .describe("Of the namespace: all pods at their maximum, and those that rolling updates add."),
+});
+export type K8sGpuSettings = z.infer<typeof k8sGpuSettings>;
+
 /** The schema of each environment. */
 export const settingsSchemas = {
   "single-gpu": singleGpuSettings,
   "multi-gpu-4x": multiGpu4xSettings,
   "kind-local": kindLocalSettings,
+  "k8s-gpu": k8sGpuSettings,
 } as const;
 export type EnvironmentName = keyof typeof settingsSchemas;
 export const environmentNames = Object.keys(settingsSchemas) as EnvironmentName[];

@@ -387,18 +387,44 @@ describe("kind-local", () => {
       "kind-local (KindLocalStack)
       ├── backend (LocalBackend)
       ├── cluster (KindCluster)
+          ├── check (HostCheck)
+              └── doctor (DataResource)
+          ├── docker (DockerProvider)
           ├── cluster (DataResource)
-          ├── images (DataResource)
           └── kubernetes (KubernetesProvider)
+      ├── image (KindImage)
+          ├── image (ServerImage)
+              ├── content (TerraformLocal)
+              ├── image (Image)
+              ├── weights-content (TerraformLocal)
+              └── weights-image (Image)
+          └── loaded (DataResource)
+      ├── metrics-server (MetricsServer)
+          ├── account (ServiceAccountV1)
+          ├── reader (ClusterRoleV1)
+          ├── role (ClusterRoleV1)
+          ├── auth-reader (RoleBindingV1)
+          ├── auth-delegator (ClusterRoleBindingV1)
+          ├── binding (ClusterRoleBindingV1)
+          ├── service (ServiceV1)
+          ├── deployment (DeploymentV1)
+          ├── api (ApiServiceV1)
+          └── ready (RolloutGate)
+              └── ready (DataResource)
       ├── namespace (InferenceNamespace)
+          ├── way (DataResource)
           ├── namespace (NamespaceV1)
           ├── quota (ResourceQuotaV1)
           └── limit-range (LimitRangeV1)
       ├── embed (InferenceDeployment)
+          ├── account (ServiceAccountV1)
           ├── deployment (DeploymentV1)
           ├── service (ServiceV1)
           ├── autoscaler (HorizontalPodAutoscalerV2)
-          └── budget (PodDisruptionBudgetV1)
+          ├── budget (PodDisruptionBudgetV1)
+          ├── network-policy (NetworkPolicyV1)
+          └── ready (RolloutGate)
+              └── ready (DataResource)
       └── environment (EnvironmentOutput)
           └── output (TerraformOutput)
       "
@@ -408,15 +434,32 @@ describe("kind-local", () => {
   test("keeps its addresses", () => {
     expect(addresses(kind())).toMatchInlineSnapshot(`
       [
+        "docker_image.image_D4D2FA89",
+        "docker_image.image_weights-image_A7497BDC",
+        "kubernetes_api_service_v1.metrics-server_api_E519F711",
+        "kubernetes_cluster_role_binding_v1.metrics-server_auth-delegator_D42668B6",
+        "kubernetes_cluster_role_binding_v1.metrics-server_binding_953030BD",
+        "kubernetes_cluster_role_v1.metrics-server_reader_B7E5AB52",
+        "kubernetes_cluster_role_v1.metrics-server_role_AD174203",
         "kubernetes_deployment_v1.embed_deployment_784340A4",
+        "kubernetes_deployment_v1.metrics-server_deployment_3997B9B0",
         "kubernetes_horizontal_pod_autoscaler_v2.embed_autoscaler_2385697D",
         "kubernetes_limit_range_v1.namespace_limit-range_6A77F9D5",
         "kubernetes_namespace_v1.namespace_67941C3A",
+        "kubernetes_network_policy_v1.embed_network-policy_0C1B624A",
         "kubernetes_pod_disruption_budget_v1.embed_budget_B7E944F0",
         "kubernetes_resource_quota_v1.namespace_quota_6F4CBB7B",
+        "kubernetes_role_binding_v1.metrics-server_auth-reader_22A15989",
+        "kubernetes_service_account_v1.embed_account_D5A2625E",
+        "kubernetes_service_account_v1.metrics-server_account_6006D20D",
         "kubernetes_service_v1.embed_service_38E2C1EF",
+        "kubernetes_service_v1.metrics-server_service_BC44BA9E",
         "terraform_data.cluster_A4C38409",
-        "terraform_data.cluster_images_C8A4B739",
+        "terraform_data.cluster_check_doctor_D71A5168",
+        "terraform_data.embed_ready_834B8620",
+        "terraform_data.image_loaded_551053B4",
+        "terraform_data.metrics-server_ready_8A240F77",
+        "terraform_data.namespace_way_9B9B6FF9",
       ]
     `);
   });

@@ -42,6 +42,33 @@ export class Docker {
   }
 }
 
+/** This machine's engine, where neither the environment nor a context names another. */
+const localEndpoint = "unix:///var/run/docker.sock";
+
+/** The endpoint that the docker command line takes by itself, and what names it. */
+export async function defaultEndpoint(): Promise<{
+  readonly endpoint: string;
+  readonly by: "DOCKER_HOST" | "context";
+}> {
+  const { DOCKER_HOST: host } = process.env;
+  if (host !== undefined && host !== "") return { endpoint: host, by: "DOCKER_HOST" };
+  const { exitCode, stdout } = await runProgram(
+    "docker",
+    ["context", "inspect", "--format", "{{.Endpoints.docker.Host}}"],
+    { timeoutMs: answerMs },
+  );
+  const endpoint = exitCode === 0 && stdout.trim() !== "" ? stdout.trim() : localEndpoint;
+  return { endpoint, by: "context" };
+}
+
+/** Whether Terraform's docker provider, which reads no contexts, finds the engine that the command line finds. */
+export function isFoundByProvider({
+  endpoint,
+  by,
+}: Awaited<ReturnType<typeof defaultEndpoint>>): boolean {
+  return by === "DOCKER_HOST" || endpoint === localEndpoint;
+}
+
 /** Why the engine could not be asked; nothing when it was asked and refused. */
 export function dockerProblem(result: ProgramResult, endpoint: string): Problem | undefined {
   if (result.outcome === "missing") {

@@ -7,8 +7,8 @@ import {
   hostRequirementsVariable,
 } from "../../constructs/host-requirements.ts";
 import { environmentFiles, outputFolder, project, synthesizeUnlessEdited } from "./artefact.ts";
-import { DockerError } from "./docker-command.ts";
-import { type HostFacts, isUnknown, readHostFacts } from "./host-facts.ts";
+import { DockerError, defaultEndpoint, isFoundByProvider } from "./docker-command.ts";
+import { type HostFacts, isUnknown, readHostFacts, type Unknown } from "./host-facts.ts";
 import { giB, judgeHost } from "./host-findings.ts";
 import type { Problem } from "./problem.ts";
 import { UserError } from "./user-error.ts";
@@ -31,16 +31,29 @@ export interface DoctorReport {
 
 /** Look at the host of an environment, and judge it. */
 export async function examine(requirements: HostRequirements): Promise<DoctorReport> {
-  const { environment, docker } = requirements;
+  const { environment } = requirements;
+  const found = requirements.docker === undefined ? await defaultEndpoint() : undefined;
+  const docker = requirements.docker ?? found?.endpoint ?? "";
   const subject = { schema: 1, environment, docker } as const;
+  if (found !== undefined && !isFoundByProvider(found)) {
+    return { ...subject, ready: false, problems: [otherContext(docker)], notes: [] };
+  }
   try {
-    const facts = await readHostFacts(requirements, project);
+    const facts = await readHostFacts({ ...requirements, docker }, project);
     const { problems, notes } = judgeHost(requirements, facts);
     return { ...subject, ready: problems.length === 0, problems, notes, facts };
   } catch (error) {
     if (!(error instanceof DockerError)) throw error;
     return { ...subject, ready: false, problems: [error.problem], notes: [] };
   }
+}
+
+function otherContext(endpoint: string): Problem {
+  return {
+    code: "docker-endpoint",
+    message: `a docker context names ${endpoint}, which Terraform's docker provider does not read`,
+    fix: `name it for both: 'export DOCKER_HOST=${endpoint}'`,
+  };
 }
 
 interface DoctorArguments {
@@ -54,7 +67,7 @@ export function registerDoctor(program: Command): void {
   program
     .command("doctor")
     .description("look at the host of an environment: does it have what a deployment needs?")
-    .argument("<environment>", "single-gpu or multi-gpu-4x")
+    .argument("<environment>", "single-gpu, multi-gpu-4x or kind-local")
     .option("--no-synth", "take the requirements from what lies in cdktf.out")
     .option("--json", "print the report, and nothing else, on stdout")
     .option("--output <file>", "write the report to a file as well, as JSON")
@@ -62,11 +75,12 @@ export function registerDoctor(program: Command): void {
       "after",
       `
 Looks at Docker (with the docker command line), NVIDIA's driver and container toolkit, GPUs, ports, free disk and the
-weights, on this machine or over ssh; changes nothing. A deployment asks the same before it makes anything.
+weights, on this machine or over ssh; for kind-local at kind and kubectl too. Changes nothing. A deployment asks the same before it makes anything.
 
 Examples:
   $ npx clipstack doctor single-gpu
   $ npx clipstack doctor multi-gpu-4x --json --output doctor.json
+  $ npx clipstack doctor kind-local
 
 Exit codes: 0 ready to deploy, 1 something must be done first, 2 wrong usage or settings.`,
     )
@@ -140,7 +154,9 @@ export function requirementsIn(text: string, shown: string): HostRequirements {
     provisioner?.some((it) => it["local-exec"]?.environment?.[hostRequirementsVariable]),
   );
   if (check === undefined) {
-    throw new UserError(`${shown} has no host check: doctor is for environments on a GPU host`);
+    throw new UserError(
+      `${shown} has no host check: doctor is for environments on a GPU host, and for kind-local`,
+    );
   }
   return parseRequirements(check.triggers_replace, shown);
 }
@@ -199,6 +215,11 @@ export function reportText(
   ].join("\n");
 }
 
+function shownTool(version: string | Unknown | undefined): string {
+  if (version === undefined) return "not installed";
+  return isUnknown(version) ? "?" : version;
+}
+
 function factLines(facts: HostFacts, { gpu, ports, disk }: HostRequirements): readonly string[] {
   const { engine, freeMiB, images, nvidia } = facts;
   const line = (name: string, text: string) => `  ${name.padEnd(8)} ${text}`;
@@ -209,6 +230,9 @@ function factLines(facts: HostFacts, { gpu, ports, disk }: HostRequirements): re
   return [
     line("docker", `${engine.version}, ${engine.osType} ${engine.architecture}`),
     ...(gpu === undefined ? [line("gpus", "none needed")] : []),
+    ...(facts.kind === undefined
+      ? []
+      : [line("kind", `${shownTool(facts.kind.kind)}; kubectl ${shownTool(facts.kind.kubectl)}`)]),
     ...(Array.isArray(gpus)
       ? gpus.map((it) =>
           line(

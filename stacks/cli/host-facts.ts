@@ -46,6 +46,18 @@ export interface HostFacts {
     /** The program that lets Docker hand GPUs to containers (`docker run --gpus`). */
     readonly hook: boolean | Unknown;
   };
+  /** Absent where no kind cluster is made. */
+  readonly kind?: KindFacts;
+}
+
+/** What makes a kind cluster on this machine. A program that is not installed is undefined. */
+export interface KindFacts {
+  /** Version. */
+  readonly kind: string | Unknown | undefined;
+  /** Version of the client. */
+  readonly kubectl: string | Unknown | undefined;
+  /** Names of the kind clusters that are there. */
+  readonly clusters: readonly string[];
 }
 
 /** Longest wait for a program of the host. A first `nvidia-smi` without a persistent driver takes several seconds. */
@@ -88,10 +100,10 @@ function asOnHost(result: ProgramResult): ProgramResult {
  * @throws {DockerError} where Docker, or the host, cannot be reached: nothing else is known then.
  */
 export async function readHostFacts(
-  requirements: HostRequirements,
+  requirements: HostRequirements & { readonly docker: string },
   project: string,
 ): Promise<HostFacts> {
-  const { docker: endpoint, gpu, files } = requirements;
+  const { docker: endpoint, gpu, files, kind: cluster } = requirements;
   const docker = new Docker(endpoint);
   const onHost = runnerFor(endpoint);
   // ssh would ask docker's user for a password; asking first, in batch mode, keeps it from that
@@ -106,7 +118,7 @@ export async function readHostFacts(
       fix: "set host.docker to where Docker listens",
     });
   }
-  const [published, images, listeners, freeMiB, nvidia, found] = await Promise.all([
+  const [published, images, listeners, freeMiB, nvidia, kind, found] = await Promise.all([
     docker
       .run("ps", "--no-trunc", "--format", publishedFormat)
       .then((it) => parsePublished(it.stdout)),
@@ -116,6 +128,7 @@ export async function readHostFacts(
     readListeners(onHost),
     readFree(onHost, engine.rootDir),
     gpu === undefined ? undefined : readNvidia(onHost),
+    cluster === undefined ? undefined : readKind(),
     Promise.all(
       files.map(({ path, on }) => {
         const absolute = isAbsolute(path) ? path : join(project, path);
@@ -123,7 +136,7 @@ export async function readHostFacts(
       }),
     ),
   ]);
-  return { engine, published, images, listeners, freeMiB, nvidia, files: found };
+  return { engine, published, images, listeners, freeMiB, nvidia, kind, files: found };
 }
 
 async function readListeners(onHost: RunOnHost): Promise<readonly Listener[] | Unknown> {
@@ -158,6 +171,28 @@ async function readNvidia(onHost: RunOnHost): Promise<NonNullable<HostFacts["nvi
           ? parseGpus(smi.stdout)
           : { failed: firstLine(smi) },
     hook: isUnknown(hook) ? hook : hook.exitCode === 0,
+  };
+}
+
+/** kind and kubectl run on the machine that deploys. */
+async function readKind(): Promise<KindFacts> {
+  const ask = (program: string, ...args: readonly string[]) =>
+    runProgram(program, args, { timeoutMs: programMs });
+  const [kind, kubectl, clusters] = await Promise.all([
+    ask("kind", "version"),
+    ask("kubectl", "version", "--client"),
+    ask("kind", "get", "clusters"),
+  ]);
+  const version = (result: ProgramResult) => {
+    if (result.outcome === "missing") return undefined;
+    const found = /v\d+\.\d+[^\s,]*/.exec(result.stdout)?.[0];
+    return result.exitCode === 0 && found !== undefined ? found : { unknown: firstLine(result) };
+  };
+  return {
+    kind: version(kind),
+    kubectl: version(kubectl),
+    // it says 'No kind clusters found.' on stderr
+    clusters: clusters.stdout.split("\n").filter((line) => line.trim() !== ""),
   };
 }
 

@@ -21,6 +21,7 @@ export function judgeHost(needs: Needs, facts: HostFacts): HostVerdict {
   const parts = [
     judgeEngine(facts),
     needs.gpu === undefined ? nothing : judgeNvidia(needs.gpu, facts, isDeployed(needs, facts)),
+    needs.kind === undefined ? nothing : judgeKind(needs.kind, facts),
     judgePorts(needs, facts),
     judgeDisk(needs, facts),
     judgeFiles(needs, facts),
@@ -230,11 +231,57 @@ function judgeDriver(needs: GpuNeeds, gpus: readonly Gpu[]): HostVerdict {
   });
 }
 
-function judgePorts({ environment, ports }: Needs, facts: HostFacts): HostVerdict {
+const installed = (program: string, code: Problem["code"], where: string): Problem => ({
+  code,
+  message: `${program} is not installed on this machine, and a deployment of the cluster runs it`,
+  fix: `install it: ${where}`,
+});
+
+function judgeKind(needs: NonNullable<Needs["kind"]>, { kind, images }: HostFacts): HostVerdict {
+  const problems: Problem[] = [];
+  const notes: string[] = [];
+  const tools = [
+    ["kind", kind?.kind, "kind.sigs.k8s.io"],
+    ["kubectl", kind?.kubectl, "kubernetes.io/docs/tasks/tools"],
+  ] as const;
+  for (const [program, version, where] of tools) {
+    if (version === undefined) problems.push(installed(program, program, where));
+    else if (isUnknown(version)) {
+      problems.push({
+        code: program,
+        message: `${program} does not work on this machine: ${version.unknown}`,
+        fix: `install it again: ${where}`,
+      });
+    }
+  }
+  for (const image of needs.images.filter((it) => !images.includes(it))) {
+    problems.push({
+      code: "image",
+      message: `the image ${image} (embed.image) is not on this machine, and nothing is pulled`,
+      fix: "build or pull it, or set embed.image to { source: build }",
+    });
+  }
+  if (kind?.clusters.includes(needs.cluster)) {
+    notes.push(
+      `a kind cluster '${needs.cluster}' is there already: the one that this environment deployed goes on, any other is left alone and the deployment refused`,
+    );
+  }
+  return { problems, notes };
+}
+
+/** Whether a container belongs to the environment: the node of a kind cluster says so by its name. */
+function isOwn({ environment, kind }: Needs, it: PublishedPort): boolean {
+  return (
+    it.environment === environment ||
+    (kind !== undefined && it.container === `${kind.cluster}-control-plane`)
+  );
+}
+
+function judgePorts(needs: Needs, facts: HostFacts): HostVerdict {
   const { listeners, published } = facts;
-  const own = published.filter((it) => it.environment === environment);
-  const others = published.filter((it) => it.environment !== environment);
-  const problems = ports.flatMap((needed) => {
+  const own = published.filter((it) => isOwn(needs, it));
+  const others = published.filter((it) => !isOwn(needs, it));
+  const problems = needs.ports.flatMap((needed) => {
     const choose = `or set another ${needed.setting} for ${needed.service}`;
     const taken = (by: string, fix: string): Problem => ({
       code: "port",

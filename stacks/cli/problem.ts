@@ -21,5 +21,8 @@ export const problemCodes = [
   "port",
   "disk",
   "file",
+  "kind",
+  "kubectl",
+  "image",
 ] as const;
 export type ProblemCode = (typeof problemCodes)[number];

@@ -4,6 +4,8 @@ import { stringify } from "yaml";
 import { z } from "zod";
 import { type ChartValues, chartValues } from "../../constructs/chart-values.ts";
 import { chartValuesForKind } from "../../constructs/chart-values-for.ts";
+import { clusterImage } from "../../constructs/server-image.ts";
+import { tritonStartSeconds } from "../../constructs/triton-times.ts";
 import {
   deployedModelConfig,
   type TunableModel,
@@ -25,12 +27,17 @@ import {
   podUser,
   readinessProbe,
   revisionHistoryLimit,
+  startSeconds,
   startupProbe,
   stopMarginSeconds,
   surge,
+  tritonTmpMiB,
 } from "../../inference-image/src/contract/pods.ts";
 import { embedPort, tritonPorts } from "../../inference-image/src/contract/ports.ts";
-import { modelRepositoryMount } from "../../inference-image/src/contract/server-env.ts";
+import {
+  modelRepositoryMount,
+  type ServerEnvName,
+} from "../../inference-image/src/contract/server-env.ts";
 import { renderTritonCommand } from "../../inference-image/src/contract/triton-flags.ts";
 import { parseSettings } from "../settings.ts";
 import type { RenderedFile } from "./render.ts";
@@ -44,6 +51,7 @@ export function chartFiles(): readonly RenderedFile[] {
     { path: `${chart}/values.yaml`, text: valuesText() },
     { path: `${chart}/values.schema.json`, text: `${JSON.stringify(schema, null, 2)}\n` },
     { path: `${chart}/templates/_contract.tpl`, text: contractText() },
+    { path: `${chart}/prometheus/adapter-rules.yaml`, text: adapterRules() },
     ...modelConfigFiles(),
     ...valuesFiles(),
   ];
@@ -126,6 +134,39 @@ const modelOf = {
   tensorrt: openclipVitB32Trt.name,
 } as const satisfies Readonly<Record<string, TunableModel>>;
 
+/**
+ * How long a request waits in Triton's queue, in milliseconds, in one minute. The counters of all models are summed before
+ * they are divided: a mean of the models' own times would count an idle model as much as a busy one. A pod without traffic
+ * has 0 and not nothing: an autoscaler needs a value. `BY` and `SELECTOR` stand for labels and a selector.
+ */
+const queueTime = {
+  expression: [
+    "sum by (BY) (rate(nv_inference_queue_duration_us{SELECTOR}[1m]))",
+    "/ clamp_min(sum by (BY) (rate(nv_inference_request_success{SELECTOR}[1m])), 0.001)",
+    "/ 1000",
+  ].join(" "),
+  record: "clipstack:triton_queue_milliseconds:rate1m",
+  adapterMetric: "clipstack_triton_queue_milliseconds",
+} as const;
+
+/** Variables of the embed server that other values are for. */
+const ownEnv = [
+  "ENGINE",
+  "EXECUTION_PROVIDER",
+  "INTRA_OP_THREADS",
+  "MODEL_PATH",
+  "TRITON_GRPC_URLS",
+  "TRITON_MODEL",
+  "HOST",
+  "PORT",
+  "API_KEY",
+  "ALLOW_ANONYMOUS",
+  "SHUTDOWN_GRACE_SECONDS",
+  // a pod's probes and Service speak HTTP
+  "TLS_CERT_FILE",
+  "TLS_KEY_FILE",
+] as const satisfies readonly ServerEnvName[];
+
 /** Facts that the templates share with the server, as JSON in a named template. */
 function contractText(): string {
   const facts = {
@@ -137,16 +178,24 @@ function contractText(): string {
     },
     paths: { ...embedPaths, tritonReady: oipPaths.ready, tritonLive: oipPaths.live },
     probes: { startup: startupProbe, readiness: readinessProbe, liveness: livenessProbe },
+    startSeconds: {
+      embed: startSeconds,
+      triton: tritonStartSeconds(false, 1),
+      tritonEngine: tritonStartSeconds(true, 1) - tritonStartSeconds(true, 0),
+    },
     stopMarginSeconds,
     minReadySeconds,
     revisionHistoryLimit,
     surge,
     user: podUser,
     tmpMiB: podTmpMiB,
+    tritonTmpMiB,
     repository: modelRepositoryMount,
     engineCache: engineCacheMount,
     enginesMark,
     models: modelOf,
+    queueTime,
+    ownEnv,
     variants: { "0": "cpu", "1": "single-gpu", "4": "multi-gpu-4x" },
     weightsFolder: `${openclipVitB32.name}/1`,
     weightsFile: "model.onnx",
@@ -165,6 +214,26 @@ function contractText(): string {
     JSON.stringify(facts, null, 2),
     "{{- end -}}",
     "",
+  ].join("\n");
+}
+
+/** For the Prometheus adapter: the queue time as a metric of pods. Its `<<…>>` are filled in by the adapter. */
+function adapterRules(): string {
+  const rule = {
+    seriesQuery: 'nv_inference_queue_duration_us{namespace!="",pod!=""}',
+    resources: {
+      overrides: { namespace: { resource: "namespace" }, pod: { resource: "pod" } },
+    },
+    name: { as: queueTime.adapterMetric },
+    metricsQuery: queueTime.expression
+      .replaceAll("BY", "<<.GroupBy>>")
+      .replaceAll("SELECTOR", "<<.LabelMatchers>>"),
+  };
+  return [
+    "# Rendered by 'npm run render'. Do not edit.",
+    "# Values of the chart prometheus-adapter, for triton.autoscaling.source prometheus-adapter.",
+    "",
+    stringify({ rules: { custom: [rule] } }, { lineWidth: 0 }),
   ].join("\n");
 }
 
@@ -190,7 +259,7 @@ interface ValuesFile {
 }
 
 function valuesFiles(): readonly RenderedFile[] {
-  return [kindFile()].map(({ name, about, values }) => {
+  return [kindFile(), cpuFile, gpuFile, fourGpusFile].map(({ name, about, values }) => {
     chartValues.parse(values);
     const heading = [`Rendered by 'npm run render'. Do not edit.`, ...about];
     return {
@@ -213,6 +282,120 @@ function kindFile(): ValuesFile {
     about: [
       `The settings of kind-local (${file}) as values: the embed server on a kind cluster, on CPU.`,
     ],
-    values: chartValuesForKind({ ...embed, autoscaler, budget, quota, limitRange }),
+    values: chartValuesForKind({
+      ...embed,
+      image: embed.image.source === "local" ? embed.image.name : clusterImage,
+      autoscaler,
+      budget,
+      quota,
+      limitRange,
+    }),
   };
 }
+
+/** Names that stand for those of a registry: nothing is published. */
+const registry = "registry.example/clipstack";
+
+/** The embed server on CPU nodes of any cluster. */
+const cpuFile: ValuesFile = {
+  name: "values-cpu.yaml",
+  about: [
+    "The embed server on CPU nodes of any cluster, with 2 to 8 pods by CPU. The image has the weights (docs/images.md).",
+    "Replace registry.example by the registry that has your images, and the tag by a digest.",
+  ],
+  values: {
+    embed: {
+      image: { repository: `${registry}/embed`, tag: "0.1.0-k8s-cpu" },
+      resources: {
+        requests: { cpu: "2", memory: "1536Mi" },
+        limits: { cpu: "4", memory: "2Gi" },
+      },
+      autoscaling: { enabled: true, minReplicas: 2, maxReplicas: 8, cpuPercent: 70 },
+      topologySpread: { enabled: true, topologyKey: "topology.kubernetes.io/zone" },
+    },
+  },
+};
+
+const gpuNodes = {
+  runtimeClassName: "nvidia",
+  nodeSelector: { "nvidia.com/gpu.present": "true" },
+  tolerations: [{ key: "nvidia.com/gpu", operator: "Exists", effect: "NoSchedule" }],
+} as const;
+
+/** The same in front of Tritons. */
+const gateway = {
+  image: { repository: `${registry}/embed`, tag: "0.1.0-cpu" },
+  engine: "triton",
+  resources: {
+    requests: { cpu: "1", memory: "512Mi" },
+    limits: { cpu: "4", memory: "1Gi" },
+  },
+} as const;
+
+/** What holds for one GPU and for four. */
+const tensorrtOnGpu = {
+  enabled: true,
+  backend: "tensorrt",
+  image: { repository: "nvcr.io/nvidia/tritonserver", tag: "26.07-py3" },
+  gpus: 1,
+  resources: {
+    requests: { cpu: "4", memory: "8Gi" },
+    limits: { cpu: "8", memory: "16Gi" },
+  },
+  ...gpuNodes,
+} as const;
+
+const weightsOnVolume = {
+  weights: "pvc",
+  sha256: "",
+  pvc: { claimName: "clipstack-weights", subPath: "openclip_vit_b32/1" },
+} as const;
+
+const gpuFile: ValuesFile = {
+  name: "values-gpu.yaml",
+  about: [
+    "One GPU: Triton with ONNX Runtime on it, and the embed server as gateway in front of it.",
+    "A volume has the weights. A rolling update and a drain leave a gap: there is no second GPU to start the next pod on.",
+  ],
+  values: {
+    model: weightsOnVolume,
+    embed: gateway,
+    triton: { ...tensorrtOnGpu, backend: "onnx", replicas: 1 },
+    quota: { enabled: true, hard: { "requests.nvidia.com/gpu": "1" } },
+  },
+};
+
+const fourGpusFile: ValuesFile = {
+  name: "values-gpu-4x.yaml",
+  about: [
+    "Four GPUs: 2 to 4 Tritons with TensorRT, a GPU each, by the queue time that KEDA reads from Prometheus, and 2 to 6",
+    "gateways in front of them. Each pod fetches the weights; TensorRT's engines lie on a volume that all nodes can mount.",
+  ],
+  values: {
+    model: {
+      weights: "init",
+      sha256: "0".repeat(64),
+      init: { url: "https://models.example/openclip_vit_b32/model.onnx" },
+    },
+    embed: {
+      ...gateway,
+      autoscaling: { enabled: true, minReplicas: 2, maxReplicas: 6, cpuPercent: 70 },
+    },
+    triton: {
+      ...tensorrtOnGpu,
+      engineCache: { enabled: true, accessMode: "ReadWriteMany", size: "2Gi" },
+      autoscaling: {
+        enabled: true,
+        minReplicas: 2,
+        maxReplicas: 4,
+        metric: "queue-time",
+        source: "keda",
+        targetQueueMilliseconds: 50,
+        prometheus: { url: "http://prometheus-operated.monitoring.svc:9090" },
+      },
+    },
+    quota: { enabled: true, hard: { "requests.nvidia.com/gpu": "4" } },
+    serviceMonitor: { enabled: true },
+    prometheusRule: { enabled: true },
+  },
+};

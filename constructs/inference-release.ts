@@ -1,0 +1,67 @@
+import { HelmProvider } from "@cdktf/provider-helm/lib/provider/index.js";
+import { Construct } from "constructs";
+import type { Service } from "../inference-image/src/contract/environment.ts";
+import { podObjectName, progressDeadlineSeconds } from "../inference-image/src/contract/pods.ts";
+import { chartValuesForKind } from "./chart-values-for.ts";
+import { expression } from "./expression.ts";
+import { InferenceChart } from "./inference-chart.ts";
+import {
+  checkInference,
+  type InferenceDeploymentProps,
+  inferenceService,
+} from "./inference-deployment.ts";
+import { RolloutGate } from "./rollout-gate.ts";
+
+/** The embed server in a kind cluster, from the project's Helm chart: the objects of `InferenceDeployment`. */
+export class InferenceRelease extends Construct {
+  /** What the environment output says of it. */
+  readonly service: Service;
+  readonly minReplicas: number;
+  readonly maxReplicas: number;
+  readonly chart: InferenceChart;
+  /** Done when the pods are ready. */
+  readonly ready: RolloutGate;
+
+  constructor(scope: Construct, id: string, props: InferenceDeploymentProps) {
+    super(scope, id);
+
+    const { cluster, namespace, image, autoscaler } = props;
+    this.minReplicas = autoscaler.minReplicas;
+    this.maxReplicas = autoscaler.maxReplicas;
+    checkInference(this, props);
+
+    new HelmProvider(this, "helm", {
+      kubernetes: {
+        configPath: cluster.kubeconfig,
+        configContext: expression(`${cluster.cluster.fqn}.output.context`),
+      },
+    });
+    const { embed, ...values } = chartValuesForKind({
+      ...props,
+      image: image.name,
+      quota: namespace.quota,
+      limitRange: namespace.limitRange,
+    });
+    this.chart = new InferenceChart(this, "chart", {
+      namespace: namespace.namespace.metadata.name,
+      values: { ...values, embed: { ...embed, podAnnotations: image.annotations } },
+      timeoutSeconds: progressDeadlineSeconds(),
+      dependsOn: [image.loaded],
+    });
+    this.ready = new RolloutGate(this, "ready", {
+      cluster,
+      declaredBy: this.chart.release,
+      deployment: podObjectName("embed"),
+      namespace: namespace.name,
+      replicas: autoscaler.minReplicas,
+      timeoutSeconds: progressDeadlineSeconds(),
+    });
+    this.service = {
+      ...inferenceService(id, props),
+      resources: {
+        release: this.chart.address,
+        cluster: `terraform_data.${cluster.cluster.friendlyUniqueId}`,
+      },
+    };
+  }
+}

@@ -1,0 +1,326 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { z } from "zod";
+
+/** Waiting for the pods of a Deployment, with `kubectl get` and nothing else. */
+
+const condition = z.object({
+  type: z.string(),
+  status: z.string(),
+  reason: z.string().default(""),
+  message: z.string().default(""),
+  lastTransitionTime: z.string().optional(),
+});
+
+const deployment = z.object({
+  metadata: z.object({
+    generation: z.number(),
+    annotations: z.record(z.string(), z.string()).default({}),
+  }),
+  spec: z.object({
+    replicas: z.number().default(1),
+    selector: z.object({ matchLabels: z.record(z.string(), z.string()) }),
+  }),
+  status: z
+    .object({
+      observedGeneration: z.number().default(0),
+      replicas: z.number().default(0),
+      updatedReplicas: z.number().default(0),
+      availableReplicas: z.number().default(0),
+      conditions: z.array(condition).default([]),
+    })
+    .prefault({}),
+});
+
+const ended = z.object({ exitCode: z.number(), reason: z.string().default("") });
+const container = z.object({
+  name: z.string(),
+  image: z.string().default(""),
+  ready: z.boolean().default(false),
+  restartCount: z.number().default(0),
+  state: z
+    .object({
+      waiting: z
+        .object({ reason: z.string().default(""), message: z.string().default("") })
+        .optional(),
+      running: z.unknown().optional(),
+      terminated: ended.optional(),
+    })
+    .prefault({}),
+  lastState: z.object({ terminated: ended.optional() }).prefault({}),
+});
+const pod = z.object({
+  metadata: z.object({
+    name: z.string(),
+    creationTimestamp: z.string(),
+    deletionTimestamp: z.string().optional(),
+    labels: z.record(z.string(), z.string()).default({}),
+  }),
+  status: z.object({
+    phase: z.string().default(""),
+    conditions: z.array(condition).default([]),
+    initContainerStatuses: z.array(container).default([]),
+    containerStatuses: z.array(container).default([]),
+  }),
+});
+const replicaSet = z.object({
+  metadata: z.object({
+    annotations: z.record(z.string(), z.string()).default({}),
+    labels: z.record(z.string(), z.string()).default({}),
+  }),
+});
+
+export type DeploymentState = z.infer<typeof deployment>;
+export type PodState = z.infer<typeof pod>;
+
+/** A Deployment, and the pods of its newest template. */
+export interface RolloutState {
+  readonly deployment: DeploymentState;
+  readonly pods: readonly PodState[];
+}
+
+/** Runs `kubectl` with these arguments, and gives what it printed. */
+export type Kubectl = (args: readonly string[]) => Promise<string>;
+
+/** Nothing where there is no such Deployment. */
+export async function readRollout(
+  kubectl: Kubectl,
+  name: string,
+): Promise<RolloutState | undefined> {
+  const text = await kubectl(["get", "deployment", name, "--ignore-not-found", "--output=json"]);
+  if (text.trim() === "") return undefined;
+  const found = deployment.parse(JSON.parse(text));
+  const selector = Object.entries(found.spec.selector.matchLabels)
+    .map(([key, value]) => `${key}=${value}`)
+    .join(",");
+  const list = async (kind: string) =>
+    z
+      .object({ items: z.array(z.unknown()) })
+      .parse(JSON.parse(await kubectl(["get", kind, `--selector=${selector}`, "--output=json"])))
+      .items;
+  const [sets, pods] = await Promise.all([list("replicasets"), list("pods")]);
+  const revision = found.metadata.annotations[revisionAnnotation];
+  const newest = z
+    .array(replicaSet)
+    .parse(sets)
+    .find(({ metadata }) => metadata.annotations[revisionAnnotation] === revision);
+  const hash = newest?.metadata.labels[hashLabel];
+  return {
+    deployment: found,
+    pods: z
+      .array(pod)
+      .parse(pods)
+      .filter(
+        ({ metadata }) =>
+          metadata.deletionTimestamp === undefined && metadata.labels[hashLabel] === hash,
+      )
+      .sort((a, b) => a.metadata.creationTimestamp.localeCompare(b.metadata.creationTimestamp)),
+  };
+}
+
+const revisionAnnotation = "deployment.kubernetes.io/revision";
+const hashLabel = "pod-template-hash";
+
+/** `ready`, `waiting`, or why the pods will not become ready, and which pod says so. */
+export type RolloutVerdict =
+  | "ready"
+  | "waiting"
+  | { readonly failed: string; readonly pod?: string; readonly container?: string };
+
+/** A container that was restarted this often does not start by waiting longer. */
+const restartLimit = 3;
+
+/** What may pass by itself (a pull that is tried again, a quota that a pod which goes gives back) is waited for so long. */
+const patienceMs = 30_000;
+
+/** Judge a rollout. `replicas`: the fewest pods that must be ready. */
+export function judgeRollout(
+  { deployment: { metadata, spec, status }, pods }: RolloutState,
+  replicas: number,
+  nowMs: number,
+): RolloutVerdict {
+  const seen = status.observedGeneration >= metadata.generation;
+  const done =
+    status.updatedReplicas >= spec.replicas &&
+    status.replicas === status.updatedReplicas &&
+    status.availableReplicas >= status.updatedReplicas;
+  if (seen && done && status.availableReplicas >= replicas) return "ready";
+  if (!seen) return "waiting";
+  for (const it of pods) {
+    const trouble = podTrouble(it, nowMs);
+    if (trouble !== undefined) return { ...trouble, pod: it.metadata.name };
+  }
+  const refused = status.conditions.find(
+    ({ type, status: is }) => type === "ReplicaFailure" && is === "True",
+  );
+  if (refused !== undefined && olderThan(refused.lastTransitionTime, nowMs)) {
+    return { failed: `a pod was refused: ${refused.message}` };
+  }
+  const late = status.conditions.some(({ reason }) => reason === "ProgressDeadlineExceeded");
+  return late ? stuck(pods) : "waiting";
+}
+
+/** What is said of pods that are late without a reason of their own. */
+export function stuck(pods: readonly PodState[]): Exclude<RolloutVerdict, string> {
+  const it = pods.find(({ status }) => !isReady(status.conditions));
+  if (it === undefined) return { failed: "there are fewer pods than asked for" };
+  const name = it.metadata.name;
+  const unscheduled = it.status.conditions.find(
+    ({ type, status }) => type === "PodScheduled" && status === "False",
+  );
+  if (unscheduled !== undefined) {
+    return { failed: `no node has room for a pod: ${unscheduled.message}`, pod: name };
+  }
+  const late = it.status.containerStatuses.find(({ ready }) => !ready);
+  const state = it.status.phase.toLowerCase();
+  return late === undefined
+    ? { failed: `a pod is ${state} and not ready`, pod: name }
+    : {
+        failed: `container ${late.name} is ${late.state.running === undefined ? state : "running and not ready"}`,
+        pod: name,
+        container: late.name,
+      };
+}
+
+function isReady(conditions: PodState["status"]["conditions"]): boolean {
+  return conditions.some(({ type, status }) => type === "Ready" && status === "True");
+}
+
+function podTrouble(
+  { metadata, status }: PodState,
+  nowMs: number,
+): { readonly failed: string; readonly container: string } | undefined {
+  const old = olderThan(metadata.creationTimestamp, nowMs);
+  for (const it of [...status.initContainerStatuses, ...status.containerStatuses]) {
+    const said = (text: string) => ({
+      failed: `container ${it.name} ${text}`,
+      container: it.name,
+    });
+    const { reason = "", message = "" } = it.state.waiting ?? {};
+    if (reason === "ErrImageNeverPull" || reason === "InvalidImageName") {
+      return said(`has no image: ${message}`);
+    }
+    if (old && (reason === "ImagePullBackOff" || reason === "ErrImagePull")) {
+      return said(
+        `cannot get its image ${it.image}, which is not on the node: ${message.replace(/\s+/g, " ")}`,
+      );
+    }
+    if (old && /^Create(Container|PodSandbox).*Error$|^RunContainerError$/.test(reason)) {
+      return said(`cannot be started: ${message}`);
+    }
+    if (it.restartCount >= restartLimit && !it.ready) {
+      const last = it.state.terminated ?? it.lastState.terminated;
+      return said(`restarts in a loop (${it.restartCount} times)${endText(last)}`);
+    }
+  }
+  return undefined;
+}
+
+function endText(last: z.infer<typeof ended> | undefined): string {
+  if (last === undefined) return "";
+  return last.reason === "OOMKilled"
+    ? ": it was ended for lack of memory"
+    : `: it exited with code ${last.exitCode}`;
+}
+
+function olderThan(time: string | undefined, nowMs: number): boolean {
+  return time === undefined || nowMs - Date.parse(time) >= patienceMs;
+}
+
+/** `2 of 2 pods are new, 1 is ready`: what changes while one waits. */
+export function rolloutText({ deployment: { spec, status }, pods }: RolloutState): string {
+  const waiting = pods.flatMap(({ status: { containerStatuses } }) =>
+    containerStatuses.flatMap(({ state }) => state.waiting?.reason ?? []),
+  );
+  const parts = [
+    `${status.updatedReplicas} of ${spec.replicas} pods are new`,
+    `${status.availableReplicas} ready`,
+  ];
+  const old = status.replicas - status.updatedReplicas;
+  if (old > 0) parts.push(`${old} old`);
+  const reasons = [...new Set(waiting)].filter((reason) => reason !== "ContainerCreating");
+  return [...parts, ...reasons].join(", ");
+}
+
+export interface RolloutWait {
+  readonly kubectl: Kubectl;
+  readonly deployment: string;
+  /** The fewest pods that must be ready. */
+  readonly replicas: number;
+  readonly timeoutMs: number;
+  /** Between two looks. */
+  readonly intervalMs: number;
+  readonly signal?: AbortSignal;
+  /** The state, each time that it changes, and how long it took. */
+  readonly onState: (text: string, elapsedMs: number) => void;
+}
+
+/**
+ * Wait until the pods of a Deployment's newest template are ready, and no others are left.
+ *
+ * @returns Why they are not, or nothing.
+ */
+export async function waitForRollout(
+  options: RolloutWait,
+): Promise<Exclude<RolloutVerdict, string> | undefined> {
+  const { kubectl, deployment: name, replicas, timeoutMs, intervalMs, signal, onState } = options;
+  const startMs = performance.now();
+  let told = "";
+  while (true) {
+    const state = await readRollout(kubectl, name);
+    if (state === undefined) return { failed: "is not there" };
+    const elapsedMs = performance.now() - startMs;
+    const text = rolloutText(state);
+    if (text !== told) onState(text, elapsedMs);
+    told = text;
+    const verdict = judgeRollout(state, replicas, Date.now());
+    if (verdict === "ready") return undefined;
+    if (verdict !== "waiting") return verdict;
+    if (elapsedMs >= timeoutMs) {
+      const why = stuck(state.pods);
+      return { ...why, failed: `after ${Math.round(timeoutMs / 1000)} s ${why.failed} (${text})` };
+    }
+    await sleep(Math.min(intervalMs, Math.max(0, timeoutMs - elapsedMs)), undefined, { signal });
+  }
+}
+
+const event = z.object({
+  type: z.string().default(""),
+  reason: z.string().default(""),
+  message: z.string().default(""),
+  count: z.number().nullish(),
+  lastTimestamp: z.string().nullish(),
+  eventTime: z.string().nullish(),
+  metadata: z.object({ creationTimestamp: z.string() }),
+});
+
+/** What the cluster warned of about an object, the oldest first, each message once. */
+export async function warningsOf(kubectl: Kubectl, name: string): Promise<readonly string[]> {
+  const text = await kubectl([
+    "get",
+    "events",
+    `--field-selector=involvedObject.name=${name},type=Warning`,
+    "--output=json",
+  ]);
+  const events = z.object({ items: z.array(event) }).parse(JSON.parse(text)).items;
+  const timeOf = (it: z.infer<typeof event>) =>
+    it.lastTimestamp ?? it.eventTime ?? it.metadata.creationTimestamp;
+  const lines = events
+    .sort((a, b) => timeOf(a).localeCompare(timeOf(b)))
+    .map(({ reason, message }) => `${reason}: ${message.trim().replace(/\s+/g, " ")}`);
+  return [...new Set(lines)];
+}
+
+/** The last lines that a container wrote; of one that was restarted, those before its end. */
+export async function lastPodLines(
+  kubectl: Kubectl,
+  { pod: name, container: of }: { readonly pod: string; readonly container?: string },
+  count: number,
+): Promise<readonly string[]> {
+  const ask = async (...more: readonly string[]) => {
+    const args = ["logs", name, ...(of === undefined ? [] : [`--container=${of}`])];
+    const text = await kubectl([...args, `--tail=${count}`, ...more]).catch(() => "");
+    return text.split("\n").filter((line) => line.trim() !== "");
+  };
+  const now = await ask();
+  return now.length > 0 ? now : ask("--previous");
+}

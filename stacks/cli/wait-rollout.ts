@@ -1,0 +1,105 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { type Command, InvalidArgumentError } from "commander";
+import { Interrupted, onInterrupt } from "./interrupt.ts";
+import { kubectl } from "./kubectl.ts";
+import { type Kubectl, lastPodLines, waitForRollout, warningsOf } from "./rollout.ts";
+
+interface WaitArguments {
+  readonly kubeconfig?: string;
+  readonly context?: string;
+  readonly namespace: string;
+  readonly replicas: number;
+  readonly timeout: number;
+  readonly lines: number;
+}
+
+/** `clipstack wait-rollout`: what a deployment runs for each Deployment of a cluster. */
+export function registerWaitRollout(program: Command): void {
+  program
+    .command("wait-rollout")
+    .description(
+      "wait until the pods of a Deployment are ready; where they will not be, say why with their events and last log lines",
+    )
+    .argument("<deployment>", "its name")
+    .option("--kubeconfig <file>", "kubeconfig (default: the one that kubectl takes by itself)")
+    .option("--context <name>", "its context (default: the current one)")
+    .option("--namespace <name>", "namespace of the Deployment", "clipstack")
+    .option("--replicas <number>", "the fewest pods that must be ready", positive, 1)
+    .option("--timeout <seconds>", "how long it may take", positive, 300)
+    .option("--lines <number>", "how many log lines to show", positive, 20)
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ npx clipstack wait-rollout clipstack-embed --context kind-clipstack
+  $ npx clipstack wait-rollout clipstack-triton --namespace inference --timeout 1200
+
+Exit codes: 0 ready, 1 not, 2 wrong usage, or a cluster that cannot be asked.`,
+    )
+    .action(waitRollout);
+}
+
+/** Longest that the API server may be out of reach while it is asked. */
+const unreachableMs = 15_000;
+
+async function waitRollout(deployment: string, args: WaitArguments): Promise<void> {
+  const interrupt = onInterrupt();
+  const run: Kubectl = (words) =>
+    kubectl(args, [`--namespace=${args.namespace}`, ...words], interrupt.signal);
+  try {
+    const failure = await waitForRollout({
+      kubectl: patient(run, interrupt.signal),
+      deployment,
+      replicas: args.replicas,
+      timeoutMs: args.timeout * 1000,
+      intervalMs: 1_000,
+      signal: interrupt.signal,
+      onState: (text, elapsedMs) =>
+        console.log(`${deployment}: ${text} (${(elapsedMs / 1000).toFixed(1)} s)`),
+    });
+    if (failure === undefined) return;
+    process.exitCode = 1;
+    console.log(`${deployment} is not ready: ${failure.failed}`);
+    if (failure.pod === undefined) return;
+    const { pod, container } = failure;
+    const [warnings, lines] = await Promise.all([
+      warningsOf(run, pod).catch(() => []),
+      lastPodLines(run, { pod, container }, args.lines),
+    ]);
+    if (warnings.length > 0) console.log(`what the cluster says of pod ${pod}:`);
+    for (const line of warnings) console.log(`  ${line}`);
+    if (lines.length > 0) console.log("its last log lines:");
+    for (const line of lines) console.log(`  ${line}`);
+  } catch (error) {
+    if (!interrupt.signal.aborted) throw error;
+    console.error("clipstack: interrupted");
+    process.exitCode = new Interrupted("interrupted").exitCode;
+  } finally {
+    interrupt.remove();
+  }
+}
+
+/** An API server may be out of reach for a moment, as in a cluster that was made just now. */
+function patient(run: Kubectl, signal: AbortSignal): Kubectl {
+  let reachedMs = performance.now();
+  return async (words) => {
+    while (true) {
+      try {
+        const text = await run(words);
+        reachedMs = performance.now();
+        return text;
+      } catch (error) {
+        if (signal.aborted || performance.now() - reachedMs > unreachableMs) throw error;
+        await sleep(1_000, undefined, { signal });
+      }
+    }
+  };
+}
+
+function positive(text: string): number {
+  const value = Number(text);
+  if (!Number.isInteger(value) || value < 1 || value > 86_400) {
+    throw new InvalidArgumentError("It must be a whole number, 1 to 86400.");
+  }
+  return value;
+}
