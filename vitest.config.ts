@@ -5,8 +5,16 @@ const exclude = ["**/node_modules/**", "cdktf.out/**"];
 /** They share one Kubernetes cluster, which takes longest to be had. */
 const onCluster = ["stacks/deploy/{kind-local,chart,k8s-gpu}.integ.test.ts"];
 
+/** How long `expect.poll` waits where a test does not say: against a hang, however slow the machine is. */
+const poll = { timeout: 20_000 };
+
 /** One file after the other: each has the machine, and its ports, for itself. */
-const real = { testTimeout: 300_000, hookTimeout: 300_000, fileParallelism: false };
+const real = {
+  testTimeout: 300_000,
+  hookTimeout: 300_000,
+  fileParallelism: false,
+  expect: { poll },
+};
 
 export default defineConfig({
   test: {
@@ -19,6 +27,7 @@ export default defineConfig({
           exclude: [...exclude, "**/*.integ.test.ts"],
           testTimeout: 30_000,
           hookTimeout: 60_000,
+          expect: { poll },
         },
       },
       {
