@@ -6,11 +6,15 @@ import {
   startSeconds,
 } from "../inference-image/src/contract/pods.ts";
 import { embedPort, nodePortRange } from "../inference-image/src/contract/ports.ts";
+import { tritonStartSeconds } from "./triton-times.ts";
 
 /**
  * The values of the Helm chart `helm/clipstack`. Its `values.yaml`, its `values.schema.json` and the table of its README are
  * rendered from this schema (`npm run render`); values of the stacks are checked with it.
  */
+
+/** Seconds that TensorRT may take for the engine of one execution instance. */
+const buildSeconds = tritonStartSeconds(true, 1) - tritonStartSeconds(true, 0);
 
 /** A whole number in a range. */
 const integer = (min: number, max: number) => z.int().min(min).max(max);
@@ -224,10 +228,10 @@ const embed = z
       .prefault({})
       .describe("Autoscaling on CPU."),
     budget,
-    startSeconds: integer(10, 7_200)
-      .default(startSeconds)
+    startSeconds: integer(10, 14_400)
+      .optional()
       .describe(
-        "Seconds that a pod may take until it is ready: a gateway waits for its first Triton.",
+        `Seconds that a pod may take until it is ready: ${startSeconds}, and of a gateway as much more as its Tritons may take.`,
       ),
     graceSeconds: integer(1, 3_600)
       .default(graceSeconds)
@@ -288,6 +292,10 @@ const triton = z
       .default("1Gi")
       .describe("Size of `/dev/shm`, in memory; it counts against the memory limit."),
     resources: resources({ cpu: "2", memory: "4Gi" }, { cpu: "4", memory: "8Gi" }),
+    allowUnauthenticated: switchedOn(
+      false,
+      "Reach Triton from outside the cluster although it asks nobody who they are.",
+    ),
     service: service(undefined).describe(
       "The Service of the Tritons. A second one without an address of its own is for gRPC.",
     ),
@@ -322,9 +330,9 @@ const triton = z
       .describe("Autoscaling on queue time or CPU."),
     budget,
     startSeconds: integer(10, 14_400)
-      .default(startSeconds)
+      .optional()
       .describe(
-        "Seconds that a pod may take until it is ready, building TensorRT's engines included.",
+        `Seconds that a pod may take until it is ready: ${tritonStartSeconds(false, 1)}, or with TensorRT ${tritonStartSeconds(true, 0)} and ${buildSeconds} for each GPU, on which it builds an engine.`,
       ),
     graceSeconds: integer(1, 3_600)
       .default(graceSeconds)

@@ -316,11 +316,11 @@ const cpuFile: ValuesFile = {
   },
 };
 
-const gpuNodes = {
+const gpuNodes: NonNullable<ChartValues["triton"]> = {
   runtimeClassName: "nvidia",
   nodeSelector: { "nvidia.com/gpu.present": "true" },
   tolerations: [{ key: "nvidia.com/gpu", operator: "Exists", effect: "NoSchedule" }],
-} as const;
+};
 
 /** The same in front of Tritons. */
 const gateway = {

@@ -1,3 +1,139 @@
-{{/* What the schema of the values cannot say: one line for the first combination that cannot work. */}}
+{{/*
+What the schema of the values cannot say: one line for the first combination that cannot work, in the words of the values.
+Says nothing when all is well.
+*/}}
 {{- define "clipstack.checks" -}}
+{{- $contract := include "clipstack.contract" nil | fromJson -}}
+{{- $v := .Values -}}
+{{- if not (or $v.embed.enabled $v.triton.enabled) -}}
+{{- fail "embed.enabled or triton.enabled must be true: nothing would be deployed" -}}
+{{- end -}}
+
+{{- /* weights */ -}}
+{{- if and (eq $v.model.weights "pvc") (not $v.model.pvc.claimName) -}}
+{{- fail "model.pvc.claimName is required with model.weights pvc" -}}
+{{- end -}}
+{{- if eq $v.model.weights "init" -}}
+{{- if not $v.model.init.url -}}{{- fail "model.init.url is required with model.weights init" -}}{{- end -}}
+{{- if not $v.model.sha256 -}}{{- fail "model.sha256 is required with model.weights init: what comes over the network is checked" -}}{{- end -}}
+{{- end -}}
+
+{{- if $v.embed.enabled -}}
+{{- $auth := $v.embed.auth -}}
+{{- $service := $v.embed.service -}}
+{{- if and (ne $service.type "ClusterIP") (not $auth.existingSecret) (not $auth.allowAnonymous) -}}
+{{- fail (printf "embed.auth.existingSecret is required where embed.service.type is %s (or embed.auth.allowAnonymous: true where something else keeps strangers out)" $service.type) -}}
+{{- end -}}
+{{- if and $auth.existingSecret $auth.allowAnonymous -}}
+{{- fail "embed.auth must have existingSecret or allowAnonymous, not both" -}}
+{{- end -}}
+{{- if and (eq $service.type "ClusterIP") $service.nodePort -}}
+{{- fail "embed.service.nodePort needs embed.service.type NodePort or LoadBalancer, got ClusterIP" -}}
+{{- end -}}
+{{- if eq $v.embed.engine "triton" -}}
+{{- if not $v.triton.enabled -}}
+{{- fail "triton.enabled must be true with embed.engine triton: the gateway asks the Tritons of this release" -}}
+{{- end -}}
+{{- if eq $v.embed.accelerator "gpu" -}}
+{{- fail "embed.accelerator must be cpu with embed.engine triton: a gateway uses no GPU, got gpu" -}}
+{{- end -}}
+{{- end -}}
+{{- range $it := $v.embed.extraEnv -}}
+{{- if has $it.name $contract.ownEnv -}}
+{{- fail (printf "embed.extraEnv must not set %s: the chart does" $it.name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- if $v.triton.enabled -}}
+{{- $triton := $v.triton -}}
+{{- if and (eq $triton.engine "bundled") (gt (int $triton.gpus) 0) -}}
+{{- fail (printf "triton.gpus must be 0 with triton.engine bundled, which computes on the CPU, got %v" $triton.gpus) -}}
+{{- end -}}
+{{- if and (not $triton.modelConfig.variant) (not (hasKey $contract.variants (toString $triton.gpus))) -}}
+{{- fail (printf "triton.modelConfig.variant and .text are required for %v GPUs: there are configurations for %s" $triton.gpus (keys $contract.variants | sortAlpha | join ", ")) -}}
+{{- end -}}
+{{- $model := index $contract.models $triton.backend -}}
+{{- with $triton.modelConfig.text -}}
+{{- if not (regexMatch (printf `(?m)^\s*name\s*:\s*"%s"` $model) .) -}}
+{{- fail (printf "triton.modelConfig.text must be the configuration of %s (name: \"%s\")" $model $model) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (ne $triton.service.type "ClusterIP") (not $triton.allowUnauthenticated) -}}
+{{- fail (printf "triton.allowUnauthenticated must be true where triton.service.type is %s: Triton asks nobody who they are" $triton.service.type) -}}
+{{- end -}}
+{{- if and (ne $triton.service.type "ClusterIP") (eq $v.model.weights "image") -}}
+{{- fail (printf "triton.service.type must be ClusterIP with model.weights image: who reaches Triton could load and unload models, got %s" $triton.service.type) -}}
+{{- end -}}
+{{- $compiles := include "clipstack.compiles" . -}}
+{{- if and $triton.engineCache.enabled (not $compiles) -}}
+{{- fail "triton.engineCache.enabled must be false where TensorRT builds nothing (triton.backend tensorrt and GPUs)" -}}
+{{- end -}}
+{{- if and $triton.engineCache.enabled (ne $v.model.weights "image") (not $v.model.sha256) -}}
+{{- fail "model.sha256 is required with triton.engineCache: engines of other weights would be used" -}}
+{{- end -}}
+{{- $scaling := $triton.autoscaling -}}
+{{- if and $scaling.enabled (eq $scaling.metric "queue-time") (eq $scaling.source "keda") (not $scaling.prometheus.url) -}}
+{{- fail "triton.autoscaling.prometheus.url is required with triton.autoscaling.source keda" -}}
+{{- end -}}
+{{- end -}}
+
+{{- range $component := list "embed" "triton" -}}
+{{- $it := index $v $component -}}
+{{- if $it.enabled -}}
+{{- $scaling := $it.autoscaling -}}
+{{- $fewest := $it.replicas | int -}}
+{{- $most := $fewest -}}
+{{- if $scaling.enabled -}}
+{{- $fewest = $scaling.minReplicas | int -}}
+{{- $most = $scaling.maxReplicas | int -}}
+{{- if gt $fewest $most -}}
+{{- fail (printf "%s.autoscaling.minReplicas (%d) must not exceed maxReplicas (%d)" $component $fewest $most) -}}
+{{- end -}}
+{{- if and (eq (default "cpu" $scaling.metric) "cpu") (not (index $it.resources.requests "cpu")) -}}
+{{- fail (printf "%s.resources.requests.cpu is required for autoscaling on CPU: it is what the percentage is of" $component) -}}
+{{- end -}}
+{{- end -}}
+{{- $budget := $it.budget -}}
+{{- if $budget.enabled -}}
+{{- if and (hasKey $budget "minAvailable") (hasKey $budget "maxUnavailable") -}}
+{{- fail (printf "%s.budget must set either maxUnavailable or minAvailable, got both" $component) -}}
+{{- end -}}
+{{- if and (hasKey $budget "minAvailable") (ge (int $budget.minAvailable) $fewest) -}}
+{{- fail (printf "%s.budget.minAvailable (%d) must be less than the fewest replicas (%d), or no node can be drained" $component (int $budget.minAvailable) $fewest) -}}
+{{- end -}}
+{{- end -}}
+{{- range $name := list "nvidia.com/gpu" -}}
+{{- if or (hasKey $it.resources.requests $name) (hasKey $it.resources.limits $name) -}}
+{{- fail (printf "%s.resources must not have %s: %s.gpus says how many" $component $name $component) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- if $v.quota.enabled -}}
+{{- if not $v.quota.hard -}}
+{{- fail "quota.hard must name at least one resource with quota.enabled" -}}
+{{- end -}}
+{{- $gpus := include "clipstack.gpusAtMost" . | int -}}
+{{- $name := "requests.nvidia.com/gpu" -}}
+{{- if and (hasKey $v.quota.hard $name) (gt $gpus (index $v.quota.hard $name | int)) -}}
+{{- fail (printf "quota.hard.%s must be at least %d (GPUs of a pod × the most pods, and one pod more with spareGpu), got %v" $name $gpus (index $v.quota.hard $name)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* GPUs that the release uses at most, a rolling update included. */}}
+{{- define "clipstack.gpusAtMost" -}}
+{{- $sum := 0 -}}
+{{- range $component := list "embed" "triton" -}}
+{{- $it := index $.Values $component -}}
+{{- $onGpu := or (eq $component "triton") (and (eq (default "" $it.accelerator) "gpu") (eq $it.engine "onnx")) -}}
+{{- if and $it.enabled $onGpu -}}
+{{- $pods := ternary $it.autoscaling.maxReplicas $it.replicas $it.autoscaling.enabled | int -}}
+{{- if $it.spareGpu }}{{ $pods = add $pods 1 | int }}{{ end -}}
+{{- $sum = add $sum (mul $pods (int $it.gpus)) -}}
+{{- end -}}
+{{- end -}}
+{{- $sum -}}
 {{- end -}}

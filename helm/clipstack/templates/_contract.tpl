@@ -35,6 +35,11 @@
       "failureThreshold": 3
     }
   },
+  "startSeconds": {
+    "embed": 120,
+    "triton": 120,
+    "tritonEngine": 300
+  },
   "stopMarginSeconds": 5,
   "minReadySeconds": 5,
   "revisionHistoryLimit": 3,
@@ -44,6 +49,7 @@
     "gid": 1000
   },
   "tmpMiB": 64,
+  "tritonTmpMiB": 256,
   "repository": "/models",
   "engineCache": "/engine-cache",
   "enginesMark": "CHART-ENGINES",
@@ -51,6 +57,26 @@
     "onnx": "openclip_vit_b32",
     "tensorrt": "openclip_vit_b32_trt"
   },
+  "queueTime": {
+    "expression": "sum by (BY) (rate(nv_inference_queue_duration_us{SELECTOR}[1m])) / clamp_min(sum by (BY) (rate(nv_inference_request_success{SELECTOR}[1m])), 0.001) / 1000",
+    "record": "clipstack:triton_queue_milliseconds:rate1m",
+    "adapterMetric": "clipstack_triton_queue_milliseconds"
+  },
+  "ownEnv": [
+    "ENGINE",
+    "EXECUTION_PROVIDER",
+    "INTRA_OP_THREADS",
+    "MODEL_PATH",
+    "TRITON_GRPC_URLS",
+    "TRITON_MODEL",
+    "HOST",
+    "PORT",
+    "API_KEY",
+    "ALLOW_ANONYMOUS",
+    "SHUTDOWN_GRACE_SECONDS",
+    "TLS_CERT_FILE",
+    "TLS_KEY_FILE"
+  ],
   "variants": {
     "0": "cpu",
     "1": "single-gpu",

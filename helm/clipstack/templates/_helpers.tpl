@@ -30,13 +30,18 @@ app.kubernetes.io/component: {{ . }}
 {{/* Labels of every object. Takes a list: the root, the component or "". */}}
 {{- define "clipstack.labels" -}}
 {{- $root := index . 0 -}}
-{{ include "clipstack.selectorLabels" . }}
-app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ $root.Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 }}
-{{- with $root.Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- $own := include "clipstack.selectorLabels" . | fromYaml -}}
+{{- $_ := set $own "app.kubernetes.io/version" $root.Chart.AppVersion -}}
+{{- $_ := set $own "app.kubernetes.io/managed-by" $root.Release.Service -}}
+{{- $_ := set $own "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63) -}}
+{{- toYaml (merge $own (deepCopy $root.Values.commonLabels)) -}}
+{{- end -}}
+
+{{/* Labels of a pod: what its selector asks for, and those of the values. Takes a list: the root, the component. */}}
+{{- define "clipstack.podLabels" -}}
+{{- $root := index . 0 -}}
+{{- $own := include "clipstack.selectorLabels" . | fromYaml -}}
+{{- toYaml (merge $own (deepCopy (index $root.Values (index . 1)).podLabels) (deepCopy $root.Values.commonLabels)) -}}
 {{- end -}}
 
 {{/* Metadata of an object of a component. Takes a list: the root, the component. */}}
@@ -184,4 +189,32 @@ scaleDown:
     - type: Percent
       value: 100
       periodSeconds: 15
+{{- end -}}
+
+{{/* To find other pods by their names. */}}
+{{- define "clipstack.dnsEgress" -}}
+- ports:
+    - port: 53
+      protocol: UDP
+    - port: 53
+      protocol: TCP
+{{- end -}}
+
+{{/* Whether TensorRT builds engines. */}}
+{{- define "clipstack.compiles" -}}
+{{- if and (eq .Values.triton.backend "tensorrt") (gt (int .Values.triton.gpus) 0) -}}true{{- end -}}
+{{- end -}}
+
+{{/* Seconds that a Triton may take until it is ready: TensorRT builds an engine on each GPU. */}}
+{{- define "clipstack.tritonStart" -}}
+{{- $times := (include "clipstack.contract" nil | fromJson).startSeconds -}}
+{{- $engines := include "clipstack.compiles" . | empty | ternary 0 (int .Values.triton.gpus) -}}
+{{- .Values.triton.startSeconds | default (add $times.triton (mul $times.tritonEngine $engines)) -}}
+{{- end -}}
+
+{{/* Seconds that the embed server may take: a gateway waits for its first Triton. */}}
+{{- define "clipstack.embedStart" -}}
+{{- $times := (include "clipstack.contract" nil | fromJson).startSeconds -}}
+{{- $tritons := eq .Values.embed.engine "triton" | ternary (include "clipstack.tritonStart" . | int) 0 -}}
+{{- .Values.embed.startSeconds | default (add $times.embed $tritons) -}}
 {{- end -}}

@@ -1,29 +1,73 @@
-{{/* The container that brings or checks the weights before the server starts. Takes a list: the root, the component. */}}
+{{/*
+The container that brings the weights, or looks at them, before the server starts. It runs the embed image. Takes a list:
+the root, the component.
+*/}}
 {{- define "clipstack.weightsInit" -}}
+{{- $root := index . 0 -}}
+{{- $embed := eq (index . 1) "embed" -}}
+{{- $model := $root.Values.model -}}
+{{- $it := index $root.Values (index . 1) -}}
+{{- $image := $root.Values.embed.image -}}
+{{- if or (eq $model.weights "init") (and (eq $model.weights "pvc") $model.sha256) -}}
+initContainers:
+  - name: weights
+    image: {{ include "clipstack.image" $image }}
+    imagePullPolicy: {{ $image.pullPolicy }}
+    args:
+      {{- if eq $model.weights "init" }}
+      - fetch-weights
+      - --url={{ $model.init.url }}
+      {{- else }}
+      - check-weights
+      {{- end }}
+      - --folder=/weights
+      - --sha256={{ $model.sha256 }}
+      {{- if and $embed (eq $model.weights "init") }}
+      # the embed server runs another form of them, which is made here once
+      - --execution-provider={{ ternary "cuda" "cpu" (eq $it.accelerator "gpu") }}
+      {{- else }}
+      - --execution-provider=none
+      {{- end }}
+    resources:
+      {{- toYaml $it.resources | nindent 6 }}
+    securityContext:
+      {{- include "clipstack.containerSecurity" . | nindent 6 }}
+    volumeMounts:
+      - name: tmp
+        mountPath: /tmp
+      - name: weights
+        mountPath: /weights
+        {{- if eq $model.weights "pvc" }}
+        readOnly: true
+        {{- with $model.pvc.subPath }}
+        subPath: {{ . }}
+        {{- end }}
+        {{- end }}
+{{- end -}}
 {{- end -}}
 
 {{/* Where a server of a backend reads the weights. Takes a list: the root, the backend. */}}
 {{- define "clipstack.weightsMount" -}}
 {{- $root := index . 0 -}}
 {{- $contract := include "clipstack.contract" nil | fromJson -}}
-{{- if ne $root.Values.model.weights "image" }}
+{{- if ne $root.Values.model.weights "image" -}}
 - name: weights
   mountPath: {{ $contract.repository }}/{{ index $contract.models (index . 1) }}/1
   readOnly: true
   {{- if and (eq $root.Values.model.weights "pvc") $root.Values.model.pvc.subPath }}
   subPath: {{ $root.Values.model.pvc.subPath }}
   {{- end }}
-{{- end }}
+{{- end -}}
 {{- end -}}
 
 {{- define "clipstack.weightsVolume" -}}
-{{- if eq .Values.model.weights "pvc" }}
+{{- if eq .Values.model.weights "pvc" -}}
 - name: weights
   persistentVolumeClaim:
     claimName: {{ .Values.model.pvc.claimName }}
-{{- else if eq .Values.model.weights "init" }}
+{{- else if eq .Values.model.weights "init" -}}
 - name: weights
   emptyDir:
     sizeLimit: {{ .Values.model.init.sizeLimit }}
-{{- end }}
+{{- end -}}
 {{- end -}}

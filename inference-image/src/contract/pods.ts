@@ -101,6 +101,9 @@ export const podUser = { uid: 1000, gid: 1000 } as const;
 /** Size of `/tmp`, in memory; it counts against the memory limit. */
 export const podTmpMiB = 64;
 
+/** The same of a Triton, whose Python model may unpack there. */
+export const tritonTmpMiB = 256;
+
 /** Label of a namespace, and the Pod Security Standard that the pods keep. */
 export const podSecurity = {
   label: "pod-security.kubernetes.io/enforce",
