@@ -1,29 +1,28 @@
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync } from "node:fs";
+import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { beforeAll, expect, test } from "vitest";
+import { providerPlaces } from "./deploy/test-project.ts";
 import { environmentNames } from "./settings.ts";
 import { synthesize } from "./synthesize.ts";
 
-/**
- * The real Terraform with the real providers reads what was synthesized. Providers come from the registry, from a
- * mirror of the CLI configuration, or from the folder that `CLIPSTACK_TF_PLUGIN_DIR` names.
- */
+/** The real Terraform with the real providers, where it finds them, reads what was synthesized. */
 let outdir = "";
+let places: NodeJS.ProcessEnv = {};
 
-beforeAll(() => {
-  outdir = join(mkdtempSync(join(tmpdir(), "clipstack-validate-")), "cdktf.out");
+beforeAll(async () => {
+  const folder = mkdtempSync(join(tmpdir(), "clipstack-validate-"));
+  outdir = join(folder, "cdktf.out");
+  places = await providerPlaces(folder);
   synthesize({ settings: fileURLToPath(new URL(".", import.meta.url)), outdir });
 });
 
 function terraform(cwd: string, ...args: readonly string[]) {
-  const env: NodeJS.ProcessEnv = { ...process.env, CHECKPOINT_DISABLE: "1" };
-  if (!existsSync(env.TF_CLI_CONFIG_FILE ?? "")) delete env.TF_CLI_CONFIG_FILE;
   return spawnSync("terraform", [...args, "-no-color"], {
     cwd,
-    env,
+    env: { ...process.env, ...places, CHECKPOINT_DISABLE: "1" },
     encoding: "utf8",
     timeout: 120_000,
   });
@@ -31,9 +30,7 @@ function terraform(cwd: string, ...args: readonly string[]) {
 
 /** Why Terraform cannot read a stack on this machine. */
 function missing(cwd: string): string | undefined {
-  const plugins = process.env.CLIPSTACK_TF_PLUGIN_DIR;
-  const from = plugins === undefined ? [] : [`-plugin-dir=${plugins}`];
-  const init = terraform(cwd, "init", "-backend=false", "-input=false", ...from);
+  const init = terraform(cwd, "init", "-backend=false", "-input=false");
   if (init.error !== undefined) return `terraform cannot be run: ${init.error.message}`;
   if (init.status === 0) return undefined;
   const provider = /versions for provider\s+(\S+?):/.exec(init.stderr)?.[1] ?? "its providers";

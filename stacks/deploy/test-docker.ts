@@ -73,7 +73,7 @@ export interface Docker {
   /** Its lines, none when there is no output. */
   lines(...args: readonly string[]): Promise<readonly string[]>;
   inspect(container: string): Promise<InspectedContainer>;
-  /** Everything that a deployment could leave behind: containers, networks, volumes, images, by name. */
+  /** Everything that a deployment could leave behind: containers, networks, volumes, images, by the name that it gave. */
   contents(): Promise<readonly string[]>;
 }
 
@@ -101,6 +101,12 @@ export interface InspectedContainer {
   };
 }
 
+/**
+ * What may come and go meanwhile: layers that a build left for the next one have no name, its containers have two words for one,
+ * and CI builds the images of its test cluster while tests run.
+ */
+const ofBuilds = /^(image <none>:|image (local|registry\.k8s\.io)\/|container [a-z]+_[a-z]+\d?$)/;
+
 export function dockerAt(endpoint: string): Docker {
   const run = async (...args: readonly string[]) =>
     (await succeed("docker", ["--host", endpoint, ...args])).trimEnd();
@@ -119,9 +125,9 @@ export function dockerAt(endpoint: string): Docker {
         lines("volume", "ls", "--format", "volume {{.Name}}"),
         lines("image", "ls", "--format", "image {{.Repository}}:{{.Tag}}"),
       ]);
-      // layers that a build left for the next one have no name
-      const named = images.filter((image) => image !== "image <none>:<none>");
-      return [...containers, ...networks, ...volumes, ...named].sort();
+      return [...containers, ...networks, ...volumes, ...images]
+        .filter((it) => !ofBuilds.test(it))
+        .sort();
     },
   };
 }

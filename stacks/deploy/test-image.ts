@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { command, type Docker, type Outcome, succeed } from "./test-docker.ts";
+import { command, type Docker, type Outcome } from "./test-docker.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
@@ -45,19 +45,15 @@ interface Build {
 /** Build an image with a name that only this test has. */
 export async function buildImage(
   docker: Docker,
-  how: Build,
+  { context, file, args }: Build,
 ): Promise<{ readonly image: string; readonly outcome: Outcome }> {
   const image = `clipstack-test/${randomBytes(4).toString("hex")}`;
-  return { image, outcome: await buildAs(docker, image, how) };
-}
-
-function buildAs(docker: Docker, image: string, { context, file, args }: Build): Promise<Outcome> {
   const words = [
     ...["--host", docker.endpoint, "build", "--tag", image, "--file", file],
     ...Object.entries(args).flatMap(([name, value]) => ["--build-arg", `${name}=${value}`]),
     context,
   ];
-  return command("docker", words, { timeoutMs: buildTimeoutMs });
+  return { image, outcome: await command("docker", words, { timeoutMs: buildTimeoutMs }) };
 }
 
 /** Start a container as our stacks do: no privileges, nothing that can be written but `/tmp`. */
@@ -122,13 +118,11 @@ export async function startContainer(
  * @throws with what the build said, where its packages cannot be had
  */
 export async function realTritonImage(docker: Docker): Promise<string> {
-  const image = "local/tritonserver:test";
-  const packages = await succeed(join(root, ".ci/python-venv"), ["--packages", "real-triton"]);
-  const { code, output } = await buildAs(docker, image, {
-    context: join(root, "inference-image/src/triton"),
-    file: join(root, "stacks/deploy/test-tritonserver.Dockerfile"),
-    args: { DEBIAN_IMAGE: nodeImage, PACKAGES: packages.trim() },
+  const env = { ...process.env, DOCKER_HOST: docker.endpoint };
+  const { code, stdout, output } = await command(join(root, ".ci/test-images"), ["triton"], {
+    env,
+    timeoutMs: buildTimeoutMs,
   });
   if (code !== 0) throw new Error(output);
-  return image;
+  return stdout.trim();
 }

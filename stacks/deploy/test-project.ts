@@ -36,6 +36,8 @@ export interface TestProjectOptions {
    * @default - the PATH of the tests
    */
   readonly path?: string;
+  /** Of every program that is run, besides that of the tests. */
+  readonly variables?: NodeJS.ProcessEnv;
 }
 
 /**
@@ -61,6 +63,10 @@ export interface TestProject {
   cdktf(...args: readonly string[]): Promise<Outcome>;
   /** `npx cdktf deploy <environment> --auto-approve` */
   deploy(environment: EnvironmentName): Promise<Outcome>;
+  /** Write `cdktf.out`. */
+  synthesize(): Promise<void>;
+  /** `terraform …` in the folder of a stack; another one of the same depth where it is named. */
+  terraform(folder: string, ...args: readonly string[]): Promise<Outcome>;
   /** `npx clipstack …` */
   clipstack(...args: readonly string[]): Promise<Outcome>;
   /** Synthesize, and plan what a deploy would change: nothing where it changes nothing. */
@@ -79,6 +85,7 @@ export async function testProject({
   docker,
   binary = "terraform",
   path,
+  variables,
 }: TestProjectOptions): Promise<TestProject> {
   const folder = await mkdtemp(join(tmpdir(), "clipstack-deploy-"));
   await copyProject(folder);
@@ -86,15 +93,12 @@ export async function testProject({
     await tinyModel(),
     join(folder, "model_repository", "openclip_vit_b32", "1", "model.onnx"),
   );
-  const mirror = process.env.CLIPSTACK_TF_PLUGIN_DIR;
-  const cliConfig = join(folder, "terraform.rc");
-  await writeFile(cliConfig, mirror === undefined ? "" : mirrorConfig(mirror));
-
   const env: NodeJS.ProcessEnv = {
     ...process.env,
-    PATH: path === undefined ? process.env.PATH : `${path}${delimiter}${process.env.PATH}`,
+    ...variables,
+    PATH: [path, variables?.PATH ?? process.env.PATH].filter(Boolean).join(delimiter),
     CHECKPOINT_DISABLE: "1",
-    TF_CLI_CONFIG_FILE: cliConfig,
+    ...(await providerPlaces(folder)),
     TF_IN_AUTOMATION: "1",
     TERRAFORM_BINARY_NAME: binary,
     // a provider of the mirror is linked and not copied
@@ -109,22 +113,27 @@ export async function testProject({
   const stackFolder = (name: EnvironmentName) => join(folder, "cdktf.out", "stacks", name);
   const cdktf = (...args: readonly string[]) =>
     run(process.execPath, [join(root, "node_modules", ".bin", "cdktf"), ...args]);
-  const lock = mirror === undefined ? [] : ["--skip-provider-lock"];
+  // the lock of a copy is nobody's, and a registry is asked for it
+  const lock = "--skip-provider-lock";
   const deployed = new Set<EnvironmentName>();
   const project: TestProject = {
     folder,
     settings: (name, settings) =>
       writeFile(join(folder, "stacks", `${name}.settings.yaml`), stringify(settings)),
     cdktf,
+    synthesize: async () => {
+      await must(process.execPath, [tsx, join(folder, "stacks", "main.ts")]);
+    },
+    terraform: (cwd, ...args) => run(binary, args, { cwd }),
     deploy: async (name) => {
       if (!deployed.has(name)) await refuseWhatIsThere(docker, name);
       deployed.add(name);
-      return cdktf("deploy", name, "--auto-approve", ...lock);
+      return cdktf("deploy", name, "--auto-approve", lock);
     },
     clipstack: (...args) =>
       run(process.execPath, [join(folder, "stacks", "cli", "clipstack.mjs"), ...args]),
     plan: async (name) => {
-      await must(process.execPath, [tsx, join(folder, "stacks", "main.ts")]);
+      await project.synthesize();
       const cwd = stackFolder(name);
       await must(binary, ["init", "-input=false"], { cwd });
       const file = join(folder, `${name}.plan`);
@@ -142,7 +151,7 @@ export async function testProject({
         .sort();
     },
     validate: async (name) => {
-      await must(process.execPath, [tsx, join(folder, "stacks", "main.ts")]);
+      await project.synthesize();
       const cwd = stackFolder(name);
       await must(binary, ["init", "-backend=false", "-input=false"], { cwd });
       const { stdout } = await run(binary, ["validate", "-json"], { cwd });
@@ -155,7 +164,7 @@ export async function testProject({
       return environmentSchema.parse(JSON.parse(text));
     },
     destroy: async (name) => {
-      const outcome = await cdktf("destroy", name, "--auto-approve", ...lock);
+      const outcome = await cdktf("destroy", name, "--auto-approve", lock);
       if (outcome.code === 0) deployed.delete(name);
       return outcome;
     },
@@ -205,14 +214,27 @@ async function copyProject(folder: string): Promise<void> {
   for (const packages of installed) await symlink(join(root, packages), join(folder, packages));
 }
 
-/** Both programs take the provider from the mirror, each under the host name of its own registry. */
-function mirrorConfig(mirror: string): string {
-  return `provider_installation {
-  filesystem_mirror {
-    path = ${JSON.stringify(mirror)}
+/**
+ * Where both programs look for providers: in their usual places, of which the mirror that `CLIPSTACK_TF_PLUGIN_DIR` names becomes
+ * one. What is in none of them comes from the registry.
+ *
+ * @param folder - for what has to be written
+ */
+export async function providerPlaces(folder: string): Promise<NodeJS.ProcessEnv> {
+  const { CLIPSTACK_TF_PLUGIN_DIR: mirror, XDG_DATA_DIRS } = process.env;
+  // another configuration would say other places
+  const cliConfig = join(folder, "terraform.rc");
+  await writeFile(cliConfig, "");
+  if (mirror === undefined) return { TF_CLI_CONFIG_FILE: cliConfig };
+  const share = join(folder, "terraform-share");
+  for (const program of ["terraform", "opentofu"]) {
+    await mkdir(join(share, program), { recursive: true });
+    await symlink(mirror, join(share, program, "plugins"));
   }
-}
-`;
+  return {
+    TF_CLI_CONFIG_FILE: cliConfig,
+    XDG_DATA_DIRS: [share, XDG_DATA_DIRS || "/usr/local/share:/usr/share"].join(delimiter),
+  };
 }
 
 /** The embed image, built by the host, on the base image that it has. */

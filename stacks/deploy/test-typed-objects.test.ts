@@ -1,0 +1,90 @@
+import { expect, test } from "vitest";
+import { expression } from "../../constructs/expression.ts";
+import { applyWithKubectl, type SynthesizedStack } from "./test-typed-objects.ts";
+
+const container = { image: expression("docker_image.build.name") };
+
+/** A cluster, a Deployment on it, a wait for that. */
+const stack: SynthesizedStack = {
+  output: { environment: { value: "as it is" } },
+  provider: {
+    docker: [{}],
+    kubernetes: [
+      {
+        config_path: expression("terraform_data.cluster.output.kubeconfig"),
+        config_context: "kind",
+      },
+    ],
+  },
+  terraform: { required_providers: { docker: {}, kubernetes: {} } },
+  resource: {
+    docker_image: { build: { name: "image" } },
+    kubernetes_deployment_v1: {
+      embed: {
+        depends_on: ["terraform_data.loaded"],
+        metadata: {
+          name: "clipstack-embed",
+          namespace: expression("kubernetes_namespace_v1.namespace.id"),
+        },
+        spec: { template: { spec: { container: [container] } } },
+      },
+    },
+    kubernetes_namespace_v1: { namespace: { depends_on: ["terraform_data.cluster"] } },
+    terraform_data: {
+      cluster: { input: 1 },
+      loaded: { depends_on: ["terraform_data.cluster"] },
+      "loaded-later": {},
+      ready: {
+        depends_on: ["kubernetes_deployment_v1.embed", "kubernetes_namespace_v1.namespace"],
+        lifecycle: { replace_triggered_by: [expression("kubernetes_deployment_v1.embed")] },
+      },
+    },
+  },
+};
+
+const { resource, provider, terraform, output } = applyWithKubectl(stack, {
+  command: "apply",
+  workload: "clipstack-embed",
+});
+
+test("typed objects are one step that comes after what they need", () => {
+  expect(Object.keys(resource)).toEqual(["docker_image", "terraform_data"]);
+  expect(resource.terraform_data?.typed_objects).toMatchObject({
+    depends_on: ["docker_image.build", "terraform_data.cluster", "terraform_data.loaded"],
+    provisioner: [
+      {
+        "local-exec": {
+          command: "apply",
+          environment: {
+            IMAGE: expression("docker_image.build.name"),
+            KUBECONFIG: expression("terraform_data.cluster.output.kubeconfig"),
+            CONTEXT: "kind",
+          },
+        },
+      },
+    ],
+  });
+});
+
+test("what waited for one of them waits for that step", () => {
+  expect(resource.terraform_data?.ready).toEqual({
+    depends_on: ["terraform_data.typed_objects"],
+    lifecycle: { replace_triggered_by: ["terraform_data.typed_objects"] },
+  });
+});
+
+test("nothing asks for the provider, and the rest is as it was", () => {
+  expect({ provider, terraform, output }).toEqual({
+    provider: { docker: [{}] },
+    terraform: { required_providers: { docker: {} } },
+    output: stack.output,
+  });
+  expect(resource.terraform_data?.loaded).toEqual(stack.resource.terraform_data?.loaded);
+  expect(JSON.stringify(resource)).not.toContain("kubernetes_");
+});
+
+test("fails when the Deployment is not there", () => {
+  expect(() => applyWithKubectl(stack, { command: "apply", workload: "other" })).toThrow(
+    "the stack has no Deployment other",
+  );
+});

@@ -1,0 +1,125 @@
+import { createHash } from "node:crypto";
+
+/**
+ * For tests, where Terraform finds no provider for Kubernetes: a synthesized stack whose typed objects are applied by `kubectl`.
+ * All the rest of the stack is as it is, the cluster, its images and the waits included, in the same order.
+ */
+
+/** A resource of a `cdk.tf.json`. */
+type Resource = Readonly<Record<string, unknown>>;
+
+export interface SynthesizedStack {
+  readonly provider: Readonly<Record<string, unknown>>;
+  readonly resource: Readonly<Record<string, Readonly<Record<string, Resource>>>>;
+  readonly terraform: Readonly<Record<string, unknown>> & {
+    readonly required_providers: Readonly<Record<string, unknown>>;
+  };
+  readonly [key: string]: unknown;
+}
+
+/** What stands for all typed objects. */
+export const objectsAddress = "terraform_data.typed_objects";
+
+/**
+ * @param command - applies the objects. `IMAGE` is that of the Deployment `workload`, `KUBECONFIG` leads to the cluster.
+ */
+export function applyWithKubectl(
+  stack: SynthesizedStack,
+  { command, workload }: { readonly command: string; readonly workload: string },
+): SynthesizedStack {
+  const typed = Object.entries(stack.resource).filter(([type]) => type.startsWith("kubernetes_"));
+  const addresses = typed.flatMap(([type, all]) => Object.keys(all).map((id) => `${type}.${id}`));
+  const objects = typed.flatMap(([, all]) => Object.values(all));
+  const others = Object.fromEntries(
+    Object.entries(stack.resource)
+      .filter(([type]) => !type.startsWith("kubernetes_"))
+      .map(([type, all]) => [
+        type,
+        Object.fromEntries(
+          Object.entries(all).map(([id, resource]) => [id, instead(resource, addresses)]),
+        ),
+      ]),
+  );
+  const kubernetes = (stack.provider.kubernetes as readonly Resource[])[0];
+  const image = imageOf(objects, workload);
+  const text = JSON.stringify(objects);
+  const without = (all: Readonly<Record<string, unknown>>) =>
+    Object.fromEntries(Object.entries(all).filter(([name]) => name !== "kubernetes"));
+  return {
+    ...stack,
+    provider: without(stack.provider),
+    terraform: {
+      ...stack.terraform,
+      required_providers: without(stack.terraform.required_providers),
+    },
+    resource: {
+      ...others,
+      terraform_data: {
+        ...others.terraform_data,
+        [objectsAddress.split(".")[1]!]: {
+          depends_on: Object.entries(others)
+            .flatMap(([type, all]) => Object.keys(all).map((id) => `${type}.${id}`))
+            .filter((address) => new RegExp(`\\b${inPattern(address)}\\b`).test(text)),
+          // what of them Terraform alone knows is the image
+          triggers_replace: { image, objects: createHash("sha256").update(text).digest("hex") },
+          provisioner: [
+            {
+              "local-exec": {
+                command,
+                environment: {
+                  IMAGE: image,
+                  KUBECONFIG: kubernetes?.config_path,
+                  CONTEXT: kubernetes?.config_context,
+                },
+              },
+            },
+          ],
+        },
+      },
+    },
+  };
+}
+
+/** `resource`, which waits for all objects where it waited for one. */
+function instead(resource: Resource, addresses: readonly string[]): Resource {
+  const of = (address: unknown) =>
+    addresses.includes(String(address).replace(/^\$\{(.*)\}$/, "$1")) ? objectsAddress : address;
+  const list = (value: unknown) =>
+    Array.isArray(value) ? [...new Set(value.map(of))] : (value as undefined);
+  const lifecycle = resource.lifecycle as Resource | undefined;
+  return {
+    ...resource,
+    ...(resource.depends_on === undefined ? {} : { depends_on: list(resource.depends_on) }),
+    ...(lifecycle?.replace_triggered_by === undefined
+      ? {}
+      : {
+          lifecycle: {
+            ...lifecycle,
+            replace_triggered_by: (list(lifecycle.replace_triggered_by) as readonly string[]).map(
+              (it) => it.replace(/^\$\{(.*)\}$/, "$1"),
+            ),
+          },
+        }),
+  };
+}
+
+function imageOf(objects: readonly Resource[], workload: string): string {
+  interface Deployment {
+    readonly metadata?: { readonly name?: string };
+    readonly spec?: {
+      readonly template?: {
+        readonly spec?: { readonly container?: readonly { readonly image: string }[] };
+      };
+    };
+  }
+  const deployment = (objects as readonly Deployment[]).find(
+    ({ metadata, spec }) => metadata?.name === workload && spec?.template !== undefined,
+  );
+  const image = deployment?.spec?.template?.spec?.container?.[0]?.image;
+  if (image === undefined) throw new Error(`the stack has no Deployment ${workload}`);
+  return image;
+}
+
+function inPattern(text: string): string {
+  return text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+}
