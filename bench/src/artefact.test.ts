@@ -180,7 +180,7 @@ const malformed: readonly (readonly [string, (document: TestDocument) => void, s
   [
     "a service without services behind it",
     (it) => Object.assign(it.output.environment.value.services[0]!, { resources: {} }),
-    "cdk.tf.json: service 'embed' must name one container or one Deployment in resources, got {}",
+    "cdk.tf.json: service 'embed' must name one container, one Deployment or one release in resources, got {}",
   ],
   [
     "a container that is not in the file",

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
+import { dirname, resolve } from "node:path";
 import { z } from "zod";
 import {
   type Environment,
@@ -8,7 +9,14 @@ import {
   type Service,
 } from "../../inference-image/src/contract/environment.ts";
 import { BenchError } from "./bench-error.ts";
-import { type DeclaredObject, type ManifestOptions, manifestsOf } from "./terraform-manifests.ts";
+import { helmReleases, renderRelease } from "./helm-template.ts";
+import {
+  type DeclaredObject,
+  finished,
+  type Manifest,
+  type ManifestOptions,
+  manifestsOf,
+} from "./terraform-manifests.ts";
 import { resolveText, type TerraformResources } from "./terraform-text.ts";
 import { type VolumeContents, volumeContents } from "./volume-contents.ts";
 
@@ -29,6 +37,8 @@ export interface Artefact {
   readonly fillers: readonly string[];
   /** Every container of the file, whatever it is for. */
   readonly containers: readonly ContainerBlock[];
+  /** Every Kubernetes object that the file declares, by typed resources or releases of a chart. */
+  readonly objects: readonly DeclaredObject[];
 }
 
 /** One `docker_container`, with the references that stand in the file resolved. */
@@ -53,13 +63,15 @@ export interface Workload {
   readonly env: Readonly<Record<string, string>>;
   /** Ports of the machine that lead to the workload. */
   readonly published: readonly PublishedPort[];
+  /** Ports that lead to it inside its cluster, under the names of `aliases`. */
+  readonly inCluster: readonly PublishedPort[];
   readonly volumes: readonly Volume[];
   readonly probes: readonly Probe[];
   /** Processes that run at least: 1 for a container. */
   readonly replicas: number;
   /** Seconds between the request to stop and the kill. */
   readonly graceSeconds: number;
-  /** Other names on the Docker networks that the container is on. */
+  /** Other names: on the Docker networks that the container is on, or of the Services that lead to the Deployment. */
   readonly aliases: readonly string[];
   readonly networks: readonly string[];
   /** What in the file contradicts itself on the way from the machine's port to the workload. */
@@ -127,71 +139,89 @@ const dockerContainer = z.object({
   destroy_grace_seconds: z.coerce.number().int().min(0).optional(),
 });
 
-const kubernetesProbe = blocks(
-  z.object({
-    http_get: blocks(z.object({ path: text.default("/"), port: z.union([z.number(), text]) })),
-    initial_delay_seconds: z.coerce.number().default(0),
-    period_seconds: z.coerce.number().default(10),
-    failure_threshold: z.coerce.number().default(3),
-  }),
-);
+/** A list that may be written as `null`. */
+const list = <T extends z.ZodType>(item: T) =>
+  z
+    .array(item)
+    .nullish()
+    .transform((value) => (value ?? []) as z.infer<T>[]);
 
-const metadata = z.object({
-  name: text.optional(),
-  labels: z.record(z.string(), text).default({}),
-});
+const kubernetesProbe = z
+  .object({
+    httpGet: z.object({ path: text.default("/"), port: z.union([z.number(), text]) }).optional(),
+    initialDelaySeconds: z.number().default(0),
+    periodSeconds: z.number().default(10),
+    failureThreshold: z.number().default(3),
+  })
+  .optional();
+
+const labels = z.record(z.string(), text).default({});
+const metadata = z.object({ name: text.optional(), namespace: text.optional(), labels });
 
 const kubernetesContainer = z.object({
   name: text,
-  command: z.array(text).default([]),
-  args: z.array(text).default([]),
-  env: blocks(z.object({ name: text, value: text.optional() })),
-  port: blocks(z.object({ container_port: port, name: text.optional() })),
-  volume_mount: blocks(z.object({ name: text, mount_path: text, sub_path: text.optional() })),
-  startup_probe: kubernetesProbe,
-  readiness_probe: kubernetesProbe,
-  liveness_probe: kubernetesProbe,
+  command: list(text),
+  args: list(text),
+  env: list(z.object({ name: text, value: text.optional() })),
+  ports: list(z.object({ containerPort: port, name: text.optional() })),
+  volumeMounts: list(z.object({ name: text, mountPath: text, subPath: text.optional() })),
+  startupProbe: kubernetesProbe,
+  readinessProbe: kubernetesProbe,
+  livenessProbe: kubernetesProbe,
 });
 
 const podSpec = z.object({
-  container: blocks(kubernetesContainer),
-  volume: blocks(z.object({ name: text, host_path: blocks(z.object({ path: text.optional() })) })),
-  termination_grace_period_seconds: z.coerce.number().int().min(0).optional(),
+  containers: list(kubernetesContainer),
+  volumes: list(
+    z.object({
+      name: text,
+      hostPath: z.object({ path: text }).optional(),
+      configMap: z.object({ name: text }).optional(),
+    }),
+  ),
+  terminationGracePeriodSeconds: z.number().int().min(0).optional(),
 });
 
 const kubernetesDeployment = z.object({
-  metadata: blocks(metadata),
-  spec: blocks(
-    z.object({
-      replicas: z.coerce.number().int().min(0).optional(),
-      template: blocks(z.object({ metadata: blocks(metadata), spec: blocks(podSpec) })),
-    }),
-  ),
+  metadata,
+  spec: z
+    .object({
+      replicas: z.number().int().min(0).optional(),
+      template: z.object({ metadata: metadata.prefault({}), spec: podSpec.optional() }).optional(),
+    })
+    .optional(),
 });
 
 const kubernetesAutoscaler = z.object({
-  spec: blocks(
-    z.object({
-      min_replicas: z.coerce.number().int().min(0).optional(),
-      scale_target_ref: blocks(z.object({ kind: text, name: text })),
-    }),
-  ),
+  spec: z
+    .object({
+      minReplicas: z.number().int().min(0).optional(),
+      scaleTargetRef: z.object({ kind: text, name: text }).optional(),
+    })
+    .optional(),
 });
 
 const kubernetesService = z.object({
-  spec: blocks(
-    z.object({
+  metadata,
+  spec: z
+    .object({
       type: text.default("ClusterIP"),
+      clusterIP: text.optional(),
       selector: z.record(z.string(), text).default({}),
-      port: blocks(
+      ports: list(
         z.object({
           port,
-          target_port: z.union([z.number(), text]).optional(),
-          node_port: port.optional(),
+          targetPort: z.union([z.number(), text]).optional(),
+          nodePort: port.optional(),
         }),
       ),
-    }),
-  ),
+    })
+    .optional(),
+});
+
+const kubernetesConfigMap = z.object({
+  metadata,
+  data: z.record(z.string(), text).default({}),
 });
 
 const document = z.object({
@@ -209,7 +239,11 @@ const document = z.object({
 export function readArtefact(file: string, shown = file): Artefact {
   const bytes = readBytes(file, shown);
   const sha256 = createHash("sha256").update(bytes).digest("hex");
-  return { file: shown, sha256, ...parseArtefact(bytes.toString("utf8"), shown) };
+  return {
+    file: shown,
+    sha256,
+    ...parseArtefact(bytes.toString("utf8"), shown, dirname(resolve(file))),
+  };
 }
 
 function readBytes(file: string, shown: string): Buffer {
@@ -226,14 +260,36 @@ export function readEnvironment(file: string, shown = file): Environment {
   return environmentOf(parseDocument(readBytes(file, shown).toString("utf8"), shown), shown);
 }
 
-/** The Kubernetes objects that a synthesized environment declares, each after those that it needs. */
+/**
+ * The Kubernetes objects that a synthesized environment declares, each after those that it needs.
+ *
+ * @throws {BenchError} where a chart must be rendered and there is no helm, and what {@link manifestsOf} refuses.
+ */
 export function readManifests(
   file: string,
   shown: string,
   options: ManifestOptions,
 ): readonly DeclaredObject[] {
   const { resource } = parseDocument(readBytes(file, shown).toString("utf8"), shown);
-  return manifestsOf(resource, shown, options);
+  return objectsOf(resource, shown, dirname(resolve(file)), options);
+}
+
+function objectsOf(
+  resources: TerraformResources,
+  shown: string,
+  moduleFolder: string,
+  options: ManifestOptions = {},
+): readonly DeclaredObject[] {
+  const releases = helmReleases(resources, shown, moduleFolder);
+  return [
+    ...manifestsOf(resources, shown, options),
+    ...releases.flatMap((it) => finished(renderRelease(it, shown), shown, options)),
+  ];
+}
+
+/** Whether an environment is made of a chart, which takes helm to be read. */
+export function needsHelm(environment: Environment): boolean {
+  return environment.services.some(({ resources }) => resources.release !== undefined);
 }
 
 function parseDocument(json: string, shown: string): z.infer<typeof document> {
@@ -255,7 +311,11 @@ function environmentOf({ output }: z.infer<typeof document>, shown: string): Env
 }
 
 /** What {@link readArtefact} does, on text. */
-export function parseArtefact(json: string, shown: string): Omit<Artefact, "file" | "sha256"> {
+export function parseArtefact(
+  json: string,
+  shown: string,
+  moduleFolder = ".",
+): Omit<Artefact, "file" | "sha256"> {
   const parsed = parseDocument(json, shown);
   const { resource } = parsed;
   const described = environmentOf(parsed, shown);
@@ -265,10 +325,12 @@ export function parseArtefact(json: string, shown: string): Omit<Artefact, "file
     image: imageAddress(body),
   }));
   const filled = volumeContents(containers);
+  const objects = objectsOf(resource, shown, moduleFolder);
   const workloads = described.services.map((service) =>
-    workloadOf(service, resource, filled, shown),
+    workloadOf(service, { resource, objects }, filled, shown),
   );
   return {
+    objects,
     environment: described,
     workloads,
     fillers: [...new Set([...filled.values()].flatMap(({ filledBy }) => filledBy))],
@@ -326,23 +388,41 @@ function at(value: unknown, path: readonly PropertyKey[]): unknown {
   );
 }
 
+/** What a file declares: Terraform's resources, and the Kubernetes objects that they stand for. */
+interface Declared {
+  readonly resource: TerraformResources;
+  readonly objects: readonly DeclaredObject[];
+}
+
 function workloadOf(
   service: Service,
-  resources: TerraformResources,
+  declared: Declared,
   filled: ReadonlyMap<string, VolumeContents>,
   shown: string,
 ): Workload {
-  const { container, deployment } = service.resources;
-  const address = container ?? deployment;
-  if (address === undefined || (container !== undefined && deployment !== undefined)) {
+  const { container, deployment, release } = service.resources;
+  const [address, ...more] = [container, deployment, release].filter((it) => it !== undefined);
+  if (address === undefined || more.length > 0) {
     throw new BenchError(
-      `${shown}: service '${service.name}' must name one container or one Deployment in resources, got ${JSON.stringify(service.resources)}`,
+      `${shown}: service '${service.name}' must name one container, one Deployment or one release in resources, got ${JSON.stringify(service.resources)}`,
     );
   }
-  const body = resolveText(resourceAt(address, resources, service, shown), resources);
-  return container === undefined
-    ? fromDeployment(service, address, body, resources, shown)
-    : fromContainer(service, address, body, filled, shown);
+  const found = resourceAt(address, declared.resource, service, shown);
+  if (container !== undefined) {
+    return fromContainer(service, address, resolveText(found, declared.resource), filled, shown);
+  }
+  const manifest = declared.objects.find(
+    (it) =>
+      it.address === address &&
+      it.manifest.kind === "Deployment" &&
+      (release === undefined || it.manifest.metadata.name === service.workload),
+  )?.manifest;
+  if (manifest === undefined) {
+    throw new BenchError(
+      `${shown}: service '${service.name}' stands on Deployment '${service.workload ?? ""}' of ${address}, which is not in it`,
+    );
+  }
+  return fromDeployment(service, address, manifest, declared, shown);
 }
 
 function resourceAt(
@@ -412,6 +492,7 @@ function fromContainer(
     graceSeconds: parsed.destroy_grace_seconds ?? parsed.stop_timeout ?? 10,
     aliases: parsed.networks_advanced.flatMap((network) => network.aliases),
     networks: parsed.networks_advanced.map((network) => network.name),
+    inCluster: [],
     faults: [],
   };
 }
@@ -441,15 +522,15 @@ export function seconds(duration: string | undefined, fallback: number): number 
 function fromDeployment(
   service: Service,
   address: string,
-  body: unknown,
-  resources: TerraformResources,
+  manifest: Manifest,
+  declared: Declared,
   shown: string,
 ): Workload {
-  const parsed = read(kubernetesDeployment, body, `${shown}: ${address}`);
-  const name = parsed.metadata[0]?.name;
-  const template = parsed.spec[0]?.template[0];
-  const pod = template?.spec[0];
-  const container = pod?.container[0];
+  const parsed = read(kubernetesDeployment, manifest, `${shown}: ${address}`);
+  const { name } = parsed.metadata;
+  const template = parsed.spec?.template;
+  const pod = template?.spec;
+  const container = pod?.containers[0];
   if (
     name === undefined ||
     template === undefined ||
@@ -460,41 +541,45 @@ function fromDeployment(
       `${shown}: ${address}: must have a name and a pod template with a container`,
     );
   }
-  if (pod.container.length > 1) {
+  if (pod.containers.length > 1) {
     throw new BenchError(
-      `${shown}: ${address}: must have one container, got ${pod.container.map((c) => c.name).join(", ")}`,
+      `${shown}: ${address}: must have one container, got ${pod.containers.map((c) => c.name).join(", ")}`,
     );
   }
   const named = new Map(
-    container.port.flatMap((p) => (p.name ? [[p.name, p.container_port]] : [])),
+    container.ports.flatMap((p) => (p.name ? [[p.name, p.containerPort]] : [])),
   );
   const number = (value: number | string): number | undefined =>
     /^\d+$/.test(String(value)) ? Number(value) : named.get(String(value));
   const faults: string[] = [];
-  const labels = template.metadata[0]?.labels ?? {};
-  const published = publishedByService(service, labels, number, resources, shown, faults);
-  const hostPaths = new Map(pod.volume.map((v) => [v.name, v.host_path[0]?.path]));
+  const { labels } = template.metadata;
+  const ports = portsOfServices(service, labels, number, declared, shown, faults);
+  const hostPaths = new Map(pod.volumes.map((v) => [v.name, v.hostPath?.path]));
+  const texts = new Map(
+    pod.volumes.map((v) => [v.name, configTexts(v.configMap?.name, address, declared, shown)]),
+  );
   const probes = (
     [
-      ["startup probe", container.startup_probe],
-      ["readiness probe", container.readiness_probe],
-      ["liveness probe", container.liveness_probe],
+      ["startup probe", container.startupProbe],
+      ["readiness probe", container.readinessProbe],
+      ["liveness probe", container.livenessProbe],
     ] as const
-  ).flatMap(([kind, probe]) =>
-    probe.map((p) => {
-      const get = p.http_get[0];
-      const at = get === undefined ? undefined : number(get.port);
-      if (get !== undefined && at === undefined) {
-        faults.push(`its ${kind} asks port '${get.port}', which the container does not name`);
-      }
-      return {
+  ).flatMap(([kind, p]) => {
+    if (p === undefined) return [];
+    const get = p.httpGet;
+    const at = get === undefined ? undefined : number(get.port);
+    if (get !== undefined && at === undefined) {
+      faults.push(`its ${kind} asks port '${get.port}', which the container does not name`);
+    }
+    return [
+      {
         kind,
         http: get === undefined || at === undefined ? undefined : { port: at, path: get.path },
-        budgetSeconds: p.initial_delay_seconds + p.period_seconds * (p.failure_threshold + 1),
+        budgetSeconds: p.initialDelaySeconds + p.periodSeconds * (p.failureThreshold + 1),
         text: get === undefined ? "no HTTP request" : `GET :${get.port}${get.path}`,
-      };
-    }),
-  );
+      },
+    ];
+  });
   return {
     service,
     address,
@@ -502,85 +587,149 @@ function fromDeployment(
     name,
     words: [...container.command, ...container.args],
     env: Object.fromEntries(container.env.map((e) => [e.name, e.value ?? ""])),
-    published,
-    volumes: container.volume_mount.map((mount) => {
+    published: ports.published,
+    inCluster: ports.inCluster,
+    volumes: container.volumeMounts.map((mount): Volume => {
       const hostPath = hostPaths.get(mount.name);
       return {
-        containerPath: mount.mount_path,
+        containerPath: mount.mountPath,
+        contents: texts.get(mount.name),
         hostPath:
-          hostPath === undefined || mount.sub_path === undefined
+          hostPath === undefined || mount.subPath === undefined
             ? hostPath
-            : `${hostPath}/${mount.sub_path}`,
+            : `${hostPath}/${mount.subPath}`,
       };
     }),
     probes,
-    replicas: parsed.spec[0]?.replicas ?? autoscalerMinimum(name, resources, shown) ?? 1,
-    graceSeconds: pod.termination_grace_period_seconds ?? 30,
-    aliases: [],
+    replicas: parsed.spec?.replicas ?? autoscalerMinimum(name, declared, shown) ?? 1,
+    graceSeconds: pod.terminationGracePeriodSeconds ?? 30,
+    aliases: ports.names,
     networks: [],
     faults,
   };
 }
 
+/** What a volume made of a ConfigMap holds. */
+function configTexts(
+  name: string | undefined,
+  address: string,
+  { objects }: Declared,
+  shown: string,
+): VolumeContents | undefined {
+  if (name === undefined) return undefined;
+  const found = objects.find(
+    ({ manifest }) => manifest.kind === "ConfigMap" && manifest.metadata.name === name,
+  );
+  if (found === undefined) return undefined;
+  const { data } = read(kubernetesConfigMap, found.manifest, `${shown}: ${address}`);
+  return { files: data, filledBy: [found.address], reloads: [] };
+}
+
 /** The smallest number of replicas that the autoscaler of a Deployment keeps. */
 function autoscalerMinimum(
   deployment: string,
-  resources: TerraformResources,
+  { objects }: Declared,
   shown: string,
 ): number | undefined {
-  for (const [type, byId] of Object.entries(resources)) {
-    if (!type.startsWith("kubernetes_horizontal_pod_autoscaler")) continue;
-    for (const [id, body] of Object.entries(byId)) {
-      const resolved = resolveText(body, resources);
-      const { spec } = read(kubernetesAutoscaler, resolved, `${shown}: ${type}.${id}`);
-      const target = spec[0]?.scale_target_ref[0];
-      if (target?.kind === "Deployment" && target.name === deployment) return spec[0]?.min_replicas;
-    }
+  for (const { address, manifest } of objects) {
+    if (manifest.kind !== "HorizontalPodAutoscaler") continue;
+    const { spec } = read(kubernetesAutoscaler, manifest, `${shown}: ${address}`);
+    const target = spec?.scaleTargetRef;
+    if (target?.kind === "Deployment" && target.name === deployment) return spec?.minReplicas;
   }
   return undefined;
 }
 
+interface ServicePorts {
+  readonly published: readonly PublishedPort[];
+  readonly inCluster: readonly PublishedPort[];
+  /** Names of the Services, as pods of the cluster may write them. */
+  readonly names: readonly string[];
+}
+
+const noPorts: ServicePorts = { published: [], inCluster: [], names: [] };
+
 /** From the machine's port to the pod: kind's port mapping, the node port, the Service's target port. */
-function publishedByService(
+function portsOfServices(
   service: Service,
   labels: Readonly<Record<string, string>>,
   number: (port: number | string) => number | undefined,
-  resources: TerraformResources,
+  declared: Declared,
   shown: string,
   faults: string[],
-): readonly PublishedPort[] {
-  const address = service.resources.service;
-  if (address === undefined) {
+): ServicePorts {
+  const services = servicesOf(service, labels, declared, shown);
+  if (services.length === 0) {
     faults.push("no Service leads to it");
-    return [];
+    return noPorts;
   }
-  const body = resolveText(resourceAt(address, resources, service, shown), resources);
-  const spec = read(kubernetesService, body, `${shown}: ${address}`).spec[0];
-  if (spec === undefined) throw new BenchError(`${shown}: ${address}: must have a spec`);
-  const missing = Object.entries(spec.selector).filter(([key, value]) => labels[key] !== value);
-  if (missing.length > 0 || Object.keys(spec.selector).length === 0) {
-    const selector = Object.entries(spec.selector).map(([key, value]) => `${key}=${value}`);
-    faults.push(`${address} selects ${selector.join(", ") || "nothing"}, which its pods are not`);
-    return [];
-  }
-  const cluster = service.resources.cluster;
+  const { resource } = declared;
+  const { cluster } = service.resources;
   const mappings =
     cluster === undefined
       ? undefined
-      : kindPortMappings(resolveText(resourceAt(cluster, resources, service, shown), resources));
-  return spec.port.flatMap(({ port: servicePort, target_port, node_port }) => {
-    const internal = number(target_port ?? servicePort);
-    if (internal === undefined) {
-      faults.push(`${address} leads to port '${target_port}', which the container does not name`);
-      return [];
+      : kindPortMappings(resolveText(resourceAt(cluster, resource, service, shown), resource));
+  const published: PublishedPort[] = [];
+  const inCluster: PublishedPort[] = [];
+  const names: string[] = [];
+  for (const { address, manifest } of services) {
+    const { metadata: of, spec } = read(kubernetesService, manifest, `${shown}: ${address}`);
+    if (spec === undefined) throw new BenchError(`${shown}: ${address}: must have a spec`);
+    if (!isSelected(spec.selector, labels)) {
+      const selector = Object.entries(spec.selector).map(([key, value]) => `${key}=${value}`);
+      faults.push(`${address} selects ${selector.join(", ") || "nothing"}, which its pods are not`);
+      continue;
     }
-    if (node_port === undefined) return [];
-    if (mappings === undefined) return [{ internal, external: node_port }];
-    const external = mappings.get(node_port);
-    if (external !== undefined) return [{ internal, external }];
-    faults.push(`${address} has node port ${node_port}, which ${cluster} maps to no port`);
-    return [];
-  });
+    const { name, namespace } = of;
+    if (name !== undefined) {
+      const full =
+        namespace === undefined ? [] : [`${name}.${namespace}`, `${name}.${namespace}.svc`];
+      names.push(name, ...full, ...full.slice(1).map((it) => `${it}.cluster.local`));
+    }
+    for (const { port: servicePort, targetPort, nodePort } of spec.ports) {
+      const internal = number(targetPort ?? servicePort);
+      if (internal === undefined) {
+        faults.push(`${address} leads to port '${targetPort}', which the container does not name`);
+        continue;
+      }
+      // a Service without an address of its own gives those of the pods, and their ports
+      inCluster.push({ internal, external: spec.clusterIP === "None" ? internal : servicePort });
+      if (nodePort === undefined) continue;
+      const external = mappings === undefined ? nodePort : mappings.get(nodePort);
+      if (external !== undefined) published.push({ internal, external });
+      else faults.push(`${address} has node port ${nodePort}, which ${cluster} maps to no port`);
+    }
+  }
+  return { published, inCluster, names };
+}
+
+/** The Service that a typed resource names; of a release, all that select the pods. */
+function servicesOf(
+  service: Service,
+  labels: Readonly<Record<string, string>>,
+  { resource, objects }: Declared,
+  shown: string,
+): readonly DeclaredObject[] {
+  const { service: address, release } = service.resources;
+  if (address !== undefined) {
+    resourceAt(address, resource, service, shown);
+    return objects.filter((it) => it.address === address);
+  }
+  if (release === undefined) return [];
+  return objects.filter(
+    ({ address: of, manifest }) =>
+      of === release &&
+      manifest.kind === "Service" &&
+      isSelected(read(kubernetesService, manifest, `${shown}: ${of}`).spec?.selector ?? {}, labels),
+  );
+}
+
+function isSelected(
+  selector: Readonly<Record<string, string>>,
+  labels: Readonly<Record<string, string>>,
+): boolean {
+  const wanted = Object.entries(selector);
+  return wanted.length > 0 && wanted.every(([key, value]) => labels[key] === value);
 }
 
 /** `containerPort` → `hostPort` of a kind configuration, wherever in the resource it is written. */

@@ -10,6 +10,7 @@ import {
 } from "../../inference-image/src/contract/triton-flags.ts";
 import type { Artefact, Volume, Workload } from "./artefact.ts";
 import { BenchError } from "./bench-error.ts";
+import { clusterAddress } from "./cluster-address.ts";
 import { evaluatePath } from "./terraform-text.ts";
 
 /** Address that everything of the embedded runtime listens on. */
@@ -144,10 +145,15 @@ export function planEmbedded(artefact: Artefact, options: EmbeddedPlanOptions): 
   }
   faults.push(...collisions(artefact.workloads));
 
-  const localOf = (host: string, port: number): number | undefined =>
-    drafts
-      .find(({ workload }) => workload.name === host || workload.aliases.includes(host))
-      ?.listeners.find((listener) => listener.internal === port)?.local;
+  const localsOf = (host: string, port: number): readonly number[] => {
+    const own = drafts.filter(({ workload }) => answersTo(workload, host));
+    // of a Deployment every replica, as a Service spreads them; its port may be another than theirs
+    const of = own[0]?.workload.kind === "container" ? own.slice(0, 1) : own;
+    return of.flatMap(({ workload, listeners }) => {
+      const { internal = port } = workload.inCluster.find((it) => it.external === port) ?? {};
+      return listeners.filter((it) => it.internal === internal).map(({ local }) => local);
+    });
+  };
 
   const instances = drafts.map((draft): Instance => {
     const { workload, role, listeners } = draft;
@@ -177,31 +183,45 @@ export function planEmbedded(artefact: Artefact, options: EmbeddedPlanOptions): 
     return {
       ...common,
       args: [],
-      env: embedEnv(workload, listeners, mounts, localOf, artefact, faults, notes, options),
+      env: embedEnv(workload, listeners, mounts, localsOf, artefact, faults, notes, options),
     };
   });
 
+  const proxyTo = (workload: Workload, internal: number, port: number): ProxyPlan => ({
+    workload,
+    port,
+    backends: instances.flatMap((instance) =>
+      instance.workload !== workload
+        ? []
+        : instance.listeners.filter((l) => l.internal === internal).map((l) => l.local),
+    ),
+  });
   const proxies = artefact.workloads.flatMap((workload) =>
     workload.kind === "container"
       ? []
-      : workload.published.map(({ internal, external }) => ({
-          workload,
-          port: shift(external),
-          backends: instances.flatMap((instance) =>
-            instance.workload !== workload
-              ? []
-              : instance.listeners.filter((l) => l.internal === internal).map((l) => l.local),
-          ),
-        })),
+      : workload.published.map(({ internal, external }) =>
+          proxyTo(workload, internal, shift(external)),
+        ),
   );
+  // what only the cluster reaches has no port of this machine: any will do
+  const inside = new Map<string, ProxyPlan>();
+  for (const workload of artefact.workloads) {
+    for (const { url } of workload.service.endpoints) {
+      const address = clusterAddress(url);
+      const port = workload.inCluster.find(({ external }) => external === address?.port);
+      if (address === undefined || port === undefined || inside.has(hostOf(url))) continue;
+      if (!answersTo(workload, address.service)) continue;
+      inside.set(hostOf(url), proxyTo(workload, port.internal, options.freePort()));
+    }
+  }
 
   return {
     instances,
-    proxies,
+    proxies: [...proxies, ...inside.values()],
     targets: artefact.workloads.flatMap((workload) => {
       const listens = servers.find((server) => server.workload === workload)?.listens ?? [];
       return workload.service.endpoints.map((endpoint) =>
-        targetOf(workload, endpoint, listens, shift, faults),
+        targetOf(workload, endpoint, listens, shift, inside, faults),
       );
     }),
     faults,
@@ -483,7 +503,7 @@ function embedEnv(
   workload: Workload,
   listeners: readonly Listener[],
   mounts: Mounts,
-  localOf: (host: string, port: number) => number | undefined,
+  localsOf: (host: string, port: number) => readonly number[],
   artefact: Artefact,
   faults: Fault[],
   notes: Set<string>,
@@ -508,16 +528,16 @@ function embedEnv(
     }
     return env;
   }
-  env.TRITON_GRPC_URLS = parsed.TRITON_GRPC_URLS.map((target) => {
-    const [host = "", port = ""] = target.split(":");
-    const owner = artefact.workloads.find((w) => w.name === host || w.aliases.includes(host));
-    const local = localOf(host, Number(port));
+  env.TRITON_GRPC_URLS = parsed.TRITON_GRPC_URLS.flatMap((target) => {
+    const [host = "", port = ""] = target.replace(/^dns:\/\/\/?/, "").split(":");
+    const owner = artefact.workloads.find((it) => answersTo(it, host));
+    const locals = localsOf(host, Number(port));
     if (owner === undefined) {
       faults.push({
         workload,
         message: `TRITON_GRPC_URLS names '${target}', but no container is called '${host}'`,
       });
-    } else if (local === undefined) {
+    } else if (locals.length === 0) {
       faults.push({
         workload,
         message: `TRITON_GRPC_URLS names '${target}', but ${describe(owner)} does not listen on ${port}`,
@@ -528,7 +548,7 @@ function embedEnv(
         message: `TRITON_GRPC_URLS names '${target}', but ${describe(owner)} is on no network with it`,
       });
     }
-    return local === undefined ? target : `${loopback}:${local}`;
+    return locals.length === 0 ? [target] : locals.map((local) => `${loopback}:${local}`);
   }).join(",");
   return env;
 }
@@ -536,6 +556,11 @@ function embedEnv(
 /** Whether a value is one that Terraform fills in. */
 function isExpression(value: string | undefined): boolean {
   return /\$\{(?!\{)/.test(value ?? "");
+}
+
+/** Whether a workload is called so by others. */
+function answersTo(workload: Workload, host: string): boolean {
+  return workload.name === host || workload.aliases.includes(host);
 }
 
 function sharesNetwork(a: Workload, b: Workload): boolean {
@@ -549,15 +574,19 @@ function targetOf(
   endpoint: Endpoint,
   listens: Server["listens"],
   shift: (port: number) => number,
+  inside: ReadonlyMap<string, ProxyPlan>,
   faults: Fault[],
 ): Target {
-  const port = Number(/:(\d+)\/?$/.exec(endpoint.url)?.[1] ?? Number.NaN);
-  const published = workload.published.find(({ external }) => external === port);
-  if (published === undefined) {
-    const ports = workload.published.map(({ external }) => external).join(", ") || "no port";
+  const address = clusterAddress(endpoint.url);
+  const port = address?.port ?? Number(/:(\d+)\/?$/.exec(endpoint.url)?.[1] ?? Number.NaN);
+  const ports = address === undefined ? workload.published : workload.inCluster;
+  const published = ports.find(({ external }) => external === port);
+  const proxy = inside.get(hostOf(endpoint.url));
+  if (published === undefined || (address !== undefined && proxy === undefined)) {
+    const own = ports.map(({ external }) => external).join(", ") || "no port";
     faults.push({
       workload,
-      message: `publishes ${ports}, but the environment's ${endpoint.protocol} endpoint is ${endpoint.url}`,
+      message: `publishes ${own}, but the environment's ${endpoint.protocol} endpoint is ${endpoint.url}`,
     });
     return { workload, endpoint };
   }
@@ -571,12 +600,17 @@ function targetOf(
     });
     return { workload, endpoint };
   }
-  const address = `${loopback}:${shift(port)}`;
+  const local = `${loopback}:${proxy?.port ?? shift(port)}`;
   return {
     workload,
     endpoint,
-    url: endpoint.protocol === "oip-grpc" ? address : `http://${address}`,
+    url: endpoint.protocol === "oip-grpc" ? local : `http://${local}`,
   };
+}
+
+/** Host and port of an endpoint, as the endpoints of one Service share them. */
+function hostOf(url: string): string {
+  return url.replace(/^[a-z]+:\/{2,3}/, "").replace(/\/$/, "");
 }
 
 /** The embed server answers its API and its metrics on one port. */

@@ -204,10 +204,21 @@ export function manifestsOf(
         return { address, manifest: manifestOf(address, resolveText(body, resources), shown) };
       }),
     )
-    .map(({ address, manifest }) => ({ address, manifest: withImage(manifest, image) }))
     .sort((a, b) => order.indexOf(a.manifest.kind) - order.indexOf(b.manifest.kind));
-  if (complete) for (const object of objects) refuseExpressions(object, shown);
-  return objects.map(({ address, manifest }) => ({ address, manifest: unescaped(manifest) }));
+  return finished(objects, shown, { image, complete });
+}
+
+/** Objects with the image that was given, checked for what only Terraform knows. */
+export function finished(
+  objects: readonly DeclaredObject[],
+  shown: string,
+  { image, complete = false }: ManifestOptions,
+): readonly DeclaredObject[] {
+  return objects.map(({ address, manifest }) => {
+    const object = { address, manifest: withImage(manifest, image) };
+    if (complete) refuseExpressions(object, shown);
+    return { address, manifest: unescaped(object.manifest) };
+  });
 }
 
 /** The manifest of one resource, whose references are resolved. */

@@ -99,9 +99,10 @@ async function planFor(
   temporaryFolder: string,
 ): Promise<EmbeddedPlan> {
   const replicas = artefact.workloads.reduce((sum, workload) => sum + workload.replicas, 0);
+  const endpoints = artefact.workloads.flatMap(({ service }) => service.endpoints);
   const published = artefact.workloads.flatMap((workload) => workload.published);
   const needed = new Set(published.map(({ external }) => external + options.portOffset));
-  const free = [...(await freePorts(replicas * portsPerReplica, needed))];
+  const free = [...(await freePorts(replicas * portsPerReplica + endpoints.length, needed))];
   return planEmbedded(artefact, {
     moduleFolder: dirname(resolve(file)),
     modelRepository: options.modelRepository,

@@ -4,6 +4,8 @@ import { isAbsolute, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { execa } from "execa";
 import { z } from "zod";
+import { needsHelm, readEnvironment } from "../../bench/src/artefact.ts";
+import { helmIsThere, helmMissing } from "../../bench/src/helm-template.ts";
 import { UserError } from "./user-error.ts";
 
 /** What was synthesized, as the commands read it: never the settings, so that an edited file is what counts. */
@@ -117,4 +119,23 @@ export function environmentFiles(
     const file = join(outdir, stack.file);
     return { name, file, shown: shown(file), editedByHand: edited.includes(name) };
   });
+}
+
+/**
+ * Of some environments those that can be read here: one that is made of the chart takes helm.
+ *
+ * @throws {UserError} when one that was asked for by name, or every one, cannot be.
+ */
+export function readableFiles(
+  asked: readonly string[],
+  files: readonly ArtefactFile[],
+  onNotice: (line: string) => void,
+): readonly ArtefactFile[] {
+  const ofChart = files.filter(({ file, shown }) => needsHelm(readEnvironment(file, shown)));
+  if (ofChart.length === 0 || helmIsThere()) return files;
+  const readable = files.filter((file) => !ofChart.includes(file));
+  const lines = ofChart.map(({ name }) => `${name}: ${helmMissing}`);
+  if (asked.length > 0 || readable.length === 0) throw new UserError(lines.join("\n"));
+  for (const line of lines) onNotice(`left out: ${line}`);
+  return readable;
 }

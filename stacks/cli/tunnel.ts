@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { type Command, InvalidArgumentError } from "commander";
-import { readArtefact } from "../../bench/src/artefact.ts";
+import { readEnvironment } from "../../bench/src/artefact.ts";
 import type { Environment } from "../../inference-image/src/contract/environment.ts";
 import { environmentFiles, outputFolder } from "./artefact.ts";
 import { onInterrupt } from "./interrupt.ts";
@@ -49,7 +49,7 @@ Exit codes: 0 ended by Ctrl-C, or not needed; 1 ssh failed; 2 wrong usage or set
 async function tunnel(name: string, args: TunnelArguments): Promise<void> {
   const [file] = environmentFiles([name], outputFolder());
   if (file === undefined) throw new UserError(`${name} is not synthesized: npm run synth`);
-  const { environment } = ofBench(() => readArtefact(file.file, file.shown));
+  const environment = ofBench(() => readEnvironment(file.file, file.shown));
   const plan = ofBench(() => planTunnel(environment, args.portOffset));
   if (plan === undefined) {
     console.error(`clipstack: ${noTunnel(environment)}`);

@@ -13,7 +13,13 @@ import { normalised } from "../../inference-image/src/engine/image-tensor.ts";
 import { preprocess } from "../../inference-image/src/engine/preprocess.ts";
 import { ensureGeneratedModel, ensureTinyModel } from "../../inference-image/src/model/generate.ts";
 import { modelInfo } from "../../inference-image/src/model/model-info.ts";
-import { environmentFiles, outputFolder, project, synthesizeUnlessEdited } from "./artefact.ts";
+import {
+  environmentFiles,
+  outputFolder,
+  project,
+  readableFiles,
+  synthesizeUnlessEdited,
+} from "./artefact.ts";
 import { deployedEnvironments } from "./deployed-environments.ts";
 import { Interrupted, onInterrupt } from "./interrupt.ts";
 import { UserError } from "./user-error.ts";
@@ -77,7 +83,11 @@ export async function verifyEnvironments(
         onSynthesize: () => tell({ kind: "phase", text: "synthesize" }),
       });
     }
-    const files = environmentFiles(options.environments, outdir);
+    const files = readableFiles(
+      options.environments,
+      environmentFiles(options.environments, outdir),
+      notice,
+    );
     const deployed =
       options.target === "embedded"
         ? []
