@@ -325,3 +325,52 @@ test("reports every problem at once", () => {
     "file",
   ]);
 });
+
+describe("a kind cluster", () => {
+  const kind = { cluster: "clipstack", images: ["clipstack/embed:1"] };
+  const own: Partial<HostRequirements> = { gpu: undefined, kind };
+  const tools = { kind: "v0.30.0", kubectl: "v1.33.1", clusters: [] };
+  const there: Partial<HostFacts> = { kind: tools, images: ["clipstack/embed:1"] };
+
+  test("is made where kind, kubectl and the image are there", () => {
+    expect(messages(own, there)).toEqual([]);
+  });
+
+  test("needs kind and kubectl", () => {
+    expect(
+      messages(own, { ...there, kind: { kind: undefined, kubectl: undefined, clusters: [] } }),
+    ).toEqual([
+      "kind: kind is not installed on this machine, and a deployment of the cluster runs it",
+      "kubectl: kubectl is not installed on this machine, and a deployment of the cluster runs it",
+    ]);
+    expect(
+      messages(own, { ...there, kind: { ...tools, kind: { unknown: "no such file" } } }),
+    ).toEqual(["kind: kind does not work on this machine: no such file"]);
+  });
+
+  test("needs an image that nobody pulls", () => {
+    expect(messages(own, { ...there, images: [] })).toEqual([
+      "image: the image clipstack/embed:1 (embed.image) is not on this machine, and nothing is pulled",
+    ]);
+  });
+
+  test("has its port, and another's is taken", () => {
+    const port = { port: 8002, address: "127.0.0.1" };
+    const of = (container: string) => ({ ...there, published: [{ ...port, container }] });
+    expect(messages(own, of("clipstack-control-plane"))).toEqual([]);
+    expect(messages(own, of("other-control-plane"))).toEqual([
+      "port: port 8002 of the host (embed, port) is in use by container other-control-plane",
+    ]);
+  });
+
+  test("is noted where one of its name is there", () => {
+    const { problems, notes } = judge(own, {
+      ...there,
+      kind: { ...tools, clusters: ["clipstack"] },
+    });
+    expect(problems).toEqual([]);
+    expect(notes).toEqual([
+      expect.stringMatching(/^a kind cluster 'clipstack' is there already: /),
+    ]);
+  });
+});
