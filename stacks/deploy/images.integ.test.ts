@@ -27,6 +27,7 @@ import {
   realTritonImage,
   startContainer,
   type TestContainer,
+  weightsContext,
 } from "./test-image.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -127,21 +128,7 @@ async function filesOf(image: string): Promise<ReadonlySet<string>> {
 
 describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`, () => {
   beforeAll(async () => {
-    context = await mkdtemp(join(tmpdir(), "clipstack-images-"));
-    await cp(join(root, ".dockerignore"), join(context, ".dockerignore"));
-    await cp(join(imageFolder, "image"), join(context, "inference-image", "image"), {
-      recursive: true,
-    });
-    await cp(join(root, "model_repository"), join(context, "model_repository"), {
-      recursive: true,
-      verbatimSymlinks: true,
-      filter: (path) =>
-        !/model\.onnx(\.json)?$|\/prepared(\/|$)/.test(path) || path.includes("_trt/"),
-    });
-    await cp(
-      await tinyModel(),
-      join(context, "model_repository", openclipVitB32.name, "1", "model.onnx"),
-    );
+    context = await weightsContext();
     embedImage = await built(imageFolder, "Dockerfile", { NODE_IMAGE: nodeImage, REVISION: "abc" });
   }, buildTimeoutMs);
   afterEach(async () => {

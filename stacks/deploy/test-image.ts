@@ -1,7 +1,11 @@
 import { randomBytes } from "node:crypto";
+import { cp, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { openclipVitB32 } from "../../inference-image/src/contract/model-signature.ts";
+import { tinyModel } from "../../inference-image/src/model/test-model.ts";
 import { command, type Docker, type Outcome } from "./test-docker.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -54,6 +58,56 @@ export async function buildImage(
     context,
   ];
   return { image, outcome: await command("docker", words, { timeoutMs: buildTimeoutMs }) };
+}
+
+/**
+ * The embed server with the tiny model inside, as the image of a cluster is. Its name has a tag: kubelet does not look for another
+ * one then.
+ *
+ * @throws with what a build said
+ */
+export async function imageWithWeights(docker: Docker): Promise<string> {
+  const embed = await buildImage(docker, {
+    context: join(root, "inference-image"),
+    file: join(root, "inference-image/Dockerfile"),
+    args: { NODE_IMAGE: nodeImage },
+  });
+  if (embed.outcome.code !== 0) throw new Error(embed.outcome.output);
+  const context = await weightsContext();
+  try {
+    const { image, outcome } = await buildImage(docker, {
+      context,
+      file: join(root, "inference-image/Dockerfile.weights"),
+      args: { IMAGE: embed.image },
+    });
+    if (outcome.code !== 0) throw new Error(outcome.output);
+    await docker.run("tag", image, `${image}:tiny`);
+    await docker.run("rmi", "--no-prune", `${image}:latest`);
+    return `${image}:tiny`;
+  } finally {
+    await docker.run("rmi", "--no-prune", embed.image);
+    await rm(context, { recursive: true, force: true });
+  }
+}
+
+/** A copy of the project's root, as far as images with weights are made of it, with a model of a few kilobytes. */
+export async function weightsContext(): Promise<string> {
+  const context = await mkdtemp(join(tmpdir(), "clipstack-images-"));
+  await cp(join(root, ".dockerignore"), join(context, ".dockerignore"));
+  await cp(join(root, "inference-image/image"), join(context, "inference-image/image"), {
+    recursive: true,
+  });
+  await cp(join(root, "model_repository"), join(context, "model_repository"), {
+    recursive: true,
+    verbatimSymlinks: true,
+    filter: (path) =>
+      !/model\.onnx(\.json)?$|\/prepared(\/|$)/.test(path) || path.includes("_trt/"),
+  });
+  await cp(
+    await tinyModel(),
+    join(context, "model_repository", openclipVitB32.name, "1", "model.onnx"),
+  );
+  return context;
 }
 
 /** Start a container as our stacks do: no privileges, nothing that can be written but `/tmp`. */
