@@ -109,6 +109,7 @@ rollingUpdate:
 
 {{/* What every container has: no privileges, no writable disk. */}}
 {{- define "clipstack.containerSecurity" -}}
+runAsNonRoot: true
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities:

@@ -1,0 +1,760 @@
+import { describe, expect, test } from "vitest";
+import type { ChartValues } from "../../constructs/chart-values.ts";
+import { checkModelConfig } from "../../inference-image/src/contract/model-config-check.ts";
+import { labelNames } from "../../inference-image/src/contract/pods.ts";
+import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
+import { parseTritonArgs } from "../../inference-image/src/contract/triton-flags.ts";
+import { readModelConfig } from "../../inference-image/src/triton/model-config.ts";
+import {
+  noHelm,
+  objectOf,
+  refusalOf,
+  type TestObject,
+  template,
+  tryTemplate,
+  valuesFiles,
+} from "./test-helm.ts";
+
+const sha256 = "a".repeat(64);
+
+/** Gateway and Tritons on the CPU. */
+const bundled = {
+  embed: { engine: "triton" },
+  triton: { enabled: true, engine: "bundled", gpus: 0 },
+} as const satisfies ChartValues;
+
+/** Gateway and Tritons with TensorRT, a GPU each. */
+const tensorrt = {
+  embed: { engine: "triton" },
+  triton: { enabled: true, backend: "tensorrt" },
+} as const satisfies ChartValues;
+
+const fetched = {
+  weights: "init",
+  sha256,
+  init: { url: "https://models.example:8443/model.onnx" },
+} as const;
+
+const podsOf = (objects: readonly TestObject[]) =>
+  objects
+    .filter(({ kind }) => kind === "Deployment" || kind === "Pod")
+    .map((it) => ({
+      name: it.metadata.name,
+      spec: it.kind === "Pod" ? it.spec : it.spec.template.spec,
+    }));
+const deployment = (values: ChartValues, component: "embed" | "triton"): TestObject =>
+  objectOf(template(values), "Deployment", `clipstack-${component}`);
+const podOf = (values: ChartValues, component: "embed" | "triton") =>
+  deployment(values, component).spec.template.spec;
+const tritonArgs = (values: ChartValues) => {
+  const [program, ...args] = podOf(values, "triton").containers[0].args as string[];
+  expect(program).toBe("tritonserver");
+  return parseTritonArgs(args);
+};
+const envOf = (values: ChartValues): Record<string, string> =>
+  Object.fromEntries(
+    podOf(values, "embed").containers[0].env.map(
+      ({ name, value }: { name: string; value?: string }) => [name, value ?? "from elsewhere"],
+    ),
+  );
+
+describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`, () => {
+  describe.each(valuesFiles)("with %s.yaml", (file) => {
+    const objects = noHelm === "" ? template({}, { file }) : [];
+
+    test("every object has the labels of the convention, and its namespace", () => {
+      for (const { kind, metadata } of objects) {
+        expect(metadata, kind).toMatchObject({
+          namespace: "clipstack",
+          labels: {
+            [labelNames.name]: "clipstack",
+            [labelNames.instance]: "clipstack",
+            [labelNames.managedBy]: "Helm",
+            [labelNames.version]: expect.stringMatching(/^\d/),
+            "helm.sh/chart": expect.stringMatching(/^clipstack-\d/),
+          },
+        });
+      }
+    });
+
+    test("every selector finds the pods of its component and no others", () => {
+      const pods = objects.filter(({ kind }) => kind === "Deployment");
+      expect(pods.length).toBeGreaterThan(0);
+      for (const { metadata, spec } of pods) {
+        expect(spec.template.metadata.labels).toMatchObject(spec.selector.matchLabels);
+        const component = metadata.labels?.[labelNames.component];
+        expect(metadata.name).toBe(`clipstack-${component}`);
+        expect(spec.selector.matchLabels).toEqual({
+          [labelNames.name]: "clipstack",
+          [labelNames.instance]: "clipstack",
+          [labelNames.component]: component,
+        });
+      }
+    });
+
+    test("every pod keeps the Pod Security Standard 'restricted', on a read-only disk", () => {
+      for (const { name, spec } of podsOf(objects)) {
+        expect(spec, name).toMatchObject({
+          automountServiceAccountToken: false,
+          securityContext: { runAsNonRoot: true, seccompProfile: { type: "RuntimeDefault" } },
+        });
+        for (const container of [...spec.containers, ...(spec.initContainers ?? [])]) {
+          expect(container.securityContext, `${name} ${container.name}`).toEqual({
+            runAsNonRoot: true,
+            allowPrivilegeEscalation: false,
+            readOnlyRootFilesystem: true,
+            capabilities: { drop: ["ALL"] },
+          });
+          expect(container.resources.limits, `${name} ${container.name}`).toMatchObject({
+            cpu: expect.anything(),
+            memory: expect.anything(),
+          });
+        }
+      }
+    });
+
+    test("no Deployment whose pods an autoscaler counts says how many there are", () => {
+      const scaled = objects
+        .filter(({ kind }) => kind === "HorizontalPodAutoscaler" || kind === "ScaledObject")
+        .map(({ spec }) => spec.scaleTargetRef.name);
+      for (const { metadata, spec } of objects.filter(({ kind }) => kind === "Deployment")) {
+        expect("replicas" in spec, metadata.name).toBe(!scaled.includes(metadata.name));
+      }
+    });
+
+    test("the embed server accepts its environment", () => {
+      const { spec } = objectOf(objects, "Deployment", "clipstack-embed");
+      const env = Object.fromEntries(
+        spec.template.spec.containers[0].env.map(
+          ({ name, value }: { name: string; value: string }) => [name, value],
+        ),
+      );
+      expect(Object.keys(serverEnv.shape)).toEqual(expect.arrayContaining(Object.keys(env)));
+      expect(serverEnv.parse(env)).toBeDefined();
+    });
+  });
+
+  describe("embed server", () => {
+    test("uses as many threads as its container has whole cores", () => {
+      const threads = (cpu: string | number) =>
+        envOf({ embed: { resources: { limits: { cpu, memory: "1Gi" } } } }).INTRA_OP_THREADS;
+      expect(["500m", "1", "2500m", 4, "3.9"].map(threads)).toEqual(["1", "1", "2", "4", "3"]);
+    });
+
+    test("has as many threads as the node where nothing limits it", () => {
+      // a null takes a default away
+      const unlimited = { limits: { cpu: null, memory: "1Gi" } } as unknown as object;
+      expect(envOf({ embed: { resources: unlimited } })).not.toHaveProperty("INTRA_OP_THREADS");
+    });
+
+    test("asks for the key of a Secret", () => {
+      const values: ChartValues = {
+        embed: { service: { type: "LoadBalancer" }, auth: { existingSecret: "keys" } },
+      };
+      expect(envOf(values)).not.toHaveProperty("ALLOW_ANONYMOUS");
+      expect(podOf(values, "embed").containers[0].env).toContainEqual({
+        name: "API_KEY",
+        valueFrom: { secretKeyRef: { name: "keys", key: "api-key" } },
+      });
+    });
+
+    test("computes on a GPU, without one more for a rolling update", () => {
+      const values: ChartValues = { embed: { accelerator: "gpu", runtimeClassName: "nvidia" } };
+      const { spec } = deployment(values, "embed");
+      expect(spec.strategy.rollingUpdate).toEqual({ maxSurge: 0, maxUnavailable: 1 });
+      expect(spec.template.spec).toMatchObject({
+        runtimeClassName: "nvidia",
+        containers: [
+          {
+            resources: { requests: { "nvidia.com/gpu": "1" }, limits: { "nvidia.com/gpu": "1" } },
+          },
+        ],
+      });
+      expect(envOf(values).EXECUTION_PROVIDER).toBe("cuda");
+    });
+
+    test("as a gateway asks all Tritons, by a name that has the address of each", () => {
+      const objects = template(bundled);
+      expect(envOf(bundled)).toMatchObject({
+        ENGINE: "triton",
+        TRITON_GRPC_URLS: "clipstack-triton-grpc:8001",
+        TRITON_MODEL: "openclip_vit_b32",
+      });
+      expect(objectOf(objects, "Service", "clipstack-triton-grpc").spec).toMatchObject({
+        clusterIP: "None",
+        ports: expect.arrayContaining([expect.objectContaining({ name: "grpc", port: 8001 })]),
+      });
+    });
+
+    test("waits, as a gateway, for a Triton that builds engines", () => {
+      const { spec } = deployment(tensorrt, "embed");
+      const probe = spec.template.spec.containers[0].startupProbe;
+      expect(probe.periodSeconds * probe.failureThreshold).toBe(120 + 120 + 300);
+      expect(spec.progressDeadlineSeconds).toBeGreaterThan(120 + 120 + 300);
+    });
+  });
+
+  describe("Triton", () => {
+    test("runs with the options that keep it safe, and loads one model where an image has several", () => {
+      expect(tritonArgs(bundled)).toMatchObject({
+        "model-repository": "/models",
+        "model-config-name": "cpu",
+        "strict-readiness": true,
+        "exit-on-error": true,
+        "disable-auto-complete-config": true,
+        "http-max-input-size": 128 * 1024 * 1024,
+        "model-control-mode": "explicit",
+        "load-model": ["openclip_vit_b32"],
+        "exit-timeout-secs": 30,
+      });
+    });
+
+    test("takes no orders where the weights come by a volume", () => {
+      for (const model of [fetched, { weights: "pvc", pvc: { claimName: "weights" } } as const]) {
+        expect(tritonArgs({ ...bundled, model })).toMatchObject({
+          "model-control-mode": "none",
+          "load-model": [],
+        });
+      }
+    });
+
+    test("has time to stop: what comes before, its own grace, and 5 seconds", () => {
+      const { graceSeconds, preStopSeconds } = { graceSeconds: 90, preStopSeconds: 12 };
+      const values: ChartValues = {
+        ...bundled,
+        triton: { ...bundled.triton, graceSeconds, preStopSeconds },
+      };
+      const pod = podOf(values, "triton");
+      expect(pod.terminationGracePeriodSeconds).toBe(12 + 90 + 5);
+      expect(pod.containers[0].lifecycle.preStop.exec.command).toEqual(["sleep", "12"]);
+      expect(tritonArgs(values)["exit-timeout-secs"]).toBe(90);
+    });
+
+    test.each([
+      [1, 120 + 300],
+      [4, 120 + 4 * 300],
+    ])(
+      "has time to build an engine on each of %d GPUs, and a deadline after it",
+      (gpus, seconds) => {
+        const { spec } = deployment(
+          { ...tensorrt, triton: { ...tensorrt.triton, gpus } },
+          "triton",
+        );
+        const probe = spec.template.spec.containers[0].startupProbe;
+        expect(probe.periodSeconds * probe.failureThreshold).toBe(seconds);
+        expect(spec.progressDeadlineSeconds).toBeGreaterThan(seconds);
+      },
+    );
+
+    test("stops a pod before it starts the next where it holds a GPU, unless one is spare", () => {
+      const strategy = (triton: ChartValues["triton"]) =>
+        deployment({ triton: { enabled: true, ...triton } }, "triton").spec.strategy.rollingUpdate;
+      expect(strategy({})).toEqual({ maxSurge: 0, maxUnavailable: 1 });
+      expect(strategy({ spareGpu: true })).toEqual({ maxSurge: 1, maxUnavailable: 0 });
+      expect(strategy({ gpus: 0 })).toEqual({ maxSurge: 1, maxUnavailable: 0 });
+    });
+
+    test.each([
+      ["onnx", 0, "openclip_vit_b32", "cpu"],
+      ["onnx", 1, "openclip_vit_b32", "single-gpu"],
+      ["onnx", 4, "openclip_vit_b32", "multi-gpu-4x"],
+      ["tensorrt", 1, "openclip_vit_b32_trt", "single-gpu"],
+      ["tensorrt", 4, "openclip_vit_b32_trt", "multi-gpu-4x"],
+    ] as const)("with %s on %d GPUs reads %s/%s.pbtxt", (backend, gpus, model, variant) => {
+      const values: ChartValues = { triton: { enabled: true, backend, gpus } };
+      const { data } = objectOf(template(values), "ConfigMap", "clipstack-triton");
+      expect(Object.keys(data)).toEqual([`${variant}.pbtxt`]);
+      const config = readModelConfig(data[`${variant}.pbtxt`], `${variant}.pbtxt`);
+      expect(config.name).toBe(model);
+      expect(checkModelConfig(config)).toEqual([]);
+      expect(tritonArgs(values)["model-config-name"]).toBe(variant);
+      expect(podOf(values, "triton").containers[0].volumeMounts).toContainEqual({
+        name: "model-config",
+        mountPath: `/models/${model}/configs`,
+        readOnly: true,
+      });
+    });
+
+    test("is another pod with another configuration, and only then", () => {
+      const text = 'name: "openclip_vit_b32"\nmax_batch_size: 8\n';
+      const checksum = (triton: ChartValues["triton"]) =>
+        deployment({ triton: { enabled: true, ...triton } }, "triton").spec.template.metadata
+          .annotations["checksum/model-config"];
+      expect(checksum({})).toMatch(/^[0-9a-f]{64}$/);
+      expect(checksum({ modelConfig: { text } })).not.toBe(checksum({}));
+      expect(checksum({ replicas: 3 })).toBe(checksum({}));
+    });
+
+    test("uses no engine that other weights or another image were for", () => {
+      const prefix = (values: ChartValues) => {
+        const { data } = objectOf(template(values), "ConfigMap", "clipstack-triton");
+        const text: string = data["single-gpu.pbtxt"];
+        return /key: "trt_engine_cache_prefix", value: "([^"]+)"/.exec(text)?.[1];
+      };
+      const image = (tag: string): ChartValues => ({
+        ...tensorrt,
+        triton: { ...tensorrt.triton, image: { tag } },
+      });
+      const names = [
+        prefix(tensorrt),
+        prefix(image("26.08-py3")),
+        prefix({ ...tensorrt, model: fetched }),
+      ];
+      expect(names).toEqual([
+        expect.stringMatching(/^image_[0-9a-f]{12}_openclip_vit_b32_trt_fp16_b32$/),
+        expect.stringMatching(/^image_[0-9a-f]{12}_openclip_vit_b32_trt_fp16_b32$/),
+        expect.stringMatching(/^aaaaaaaaaaaa_[0-9a-f]{12}_openclip_vit_b32_trt_fp16_b32$/),
+      ]);
+      expect(new Set(names).size).toBe(3);
+    });
+
+    test("keeps its engines on a claim, which its group may write", () => {
+      const values: ChartValues = {
+        triton: { ...tensorrt.triton, engineCache: { enabled: true, size: "4Gi" } },
+      };
+      expect(
+        objectOf(template(values), "PersistentVolumeClaim", "clipstack-triton-engines").spec,
+      ).toEqual({
+        accessModes: ["ReadWriteOnce"],
+        resources: { requests: { storage: "4Gi" } },
+      });
+      const pod = podOf(values, "triton");
+      expect(pod.securityContext.fsGroup).toBe(1000);
+      expect(pod.volumes).toContainEqual({
+        name: "engines",
+        persistentVolumeClaim: { claimName: "clipstack-triton-engines" },
+      });
+      expect(pod.containers[0].volumeMounts).toContainEqual({
+        name: "engines",
+        mountPath: "/engine-cache",
+      });
+    });
+
+    test("has shared memory of the size that was asked for", () => {
+      const pod = podOf({ triton: { enabled: true, sharedMemory: "2Gi" } }, "triton");
+      expect(pod.volumes).toContainEqual({
+        name: "shared-memory",
+        emptyDir: { medium: "Memory", sizeLimit: "2Gi" },
+      });
+      expect(pod.containers[0].volumeMounts).toContainEqual({
+        name: "shared-memory",
+        mountPath: "/dev/shm",
+      });
+    });
+
+    test("gives its metrics to no Service that is reached from outside", () => {
+      const objects = template({
+        model: fetched,
+        triton: { enabled: true, allowUnauthenticated: true, service: { type: "LoadBalancer" } },
+      });
+      const { spec } = objectOf(objects, "Service", "clipstack-triton");
+      expect(spec.ports.map(({ name }: { name: string }) => name)).toEqual(["http", "grpc"]);
+    });
+  });
+
+  describe("weights", () => {
+    const mounts = (values: ChartValues, component: "embed" | "triton") =>
+      podOf(values, component).containers[0].volumeMounts;
+
+    test("in the images need no volume", () => {
+      expect(podOf({}, "embed")).not.toHaveProperty("initContainers");
+      expect(mounts({}, "embed")).toEqual([{ name: "tmp", mountPath: "/tmp" }]);
+    });
+
+    test("are fetched and checked before the server starts, in the form that it runs", () => {
+      const values: ChartValues = { model: fetched };
+      const pod = podOf(values, "embed");
+      expect(pod.initContainers).toEqual([
+        expect.objectContaining({
+          name: "weights",
+          image: "clipstack/embed:k8s-cpu",
+          args: [
+            "fetch-weights",
+            "--url=https://models.example:8443/model.onnx",
+            "--folder=/weights",
+            `--sha256=${sha256}`,
+            "--execution-provider=cpu",
+          ],
+        }),
+      ]);
+      expect(pod.volumes).toContainEqual({ name: "weights", emptyDir: { sizeLimit: "1Gi" } });
+      expect(mounts(values, "embed")).toContainEqual({
+        name: "weights",
+        mountPath: "/models/openclip_vit_b32/1",
+        readOnly: true,
+      });
+    });
+
+    test("are fetched for a Triton by the embed image, which holds no GPU", () => {
+      const values: ChartValues = { ...tensorrt, model: fetched };
+      const [init] = podOf(values, "triton").initContainers;
+      expect(init).toMatchObject({ image: "clipstack/embed:k8s-cpu" });
+      expect(init.args).toContain("--execution-provider=none");
+      expect(init.resources.limits).not.toHaveProperty("nvidia.com/gpu");
+      expect(mounts(values, "triton")).toContainEqual({
+        name: "weights",
+        mountPath: "/models/openclip_vit_b32_trt/1",
+        readOnly: true,
+      });
+    });
+
+    test("on a volume are looked at where their checksum is known, and never written", () => {
+      const pvc = { claimName: "weights", subPath: "openclip_vit_b32/1" };
+      const values: ChartValues = { model: { weights: "pvc", sha256, pvc } };
+      expect(podOf(values, "embed").initContainers).toMatchObject([
+        {
+          args: [
+            "check-weights",
+            "--folder=/weights",
+            `--sha256=${sha256}`,
+            "--execution-provider=none",
+          ],
+          volumeMounts: [
+            { name: "tmp" },
+            { name: "weights", readOnly: true, subPath: "openclip_vit_b32/1" },
+          ],
+        },
+      ]);
+      expect(podOf({ model: { weights: "pvc", pvc } }, "embed")).not.toHaveProperty(
+        "initContainers",
+      );
+    });
+  });
+
+  describe("autoscaling of Triton", () => {
+    const scaling = (autoscaling: object): ChartValues => ({
+      triton: { enabled: true, autoscaling: { enabled: true, ...autoscaling } },
+    });
+
+    test("on queue time by KEDA compares a time, which must not be divided by the pods", () => {
+      const objects = template(scaling({ prometheus: { url: "http://prometheus:9090" } }));
+      const { spec } = objectOf(objects, "ScaledObject", "clipstack-triton");
+      expect(spec).toMatchObject({
+        minReplicaCount: 1,
+        maxReplicaCount: 4,
+        scaleTargetRef: { name: "clipstack-triton" },
+        triggers: [
+          {
+            type: "prometheus",
+            metricType: "Value",
+            metadata: { serverAddress: "http://prometheus:9090", threshold: "50" },
+          },
+        ],
+      });
+      expect(objects.filter(({ kind }) => kind === "HorizontalPodAutoscaler")).toEqual([]);
+    });
+
+    test("on queue time by the Prometheus adapter reads a metric of the pods", () => {
+      const { spec } = objectOf(
+        template(scaling({ source: "prometheus-adapter" })),
+        "HorizontalPodAutoscaler",
+        "clipstack-triton",
+      );
+      expect(spec.metrics).toEqual([
+        {
+          type: "Pods",
+          pods: {
+            metric: { name: "clipstack_triton_queue_milliseconds" },
+            target: { type: "AverageValue", averageValue: "50" },
+          },
+        },
+      ]);
+    });
+
+    test("on CPU reads the resource metric", () => {
+      const { spec } = objectOf(
+        template(scaling({ metric: "cpu", cpuPercent: 75 })),
+        "HorizontalPodAutoscaler",
+        "clipstack-triton",
+      );
+      expect(spec.metrics).toMatchObject([
+        { type: "Resource", resource: { name: "cpu", target: { averageUtilization: 75 } } },
+      ]);
+    });
+  });
+
+  describe("network policy", () => {
+    const policy = (values: ChartValues, component: string) =>
+      objectOf(template(values), "NetworkPolicy", `clipstack-${component}`).spec;
+
+    test("lets the embed server connect to nothing where it computes itself", () => {
+      expect(policy({}, "embed")).toMatchObject({ policyTypes: ["Ingress", "Egress"] });
+      expect(policy({}, "embed")).not.toHaveProperty("egress");
+    });
+
+    test("lets a gateway find the Tritons and ask them, and nobody else ask them", () => {
+      expect(JSON.stringify(policy(bundled, "embed").egress)).toContain('"port":"grpc"');
+      expect(policy(bundled, "triton").ingress[0].from).toEqual([
+        {
+          podSelector: {
+            matchLabels: expect.objectContaining({ [labelNames.component]: "embed" }),
+          },
+        },
+      ]);
+      expect(policy(bundled, "triton")).not.toHaveProperty("egress");
+    });
+
+    test("lets others ask Triton who are named, or everybody where it serves alone", () => {
+      const peer = { namespaceSelector: { matchLabels: { team: "search" } } };
+      const named = policy({ ...bundled, networkPolicy: { tritonFrom: [peer] } }, "triton");
+      expect(named.ingress[0].from).toContainEqual(peer);
+      const alone = policy({ embed: { enabled: false }, triton: { enabled: true } }, "triton");
+      expect(alone.ingress[0]).not.toHaveProperty("from");
+    });
+
+    test.each([
+      ["https://models.example/model.onnx", 443],
+      ["http://models.example/model.onnx", 80],
+      ["http://models.example:8080/model.onnx", 8080],
+    ])("lets the weights of %s in", (url, port) => {
+      const { egress } = policy({ model: { ...fetched, init: { url } } }, "embed");
+      expect(egress).toContainEqual({ ports: [{ protocol: "TCP", port }] });
+    });
+
+    test("can be left out", () => {
+      const objects = template({ networkPolicy: { enabled: false } });
+      expect(objects.filter(({ kind }) => kind === "NetworkPolicy")).toEqual([]);
+    });
+  });
+
+  describe("budget", () => {
+    const budget = (it: object) =>
+      objectOf(
+        template({ embed: { replicas: 3, budget: it } }),
+        "PodDisruptionBudget",
+        "clipstack-embed",
+      ).spec;
+
+    test("lets one pod go, and every pod that is not ready", () => {
+      expect(budget({})).toMatchObject({
+        maxUnavailable: 1,
+        unhealthyPodEvictionPolicy: "AlwaysAllow",
+      });
+    });
+
+    test("says how many must stay where that was asked for", () => {
+      expect(budget({ minAvailable: 2 })).toMatchObject({ minAvailable: 2 });
+      expect(budget({ minAvailable: 2 })).not.toHaveProperty("maxUnavailable");
+    });
+  });
+
+  describe("names", () => {
+    test("have the release in front, and the chart where the release does not say it", () => {
+      const names = (release: string, values: ChartValues = {}) =>
+        objectOf(
+          template(values, { release }),
+          "Deployment",
+          `${release === "photos" ? "photos-clipstack" : release}-embed`,
+        ).metadata.name;
+      expect(names("photos")).toBe("photos-clipstack-embed");
+      expect(names("clipstack-test")).toBe("clipstack-test-embed");
+    });
+
+    test("of service accounts can be one that is there", () => {
+      const objects = template({ serviceAccount: { name: "shared" } });
+      expect(objects.filter(({ kind }) => kind === "ServiceAccount")).toEqual([]);
+      expect(podsOf(objects)[0]?.spec.serviceAccountName).toBe("shared");
+    });
+
+    test("of labels that are added replace none of the chart's", () => {
+      const objects = template({
+        commonLabels: { team: "search", [labelNames.name]: "other" },
+        embed: { podLabels: { zone: "a", [labelNames.component]: "other" } },
+      });
+      const { metadata, spec } = objectOf(objects, "Deployment", "clipstack-embed");
+      expect(metadata.labels).toMatchObject({ team: "search", [labelNames.name]: "clipstack" });
+      expect(spec.template.metadata.labels).toMatchObject({
+        team: "search",
+        zone: "a",
+        [labelNames.name]: "clipstack",
+        [labelNames.component]: "embed",
+      });
+    });
+  });
+
+  describe("the schema refuses", () => {
+    test.each<[string, object, string]>([
+      ["a typo at the top", { embd: {} }, "additional properties 'embd' not allowed"],
+      [
+        "a typo inside",
+        { embed: { autoscaling: { maxReplica: 4 } } },
+        "at '/embed/autoscaling': additional properties 'maxReplica' not allowed",
+      ],
+      [
+        "a typo in a toleration",
+        { triton: { tolerations: [{ keys: "nvidia.com/gpu" }] } },
+        "at '/triton/tolerations/0': additional properties 'keys' not allowed",
+      ],
+      ["a word that there is not", { triton: { backend: "torch" } }, "at '/triton/backend'"],
+      [
+        "a quantity that is none",
+        { triton: { sharedMemory: "much" } },
+        "at '/triton/sharedMemory'",
+      ],
+      [
+        "a NodePort outside the range",
+        { embed: { service: { nodePort: 80 } } },
+        "at '/embed/service/nodePort'",
+      ],
+      ["a short checksum", { model: { sha256: "abc" } }, "at '/model/sha256'"],
+      [
+        "a URL with a password",
+        { model: { init: { url: "https://a:b@c/d" } } },
+        "at '/model/init/url'",
+      ],
+    ])("%s", (_name, values, message) => {
+      const { code, stderr } = tryTemplate(values);
+      expect(code).toBe(1);
+      expect(stderr).toContain(message);
+    });
+  });
+
+  describe("fails in one line", () => {
+    test.each<[string, ChartValues, string]>([
+      [
+        "where nothing would be deployed",
+        { embed: { enabled: false } },
+        "embed.enabled or triton.enabled must be true: nothing would be deployed",
+      ],
+      [
+        "on a gateway without Tritons",
+        { embed: { engine: "triton" } },
+        "triton.enabled must be true with embed.engine triton: the gateway asks the Tritons of this release",
+      ],
+      [
+        "on a gateway with a GPU",
+        { ...bundled, embed: { engine: "triton", accelerator: "gpu" } },
+        "embed.accelerator must be cpu with embed.engine triton: a gateway uses no GPU, got gpu",
+      ],
+      [
+        "on a volume without a name",
+        { model: { weights: "pvc" } },
+        "model.pvc.claimName is required with model.weights pvc",
+      ],
+      [
+        "on weights to fetch from nowhere",
+        { model: { weights: "init" } },
+        "model.init.url is required with model.weights init",
+      ],
+      [
+        "on weights that nobody could check",
+        { model: { weights: "init", init: { url: "https://models.example/m" } } },
+        "model.sha256 is required with model.weights init: what comes over the network is checked",
+      ],
+      [
+        "on a port that everybody reaches without a key",
+        { embed: { service: { type: "LoadBalancer" } } },
+        "embed.auth.existingSecret is required where embed.service.type is LoadBalancer (or embed.auth.allowAnonymous: true where something else keeps strangers out)",
+      ],
+      [
+        "on a key that nobody would be asked for",
+        { embed: { auth: { existingSecret: "keys", allowAnonymous: true } } },
+        "embed.auth must have existingSecret or allowAnonymous, not both",
+      ],
+      [
+        "on a NodePort of a Service that has none",
+        { embed: { service: { nodePort: 30_092 } } },
+        "embed.service.nodePort needs embed.service.type NodePort or LoadBalancer, got ClusterIP",
+      ],
+      [
+        "on a variable that the chart sets",
+        { embed: { extraEnv: [{ name: "PORT", value: "80" }] } },
+        "embed.extraEnv must not set PORT: the chart does",
+      ],
+      [
+        "on a GPU for the embed image in Triton's place",
+        { triton: { enabled: true, engine: "bundled" } },
+        "triton.gpus must be 0 with triton.engine bundled, which computes on the CPU, got 1",
+      ],
+      [
+        "on a number of GPUs without a configuration",
+        { triton: { enabled: true, gpus: 2 } },
+        "triton.modelConfig.variant and .text are required for 2 GPUs: there are configurations for 0, 1, 4",
+      ],
+      [
+        "on the configuration of another model",
+        { triton: { enabled: true, modelConfig: { text: 'name: "resnet"\n' } } },
+        'triton.modelConfig.text must be the configuration of openclip_vit_b32 (name: "openclip_vit_b32")',
+      ],
+      [
+        "on a Triton that everybody reaches",
+        { model: fetched, triton: { enabled: true, service: { type: "NodePort" } } },
+        "triton.allowUnauthenticated must be true where triton.service.type is NodePort: Triton asks nobody who they are",
+      ],
+      [
+        "on a Triton whose models everybody could unload",
+        {
+          triton: { enabled: true, allowUnauthenticated: true, service: { type: "NodePort" } },
+        },
+        "triton.service.type must be ClusterIP with model.weights image: who reaches Triton could load and unload models, got NodePort",
+      ],
+      [
+        "on a volume for engines that nobody builds",
+        { triton: { enabled: true, engineCache: { enabled: true } } },
+        "triton.engineCache.enabled must be false where TensorRT builds nothing (triton.backend tensorrt and GPUs)",
+      ],
+      [
+        "on engines of weights that nobody knows",
+        {
+          model: { weights: "pvc", pvc: { claimName: "weights" } },
+          triton: { ...tensorrt.triton, engineCache: { enabled: true } },
+        },
+        "model.sha256 is required with triton.engineCache: engines of other weights would be used",
+      ],
+      [
+        "on KEDA without a Prometheus",
+        { triton: { enabled: true, autoscaling: { enabled: true } } },
+        "triton.autoscaling.prometheus.url is required with triton.autoscaling.source keda",
+      ],
+      [
+        "on fewer pods at the most than at the least",
+        { embed: { autoscaling: { enabled: true, minReplicas: 9 } } },
+        "embed.autoscaling.minReplicas (9) must not exceed maxReplicas (6)",
+      ],
+      [
+        "on a percentage of nothing",
+        {
+          embed: {
+            autoscaling: { enabled: true },
+            resources: { requests: { cpu: null, memory: "1Gi" } } as unknown as object,
+          },
+        },
+        "embed.resources.requests.cpu is required for autoscaling on CPU: it is what the percentage is of",
+      ],
+      [
+        "on a budget that says two things",
+        { embed: { budget: { maxUnavailable: 1, minAvailable: 1 } } },
+        "embed.budget must set either maxUnavailable or minAvailable, got both",
+      ],
+      [
+        "on a budget that blocks every drain",
+        { embed: { budget: { minAvailable: 2 } } },
+        "embed.budget.minAvailable (2) must be less than the fewest replicas (2), or no node can be drained",
+      ],
+      [
+        "on GPUs among the resources",
+        { triton: { enabled: true, resources: { limits: { "nvidia.com/gpu": 1 } } } },
+        "triton.resources must not have nvidia.com/gpu: triton.gpus says how many",
+      ],
+      [
+        "on a quota of nothing",
+        { quota: { enabled: true } },
+        "quota.hard must name at least one resource with quota.enabled",
+      ],
+      [
+        "on fewer GPUs than the most pods hold",
+        {
+          triton: {
+            enabled: true,
+            spareGpu: true,
+            autoscaling: { enabled: true, metric: "cpu", maxReplicas: 4 },
+          },
+          quota: { enabled: true, hard: { "requests.nvidia.com/gpu": "4" } },
+        },
+        "quota.hard.requests.nvidia.com/gpu must be at least 5 (GPUs of a pod × the most pods, and one pod more with spareGpu), got 4",
+      ],
+    ])("%s", (_name, values, message) => {
+      expect(refusalOf(values)).toBe(message);
+    });
+  });
+});

@@ -1,0 +1,60 @@
+import { expect, test } from "vitest";
+import { differences } from "./test-compare-objects.ts";
+
+const service = (spec: object, name = "embed") => ({ kind: "Service", metadata: { name }, spec });
+
+test("finds nothing where the keys only come in another order", () => {
+  expect(
+    differences(
+      [service({ type: "NodePort", ports: [{ name: "http", port: 8002 }] })],
+      [service({ ports: [{ port: 8002, name: "http" }], type: "NodePort" })],
+    ),
+  ).toEqual([]);
+});
+
+test("takes no annotations and an empty map of them for the same", () => {
+  expect(differences([service({ annotations: {} })], [service({})])).toEqual([]);
+  expect(differences([service({ selector: {} })], [service({})])).toEqual([
+    "Service embed: spec.selector: {} | nothing",
+  ]);
+});
+
+test("finds another value, a missing one and a type", () => {
+  expect(
+    differences(
+      [service({ port: 8002, type: "NodePort", node: 1 })],
+      [service({ port: 8003, node: "1" })],
+    ),
+  ).toEqual([
+    'Service embed: spec.node: 1 | "1"',
+    "Service embed: spec.port: 8002 | 8003",
+    'Service embed: spec.type: "NodePort" | nothing',
+  ]);
+});
+
+test("finds an item that is one more, and two that changed places", () => {
+  expect(differences([service({ a: [1, 2] })], [service({ a: [2, 1, 3] })])).toEqual([
+    "Service embed: spec.a.0: 1 | 2",
+    "Service embed: spec.a.1: 2 | 1",
+    "Service embed: spec.a.2: nothing | 3",
+  ]);
+});
+
+test("finds an object that only one side has", () => {
+  expect(differences([service({})], [service({}, "other")])).toEqual([
+    "Service embed: only left",
+    "Service other: only right",
+  ]);
+});
+
+test("leaves out what is meant to be different, and nothing beside it", () => {
+  const left = service({ labels: { "helm.sh/chart": "a", other: 1 }, list: [{ a: 1 }, { a: 2 }] });
+  const right = service({ labels: { other: 2 }, list: [{ a: 3 }, { a: 4 }] });
+  expect(
+    differences(
+      [left],
+      [right],
+      ["Service: spec.labels.helm·sh/chart", "Service: spec.list.*.a", "Pod: spec.labels.other"],
+    ),
+  ).toEqual(["Service embed: spec.labels.other: 1 | 2"]);
+});
