@@ -147,6 +147,7 @@ test("has no privileges, no token and no disk to write to", () => {
     },
   });
   expect(container.security_context).toEqual({
+    run_as_non_root: true,
     allow_privilege_escalation: false,
     read_only_root_filesystem: true,
     capabilities: { drop: ["ALL"] },

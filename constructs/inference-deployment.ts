@@ -156,6 +156,8 @@ export class InferenceDeployment extends Construct {
                 // the Service still sends connections for a moment after the pod is told to go
                 lifecycle: { preStop: [{ exec: { command: ["sleep", String(preStopSeconds)] } }] },
                 securityContext: {
+                  // said again: the provider writes `false` where a container says nothing, and the namespace refuses it
+                  runAsNonRoot: true,
                   allowPrivilegeEscalation: false,
                   readOnlyRootFilesystem: true,
                   capabilities: { drop: ["ALL"] },
