@@ -82,6 +82,7 @@ test("synthesizes the same bytes from any folder, and says what is in each stack
       "single-gpu: triton-onnx (1 execution instance), triton-trt (1 execution instance), embed; 1 rtx-4080 of 16376 MiB, 2 $/hour (2026-11)",
       "multi-gpu-4x: triton-onnx (4 execution instances), triton-trt (4 execution instances), embed; 4 rtx-4080 of 16376 MiB, 8 $/hour (2026-11)",
       "kind-local: embed (2 to 6 pods)",
+      "k8s-gpu: triton (2 to 4 pods), embed (2 to 6 pods); 4 l4 of 23034 MiB, 3.22 $/hour (2025-06)",
       "",
     ].join("\n"),
   );
@@ -89,6 +90,7 @@ test("synthesizes the same bytes from any folder, and says what is in each stack
   expect(Object.keys(files)).toEqual([
     "clipstack.json",
     "manifest.json",
+    "stacks/k8s-gpu/cdk.tf.json",
     "stacks/kind-local/cdk.tf.json",
     "stacks/multi-gpu-4x/cdk.tf.json",
     "stacks/single-gpu/cdk.tf.json",
@@ -240,6 +242,18 @@ test.each([
   ],
 ])("fails with exit code 2 and one clear line on %s", (_, files, lines) => {
   expectRefusal(files, lines);
+});
+
+test("says what is worth knowing, and synthesizes all the same", () => {
+  const { code, stdout, stderr } = runHere([
+    "--settings",
+    settingsWith({ "k8s-gpu": "triton: { autoscaler: { minReplicas: 1 } }" }),
+  ]);
+  expect(code).toBe(0);
+  expect(stderr).toBe(
+    "warning: k8s-gpu/inference: triton.autoscaler.minReplicas is 1: where a node is drained, nobody answers until the next pod is ready",
+  );
+  expect(stdout).toContain("k8s-gpu: triton (1 to 4 pods)");
 });
 
 test("fails with exit code 2 when there are no settings", () => {

@@ -96,6 +96,7 @@ function valuesOf(schema: Schema): string {
       ? `list of ${valuesOf(schema.items ?? {})}`
       : `list of { ${Object.keys(items).join(", ")} }`;
   }
+  if (schema.type === "object") return "map of text";
   if (schema.minimum !== undefined && schema.maximum !== undefined) {
     return `${schema.minimum} to ${schema.maximum}`;
   }

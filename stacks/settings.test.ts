@@ -180,6 +180,7 @@ test("fails with the mistakes of all files at once", () => {
     "multi-gpu-4x.settings.yaml: cannot be read (ENOENT)",
     "kind-local.settings.yaml:",
     "  namespace must be lower-case letters, digits and '-', at most 40, got 1",
+    "k8s-gpu.settings.yaml: cannot be read (ENOENT)",
   ]);
 });
 
@@ -188,8 +189,9 @@ test("fails in one line on a file that is not text, and goes on with the others"
   writeFileSync(join(folder, "single-gpu.settings.yaml"), Buffer.from([0x80, 0xff, 0xfe, 0x00]));
   writeFileSync(join(folder, "multi-gpu-4x.settings.yaml"), "embed: *foo");
   writeFileSync(join(folder, "kind-local.settings.yaml"), "");
+  writeFileSync(join(folder, "k8s-gpu.settings.yaml"), "");
   const { settings, mistakes: lines } = loadSettings(folder);
-  expect(Object.keys(settings)).toEqual(["kind-local"]);
+  expect(Object.keys(settings)).toEqual(["kind-local", "k8s-gpu"]);
   expect(lines).toEqual([
     `${folder}/single-gpu.settings.yaml: must be UTF-8 text`,
     `${folder}/multi-gpu-4x.settings.yaml:1:8: alias '*foo' must come after its anchor '&foo'`,

@@ -494,7 +494,6 @@ export const k8sGpuSettings = z.strictObject({
       nodes: integer(1, 1_000).default(4).describe("How many GPU nodes there are."),
       gpusPerNode: integer(1, 16).default(1).describe("How many GPUs each of them has."),
       runtimeClass: objectName
-        .or(z.literal("none"))
         .default("nvidia")
         .describe("RuntimeClass of pods with a GPU; `none` where the nodes' default is NVIDIA's."),
       selector: z
@@ -624,9 +623,8 @@ export const k8sGpuSettings = z.strictObject({
             .default("keda")
             .describe("Who tells Kubernetes of the queue time; it is in the cluster already."),
           prometheus: url
-            .optional()
-            .describe("Address of Prometheus in the cluster, which `keda` asks.")
-            .default("http://prometheus-operated.monitoring.svc:9090"),
+            .default("http://prometheus-operated.monitoring.svc:9090")
+            .describe("Address of Prometheus in the cluster, which `keda` asks."),
           targetQueueMilliseconds: integer(1, 60_000)
             .default(50)
             .describe("Average queue time of a request that is aimed at."),
@@ -643,9 +641,9 @@ export const k8sGpuSettings = z.strictObject({
   quota: z
     .strictObject({
       gpus: integer(1, 10_000).default(4).describe("GPUs; read with the accelerator `gpu`."),
-      requests: quantities(12_000, 22_528),
-      limits: quantities(31_000, 44_032),
-      pods: integer(1, 10_000).default(12).describe("Pods of the namespace."),
+      requests: quantities(14_000, 26_624),
+      limits: quantities(35_000, 53_248),
+      pods: integer(1, 10_000).default(14).describe("Pods of the namespace."),
     })
     .prefault({})
     .describe("Of the namespace: all pods at their maximum, and those that rolling updates add."),

@@ -57,6 +57,7 @@ export function synthCommand({ args, env, defaultSettings, output }: SynthComman
     const lines = synthesize({
       settings: folder ?? env.CLIPSTACK_SETTINGS_DIR ?? defaultSettings,
       outdir: env.CDKTF_OUTDIR ?? "cdktf.out",
+      warn: output.error,
     });
     output.log(lines.join("\n"));
     return 0;

@@ -2,12 +2,14 @@ import { createHash } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { App, type TerraformStack } from "../constructs/cdktf.ts";
-import { findingsOf } from "../constructs/checks/findings.ts";
+import { findingsOf, warningsOf } from "../constructs/checks/findings.ts";
+import { ClusterInference } from "../constructs/cluster-inference.ts";
 import { EmbedServer } from "../constructs/embed-server.ts";
 import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { InferenceDeployment } from "../constructs/inference-deployment.ts";
 import { TritonServer } from "../constructs/triton-server.ts";
 import type { Environment } from "../inference-image/src/contract/environment.ts";
+import { K8sGpuStack } from "./k8s-gpu.ts";
 import { KindLocalStack } from "./kind-local.ts";
 import { MultiGpu4xStack } from "./multi-gpu-4x.ts";
 import { loadSettings, SettingsError } from "./settings.ts";
@@ -18,6 +20,8 @@ export interface SynthesizeOptions {
   readonly settings: string;
   /** Folder to write to. */
   readonly outdir: string;
+  /** Told what is worth knowing and stops nothing, a line at a time. */
+  readonly warn?: (line: string) => void;
 }
 
 /** What `clipstack.json` says: one line a stack, so that an edit by hand is seen. */
@@ -34,19 +38,26 @@ export interface SynthManifest {
  * @throws {SettingsError} with every mistake of every file and all that the checks found in the rest. Nothing is written
  *   then.
  */
-export function synthesize({ settings: folder, outdir }: SynthesizeOptions): readonly string[] {
+export function synthesize({
+  settings: folder,
+  outdir,
+  warn,
+}: SynthesizeOptions): readonly string[] {
   const { settings, mistakes } = loadSettings(folder);
   const app = new App({ outdir });
   const single = settings["single-gpu"];
   const multi = settings["multi-gpu-4x"];
   const kind = settings["kind-local"];
+  const k8s = settings["k8s-gpu"];
   const stacks = [
     single && new SingleGpuStack(app, "single-gpu", single),
     multi && new MultiGpu4xStack(app, "multi-gpu-4x", multi),
     kind && new KindLocalStack(app, "kind-local", kind),
+    k8s && new K8sGpuStack(app, "k8s-gpu", k8s),
   ].filter((stack) => stack !== undefined);
   const lines = [...mistakes, ...findingsOf(app)];
   if (lines.length > 0) throw new SettingsError(lines);
+  for (const warning of warningsOf(app)) warn?.(`warning: ${warning}`);
   app.synth();
   writeFileSync(
     join(outdir, "clipstack.json"),
@@ -80,6 +91,7 @@ function summary({ node }: TerraformStack): string {
     if (construct instanceof InferenceDeployment) {
       return [`${construct.node.id} (${construct.minReplicas} to ${construct.maxReplicas} pods)`];
     }
+    if (construct instanceof ClusterInference) return construct.summary;
     return construct instanceof EmbedServer ? [construct.node.id] : [];
   });
   const environment = node.children.find((construct) => construct instanceof EnvironmentOutput);

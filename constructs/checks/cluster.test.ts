@@ -1,0 +1,80 @@
+import { expect, test } from "vitest";
+import { TerraformStack, Testing } from "../cdktf.ts";
+import { type ClusterInferenceProps, clusterPlan } from "../cluster-plan.ts";
+import { GpuCluster } from "../gpu-cluster.ts";
+import { clusterFindings } from "./cluster.ts";
+
+const resources = {
+  requests: { cpuMillicores: 1_000, memoryMiB: 1_024 },
+  limits: { cpuMillicores: 1_000, memoryMiB: 1_024 },
+};
+const autoscaler = { minReplicas: 2, maxReplicas: 2, cpuPercent: 60, scaleDownWindowSeconds: 60 };
+const budget = { maxUnavailable: 1 };
+const large = { cpuMillicores: 100_000, memoryMiB: 100_000 };
+
+/** Two pods of Triton and two gateways, on GPUs with `vramMiB`. */
+function findings(vramMiB: number, instancesPerGpu: number): readonly string[] {
+  const cluster = new GpuCluster(new TerraformStack(Testing.app(), "test"), "cluster", {
+    kubeconfig: "~/.kube/config",
+    context: "gpu",
+    accelerator: "gpu",
+    pool: {
+      gpu: "l4",
+      nodes: 2,
+      gpusPerNode: 1,
+      runtimeClass: "nvidia",
+      selector: {},
+      tolerations: [],
+    },
+  });
+  const props: ClusterInferenceProps = {
+    cluster: Object.assign(cluster, { gpu: { ...cluster.gpu, vramMiB } }),
+    namespace: "clipstack",
+    createNamespace: true,
+    model: { weights: "image" },
+    embed: {
+      image: "embed:1",
+      engine: "triton",
+      service: "ClusterIP",
+      allowAnonymous: false,
+      resources,
+      autoscaler,
+      budget,
+    },
+    triton: {
+      enabled: true,
+      engine: "tritonserver",
+      backend: "onnx",
+      image: "triton:1",
+      gpusPerPod: 1,
+      spareGpu: false,
+      maxQueueDelayMicroseconds: 5_000,
+      instancesPerGpu,
+      optimumBatchSize: 16,
+      cudaGraphs: false,
+      engineCache: { enabled: false, accessMode: "ReadWriteMany", sizeGiB: 1 },
+      resources,
+      autoscaler: {
+        ...autoscaler,
+        metric: "cpu",
+        source: "keda",
+        targetQueueMilliseconds: 50,
+      },
+      budget,
+    },
+    scraping: "none",
+    quota: { requests: large, limits: large, pods: 10, gpus: 2 },
+  };
+
+  return clusterFindings(props, clusterPlan(props));
+}
+
+test("accepts models that fit the memory of a GPU", () => {
+  expect(findings(23_034, 16)).toEqual([]);
+});
+
+test("fails on models that do not fit the memory of a GPU", () => {
+  expect(findings(8_192, 16)).toEqual([
+    "nodePool.gpu must have room for the models: GPU 0 has 8192 MiB, 7372 usable, and they need 10000 (triton 10000)",
+  ]);
+});

@@ -1,0 +1,160 @@
+import type { ModelName } from "../../inference-image/src/contract/model-signature.ts";
+import type { ClusterEmbed, ClusterInferenceProps, ClusterPlan } from "../cluster-plan.ts";
+import type { Finding } from "./findings.ts";
+import { type GpuPods, gpuQuotaFindings, gpusPerPodFindings, poolFindings } from "./gpu-pool.ts";
+import { variantGpuCounts } from "./gpus.ts";
+import { imageFindings, releaseFindings } from "./images.ts";
+import { autoscalerFindings, budgetFindings, resourceFindings } from "./kubernetes.ts";
+import { metricSourceFindings, scalingWarnings, sharedQuotaFindings } from "./scaling.ts";
+import { vramFindings } from "./vram.ts";
+
+/** Everything that is known to be wrong with embed server and Tritons of a cluster before anything is made. */
+export function clusterFindings(
+  props: ClusterInferenceProps,
+  plan: ClusterPlan,
+): readonly Finding[] {
+  const { cluster, embed, triton, quota } = props;
+  const { gpus, model } = plan.triton;
+  const { gpu, pool } = cluster;
+  const onGpus: readonly GpuPods[] = plan.workloads.filter(({ gpusPerPod }) => gpusPerPod > 0);
+  const of = (service: string, findings: readonly Finding[]) =>
+    findings.map((finding) => `${service}.${finding}`);
+  const ofPods = (service: "embed" | "triton") => {
+    const { autoscaler, budget, resources } = props[service];
+    return [
+      ...of(service, autoscalerFindings(autoscaler)).map((finding) =>
+        finding.replace("exceed autoscaler", `exceed ${service}.autoscaler`),
+      ),
+      ...of(service, budgetFindings(budget, autoscaler)).map((finding) =>
+        finding.replace("than autoscaler", `than ${service}.autoscaler`),
+      ),
+      ...of(service, resourceFindings(resources)).map((finding) =>
+        finding.replace("exceed resources", `exceed ${service}.resources`),
+      ),
+    ];
+  };
+  return [
+    ...of("embed", imageFindings(embed.image)),
+    ...ofPods("embed"),
+    ...exposureFindings(embed),
+    ...(embed.engine === "triton" && !triton.enabled
+      ? ["triton.enabled must be true when embed.engine is triton, got false"]
+      : []),
+    ...(triton.enabled
+      ? [
+          ...(triton.engine === "tritonserver" ? of("triton", imageFindings(triton.image)) : []),
+          ...(gpus > 0 ? of("triton", releaseFindings(triton.image, gpu)) : []),
+          ...weightsFindings(props),
+          ...variantFindings(gpus, model),
+          ...ofPods("triton"),
+          ...of("triton", plan.triton.config.problems),
+          ...metricSourceFindings("triton", triton.autoscaler, props.scraping, triton.autoscaler),
+          ...engineCacheFindings(props, plan),
+        ]
+      : []),
+    ...onGpus.flatMap((pods) => gpusPerPodFindings(pods, pool)),
+    ...poolFindings(onGpus, pool),
+    ...gpuQuotaFindings(onGpus, quota.gpus),
+    ...sharedQuotaFindings(plan.workloads, quota),
+    ...vramOf(props, plan).map((finding) => finding.replace(/^gpu /, "nodePool.gpu ")),
+  ];
+}
+
+/** Each pod has its GPUs alone: what is on the first is on all of them. */
+function vramOf({ cluster, triton }: ClusterInferenceProps, plan: ClusterPlan): readonly Finding[] {
+  const { gpus, executionInstances: instances } = plan.triton;
+  const vram = cluster.gpu.vramMiB;
+  return [
+    ...(triton.enabled && gpus > 0
+      ? vramFindings(
+          0,
+          [{ service: "triton", backend: triton.backend, instances: Math.ceil(instances / gpus) }],
+          vram,
+        )
+      : []),
+    ...(plan.embed.gpus > 0
+      ? vramFindings(0, [{ service: "embed", backend: "onnx", instances: 1 }], vram)
+      : []),
+  ];
+}
+
+/** Who comes from outside the cluster must have a key, unless settings say that something else keeps strangers out. */
+function exposureFindings({
+  service,
+  keySecret,
+  allowAnonymous,
+}: ClusterEmbed): readonly Finding[] {
+  if (keySecret !== undefined && allowAnonymous) {
+    return ["embed.allowAnonymous must be false when embed.keySecret names a Secret, got true"];
+  }
+  return service === "ClusterIP" || keySecret !== undefined || allowAnonymous
+    ? []
+    : [
+        `embed.keySecret must name a Secret with the key when embed.service is ${service}, or embed.allowAnonymous must be true, got nothing`,
+      ];
+}
+
+/** NVIDIA's own image has no weights. */
+function weightsFindings({ model, triton }: ClusterInferenceProps): readonly Finding[] {
+  return model.weights === "image" &&
+    triton.engine === "tritonserver" &&
+    triton.image.startsWith("nvcr.io/nvidia/")
+    ? [
+        `model.weights must be pvc or init when triton.image is NVIDIA's own, which has no weights, got 'image'`,
+      ]
+    : [];
+}
+
+function variantFindings(gpus: number, model: ModelName): readonly Finding[] {
+  const counts = variantGpuCounts(model);
+  return gpus === 0 || counts.includes(gpus)
+    ? []
+    : [
+        `triton.gpusPerPod must be ${counts.join(" or ")}, as the configurations of ${model} are, got ${gpus}`,
+      ];
+}
+
+/** A volume that one node holds, and pods that need not all be there; or engines that nobody knows the weights of. */
+function engineCacheFindings(
+  { cluster, triton, model }: ClusterInferenceProps,
+  { triton: { compiles, gpus } }: ClusterPlan,
+): readonly Finding[] {
+  const { enabled, accessMode } = triton.engineCache;
+  if (!compiles || !enabled) return [];
+  const unknown =
+    model.weights === "pvc" && model.sha256 === undefined
+      ? [
+          "model.sha256 must be given when triton.engineCache.enabled is true: engines of other weights would be used, got nothing",
+        ]
+      : [];
+  const onOneNode = Math.floor(cluster.pool.gpusPerNode / gpus);
+  const { maxReplicas } = triton.autoscaler;
+  const apart =
+    accessMode === "ReadWriteOnce" && maxReplicas > Math.max(1, onOneNode)
+      ? [
+          `triton.engineCache.accessMode must be ReadWriteMany for triton.autoscaler.maxReplicas ${maxReplicas}: one node has GPUs for ${onOneNode} of them, got 'ReadWriteOnce'`,
+        ]
+      : [];
+  return [...unknown, ...apart];
+}
+
+/** What works, and is not what it may look like. */
+export function clusterWarnings(
+  { embed, triton, cluster }: ClusterInferenceProps,
+  plan: ClusterPlan,
+): readonly Finding[] {
+  return [
+    ...scalingWarnings("embed", embed.autoscaler, undefined, plan.embed.gpus > 0),
+    ...(triton.enabled
+      ? scalingWarnings("triton", triton.autoscaler, triton.autoscaler.metric, plan.triton.gpus > 0)
+      : []),
+    ...(triton.enabled && triton.engine === "bundled" && cluster.accelerator === "gpu"
+      ? ["triton.engine is bundled: it computes on the CPU, and asks for no GPU"]
+      : []),
+    ...(triton.enabled && plan.triton.compiles && !triton.engineCache.enabled
+      ? [
+          `triton.engineCache.enabled is false: each new pod compiles the model for up to ${plan.triton.startSeconds} s before it answers`,
+        ]
+      : []),
+  ];
+}

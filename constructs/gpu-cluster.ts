@@ -1,0 +1,90 @@
+import { HelmProvider } from "@cdktf/provider-helm/lib/provider/index.js";
+import { KubernetesProvider } from "@cdktf/provider-kubernetes/lib/provider/index.js";
+import { Construct } from "constructs";
+import type { ClusterPlace } from "./environment-output.ts";
+import { expression } from "./expression.ts";
+import { type GpuName, type GpuSpec, gpuCatalogue } from "./gpu-catalogue.ts";
+import type { Accelerator } from "./gpu-host.ts";
+
+/** A taint that pods on the GPU nodes accept. */
+export interface Toleration {
+  readonly key: string;
+  readonly operator: "Equal" | "Exists";
+  readonly value?: string;
+  readonly effect?: "NoSchedule" | "PreferNoSchedule" | "NoExecute";
+}
+
+/** GPU nodes that are alike. */
+export interface NodePool {
+  /** Kind of GPU in each node. */
+  readonly gpu: GpuName;
+  readonly nodes: number;
+  readonly gpusPerNode: number;
+  /** RuntimeClass of pods that hold a GPU; `none` is what the nodes run pods with by default. */
+  readonly runtimeClass: string;
+  /** Labels of the nodes. */
+  readonly selector: Readonly<Record<string, string>>;
+  /** Taints of the nodes. */
+  readonly tolerations: readonly Toleration[];
+}
+
+export interface GpuClusterProps {
+  /** File with the context; `~` is the home folder. */
+  readonly kubeconfig: string;
+  /** Context of the kubeconfig: never the current one, which another command may have changed. */
+  readonly context: string;
+  /** What the services compute on. */
+  readonly accelerator: Accelerator;
+  /** Its GPU nodes. Not read when the accelerator is `cpu`. */
+  readonly pool: NodePool;
+}
+
+/** A Kubernetes cluster that is there already, reached through a context of a kubeconfig, with the providers that talk to it. */
+export class GpuCluster extends Construct {
+  readonly context: string;
+  /** The kubeconfig, as a path that Terraform knows. */
+  readonly kubeconfig: string;
+  /** As the settings name it. */
+  readonly kubeconfigFile: string;
+  readonly accelerator: Accelerator;
+  readonly pool: NodePool;
+  readonly gpu: GpuSpec & { readonly name: GpuName };
+  /** GPUs of all nodes. */
+  readonly count: number;
+
+  constructor(scope: Construct, id: string, props: GpuClusterProps) {
+    super(scope, id);
+
+    this.context = props.context;
+    this.kubeconfigFile = props.kubeconfig;
+    this.kubeconfig = expression(`pathexpand("${props.kubeconfig}")`);
+    this.accelerator = props.accelerator;
+    this.pool = props.pool;
+    this.gpu = { name: props.pool.gpu, ...gpuCatalogue[props.pool.gpu] };
+    this.count = props.pool.nodes * props.pool.gpusPerNode;
+
+    const access = { configPath: this.kubeconfig, configContext: this.context };
+    new KubernetesProvider(this, "kubernetes", access);
+    new HelmProvider(this, "helm", { kubernetes: access });
+  }
+  /** Where the services of a namespace are, for the environment output. What its GPUs cost is what the whole pool does. */
+  placeOf(namespace: string): ClusterPlace {
+    const { context, kubeconfigFile: kubeconfig, accelerator, count } = this;
+    const { name, vramMiB, price } = this.gpu;
+    return {
+      context,
+      kubeconfig,
+      namespace,
+      accelerator,
+      ...(accelerator === "gpu" && {
+        gpu: {
+          name,
+          count,
+          vramMiB,
+          usdPerHour: price.usdPerHour * count,
+          priceDate: price.date,
+        },
+      }),
+    };
+  }
+}

@@ -1,0 +1,433 @@
+import { describe, expect, test } from "vitest";
+import { Testing } from "../constructs/cdktf.ts";
+import { type ChartValues, chartValues } from "../constructs/chart-values.ts";
+import { findingsOf, warningsOf } from "../constructs/checks/findings.ts";
+import { environment } from "../inference-image/src/contract/environment.ts";
+import { K8sGpuStack } from "./k8s-gpu.ts";
+import { parseSettings } from "./settings.ts";
+
+const stackOf = (yaml = "") =>
+  new K8sGpuStack(Testing.app(), "k8s-gpu", parseSettings("k8s-gpu", "test", yaml));
+const findings = (yaml: string) =>
+  findingsOf(stackOf(yaml)).map((line) => line.replace("k8s-gpu/inference: ", ""));
+const warnings = (yaml: string) =>
+  warningsOf(stackOf(yaml)).map((line) => line.replace("k8s-gpu/inference: ", ""));
+
+/** Terraform JSON; tests name what they expect inside. */
+function synthesized(yaml = "") {
+  const json = JSON.parse(Testing.synth(stackOf(yaml), true));
+  const [release] = Object.values(json.resource.helm_release) as { values: string[] }[];
+  const values = JSON.parse(release?.values[0] ?? "") as ChartValues;
+  return { json, release, values, environment: environment.parse(json.output.environment.value) };
+}
+/** What the chart makes of the values: defaults filled in. */
+const values = (yaml = "") => chartValues.parse(synthesized(yaml).values);
+
+describe("k8s-gpu", () => {
+  test("is a cluster that is there, a namespace and the chart", () => {
+    expect(Testing.renderConstructTree(stackOf())).toMatchInlineSnapshot(`
+      "k8s-gpu (K8sGpuStack)
+      ├── backend (LocalBackend)
+      ├── cluster (GpuCluster)
+          ├── kubernetes (KubernetesProvider)
+          └── helm (HelmProvider)
+      ├── inference (ClusterInference)
+          ├── namespace (NamespaceV1)
+          ├── chart (InferenceChart)
+              └── release (Release)
+          ├── triton-ready (RolloutGate)
+              └── ready (DataResource)
+          └── embed-ready (RolloutGate)
+              └── ready (DataResource)
+      └── environment (EnvironmentOutput)
+          └── output (TerraformOutput)
+      "
+    `);
+  });
+
+  test("keeps its addresses", () => {
+    const { json } = synthesized();
+    const addresses = Object.entries(json.resource as Record<string, object>)
+      .flatMap(([type, byId]) => Object.keys(byId).map((id) => `${type}.${id}`))
+      .sort();
+    expect(addresses).toMatchInlineSnapshot(`
+      [
+        "helm_release.inference_chart_release_77C0772B",
+        "kubernetes_namespace_v1.inference_namespace_3042BDA0",
+        "terraform_data.inference_embed-ready_DE39B878",
+        "terraform_data.inference_triton-ready_022138BA",
+      ]
+    `);
+  });
+
+  test("offers the embed API and the Open Inference Protocol inside the cluster", () => {
+    const { services, where, kubeconfig, namespace, gpu } = synthesized().environment;
+    expect({ where, kubeconfig, namespace }).toEqual({
+      where: "gpu-cluster",
+      kubeconfig: "~/.kube/config",
+      namespace: "clipstack",
+    });
+    expect(services.map(({ name, workload }) => [name, workload])).toEqual([
+      ["embed", "clipstack-embed"],
+      ["triton", "clipstack-triton"],
+    ]);
+    const paths = services.flatMap(({ endpoints }) => endpoints.map(({ path }) => path));
+    expect(paths.filter((path) => path !== undefined)).toEqual([
+      "embed-http",
+      "onnx-http",
+      "onnx-grpc",
+    ]);
+    expect(gpu).toMatchObject({ name: "l4", count: 4, usdPerHour: 3.22 });
+  });
+
+  test("costs what the whole pool does, whichever part of it is used", () => {
+    const yaml = "nodePool: { gpu: a100-sxm4-80gb, nodes: 3, gpusPerNode: 8 }";
+    expect(synthesized(yaml).environment.gpu).toMatchObject({ count: 24, usdPerHour: 36 });
+  });
+
+  test("talks to the context of the settings, and never to the current one", () => {
+    const { provider } = synthesized("cluster: { context: prod, kubeconfig: ~/.kube/prod }").json;
+    const access = { config_path: `\${pathexpand("~/.kube/prod")}`, config_context: "prod" };
+    expect(provider.kubernetes).toEqual([access]);
+    expect(provider.helm).toEqual([{ kubernetes: access }]);
+  });
+
+  test("makes the namespace, which refuses pods that are not hardened, or takes one that is there", () => {
+    const [namespace] = Object.values(synthesized().json.resource.kubernetes_namespace_v1);
+    expect(namespace).toMatchObject({
+      metadata: {
+        name: "clipstack",
+        labels: { "pod-security.kubernetes.io/enforce": "restricted" },
+      },
+    });
+    const { json, release } = synthesized("createNamespace: false\nnamespace: ml");
+    expect(json.resource).not.toHaveProperty("kubernetes_namespace_v1");
+    expect(release).toMatchObject({ namespace: "ml" });
+  });
+
+  test("waits until the pods of each Deployment are ready, as many as there must be", () => {
+    const gates = Object.values(synthesized().json.resource.terraform_data) as {
+      provisioner: { "local-exec": { command: string } }[];
+    }[];
+    const commands = gates.map(({ provisioner }) => provisioner[0]?.["local-exec"].command);
+    for (const workload of ["clipstack-embed", "clipstack-triton"]) {
+      expect(commands).toContainEqual(
+        expect.stringMatching(
+          new RegExp(`wait-rollout ${workload} --context gpu-cluster .*--replicas 2 `),
+        ),
+      );
+    }
+  });
+
+  test("gives the chart time for every pod to start anew", () => {
+    // six gateways, each of which may wait for a Triton
+    expect(synthesized().release).toMatchObject({ timeout: 6 * (120 + 120 + 40), wait: true });
+  });
+
+  test("needs no GPU when the accelerator is cpu", () => {
+    const cpu = "accelerator: cpu\ntriton: { engine: bundled }";
+    const { triton, embed, quota } = values(cpu);
+    expect(triton).toMatchObject({ gpus: 0, runtimeClassName: "", tolerations: [] });
+    expect(triton.modelConfig.variant).toBe("cpu");
+    expect(embed.accelerator).toBe("cpu");
+    expect(quota.hard).not.toHaveProperty("requests.nvidia.com/gpu");
+    expect(synthesized(cpu).environment).toMatchObject({ accelerator: "cpu" });
+    expect(synthesized(cpu).environment.gpu).toBeUndefined();
+  });
+});
+
+describe("the pods of k8s-gpu", () => {
+  test("have their GPUs on the nodes of the pool, and the gateway has none", () => {
+    const yaml =
+      "nodePool: { runtimeClass: none, selector: { nvidia.com/gpu.product: NVIDIA-L4 }, tolerations: [{ key: gpu, operator: Equal, value: 'yes' }] }";
+    const { triton, embed } = values(yaml);
+    expect(triton).toMatchObject({
+      gpus: 1,
+      runtimeClassName: "",
+      nodeSelector: { "nvidia.com/gpu.product": "NVIDIA-L4" },
+      tolerations: [{ key: "gpu", operator: "Equal", value: "yes" }],
+    });
+    expect(embed).toMatchObject({ engine: "triton", accelerator: "cpu", nodeSelector: {} });
+    expect(values().triton.runtimeClassName).toBe("nvidia");
+  });
+
+  test("are embed servers with a GPU each when the engine is onnx", () => {
+    const yaml =
+      "embed: { engine: onnx, autoscaler: { maxReplicas: 4 } }\ntriton: { enabled: false }";
+    const { triton, embed } = values(yaml);
+    expect(triton.enabled).toBe(false);
+    expect(embed).toMatchObject({ engine: "onnx", accelerator: "gpu", runtimeClassName: "nvidia" });
+    const { services } = synthesized(yaml).environment;
+    expect(services).toMatchObject([{ name: "embed", backend: "onnx", model: "openclip_vit_b32" }]);
+  });
+
+  test("have the model configuration that the settings make", () => {
+    const yaml = "triton: { maxQueueDelayMicroseconds: 1234, instancesPerGpu: 2 }";
+    const { variant, text } = values(yaml).triton.modelConfig;
+    expect(variant).toBe("single-gpu");
+    expect(text).toContain("max_queue_delay_microseconds: 1234");
+    expect(text).toMatch(/kind: KIND_GPU\s+count: 2/);
+  });
+
+  test("use four GPUs with the configuration for four", () => {
+    const yaml =
+      "nodePool: { nodes: 2, gpusPerNode: 4 }\nquota: { gpus: 8 }\ntriton: { gpusPerPod: 4, autoscaler: { maxReplicas: 2 } }";
+    expect(values(yaml).triton).toMatchObject({
+      gpus: 4,
+      modelConfig: { variant: "multi-gpu-4x" },
+    });
+  });
+
+  test("name TensorRT's engines by the weights and the image, and keep them on a volume", () => {
+    const sha256 = "0123456789abcdef".repeat(4);
+    const yaml = `model: { weights: init, url: https://models.example/model.onnx, sha256: ${sha256} }
+triton: { backend: tensorrt, engineCache: { enabled: true, storageClass: nfs, sizeGiB: 3 } }`;
+    const { triton, model } = values(yaml);
+    expect(triton.modelConfig.text).toContain("0123456789ab_26.07-1_openclip_vit_b32_trt");
+    expect(triton.engineCache).toMatchObject({
+      enabled: true,
+      accessMode: "ReadWriteMany",
+      storageClass: "nfs",
+      size: "3Gi",
+    });
+    expect(model).toMatchObject({ weights: "init", sha256 });
+    expect(synthesized(yaml).environment.services[1]).toMatchObject({
+      backend: "tensorrt",
+      model: "openclip_vit_b32_trt",
+    });
+  });
+
+  test("may take as long to start as TensorRT takes to build its engines, and the gateway longer", () => {
+    const { triton, embed } = values(
+      "triton: { backend: tensorrt, instancesPerGpu: 2, engineCache: { enabled: true } }",
+    );
+    expect(triton.startSeconds).toBe(120 + 2 * 300);
+    expect(embed.startSeconds).toBe(120 + 2 * 300 + 120);
+  });
+
+  test("are a fixed number when there are to be as many at the least as at the most", () => {
+    const { triton } = values("triton: { autoscaler: { minReplicas: 3, maxReplicas: 3 } }");
+    expect(triton).toMatchObject({ replicas: 3, autoscaling: { enabled: false } });
+  });
+
+  test("are scaled on queue time by KEDA, by the Prometheus adapter, or on CPU", () => {
+    expect(values().triton.autoscaling).toMatchObject({
+      metric: "queue-time",
+      source: "keda",
+      prometheus: { url: "http://prometheus-operated.monitoring.svc:9090" },
+    });
+    const adapter = values("triton: { autoscaler: { source: prometheus-adapter } }");
+    expect(adapter.triton.autoscaling).toMatchObject({ source: "prometheus-adapter" });
+    const cpu = values("accelerator: cpu\ntriton: { autoscaler: { metric: cpu, cpuPercent: 70 } }");
+    expect(cpu.triton.autoscaling).toMatchObject({ metric: "cpu", cpuPercent: 70 });
+  });
+
+  test("are found by Prometheus through a ServiceMonitor, or through annotations", () => {
+    expect(values().serviceMonitor.enabled).toBe(true);
+    const annotated = values("scraping: annotations");
+    expect(annotated.serviceMonitor.enabled).toBe(false);
+    expect(annotated.triton.podAnnotations).toMatchObject({ "prometheus.io/port": "8002" });
+  });
+
+  test("ask for the key of a Secret, and the environment says so", () => {
+    const yaml = "embed: { service: LoadBalancer, keySecret: embed-key }";
+    expect(values(yaml).embed).toMatchObject({
+      service: { type: "LoadBalancer" },
+      auth: { existingSecret: "embed-key", existingSecretKey: "api-key", allowAnonymous: false },
+    });
+    expect(synthesized(yaml).environment.services[0]).toMatchObject({ authorization: "bearer" });
+    expect(synthesized().environment.services[0]).not.toHaveProperty("authorization");
+  });
+
+  test("have the weights of a volume", () => {
+    const { model } = values("model: { weights: pvc, claim: weights, folder: vit-b-32 }");
+    expect(model).toMatchObject({
+      weights: "pvc",
+      pvc: { claimName: "weights", subPath: "vit-b-32" },
+    });
+  });
+
+  test("are pulled with the Secret that the settings name", () => {
+    expect(values("imagePullSecret: registry").imagePullSecrets).toEqual([{ name: "registry" }]);
+  });
+});
+
+const fourGpus = "nodePool: { gpusPerNode: 4 }\nquota: { gpus: 16 }";
+
+describe("k8s-gpu fails", () => {
+  test("on nothing, as it is", () => {
+    expect(findings("")).toEqual([]);
+    expect(warnings("")).toEqual([]);
+  });
+
+  test.each([
+    [
+      "a pod with more GPUs than a node",
+      "triton: { gpusPerPod: 4 }",
+      [
+        "triton.gpusPerPod must be at most nodePool.gpusPerNode (1): the GPUs of a pod are on one node, got 4",
+        "triton.autoscaler.maxReplicas must be at most 1 to fit quota.gpus 4 (4 a pod), got 4",
+      ],
+    ],
+    [
+      "more pods than the quota has GPUs for",
+      "quota: { gpus: 3 }",
+      ["triton.autoscaler.maxReplicas must be at most 3 to fit quota.gpus 3 (1 a pod), got 4"],
+    ],
+    [
+      "more pods than the nodes hold",
+      "nodePool: { nodes: 3 }",
+      [
+        "triton.autoscaler.maxReplicas must be at most 3 to fit nodePool (3 × 1 GPUs, 1 a pod), got 4",
+      ],
+    ],
+    [
+      "a spare GPU that is not there",
+      "triton: { spareGpu: true }",
+      [
+        "triton.autoscaler.maxReplicas must be at most 3 to fit nodePool (4 × 1 GPUs, 1 a pod, and a rolling update adds 1 pod), got 4",
+        "triton.autoscaler.maxReplicas must be at most 3 to fit quota.gpus 4 (1 a pod, and a rolling update adds 1 pod), got 4",
+      ],
+    ],
+    [
+      "Triton and embed servers that want the same GPUs",
+      "embed: { engine: onnx }",
+      [
+        "embed.autoscaler.maxReplicas must be at most 4 to fit nodePool (4 × 1 GPUs, 1 a pod), got 6",
+        "embed.autoscaler.maxReplicas must be at most 4 to fit quota.gpus 4 (1 a pod), got 6",
+      ],
+    ],
+    [
+      "a number of GPUs that no model configuration is for",
+      `${fourGpus}\ntriton: { gpusPerPod: 2 }`,
+      ["triton.gpusPerPod must be 1 or 4, as the configurations of openclip_vit_b32 are, got 2"],
+    ],
+    [
+      "a metric that nobody reads",
+      "scraping: none",
+      [
+        "scraping must be service-monitor or annotations when triton.autoscaler.metric is queue-time: nobody would read it, got 'none'",
+      ],
+    ],
+    [
+      "a budget that no drain gets past",
+      "triton: { budget: { minAvailable: 2 } }",
+      [
+        "triton.budget.minAvailable must be less than triton.autoscaler.minReplicas (2), or no node can be drained, got 2",
+      ],
+    ],
+    [
+      "a minimum above the maximum",
+      "embed: { autoscaler: { minReplicas: 7 } }",
+      ["embed.autoscaler.minReplicas (7) must not exceed embed.autoscaler.maxReplicas (6)"],
+    ],
+    [
+      "limits below requests",
+      "embed: { resources: { requests: { cpuMillicores: 500, memoryMiB: 2000 } } }",
+      [
+        "embed.resources.requests.memoryMiB (2000) must not exceed embed.resources.limits.memoryMiB (1536)",
+        "quota.requests.memoryMiB must be at least 30384 (triton 4 × 4096 + embed 7 × 2000), got 26624",
+      ],
+    ],
+    [
+      "images that can change under their name",
+      "embed: { image: registry.example/embed }\ntriton: { image: 'registry.example/triton:latest' }",
+      [
+        "embed.image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'registry.example/embed'",
+        "triton.image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'registry.example/triton:latest'",
+      ],
+    ],
+    [
+      "a GPU that is newer than Triton's image",
+      "nodePool: { gpu: b200 }\ntriton: { image: 'registry.example/triton:24.12-1' }",
+      [
+        "triton.image must be 25.01 or newer for NVIDIA B200 SXM 180 GB (Blackwell), got 'registry.example/triton:24.12-1'",
+      ],
+    ],
+    [
+      "weights in an image that has none",
+      "triton: { image: 'nvcr.io/nvidia/tritonserver:26.07-py3' }",
+      [
+        "model.weights must be pvc or init when triton.image is NVIDIA's own, which has no weights, got 'image'",
+      ],
+    ],
+    [
+      "a gateway without Tritons",
+      "triton: { enabled: false }",
+      ["triton.enabled must be true when embed.engine is triton, got false"],
+    ],
+    [
+      "an embed server that everybody reaches",
+      "embed: { service: NodePort }",
+      [
+        "embed.keySecret must name a Secret with the key when embed.service is NodePort, or embed.allowAnonymous must be true, got nothing",
+      ],
+    ],
+    [
+      "a key that nobody has to send",
+      "embed: { keySecret: key, allowAnonymous: true }",
+      ["embed.allowAnonymous must be false when embed.keySecret names a Secret, got true"],
+    ],
+    [
+      "engines on a volume that one node holds",
+      "triton: { backend: tensorrt, engineCache: { enabled: true, accessMode: ReadWriteOnce } }",
+      [
+        "triton.engineCache.accessMode must be ReadWriteMany for triton.autoscaler.maxReplicas 4: one node has GPUs for 1 of them, got 'ReadWriteOnce'",
+      ],
+    ],
+    [
+      "engines of weights that nobody knows",
+      "model: { weights: pvc, claim: weights }\ntriton: { backend: tensorrt, engineCache: { enabled: true } }",
+      [
+        "model.sha256 must be given when triton.engineCache.enabled is true: engines of other weights would be used, got nothing",
+      ],
+    ],
+    [
+      "CUDA graphs that ONNX Runtime would replay",
+      "triton: { cudaGraphs: true }",
+      [
+        "triton.cudaGraphs must be false where ONNX Runtime runs openclip_vit_b32: its CUDA graphs can answer with the result of an earlier request (microsoft/onnxruntime#20050), got true",
+      ],
+    ],
+  ])("on %s", (_, yaml, expected) => {
+    expect([...findings(yaml)].sort()).toEqual([...expected].sort());
+  });
+
+  test("on a queue time that KEDA cannot ask for", () => {
+    const yaml = "triton: { autoscaler: { prometheus: ftp://x } }";
+    expect(() => parseSettings("k8s-gpu", "test", yaml)).toThrow(/triton.autoscaler.prometheus/);
+  });
+});
+
+describe("k8s-gpu warns", () => {
+  test.each([
+    [
+      "of a single pod",
+      "triton: { autoscaler: { minReplicas: 1 } }",
+      [
+        "triton.autoscaler.minReplicas is 1: where a node is drained, nobody answers until the next pod is ready",
+      ],
+    ],
+    [
+      "of CPU as the measure of a GPU",
+      "triton: { autoscaler: { metric: cpu } }",
+      [
+        "triton.autoscaler.metric is cpu on GPUs: the CPU of a pod says little of how busy its GPU is",
+      ],
+    ],
+    [
+      "of GPUs that nobody asks for",
+      "triton: { engine: bundled }",
+      ["triton.engine is bundled: it computes on the CPU, and asks for no GPU"],
+    ],
+    [
+      "of pods that compile whenever they start",
+      "triton: { backend: tensorrt }",
+      [
+        "triton.engineCache.enabled is false: each new pod compiles the model for up to 420 s before it answers",
+      ],
+    ],
+  ])("%s", (_, yaml, expected) => {
+    expect(warnings(yaml)).toEqual(expected);
+  });
+});

@@ -1,0 +1,27 @@
+import type { Construct } from "constructs";
+import { TerraformStack } from "../constructs/cdktf.ts";
+import { ClusterInference } from "../constructs/cluster-inference.ts";
+import { EnvironmentOutput } from "../constructs/environment-output.ts";
+import { GpuCluster } from "../constructs/gpu-cluster.ts";
+import { keepState } from "../constructs/state.ts";
+import type { K8sGpuSettings } from "./settings.ts";
+
+/** A cluster with GPU nodes, where one machine is not enough: the chart, embed servers in front of Tritons. */
+export class K8sGpuStack extends TerraformStack {
+  constructor(scope: Construct, id: string, settings: K8sGpuSettings) {
+    super(scope, id);
+    keepState(this, settings.state);
+
+    const cluster = new GpuCluster(this, "cluster", {
+      ...settings.cluster,
+      accelerator: settings.accelerator,
+      pool: settings.nodePool,
+    });
+    const inference = new ClusterInference(this, "inference", { ...settings, cluster });
+
+    new EnvironmentOutput(this, "environment", {
+      where: cluster.placeOf(settings.namespace),
+      services: inference.services,
+    });
+  }
+}
