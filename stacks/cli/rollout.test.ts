@@ -118,13 +118,13 @@ test("fails when a container restarts in a loop, and says how it ended", () => {
 
 test("fails in the API server's words when pods are refused for longer than a moment", () => {
   const message = 'pods "embed-1" is forbidden: exceeded quota: clipstack';
-  const condition = { type: "ReplicaFailure", status: "True", reason: "FailedCreate", message };
-  const refused = status({
-    availableReplicas: 0,
-    conditions: [{ ...condition, lastTransitionTime: madeAt }],
-  });
-  expect(judge(refused)).toEqual({ failed: `a pod was refused: ${message}` });
-  expect(judge(refused, [], { nowMs: justMadeMs })).toBe("waiting");
+  const state = {
+    deployment: status({ availableReplicas: 0 }),
+    pods: [],
+    refused: { message, since: madeAt },
+  };
+  expect(judgeRollout(state, 1, longAfterMs)).toEqual({ failed: `a pod was refused: ${message}` });
+  expect(judgeRollout(state, 1, justMadeMs)).toBe("waiting");
 });
 
 test("says what holds pods up when the deadline of the Deployment has passed", () => {
@@ -169,7 +169,11 @@ function cluster(objects: Readonly<Record<string, unknown>>): Kubectl {
 }
 
 test("looks at the pods of the newest template, and not at those that go", async () => {
-  const replicaSet = (revision: string, hash: string) => ({
+  const replicaSet = (revision: string, hash: string, message?: string) => ({
+    status: {
+      conditions:
+        message === undefined ? [] : [{ type: "ReplicaFailure", status: "True", message }],
+    },
     metadata: {
       annotations: { "deployment.kubernetes.io/revision": revision },
       labels: { "pod-template-hash": hash },
@@ -185,7 +189,7 @@ test("looks at the pods of the newest template, and not at those that go", async
         ...ready,
         metadata: { generation: 3, annotations: { "deployment.kubernetes.io/revision": "2" } },
       },
-      replicasets: { items: [replicaSet("1", "old"), replicaSet("2", "new")] },
+      replicasets: { items: [replicaSet("1", "old", "over quota"), replicaSet("2", "new")] },
       pods: {
         items: [of("a", "old"), of("b", "new"), of("c", "new", { deletionTimestamp: madeAt })],
       },
@@ -193,6 +197,8 @@ test("looks at the pods of the newest template, and not at those that go", async
     "embed",
   );
   expect(state?.pods.map(({ metadata }) => metadata.name)).toEqual(["b"]);
+  // that pods of the old template were refused is over
+  expect(state?.refused).toBeUndefined();
 });
 
 test("fails when there is no such Deployment", async () => {

@@ -67,6 +67,7 @@ const replicaSet = z.object({
     annotations: z.record(z.string(), z.string()).default({}),
     labels: z.record(z.string(), z.string()).default({}),
   }),
+  status: z.object({ conditions: z.array(condition).default([]) }).prefault({}),
 });
 
 export type DeploymentState = z.infer<typeof deployment>;
@@ -75,6 +76,8 @@ export type PodState = z.infer<typeof pod>;
 /** A Deployment, and the pods of its newest template. */
 export interface RolloutState {
   readonly deployment: DeploymentState;
+  /** Why pods of the newest template are refused, and since when. What the Deployment says may be about old ones. */
+  readonly refused?: { readonly message: string; readonly since?: string };
   readonly pods: readonly PodState[];
 }
 
@@ -104,8 +107,14 @@ export async function readRollout(
     .parse(sets)
     .find(({ metadata }) => metadata.annotations[revisionAnnotation] === revision);
   const hash = newest?.metadata.labels[hashLabel];
+  const refused = newest?.status.conditions.find(
+    ({ type, status }) => type === "ReplicaFailure" && status === "True",
+  );
   return {
     deployment: found,
+    ...(refused !== undefined && {
+      refused: { message: refused.message, since: refused.lastTransitionTime },
+    }),
     pods: z
       .array(pod)
       .parse(pods)
@@ -134,7 +143,7 @@ const patienceMs = 30_000;
 
 /** Judge a rollout. `replicas`: the fewest pods that must be ready. */
 export function judgeRollout(
-  { deployment: { metadata, spec, status }, pods }: RolloutState,
+  { deployment: { metadata, spec, status }, refused, pods }: RolloutState,
   replicas: number,
   nowMs: number,
 ): RolloutVerdict {
@@ -149,10 +158,7 @@ export function judgeRollout(
     const trouble = podTrouble(it, nowMs);
     if (trouble !== undefined) return { ...trouble, pod: it.metadata.name };
   }
-  const refused = status.conditions.find(
-    ({ type, status: is }) => type === "ReplicaFailure" && is === "True",
-  );
-  if (refused !== undefined && olderThan(refused.lastTransitionTime, nowMs)) {
+  if (refused !== undefined && olderThan(refused.since, nowMs)) {
     return { failed: `a pod was refused: ${refused.message}` };
   }
   const late = status.conditions.some(({ reason }) => reason === "ProgressDeadlineExceeded");
