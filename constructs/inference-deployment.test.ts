@@ -203,7 +203,10 @@ test("gives its objects one name, and the labels that a chart gives them", () =>
 test("is deployed when its fewest pods are ready, and waited for at every change", () => {
   const { only, at, address } = synthDeployment();
   const gate = at("test/inference/ready/ready");
-  expect(gate.lifecycle.replace_triggered_by).toEqual([address("test/inference/deployment")]);
+  const deployed = address("test/inference/deployment");
+  expect(gate.lifecycle.replace_triggered_by).toEqual([deployed]);
+  // an update triggers, but not one that is made anew after somebody deleted it
+  expect(gate.triggers_replace).toEqual({ [deployed]: `\${${deployed}.id}` });
   expect(gate.depends_on).toContain(address("test/inference/autoscaler"));
   expect(gate.provisioner[0]["local-exec"].command).toMatch(
     /wait-rollout clipstack-embed --context kind-clipstack --namespace clipstack --replicas 2 --timeout 300$/,

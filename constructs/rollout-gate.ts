@@ -1,6 +1,7 @@
 import { Construct } from "constructs";
 import { addressOf, DataResource, type TerraformResource } from "./cdktf.ts";
 import { clipstackCommand } from "./clipstack-command.ts";
+import { expression } from "./expression.ts";
 
 export interface RolloutGateProps {
   /** How kubectl reaches the cluster: a context of a kubeconfig. */
@@ -35,6 +36,8 @@ export class RolloutGate extends Construct {
     const { cluster, declaredBy, deployment, namespace, replicas = 1, timeoutSeconds } = props;
     const where = `--context ${cluster.context} --namespace ${namespace}`;
     this.resource = new DataResource(this, "ready", {
+      // one that is made anew has an id that is not known yet; one that changes triggers below
+      triggersReplace: { [addressOf(declaredBy)]: expression(`${addressOf(declaredBy)}.id`) },
       dependsOn: [declaredBy, ...(props.dependsOn ?? [])],
       lifecycle: { replaceTriggeredBy: [addressOf(declaredBy)] },
       provisioners: [
