@@ -1,3 +1,4 @@
+import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 
 const exclude = ["**/node_modules/**", "cdktf.out/**"];
@@ -27,6 +28,8 @@ export default defineConfig({
           exclude: [...exclude, "**/*.integ.test.ts"],
           testTimeout: 30_000,
           hookTimeout: 60_000,
+          // many wait: for a process that starts, or for a time to pass. Without this, two processors get one worker
+          maxWorkers: Math.max(2, availableParallelism() - 1),
           expect: { poll },
         },
       },
