@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts } from "../../bench/src/free-ports.ts";
 import { clusterName, deleteCluster, kindEnvironment, missingForCluster } from "./test-cluster.ts";
 import { succeed, testDocker } from "./test-docker.ts";
-import { findsProvider, type KindProject, kindProject } from "./test-kind-project.ts";
+import { exerciseMs, findsProvider, type KindProject, kindProject } from "./test-kind-project.ts";
 import { embedOnce } from "./test-load.ts";
 import { builtImage } from "./test-project.ts";
 
@@ -27,9 +27,6 @@ const how = typed
 const photo = await readFile(
   fileURLToPath(new URL("../../bench/samples/dunes.jpg", import.meta.url)),
 );
-
-/** Longer than any of the exercises takes. */
-const exerciseMs = 600_000;
 
 describe.skipIf(missing !== "")(
   `kind-local, deployed ${missing === "" ? `(${how})` : `(not here: ${missing})`}`,

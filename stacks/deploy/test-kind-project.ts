@@ -11,6 +11,9 @@ import { applyWithKubectl, type SynthesizedStack } from "./test-typed-objects.ts
 
 const environment = "kind-local";
 
+/** Longer than any of the exercises takes. */
+export const exerciseMs = 600_000;
+
 /** Whether `terraform init` finds a provider, in its usual places or in the registry. */
 export async function findsProvider(name: "kubernetes" | "helm"): Promise<boolean> {
   const folder = await mkdtemp(join(tmpdir(), "clipstack-provider-"));
@@ -38,7 +41,11 @@ export interface KindProject {
 
 /** @param way - `kubectl` where Terraform finds no provider for Kubernetes: it applies what the stack synthesizes */
 export async function kindProject(docker: Docker, way: "cdktf" | "kubectl"): Promise<KindProject> {
-  const project = await testProject({ docker, variables: kindEnvironment });
+  const project = await testProject({
+    docker,
+    variables: kindEnvironment,
+    timeoutMs: exerciseMs - 20_000,
+  });
   const kubeconfig = join(project.folder, "kubeconfig");
   if (way === "cdktf") {
     return {

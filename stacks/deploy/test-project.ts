@@ -38,6 +38,12 @@ export interface TestProjectOptions {
   readonly path?: string;
   /** Of every program that is run, besides that of the tests. */
   readonly variables?: NodeJS.ProcessEnv;
+  /**
+   * Against a hang: of a program that is run, in ms.
+   *
+   * @default 280 000 - less than a test has
+   */
+  readonly timeoutMs?: number;
 }
 
 /**
@@ -86,6 +92,7 @@ export async function testProject({
   binary = "terraform",
   path,
   variables,
+  timeoutMs = 280_000,
 }: TestProjectOptions): Promise<TestProject> {
   const folder = await mkdtemp(join(tmpdir(), "clipstack-deploy-"));
   await copyProject(folder);
@@ -107,7 +114,7 @@ export async function testProject({
     FORCE_COLOR: "0",
   };
   const run = (program: string, args: readonly string[], options: CommandOptions = {}) =>
-    command(program, args, { cwd: folder, env, timeoutMs: 280_000, ...options });
+    command(program, args, { cwd: folder, env, timeoutMs, ...options });
   const must = (program: string, args: readonly string[], options: CommandOptions = {}) =>
     succeed(program, args, { cwd: folder, env, ...options });
   const stackFolder = (name: EnvironmentName) => join(folder, "cdktf.out", "stacks", name);

@@ -36,6 +36,7 @@ const stack: SynthesizedStack = {
       "loaded-later": {},
       ready: {
         depends_on: ["kubernetes_deployment_v1.embed", "kubernetes_namespace_v1.namespace"],
+        triggers_replace: [expression("kubernetes_deployment_v1.embed.metadata[0].generation")],
         lifecycle: { replace_triggered_by: [expression("kubernetes_deployment_v1.embed")] },
       },
     },
@@ -69,6 +70,7 @@ test("typed objects are one step that comes after what they need", () => {
 test("what waited for one of them waits for that step", () => {
   expect(resource.terraform_data?.ready).toEqual({
     depends_on: ["terraform_data.typed_objects"],
+    triggers_replace: [expression("terraform_data.typed_objects.id")],
     lifecycle: { replace_triggered_by: ["terraform_data.typed_objects"] },
   });
 });

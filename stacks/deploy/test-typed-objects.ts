@@ -80,27 +80,25 @@ export function applyWithKubectl(
   };
 }
 
-/** `resource`, which waits for all objects where it waited for one. */
+/** `resource`, which names the one that stands for all objects where it named one of them. */
 function instead(resource: Resource, addresses: readonly string[]): Resource {
-  const of = (address: unknown) =>
-    addresses.includes(String(address).replace(/^\$\{(.*)\}$/, "$1")) ? objectsAddress : address;
-  const list = (value: unknown) =>
-    Array.isArray(value) ? [...new Set(value.map(of))] : (value as undefined);
-  const lifecycle = resource.lifecycle as Resource | undefined;
-  return {
-    ...resource,
-    ...(resource.depends_on === undefined ? {} : { depends_on: list(resource.depends_on) }),
-    ...(lifecycle?.replace_triggered_by === undefined
-      ? {}
-      : {
-          lifecycle: {
-            ...lifecycle,
-            replace_triggered_by: (list(lifecycle.replace_triggered_by) as readonly string[]).map(
-              (it) => it.replace(/^\$\{(.*)\}$/, "$1"),
-            ),
-          },
-        }),
+  const any = `(?:${addresses.map(inPattern).join("|")})(?![\\w-])`;
+  const alone = new RegExp(`^(?:\\$\\{)?${any}\\}?$`);
+  // in an expression, with what is asked of it
+  const asked = new RegExp(`${any}(?:\\.\\w+|\\[\\w+\\])*`, "g");
+  const of = (value: unknown): unknown => {
+    if (typeof value === "string") {
+      if (alone.test(value)) return objectsAddress;
+      return value.includes("${") ? value.replace(asked, `${objectsAddress}.id`) : value;
+    }
+    if (Array.isArray(value)) {
+      const all = value.map(of);
+      return all.filter((it, index) => it !== objectsAddress || all.indexOf(it) === index);
+    }
+    if (value === null || typeof value !== "object") return value;
+    return Object.fromEntries(Object.entries(value).map(([key, it]) => [key, of(it)]));
   };
+  return of(resource) as Resource;
 }
 
 function imageOf(objects: readonly Resource[], workload: string): string {
