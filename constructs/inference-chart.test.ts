@@ -63,6 +63,10 @@ test("waits as long as it is told, and goes back when that was not enough", () =
   });
 });
 
+test("leaves the wait to a gate that says why", () => {
+  expect(release({ waits: "gate" })).toMatchObject({ wait: false, atomic: false });
+});
+
 test("comes after what it depends on", () => {
   const { json, at } = synth((stack) => {
     new HelmProvider(stack, "helm", {});

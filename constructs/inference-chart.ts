@@ -20,6 +20,13 @@ export interface InferenceChartProps {
   readonly values: ChartValues;
   /** How long the installed objects may take to become ready; an upgrade has the same time. */
   readonly timeoutSeconds: number;
+  /**
+   * Who waits for the installed objects. `helm` goes back when they do not become ready, and with the pods goes what they
+   * had to say; a `RolloutGate` after the release says why, and leaves them to be looked at.
+   *
+   * @default "helm"
+   */
+  readonly waits?: "helm" | "gate";
   /** What must be there before. */
   readonly dependsOn?: readonly TerraformResource[];
 }
@@ -43,6 +50,7 @@ export class InferenceChart extends Construct {
     const chart = `${projectFolder}/${chartFolder}`;
     const hash = expression(contentHash({ folder: chart, files: ["**"], ignored }));
     const { timeoutSeconds } = props;
+    const helmWaits = props.waits !== "gate";
     // the provider's own limit, of 20 minutes, is one for the whole operation
     const limit = `${timeoutSeconds + 60}s`;
     this.release = new Release(this, "release", {
@@ -52,11 +60,11 @@ export class InferenceChart extends Construct {
       description: `chart ${hash}`,
       // JSON is YAML, with quotes around every string: what Terraform puts there stays a string
       values: [values],
-      wait: true,
+      wait: helmWaits,
       timeout: timeoutSeconds,
       timeouts: { create: limit, update: limit, delete: limit },
       // an installation that fails leaves nothing; an upgrade that fails goes back to what ran
-      atomic: true,
+      atomic: helmWaits,
       cleanupOnFail: true,
       maxHistory: 10,
       dependsOn: props.dependsOn === undefined ? undefined : [...props.dependsOn],

@@ -69,6 +69,8 @@ test("installs the chart after the image is in the nodes, in a namespace of its 
     namespace: expression(`${address("test/namespace/namespace")}.metadata[0].name`),
     depends_on: [address("test/image/loaded")],
   });
+  // `ready` waits, and says why: Helm would take the pods away
+  expect(installed).toMatchObject({ wait: false, atomic: false });
 });
 
 test("leaves quota and range of the namespace to the chart", () => {

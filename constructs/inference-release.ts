@@ -46,6 +46,7 @@ export class InferenceRelease extends Construct {
       namespace: namespace.namespace.metadata.name,
       values: { ...values, embed: { ...embed, podAnnotations: image.annotations } },
       timeoutSeconds: progressDeadlineSeconds(),
+      waits: "gate",
       dependsOn: [image.loaded],
     });
     this.ready = new RolloutGate(this, "ready", {
