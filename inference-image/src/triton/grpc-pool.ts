@@ -221,7 +221,8 @@ class PoolResolver implements experimental.Resolver {
     const pool = this.#pool;
     if (result.ok) {
       pool.unresolved.delete(target);
-      this.#endpoints.set(target, result.value);
+      // a cluster's name server gives the same addresses in another order each time
+      this.#endpoints.set(target, result.value.toSorted(byAddress));
       for (const { addresses } of result.value) {
         for (const address of addresses) {
           pool.targetOfAddress.set(experimental.subchannelAddressToString(address), target);
@@ -240,6 +241,10 @@ class PoolResolver implements experimental.Resolver {
     this.#told = key;
     return this.#listener(experimental.statusOrFromValue([...endpoints]), {}, null, "");
   }
+}
+
+function byAddress(a: experimental.Endpoint, b: experimental.Endpoint): number {
+  return experimental.endpointToString(a) < experimental.endpointToString(b) ? -1 : 1;
 }
 
 class CheckedConfig implements experimental.TypedLoadBalancingConfig {

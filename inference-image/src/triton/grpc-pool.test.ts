@@ -1,0 +1,193 @@
+import dns from "node:dns";
+import { Server, ServerCredentials } from "@grpc/grpc-js";
+import { afterEach, expect, test, vi } from "vitest";
+import { type GrpcPool, openGrpcPool } from "./grpc-pool.ts";
+import { inferenceService } from "./wire-grpc.ts";
+
+/** A Triton in a cluster is one of several addresses of a name, and they change: here the test says which there are. */
+
+const name = "tritons.test";
+const cleanUps: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
+});
+
+/** Server on one address of this machine. It knows how often it was asked for its metadata, which the test counts. */
+class AskedServer {
+  asked = 0;
+  readonly #server = new Server();
+
+  constructor(readonly address: string) {}
+
+  /** @returns The port, or nothing where it is taken. */
+  async start(port = 0): Promise<number | undefined> {
+    type Callback = (error: null, response: object) => void;
+    const all = Object.keys(inferenceService).map((method) => [method, () => {}]);
+    this.#server.addService(inferenceService, {
+      ...Object.fromEntries(all),
+      ServerReady: (_call: unknown, callback: Callback) => callback(null, { ready: true }),
+      ServerMetadata: (_call: unknown, callback: Callback) => {
+        this.asked += 1;
+        callback(null, { name: "triton", version: "1", extensions: [] });
+      },
+    });
+    cleanUps.push(() => this.#server.forceShutdown());
+    return await new Promise((resolve) => {
+      this.#server.bindAsync(
+        `${this.address}:${port}`,
+        ServerCredentials.createInsecure(),
+        (error, bound) => resolve(error === null ? bound : undefined),
+      );
+    });
+  }
+
+  stop(): void {
+    this.#server.forceShutdown();
+  }
+}
+
+/** Servers on 127.0.0.1, 127.0.0.2, …, all on one port, as pods have it. */
+async function serversOn(count: number): Promise<{ servers: AskedServer[]; port: number }> {
+  for (let attempt = 0; attempt < 20; attempt += 1) {
+    const servers = Array.from({ length: count }, (_, at) => new AskedServer(`127.0.0.${at + 1}`));
+    let port: number | undefined = 0;
+    for (const server of servers) port = port === undefined ? port : await server.start(port);
+    if (port !== undefined) return { servers, port };
+  }
+  throw new Error("no port is free on all addresses");
+}
+
+/** What the name stands for, from the next look-up on. */
+function resolver(...first: readonly string[]) {
+  let addresses = first;
+  const lookup = vi.spyOn(dns.promises, "lookup").mockImplementation((async () => {
+    if (addresses.length === 0) throw new Error("ENOTFOUND");
+    return addresses.map((address) => ({ address, family: 4 }));
+  }) as never);
+  cleanUps.push(() => lookup.mockRestore());
+  return {
+    lookup,
+    set: (...next: readonly string[]) => {
+      addresses = next;
+    },
+  };
+}
+
+/** A pool whose names are looked up when the test says so, and not every five seconds. */
+function poolOf(port: number) {
+  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
+  let checks = 0;
+  const known = new WeakSet<object>();
+  const pool = openGrpcPool({
+    targets: [`${name}:${port}`],
+    check: async (transport, options) => {
+      if (!(await transport.ready(undefined, options))) throw new Error("not ready");
+      if (!known.has(transport)) checks += 1;
+      known.add(transport);
+    },
+  });
+  cleanUps.push(
+    () => vi.useRealTimers(),
+    () => pool.close(),
+  );
+  return {
+    pool,
+    /** How many connections were made, since each is looked at. */
+    connections: () => checks,
+    lookUpAgain: () => vi.advanceTimersByTimeAsync(5_000),
+  };
+}
+
+async function ask(pool: GrpcPool, times: number): Promise<void> {
+  for (let i = 0; i < times; i += 1) await pool.serverMetadata({ timeoutMs: 10_000 });
+}
+
+/** How many of `times` requests each server had. */
+async function shares(pool: GrpcPool, servers: readonly AskedServer[], times: number) {
+  const before = servers.map(({ asked }) => asked);
+  await ask(pool, times);
+  return servers.map(({ asked }, at) => asked - before[at]!);
+}
+
+const addressesOf = (servers: readonly AskedServer[]) => servers.map(({ address }) => address);
+// other systems have 127.0.0.1 only
+const onLinux = test.runIf(process.platform === "linux");
+
+onLinux("shares the calls to a name out to all of its addresses", async () => {
+  const { servers, port } = await serversOn(3);
+  resolver(...addressesOf(servers));
+  const { pool } = poolOf(port);
+  await vi.waitFor(() => expect(pool.healthy).toBe(3), { timeout: 10_000 });
+  expect(await shares(pool, servers, 30)).toEqual([10, 10, 10]);
+});
+
+onLinux("finds a Triton at a new address, and asks no more where there is none", async () => {
+  const { servers, port } = await serversOn(3);
+  const [one, two, three] = servers as [AskedServer, AskedServer, AskedServer];
+  const names = resolver(one.address, two.address);
+  const { pool, connections, lookUpAgain } = poolOf(port);
+  await vi.waitFor(() => expect(pool.healthy).toBe(2), { timeout: 10_000 });
+  names.set(two.address, three.address);
+  await lookUpAgain();
+  await vi.waitFor(() => expect(connections()).toBe(3), { timeout: 10_000 });
+  await vi.waitFor(() => expect(pool.healthy).toBe(2), { timeout: 10_000 });
+  const [gone, stays, comes] = await shares(pool, servers, 20);
+  expect({ gone, stays, comes }).toEqual({ gone: 0, stays: 10, comes: 10 });
+});
+
+onLinux("keeps its connections where the addresses come in another order", async () => {
+  const { servers, port } = await serversOn(3);
+  const [one, two, three] = addressesOf(servers) as [string, string, string];
+  const names = resolver(one, two, three);
+  const { pool, connections, lookUpAgain } = poolOf(port);
+  await vi.waitFor(() => expect(pool.healthy).toBe(3), { timeout: 10_000 });
+  const before = names.lookup.mock.calls.length;
+  names.set(three, one, two);
+  await lookUpAgain();
+  await vi.waitFor(() => expect(names.lookup.mock.calls.length).toBeGreaterThan(before));
+  expect(await shares(pool, servers, 30)).toEqual([10, 10, 10]);
+  expect(connections()).toBe(3);
+});
+
+onLinux("goes on with the addresses that it knows while the name server is down", async () => {
+  const { servers, port } = await serversOn(2);
+  const names = resolver(...addressesOf(servers));
+  const { pool, lookUpAgain } = poolOf(port);
+  await vi.waitFor(() => expect(pool.healthy).toBe(2), { timeout: 10_000 });
+  const before = names.lookup.mock.calls.length;
+  names.set();
+  await lookUpAgain();
+  await vi.waitFor(() => expect(names.lookup.mock.calls.length).toBeGreaterThan(before));
+  expect(await shares(pool, servers, 10)).toEqual([5, 5]);
+});
+
+onLinux("loses no call while one address after another is replaced", async () => {
+  const { servers, port } = await serversOn(4);
+  const all = addressesOf(servers) as [string, string, string, string];
+  const names = resolver(all[0], all[1]);
+  const { pool, lookUpAgain } = poolOf(port);
+  await vi.waitFor(() => expect(pool.healthy).toBe(2), { timeout: 10_000 });
+  let stopped = false;
+  let answered = 0;
+  const clients = Array.from({ length: 4 }, async () => {
+    for (; !stopped; answered += 1) await ask(pool, 1);
+  });
+  for (const [old, next] of [
+    [0, 2],
+    [1, 3],
+  ] as const) {
+    const other = old === 0 ? all[1] : all[2];
+    const before = servers[next]!.asked;
+    names.set(other, all[next]);
+    await lookUpAgain();
+    await vi.waitFor(() => expect(servers[next]!.asked).toBeGreaterThan(before), {
+      timeout: 10_000,
+    });
+    // the pod ends after its address is gone
+    servers[old]!.stop();
+  }
+  const after = answered;
+  await vi.waitFor(() => expect(answered).toBeGreaterThan(after + 100), { timeout: 10_000 });
+  stopped = true;
+  await Promise.all(clients);
+});
