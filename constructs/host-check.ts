@@ -37,6 +37,8 @@ export class HostCheck extends Construct {
     this.resource = new DataResource(this, "doctor", {
       input: docker === undefined ? undefined : { docker },
       triggersReplace: Lazy.anyValue({ produce: () => hostRequirements.parse(requirements()) }),
+      // an image goes after what used it has changed, which is after the new check: the old check can only go later
+      lifecycle: { createBeforeDestroy: true },
       provisioners: [
         {
           type: "local-exec",
