@@ -21,6 +21,7 @@ const condition = z.object({
   status: text,
   reason: text.default(""),
   message: text.default(""),
+  lastTransitionTime: text.optional(),
 });
 
 export const clusterDeployment = z.object({

@@ -4,6 +4,12 @@ import { type Artefact, readArtefact, type Workload } from "./artefact.ts";
 import { BenchError } from "./bench-error.ts";
 import { checkBatching } from "./check-batching.ts";
 import {
+  type ClusterInspection,
+  checkControllers,
+  checkObject,
+  checkPods,
+} from "./check-cluster.ts";
+import {
   checkContainer,
   checkContainerState,
   checkDeployedService,
@@ -19,6 +25,7 @@ import type { MetricsSource } from "./instance-metrics.ts";
 import type { EnvironmentSubject, VerifyRecord } from "./record.ts";
 import { makeReference, type Preprocess, type Reference, readSamples } from "./reference.ts";
 import { openService, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
+import type { DeclaredObject } from "./terraform-manifests.ts";
 import { type EnvironmentFile, subjectOf } from "./verify.ts";
 
 /** An environment that is deployed, and the way to it. */
@@ -28,6 +35,10 @@ export interface DeployedEnvironment extends EnvironmentFile {
   readonly state: DeployedState;
   /** Look at containers of the environment's engine, by name. */
   readonly inspect: (names: readonly string[]) => Promise<Inspection>;
+  /** Look at Kubernetes objects where the environment is in a cluster. */
+  readonly inspectObjects: (objects: readonly DeclaredObject[]) => Promise<ClusterInspection>;
+  /** Somebody has put the objects there with other means than Terraform, and chosen the images that only it knows. */
+  readonly isApplied?: boolean;
   /** Open the way to the endpoints: where each URL of the environment is from here. Closed when all is checked. */
   readonly reach: () => Promise<Reach>;
   /** Sent to services that ask for a key. */
@@ -84,9 +95,11 @@ async function runDeployed(
   const { deployed, apiKey } = environment;
   const moduleFolder = dirname(resolve(environment.file));
   const plan = planOf(artefact, moduleFolder);
-  run.phase("look at the containers");
+  const { objects } = artefact;
+  run.phase(objects.length > 0 ? "look at the cluster" : "look at the containers");
   const blocks = declaredBlocks(artefact, environment.state);
   const inspection = await environment.inspect(blocks.map(({ declared }) => declared.name));
+  const cluster = objects.length > 0 ? await environment.inspectObjects(objects) : undefined;
   const reach = await environment.reach();
   const services = artefact.workloads.map((workload) =>
     openService(
@@ -114,9 +127,19 @@ async function runDeployed(
         checkContainer(run.environment, block, inspection, environment.state, moduleFolder),
       );
     }
-    const down = new Set(
-      states.filter(({ outcome }) => outcome === "fail").map(({ service }) => service),
-    );
+    const podStates =
+      cluster === undefined ? [] : services.map((service) => checkPods(service, cluster));
+    run.report(podStates);
+    if (cluster !== undefined) {
+      for (const object of objects)
+        run.report(checkObject(run.environment, object, cluster, environment.isApplied));
+      run.report(checkControllers(run.environment, objects, cluster));
+    }
+    const down = new Set([
+      ...states.filter(({ outcome }) => outcome === "fail").map(({ service }) => service),
+      // as long as one pod is ready, the Service answers
+      ...podStates.filter(({ measured }) => measured.ready === 0).map(({ service }) => service),
+    ]);
     const ready = services.filter((it) => !down.has(it.workload.service.name));
     await run.family("endpoints", ready, ready, checkEngine);
     await run.requests(ready, services, (service) => batching(service, services, reference));
@@ -170,7 +193,7 @@ function unknownServices(artefact: Artefact, deployed: Environment) {
       id: "wiring" as const,
       environment: artefact.environment.name,
       service: name,
-      resource: resources.container ?? resources.deployment ?? name,
+      resource: resources.container ?? resources.deployment ?? resources.release ?? name,
       outcome: "fail" as const,
       message: "is deployed, but is not in the synthesized file",
       measured: {},

@@ -1,8 +1,10 @@
+import { readEnvironment } from "../../bench/src/artefact.ts";
 import type { DeployedEnvironment, Reach } from "../../bench/src/verify-deployed.ts";
 import { requireKeys } from "../../bench/src/verify-deployed.ts";
 import type { Environment } from "../../inference-image/src/contract/environment.ts";
 import type { ArtefactFile } from "./artefact.ts";
-import { inspectContainers, readDeployment } from "./deployment.ts";
+import { accessOf, inspectCluster, isInCluster, reachCluster } from "./deployed-cluster.ts";
+import { type Deployment, inspectContainers, readDeployment } from "./deployment.ts";
 import { openTunnel, planTunnel, TunnelError, throughTunnel } from "./ssh-tunnel.ts";
 import { UserError } from "./user-error.ts";
 
@@ -30,7 +32,8 @@ export async function deployedEnvironments(
   const missing: string[] = [];
   for (const file of files) {
     const { name } = file;
-    const deployment = await readDeployment(name, file, options.signal);
+    const ofTerraform = await readDeployment(name, file, options.signal);
+    const deployment = ofTerraform ?? (await appliedEnvironment(file, asked.length > 0, options));
     if (deployment === undefined) {
       missing.push(name);
       continue;
@@ -43,8 +46,13 @@ export async function deployedEnvironments(
       deployed,
       state,
       apiKey,
+      isApplied: ofTerraform === undefined,
       inspect: (names) => inspectContainers(deployed.where, names, options.signal),
-      reach: () => reachOf(deployed, options),
+      inspectObjects: (objects) => inspectCluster(accessOf(deployed), objects, options.signal),
+      reach: () =>
+        deployed.namespace === undefined
+          ? reachOf(deployed, options)
+          : reachCluster(deployed, options.signal),
     });
   }
   const nothing = (name: string) =>
@@ -54,6 +62,27 @@ export async function deployedEnvironments(
   }
   for (const name of missing) options.onNotice(nothing(name));
   return found;
+}
+
+/** An environment whose objects are in its cluster, though no Terraform of this folder has put them there. */
+async function appliedEnvironment(
+  file: ArtefactFile,
+  isAsked: boolean,
+  { signal, onNotice }: DeployedOptions,
+): Promise<Deployment | undefined> {
+  const environment = readEnvironment(file.file, file.shown);
+  if (environment.namespace === undefined) return undefined;
+  try {
+    if (!(await isInCluster(environment, signal))) return undefined;
+  } catch (error) {
+    // nobody who asks for all environments means one that cannot be reached
+    if (isAsked || !(error instanceof UserError)) throw error;
+    return undefined;
+  }
+  onNotice(
+    `${file.name}: Terraform has no state of it here; its objects are in ${environment.where}, and are compared with the synthesized file`,
+  );
+  return { environment, state: { ids: new Map(), names: new Map() } };
 }
 
 /** Endpoints as they are, or through a tunnel where only the host itself reaches them. */

@@ -34,14 +34,12 @@ export const rolloutExercise: ExerciseBody = {
     });
     run.phase(restart);
     await run.watch(calmSeconds);
-    await run.kubectl("rollout", "restart", `deployment/${name}`);
     run.step("rolling update: every pod is replaced");
-    await replaced(run, restart);
+    await replaces(run, restart, () => run.kubectl("rollout", "restart", `deployment/${name}`));
 
     run.phase(undo);
-    await run.kubectl("rollout", "undo", `deployment/${name}`);
     run.step("rollback to the version before");
-    await replaced(run, undo);
+    await replaces(run, undo, () => run.kubectl("rollout", "undo", `deployment/${name}`));
 
     run.phase(badImage);
     await breakImage(run);
@@ -66,11 +64,16 @@ export const rolloutExercise: ExerciseBody = {
   },
 };
 
-/** Wait for the end of a rolling update. Says how many pods are new, and how few there ever were. */
-async function replaced(run: ExerciseRun, phase: string): Promise<void> {
+/** A rolling update, to its end. Says how many pods are new, and how few there ever were. */
+async function replaces(
+  run: ExerciseRun,
+  phase: string,
+  change: () => Promise<unknown>,
+): Promise<void> {
   const old = await run.look();
   const uids = new Set(old.pods.map(({ metadata }) => metadata.uid));
   const began = performance.now();
+  await change();
   const from = run.replicas.length - 1;
   const done = await run.until(
     `${phase}: every pod is replaced`,

@@ -224,11 +224,14 @@ export function registerVerify(program: Command): void {
       .description(
         "check environments: run as they were synthesized, one local process in place of each container, or where they are deployed",
       )
-      .argument("[environment...]", "single-gpu, multi-gpu-4x, kind-local; all of them without one")
+      .argument(
+        "[environment...]",
+        "single-gpu, multi-gpu-4x, kind-local, k8s-gpu; all of them without one",
+      )
       .addOption(
         new Option(
           "--target <target>",
-          "embedded: on this machine; deployed: the containers that a deploy made",
+          "embedded: on this machine; deployed: the containers or pods that a deploy made",
         )
           .choices(verifyTargets)
           .default("embedded"),
@@ -238,9 +241,10 @@ export function registerVerify(program: Command): void {
     .addHelpText(
       "after",
       `
-A deployed environment is asked over its own ports, through an ssh tunnel where only its host reaches them, and its
-containers are compared with cdk.tf.json. It goes on running: nothing is stopped or changed. Where an embed server asks
-for a key, INFERENCE_API_KEY must have it.
+A deployed environment is asked over its own ports, through an ssh tunnel where only its host reaches them, or
+'kubectl port-forward' where only its cluster does, and its containers or Kubernetes objects are compared with
+cdk.tf.json. It goes on running: nothing is stopped or changed. Where an embed server asks for a key, INFERENCE_API_KEY
+must have it.
 
 Examples:
   $ npx clipstack verify single-gpu
