@@ -95,19 +95,6 @@ test("rolls other pods out when another image has the old name", () => {
   );
 });
 
-test("configures Helm from the cluster's output, which is unknown until it exists", () => {
-  const { json, address } = synthRelease();
-  const cluster = address("test/cluster/cluster");
-  expect(json.provider.helm).toEqual([
-    {
-      kubernetes: {
-        config_path: expression(`${cluster}.output.kubeconfig`),
-        config_context: expression(`${cluster}.output.context`),
-      },
-    },
-  ]);
-});
-
 test("is deployed when the pods of the chart are ready, and waited for at every upgrade", () => {
   const { at, address } = synthRelease();
   const gate = at("test/embed/ready/ready");

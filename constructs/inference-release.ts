@@ -1,9 +1,7 @@
-import { HelmProvider } from "@cdktf/provider-helm/lib/provider/index.js";
 import { Construct } from "constructs";
 import type { Service } from "../inference-image/src/contract/environment.ts";
 import { podObjectName, progressDeadlineSeconds } from "../inference-image/src/contract/pods.ts";
 import { chartValuesForKind } from "./chart-values-for.ts";
-import { expression } from "./expression.ts";
 import { InferenceChart } from "./inference-chart.ts";
 import {
   checkInference,
@@ -30,12 +28,6 @@ export class InferenceRelease extends Construct {
     this.maxReplicas = autoscaler.maxReplicas;
     checkInference(this, props);
 
-    new HelmProvider(this, "helm", {
-      kubernetes: {
-        configPath: cluster.kubeconfig,
-        configContext: expression(`${cluster.cluster.fqn}.output.context`),
-      },
-    });
     const { embed, ...values } = chartValuesForKind({
       ...props,
       image: image.name,

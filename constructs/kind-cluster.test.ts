@@ -108,15 +108,16 @@ test("has this machine checked before anything is made", () => {
   });
 });
 
-test("configures the provider from the cluster's output, which is unknown until it exists", () => {
+test("configures the providers from the cluster's output, which is unknown until it exists", () => {
   const { json, address } = synthCluster();
   const cluster = address("test/cluster/cluster");
-  expect(json.provider.kubernetes).toEqual([
-    {
-      config_path: `\${${cluster}.output.kubeconfig}`,
-      config_context: `\${${cluster}.output.context}`,
-    },
-  ]);
+  const access = {
+    config_path: `\${${cluster}.output.kubeconfig}`,
+    config_context: `\${${cluster}.output.context}`,
+  };
+  expect(json.provider.kubernetes).toEqual([access]);
+  // also without a chart: one that was installed before is removed with it
+  expect(json.provider.helm).toEqual([{ kubernetes: access }]);
 });
 
 test("fails when two NodePorts want one port of this machine", () => {

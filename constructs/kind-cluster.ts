@@ -1,4 +1,5 @@
 import { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
+import { HelmProvider } from "@cdktf/provider-helm/lib/provider/index.js";
 import { KubernetesProvider } from "@cdktf/provider-kubernetes/lib/provider/index.js";
 import { Construct } from "constructs";
 import { DataResource, TerraformStack } from "./cdktf.ts";
@@ -50,7 +51,7 @@ const createCommand = [
 const nodeMiB = 4_096;
 
 /**
- * A Kubernetes cluster in containers on this machine, and the provider that talks to it.
+ * A Kubernetes cluster in containers on this machine, and the providers that talk to it.
  *
  * What kind sets when it makes a cluster cannot be changed later: the objects in it could not be read while it is replaced.
  * Such a change is refused when a plan is made.
@@ -157,10 +158,14 @@ export class KindCluster extends Construct {
     // From the output, which is unknown until the cluster exists: with a known path the first plan fails, because the
     // provider looks for a context that is not there yet.
     this.kubeconfig = expression(`${this.cluster.fqn}.output.kubeconfig`);
-    new KubernetesProvider(this, "kubernetes", {
+    const access = {
       configPath: this.kubeconfig,
       configContext: expression(`${this.cluster.fqn}.output.context`),
-    });
+    };
+    new KubernetesProvider(this, "kubernetes", access);
+    // Also where no chart is installed any more: without it Terraform would remove the old release with what is Helm's
+    // default, the current context of whoever deploys.
+    new HelmProvider(this, "helm", { kubernetes: access });
   }
 
   /** Have this machine checked for an image before anything is made: that it is there, or what building it takes. */
