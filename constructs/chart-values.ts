@@ -71,7 +71,7 @@ const resources = (
       limits: quantities.default({ ...limits }),
     })
     .prefault({})
-    .describe("CPU and memory of one pod. GPUs are not here but in `gpus`.");
+    .describe("CPU and memory of one pod. GPUs are not among them: the chart adds those.");
 
 const budget = z
   .strictObject({
@@ -202,9 +202,8 @@ const embed = z
     accelerator: word(
       ["cpu", "gpu"],
       "cpu",
-      "What ONNX Runtime computes on with the engine `onnx`; `gpu` needs an image with CUDA.",
+      "What ONNX Runtime computes on with the engine `onnx`; `gpu`, one for each pod, needs an image with CUDA.",
     ),
-    gpus: integer(1, 1).default(1).describe("GPUs of a pod with the accelerator `gpu`."),
     spareGpu,
     resources: resources({ cpu: "250m", memory: "1Gi" }, { cpu: "1", memory: "1536Mi" }),
     service: service(embedPort).describe("The Service of the embed server."),
@@ -377,6 +376,9 @@ export const chartValues = z.strictObject({
         .strictObject({
           claimName: text("", "PersistentVolumeClaim that has `model.onnx`."),
           subPath: text("", "Folder of the volume that has it."),
+          cacheSizeLimit: quantity
+            .default("1Gi")
+            .describe("Room on the node for the form that the embed server runs."),
         })
         .prefault({}),
       init: z

@@ -40,16 +40,18 @@ export function settingsDocs(): string {
 
 function section(environment: EnvironmentName): readonly string[] {
   const schema = z.toJSONSchema(settingsSchemas[environment], { io: "input" }) as Schema;
+  return [`## ${environment}`, "", ...schemaTable("setting", schema), ""];
+}
+
+/** What can be set, from a JSON Schema: a Markdown table, a row for each leaf. */
+export function schemaTable(heading: string, schema: object): readonly string[] {
   return [
-    `## ${environment}`,
-    "",
-    "| setting | value | default | |",
+    `| ${heading} | value | default | |`,
     "| --- | --- | --- | --- |",
-    ...rows("", schema).map(
+    ...rows("", schema as Schema).map(
       ({ name, values, fallback, description }) =>
         `| \`${name}\` | ${cell(values)} | ${cell(fallback)} | ${cell(description)} |`,
     ),
-    "",
   ];
 }
 
@@ -82,14 +84,19 @@ function defaultAt(schema: Schema, path: string): unknown {
 
 function valuesOf(schema: Schema): string {
   const choices = schema.anyOf ?? schema.oneOf;
-  if (choices !== undefined) return choices.map(valuesOf).join(" or ");
+  if (choices !== undefined) return [...new Set(choices.map(valuesOf))].join(" or ");
   if (schema.properties !== undefined) {
     const inner = Object.entries(schema.properties).map(([key, { const: word }]) =>
       word === undefined ? key : `${key}: ${word}`,
     );
     return `{ ${inner.join(", ")} }`;
   }
-  if (schema.enum !== undefined) return schema.enum.map((word) => `\`${word}\``).join(", ");
+  if (schema.enum !== undefined) {
+    return schema.enum
+      .filter((word) => word !== "")
+      .map((word) => `\`${word}\``)
+      .join(", ");
+  }
   if (schema.type === "array") {
     const items = schema.items?.properties;
     return items === undefined
@@ -100,11 +107,13 @@ function valuesOf(schema: Schema): string {
   if (schema.minimum !== undefined && schema.maximum !== undefined) {
     return `${schema.minimum} to ${schema.maximum}`;
   }
+  if (schema.type === "object") return "map";
   return schema.type === "boolean" ? "`true`, `false`" : "text";
 }
 
 function shown(value: unknown): string {
   if (value === undefined) return "";
+  if (value === "") return '`""`';
   return `\`${typeof value === "string" ? value : JSON.stringify(value)}\``;
 }
 

@@ -215,6 +215,11 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
           "model-control-mode": "none",
           "load-model": [],
         });
+        // of an image that has models too, none is to be seen
+        expect(podOf({ ...bundled, model }, "triton").containers[0].volumeMounts).toContainEqual({
+          name: "repository",
+          mountPath: "/models",
+        });
       }
     });
 
@@ -415,6 +420,12 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
           ],
         },
       ]);
+      // the embed server keeps the form that it runs somewhere else
+      expect(envOf(values).MODEL_CACHE_DIR).toBe("/model-cache");
+      expect(mounts(values, "embed")).toContainEqual({
+        name: "model-cache",
+        mountPath: "/model-cache",
+      });
       expect(podOf({ model: { weights: "pvc", pvc } }, "embed")).not.toHaveProperty(
         "initContainers",
       );
@@ -734,7 +745,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
       [
         "on GPUs among the resources",
         { triton: { enabled: true, resources: { limits: { "nvidia.com/gpu": 1 } } } },
-        "triton.resources must not have nvidia.com/gpu: triton.gpus says how many",
+        "triton.resources must not have nvidia.com/gpu: the chart adds it",
       ],
       [
         "on a quota of nothing",

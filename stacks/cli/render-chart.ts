@@ -40,6 +40,7 @@ import {
 } from "../../inference-image/src/contract/server-env.ts";
 import { renderTritonCommand } from "../../inference-image/src/contract/triton-flags.ts";
 import { parseSettings } from "../settings.ts";
+import { schemaTable } from "../settings-docs.ts";
 import type { RenderedFile } from "./render.ts";
 
 const chart = "helm/clipstack";
@@ -50,6 +51,7 @@ export function chartFiles(): readonly RenderedFile[] {
   return [
     { path: `${chart}/values.yaml`, text: valuesText() },
     { path: `${chart}/values.schema.json`, text: `${JSON.stringify(schema, null, 2)}\n` },
+    { path: `${chart}/README.md`, text: readmeText() },
     { path: `${chart}/templates/_contract.tpl`, text: contractText() },
     { path: `${chart}/prometheus/adapter-rules.yaml`, text: adapterRules() },
     ...modelConfigFiles(),
@@ -71,6 +73,23 @@ const schema = {
   title: "Values of the chart clipstack",
   ...z.toJSONSchema(chartValues, { io: "input", target: "draft-7" }),
 } as Schema;
+
+/** Between these lines of the README is the table of the values; the rest of it is written by hand. */
+const table = {
+  begin: "<!-- The table is rendered by `npm run render` from constructs/chart-values.ts. -->",
+  end: "<!-- End of the table. -->",
+} as const;
+
+function readmeText(): string {
+  const text = readFileSync(new URL(`../../${chart}/README.md`, import.meta.url), "utf8");
+  const [before, rest] = text.split(`${table.begin}\n`);
+  const after = rest?.split(`${table.end}\n`)[1];
+  if (after === undefined)
+    throw new Error(`${chart}/README.md: the lines around its table are gone`);
+  const { global, ...properties } = schema.properties ?? {};
+  const rows = schemaTable("name", { ...schema, properties });
+  return [`${before}${table.begin}`, "", ...rows, "", `${table.end}\n${after}`].join("\n");
+}
 
 const width = 116;
 
@@ -155,6 +174,7 @@ const ownEnv = [
   "EXECUTION_PROVIDER",
   "INTRA_OP_THREADS",
   "MODEL_PATH",
+  "MODEL_CACHE_DIR",
   "TRITON_GRPC_URLS",
   "TRITON_MODEL",
   "HOST",
@@ -192,6 +212,7 @@ function contractText(): string {
     tritonTmpMiB,
     repository: modelRepositoryMount,
     engineCache: engineCacheMount,
+    modelCache: "/model-cache",
     enginesMark,
     models: modelOf,
     queueTime,

@@ -105,7 +105,7 @@ Says nothing when all is well.
 {{- end -}}
 {{- range $name := list "nvidia.com/gpu" -}}
 {{- if or (hasKey $it.resources.requests $name) (hasKey $it.resources.limits $name) -}}
-{{- fail (printf "%s.resources must not have %s: %s.gpus says how many" $component $name $component) -}}
+{{- fail (printf "%s.resources must not have %s: the chart adds it" $component $name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -132,7 +132,7 @@ Says nothing when all is well.
 {{- if and $it.enabled $onGpu -}}
 {{- $pods := ternary $it.autoscaling.maxReplicas $it.replicas $it.autoscaling.enabled | int -}}
 {{- if $it.spareGpu }}{{ $pods = add $pods 1 | int }}{{ end -}}
-{{- $sum = add $sum (mul $pods (int $it.gpus)) -}}
+{{- $sum = add $sum (mul $pods (eq $component "embed" | ternary 1 (int $it.gpus))) -}}
 {{- end -}}
 {{- end -}}
 {{- $sum -}}

@@ -52,6 +52,7 @@
   "tritonTmpMiB": 256,
   "repository": "/models",
   "engineCache": "/engine-cache",
+  "modelCache": "/model-cache",
   "enginesMark": "CHART-ENGINES",
   "models": {
     "onnx": "openclip_vit_b32",
@@ -67,6 +68,7 @@
     "EXECUTION_PROVIDER",
     "INTRA_OP_THREADS",
     "MODEL_PATH",
+    "MODEL_CACHE_DIR",
     "TRITON_GRPC_URLS",
     "TRITON_MODEL",
     "HOST",
