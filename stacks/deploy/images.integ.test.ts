@@ -167,7 +167,8 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
 
     test("holds the compiled server and the libraries of its platform, and nothing that builds or tests", async () => {
       const base = await filesOf(nodeImage);
-      const added = [...(await filesOf(embedImage))].filter((path) => !base.has(path));
+      const files = await filesOf(embedImage);
+      const added = [...files].filter((path) => !base.has(path));
       expect(added.filter((path) => !path.startsWith("app/"))).toEqual([]);
       expect(added).toContain("app/dist/main.js");
       expect(added).toContain("app/dist/THIRD-PARTY-LICENSES.txt");
@@ -190,7 +191,6 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
         expect.stringMatching(`onnxruntime-node/bin/.+/${os}/${cpu}/.+\\.node$`),
       ]);
 
-      const files = await filesOf(embedImage);
       const tools = ["npm", "npx", "corepack", "yarn", "gcc", "make", "python3", "git"];
       expect(
         tools.filter((name) => files.has(`usr/local/bin/${name}`) || files.has(`usr/bin/${name}`)),

@@ -1,9 +1,10 @@
-import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { podObjectName } from "../../inference-image/src/contract/pods.ts";
+import { standIns } from "../cli/test-programs.ts";
 import { kindEnvironment } from "./test-cluster.ts";
-import { command, type Docker, type Outcome } from "./test-docker.ts";
+import { command, type Docker, type Outcome, succeed } from "./test-docker.ts";
 import { providerPlaces, type TestProject, testProject } from "./test-project.ts";
 import { applyWithKubectl, type SynthesizedStack } from "./test-typed-objects.ts";
 
@@ -41,10 +42,12 @@ export interface KindProject {
 
 /** @param way - `kubectl` where Terraform finds no provider for Kubernetes: it applies what the stack synthesizes */
 export async function kindProject(docker: Docker, way: "cdktf" | "kubectl"): Promise<KindProject> {
+  const programs = standIns();
   const project = await testProject({
     docker,
     variables: kindEnvironment,
     timeoutMs: exerciseMs - 20_000,
+    ...(way === "kubectl" ? { binary: join(programs.folder, "terraform") } : {}),
   });
   const kubeconfig = join(project.folder, "kubeconfig");
   if (way === "cdktf") {
@@ -54,7 +57,10 @@ export async function kindProject(docker: Docker, way: "cdktf" | "kubectl"): Pro
       deploy: () => project.deploy(environment),
       changes: async () => (await project.plan(environment)).join("\n"),
       destroy: () => project.destroy(environment),
-      remove: () => project.remove(),
+      remove: async () => {
+        await project.remove();
+        programs.remove();
+      },
     };
   }
 
@@ -62,6 +68,9 @@ export async function kindProject(docker: Docker, way: "cdktf" | "kubectl"): Pro
   // as deep as the stack's: paths in it are relative
   const folder = join(project.folder, "cdktf.out", "with-kubectl", environment);
   const manifests = join(project.folder, "objects.yaml");
+  // commands ask Terraform in the stack's own folder, and it reads what lies there
+  const here = `case $1 in -chdir=*/stacks/${environment}) shift; set -- "-chdir=${folder}" "$@";; esac`;
+  programs.put("terraform", `${here}\nexec ${await pathOf("terraform")} "$@"`);
   const terraform = (...words: readonly string[]) => project.terraform(folder, ...words);
   const kubectl = `kubectl --kubeconfig=${kubeconfig}`;
   const apply = [
@@ -90,12 +99,9 @@ export async function kindProject(docker: Docker, way: "cdktf" | "kubectl"): Pro
       await synthesize();
       const init = await terraform("init", "-input=false");
       if (init.code !== 0) return init;
-      const applied = await terraform("apply", "-input=false", "-auto-approve");
-      // commands ask Terraform in the stack's own folder
-      for (const name of [".terraform", ".terraform.lock.hcl"]) {
-        await cp(join(folder, name), join(stackFolder, name), { recursive: true });
-      }
-      return applied;
+      // by this they know that a deployment was made from here
+      await mkdir(join(stackFolder, ".terraform"), { recursive: true });
+      return terraform("apply", "-input=false", "-auto-approve");
     },
     changes: async () => {
       await synthesize();
@@ -116,7 +122,12 @@ export async function kindProject(docker: Docker, way: "cdktf" | "kubectl"): Pro
     remove: async () => {
       if (deployed) await kind.destroy();
       await project.remove();
+      programs.remove();
     },
   };
   return kind;
+}
+
+async function pathOf(program: string): Promise<string> {
+  return (await succeed("sh", ["-c", `command -v ${program}`])).trim();
 }
