@@ -67,8 +67,8 @@ const resources = (
 ) =>
   z
     .strictObject({
-      requests: quantities.default({ ...requests }),
-      limits: quantities.default({ ...limits }),
+      requests: quantities.default({ ...requests }).describe("What a node must have free."),
+      limits: quantities.default({ ...limits }).describe("What the pod may use."),
     })
     .prefault({})
     .describe("CPU and memory of one pod. GPUs are not among them: the chart adds those.");
@@ -406,9 +406,13 @@ export const chartValues = z.strictObject({
   limitRange: z
     .strictObject({
       enabled: switchedOn(false, "Whether the namespace gets a LimitRange."),
-      defaultRequest: quantities.default({ cpu: "100m", memory: "128Mi" }),
-      default: quantities.default({ cpu: "500m", memory: "512Mi" }),
-      max: quantities.default({}),
+      defaultRequest: quantities
+        .default({ cpu: "100m", memory: "128Mi" })
+        .describe("Requests of a container that says none."),
+      default: quantities
+        .default({ cpu: "500m", memory: "512Mi" })
+        .describe("Limits of a container that says none."),
+      max: quantities.default({}).describe("The most that one may say."),
     })
     .prefault({})
     .describe("What a container gets when it does not say, and the most it may say."),
