@@ -15,6 +15,13 @@ export interface HostCheckProps {
    * @default - this machine's, as the docker command line has it
    */
   readonly docker?: string;
+  /**
+   * When it runs again. `never` where a provider that deletes things waits for the check, and so for what the check would
+   * wait for: a circle.
+   *
+   * @default "with-requirements" - when they change
+   */
+  readonly repeats?: "with-requirements" | "never";
   /** What the host must have. Called when the tree is complete, since services add to it. */
   readonly requirements: () => HostRequirements;
 }
@@ -31,14 +38,13 @@ export class HostCheck extends Construct {
    */
   readonly docker: string;
 
-  constructor(scope: Construct, id: string, { docker, requirements }: HostCheckProps) {
+  constructor(scope: Construct, id: string, { docker, repeats, requirements }: HostCheckProps) {
     super(scope, id);
 
     this.resource = new DataResource(this, "doctor", {
       input: docker === undefined ? undefined : { docker },
       triggersReplace: Lazy.anyValue({ produce: () => hostRequirements.parse(requirements()) }),
-      // an image goes after what used it has changed, which is after the new check: the old check can only go later
-      lifecycle: { createBeforeDestroy: true },
+      lifecycle: repeats === "never" ? { ignoreChanges: ["triggers_replace"] } : undefined,
       provisioners: [
         {
           type: "local-exec",

@@ -92,6 +92,7 @@ export class KindCluster extends Construct {
     this.#disk = [{ what: "node of the cluster", miB: nodeMiB }];
 
     this.check = new HostCheck(this, "check", {
+      repeats: "never",
       requirements: () => this.#requirements(props.nodeImage),
     });
     // the engine that kind uses: DOCKER_HOST, or this machine's
