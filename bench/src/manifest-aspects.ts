@@ -22,6 +22,13 @@ const closedLists = new Set([
 /** What gives a pod more than others have, when nobody has declared it. */
 const privileges = new Set(["hostNetwork", "hostPID", "hostIPC", "privileged", "hostPath", "add"]);
 
+/** What is not false where nobody says so, or not known to be. Elsewhere the API server leaves out a `false`. */
+const decisions = new Set([
+  "automountServiceAccountToken",
+  "enableServiceLinks",
+  "allowPrivilegeEscalation",
+]);
+
 /** Of the declared metadata, what the object is called is how it was found. */
 const ownFields = new Set(["apiVersion", "kind"]);
 const metadataFields = new Set(["labels", "annotations"]);
@@ -100,9 +107,10 @@ function compareScalars(
 function scalar(path: Path, declared: unknown, found: unknown): Aspect {
   // what an environment variable has may be a secret of somebody else
   const isValue = path.at(-1) === "value" && path.at(-3) === "env";
-  if (isSame(declared, found)) return aspect(path, text(declared), text(declared));
+  const isDecision = decisions.has(path.at(-1) ?? "") && found === undefined;
+  if (!isDecision && isSame(declared, found)) return aspect(path, text(declared), text(declared));
   const is = isNothing(found) ? "not set" : isValue ? "another value" : text(found);
-  return aspect(path, isNothing(declared) ? "not set" : text(declared), is);
+  return aspect(path, text(declared), is);
 }
 
 function isSame(declared: unknown, found: unknown): boolean {

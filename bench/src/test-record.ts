@@ -95,7 +95,7 @@ export function failedCheck(changes: Partial<CheckResult> = {}): CheckResult {
 }
 
 /** Processes of this machine are in no container. */
-const embeddedChecks = checkIds.filter((id) => id !== "container");
+const embeddedChecks = checkIds.filter((id) => id !== "container" && id !== "cluster");
 
 function checksOf(
   environment: string,

@@ -158,7 +158,6 @@ export class ExerciseRun {
 
   refused(asked: string, { status, reason, message }: ApiRefusal): void {
     this.refusals.push({ asked, status, reason, message });
-    this.step(`refused (${status} ${reason}): ${message}`);
   }
 
   /** kubectl, in the namespace of the Deployment. */

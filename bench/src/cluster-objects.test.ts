@@ -1,0 +1,151 @@
+import { expect, test } from "vitest";
+import {
+  type ClusterPod,
+  clusterAutoscaler,
+  clusterBudget,
+  clusterDeployment,
+  clusterPod,
+  clusterQuota,
+  isReady,
+  metricText,
+  podTrouble,
+  quantity,
+  selects,
+  unrest,
+} from "./cluster-objects.ts";
+import {
+  kubectlAutoscaler,
+  kubectlBudget,
+  kubectlDeployment,
+  kubectlPod,
+  kubectlQuota,
+} from "./test-kubectl.ts";
+
+const deployment = clusterDeployment.parse(kubectlDeployment);
+const pod = clusterPod.parse(kubectlPod);
+
+/** The pod of a kind cluster, with another status. */
+function podWith(status: Partial<ClusterPod["status"]>): ClusterPod {
+  return { ...pod, status: { ...pod.status, ...status } };
+}
+
+function deploymentWith(change: object) {
+  return { ...deployment, status: { ...deployment.status, ...change } };
+}
+
+test("a Deployment whose pods are all of its template and ready is at rest", () => {
+  expect(unrest(deployment, [pod, pod])).toBeUndefined();
+});
+
+test.each([
+  [
+    "a change that was not seen",
+    { observedGeneration: 1 },
+    2,
+    "its last change has not been seen yet",
+  ],
+  ["old pods", { updatedReplicas: 1 }, 2, "1 of 2 pods are of its last version"],
+  ["a missing pod", {}, 1, "1 of 2 pods are ready"],
+  ["pods that have just become ready", { availableReplicas: 1 }, 2, "1 of 2 pods are available"],
+  ["a pod on its way out", {}, 3, "1 pod too many"],
+])("a Deployment with %s is not at rest", (_name, status, pods, why) => {
+  expect(
+    unrest(
+      deploymentWith(status),
+      Array.from({ length: pods }, () => pod),
+    ),
+  ).toBe(why);
+});
+
+test("a pod that is on its way out takes no requests", () => {
+  const leaving = {
+    ...pod,
+    metadata: { ...pod.metadata, deletionTimestamp: "2026-11-21T21:00:00Z" },
+  };
+  expect([isReady(pod), isReady(leaving)]).toEqual([true, false]);
+});
+
+test("a pod that waits for its container to be made has no trouble", () => {
+  const state = { waiting: { reason: "ContainerCreating", message: "" } };
+  const [status] = pod.status.containerStatuses;
+  if (status === undefined) throw new Error("the pod has no container");
+  expect(podTrouble(podWith({ containerStatuses: [{ ...status, state }] }))).toBeUndefined();
+});
+
+test("a pod whose image is not there says so in the words of the kubelet", () => {
+  const message = 'Container image "clipstack/embed:none" is not present with pull policy of Never';
+  const state = { waiting: { reason: "ErrImageNeverPull", message } };
+  const [status] = pod.status.containerStatuses;
+  if (status === undefined) throw new Error("the pod has no container");
+  expect(podTrouble(podWith({ containerStatuses: [{ ...status, state }] }))).toBe(
+    `embed: ErrImageNeverPull: ${message}`,
+  );
+});
+
+test("a pod that no node has room for says so in the words of the scheduler", () => {
+  const conditions = [
+    {
+      type: "PodScheduled",
+      status: "False",
+      reason: "Unschedulable",
+      message: "0/1 nodes are available: 1 Insufficient cpu.",
+    },
+  ];
+  expect(podTrouble(podWith({ conditions, containerStatuses: [] }))).toBe(
+    "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu.",
+  );
+});
+
+test("an autoscaler's metric is what it last saw", () => {
+  expect(metricText(clusterAutoscaler.parse(kubectlAutoscaler))).toMatch(/^cpu \d+ %$/);
+});
+
+test("an autoscaler that the metrics server has not answered has no metric", () => {
+  const status = { ...kubectlAutoscaler.status, currentMetrics: null };
+  expect(metricText(clusterAutoscaler.parse({ ...kubectlAutoscaler, status }))).toBeUndefined();
+});
+
+test("an autoscaler on a metric from outside shows its name and value", () => {
+  const currentMetrics = [
+    {
+      type: "External",
+      external: { metric: { name: "queue-ms" }, current: { value: "4", averageValue: "0" } },
+    },
+  ];
+  const status = { ...kubectlAutoscaler.status, currentMetrics };
+  expect(metricText(clusterAutoscaler.parse({ ...kubectlAutoscaler, status }))).toBe("queue-ms 4");
+});
+
+test("a budget says how many pods may go, and a quota what is used", () => {
+  expect(clusterBudget.parse(kubectlBudget).status).toMatchObject({
+    desiredHealthy: 2,
+    expectedPods: 3,
+  });
+  expect(clusterQuota.parse(kubectlQuota).status.hard["requests.cpu"]).toBe("1750m");
+});
+
+test("a selector selects pods that have all of its labels, and an empty one selects nothing", () => {
+  const labels = { app: "clipstack", part: "embed" };
+  const selectors: Record<string, string>[] = [
+    { app: "clipstack" },
+    { app: "clipstack", part: "triton" },
+    {},
+  ];
+  expect(selectors.map((it) => selects(it, labels))).toEqual([true, false, false]);
+});
+
+test.each([
+  ["250m", 0.25],
+  ["2", 2],
+  ["1Gi", 2 ** 30],
+  ["10752Mi", 10_752 * 2 ** 20],
+  ["1.5k", 1_500],
+  ["100u", 0.0001],
+  ["1e3", 1_000],
+])("%s is %d", (text, value) => {
+  expect(quantity(text)).toBeCloseTo(value, 9);
+});
+
+test.each(["", "many", "1 Gi", "1Qi"])("'%s' is no quantity", (text) => {
+  expect(quantity(text)).toBeNaN();
+});
