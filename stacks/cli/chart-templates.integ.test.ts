@@ -1,3 +1,6 @@
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import type { ChartValues } from "../../constructs/chart-values.ts";
 import { checkModelConfig } from "../../inference-image/src/contract/model-config-check.ts";
@@ -6,6 +9,8 @@ import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
 import { parseTritonArgs } from "../../inference-image/src/contract/triton-flags.ts";
 import { readModelConfig } from "../../inference-image/src/triton/model-config.ts";
 import {
+  chart,
+  helm,
   noHelm,
   objectOf,
   refusalOf,
@@ -581,6 +586,22 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
         [labelNames.component]: "embed",
       });
     });
+  });
+
+  test("can be a part of another chart", () => {
+    const folder = mkdtempSync(join(tmpdir(), "clipstack-parent-"));
+    try {
+      writeFileSync(join(folder, "Chart.yaml"), "apiVersion: v2\nname: parent\nversion: 0.1.0\n");
+      cpSync(chart, join(folder, "charts", "clipstack"), { recursive: true });
+      const { code, stdout, stderr } = helm(
+        ...["template", "photos", folder, "--kube-version", "1.33.0"],
+        ...["--set", "global.region=eu,clipstack.embed.replicas=3"],
+      );
+      expect(code, stderr).toBe(0);
+      expect(stdout).toContain("replicas: 3");
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
   });
 
   describe("the schema refuses", () => {

@@ -2,16 +2,19 @@ import { execFile, spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterEach, describe, expect, test } from "vitest";
 import { parse } from "yaml";
 import { type ChartValues, chartValues } from "../../constructs/chart-values.ts";
 import { checkModelConfig } from "../../inference-image/src/contract/model-config-check.ts";
+import { podAppName } from "../../inference-image/src/contract/pods.ts";
 import { parseTritonArgs } from "../../inference-image/src/contract/triton-flags.ts";
 import { readModelConfig } from "../../inference-image/src/triton/model-config.ts";
-import { chartFiles } from "./render-chart.ts";
+import { chartFiles, withTable } from "./render-chart.ts";
 
+const root = fileURLToPath(new URL("../../", import.meta.url));
 const files = chartFiles();
 const textOf = (path: string) => {
   const file = files.find((it) => it.path === `helm/clipstack/${path}`);
@@ -46,6 +49,18 @@ test("values.schema.json is in the draft that every Helm 3 reads", () => {
     $schema: "http://json-schema.org/draft-07/schema#",
     additionalProperties: false,
   });
+});
+
+test("the chart has the version of the server", () => {
+  const chart = parse(readFileSync(join(root, "helm/clipstack/Chart.yaml"), "utf8"));
+  const { version } = JSON.parse(readFileSync(join(root, "inference-image/package.json"), "utf8"));
+  expect(chart).toMatchObject({ version, appVersion: version, name: podAppName });
+});
+
+test("fails where the lines around the table of the README are gone", () => {
+  expect(() => withTable("# A chart\n")).toThrow(
+    "helm/clipstack/README.md: must have the two lines around its table",
+  );
 });
 
 const valuesFiles = files.filter(({ path }) => /values-[\w-]+\.yaml$/.test(path));

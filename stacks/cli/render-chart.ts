@@ -81,11 +81,16 @@ const table = {
 } as const;
 
 function readmeText(): string {
-  const text = readFileSync(new URL(`../../${chart}/README.md`, import.meta.url), "utf8");
-  const [before, rest] = text.split(`${table.begin}\n`);
+  return withTable(readFileSync(new URL(`../../${chart}/README.md`, import.meta.url), "utf8"));
+}
+
+/** The README with the table of today. @throws {Error} where its place is gone. */
+export function withTable(readme: string): string {
+  const [before, rest] = readme.split(`${table.begin}\n`);
   const after = rest?.split(`${table.end}\n`)[1];
-  if (after === undefined)
-    throw new Error(`${chart}/README.md: the lines around its table are gone`);
+  if (after === undefined) {
+    throw new Error(`${chart}/README.md: must have the two lines around its table`);
+  }
   const { global, ...properties } = schema.properties ?? {};
   const rows = schemaTable("name", { ...schema, properties });
   return [`${before}${table.begin}`, "", ...rows, "", `${table.end}\n${after}`].join("\n");
