@@ -36,8 +36,8 @@ const createWaitSeconds = 180;
 /** A cluster of this name that somebody else made is left alone: kind's own message says less. */
 const refuseTaken = [
   'if kind get clusters 2>/dev/null | grep -qxF "$NAME"; then',
-  "echo \"a kind cluster named '$NAME' is there already, and this deployment has not made it:",
-  "set another cluster.name, or remove that cluster with 'kind delete cluster --name $NAME'\" >&2;",
+  "echo \"a kind cluster named '$NAME' is there already, and this deployment has not made it, or not to its end:",
+  "remove that cluster with 'kind delete cluster --name $NAME', or set another cluster.name\" >&2;",
   "exit 1; fi",
 ].join(" ");
 

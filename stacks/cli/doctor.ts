@@ -2,12 +2,18 @@ import { readFileSync, writeFileSync } from "node:fs";
 import type { Command } from "commander";
 import { z } from "zod";
 import {
+  type ClusterRequirements,
+  clusterRequirements,
+  clusterRequirementsVariable,
+} from "../../constructs/cluster-requirements.ts";
+import {
   type HostRequirements,
   hostRequirements,
   hostRequirementsVariable,
 } from "../../constructs/host-requirements.ts";
 import { environmentFiles, outputFolder, project, synthesizeUnlessEdited } from "./artefact.ts";
 import { DockerError, defaultEndpoint, isFoundByProvider } from "./docker-command.ts";
+import { clusterReportText, examineCluster } from "./doctor-cluster.ts";
 import { type HostFacts, isUnknown, readHostFacts, type Unknown } from "./host-facts.ts";
 import { giB, judgeHost } from "./host-findings.ts";
 import type { Problem } from "./problem.ts";
@@ -44,7 +50,12 @@ export async function examine(requirements: HostRequirements): Promise<DoctorRep
     return { ...subject, ready: problems.length === 0, problems, notes, facts };
   } catch (error) {
     if (!(error instanceof DockerError)) throw error;
-    return { ...subject, ready: false, problems: [error.problem], notes: [] };
+    // where there is no setting for the endpoint, the environment has it
+    const fix =
+      found === undefined
+        ? error.problem.fix
+        : error.problem.fix.replace("set host.docker to", "export DOCKER_HOST with");
+    return { ...subject, ready: false, problems: [{ ...error.problem, fix }], notes: [] };
   }
 }
 
@@ -66,8 +77,10 @@ interface DoctorArguments {
 export function registerDoctor(program: Command): void {
   program
     .command("doctor")
-    .description("look at the host of an environment: does it have what a deployment needs?")
-    .argument("<environment>", "single-gpu, multi-gpu-4x or kind-local")
+    .description(
+      "look at the host or cluster of an environment: does it have what a deployment needs?",
+    )
+    .argument("<environment>", "single-gpu, multi-gpu-4x, kind-local or k8s-gpu")
     .option("--no-synth", "take the requirements from what lies in cdktf.out")
     .option("--json", "print the report, and nothing else, on stdout")
     .option("--output <file>", "write the report to a file as well, as JSON")
@@ -75,36 +88,62 @@ export function registerDoctor(program: Command): void {
       "after",
       `
 Looks at Docker (with the docker command line), NVIDIA's driver and container toolkit, GPUs, ports, free disk and the
-weights, on this machine or over ssh; for kind-local at kind and kubectl too. Changes nothing. A deployment asks the same before it makes anything.
+weights, on this machine or over ssh; for kind-local at kind and kubectl too; for k8s-gpu at the cluster, with kubectl: nodes
+and their GPUs, RuntimeClass, APIs of the autoscaler, quota, rights. Changes nothing. A deployment asks the same before it
+makes anything.
 
 Examples:
   $ npx clipstack doctor single-gpu
   $ npx clipstack doctor multi-gpu-4x --json --output doctor.json
   $ npx clipstack doctor kind-local
+  $ npx clipstack doctor k8s-gpu
 
 Exit codes: 0 ready to deploy, 1 something must be done first, 2 wrong usage or settings.`,
     )
     .action(doctor);
 }
 
+/** What an environment needs, of a host or of a cluster. */
+export type Requirements =
+  | { readonly of: "host"; readonly needs: HostRequirements }
+  | { readonly of: "cluster"; readonly needs: ClusterRequirements };
+
 async function doctor(environment: string, args: DoctorArguments): Promise<void> {
-  const given = process.env[hostRequirementsVariable];
-  const requirements =
-    given === undefined
-      ? await synthesizedRequirements(environment, args.synth)
-      : parseRequirements(given, hostRequirementsVariable);
-  const report = await examine(requirements);
+  const given = givenRequirements();
+  const requirements = given ?? (await synthesizedRequirements(environment, args.synth));
+  const what = given === undefined ? "all" : "problems";
+  const { report, text } = await reportOf(requirements, what);
   const json = `${JSON.stringify(report, null, 2)}\n`;
   if (args.output !== undefined) writeReport(args.output, json);
   if (args.json) process.stdout.write(json);
-  else console.log(reportText(report, requirements, given === undefined ? "all" : "problems"));
+  else console.log(text);
   process.exitCode = report.ready ? 0 : 1;
 }
 
-async function synthesizedRequirements(
-  environment: string,
-  synth: boolean,
-): Promise<HostRequirements> {
+async function reportOf(requirements: Requirements, what: "all" | "problems") {
+  if (requirements.of === "cluster") {
+    const report = await examineCluster(requirements.needs);
+    return { report, text: clusterReportText(report, what) };
+  }
+  const report = await examine(requirements.needs);
+  return { report, text: reportText(report, requirements.needs, what) };
+}
+
+/** What Terraform hands over. */
+function givenRequirements(): Requirements | undefined {
+  for (const [variable, of] of Object.entries(variables)) {
+    const text = process.env[variable];
+    if (text !== undefined) return parseRequirements(of, text, variable);
+  }
+  return undefined;
+}
+
+const variables = {
+  [hostRequirementsVariable]: "host",
+  [clusterRequirementsVariable]: "cluster",
+} as const;
+
+async function synthesizedRequirements(environment: string, synth: boolean): Promise<Requirements> {
   const outdir = outputFolder();
   if (synth) {
     await synthesizeUnlessEdited([environment], outdir, {
@@ -143,32 +182,35 @@ const artefactSchema = z.object({
 });
 
 /**
- * What the host check of a synthesized environment asks for.
+ * What the check of a synthesized environment asks for.
  *
  * @param shown - Name of the file, for messages.
  * @throws {UserError}
  */
-export function requirementsIn(text: string, shown: string): HostRequirements {
+export function requirementsIn(text: string, shown: string): Requirements {
   const { data } = artefactSchema.safeParse(parseJson(text, shown));
-  const check = Object.values(data?.resource.terraform_data ?? {}).find(({ provisioner }) =>
-    provisioner?.some((it) => it["local-exec"]?.environment?.[hostRequirementsVariable]),
-  );
-  if (check === undefined) {
-    throw new UserError(
-      `${shown} has no host check: doctor is for environments on a GPU host, and for kind-local`,
-    );
+  for (const { provisioner, triggers_replace } of Object.values(
+    data?.resource.terraform_data ?? {},
+  )) {
+    for (const [variable, of] of Object.entries(variables)) {
+      if (provisioner?.some((it) => it["local-exec"]?.environment?.[variable])) {
+        return parseRequirements(of, triggers_replace, shown);
+      }
+    }
   }
-  return parseRequirements(check.triggers_replace, shown);
+  throw new UserError(
+    `${shown} has no check of a host or a cluster: it was synthesized by another version`,
+  );
 }
 
-function parseRequirements(value: unknown, shown: string): HostRequirements {
-  const result = hostRequirements.safeParse(
-    typeof value === "string" ? parseJson(value, shown) : value,
-  );
-  if (result.success) return result.data;
+function parseRequirements(of: Requirements["of"], value: unknown, shown: string): Requirements {
+  const input = typeof value === "string" ? parseJson(value, shown) : value;
+  const result =
+    of === "host" ? hostRequirements.safeParse(input) : clusterRequirements.safeParse(input);
+  if (result.success) return { of, needs: result.data } as Requirements;
   const [issue] = result.error.issues;
   throw new UserError(
-    `${shown}: the requirements of the host cannot be read: ${issue?.path.join(".")}: ${issue?.message}`,
+    `${shown}: the requirements of the ${of} cannot be read: ${issue?.path.join(".")}: ${issue?.message}`,
   );
 }
 
