@@ -196,7 +196,9 @@ const kubernetesAutoscaler = z.object({
   spec: z
     .object({
       minReplicas: z.number().int().min(0).optional(),
-      scaleTargetRef: z.object({ kind: text, name: text }).optional(),
+      // of KEDA, which makes an autoscaler of it
+      minReplicaCount: z.number().int().min(0).optional(),
+      scaleTargetRef: z.object({ kind: text.default("Deployment"), name: text }).optional(),
     })
     .optional(),
 });
@@ -632,10 +634,12 @@ function autoscalerMinimum(
   shown: string,
 ): number | undefined {
   for (const { address, manifest } of objects) {
-    if (manifest.kind !== "HorizontalPodAutoscaler") continue;
+    if (!["HorizontalPodAutoscaler", "ScaledObject"].includes(manifest.kind)) continue;
     const { spec } = read(kubernetesAutoscaler, manifest, `${shown}: ${address}`);
     const target = spec?.scaleTargetRef;
-    if (target?.kind === "Deployment" && target.name === deployment) return spec?.minReplicas;
+    if (target?.kind === "Deployment" && target.name === deployment) {
+      return spec?.minReplicas ?? spec?.minReplicaCount;
+    }
   }
   return undefined;
 }

@@ -265,6 +265,44 @@ test("a Deployment becomes a process for each replica, behind one port", () => {
   expect(plan.hostPorts).toEqual([{ port: 8_097, neededBy: "embed" }]);
 });
 
+test("a Service that only its cluster reaches has some port of this machine, which leads to its replicas", () => {
+  const document = kubernetesDocument();
+  const [service] = document.output.environment.value.services;
+  const deployment = document.resource.kubernetes_service_v1?.embed as Record<string, unknown>;
+  deployment.metadata = { name: "embed-service", namespace: "clipstack" };
+  deployment.spec = {
+    selector: { "app.kubernetes.io/component": "embed" },
+    port: [{ port: 80, target_port: "http" }],
+  };
+  const url = "http://embed-service.clipstack.svc:80";
+  Object.assign(service ?? {}, {
+    endpoints: [
+      { protocol: "embed-http", url, path: "embed-http" },
+      { protocol: "metrics", url },
+    ],
+  });
+  const plan = planOf(document);
+  expect(plan.faults).toEqual([]);
+  expect(plan.proxies).toMatchObject([{ port: 50_002, backends: [50_000, 50_001] }]);
+  expect(plan.targets.map((target) => target.url)).toEqual([
+    "http://127.0.0.1:50002",
+    "http://127.0.0.1:50002",
+  ]);
+});
+
+test("a Service that does not lead there is a fault, and says the ports that it has", () => {
+  const document = kubernetesDocument();
+  const [service] = document.output.environment.value.services;
+  Object.assign(service ?? {}, {
+    endpoints: [
+      { protocol: "embed-http", url: "http://embed.clipstack.svc:81", path: "embed-http" },
+    ],
+  });
+  expect(faultsOf(document)).toEqual([
+    "kubernetes_deployment_v1.embed (Deployment 'embed'): publishes 8002, but the environment's embed-http endpoint is http://embed.clipstack.svc:81",
+  ]);
+});
+
 const triton = "docker_container.triton (container 'two-services-triton-onnx')";
 const embed = "docker_container.embed (container 'two-services-embed')";
 

@@ -468,12 +468,9 @@ export async function runExercise(
       onStep?.("interrupted: making the cluster what it was; Ctrl-C again leaves it as it is");
     await restore(body, run);
     if (signal.aborted) {
-      const left = run.checks.find(({ claim, passed }) => claim === asItWas && !passed);
-      throw new Interrupted(
-        left === undefined
-          ? "the cluster is as it was"
-          : `the cluster is not as it was: ${left.message}`,
-      );
+      const last = run.checks.find(({ claim }) => claim === asItWas);
+      const verdict = last?.passed ? asItWas : "the cluster is not as it was";
+      throw new Interrupted(`${verdict}: ${last?.message}`);
     }
     if (problem !== undefined && !(problem instanceof ClaimFailed)) throw problem;
     return await recordOf(body.exercise, run, startedAt);
@@ -498,11 +495,17 @@ async function restore(body: ExerciseBody, run: ExerciseRun): Promise<void> {
     run.check(
       asItWas,
       wrong.length === 0,
-      wrong.length === 0 ? `${now.pods.length} pods of the same template` : wrong.join("; "),
+      wrong.length === 0 ? restoredText(run.before, now) : wrong.join("; "),
     );
   } catch (error) {
     run.check(asItWas, false, error instanceof Error ? error.message : String(error));
   }
+}
+
+function restoredText(before: Snapshot, now: Snapshot): string {
+  const [was, is] = [before.deployment.spec.replicas, now.deployment.spec.replicas];
+  const pods = `${is} pods of the same template`;
+  return is > was ? `${pods}; without load the autoscaler goes back to ${was} by itself` : pods;
 }
 
 /** Until all pods are there again; where the autoscaler has added some, until it has taken them away. */
