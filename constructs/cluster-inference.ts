@@ -2,16 +2,13 @@ import { NamespaceV1 } from "@cdktf/provider-kubernetes/lib/namespace-v1/index.j
 import { Construct } from "constructs";
 import type { Service } from "../inference-image/src/contract/environment.ts";
 import { openclipVitB32 } from "../inference-image/src/contract/model-signature.ts";
-import {
-  podObjectName,
-  podSecurity,
-  progressDeadlineSeconds,
-} from "../inference-image/src/contract/pods.ts";
+import { podObjectName, podSecurity } from "../inference-image/src/contract/pods.ts";
 import { embedPort, tritonPorts } from "../inference-image/src/contract/ports.ts";
 import { clusterFindings, clusterWarnings } from "./checks/cluster.ts";
 import { check, warn } from "./checks/findings.ts";
 import { clusterChartValues } from "./cluster-chart-values.ts";
-import { type ClusterInferenceProps, clusterPlan } from "./cluster-plan.ts";
+import { clusterApis, namedObjects } from "./cluster-needs.ts";
+import { type ClusterInferenceProps, type ClusterPlan, clusterPlan } from "./cluster-plan.ts";
 import { InferenceChart } from "./inference-chart.ts";
 import { RolloutGate } from "./rollout-gate.ts";
 
@@ -31,6 +28,15 @@ export class ClusterInference extends Construct {
     check(this, () => clusterFindings(props, plan));
     warn(this, () => clusterWarnings(props, plan));
 
+    cluster.needs({
+      namespace: props.namespace,
+      createNamespace: props.createNamespace,
+      gpus: sum(plan, ({ maxReplicas, surge }) => maxReplicas + surge),
+      gpusAtLeast: sum(plan, ({ minReplicas }) => minReplicas),
+      apis: clusterApis(props, plan),
+      objects: namedObjects(props),
+    });
+
     const namespace = props.createNamespace
       ? new NamespaceV1(this, "namespace", {
           // the API server refuses pods that are not hardened
@@ -41,6 +47,7 @@ export class ClusterInference extends Construct {
       namespace,
       values: clusterChartValues(props, plan),
       timeoutSeconds: Math.max(...plan.workloads.map(({ rolloutSeconds }) => rolloutSeconds)),
+      waits: "gate",
     });
 
     const { address } = this.chart;
@@ -96,16 +103,23 @@ export class ClusterInference extends Construct {
         ? `${service} (${minReplicas} pods)`
         : `${service} (${minReplicas} to ${maxReplicas} pods)`,
     );
-    for (const { service, minReplicas, startSeconds } of plan.workloads) {
-      // Helm waits for all pods but those that may be unavailable, and where a GPU is held that is one
+    for (const { service, minReplicas, rolloutSeconds } of plan.workloads) {
       new RolloutGate(this, `${service}-ready`, {
         cluster,
         declaredBy: this.chart.release,
         deployment: podObjectName(service),
         namespace: props.namespace,
         replicas: minReplicas,
-        timeoutSeconds: progressDeadlineSeconds(startSeconds),
+        timeoutSeconds: rolloutSeconds,
       });
     }
   }
+}
+
+/** GPUs of so many pods of each Deployment. */
+function sum(
+  { workloads }: ClusterPlan,
+  pods: (workload: ClusterPlan["workloads"][number]) => number,
+): number {
+  return workloads.reduce((total, it) => total + pods(it) * it.gpusPerPod, 0);
 }

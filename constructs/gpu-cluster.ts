@@ -1,6 +1,9 @@
 import { HelmProvider } from "@cdktf/provider-helm/lib/provider/index.js";
 import { KubernetesProvider } from "@cdktf/provider-kubernetes/lib/provider/index.js";
 import { Construct } from "constructs";
+import { TerraformStack } from "./cdktf.ts";
+import { ClusterCheck } from "./cluster-check.ts";
+import type { ClusterRequirements } from "./cluster-requirements.ts";
 import type { ClusterPlace } from "./environment-output.ts";
 import { expression } from "./expression.ts";
 import { type GpuName, type GpuSpec, gpuCatalogue } from "./gpu-catalogue.ts";
@@ -39,6 +42,17 @@ export interface GpuClusterProps {
   readonly pool: NodePool;
 }
 
+/** What a namespace of the cluster is for. */
+export type ClusterNeeds = Pick<
+  ClusterRequirements,
+  "namespace" | "createNamespace" | "apis" | "objects"
+> & {
+  /** GPUs of all pods at their maximum. */
+  readonly gpus: number;
+  /** GPUs of all pods at their minimum. */
+  readonly gpusAtLeast: number;
+};
+
 /** A Kubernetes cluster that is there already, reached through a context of a kubeconfig, with the providers that talk to it. */
 export class GpuCluster extends Construct {
   readonly context: string;
@@ -52,6 +66,8 @@ export class GpuCluster extends Construct {
   /** GPUs of all nodes. */
   readonly count: number;
 
+  #needs: ClusterNeeds | undefined;
+
   constructor(scope: Construct, id: string, props: GpuClusterProps) {
     super(scope, id);
 
@@ -63,10 +79,45 @@ export class GpuCluster extends Construct {
     this.gpu = { name: props.pool.gpu, ...gpuCatalogue[props.pool.gpu] };
     this.count = props.pool.nodes * props.pool.gpusPerNode;
 
-    const access = { configPath: this.kubeconfig, configContext: this.context };
+    const { access } = new ClusterCheck(this, "check", {
+      kubeconfig: props.kubeconfig,
+      context: props.context,
+      requirements: () => this.#requirements(),
+    });
     new KubernetesProvider(this, "kubernetes", access);
     new HelmProvider(this, "helm", { kubernetes: access });
   }
+  /** Have the cluster checked for this before anything is made in it. */
+  needs(needs: ClusterNeeds): void {
+    this.#needs = needs;
+  }
+
+  #requirements(): ClusterRequirements {
+    if (this.#needs === undefined) throw new Error("nothing is deployed to the cluster");
+    const { gpus, gpusAtLeast, ...others } = this.#needs;
+    const { nodes, gpusPerNode, runtimeClass, selector, tolerations } = this.pool;
+    return {
+      schema: 1,
+      environment: TerraformStack.of(this).node.id,
+      kubeconfig: this.kubeconfigFile,
+      context: this.context,
+      ...others,
+      ...(this.accelerator === "gpu" && {
+        gpu: {
+          label: this.gpu.label,
+          vramMiB: this.gpu.vramMiB,
+          nodes,
+          gpusPerNode,
+          gpus,
+          gpusAtLeast,
+          ...(runtimeClass !== "none" && { runtimeClass }),
+          selector: { ...selector },
+          tolerations: tolerations.map((toleration) => ({ ...toleration })),
+        },
+      }),
+    };
+  }
+
   /** Where the services of a namespace are, for the environment output. What its GPUs cost is what the whole pool does. */
   placeOf(namespace: string): ClusterPlace {
     const { context, kubeconfigFile: kubeconfig, accelerator, count } = this;

@@ -29,6 +29,8 @@ describe("k8s-gpu", () => {
       "k8s-gpu (K8sGpuStack)
       ├── backend (LocalBackend)
       ├── cluster (GpuCluster)
+          ├── check (ClusterCheck)
+              └── doctor (DataResource)
           ├── kubernetes (KubernetesProvider)
           └── helm (HelmProvider)
       ├── inference (ClusterInference)
@@ -54,6 +56,7 @@ describe("k8s-gpu", () => {
       [
         "helm_release.inference_chart_release_77C0772B",
         "kubernetes_namespace_v1.inference_namespace_3042BDA0",
+        "terraform_data.cluster_check_doctor_D71A5168",
         "terraform_data.inference_embed-ready_DE39B878",
         "terraform_data.inference_triton-ready_022138BA",
       ]
@@ -86,8 +89,20 @@ describe("k8s-gpu", () => {
   });
 
   test("talks to the context of the settings, and never to the current one", () => {
-    const { provider } = synthesized("cluster: { context: prod, kubeconfig: ~/.kube/prod }").json;
-    const access = { config_path: `\${pathexpand("~/.kube/prod")}`, config_context: "prod" };
+    const { provider, resource } = synthesized(
+      "cluster: { context: prod, kubeconfig: ~/.kube/prod }",
+    ).json;
+    const [[id, check]] = Object.entries(resource.terraform_data).filter(([name]) =>
+      name.startsWith("cluster_check"),
+    ) as [[string, object]];
+    expect(check).toMatchObject({
+      input: { kubeconfig: `\${pathexpand("~/.kube/prod")}`, context: "prod" },
+    });
+    // through the check, so that nothing is made before it
+    const access = {
+      config_path: `\${terraform_data.${id}.input.kubeconfig}`,
+      config_context: `\${terraform_data.${id}.input.context}`,
+    };
     expect(provider.kubernetes).toEqual([access]);
     expect(provider.helm).toEqual([{ kubernetes: access }]);
   });
@@ -121,7 +136,54 @@ describe("k8s-gpu", () => {
 
   test("gives the chart time for every pod to start anew", () => {
     // six gateways, each of which may wait for a Triton
-    expect(synthesized().release).toMatchObject({ timeout: 6 * (120 + 120 + 40), wait: true });
+    expect(synthesized().release).toMatchObject({ timeout: 6 * (120 + 120 + 40) });
+  });
+
+  test("has the cluster looked at before anything is made in it", () => {
+    const { resource } = synthesized().json;
+    const [check] = Object.entries(resource.terraform_data)
+      .filter(([name]) => name.startsWith("cluster_check"))
+      .map(([, it]) => it) as { triggers_replace: unknown; provisioner: object[] }[];
+    expect(check?.triggers_replace).toEqual({
+      schema: 1,
+      environment: "k8s-gpu",
+      kubeconfig: "~/.kube/config",
+      context: "gpu-cluster",
+      namespace: "clipstack",
+      createNamespace: true,
+      gpu: {
+        label: "NVIDIA L4",
+        vramMiB: 23_034,
+        nodes: 4,
+        gpusPerNode: 1,
+        gpus: 4,
+        gpusAtLeast: 2,
+        runtimeClass: "nvidia",
+        selector: {},
+        tolerations: [{ key: "nvidia.com/gpu", operator: "Exists", effect: "NoSchedule" }],
+      },
+      apis: [
+        {
+          groupVersion: "metrics.k8s.io/v1beta1",
+          setting: "embed.autoscaler",
+          program: "metrics-server",
+        },
+        {
+          groupVersion: "keda.sh/v1alpha1",
+          setting: "triton.autoscaler.source keda",
+          program: "KEDA",
+        },
+        {
+          groupVersion: "monitoring.coreos.com/v1",
+          setting: "scraping service-monitor",
+          program: "the Prometheus operator",
+        },
+      ],
+      objects: [],
+    });
+    expect(check?.provisioner).toMatchObject([
+      { "local-exec": { command: "node stacks/cli/clipstack.mjs doctor k8s-gpu" } },
+    ]);
   });
 
   test("needs no GPU when the accelerator is cpu", () => {
@@ -230,7 +292,7 @@ triton: { backend: tensorrt, engineCache: { enabled: true, storageClass: nfs, si
   });
 
   test("ask for the key of a Secret, and the environment says so", () => {
-    const yaml = "embed: { service: LoadBalancer, keySecret: embed-key }";
+    const yaml = "createNamespace: false\nembed: { service: LoadBalancer, keySecret: embed-key }";
     expect(values(yaml).embed).toMatchObject({
       service: { type: "LoadBalancer" },
       auth: { existingSecret: "embed-key", existingSecretKey: "api-key", allowAnonymous: false },
@@ -240,7 +302,9 @@ triton: { backend: tensorrt, engineCache: { enabled: true, storageClass: nfs, si
   });
 
   test("have the weights of a volume", () => {
-    const { model } = values("model: { weights: pvc, claim: weights, folder: vit-b-32 }");
+    const { model } = values(
+      "createNamespace: false\nmodel: { weights: pvc, claim: weights, folder: vit-b-32 }",
+    );
     expect(model).toMatchObject({
       weights: "pvc",
       pvc: { claimName: "weights", subPath: "vit-b-32" },
@@ -248,7 +312,9 @@ triton: { backend: tensorrt, engineCache: { enabled: true, storageClass: nfs, si
   });
 
   test("are pulled with the Secret that the settings name", () => {
-    expect(values("imagePullSecret: registry").imagePullSecrets).toEqual([{ name: "registry" }]);
+    expect(values("createNamespace: false\nimagePullSecret: registry").imagePullSecrets).toEqual([
+      { name: "registry" },
+    ]);
   });
 });
 
@@ -365,7 +431,7 @@ describe("k8s-gpu fails", () => {
     ],
     [
       "a key that nobody has to send",
-      "embed: { keySecret: key, allowAnonymous: true }",
+      "createNamespace: false\nembed: { keySecret: key, allowAnonymous: true }",
       ["embed.allowAnonymous must be false when embed.keySecret names a Secret, got true"],
     ],
     [
@@ -377,9 +443,18 @@ describe("k8s-gpu fails", () => {
     ],
     [
       "engines of weights that nobody knows",
-      "model: { weights: pvc, claim: weights }\ntriton: { backend: tensorrt, engineCache: { enabled: true } }",
+      "createNamespace: false\nmodel: { weights: pvc, claim: weights }\ntriton: { backend: tensorrt, engineCache: { enabled: true } }",
       [
         "model.sha256 must be given when triton.engineCache.enabled is true: engines of other weights would be used, got nothing",
+      ],
+    ],
+    [
+      "what must be in a namespace that is not there yet",
+      "imagePullSecret: registry\nembed: { keySecret: key }\nmodel: { weights: pvc, claim: weights }",
+      [
+        "createNamespace must be false when imagePullSecret names something that is in the namespace before ('registry'), got true",
+        "createNamespace must be false when embed.keySecret names something that is in the namespace before ('key'), got true",
+        "createNamespace must be false when model.claim names something that is in the namespace before ('weights'), got true",
       ],
     ],
     [

@@ -1,4 +1,5 @@
 import type { ModelName } from "../../inference-image/src/contract/model-signature.ts";
+import { namedObjects } from "../cluster-needs.ts";
 import type { ClusterEmbed, ClusterInferenceProps, ClusterPlan } from "../cluster-plan.ts";
 import type { Finding } from "./findings.ts";
 import { type GpuPods, gpuQuotaFindings, gpusPerPodFindings, poolFindings } from "./gpu-pool.ts";
@@ -34,6 +35,7 @@ export function clusterFindings(
     ];
   };
   return [
+    ...namespaceFindings(props),
     ...of("embed", imageFindings(embed.image)),
     ...ofPods("embed"),
     ...exposureFindings(embed),
@@ -58,6 +60,15 @@ export function clusterFindings(
     ...sharedQuotaFindings(plan.workloads, quota),
     ...vramOf(props, plan).map((finding) => finding.replace(/^gpu /, "nodePool.gpu ")),
   ];
+}
+
+/** A namespace that the deployment makes has nothing in it before. */
+function namespaceFindings(props: ClusterInferenceProps): readonly Finding[] {
+  if (!props.createNamespace) return [];
+  return namedObjects(props).map(
+    ({ setting, name }) =>
+      `createNamespace must be false when ${setting} names something that is in the namespace before ('${name}'), got true`,
+  );
 }
 
 /** Each pod has its GPUs alone: what is on the first is on all of them. */

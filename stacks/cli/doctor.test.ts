@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
+import { clusterRequirementsVariable } from "../../constructs/cluster-requirements.ts";
 import {
   type HostRequirements,
   hostRequirementsVariable,
@@ -39,6 +40,30 @@ test("says that the docker command line is missing", async () => {
   expect(stdout).toBe(`single-gpu: 1 problem on unix:///nowhere/docker.sock
 the docker command line is not installed on this machine
   fix: install it (the client is enough: the engine may be elsewhere), for example with 'apt-get install docker-cli'`);
+});
+
+describe("on the engine that docker asks by itself", () => {
+  const own = { docker: undefined };
+
+  test("says which DOCKER_HOST Terraform needs where a docker context names the engine", async () => {
+    programs.put("docker", 'echo "unix:///home/me/.docker/run/docker.sock"');
+    const { code, stdout } = await doctor(own, pathWith(programs.folder));
+    expect(code).toBe(1);
+    expect(stdout).toBe(`single-gpu: 1 problem on unix:///home/me/.docker/run/docker.sock
+a docker context names unix:///home/me/.docker/run/docker.sock, which Terraform's docker provider does not read
+  fix: name it for both: 'export DOCKER_HOST=unix:///home/me/.docker/run/docker.sock'`);
+  });
+
+  test("says what to do when it does not answer, without a setting that is not there", async () => {
+    programs.put(
+      "docker",
+      'case "$*" in *context*) exit 1;; esac; echo "Cannot connect to the Docker daemon" >&2; exit 1',
+    );
+    const { code, stdout } = await doctor(own, pathWith(programs.folder));
+    expect(code).toBe(1);
+    expect(stdout).toContain("Docker does not answer at unix:///var/run/docker.sock\n");
+    expect(stdout).toContain("or export DOCKER_HOST with where it listens");
+  });
 });
 
 describe("over ssh", () => {
@@ -135,15 +160,33 @@ describe("an artefact", () => {
     });
 
   test("has the requirements in its host check", () => {
-    expect(requirementsIn(artefact(requirements), "file")).toEqual(requirements);
+    expect(requirementsIn(artefact(requirements), "file")).toEqual({
+      of: "host",
+      needs: requirements,
+    });
   });
 
-  test("without a host check is refused", () => {
+  test("without a check is refused", () => {
     const none = JSON.stringify({ resource: { docker_container: {} } });
     expect(() => requirementsIn(none, "cdk.tf.json")).toThrow(
-      "cdk.tf.json has no host check: doctor is for environments on a GPU host",
+      "cdk.tf.json has no check of a host or a cluster",
     );
     expect(() => requirementsIn("{", "cdk.tf.json")).toThrow("cdk.tf.json: must be JSON");
+  });
+
+  test("has the requirements in its cluster check", () => {
+    const needs = {
+      schema: 1,
+      environment: "k8s-gpu",
+      kubeconfig: "~/.kube/config",
+      context: "gpu",
+      namespace: "clipstack",
+      createNamespace: true,
+      apis: [],
+      objects: [],
+    };
+    const text = artefact(needs).replace(hostRequirementsVariable, clusterRequirementsVariable);
+    expect(requirementsIn(text, "file")).toEqual({ of: "cluster", needs });
   });
 
   test("that was edited by hand is refused with the place", () => {

@@ -24,5 +24,14 @@ export const problemCodes = [
   "kind",
   "kubectl",
   "image",
+  "cluster",
+  "cluster-version",
+  "cluster-api",
+  "namespace",
+  "object",
+  "permission",
+  "runtime-class",
+  "gpu-nodes",
+  "quota",
 ] as const;
 export type ProblemCode = (typeof problemCodes)[number];
