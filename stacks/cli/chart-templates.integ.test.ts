@@ -510,6 +510,19 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
       expect(policy(bundled, "triton")).not.toHaveProperty("egress");
     });
 
+    test("lets everybody ask a Triton that is reached from outside, or those who are named", () => {
+      const outside = {
+        model: fetched,
+        embed: { engine: "triton" },
+        triton: { ...bundled.triton, allowUnauthenticated: true, service: { type: "NodePort" } },
+      } as const satisfies ChartValues;
+      const peer = { ipBlock: { cidr: "10.0.0.0/8" } };
+      expect(policy(outside, "triton").ingress[0]).not.toHaveProperty("from");
+      expect(
+        policy({ ...outside, networkPolicy: { tritonFrom: [peer] } }, "triton").ingress[0].from,
+      ).toEqual([expect.objectContaining({ podSelector: expect.anything() }), peer]);
+    });
+
     test("lets others ask Triton who are named, or everybody where it serves alone", () => {
       const peer = { namespaceSelector: { matchLabels: { team: "search" } } };
       const named = policy({ ...bundled, networkPolicy: { tritonFrom: [peer] } }, "triton");
