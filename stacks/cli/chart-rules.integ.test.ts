@@ -15,6 +15,8 @@ const noPromtool =
 const values = {
   triton: {
     enabled: true,
+    engine: "bundled",
+    gpus: 0,
     autoscaling: { enabled: true, prometheus: { url: "http://prometheus:9090" } },
   },
   prometheusRule: { enabled: true },

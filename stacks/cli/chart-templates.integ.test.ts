@@ -22,6 +22,9 @@ import {
 
 const sha256 = "a".repeat(64);
 
+/** A Triton whose image has the weights. */
+const own = { enabled: true, image: { repository: "registry.example/triton" } } as const;
+
 /** Gateway and Tritons on the CPU. */
 const bundled = {
   embed: { engine: "triton" },
@@ -31,7 +34,7 @@ const bundled = {
 /** Gateway and Tritons with TensorRT, a GPU each. */
 const tensorrt = {
   embed: { engine: "triton" },
-  triton: { enabled: true, backend: "tensorrt" },
+  triton: { ...own, backend: "tensorrt" },
 } as const satisfies ChartValues;
 
 const fetched = {
@@ -258,7 +261,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
 
     test("stops a pod before it starts the next where it holds a GPU, unless one is spare", () => {
       const strategy = (triton: ChartValues["triton"]) =>
-        deployment({ triton: { enabled: true, ...triton } }, "triton").spec.strategy.rollingUpdate;
+        deployment({ triton: { ...own, ...triton } }, "triton").spec.strategy.rollingUpdate;
       expect(strategy({})).toEqual({ maxSurge: 0, maxUnavailable: 1 });
       expect(strategy({ spareGpu: true })).toEqual({ maxSurge: 1, maxUnavailable: 0 });
       expect(strategy({ gpus: 0 })).toEqual({ maxSurge: 1, maxUnavailable: 0 });
@@ -271,7 +274,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
       ["tensorrt", 1, "openclip_vit_b32_trt", "single-gpu"],
       ["tensorrt", 4, "openclip_vit_b32_trt", "multi-gpu-4x"],
     ] as const)("with %s on %d GPUs reads %s/%s.pbtxt", (backend, gpus, model, variant) => {
-      const values: ChartValues = { triton: { enabled: true, backend, gpus } };
+      const values: ChartValues = { triton: { ...own, backend, gpus } };
       const { data } = objectOf(template(values), "ConfigMap", "clipstack-triton");
       expect(Object.keys(data)).toEqual([`${variant}.pbtxt`]);
       const config = readModelConfig(data[`${variant}.pbtxt`], `${variant}.pbtxt`);
@@ -288,8 +291,9 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
     test("is another pod with another configuration, and only then", () => {
       const text = 'name: "openclip_vit_b32"\nmax_batch_size: 8\n';
       const checksum = (triton: ChartValues["triton"]) =>
-        deployment({ triton: { enabled: true, ...triton } }, "triton").spec.template.metadata
-          .annotations["checksum/model-config"];
+        deployment({ triton: { ...own, ...triton } }, "triton").spec.template.metadata.annotations[
+          "checksum/model-config"
+        ];
       expect(checksum({})).toMatch(/^[0-9a-f]{64}$/);
       expect(checksum({ modelConfig: { text } })).not.toBe(checksum({}));
       expect(checksum({ replicas: 3 })).toBe(checksum({}));
@@ -303,7 +307,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
       };
       const image = (tag: string): ChartValues => ({
         ...tensorrt,
-        triton: { ...tensorrt.triton, image: { tag } },
+        triton: { ...own, backend: "tensorrt", image: { ...own.image, tag } },
       });
       const names = [
         prefix(tensorrt),
@@ -341,7 +345,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
     });
 
     test("has shared memory of the size that was asked for", () => {
-      const pod = podOf({ triton: { enabled: true, sharedMemory: "2Gi" } }, "triton");
+      const pod = podOf({ triton: { ...own, sharedMemory: "2Gi" } }, "triton");
       expect(pod.volumes).toContainEqual({
         name: "shared-memory",
         emptyDir: { medium: "Memory", sizeLimit: "2Gi" },
@@ -355,7 +359,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
     test("gives its metrics to no Service that is reached from outside", () => {
       const objects = template({
         model: fetched,
-        triton: { enabled: true, allowUnauthenticated: true, service: { type: "LoadBalancer" } },
+        triton: { ...own, allowUnauthenticated: true, service: { type: "LoadBalancer" } },
       });
       const { spec } = objectOf(objects, "Service", "clipstack-triton");
       expect(spec.ports.map(({ name }: { name: string }) => name)).toEqual(["http", "grpc"]);
@@ -439,7 +443,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
 
   describe("autoscaling of Triton", () => {
     const scaling = (autoscaling: object): ChartValues => ({
-      triton: { enabled: true, autoscaling: { enabled: true, ...autoscaling } },
+      triton: { ...own, autoscaling: { enabled: true, ...autoscaling } },
     });
 
     test("on queue time by KEDA compares a time, which must not be divided by the pods", () => {
@@ -527,7 +531,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
       const peer = { namespaceSelector: { matchLabels: { team: "search" } } };
       const named = policy({ ...bundled, networkPolicy: { tritonFrom: [peer] } }, "triton");
       expect(named.ingress[0].from).toContainEqual(peer);
-      const alone = policy({ embed: { enabled: false }, triton: { enabled: true } }, "triton");
+      const alone = policy({ embed: { enabled: false }, triton: { ...own } }, "triton");
       expect(alone.ingress[0]).not.toHaveProperty("from");
     });
 
@@ -712,30 +716,35 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
         "triton.gpus must be 0 with triton.engine bundled, which computes on the CPU, got 1",
       ],
       [
+        "on an image that has no weights",
+        { triton: { enabled: true } },
+        "model.weights must be pvc or init with the image nvcr.io/nvidia/tritonserver, which has none (docs/images.md builds one that has), got image",
+      ],
+      [
         "on a number of GPUs without a configuration",
-        { triton: { enabled: true, gpus: 2 } },
+        { triton: { ...own, gpus: 2 } },
         "triton.modelConfig.variant and .text are required for 2 GPUs: there are configurations for 0, 1, 4",
       ],
       [
         "on the configuration of another model",
-        { triton: { enabled: true, modelConfig: { text: 'name: "resnet"\n' } } },
+        { triton: { ...own, modelConfig: { text: 'name: "resnet"\n' } } },
         'triton.modelConfig.text must be the configuration of openclip_vit_b32 (name: "openclip_vit_b32")',
       ],
       [
         "on a Triton that everybody reaches",
-        { model: fetched, triton: { enabled: true, service: { type: "NodePort" } } },
+        { model: fetched, triton: { ...own, service: { type: "NodePort" } } },
         "triton.allowUnauthenticated must be true where triton.service.type is NodePort: Triton asks nobody who they are",
       ],
       [
         "on a Triton whose models everybody could unload",
         {
-          triton: { enabled: true, allowUnauthenticated: true, service: { type: "NodePort" } },
+          triton: { ...own, allowUnauthenticated: true, service: { type: "NodePort" } },
         },
         "triton.service.type must be ClusterIP with model.weights image: who reaches Triton could load and unload models, got NodePort",
       ],
       [
         "on a volume for engines that nobody builds",
-        { triton: { enabled: true, engineCache: { enabled: true } } },
+        { triton: { ...own, engineCache: { enabled: true } } },
         "triton.engineCache.enabled must be false where TensorRT builds nothing (triton.backend tensorrt and GPUs)",
       ],
       [
@@ -748,7 +757,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
       ],
       [
         "on KEDA without a Prometheus",
-        { triton: { enabled: true, autoscaling: { enabled: true } } },
+        { triton: { ...own, autoscaling: { enabled: true } } },
         "triton.autoscaling.prometheus.url is required with triton.autoscaling.source keda",
       ],
       [
@@ -778,7 +787,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
       ],
       [
         "on GPUs among the resources",
-        { triton: { enabled: true, resources: { limits: { "nvidia.com/gpu": 1 } } } },
+        { triton: { ...own, resources: { limits: { "nvidia.com/gpu": 1 } } } },
         "triton.resources must not have nvidia.com/gpu: the chart adds it",
       ],
       [
@@ -790,7 +799,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
         "on fewer GPUs than the most pods hold",
         {
           triton: {
-            enabled: true,
+            ...own,
             spareGpu: true,
             autoscaling: { enabled: true, metric: "cpu", maxReplicas: 4 },
           },

@@ -223,6 +223,8 @@ function contractText(): string {
     queueTime,
     ownEnv,
     variants: { "0": "cpu", "1": "single-gpu", "4": "multi-gpu-4x" },
+    // NVIDIA's own image: it has no model
+    tritonRepository: chartValues.parse({}).triton.image.repository,
     weightsFolder: `${openclipVitB32.name}/1`,
     weightsFile: "model.onnx",
     tritonCommand: renderTritonCommand({

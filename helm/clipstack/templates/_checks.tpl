@@ -50,6 +50,9 @@ Says nothing when all is well.
 {{- if and (eq $triton.engine "bundled") (gt (int $triton.gpus) 0) -}}
 {{- fail (printf "triton.gpus must be 0 with triton.engine bundled, which computes on the CPU, got %v" $triton.gpus) -}}
 {{- end -}}
+{{- if and (eq $v.model.weights "image") (eq $triton.engine "tritonserver") (eq $triton.image.repository $contract.tritonRepository) -}}
+{{- fail (printf "model.weights must be pvc or init with the image %s, which has none (docs/images.md builds one that has), got image" $contract.tritonRepository) -}}
+{{- end -}}
 {{- if and (not $triton.modelConfig.variant) (not (hasKey $contract.variants (toString $triton.gpus))) -}}
 {{- fail (printf "triton.modelConfig.variant and .text are required for %v GPUs: there are configurations for %s" $triton.gpus (keys $contract.variants | sortAlpha | join ", ")) -}}
 {{- end -}}

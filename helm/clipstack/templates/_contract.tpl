@@ -84,6 +84,7 @@
     "1": "single-gpu",
     "4": "multi-gpu-4x"
   },
+  "tritonRepository": "nvcr.io/nvidia/tritonserver",
   "weightsFolder": "openclip_vit_b32/1",
   "weightsFile": "model.onnx",
   "tritonCommand": [
