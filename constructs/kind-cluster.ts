@@ -122,7 +122,7 @@ export class KindCluster extends Construct {
           {
             // unknown, and so not looked at, until the cluster is made
             condition: expression(
-              'length(regexall(self.output.context, try(file(self.output.kubeconfig), ""))) > 0',
+              `length(regexall("(?m)name: ${expression("self.output.context")}$", try(file(self.output.kubeconfig), ""))) > 0`,
             ),
             errorMessage: [
               `The kind cluster of this deployment is gone: there is no context '${expression("self.output.context")}'`,
