@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { execa } from "execa";
 import { z } from "zod";
 import type { ClusterInspection } from "../../bench/src/check-cluster.ts";
 import { clusterAddress } from "../../bench/src/cluster-address.ts";
@@ -20,6 +19,7 @@ import {
   type ClusterApi,
   kubectlProblem,
   openCluster,
+  startKubectl,
 } from "./kubectl.ts";
 import { UserError } from "./user-error.ts";
 
@@ -166,13 +166,8 @@ async function forward(
     `service/${service}`,
     `:${port}`,
   ];
-  const child = execa("kubectl", [...accessArgs(access), ...args], {
-    env: { LC_ALL: "C" },
-    stdin: "ignore",
-    reject: false,
-    cancelSignal: signal,
-    forceKillAfterDelay: 1_000,
-  });
+  const program = startKubectl([...accessArgs(access), ...args]);
+  const { child } = program;
   const local = await Promise.race([
     new Promise<number | undefined>((resolve) => {
       let said = "";
@@ -185,14 +180,13 @@ async function forward(
     }),
     sleep(forwardMs, undefined, { ref: false }),
   ]);
-  const close = async () => {
-    child.kill();
-    await child;
-  };
-  if (local !== undefined) return { port: local, close };
-  await close();
+  if (local !== undefined) {
+    const close = async () => {
+      await program.end();
+    };
+    return { port: local, close };
+  }
+  const said = await program.end();
   signal.throwIfAborted();
-  const { stderr, code } = await child;
-  const said = { outcome: code === "ENOENT" ? "missing" : "ended", stderr: stderr ?? "" } as const;
   throw new UserError(`${service} of ${accessText(access)}: ${kubectlProblem(said, access, args)}`);
 }

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
-import { execa } from "execa";
+import { execa, type ResultPromise } from "execa";
 import type { z } from "zod";
 import { apiStatus } from "../../bench/src/cluster-objects.ts";
 import {
@@ -126,6 +126,45 @@ export interface ClusterApi {
   close(): Promise<void>;
 }
 
+/** A kubectl that goes on until it is ended, or this process is gone. */
+export interface RunningKubectl {
+  readonly child: ResultPromise<{ reject: false; stdin: "pipe" }>;
+  /** @returns What it left. */
+  end(): Promise<Pick<ProgramResult, "outcome" | "stderr">>;
+}
+
+/** Ends kubectl when its own input is closed, which is so when nobody holds the other end any more. */
+const whileHeld = [
+  "exec 3<&0",
+  'kubectl "$@" 3<&- & program=$!',
+  "{ cat <&3 >/dev/null; kill $program; } 2>/dev/null & holder=$!",
+  "wait $program; code=$?",
+  "kill $holder 2>/dev/null",
+  "exit $code",
+].join("\n");
+
+/** What a shell exits with where there is no such program. */
+const notFound = 127;
+
+export function startKubectl(args: readonly string[]): RunningKubectl {
+  const child = execa("sh", ["-c", whileHeld, "kubectl", ...args], {
+    env: { LC_ALL: "C" },
+    stdin: "pipe",
+    reject: false,
+    // Ctrl-C of a terminal is for its whole group, and this must live until the cluster is as it was
+    detached: true,
+  });
+  return {
+    child,
+    async end() {
+      child.stdin.end();
+      const { code, exitCode, stderr } = await child;
+      const missing = code === "ENOENT" || exitCode === notFound;
+      return { outcome: missing ? "missing" : "ended", stderr: stderr ?? "" };
+    },
+  };
+}
+
 const startMs = 20_000;
 const requestMs = 30_000;
 
@@ -140,23 +179,12 @@ export async function openCluster(
 ): Promise<ClusterApi> {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-k8s-"));
   const socketPath = join(folder, "api");
-  const child = execa("kubectl", [...accessArgs(access), "proxy", `--unix-socket=${socketPath}`], {
-    env: { LC_ALL: "C" },
-    stdin: "ignore",
-    reject: false,
-    // Ctrl-C of a terminal is for the whole group: the proxy must live until the cluster is as it was
-    detached: true,
-    forceKillAfterDelay: 1_000,
-  });
-  // nothing else ends a detached program when this one ends at once
-  const endNow = () => void child.kill();
-  process.once("exit", endNow);
+  const program = startKubectl([...accessArgs(access), "proxy", `--unix-socket=${socketPath}`]);
+  const { child } = program;
   const http = openHttpClient(16, undefined, { socketPath });
   const close = async (): Promise<void> => {
     await http.close();
-    child.kill();
-    await child;
-    process.removeListener("exit", endNow);
+    await program.end();
     rmSync(folder, { recursive: true, force: true });
   };
   const started = new Promise<boolean>((resolve) => {
@@ -164,24 +192,14 @@ export async function openCluster(
     void child.then(() => resolve(false));
     setTimeout(() => resolve(false), startMs).unref();
   });
-  const problem = (stderr: string, code?: string) =>
-    new UserError(
-      kubectlProblem({ outcome: code === "ENOENT" ? "missing" : "ended", stderr }, access, [
-        "proxy",
-      ]),
-    );
   try {
-    if (!(await started)) {
-      child.kill();
-      const { stderr, code } = await child;
-      throw problem(stderr ?? "", code);
-    }
+    if (!(await started))
+      throw new UserError(kubectlProblem(await program.end(), access, ["proxy"]));
     signal?.throwIfAborted();
     const version = await http.send("http://localhost/version", { timeoutMs: requestMs });
     if (version.status !== 200) {
       // the proxy says on its stderr why it could not connect
-      child.kill();
-      const { stderr } = await child;
+      const { stderr } = await program.end();
       const cause = /(dial tcp .*|x509: .*|getting credentials.*|lookup .*)$/m.exec(
         stderr ?? "",
       )?.[1];
