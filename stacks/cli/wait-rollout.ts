@@ -3,6 +3,7 @@ import { type Command, InvalidArgumentError } from "commander";
 import { Interrupted, onInterrupt } from "./interrupt.ts";
 import { kubectl } from "./kubectl.ts";
 import { type Kubectl, lastPodLines, waitForRollout, warningsOf } from "./rollout.ts";
+import { UserError } from "./user-error.ts";
 
 interface WaitArguments {
   readonly kubeconfig?: string;
@@ -89,7 +90,8 @@ function patient(run: Kubectl, signal: AbortSignal): Kubectl {
         reachedMs = performance.now();
         return text;
       } catch (error) {
-        if (signal.aborted || performance.now() - reachedMs > unreachableMs) throw error;
+        const silent = error instanceof UserError && /d(oes|id) not answer/.test(error.message);
+        if (!silent || signal.aborted || performance.now() - reachedMs > unreachableMs) throw error;
         await sleep(1_000, undefined, { signal });
       }
     }
