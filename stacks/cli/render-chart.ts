@@ -383,7 +383,8 @@ const gpuFile: ValuesFile = {
   name: "values-gpu.yaml",
   about: [
     "One GPU: Triton with ONNX Runtime on it, and the embed server as gateway in front of it.",
-    "A volume has the weights. A rolling update and a drain leave a gap: there is no second GPU to start the next pod on.",
+    "The claim clipstack-weights has the weights. A rolling update and a drain leave a gap: there is no second GPU to start",
+    "the next pod on. Replace registry.example by the registry that has your images.",
   ],
   values: {
     model: weightsOnVolume,
@@ -398,6 +399,7 @@ const fourGpusFile: ValuesFile = {
   about: [
     "Four GPUs: 2 to 4 Tritons with TensorRT, a GPU each, by the queue time that KEDA reads from Prometheus, and 2 to 6",
     "gateways in front of them. Each pod fetches the weights; TensorRT's engines lie on a volume that all nodes can mount.",
+    "Replace registry.example, models.example and the checksum, and the address of Prometheus.",
   ],
   values: {
     model: {
