@@ -82,8 +82,13 @@ async function tunnel(name: string, args: TunnelArguments): Promise<void> {
 }
 
 /** Why there is nothing to open. */
-function noTunnel({ name, where, services }: Environment): string {
+export function noTunnel(environment: Environment): string {
+  const { name, where, services } = environment;
   const urls = services.flatMap(({ endpoints }) => endpoints.map(({ url }) => url));
+  const forwards = [...new Set(urls)].flatMap((url) => portForward(environment, url));
+  if (forwards.length > 0) {
+    return `${name} needs no tunnel but kubectl, which leads to what only the cluster reaches: ${forwards.join(", ")}`;
+  }
   const reached = `its endpoints are reached as they are: ${[...new Set(urls)].join(", ")}`;
   if (where.startsWith("ssh://")) {
     return `${name} needs no tunnel: every port of ${where} is open, and ${reached}`;
@@ -92,6 +97,17 @@ function noTunnel({ name, where, services }: Environment): string {
     return `${name} is on ${where}, and a tunnel needs a host that is reached over ssh: set host.docker to ssh://user@host`;
   }
   return `${name} needs no tunnel: it is on this machine (${where}), and ${reached}`;
+}
+
+/** The command that leads to a Service, where an endpoint is one of a cluster: `http://<service>.<namespace>.svc:<port>`. */
+function portForward({ where, kubeconfig }: Environment, url: string): readonly string[] {
+  const [, service, namespace, port] =
+    /^(?:https?:\/\/)?([^.:/]+)\.([^.:/]+)\.svc:(\d+)$/.exec(url) ?? [];
+  if (service === undefined) return [];
+  const file = kubeconfig === undefined ? "" : ` --kubeconfig ${kubeconfig}`;
+  return [
+    `'kubectl${file} --context ${where} --namespace ${namespace} port-forward service/${service} ${port}'`,
+  ];
 }
 
 interface Reachable {
