@@ -2,12 +2,19 @@ import type { Quantities } from "./checks/kubernetes.ts";
 
 /** `1000m` is written `1`: Kubernetes stores the shortest form, and another would be a change at every plan. */
 export function kubernetesCpu({ cpuMillicores }: Pick<Quantities, "cpuMillicores">): string {
-  return cpuMillicores % 1000 === 0 ? String(cpuMillicores / 1000) : `${cpuMillicores}m`;
+  return shortest(cpuMillicores, 1000, ["m", "", "k"]);
 }
 
 /** `1024Mi` is written `1Gi`. */
 export function kubernetesMemory({ memoryMiB }: Pick<Quantities, "memoryMiB">): string {
-  return memoryMiB % 1024 === 0 ? `${memoryMiB / 1024}Gi` : `${memoryMiB}Mi`;
+  return shortest(memoryMiB, 1024, ["Mi", "Gi", "Ti"]);
+}
+
+/** In the largest unit in which it is a whole number. */
+function shortest(count: number, step: number, [unit = "", ...larger]: readonly string[]): string {
+  return larger.length > 0 && count > 0 && count % step === 0
+    ? shortest(count / step, step, larger)
+    : `${count}${unit}`;
 }
 
 /** `cpu` and `memory` in the units of Kubernetes. */
