@@ -25,9 +25,15 @@ function loadLines({ load }: K8sRecord): readonly string[] {
   const width = Math.max(...load.phases.map(({ phase }) => phase.length));
   return [
     "",
-    `load: ${load.kind === "fixed rate" ? `${load.ratePerSecond} requests a second` : `${load.concurrency} clients in a closed loop`}, a connection for each, ${load.url}`,
+    `load: ${load.kind === "fixed rate" ? `${load.ratePerSecond} requests a second` : `${load.concurrency} clients in a closed loop`}, a connection for each, ${urlText(load.url)}`,
     ...load.phases.map((phase) => `  ${phase.phase.padEnd(width)}  ${phaseText(phase)}`),
   ];
+}
+
+/** A Service that only its cluster reaches is asked through the API server. */
+function urlText(url: string): string {
+  const [, service] = /\/services\/http:(.+)\/proxy$/.exec(url) ?? [];
+  return service === undefined ? url : `Service ${service} through the API server`;
 }
 
 function phaseText({ seconds, requests, failed, errors, latencyMs }: ExerciseLoad): string {

@@ -17,8 +17,8 @@ import {
   selects,
   unrest,
 } from "../../bench/src/cluster-objects.ts";
-import type { EncodedImage } from "../../bench/src/embed-requests.ts";
-import { openHttpClient } from "../../bench/src/http-client.ts";
+import { type EncodedImage, requestOf } from "../../bench/src/embed-requests.ts";
+import { type HttpClient, openHttpClient, reason } from "../../bench/src/http-client.ts";
 import {
   type Exercise,
   type ExerciseCheck,
@@ -231,9 +231,10 @@ export class ExerciseRun {
             apiKey === undefined ? undefined : { origin: target.url, key: apiKey },
             { oneRequestEach: true },
           );
+    this.#cleanups.push(() => http.close());
+    if (this.#loads.length === 0) await requireAnswer(http, url, images);
     const running = startLoad(http, url, images, pace);
     this.#load = { running, pace, url };
-    this.#cleanups.push(() => http.close());
     this.step(
       pace.kind === "fixed rate"
         ? `load: ${pace.ratePerSecond} requests a second`
@@ -253,6 +254,7 @@ export class ExerciseRun {
     const last = this.#phases.at(-1);
     if (last !== undefined) last.toMs ??= performance.now();
     await this.#stopLoad();
+    await this.#close();
   }
 
   /** Requests that failed so far, in a few words; empty where none did. */
@@ -322,6 +324,10 @@ export class ExerciseRun {
     this.#load = undefined;
     await load.running.stop();
     this.#loads.push({ samples: load.running.samples, pace: load.pace, url: load.url });
+    await this.#close();
+  }
+
+  async #close(): Promise<void> {
     for (const cleanup of this.#cleanups.splice(0)) await cleanup();
   }
 
@@ -339,6 +345,25 @@ export class ExerciseRun {
       spans.reduce((sum, { fromMs, toMs = now }) => sum + toMs - fromMs, 0) / 1_000,
     );
   }
+}
+
+const answerMs = 30_000;
+
+/** Before anything is changed: whoever answers nothing at rest says nothing about an exercise. */
+async function requireAnswer(
+  http: HttpClient,
+  url: string,
+  images: readonly EncodedImage[],
+): Promise<void> {
+  const [address, request] = requestOf(url, "raw", images.slice(0, 1));
+  const answer = await http
+    .send(address, { ...request, timeoutMs: answerMs })
+    .catch((error: unknown) => {
+      throw new UserError(`${url} does not answer: ${reason(error)}`);
+    });
+  if (answer.status === 200) return;
+  const said = answer.body.toString("utf8").slice(0, 200);
+  throw new UserError(`${address} must answer with status 200, got ${answer.status}: ${said}`);
 }
 
 /** Of the samples of one phase. */
