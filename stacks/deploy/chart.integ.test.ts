@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { podObjectName } from "../../inference-image/src/contract/pods.ts";
 import {
   kindEnvironment,
+  missingForCharts,
   missingForCluster,
   sharedCluster,
   type TestCluster,
@@ -18,13 +19,9 @@ import { embedOnce } from "./test-load.ts";
 
 /** The chart on a real cluster: each values file before an API server, and that of kind installed. */
 
-/** Folder with `bin/helm`, as `.ci/helm` makes it; without it, `helm` is looked for. */
-const { CLIPSTACK_HELM, CLIPSTACK_KUBERNETES_SCHEMAS: schemas } = process.env;
-const helm = CLIPSTACK_HELM === undefined ? "helm" : join(CLIPSTACK_HELM, "bin", "helm");
-
+const { CLIPSTACK_KUBERNETES_SCHEMAS: schemas } = process.env;
 const { docker } = await testDocker();
-const noHelm = (await command(helm, ["version"])).code === 0 ? "" : "no helm";
-const missing = (await missingForCluster()) || noHelm;
+const missing = (await missingForCluster()) || (await missingForCharts());
 const chart = fileURLToPath(new URL("../../helm/clipstack", import.meta.url));
 const clipstack = fileURLToPath(new URL("../cli/clipstack.mjs", import.meta.url));
 const valuesFiles = readdirSync(chart).filter((name) => /^values-.*\.yaml$/.test(name));
@@ -40,7 +37,7 @@ describe.skipIf(missing !== "")(
 
     const tryHelm = (...args: readonly string[]) =>
       command(
-        helm,
+        "helm",
         [
           ...args,
           ...["--namespace", namespace],
@@ -128,7 +125,7 @@ describe.skipIf(missing !== "")(
             ...["--namespace", namespace, "--deployment", podObjectName("embed")],
             ...["--url", `http://127.0.0.1:${cluster.hostPort}`],
           ],
-          { env: kindEnvironment, timeoutMs: 280_000 },
+          { env: kindEnvironment, timeoutMs: 200_000 },
         );
         expect(code, output).toBe(0);
       });

@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
   kindEnvironment,
+  missingForCharts,
   missingForCluster,
   sharedCluster,
   type TestCluster,
@@ -17,7 +18,10 @@ const { docker } = await testDocker();
 const noProvider = async (name: "kubernetes" | "helm") =>
   (await findsProvider(name)) ? "" : `terraform init finds no provider for ${name}`;
 const missing =
-  (await missingForCluster()) || (await noProvider("kubernetes")) || (await noProvider("helm"));
+  (await missingForCluster()) ||
+  (await missingForCharts()) ||
+  (await noProvider("kubernetes")) ||
+  (await noProvider("helm"));
 
 describe.skipIf(missing !== "")(
   `k8s-gpu, deployed with cdktf on the CPU${missing && ` (not here: ${missing})`}`,

@@ -4,7 +4,13 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts } from "../../bench/src/free-ports.ts";
-import { clusterName, deleteCluster, kindEnvironment, missingForCluster } from "./test-cluster.ts";
+import {
+  clusterName,
+  deleteCluster,
+  kindEnvironment,
+  missingForCharts,
+  missingForCluster,
+} from "./test-cluster.ts";
 import { succeed, testDocker } from "./test-docker.ts";
 import { exerciseMs, findsProvider, type KindProject, kindProject } from "./test-kind-project.ts";
 import { embedOnce } from "./test-load.ts";
@@ -20,7 +26,10 @@ const { CLIPSTACK_KIND_NODE_IMAGE: nodeImage } = process.env;
 const { docker } = await testDocker();
 const missing = await missingForCluster();
 const typed = missing === "" && (await findsProvider("kubernetes"));
-const charts = typed && (await findsProvider("helm"));
+const noChart = !typed
+  ? "terraform init finds no provider for Kubernetes"
+  : (await missingForCharts()) ||
+    ((await findsProvider("helm")) ? "" : "terraform init finds no provider for Helm");
 const how = typed
   ? "with cdktf deploy"
   : "its objects with kubectl: terraform init finds no provider for Kubernetes";
@@ -125,8 +134,8 @@ describe.skipIf(missing !== "")(
       expect(await kind.changes()).toBe("");
     });
 
-    test.skipIf(!charts)(
-      `the chart takes the place of the typed resources${charts ? "" : " (not here: terraform init finds no provider for Helm)"}`,
+    test.skipIf(noChart !== "")(
+      `the chart takes the place of the typed resources${noChart && ` (not here: ${noChart})`}`,
       async () => {
         await settings({ deployWith: "helm" });
         const { code, output } = await kind.deploy();

@@ -12,7 +12,10 @@ import { type CommandOptions, command, type Outcome, succeed, testDocker } from 
  * with `kind` and `kubectl` to look into first, `CLIPSTACK_KIND_NODE_IMAGE` names an image of the engine to make the node of; without
  * them it is the machine's kind, with its own image. `.ci/kind` says both.
  */
-const { CLIPSTACK_KIND_PATH, CLIPSTACK_KIND_NODE_IMAGE } = process.env;
+const { CLIPSTACK_KIND_PATH, CLIPSTACK_KIND_NODE_IMAGE, CLIPSTACK_HELM } = process.env;
+
+/** `CLIPSTACK_HELM` is a folder with `bin/helm`, as `.ci/helm` makes it; without it, `helm` is looked for. */
+const helmFolder = CLIPSTACK_HELM && join(CLIPSTACK_HELM, "bin");
 
 /** NodePort that is reached on this machine. */
 export const testNodePort = 30092;
@@ -25,7 +28,7 @@ const { docker, missing: noEngine } = await testDocker();
 /** What programs need that make clusters, or talk to them. */
 export const kindEnvironment: NodeJS.ProcessEnv = {
   ...process.env,
-  PATH: [CLIPSTACK_KIND_PATH, process.env.PATH].filter(Boolean).join(delimiter),
+  PATH: [CLIPSTACK_KIND_PATH, helmFolder, process.env.PATH].filter(Boolean).join(delimiter),
   DOCKER_HOST: docker.endpoint,
 };
 
@@ -49,6 +52,11 @@ export async function missingForCluster(): Promise<string> {
     {},
   );
   return code === 0 ? "" : `the engine has no image ${CLIPSTACK_KIND_NODE_IMAGE}`;
+}
+
+/** Why charts cannot be rendered here; empty where they can. */
+export async function missingForCharts(): Promise<string> {
+  return (await command("helm", ["version"], { env: kindEnvironment })).code === 0 ? "" : "no helm";
 }
 
 export interface TestCluster {
@@ -90,7 +98,9 @@ export async function sharedCluster(): Promise<TestCluster> {
     const made: Made = { name: clusterName(), hostPort };
     // before it is made: what is made by half is removed too
     await writeFile(record, JSON.stringify(made));
-    await createCluster(made, join(folder, "kubeconfig"));
+    const kubeconfig = join(folder, "kubeconfig");
+    await createCluster(made, kubeconfig);
+    await addMetricsServer(clusterOf(made, kubeconfig));
   }
   return clusterOf(JSON.parse(await readFile(record, "utf8")), join(folder, "kubeconfig"));
 }
@@ -132,6 +142,20 @@ async function createCluster({ name, hostPort }: Made, kubeconfig: string): Prom
       ...(CLIPSTACK_KIND_NODE_IMAGE === undefined ? [] : ["--image", CLIPSTACK_KIND_NODE_IMAGE]),
     ],
     { env: kindEnvironment, timeoutMs: createMs },
+  );
+}
+
+/** Autoscalers need it, and a cluster of kind has none. */
+async function addMetricsServer(cluster: TestCluster): Promise<void> {
+  // synthesizes: not where a cluster is only removed
+  const { metricsServerManifests } = await import("./test-metrics-server.ts");
+  const { code, output } = await cluster.tryKubectl(
+    ["apply", "--server-side", "-f", "-"],
+    metricsServerManifests(),
+  );
+  if (code !== 0) throw new Error(output);
+  await cluster.kubectl(
+    ...["wait", "--for=condition=Available", "--timeout=180s", "apiservice/v1beta1.metrics.k8s.io"],
   );
 }
 
