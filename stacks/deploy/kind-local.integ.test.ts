@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts } from "../../bench/src/free-ports.ts";
@@ -13,7 +14,7 @@ import {
 } from "./test-cluster.ts";
 import { succeed, testDocker } from "./test-docker.ts";
 import { exerciseMs, findsProvider, type KindProject, kindProject } from "./test-kind-project.ts";
-import { embedOnce } from "./test-load.ts";
+import { embedOnce, until } from "./test-load.ts";
 import { builtImage } from "./test-project.ts";
 
 /**
@@ -62,6 +63,14 @@ describe.skipIf(missing !== "")(
       (await succeed("kind", ["get", "clusters"], { env: kindEnvironment })).split("\n");
     /** The network stays, for the next cluster. */
     const contents = async () => (await docker.contents()).filter((it) => it !== "network kind");
+    const hasMetric = async () => {
+      await sleep(1_000);
+      const metric =
+        "jsonpath={.items[*].status.currentMetrics[*].resource.current.averageUtilization}";
+      const words = ["get", "horizontalpodautoscalers", "--all-namespaces", "--output", metric];
+      const where = ["--kubeconfig", kind.kubeconfig];
+      return /^\d+$/.test(await succeed("kubectl", [...where, ...words], { env: kindEnvironment }));
+    };
     const exercise = async (which: string) => {
       const record = join(kind.project.folder, `${which}.json`);
       const { code, output } = await kind.project.clipstack(
@@ -88,6 +97,11 @@ describe.skipIf(missing !== "")(
       expect(code, output).toBe(0);
       expect(await clusters()).toContain(name);
       expect(await embedOnce(url, photo)).toHaveLength(512);
+    });
+
+    test("the autoscaler sees what the pods use", async () => {
+      // metrics-server has just started, and tells nothing of a pod in its first half minute
+      await until(hasMetric);
     });
 
     test("verify finds nothing wrong with it", async () => {
@@ -141,6 +155,7 @@ describe.skipIf(missing !== "")(
         const { code, output } = await kind.deploy();
         expect(code, output).toBe(0);
         expect(await embedOnce(url, photo)).toHaveLength(512);
+        await until(hasMetric);
         const verified = await kind.project.clipstack(
           ...["verify", "kind-local", "--target", "deployed", "--seconds", "1"],
           ...["--report", join(kind.project.folder, "reports")],
