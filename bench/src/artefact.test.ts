@@ -91,6 +91,19 @@ test("a Deployment's own number of replicas counts before the autoscaler's", () 
   expect(workload(document, "embed").replicas).toBe(3);
 });
 
+test("a Deployment that KEDA scales has the replicas of its minimum", () => {
+  const document = kubernetesDocument();
+  const { kubernetes_horizontal_pod_autoscaler_v2: _, ...resource } = document.resource;
+  const scaledObject = {
+    apiVersion: "keda.sh/v1alpha1",
+    kind: "ScaledObject",
+    metadata: { name: "embed" },
+    spec: { minReplicaCount: 3, scaleTargetRef: { name: "embed" } },
+  };
+  document.resource = { ...resource, kubernetes_manifest: { it: { manifest: scaledObject } } };
+  expect(workload(document, "embed").replicas).toBe(3);
+});
+
 test("a Deployment is published through target port, node port and kind's mapping", () => {
   expect(workload(kubernetesDocument(), "embed")).toMatchObject({
     kind: "deployment",

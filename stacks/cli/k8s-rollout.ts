@@ -84,7 +84,7 @@ async function replaces(
   );
   const seconds = (performance.now() - began) / 1_000;
   const least = Math.min(...run.replicas.slice(from).map(({ ready }) => ready));
-  const needed = run.before.deployment.spec.replicas - mayBeAway(run);
+  const needed = leastReady(run, run.before.deployment.spec.replicas);
   run.check(
     `pods stay ready: ${phase}`,
     least >= needed,
@@ -102,13 +102,14 @@ const strategy = z.object({
     .optional(),
 });
 
-/** Pods that a rolling update may take away before others are there. */
-function mayBeAway({ before }: ExerciseRun): number {
-  const { replicas } = before.deployment.spec;
+/** Pods that a rolling update must leave ready: one at least, or nobody serves. */
+function leastReady({ before }: ExerciseRun, replicas: number): number {
   const parsed = strategy.safeParse(before.deployment.spec).data;
   const given = parsed?.strategy?.rollingUpdate?.maxUnavailable ?? 0;
   const percent = /^(\d+)%$/.exec(String(given))?.[1];
-  return percent === undefined ? Number(given) : Math.floor((Number(percent) / 100) * replicas);
+  const away =
+    percent === undefined ? Number(given) : Math.floor((Number(percent) / 100) * replicas);
+  return Math.max(1, replicas - away);
 }
 
 async function breakImage(run: ExerciseRun): Promise<void> {
@@ -139,7 +140,7 @@ async function holds(run: ExerciseRun): Promise<void> {
   await run.watch(holdSeconds);
   const { deployment } = await run.look();
   const least = Math.min(...run.replicas.slice(Math.max(0, from)).map(({ ready }) => ready));
-  const needed = deployment.spec.replicas - mayBeAway(run);
+  const needed = leastReady(run, deployment.spec.replicas);
   run.check(
     "a bad image stops the rollout while the old pods serve",
     least >= needed,
