@@ -482,7 +482,9 @@ export const k8sGpuSettings = z.strictObject({
   createNamespace: z
     .boolean()
     .default(true)
-    .describe("Make the namespace, and remove it with the environment; `false`: it is there."),
+    .describe(
+      "Make the namespace, and remove it with the environment; `false`: it is there. Turned to `false` later, the deployed namespace goes, with all that is in it.",
+    ),
   imagePullSecret: objectName
     .optional()
     .describe("Secret of the namespace with which images are pulled."),
