@@ -137,6 +137,18 @@ test("the value of a variable that somebody has changed is not shown", () => {
   ).toEqual([`containers.embed.env.${name?.name}.value must be ${name?.value}, is another value`]);
 });
 
+test("a port of TCP and the same of UDP are two", () => {
+  const ports = [
+    { port: 53, protocol: "UDP" },
+    { port: 53, protocol: "TCP" },
+  ];
+  const policy = (items: readonly object[]) => ({ spec: { egress: [{ ports: items }] } });
+  expect(differences(manifestAspects(policy(ports), policy([...ports].reverse())))).toEqual([]);
+  expect(differences(manifestAspects(policy(ports), policy(ports.slice(1))))).toEqual([
+    { name: "egress.0.ports.53/UDP", declared: "there", found: "not there" },
+  ]);
+});
+
 test("an object that is not there has none of what is declared", () => {
   expect(differences(manifestAspects({ spec: { minAvailable: 1 } }, undefined))).toEqual([
     { name: "minAvailable", declared: "1", found: "not set" },

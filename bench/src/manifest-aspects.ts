@@ -78,8 +78,13 @@ function compare(path: Path, declared: unknown, found: unknown): readonly Aspect
 function compareItems(path: Path, declared: readonly object[], found: unknown): readonly Aspect[] {
   const items: readonly unknown[] = Array.isArray(found) ? found : [];
   const key = keys.find((name) => declared.length > 0 && declared.every((item) => name in item));
-  const nameOf = (item: unknown, index: number): string =>
-    key !== undefined && isObject(item) ? String(item[key]) : String(index);
+  const nameOf = (item: unknown, index: number): string => {
+    if (key === undefined || !isObject(item)) return String(index);
+    // TCP and UDP have ports of their own
+    const protocol =
+      item.protocol === undefined || item.protocol === "TCP" ? "" : `/${item.protocol}`;
+    return `${String(item[key])}${protocol}`;
+  };
   const names = new Set(declared.map(nameOf));
   const extra = closedLists.has(path.at(-1) ?? "")
     ? items.map(nameOf).filter((name) => !names.has(name))

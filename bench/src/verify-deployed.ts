@@ -142,7 +142,9 @@ async function runDeployed(
     ]);
     const ready = services.filter((it) => !down.has(it.workload.service.name));
     await run.family("endpoints", ready, ready, checkEngine);
-    await run.requests(ready, services, (service) => batching(service, services, reference));
+    await run.requests(ready, services, (service) =>
+      batching(service, services, reference, cluster),
+    );
     run.report(
       services.map((service) =>
         resultOf(service, "stop", "skip", "a running environment is not stopped: embedded only"),
@@ -205,22 +207,34 @@ async function batching(
   service: ServiceUnderTest,
   services: readonly ServiceUnderTest[],
   reference: Reference,
+  cluster: ClusterInspection | undefined,
 ) {
-  const { workload } = service;
-  if (workload.kind === "deployment" && workload.replicas > 1) {
-    const message = `${workload.replicas} replicas answer at one address: their metrics cannot be told apart from here`;
-    return [resultOf(service, "batching", "skip", message)];
-  }
-  const upstreams = (workload.env.TRITON_GRPC_URLS ?? "")
+  const upstreams = (service.workload.env.TRITON_GRPC_URLS ?? "")
     .split(",")
-    .map((target) => target.replace(/:\d+$/, ""));
+    .map((target) => target.replace(/^dns:\/\/\/?/, "").replace(/:\d+$/, ""));
   const behind = services.filter(
     (it) =>
       upstreams.includes(it.workload.name) ||
       it.workload.aliases.some((alias) => upstreams.includes(alias)),
   );
   const counting = behind.length > 0 ? behind : [service];
+  for (const { workload } of [service, ...counting]) {
+    const pods = podsOf(workload, cluster);
+    if (pods < 2) continue;
+    const message = `${pods} pods of ${workload.name} answer at one address: their metrics cannot be told apart from here`;
+    return [resultOf(service, "batching", "skip", message)];
+  }
   return checkBatching(service, counting.map(sourceOf), reference, false);
+}
+
+/** Processes of a workload: those that there are, for an autoscaler may have added some. */
+function podsOf(
+  { kind, name, replicas }: Workload,
+  cluster: ClusterInspection | undefined,
+): number {
+  if (kind === "container") return 1;
+  const pods = cluster?.ok ? cluster.pods.get(name)?.length : undefined;
+  return Math.max(replicas, pods ?? 0);
 }
 
 function sourceOf({ workload, targets }: ServiceUnderTest): MetricsSource {
