@@ -464,6 +464,24 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
       expect(objects.filter(({ kind }) => kind === "HorizontalPodAutoscaler")).toEqual([]);
     });
 
+    test("by KEDA makes an autoscaler whose name none of the chart's has", () => {
+      const { spec } = objectOf(
+        template(scaling({ prometheus: { url: "http://prometheus:9090" } })),
+        "ScaledObject",
+        "clipstack-triton",
+      );
+      expect(spec.advanced.horizontalPodAutoscalerConfig).not.toHaveProperty("name");
+    });
+
+    test("by KEDA takes no pods away where Prometheus has no data", () => {
+      const { spec } = objectOf(
+        template(scaling({ prometheus: { url: "http://prometheus:9090" } })),
+        "ScaledObject",
+        "clipstack-triton",
+      );
+      expect(spec.triggers[0].metadata.ignoreNullValues).toBe("false");
+    });
+
     test("on queue time by the Prometheus adapter reads a metric of the pods", () => {
       const { spec } = objectOf(
         template(scaling({ source: "prometheus-adapter" })),
