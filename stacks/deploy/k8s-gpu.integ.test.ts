@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
+  autoscalersSee,
   kindEnvironment,
   missingForCharts,
   missingForCluster,
@@ -76,6 +77,7 @@ describe.skipIf(missing !== "")(
     });
 
     test("verify finds nothing wrong with it", async () => {
+      await autoscalersSee(cluster.kubeconfig);
       const { code, output } = await project.clipstack(
         ...["verify", "k8s-gpu", "--target", "deployed", "--seconds", "1"],
         ...["--report", join(project.folder, "reports")],

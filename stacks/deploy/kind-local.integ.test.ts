@@ -1,11 +1,11 @@
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts } from "../../bench/src/free-ports.ts";
 import {
+  autoscalersSee,
   clusterName,
   deleteCluster,
   kindEnvironment,
@@ -14,7 +14,7 @@ import {
 } from "./test-cluster.ts";
 import { succeed, testDocker } from "./test-docker.ts";
 import { exerciseMs, findsProvider, type KindProject, kindProject } from "./test-kind-project.ts";
-import { embedOnce, until } from "./test-load.ts";
+import { embedOnce } from "./test-load.ts";
 import { builtImage } from "./test-project.ts";
 
 /**
@@ -63,14 +63,6 @@ describe.skipIf(missing !== "")(
       (await succeed("kind", ["get", "clusters"], { env: kindEnvironment })).split("\n");
     /** The network stays, for the next cluster. */
     const contents = async () => (await docker.contents()).filter((it) => it !== "network kind");
-    const hasMetric = async () => {
-      await sleep(1_000);
-      const metric =
-        "jsonpath={.items[*].status.currentMetrics[*].resource.current.averageUtilization}";
-      const words = ["get", "horizontalpodautoscalers", "--all-namespaces", "--output", metric];
-      const where = ["--kubeconfig", kind.kubeconfig];
-      return /^\d+$/.test(await succeed("kubectl", [...where, ...words], { env: kindEnvironment }));
-    };
     const exercise = async (which: string) => {
       const record = join(kind.project.folder, `${which}.json`);
       const { code, output } = await kind.project.clipstack(
@@ -100,8 +92,7 @@ describe.skipIf(missing !== "")(
     });
 
     test("the autoscaler sees what the pods use", async () => {
-      // metrics-server has just started, and tells nothing of a pod in its first half minute
-      await until(hasMetric);
+      await autoscalersSee(kind.kubeconfig);
     });
 
     test("verify finds nothing wrong with it", async () => {
@@ -155,7 +146,7 @@ describe.skipIf(missing !== "")(
         const { code, output } = await kind.deploy();
         expect(code, output).toBe(0);
         expect(await embedOnce(url, photo)).toHaveLength(512);
-        await until(hasMetric);
+        await autoscalersSee(kind.kubeconfig);
         const verified = await kind.project.clipstack(
           ...["verify", "kind-local", "--target", "deployed", "--seconds", "1"],
           ...["--report", join(kind.project.folder, "reports")],

@@ -3,9 +3,11 @@ import { existsSync, mkdtempSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { stringify } from "yaml";
 import { freePorts } from "../../bench/src/free-ports.ts";
 import { type CommandOptions, command, type Outcome, succeed, testDocker } from "./test-docker.ts";
+import { until } from "./test-load.ts";
 
 /**
  * For tests: a Kubernetes cluster in a container of the tests' Docker engine, made by kind. `CLIPSTACK_KIND_PATH` has the folders
@@ -157,6 +159,32 @@ async function addMetricsServer(cluster: TestCluster): Promise<void> {
   await cluster.kubectl(
     ...["wait", "--for=condition=Available", "--timeout=180s", "apiservice/v1beta1.metrics.k8s.io"],
   );
+}
+
+/**
+ * Waits, bounded, until every autoscaler of a cluster sees what its pods use: metrics-server tells nothing of a pod in its first
+ * half minute.
+ */
+export async function autoscalersSee(kubeconfig: string): Promise<void> {
+  interface Autoscalers {
+    readonly items: readonly {
+      readonly status: {
+        readonly currentMetrics?:
+          | readonly { readonly resource?: { readonly current: { averageUtilization?: number } } }[]
+          | null;
+      };
+    }[];
+  }
+  const words = ["get", "horizontalpodautoscalers", "--all-namespaces", "--output=json"];
+  await until(async () => {
+    await sleep(1_000);
+    const text = await succeed("kubectl", ["--kubeconfig", kubeconfig, ...words], {
+      env: kindEnvironment,
+    });
+    return (JSON.parse(text) as Autoscalers).items.every(({ status }) =>
+      status.currentMetrics?.some((it) => it.resource?.current.averageUtilization !== undefined),
+    );
+  });
 }
 
 /** Talk to a cluster that kind made. */
