@@ -440,7 +440,9 @@ export const chartValues = z.strictObject({
         .string()
         .regex(/^\d+(ms|s|m)$/)
         .default("15s")
-        .describe("How often."),
+        .describe(
+          "How often, also where something else tells Prometheus: the queue time looks back four times as long, and one minute at the least.",
+        ),
       labels: stringMap("Labels by which a Prometheus finds it."),
     })
     .prefault({}),

@@ -58,6 +58,7 @@ describe.skipIf(noPromtool !== "")(
       expr: string,
       models: readonly Model[],
       expected: readonly { readonly labels: string; readonly value: number }[],
+      interval = "15s",
     ) {
       const series = models.flatMap(
         ({ pod, model = "openclip_vit_b32", namespace = "clipstack", ...counters }) => {
@@ -79,7 +80,7 @@ describe.skipIf(noPromtool !== "")(
         evaluation_interval: "15s",
         tests: [
           {
-            interval: "15s",
+            interval,
             input_series: series,
             promql_expr_test: [{ expr, eval_time: "5m", exp_samples: expected }],
           },
@@ -154,6 +155,23 @@ describe.skipIf(noPromtool !== "")(
           { pod: "clipstack-triton-b", queueMicroseconds: 0, requests: 0 },
         ],
         [{ labels: "{}", value: 40 }],
+      );
+    });
+
+    test.each([
+      ["10s", "1m"],
+      ["30s", "2m"],
+      ["40s", "160s"],
+      ["1m", "4m"],
+    ])("looks back far enough where Prometheus reads every %s", (interval, window) => {
+      const objects = template({ ...values, serviceMonitor: { interval } });
+      const [trigger] = objectOf(objects, "ScaledObject", "clipstack-triton").spec.triggers;
+      expect(trigger.metadata.query).toContain(`[${window}]`);
+      check(
+        trigger.metadata.query,
+        [{ pod, queueMicroseconds: 80_000, requests: 1 }],
+        [{ labels: "{}", value: 80 }],
+        interval,
       );
     });
 

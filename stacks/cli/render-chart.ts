@@ -159,17 +159,17 @@ const modelOf = {
 } as const satisfies Readonly<Record<string, TunableModel>>;
 
 /**
- * How long a request waits in Triton's queue, in milliseconds, in one minute. The counters of all models are summed before
+ * How long a request waits in Triton's queue, in milliseconds, over a window of time. The counters of all models are summed before
  * they are divided: a mean of the models' own times would count an idle model as much as a busy one. A pod without traffic
- * has 0 and not nothing: an autoscaler needs a value. `BY` and `SELECTOR` stand for labels and a selector.
+ * has 0 and not nothing: an autoscaler needs a value. `BY`, `SELECTOR` and `WINDOW` stand for labels, a selector and a time.
  */
 const queueTime = {
   expression: [
-    "sum by (BY) (rate(nv_inference_queue_duration_us{SELECTOR}[1m]))",
-    "/ clamp_min(sum by (BY) (rate(nv_inference_request_success{SELECTOR}[1m])), 0.001)",
+    "sum by (BY) (rate(nv_inference_queue_duration_us{SELECTOR}[WINDOW]))",
+    "/ clamp_min(sum by (BY) (rate(nv_inference_request_success{SELECTOR}[WINDOW])), 0.001)",
     "/ 1000",
   ].join(" "),
-  record: "clipstack:triton_queue_milliseconds:rate1m",
+  record: "clipstack:triton_queue_milliseconds:rate",
   adapterMetric: "clipstack_triton_queue_milliseconds",
 } as const;
 
@@ -255,11 +255,13 @@ function adapterRules(): string {
     name: { as: queueTime.adapterMetric },
     metricsQuery: queueTime.expression
       .replaceAll("BY", "<<.GroupBy>>")
-      .replaceAll("SELECTOR", "<<.LabelMatchers>>"),
+      .replaceAll("SELECTOR", "<<.LabelMatchers>>")
+      .replaceAll("WINDOW", "1m"),
   };
   return [
     "# Rendered by 'npm run render'. Do not edit.",
-    "# Values of the chart prometheus-adapter, for triton.autoscaling.source prometheus-adapter.",
+    "# Values of the chart prometheus-adapter, for triton.autoscaling.source prometheus-adapter. Where Prometheus reads the",
+    "# metrics less often than every 15 seconds, write four times that in place of 1m.",
     "",
     stringify({ rules: { custom: [rule] } }, { lineWidth: 0 }),
   ].join("\n");

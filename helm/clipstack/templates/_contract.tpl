@@ -59,8 +59,8 @@
     "tensorrt": "openclip_vit_b32_trt"
   },
   "queueTime": {
-    "expression": "sum by (BY) (rate(nv_inference_queue_duration_us{SELECTOR}[1m])) / clamp_min(sum by (BY) (rate(nv_inference_request_success{SELECTOR}[1m])), 0.001) / 1000",
-    "record": "clipstack:triton_queue_milliseconds:rate1m",
+    "expression": "sum by (BY) (rate(nv_inference_queue_duration_us{SELECTOR}[WINDOW])) / clamp_min(sum by (BY) (rate(nv_inference_request_success{SELECTOR}[WINDOW])), 0.001) / 1000",
+    "record": "clipstack:triton_queue_milliseconds:rate",
     "adapterMetric": "clipstack_triton_queue_milliseconds"
   },
   "ownEnv": [

@@ -39,12 +39,23 @@
 {{- default (printf "%s-triton-engines" (include "clipstack.fullname" .)) $cache.existingClaim -}}
 {{- end -}}
 
+{{/* How long back the queue time looks: four readings, so that one that is late leaves enough, and one minute at the least. */}}
+{{- define "clipstack.queueWindow" -}}
+{{- $interval := .Values.serviceMonitor.interval -}}
+{{- $number := regexFind "^[0-9]+" $interval | int -}}
+{{- $seconds := hasSuffix "ms" $interval | ternary (div $number 1000) (hasSuffix "m" $interval | ternary (mul $number 60) $number) -}}
+{{- $window := max 60 (mul 4 $seconds) -}}
+{{- if mod $window 60 }}{{ $window }}s{{ else }}{{ div $window 60 }}m{{ end -}}
+{{- end -}}
+
 {{/*
-Queue time of a request in milliseconds, in one minute: the counters of all models of a pod are summed before they are
-divided, and a pod without traffic has 0. Takes a dict: by (labels), selector (of the counters).
+Queue time of a request in milliseconds, over that window: the counters of all models of a pod are summed before they are
+divided, and a pod without traffic has 0. Takes a list: the root, labels.
 */}}
 {{- define "clipstack.queueTime" -}}
-{{- (include "clipstack.contract" nil | fromJson).queueTime.expression | replace "BY" .by | replace "SELECTOR" .selector -}}
+{{- $root := index . 0 -}}
+{{- $expression := (include "clipstack.contract" nil | fromJson).queueTime.expression -}}
+{{- $expression | replace "BY" (index . 1) | replace "SELECTOR" (include "clipstack.tritonSelector" $root) | replace "WINDOW" (include "clipstack.queueWindow" $root) -}}
 {{- end -}}
 
 {{/* Counters of the pods of the release. */}}
@@ -58,7 +69,7 @@ namespace={{ .Release.Namespace | quote }},pod=~"{{ include "clipstack.fullname"
 {{- if $query -}}
 {{- $query -}}
 {{- else -}}
-avg({{ include "clipstack.queueTime" (dict "by" "pod" "selector" (include "clipstack.tritonSelector" .)) }})
+avg({{ include "clipstack.queueTime" (list . "pod") }})
 {{- end -}}
 {{- end -}}
 
@@ -67,6 +78,6 @@ avg({{ include "clipstack.queueTime" (dict "by" "pod" "selector" (include "clips
 groups:
   - name: clipstack
     rules:
-      - record: {{ (include "clipstack.contract" nil | fromJson).queueTime.record }}
-        expr: {{ include "clipstack.queueTime" (dict "by" "namespace, pod" "selector" (include "clipstack.tritonSelector" .)) | quote }}
+      - record: {{ (include "clipstack.contract" nil | fromJson).queueTime.record }}{{ include "clipstack.queueWindow" . }}
+        expr: {{ include "clipstack.queueTime" (list . "namespace, pod") | quote }}
 {{- end -}}
