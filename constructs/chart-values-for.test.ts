@@ -76,6 +76,7 @@ const kind: KindChartProps = {
 test("gives values for kind that the chart takes", () => {
   const values = chartValues.parse(chartValuesForKind(kind));
   expect(values.embed).toMatchObject({
+    imagePullSeconds: 0,
     service: { type: "NodePort", nodePort: 30_092 },
     auth: { allowAnonymous: true },
     autoscaling: kind.autoscaler,

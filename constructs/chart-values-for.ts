@@ -65,6 +65,8 @@ export function chartValuesForKind(props: KindChartProps): ChartValues {
   return {
     embed: {
       image: { ...chartImage(image), pullPolicy: "IfNotPresent" },
+      // the nodes have the image before the pods
+      imagePullSeconds: 0,
       resources: chartResources(resources),
       service: { type: "NodePort", nodePort },
       // kind maps the NodePort to this machine's loopback interface

@@ -2,6 +2,8 @@ import { z } from "zod";
 import { modelVariants } from "../inference-image/src/contract/model-config.ts";
 import {
   graceSeconds,
+  imagePullSeconds,
+  type PodComponent,
   preStopSeconds,
   startSeconds,
 } from "../inference-image/src/contract/pods.ts";
@@ -181,6 +183,13 @@ const service = (port: number | undefined) =>
     })
     .prefault({});
 
+const pull = (component: PodComponent) =>
+  integer(0, 14_400)
+    .default(imagePullSeconds[component])
+    .describe(
+      "Seconds more, before that, for a node to come, its images and the weights: a rollout has not failed so long.",
+    );
+
 const spareGpu = switchedOn(
   false,
   "Whether a GPU is free for one pod more. Without it a rolling update stops a pod before it starts the next.",
@@ -232,6 +241,7 @@ const embed = z
       .describe(
         `Seconds that a pod may take until it is ready: ${startSeconds}, and of a gateway as much more as its Tritons may take.`,
       ),
+    imagePullSeconds: pull("embed"),
     graceSeconds: integer(1, 3_600)
       .default(graceSeconds)
       .describe("Seconds that a stop waits for accepted requests."),
@@ -333,6 +343,7 @@ const triton = z
       .describe(
         `Seconds that a pod may take until it is ready: ${tritonStartSeconds(false, 1)}, or with TensorRT ${tritonStartSeconds(true, 0)} and ${buildSeconds} for each GPU, on which it builds an engine.`,
       ),
+    imagePullSeconds: pull("triton"),
     graceSeconds: integer(1, 3_600)
       .default(graceSeconds)
       .describe("Seconds that a stop waits for requests in flight: `--exit-timeout-secs`."),

@@ -198,7 +198,8 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
       const { spec } = deployment(tensorrt, "embed");
       const probe = spec.template.spec.containers[0].startupProbe;
       expect(probe.periodSeconds * probe.failureThreshold).toBe(120 + 120 + 300);
-      expect(spec.progressDeadlineSeconds).toBeGreaterThan(120 + 120 + 300);
+      // and for the images of both
+      expect(spec.progressDeadlineSeconds).toBe(2 * (120 + 120 + 300) + 60 + 300 + 900);
     });
   });
 
@@ -255,9 +256,16 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
         );
         const probe = spec.template.spec.containers[0].startupProbe;
         expect(probe.periodSeconds * probe.failureThreshold).toBe(seconds);
-        expect(spec.progressDeadlineSeconds).toBeGreaterThan(seconds);
+        expect(spec.progressDeadlineSeconds).toBe(2 * seconds + 60 + 900);
       },
     );
+
+    test("is waited for as long as its image may take, which its probe does not count", () => {
+      const { spec } = deployment({ triton: { ...own, imagePullSeconds: 3600 } }, "triton");
+      const probe = spec.template.spec.containers[0].startupProbe;
+      expect(probe.periodSeconds * probe.failureThreshold).toBe(120);
+      expect(spec.progressDeadlineSeconds).toBe(2 * 120 + 60 + 3600);
+    });
 
     test("stops a pod before it starts the next where it holds a GPU, unless one is spare", () => {
       const strategy = (triton: ChartValues["triton"]) =>

@@ -219,3 +219,13 @@ scaleDown:
 {{- $tritons := eq .Values.embed.engine "triton" | ternary (include "clipstack.tritonStart" . | int) 0 -}}
 {{- .Values.embed.startSeconds | default (add $times.embed $tritons) -}}
 {{- end -}}
+
+{{/* Seconds after which a rollout has failed: twice the start, and what comes before it; of a gateway, also before its Tritons' start. */}}
+{{- define "clipstack.tritonDeadline" -}}
+{{- add (mul 2 (include "clipstack.tritonStart" .)) 60 .Values.triton.imagePullSeconds -}}
+{{- end -}}
+
+{{- define "clipstack.embedDeadline" -}}
+{{- $tritons := eq .Values.embed.engine "triton" | ternary .Values.triton.imagePullSeconds 0 -}}
+{{- add (mul 2 (include "clipstack.embedStart" .)) 60 .Values.embed.imagePullSeconds $tritons -}}
+{{- end -}}

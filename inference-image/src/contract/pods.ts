@@ -90,9 +90,21 @@ export const livenessProbe = {
   failureThreshold: 3,
 } as const satisfies ProbeTimes;
 
-/** Seconds after which a rollout that makes no progress has failed: a pod may use up its whole start once, and start again. */
-export function progressDeadlineSeconds(seconds: number = startSeconds): number {
-  return 2 * seconds + 60;
+/**
+ * Seconds before the start of a pod on a node that has nothing yet: the node itself, its images (NVIDIA's has many GB), the
+ * weights. No probe runs in that time.
+ */
+export const imagePullSeconds = { embed: 300, triton: 900 } as const satisfies Readonly<
+  Record<PodComponent, number>
+>;
+
+/**
+ * Seconds after which a rollout that makes no progress has failed: a pod may use up its whole start once, and start again.
+ *
+ * @param pullSeconds - Before the start, where the node does not have the image.
+ */
+export function progressDeadlineSeconds(seconds: number = startSeconds, pullSeconds = 0): number {
+  return 2 * seconds + 60 + pullSeconds;
 }
 
 /** User and group in the images: Node's `node`, Triton's `triton-server`. */
