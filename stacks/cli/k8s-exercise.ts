@@ -529,7 +529,7 @@ async function restore(body: ExerciseBody, run: ExerciseRun): Promise<void> {
 
 function restoredText(before: Snapshot, now: Snapshot): string {
   const [was, is] = [before.deployment.spec.replicas, now.deployment.spec.replicas];
-  const pods = `${is} pods of the same template`;
+  const pods = `${is} ${is === 1 ? "pod" : "pods"} of the same template`;
   return is > was ? `${pods}; without load the autoscaler goes back to ${was} by itself` : pods;
 }
 

@@ -88,7 +88,7 @@ async function replaces(
   run.check(
     `pods stay ready: ${phase}`,
     least >= needed,
-    `${done.pods.length} pods replaced in ${seconds.toFixed(1)} s, never fewer than ${least} ready`,
+    `${done.pods.length} ${done.pods.length === 1 ? "pod" : "pods"} replaced in ${seconds.toFixed(1)} s, never fewer than ${least} ready`,
   );
 }
 
