@@ -1,10 +1,8 @@
 import { readdirSync } from "node:fs";
-import { mkdtemp, readFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { podObjectName } from "../../inference-image/src/contract/pods.ts";
 import {
   kindEnvironment,
   missingForCharts,
@@ -23,7 +21,6 @@ const { CLIPSTACK_KUBERNETES_SCHEMAS: schemas } = process.env;
 const { docker } = await testDocker();
 const missing = (await missingForCluster()) || (await missingForCharts());
 const chart = fileURLToPath(new URL("../../helm/clipstack", import.meta.url));
-const clipstack = fileURLToPath(new URL("../cli/clipstack.mjs", import.meta.url));
 const valuesFiles = readdirSync(chart).filter((name) => /^values-.*\.yaml$/.test(name));
 const photo = await readFile(
   fileURLToPath(new URL("../../bench/samples/dunes.jpg", import.meta.url)),
@@ -113,21 +110,6 @@ describe.skipIf(missing !== "")(
       test("passes its own test", async () => {
         const output = await runHelm("test", "clipstack", "--timeout", "120s");
         expect(output).toMatch(/Phase:\s+Succeeded/);
-      });
-
-      test("a rolling update under load loses no request", async () => {
-        const report = await mkdtemp(join(tmpdir(), "clipstack-chart-"));
-        const { code, output } = await command(
-          process.execPath,
-          [
-            ...[clipstack, "k8s", "rollout", "--report", report],
-            ...["--kubeconfig", cluster.kubeconfig, "--context", cluster.context],
-            ...["--namespace", namespace, "--deployment", podObjectName("embed")],
-            ...["--url", `http://127.0.0.1:${cluster.hostPort}`],
-          ],
-          { env: kindEnvironment, timeoutMs: 200_000 },
-        );
-        expect(code, output).toBe(0);
       });
 
       test("an upgrade with the same values changes no pod", async () => {
