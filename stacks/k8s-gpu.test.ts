@@ -6,6 +6,9 @@ import { environment } from "../inference-image/src/contract/environment.ts";
 import { K8sGpuStack } from "./k8s-gpu.ts";
 import { parseSettings } from "./settings.ts";
 
+/** An image that nobody can move. */
+const pinned = `registry.example/triton@sha256:${"a".repeat(64)}`;
+
 const stackOf = (yaml = "") =>
   new K8sGpuStack(Testing.app(), "k8s-gpu", parseSettings("k8s-gpu", "test", yaml));
 const findings = (yaml: string) =>
@@ -261,7 +264,7 @@ triton: { backend: tensorrt, engineCache: { enabled: true, storageClass: nfs, si
 
   test("may take as long to start as TensorRT takes to build its engines, and the gateway longer", () => {
     const { triton, embed } = values(
-      "triton: { backend: tensorrt, instancesPerGpu: 2, engineCache: { enabled: true } }",
+      `triton: { backend: tensorrt, image: '${pinned}', instancesPerGpu: 2, engineCache: { enabled: true } }`,
     );
     expect(triton.startSeconds).toBe(120 + 2 * 300);
     expect(embed.startSeconds).toBe(120 + 2 * 300 + 120);
@@ -436,9 +439,16 @@ describe("k8s-gpu fails", () => {
     ],
     [
       "engines on a volume that one node holds",
-      "triton: { backend: tensorrt, engineCache: { enabled: true, accessMode: ReadWriteOnce } }",
+      `triton: { backend: tensorrt, image: '${pinned}', engineCache: { enabled: true, accessMode: ReadWriteOnce } }`,
       [
         "triton.engineCache.accessMode must be ReadWriteMany for triton.autoscaler.maxReplicas 4: one node has GPUs for 1 of them, got 'ReadWriteOnce'",
+      ],
+    ],
+    [
+      "engines of weights that may change under a tag",
+      "triton: { backend: tensorrt, image: 'registry.example/triton:1', engineCache: { enabled: true } }",
+      [
+        "triton.image must be pinned by digest, like 'name@sha256:…', when triton.engineCache.enabled is true and model.weights is image: a tag may get other weights, and engines of the old ones would be used, got 'registry.example/triton:1'",
       ],
     ],
     [

@@ -138,6 +138,12 @@ function engineCacheFindings(
           "model.sha256 must be given when triton.engineCache.enabled is true: engines of other weights would be used, got nothing",
         ]
       : [];
+  const movable =
+    model.weights === "image" && !triton.image.includes("@sha256:")
+      ? [
+          `triton.image must be pinned by digest, like 'name@sha256:…', when triton.engineCache.enabled is true and model.weights is image: a tag may get other weights, and engines of the old ones would be used, got '${triton.image}'`,
+        ]
+      : [];
   const onOneNode = Math.floor(cluster.pool.gpusPerNode / gpus);
   const { maxReplicas } = triton.autoscaler;
   const apart =
@@ -146,7 +152,7 @@ function engineCacheFindings(
           `triton.engineCache.accessMode must be ReadWriteMany for triton.autoscaler.maxReplicas ${maxReplicas}: one node has GPUs for ${onOneNode} of them, got 'ReadWriteOnce'`,
         ]
       : [];
-  return [...unknown, ...apart];
+  return [...unknown, ...movable, ...apart];
 }
 
 /** What works, and is not what it may look like. */

@@ -21,6 +21,7 @@ import {
 } from "./test-helm.ts";
 
 const sha256 = "a".repeat(64);
+const digest = `sha256:${sha256}`;
 
 /** A Triton whose image has the weights. */
 const own = { enabled: true, image: { repository: "registry.example/triton" } } as const;
@@ -332,7 +333,11 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
 
     test("keeps its engines on a claim, which its group may write", () => {
       const values: ChartValues = {
-        triton: { ...tensorrt.triton, engineCache: { enabled: true, size: "4Gi" } },
+        triton: {
+          ...tensorrt.triton,
+          image: { ...own.image, digest },
+          engineCache: { enabled: true, size: "4Gi" },
+        },
       };
       expect(
         objectOf(template(values), "PersistentVolumeClaim", "clipstack-triton-engines").spec,
@@ -437,6 +442,10 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
           ],
         },
       ]);
+      expect(podOf(values, "embed").volumes).toContainEqual({
+        name: "weights",
+        persistentVolumeClaim: { claimName: "weights", readOnly: true },
+      });
       // the embed server keeps the form that it runs somewhere else
       expect(envOf(values).MODEL_CACHE_DIR).toBe("/model-cache");
       expect(mounts(values, "embed")).toContainEqual({
@@ -780,6 +789,11 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
           triton: { ...tensorrt.triton, engineCache: { enabled: true } },
         },
         "model.sha256 is required with triton.engineCache: engines of other weights would be used",
+      ],
+      [
+        "on engines of weights that may change under a tag",
+        { triton: { ...tensorrt.triton, engineCache: { enabled: true } } },
+        "triton.image.digest is required with triton.engineCache and model.weights image: a tag may get other weights, and engines of the old ones would be used",
       ],
       [
         "on KEDA without a Prometheus",

@@ -75,6 +75,9 @@ Says nothing when all is well.
 {{- if and $triton.engineCache.enabled (ne $v.model.weights "image") (not $v.model.sha256) -}}
 {{- fail "model.sha256 is required with triton.engineCache: engines of other weights would be used" -}}
 {{- end -}}
+{{- if and $triton.engineCache.enabled (eq $v.model.weights "image") (not $triton.image.digest) -}}
+{{- fail "triton.image.digest is required with triton.engineCache and model.weights image: a tag may get other weights, and engines of the old ones would be used" -}}
+{{- end -}}
 {{- $scaling := $triton.autoscaling -}}
 {{- if and $scaling.enabled (eq $scaling.metric "queue-time") (eq $scaling.source "keda") (not $scaling.prometheus.url) -}}
 {{- fail "triton.autoscaling.prometheus.url is required with triton.autoscaling.source keda" -}}

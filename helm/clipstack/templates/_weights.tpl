@@ -65,6 +65,7 @@ initContainers:
 - name: weights
   persistentVolumeClaim:
     claimName: {{ .Values.model.pvc.claimName }}
+    readOnly: true
 {{- else if eq .Values.model.weights "init" -}}
 - name: weights
   emptyDir:
