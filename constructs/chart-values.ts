@@ -394,10 +394,19 @@ export const chartValues = z.strictObject({
         .prefault({}),
       init: z
         .strictObject({
-          url: matching("https?://[^\\s@]+", "Where `model.onnx` is fetched from."),
+          // its form is checked in a template: Helm repeats a value that the schema refuses, with the secrets in it
+          url: text(
+            "",
+            "Where `model.onnx` is fetched from: `http://…` or `https://…`, without a user or a password.",
+          ),
           sizeLimit: quantity
             .default("1Gi")
-            .describe("Room for it on the node, and for the form that is run."),
+            .describe(
+              "Room for it on the node, and for the form that is run. A longer file is not fetched.",
+            ),
+          timeoutSeconds: integer(1, 14_400)
+            .default(900)
+            .describe("Seconds that fetching it may take; then it begins again."),
         })
         .prefault({}),
     })

@@ -7,6 +7,7 @@ import { checkModelConfig } from "../../inference-image/src/contract/model-confi
 import { labelNames } from "../../inference-image/src/contract/pods.ts";
 import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
 import { parseTritonArgs } from "../../inference-image/src/contract/triton-flags.ts";
+import { readFetchWeightsArguments } from "../../inference-image/src/server/fetch-weights.ts";
 import { readModelConfig } from "../../inference-image/src/triton/model-config.ts";
 import {
   chart,
@@ -398,6 +399,8 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
           args: [
             "fetch-weights",
             "--url=https://models.example:8443/model.onnx",
+            `--max-bytes=${2 ** 30}`,
+            "--timeout-seconds=900",
             "--folder=/weights",
             `--sha256=${sha256}`,
             "--execution-provider=cpu",
@@ -409,6 +412,33 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
         name: "weights",
         mountPath: "/models/openclip_vit_b32/1",
         readOnly: true,
+      });
+    });
+
+    test.each([
+      ["1Gi", 2 ** 30],
+      ["1.5Gi", 1.5 * 2 ** 30],
+      ["1536Mi", 1536 * 2 ** 20],
+      ["600M", 600e6],
+      ["1500m", 1],
+      ["4096", 4096],
+      [1_073_741_824, 2 ** 30],
+    ])("are not fetched beyond their room of %s", (sizeLimit, bytes) => {
+      const { args } = podOf(
+        { model: { ...fetched, init: { ...fetched.init, sizeLimit } } },
+        "embed",
+      ).initContainers[0];
+      expect(args).toContain(`--max-bytes=${bytes}`);
+    });
+
+    test("are fetched in options that the image takes", () => {
+      const init = { ...fetched.init, timeoutSeconds: 60 };
+      const [container] = podOf({ model: { ...fetched, init } }, "embed").initContainers;
+      const [role, ...args] = container.args as string[];
+      expect(role).toBe("fetch-weights");
+      expect(readFetchWeightsArguments(args)).toMatchObject({
+        maxBytes: 2 ** 30,
+        timeoutSeconds: 60,
       });
     });
 
@@ -574,6 +604,8 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
       ["https://models.example/model.onnx", 443],
       ["http://models.example/model.onnx", 80],
       ["http://models.example:8080/model.onnx", 8080],
+      ["https://[2001:db8::1]:8443/model.onnx", 8443],
+      ["https://models.example/m%zz?at=1:99", 443],
     ])("lets the weights of %s in", (url, port) => {
       const { egress } = policy({ model: { ...fetched, init: { url } } }, "embed");
       expect(egress).toContainEqual({ ports: [{ protocol: "TCP", port }] });
@@ -681,11 +713,6 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
         "at '/embed/service/nodePort'",
       ],
       ["a short checksum", { model: { sha256: "abc" } }, "at '/model/sha256'"],
-      [
-        "a URL with a password",
-        { model: { init: { url: "https://a:b@c/d" } } },
-        "at '/model/init/url'",
-      ],
     ])("%s", (_name, values, message) => {
       const { code, stderr } = tryTemplate(values);
       expect(code).toBe(1);
@@ -719,6 +746,22 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
         "on weights to fetch from nowhere",
         { model: { weights: "init" } },
         "model.init.url is required with model.weights init",
+      ],
+      ...[
+        "https://user:pa55word@models.example/m?sig=SECRET",
+        "https:///user:pa55word@models.example/m",
+        "https://models.example:port/m?sig=SECRET",
+        "ftp://models.example/m?sig=SECRET",
+        "https://models.example/m?sig=SECRET and more",
+      ].map((url): [string, ChartValues, string] => [
+        `on the address ${url}, which it does not repeat`,
+        { model: { ...fetched, init: { url } } },
+        "model.init.url must be http://… or https://…, without a user or a password",
+      ]),
+      [
+        "on no room for weights",
+        { model: { ...fetched, init: { ...fetched.init, sizeLimit: "500m" } } },
+        "model.init.sizeLimit must be at least 1 byte with model.weights init, got 500m",
       ],
       [
         "on weights that nobody could check",

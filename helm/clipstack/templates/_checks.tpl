@@ -15,6 +15,13 @@ Says nothing when all is well.
 {{- end -}}
 {{- if eq $v.model.weights "init" -}}
 {{- if not $v.model.init.url -}}{{- fail "model.init.url is required with model.weights init" -}}{{- end -}}
+{{- /* it may have a secret, so it is not repeated */ -}}
+{{- if not (regexMatch "^https?://(\\[[0-9A-Fa-f:.]+\\]|[^\\s/\\\\@?#:]+)(:[0-9]+)?([/?]\\S*)?$" $v.model.init.url) -}}
+{{- fail "model.init.url must be http://… or https://…, without a user or a password" -}}
+{{- end -}}
+{{- if eq (include "clipstack.bytes" $v.model.init.sizeLimit) "0" -}}
+{{- fail (printf "model.init.sizeLimit must be at least 1 byte with model.weights init, got %v" $v.model.init.sizeLimit) -}}
+{{- end -}}
 {{- if not $v.model.sha256 -}}{{- fail "model.sha256 is required with model.weights init: what comes over the network is checked" -}}{{- end -}}
 {{- end -}}
 

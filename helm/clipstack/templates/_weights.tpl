@@ -17,6 +17,8 @@ initContainers:
       {{- if eq $model.weights "init" }}
       - fetch-weights
       - --url={{ $model.init.url }}
+      - --max-bytes={{ include "clipstack.bytes" $model.init.sizeLimit }}
+      - --timeout-seconds={{ int $model.init.timeoutSeconds }}
       {{- else }}
       - check-weights
       {{- end }}
@@ -44,6 +46,14 @@ initContainers:
         {{- end }}
         {{- end }}
 {{- end -}}
+{{- end -}}
+
+{{/* Whole bytes of a quantity: text with a unit, or a number. */}}
+{{- define "clipstack.bytes" -}}
+{{- $text := kindIs "string" . | ternary . (printf "%f" (float64 .)) -}}
+{{- $units := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18
+  "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 "Ei" 1152921504606846976 -}}
+{{- mulf (regexFind "^[0-9.]+" $text) (get $units (regexFind "[a-zA-Z]*$" $text)) | floor | printf "%.0f" -}}
 {{- end -}}
 
 {{/* Where a server of a backend reads the weights. Takes a list: the root, the backend. */}}

@@ -12,26 +12,58 @@ import {
 import { readArguments, UsageError } from "./role-arguments.ts";
 
 export interface FetchWeightsOptions extends CheckWeightsOptions {
-  /** Where `model.onnx` is. Redirects are followed. */
+  /** Where `model.onnx` is, without a user or a password. Redirects are followed, from https to https only. */
   readonly url: string;
+  /** A longer file is refused. */
+  readonly maxBytes: number;
+  /** Until the file is there, whatever is sent meanwhile. */
+  readonly timeoutSeconds: number;
 }
 
-/** Of `fetch-weights …`. @throws {UsageError} */
+/** Of `fetch-weights …`. What it is given as an address is never printed: a secret may be in it. @throws {UsageError} */
 export function readFetchWeightsArguments(args: readonly string[]): FetchWeightsOptions {
-  const { url, ...rest } = readArguments("fetch-weights", args, {
-    required: ["url", "folder", "sha256"],
-    optional: ["execution-provider"],
+  const {
+    url,
+    "max-bytes": maxBytes,
+    "timeout-seconds": timeoutSeconds = "900",
+    ...rest
+  } = readArguments("fetch-weights", args, {
+    required: ["url", "folder", "sha256", "max-bytes"],
+    optional: ["timeout-seconds", "execution-provider"],
   });
   if (!URL.canParse(url) || !/^https?:\/\//.test(url)) {
-    throw new UsageError(`fetch-weights: --url must be http://… or https://…, got '${url}'`);
+    throw new UsageError("fetch-weights: --url must be http://… or https://…");
   }
-  return { url, ...checkedBy("fetch-weights", rest) };
+  if (hasUser(new URL(url))) {
+    throw new UsageError("fetch-weights: --url must have no user and no password");
+  }
+  // 19 digits: the largest size that Kubernetes can say
+  if (!/^[1-9]\d{0,18}$/.test(maxBytes)) {
+    throw new UsageError(
+      `fetch-weights: --max-bytes must be a whole number, 1 or more, got '${maxBytes}'`,
+    );
+  }
+  if (!/^[1-9]\d*$/.test(timeoutSeconds) || Number(timeoutSeconds) > maxTimeoutSeconds) {
+    throw new UsageError(
+      `fetch-weights: --timeout-seconds must be a whole number, 1 to ${maxTimeoutSeconds}, got '${timeoutSeconds}'`,
+    );
+  }
+  return {
+    url,
+    maxBytes: Number(maxBytes),
+    timeoutSeconds: Number(timeoutSeconds),
+    ...checkedBy("fetch-weights", rest),
+  };
 }
 
+/** Four hours: as long as a pod of the chart may take to start. */
+const maxTimeoutSeconds = 14_400;
 /** A server that sends nothing for so long is given up. */
 const idleMs = 60_000;
 /** Between two lines about how far it is. */
 const progressMs = 10_000;
+/** From one address to the next. */
+const maxRedirects = 10;
 
 /**
  * Bring the weights to a folder that has room for them, and make it ready as {@link checkWeights} does. A file that is there
@@ -42,7 +74,7 @@ const progressMs = 10_000;
  * @throws {Error} one line: the address without its query, the rule and what came.
  */
 export async function fetchWeights(
-  { url, ...options }: FetchWeightsOptions,
+  { url, maxBytes, timeoutSeconds, ...options }: FetchWeightsOptions,
   onProgress: (line: string) => void = () => {},
 ): Promise<string> {
   const { folder, sha256 } = options;
@@ -54,9 +86,15 @@ export async function fetchWeights(
   try {
     await makeFolder(folder);
     const startedAt = performance.now();
-    const { got, bytes } = await download(new URL(url), part, onProgress);
+    const { got, bytes } = await download(new URL(url), part, {
+      maxBytes,
+      timeoutSeconds,
+      onProgress,
+    });
     if (got !== sha256) {
-      throw new Error(`${shown(url)}: sha256 must be ${sha256}, got ${got} (${bytes} bytes)`);
+      throw new Error(
+        `${shown(new URL(url))}: sha256 must be ${sha256}, got ${got} (${bytes} bytes)`,
+      );
     }
     await rename(part, file);
     const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
@@ -73,32 +111,41 @@ export async function fetchWeights(
   }
 }
 
+interface DownloadOptions extends Pick<FetchWeightsOptions, "maxBytes" | "timeoutSeconds"> {
+  readonly onProgress: (line: string) => void;
+}
+
 /** Write what `url` has to `path`; its SHA-256 is computed on the way. */
 async function download(
   url: URL,
   path: string,
-  onProgress: (line: string) => void,
+  { maxBytes, timeoutSeconds, onProgress }: DownloadOptions,
 ): Promise<{ readonly got: string; readonly bytes: number }> {
+  const where = shown(url);
   const gone = new AbortController();
-  const idle = setTimeout(() => gone.abort(), idleMs);
-  const where = shown(url.href);
+  const giveUp = (why: string) => gone.abort(new Refused(`${where}: ${why}`));
+  const idle = setTimeout(() => giveUp(`sent nothing for ${idleMs / 1000} s`), idleMs);
+  const deadline = setTimeout(
+    () => giveUp(`must be there within ${timeoutSeconds} s, and is not`),
+    timeoutSeconds * 1000,
+  );
   try {
-    const response = await fetch(url, { signal: gone.signal });
-    if (!response.ok || response.body === null) {
-      await response.body?.cancel();
-      throw new Refused(`${where}: answered ${response.status} ${response.statusText}`.trimEnd());
-    }
+    const response = await answerOf(url, gone.signal);
     const total = Number(response.headers.get("content-length"));
+    const tooLong = (got: string) =>
+      new Refused(`${where}: must be at most ${maxBytes} bytes, got ${got}`);
+    if (total > maxBytes) throw tooLong(`${total}`);
     const hash = createHash("sha256");
     const handle = await open(path, "w");
     let bytes = 0;
     let toldAt = performance.now();
     try {
-      for await (const chunk of response.body) {
+      for await (const chunk of response.body ?? []) {
         idle.refresh();
+        bytes += chunk.byteLength;
+        if (bytes > maxBytes) throw tooLong("more");
         hash.update(chunk);
         await writeAll(handle, chunk);
-        bytes += chunk.byteLength;
         if (performance.now() - toldAt < progressMs) continue;
         toldAt = performance.now();
         onProgress(`${megabytes(bytes)}${total > 0 ? ` of ${megabytes(total)}` : ""} MB fetched`);
@@ -109,14 +156,45 @@ async function download(
     return { got: hash.digest("hex"), bytes };
   } catch (error) {
     if (error instanceof Refused) throw error;
-    if (gone.signal.aborted) throw new Error(`${where}: sent nothing for ${idleMs / 1000} s`);
-    const { code, message, cause } = error as NodeJS.ErrnoException;
+    if (gone.signal.aborted) throw gone.signal.reason;
+    const { code, cause } = error as NodeJS.ErrnoException;
     // of a file
     if (code !== undefined && !(error instanceof TypeError)) throw error;
-    throw new Error(`${where}: cannot be fetched: ${reasonOf(cause) ?? message}`, { cause: error });
+    // without the error's own words: they can have the address, whole
+    const reason = reasonOf(cause);
+    throw new Error(`${where}: cannot be fetched${reason === undefined ? "" : `: ${reason}`}`, {
+      cause: error,
+    });
   } finally {
     clearTimeout(idle);
+    clearTimeout(deadline);
+    // what is left of an answer is not waited for
+    gone.abort();
   }
+}
+
+/** What is at the end of the redirects. */
+async function answerOf(url: URL, signal: AbortSignal, left = maxRedirects): Promise<Response> {
+  const where = shown(url);
+  const response = await fetch(url, { signal, redirect: "manual" });
+  const location = response.headers.get("location");
+  if ([301, 302, 303, 307, 308].includes(response.status) && location !== null) {
+    const next = URL.canParse(location, url.href) ? new URL(location, url) : undefined;
+    if (next === undefined || !/^https?:$/.test(next.protocol) || hasUser(next)) {
+      throw new Refused(
+        `${where}: must lead to http://… or https://… without a user or a password`,
+      );
+    }
+    if (url.protocol === "https:" && next.protocol === "http:") {
+      throw new Refused(`${where}: must not lead from https to http, got ${shown(next)}`);
+    }
+    if (left === 0) throw new Refused(`${where}: must end after ${maxRedirects} redirects`);
+    return await answerOf(next, signal, left - 1);
+  }
+  if (!response.ok) {
+    throw new Refused(`${where}: answered ${response.status} ${response.statusText}`.trimEnd());
+  }
+  return response;
 }
 
 class Refused extends Error {}
@@ -133,15 +211,19 @@ async function writeAll(
 
 /** Of an error of the network: its own words, or those of the addresses that were tried. */
 function reasonOf(cause: unknown): string | undefined {
-  if (!(cause instanceof Error)) return undefined;
+  // of an argument: its words can have the argument
+  if (!(cause instanceof Error) || cause instanceof TypeError) return undefined;
   const inner = cause instanceof AggregateError ? cause.errors[0] : undefined;
   const { code } = cause as NodeJS.ErrnoException;
   return cause.message || (inner instanceof Error ? inner.message : undefined) || code;
 }
 
+function hasUser({ username, password }: URL): boolean {
+  return username !== "" || password !== "";
+}
+
 /** Without its query: a signed address has a secret there. */
-function shown(url: string): string {
-  const { origin, pathname } = new URL(url);
+function shown({ origin, pathname }: URL): string {
   return `${origin}${pathname}`;
 }
 

@@ -35,7 +35,10 @@ export function readArguments<Required extends string, Optional extends string =
       ),
     }).values as typeof values;
   } catch (error) {
-    throw refuse((error as Error).message.split(/[\n.]/, 1)[0] ?? "");
+    const { code, message } = error as NodeJS.ErrnoException;
+    // an address that lacks its --url may have a secret: it is not repeated
+    const lacksName = code === "ERR_PARSE_ARGS_UNEXPECTED_POSITIONAL";
+    throw refuse(lacksName ? "every value needs its option" : (message.split(/[\n.]/, 1)[0] ?? ""));
   }
   for (const name of names) {
     const given = values[name] ?? [];
