@@ -22,10 +22,10 @@ export interface ClusterCheckProps {
 export class ClusterCheck extends Construct {
   readonly resource: DataResource;
   /**
-   * The kubeconfig and its context, as expressions. A provider that takes them from here waits for the check, and so does all
-   * that it makes. Their values are known when a plan is made.
+   * The kubeconfig, as an expression. A provider that takes it from here waits for the check, and so does all that it makes.
+   * Its value is known when a plan is made.
    */
-  readonly access: { readonly configPath: string; readonly configContext: string };
+  readonly configPath: string;
 
   constructor(scope: Construct, id: string, props: ClusterCheckProps) {
     super(scope, id);
@@ -50,9 +50,6 @@ export class ClusterCheck extends Construct {
         },
       ],
     });
-    this.access = {
-      configPath: expression(`${this.resource.fqn}.input.kubeconfig`),
-      configContext: expression(`${this.resource.fqn}.input.context`),
-    };
+    this.configPath = expression(`${this.resource.fqn}.input.kubeconfig`);
   }
 }

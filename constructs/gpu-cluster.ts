@@ -1,7 +1,7 @@
 import { HelmProvider } from "@cdktf/provider-helm/lib/provider/index.js";
 import { KubernetesProvider } from "@cdktf/provider-kubernetes/lib/provider/index.js";
 import { Construct } from "constructs";
-import { TerraformStack } from "./cdktf.ts";
+import { DataResource, TerraformStack } from "./cdktf.ts";
 import { ClusterCheck } from "./cluster-check.ts";
 import type { ClusterRequirements } from "./cluster-requirements.ts";
 import type { ClusterPlace } from "./environment-output.ts";
@@ -53,7 +53,12 @@ export type ClusterNeeds = Pick<
   readonly gpusAtLeast: number;
 };
 
-/** A Kubernetes cluster that is there already, reached through a context of a kubeconfig, with the providers that talk to it. */
+/**
+ * A Kubernetes cluster that is there already, reached through a context of a kubeconfig, with the providers that talk to it.
+ *
+ * A deployment stays with the context that it was made in: in another cluster Terraform would find nothing, make all of it
+ * anew, and forget what runs in the first. Such a change is refused when a plan is made.
+ */
 export class GpuCluster extends Construct {
   readonly context: string;
   /** The kubeconfig, as a path that Terraform knows. */
@@ -65,6 +70,8 @@ export class GpuCluster extends Construct {
   readonly gpu: GpuSpec & { readonly name: GpuName };
   /** GPUs of all nodes. */
   readonly count: number;
+  /** Keeps the context of the first deployment. */
+  readonly place: DataResource;
 
   #needs: ClusterNeeds | undefined;
 
@@ -79,14 +86,29 @@ export class GpuCluster extends Construct {
     this.gpu = { name: props.pool.gpu, ...gpuCatalogue[props.pool.gpu] };
     this.count = props.pool.nodes * props.pool.gpusPerNode;
 
-    const { access } = new ClusterCheck(this, "check", {
+    const check = new ClusterCheck(this, "check", {
       kubeconfig: props.kubeconfig,
       context: props.context,
       requirements: () => this.#requirements(),
     });
+    this.place = new DataResource(this, "place", {
+      input: { context: props.context },
+      // a cluster that has not passed is none that anything is in
+      dependsOn: [check.resource],
+      lifecycle: {
+        // the context of the first deployment stays in the state, also for the end of it
+        ignoreChanges: ["input"],
+        postcondition: [staysIn(TerraformStack.of(this).node.id, props.context)],
+      },
+    });
+    const access = {
+      configPath: check.configPath,
+      configContext: expression(`${this.place.fqn}.input.context`),
+    };
     new KubernetesProvider(this, "kubernetes", access);
     new HelmProvider(this, "helm", { kubernetes: access });
   }
+
   /** Have the cluster checked for this before anything is made in it. */
   needs(needs: ClusterNeeds): void {
     this.#needs = needs;
@@ -138,4 +160,16 @@ export class GpuCluster extends Construct {
       }),
     };
   }
+}
+
+/** The context that a deployment keeps for life. */
+function staysIn(environment: string, context: string) {
+  const first = "self.input.context";
+  return {
+    condition: expression(`${first} == "${context}"`),
+    errorMessage: [
+      `The environment is deployed to cluster.context '${expression(first)}', and the settings say '${context}': what runs in the first would be left behind.`,
+      `Set it back, or take the deployment away first: 'npx cdktf destroy ${environment}', then deploy.`,
+    ].join(" "),
+  };
 }

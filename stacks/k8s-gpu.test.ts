@@ -34,6 +34,7 @@ describe("k8s-gpu", () => {
       ├── cluster (GpuCluster)
           ├── check (ClusterCheck)
               └── doctor (DataResource)
+          ├── place (DataResource)
           ├── kubernetes (KubernetesProvider)
           └── helm (HelmProvider)
       ├── inference (ClusterInference)
@@ -60,6 +61,7 @@ describe("k8s-gpu", () => {
         "helm_release.inference_chart_release_77C0772B",
         "kubernetes_namespace_v1.inference_namespace_3042BDA0",
         "terraform_data.cluster_check_doctor_D71A5168",
+        "terraform_data.cluster_place_9F16BF96",
         "terraform_data.inference_embed-ready_DE39B878",
         "terraform_data.inference_triton-ready_022138BA",
       ]
@@ -101,13 +103,37 @@ describe("k8s-gpu", () => {
     expect(check).toMatchObject({
       input: { kubeconfig: `\${pathexpand("~/.kube/prod")}`, context: "prod" },
     });
+    const [[place]] = Object.entries(resource.terraform_data).filter(([name]) =>
+      name.startsWith("cluster_place"),
+    ) as [[string, object]];
     // through the check, so that nothing is made before it
     const access = {
       config_path: `\${terraform_data.${id}.input.kubeconfig}`,
-      config_context: `\${terraform_data.${id}.input.context}`,
+      config_context: `\${terraform_data.${place}.input.context}`,
     };
     expect(provider.kubernetes).toEqual([access]);
     expect(provider.helm).toEqual([{ kubernetes: access }]);
+  });
+
+  test("stays in the context of its first deployment, which no other setting leads away from", () => {
+    const { resource } = synthesized("cluster: { context: next }").json;
+    const [place] = Object.entries(resource.terraform_data)
+      .filter(([name]) => name.startsWith("cluster_place"))
+      .map(([, it]) => it);
+    expect(place).toMatchObject({
+      input: { context: "next" },
+      depends_on: [expect.stringMatching(/^terraform_data.cluster_check_doctor_/)],
+      lifecycle: {
+        ignore_changes: ["input"],
+        postcondition: [
+          {
+            condition: '${self.input.context == "next"}',
+            error_message:
+              "The environment is deployed to cluster.context '${self.input.context}', and the settings say 'next': what runs in the first would be left behind. Set it back, or take the deployment away first: 'npx cdktf destroy k8s-gpu', then deploy.",
+          },
+        ],
+      },
+    });
   });
 
   test("makes the namespace, which refuses pods that are not hardened, or takes one that is there", () => {
@@ -125,9 +151,9 @@ describe("k8s-gpu", () => {
 
   test("waits until the pods of each Deployment are ready, as many as there must be", () => {
     const gates = Object.values(synthesized().json.resource.terraform_data) as {
-      provisioner: { "local-exec": { command: string } }[];
+      provisioner?: { "local-exec": { command: string } }[];
     }[];
-    const commands = gates.map(({ provisioner }) => provisioner[0]?.["local-exec"].command);
+    const commands = gates.map(({ provisioner }) => provisioner?.[0]?.["local-exec"].command);
     for (const workload of ["clipstack-embed", "clipstack-triton"]) {
       expect(commands).toContainEqual(
         expect.stringMatching(
@@ -383,6 +409,13 @@ describe("k8s-gpu fails", () => {
       "triton: { budget: { minAvailable: 2 } }",
       [
         "triton.budget.minAvailable must be less than triton.autoscaler.minReplicas (2), or no node can be drained, got 2",
+      ],
+    ],
+    [
+      "a budget that protects nothing",
+      "embed: { budget: { maxUnavailable: 6 } }",
+      [
+        "embed.budget.maxUnavailable must be less than embed.autoscaler.minReplicas (2), or all pods may be away at once, got 6",
       ],
     ],
     [
