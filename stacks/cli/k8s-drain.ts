@@ -95,7 +95,7 @@ async function evict(run: ExerciseRun, pod: string): Promise<ApiRefusal | undefi
   const { namespace } = run.target;
   run.signal.throwIfAborted();
   try {
-    await run.api.post(`${run.path("v1", "pods", pod)}/eviction`, {
+    await run.post(`${run.path("v1", "pods", pod)}/eviction`, {
       apiVersion: "policy/v1",
       kind: "Eviction",
       metadata: { name: pod, namespace },

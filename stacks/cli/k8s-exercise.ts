@@ -104,6 +104,9 @@ export const defaultConcurrency = 8;
 const pollMs = 500;
 /** How long a Deployment may take to be at rest before anything is done to it. */
 const restSeconds = 30;
+/** How long an API server may be away: while the exercise goes on, and while the cluster is made what it was. */
+const actPatienceMs = 15_000;
+const restorePatienceMs = 90_000;
 /** Beyond what an autoscaler waits by itself: its period, the metrics' age and the pods' own end. */
 const scaleMarginSeconds = 120;
 
@@ -126,6 +129,9 @@ export class ExerciseRun {
   }[] = [];
   #phases: { readonly name: string; readonly fromMs: number; toMs?: number }[] = [];
   #cleanups: (() => Promise<void>)[] = [];
+  #patienceMs = actPatienceMs;
+  /** Something was asked of the cluster that may have changed it. */
+  changed = false;
 
   constructor(
     readonly api: ClusterApi,
@@ -136,6 +142,12 @@ export class ExerciseRun {
     /** Of what may be interrupted; while the cluster is made what it was, another one. */
     public signal: AbortSignal,
   ) {}
+
+  /** From here on the cluster is made what it was: the interruption no longer counts, and an API server may be away for longer. */
+  beginRestoring(): void {
+    this.signal = new AbortController().signal;
+    this.#patienceMs = restorePatienceMs;
+  }
 
   get target(): ExerciseTarget {
     return this.options.target;
@@ -163,12 +175,35 @@ export class ExerciseRun {
   /** kubectl, in the namespace of the Deployment. */
   async kubectl(...args: readonly string[]): Promise<string> {
     const { access, namespace } = this.target;
+    this.changed = true;
     return kubectl(access, [`--namespace=${namespace}`, ...args], this.signal);
+  }
+
+  /** @throws {ApiRefusal} with the API server's status and message. */
+  async post(path: string, body: unknown): Promise<void> {
+    this.changed = true;
+    await this.api.post(path, body);
+  }
+
+  /** Try again while the API server is away for a moment. Only for what may be done twice. */
+  async patiently<T>(work: () => Promise<T>): Promise<T> {
+    const endsMs = performance.now() + this.#patienceMs;
+    for (let tries = 1; ; tries++) {
+      try {
+        return await work();
+      } catch (error) {
+        this.signal.throwIfAborted();
+        if (isFinal(error) || performance.now() > endsMs) throw error;
+        if (tries === 1)
+          this.step(`trying again for up to ${this.#patienceMs / 1_000} s: ${reason(error)}`);
+        await sleep(pollMs, undefined, { signal: this.signal });
+      }
+    }
   }
 
   /** The Deployment, its pods and its autoscaler now; what has changed is kept for the record. */
   async look(): Promise<Snapshot> {
-    const seen = await look(this.api, this.target);
+    const seen = await this.patiently(() => look(this.api, this.target));
     const point = pointOf(seen);
     const { atSeconds: _, ...last } = this.replicas.at(-1) ?? { atSeconds: 0 };
     if (!isDeepStrictEqual(last, point)) {
@@ -234,6 +269,8 @@ export class ExerciseRun {
     this.#cleanups.push(() => http.close());
     if (this.#loads.length === 0) await requireAnswer(http, url, images);
     const running = startLoad(http, url, images, pace);
+    // an autoscaler may act on it
+    this.changed = true;
     this.#load = { running, pace, url };
     this.step(
       pace.kind === "fixed rate"
@@ -345,6 +382,13 @@ export class ExerciseRun {
       spans.reduce((sum, { fromMs, toMs = now }) => sum + toMs - fromMs, 0) / 1_000,
     );
   }
+}
+
+/** What no second try makes good: a wait that was too long, and a user who may not. */
+function isFinal(error: unknown): boolean {
+  if (error instanceof ApiRefusal) return error.status === 403;
+  if (error instanceof UserError) return error.message.includes("(Forbidden)");
+  return error instanceof ClaimFailed;
 }
 
 const answerMs = 30_000;
@@ -472,7 +516,6 @@ export async function runExercise(
   const { signal, target, onStep } = options;
   const startedAt = new Date();
   const api = await openCluster(target.access, signal);
-  const restoring = new AbortController();
   try {
     const first = await restingSnapshot(api, target, signal, onStep);
     const run = new ExerciseRun(api, options, first, performance.now(), signal);
@@ -484,10 +527,10 @@ export async function runExercise(
     } catch (error) {
       problem = error;
     }
-    run.signal = restoring.signal;
+    run.beginRestoring();
     await run.endLoad();
-    if (problem instanceof ClaimFailed && !signal.aborted) {
-      run.check("the exercise goes through", false, problem.message);
+    if (problem !== undefined && run.changed && !signal.aborted) {
+      run.check("the exercise goes through", false, reason(problem));
     }
     if (signal.aborted)
       onStep?.("interrupted: making the cluster what it was; Ctrl-C again leaves it as it is");
@@ -497,7 +540,7 @@ export async function runExercise(
       const verdict = last?.passed ? asItWas : "the cluster is not as it was";
       throw new Interrupted(`${verdict}: ${last?.message}`);
     }
-    if (problem !== undefined && !(problem instanceof ClaimFailed)) throw problem;
+    if (problem !== undefined && !run.changed) throw problem;
     return await recordOf(body.exercise, run, startedAt);
   } catch (error) {
     if (signal.aborted && !(error instanceof Interrupted)) {
@@ -513,7 +556,7 @@ const asItWas = "the cluster is as it was";
 
 async function restore(body: ExerciseBody, run: ExerciseRun): Promise<void> {
   try {
-    await body.restore(run);
+    await run.patiently(() => body.restore(run));
     await settle(run);
     const now = await run.look();
     const wrong = differencesOf(run.before, now);
@@ -597,14 +640,11 @@ async function restingSnapshot(
 
 async function recordOf(exercise: Exercise, run: ExerciseRun, startedAt: Date): Promise<K8sRecord> {
   const { api, target, before } = run;
-  const version = await api.get("/version", z.object({ gitVersion: z.string() }));
-  const nodes = await api
-    .get("/api/v1/nodes", listOf(clusterNode))
-    // who may use a namespace need not be allowed to see nodes
-    .catch((error: unknown) => {
-      if (error instanceof ApiRefusal) return undefined;
-      throw error;
-    });
+  // what was seen is kept also where the API server is away, and who may use a namespace need not be allowed to see nodes
+  const version = await api
+    .get("/version", z.object({ gitVersion: z.string() }))
+    .catch(() => undefined);
+  const nodes = await api.get("/api/v1/nodes", listOf(clusterNode)).catch(() => undefined);
   const container = before.deployment.spec.template.spec.containers[0];
   const status = before.pods[0]?.status.containerStatuses.find(
     ({ name }) => name === container?.name,

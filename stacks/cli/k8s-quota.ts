@@ -99,7 +99,7 @@ async function largestContainer(run: ExerciseRun): Promise<Readonly<Record<strin
 /** That pods of this form are refused for nothing else: a small one is accepted, if only on trial. */
 async function fits(run: ExerciseRun): Promise<void> {
   try {
-    await run.api.post(
+    await run.post(
       `${run.path("v1", "pods")}?dryRun=All`,
       podOf(run, "fits", [container(0, {}, {})]),
     );
@@ -120,7 +120,7 @@ async function tooMuch(
   const claim = `a pod over ${name} is refused`;
   run.signal.throwIfAborted();
   try {
-    await run.api.post(
+    await run.post(
       run.path("v1", "pods"),
       podOf(run, name.replaceAll(/[^a-z]+/g, "-"), containersFor(resource, ask, left, max)),
     );
