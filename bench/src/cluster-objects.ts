@@ -24,10 +24,14 @@ const condition = z.object({
   lastTransitionTime: text.optional(),
 });
 
+/** Which program set which fields last, as server-side apply asks. */
+const managedFields = z.looseObject({ manager: text.default(""), subresource: text.optional() });
+
 export const clusterDeployment = z.object({
-  metadata,
+  metadata: metadata.extend({ managedFields: z.array(managedFields).default([]) }),
   spec: z.looseObject({
     replicas: z.number().default(1),
+    revisionHistoryLimit: z.number().default(10),
     selector: z.object({ matchLabels: z.record(text, text).default({}) }).loose(),
     progressDeadlineSeconds: z.number().default(600),
     template: z.looseObject({
@@ -48,6 +52,16 @@ export const clusterDeployment = z.object({
     .prefault({}),
 });
 export type ClusterDeployment = z.infer<typeof clusterDeployment>;
+
+/** One version of a Deployment. */
+export const clusterReplicaSet = z.object({
+  metadata: metadata.extend({
+    ownerReferences: z.array(z.object({ uid: text })).default([]),
+  }),
+  spec: z.looseObject({ replicas: z.number().default(1) }),
+  status: z.object({ replicas: count }).prefault({}),
+});
+export type ClusterReplicaSet = z.infer<typeof clusterReplicaSet>;
 
 const containerState = z
   .object({

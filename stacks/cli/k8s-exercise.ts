@@ -5,10 +5,12 @@ import {
   type ClusterAutoscaler,
   type ClusterDeployment,
   type ClusterPod,
+  type ClusterReplicaSet,
   clusterAutoscaler,
   clusterDeployment,
   clusterNode,
   clusterPod,
+  clusterReplicaSet,
   clusterService,
   isReady,
   listOf,
@@ -89,12 +91,16 @@ export interface ExerciseBody {
   act(run: ExerciseRun): Promise<void>;
   /** Called always, also when `act` has failed or was interrupted: make the cluster what it was. */
   restore(run: ExerciseRun): Promise<void>;
+  /** Called when the pods are at rest again, or will not be: take away what is left of the exercise. */
+  tidy?(run: ExerciseRun): Promise<void>;
 }
 
 /** The Deployment at one moment, and what belongs to it. */
 export interface Snapshot {
   readonly deployment: ClusterDeployment;
   readonly pods: readonly ClusterPod[];
+  /** Its versions: the present one, and those that a rollback can go to. */
+  readonly replicaSets: readonly ClusterReplicaSet[];
   readonly autoscaler?: ClusterAutoscaler;
 }
 
@@ -463,16 +469,18 @@ async function look(api: ClusterApi, target: ExerciseTarget): Promise<Snapshot> 
   const selector = Object.entries(deployment.spec.selector.matchLabels)
     .map(([key, value]) => `${key}=${value}`)
     .join(",");
-  const [pods, autoscalers] = await Promise.all([
-    api.get(
-      `${path("v1", "pods")}?labelSelector=${encodeURIComponent(selector)}`,
-      listOf(clusterPod),
-    ),
+  const selected = `?labelSelector=${encodeURIComponent(selector)}`;
+  const [pods, replicaSets, autoscalers] = await Promise.all([
+    api.get(`${path("v1", "pods")}${selected}`, listOf(clusterPod)),
+    api.get(`${path("apps/v1", "replicasets")}${selected}`, listOf(clusterReplicaSet)),
     api.get(path("autoscaling/v2", "horizontalpodautoscalers"), listOf(clusterAutoscaler)),
   ]);
   return {
     deployment,
     pods: pods?.items ?? [],
+    replicaSets: (replicaSets?.items ?? []).filter(({ metadata: { ownerReferences } }) =>
+      ownerReferences.some(({ uid }) => uid === deployment.metadata.uid),
+    ),
     autoscaler: autoscalers?.items.find(
       ({ spec: { scaleTargetRef: of } }) => of.kind === "Deployment" && of.name === name,
     ),
@@ -557,7 +565,11 @@ const asItWas = "the cluster is as it was";
 async function restore(body: ExerciseBody, run: ExerciseRun): Promise<void> {
   try {
     await run.patiently(() => body.restore(run));
-    await settle(run);
+    try {
+      await settle(run);
+    } finally {
+      await run.patiently(async () => body.tidy?.(run));
+    }
     const now = await run.look();
     const wrong = differencesOf(run.before, now);
     run.check(
@@ -605,11 +617,18 @@ export function deadlineSeconds({ deployment }: Snapshot): number {
 function differencesOf(before: Snapshot, now: Snapshot): readonly string[] {
   const owned = before.autoscaler !== undefined;
   const [wanted, is] = [before.deployment.spec.replicas, now.deployment.spec.replicas];
+  const uidsOf = ({ replicaSets }: Snapshot) => replicaSets.map(({ metadata }) => metadata.uid);
+  const gone = uidsOf(before).filter((uid) => !uidsOf(now).includes(uid)).length;
+  const added = uidsOf(now).filter((uid) => !uidsOf(before).includes(uid)).length;
+  const [limit, limitNow] = [before, now].map((it) => it.deployment.spec.revisionHistoryLimit);
   return [
     ...(isDeepStrictEqual(before.deployment.spec.template, now.deployment.spec.template)
       ? []
       : ["the pod template is another one"]),
     ...(wanted === is || owned ? [] : [`${is} pods are asked for in place of ${wanted}`]),
+    ...(gone === 0 ? [] : [`earlier versions that are gone: ${gone}`]),
+    ...(added === 0 ? [] : [`versions that were not there before: ${added}`]),
+    ...(limit === limitNow ? [] : [`revisionHistoryLimit is ${limitNow} in place of ${limit}`]),
   ];
 }
 

@@ -22,7 +22,13 @@ const holdSeconds = 10;
 /** The kubelet says at once that an image is not there. */
 const badPodSeconds = 60;
 
-/** A rolling update and the way back under load, and a rollout that an image stops. */
+/** Versions that the exercise makes: nothing of the user's may be dropped for them. */
+const madeVersions = 2;
+
+/**
+ * A rollout that an image stops, then a rolling update and the way back, all under load. In this order, since the version
+ * before the last one is what the next `kubectl rollout undo` goes to.
+ */
 export const rolloutExercise: ExerciseBody = {
   exercise: "rollout",
 
@@ -32,8 +38,15 @@ export const rolloutExercise: ExerciseBody = {
       kind: "fixed rate",
       ratePerSecond: run.options.ratePerSecond ?? defaultRate,
     });
-    run.phase(restart);
+    run.phase(badImage);
     await run.watch(calmSeconds);
+    await breakImage(run);
+    await holds(run);
+    await run.kubectl("rollout", "undo", `deployment/${name}`);
+    run.step("rollback to the version before");
+    await run.atRest("the rollback is done", deadlineSeconds(run.before));
+
+    run.phase(restart);
     run.step("rolling update: every pod is replaced");
     await replaces(run, restart, () => run.kubectl("rollout", "restart", `deployment/${name}`));
 
@@ -41,28 +54,39 @@ export const rolloutExercise: ExerciseBody = {
     run.step("rollback to the version before");
     await replaces(run, undo, () => run.kubectl("rollout", "undo", `deployment/${name}`));
 
-    run.phase(badImage);
-    await breakImage(run);
-    await holds(run);
-    await run.kubectl("rollout", "undo", `deployment/${name}`);
-    run.step("rollback to the version before");
-    await run.atRest("the rollback is done", deadlineSeconds(run.before));
     await run.endLoad();
-    for (const phase of [restart, undo, badImage]) run.checkAnswered(phase);
+    for (const phase of [badImage, restart, undo]) run.checkAnswered(phase);
   },
 
   async restore(run) {
     const { deployment } = await run.look();
     const { template } = run.before.deployment.spec;
     if (isDeepStrictEqual(deployment.spec.template, template)) return;
-    const patch = [{ op: "replace", path: "/spec/template", value: template }];
-    await run.kubectl(
-      ...["patch", "deployment", run.target.deployment, "--type=json"],
-      `--patch=${JSON.stringify(patch)}`,
-    );
+    await replace(run, "/spec/template", template);
     run.step("the pod template is put back");
   },
+
+  async tidy(run) {
+    const { deployment, replicaSets } = await run.look();
+    const there = new Set(run.before.replicaSets.map(({ metadata }) => metadata.uid));
+    for (const { metadata, spec, status } of replicaSets) {
+      if (there.has(metadata.uid) || spec.replicas > 0 || status.replicas > 0) continue;
+      await run.api.delete(run.path("apps/v1", "replicasets", metadata.name));
+      run.step(`${metadata.name}, a version of this exercise, is deleted`);
+    }
+    const { revisionHistoryLimit: limit } = run.before.deployment.spec;
+    if (deployment.spec.revisionHistoryLimit !== limit) {
+      await replace(run, "/spec/revisionHistoryLimit", limit);
+    }
+  },
 };
+
+async function replace(run: ExerciseRun, path: string, value: unknown): Promise<void> {
+  await run.kubectl(
+    ...["patch", "deployment", run.target.deployment, "--type=json"],
+    `--patch=${JSON.stringify([{ op: "replace", path, value }])}`,
+  );
+}
 
 /** A rolling update, to its end. Says how many pods are new, and how few there ever were. */
 async function replaces(
@@ -113,11 +137,13 @@ function leastReady({ before }: ExerciseRun, replicas: number): number {
 }
 
 async function breakImage(run: ExerciseRun): Promise<void> {
-  const container = run.before.deployment.spec.template.spec.containers[0];
+  const { revisionHistoryLimit, template } = run.before.deployment.spec;
+  const container = template.spec.containers[0];
   if (container === undefined) throw new ClaimFailed("the pod template has no container");
   const image = withTag(container.image, badTag);
   const patch = {
     spec: {
+      revisionHistoryLimit: revisionHistoryLimit + madeVersions,
       template: {
         spec: { containers: [{ name: container.name, image, imagePullPolicy: "Never" }] },
       },
