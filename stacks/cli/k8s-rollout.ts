@@ -78,8 +78,24 @@ export const rolloutExercise: ExerciseBody = {
     if (deployment.spec.revisionHistoryLimit !== limit) {
       await replace(run, "/spec/revisionHistoryLimit", limit);
     }
+    await giveFieldsBack(run);
   },
 };
+
+/**
+ * A patch takes the fields that it sets over from whoever had applied them, and the next server-side apply would conflict.
+ * Fields of the status and of an autoscaler are left to those who write them meanwhile.
+ */
+async function giveFieldsBack(run: ExerciseRun): Promise<void> {
+  const { deployment } = await run.look();
+  const { managedFields } = deployment.metadata;
+  const owned = [
+    ...run.before.deployment.metadata.managedFields.filter((it) => it.subresource === undefined),
+    ...managedFields.filter((it) => it.subresource !== undefined),
+  ];
+  if (owned.length === 0 || isDeepStrictEqual(new Set(managedFields), new Set(owned))) return;
+  await replace(run, "/metadata/managedFields", owned);
+}
 
 async function replace(run: ExerciseRun, path: string, value: unknown): Promise<void> {
   await run.kubectl(
