@@ -1,19 +1,18 @@
 import { expect, test } from "vitest";
 import {
   type DeploymentState,
-  judgeRollout,
   type Kubectl,
   lastPodLines,
   type PodState,
+  type RolloutState,
   readRollout,
+  rolloutJudge,
   rolloutText,
   waitForRollout,
   warningsOf,
 } from "./rollout.ts";
 
 const madeAt = "2026-11-21T20:00:00Z";
-const justMadeMs = Date.parse(madeAt) + 1_000;
-const longAfterMs = Date.parse(madeAt) + 60_000;
 
 const ready: DeploymentState = {
   metadata: { generation: 3, annotations: {} },
@@ -47,6 +46,7 @@ function pod(
 ): PodState {
   return {
     metadata: { name: "embed-1", creationTimestamp: madeAt, labels: {} },
+    spec: { terminationGracePeriodSeconds: 30 },
     status: {
       phase: "Pending",
       conditions: [],
@@ -56,11 +56,28 @@ function pod(
     },
   };
 }
+const state = (changes: Partial<RolloutState> = {}): RolloutState => ({
+  deployment: notYet,
+  pods: [],
+  graceSeconds: 0,
+  pulling: new Set(),
+  ...changes,
+});
+/** What the first look says. */
 const judge = (
   deployment: DeploymentState,
   pods: readonly PodState[] = [],
-  { replicas = 1, nowMs = longAfterMs } = {},
-) => judgeRollout({ deployment, pods }, replicas, nowMs);
+  { replicas = 1, pulling = [] as readonly string[] } = {},
+) => rolloutJudge(replicas)(state({ deployment, pods, pulling: new Set(pulling) }), 0);
+
+/** What each look says, as one word. */
+function verdicts(...looks: readonly (readonly [seconds: number, state: RolloutState])[]) {
+  const look = rolloutJudge(1);
+  return looks.map(([seconds, it]) => {
+    const verdict = look(it, seconds * 1_000);
+    return typeof verdict === "string" ? verdict : "failed";
+  });
+}
 
 test("is ready when all pods are new and ready", () => {
   expect(judge(ready)).toBe("ready");
@@ -87,21 +104,66 @@ test("waits until the autoscaler has asked for its fewest pods", () => {
 test("fails at once on an image that may not be pulled", () => {
   const message = 'Container image "x:1" is not present with pull policy of Never';
   const stuck = pod({ state: { waiting: { reason: "ErrImageNeverPull", message } } });
-  expect(judge(notYet, [stuck], { nowMs: justMadeMs })).toEqual({
+  expect(judge(notYet, [stuck])).toEqual({
     failed: `container embed has no image: ${message}`,
     pod: "embed-1",
     container: "embed",
   });
 });
 
+const unpulled = (reason: string, name = "embed-1") => {
+  const it = pod({ state: { waiting: { reason, message: "Back-off pulling image\n x" } } });
+  return { ...it, metadata: { ...it.metadata, name } };
+};
+
 test("lets a pull be tried again before it fails", () => {
-  const waiting = { reason: "ImagePullBackOff", message: "Back-off pulling image\n x" };
-  const stuck = pod({ state: { waiting } });
-  expect(judge(notYet, [stuck], { nowMs: justMadeMs })).toBe("waiting");
-  expect(judge(notYet, [stuck])).toMatchObject({
+  const look = rolloutJudge(1);
+  expect(look(state({ pods: [unpulled("ErrImagePull")] }), 200_000)).toBe("waiting");
+  expect(look(state({ pods: [unpulled("ImagePullBackOff")] }), 229_000)).toBe("waiting");
+  expect(look(state({ pods: [unpulled("ErrImagePull")] }), 230_000)).toEqual({
     failed:
       "container embed cannot get its image clipstack/embed:1, which is not on the node: Back-off pulling image x",
+    pod: "embed-1",
+    container: "embed",
   });
+});
+
+test("counts its patience from the failure, whatever the cluster's clock says", () => {
+  // the pod is months old by the clock of this machine, or from the future
+  for (const creationTimestamp of ["2026-01-01T00:00:00Z", "2099-01-01T00:00:00Z"]) {
+    const it = unpulled("ErrImagePull");
+    const pods = [{ ...it, metadata: { ...it.metadata, creationTimestamp } }];
+    expect(
+      verdicts(
+        [0, state()],
+        [180, state({ pods })],
+        [209, state({ pods })],
+        [210, state({ pods })],
+      ),
+    ).toEqual(["waiting", "waiting", "waiting", "failed"]);
+  }
+});
+
+test("forgets a failure that has passed, and that of another pod", () => {
+  const once = state({ pods: [unpulled("ErrImagePull")] });
+  const passed = state({ pods: [pod()] });
+  expect(verdicts([0, once], [20, passed], [40, once])).not.toContain("failed");
+  const other = state({ pods: [unpulled("ErrImagePull", "embed-2")] });
+  expect(verdicts([0, once], [20, other], [40, other])).not.toContain("failed");
+});
+
+test("waits while an image is pulled again, and fails when that has failed too", () => {
+  const pods = [unpulled("ErrImagePull")];
+  const pulling = state({ pods, pulling: new Set(["embed-1"]) });
+  expect(
+    verdicts([0, state({ pods })], [15, pulling], [200, pulling], [201, state({ pods })]),
+  ).toEqual(["waiting", "waiting", "waiting", "failed"]);
+});
+
+test("lets a container that cannot be started be tried again before it fails", () => {
+  const waiting = { reason: "CreateContainerConfigError", message: "no secret" };
+  const it = state({ pods: [pod({ state: { waiting } })] });
+  expect(verdicts([0, it], [29, it], [30, it])).toEqual(["waiting", "waiting", "failed"]);
 });
 
 test("fails when a container restarts in a loop, and says how it ended", () => {
@@ -116,15 +178,46 @@ test("fails when a container restarts in a loop, and says how it ended", () => {
   expect(judge(notYet, [pod({ restartCount: 2 })])).toBe("waiting");
 });
 
+const refused = (message: string, since = madeAt) => ({ message, since });
+const overQuota = refused('pods "embed-1" is forbidden: exceeded quota: clipstack');
+
 test("fails in the API server's words when pods are refused for longer than a moment", () => {
-  const message = 'pods "embed-1" is forbidden: exceeded quota: clipstack';
-  const state = {
-    deployment: status({ availableReplicas: 0 }),
-    pods: [],
-    refused: { message, since: madeAt },
-  };
-  expect(judgeRollout(state, 1, longAfterMs)).toEqual({ failed: `a pod was refused: ${message}` });
-  expect(judgeRollout(state, 1, justMadeMs)).toBe("waiting");
+  const look = rolloutJudge(1);
+  expect(look(state({ refused: overQuota }), 0)).toBe("waiting");
+  expect(look(state({ refused: overQuota }), 29_000)).toBe("waiting");
+  expect(look(state({ refused: overQuota }), 30_000)).toEqual({
+    failed: `a pod was refused: ${overQuota.message}`,
+  });
+});
+
+test("waits until an old pod gives its quota back, and the ReplicaSet has tried again", () => {
+  // 40 s until the old pod is gone; the ReplicaSet, which doubles its pauses, tries again at the latest 40 s later
+  const going = state({ refused: overQuota, graceSeconds: 40 });
+  const gone = state({ refused: overQuota });
+  expect(verdicts([0, going], [39, going], [41, gone], [81, gone], [82, state()])).toEqual(
+    Array(5).fill("waiting"),
+  );
+  expect(verdicts([0, going], [41, gone], [109, gone], [110, gone])).toEqual([
+    "waiting",
+    "waiting",
+    "waiting",
+    "failed",
+  ]);
+});
+
+test("counts anew when a pod was admitted between two refusals", () => {
+  const next = state({ refused: refused(overQuota.message, "2026-11-21T20:01:00Z") });
+  expect(verdicts([0, state({ refused: overQuota })], [29, next], [58, next])).not.toContain(
+    "failed",
+  );
+});
+
+test("does not wait for old pods when what refuses a pod is no quota", () => {
+  const it = state({
+    refused: refused('pods "embed-1" is forbidden: violates PodSecurity "restricted:latest"'),
+    graceSeconds: 40,
+  });
+  expect(verdicts([0, it], [30, it])).toEqual(["waiting", "failed"]);
 });
 
 test("says what holds pods up when the deadline of the Deployment has passed", () => {
@@ -153,10 +246,12 @@ test("says what holds pods up when the deadline of the Deployment has passed", (
 test("says how far a rollout is", () => {
   const back = pod({ state: { waiting: { reason: "CrashLoopBackOff", message: "" } } });
   expect(
-    rolloutText({
-      deployment: status({ replicas: 3, updatedReplicas: 1, availableReplicas: 2 }),
-      pods: [back],
-    }),
+    rolloutText(
+      state({
+        deployment: status({ replicas: 3, updatedReplicas: 1, availableReplicas: 2 }),
+        pods: [back],
+      }),
+    ),
   ).toBe("1 of 2 pods are new, 2 ready, 2 old, CrashLoopBackOff");
 });
 
@@ -199,6 +294,73 @@ test("looks at the pods of the newest template, and not at those that go", async
   expect(state?.pods.map(({ metadata }) => metadata.name)).toEqual(["b"]);
   // that pods of the old template were refused is over
   expect(state?.refused).toBeUndefined();
+});
+
+test("knows how long the pods that go, and those that are old, may take to stop", async () => {
+  const of = (hash: string, seconds: number | undefined, more = {}) => ({
+    metadata: {
+      name: "a",
+      creationTimestamp: madeAt,
+      labels: { "pod-template-hash": hash },
+      ...more,
+    },
+    spec: seconds === undefined ? {} : { terminationGracePeriodSeconds: seconds },
+    status: {},
+  });
+  const graceOf = async (...items: readonly unknown[]) => {
+    const found = await readRollout(
+      cluster({
+        deployment: {
+          ...ready,
+          metadata: { generation: 3, annotations: { "deployment.kubernetes.io/revision": "2" } },
+        },
+        replicasets: {
+          items: [
+            {
+              metadata: {
+                annotations: { "deployment.kubernetes.io/revision": "2" },
+                labels: { "pod-template-hash": "new" },
+              },
+            },
+          ],
+        },
+        pods: { items },
+      }),
+      "embed",
+    );
+    return found?.graceSeconds;
+  };
+  expect(await graceOf(of("new", 90))).toBe(0);
+  expect(await graceOf(of("new", 90), of("old", 40), of("old", 20))).toBe(40);
+  expect(await graceOf(of("new", 90, { deletionTimestamp: madeAt }), of("old", 40))).toBe(90);
+  expect(await graceOf(of("old", undefined))).toBe(30);
+});
+
+test("takes from a pod's events whether its image is pulled again", async () => {
+  const event = (reason: string, lastTimestamp: string) => ({
+    reason,
+    lastTimestamp,
+    metadata: { creationTimestamp: madeAt },
+  });
+  const pullingWith = async (items: readonly unknown[] | undefined) => {
+    const found = await readRollout(
+      cluster({
+        deployment: notYet,
+        replicasets: { items: [] },
+        pods: { items: [unpulled("ImagePullBackOff")] },
+        ...(items !== undefined && { events: { items } }),
+      }),
+      "embed",
+    );
+    return [...(found?.pulling ?? [])];
+  };
+  const failed = event("Failed", "2026-11-21T20:03:00Z");
+  const again = event("Pulling", "2026-11-21T20:03:12Z");
+  expect(await pullingWith([again, event("Pulling", madeAt), failed])).toEqual(["embed-1"]);
+  expect(await pullingWith([event("Pulling", madeAt), failed])).toEqual([]);
+  expect(await pullingWith([])).toEqual([]);
+  // somebody who may not see events
+  expect(await pullingWith(undefined)).toEqual([]);
 });
 
 test("fails when there is no such Deployment", async () => {

@@ -55,6 +55,7 @@ const pod = z.object({
     deletionTimestamp: z.string().optional(),
     labels: z.record(z.string(), z.string()).default({}),
   }),
+  spec: z.object({ terminationGracePeriodSeconds: z.number().default(30) }).prefault({}),
   status: z.object({
     phase: z.string().default(""),
     conditions: z.array(condition).default([]),
@@ -79,6 +80,10 @@ export interface RolloutState {
   /** Why pods of the newest template are refused, and since when. What the Deployment says may be about old ones. */
   readonly refused?: { readonly message: string; readonly since?: string };
   readonly pods: readonly PodState[];
+  /** How long the pods that go, or are old, may take to stop: the longest of them, 0 without any. */
+  readonly graceSeconds: number;
+  /** Of the pods whose image did not come, the names of those that pull it again now. */
+  readonly pulling: ReadonlySet<string>;
 }
 
 /** Runs `kubectl` with these arguments, and gives what it printed. */
@@ -100,7 +105,7 @@ export async function readRollout(
       .object({ items: z.array(z.unknown()) })
       .parse(JSON.parse(await kubectl(["get", kind, `--selector=${selector}`, "--output=json"])))
       .items;
-  const [sets, pods] = await Promise.all([list("replicasets"), list("pods")]);
+  const [sets, items] = await Promise.all([list("replicasets"), list("pods")]);
   const revision = found.metadata.annotations[revisionAnnotation];
   const newest = z
     .array(replicaSet)
@@ -110,19 +115,23 @@ export async function readRollout(
   const refused = newest?.status.conditions.find(
     ({ type, status }) => type === "ReplicaFailure" && status === "True",
   );
+  const isNew = ({ metadata }: PodState) =>
+    metadata.deletionTimestamp === undefined && metadata.labels[hashLabel] === hash;
+  const all = z.array(pod).parse(items);
+  const pods = all
+    .filter(isNew)
+    .sort((a, b) => a.metadata.creationTimestamp.localeCompare(b.metadata.creationTimestamp));
+  const graces = all
+    .filter((it) => !isNew(it))
+    .map(({ spec }) => spec.terminationGracePeriodSeconds);
   return {
     deployment: found,
     ...(refused !== undefined && {
       refused: { message: refused.message, since: refused.lastTransitionTime },
     }),
-    pods: z
-      .array(pod)
-      .parse(pods)
-      .filter(
-        ({ metadata }) =>
-          metadata.deletionTimestamp === undefined && metadata.labels[hashLabel] === hash,
-      )
-      .sort((a, b) => a.metadata.creationTimestamp.localeCompare(b.metadata.creationTimestamp)),
+    pods,
+    graceSeconds: Math.max(0, ...graces),
+    pulling: await pullingAgain(kubectl, pods),
   };
 }
 
@@ -138,14 +147,51 @@ export type RolloutVerdict =
 /** A container that was restarted this often does not start by waiting longer. */
 const restartLimit = 3;
 
-/** What may pass by itself (a pull that is tried again, a quota that a pod which goes gives back) is waited for so long. */
+/** What may pass by itself, such as a pull that is tried again, is waited for so long. */
 const patienceMs = 30_000;
 
-/** Judge a rollout. `replicas`: the fewest pods that must be ready. */
-export function judgeRollout(
-  { deployment: { metadata, spec, status }, refused, pods }: RolloutState,
+/**
+ * A quota gives back what a pod holds when the pod is gone, up to its grace later; and the ReplicaSet tries again after
+ * twice the time that it has waited so far.
+ */
+function refusalPatienceMs(message: string, graceSeconds: number): number {
+  return patienceMs + (/exceeded quota/.test(message) ? 2 * graceSeconds * 1_000 : 0);
+}
+
+/**
+ * Judges one rollout, look after look. It remembers since when it has seen what may pass by itself: the times that the
+ * cluster gives are of other clocks, and of other things.
+ *
+ * @param replicas - The fewest pods that must be ready.
+ * @returns Takes the state and the time of a monotonic clock, in milliseconds.
+ */
+export function rolloutJudge(
   replicas: number,
-  nowMs: number,
+): (state: RolloutState, nowMs: number) => RolloutVerdict {
+  let firstSeen = new Map<string, number>();
+  let graceSeconds = 0;
+  return (state, nowMs) => {
+    const seen = new Map<string, number>();
+    const ageMs = (trouble: string) => {
+      const first = firstSeen.get(trouble) ?? nowMs;
+      seen.set(trouble, first);
+      return nowMs - first;
+    };
+    // the ReplicaSet may still wait when the pod is gone
+    graceSeconds = Math.max(graceSeconds, state.graceSeconds);
+    const verdict = judgeRollout({ ...state, graceSeconds }, replicas, ageMs);
+    firstSeen = seen; // what has passed is forgotten
+    return verdict;
+  };
+}
+
+/** For how long, in milliseconds, a trouble has been seen at each look; 0 at the first. */
+type AgeMs = (trouble: string) => number;
+
+function judgeRollout(
+  { deployment: { metadata, spec, status }, refused, pods, graceSeconds, pulling }: RolloutState,
+  replicas: number,
+  ageMs: AgeMs,
 ): RolloutVerdict {
   const seen = status.observedGeneration >= metadata.generation;
   const done =
@@ -154,11 +200,12 @@ export function judgeRollout(
     status.availableReplicas >= status.updatedReplicas;
   if (seen && done && status.availableReplicas >= replicas) return "ready";
   if (!seen) return "waiting";
-  for (const it of pods) {
-    const trouble = podTrouble(it, nowMs);
-    if (trouble !== undefined) return { ...trouble, pod: it.metadata.name };
-  }
-  if (refused !== undefined && olderThan(refused.since, nowMs)) {
+  const [trouble] = pods.flatMap((it) => podTrouble(it, pulling, ageMs) ?? []);
+  if (trouble !== undefined) return trouble;
+  if (
+    refused !== undefined &&
+    ageMs(`refused since ${refused.since}`) >= refusalPatienceMs(refused.message, graceSeconds)
+  ) {
     return { failed: `a pod was refused: ${refused.message}` };
   }
   const late = status.conditions.some(({ reason }) => reason === "ProgressDeadlineExceeded");
@@ -192,25 +239,27 @@ function isReady(conditions: PodState["status"]["conditions"]): boolean {
 }
 
 function podTrouble(
-  { metadata, status }: PodState,
-  nowMs: number,
-): { readonly failed: string; readonly container: string } | undefined {
-  const old = olderThan(metadata.creationTimestamp, nowMs);
+  { metadata: { name: pod }, status }: PodState,
+  pulling: ReadonlySet<string>,
+  ageMs: AgeMs,
+): Exclude<RolloutVerdict, string> | undefined {
   for (const it of [...status.initContainerStatuses, ...status.containerStatuses]) {
     const said = (text: string) => ({
       failed: `container ${it.name} ${text}`,
+      pod,
       container: it.name,
     });
+    const lasts = (trouble: string) => ageMs(`${pod} ${it.name} ${trouble}`) >= patienceMs;
     const { reason = "", message = "" } = it.state.waiting ?? {};
     if (reason === "ErrImageNeverPull" || reason === "InvalidImageName") {
       return said(`has no image: ${message}`);
     }
-    if (old && (reason === "ImagePullBackOff" || reason === "ErrImagePull")) {
+    if (pullFailed(it) && lasts("image") && !pulling.has(pod)) {
       return said(
         `cannot get its image ${it.image}, which is not on the node: ${message.replace(/\s+/g, " ")}`,
       );
     }
-    if (old && /^Create(Container|PodSandbox).*Error$|^RunContainerError$/.test(reason)) {
+    if (/^Create(Container|PodSandbox).*Error$|^RunContainerError$/.test(reason) && lasts(reason)) {
       return said(`cannot be started: ${message}`);
     }
     if (it.restartCount >= restartLimit && !it.ready) {
@@ -228,8 +277,9 @@ function endText(last: z.infer<typeof ended> | undefined): string {
     : `: it exited with code ${last.exitCode}`;
 }
 
-function olderThan(time: string | undefined, nowMs: number): boolean {
-  return time === undefined || nowMs - Date.parse(time) >= patienceMs;
+/** Also while it is pulled again: the reason stays until the container starts. */
+function pullFailed({ state }: z.infer<typeof container>): boolean {
+  return state.waiting?.reason === "ImagePullBackOff" || state.waiting?.reason === "ErrImagePull";
 }
 
 /** `2 of 2 pods are new, 1 is ready`: what changes while one waits. */
@@ -270,15 +320,17 @@ export async function waitForRollout(
 ): Promise<Exclude<RolloutVerdict, string> | undefined> {
   const { kubectl, deployment: name, replicas, timeoutMs, intervalMs, signal, onState } = options;
   const startMs = performance.now();
+  const judge = rolloutJudge(replicas);
   let told = "";
   while (true) {
     const state = await readRollout(kubectl, name);
+    signal?.throwIfAborted();
     if (state === undefined) return { failed: "is not there" };
     const elapsedMs = performance.now() - startMs;
     const text = rolloutText(state);
     if (text !== told) onState(text, elapsedMs);
     told = text;
-    const verdict = judgeRollout(state, replicas, Date.now());
+    const verdict = judge(state, performance.now());
     if (verdict === "ready") return undefined;
     if (verdict !== "waiting") return verdict;
     if (elapsedMs >= timeoutMs) {
@@ -299,20 +351,49 @@ const event = z.object({
   metadata: z.object({ creationTimestamp: z.string() }),
 });
 
+type ClusterEvent = z.infer<typeof event>;
+
+async function eventsOf(kubectl: Kubectl, selector: string): Promise<readonly ClusterEvent[]> {
+  const text = await kubectl(["get", "events", `--field-selector=${selector}`, "--output=json"]);
+  const { items } = z.object({ items: z.array(event) }).parse(JSON.parse(text));
+  return items.sort((a, b) => timeOf(a).localeCompare(timeOf(b)));
+}
+
+function timeOf(it: ClusterEvent): string {
+  return it.lastTimestamp ?? it.eventTime ?? it.metadata.creationTimestamp;
+}
+
+/** Of the pods whose image did not come, those that pull it again: only their events say so. */
+async function pullingAgain(
+  kubectl: Kubectl,
+  pods: readonly PodState[],
+): Promise<ReadonlySet<string>> {
+  const failed = pods
+    .filter(({ status }) =>
+      [...status.initContainerStatuses, ...status.containerStatuses].some(pullFailed),
+    )
+    .map(({ metadata }) => metadata.name);
+  const pulling = await Promise.all(
+    failed.map(async (name) => {
+      // without the events, what the state says counts
+      const events = await eventsOf(kubectl, `involvedObject.name=${name}`).catch(() => []);
+      const lastOf = (is: (it: ClusterEvent) => boolean) => {
+        const last = events.findLast(is);
+        return last === undefined ? "" : timeOf(last);
+      };
+      const started = lastOf(({ reason }) => reason === "Pulling");
+      return started > lastOf(({ reason }) => reason === "Failed") ? name : [];
+    }),
+  );
+  return new Set(pulling.flat());
+}
+
 /** What the cluster warned of about an object, the oldest first, each message once. */
 export async function warningsOf(kubectl: Kubectl, name: string): Promise<readonly string[]> {
-  const text = await kubectl([
-    "get",
-    "events",
-    `--field-selector=involvedObject.name=${name},type=Warning`,
-    "--output=json",
-  ]);
-  const events = z.object({ items: z.array(event) }).parse(JSON.parse(text)).items;
-  const timeOf = (it: z.infer<typeof event>) =>
-    it.lastTimestamp ?? it.eventTime ?? it.metadata.creationTimestamp;
-  const lines = events
-    .sort((a, b) => timeOf(a).localeCompare(timeOf(b)))
-    .map(({ reason, message }) => `${reason}: ${message.trim().replace(/\s+/g, " ")}`);
+  const events = await eventsOf(kubectl, `involvedObject.name=${name},type=Warning`);
+  const lines = events.map(
+    ({ reason, message }) => `${reason}: ${message.trim().replace(/\s+/g, " ")}`,
+  );
   return [...new Set(lines)];
 }
 
