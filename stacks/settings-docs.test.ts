@@ -16,6 +16,6 @@ test("gives range, default and meaning of a setting", () => {
 
 test("takes a default from the object that names it", () => {
   expect(settingsDocs()).toContain(
-    "| `budget.maxUnavailable` | 0 to 1000 | `1` | How many pods may be away. |",
+    "| `budget.maxUnavailable` | 0 to 1000 | `1` | How many pods may be away; fewer than the fewest pods, where these are several. |",
   );
 });

@@ -75,6 +75,16 @@ test("fails on an unknown key that is like no other, and lists those that are kn
 });
 
 test.each([
+  ["kind-local", "budget: { minAvailable: 0 }", "budget"],
+  ["k8s-gpu", "embed: { budget: { minAvailable: 0 } }", "embed.budget"],
+  ["k8s-gpu", "triton: { budget: { minAvailable: 0 } }", "triton.budget"],
+] as const)("fails on a budget of %s that keeps no pod: %s", (environment, yaml, budget) => {
+  expect(schemaMistakes(environment, yaml)).toEqual([
+    `${budget}.minAvailable must be 1 to 1000, got 0`,
+  ]);
+});
+
+test.each([
   ["host: { count: four }", "host.count must be a whole number, 1 to 16, got 'four'"],
   ["host: { count: 1.5 }", "host.count must be a whole number, 1 to 16, got 1.5"],
   ["host: [1]", "host must be a map of settings, got [1]"],

@@ -349,6 +349,18 @@ const kindImage = z
     "The embed image, with the weights in it; it is copied into the node, and nothing is pulled. `{ source: build }`: this machine's Docker builds it as `clipstack/embed:k8s-cpu-…`, with `buildArgs` NODE_IMAGE for another base image. `name:1.2`, or `{ source: local, name: … }`: one that this machine's Docker has.",
   );
 
+const drainBudget = z
+  .strictObject({
+    maxUnavailable: integer(0, 1_000)
+      .optional()
+      .describe("How many pods may be away; fewer than the fewest pods, where these are several."),
+    minAvailable: integer(1, 1_000)
+      .optional()
+      .describe("How many pods must stay; fewer than the fewest pods."),
+  })
+  .default({ maxUnavailable: 1 })
+  .describe("How many pods may be away (or must stay) when a node is drained: one of the two.");
+
 export const kindLocalSettings = z.strictObject({
   state: state("kind-local"),
   cluster: z
@@ -408,13 +420,7 @@ export const kindLocalSettings = z.strictObject({
         .describe("How long the load must be low before pods go."),
     })
     .prefault({}),
-  budget: z
-    .strictObject({
-      maxUnavailable: integer(0, 1_000).optional().describe("How many pods may be away."),
-      minAvailable: integer(0, 1_000).optional().describe("How many pods must stay."),
-    })
-    .default({ maxUnavailable: 1 })
-    .describe("How many pods may be away (or must stay) when a node is drained: one of the two."),
+  budget: drainBudget,
   quota: z
     .strictObject({
       requests: quantities(1_750, 7_168),
@@ -447,13 +453,6 @@ const cpuScaling = (minReplicas: number, maxReplicas: number) => ({
     .default(180)
     .describe("How long the load must be low before pods go."),
 });
-const drainBudget = z
-  .strictObject({
-    maxUnavailable: integer(0, 1_000).optional().describe("How many pods may be away."),
-    minAvailable: integer(0, 1_000).optional().describe("How many pods must stay."),
-  })
-  .default({ maxUnavailable: 1 })
-  .describe("How many pods may be away (or must stay) when a node is drained: one of the two.");
 const labelText = text(
   "a label or its value, at most 253 characters",
   /^[\w]([\w./-]{0,251}[\w])?$/,

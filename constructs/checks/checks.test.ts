@@ -278,10 +278,21 @@ describe("cluster", () => {
       "budget.maxUnavailable must be at least 1, or no node can be drained, got 0",
     ]);
     expect(budgetFindings({ minAvailable: 1 }, one)).toEqual([
-      "budget.minAvailable must be less than autoscaler.minReplicas (1), or no node can be drained, got 1",
+      "budget.minAvailable must be less than autoscaler.minReplicas (1), or no node can be drained; set maxUnavailable to 1 instead, got 1",
     ]);
     expect(budgetFindings({ maxUnavailable: 1 }, one)).toEqual([]);
-    expect(budgetFindings({ minAvailable: 0 }, one)).toEqual([]);
+    expect(budgetFindings({ maxUnavailable: 6 }, one)).toEqual([]);
+  });
+
+  test("fails on a budget that lets all pods go at once", () => {
+    for (const maxUnavailable of [2, 6]) {
+      expect(budgetFindings({ maxUnavailable }, replicas)).toEqual([
+        `budget.maxUnavailable must be less than autoscaler.minReplicas (2), or all pods may be away at once, got ${maxUnavailable}`,
+      ]);
+    }
+    expect(budgetFindings({ minAvailable: 0 }, replicas)).toEqual([
+      "budget.minAvailable must be at least 1, or all pods may be away at once, got 0",
+    ]);
   });
 
   test("accepts a budget that allows one eviction at the minimum", () => {

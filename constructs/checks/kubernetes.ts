@@ -88,21 +88,34 @@ export function resourceFindings(resources: Resources, largest?: Quantities): re
 }
 
 /**
- * A disruption budget that says both things or nothing, or that refuses every eviction when the fewest replicas run: no
- * node could be drained.
+ * A disruption budget that says both things or nothing, that refuses every eviction when the fewest replicas run (no
+ * node could be drained), or that lets all of them go at once. A single pod has nobody to stay in its place.
  */
 export function budgetFindings(budget: Budget, { minReplicas }: Replicas): readonly Finding[] {
-  if ((budget.maxUnavailable === undefined) === (budget.minAvailable === undefined)) {
+  const { maxUnavailable, minAvailable } = budget;
+  if ((maxUnavailable === undefined) === (minAvailable === undefined)) {
     return [`budget must set either maxUnavailable or minAvailable, got ${JSON.stringify(budget)}`];
   }
-  if (budget.maxUnavailable !== undefined && budget.maxUnavailable < 1) {
+  const less = `must be less than autoscaler.minReplicas (${minReplicas})`;
+  if (maxUnavailable !== undefined && maxUnavailable < 1) {
     return [
-      `budget.maxUnavailable must be at least 1, or no node can be drained, got ${budget.maxUnavailable}`,
+      `budget.maxUnavailable must be at least 1, or no node can be drained, got ${maxUnavailable}`,
     ];
   }
-  if (budget.minAvailable !== undefined && budget.minAvailable >= minReplicas) {
+  if (maxUnavailable !== undefined && minReplicas > 1 && maxUnavailable >= minReplicas) {
     return [
-      `budget.minAvailable must be less than autoscaler.minReplicas (${minReplicas}), or no node can be drained, got ${budget.minAvailable}`,
+      `budget.maxUnavailable ${less}, or all pods may be away at once, got ${maxUnavailable}`,
+    ];
+  }
+  if (minAvailable !== undefined && minAvailable < 1) {
+    return [
+      `budget.minAvailable must be at least 1, or all pods may be away at once, got ${minAvailable}`,
+    ];
+  }
+  if (minAvailable !== undefined && minAvailable >= minReplicas) {
+    const instead = minReplicas === 1 ? "; set maxUnavailable to 1 instead" : "";
+    return [
+      `budget.minAvailable ${less}, or no node can be drained${instead}, got ${minAvailable}`,
     ];
   }
   return [];
