@@ -66,18 +66,24 @@ export function exerciseTarget(
       `${described.name}: no embed server stands on a Deployment, got ${names.join(", ") || "none"}`,
     );
   }
-  const { url, address } = endpointOf(service);
+  const own = {
+    kubeconfig: described.kubeconfig,
+    context: described.where,
+    namespace: described.namespace ?? podAppName,
+  };
+  const { kubeconfig = own.kubeconfig, context = own.context, namespace = own.namespace } = args;
+  // what leads to the environment's own pods leads to no others, and its key is not for them
+  const elsewhere =
+    kubeconfig !== own.kubeconfig || context !== own.context || namespace !== own.namespace;
+  const { url, address } = endpointOf(elsewhere ? undefined : service);
   return {
     environment: described.name,
-    access: {
-      kubeconfig: args.kubeconfig ?? described.kubeconfig,
-      context: args.context ?? described.where,
-    },
-    namespace: args.namespace ?? described.namespace ?? podAppName,
+    access: { kubeconfig, context },
+    namespace,
     deployment,
     url: urlOf(args.url) ?? url,
     service: address === undefined ? undefined : { name: address.service, port: address.port },
-    asksForKey: service?.authorization !== undefined,
+    asksForKey: service?.authorization !== undefined && (!elsewhere || args.url !== undefined),
   };
 }
 
