@@ -22,6 +22,16 @@ test("keeps the defaults of what is not said beside what is", () => {
 test.each<[string, object, string]>([
   ["at the top", { embd: {} }, ": unrecognized_keys"],
   ["in a component", { triton: { gpu: 1 } }, "triton: unrecognized_keys"],
+  [
+    "in a rule of the network",
+    { networkPolicy: { egress: [{ to: [{ ipBlocks: {} }] }] } },
+    "networkPolicy.egress.0.to.0: unrecognized_keys",
+  ],
+  [
+    "in an affinity",
+    { triton: { affinity: { nodeAfinity: {} } } },
+    "triton.affinity: unrecognized_keys",
+  ],
   ["in a list", { imagePullSecrets: [{ nam: "a" }] }, "imagePullSecrets.0.name: invalid_type"],
   [
     "deep inside",

@@ -95,6 +95,41 @@ const budget = z
   .prefault({})
   .describe("How many pods may be away when nodes are drained.");
 
+const labelSelector = z.strictObject({
+  matchLabels: z.record(z.string(), z.string()).optional(),
+  matchExpressions: z
+    .array(
+      z.strictObject({
+        key: z.string().min(1),
+        operator: z.enum(["In", "NotIn", "Exists", "DoesNotExist"]),
+        values: z.array(z.string()).optional(),
+      }),
+    )
+    .optional(),
+});
+
+// Strict: Kubernetes drops what it does not know, and a rule without a `to` is for everybody.
+const peer = z.strictObject({
+  podSelector: labelSelector.optional(),
+  namespaceSelector: labelSelector.optional(),
+  ipBlock: z
+    .strictObject({ cidr: z.string().min(1), except: z.array(z.string().min(1)).optional() })
+    .optional(),
+});
+const portNumber = integer(1, 65_535);
+const egressRule = z.strictObject({
+  to: z.array(peer).optional(),
+  ports: z
+    .array(
+      z.strictObject({
+        protocol: z.enum(["TCP", "UDP", "SCTP"]).optional(),
+        port: z.union([portNumber, z.string().min(1)]).optional(),
+        endPort: portNumber.optional(),
+      }),
+    )
+    .optional(),
+});
+
 const toleration = z.strictObject({
   key: z.string().optional(),
   operator: z.enum(["Equal", "Exists"]).optional(),
@@ -129,7 +164,14 @@ const scheduling = {
   ),
   nodeSelector: stringMap("Labels that a node must have."),
   tolerations: z.array(toleration).default([]).describe("Taints of nodes that the pods accept."),
-  affinity: passedOn.default({}).describe("Affinity of the pods, as Kubernetes has it."),
+  affinity: z
+    .strictObject({
+      nodeAffinity: passedOn.optional().describe("To nodes."),
+      podAffinity: passedOn.optional().describe("To pods on the same node."),
+      podAntiAffinity: passedOn.optional().describe("Away from pods on the same node."),
+    })
+    .default({})
+    .describe("Affinity of the pods, as Kubernetes has it."),
   topologySpread,
   priorityClassName: text("", "PriorityClass of the pods."),
   podAnnotations: stringMap("Annotations of the pods."),
@@ -355,7 +397,7 @@ const triton = z
   .prefault({})
   .describe("Triton: the Open Inference Protocol over HTTP and gRPC.");
 
-const peers = (description: string) => z.array(passedOn).default([]).describe(description);
+const peers = (description: string) => z.array(peer).default([]).describe(description);
 
 export const chartValues = z.strictObject({
   nameOverride: text("", "Value of `app.kubernetes.io/name` in place of `clipstack`."),
@@ -439,13 +481,17 @@ export const chartValues = z.strictObject({
   networkPolicy: z
     .strictObject({
       enabled: switchedOn(true, "Whether pods take and open only the connections that they need."),
-      embedFrom: peers("Who reaches the embed server; empty is everybody."),
+      embedFrom: peers(
+        "Who reaches the embed server besides `helm test`, and with `serviceMonitor` those of `metricsFrom`; empty is everybody.",
+      ),
       tritonFrom: peers(
         "Who reaches Triton besides the embed server; empty is nobody where there is one.",
       ),
-      metricsFrom: peers("Who reads Triton's metrics; empty is everybody in the cluster."),
+      metricsFrom: peers(
+        "Who reads the metrics: of Triton, where empty is everybody in the cluster, and see `embedFrom`.",
+      ),
       egress: z
-        .array(passedOn)
+        .array(egressRule)
         .default([])
         .describe("More that pods may connect to: rules of a NetworkPolicy."),
     })

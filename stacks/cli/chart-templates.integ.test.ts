@@ -155,6 +155,8 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
       // a null takes a default away
       const unlimited = { limits: { cpu: null, memory: "1Gi" } } as unknown as object;
       expect(envOf({ embed: { resources: unlimited } })).not.toHaveProperty("INTRA_OP_THREADS");
+      const none = { limits: null, requests: null } as unknown as object;
+      expect(envOf({ embed: { resources: none } })).not.toHaveProperty("INTRA_OP_THREADS");
     });
 
     test("asks for the key of a Secret", () => {
@@ -567,6 +569,32 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
       expect(policy({}, "embed")).not.toHaveProperty("egress");
     });
 
+    test("lets `helm test` and those who read metrics ask an embed server that few may ask", () => {
+      const client = { podSelector: { matchLabels: { app: "shop" } } };
+      const prometheus = { namespaceSelector: { matchLabels: { team: "monitoring" } } };
+      const networkPolicy = { embedFrom: [client], metricsFrom: [prometheus] };
+      const labels = template({}).find(({ metadata, kind }) => {
+        return kind === "Pod" && metadata.name === "clipstack-embed-test";
+      })?.metadata.labels;
+      const tester = {
+        podSelector: {
+          matchLabels: {
+            [labelNames.name]: "clipstack",
+            [labelNames.instance]: "clipstack",
+            [labelNames.component]: "test",
+          },
+        },
+      };
+      expect(labels).toMatchObject(tester.podSelector.matchLabels);
+      const from = (values: ChartValues) => policy(values, "embed").ingress[0].from;
+      expect(from({ networkPolicy })).toEqual([client, tester]);
+      expect(from({ networkPolicy, serviceMonitor: { enabled: true } })).toEqual([
+        client,
+        tester,
+        prometheus,
+      ]);
+    });
+
     test("lets a gateway find the Tritons and ask them, and nobody else ask them", () => {
       expect(JSON.stringify(policy(bundled, "embed").egress)).toContain('"port":"grpc"');
       expect(policy(bundled, "triton").ingress[0].from).toEqual([
@@ -701,6 +729,26 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
         { triton: { tolerations: [{ keys: "nvidia.com/gpu" }] } },
         "at '/triton/tolerations/0': additional properties 'keys' not allowed",
       ],
+      [
+        "a typo in a rule, which would let everything out",
+        { networkPolicy: { egress: [{ tos: [{ ipBlock: { cidr: "10.0.0.0/8" } }] }] } },
+        "at '/networkPolicy/egress/0': additional properties 'tos' not allowed",
+      ],
+      [
+        "a typo in who may ask",
+        { networkPolicy: { embedFrom: [{ podSelectors: {} }] } },
+        "at '/networkPolicy/embedFrom/0': additional properties 'podSelectors' not allowed",
+      ],
+      [
+        "a typo in a selector",
+        { networkPolicy: { tritonFrom: [{ podSelector: { matchLabel: { app: "a" } } }] } },
+        "at '/networkPolicy/tritonFrom/0/podSelector': additional properties 'matchLabel' not allowed",
+      ],
+      [
+        "a typo in an affinity",
+        { embed: { affinity: { podAfinity: {} } } },
+        "at '/embed/affinity': additional properties 'podAfinity' not allowed",
+      ],
       ["a word that there is not", { triton: { backend: "torch" } }, "at '/triton/backend'"],
       [
         "a quantity that is none",
@@ -803,6 +851,21 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
         { triton: { ...own, gpus: 2 } },
         "triton.modelConfig.variant and .text are required for 2 GPUs: there are configurations for 0, 1, 4",
       ],
+      ...(
+        [
+          [2, "multi-gpu-4x"],
+          [4, "single-gpu"],
+        ] as const
+      ).map(([gpus, variant]): [string, ChartValues, string] => [
+        `on ${gpus} GPUs with the configuration ${variant}`,
+        { triton: { ...own, gpus, modelConfig: { variant } } },
+        `triton.modelConfig.text is required for ${gpus} GPUs with triton.modelConfig.variant ${variant}, whose configuration is for another number`,
+      ]),
+      ...["My_Clip", "4gpu.prod", "4gpu", "a.b"].map((name): [string, ChartValues, string] => [
+        `on the name ${name}, which no Service can have`,
+        { fullnameOverride: name },
+        `fullnameOverride, or the release with nameOverride, must be a-z, 0-9 and -, with a letter first and no - last: Services are named after it, got ${name}`,
+      ]),
       [
         "on the configuration of another model",
         { triton: { ...own, modelConfig: { text: 'name: "resnet"\n' } } },
@@ -889,6 +952,15 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
           quota: { enabled: true, hard: { "requests.nvidia.com/gpu": "4" } },
         },
         "quota.hard.requests.nvidia.com/gpu must be at least 5 (GPUs of a pod × the most pods, and one pod more with spareGpu), got 4",
+      ],
+      [
+        "on fewer pods than there may be in a rolling update",
+        {
+          embed: { engine: "triton", autoscaling: { enabled: true, maxReplicas: 8 } },
+          triton: { ...own, replicas: 2 },
+          quota: { enabled: true, hard: { pods: "10" } },
+        },
+        "quota.hard.pods must be at least 11 (the most pods of embed and triton, and those that a rolling update adds), got 10",
       ],
     ])("%s", (_name, values, message) => {
       expect(refusalOf(values)).toBe(message);

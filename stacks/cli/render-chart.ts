@@ -116,12 +116,17 @@ function valueLines({ properties = {} }: Schema, depth: number): readonly string
       const comment = [property.description, choicesOf(property)].filter(Boolean).join(" ");
       const lines = wrapped(comment, width - indent.length - 2).map((line) => `${indent}# ${line}`);
       const gap = depth === 0 && index > 0 ? [""] : [];
-      if (property.properties !== undefined) {
+      if (property.properties !== undefined && hasDefaults(property)) {
         return [...gap, ...lines, `${indent}${key}:`, ...valueLines(property, depth + 1)];
       }
       if (property.default === undefined) return [...gap, ...lines, `${indent}# ${key}:`];
       return [...gap, ...lines, `${indent}${key}: ${flow(property.default)}`];
     });
+}
+
+/** Whether something in an object has a default; where nothing has, the object is one value. */
+function hasDefaults({ properties = {} }: Schema): boolean {
+  return Object.values(properties).some((it) => it.default !== undefined || hasDefaults(it));
 }
 
 /** The words of a choice that its description does not explain. */

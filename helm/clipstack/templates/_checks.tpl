@@ -9,6 +9,11 @@ Says nothing when all is well.
 {{- fail "embed.enabled or triton.enabled must be true: nothing would be deployed" -}}
 {{- end -}}
 
+{{- $full := include "clipstack.fullname" . -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $full) -}}
+{{- fail (printf "fullnameOverride, or the release with nameOverride, must be a-z, 0-9 and -, with a letter first and no - last: Services are named after it, got %s" $full) -}}
+{{- end -}}
+
 {{- /* weights */ -}}
 {{- if and (eq $v.model.weights "pvc") (not $v.model.pvc.claimName) -}}
 {{- fail "model.pvc.claimName is required with model.weights pvc" -}}
@@ -63,6 +68,10 @@ Says nothing when all is well.
 {{- if and (not $triton.modelConfig.variant) (not (hasKey $contract.variants (toString $triton.gpus))) -}}
 {{- fail (printf "triton.modelConfig.variant and .text are required for %v GPUs: there are configurations for %s" $triton.gpus (keys $contract.variants | sortAlpha | join ", ")) -}}
 {{- end -}}
+{{- $config := $triton.modelConfig -}}
+{{- if and $config.variant (not $config.text) (ne $config.variant (get $contract.variants (toString $triton.gpus))) -}}
+{{- fail (printf "triton.modelConfig.text is required for %v GPUs with triton.modelConfig.variant %s, whose configuration is for another number" $triton.gpus $config.variant) -}}
+{{- end -}}
 {{- $model := index $contract.models $triton.backend -}}
 {{- with $triton.modelConfig.text -}}
 {{- if not (regexMatch (printf `(?m)^\s*name\s*:\s*"%s"` $model) .) -}}
@@ -103,7 +112,7 @@ Says nothing when all is well.
 {{- if gt $fewest $most -}}
 {{- fail (printf "%s.autoscaling.minReplicas (%d) must not exceed maxReplicas (%d)" $component $fewest $most) -}}
 {{- end -}}
-{{- if and (eq (default "cpu" $scaling.metric) "cpu") (not (index $it.resources.requests "cpu")) -}}
+{{- if and (eq (default "cpu" $scaling.metric) "cpu") (not (get ($it.resources.requests | default dict) "cpu")) -}}
 {{- fail (printf "%s.resources.requests.cpu is required for autoscaling on CPU: it is what the percentage is of" $component) -}}
 {{- end -}}
 {{- end -}}
@@ -117,7 +126,7 @@ Says nothing when all is well.
 {{- end -}}
 {{- end -}}
 {{- range $name := list "nvidia.com/gpu" -}}
-{{- if or (hasKey $it.resources.requests $name) (hasKey $it.resources.limits $name) -}}
+{{- if or (hasKey ($it.resources.requests | default dict) $name) (hasKey ($it.resources.limits | default dict) $name) -}}
 {{- fail (printf "%s.resources must not have %s: the chart adds it" $component $name) -}}
 {{- end -}}
 {{- end -}}
@@ -133,6 +142,11 @@ Says nothing when all is well.
 {{- if and (hasKey $v.quota.hard $name) (gt $gpus (index $v.quota.hard $name | int)) -}}
 {{- fail (printf "quota.hard.%s must be at least %d (GPUs of a pod × the most pods, and one pod more with spareGpu), got %v" $name $gpus (index $v.quota.hard $name)) -}}
 {{- end -}}
+{{- $pods := include "clipstack.podsAtMost" . | int -}}
+{{- $hard := get $v.quota.hard "pods" | toString -}}
+{{- if and (regexMatch "^[0-9]+$" $hard) (gt $pods (int $hard)) -}}
+{{- fail (printf "quota.hard.pods must be at least %d (the most pods of embed and triton, and those that a rolling update adds), got %s" $pods $hard) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -146,6 +160,21 @@ Says nothing when all is well.
 {{- $pods := ternary $it.autoscaling.maxReplicas $it.replicas $it.autoscaling.enabled | int -}}
 {{- if $it.spareGpu }}{{ $pods = add $pods 1 | int }}{{ end -}}
 {{- $sum = add $sum (mul $pods (eq $component "embed" | ternary 1 (int $it.gpus))) -}}
+{{- end -}}
+{{- end -}}
+{{- $sum -}}
+{{- end -}}
+
+{{/* Pods that the release has at most, a rolling update included. */}}
+{{- define "clipstack.podsAtMost" -}}
+{{- $surge := (include "clipstack.contract" nil | fromJson).surge -}}
+{{- $sum := 0 -}}
+{{- range $component := list "embed" "triton" -}}
+{{- $it := index $.Values $component -}}
+{{- if $it.enabled -}}
+{{- $onGpu := eq $component "triton" | ternary (gt (int $it.gpus) 0) (and (eq (default "" $it.accelerator) "gpu") (eq $it.engine "onnx")) -}}
+{{- $pods := ternary $it.autoscaling.maxReplicas $it.replicas $it.autoscaling.enabled | int -}}
+{{- $sum = add $sum $pods (and $onGpu (not $it.spareGpu) | ternary 0 (int $surge)) -}}
 {{- end -}}
 {{- end -}}
 {{- $sum -}}

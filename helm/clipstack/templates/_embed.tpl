@@ -7,7 +7,7 @@
 {{- if eq $embed.engine "onnx" }}
 - name: EXECUTION_PROVIDER
   value: {{ ternary "cuda" "cpu" (eq $embed.accelerator "gpu") }}
-{{- with index $embed.resources.limits "cpu" }}
+{{- with get ($embed.resources.limits | default dict) "cpu" }}
 # as many threads as the container may use, not as many as the node has cores
 - name: INTRA_OP_THREADS
   value: {{ include "clipstack.cores" . | quote }}
