@@ -11,6 +11,8 @@ export interface HttpRequest {
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: Uint8Array | string | FormData;
   readonly timeoutMs?: number;
+  /** Ends the request. */
+  readonly signal?: AbortSignal;
 }
 
 /** HTTP with connections of its own, so that closing it leaves none open that would hold up a stopping server. */
@@ -56,7 +58,7 @@ export function openHttpClient(
       ? { authorization: `Bearer ${bearer.key}` }
       : {};
   return {
-    async send(url, { method, headers, body, timeoutMs = defaultTimeoutMs } = {}) {
+    async send(url, { method, headers, body, timeoutMs = defaultTimeoutMs, signal } = {}) {
       const isForm = body instanceof FormData;
       const encoded = isForm ? new Response(body) : undefined;
       const answer = await request(url, {
@@ -75,6 +77,7 @@ export function openHttpClient(
             : Buffer.from(await encoded.arrayBuffer()),
         headersTimeout: timeoutMs,
         bodyTimeout: timeoutMs,
+        signal,
       });
       return {
         status: answer.statusCode,

@@ -72,8 +72,12 @@ export type TimedSample = Sample & { readonly dueMs: number };
 export interface RunningLoad {
   /** Of every request that has been answered, or has failed, so far. */
   readonly samples: readonly TimedSample[];
-  /** Send no more, and wait for the answers to what was sent. */
-  stop(): Promise<void>;
+  /**
+   * Send no more, and wait for the answers to what was sent.
+   *
+   * @param cut - Ends the wait: a request that is still open then has failed.
+   */
+  stop(cut?: AbortSignal): Promise<void>;
 }
 
 /**
@@ -89,11 +93,13 @@ export function startLoad(
   const samples: TimedSample[] = [];
   const open = new Set<Promise<void>>();
   const stopping = new AbortController();
+  const cutting = new AbortController();
   const requests = images.map((image) => requestOf(url, "raw", [image]));
   let next = 0;
   const send = async (dueMs: number): Promise<void> => {
     try {
-      const answer = await http.send(...(requests[next++ % requests.length] ?? [url]));
+      const [address, request] = requests[next++ % requests.length] ?? [url];
+      const answer = await http.send(address, { ...request, signal: cutting.signal });
       if (answer.status !== 200) throw new StatusError(answer.status);
       samples.push({ ok: true, dueMs, latencyMs: performance.now() - dueMs });
     } catch (error) {
@@ -129,9 +135,13 @@ export function startLoad(
   }
   return {
     samples,
-    async stop() {
+    async stop(cut) {
+      const end = () => cutting.abort();
       stopping.abort();
+      if (cut?.aborted) end();
+      cut?.addEventListener("abort", end, { once: true });
       while (open.size > 0) await Promise.all(open);
+      cut?.removeEventListener("abort", end);
     },
   };
 }

@@ -113,6 +113,8 @@ const restSeconds = 30;
 /** How long an API server may be away: while the exercise goes on, and while the cluster is made what it was. */
 const actPatienceMs = 15_000;
 const restorePatienceMs = 90_000;
+/** For requests that are still open when the cluster is as it was. */
+const endLoadMs = 5_000;
 /** Beyond what an autoscaler waits by itself: its period, the metrics' age and the pods' own end. */
 const scaleMarginSeconds = 120;
 
@@ -261,7 +263,7 @@ export class ExerciseRun {
 
   /** Begin to send requests, or send them at another pace. */
   async load(pace: Pace): Promise<void> {
-    await this.#stopLoad();
+    await this.#stopLoad(this.signal);
     const { target, images, apiKey } = this.options;
     const url = target.url ?? (await this.#throughApi());
     const http =
@@ -273,7 +275,7 @@ export class ExerciseRun {
             { oneRequestEach: true },
           );
     this.#cleanups.push(() => http.close());
-    if (this.#loads.length === 0) await requireAnswer(http, url, images);
+    if (this.#loads.length === 0) await requireAnswer(http, url, images, this.signal);
     const running = startLoad(http, url, images, pace);
     // an autoscaler may act on it
     this.changed = true;
@@ -293,10 +295,11 @@ export class ExerciseRun {
     this.#phases.push({ name, fromMs: now });
   }
 
-  async endLoad(): Promise<void> {
+  /** @param cut - Ends the wait for answers. */
+  async endLoad(cut = this.signal): Promise<void> {
     const last = this.#phases.at(-1);
     if (last !== undefined) last.toMs ??= performance.now();
-    await this.#stopLoad();
+    await this.#stopLoad(cut);
     await this.#close();
   }
 
@@ -361,11 +364,11 @@ export class ExerciseRun {
     return Math.round((performance.now() - this.startedMs) / 100) / 10;
   }
 
-  async #stopLoad(): Promise<void> {
+  async #stopLoad(cut: AbortSignal): Promise<void> {
     const load = this.#load;
     if (load === undefined) return;
     this.#load = undefined;
-    await load.running.stop();
+    await load.running.stop(cut);
     this.#loads.push({ samples: load.running.samples, pace: load.pace, url: load.url });
     await this.#close();
   }
@@ -404,10 +407,11 @@ async function requireAnswer(
   http: HttpClient,
   url: string,
   images: readonly EncodedImage[],
+  signal: AbortSignal,
 ): Promise<void> {
   const [address, request] = requestOf(url, "raw", images.slice(0, 1));
   const answer = await http
-    .send(address, { ...request, timeoutMs: answerMs })
+    .send(address, { ...request, timeoutMs: answerMs, signal })
     .catch((error: unknown) => {
       throw new UserError(`${url} does not answer: ${reason(error)}`);
     });
@@ -524,11 +528,14 @@ export async function runExercise(
   const { signal, target, onStep } = options;
   const startedAt = new Date();
   const api = await openCluster(target.access, signal);
+  const sayInterrupted = () =>
+    onStep?.("interrupted: making the cluster what it was; Ctrl-C again leaves it as it is");
   try {
     const first = await restingSnapshot(api, target, signal, onStep);
     const run = new ExerciseRun(api, options, first, performance.now(), signal);
     await run.look();
     await body.prepare?.(run);
+    signal.addEventListener("abort", sayInterrupted, { once: true });
     let problem: unknown;
     try {
       await body.act(run);
@@ -536,13 +543,16 @@ export async function runExercise(
       problem = error;
     }
     run.beginRestoring();
-    await run.endLoad();
+    // nothing more is sent; answers are waited for when the cluster is as it was
+    const waits = new AbortController();
+    const ended = run.endLoad(waits.signal).catch(() => {});
     if (problem !== undefined && run.changed && !signal.aborted) {
       run.check("the exercise goes through", false, reason(problem));
     }
-    if (signal.aborted)
-      onStep?.("interrupted: making the cluster what it was; Ctrl-C again leaves it as it is");
     await restore(body, run);
+    const cut = setTimeout(() => waits.abort(), signal.aborted ? 0 : endLoadMs);
+    await ended;
+    clearTimeout(cut);
     if (signal.aborted) {
       const last = run.checks.find(({ claim }) => claim === asItWas);
       const verdict = last?.passed ? asItWas : "the cluster is not as it was";
@@ -556,6 +566,7 @@ export async function runExercise(
     }
     throw error;
   } finally {
+    signal.removeEventListener("abort", sayInterrupted);
     await api.close();
   }
 }
