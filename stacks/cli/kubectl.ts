@@ -21,7 +21,8 @@ export interface ClusterAccess {
   readonly context?: string;
 }
 
-const answerMs = 60_000;
+/** Longest that kubectl may take for an answer. */
+export const answerMs = 60_000;
 
 /** Arguments that name the cluster. */
 export function accessArgs({ kubeconfig, context }: ClusterAccess): readonly string[] {
@@ -143,6 +144,9 @@ const whileHeld = [
   "exit $code",
 ].join("\n");
 
+/** kubectl ends at once when it is asked to. */
+const endMs = 3_000;
+
 /** What a shell exits with where there is no such program. */
 const notFound = 127;
 
@@ -158,7 +162,12 @@ export function startKubectl(args: readonly string[]): RunningKubectl {
     child,
     async end() {
       child.stdin.end();
+      // the shell leads a group of its own
+      const force = setTimeout(() => {
+        if (child.pid !== undefined) process.kill(-child.pid, "SIGKILL");
+      }, endMs);
       const { code, exitCode, stderr } = await child;
+      clearTimeout(force);
       const missing = code === "ENOENT" || exitCode === notFound;
       return { outcome: missing ? "missing" : "ended", stderr: stderr ?? "" };
     },
@@ -179,6 +188,7 @@ export async function openCluster(
 ): Promise<ClusterApi> {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-k8s-"));
   const socketPath = join(folder, "api");
+  signal?.throwIfAborted();
   const program = startKubectl([...accessArgs(access), "proxy", `--unix-socket=${socketPath}`]);
   const { child } = program;
   const http = openHttpClient(16, undefined, { socketPath });
@@ -191,12 +201,13 @@ export async function openCluster(
     child.stdout?.on("data", (text) => /Starting to serve/.test(String(text)) && resolve(true));
     void child.then(() => resolve(false));
     setTimeout(() => resolve(false), startMs).unref();
+    signal?.addEventListener("abort", () => resolve(false), { once: true });
   });
   try {
-    if (!(await started))
-      throw new UserError(kubectlProblem(await program.end(), access, ["proxy"]));
+    const serves = await started;
     signal?.throwIfAborted();
-    const version = await http.send("http://localhost/version", { timeoutMs: requestMs });
+    if (!serves) throw new UserError(kubectlProblem(await program.end(), access, ["proxy"]));
+    const version = await http.send("http://localhost/version", { timeoutMs: requestMs, signal });
     if (version.status !== 200) {
       // the proxy says on its stderr why it could not connect
       const { stderr } = await program.end();
