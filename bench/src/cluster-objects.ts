@@ -214,6 +214,11 @@ export function isReady(pod: ClusterPod): boolean {
   return ready && pod.metadata.deletionTimestamp === undefined;
 }
 
+/** A pod that was evicted or has ended: it only waits to be cleared away, and another one takes its place. */
+export function isOver({ status: { phase } }: ClusterPod): boolean {
+  return phase === "Failed" || phase === "Succeeded";
+}
+
 /** Pods that a selector asks for. */
 export function selects(
   selector: Readonly<Record<string, string>>,

@@ -12,6 +12,7 @@ import {
   clusterPod,
   clusterReplicaSet,
   clusterService,
+  isOver,
   isReady,
   listOf,
   metricText,
@@ -481,7 +482,7 @@ async function look(api: ClusterApi, target: ExerciseTarget): Promise<Snapshot> 
   ]);
   return {
     deployment,
-    pods: pods?.items ?? [],
+    pods: (pods?.items ?? []).filter((pod) => !isOver(pod)),
     replicaSets: (replicaSets?.items ?? []).filter(({ metadata: { ownerReferences } }) =>
       ownerReferences.some(({ uid }) => uid === deployment.metadata.uid),
     ),

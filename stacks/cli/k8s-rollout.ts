@@ -104,6 +104,17 @@ async function replace(run: ExerciseRun, path: string, value: unknown): Promise<
   );
 }
 
+/** The fewest pods that were ready since some point, and that had to be: an autoscaler may ask for fewer meanwhile. */
+function readySince(run: ExerciseRun, from: number): { least: number; needed: number } {
+  const points = run.replicas.slice(Math.max(0, from));
+  const wanted = Math.min(...points.map((point) => point.wanted));
+  return {
+    least: Math.min(...points.map(({ ready }) => ready)),
+    // one at least, or nobody serves
+    needed: Math.max(1, wanted - mayBeAway(run.before.deployment.spec, wanted)),
+  };
+}
+
 /** A rolling update, to its end. Says how many pods are new, and how few there ever were. */
 async function replaces(
   run: ExerciseRun,
@@ -123,8 +134,7 @@ async function replaces(
       unrest(deployment, pods) === undefined,
   );
   const seconds = (performance.now() - began) / 1_000;
-  const least = Math.min(...run.replicas.slice(from).map(({ ready }) => ready));
-  const needed = leastReady(run, run.before.deployment.spec.replicas);
+  const { least, needed } = readySince(run, from);
   run.check(
     `pods stay ready: ${phase}`,
     least >= needed,
@@ -136,20 +146,27 @@ const strategy = z.object({
   strategy: z
     .object({
       rollingUpdate: z
-        .object({ maxUnavailable: z.union([z.number(), z.string()]).optional() })
+        .object({
+          maxUnavailable: z.union([z.number(), z.string()]).default("25%"),
+          maxSurge: z.union([z.number(), z.string()]).default("25%"),
+        })
         .optional(),
     })
     .optional(),
 });
 
-/** Pods that a rolling update must leave ready: one at least, or nobody serves. */
-function leastReady({ before }: ExerciseRun, replicas: number): number {
-  const parsed = strategy.safeParse(before.deployment.spec).data;
-  const given = parsed?.strategy?.rollingUpdate?.maxUnavailable ?? 0;
+/** Pods that a rolling update may take away before their successors are ready, as Kubernetes counts them. */
+export function mayBeAway(spec: unknown, replicas: number): number {
+  const update = strategy.safeParse(spec).data?.strategy?.rollingUpdate;
+  if (update === undefined) return 0;
+  const away = podsOf(update.maxUnavailable, replicas, Math.floor);
+  // with neither, a rollout could not begin
+  return away === 0 && podsOf(update.maxSurge, replicas, Math.ceil) === 0 ? 1 : away;
+}
+
+function podsOf(given: number | string, replicas: number, round: (value: number) => number) {
   const percent = /^(\d+)%$/.exec(String(given))?.[1];
-  const away =
-    percent === undefined ? Number(given) : Math.floor((Number(percent) / 100) * replicas);
-  return Math.max(1, replicas - away);
+  return percent === undefined ? Number(given) : round((Number(percent) * replicas) / 100);
 }
 
 async function breakImage(run: ExerciseRun): Promise<void> {
@@ -181,8 +198,7 @@ async function holds(run: ExerciseRun): Promise<void> {
   run.step(pods.map(podTrouble).find((it) => it !== undefined) ?? "");
   await run.watch(holdSeconds);
   const { deployment } = await run.look();
-  const least = Math.min(...run.replicas.slice(Math.max(0, from)).map(({ ready }) => ready));
-  const needed = leastReady(run, deployment.spec.replicas);
+  const { least, needed } = readySince(run, from);
   run.check(
     "a bad image stops the rollout while the old pods serve",
     least >= needed,
