@@ -1,4 +1,5 @@
 import {
+  type ClusterAutoscaler,
   type ClusterPod,
   clusterAutoscaler,
   clusterBudget,
@@ -190,21 +191,13 @@ function autoscalerVerdict(
   objects: readonly DeclaredObject[],
   all: ReadonlyMap<DeclaredObject, unknown>,
 ): Verdict {
-  const autoscaler = clusterAutoscaler.parse(found);
+  const { autoscaler, metric, replicas, owns } = scalingOf(found, objects, all);
   const { status, spec } = autoscaler;
-  const metric = metricText(autoscaler);
   if (metric === undefined) {
     const why = status.conditions.find((it) => it.status === "False")?.message;
     return { ok: false, message: `it has no metric${why === undefined ? "" : `: ${why}`}` };
   }
-  const target = objects.find(
-    ({ manifest }) =>
-      manifest.kind === "Deployment" && manifest.metadata.name === spec.scaleTargetRef.name,
-  );
-  const live = target === undefined ? undefined : all.get(target);
-  const replicas = live === undefined ? undefined : clusterDeployment.parse(live).spec.replicas;
   const { desiredReplicas } = status;
-  const owns = replicas === undefined || replicas === desiredReplicas;
   return {
     ok: owns,
     message: owns
@@ -212,4 +205,53 @@ function autoscalerVerdict(
       : `asks for ${desiredReplicas} pods, but the Deployment has ${replicas}: something else sets its replicas`,
     measured: { desiredReplicas, minReplicas: spec.minReplicas, maxReplicas: spec.maxReplicas },
   };
+}
+
+interface Scaling {
+  readonly autoscaler: ClusterAutoscaler;
+  /** What the autoscaler sees, as text; nothing while it has no metric. */
+  readonly metric: string | undefined;
+  /** The Deployment, where it is declared. */
+  readonly target: DeclaredObject | undefined;
+  readonly replicas: number | undefined;
+  /** Whether the Deployment has the replicas that the autoscaler asks for. */
+  readonly owns: boolean;
+}
+
+function scalingOf(
+  found: unknown,
+  objects: readonly DeclaredObject[],
+  all: ReadonlyMap<DeclaredObject, unknown>,
+): Scaling {
+  const autoscaler = clusterAutoscaler.parse(found);
+  const { status, spec } = autoscaler;
+  const target = objects.find(
+    ({ manifest }) =>
+      manifest.kind === "Deployment" && manifest.metadata.name === spec.scaleTargetRef.name,
+  );
+  const live = target === undefined ? undefined : all.get(target);
+  const replicas = live === undefined ? undefined : clusterDeployment.parse(live).spec.replicas;
+  const owns = replicas === undefined || replicas === status.desiredReplicas;
+  return { autoscaler, metric: metricText(autoscaler), target, replicas, owns };
+}
+
+/** Autoscalers that cannot be judged yet, each with its Deployment. */
+export interface Unsettled {
+  /** Without a metric, as right after a deployment. */
+  readonly withoutMetric: readonly DeclaredObject[];
+  /** With another number than the Deployment: one of the two may have been read before a change, the other after it. */
+  readonly apart: readonly DeclaredObject[];
+}
+
+export function unsettledAutoscalers(found: ReadonlyMap<DeclaredObject, unknown>): Unsettled {
+  const withoutMetric: DeclaredObject[] = [];
+  const apart: DeclaredObject[] = [];
+  for (const [object, there] of found) {
+    if (object.manifest.kind !== "HorizontalPodAutoscaler" || there === undefined) continue;
+    const { metric, target, owns } = scalingOf(there, [...found.keys()], found);
+    const both = target === undefined ? [object] : [target, object];
+    if (metric === undefined) withoutMetric.push(...both);
+    else if (!owns) apart.push(...both);
+  }
+  return { withoutMetric, apart };
 }

@@ -39,8 +39,12 @@ type Pod = Record<string, unknown> & { containers: Record<string, unknown>[] };
 function changed(change: (pod: Pod) => void) {
   const found = structuredClone(kubectlDeployment);
   change(found.spec.template.spec as unknown as Pod);
-  return differences(manifestAspects(declared, found)).map(
-    ({ name, declared: must, found: is }) => `${name} must be ${must}, is ${is}`,
+  return sentences(declared, found);
+}
+
+function sentences(must: object, is: object): readonly string[] {
+  return differences(manifestAspects(must, is)).map(
+    (it) => `${it.name} must be ${it.declared}, is ${it.found}`,
   );
 }
 
@@ -122,6 +126,188 @@ test.each<[string, (pod: Pod) => void, string]>([
   ],
 ])("finds %s", (_name, change, message) => {
   expect(changed(change)).toEqual([message]);
+});
+
+const hostRoot = { name: "root", hostPath: { path: "/" } };
+
+test.each<[string, (pod: Pod) => void, string]>([
+  [
+    "an init container",
+    (pod) => {
+      pod.initContainers = [{ name: "first", image: "busybox" }];
+    },
+    "initContainers.first must be not there, is there",
+  ],
+  [
+    "a folder of the host",
+    (pod) => {
+      pod.volumes = [hostRoot];
+    },
+    "volumes.root must be not there, is there",
+  ],
+  [
+    "a mount",
+    (pod) => {
+      container(pod).volumeMounts = [{ name: "root", mountPath: "/host" }];
+    },
+    "containers.embed.volumeMounts./host must be not there, is there",
+  ],
+  [
+    "a variable",
+    (pod) => {
+      container(pod).env = [{ name: "LD_PRELOAD", value: "/host/evil.so" }];
+    },
+    "containers.embed.env.LD_PRELOAD must be not there, is there",
+  ],
+  [
+    "the variables of a Secret",
+    (pod) => {
+      container(pod).envFrom = [{ secretRef: { name: "keys" } }];
+    },
+    "containers.embed.envFrom.0 must be not there, is there",
+  ],
+  [
+    "a port",
+    (pod) => {
+      container(pod).ports = [{ containerPort: 22, protocol: "TCP" }];
+    },
+    "containers.embed.ports.22 must be not there, is there",
+  ],
+  [
+    "a key of a registry",
+    (pod) => {
+      pod.imagePullSecrets = [{ name: "registry" }];
+    },
+    "imagePullSecrets.registry must be not there, is there",
+  ],
+  [
+    "a toleration of every node",
+    (pod) => {
+      pod.tolerations = [{ operator: "Exists" }];
+    },
+    "tolerations.0 must be not there, is there",
+  ],
+  [
+    "a program",
+    (pod) => {
+      container(pod).command = ["sh", "-c", "sleep 1d"];
+    },
+    "containers.embed.command must be not set, is sh -c sleep 1d",
+  ],
+])("finds %s where no list of them is declared", (_name, change, message) => {
+  const template = (pod: object) => ({ kind: "Deployment", spec: { template: { spec: pod } } });
+  const bare = { containers: [{ name: "embed", image: "clipstack/embed:k8s-cpu" }] };
+  const found = structuredClone(bare) as unknown as Pod;
+  change(found);
+  expect(sentences(template(bare), template(found))).toEqual([message]);
+  const written = { ...bare, initContainers: null, volumes: [], containers: bare.containers };
+  expect(sentences(template(written), template(found))).toEqual([message]);
+});
+
+test.each<[string, (pod: Pod) => void, string]>([
+  [
+    "a second mount of a declared volume",
+    (pod) => {
+      container(pod).volumeMounts = [
+        { name: "tmp", mountPath: "/tmp" },
+        { name: "tmp", mountPath: "/usr/bin" },
+      ];
+    },
+    "containers.embed.volumeMounts./usr/bin must be not there, is there",
+  ],
+  [
+    "a variable that is there twice",
+    (pod) => {
+      container(pod).env = [
+        ...(container(pod).env as object[]),
+        { name: "ALLOW_ANONYMOUS", value: "yes" },
+      ];
+    },
+    "containers.embed.env.ALLOW_ANONYMOUS (2) must be not there, is there",
+  ],
+  [
+    "a port of the host",
+    (pod) => {
+      container(pod).ports = [
+        { name: "http", containerPort: 8002, protocol: "TCP", hostPort: 8002 },
+      ];
+    },
+    "containers.embed.ports.http.hostPort must be not set, is 8002",
+  ],
+])("finds %s", (_name, change, message) => {
+  expect(changed(change)).toEqual([message]);
+});
+
+test("the token and the tolerations that the API server adds to a pod of its own are no difference", () => {
+  const pod = (spec: object) => ({ kind: "Pod", spec });
+  const container = { name: "curl", image: "curl" };
+  const token = { name: "kube-api-access-cxdb4" };
+  const found = {
+    containers: [
+      {
+        ...container,
+        volumeMounts: [{ ...token, mountPath: "/var/run/secrets/kubernetes.io/serviceaccount" }],
+      },
+    ],
+    tolerations: [{ key: "node.kubernetes.io/not-ready", operator: "Exists" }],
+    volumes: [{ ...token, projected: {} }],
+  };
+  expect(sentences(pod({ containers: [container] }), pod(found))).toEqual([]);
+});
+
+const policy = {
+  kind: "NetworkPolicy",
+  spec: {
+    podSelector: {},
+    ingress: [
+      { from: [{ podSelector: { matchLabels: { app: "a" } } }], ports: [{ port: "http" }] },
+    ],
+    policyTypes: ["Ingress", "Egress"],
+  },
+};
+const [rule] = policy.spec.ingress;
+
+test.each<[string, object, string]>([
+  ["a way out", { egress: [{}] }, "egress.0 must be not there, is there"],
+  [
+    "another peer",
+    { ingress: [{ ...rule, from: [...(rule?.from ?? []), { ipBlock: { cidr: "0.0.0.0/0" } }] }] },
+    "ingress.0.from.1 must be not there, is there",
+  ],
+  [
+    "a peer of every namespace",
+    { ingress: [{ ...rule, from: [{ ...rule?.from[0], namespaceSelector: {} }] }] },
+    "ingress.0.from.0.namespaceSelector must be not set, is {}",
+  ],
+  [
+    "a rule without peers",
+    { ingress: [{ ports: rule?.ports }] },
+    "ingress.0.from.0 must be there, is not there",
+  ],
+  [
+    "a selector of fewer pods",
+    { podSelector: { matchLabels: { app: "b" } } },
+    'podSelector.matchLabels must be not set, is {"app":"b"}',
+  ],
+])("finds %s in a network policy that does not declare it", (_name, change, message) => {
+  expect(sentences(policy, { ...policy, spec: { ...policy.spec, ...change } })).toEqual([message]);
+});
+
+test("what the API server adds to a network policy is no difference", () => {
+  const { policyTypes: _types, ...spec } = policy.spec;
+  const found = {
+    kind: "NetworkPolicy",
+    metadata: { annotations: { "kubectl.kubernetes.io/last-applied-configuration": "{}" } },
+    spec: {
+      ...spec,
+      ingress: [{ ...rule, ports: [{ port: "http", protocol: "TCP" }] }],
+      policyTypes: ["Ingress"],
+    },
+  };
+  const declared = { kind: "NetworkPolicy", metadata: { annotations: {} }, spec };
+  expect(sentences(declared, found)).toEqual([]);
+  const open = { ...found, spec: { ...found.spec, policyTypes: ["Egress"] } };
+  expect(sentences(declared, open)).toEqual(["policyTypes must be Ingress, is Egress"]);
 });
 
 test("the value of a variable that somebody has changed is not shown", () => {

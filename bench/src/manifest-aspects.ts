@@ -2,7 +2,7 @@ import { quantity } from "./cluster-objects.ts";
 import type { Aspect } from "./container-aspects.ts";
 
 /** Lists whose items have a name: the order is the API server's business. */
-const keys = ["name", "containerPort", "mountPath", "port", "key", "type"] as const;
+const keys = ["mountPath", "name", "containerPort", "port", "key", "type"] as const;
 
 /** Lists of which nobody may add an item: what a pod runs, sees and lets in. */
 const closedLists = new Set([
@@ -10,6 +10,7 @@ const closedLists = new Set([
   "initContainers",
   "volumes",
   "volumeMounts",
+  "volumeDevices",
   "env",
   "envFrom",
   "ports",
@@ -20,7 +21,18 @@ const closedLists = new Set([
 ]);
 
 /** What gives a pod more than others have, when nobody has declared it. */
-const privileges = new Set(["hostNetwork", "hostPID", "hostIPC", "privileged", "hostPath", "add"]);
+const privileges = new Set([
+  "hostNetwork",
+  "hostPID",
+  "hostIPC",
+  "hostPort",
+  "privileged",
+  "hostPath",
+  "add",
+]);
+
+/** What a container runs in place of what its image says. The API server adds none. */
+const programs = new Set(["command", "args"]);
 
 /** What is not false where nobody says so, or not known to be. Elsewhere the API server leaves out a `false`. */
 const decisions = new Set([
@@ -34,71 +46,123 @@ const ownFields = new Set(["apiVersion", "kind"]);
 const metadataFields = new Set(["labels", "annotations"]);
 
 /**
- * Everything that a manifest declares, beside what the cluster has, and privileges, containers, mounts, ports and
- * variables that nobody has declared. Defaults that the API server adds say nothing.
+ * Everything that a manifest declares, beside what the cluster has, and privileges, programs, containers, mounts, ports,
+ * variables and rules of a network policy that nobody has declared. Defaults that the API server adds say nothing.
  */
 export function manifestAspects(declared: unknown, found: unknown): readonly Aspect[] {
-  const object = isObject(declared) ? declared : {};
+  const object = isObject(declared) ? withPolicyTypes(declared) : {};
   return Object.entries(object)
     .filter(([key]) => !ownFields.has(key))
     .flatMap(([key, value]) => {
       const there = isObject(found) ? found[key] : undefined;
-      if (key !== "metadata") return compare([key], value, there);
+      const place = { path: [key], isPolicy: object.kind === "NetworkPolicy" && key === "spec" };
+      if (key !== "metadata") return compare(place, value, there);
       return Object.entries(isObject(value) ? value : {})
         .filter(([name]) => metadataFields.has(name))
-        .flatMap(([name, map]) => compare([name], map, isObject(there) ? there[name] : undefined));
+        .flatMap(([name, map]) =>
+          compare({ ...place, path: [name] }, map, isObject(there) ? there[name] : undefined),
+        );
     });
 }
 
 type Path = readonly string[];
 
-function compare(path: Path, declared: unknown, found: unknown): readonly Aspect[] {
-  if (declared === undefined || declared === null) return [];
+interface Place {
+  readonly path: Path;
+  /** In the `spec` of a network policy, to which the API server adds no more than defaults. */
+  readonly isPolicy: boolean;
+}
+
+function inside(place: Place, key: string): Place {
+  return { ...place, path: [...place.path, key] };
+}
+
+/** A network policy with the types that the API server gives one that names none. */
+function withPolicyTypes(object: Readonly<Record<string, unknown>>): typeof object {
+  const { kind, spec } = object;
+  if (kind !== "NetworkPolicy" || !isObject(spec) || !isLeftOut(spec.policyTypes)) return object;
+  const policyTypes = isLeftOut(spec.egress) ? ["Ingress"] : ["Ingress", "Egress"];
+  return { ...object, spec: { ...spec, policyTypes } };
+}
+
+/** Whether nobody may set a field that is not declared. */
+function isClosed({ path, isPolicy }: Place, key: string, found: unknown): boolean {
+  if (isPolicy) return key !== "protocol"; // which the API server sets to TCP
+  if (privileges.has(key)) return true;
+  // to a pod it adds a token and tolerations, to the template of one nothing
+  const isInTemplate = path.includes("template");
+  return isInTemplate && Array.isArray(found) && (closedLists.has(key) || programs.has(key));
+}
+
+function compare(place: Place, declared: unknown, found: unknown): readonly Aspect[] {
+  if (isLeftOut(declared)) return [];
   if (Array.isArray(declared)) {
     return declared.every(isObject)
-      ? compareItems(path, declared, found)
-      : compareScalars(path, declared, found);
+      ? compareItems(place, declared, found)
+      : compareScalars(place.path, declared, found);
   }
   if (isObject(declared)) {
     const there = isObject(found) ? found : {};
     const added = Object.entries(there)
-      .filter(([key, value]) => privileges.has(key) && !(key in declared) && !isNothing(value))
-      .map(([key, value]) => aspect([...path, key], "not set", text(value)));
+      .filter(
+        ([key, value]) =>
+          isLeftOut(declared[key]) && !isNothing(value) && isClosed(place, key, value),
+      )
+      .flatMap(([key, value]) =>
+        Array.isArray(value) && value.every(isObject)
+          ? compareItems(inside(place, key), [], value)
+          : [aspect([...place.path, key], "not set", text(value))],
+      );
     return [
       ...Object.entries(declared).flatMap(([key, value]) =>
-        compare([...path, key], value, there[key]),
+        compare(inside(place, key), value, there[key]),
       ),
       ...added,
     ];
   }
-  return [scalar(path, declared, found)];
+  return [scalar(place.path, declared, found)];
 }
 
 /** Items by their name, or by their place where they have none. */
-function compareItems(path: Path, declared: readonly object[], found: unknown): readonly Aspect[] {
+function compareItems(
+  place: Place,
+  declared: readonly object[],
+  found: unknown,
+): readonly Aspect[] {
+  const { path, isPolicy } = place;
   const items: readonly unknown[] = Array.isArray(found) ? found : [];
-  const key = keys.find((name) => declared.length > 0 && declared.every((item) => name in item));
-  const nameOf = (item: unknown, index: number): string => {
+  const named = declared.length > 0 ? declared : items.filter(isObject);
+  const key = keys.find((name) => named.length > 0 && named.every((item) => name in item));
+  const names = namesOf(declared, key);
+  const there = new Map(namesOf(items, key).map((name, index) => [name, items[index]]));
+  const extra =
+    isPolicy || closedLists.has(path.at(-1) ?? "")
+      ? [...there.keys()].filter((name) => !names.includes(name))
+      : [];
+  return [
+    ...declared.flatMap((item, index) => {
+      const name = names[index] ?? "";
+      return there.has(name)
+        ? compare(inside(place, name), item, there.get(name))
+        : [aspect([...path, name], "there", "not there")];
+    }),
+    ...extra.map((name) => aspect([...path, name], "not there", "there")),
+  ];
+}
+
+/** A name for each item. Of variables of one name, the last one counts: the second is another item. */
+function namesOf(items: readonly unknown[], key: string | undefined): readonly string[] {
+  const seen = new Map<string, number>();
+  return items.map((item, index) => {
     if (key === undefined || !isObject(item)) return String(index);
     // TCP and UDP have ports of their own
     const protocol =
       item.protocol === undefined || item.protocol === "TCP" ? "" : `/${item.protocol}`;
-    return `${String(item[key])}${protocol}`;
-  };
-  const names = new Set(declared.map(nameOf));
-  const extra = closedLists.has(path.at(-1) ?? "")
-    ? items.map(nameOf).filter((name) => !names.has(name))
-    : [];
-  return [
-    ...declared.flatMap((item, index) => {
-      const name = nameOf(item, index);
-      const there = items.find((one, i) => nameOf(one, i) === name);
-      return there === undefined
-        ? [aspect([...path, name], "there", "not there")]
-        : compare([...path, name], item, there);
-    }),
-    ...extra.map((name) => aspect([...path, name], "not there", "there")),
-  ];
+    const name = `${String(item[key] ?? `(no ${key})`)}${protocol}`;
+    const count = (seen.get(name) ?? 0) + 1;
+    seen.set(name, count);
+    return count === 1 ? name : `${name} (${count})`;
+  });
 }
 
 function compareScalars(
@@ -123,6 +187,11 @@ function isSame(declared: unknown, found: unknown): boolean {
   // 1000m is written 1: the same quantity, as another text
   const [a, b] = [quantity(String(declared)), quantity(String(found))];
   return !Number.isNaN(a) && a === b;
+}
+
+/** What a manifest says nothing of. */
+function isLeftOut(value: unknown): boolean {
+  return value === undefined || value === null || (Array.isArray(value) && value.length === 0);
 }
 
 /** The API server leaves out what is empty. */

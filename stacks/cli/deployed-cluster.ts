@@ -1,11 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
-import type { ClusterInspection } from "../../bench/src/check-cluster.ts";
+import { type ClusterInspection, unsettledAutoscalers } from "../../bench/src/check-cluster.ts";
 import { clusterAddress } from "../../bench/src/cluster-address.ts";
 import {
   type ClusterPod,
   clusterDeployment,
   clusterPod,
+  isOver,
   listOf,
 } from "../../bench/src/cluster-objects.ts";
 import type { DeclaredObject } from "../../bench/src/terraform-manifests.ts";
@@ -67,9 +68,44 @@ export async function inspectCluster(
     throw error;
   }
   try {
-    const found = new Map<DeclaredObject, unknown>();
-    const pods = new Map<string, readonly ClusterPod[]>();
-    for (const object of objects) {
+    return await lookAt(api, objects, signal);
+  } catch (error) {
+    if (error instanceof ApiRefusal)
+      return { ok: false, message: `the API server refuses: ${error.message}` };
+    throw error;
+  } finally {
+    await api.close();
+  }
+}
+
+/** How long autoscalers are given before they are judged. */
+export interface Patience {
+  /** For the first metric: metrics-server takes a minute to see a new pod, and the autoscaler looks every 15 s. */
+  readonly metricMs: number;
+  readonly metricPollMs: number;
+  /** How often a Deployment and its autoscaler are read again when their replicas differ. */
+  readonly rereads: number;
+  readonly rereadPauseMs: number;
+}
+
+const patience: Patience = {
+  metricMs: 100_000,
+  metricPollMs: 5_000,
+  rereads: 3,
+  rereadPauseMs: 1_000,
+};
+
+/** What there is of the declared objects, read until the autoscalers can be judged, or for as long as `patience` lasts. */
+export async function lookAt(
+  api: Pick<ClusterApi, "get">,
+  objects: readonly DeclaredObject[],
+  signal?: AbortSignal,
+  { metricMs, metricPollMs, rereads, rereadPauseMs }: Patience = patience,
+): Promise<ClusterInspection> {
+  const found = new Map<DeclaredObject, unknown>();
+  const pods = new Map<string, readonly ClusterPod[]>();
+  const read = async (wanted: readonly DeclaredObject[]) => {
+    for (const object of wanted) {
       signal?.throwIfAborted();
       const there = await api.get(objectPath(object.manifest), z.unknown());
       found.set(object, there);
@@ -77,15 +113,29 @@ export async function inspectCluster(
       const { metadata, spec } = clusterDeployment.parse(there);
       const selector = Object.entries(spec.selector.matchLabels).map((pair) => pair.join("="));
       const path = `/api/v1/namespaces/${metadata.namespace ?? "default"}/pods?labelSelector=${encodeURIComponent(selector.join(","))}`;
-      pods.set(metadata.name, (await api.get(path, listOf(clusterPod)))?.items ?? []);
+      const all = (await api.get(path, listOf(clusterPod)))?.items ?? [];
+      pods.set(
+        metadata.name,
+        all.filter((pod) => !isOver(pod)),
+      );
     }
-    return { ok: true, found, pods };
-  } catch (error) {
-    if (error instanceof ApiRefusal)
-      return { ok: false, message: `the API server refuses: ${error.message}` };
-    throw error;
-  } finally {
-    await api.close();
+  };
+  await read(objects);
+  const began = performance.now();
+  let reread = 0;
+  for (;;) {
+    const { withoutMetric, apart } = unsettledAutoscalers(found);
+    const isWaiting = withoutMetric.length > 0 && performance.now() - began < metricMs;
+    const isApart = apart.length > 0 && reread < rereads;
+    if (!isWaiting && !isApart) return { ok: true, found, pods };
+    if (isWaiting) {
+      await sleep(metricPollMs, undefined, { signal });
+      await read(objects); // for what is young changes elsewhere too: budgets, quotas
+    } else {
+      reread += 1;
+      await sleep(rereadPauseMs, undefined, { signal });
+      await read(apart);
+    }
   }
 }
 
@@ -178,7 +228,7 @@ async function forward(
       });
       void child.then(() => resolve(undefined));
     }),
-    sleep(forwardMs, undefined, { ref: false }),
+    sleep(forwardMs, undefined, { ref: false, signal }).catch(() => undefined),
   ]);
   if (local !== undefined) {
     const close = async () => {
