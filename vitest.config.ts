@@ -9,10 +9,13 @@ const onCluster = ["stacks/deploy/{kind-local,chart,k8s-gpu}.integ.test.ts"];
 /** How long `expect.poll` waits where a test does not say: against a hang, however slow the machine is. */
 const poll = { timeout: 20_000 };
 
-/** One file after the other: each has the machine, and its ports, for itself. */
+/**
+ * One file after the other: each has the machine, and its ports, for itself. The times are against a hang: some build images, make a
+ * cluster and deploy, on a machine that may be slow.
+ */
 const real = {
-  testTimeout: 300_000,
-  hookTimeout: 300_000,
+  testTimeout: 900_000,
+  hookTimeout: 1_800_000,
   fileParallelism: false,
   expect: { poll },
 };
@@ -20,6 +23,8 @@ const real = {
 export default defineConfig({
   test: {
     globalSetup: "./stacks/test-temporary-folder.ts",
+    // clusters are removed meanwhile
+    teardownTimeout: 600_000,
     projects: [
       {
         test: {

@@ -11,9 +11,10 @@ import {
   kindEnvironment,
   missingForCharts,
   missingForCluster,
+  noteCluster,
 } from "./test-cluster.ts";
 import { succeed, testDocker } from "./test-docker.ts";
-import { exerciseMs, findsProvider, type KindProject, kindProject } from "./test-kind-project.ts";
+import { findsProvider, type KindProject, kindProject } from "./test-kind-project.ts";
 import { embedOnce } from "./test-load.ts";
 import { builtImage } from "./test-project.ts";
 
@@ -73,6 +74,7 @@ describe.skipIf(missing !== "")(
     };
 
     beforeAll(async () => {
+      await noteCluster(name);
       before = await contents();
       kind = await kindProject(docker, typed ? "cdktf" : "kubectl");
       const [port] = await freePorts(1);
@@ -80,8 +82,11 @@ describe.skipIf(missing !== "")(
       await settings();
     });
     afterAll(async () => {
-      await kind?.remove();
-      if ((await clusters()).includes(name)) await deleteCluster(name, kind.kubeconfig);
+      try {
+        await kind?.remove();
+      } finally {
+        if ((await clusters()).includes(name)) await deleteCluster(name, kind.kubeconfig);
+      }
     });
 
     test("one deployment makes the cluster, builds and loads the image, and ends when every pod is ready", async () => {
@@ -103,37 +108,21 @@ describe.skipIf(missing !== "")(
       expect(code, output).toBe(0);
     });
 
-    test(
-      "a rolling update under load loses no request, and a bad image takes no pod away",
-      async () => {
-        expect(await exercise("rollout")).toMatchObject({ passed: true });
-      },
-      exerciseMs,
-    );
+    test("a rolling update under load loses no request, and a bad image takes no pod away", async () => {
+      expect(await exercise("rollout")).toMatchObject({ passed: true });
+    });
 
-    test(
-      "the autoscaler adds pods under load, and takes them away after it",
-      async () => {
-        expect(await exercise("scale")).toMatchObject({ passed: true });
-      },
-      exerciseMs,
-    );
+    test("the autoscaler adds pods under load, and takes them away after it", async () => {
+      expect(await exercise("scale")).toMatchObject({ passed: true });
+    });
 
-    test(
-      "the disruption budget refuses the eviction of a second pod",
-      async () => {
-        expect(await exercise("drain")).toMatchObject({ passed: true });
-      },
-      exerciseMs,
-    );
+    test("the disruption budget refuses the eviction of a second pod", async () => {
+      expect(await exercise("drain")).toMatchObject({ passed: true });
+    });
 
-    test(
-      "the API server refuses pods over the quota",
-      async () => {
-        expect(await exercise("quota")).toMatchObject({ passed: true });
-      },
-      exerciseMs,
-    );
+    test("the API server refuses pods over the quota", async () => {
+      expect(await exercise("quota")).toMatchObject({ passed: true });
+    });
 
     test("after all that, a second deployment has nothing to change", async () => {
       expect(await kind.changes()).toBe("");
@@ -154,7 +143,6 @@ describe.skipIf(missing !== "")(
         expect(verified.code, verified.output).toBe(0);
         expect(await kind.changes()).toBe("");
       },
-      exerciseMs,
     );
 
     test("destroy leaves no cluster, container, volume or image, and no context", async () => {

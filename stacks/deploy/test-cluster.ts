@@ -1,5 +1,6 @@
+import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { existsSync, mkdtempSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
@@ -23,7 +24,10 @@ const helmFolder = CLIPSTACK_HELM && join(CLIPSTACK_HELM, "bin");
 export const testNodePort = 30092;
 
 /** Against a hang: an image of a node may have to be pulled. */
-const createMs = 600_000;
+const createMs = 900_000;
+
+/** Against a hang, of all else. */
+const commandMs = 600_000;
 
 const { docker, missing: noEngine } = await testDocker();
 
@@ -81,43 +85,67 @@ interface Made {
   readonly hostPort: number;
 }
 
-/** Programs find the cluster of this run by it; see `test-cluster-removed.ts`. */
+/** Tests find what is known of the clusters of this run by it; see `test-cluster-removed.ts`. */
 const folderVariable = "CLIPSTACK_TEST_CLUSTER_FOLDER";
 
-export function sharedClusterFolder(): string {
-  const folder = mkdtempSync(join(tmpdir(), "clipstack-cluster-"));
+/** Ends the name of a file that notes a cluster. */
+const noted = ".noted";
+
+export function clustersFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "clipstack-clusters-"));
   process.env[folderVariable] = folder;
   return folder;
 }
 
-/** The cluster of this run, made when there is none yet. */
-export async function sharedCluster(): Promise<TestCluster> {
+function folderOfRun(): string {
   const folder = process.env[folderVariable];
   if (folder === undefined) throw new Error("only tests of the project 'cluster' have a cluster");
-  const record = join(folder, "cluster.json");
-  if (!existsSync(record)) {
-    const [hostPort = 0] = await freePorts(1);
-    const made: Made = { name: clusterName(), hostPort };
-    // before it is made: what is made by half is removed too
-    await writeFile(record, JSON.stringify(made));
-    const kubeconfig = join(folder, "kubeconfig");
-    await createCluster(made, kubeconfig);
-    await addMetricsServer(clusterOf(made, kubeconfig));
-  }
-  return clusterOf(JSON.parse(await readFile(record, "utf8")), join(folder, "kubeconfig"));
+  return folder;
 }
 
-export async function removeSharedCluster(folder: string): Promise<void> {
+/** Before a cluster is made: it is removed at the end of the run, made by half or whole, whatever the end is. */
+export async function noteCluster(name: string): Promise<void> {
+  await writeFile(join(folderOfRun(), `${name}${noted}`), "");
+}
+
+/** Remove what was noted. It blocks: a process that ends waits for nothing else. */
+export function removeNotedClusters(folder: string): void {
+  if (!existsSync(folder)) return;
+  for (const file of readdirSync(folder).filter((it) => it.endsWith(noted))) {
+    const words = ["delete", "cluster", "--name", file.slice(0, -noted.length)];
+    execFileSync("kind", [...words, "--kubeconfig", join(folder, "kubeconfig")], {
+      env: kindEnvironment,
+      stdio: "pipe",
+      timeout: commandMs,
+    });
+    rmSync(join(folder, file));
+  }
+}
+
+/** The cluster of this run, made when there is none yet. */
+export async function sharedCluster(): Promise<TestCluster> {
+  const folder = folderOfRun();
+  const kubeconfig = join(folder, "kubeconfig");
   const record = join(folder, "cluster.json");
-  if (!existsSync(record)) return;
-  const { name } = JSON.parse(await readFile(record, "utf8")) as Made;
-  await deleteCluster(name, join(folder, "kubeconfig"));
+  if (!existsSync(record)) {
+    // an earlier file did not get it done
+    removeNotedClusters(folder);
+    const [hostPort = 0] = await freePorts(1);
+    const made: Made = { name: clusterName(), hostPort };
+    await noteCluster(made.name);
+    await createCluster(made, kubeconfig);
+    await addMetricsServer(clusterOf(made, kubeconfig));
+    // now it can be used
+    await writeFile(record, JSON.stringify(made));
+  }
+  return clusterOf(JSON.parse(await readFile(record, "utf8")), kubeconfig);
 }
 
 /** Nothing where there is none of that name. */
 export async function deleteCluster(name: string, kubeconfig: string): Promise<void> {
   await succeed("kind", ["delete", "cluster", "--name", name, "--kubeconfig", kubeconfig], {
     env: kindEnvironment,
+    timeoutMs: commandMs,
   });
 }
 
@@ -140,7 +168,7 @@ async function createCluster({ name, hostPort }: Made, kubeconfig: string): Prom
     "kind",
     [
       ...["create", "cluster", "--name", name, "--kubeconfig", kubeconfig],
-      ...["--config", file, "--wait", "180s"],
+      ...["--config", file, "--wait", "300s"],
       ...(CLIPSTACK_KIND_NODE_IMAGE === undefined ? [] : ["--image", CLIPSTACK_KIND_NODE_IMAGE]),
     ],
     { env: kindEnvironment, timeoutMs: createMs },
@@ -157,7 +185,7 @@ async function addMetricsServer(cluster: TestCluster): Promise<void> {
   );
   if (code !== 0) throw new Error(output);
   await cluster.kubectl(
-    ...["wait", "--for=condition=Available", "--timeout=180s", "apiservice/v1beta1.metrics.k8s.io"],
+    ...["wait", "--for=condition=Available", "--timeout=300s", "apiservice/v1beta1.metrics.k8s.io"],
   );
 }
 
@@ -191,7 +219,7 @@ export async function autoscalersSee(kubeconfig: string): Promise<void> {
 export function clusterOf({ name, hostPort }: Made, kubeconfig: string): TestCluster {
   const context = `kind-${name}`;
   const where = ["--kubeconfig", kubeconfig, "--context", context];
-  const options: CommandOptions = { env: kindEnvironment };
+  const options: CommandOptions = { env: kindEnvironment, timeoutMs: commandMs };
   return {
     name,
     context,

@@ -12,9 +12,6 @@ import { applyWithKubectl, type SynthesizedStack } from "./test-typed-objects.ts
 
 const environment = "kind-local";
 
-/** Longer than any of the exercises takes. */
-export const exerciseMs = 600_000;
-
 /** Whether `terraform init` finds a provider, in its usual places or in the registry. */
 export async function findsProvider(name: "kubernetes" | "helm"): Promise<boolean> {
   const folder = await mkdtemp(join(tmpdir(), "clipstack-provider-"));
@@ -46,7 +43,6 @@ export async function kindProject(docker: Docker, way: "cdktf" | "kubectl"): Pro
   const project = await testProject({
     docker,
     variables: kindEnvironment,
-    timeoutMs: exerciseMs - 20_000,
     ...(way === "kubectl" ? { binary: join(programs.folder, "terraform") } : {}),
   });
   const kubeconfig = join(project.folder, "kubeconfig");

@@ -41,7 +41,7 @@ export interface TestProjectOptions {
   /**
    * Against a hang: of a program that is run, in ms.
    *
-   * @default 280 000 - less than a test has
+   * @default 840 000 - less than a test has
    */
   readonly timeoutMs?: number;
 }
@@ -92,7 +92,7 @@ export async function testProject({
   binary = "terraform",
   path,
   variables,
-  timeoutMs = 280_000,
+  timeoutMs = 840_000,
 }: TestProjectOptions): Promise<TestProject> {
   const folder = await mkdtemp(join(tmpdir(), "clipstack-deploy-"));
   await copyProject(folder);
