@@ -439,8 +439,17 @@ export const chartValues = z.strictObject({
           // its form is checked in a template: Helm repeats a value that the schema refuses, with the secrets in it
           url: text(
             "",
-            "Where `model.onnx` is fetched from: `http://…` or `https://…`, without a user or a password.",
+            "Where `model.onnx` is fetched from: `http://…` or `https://…`, without a user, a password or a query.",
           ),
+          existingSecret: text(
+            "",
+            "Secret with that address in place of `url`, for one that is signed. On another port than 443 it needs `networkPolicy.egress`.",
+          ),
+          existingSecretKey: z
+            .string()
+            .min(1)
+            .default("url")
+            .describe("Its entry with the address."),
           sizeLimit: quantity
             .default("1Gi")
             .describe(

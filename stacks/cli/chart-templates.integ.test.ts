@@ -444,6 +444,23 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
       });
     });
 
+    test("are fetched from the address in a Secret, which no object repeats", () => {
+      const init = { existingSecret: "weights-url" };
+      const objects = template({ model: { weights: "init", sha256, init } });
+      const { spec } = objectOf(objects, "Deployment", "clipstack-embed");
+      const [container] = spec.template.spec.initContainers;
+      // the kubelet puts the variable there
+      expect(container.args).toContain("--url=$(WEIGHTS_URL)");
+      expect(container.env).toEqual([
+        {
+          name: "WEIGHTS_URL",
+          valueFrom: { secretKeyRef: { name: "weights-url", key: "url" } },
+        },
+      ]);
+      const { egress } = objectOf(objects, "NetworkPolicy", "clipstack-embed").spec;
+      expect(egress).toContainEqual({ ports: [{ protocol: "TCP", port: 443 }] });
+    });
+
     test("are fetched for a Triton by the embed image, which holds no GPU", () => {
       const values: ChartValues = { ...tensorrt, model: fetched };
       const [init] = podOf(values, "triton").initContainers;
@@ -633,7 +650,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
       ["http://models.example/model.onnx", 80],
       ["http://models.example:8080/model.onnx", 8080],
       ["https://[2001:db8::1]:8443/model.onnx", 8443],
-      ["https://models.example/m%zz?at=1:99", 443],
+      ["https://models.example/m%zz", 443],
     ])("lets the weights of %s in", (url, port) => {
       const { egress } = policy({ model: { ...fetched, init: { url } } }, "embed");
       expect(egress).toContainEqual({ ports: [{ protocol: "TCP", port }] });
@@ -793,7 +810,12 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
       [
         "on weights to fetch from nowhere",
         { model: { weights: "init" } },
-        "model.init.url is required with model.weights init",
+        "model.init.url or model.init.existingSecret is required with model.weights init",
+      ],
+      [
+        "on weights to fetch from two places",
+        { model: { ...fetched, init: { ...fetched.init, existingSecret: "weights" } } },
+        "model.init must have url or existingSecret, not both",
       ],
       ...[
         "https://user:pa55word@models.example/m?sig=SECRET",
@@ -801,10 +823,11 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
         "https://models.example:port/m?sig=SECRET",
         "ftp://models.example/m?sig=SECRET",
         "https://models.example/m?sig=SECRET and more",
+        "https://models.example/m?sig=SECRET",
       ].map((url): [string, ChartValues, string] => [
         `on the address ${url}, which it does not repeat`,
         { model: { ...fetched, init: { url } } },
-        "model.init.url must be http://… or https://…, without a user or a password",
+        "model.init.url must be http://… or https://…, without a user, a password or a query: an address with a secret is for a Secret, which model.init.existingSecret names",
       ]),
       [
         "on no room for weights",

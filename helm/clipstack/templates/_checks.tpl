@@ -19,10 +19,12 @@ Says nothing when all is well.
 {{- fail "model.pvc.claimName is required with model.weights pvc" -}}
 {{- end -}}
 {{- if eq $v.model.weights "init" -}}
-{{- if not $v.model.init.url -}}{{- fail "model.init.url is required with model.weights init" -}}{{- end -}}
+{{- $init := $v.model.init -}}
+{{- if not (or $init.url $init.existingSecret) -}}{{- fail "model.init.url or model.init.existingSecret is required with model.weights init" -}}{{- end -}}
+{{- if and $init.url $init.existingSecret -}}{{- fail "model.init must have url or existingSecret, not both" -}}{{- end -}}
 {{- /* it may have a secret, so it is not repeated */ -}}
-{{- if not (regexMatch "^https?://(\\[[0-9A-Fa-f:.]+\\]|[^\\s/\\\\@?#:]+)(:[0-9]+)?([/?]\\S*)?$" $v.model.init.url) -}}
-{{- fail "model.init.url must be http://… or https://…, without a user or a password" -}}
+{{- if and $init.url (not (regexMatch "^https?://(\\[[0-9A-Fa-f:.]+\\]|[^\\s/\\\\@?#:]+)(:[0-9]+)?(/[^\\s?]*)?$" $init.url)) -}}
+{{- fail "model.init.url must be http://… or https://…, without a user, a password or a query: an address with a secret is for a Secret, which model.init.existingSecret names" -}}
 {{- end -}}
 {{- if eq (include "clipstack.bytes" $v.model.init.sizeLimit) "0" -}}
 {{- fail (printf "model.init.sizeLimit must be at least 1 byte with model.weights init, got %v" $v.model.init.sizeLimit) -}}

@@ -16,7 +16,7 @@ initContainers:
     args:
       {{- if eq $model.weights "init" }}
       - fetch-weights
-      - --url={{ $model.init.url }}
+      - --url={{ $model.init.existingSecret | empty | ternary $model.init.url "$(WEIGHTS_URL)" }}
       - --max-bytes={{ include "clipstack.bytes" $model.init.sizeLimit }}
       - --timeout-seconds={{ int $model.init.timeoutSeconds }}
       {{- else }}
@@ -30,6 +30,14 @@ initContainers:
       {{- else }}
       - --execution-provider=none
       {{- end }}
+    {{- if and (eq $model.weights "init") $model.init.existingSecret }}
+    env:
+      - name: WEIGHTS_URL
+        valueFrom:
+          secretKeyRef:
+            name: {{ $model.init.existingSecret }}
+            key: {{ $model.init.existingSecretKey }}
+    {{- end }}
     resources:
       {{- toYaml $it.resources | nindent 6 }}
     securityContext:
