@@ -1,12 +1,13 @@
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
-import { podTrouble, unrest } from "../../bench/src/cluster-objects.ts";
+import { type ClusterPod, podTrouble, unrest } from "../../bench/src/cluster-objects.ts";
 import {
   ClaimFailed,
   deadlineSeconds,
   defaultRate,
   type ExerciseBody,
   type ExerciseRun,
+  type Snapshot,
 } from "./k8s-exercise.ts";
 
 const restart = "restart";
@@ -40,8 +41,7 @@ export const rolloutExercise: ExerciseBody = {
     });
     run.phase(badImage);
     await run.watch(calmSeconds);
-    await breakImage(run);
-    await holds(run);
+    await holds(run, await breakImage(run));
     await run.kubectl("rollout", "undo", `deployment/${name}`);
     run.step("rollback to the version before");
     await run.atRest("the rollback is done", deadlineSeconds(run.before));
@@ -169,7 +169,8 @@ function podsOf(given: number | string, replicas: number, round: (value: number)
   return percent === undefined ? Number(given) : round((Number(percent) * replicas) / 100);
 }
 
-async function breakImage(run: ExerciseRun): Promise<void> {
+/** @returns The image that is not there. */
+async function breakImage(run: ExerciseRun): Promise<string> {
   const { revisionHistoryLimit, template } = run.before.deployment.spec;
   const container = template.spec.containers[0];
   if (container === undefined) throw new ClaimFailed("the pod template has no container");
@@ -187,15 +188,30 @@ async function breakImage(run: ExerciseRun): Promise<void> {
     `--patch=${JSON.stringify(patch)}`,
   );
   run.step(`rolling update to an image that is not there: ${image}`);
+  return image;
+}
+
+/** Why the image of a pod cannot be had, in the words of the kubelet. */
+function imageTrouble(pod: ClusterPod): string | undefined {
+  const reasons = pod.status.containerStatuses.map(({ state }) => state.waiting?.reason ?? "");
+  return reasons.some((it) => /Image/.test(it)) ? podTrouble(pod) : undefined;
 }
 
 /** The rollout must stand still, with the old pods serving. */
-async function holds(run: ExerciseRun): Promise<void> {
+async function holds(run: ExerciseRun, image: string): Promise<void> {
   const from = run.replicas.length - 1;
-  const { pods } = await run.until("a pod with the bad image fails", badPodSeconds, (seen) =>
-    seen.pods.some((pod) => podTrouble(pod) !== undefined),
+  // another pod may be in trouble for another reason
+  const bad = ({ pods }: Snapshot) =>
+    pods
+      .filter(({ spec }) => spec.containers.some((it) => it.image === image))
+      .map(imageTrouble)
+      .find((it) => it !== undefined);
+  const seen = await run.until(
+    "a pod with the bad image fails",
+    badPodSeconds,
+    (now) => bad(now) !== undefined,
   );
-  run.step(pods.map(podTrouble).find((it) => it !== undefined) ?? "");
+  run.step(bad(seen) ?? "");
   await run.watch(holdSeconds);
   const { deployment } = await run.look();
   const { least, needed } = readySince(run, from);
