@@ -13,7 +13,7 @@ import { imageWithWeights } from "./test-image.ts";
 import { findsProvider } from "./test-kind-project.ts";
 import { type TestProject, testProject } from "./test-project.ts";
 
-/** The gateway and two bundled Tritons behind it, from the chart, on a cluster that is there already. On the CPU. */
+/** The gateway and two Tritons behind it, from the chart, on a cluster that is there already. Nothing computes on a GPU. */
 
 const { docker } = await testDocker();
 const noProvider = async (name: "kubernetes" | "helm") =>
@@ -25,22 +25,20 @@ const missing =
   (await noProvider("helm"));
 
 describe.skipIf(missing !== "")(
-  `k8s-gpu, deployed with cdktf on the CPU${missing && ` (not here: ${missing})`}`,
+  `k8s-gpu, deployed with cdktf${missing && ` (not here: ${missing})`}`,
   () => {
     const namespace = "clipstack-gpu";
     let cluster: TestCluster;
     let project: TestProject;
     let image = "";
 
-    beforeAll(async () => {
-      cluster = await sharedCluster();
-      image = await imageWithWeights(docker);
-      await cluster.load(image);
-      project = await testProject({ docker, variables: kindEnvironment });
+    /** With `gpu` the embed image is in the place of NVIDIA's server: it knows that command too. */
+    const settings = (accelerator: "cpu" | "gpu") => {
       const limits = { cpuMillicores: 1_000, memoryMiB: 1_024 };
-      await project.settings("k8s-gpu", {
-        accelerator: "cpu",
+      return project.settings("k8s-gpu", {
+        accelerator,
         cluster: { kubeconfig: cluster.kubeconfig, context: cluster.context },
+        nodePool: { gpu: "l4", nodes: 1, gpusPerNode: 2 },
         namespace,
         embed: {
           image,
@@ -48,19 +46,28 @@ describe.skipIf(missing !== "")(
           autoscaler: { minReplicas: 1, maxReplicas: 2, cpuPercent: 400 },
         },
         triton: {
-          engine: "bundled",
+          engine: accelerator === "gpu" ? "tritonserver" : "bundled",
           image,
           resources: { requests: { cpuMillicores: 50, memoryMiB: 256 }, limits },
           autoscaler: { minReplicas: 2, maxReplicas: 2 },
         },
         scraping: "none",
         quota: {
+          gpus: 2,
           requests: { cpuMillicores: 600, memoryMiB: 4_096 },
           limits: { cpuMillicores: 8_000, memoryMiB: 8_192 },
           pods: 8,
         },
       });
-    }, 600_000);
+    };
+
+    beforeAll(async () => {
+      cluster = await sharedCluster();
+      image = await imageWithWeights(docker);
+      await cluster.load(image);
+      project = await testProject({ docker, variables: kindEnvironment });
+      await settings("cpu");
+    });
     afterAll(async () => {
       await project?.remove();
       if (image !== "") await docker.run("rmi", "--no-prune", image);
@@ -94,6 +101,71 @@ describe.skipIf(missing !== "")(
       expect(code, output).toBe(0);
       const namespaces = await cluster.kubectl("get", "namespaces", "--output=name");
       expect(namespaces).not.toContain(namespace);
+    });
+
+    /** Scheduler and quota count them; nothing looks for one. */
+    describe("on a node that says it has two GPUs", () => {
+      const deployment = "deployment/clipstack-triton";
+      const runtimeClass = {
+        apiVersion: "node.k8s.io/v1",
+        kind: "RuntimeClass",
+        metadata: { name: "nvidia" },
+        handler: "runc",
+      };
+
+      /** @param count - `null`: it says nothing of GPUs */
+      const offerGpus = async (count: string | null) => {
+        const [node = ""] = (await cluster.kubectl("get", "nodes", "--output=name")).split("\n");
+        const gpus = { "nvidia.com/gpu": count };
+        await cluster.kubectl(
+          ...["patch", node, "--subresource=status", "--type=merge"],
+          ...["--patch", JSON.stringify({ status: { capacity: gpus, allocatable: gpus } })],
+        );
+      };
+      const ofTritons = (kind: string, path: string) =>
+        cluster.kubectl(
+          ...["get", kind, "--namespace", namespace],
+          ...["--selector", "app.kubernetes.io/component=triton", "--output", `jsonpath=${path}`],
+        );
+
+      beforeAll(async () => {
+        await offerGpus("2");
+        const { code, output } = await cluster.tryKubectl(
+          ["apply", "--server-side", "--filename", "-"],
+          JSON.stringify(runtimeClass),
+        );
+        expect(code, output).toBe(0);
+        await settings("gpu");
+      });
+      afterAll(async () => {
+        try {
+          await project.destroy("k8s-gpu");
+        } finally {
+          await cluster.kubectl("delete", "runtimeclass", "nvidia", "--ignore-not-found");
+          await offerGpus(null);
+        }
+      });
+
+      test("two Tritons get one each, with NVIDIA's RuntimeClass", async () => {
+        const { code, output } = await project.deploy("k8s-gpu");
+        expect(code, output).toBe(0);
+        const pods = await ofTritons(
+          "pods",
+          '{range .items[*]}{.spec.runtimeClassName} {.spec.containers[0].resources.limits.nvidia\\.com/gpu} {.status.containerStatuses[0].ready}{"\\n"}{end}',
+        );
+        expect(pods.trim().split("\n")).toEqual(["nvidia 1 true", "nvidia 1 true"]);
+      });
+
+      test("the quota refuses a third", async () => {
+        await cluster.kubectl("scale", deployment, "--replicas=3", "--namespace", namespace);
+        await expect
+          .poll(() => ofTritons("replicasets", "{.items[*].status.conditions[*].message}"), {
+            timeout: 300_000,
+          })
+          .toContain(
+            "exceeded quota: clipstack, requested: requests.nvidia.com/gpu=1, used: requests.nvidia.com/gpu=2, limited: requests.nvidia.com/gpu=2",
+          );
+      });
     });
   },
 );
