@@ -15,7 +15,7 @@ const keyEntry = "api-key";
 
 /** Values of the chart for embed server and Tritons in a cluster. */
 export function clusterChartValues(props: ClusterInferenceProps, plan: ClusterPlan): ChartValues {
-  const { embed, triton, quota, scraping, cluster } = props;
+  const { embed, triton, quota, scraping, serviceMonitor, cluster } = props;
   return {
     ...(props.imagePullSecret !== undefined && {
       imagePullSecrets: [{ name: props.imagePullSecret }],
@@ -42,7 +42,11 @@ export function clusterChartValues(props: ClusterInferenceProps, plan: ClusterPl
     },
     triton: triton.enabled ? tritonValues(props, plan) : { enabled: false },
     quota: chartQuota(quota, cluster.accelerator === "gpu" ? quota.gpus : 0),
-    serviceMonitor: { enabled: scraping === "service-monitor" },
+    serviceMonitor: {
+      enabled: scraping === "service-monitor",
+      labels: { ...serviceMonitor.labels },
+      interval: `${serviceMonitor.intervalSeconds}s`,
+    },
   };
 }
 

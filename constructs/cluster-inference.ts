@@ -7,7 +7,7 @@ import { embedPort, tritonPorts } from "../inference-image/src/contract/ports.ts
 import { clusterFindings, clusterWarnings } from "./checks/cluster.ts";
 import { check, warn } from "./checks/findings.ts";
 import { clusterChartValues } from "./cluster-chart-values.ts";
-import { clusterApis, namedObjects } from "./cluster-needs.ts";
+import { clusterApis, monitorLabels, namedObjects } from "./cluster-needs.ts";
 import { type ClusterInferenceProps, type ClusterPlan, clusterPlan } from "./cluster-plan.ts";
 import { InferenceChart } from "./inference-chart.ts";
 import { RolloutGate } from "./rollout-gate.ts";
@@ -34,7 +34,10 @@ export class ClusterInference extends Construct {
       gpus: sum(plan, ({ maxReplicas, surge }) => maxReplicas + surge),
       gpusAtLeast: sum(plan, ({ minReplicas }) => minReplicas),
       apis: clusterApis(props, plan),
-      objects: namedObjects(props),
+      objects: namedObjects(props, plan),
+      ...(props.scraping === "service-monitor" && {
+        serviceMonitor: { labels: monitorLabels(props.serviceMonitor.labels) },
+      }),
     });
 
     const namespace = props.createNamespace

@@ -1,3 +1,4 @@
+import { labelNames, podAppName } from "../inference-image/src/contract/pods.ts";
 import type { ClusterInferenceProps, ClusterPlan } from "./cluster-plan.ts";
 import type { ClusterRequirements } from "./cluster-requirements.ts";
 
@@ -55,7 +56,8 @@ export function clusterApis(
 
 /** Objects of the namespace that settings name and nobody here makes. */
 export function namedObjects(
-  props: Pick<ClusterInferenceProps, "imagePullSecret" | "embed" | "model">,
+  props: ClusterInferenceProps,
+  plan: ClusterPlan,
 ): ClusterRequirements["objects"] {
   const { imagePullSecret, embed, model } = props;
   return [
@@ -65,6 +67,39 @@ export function namedObjects(
       kind: "persistentvolumeclaim",
       name: model.weights === "pvc" ? model.claim : undefined,
       setting: "model.claim",
+      mountedBy: weightsReaders(props, plan),
     },
   ].filter((it) => it.name !== undefined) as ClusterRequirements["objects"];
+}
+
+/** Pods that mount the weights: every one but a gateway. CPU pods may all be on one node. */
+function weightsReaders(
+  { embed, cluster }: ClusterInferenceProps,
+  { workloads }: ClusterPlan,
+): { readonly pods: number; readonly nodes: number } {
+  const { gpusPerNode } = cluster.pool;
+  const readers = workloads.filter(({ service }) => service !== "embed" || embed.engine === "onnx");
+  const total = (each: (workload: ClusterPlan["workloads"][number]) => number) =>
+    readers.reduce((sum, it) => sum + (it.maxReplicas + it.surge) * each(it), 0);
+  const alone = readers
+    .filter(({ gpusPerPod }) => gpusPerPod > 0)
+    .map(({ maxReplicas, surge, gpusPerPod }) =>
+      Math.ceil((maxReplicas + surge) / Math.max(1, Math.floor(gpusPerNode / gpusPerPod))),
+    );
+  return {
+    pods: total(() => 1),
+    nodes: Math.max(1, Math.ceil(total(({ gpusPerPod }) => gpusPerPod) / gpusPerNode), ...alone),
+  };
+}
+
+/** Labels of the ServiceMonitors that somebody may look for. */
+export function monitorLabels(
+  labels: Readonly<Record<string, string>>,
+): Readonly<Record<string, string>> {
+  return {
+    [labelNames.name]: podAppName,
+    [labelNames.instance]: podAppName,
+    [labelNames.managedBy]: "Helm",
+    ...labels,
+  };
 }

@@ -13,6 +13,7 @@ import {
 } from "../inference-image/src/contract/model-signature.ts";
 import {
   startSeconds as embedStartSeconds,
+  imagePullSeconds,
   type PodComponent,
   surge,
   terminationSeconds,
@@ -116,6 +117,12 @@ export interface ClusterInferenceProps {
   readonly triton: ClusterTriton;
   /** How Prometheus comes to the metrics. */
   readonly scraping: Scraping;
+  readonly serviceMonitor: {
+    /** By which a Prometheus finds it. */
+    readonly labels: Readonly<Record<string, string>>;
+    /** How often the metrics are read, also where annotations say where they are. */
+    readonly intervalSeconds: number;
+  };
   readonly quota: Quota & { readonly gpus: number };
 }
 
@@ -135,7 +142,7 @@ export interface ClusterPlan {
     readonly service: PodComponent;
     readonly gpusPerPod: number;
     readonly startSeconds: number;
-    /** Longest time that all pods take to be replaced. */
+    /** Longest time that all pods take to be replaced, each on a node that is new and pulls its image. */
     readonly rolloutSeconds: number;
   })[];
 }
@@ -163,6 +170,8 @@ export function clusterPlan(props: ClusterInferenceProps): ClusterPlan {
   // a gateway is ready when its first Triton is
   const embedStart =
     embed.engine === "triton" ? startSeconds + embedStartSeconds : embedStartSeconds;
+  // the first gateway also waits for a Triton's image
+  const tritonPull = embed.engine === "triton" ? imagePullSeconds.triton : 0;
   const workload = (
     service: PodComponent,
     { autoscaler, resources }: ClusterEmbed | ClusterTriton,
@@ -177,7 +186,11 @@ export function clusterPlan(props: ClusterInferenceProps): ClusterPlan {
     maxReplicas: autoscaler.maxReplicas,
     gpusPerPod,
     surge: extra,
-    rolloutSeconds: autoscaler.maxReplicas * (start + terminationSeconds()),
+    rolloutSeconds: Math.min(
+      longestRolloutSeconds,
+      (service === "embed" ? tritonPull : 0) +
+        autoscaler.maxReplicas * (imagePullSeconds[service] + start + terminationSeconds()),
+    ),
   });
   return {
     triton: {
@@ -198,6 +211,9 @@ export function clusterPlan(props: ClusterInferenceProps): ClusterPlan {
     ],
   };
 }
+
+/** A day: longer nobody waits, however many pods there are. */
+const longestRolloutSeconds = 86_400;
 
 /** What a compiled engine depends on, besides its shapes: the weights, and the image. */
 function enginePrefix(model: ClusterModel, image: string): string {

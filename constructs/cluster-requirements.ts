@@ -61,7 +61,11 @@ export const clusterRequirements = z.strictObject({
       name: z.string().min(1),
       /** Setting that names it: `embed.keySecret`. */
       setting: z.string().min(1),
+      /** Of a volume: the most pods that mount it at once, and the fewest nodes that hold them. */
+      mountedBy: z.strictObject({ pods: z.int().min(0), nodes: z.int().min(1) }).optional(),
     }),
   ),
+  /** What a Prometheus must look for. Absent where there is no ServiceMonitor. */
+  serviceMonitor: z.strictObject({ labels: z.record(z.string(), z.string()) }).optional(),
 });
 export type ClusterRequirements = z.infer<typeof clusterRequirements>;

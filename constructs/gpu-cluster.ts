@@ -45,7 +45,7 @@ export interface GpuClusterProps {
 /** What a namespace of the cluster is for. */
 export type ClusterNeeds = Pick<
   ClusterRequirements,
-  "namespace" | "createNamespace" | "apis" | "objects"
+  "namespace" | "createNamespace" | "apis" | "objects" | "serviceMonitor"
 > & {
   /** GPUs of all pods at their maximum. */
   readonly gpus: number;

@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { Testing } from "../constructs/cdktf.ts";
 import { type ChartValues, chartValues } from "../constructs/chart-values.ts";
 import { findingsOf, warningsOf } from "../constructs/checks/findings.ts";
+import type { ClusterRequirements } from "../constructs/cluster-requirements.ts";
 import { environment } from "../inference-image/src/contract/environment.ts";
 import { K8sGpuStack } from "./k8s-gpu.ts";
 import { parseSettings } from "./settings.ts";
@@ -127,9 +128,8 @@ describe("k8s-gpu", () => {
         ignore_changes: ["input"],
         postcondition: [
           {
-            condition: '${self.input.context == "next"}',
-            error_message:
-              "The environment is deployed to cluster.context '${self.input.context}', and the settings say 'next': what runs in the first would be left behind. Set it back, or take the deployment away first: 'npx cdktf destroy k8s-gpu', then deploy.",
+            condition: `\${self.input.context == "next"}`,
+            error_message: `The environment is deployed to cluster.context '\${self.input.context}', and the settings say 'next': what runs in the first would be left behind. Set it back, or take the deployment away first: 'npx cdktf destroy k8s-gpu', then deploy.`,
           },
         ],
       },
@@ -164,8 +164,8 @@ describe("k8s-gpu", () => {
   });
 
   test("gives the chart time for every pod to start anew", () => {
-    // six gateways, each of which may wait for a Triton
-    expect(synthesized().release).toMatchObject({ timeout: 6 * (120 + 120 + 40) });
+    // six gateways, each on a node that pulls its image, and which may wait for a Triton; the first of those pulls one too
+    expect(synthesized().release).toMatchObject({ timeout: 900 + 6 * (300 + 120 + 120 + 40) });
   });
 
   test("has the cluster looked at before anything is made in it", () => {
@@ -209,10 +209,44 @@ describe("k8s-gpu", () => {
         },
       ],
       objects: [],
+      serviceMonitor: {
+        labels: {
+          "app.kubernetes.io/name": "clipstack",
+          "app.kubernetes.io/instance": "clipstack",
+          "app.kubernetes.io/managed-by": "Helm",
+        },
+      },
     });
     expect(check?.provisioner).toMatchObject([
       { "local-exec": { command: "node stacks/cli/clipstack.mjs doctor k8s-gpu" } },
     ]);
+  });
+
+  test("has the volume of the weights looked at, and the Prometheus that is to find the pods", () => {
+    const requirements = (yaml: string) => {
+      const { resource } = synthesized(yaml).json;
+      const [check] = Object.entries(resource.terraform_data)
+        .filter(([name]) => name.startsWith("cluster_check"))
+        .map(([, it]) => it) as { triggers_replace: ClusterRequirements }[];
+      return check?.triggers_replace;
+    };
+    const pvc = "createNamespace: false\nmodel: { weights: pvc, claim: weights }\n";
+    const mounted = (yaml: string) => requirements(pvc + yaml)?.objects[0]?.mountedBy;
+    // the gateway reads no weights
+    expect(mounted("")).toEqual({ pods: 4, nodes: 4 });
+    expect(mounted("nodePool: { gpusPerNode: 8 }")).toEqual({ pods: 4, nodes: 1 });
+    expect(mounted("accelerator: cpu\ntriton: { autoscaler: { metric: cpu } }")).toEqual({
+      pods: 5,
+      nodes: 1,
+    });
+    expect(
+      mounted(
+        "embed: { engine: onnx, autoscaler: { maxReplicas: 3 } }\ntriton: { enabled: false }",
+      ),
+    ).toEqual({ pods: 3, nodes: 3 });
+    const labelled = "serviceMonitor: { labels: { release: monitoring } }";
+    expect(requirements(labelled)?.serviceMonitor?.labels).toMatchObject({ release: "monitoring" });
+    expect(requirements("scraping: annotations")).not.toHaveProperty("serviceMonitor");
   });
 
   test("needs no GPU when the accelerator is cpu", () => {
@@ -317,6 +351,14 @@ triton: { backend: tensorrt, engineCache: { enabled: true, storageClass: nfs, si
     expect(values().serviceMonitor.enabled).toBe(true);
     const annotated = values("scraping: annotations");
     expect(annotated.serviceMonitor.enabled).toBe(false);
+    const { enabled, labels, interval } = values(
+      "serviceMonitor: { labels: { release: monitoring }, intervalSeconds: 30 }",
+    ).serviceMonitor;
+    expect({ enabled, labels, interval }).toEqual({
+      enabled: true,
+      labels: { release: "monitoring" },
+      interval: "30s",
+    });
     expect(annotated.triton.podAnnotations).toMatchObject({ "prometheus.io/port": "8002" });
   });
 
@@ -520,6 +562,20 @@ describe("k8s-gpu fails", () => {
 describe("k8s-gpu warns", () => {
   test.each([
     [
+      "of CPU as the measure of embed servers on GPUs",
+      "embed: { engine: onnx, autoscaler: { maxReplicas: 4 } }\ntriton: { enabled: false }",
+      [
+        "embed.autoscaler is on CPU, and its pods compute on GPUs: the CPU of a pod says little of how busy its GPU is",
+      ],
+    ],
+    [
+      "of metrics that want a key which annotations do not give",
+      "createNamespace: false\nembed: { keySecret: key }\nscraping: annotations",
+      [
+        "scraping is annotations, and embed.keySecret names a Secret: Prometheus sends no key and gets 401 at /metrics of the embed server; service-monitor gives it the key",
+      ],
+    ],
+    [
       "of a single pod",
       "triton: { autoscaler: { minReplicas: 1 } }",
       [
@@ -530,7 +586,7 @@ describe("k8s-gpu warns", () => {
       "of CPU as the measure of a GPU",
       "triton: { autoscaler: { metric: cpu } }",
       [
-        "triton.autoscaler.metric is cpu on GPUs: the CPU of a pod says little of how busy its GPU is",
+        "triton.autoscaler is on CPU, and its pods compute on GPUs: the CPU of a pod says little of how busy its GPU is",
       ],
     ],
     [

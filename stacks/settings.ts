@@ -639,6 +639,22 @@ export const k8sGpuSettings = z.strictObject({
     .describe(
       "How Prometheus comes to the metrics: a ServiceMonitor (needs its operator), or annotations of the pods.",
     ),
+  serviceMonitor: z
+    .strictObject({
+      labels: z
+        .record(labelText, labelText)
+        .default({})
+        .describe(
+          "Labels that Prometheus looks for, with `scraping: service-monitor`: of kube-prometheus-stack `release: <name of its Helm release>`.",
+        ),
+      intervalSeconds: integer(1, 300)
+        .default(15)
+        .describe(
+          "How often the metrics are read, also through annotations: the queue time looks back four times as long, and one minute at the least.",
+        ),
+    })
+    .prefault({})
+    .describe("How the ServiceMonitors are found, and how often they are followed."),
   quota: z
     .strictObject({
       gpus: integer(1, 10_000).default(4).describe("GPUs; read with the accelerator `gpu`."),

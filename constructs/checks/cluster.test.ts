@@ -63,6 +63,7 @@ function findings(vramMiB: number, instancesPerGpu: number): readonly string[] {
       budget,
     },
     scraping: "none",
+    serviceMonitor: { labels: {}, intervalSeconds: 15 },
     quota: { requests: large, limits: large, pods: 10, gpus: 2 },
   };
 

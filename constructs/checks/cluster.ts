@@ -35,7 +35,7 @@ export function clusterFindings(
     ];
   };
   return [
-    ...namespaceFindings(props),
+    ...namespaceFindings(props, plan),
     ...of("embed", imageFindings(embed.image)),
     ...ofPods("embed"),
     ...exposureFindings(embed),
@@ -63,9 +63,9 @@ export function clusterFindings(
 }
 
 /** A namespace that the deployment makes has nothing in it before. */
-function namespaceFindings(props: ClusterInferenceProps): readonly Finding[] {
+function namespaceFindings(props: ClusterInferenceProps, plan: ClusterPlan): readonly Finding[] {
   if (!props.createNamespace) return [];
-  return namedObjects(props).map(
+  return namedObjects(props, plan).map(
     ({ setting, name }) =>
       `createNamespace must be false when ${setting} names something that is in the namespace before ('${name}'), got true`,
   );
@@ -157,11 +157,16 @@ function engineCacheFindings(
 
 /** What works, and is not what it may look like. */
 export function clusterWarnings(
-  { embed, triton, cluster }: ClusterInferenceProps,
+  { embed, triton, cluster, scraping }: ClusterInferenceProps,
   plan: ClusterPlan,
 ): readonly Finding[] {
   return [
-    ...scalingWarnings("embed", embed.autoscaler, undefined, plan.embed.gpus > 0),
+    ...scalingWarnings("embed", embed.autoscaler, "cpu", plan.embed.gpus > 0),
+    ...(scraping === "annotations" && embed.keySecret !== undefined
+      ? [
+          "scraping is annotations, and embed.keySecret names a Secret: Prometheus sends no key and gets 401 at /metrics of the embed server; service-monitor gives it the key",
+        ]
+      : []),
     ...(triton.enabled
       ? scalingWarnings("triton", triton.autoscaler, triton.autoscaler.metric, plan.triton.gpus > 0)
       : []),

@@ -41,7 +41,7 @@ test("warns of a single pod, and of CPU as the measure of a GPU", () => {
   expect(scalingWarnings("triton", replicas, "cpu", false)).toEqual([]);
   expect(scalingWarnings("triton", { minReplicas: 1, maxReplicas: 4 }, "cpu", true)).toEqual([
     "triton.autoscaler.minReplicas is 1: where a node is drained, nobody answers until the next pod is ready",
-    "triton.autoscaler.metric is cpu on GPUs: the CPU of a pod says little of how busy its GPU is",
+    "triton.autoscaler is on CPU, and its pods compute on GPUs: the CPU of a pod says little of how busy its GPU is",
   ]);
   expect(scalingWarnings("triton", { minReplicas: 2, maxReplicas: 2 }, "cpu", true)).toEqual([]);
 });

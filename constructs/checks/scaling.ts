@@ -38,7 +38,7 @@ export function metricSourceFindings(
 export function scalingWarnings(
   service: string,
   { minReplicas, maxReplicas }: Replicas,
-  metric: ScalingMetric["metric"] | undefined,
+  metric: ScalingMetric["metric"],
   onGpu: boolean,
 ): readonly Finding[] {
   const warnings: Finding[] = [];
@@ -49,7 +49,7 @@ export function scalingWarnings(
   }
   if (metric === "cpu" && onGpu && minReplicas < maxReplicas) {
     warnings.push(
-      `${service}.autoscaler.metric is cpu on GPUs: the CPU of a pod says little of how busy its GPU is`,
+      `${service}.autoscaler is on CPU, and its pods compute on GPUs: the CPU of a pod says little of how busy its GPU is`,
     );
   }
   return warnings;

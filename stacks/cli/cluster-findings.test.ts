@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { ClusterRequirements } from "../../constructs/cluster-requirements.ts";
 import type { ClusterFacts, ClusterNode } from "./cluster-facts.ts";
 import { judgeCluster } from "./cluster-findings.ts";
@@ -47,8 +47,10 @@ const facts: ClusterFacts = {
   apis: ["v1", "keda.sh/v1alpha1"],
   namespace: false,
   objects: [],
+  claims: {},
   gpuQuotas: [],
   forbidden: [],
+  unanswered: [],
 };
 
 function problems(
@@ -185,6 +187,142 @@ test("fails on what the user may not create", () => {
   expect(problems({ forbidden: ["deployments.apps", "namespaces"] })).toEqual([
     "the user of the context may not create deployments.apps, namespaces in 'clipstack'",
   ]);
+});
+
+test("notes what nobody could or would tell, and fails on none of it", () => {
+  const objects = [{ kind: "secret", name: "key", setting: "embed.keySecret" }] as const;
+  const others = { createNamespace: false, objects: [...objects] };
+  const unknown = { namespace: undefined, objects: [undefined], unanswered: ["services"] };
+  expect(problems(unknown, others)).toEqual([]);
+  expect(notes(unknown, others)).toEqual([
+    "the namespace 'clipstack' cannot be looked at with this context: whether it is there is not known",
+    "the secret 'key' (embed.keySecret) cannot be looked at with this context: whether it is there is not known",
+    "whether the user of the context may create services in 'clipstack' is not known: 'kubectl auth can-i' gave no answer",
+  ]);
+});
+
+describe("a volume of weights", () => {
+  const weights = (modes: readonly string[], mountedBy: { pods: number; nodes: number }) => {
+    const claim = {
+      kind: "persistentvolumeclaim",
+      name: "weights",
+      setting: "model.claim",
+    } as const;
+    return judgeCluster(
+      { ...needs, createNamespace: false, objects: [{ ...claim, mountedBy }] },
+      { ...facts, namespace: true, objects: [true], claims: { weights: modes } },
+    );
+  };
+
+  test.each([["ReadWriteMany"], ["ReadOnlyMany"]])("may be %s for any pods", (mode) => {
+    const verdict = weights(["ReadWriteOnce", mode], { pods: 9, nodes: 9 });
+    expect(verdict).toEqual({ problems: [], notes: [] });
+  });
+
+  test("fails when one node mounts it, and the pods need several", () => {
+    expect(weights(["ReadWriteOnce"], { pods: 4, nodes: 2 }).problems).toMatchObject([
+      {
+        message:
+          "the persistentvolumeclaim 'weights' (model.claim) is ReadWriteOnce: the pods of one node mount it, and 4 of them need 2 nodes",
+      },
+    ]);
+  });
+
+  test("is noted when one node mounts it, and all pods may be there or not", () => {
+    expect(weights(["ReadWriteOnce"], { pods: 4, nodes: 1 })).toEqual({
+      problems: [],
+      notes: [
+        "the persistentvolumeclaim 'weights' (model.claim) is ReadWriteOnce: those of its 4 pods that come to another node wait for it",
+      ],
+    });
+    expect(weights(["ReadWriteOnce"], { pods: 1, nodes: 1 }).notes).toEqual([]);
+  });
+
+  test("fails when one pod mounts it, and there are more", () => {
+    expect(weights(["ReadWriteOncePod"], { pods: 2, nodes: 1 }).problems).toMatchObject([
+      {
+        message:
+          "the persistentvolumeclaim 'weights' (model.claim) is ReadWriteOncePod: one pod mounts it, and there are up to 2",
+      },
+    ]);
+    expect(weights(["ReadWriteOncePod"], { pods: 1, nodes: 1 })).toEqual({
+      problems: [],
+      notes: [],
+    });
+  });
+});
+
+describe("ServiceMonitors", () => {
+  const everything = { matchLabels: {}, matchExpressions: [] };
+  const release = { ...everything, matchLabels: { release: "kps" } };
+  const kps = { namespace: "monitoring", name: "kps", monitors: release, namespaces: everything };
+  const judge = (
+    prometheuses: ClusterFacts["prometheuses"],
+    labels: Readonly<Record<string, string>> = {},
+    changes: Partial<ClusterFacts> = {},
+  ) =>
+    judgeCluster(
+      { ...needs, serviceMonitor: { labels } },
+      { ...facts, apis: [...facts.apis, "monitoring.coreos.com/v1"], prometheuses, ...changes },
+    );
+  const ignored = (why: string) => [
+    `no Prometheus reads the ServiceMonitors of this environment (${why})`,
+  ];
+  const messages = (...args: Parameters<typeof judge>) =>
+    judge(...args).problems.map(({ message }) => message);
+
+  test("fail when no Prometheus looks for their labels, as kube-prometheus-stack's does not", () => {
+    expect(messages([kps])).toEqual(ignored("monitoring/kps wants release=kps"));
+    expect(judge([kps], { release: "kps" })).toEqual({ problems: [], notes: [] });
+    expect(messages([kps, { ...kps, monitors: everything }])).toEqual([]);
+    expect(messages([{ ...kps, monitors: undefined }])).toEqual(
+      ignored("monitoring/kps reads none"),
+    );
+  });
+
+  test.each([
+    ["In", ["kps", "x"], { release: "kps" }, {}],
+    ["NotIn", ["kps"], {}, { release: "kps" }],
+    ["Exists", [], { release: "y" }, {}],
+    ["DoesNotExist", [], {}, { release: "y" }],
+  ] as const)("are selected by an expression with %s", (operator, values, good, bad) => {
+    const monitors = {
+      ...everything,
+      matchExpressions: [{ key: "release", operator, values: [...values] }],
+    };
+    expect(messages([{ ...kps, monitors }], good)).toEqual([]);
+    expect(messages([{ ...kps, monitors }], bad)).toHaveLength(1);
+  });
+
+  test("fail when Prometheus does not look into their namespace", () => {
+    const labels = { release: "kps" };
+    const elsewhere = ignored("monitoring/kps does not look into the namespace 'clipstack'");
+    expect(messages([{ ...kps, namespaces: undefined }], labels)).toEqual(elsewhere);
+    expect(messages([{ ...kps, namespace: "clipstack", namespaces: undefined }], labels)).toEqual(
+      [],
+    );
+    const team = [{ ...kps, namespaces: { ...everything, matchLabels: { team: "ml" } } }];
+    expect(messages(team, labels)).toEqual(elsewhere);
+    const there = { namespace: true, namespaceLabels: { team: "ml" } };
+    expect(messages(team, labels, there)).toEqual([]);
+    // nobody may look
+    expect(messages(team, labels, { namespace: undefined })).toEqual([]);
+  });
+
+  test("are noted where no Prometheus can be seen", () => {
+    expect(judge(undefined)).toEqual({
+      problems: [],
+      notes: [
+        "the Prometheus objects cannot be listed with this context: whether one of them reads the ServiceMonitors of this environment was not looked at",
+      ],
+    });
+    expect(judge([])).toEqual({
+      problems: [],
+      notes: [
+        "there is no Prometheus object in the cluster: something else must read the ServiceMonitors of this environment",
+      ],
+    });
+  });
 });
 
 test("asks nothing of GPUs where none are needed", () => {

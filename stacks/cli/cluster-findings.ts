@@ -1,5 +1,11 @@
 import type { ClusterRequirements } from "../../constructs/cluster-requirements.ts";
-import type { ClusterFacts, ClusterNode } from "./cluster-facts.ts";
+import { podSecurity } from "../../inference-image/src/contract/pods.ts";
+import type {
+  ClusterFacts,
+  ClusterNode,
+  LabelSelector,
+  PrometheusObject,
+} from "./cluster-facts.ts";
 import type { HostVerdict } from "./host-findings.ts";
 import type { Problem } from "./problem.ts";
 
@@ -17,6 +23,8 @@ export function judgeCluster(needs: ClusterRequirements, facts: ClusterFacts): H
     judgeVersion(facts),
     judgeNamespace(needs, facts),
     judgeApis(needs, facts),
+    judgeClaims(needs, facts),
+    judgeMonitoring(needs, facts),
     needs.gpu === undefined ? nothing : judgeGpus(needs.gpu, facts),
   ];
   return {
@@ -46,7 +54,12 @@ function judgeNamespace(needs: ClusterRequirements, facts: ClusterFacts): HostVe
   const { namespace, createNamespace, environment } = needs;
   const problems: Problem[] = [];
   const notes: string[] = [];
-  if (!createNamespace && !facts.namespace) {
+  if (facts.namespace === undefined) {
+    notes.push(
+      `the namespace '${namespace}' cannot be looked at with this context: whether it is there is not known`,
+    );
+  }
+  if (!createNamespace && facts.namespace === false) {
     problems.push({
       code: "namespace",
       message: `there is no namespace '${namespace}', and createNamespace is false`,
@@ -58,8 +71,13 @@ function judgeNamespace(needs: ClusterRequirements, facts: ClusterFacts): HostVe
       `the namespace '${namespace}' is there already: the one that this environment deployed goes on; of any other the deployment says that it exists, and createNamespace must be false`,
     );
   }
-  if (facts.namespace) {
+  if (facts.namespace !== false) {
     for (const [at, { kind, name, setting }] of needs.objects.entries()) {
+      if (facts.objects[at] === undefined) {
+        notes.push(
+          `the ${kind} '${name}' (${setting}) cannot be looked at with this context: whether it is there is not known`,
+        );
+      }
       if (facts.objects[at] !== false) continue;
       problems.push({
         code: "object",
@@ -78,6 +96,11 @@ function judgeNamespace(needs: ClusterRequirements, facts: ClusterFacts): HostVe
       fix: `ask for a role in it that may: 'kubectl auth can-i --list --namespace ${namespace}' shows what ${environment} has`,
     });
   }
+  if (facts.unanswered.length > 0) {
+    notes.push(
+      `whether the user of the context may create ${facts.unanswered.join(", ")} in '${namespace}' is not known: 'kubectl auth can-i' gave no answer`,
+    );
+  }
   return { problems, notes };
 }
 
@@ -92,6 +115,121 @@ function judgeApis({ apis }: ClusterRequirements, facts: ClusterFacts): HostVerd
       }),
     );
   return { problems, notes: [] };
+}
+
+/** A volume that one node mounts, or one pod, and pods that cannot all be there. */
+function judgeClaims({ objects }: ClusterRequirements, { claims }: ClusterFacts): HostVerdict {
+  const verdicts = objects.map(({ name, setting, mountedBy }): HostVerdict => {
+    const modes = claims[name];
+    if (modes === undefined || modes.length === 0 || mountedBy === undefined) return nothing;
+    if (modes.some((mode) => mode === "ReadWriteMany" || mode === "ReadOnlyMany")) return nothing;
+    const { pods, nodes } = mountedBy;
+    const claim = `the persistentvolumeclaim '${name}' (${setting}) is ${modes.join(", ")}`;
+    const fix =
+      "make a claim that is ReadWriteMany or ReadOnlyMany, or set model.weights to image or init";
+    const onePod = !modes.includes("ReadWriteOnce");
+    if (onePod ? pods > 1 : nodes > 1) {
+      const needed = onePod
+        ? `one pod mounts it, and there are up to ${pods}`
+        : `the pods of one node mount it, and ${pods} of them need ${nodes} nodes`;
+      return { problems: [{ code: "claim", message: `${claim}: ${needed}`, fix }], notes: [] };
+    }
+    const waiting = `${claim}: those of its ${pods} pods that come to another node wait for it`;
+    return pods > 1 ? { problems: [], notes: [waiting] } : nothing;
+  });
+  return verdicts.reduce(merged, nothing);
+}
+
+/** ServiceMonitors that no Prometheus reads: an autoscaler would wait for the metric for ever. */
+function judgeMonitoring(needs: ClusterRequirements, facts: ClusterFacts): HostVerdict {
+  // an operator that is not there is a problem already
+  if (needs.serviceMonitor === undefined || !facts.apis.includes(monitoringApi)) return nothing;
+  const { labels } = needs.serviceMonitor;
+  const note = (text: string): HostVerdict => ({ problems: [], notes: [text] });
+  if (facts.prometheuses === undefined) {
+    return note(
+      "the Prometheus objects cannot be listed with this context: whether one of them reads the ServiceMonitors of this environment was not looked at",
+    );
+  }
+  if (facts.prometheuses.length === 0) {
+    return note(
+      "there is no Prometheus object in the cluster: something else must read the ServiceMonitors of this environment",
+    );
+  }
+  const ignoring = facts.prometheuses.map((it) => whyIgnored(it, labels, needs, facts));
+  if (ignoring.includes(undefined)) return nothing;
+  return {
+    problems: [
+      {
+        code: "service-monitor",
+        message: `no Prometheus reads the ServiceMonitors of this environment (${ignoring.join("; ")})`,
+        fix: "set serviceMonitor.labels to what a serviceMonitorSelector asks for, or scraping to annotations or none",
+      },
+    ],
+    notes: [],
+  };
+}
+
+const monitoringApi = "monitoring.coreos.com/v1";
+
+/** Nothing where it reads them, or where that cannot be known. */
+function whyIgnored(
+  { namespace, name, monitors, namespaces }: PrometheusObject,
+  labels: Readonly<Record<string, string>>,
+  needs: ClusterRequirements,
+  facts: ClusterFacts,
+): string | undefined {
+  const subject = `${namespace}/${name}`;
+  if (monitors === undefined) return `${subject} reads none`;
+  if (!selects(monitors, labels)) return `${subject} wants ${selectorText(monitors)}`;
+  const elsewhere = `${subject} does not look into the namespace '${needs.namespace}'`;
+  if (namespaces === undefined) return namespace === needs.namespace ? undefined : elsewhere;
+  const own = facts.namespaceLabels ?? madeLabels(needs, facts);
+  return own === undefined || selects(namespaces, own) ? undefined : elsewhere;
+}
+
+/** Labels of a namespace that the environment makes. */
+function madeLabels({ createNamespace, namespace }: ClusterRequirements, facts: ClusterFacts) {
+  if (!createNamespace || facts.namespace !== false) return undefined;
+  return { "kubernetes.io/metadata.name": namespace, [podSecurity.label]: podSecurity.level };
+}
+
+/** As Kubernetes has it: an empty selector selects everything. */
+function selects(
+  { matchLabels, matchExpressions }: LabelSelector,
+  labels: Readonly<Record<string, string>>,
+): boolean {
+  return (
+    Object.entries(matchLabels).every(([key, value]) => labels[key] === value) &&
+    matchExpressions.every((expression) => fits(expression, labels[expression.key]))
+  );
+}
+
+function fits(
+  { operator, values }: LabelSelector["matchExpressions"][number],
+  value: string | undefined,
+): boolean {
+  const isThere = value !== undefined;
+  switch (operator) {
+    case "In":
+      return isThere && values.includes(value);
+    case "NotIn":
+      return !isThere || !values.includes(value);
+    case "Exists":
+      return isThere;
+    case "DoesNotExist":
+      return !isThere;
+  }
+}
+
+/** `release=monitoring, team In (a, b)` */
+function selectorText({ matchLabels, matchExpressions }: LabelSelector): string {
+  return [
+    ...Object.entries(matchLabels).map(([key, value]) => `${key}=${value}`),
+    ...matchExpressions.map(({ key, operator, values }) =>
+      values.length === 0 ? `${key} ${operator}` : `${key} ${operator} (${values.join(", ")})`,
+    ),
+  ].join(", ");
 }
 
 function judgeGpus(needs: GpuNeeds, facts: ClusterFacts): HostVerdict {
