@@ -111,9 +111,11 @@ function valueAt(input: unknown, path: Path): unknown {
   );
 }
 
-/** A value, for people, on one line. A password in a URL is not repeated. */
+/** A value, for people, on one line. A password in a URL, or its query, is not repeated. */
 function shown(value: unknown): string {
-  const json = (JSON.stringify(value) ?? "nothing").replace(/(:\/\/[^\s/@:]*:).*@/, "$1…@");
+  const json = (JSON.stringify(value) ?? "nothing")
+    .replace(/(:\/\/[^\s/@:]*:).*@/, "$1…@")
+    .replace(/(:\/\/[^\s"?]*\?)[^\s"]*/, "$1…");
   return typeof value === "string" ? `'${json.slice(1, -1).replaceAll('\\"', '"')}'` : json;
 }
 

@@ -178,6 +178,13 @@ test.each([
   ]);
 });
 
+test("refuses weights at a signed address, and does not repeat its secret", () => {
+  const model = `{ weights: init, url: "https://a.example/m.onnx?signature=hunter2", sha256: ${"a".repeat(64)} }`;
+  expect(schemaMistakes("k8s-gpu", `model: ${model}`)).toEqual([
+    "model.url must be a URL without a user, a password or a query, got 'https://a.example/m.onnx?…'",
+  ]);
+});
+
 test("fails with the mistakes of all files at once", () => {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-settings-"));
   writeFileSync(join(folder, "single-gpu.settings.yaml"), "host: { gpu: a10g }");

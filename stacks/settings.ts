@@ -100,6 +100,11 @@ const embedImage = imageSource("NODE_IMAGE", "CUDA_IMAGE")
 
 const bucket = text("a bucket's name", /^[a-z0-9][\w.-]{1,61}[a-z0-9]$/);
 const url = text("a URL without a user or a password", /^https?:\/\/[^\s/@?#]+(\/[^\s@]*)?$/);
+/** Of something that is fetched: a signed address has a secret in its query, and Terraform's state would have it. */
+const plainUrl = text(
+  "a URL without a user, a password or a query",
+  /^https?:\/\/[^\s/@?#]+(\/[^\s@?#]*)?$/,
+);
 
 /** Where Terraform keeps its state. A key for a credential is refused with a line of its own. */
 const state = (environment: string) =>
@@ -528,7 +533,7 @@ export const k8sGpuSettings = z.strictObject({
           folder: path.optional(),
           sha256: sha256.optional(),
         }),
-        z.strictObject({ weights: z.literal("init"), url, sha256 }),
+        z.strictObject({ weights: z.literal("init"), url: plainUrl, sha256 }),
       ],
       oneOf("weights", ["image", "pvc", "init"]),
     )
