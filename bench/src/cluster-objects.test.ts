@@ -6,6 +6,7 @@ import {
   clusterDeployment,
   clusterPod,
   clusterQuota,
+  isOver,
   isReady,
   metricText,
   podTrouble,
@@ -55,6 +56,15 @@ test.each([
       Array.from({ length: pods }, () => pod),
     ),
   ).toBe(why);
+});
+
+test.each([
+  ["Running", false],
+  ["Pending", false],
+  ["Failed", true],
+  ["Succeeded", true],
+])("whether a pod that is %s is over: %s", (phase, over) => {
+  expect(isOver(podWith({ phase }))).toBe(over);
 });
 
 test("a pod that is on its way out takes no requests", () => {

@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { TritonError } from "../../inference-image/src/triton/transport.ts";
 import { type EncodedImage, requestOf } from "./embed-requests.ts";
@@ -94,6 +95,8 @@ export function startLoad(
   const open = new Set<Promise<void>>();
   const stopping = new AbortController();
   const cutting = new AbortController();
+  // each open request listens
+  setMaxListeners(0, cutting.signal);
   const requests = images.map((image) => requestOf(url, "raw", [image]));
   let next = 0;
   const send = async (dueMs: number): Promise<void> => {

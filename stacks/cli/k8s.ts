@@ -67,8 +67,8 @@ interface ExerciseArguments extends TargetArguments {
 }
 
 const notes: Readonly<Record<Exercise, string>> = {
-  rollout: `Restarts every pod under load, rolls back, then asks for an image that is not there: the rollout must stand still
-while the old pods serve. Then the version before is there again.`,
+  rollout: `Asks for an image that is not there, under load: the rollout must stand still while the old pods serve. Then
+restarts every pod, and rolls back. The versions to roll back to are those of before.`,
   scale: `Sends requests until the autoscaler has added a pod that is ready, then next to none until it is back at its
 minimum: the scale-down window of the autoscaler (180 s in kind-local) and a minute or two.`,
   drain: `Asks for evictions as 'kubectl drain' does. The disruption budget allows the first and refuses the next; the
