@@ -73,3 +73,11 @@ test("nobody there is a failure, and no storm of requests", async () => {
   expect(load.samples.every(({ ok }) => !ok)).toBe(true);
   expect(load.samples.length).toBeLessThan(20);
 });
+
+test("a request that hangs has failed when the wait for answers is cut", async () => {
+  const { url } = await serve(() => {});
+  const load = startLoad(client(), url, images, { kind: "closed loop", concurrency: 2 });
+  await sleep(50);
+  await load.stop(AbortSignal.timeout(50));
+  expect(load.samples.map(({ ok }) => ok)).toEqual([false, false]);
+});
