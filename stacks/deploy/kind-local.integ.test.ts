@@ -27,14 +27,12 @@ import { builtImage } from "./test-project.ts";
 const { CLIPSTACK_KIND_NODE_IMAGE: nodeImage } = process.env;
 const { docker } = await testDocker();
 const missing = await missingForCluster();
-const typed = missing === "" && (await findsProvider("kubernetes"));
-const noChart = !typed
-  ? "terraform init finds no provider for Kubernetes"
-  : (await missingForCharts()) ||
-    ((await findsProvider("helm")) ? "" : "terraform init finds no provider for Helm");
-const how = typed
-  ? "with cdktf deploy"
-  : "its objects with kubectl: terraform init finds no provider for Kubernetes";
+// the stack declares both providers, whatever the workload is deployed with
+const typed =
+  missing === "" && (await findsProvider("kubernetes")) && (await findsProvider("helm"));
+const noProviders = "terraform init finds no providers for Kubernetes and Helm";
+const noChart = typed ? await missingForCharts() : noProviders;
+const how = typed ? "with cdktf deploy" : `its objects with kubectl: ${noProviders}`;
 const photo = await readFile(
   fileURLToPath(new URL("../../bench/samples/dunes.jpg", import.meta.url)),
 );

@@ -9,6 +9,7 @@ const stack: SynthesizedStack = {
   output: { environment: { value: "as it is" } },
   provider: {
     docker: [{}],
+    helm: [{}],
     kubernetes: [
       {
         config_path: expression("terraform_data.cluster.output.kubeconfig"),
@@ -16,7 +17,7 @@ const stack: SynthesizedStack = {
       },
     ],
   },
-  terraform: { required_providers: { docker: {}, kubernetes: {} } },
+  terraform: { required_providers: { docker: {}, helm: {}, kubernetes: {} } },
   resource: {
     docker_image: { build: { name: "image" } },
     kubernetes_deployment_v1: {

@@ -43,8 +43,10 @@ export function applyWithKubectl(
   const kubernetes = (stack.provider.kubernetes as readonly Resource[])[0];
   const image = imageOf(objects, workload);
   const text = JSON.stringify(objects);
+  // the provider for Helm is declared without a release as well
+  const needless = ["kubernetes", ...("helm_release" in others ? [] : ["helm"])];
   const without = (all: Readonly<Record<string, unknown>>) =>
-    Object.fromEntries(Object.entries(all).filter(([name]) => name !== "kubernetes"));
+    Object.fromEntries(Object.entries(all).filter(([name]) => !needless.includes(name)));
   return {
     ...stack,
     provider: without(stack.provider),
