@@ -1,7 +1,7 @@
 import type { ChartValues } from "./chart-values.ts";
-import type { Budget, Quantities, Quota, Resources } from "./checks/kubernetes.ts";
+import type { Budget, Quota, Resources } from "./checks/kubernetes.ts";
 import type { ContainerRange } from "./inference-namespace.ts";
-import { kubernetesCpu, kubernetesMemory, kubernetesQuantities } from "./kubernetes-quantities.ts";
+import { kubernetesQuantities, quotaQuantities, rangeQuantities } from "./kubernetes-quantities.ts";
 
 /** An image by its name: `name`, `name:tag`, `registry:5000/name:tag` or `name@sha256:…`. Terraform may know a part of the tag. */
 export function chartImage(
@@ -19,28 +19,18 @@ export function chartResources({ requests, limits }: Resources) {
 }
 
 /** `hard` of the chart's quota. */
-export function chartQuota({ requests, limits, pods }: Quota, gpus = 0) {
+export function chartQuota(quota: Quota, gpus = 0) {
   return {
     enabled: true,
     hard: {
-      "requests.cpu": kubernetesCpu(requests),
-      "requests.memory": kubernetesMemory(requests),
-      "limits.cpu": kubernetesCpu(limits),
-      "limits.memory": kubernetesMemory(limits),
-      pods: String(pods),
+      ...quotaQuantities(quota),
       ...(gpus > 0 && { "requests.nvidia.com/gpu": String(gpus) }),
     },
   };
 }
 
 export function chartLimitRange(range: ContainerRange) {
-  const quantities = (it: Quantities) => kubernetesQuantities(it);
-  return {
-    enabled: true,
-    defaultRequest: quantities(range.defaultRequests),
-    default: quantities(range.defaultLimits),
-    max: quantities(range.max),
-  };
+  return { enabled: true, ...rangeQuantities(range) };
 }
 
 export interface KindChartProps {

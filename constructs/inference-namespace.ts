@@ -6,7 +6,7 @@ import { labelNames, podAppName, podSecurity } from "../inference-image/src/cont
 import { addressOf, DataResource } from "./cdktf.ts";
 import type { Quantities, Quota } from "./checks/kubernetes.ts";
 import type { KindCluster } from "./kind-cluster.ts";
-import { kubernetesCpu, kubernetesMemory, kubernetesQuantities } from "./kubernetes-quantities.ts";
+import { quotaQuantities, rangeQuantities } from "./kubernetes-quantities.ts";
 
 /** What one container gets when it does not say, and the most that it may say. */
 export interface ContainerRange {
@@ -63,31 +63,13 @@ export class InferenceNamespace extends Construct {
       namespace: this.namespace.metadata.name,
       labels: { [labelNames.name]: podAppName, [labelNames.instance]: podAppName },
     };
-    const { requests, limits, pods } = props.quota;
     new ResourceQuotaV1(this, "quota", {
       metadata,
-      spec: {
-        hard: {
-          "requests.cpu": kubernetesCpu(requests),
-          "requests.memory": kubernetesMemory(requests),
-          "limits.cpu": kubernetesCpu(limits),
-          "limits.memory": kubernetesMemory(limits),
-          pods: String(pods),
-        },
-      },
+      spec: { hard: quotaQuantities(props.quota) },
     });
     new LimitRangeV1(this, "limit-range", {
       metadata,
-      spec: {
-        limit: [
-          {
-            type: "Container",
-            defaultRequest: kubernetesQuantities(props.limitRange.defaultRequests),
-            default: kubernetesQuantities(props.limitRange.defaultLimits),
-            max: kubernetesQuantities(props.limitRange.max),
-          },
-        ],
-      },
+      spec: { limit: [{ type: "Container", ...rangeQuantities(props.limitRange) }] },
     });
   }
 }

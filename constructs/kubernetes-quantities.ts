@@ -1,4 +1,5 @@
-import type { Quantities } from "./checks/kubernetes.ts";
+import type { Quantities, Quota } from "./checks/kubernetes.ts";
+import type { ContainerRange } from "./inference-namespace.ts";
 
 /** `1000m` is written `1`: Kubernetes stores the shortest form, and another would be a change at every plan. */
 export function kubernetesCpu({ cpuMillicores }: Pick<Quantities, "cpuMillicores">): string {
@@ -23,4 +24,24 @@ export function kubernetesQuantities(quantities: Quantities): {
   readonly memory: string;
 } {
   return { cpu: kubernetesCpu(quantities), memory: kubernetesMemory(quantities) };
+}
+
+/** `hard` of a ResourceQuota. */
+export function quotaQuantities({ requests, limits, pods }: Quota) {
+  return {
+    "requests.cpu": kubernetesCpu(requests),
+    "requests.memory": kubernetesMemory(requests),
+    "limits.cpu": kubernetesCpu(limits),
+    "limits.memory": kubernetesMemory(limits),
+    pods: String(pods),
+  };
+}
+
+/** What a LimitRange says of containers. */
+export function rangeQuantities({ defaultRequests, defaultLimits, max }: ContainerRange) {
+  return {
+    defaultRequest: kubernetesQuantities(defaultRequests),
+    default: kubernetesQuantities(defaultLimits),
+    max: kubernetesQuantities(max),
+  };
 }
