@@ -59,20 +59,23 @@ type Place = Pick<Environment, "where" | "kubeconfig" | "namespace" | "accelerat
 
 function ofHost({ docker, accelerator, gpu, count }: GpuHost): Place {
   if (accelerator === "cpu") return { where: docker, accelerator };
-  const { name, vramMiB, price } = gpu;
-  return {
-    where: docker,
-    accelerator,
-    gpu: {
-      name,
-      count,
-      vramMiB,
-      usdPerHour: price.usdPerHour * count,
-      priceDate: price.date,
-    },
-  };
+  return { where: docker, accelerator, gpu: gpusOf(gpu, count) };
 }
 
 function ofCluster({ context, accelerator = "cpu", ...place }: ClusterPlace): Place {
   return { where: context, accelerator, ...place };
+}
+
+/** GPUs of one kind, and what all of them cost. */
+export function gpusOf(
+  { name, vramMiB, price }: GpuHost["gpu"],
+  count: number,
+): Environment["gpu"] {
+  return {
+    name,
+    count,
+    vramMiB,
+    usdPerHour: price.usdPerHour * count,
+    priceDate: price.date,
+  };
 }

@@ -4,7 +4,7 @@ import { Construct } from "constructs";
 import { DataResource, TerraformStack } from "./cdktf.ts";
 import { ClusterCheck } from "./cluster-check.ts";
 import type { ClusterRequirements } from "./cluster-requirements.ts";
-import type { ClusterPlace } from "./environment-output.ts";
+import { type ClusterPlace, gpusOf } from "./environment-output.ts";
 import { expression } from "./expression.ts";
 import { type GpuName, type GpuSpec, gpuCatalogue } from "./gpu-catalogue.ts";
 import type { Accelerator } from "./gpu-host.ts";
@@ -143,21 +143,12 @@ export class GpuCluster extends Construct {
   /** Where the services of a namespace are, for the environment output. What its GPUs cost is what the whole pool does. */
   placeOf(namespace: string): ClusterPlace {
     const { context, kubeconfigFile: kubeconfig, accelerator, count } = this;
-    const { name, vramMiB, price } = this.gpu;
     return {
       context,
       kubeconfig,
       namespace,
       accelerator,
-      ...(accelerator === "gpu" && {
-        gpu: {
-          name,
-          count,
-          vramMiB,
-          usdPerHour: price.usdPerHour * count,
-          priceDate: price.date,
-        },
-      }),
+      ...(accelerator === "gpu" && { gpu: gpusOf(this.gpu, count) }),
     };
   }
 }
