@@ -1,6 +1,7 @@
 import type { ClusterRequirements } from "../../constructs/cluster-requirements.ts";
 import { type ClusterFacts, readClusterFacts } from "./cluster-facts.ts";
 import { judgeCluster } from "./cluster-findings.ts";
+import { doctorText } from "./doctor-text.ts";
 import { accessText } from "./kubectl.ts";
 import type { Problem } from "./problem.ts";
 import { UserError } from "./user-error.ts";
@@ -42,24 +43,11 @@ export async function examineCluster(needs: ClusterRequirements): Promise<Cluste
 
 /** What a person reads; with `problems` what a deployment shows. */
 export function clusterReportText(report: ClusterReport, what: "all" | "problems"): string {
-  const { environment, cluster, problems, notes, facts, ready } = report;
-  const where = accessText(cluster);
-  const verdict = ready
-    ? `${environment}: ${where} has what it needs`
-    : `${environment}: ${problems.length} ${problems.length === 1 ? "problem" : "problems"} in ${where}`;
-  const details = [
-    ...problems.map(({ message, fix }) => `${message}\n  fix: ${fix}`),
-    ...notes.map((line) => `note: ${line}`),
-  ];
-  if (what === "problems") return [verdict, ...details].join("\n");
-  return [
-    `${environment} in ${where}`,
-    ...(facts === undefined ? [] : factLines(facts)),
-    "",
-    ...details,
-    ...(details.length === 0 ? [] : [""]),
-    verdict,
-  ].join("\n");
+  const facts = report.facts === undefined ? [] : factLines(report.facts);
+  return doctorText(
+    { ...report, where: accessText(report.cluster), preposition: "in", facts },
+    what,
+  );
 }
 
 function factLines({ version, nodes }: ClusterFacts): readonly string[] {

@@ -14,6 +14,7 @@ import {
 import { environmentFiles, outputFolder, project, synthesizeUnlessEdited } from "./artefact.ts";
 import { DockerError, defaultEndpoint, isFoundByProvider } from "./docker-command.ts";
 import { clusterReportText, examineCluster } from "./doctor-cluster.ts";
+import { doctorText } from "./doctor-text.ts";
 import { type HostFacts, isUnknown, readHostFacts, type Unknown } from "./host-facts.ts";
 import { giB, judgeHost } from "./host-findings.ts";
 import type { Problem } from "./problem.ts";
@@ -238,23 +239,8 @@ export function reportText(
   requirements: HostRequirements,
   what: "all" | "problems",
 ): string {
-  const { environment, docker, problems, notes, facts, ready } = report;
-  const verdict = ready
-    ? `${environment}: ${docker} has what it needs`
-    : `${environment}: ${problems.length} ${problems.length === 1 ? "problem" : "problems"} on ${docker}`;
-  const details = [
-    ...problems.map(({ message, fix }) => `${message}\n  fix: ${fix}`),
-    ...notes.map((line) => `note: ${line}`),
-  ];
-  if (what === "problems") return [verdict, ...details].join("\n");
-  return [
-    `${environment} on ${docker}`,
-    ...(facts === undefined ? [] : factLines(facts, requirements)),
-    "",
-    ...details,
-    ...(details.length === 0 ? [] : [""]),
-    verdict,
-  ].join("\n");
+  const facts = report.facts === undefined ? [] : factLines(report.facts, requirements);
+  return doctorText({ ...report, where: report.docker, preposition: "on", facts }, what);
 }
 
 function shownTool(version: string | Unknown | undefined): string {
