@@ -1,0 +1,66 @@
+import type { Cell, LoadShape } from "../src/bench-record.ts";
+import type { PreparedRequests } from "./prepared-requests.ts";
+
+/** How a load is measured. */
+export interface MeasureOptions {
+  readonly load: LoadShape;
+  /** Length of a window, in seconds. */
+  readonly windowSeconds: number;
+  /** The last so many windows must agree. */
+  readonly stableWindows: number;
+  /** Largest deviation of throughput and of p99 from the mean of those windows, 0..1. */
+  readonly tolerance: number;
+  /** After so many windows without agreement the load is unstable. */
+  readonly maxWindows: number;
+  /** Measure so many requests in place of windows. */
+  readonly iterations?: number;
+  /** Ceiling, warm-up included, in seconds. */
+  readonly durationSeconds: number;
+  /** Processes that send; absent: as many as the rate needs, found out while warming up. */
+  readonly workers?: number;
+  /** Ends the load; what was measured until then is returned, with the verdict `interrupted`. */
+  readonly signal: AbortSignal;
+  /**
+   * Called at the boundary of windows while the load goes on; the values before the first and after the last measured
+   * window are returned. So counters of a server are read over the same time as the figures.
+   */
+  readonly readCounters?: () => Promise<unknown>;
+  /** For progress: after each window. */
+  readonly onWindow?: (window: Cell["windows"][number], index: number) => void;
+}
+
+/** The part of a {@link Cell} that the generator knows. */
+export interface MeasuredLoad
+  extends Pick<
+    Cell,
+    | "warmup"
+    | "windows"
+    | "measuredWindows"
+    | "stability"
+    | "seconds"
+    | "samples"
+    | "requestsPerSecond"
+    | "imagesPerSecond"
+    | "achievedShare"
+    | "latencyMs"
+    | "histogram"
+    | "errors"
+    | "errorsInAll"
+    | "client"
+    | "requestBytes"
+    | "responseBytes"
+    | "invalid"
+  > {
+  /** What `readCounters` gave; absent without it, or where no window was measured. */
+  readonly counters?: { readonly before: unknown; readonly after: unknown };
+}
+
+/**
+ * Load a server and measure it: warm up until stable, then windows until enough of them agree.
+ *
+ * @throws {BenchError} one line where no request could be sent at all.
+ */
+export type MeasureLoad = (
+  requests: PreparedRequests,
+  options: MeasureOptions,
+) => Promise<MeasuredLoad>;
