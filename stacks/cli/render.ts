@@ -3,6 +3,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { renderServerRecordSchema } from "../../bench/server/record.ts";
+import { renderBenchRecordSchema } from "../../bench/src/bench-record.ts";
 import { renderK8sRecordSchema } from "../../bench/src/k8s-record.ts";
 import { renderRecordSchema } from "../../bench/src/record.ts";
 import { settingsDocs } from "../settings-docs.ts";
@@ -27,6 +28,7 @@ export const producers: readonly (() => readonly RenderedFile[])[] = [
   chartFiles,
   () => [{ path: "docs/settings.md", text: settingsDocs() }],
   () => [{ path: "bench/record.schema.json", text: renderRecordSchema() }],
+  () => [{ path: "bench/bench-record.schema.json", text: renderBenchRecordSchema() }],
   () => [{ path: "bench/k8s-record.schema.json", text: renderK8sRecordSchema() }],
   () => [{ path: "bench/server-record.schema.json", text: renderServerRecordSchema() }],
 ];
