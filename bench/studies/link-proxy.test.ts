@@ -1,0 +1,108 @@
+import { createServer, type IncomingMessage } from "node:http";
+import { connect } from "node:net";
+import { afterEach, expect, test } from "vitest";
+import { openHttpClient } from "../src/http-client.ts";
+import { type Link, startLinkProxy } from "./link-proxy.ts";
+
+const closers: (() => Promise<unknown> | unknown)[] = [];
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close();
+});
+
+/** Answers each request with `answerBytes`, or with what it got. */
+async function server(answerBytes?: number): Promise<number> {
+  const http = createServer(async (request, response) => {
+    const body = await read(request);
+    response.end(answerBytes === undefined ? body : Buffer.alloc(answerBytes));
+  });
+  await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
+  closers.push(() => {
+    http.closeAllConnections();
+    return new Promise((resolve) => http.close(resolve));
+  });
+  const address = http.address();
+  return typeof address === "object" && address !== null ? address.port : 0;
+}
+
+async function read(request: IncomingMessage): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks);
+}
+
+/** A client of a server behind a link, its connection open already. */
+async function behind(link: Link, answerBytes?: number) {
+  const port = await server(answerBytes);
+  const proxy = await startLinkProxy({ host: "127.0.0.1", port }, link);
+  closers.push(() => proxy.close());
+  const http = openHttpClient(8);
+  closers.push(() => http.close());
+  const send = async (bytes: number) => {
+    const startedAt = performance.now();
+    const answer = await http.send(`http://127.0.0.1:${proxy.port}/`, {
+      body: Buffer.alloc(bytes, 7),
+    });
+    return { ms: performance.now() - startedAt, answer };
+  };
+  await send(1);
+  return { proxy, send };
+}
+
+/** Slower than arithmetic says by no more than this: another process may have the core. */
+const patienceMs = 2_000;
+
+test("a request takes the round trip", async () => {
+  const { send } = await behind({ roundTripMs: 120 });
+  const { ms } = await send(10);
+  expect(ms).toBeGreaterThanOrEqual(120);
+  expect(ms).toBeLessThan(120 + patienceMs);
+});
+
+test("a body takes its bits by the bandwidth, on the way there", async () => {
+  const { send } = await behind({ bandwidthMbps: 8, roundTripMs: 0 }, 1);
+  // 500 000 bytes at 10^6 bytes a second
+  const { ms } = await send(500_000);
+  expect(ms).toBeGreaterThanOrEqual(500);
+  expect(ms).toBeLessThan(500 + patienceMs);
+});
+
+test("a body takes its bits by the bandwidth, on the way back", async () => {
+  const { send } = await behind({ bandwidthMbps: 8, roundTripMs: 20 }, 400_000);
+  const { ms } = await send(1);
+  expect(ms).toBeGreaterThanOrEqual(420);
+  expect(ms).toBeLessThan(420 + patienceMs);
+});
+
+test("connections share the bandwidth", async () => {
+  const { send } = await behind({ bandwidthMbps: 16, roundTripMs: 0 }, 1);
+  const startedAt = performance.now();
+  await Promise.all([send(250_000), send(250_000), send(250_000), send(250_000)]);
+  // 10^6 bytes at 2 × 10^6 bytes a second
+  expect(performance.now() - startedAt).toBeGreaterThanOrEqual(500);
+});
+
+test("a new connection waits for one round trip more", async () => {
+  const port = await server(1);
+  const proxy = await startLinkProxy({ host: "127.0.0.1", port }, { roundTripMs: 100 });
+  closers.push(() => proxy.close());
+  const http = openHttpClient();
+  closers.push(() => http.close());
+  const startedAt = performance.now();
+  await http.send(`http://127.0.0.1:${proxy.port}/`);
+  expect(performance.now() - startedAt).toBeGreaterThanOrEqual(200);
+});
+
+test("what is sent arrives as it was", async () => {
+  const { send, proxy } = await behind({ bandwidthMbps: 1_000, roundTripMs: 2 });
+  const { answer } = await send(3_000_000);
+  expect(answer.body.equals(Buffer.alloc(3_000_000, 7))).toBe(true);
+  expect(proxy.bytes().up).toBeGreaterThan(3_000_000);
+  expect(proxy.bytes().down).toBeGreaterThan(3_000_000);
+});
+
+test("a connection that the server does not take is closed", async () => {
+  const gone = await startLinkProxy({ host: "127.0.0.1", port: 1 }, { roundTripMs: 10 });
+  closers.push(() => gone.close());
+  const socket = connect(gone.port, "127.0.0.1");
+  await new Promise((resolve) => socket.on("error", () => {}).once("close", resolve));
+});

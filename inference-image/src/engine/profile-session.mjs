@@ -1,0 +1,65 @@
+// ONNX Runtime's own profile of a model: which operators take the time, and what computes them. Random input. Takes its job
+// as JSON in the first argument and prints what it found as one line of JSON; the profile itself is a temporary file.
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { env, InferenceSession, Tensor } from "onnxruntime-node";
+
+env.logLevel = "fatal";
+
+/** @type {{ modelPath: string, sessionOptions: object, batch: number, warmupRuns: number, runs: number }} */
+const { modelPath, sessionOptions, batch, warmupRuns, runs } = JSON.parse(process.argv[2] ?? "");
+
+const folder = mkdtempSync(join(tmpdir(), "clipstack-profile-"));
+try {
+  const session = await InferenceSession.create(modelPath, {
+    ...sessionOptions,
+    enableProfiling: true,
+    profileFilePrefix: join(folder, "profile"),
+  });
+  const [input] = session.inputMetadata;
+  const dims = [batch, ...input.shape.slice(1)];
+  const length = dims.reduce((product, dim) => product * dim, 1);
+  const data =
+    input.type === "uint8"
+      ? Uint8Array.from({ length }, () => 256 * Math.random())
+      : Float32Array.from({ length }, () => 4 * Math.random() - 2);
+  const feeds = { [input.name]: new Tensor(input.type, data, dims) };
+  for (let run = 0; run < warmupRuns + runs; run++) await session.run(feeds);
+  // writes the file
+  session.endProfiling();
+  const [file] = readdirSync(folder);
+  console.log(JSON.stringify(summarize(JSON.parse(readFileSync(join(folder, file), "utf8")))));
+} finally {
+  rmSync(folder, { recursive: true, force: true });
+}
+
+/**
+ * One row for each operator of each execution provider: how many nodes, and their time in all measured runs together. The
+ * events of a run come before the one that closes it, `model_run`.
+ *
+ * @param {{ cat: string, name: string, ts: number, dur: number, args?: Record<string, string> }[]} events
+ */
+function summarize(events) {
+  const ends = events
+    .filter(({ cat, name }) => cat === "Session" && name === "model_run")
+    .map(({ ts, dur }) => ({ from: ts, to: ts + dur }))
+    .sort((a, b) => a.from - b.from);
+  const measuredFrom = ends[warmupRuns]?.from ?? 0;
+  /** @type {Map<string, { operator: string, provider: string, nodes: Set<string>, us: number }>} */
+  const rows = new Map();
+  for (const { cat, name, ts, dur, args } of events) {
+    if (cat !== "Node" || !name.endsWith("_kernel_time") || ts < measuredFrom) continue;
+    const operator = args?.op_name ?? "unknown";
+    const provider = args?.provider ?? "unknown";
+    const key = `${provider} ${operator}`;
+    const row = rows.get(key) ?? { operator, provider, nodes: new Set(), us: 0 };
+    row.nodes.add(`${args?.node_index} ${name}`);
+    row.us += dur;
+    rows.set(key, row);
+  }
+  return {
+    runs: ends.length - warmupRuns,
+    rows: [...rows.values()].map(({ nodes, ...row }) => ({ ...row, nodes: nodes.size })),
+  };
+}
