@@ -35,6 +35,11 @@ const contentTypes: Readonly<Record<string, string>> = {
   ".webp": "image/webp",
 };
 
+/** Content type of an image file by its name; `undefined` where it is none that the service reads. */
+export function imageTypeOf(name: string): string | undefined {
+  return contentTypes[extname(name).toLowerCase()];
+}
+
 /** The awkward ones come first: they are what differs between two ways of reading an image. */
 const awkward = [
   /exif|rotat|orient/i,
@@ -50,7 +55,7 @@ export function readSamples(folder: string, limit: number): readonly SampleImage
   let names: string[];
   try {
     names = readdirSync(folder)
-      .filter((name) => contentTypes[extname(name).toLowerCase()] !== undefined)
+      .filter((name) => imageTypeOf(name) !== undefined)
       .sort();
   } catch {
     throw new BenchError(`sample images: ${folder} cannot be read`);
@@ -61,7 +66,7 @@ export function readSamples(folder: string, limit: number): readonly SampleImage
   return chosen.map((name) => ({
     name,
     bytes: readFileSync(join(folder, name)),
-    contentType: contentTypes[extname(name).toLowerCase()] ?? "",
+    contentType: imageTypeOf(name) ?? "",
   }));
 }
 
