@@ -87,11 +87,7 @@ export async function startEmbedded(
     const instances = await Promise.all(
       plan.instances.map(async (instance): Promise<RunningInstance> => {
         const problem = prepare(instance);
-        const child = startChild({
-          command: withLifeline(options.serverCommand),
-          args: instance.args,
-          env: instance.env,
-        });
+        const child = startProcess(instance, options.serverCommand);
         children.push(child);
         const start = problem ?? (await waitUntilReady(instance, child, options));
         options.onReady?.(instance, start);
@@ -116,6 +112,15 @@ function distinctPorts(plan: EmbeddedPlan): EmbeddedPlan["proxies"] {
   return plan.proxies.filter(({ port }) => !seen.has(port) && seen.add(port));
 }
 
+/** Start the process of an instance. Its model repository is there: {@link assemble}. */
+export function startProcess(instance: Instance, serverCommand: readonly string[]): Child {
+  return startChild({
+    command: withLifeline(serverCommand),
+    args: instance.args,
+    env: instance.env,
+  });
+}
+
 /** The lifeline goes before the server's file, after the loader that reads TypeScript. */
 function withLifeline(command: readonly string[]): readonly string[] {
   return [...command.slice(0, -1), "--import", endWithParent, ...command.slice(-1)];
@@ -131,7 +136,7 @@ function prepare({ repository }: Instance): StartOutcome | undefined {
 }
 
 /** Put a model repository together: real folders, links to files, and the texts of the artefact. */
-function assemble({ folder, parts, modelFile }: RepositoryPlan): void {
+export function assemble({ folder, parts, modelFile }: RepositoryPlan): void {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
   for (const { path, source, files = {} } of parts) {
@@ -197,7 +202,8 @@ export function howEnded({ code, signal }: Exit): string {
   return code === null ? "before it began" : `with code ${code}`;
 }
 
-function tail(child: Child): string {
+/** For messages: what a process printed last. */
+export function tail(child: Child): string {
   const lines = child.lastLines(shownLines);
   return lines.length === 0 ? "" : `; its last lines:\n${lines.map((l) => `    ${l}`).join("\n")}`;
 }

@@ -6,7 +6,7 @@ import { type CheckOptions, CheckRun, recordOf, sampleLimit } from "./check-run.
 import { checkStop } from "./check-stop.ts";
 import { checkStart, checkWiring } from "./check-wiring.ts";
 import { type RunningInstance, requirePorts, startEmbedded } from "./embedded.ts";
-import { describe, type EmbeddedPlan, loopback, planEmbedded } from "./embedded-plan.ts";
+import { describe, type EmbeddedPlan, instancesBehind, planEmbedded } from "./embedded-plan.ts";
 import { freePorts } from "./free-ports.ts";
 import { metricsSource } from "./instance-metrics.ts";
 import type { EnvironmentSubject, VerifyRecord } from "./record.ts";
@@ -92,10 +92,11 @@ interface Prepared extends EnvironmentFile {
   readonly plan: EmbeddedPlan;
 }
 
-async function planFor(
+/** The processes that stand in for an environment, on free ports where it publishes none. */
+export async function planFor(
   artefact: Artefact,
   { file }: EnvironmentFile,
-  options: VerifyOptions,
+  options: Pick<VerifyOptions, "portOffset" | "modelRepository" | "modelFile">,
   temporaryFolder: string,
 ): Promise<EmbeddedPlan> {
   const replicas = artefact.workloads.reduce((sum, workload) => sum + workload.replicas, 0);
@@ -198,13 +199,11 @@ function batchedAt(
   service: ServiceUnderTest,
   all: readonly RunningInstance[],
 ): readonly RunningInstance[] {
-  const behind = new Set(
-    service.instances.flatMap(({ instance }) => (instance.env.TRITON_GRPC_URLS ?? "").split(",")),
+  const tritons = instancesBehind(
+    service.instances.map(({ instance }) => instance),
+    all.map(({ instance }) => instance),
   );
-  const tritons = all.filter(({ instance }) =>
-    instance.listeners.some(
-      ({ protocol, local }) => protocol === "oip-grpc" && behind.has(`${loopback}:${local}`),
-    ),
-  );
-  return tritons.length > 0 ? tritons : service.instances;
+  return tritons.length > 0
+    ? all.filter(({ instance }) => tritons.includes(instance))
+    : service.instances;
 }
