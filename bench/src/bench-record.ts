@@ -136,7 +136,7 @@ export const serverTimes = z.strictObject({
   averageBatch: z.number().min(0).optional(),
   /** Whole time in the server. */
   requestMs: z.number().optional(),
-  /** Embed API only: decoding and preprocessing of the images. */
+  /** Decoding and preprocessing of the images: of the embed API, and of the payload `encoded` to a Triton. */
   decodeMs: z.number().optional(),
   queueMs: z.number().optional(),
   inputMs: z.number().optional(),

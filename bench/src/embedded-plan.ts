@@ -238,6 +238,19 @@ export function planEmbedded(artefact: Artefact, options: EmbeddedPlanOptions): 
   };
 }
 
+/** Of all processes the Tritons that gateways ask. */
+export function instancesBehind(
+  gateways: readonly Instance[],
+  all: readonly Instance[],
+): readonly Instance[] {
+  const asked = new Set(gateways.flatMap(({ env }) => (env.TRITON_GRPC_URLS ?? "").split(",")));
+  return all.filter(({ listeners }) =>
+    listeners.some(
+      ({ protocol, local }) => protocol === "oip-grpc" && asked.has(`${loopback}:${local}`),
+    ),
+  );
+}
+
 /** A port of this machine, moved by `--port-offset`. */
 export function shiftPort(port: number, offset: number): number {
   const shifted = port + offset;

@@ -92,7 +92,7 @@ async function runDeployed(
   reference: Reference,
 ): Promise<EnvironmentSubject> {
   const began = performance.now();
-  const { deployed, apiKey } = environment;
+  const { deployed } = environment;
   const moduleFolder = dirname(resolve(environment.file));
   const plan = planOf(artefact, moduleFolder);
   const { objects } = artefact;
@@ -101,15 +101,7 @@ async function runDeployed(
   const inspection = await environment.inspect(blocks.map(({ declared }) => declared.name));
   const cluster = objects.length > 0 ? await environment.inspectObjects(objects) : undefined;
   const reach = await environment.reach();
-  const services = artefact.workloads.map((workload) =>
-    openService(
-      run.environment,
-      workload,
-      [],
-      targetsOf(workload, deployed, reach),
-      workload.service.authorization === undefined ? undefined : apiKey,
-    ),
-  );
+  const services = servicesOfDeployed(environment, artefact, reach);
   try {
     for (const service of services) {
       const { name } = service.workload.service;
@@ -178,6 +170,23 @@ function planOf(artefact: Artefact, moduleFolder: string): EmbeddedPlan {
   });
 }
 
+/** The services of an environment where they are deployed. */
+export function servicesOfDeployed(
+  { deployed, apiKey }: DeployedEnvironment,
+  artefact: Artefact,
+  reach: Reach,
+): readonly ServiceUnderTest[] {
+  return artefact.workloads.map((workload) =>
+    openService(
+      artefact.environment.name,
+      workload,
+      [],
+      targetsOf(workload, deployed, reach),
+      workload.service.authorization === undefined ? undefined : apiKey,
+    ),
+  );
+}
+
 function targetsOf(workload: Workload, deployed: Environment, reach: Reach): readonly Target[] {
   const { name } = workload.service;
   const service = deployed.services.find((it) => it.name === name);
@@ -209,14 +218,7 @@ async function batching(
   reference: Reference,
   cluster: ClusterInspection | undefined,
 ) {
-  const upstreams = (service.workload.env.TRITON_GRPC_URLS ?? "")
-    .split(",")
-    .map((target) => target.replace(/^dns:\/\/\/?/, "").replace(/:\d+$/, ""));
-  const behind = services.filter(
-    (it) =>
-      upstreams.includes(it.workload.name) ||
-      it.workload.aliases.some((alias) => upstreams.includes(alias)),
-  );
+  const behind = servicesBehind(service, services);
   const counting = behind.length > 0 ? behind : [service];
   for (const { workload } of [service, ...counting]) {
     const pods = podsOf(workload, cluster);
@@ -225,6 +227,35 @@ async function batching(
     return [resultOf(service, "batching", "skip", message)];
   }
   return checkBatching(service, counting.map(sourceOf), reference, false);
+}
+
+/** The Tritons that a gateway asks. */
+function servicesBehind(
+  { workload }: ServiceUnderTest,
+  services: readonly ServiceUnderTest[],
+): readonly ServiceUnderTest[] {
+  const upstreams = (workload.env.TRITON_GRPC_URLS ?? "")
+    .split(",")
+    .map((target) => target.replace(/^dns:\/\/\/?/, "").replace(/:\d+$/, ""));
+  return services.filter(
+    (it) =>
+      upstreams.includes(it.workload.name) ||
+      it.workload.aliases.some((alias) => upstreams.includes(alias)),
+  );
+}
+
+/**
+ * Where a service and the Tritons behind it count what they do. None where several pods answer at one address: their
+ * counters cannot be told apart.
+ */
+export function metricsOfDeployed(
+  service: ServiceUnderTest,
+  services: readonly ServiceUnderTest[],
+  cluster: ClusterInspection | undefined,
+): readonly MetricsSource[] {
+  const all = [service, ...servicesBehind(service, services)];
+  if (all.some(({ workload }) => podsOf(workload, cluster) > 1)) return [];
+  return all.map(sourceOf).filter(({ url }) => url !== undefined);
 }
 
 /** Processes of a workload: those that there are, for an autoscaler may have added some. */

@@ -1,0 +1,36 @@
+import { gigaMacsPerImage } from "../../inference-image/src/contract/model-signature.ts";
+import type { Cell } from "./bench-record.ts";
+
+/** What computes, as its maker describes it. */
+export interface Device {
+  /** `4 × rtx-4080` */
+  readonly shown: string;
+  readonly count: number;
+  /** Peak of one, in 10¹² floating-point operations a second: FP16, dense. */
+  readonly fp16DenseTflops: number;
+}
+
+/** Images a second that no program can exceed: every operation of the image tower at the device's peak. */
+export function ceilingImagesPerSecond({ count, fp16DenseTflops }: Device): number {
+  const gigaFlopPerImage = 2 * gigaMacsPerImage;
+  return (count * fp16DenseTflops * 1_000) / gigaFlopPerImage;
+}
+
+/**
+ * A measured rate above what the device can compute is a mistake of the measurement: something else answered, or less was
+ * computed than was asked for.
+ *
+ * @returns One sentence for each such cell.
+ */
+export function aboveCeiling(
+  cells: readonly Pick<Cell, "id" | "imagesPerSecond">[],
+  device: Device,
+): readonly string[] {
+  const ceiling = ceilingImagesPerSecond(device);
+  return cells
+    .filter(({ imagesPerSecond }) => imagesPerSecond > ceiling)
+    .map(
+      ({ id, imagesPerSecond }) =>
+        `${id}: ${Math.round(imagesPerSecond)} images/s are more than ${device.shown} can compute, at most ${Math.round(ceiling)} (${device.fp16DenseTflops} TFLOPS each, ${(2 * gigaMacsPerImage).toFixed(1)} GFLOP an image): the measurement is wrong`,
+    );
+}
