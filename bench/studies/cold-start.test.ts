@@ -1,0 +1,89 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, expect, test } from "vitest";
+import { tinyModel } from "../../inference-image/src/model/test-model.ts";
+import { readArtefact } from "../src/artefact.ts";
+import { freePorts } from "../src/free-ports.ts";
+import { dockerDocument } from "../src/test-artefact.ts";
+import { planFor } from "../src/verify.ts";
+import { type ColdStart, coldStarts } from "./cold-start.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "clipstack-cold-start-test-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const project = fileURLToPath(new URL("../../", import.meta.url));
+const image = {
+  name: "grey",
+  bytes: new Uint8Array(),
+  contentType: "image/jpeg",
+  pixels: new Uint8Array(150_528),
+  tensor: new Float32Array(150_528),
+};
+
+async function plan(serverFile: string) {
+  const [embed = 0, http = 0, grpc = 0, metrics = 0] = await freePorts(4);
+  const file = join(folder, "cdk.tf.json");
+  writeFileSync(
+    file,
+    JSON.stringify(dockerDocument({ ports: { embed, triton: { http, grpc, metrics } } })),
+  );
+  const options = {
+    portOffset: 0,
+    modelRepository: join(project, "model_repository"),
+    modelFile: await tinyModel(),
+  };
+  const planned = await planFor(
+    readArtefact(file, "cdk.tf.json"),
+    { file, shown: "cdk.tf.json", editedByHand: false },
+    options,
+    join(folder, "scratch"),
+  );
+  return {
+    plan: {
+      ...planned,
+      instances: planned.instances.filter(({ role }) => role === "triton"),
+    },
+    serverCommand: [process.execPath, "--import", import.meta.resolve("tsx"), serverFile],
+  };
+}
+
+test("each round starts the service anew, and is live before it is ready", async () => {
+  const { plan: planned, serverCommand } = await plan(
+    join(project, "inference-image/src/server/main.ts"),
+  );
+  const starts: ColdStart[] = [];
+  await coldStarts(planned, serverCommand, {
+    rounds: 2,
+    image,
+    signal: new AbortController().signal,
+    onPhase: () => {},
+    onStart: (start) => starts.push(start),
+  });
+  expect(starts.map(({ service, round }) => [service, round])).toEqual([
+    ["triton-onnx", 1],
+    ["triton-onnx", 2],
+  ]);
+  for (const { liveMs = 0, readyMs, firstRequestMs, warmRequestMs } of starts) {
+    expect(liveMs).toBeGreaterThan(50);
+    expect(readyMs).toBeGreaterThanOrEqual(liveMs);
+    expect(firstRequestMs).toBeGreaterThan(0);
+    expect(warmRequestMs).toBeGreaterThan(0);
+  }
+}, 120_000);
+
+test("fails with the last words of a service that does not start", async () => {
+  const broken = join(folder, "broken.mjs");
+  writeFileSync(broken, "console.error('no such model'); process.exit(3);");
+  const { plan: planned, serverCommand } = await plan(broken);
+  await expect(
+    coldStarts(planned, serverCommand, {
+      rounds: 1,
+      image,
+      signal: new AbortController().signal,
+      onPhase: () => {},
+      onStart: () => {},
+    }),
+  ).rejects.toThrow(/triton-onnx: ended with code 3 before it was ready.*\n.*no such model/);
+}, 120_000);

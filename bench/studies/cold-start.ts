@@ -1,0 +1,189 @@
+import { rmSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import { embedPaths } from "../../inference-image/src/contract/embed-api.ts";
+import { oipPaths } from "../../inference-image/src/contract/oip-paths.ts";
+import { openHttpTransport } from "../../inference-image/src/triton/http-transport.ts";
+import { BenchError } from "../src/bench-error.ts";
+import type { BenchImage } from "../src/bench-images.ts";
+import type { StudyResult } from "../src/bench-record.ts";
+import { embedBy } from "../src/embed-requests.ts";
+import { assemble, howEnded, startProcess, tail } from "../src/embedded.ts";
+import { type EmbeddedPlan, type Instance, loopback } from "../src/embedded-plan.ts";
+import { type HttpClient, openHttpClient } from "../src/http-client.ts";
+import { inferRows } from "../src/infer.ts";
+
+type ColdStartResult = Extract<StudyResult, { readonly study: "cold-start" }>;
+export type ColdStart = ColdStartResult["starts"][number];
+
+/** A service that can be started as often as is wanted. */
+export interface StartableService {
+  readonly service: string;
+  readonly role: "embed" | "triton";
+  /** `http://host:port`. */
+  readonly url: string;
+  readonly model: string;
+  /** Sent to its address. */
+  readonly apiKey?: string;
+  /** Path of its readiness, where it has one of its own. */
+  readonly readyUrl?: string;
+  readonly budgetSeconds: number;
+  /** Resolves when it was told to start; then the clock runs. */
+  start(): Promise<void>;
+  /** One line, where it has ended. */
+  ended(): string | undefined;
+}
+
+export interface ColdStartOptions {
+  readonly rounds: number;
+  readonly image: BenchImage;
+  readonly signal: AbortSignal;
+  readonly onPhase: (text: string) => void;
+  /** Called with each start that was measured, so that it is kept when the next one is interrupted. */
+  readonly onStart: (start: ColdStart) => void;
+}
+
+const pollMs = 5;
+const requestTimeoutMs = 120_000;
+/** The warm request is their median. */
+const warmRequests = 9;
+const stopPatienceSeconds = 10;
+
+const livePaths = { embed: embedPaths.healthz, triton: oipPaths.live } as const;
+const readyPaths = { embed: embedPaths.readyz, triton: oipPaths.ready } as const;
+
+/**
+ * Start each service of an environment on this machine, one after the other, and stop all of them; as often as there are rounds.
+ * Of a Deployment one replica. A gateway comes after the Tritons that it asks.
+ *
+ * @throws {BenchError} one line for a service that does not start.
+ */
+export async function coldStarts(
+  plan: EmbeddedPlan,
+  serverCommand: readonly string[],
+  options: ColdStartOptions,
+): Promise<void> {
+  const first = plan.instances.filter(
+    ({ workload }, i, all) => all.findIndex((other) => other.workload === workload) === i,
+  );
+  const order = [...first].sort((a, b) => rank(a) - rank(b));
+  try {
+    for (const { repository } of order) if (repository !== undefined) assemble(repository);
+    for (let round = 1; round <= options.rounds; round++) {
+      const running: LocalService[] = [];
+      try {
+        for (const instance of order) {
+          const service = new LocalService(instance, serverCommand);
+          running.push(service);
+          options.onPhase(`start ${instance.name}, round ${round} of ${options.rounds}`);
+          options.onStart(await measureStart(service, round, options));
+        }
+      } finally {
+        await Promise.all(running.map((service) => service.stop()));
+      }
+    }
+  } finally {
+    for (const { repository } of order) {
+      if (repository !== undefined) rmSync(repository.folder, { recursive: true, force: true });
+    }
+  }
+}
+
+/** A Triton before the gateway that asks it. */
+function rank({ role }: Instance): number {
+  return role === "triton" ? 0 : 1;
+}
+
+class LocalService implements StartableService {
+  readonly service: string;
+  readonly role: StartableService["role"];
+  readonly url: string;
+  readonly model: string;
+  readonly readyUrl: string;
+  readonly budgetSeconds: number;
+  #child: ReturnType<typeof startProcess> | undefined;
+
+  constructor(
+    private readonly instance: Instance,
+    private readonly serverCommand: readonly string[],
+  ) {
+    const { workload, role, listeners } = instance;
+    const listener = listeners.find(({ protocol }) => protocol.endsWith("-http"));
+    this.service = workload.service.name;
+    this.role = role;
+    this.url = `http://${loopback}:${listener?.local ?? 0}`;
+    this.model = workload.service.model;
+    this.readyUrl = instance.readyUrl;
+    this.budgetSeconds = instance.readyBudgetSeconds;
+  }
+
+  async start(): Promise<void> {
+    this.#child = startProcess(this.instance, this.serverCommand);
+  }
+
+  ended(): string | undefined {
+    const child = this.#child;
+    if (child?.exit === undefined) return undefined;
+    return `ended ${howEnded(child.exit)} before it was ready${tail(child)}`;
+  }
+
+  async stop(): Promise<void> {
+    await this.#child?.stop(stopPatienceSeconds);
+  }
+}
+
+/** One start, from the moment that it is asked for to a request that is warm. */
+export async function measureStart(
+  service: StartableService,
+  round: number,
+  { image, signal }: Pick<ColdStartOptions, "image" | "signal">,
+): Promise<ColdStart> {
+  const { role, url, readyUrl = `${url}${readyPaths[role]}` } = service;
+  // connections of its own: an answer comes from the process that was started
+  const bearer = service.apiKey === undefined ? undefined : { origin: url, key: service.apiKey };
+  const http = openHttpClient(undefined, bearer, { oneRequestEach: true });
+  const transport = openHttpTransport({ url });
+  try {
+    await service.start();
+    const startedAt = performance.now();
+    const since = () => performance.now() - startedAt;
+    const wait = async (address: string): Promise<number> => {
+      while (!(await answersOk(http, address))) {
+        signal.throwIfAborted();
+        const ended = service.ended();
+        if (ended !== undefined) throw new BenchError(`${service.service}: ${ended}`);
+        if (since() > service.budgetSeconds * 1_000) {
+          throw new BenchError(
+            `${service.service}: was not ready in ${service.budgetSeconds} s: ${address}`,
+          );
+        }
+        await sleep(pollMs, undefined, { signal });
+      }
+      return since();
+    };
+    const liveMs = await wait(`${url}${livePaths[role]}`);
+    const readyMs = await wait(readyUrl);
+    const request = async (): Promise<number> => {
+      signal.throwIfAborted();
+      const sentAt = performance.now();
+      if (role === "embed") await embedBy(http, url, "raw", [image]);
+      else await inferRows(transport, service.model, image.tensor, 1, requestTimeoutMs);
+      return performance.now() - sentAt;
+    };
+    const firstRequestMs = await request();
+    const warm: number[] = [];
+    for (let i = 0; i < warmRequests; i++) warm.push(await request());
+    warm.sort((a, b) => a - b);
+    const warmRequestMs = warm[Math.floor(warm.length / 2)] ?? 0;
+    return { service: service.service, round, liveMs, readyMs, firstRequestMs, warmRequestMs };
+  } finally {
+    await Promise.all([http.close(), transport.close()]);
+  }
+}
+
+async function answersOk(http: HttpClient, url: string): Promise<boolean> {
+  try {
+    return (await http.send(url, { timeoutMs: 2_000 })).status === 200;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,99 @@
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { deployedModelConfig } from "../../inference-image/src/contract/deployed-model-config.ts";
+import { openclipVitB32 } from "../../inference-image/src/contract/model-signature.ts";
+import type { ResolvedTritonFlags } from "../../inference-image/src/contract/triton-flags.ts";
+import {
+  type TestRepository,
+  testRepository,
+} from "../../inference-image/src/server/test-repository.ts";
+import { startTritonServer } from "../../inference-image/src/server/triton-server.ts";
+import { controlQueueDelay } from "./queue-delay.ts";
+
+const model = openclipVitB32.name;
+const closers: (() => unknown)[] = [];
+let repository: TestRepository;
+beforeEach(async () => {
+  const { text } = deployedModelConfig(model, "single-gpu", {});
+  repository = await testRepository({ [`${model}/configs/single-gpu.pbtxt`]: text });
+  closers.push(() => repository.remove());
+});
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close();
+});
+
+/** A Triton that serves the model; its URL. */
+async function start(flags: Partial<ResolvedTritonFlags> = {}): Promise<string> {
+  const server = await startTritonServer(
+    repository.flags({
+      "model-config-name": "single-gpu",
+      "model-control-mode": "explicit",
+      "load-model": [model],
+      "allow-metrics": false,
+      ...flags,
+    }),
+    { log: () => {} },
+  );
+  closers.push(() => server.stop());
+  return `http://127.0.0.1:${server.ports.http}`;
+}
+
+async function control(url: string) {
+  const opened = await controlQueueDelay(url, model);
+  closers.push(() => opened.close());
+  return opened;
+}
+
+async function configOf(url: string) {
+  const answer = await fetch(`${url}/v2/models/${model}/config`);
+  return (await answer.json()) as { readonly dynamic_batching: Record<string, unknown> };
+}
+const delayOf = async (url: string) =>
+  (await configOf(url)).dynamic_batching.max_queue_delay_microseconds;
+
+test("the queue delay changes, and nothing else", async () => {
+  const url = await start();
+  const before = await configOf(url);
+  const delay = await control(url);
+  expect(delay.originalUs).toBe(openclipVitB32.maxQueueDelayMicroseconds);
+  await delay.set(1_234);
+  const after = await configOf(url);
+  expect(after).toEqual({
+    ...before,
+    dynamic_batching: { ...before.dynamic_batching, max_queue_delay_microseconds: 1_234 },
+  });
+});
+
+test("restoring brings the delay of the repository back", async () => {
+  const url = await start();
+  const { text } = deployedModelConfig(model, "single-gpu", {});
+  expect(text).toContain("max_queue_delay_microseconds: 5000");
+  const delay = await control(url);
+  await delay.set(0);
+  expect(await delayOf(url)).not.toBe(5_000);
+  await delay.restore();
+  expect(await delayOf(url)).toBe(5_000);
+});
+
+test("what was served before is restored, where the repository has another delay", async () => {
+  const url = await start();
+  const first = await control(url);
+  await first.set(777);
+  const second = await control(url);
+  await second.set(0);
+  await second.restore();
+  expect(await delayOf(url)).toBe(777);
+});
+
+test("fails when the server takes no orders", async () => {
+  const url = await start({ "model-control-mode": "none" });
+  await expect(controlQueueDelay(url, model)).rejects.toThrow(
+    `${url} takes no orders: its --model-control-mode must be explicit to change the queue delay of ${model}`,
+  );
+});
+
+test("fails when the model is not there", async () => {
+  const url = await start();
+  await expect(controlQueueDelay(url, "other")).rejects.toThrow(
+    `other at ${url}: its configuration cannot be read`,
+  );
+});

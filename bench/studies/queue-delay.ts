@@ -1,0 +1,170 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { z } from "zod";
+import { BenchError } from "../src/bench-error.ts";
+import {
+  type HttpClient,
+  type HttpRequest,
+  jsonOf,
+  openHttpClient,
+  reason,
+} from "../src/http-client.ts";
+
+/**
+ * Another queue delay of a model's dynamic batcher, while its Triton runs: the model is loaded anew with an override of its
+ * configuration, as Triton's model repository extension has it.
+ */
+export interface QueueDelayControl {
+  /** Queue delay that the model has by itself, in microseconds. */
+  readonly originalUs: number;
+  /** @throws {BenchError} one line, where the server does not take it. */
+  set(microseconds: number): Promise<void>;
+  /** Load the model as it was. Safe to call when nothing was changed. */
+  restore(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** A load builds TensorRT's engines, where its cache has none. */
+const loadTimeoutMs = 600_000;
+const answerTimeoutMs = 30_000;
+const pollMs = 50;
+
+const batching = z.looseObject({ max_queue_delay_microseconds: z.coerce.number().default(0) });
+const modelConfig = z.looseObject({ dynamic_batching: batching.optional() });
+type ModelConfig = z.infer<typeof modelConfig>;
+
+/** Words of Triton where `--model-control-mode` is not `explicit`. */
+const noControl = /load \/ unload is not allowed/;
+
+/**
+ * Take the model control of one model of one Triton: the model is loaded once as it is, which changes nothing.
+ *
+ * @param url - `http://host:port`.
+ * @throws {BenchError} one line, where the server takes no orders or the model has no dynamic batcher.
+ */
+export async function controlQueueDelay(url: string, model: string): Promise<QueueDelayControl> {
+  const control = new Control(url, model);
+  try {
+    await control.open();
+    return control;
+  } catch (error) {
+    await control.close();
+    throw error;
+  }
+}
+
+class Control implements QueueDelayControl {
+  readonly #http: HttpClient = openHttpClient(2);
+  #original: ModelConfig | undefined;
+  #changed = false;
+
+  constructor(
+    private readonly url: string,
+    private readonly model: string,
+  ) {}
+
+  get originalUs(): number {
+    return this.#original?.dynamic_batching?.max_queue_delay_microseconds ?? 0;
+  }
+
+  async open(): Promise<void> {
+    this.#original = await this.#config();
+    if (this.#original.dynamic_batching === undefined) {
+      throw new BenchError(
+        `${this.model} at ${this.url} has no dynamic batcher, so no queue delay`,
+      );
+    }
+    // the configuration that it has: whether orders are taken is seen before anything is measured
+    await this.#load(this.#original);
+    this.#changed = true;
+  }
+
+  async set(microseconds: number): Promise<void> {
+    const original = this.#original as ModelConfig;
+    this.#changed = true;
+    await this.#load({
+      ...original,
+      dynamic_batching: {
+        ...original.dynamic_batching,
+        max_queue_delay_microseconds: microseconds,
+      },
+    });
+    await this.#require(microseconds);
+  }
+
+  async restore(): Promise<void> {
+    if (!this.#changed) return;
+    // what lies in the repository, and where that is another one, what was served before
+    await this.#load(undefined);
+    const now = (await this.#config()).dynamic_batching?.max_queue_delay_microseconds;
+    if (now !== this.originalUs) {
+      await this.#load(this.#original);
+      await this.#require(this.originalUs);
+    }
+    this.#changed = false;
+  }
+
+  close(): Promise<void> {
+    return this.#http.close();
+  }
+
+  async #require(microseconds: number): Promise<void> {
+    const got = (await this.#config()).dynamic_batching?.max_queue_delay_microseconds;
+    if (got === microseconds) return;
+    throw new BenchError(
+      `${this.model} at ${this.url} was loaded with a queue delay of ${microseconds} µs, but serves ${got ?? "none"}`,
+    );
+  }
+
+  async #config(): Promise<ModelConfig> {
+    const answer = await this.#send(`models/${this.model}/config`);
+    const parsed = modelConfig.safeParse(jsonOf(answer));
+    if (answer.status === 200 && parsed.success) return parsed.data;
+    throw new BenchError(
+      `${this.model} at ${this.url}: its configuration cannot be read: ${said(answer)}`,
+    );
+  }
+
+  /** @param config - In place of the repository's. */
+  async #load(config: ModelConfig | undefined): Promise<void> {
+    const parameters = config === undefined ? {} : { config: JSON.stringify(config) };
+    const answer = await this.#send(`repository/models/${this.model}/load`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ parameters }),
+      timeoutMs: loadTimeoutMs,
+    });
+    if (noControl.test(answer.body.toString("utf8"))) {
+      throw new BenchError(
+        `${this.url} takes no orders: its --model-control-mode must be explicit to change the queue delay of ${this.model}`,
+      );
+    }
+    if (answer.status !== 200) {
+      throw new BenchError(`${this.url} did not load ${this.model}: ${said(answer)}`);
+    }
+    const endsAt = performance.now() + loadTimeoutMs;
+    while ((await this.#send(`models/${this.model}/ready`)).status !== 200) {
+      if (performance.now() > endsAt) {
+        throw new BenchError(`${this.model} at ${this.url} was not ready after it was loaded`);
+      }
+      await sleep(pollMs);
+    }
+  }
+
+  async #send(path: string, options: HttpRequest = {}) {
+    try {
+      return await this.#http.send(`${this.url}/v2/${path}`, {
+        timeoutMs: answerTimeoutMs,
+        ...options,
+      });
+    } catch (error) {
+      throw new BenchError(`${this.url}: ${reason(error)}`);
+    }
+  }
+}
+
+const errorAnswer = z.object({ error: z.string() });
+
+function said(answer: { readonly status: number; readonly body: Buffer }): string {
+  const error = errorAnswer.safeParse(jsonOf({ ...answer, contentType: "" }));
+  return error.success ? error.data.error : `status ${answer.status}`;
+}
