@@ -1,0 +1,28 @@
+import { gigaMacsPerImage } from "../../inference-image/src/contract/model-signature.ts";
+
+/** Time of one execution of the model by its batch: `firstMs` for one image, and `perImageMs` for each one more. */
+export interface ComputeTime {
+  readonly firstMs: number;
+  readonly perImageMs: number;
+}
+
+export function executionMs({ firstMs, perImageMs }: ComputeTime, images: number): number {
+  return firstMs + perImageMs * Math.max(0, images - 1);
+}
+
+/** Images a second of the model alone in large batches, of which a part `sustainedShare` of the peak is reached. */
+export function modelOnlyRate(fp16DenseTflops: number, sustainedShare: number): number {
+  return (fp16DenseTflops * 1000 * sustainedShare) / (2 * gigaMacsPerImage);
+}
+
+/**
+ * Time that one more image adds to a batch. TensorRT runs in FP16; ONNX Runtime's CUDA provider in TF32, which the tensor
+ * cores do half as fast.
+ */
+export function perImageMs(
+  engine: "onnx" | "tensorrt",
+  fp16DenseTflops: number,
+  sustainedShare: number,
+): number {
+  return (engine === "onnx" ? 2000 : 1000) / modelOnlyRate(fp16DenseTflops, sustainedShare);
+}

@@ -1,0 +1,147 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { z } from "zod";
+import { protocolPaths } from "../../inference-image/src/contract/environment.ts";
+import { BenchError } from "../src/bench-error.ts";
+import { payloads, serializations } from "../src/bench-record.ts";
+
+/** Figures that others measured and published, as data: what the model is calibrated with, and judged by. */
+
+export const quantities = [
+  "latency",
+  "throughput",
+  "requests",
+  "server",
+  "compute",
+  "input",
+  "queue",
+  "overhead",
+  "network",
+  "encode",
+  "bytes",
+  "start",
+  "vram",
+  "share",
+  "ratio",
+  "concurrency",
+  "count",
+  "price",
+  "cost",
+  "work",
+  "peak",
+] as const;
+
+const publishedLoad = z.strictObject({
+  path: z.enum(protocolPaths),
+  payload: z.enum(payloads),
+  serialization: z.enum(serializations),
+  imagesPerRequest: z.int().min(1),
+  /** Clients; each sends its next request when the last one was answered. */
+  concurrency: z.int().min(1),
+  /** Fields that the source does not state. */
+  assumed: z.array(z.enum(["path", "imagesPerRequest", "concurrency"])).optional(),
+});
+export type PublishedLoad = z.infer<typeof publishedLoad>;
+
+const figure = z
+  .strictObject({
+    /** Unique in its file. */
+    id: z.string().regex(/^[a-z0-9-]+$/),
+    /** For people. */
+    shown: z.string(),
+    quantity: z.enum(quantities),
+    unit: z.string(),
+    /** As it was published, in its digits. */
+    value: z.number().optional(),
+    /** Lowest and highest, where a range was published. */
+    range: z.tuple([z.number(), z.number()]).optional(),
+    statistic: z.enum(["p50", "p95"]).optional(),
+    load: publishedLoad.optional(),
+    /** Key of a GPU, where it is another than the setting's. */
+    gpu: z.string().optional(),
+    /** How it follows from other figures. */
+    derived: z.string().optional(),
+    note: z.string().optional(),
+  })
+  .refine(({ value, range }) => (value === undefined) !== (range === undefined), {
+    message: "must have a value or a range",
+  });
+export type Figure = z.infer<typeof figure>;
+
+export const publishedFile = z.strictObject({
+  /** Bumped when a field changes meaning. */
+  schema: z.literal(1),
+  id: z.string().regex(/^[a-z0-9-]+$/),
+  title: z.string(),
+  source: z.strictObject({
+    name: z.string(),
+    url: z.url().optional(),
+    /** Month in which it was read. */
+    seen: z.string().regex(/^\d{4}-\d{2}$/),
+  }),
+  setting: z.strictObject({
+    /** Where the client was: `remote` is over the internet, `local` beside the server. */
+    place: z.enum(["remote", "local", "server", "client", "derived", "data sheet"]),
+    gpu: z.string().optional(),
+    gpus: z.int().min(1).optional(),
+    topology: z.enum(["instance-group", "per-gpu"]).optional(),
+    iterations: z.int().optional(),
+    model: z.string().optional(),
+    /** Of the load, where it is another than the other files have. */
+    request: z.string().optional(),
+  }),
+  /** What the source does not say and a model would need, and what is assumed in its place. */
+  missing: z.array(z.string()),
+  figures: z.array(figure).min(1),
+});
+export type PublishedFile = z.infer<typeof publishedFile>;
+
+export const publishedFolder = fileURLToPath(new URL("../published/", import.meta.url));
+
+/**
+ * All files of published figures, by their id.
+ *
+ * @throws {BenchError} one line that names the file and what is wrong in it.
+ */
+export function readPublished(folder = publishedFolder): ReadonlyMap<string, PublishedFile> {
+  const files = readdirSync(folder)
+    .filter((name) => name.endsWith(".json"))
+    .sort()
+    .map((name) => parsePublished(readFileSync(join(folder, name), "utf8"), name));
+  return new Map(files.map((file) => [file.id, file]));
+}
+
+/** What {@link readPublished} does, on one text. */
+export function parsePublished(text: string, shown: string): PublishedFile {
+  let raw: unknown;
+  try {
+    raw = JSON.parse(text);
+  } catch {
+    throw new BenchError(`${shown}: must be JSON`);
+  }
+  const result = publishedFile.safeParse(raw);
+  if (result.success) return checked(result.data, shown);
+  const issue = result.error.issues[0];
+  throw new BenchError(
+    `${shown}: ${issue?.path.join(".") ?? ""}: ${issue?.message ?? "is invalid"}`,
+  );
+}
+
+function checked(file: PublishedFile, shown: string): PublishedFile {
+  if (`${file.id}.json` !== shown) {
+    throw new BenchError(`${shown}: id must be the file's name, got '${file.id}'`);
+  }
+  const ids = file.figures.map(({ id }) => id);
+  const twice = ids.find((id, index) => ids.indexOf(id) !== index);
+  if (twice !== undefined) throw new BenchError(`${shown}: figure '${twice}' is there twice`);
+  return file;
+}
+
+/** One figure by file and id, as a number: of a range, the middle. */
+export function valueOf(published: ReadonlyMap<string, PublishedFile>, name: string): number {
+  const [file = "", id = ""] = name.split("/");
+  const found = published.get(file)?.figures.find((one) => one.id === id);
+  if (found === undefined) throw new BenchError(`published figure '${name}' is missing`);
+  return found.value ?? ((found.range?.[0] ?? 0) + (found.range?.[1] ?? 0)) / 2;
+}

@@ -1,0 +1,139 @@
+/**
+ * A closed network of queues, solved exactly: N clients, each of which has one request on its way. The stations are of
+ * the kinds for which the product form holds (first come first served with random times, shared equally, or no queue),
+ * so the solution follows from the normalising constants (Buzen's convolution): sums of positive terms, which stay
+ * exact where recursions on probabilities (mean value analysis with load-dependent rates) lose their digits.
+ */
+export interface Station {
+  readonly name: string;
+  /** Time that one request needs there when it is alone, all its visits together, in milliseconds. */
+  readonly demandMs: number;
+  /**
+   * How many times as much work a second the station does when `requests` are there as when one is: 1 is a single
+   * server, `requests` is a delay without a queue.
+   *
+   * @default 1, whatever is there: one server
+   */
+  readonly speedUp?: (requests: number) => number;
+  /**
+   * Equal stations among which requests are spread evenly.
+   *
+   * @default 1
+   */
+  readonly copies?: number;
+}
+
+export interface StationUse {
+  readonly name: string;
+  /** Mean requests there, in all copies together. */
+  readonly requests: number;
+  /** Mean time that a request is there, waiting and served, in milliseconds. */
+  readonly residenceMs: number;
+  /** Part of its highest throughput that is used, 0..1; 0 for a delay. */
+  readonly utilization: number;
+}
+
+export interface NetworkSolution {
+  readonly requestsPerSecond: number;
+  /** Mean time once around, in milliseconds. */
+  readonly cycleMs: number;
+  readonly stations: readonly StationUse[];
+}
+
+/** A delay: requests do not wait for each other there. */
+export const delay = (requests: number): number => requests;
+
+/** Most requests a second that a station lets through, when never idle. */
+export function stationLimit({ demandMs, speedUp, copies = 1 }: Station, clients: number): number {
+  if (demandMs <= 0 || speedUp === delay) return Number.POSITIVE_INFINITY;
+  return (1000 / demandMs) * copies * (speedUp?.(Math.max(1, clients)) ?? 1);
+}
+
+/**
+ * Throughput and mean times with `clients` requests in the network.
+ *
+ * @param stations - At least one with a demand above zero.
+ */
+export function solveNetwork(stations: readonly Station[], clients: number): NetworkSolution {
+  const used = stations.filter(({ demandMs }) => demandMs > 0);
+  // demands relative to the slowest station: its terms are then near 1, and nothing overflows
+  const unitMs = Math.max(...used.map((station) => 1000 / finite(stationLimit(station, clients))));
+  const scaleMs = unitMs > 0 ? unitMs : Math.max(...used.map(({ demandMs }) => demandMs));
+  const series = used.map((station) => termsOf(station, clients, scaleMs));
+  const copies = used.map(({ copies = 1 }) => copies);
+
+  const all = product(series, copies, clients);
+  const ratio = (at(all, clients - 1) / at(all, clients)) * 1; // g(N-1) / g(N)
+  const perMs = ratio / scaleMs;
+
+  const uses = used.map((station, index): StationUse => {
+    const own = series[index] as Series;
+    const others = product(
+      series,
+      copies.map((count, at) => (at === index ? count - 1 : count)),
+      clients,
+    );
+    let weighted = 0;
+    let total = 0;
+    const shift = own.log + others.log - all.log;
+    for (let here = 0; here <= clients; here++) {
+      const probability =
+        ((at(own, here) * at(others, clients - here)) / at(all, clients)) * Math.exp(shift);
+      weighted += here * probability;
+      total += probability;
+    }
+    const requests = ((station.copies ?? 1) * weighted) / total;
+    const limit = stationLimit(station, clients);
+    return {
+      name: station.name,
+      requests,
+      residenceMs: requests / perMs,
+      utilization: Number.isFinite(limit) ? (perMs * 1000) / limit : 0,
+    };
+  });
+  return { requestsPerSecond: perMs * 1000, cycleMs: clients / perMs, stations: uses };
+}
+
+const finite = (value: number) => (Number.isFinite(value) ? value : Number.MAX_VALUE);
+
+/** Terms 0..N of a generating function, divided by e^log so that the largest is 1. */
+interface Series {
+  readonly terms: Float64Array;
+  readonly log: number;
+}
+
+const at = ({ terms }: Series, index: number) => terms[index] ?? 0;
+
+function termsOf(station: Station, clients: number, scaleMs: number): Series {
+  const { demandMs, speedUp = () => 1, copies = 1 } = station;
+  const logs = new Float64Array(clients + 1);
+  const step = Math.log(demandMs / copies / scaleMs);
+  for (let here = 1; here <= clients; here++) {
+    logs[here] = (logs[here - 1] ?? 0) + step - Math.log(speedUp(here));
+  }
+  return fromLogs(logs);
+}
+
+function fromLogs(logs: Float64Array): Series {
+  const log = logs.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
+  return { terms: logs.map((value) => Math.exp(value - log)), log };
+}
+
+function product(series: readonly Series[], copies: readonly number[], clients: number): Series {
+  let result: Series = { terms: Float64Array.from([1, ...new Array(clients).fill(0)]), log: 0 };
+  series.forEach((one, index) => {
+    for (let copy = 0; copy < (copies[index] ?? 1); copy++) result = convolve(result, one, clients);
+  });
+  return result;
+}
+
+function convolve(a: Series, b: Series, clients: number): Series {
+  const terms = new Float64Array(clients + 1);
+  for (let i = 0; i <= clients; i++) {
+    const left = at(a, i);
+    if (left === 0) continue;
+    for (let j = 0; j <= clients - i; j++) terms[i + j] = (terms[i + j] ?? 0) + left * at(b, j);
+  }
+  const largest = terms.reduce((x, y) => Math.max(x, y), 0);
+  return { terms: terms.map((term) => term / largest), log: a.log + b.log + Math.log(largest) };
+}
