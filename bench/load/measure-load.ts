@@ -1,5 +1,9 @@
+import { availableParallelism } from "node:os";
 import type { Cell, LoadShape } from "../src/bench-record.ts";
+import { LoadRun, newTotals } from "./load-run.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
+import { clockMs } from "./worker-messages.ts";
+import { startWorkers } from "./workers.ts";
 
 /** How a load is measured. */
 export interface MeasureOptions {
@@ -55,12 +59,42 @@ export interface MeasuredLoad
   readonly counters?: { readonly before: unknown; readonly after: unknown };
 }
 
+/** A worker that uses more of a core while warming up gets another one beside it. */
+const busyWorkerCores = 0.75;
+
 /**
  * Load a server and measure it: warm up until stable, then windows until enough of them agree.
  *
  * @throws {BenchError} one line where no request could be sent at all.
  */
-export type MeasureLoad = (
+export async function measureLoad(
   requests: PreparedRequests,
   options: MeasureOptions,
-) => Promise<MeasuredLoad>;
+): Promise<MeasuredLoad> {
+  const endMs = clockMs() + options.durationSeconds * 1_000;
+  const totals = newTotals();
+  const most = parallelRequests(options.load);
+  let count = Math.min(options.workers ?? 1, most);
+  for (;;) {
+    const workers = await startWorkers(count, requests, options.load);
+    try {
+      const run = new LoadRun(workers, requests, options, endMs, totals);
+      const busiest = await run.warmUp();
+      const mayGrow =
+        options.workers === undefined && count < Math.min(most, availableParallelism());
+      if (mayGrow && busiest > busyWorkerCores && !options.signal.aborted) {
+        count += 1;
+        await run.stop();
+        continue;
+      }
+      return await run.measure();
+    } finally {
+      await workers.close();
+    }
+  }
+}
+
+/** Requests that can be open at the same time: more workers than these have nothing to do. */
+function parallelRequests(load: LoadShape): number {
+  return load.kind === "closed loop" ? load.concurrency : Number.POSITIVE_INFINITY;
+}

@@ -45,12 +45,19 @@ export function summarizeLatency(samples: readonly Sample[]): LatencySummary | u
     p99Ms: atMs(99),
     maxMs: atMs(100),
     p99Reliable: good.length >= p99MinimumSamples,
-    histogram: countEqual(
-      good.map(({ latencyMs }) =>
-        roundToDigits(Math.max(1, Math.round(latencyMs * 1_000)), significantDigits),
-      ),
-    ),
+    histogram: latencyHistogram(good.map(({ latencyMs }) => latencyMs)),
   };
+}
+
+/** [latency in microseconds, of three significant digits, how often it was seen], ascending. */
+export function latencyHistogram(
+  latenciesMs: ArrayLike<number>,
+): readonly (readonly [us: number, count: number])[] {
+  return countEqual(
+    Array.from(latenciesMs, (ms) =>
+      roundToDigits(Math.max(1, Math.round(ms * 1_000)), significantDigits),
+    ),
+  );
 }
 
 function roundToDigits(value: number, digits: number): number {

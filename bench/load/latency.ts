@@ -1,0 +1,32 @@
+import type { Cell } from "../src/bench-record.ts";
+import { latencyHistogram, p99MinimumSamples } from "../src/statistics.ts";
+
+/** From when each was due until its answer was whole, in milliseconds, ascending. */
+export function sortedLatencies(
+  samples: readonly { readonly dueMs: number; readonly doneMs: number }[],
+): Float64Array {
+  return Float64Array.from(samples, ({ doneMs, dueMs }) => doneMs - dueMs).sort();
+}
+
+/** The smallest value that is not exceeded by so many percent of them. */
+export function percentile(sorted: Float64Array, percent: number): number {
+  const rank = Math.ceil((percent / 100) * sorted.length);
+  return sorted[Math.max(0, rank - 1)] ?? Number.NaN;
+}
+
+/** Latency of some requests, computed from every one of them, and its histogram. */
+export function describeLatency(sorted: Float64Array): Pick<Cell, "latencyMs" | "histogram"> {
+  if (sorted.length === 0) return { histogram: [] };
+  return {
+    latencyMs: {
+      mean: sorted.reduce((sum, value) => sum + value, 0) / sorted.length,
+      p50: percentile(sorted, 50),
+      p90: percentile(sorted, 90),
+      p95: percentile(sorted, 95),
+      p99: percentile(sorted, 99),
+      max: percentile(sorted, 100),
+      p99Reliable: sorted.length >= p99MinimumSamples,
+    },
+    histogram: latencyHistogram(sorted).map(([us, count]) => [us, count]),
+  };
+}

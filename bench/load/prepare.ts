@@ -1,0 +1,172 @@
+import { embedPaths } from "../../inference-image/src/contract/embed-api.ts";
+import {
+  clipNormalisation,
+  imageElements,
+  openclipVitB32,
+  openclipVitB32Jpeg,
+  openclipVitB32U8,
+  pixelBytes,
+} from "../../inference-image/src/contract/model-signature.ts";
+import type { Tensor } from "../../inference-image/src/contract/tensor.ts";
+import { encodeGrpcRequest, methodOf } from "../../inference-image/src/triton/wire-grpc.ts";
+import { encodeInferRequest } from "../../inference-image/src/triton/wire-http.ts";
+import { BenchError } from "../src/bench-error.ts";
+import type { BenchPath, Payload } from "../src/bench-record.ts";
+import type { BenchTarget } from "../src/bench-targets.ts";
+import { multipart } from "../src/embed-requests.ts";
+import { inputTensor } from "../src/infer.ts";
+import type { PreparedRequest, PreparedRequests } from "./prepared-requests.ts";
+
+/** An image, as the paths send it. */
+export interface LoadImage {
+  /** The file. */
+  readonly bytes: Uint8Array;
+  readonly contentType: string;
+  /** `[3, 224, 224]` float32, CLIP-normalised. */
+  readonly tensor: Float32Array;
+}
+
+/** The bodies of one load together, at most: beyond it fewer different requests are made. */
+const bodyBudget = 128 * 1024 * 1024;
+
+/**
+ * Write the requests of a load, before its clock starts: as many as there are images, each with another image first, as
+ * far as memory allows.
+ *
+ * A batch of one is sent to the embed API as the file itself, a larger one as `multipart/form-data`; both ask for
+ * float32 rows, not JSON. A Triton gets the tensors in the binary extension, and answers so, unless JSON is what is
+ * measured.
+ *
+ * @throws {BenchError} without an image.
+ */
+export async function prepareRequests(
+  target: Pick<BenchTarget, "path" | "url" | "model" | "apiKey">,
+  benchPath: Pick<BenchPath, "payload" | "serialization">,
+  images: readonly LoadImage[],
+  batch: number,
+): Promise<PreparedRequests> {
+  const [first] = images;
+  if (first === undefined) throw new BenchError("a load needs an image, got none");
+  const write = writerOf(target, benchPath);
+  const requests: PreparedRequest[] = [];
+  let bytes = 0;
+  while (requests.length < images.length) {
+    const batchImages = Array.from(
+      { length: batch },
+      (_, i) => images[(requests.length + i) % images.length] ?? first,
+    );
+    const request = await write(batchImages);
+    bytes += request.body.byteLength;
+    if (bytes > bodyBudget && requests.length > 0) break;
+    requests.push(request);
+  }
+  return {
+    transport: isGrpc(target) ? "grpc" : "http",
+    url: target.url,
+    path: pathOf(target, benchPath),
+    headers: target.apiKey === undefined ? {} : { authorization: `Bearer ${target.apiKey}` },
+    requests,
+    imagesPerRequest: batch,
+  };
+}
+
+/** Name of the model that takes a payload: that of the target, or the variant beside it on the same Triton. */
+export function modelFor(model: string, payload: Payload): string {
+  if (payload === "fp32") return model;
+  const variant = payload === "u8" ? openclipVitB32U8.name : openclipVitB32Jpeg.name;
+  return `${model.replace(/_trt$/, "")}${variant.slice(openclipVitB32.name.length)}`;
+}
+
+/** 8-bit RGB pixels of a preprocessed image, rows of interleaved pixels: the normalisation undone, exactly. */
+export function pixelsOf(tensor: Float32Array): Uint8Array {
+  const { mean, std } = clipNormalisation;
+  const pixels = new Uint8Array(pixelBytes);
+  const plane = imageElements / mean.length;
+  mean.forEach((average, channel) => {
+    for (let i = 0; i < plane; i++) {
+      const value = (tensor[channel * plane + i] ?? 0) * (std[channel] ?? 1) + average;
+      pixels[i * mean.length + channel] = Math.round(value * 255);
+    }
+  });
+  return pixels;
+}
+
+function isGrpc({ path }: Pick<BenchTarget, "path">): boolean {
+  return path === "onnx-grpc" || path === "trt-grpc";
+}
+
+function pathOf(
+  target: Pick<BenchTarget, "path" | "url" | "model">,
+  { payload }: Pick<BenchPath, "payload">,
+): string {
+  if (isGrpc(target)) return methodOf("ModelInfer").path;
+  const route =
+    target.path === "embed-http"
+      ? embedPaths.embed
+      : `/v2/models/${encodeURIComponent(modelFor(target.model, payload))}/infer`;
+  // an address may have a path of its own
+  return `${new URL(target.url).pathname.replace(/\/$/, "")}${route}`;
+}
+
+type Write = (images: readonly LoadImage[]) => Promise<PreparedRequest>;
+
+function writerOf(
+  target: Pick<BenchTarget, "path" | "model">,
+  { payload, serialization }: Pick<BenchPath, "payload" | "serialization">,
+): Write {
+  if (target.path === "embed-http") return writeEmbed;
+  const tensorOf = tensors(payload);
+  if (isGrpc(target)) {
+    const model = modelFor(target.model, payload);
+    const method = methodOf("ModelInfer");
+    return async (images) => ({
+      headers: {},
+      body: method.requestSerialize(encodeGrpcRequest(model, [tensorOf(images)], {})),
+    });
+  }
+  return async (images) => {
+    const { headers, chunks } = encodeInferRequest([tensorOf(images)], { encoding: serialization });
+    return { headers, body: Buffer.concat(chunks) };
+  };
+}
+
+async function writeEmbed(images: readonly LoadImage[]): Promise<PreparedRequest> {
+  const accept = "application/octet-stream";
+  const [first] = images;
+  if (images.length === 1 && first !== undefined) {
+    return { headers: { accept, "content-type": first.contentType }, body: first.bytes };
+  }
+  const form = new Response(multipart(images));
+  return {
+    headers: { accept, "content-type": form.headers.get("content-type") ?? "" },
+    body: new Uint8Array(await form.arrayBuffer()),
+  };
+}
+
+function tensors(payload: Payload): (images: readonly LoadImage[]) => Tensor {
+  if (payload === "encoded") {
+    const [input] = openclipVitB32Jpeg.inputs;
+    return (images) => ({
+      name: input.name,
+      dataType: input.dataType,
+      shape: [images.length, ...input.dims],
+      data: images.map(({ bytes }) => bytes),
+    });
+  }
+  if (payload === "u8") {
+    const [input] = openclipVitB32U8.inputs;
+    return (images) => ({
+      name: input.name,
+      dataType: input.dataType,
+      shape: [images.length, ...input.dims],
+      data: Buffer.concat(images.map(({ tensor }) => pixelsOf(tensor))),
+    });
+  }
+  return (images) => {
+    const data = new Float32Array(imageElements * images.length);
+    images.forEach(({ tensor }, i) => {
+      data.set(tensor, i * imageElements);
+    });
+    return inputTensor(data, images.length);
+  };
+}

@@ -1,0 +1,81 @@
+import type { Cell, LoadShape } from "../src/bench-record.ts";
+import type { LoadWindow } from "./windows.ts";
+
+/** What a window says about the generator itself. */
+export interface ClientWindow {
+  readonly window: LoadWindow;
+  /** What the workers had used at its start and at its end, in the same order. */
+  readonly start: { readonly workers: readonly WorkerReading[] };
+  readonly end: { readonly workers: readonly WorkerReading[] };
+  readonly eventLoopDelayP99Ms: number;
+}
+
+interface WorkerReading {
+  readonly cpuMs: number;
+  readonly atMs: number;
+}
+
+const mostCores = 0.9;
+const mostEventLoopDelayMs = 10;
+/** Of the p50 of the latency: a delay below it does not show. */
+const mostEventLoopDelayShare = 0.1;
+const mostDelayedSends = 0.01;
+/** A request is delayed when it leaves so long after it was due, or a tenth of the mean gap, what is more. */
+const delayedMs = 1;
+const delayedGapShare = 0.1;
+
+/** @param openLoop - Where the requests are due at times of their own. */
+export function clientUse(
+  windows: readonly ClientWindow[],
+  openLoop: Extract<LoadShape, { readonly kind: "open loop" }> | undefined,
+): Cell["client"] {
+  const [first, last] = [windows[0], windows.at(-1)];
+  const cores = (last?.end.workers ?? []).map((end, i) => {
+    const start = first?.start.workers[i];
+    return start === undefined || end.atMs <= start.atMs
+      ? 0
+      : (end.cpuMs - start.cpuMs) / (end.atMs - start.atMs);
+  });
+  return {
+    workers: Math.max(1, cores.length),
+    busiestWorkerCores: Math.max(0, ...cores),
+    eventLoopDelayP99Ms: Math.max(0, ...windows.map((window) => window.eventLoopDelayP99Ms)),
+    delayedSends: openLoop === undefined ? 0 : delayedShare(windows, openLoop.ratePerSecond),
+  };
+}
+
+function delayedShare(windows: readonly ClientWindow[], ratePerSecond: number): number {
+  const limitMs = Math.max(delayedMs, (delayedGapShare * 1_000) / ratePerSecond);
+  const sent = windows.flatMap(({ window }) => [...window.good, ...window.failed]);
+  const delayed = sent.filter(({ dueMs, sentMs }) => sentMs - dueMs > limitMs);
+  return sent.length === 0 ? 0 : delayed.length / sent.length;
+}
+
+/** Why the figures of a load must not be trusted, in whole sentences. */
+export function distrust(
+  { busiestWorkerCores, eventLoopDelayP99Ms, delayedSends }: Cell["client"],
+  p50Ms: number | undefined,
+  samples: number,
+): string[] {
+  const reasons: string[] = [];
+  if (samples === 0) reasons.push("No request was answered well.");
+  if (busiestWorkerCores > mostCores) {
+    reasons.push(
+      `The load generator was the limit: its busiest process used ${busiestWorkerCores.toFixed(2)} of a core.`,
+    );
+  }
+  if (
+    eventLoopDelayP99Ms > mostEventLoopDelayMs &&
+    eventLoopDelayP99Ms > mostEventLoopDelayShare * (p50Ms ?? 0)
+  ) {
+    reasons.push(
+      `The load generator was late to see answers: the p99 of its event loop's delay was ${eventLoopDelayP99Ms.toFixed(1)} ms.`,
+    );
+  }
+  if (delayedSends > mostDelayedSends) {
+    reasons.push(
+      `The load generator was late to send: ${(100 * delayedSends).toFixed(1)} % of the requests left after they were due.`,
+    );
+  }
+  return reasons;
+}

@@ -1,0 +1,62 @@
+/**
+ * A process that sends requests and keeps a sample of each: a process of its own, so that it shares an event loop neither
+ * with the bench nor with a server. It does what {@link ToWorker} says, and ends with the bench.
+ */
+import { type IntervalHistogram, monitorEventLoopDelay } from "node:perf_hooks";
+import { grpcConnections } from "./grpc-connection.ts";
+import { httpConnections } from "./http-connection.ts";
+import { createSender, type Sender } from "./sender.ts";
+import { clockMs, type FromWorker, type ToWorker } from "./worker-messages.ts";
+
+const resolutionMs = 5;
+
+let sender: Sender | undefined;
+let delay: IntervalHistogram | undefined;
+
+process.on("message", (message: ToWorker) => void receive(message));
+process.on("disconnect", () => process.exit());
+// Ctrl-C reaches every process of a terminal; the bench says when this one has to end
+process.on("SIGINT", () => {});
+
+async function receive(message: ToWorker): Promise<void> {
+  if (message.kind === "prepare") {
+    const { requests, load, index, workers } = message;
+    const open = requests.transport === "grpc" ? grpcConnections : httpConnections;
+    sender = createSender({
+      open: open(requests),
+      requests: requests.requests.length,
+      load,
+      index,
+      workers,
+    });
+    tell({ kind: "prepared" });
+  } else if (message.kind === "start") {
+    delay = monitorEventLoopDelay({ resolution: resolutionMs });
+    delay.enable();
+    sender?.start(message.atMs);
+  } else if (message.kind === "collect") {
+    collected(false);
+  } else {
+    await sender?.stop(message.patienceMs);
+    collected(true);
+  }
+}
+
+function collected(last: boolean): void {
+  const { user, system } = process.cpuUsage();
+  tell({
+    kind: "collected",
+    samples: sender?.take() ?? new Float64Array(),
+    codes: sender?.codes ?? [],
+    cpuMs: (user + system) / 1_000,
+    atMs: clockMs(),
+    // the histogram has the time between two looks
+    eventLoopDelayP99Ms: Math.max(0, (delay?.percentile(99) ?? 0) / 1e6 - resolutionMs),
+    last,
+  });
+  delay?.reset();
+}
+
+function tell(message: FromWorker): void {
+  process.send?.(message);
+}

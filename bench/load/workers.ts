@@ -1,0 +1,170 @@
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { BenchError } from "../src/bench-error.ts";
+import type { LoadShape } from "../src/bench-record.ts";
+import type { PreparedRequests } from "./prepared-requests.ts";
+import {
+  clockMs,
+  type FromWorker,
+  sampleColumns,
+  sampleWidth,
+  type ToWorker,
+} from "./worker-messages.ts";
+
+/** One request, as the worker that sent it saw it. Times on the clock of `clockMs`. */
+export interface TimedSample {
+  readonly dueMs: number;
+  readonly sentMs: number;
+  readonly doneMs: number;
+  /** Of the answer's body. */
+  readonly bytes: number;
+  /** Empty for a good answer. */
+  readonly code: string;
+}
+
+/** What the workers tell at one time, since the last time. */
+export interface Collected {
+  readonly samples: readonly TimedSample[];
+  readonly workers: readonly {
+    /** Processor time since its start, and when it said so. */
+    readonly cpuMs: number;
+    readonly atMs: number;
+    readonly eventLoopDelayP99Ms: number;
+  }[];
+}
+
+/** Processes that send one load together. */
+export interface Workers {
+  readonly count: number;
+  /** @returns When the first request is due. */
+  start(): number;
+  collect(): Promise<Collected>;
+  /** Send no more, wait for answers, and hand over the rest. */
+  stop(patienceMs: number): Promise<Collected>;
+  /** End the processes. */
+  close(): Promise<void>;
+}
+
+const program = fileURLToPath(new URL("./worker.ts", import.meta.url));
+const startDelayMs = 30;
+
+/** Start processes that send a load, and give them its requests. */
+export async function startWorkers(
+  count: number,
+  requests: PreparedRequests,
+  load: LoadShape,
+): Promise<Workers> {
+  const workers = Array.from({ length: count }, () => new Worker());
+  const close = async () => {
+    await Promise.all(workers.map((worker) => worker.close()));
+  };
+  try {
+    await Promise.all(
+      workers.map((worker, index) =>
+        worker.ask({ kind: "prepare", requests, load, index, workers: count }),
+      ),
+    );
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  const ask = async (message: ToWorker): Promise<Collected> => {
+    const answers = await Promise.all(workers.map((worker) => worker.ask(message)));
+    const collected = answers.flatMap((answer) => (answer.kind === "collected" ? [answer] : []));
+    return {
+      samples: collected.flatMap(({ samples, codes }) => rowsOf(samples, codes)),
+      workers: collected.map(({ cpuMs, atMs, eventLoopDelayP99Ms }) => ({
+        cpuMs,
+        atMs,
+        eventLoopDelayP99Ms,
+      })),
+    };
+  };
+  return {
+    count,
+    start() {
+      const atMs = clockMs() + startDelayMs;
+      for (const worker of workers) worker.tell({ kind: "start", atMs });
+      return atMs;
+    },
+    collect: () => ask({ kind: "collect" }),
+    stop: (patienceMs) => ask({ kind: "stop", patienceMs }),
+    close,
+  };
+}
+
+class Worker {
+  readonly #child: ChildProcess;
+  #said = "";
+  #closing = false;
+  #waiting: { resolve: (answer: FromWorker) => void; reject: (error: Error) => void } | undefined;
+
+  constructor() {
+    this.#child = fork(program, {
+      execArgv: ["--import", import.meta.resolve("tsx")],
+      // typed arrays as they are
+      serialization: "advanced",
+      stdio: ["ignore", "ignore", "pipe", "ipc"],
+    });
+    this.#child.stderr?.on("data", (chunk: Buffer) => {
+      this.#said = `${this.#said}${chunk.toString("utf8")}`.slice(-2_000);
+    });
+    this.#child.on("message", (answer: FromWorker) => {
+      const waiting = this.#waiting;
+      this.#waiting = undefined;
+      waiting?.resolve(answer);
+    });
+    this.#child.on("error", (error) => this.#fail(error.message));
+    this.#child.on("exit", (code, signal) => this.#fail(`it ended with ${signal ?? code}`));
+  }
+
+  /** One question at a time. */
+  ask(message: ToWorker): Promise<FromWorker> {
+    return new Promise((resolve, reject) => {
+      this.#waiting = { resolve, reject };
+      this.tell(message);
+    });
+  }
+
+  tell(message: ToWorker): void {
+    if (!this.#child.connected) {
+      this.#fail("it is gone");
+      return;
+    }
+    this.#child.send(message, (error) => {
+      if (error !== null) this.#fail(error.message);
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#closing = true;
+    const { exitCode, signalCode, pid } = this.#child;
+    if (pid === undefined || exitCode !== null || signalCode !== null) return;
+    const gone = once(this.#child, "exit");
+    this.#child.kill("SIGKILL");
+    await gone;
+  }
+
+  #fail(reason: string): void {
+    if (this.#closing) return;
+    const lines = this.#said.trim() === "" ? "" : `:\n${this.#said.trim()}`;
+    this.#waiting?.reject(new BenchError(`load generator: ${reason}${lines}`));
+    this.#waiting = undefined;
+  }
+}
+
+function rowsOf(samples: Float64Array, codes: readonly string[]): TimedSample[] {
+  const rows: TimedSample[] = [];
+  for (let at = 0; at < samples.length; at += sampleWidth) {
+    const value = (column: number) => samples[at + column] ?? 0;
+    rows.push({
+      dueMs: value(sampleColumns.dueMs),
+      sentMs: value(sampleColumns.sentMs),
+      doneMs: value(sampleColumns.doneMs),
+      bytes: value(sampleColumns.bytes),
+      code: codes[value(sampleColumns.code) - 1] ?? "",
+    });
+  }
+  return rows;
+}
