@@ -1,24 +1,17 @@
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { BenchError } from "./bench-error.ts";
-import { imageTypeOf } from "./reference.ts";
+import { imageTypeOf, type Preprocess } from "./reference.ts";
 
-/** An image of a load, in every form that a path carries. */
+/** An image of a load, in the forms that paths are made of. */
 export interface BenchImage {
   readonly name: string;
   /** The file, as it is sent. */
   readonly bytes: Uint8Array;
   readonly contentType: string;
-  /** `[224, 224, 3]` 8-bit RGB: what the payload `u8` carries. */
-  readonly pixels: Uint8Array;
-  /** `[3, 224, 224]` float32, CLIP-normalised: what the payload `fp32` carries. */
+  /** `[3, 224, 224]` float32, CLIP-normalised. */
   readonly tensor: Float32Array;
 }
-
-/** Makes the forms of an encoded image. Throws a one-line error where it cannot be read. */
-export type PrepareImage = (
-  image: Uint8Array,
-) => Promise<{ readonly pixels: Uint8Array; readonly tensor: Float32Array }>;
 
 /** More would only cost memory: a preprocessed image is 0.6 MB. */
 const imageLimit = 64;
@@ -32,7 +25,7 @@ const largestFileBytes = 32 * 1024 * 1024;
  */
 export async function readBenchImages(
   folder: string,
-  prepare: PrepareImage,
+  preprocess: Preprocess,
 ): Promise<readonly BenchImage[]> {
   let names: string[];
   try {
@@ -52,7 +45,8 @@ export async function readBenchImages(
     }
     const bytes = readFileSync(file);
     try {
-      images.push({ name, bytes, contentType: imageTypeOf(name) ?? "", ...(await prepare(bytes)) });
+      const tensor = await preprocess(bytes);
+      images.push({ name, bytes, contentType: imageTypeOf(name) ?? "", tensor });
     } catch (error) {
       throw new BenchError(`--images: ${file} ${(error as Error).message}`);
     }

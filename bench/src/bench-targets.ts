@@ -9,6 +9,7 @@ import {
   openclipVitB32Trt,
   openclipVitB32U8,
 } from "../../inference-image/src/contract/model-signature.ts";
+import { modelFor } from "../load/prepare.ts";
 import { readArtefact, type Workload } from "./artefact.ts";
 import { BenchError } from "./bench-error.ts";
 import { type BenchPath, type BenchRecord, type Payload, payloads } from "./bench-record.ts";
@@ -18,7 +19,6 @@ import type { GpuReading } from "./gpu-use.ts";
 import { reason } from "./http-client.ts";
 import { type MetricsSource, metricsSource } from "./instance-metrics.ts";
 import { makeScratchFolder } from "./scratch-folder.ts";
-import { modelOf } from "./server-times.ts";
 import { serverVersion } from "./server-version.ts";
 import {
   openService,
@@ -178,8 +178,6 @@ async function withEmbedded<Result>(
     await requirePorts([{ environment: name, plan }]);
     onPhase(`start ${plan.instances.map((instance) => instance.name).join(", ")}`);
     const running = await startEmbedded(plan, { serverCommand, signal, startLimitSeconds });
-    const stopNow = () => void running.stop();
-    signal.addEventListener("abort", stopNow, { once: true });
     try {
       requireStarted(running.instances);
       const workloads = artefact.workloads.filter((workload) =>
@@ -217,7 +215,6 @@ async function withEmbedded<Result>(
         notes: [...notes, ...embeddedNotes(artefact.environment)],
       });
     } finally {
-      signal.removeEventListener("abort", stopNow);
       await running.stop();
     }
   } finally {
@@ -542,7 +539,7 @@ async function payloadsOf(
   if (target.path.startsWith("trt-")) return ["fp32"];
   const found: Payload[] = [];
   for (const payload of payloads) {
-    const name = modelOf({ model }, payload);
+    const name = modelFor(model, payload);
     try {
       const transport = service.transport(target);
       if (name === model || (await transport.ready(name, { timeoutMs }))) found.push(payload);

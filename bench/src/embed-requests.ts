@@ -43,7 +43,8 @@ function vectors(response: EmbedResponse): readonly Float32Array[] {
   return response.embeddings.map((embedding) => Float32Array.from(embedding));
 }
 
-function rows(body: Buffer): readonly Float32Array[] {
+/** The vectors in an answer as `application/octet-stream`. Throws a one-line error where it is none. */
+export function rows(body: Buffer): readonly Float32Array[] {
   const rowBytes = embeddingDims * Float32Array.BYTES_PER_ELEMENT;
   if (body.length === 0 || body.length % rowBytes !== 0) {
     throw new Error(

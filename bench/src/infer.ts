@@ -3,7 +3,7 @@ import {
   imageSide,
   openclipVitB32,
 } from "../../inference-image/src/contract/model-signature.ts";
-import type { Fp32Tensor } from "../../inference-image/src/contract/tensor.ts";
+import type { Fp32Tensor, Tensor } from "../../inference-image/src/contract/tensor.ts";
 import type { Transport } from "../../inference-image/src/triton/transport.ts";
 import { norm } from "./statistics.ts";
 
@@ -26,7 +26,11 @@ export async function inferRows(
   batch: number,
   timeoutMs: number,
 ): Promise<readonly Float32Array[]> {
-  const outputs = await transport.infer(model, [inputTensor(data, batch)], { timeoutMs });
+  return rowsOf(await transport.infer(model, [inputTensor(data, batch)], { timeoutMs }), batch);
+}
+
+/** The vectors in a Triton's answer for `batch` images. Throws a one-line error where they are not there. */
+export function rowsOf(outputs: readonly Tensor[], batch: number): readonly Float32Array[] {
   const [expected] = openclipVitB32.outputs;
   const output = outputs.find(({ name }) => name === expected.name);
   if (output === undefined || output.dataType !== "FP32") {

@@ -1,9 +1,9 @@
 import { embedMetrics, embedPaths } from "../../inference-image/src/contract/embed-api.ts";
 import {
   openclipPreprocess,
-  openclipVitB32Jpeg,
   openclipVitB32U8,
 } from "../../inference-image/src/contract/model-signature.ts";
+import { modelFor } from "../load/prepare.ts";
 import type { Cell, Payload } from "./bench-record.ts";
 import type { BenchTarget } from "./bench-targets.ts";
 import type { HttpClient } from "./http-client.ts";
@@ -39,12 +39,6 @@ export async function readServerCounters(
   );
 }
 
-/** Name of the model that a payload is sent to. */
-export function modelOf({ model }: Pick<BenchTarget, "model">, payload: Payload): string {
-  if (payload === "u8") return openclipVitB32U8.name;
-  return payload === "encoded" ? openclipVitB32Jpeg.name : model;
-}
-
 /** Triton's counters, by the part of a request that they count. */
 const tritonCounters = {
   queueMs: "nv_inference_queue_duration_us",
@@ -71,7 +65,7 @@ export function serverTimes(
   ) => difference(before, after, role, name, labels);
   return target.path === "embed-http"
     ? embedTimes(delta, target.model)
-    : tritonTimes(delta, modelOf(target, payload), payload);
+    : tritonTimes(delta, modelFor(target.model, payload), payload);
 }
 
 /** What a counter has grown by, over all processes of a role; NaN where one has restarted; 0 where none has it. */
