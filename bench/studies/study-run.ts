@@ -1,0 +1,78 @@
+import {
+  type BenchPath,
+  benchPathName,
+  type Cell,
+  type Conditions,
+  type StudyId,
+  type StudyResult,
+} from "../src/bench-record.ts";
+import type { BenchContext, CellOptions } from "../src/bench-run.ts";
+import type { BenchTarget, OpenTargets } from "../src/bench-targets.ts";
+
+/** How far each study goes. */
+export interface StudyGrid {
+  /** Images in a request: of `batch`, `protocol`, `serialization`. */
+  readonly batchSizes: readonly number[];
+  /** Clients: of `concurrency`, `queue-delay`, `topology`; of `scaling`, for each GPU. */
+  readonly concurrency: readonly number[];
+  /** Of `queue-delay`, in microseconds. */
+  readonly queueDelaysUs: readonly number[];
+  /** Of `link`: 10^6 bits a second, in each direction. */
+  readonly bandwidthsMbps: readonly number[];
+  /** Of `link`: milliseconds there and back. */
+  readonly roundTripsMs: readonly number[];
+  /** Of `cold-start`: how often everything is started. */
+  readonly rounds: number;
+  /** Of `operators`: images in a run. */
+  readonly operatorBatches: readonly number[];
+}
+
+/** A path of a target whose answers were found right. */
+export interface StudyPath {
+  readonly target: BenchTarget;
+  readonly path: BenchPath;
+}
+
+/** What a study of cells works with: one environment while it runs. */
+export interface StudyRun {
+  readonly environment: string;
+  readonly open: OpenTargets;
+  readonly context: BenchContext;
+  readonly grid: StudyGrid;
+  readonly paths: readonly StudyPath[];
+  /**
+   * Measure a cell and keep it, whole or interrupted.
+   *
+   * @throws the reason of the context's signal, after an interrupt
+   */
+  measure(study: StudyId, at: StudyPath, options: Omit<CellOptions, "study">): Promise<Cell>;
+  /** Keep what a study found besides its cells. What is added to its lists later is kept too. */
+  keep<Result extends StudyResult>(result: Result): Result;
+}
+
+/** The study cannot be made here; the message says why, in one line. */
+export class StudyUnavailable extends Error {
+  override readonly name = "StudyUnavailable";
+}
+
+/** A closed loop of some clients. */
+export function clients(concurrency: number): CellOptions["load"] {
+  return { kind: "closed loop", concurrency };
+}
+
+/** In words: `onnx-http of single-gpu`, for messages. */
+export function placeOf({ target, path }: StudyPath): string {
+  return `${benchPathName(path)} of ${target.environment}`;
+}
+
+/** What a cell is called besides its path, batch and load: nothing two cells of a record may share. */
+export function conditionWords(conditions: Conditions): readonly string[] {
+  const { queueDelayUs, bandwidthMbps, roundTripMs, gpus, topology } = conditions;
+  return [
+    ...(queueDelayUs === undefined ? [] : [`queue delay ${queueDelayUs} µs`]),
+    ...(bandwidthMbps === undefined ? [] : [`${bandwidthMbps} Mbit/s`]),
+    ...(roundTripMs === undefined ? [] : [`${roundTripMs} ms`]),
+    ...(gpus === undefined ? [] : [`${gpus} ${gpus === 1 ? "GPU" : "GPUs"}`]),
+    ...(topology === undefined ? [] : [topology]),
+  ];
+}
