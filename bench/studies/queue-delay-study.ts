@@ -23,15 +23,14 @@ export async function studyQueueDelay(run: StudyRun): Promise<void> {
       "queue-delay: no Triton is measured; an embed server has no model control",
     );
   }
-  const result = run.keep({
-    study: "queue-delay" as const,
-    environment: run.environment,
-    notes: [] as string[],
-  });
+  const notes: string[] = [];
   for (const at of paths) {
     const { controlUrl = "", model } = at.target;
     const control = await controlQueueDelay(controlUrl, model);
-    result.notes.push(
+    if (notes.length === 0) {
+      run.keep({ study: "queue-delay", environment: run.environment, notes });
+    }
+    notes.push(
       `${placeOf(at)} has a queue delay of ${control.originalUs} µs by itself; it was loaded so again afterwards.`,
     );
     try {

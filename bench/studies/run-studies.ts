@@ -2,12 +2,21 @@ import { BenchError } from "../src/bench-error.ts";
 import {
   type BenchPath,
   type BenchRecord,
+  benchPathName,
   type Conditions,
   type StudyId,
   studyIds,
 } from "../src/bench-record.ts";
-import type { BenchContext } from "../src/bench-run.ts";
-import type { OpenTargets, TargetsSource } from "../src/bench-targets.ts";
+import {
+  type AskedPath,
+  addSubject,
+  type BenchContext,
+  choosePaths,
+  gateParity,
+  measureCell,
+} from "../src/bench-run.ts";
+import { type OpenTargets, type TargetsSource, withTargets } from "../src/bench-targets.ts";
+import type { ReferenceImage } from "../src/reference.ts";
 import type { ColdStart } from "./cold-start.ts";
 import {
   studyBatch,
@@ -20,13 +29,7 @@ import { studyMemory } from "./memory-study.ts";
 import type { profileOperators } from "./operators.ts";
 import { modelControlArgs, studyQueueDelay } from "./queue-delay-study.ts";
 import { studyScaling, studyTopology } from "./scale-studies.ts";
-import {
-  conditionWords,
-  type StudyGrid,
-  type StudyPath,
-  type StudyRun,
-  StudyUnavailable,
-} from "./study-run.ts";
+import { type StudyGrid, type StudyPath, type StudyRun, StudyUnavailable } from "./study-run.ts";
 
 /** One environment, and the ways to it that studies need. */
 export interface StudyEnvironment {
@@ -34,14 +37,18 @@ export interface StudyEnvironment {
   /** @param tritonArgs - Options that an embedded Triton gets besides. */
   readonly source: (tritonArgs?: readonly string[]) => TargetsSource;
   /**
-   * Start its services again and again, each start told to `onStart`.
+   * Start its services again and again, each start told to `onStart`; gives notes.
    *
-   * @default - it cannot be started: the study is unavailable
+   * @throws {StudyUnavailable} where they cannot be started from here
    */
-  readonly coldStarts?: (onStart: (start: ColdStart) => void) => Promise<readonly string[]>;
-  /** Models to profile. */
+  readonly coldStarts: (onStart: (start: ColdStart) => void) => Promise<readonly string[]>;
+  /** Profiles of its models. */
   readonly profiles: readonly (() => ReturnType<typeof profileOperators>)[];
-  /** The environment as it would be with other GPUs or in another topology. @throws {StudyUnavailable} */
+  /**
+   * The environment with other GPUs, or in another topology; where that is another record, its cells are in this one.
+   *
+   * @throws {StudyUnavailable} where it has none
+   */
   readonly variants: (study: "scaling" | "topology") => Promise<readonly EnvironmentVariant[]>;
 }
 
@@ -50,29 +57,17 @@ export interface EnvironmentVariant {
   readonly source: TargetsSource;
 }
 
-/** Parts of the bench that measure; as functions, so that the studies know nothing of processes. */
-export interface StudyTools {
-  withTargets<Result>(
-    source: TargetsSource,
-    use: (open: OpenTargets) => Promise<Result>,
-  ): Promise<Result>;
-  /** Of the paths that targets offer those that were asked for and answer rightly; what is wrong is in the record. */
-  choosePaths(study: StudyId | undefined, open: OpenTargets): Promise<readonly StudyPath[]>;
-  measure: (
-    at: StudyPath,
-    options: Parameters<StudyRun["measure"]>[2] & { readonly study: StudyId },
-    readGpus: OpenTargets["readGpus"],
-  ) => Promise<BenchRecord["cells"][number]>;
-}
-
 export interface RunStudiesOptions {
   readonly studies: readonly StudyId[];
   /** Whether the studies were named: one that cannot be made is a failure then, and else a note. */
   readonly named: boolean;
   readonly environments: readonly StudyEnvironment[];
+  /** Paths to measure; none: those that say most in each study. */
+  readonly paths: readonly AskedPath[];
   readonly context: BenchContext;
   readonly grid: StudyGrid;
-  readonly tools: StudyTools;
+  /** Images with their embeddings by the local model. */
+  readonly reference: readonly ReferenceImage[];
   /** Cells, results, notes and failures are added to it as they are made. */
   readonly record: BenchRecord;
 }
@@ -88,78 +83,71 @@ const onTargets = {
 } as const satisfies Partial<Record<StudyId, (run: StudyRun) => Promise<void>>>;
 
 /**
- * Make studies of environments, one after the other. Ends early, without an error, when the signal says so: what was measured
- * until then is in the record.
+ * Make studies of environments, one after the other. What fails does not end the run: it is in the record.
+ *
+ * @throws the signal's reason when it was interrupted; what was measured until then is in the record.
  */
 export async function runStudies(options: RunStudiesOptions): Promise<void> {
-  const { record, context, environments } = options;
-  try {
-    for (const environment of environments) await studyEnvironment(environment, options);
-  } catch (error) {
-    if (!context.signal.aborted) throw error;
-    record.interrupted = true;
-  }
+  for (const environment of options.environments) await studyEnvironment(environment, options);
 }
 
 async function studyEnvironment(
   environment: StudyEnvironment,
   options: RunStudiesOptions,
 ): Promise<void> {
-  const { studies, record, context, tools } = options;
+  const { studies, record, context } = options;
   const wanted = (study: StudyId) => studies.includes(study);
-  const attempt = (study: StudyId, work: () => Promise<void>) =>
+  const attempt = (study: string, work: () => Promise<void>) =>
     attemptStudy(study, environment.name, options, work);
+  const phase = (text: string) =>
+    context.onEvent({ kind: "phase", environment: environment.name, text });
 
   if (wanted("operators")) {
     await attempt("operators", async () => {
       if (environment.profiles.length === 0) {
-        throw new StudyUnavailable("operators: there is no model file here to profile");
+        throw new StudyUnavailable("there is no model file here to profile");
       }
       for (const profile of environment.profiles) {
-        context.onEvent({
-          kind: "phase",
-          environment: environment.name,
-          text: "profile the operators",
-        });
+        phase("profile the operators");
         record.studies.push(await profile());
       }
     });
   }
   if (wanted("cold-start")) {
     await attempt("cold-start", async () => {
-      if (environment.coldStarts === undefined) {
-        throw new StudyUnavailable("cold-start: these services cannot be started from here");
+      const starts: ColdStart[] = [];
+      const notes: string[] = [];
+      try {
+        notes.push(...(await environment.coldStarts((start) => starts.push(start))));
+      } finally {
+        if (starts.length > 0) {
+          record.studies.push({
+            study: "cold-start",
+            environment: environment.name,
+            starts,
+            notes,
+          });
+        }
       }
-      const result = {
-        study: "cold-start" as const,
-        environment: environment.name,
-        starts: [] as ColdStart[],
-        notes: [] as string[],
-      };
-      record.studies.push(result);
-      result.notes.push(...(await environment.coldStarts((start) => result.starts.push(start))));
     });
   }
-
   const loaded = studyIds.filter(
     (id): id is keyof typeof onTargets => id in onTargets && wanted(id),
   );
   if (loaded.length > 0) {
-    await tools.withTargets(environment.source(), async (open) => {
-      addSubject(record, open);
-      for (const study of loaded) {
-        await attempt(study, async () =>
-          onTargets[study](await runOn(environment.name, open, study, options)),
-        );
-      }
-    });
+    await attempt(loaded.join(", "), () =>
+      openTargets(environment.source(), options, async (run) => {
+        for (const study of loaded) {
+          await attempt(study, async () => onTargets[study](await run(study)));
+        }
+      }),
+    );
   }
   if (wanted("queue-delay")) {
     await attempt("queue-delay", () =>
-      tools.withTargets(environment.source(modelControlArgs), async (open) => {
-        addSubject(record, open);
-        await studyQueueDelay(await runOn(environment.name, open, "queue-delay", options));
-      }),
+      openTargets(environment.source(modelControlArgs), options, async (run) =>
+        studyQueueDelay(await run("queue-delay")),
+      ),
     );
   }
   for (const study of ["scaling", "topology"] as const) {
@@ -168,10 +156,9 @@ async function studyEnvironment(
       const variants = await environment.variants(study);
       record.studies.push({ study, environment: environment.name, notes: [] });
       for (const { conditions, source } of variants) {
-        await tools.withTargets(source, async (open) => {
-          addSubject(record, open);
-          const run = await runOn(environment.name, open, study, options);
-          await (study === "scaling" ? studyScaling : studyTopology)({ run, conditions });
+        await openTargets(source, options, async (run) => {
+          const make = study === "scaling" ? studyScaling : studyTopology;
+          await make({ run: await run(study), conditions });
         });
       }
     });
@@ -180,7 +167,7 @@ async function studyEnvironment(
 
 /** A study that fails leaves the others to be made. */
 async function attemptStudy(
-  study: StudyId,
+  study: string,
   environment: string,
   { record, context, named }: RunStudiesOptions,
   work: () => Promise<void>,
@@ -188,32 +175,117 @@ async function attemptStudy(
   try {
     await work();
   } catch (error) {
-    if (context.signal.aborted) throw error;
+    context.signal.throwIfAborted();
     if (!(error instanceof StudyUnavailable || error instanceof BenchError)) throw error;
-    const line = `${environment}: ${error.message.startsWith(`${study}: `) ? "" : `${study}: `}${error.message}`;
-    if (named || !(error instanceof StudyUnavailable)) record.failures.push(line);
+    const line = `${study} of ${environment}: ${error.message}`;
+    if (named || error instanceof BenchError) record.failures.push(line);
     else record.notes.push(`Left out: ${line}.`);
   }
 }
 
-async function runOn(
-  environment: string,
+/** Open a source; `use` gets what makes a study's run on it, with the paths that answer rightly. */
+async function openTargets(
+  source: TargetsSource,
+  options: RunStudiesOptions,
+  use: (run: (study: StudyId) => Promise<StudyRun>) => Promise<void>,
+): Promise<void> {
+  const { context, record } = options;
+  const onPhase = (text: string) => context.onEvent({ kind: "phase", text });
+  await withTargets(source, { signal: context.signal, onPhase }, async (open) => {
+    const gate = new ParityGate(open, options);
+    try {
+      await use(async (study) => runOf(open, await gate.pathsOf(study), options));
+    } finally {
+      addOnce(record, open);
+    }
+  });
+}
+
+/** Compares each path once with the local reference, however many studies want it. */
+class ParityGate {
+  readonly #passed = new Map<string, boolean>();
+
+  constructor(
+    private readonly open: OpenTargets,
+    private readonly options: RunStudiesOptions,
+  ) {}
+
+  async pathsOf(study: StudyId): Promise<readonly StudyPath[]> {
+    const { context, record, paths, reference } = this.options;
+    const chosen = choosePaths(pathsFor(study, paths), this.open, () => {});
+    const good: StudyPath[] = [];
+    for (const at of chosen) {
+      const key = `${at.target.service} ${benchPathName(at.path)}`;
+      const passed =
+        this.#passed.get(key) ?? (await gateParity(context, record, [at], reference)).length > 0;
+      this.#passed.set(key, passed);
+      if (passed) good.push(at);
+    }
+    if (good.length === 0) throw new BenchError("no path answers rightly: nothing is timed");
+    return good;
+  }
+}
+
+const asked = (
+  path: BenchPath["path"],
+  payload: BenchPath["payload"] = "fp32",
+  serialization: BenchPath["serialization"] = "binary",
+): AskedPath => ({ path, payload, serialization, byName: false });
+
+const protocolPaths: readonly AskedPath[] = [
+  asked("embed-http", "encoded"),
+  asked("onnx-http"),
+  asked("onnx-grpc"),
+  asked("trt-http"),
+  asked("trt-grpc"),
+];
+
+/** What each study measures where nothing was asked for. */
+const usualPaths: Readonly<Partial<Record<StudyId, readonly AskedPath[]>>> = {
+  "queue-delay": [asked("onnx-http"), asked("trt-http")],
+  serialization: [asked("onnx-http"), asked("onnx-http", "fp32", "json")],
+  // each payload once: a link does not care who computes
+  link: [
+    asked("embed-http", "encoded"),
+    asked("onnx-http"),
+    asked("onnx-http", "u8"),
+    asked("onnx-http", "encoded"),
+  ],
+  scaling: [asked("embed-http", "encoded")],
+  topology: [asked("embed-http", "encoded")],
+};
+
+function pathsFor(study: StudyId, given: readonly AskedPath[]): readonly AskedPath[] {
+  if (given.length === 0) return usualPaths[study] ?? protocolPaths;
+  if (study !== "serialization") return given;
+  // whoever asks what JSON costs on a path means both
+  const json = given
+    .filter(({ path, payload }) => path.endsWith("-http") && payload === "fp32")
+    .map(({ path, payload }) => asked(path, payload, "json"));
+  const known = new Set(given.map(benchPathName));
+  return [...given, ...json.filter((it) => !known.has(benchPathName(it)))];
+}
+
+function runOf(
   open: OpenTargets,
-  study: StudyId,
-  { context, grid, tools, record }: RunStudiesOptions,
-): Promise<StudyRun> {
-  const paths = await tools.choosePaths(study, open);
+  paths: readonly StudyPath[],
+  { context, grid, record }: RunStudiesOptions,
+): StudyRun {
+  const [first] = open.targets;
+  const environment = first?.environment ?? "";
   return {
     environment,
     open,
     context,
     grid,
     paths,
-    async measure(of, at, options) {
+    async measure(study, { target, path }, options) {
       context.signal.throwIfAborted();
-      const measured = await tools.measure(at, { ...options, study: of }, open.readGpus);
-      const cell = { ...measured, id: uniqueId(record, measured, options.conditions ?? {}) };
+      context.onEvent({ kind: "phase", environment, text: `${study}: ${benchPathName(path)}` });
+      const { readGpus } = open;
+      const cell = await measureCell(context, target, path, { readGpus, ...options, study });
       record.cells.push(cell);
+      context.onEvent({ kind: "cell", cell });
       context.signal.throwIfAborted();
       return cell;
     },
@@ -224,41 +296,10 @@ async function runOn(
   };
 }
 
-/** Two studies may measure the same load, and a record holds a name once. */
-function uniqueId(
-  { cells }: BenchRecord,
-  { id, study }: BenchRecord["cells"][number],
-  conditions: Conditions,
-): string {
-  const words = conditionWords(conditions).filter((word) => !id.includes(word));
-  const named = [id, ...words].join(", ");
-  const taken = (name: string) => cells.some((cell) => cell.id === name);
-  if (!taken(named)) return named;
-  const ofStudy = `${named} (${study})`;
-  for (let n = 2; ; n++) {
-    const name = n === 2 ? ofStudy : `${ofStudy} ${n - 1}`;
-    if (!taken(name)) return name;
-  }
-}
-
-/** What is known of the subject once it runs: the same environment may be started more than once. */
-function addSubject({ subject, notes }: BenchRecord, open: OpenTargets): void {
-  for (const environment of open.subject.environments) {
-    if (!subject.environments.some(({ name }) => name === environment.name)) {
-      subject.environments.push(environment);
-    }
-  }
-  for (const server of open.subject.servers) {
-    if (!subject.servers.some(({ service }) => service === server.service)) {
-      subject.servers.push(server);
-    }
-  }
-  subject.gpu ??= open.subject.gpu;
-  subject.price ??= open.subject.price;
-  for (const note of open.notes) if (!notes.includes(note)) notes.push(note);
-}
-
-/** Paths of a list, by what a request carries. */
-export function samePath(a: BenchPath, b: BenchPath): boolean {
-  return a.path === b.path && a.payload === b.payload && a.serialization === b.serialization;
+/** An environment is started more than once: what is known of it is said once. */
+function addOnce(record: BenchRecord, open: OpenTargets): void {
+  const known = new Set(record.subject.environments.map(({ name }) => name));
+  if (open.subject.environments.every(({ name }) => known.has(name))) {
+    record.notes.push(...open.notes.filter((note) => !record.notes.includes(note)));
+  } else addSubject(record, open);
 }

@@ -6,7 +6,6 @@ import { clients, type StudyPath, type StudyRun } from "./study-run.ts";
 export interface Variant {
   /** Number of GPUs and topology. */
   readonly conditions: Required<Pick<Conditions, "gpus" | "topology">>;
-  /** Whether its paths are to be measured: what both have. */
   readonly run: StudyRun;
 }
 

@@ -1,13 +1,6 @@
-import {
-  type BenchPath,
-  benchPathName,
-  type Cell,
-  type Conditions,
-  type StudyId,
-  type StudyResult,
-} from "../src/bench-record.ts";
-import type { BenchContext, CellOptions } from "../src/bench-run.ts";
-import type { BenchTarget, OpenTargets } from "../src/bench-targets.ts";
+import { benchPathName, type Cell, type StudyId, type StudyResult } from "../src/bench-record.ts";
+import type { BenchContext, CellOptions, MeasuredPath } from "../src/bench-run.ts";
+import type { OpenTargets } from "../src/bench-targets.ts";
 
 /** How far each study goes. */
 export interface StudyGrid {
@@ -28,10 +21,7 @@ export interface StudyGrid {
 }
 
 /** A path of a target whose answers were found right. */
-export interface StudyPath {
-  readonly target: BenchTarget;
-  readonly path: BenchPath;
-}
+export type StudyPath = MeasuredPath;
 
 /** What a study of cells works with: one environment while it runs. */
 export interface StudyRun {
@@ -63,16 +53,4 @@ export function clients(concurrency: number): CellOptions["load"] {
 /** In words: `onnx-http of single-gpu`, for messages. */
 export function placeOf({ target, path }: StudyPath): string {
   return `${benchPathName(path)} of ${target.environment}`;
-}
-
-/** What a cell is called besides its path, batch and load: nothing two cells of a record may share. */
-export function conditionWords(conditions: Conditions): readonly string[] {
-  const { queueDelayUs, bandwidthMbps, roundTripMs, gpus, topology } = conditions;
-  return [
-    ...(queueDelayUs === undefined ? [] : [`queue delay ${queueDelayUs} µs`]),
-    ...(bandwidthMbps === undefined ? [] : [`${bandwidthMbps} Mbit/s`]),
-    ...(roundTripMs === undefined ? [] : [`${roundTripMs} ms`]),
-    ...(gpus === undefined ? [] : [`${gpus} ${gpus === 1 ? "GPU" : "GPUs"}`]),
-    ...(topology === undefined ? [] : [topology]),
-  ];
 }

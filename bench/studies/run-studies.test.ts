@@ -1,0 +1,267 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { normalised } from "../../inference-image/src/engine/image-tensor.ts";
+import { preprocess } from "../../inference-image/src/engine/preprocess.ts";
+import { tinyModel } from "../../inference-image/src/model/test-model.ts";
+import type { BenchImage } from "../src/bench-images.ts";
+import { type BenchRecord, benchRecord, type StudyId } from "../src/bench-record.ts";
+import { defaultSettings, finishBenchRecord, newBenchRecord } from "../src/bench-run.ts";
+import { freePorts } from "../src/free-ports.ts";
+import { makeReference, type ReferenceImage, readSamples } from "../src/reference.ts";
+import { dockerDocument } from "../src/test-artefact.ts";
+import type { EnvironmentVariant, StudyEnvironment } from "./run-studies.ts";
+import { runStudies } from "./run-studies.ts";
+import { StudyUnavailable } from "./study-run.ts";
+
+const project = fileURLToPath(new URL("../../", import.meta.url));
+const folder = mkdtempSync(join(tmpdir(), "clipstack-studies-test-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const timeoutMs = 180_000;
+const limits = { maxPixels: 100_000_000 };
+let modelFile: string;
+let reference: readonly ReferenceImage[];
+let images: readonly BenchImage[];
+
+beforeAll(async () => {
+  modelFile = await tinyModel();
+  const samples = readSamples(join(project, "bench/samples"), 2);
+  reference = (
+    await makeReference(samples, modelFile, async (image) =>
+      normalised(await preprocess(image, limits)),
+    )
+  ).images;
+  images = await Promise.all(
+    reference.map(async (image) => ({ ...image, pixels: await preprocess(image.bytes, limits) })),
+  );
+});
+
+/** An embed server and a Triton. */
+async function environment(): Promise<StudyEnvironment> {
+  const [embed = 0, http = 0, grpc = 0, metrics = 0] = await freePorts(4);
+  const file = join(mkdtempSync(join(folder, "environment-")), "cdk.tf.json");
+  const document = dockerDocument({ ports: { embed, triton: { http, grpc, metrics } } });
+  writeFileSync(file, JSON.stringify(document));
+  const source: StudyEnvironment["source"] = (tritonArgs) => ({
+    kind: "embedded",
+    environment: { file, shown: "cdk.tf.json", editedByHand: false },
+    serverCommand: [
+      process.execPath,
+      "--import",
+      import.meta.resolve("tsx"),
+      join(project, "inference-image/src/server/main.ts"),
+    ],
+    modelRepository: join(project, "model_repository"),
+    modelFile,
+    portOffset: 0,
+    tritonArgs,
+  });
+  return {
+    name: "two-services",
+    source,
+    coldStarts: async () => {
+      throw new StudyUnavailable("not from a test");
+    },
+    profiles: [],
+    variants: async () =>
+      ([1, 2] as const).map(
+        (gpus): EnvironmentVariant => ({
+          conditions: { gpus, topology: "per-gpu" },
+          source: source(),
+        }),
+      ),
+  };
+}
+
+async function study(
+  studies: readonly StudyId[],
+  options: { readonly named?: boolean; readonly signal?: AbortSignal } = {},
+): Promise<BenchRecord> {
+  const settings: BenchRecord["settings"] = {
+    ...defaultSettings,
+    paths: [],
+    windowSeconds: 0.1,
+    stableWindows: 1,
+    maxWindows: 1,
+    durationSeconds: 3,
+    images: { source: "samples", count: images.length, meanBytes: 0 },
+  };
+  const record = await newBenchRecord({
+    project,
+    startedAt: new Date(),
+    runtime: "embedded",
+    model: { name: "tiny", weights: "random" },
+    settings,
+  });
+  await runStudies({
+    studies,
+    named: options.named ?? true,
+    environments: [await environment()],
+    paths: [],
+    context: {
+      settings,
+      images,
+      workers: 1,
+      signal: options.signal ?? new AbortController().signal,
+      onEvent: () => {},
+    },
+    grid: {
+      batchSizes: [1, 2],
+      concurrency: [1, 2],
+      queueDelaysUs: [0, 20_000],
+      bandwidthsMbps: [100],
+      roundTripsMs: [30],
+      rounds: 1,
+      operatorBatches: [1],
+    },
+    reference,
+    record,
+  });
+  return finishBenchRecord(record);
+}
+
+describe("studies of an environment that runs here", () => {
+  let record: BenchRecord;
+  beforeAll(async () => {
+    record = await study([
+      "batch",
+      "concurrency",
+      "protocol",
+      "serialization",
+      "link",
+      "memory",
+      "queue-delay",
+      "scaling",
+    ]);
+  }, timeoutMs);
+  const cells = (id: StudyId) => record.cells.filter((cell) => cell.study === id);
+
+  test("make a record that is one, and in which nothing failed", () => {
+    expect(record.failures).toEqual([]);
+    benchRecord.parse(record);
+  });
+
+  test("each study is in the record once", () => {
+    expect(record.studies.map((it) => it.study)).toEqual([
+      "batch",
+      "concurrency",
+      "protocol",
+      "serialization",
+      "link",
+      "memory",
+      "queue-delay",
+      "scaling",
+    ]);
+  });
+
+  test("every cell was answered, and its id is its own", () => {
+    for (const { id, samples } of record.cells) expect(samples, id).toBeGreaterThan(0);
+    expect(new Set(record.cells.map(({ id }) => id)).size).toBe(record.cells.length);
+  });
+
+  test("batch varies the batch, concurrency the clients, on each path", () => {
+    const shapes = (id: StudyId) => [
+      ...new Set(
+        cells(id).map(
+          ({ imagesPerRequest: b, load }) =>
+            `b${b} c${load.kind === "closed loop" ? load.concurrency : 0}`,
+        ),
+      ),
+    ];
+    expect(shapes("batch")).toEqual(["b1 c1", "b2 c1"]);
+    expect(shapes("concurrency")).toEqual(["b1 c1", "b1 c2"]);
+    const paths = [...new Set(cells("batch").map(({ path }) => path))];
+    expect(paths).toEqual(["embed-http", "onnx-http", "onnx-grpc"]);
+  });
+
+  test("protocol measures HTTP and gRPC in turn, the order reversed with each batch", () => {
+    expect(cells("protocol").map(({ path }) => path)).toEqual([
+      "onnx-http",
+      "onnx-grpc",
+      "onnx-grpc",
+      "onnx-http",
+    ]);
+  });
+
+  test("serialization has requests of both kinds, and what a client spends on them", () => {
+    const kinds = new Set(cells("serialization").map(({ serialization }) => serialization));
+    expect(kinds).toEqual(new Set(["binary", "json"]));
+    const found = record.studies.find((it) => it.study === "serialization");
+    expect(found?.study === "serialization" && found.client.length).toBe(4);
+  });
+
+  test("a request behind a link takes its round trip and its bytes", () => {
+    const found = cells("link");
+    expect(found.map(({ path }) => path)).toEqual(["embed-http", "onnx-http"]);
+    for (const { latencyMs, requestBytes, conditions } of found) {
+      expect(conditions).toEqual({ bandwidthMbps: 100, roundTripMs: 30 });
+      const arithmetic = 30 + (requestBytes * 8) / 100e3;
+      expect(latencyMs?.p50).toBeGreaterThanOrEqual(arithmetic * 0.99);
+      expect(latencyMs?.p50).toBeLessThan(arithmetic + 1_000);
+    }
+  });
+
+  test("memory is of each service", () => {
+    const found = record.studies.find((it) => it.study === "memory");
+    const services = found?.study === "memory" ? found.services : [];
+    expect(services.map(({ service }) => service)).toEqual(["embed", "triton-onnx"]);
+    if (process.platform !== "linux") return;
+    for (const { residentMiB = 0, residentUnderLoadMiB = 0 } of services) {
+      expect(residentMiB).toBeGreaterThan(20);
+      expect(residentUnderLoadMiB).toBeGreaterThanOrEqual(residentMiB);
+    }
+  });
+
+  test("one client waits for a queue delay", () => {
+    const one = (delay: number) =>
+      cells("queue-delay").find(
+        ({ conditions, load }) =>
+          conditions.queueDelayUs === delay &&
+          load.kind === "closed loop" &&
+          load.concurrency === 1,
+      )?.latencyMs?.p50 ?? 0;
+    expect(cells("queue-delay")).toHaveLength(4);
+    expect(one(20_000)).toBeGreaterThanOrEqual(20);
+    expect(one(0)).toBeLessThan(one(20_000));
+  });
+
+  test("scaling gives each GPU the same load", () => {
+    expect(
+      cells("scaling").map(({ conditions, load }) => [
+        conditions.gpus,
+        load.kind === "closed loop" && load.concurrency,
+      ]),
+    ).toEqual([
+      [1, 1],
+      [1, 2],
+      [2, 2],
+      [2, 4],
+    ]);
+  });
+});
+
+test(
+  "a study that cannot be made is a failure when it was named",
+  async () => {
+    const { failures, passed } = await study(["cold-start"]);
+    expect(failures).toEqual(["cold-start of two-services: not from a test"]);
+    expect(passed).toBe(false);
+  },
+  timeoutMs,
+);
+
+test(
+  "a study that cannot be made is a note when all were asked for",
+  async () => {
+    const { failures, notes } = await study(["cold-start", "operators"], { named: false });
+    expect(failures).toEqual([]);
+    expect(notes).toEqual([
+      "Left out: operators of two-services: there is no model file here to profile.",
+      "Left out: cold-start of two-services: not from a test.",
+    ]);
+  },
+  timeoutMs,
+);
