@@ -4,11 +4,10 @@ import { parentPort, workerData } from "node:worker_threads";
 
 /** @type {{ next: Float64Array<SharedArrayBuffer>, state: Int32Array<SharedArrayBuffer> }} */
 const { next, state } = workerData;
-const offsetMs = Number(process.hrtime.bigint()) / 1e6 - performance.now();
 
 for (;;) {
   const seen = Atomics.load(state, 0);
-  const waitMs = next[0] - performance.now() - offsetMs;
+  const waitMs = next[0] - Number(process.hrtime.bigint()) / 1e6;
   if (waitMs > 0) {
     Atomics.wait(state, 0, seen, waitMs);
     continue;

@@ -20,6 +20,8 @@ export interface SenderOptions {
    * @default 10 000
    */
   readonly openLimit?: number;
+  /** There are so many samples that they should be taken. */
+  readonly onMany?: () => void;
 }
 
 /** Sends requests, and keeps a sample of each. */
@@ -38,10 +40,11 @@ const defaultOpenLimit = 10_000;
 const timeoutCheckMs = 500;
 /** An address that refuses at once must not be asked ten thousand times a second. */
 const failedPauseMs = 100;
+const manySamples = 1_000;
 
 export function createSender(options: SenderOptions): Sender {
   const { load, requests, index, workers } = options;
-  const log = new SampleLog();
+  const log = new SampleLog(options.onMany);
   const slots: Slot[] = [];
   let next = index;
   let stopping = false;
@@ -158,10 +161,16 @@ interface Slot {
 class SampleLog {
   readonly codes: string[] = [];
   readonly #numbers = new Map<string, number>([["", 0]]);
-  #rows = new Float64Array(1024 * sampleWidth);
+  readonly #onMany: (() => void) | undefined;
+  #rows = new Float64Array(manySamples * sampleWidth);
   #used = 0;
 
+  constructor(onMany: (() => void) | undefined) {
+    this.#onMany = onMany;
+  }
+
   add(dueMs: number, sentMs: number, doneMs: number, bytes: number, code: string): void {
+    if (this.#used === this.#rows.length) this.#onMany?.();
     if (this.#used === this.#rows.length) {
       const larger = new Float64Array(this.#rows.length * 2);
       larger.set(this.#rows);

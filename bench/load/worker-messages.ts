@@ -21,11 +21,17 @@ export type ToWorker =
 
 export type FromWorker =
   | { readonly kind: "prepared" }
+  /** Without being asked: many at once would take the worker too long. */
   | {
-      readonly kind: "collected";
-      /** Rows of {@link SampleColumn}, one after the other. */
+      readonly kind: "samples";
+      /** Rows of {@link sampleColumns}, one after the other. */
       readonly samples: Float64Array;
       /** Code 0 is a good answer; code n is the n-th of these. Codes keep their numbers. */
+      readonly codes: readonly string[];
+    }
+  | {
+      readonly kind: "collected";
+      readonly samples: Float64Array;
       readonly codes: readonly string[];
       /** Processor time since the start, in milliseconds, at `atMs` on the clock of {@link clockMs}. */
       readonly cpuMs: number;
@@ -57,9 +63,7 @@ export const ownCodes = {
   ended: "no answer before the load ended",
 } as const;
 
-const offsetMs = Number(process.hrtime.bigint()) / 1e6 - performance.now();
-
 /** Milliseconds of the monotonic clock that all processes of a machine share. */
 export function clockMs(): number {
-  return performance.now() + offsetMs;
+  return Number(process.hrtime.bigint()) / 1e6;
 }

@@ -2,6 +2,7 @@
  * A process that sends requests and keeps a sample of each: a process of its own, so that it shares an event loop neither
  * with the bench nor with a server. It does what {@link ToWorker} says, and ends with the bench.
  */
+import { constants as osConstants, setPriority } from "node:os";
 import { type IntervalHistogram, monitorEventLoopDelay } from "node:perf_hooks";
 import { grpcConnections } from "./grpc-connection.ts";
 import { httpConnections } from "./http-connection.ts";
@@ -9,6 +10,13 @@ import { createSender, type Sender } from "./sender.ts";
 import { clockMs, type FromWorker, type ToWorker } from "./worker-messages.ts";
 
 const resolutionMs = 5;
+
+try {
+  // a server on the same machine must not hold up what measures it
+  setPriority(osConstants.priority.PRIORITY_HIGH);
+} catch {
+  // only for those who may
+}
 
 let sender: Sender | undefined;
 let delay: IntervalHistogram | undefined;
@@ -28,6 +36,7 @@ async function receive(message: ToWorker): Promise<void> {
       load,
       index,
       workers,
+      onMany: () => tell({ kind: "samples", ...taken() }),
     });
     tell({ kind: "prepared" });
   } else if (message.kind === "start") {
@@ -46,8 +55,7 @@ function collected(last: boolean): void {
   const { user, system } = process.cpuUsage();
   tell({
     kind: "collected",
-    samples: sender?.take() ?? new Float64Array(),
-    codes: sender?.codes ?? [],
+    ...taken(),
     cpuMs: (user + system) / 1_000,
     atMs: clockMs(),
     // the histogram has the time between two looks
@@ -55,6 +63,10 @@ function collected(last: boolean): void {
     last,
   });
   delay?.reset();
+}
+
+function taken() {
+  return { samples: sender?.take() ?? new Float64Array(), codes: sender?.codes ?? [] };
 }
 
 function tell(message: FromWorker): void {

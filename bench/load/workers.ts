@@ -73,7 +73,7 @@ export async function startWorkers(
     const answers = await Promise.all(workers.map((worker) => worker.ask(message)));
     const collected = answers.flatMap((answer) => (answer.kind === "collected" ? [answer] : []));
     return {
-      samples: collected.flatMap(({ samples, codes }) => rowsOf(samples, codes)),
+      samples: workers.flatMap((worker) => worker.takeSamples()),
       workers: collected.map(({ cpuMs, atMs, eventLoopDelayP99Ms }) => ({
         cpuMs,
         atMs,
@@ -96,6 +96,7 @@ export async function startWorkers(
 
 class Worker {
   readonly #child: ChildProcess;
+  readonly #samples: TimedSample[] = [];
   #said = "";
   #closing = false;
   #waiting: { resolve: (answer: FromWorker) => void; reject: (error: Error) => void } | undefined;
@@ -111,12 +112,18 @@ class Worker {
       this.#said = `${this.#said}${chunk.toString("utf8")}`.slice(-2_000);
     });
     this.#child.on("message", (answer: FromWorker) => {
+      if (answer.kind !== "prepared") addRows(this.#samples, answer.samples, answer.codes);
+      if (answer.kind === "samples") return;
       const waiting = this.#waiting;
       this.#waiting = undefined;
       waiting?.resolve(answer);
     });
     this.#child.on("error", (error) => this.#fail(error.message));
     this.#child.on("exit", (code, signal) => this.#fail(`it ended with ${signal ?? code}`));
+  }
+
+  takeSamples(): readonly TimedSample[] {
+    return this.#samples.splice(0);
   }
 
   /** One question at a time. */
@@ -154,8 +161,7 @@ class Worker {
   }
 }
 
-function rowsOf(samples: Float64Array, codes: readonly string[]): TimedSample[] {
-  const rows: TimedSample[] = [];
+function addRows(rows: TimedSample[], samples: Float64Array, codes: readonly string[]): void {
   for (let at = 0; at < samples.length; at += sampleWidth) {
     const value = (column: number) => samples[at + column] ?? 0;
     rows.push({
@@ -166,5 +172,4 @@ function rowsOf(samples: Float64Array, codes: readonly string[]): TimedSample[] 
       code: codes[value(sampleColumns.code) - 1] ?? "",
     });
   }
-  return rows;
 }
