@@ -162,7 +162,11 @@ export function commitText({ subject }: VerifyRecord): string {
 }
 
 /** The model, for people. */
-export function modelText({ subject: { model } }: VerifyRecord): string {
+export function modelText({
+  subject: { model },
+}: {
+  readonly subject: Pick<VerifyRecord["subject"], "model">;
+}): string {
   const facts = [
     model.architecture,
     model.weights === undefined ? undefined : `${model.weights} weights`,

@@ -1,0 +1,94 @@
+import type { BenchRecord, Cell } from "../src/bench-record.ts";
+import { formatMs, formatRate } from "../src/summary.ts";
+import { closedLoop, pathOf, trustOf } from "./cells.ts";
+import {
+  formatCount,
+  formatRatio,
+  numberCell,
+  numberColumn,
+  type Section,
+  textCell,
+  textColumn,
+} from "./document.ts";
+
+type Row = BenchRecord["imported"][number]["rows"][number];
+
+/** Figures of another program beside ours, where the label of its file says which load it was. */
+export function importedSection(record: BenchRecord): Section | undefined {
+  if (record.imported.length === 0) return undefined;
+  const rows = record.imported.flatMap(({ rows: list }) =>
+    list.map((row) => ({ row, ours: sameLoad(record.cells, row) })),
+  );
+  const ratios = rows.flatMap(({ row, ours }) =>
+    ours === undefined || trustOf(ours) !== "good"
+      ? []
+      : [ours.imagesPerSecond / row.inferencesPerSecond],
+  );
+  const off = Math.max(...ratios.map((ratio) => Math.abs(ratio - 1)));
+  return {
+    id: "imported",
+    title: "Beside perf_analyzer",
+    answer: [
+      ratios.length === 0
+        ? "No load of this run is the same as one of these: label a file as `onnx-http b8` to put it beside ours."
+        : `Of ${ratios.length} loads that both measured, throughput differs by at most ${(off * 100).toFixed(1)} %.`,
+    ],
+    figures: [],
+    tables: [
+      {
+        caption: "Measured by perf_analyzer, and by clipstack",
+        columns: [
+          textColumn("label"),
+          numberColumn("concurrency or rate"),
+          numberColumn("images/s"),
+          numberColumn("ours"),
+          numberColumn("ratio"),
+          numberColumn("p50 ms"),
+          numberColumn("ours"),
+          numberColumn("ratio"),
+          numberColumn("p95 ms"),
+          numberColumn("ours"),
+          numberColumn("queue ms"),
+          numberColumn("model ms"),
+        ],
+        rows: rows.map(({ row, ours }) => [
+          textCell(row.label),
+          numberCell(row.concurrency ?? row.ratePerSecond, formatCount),
+          numberCell(row.inferencesPerSecond, formatRate),
+          numberCell(ours?.imagesPerSecond, formatRate),
+          numberCell(
+            ours === undefined ? undefined : ours.imagesPerSecond / row.inferencesPerSecond,
+            formatRatio,
+          ),
+          numberCell(row.p50Ms, formatMs),
+          numberCell(ours?.latencyMs?.p50, formatMs),
+          numberCell(
+            ours?.latencyMs === undefined || row.p50Ms === undefined
+              ? undefined
+              : ours.latencyMs.p50 / row.p50Ms,
+            formatRatio,
+          ),
+          numberCell(row.p95Ms, formatMs),
+          numberCell(ours?.latencyMs?.p95, formatMs),
+          numberCell(row.queueMs, formatMs),
+          numberCell(row.inferMs, formatMs),
+        ]),
+      },
+    ],
+    notes: [
+      `Read from ${record.imported.map(({ file }) => file).join(", ")}. Its figures are beside ours, and in no choice of this report.`,
+    ],
+  };
+}
+
+/** Our cell of the load that a label names: `onnx-http b8`, or a path alone for one image a request. */
+export function sameLoad(cells: readonly Cell[], row: Row): Cell | undefined {
+  const [path = "", batch = "b1"] = row.label.split(" ");
+  return closedLoop(cells).find(
+    (cell) =>
+      pathOf(cell) === path &&
+      `b${cell.imagesPerRequest}` === batch &&
+      cell.load.kind === "closed loop" &&
+      cell.load.concurrency === row.concurrency,
+  );
+}

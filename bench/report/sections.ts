@@ -1,0 +1,633 @@
+import type { BenchRecord, Cell } from "../src/bench-record.ts";
+import { formatMs, formatRate } from "../src/summary.ts";
+import { latencyCells, latencyColumns, trustCell, trustColumn } from "./cell-table.ts";
+import {
+  clientsOf,
+  closedLoop,
+  conditionsText,
+  costBasis,
+  environmentsOf,
+  fastest,
+  isPlain,
+  loadText,
+  openLoop,
+  pathOf,
+  preferTrusted,
+  type Series,
+  seriesOf,
+  settingText,
+  timeParts,
+  trustOf,
+  usdPerThousand,
+} from "./cells.ts";
+import {
+  counted,
+  type DataTable,
+  formatBytes,
+  formatCount,
+  formatPercent,
+  formatRatio,
+  formatUsd,
+  listed,
+  numberCell,
+  numberColumn,
+  type Section,
+  type TableCell,
+  textCell,
+  textColumn,
+} from "./document.ts";
+import { importedSection } from "./imported-section.ts";
+import { studySections } from "./study-sections.ts";
+import { fitUsl, type Point, saturationOf, type UslFit } from "./usl.ts";
+import { smallestLoad } from "./verdict.ts";
+
+/** The evidence behind the verdict, as sections that every report renders. Pure. */
+
+export function sectionsOf(record: BenchRecord): readonly Section[] {
+  return [
+    pathsSection(record),
+    batchSection(record),
+    concurrencySection(record),
+    timeSection(record),
+    costSection(record),
+    openLoopSection(record),
+    ...studySections(record),
+    importedSection(record),
+    paritySection(record),
+    loadsSection(record),
+  ].filter((section) => section !== undefined);
+}
+
+function pathsSection(record: BenchRecord): Section | undefined {
+  const series = seriesOf(record.cells.filter(isPlain));
+  const contenders = smallestLoad(series);
+  const [first] = contenders;
+  if (first === undefined) return undefined;
+  const sorted = [...contenders].sort(
+    (a, b) => (a.cell.latencyMs?.p50 ?? 0) - (b.cell.latencyMs?.p50 ?? 0),
+  );
+  const [best, worst] = [sorted[0], sorted.at(-1)];
+  const answer =
+    best === undefined || worst === undefined || best === worst
+      ? []
+      : [
+          `With ${settingText(first.cell)}, \`${best.name}\` answers in ${formatMs(best.cell.latencyMs?.p50 ?? 0)} ms (p50) and \`${worst.name}\` in ${formatMs(worst.cell.latencyMs?.p50 ?? 0)} ms.`,
+        ];
+  return {
+    id: "paths",
+    title: "Latency of each path, alone",
+    answer,
+    figures: [],
+    tables: [
+      {
+        caption: `Latency with ${settingText(first.cell)}`,
+        columns: [
+          textColumn("path"),
+          ...latencyColumns,
+          numberColumn("images/s"),
+          numberColumn("request"),
+          numberColumn("requests measured"),
+          trustColumn,
+        ],
+        rows: sorted.map(({ name, cell }) => [
+          textCell(name),
+          ...latencyCells(cell),
+          numberCell(cell.imagesPerSecond, formatRate),
+          numberCell(cell.requestBytes, formatBytes),
+          numberCell(cell.samples, formatCount),
+          trustCell(cell),
+        ]),
+      },
+    ],
+    notes: [],
+  };
+}
+
+/** Of the loads of a series, those with as many clients as most batches were measured with. */
+export function batchCells(cells: readonly Cell[]): readonly Cell[] {
+  return widest(closedLoop(cells), clientsOf, ({ imagesPerRequest }) => imagesPerRequest).sort(
+    (a, b) => a.imagesPerRequest - b.imagesPerRequest,
+  );
+}
+
+/** Of the loads of a series, those with the batch that most numbers of clients were measured with. */
+export function concurrencyCells(cells: readonly Cell[]): readonly Cell[] {
+  return widest(closedLoop(cells), ({ imagesPerRequest }) => imagesPerRequest, clientsOf).sort(
+    (a, b) => (clientsOf(a) ?? 0) - (clientsOf(b) ?? 0),
+  );
+}
+
+/** The cells that agree in `fixed` and have the most different values of `varied`; the smallest `fixed` of equals. */
+function widest(
+  cells: readonly Cell[],
+  fixed: (cell: Cell) => number | undefined,
+  varied: (cell: Cell) => number | undefined,
+): Cell[] {
+  const groups = new Map<number, Cell[]>();
+  for (const cell of cells) {
+    const key = fixed(cell) ?? 0;
+    groups.set(key, [...(groups.get(key) ?? []), cell]);
+  }
+  const size = (list: readonly Cell[]) => new Set(list.map(varied)).size;
+  const [best] = [...groups].sort(([a, x], [b, y]) => size(y) - size(x) || a - b);
+  return [...(best?.[1] ?? [])];
+}
+
+function batchSection(record: BenchRecord): Section | undefined {
+  const lines = seriesOf(record.cells.filter(isPlain)).flatMap((series) => {
+    const cells = batchCells(series.cells).filter(({ latencyMs }) => latencyMs !== undefined);
+    return cells.length < 2 ? [] : [{ ...series, cells }];
+  });
+  if (lines.length === 0) return undefined;
+  const clients = clientsOf(lines[0]!.cells[0]!) ?? 1;
+  const gains = lines.flatMap(({ name, cells }) => {
+    const trusted = preferTrusted(cells);
+    const [small, large] = [trusted[0], trusted.at(-1)];
+    return small === undefined || large === undefined || small === large
+      ? []
+      : [
+          {
+            name,
+            small,
+            large,
+            gain: large.imagesPerSecond / small.imagesPerSecond,
+            wait: (large.latencyMs?.p50 ?? 0) / (small.latencyMs?.p50 ?? 1),
+          },
+        ];
+  });
+  const [most] = [...gains].sort((a, b) => b.gain - a.gain);
+  return {
+    id: "batch",
+    title: "Batch size",
+    answer:
+      most === undefined
+        ? []
+        : [
+            `\`${most.name}\` gains most: ${counted(most.large.imagesPerRequest, "image")} a request give ${formatRatio(most.gain)} the images a second of ${most.small.imagesPerRequest}, for ${formatRatio(most.wait)} the latency.`,
+          ],
+    figures: [],
+    tables: [
+      {
+        caption: `Latency and throughput by batch size, ${counted(clients, "client")}`,
+        columns: [
+          textColumn("path"),
+          numberColumn("batch"),
+          ...latencyColumns,
+          numberColumn("images/s"),
+          numberColumn("ms an image"),
+          numberColumn("against the smallest"),
+          trustColumn,
+        ],
+        rows: lines.flatMap(({ name, cells }) =>
+          cells.map((cell) => [
+            textCell(name),
+            numberCell(cell.imagesPerRequest, formatCount),
+            ...latencyCells(cell),
+            numberCell(cell.imagesPerSecond, formatRate),
+            numberCell((cell.latencyMs?.p50 ?? 0) / cell.imagesPerRequest, formatMs),
+            numberCell(cell.imagesPerSecond / (cells[0]?.imagesPerSecond ?? 1), formatRatio),
+            trustCell(cell),
+          ]),
+        ),
+      },
+    ],
+    notes: [],
+  };
+}
+
+/** One path's throughput by clients, with the law that fits it. */
+export interface ConcurrencyLine extends Series {
+  readonly fit?: UslFit;
+  readonly points: readonly Point[];
+}
+
+export function concurrencyLines(cells: readonly Cell[]): readonly ConcurrencyLine[] {
+  return seriesOf(cells.filter(isPlain)).flatMap((series): readonly ConcurrencyLine[] => {
+    const measured = concurrencyCells(series.cells).filter((cell) => trustOf(cell) !== "empty");
+    if (measured.length < 2) return [];
+    const points = measured
+      .filter((cell) => trustOf(cell) !== "invalid")
+      .map((cell) => ({ clients: clientsOf(cell) ?? 1, throughput: cell.imagesPerSecond }));
+    const fit = fitUsl(points);
+    return [{ ...series, cells: measured, points, ...(fit === undefined ? {} : { fit }) }];
+  });
+}
+
+function concurrencySection(record: BenchRecord): Section | undefined {
+  const lines = concurrencyLines(record.cells);
+  if (lines.length === 0) return undefined;
+  const batch = lines[0]?.cells[0]?.imagesPerRequest ?? 1;
+  const saturated = lines.map((line) => ({ line, saturation: saturationOf(line.points) }));
+  const answer = saturated.map(({ line: { name }, saturation }) => {
+    if (saturation === undefined) return `\`${name}\`: nothing to go by.`;
+    const { most, enough, reached } = saturation;
+    return reached
+      ? `\`${name}\` has nearly all of its ${formatRate(most.throughput)} images/s with ${counted(enough.clients, "client")}; more only wait longer.`
+      : `\`${name}\` still grows at ${counted(most.clients, "client")}, ${formatRate(most.throughput)} images/s: its limit is further on.`;
+  });
+  return {
+    id: "concurrency",
+    title: "Concurrency, and where it saturates",
+    answer,
+    figures: [],
+    tables: [
+      saturationTable(saturated),
+      {
+        caption: `Throughput and latency by clients, ${counted(batch, "image")} a request`,
+        lookUp: true,
+        columns: [
+          textColumn("path"),
+          numberColumn("clients"),
+          numberColumn("images/s"),
+          ...latencyColumns,
+          numberColumn("images an execution", "Average batch that the model was run with"),
+          trustColumn,
+        ],
+        rows: lines.flatMap(({ name, cells }) =>
+          cells.map((cell) => [
+            textCell(name),
+            numberCell(clientsOf(cell), formatCount),
+            numberCell(cell.imagesPerSecond, formatRate),
+            ...latencyCells(cell),
+            numberCell(cell.server?.averageBatch, (value) => value.toFixed(1)),
+            trustCell(cell),
+          ]),
+        ),
+      },
+    ],
+    notes: [
+      "Fitted: the Universal Scalability Law, X(N) = λN / (1 + σ(N − 1) + κN(N − 1)). λ is the rate of one client, σ the part that is done one at a time, κ what clients cost each other; off by is the root mean square of its relative difference from the points. Beyond the measured clients the peak is a guess; the measured most is not.",
+    ],
+  };
+}
+
+function saturationTable(
+  lines: readonly {
+    readonly line: ConcurrencyLine;
+    readonly saturation: ReturnType<typeof saturationOf>;
+  }[],
+): DataTable {
+  return {
+    caption: "Saturation: measured, and by the fitted law",
+    columns: [
+      textColumn("path"),
+      numberColumn("most images/s"),
+      numberColumn("at clients"),
+      numberColumn("95 % of it from clients"),
+      numberColumn("fitted peak images/s"),
+      numberColumn("at clients"),
+      numberColumn("λ", "Images a second of one client"),
+      numberColumn("σ", "Part that is done one at a time"),
+      numberColumn("κ", "What clients cost each other"),
+      numberColumn("off by", "Root mean square of the relative difference"),
+    ],
+    rows: lines.map(({ line: { name, fit, points }, saturation }) => {
+      const largest = Math.max(...points.map(({ clients }) => clients));
+      const beyond = (fit?.peak?.clients ?? 0) > largest;
+      return [
+        textCell(name),
+        numberCell(saturation?.most.throughput, formatRate),
+        numberCell(saturation?.most.clients, formatCount),
+        numberCell(
+          saturation?.reached === true ? saturation.enough.clients : undefined,
+          formatCount,
+        ),
+        numberCell(fit?.peak?.throughput ?? fit?.ceiling, formatRate, {
+          ...(beyond || fit?.peak === undefined
+            ? { tone: "quiet", title: "beyond what was measured" }
+            : {}),
+        }),
+        numberCell(fit?.peak?.clients, formatCount, beyond ? { tone: "quiet" } : {}),
+        numberCell(fit?.lambda, formatRate),
+        numberCell(fit?.sigma, (value) => value.toPrecision(2)),
+        numberCell(fit?.kappa, (value) => (value === 0 ? "0" : value.toExponential(1))),
+        numberCell(fit?.residual, formatPercent, {
+          tone: (fit?.residual ?? 0) > 0.15 ? "care" : undefined,
+        }),
+      ];
+    }),
+  };
+}
+
+/** The loads whose time is taken apart: each path alone, and at its most. */
+export function timeRows(cells: readonly Cell[]): readonly {
+  readonly name: string;
+  readonly what: "alone" | "at its most";
+  readonly cell: Cell;
+}[] {
+  const plain = cells.filter(isPlain);
+  const series = seriesOf(plain);
+  const alone = smallestLoad(series);
+  return series.flatMap(({ name, cells: own }) => {
+    const small = alone.find((contender) => contender.name === name)?.cell;
+    const most = fastest(closedLoop(own));
+    return [
+      ...(small === undefined ? [] : [{ name, what: "alone" as const, cell: small }]),
+      ...(most === undefined || most === small
+        ? []
+        : [{ name, what: "at its most" as const, cell: most }]),
+    ];
+  });
+}
+
+function timeSection(record: BenchRecord): Section | undefined {
+  const rows = timeRows(record.cells).filter(({ cell }) => cell.server !== undefined);
+  if (rows.length === 0) return undefined;
+  const part = (cell: Cell, id: string) => timeParts(cell).find((it) => it.id === id)?.ms;
+  const alone = rows.filter(({ what }) => what === "alone");
+  const bound = alone.flatMap(({ name, cell }) => {
+    const mean = cell.latencyMs?.mean ?? 0;
+    const network = part(cell, "network") ?? 0;
+    const decode = part(cell, "decode") ?? 0;
+    if (network > mean / 2)
+      return [{ name, by: "transfer and the network", share: network / mean }];
+    if (decode > mean / 2) return [{ name, by: "decoding, on the CPU", share: decode / mean }];
+    return [];
+  });
+  return {
+    id: "time",
+    title: "Where the time goes",
+    answer:
+      bound.length === 0
+        ? ["Alone, no path spends more than half of its time outside the model and its server."]
+        : bound.map(
+            ({ name, by, share }) =>
+              `\`${name}\` spends ${formatPercent(share)} of its time on ${by}: a faster GPU does not help there.`,
+          ),
+    figures: [],
+    tables: [
+      {
+        caption: "Mean time of a request in parts, ms",
+        columns: [
+          textColumn("path"),
+          textColumn("load"),
+          numberColumn("whole", "Mean latency at the client"),
+          numberColumn(
+            "network",
+            "Transfer and both systems' network stacks: what the client waited and the server did not work",
+          ),
+          numberColumn("decode"),
+          numberColumn("queue"),
+          numberColumn("input"),
+          numberColumn("model"),
+          numberColumn("output"),
+          numberColumn("other", "Of the server's own total, what its parts do not name"),
+          numberColumn("images an execution"),
+          numberColumn("GPU in use"),
+        ],
+        rows: rows.map(({ name, cell }) => {
+          const uses = (cell.gpu?.gpus ?? []).flatMap(({ utilization }) =>
+            utilization === undefined ? [] : [utilization],
+          );
+          return [
+            textCell(name),
+            textCell(settingText(cell)),
+            numberCell(cell.latencyMs?.mean, formatMs),
+            ...(["network", "decode", "queue", "input", "infer", "output", "server"] as const).map(
+              (id) => numberCell(part(cell, id), formatMs),
+            ),
+            numberCell(cell.server?.averageBatch, (value) => value.toFixed(1)),
+            numberCell(
+              uses.length === 0 ? undefined : uses.reduce((sum, use) => sum + use, 0) / uses.length,
+              formatPercent,
+            ),
+          ];
+        }),
+      },
+    ],
+    notes: [
+      "Times of the server are means from its own counters over the measured windows: `nv_inference_*` of Triton, the histograms of the embed server. Network is the rest of what the client waited.",
+    ],
+  };
+}
+
+/** Each path's cheapest load. */
+export function costRows(
+  record: BenchRecord,
+): readonly { readonly name: string; readonly cell: Cell; readonly usd: number }[] {
+  const basis = costBasis(record);
+  if (typeof basis === "string") return [];
+  return seriesOf(record.cells.filter(isPlain))
+    .flatMap(({ name, cells }) => {
+      const cell = fastest(cells);
+      return cell === undefined
+        ? []
+        : [{ name, cell, usd: usdPerThousand(basis, cell.imagesPerSecond) }];
+    })
+    .sort((a, b) => a.usd - b.usd);
+}
+
+function costSection(record: BenchRecord): Section | undefined {
+  const basis = costBasis(record);
+  if (typeof basis === "string") {
+    return record.cells.length === 0
+      ? undefined
+      : { id: "cost", title: "Cost", answer: [basis], figures: [], tables: [], notes: [] };
+  }
+  const rows = costRows(record);
+  const [first] = rows;
+  if (first === undefined) return undefined;
+  return {
+    id: "cost",
+    title: "Cost",
+    answer: [
+      `A million images cost ${formatUsd(first.usd * 1_000)} with \`${first.name}\`, in ${duration(1e6 / first.cell.imagesPerSecond)}.`,
+    ],
+    figures: [],
+    tables: [
+      {
+        caption: "Cost at each path's highest throughput",
+        columns: [
+          textColumn("path"),
+          textColumn("load"),
+          numberColumn("images/s"),
+          numberColumn("1,000 images"),
+          numberColumn("a million images"),
+          numberColumn("time for a million"),
+          trustColumn,
+        ],
+        rows: rows.map(({ name, cell, usd }) => [
+          textCell(name),
+          textCell(settingText(cell)),
+          numberCell(cell.imagesPerSecond, formatRate),
+          numberCell(usd, formatUsd),
+          numberCell(usd * 1_000, (value) => `$${value.toFixed(2)}`),
+          numberCell(1e6 / cell.imagesPerSecond, duration),
+          trustCell(cell),
+        ]),
+      },
+    ],
+    notes: [
+      `Price: $${basis.usdPerHour} an hour, from ${basis.source}, seen ${basis.date}. Prices move: look again. Cost = price ÷ 3600 ÷ images a second × 1000, while it is kept that busy.`,
+    ],
+  };
+}
+
+function duration(seconds: number): string {
+  if (seconds < 5_400) return `${(seconds / 60).toFixed(0)} min`;
+  return `${(seconds / 3_600).toFixed(1)} h`;
+}
+
+/** Offered rates that were answered as asked: at least so much of it. */
+const heldShare = 0.99;
+
+function openLoopSection(record: BenchRecord): Section | undefined {
+  const lines = seriesOf(openLoop(record.cells));
+  if (lines.length === 0) return undefined;
+  const rateOf = ({ load }: Cell) => (load.kind === "open loop" ? load.ratePerSecond : 0);
+  const sorted = lines.map((line) => ({
+    ...line,
+    cells: [...line.cells].sort((a, b) => rateOf(a) - rateOf(b)),
+  }));
+  return {
+    id: "rates",
+    title: "At a given rate",
+    answer: sorted.map(({ name, cells }) => {
+      const held = cells.filter(
+        (cell) => (cell.achievedShare ?? 0) >= heldShare && trustOf(cell) === "good",
+      );
+      const most = held.at(-1);
+      return most === undefined
+        ? `\`${name}\` held none of the rates that were tried.`
+        : `\`${name}\` holds ${formatRate(rateOf(most))} requests a second with a p95 of ${formatMs(most.latencyMs?.p95 ?? 0)} ms${most === cells.at(-1) ? ", the highest that was tried" : ""}.`;
+    }),
+    figures: [],
+    tables: [
+      {
+        caption: "Open loop: requests sent at a rate, answered or not",
+        columns: [
+          textColumn("path"),
+          textColumn("arrivals"),
+          numberColumn("rate /s"),
+          numberColumn("answered", "Part of the requests that were due in the measured windows"),
+          ...latencyColumns,
+          numberColumn("requests measured"),
+          trustColumn,
+        ],
+        rows: sorted.flatMap(({ name, cells }) =>
+          cells.map((cell) => [
+            textCell(name),
+            textCell(cell.load.kind === "open loop" ? cell.load.arrivals : ""),
+            numberCell(rateOf(cell), formatRate),
+            numberCell(cell.achievedShare, formatPercent, {
+              tone: (cell.achievedShare ?? 1) < heldShare ? "bad" : undefined,
+            }),
+            ...latencyCells(cell),
+            numberCell(cell.samples, formatCount),
+            trustCell(cell),
+          ]),
+        ),
+      },
+    ],
+    notes: [
+      "Latency is counted from when a request was due, so a stall of the server is in the figures of every request that it kept waiting. A rate is held where 99 % of its requests were answered and the windows agree.",
+    ],
+  };
+}
+
+function paritySection({ parity }: BenchRecord): Section | undefined {
+  if (parity.length === 0) return undefined;
+  const wrong = parity.filter(({ passed }) => !passed);
+  const many = new Set(parity.map(({ environment }) => environment)).size > 1;
+  const name = (row: (typeof parity)[number]) =>
+    `${many ? `${row.environment} ` : ""}${pathOf(row)}`;
+  return {
+    id: "parity",
+    title: "The same embeddings on every path",
+    answer: [
+      wrong.length === 0
+        ? `Before anything was timed, ${parity.length === 1 ? "the path" : `all ${parity.length} paths`} gave the embeddings of the local reference.`
+        : `Not timed, for their embeddings are not those of the local reference: ${listed(wrong.map((row) => `\`${name(row)}\``))}.`,
+    ],
+    figures: [],
+    tables: [
+      {
+        caption: "Answers against the local reference",
+        columns: [
+          textColumn("path"),
+          numberColumn("images"),
+          numberColumn("least cosine"),
+          numberColumn("largest difference", "‖a − b‖ / ‖b‖"),
+          textColumn("outcome"),
+        ],
+        rows: parity.map((row) => [
+          textCell(name(row)),
+          numberCell(row.images, formatCount),
+          numberCell(row.minCosine, (value) => value.toFixed(6)),
+          numberCell(row.maxRelativeDifference, (value) => value.toExponential(1)),
+          row.passed
+            ? { text: "✓ the same", tone: "good" as const, title: row.message }
+            : { text: `✗ ${row.message}`, tone: "bad" as const },
+        ]),
+      },
+    ],
+    notes: [],
+  };
+}
+
+function loadsSection({ cells, settings }: BenchRecord): Section | undefined {
+  if (cells.length === 0) return undefined;
+  const many = environmentsOf(cells).length > 1;
+  const conditional = cells.some((cell) => !isPlain(cell));
+  return {
+    id: "loads",
+    title: "Every load",
+    answer: [],
+    figures: [],
+    tables: [
+      {
+        caption: `All ${counted(cells.length, "load")}`,
+        lookUp: true,
+        columns: [
+          ...(many ? [textColumn("environment")] : []),
+          textColumn("path"),
+          numberColumn("batch"),
+          textColumn("load"),
+          ...(conditional ? [textColumn("under")] : []),
+          numberColumn("images/s"),
+          ...latencyColumns,
+          numberColumn("max ms"),
+          numberColumn("requests"),
+          textColumn("errors"),
+          numberColumn("windows", "Measured, of all"),
+          numberColumn("generator", "Part of a core that its busiest process used"),
+          trustColumn,
+        ],
+        rows: cells.map((cell) => [
+          ...(many ? [textCell(cell.environment)] : []),
+          textCell(pathOf(cell)),
+          numberCell(cell.imagesPerRequest, formatCount),
+          textCell(loadText(cell.load), { sort: clientsOf(cell) ?? 1e6 }),
+          ...(conditional ? [textCell(conditionsText(cell.conditions))] : []),
+          numberCell(cell.imagesPerSecond, formatRate),
+          ...latencyCells(cell),
+          numberCell(cell.latencyMs?.max, formatMs),
+          numberCell(cell.samples, formatCount),
+          errorsCell(cell),
+          {
+            text: `${cell.measuredWindows}/${cell.windows.length}`,
+            sort: cell.windows.length,
+          },
+          numberCell(cell.client.busiestWorkerCores, formatPercent, {
+            tone: cell.client.busiestWorkerCores > 0.9 ? "bad" : undefined,
+          }),
+          trustCell(cell),
+        ]),
+      },
+    ],
+    notes: [
+      `Windows of ${settings.windowSeconds} s, until ${settings.stableWindows} in a row agree within ${Math.round(settings.tolerance * 100)} % on throughput and p99, at most ${settings.maxWindows}; the figures are of the last ones. The warm-up before them is not in any figure.`,
+    ],
+  };
+}
+
+function errorsCell({ errors }: Cell): TableCell {
+  const all = Object.entries(errors);
+  return all.length === 0
+    ? { text: "none", tone: "quiet", sort: 0 }
+    : {
+        text: all.map(([code, count]) => `${formatCount(count)} × ${code}`).join(", "),
+        tone: "bad",
+        sort: all.reduce((sum, [, count]) => sum + count, 0),
+      };
+}

@@ -1,0 +1,623 @@
+import {
+  type BenchRecord,
+  type Cell,
+  type StudyId,
+  type StudyResult,
+  studyQuestions,
+} from "../src/bench-record.ts";
+import { formatMs, formatRate } from "../src/summary.ts";
+import { latencyCells, latencyColumns, trustCell, trustColumn } from "./cell-table.ts";
+import {
+  clientsOf,
+  closedLoop,
+  conditionsText,
+  environmentsOf,
+  isPlain,
+  loadText,
+  ofStudy,
+  pathOf,
+  type Series,
+  seriesOf,
+  trustOf,
+} from "./cells.ts";
+import {
+  type Column,
+  counted,
+  type DataTable,
+  formatBytes,
+  formatCount,
+  formatPercent,
+  formatRatio,
+  listed,
+  numberCell,
+  numberColumn,
+  type Section,
+  type TableCell,
+  textCell,
+  textColumn,
+} from "./document.ts";
+
+/** A section for each study that a record has. Pure. */
+
+type Found<Id extends StudyId> = Extract<StudyResult, { readonly study: Id }>;
+
+/** What a study adds to its frame: its title, question and notes come from the record. */
+type Body = Pick<Section, "answer" | "tables"> & Partial<Pick<Section, "figures" | "notes">>;
+
+const bodies: Readonly<
+  Partial<Record<StudyId, (record: BenchRecord, study: StudyId) => Body | undefined>>
+> = {
+  "cold-start": coldStart,
+  "queue-delay": queueDelay,
+  protocol,
+  serialization,
+  link,
+  operators,
+  memory,
+  scaling,
+  topology,
+};
+
+const titles: Readonly<Partial<Record<StudyId, string>>> = {
+  "cold-start": "Cold start",
+  "queue-delay": "Queue delay of the batcher",
+  protocol: "HTTP against gRPC",
+  serialization: "JSON against binary tensors",
+  link: "Through a slower link",
+  operators: "Operators of the model",
+  memory: "Memory",
+  scaling: "Several GPUs",
+  topology: "One Triton over all GPUs, or one for each",
+};
+
+export function studySections(record: BenchRecord): readonly Section[] {
+  return (Object.keys(bodies) as StudyId[]).flatMap((study) => {
+    const body = bodies[study]?.(record, study);
+    if (body === undefined) return [];
+    const notes = record.studies.flatMap((it) => (it.study === study ? it.notes : []));
+    return [
+      {
+        id: study,
+        title: titles[study] ?? study,
+        answer: body.answer,
+        figures: body.figures ?? [],
+        tables: body.tables,
+        notes: [studyQuestions[study], ...(body.notes ?? []), ...notes],
+      },
+    ];
+  });
+}
+
+function results<Id extends StudyId>(record: BenchRecord, study: Id): readonly Found<Id>[] {
+  return record.studies.filter((it): it is Found<Id> => it.study === study);
+}
+
+/** The column of environments, where there are several. */
+function placed(environments: readonly string[]): {
+  readonly columns: readonly Column[];
+  readonly cells: (environment: string) => readonly TableCell[];
+} {
+  const many = new Set(environments).size > 1;
+  return {
+    columns: many ? [textColumn("environment")] : [],
+    cells: (environment) => (many ? [textCell(environment)] : []),
+  };
+}
+
+const median = (values: readonly number[]): number => {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = (sorted.length - 1) / 2;
+  return ((sorted[Math.floor(middle)] ?? 0) + (sorted[Math.ceil(middle)] ?? 0)) / 2;
+};
+
+const seconds = (ms: number) =>
+  ms >= 1_000 ? `${(ms / 1_000).toFixed(ms >= 10_000 ? 0 : 1)} s` : `${formatMs(ms)} ms`;
+
+function coldStart(record: BenchRecord): Body | undefined {
+  const found = results(record, "cold-start");
+  const starts = found.flatMap(({ environment, starts: list }) =>
+    list.map((start) => ({ environment, ...start })),
+  );
+  if (starts.length === 0) return undefined;
+  const services = [...new Set(starts.map(({ service }) => service))];
+  const place = placed(starts.map(({ environment }) => environment));
+  return {
+    answer: services.map((service) => {
+      const own = starts.filter((start) => start.service === service);
+      const ready = median(own.map(({ readyMs }) => readyMs));
+      const first = median(own.map(({ firstRequestMs }) => firstRequestMs));
+      const warm = median(own.map(({ warmRequestMs }) => warmRequestMs));
+      const slow =
+        first > 2 * warm
+          ? `; its first answer takes ${seconds(first)}, a warm one ${seconds(warm)}`
+          : "";
+      return `\`${service}\` is ready after ${seconds(ready)}${slow}.`;
+    }),
+    tables: [
+      {
+        caption: "Each start",
+        columns: [
+          ...place.columns,
+          textColumn("service"),
+          numberColumn("round"),
+          numberColumn("live"),
+          numberColumn("ready"),
+          numberColumn("first answer"),
+          numberColumn("warm answer"),
+        ],
+        rows: starts.map((start) => [
+          ...place.cells(start.environment),
+          textCell(start.service),
+          numberCell(start.round, formatCount),
+          numberCell(start.liveMs, seconds),
+          numberCell(start.readyMs, seconds),
+          numberCell(start.firstRequestMs, seconds),
+          numberCell(start.warmRequestMs, seconds),
+        ]),
+      },
+    ],
+  };
+}
+
+/** A table of a study's loads: what it changed, then the figures. */
+function loadTable(caption: string, cells: readonly Cell[]): DataTable {
+  const series = seriesOf(cells);
+  const sameBatch = new Set(cells.map(({ imagesPerRequest }) => imagesPerRequest)).size === 1;
+  return {
+    caption,
+    columns: [
+      textColumn("path"),
+      textColumn("under"),
+      ...(sameBatch ? [] : [numberColumn("batch")]),
+      textColumn("load"),
+      numberColumn("images/s"),
+      ...latencyColumns,
+      numberColumn("images an execution"),
+      trustColumn,
+    ],
+    rows: series.flatMap(({ name, cells: own }) =>
+      own.map((cell) => [
+        textCell(name),
+        textCell(conditionsText(cell.conditions)),
+        ...(sameBatch ? [] : [numberCell(cell.imagesPerRequest, formatCount)]),
+        textCell(loadText(cell.load), { sort: clientsOf(cell) ?? 1e6 }),
+        numberCell(cell.imagesPerSecond, formatRate),
+        ...latencyCells(cell),
+        numberCell(cell.server?.averageBatch, (value) => value.toFixed(1)),
+        trustCell(cell),
+      ]),
+    ),
+  };
+}
+
+const usable = (cells: readonly Cell[]) =>
+  cells.filter((cell) => trustOf(cell) === "good" || trustOf(cell) === "unstable");
+
+function queueDelay(record: BenchRecord): Body | undefined {
+  const cells = ofStudy(record, "queue-delay");
+  if (cells.length === 0) return undefined;
+  const answer = seriesOf(usable(cells)).flatMap(({ name, cells: own }) => {
+    const delays = own.map(({ conditions }) => conditions.queueDelayUs ?? 0);
+    const clients = own.map((cell) => clientsOf(cell) ?? 1);
+    const at = (delay: number, count: number) =>
+      own.find(
+        (cell) => (cell.conditions.queueDelayUs ?? 0) === delay && clientsOf(cell) === count,
+      );
+    const [low, high] = [Math.min(...delays), Math.max(...delays)];
+    const [few, many] = [Math.min(...clients), Math.max(...clients)];
+    const [alone0, alone1] = [at(low, few), at(high, few)];
+    const [busy0, busy1] = [at(low, many), at(high, many)];
+    if (low === high || alone0?.latencyMs === undefined || alone1?.latencyMs === undefined) {
+      return [];
+    }
+    const cost = alone1.latencyMs.p50 - alone0.latencyMs.p50;
+    const gain =
+      busy0 === undefined || busy1 === undefined || few === many
+        ? ""
+        : `, and gives ${counted(many, "client")} ${formatRatio(busy1.imagesPerSecond / busy0.imagesPerSecond)} the throughput`;
+    return [
+      `\`${name}\`: a delay of ${high / 1_000} ms in place of ${low / 1_000} costs ${counted(few, "client")} ${formatMs(Math.max(0, cost))} ms of latency${gain}.`,
+    ];
+  });
+  return { answer, tables: [loadTable("Latency and throughput by queue delay", cells)] };
+}
+
+/** The same backend, payload, batch and clients, once over HTTP and once over gRPC. */
+export interface ProtocolPair {
+  readonly name: string;
+  readonly http: Cell;
+  readonly grpc: Cell;
+}
+
+export function protocolPairs(cells: readonly Cell[]): readonly ProtocolPair[] {
+  const plain = closedLoop(usable(cells));
+  return plain.flatMap((http) => {
+    if (!http.path.endsWith("-http") || http.path === "embed-http") return [];
+    const grpc = plain.find(
+      (cell) =>
+        cell.path === http.path.replace("-http", "-grpc") &&
+        cell.environment === http.environment &&
+        cell.payload === http.payload &&
+        cell.serialization === http.serialization &&
+        cell.imagesPerRequest === http.imagesPerRequest &&
+        clientsOf(cell) === clientsOf(http),
+    );
+    const environment = environmentsOf(cells).length > 1 ? `${http.environment} ` : "";
+    const name = `${environment}${pathOf(http).replace("-http", "")}`;
+    return grpc === undefined ? [] : [{ name, http, grpc }];
+  });
+}
+
+function protocol(record: BenchRecord, study: StudyId): Body | undefined {
+  const cells = record.cells.filter(
+    (cell) => cell.study === study || (isPlain(cell) && cell.study === undefined),
+  );
+  const pairs = protocolPairs(cells);
+  if (pairs.length === 0) return undefined;
+  const rate = ({ http, grpc }: ProtocolPair) => grpc.imagesPerSecond / http.imagesPerSecond;
+  const better = pairs.filter((pair) => rate(pair) > 1);
+  const [least, most] = [Math.min(...pairs.map(rate)), Math.max(...pairs.map(rate))];
+  return {
+    answer: [
+      `gRPC does ${least.toFixed(2)} to ${most.toFixed(2)} times the images a second of HTTP, and more in ${better.length} of ${counted(pairs.length, "load")} that both were measured with.`,
+    ],
+    tables: [
+      {
+        caption: "gRPC against HTTP, the same load",
+        columns: [
+          textColumn("backend"),
+          numberColumn("batch"),
+          numberColumn("clients"),
+          numberColumn("HTTP images/s"),
+          numberColumn("gRPC images/s"),
+          numberColumn("ratio"),
+          numberColumn("HTTP p50 ms"),
+          numberColumn("gRPC p50 ms"),
+          numberColumn("ratio"),
+        ],
+        rows: pairs.map((pair) => [
+          textCell(pair.name),
+          numberCell(pair.http.imagesPerRequest, formatCount),
+          numberCell(clientsOf(pair.http), formatCount),
+          numberCell(pair.http.imagesPerSecond, formatRate),
+          numberCell(pair.grpc.imagesPerSecond, formatRate),
+          numberCell(rate(pair), formatRatio),
+          numberCell(pair.http.latencyMs?.p50, formatMs),
+          numberCell(pair.grpc.latencyMs?.p50, formatMs),
+          numberCell(
+            (pair.grpc.latencyMs?.p50 ?? Number.NaN) / (pair.http.latencyMs?.p50 ?? Number.NaN),
+            formatRatio,
+          ),
+        ]),
+      },
+    ],
+  };
+}
+
+function serialization(record: BenchRecord): Body | undefined {
+  const client = results(record, "serialization").flatMap(({ client: rows }) => rows);
+  const loads = jsonPairs(record.cells);
+  if (client.length === 0 && loads.length === 0) return undefined;
+  const batches = [...new Set(client.map(({ batch }) => batch))].sort((a, b) => a - b);
+  const of = (batch: number, kind: "json" | "binary") =>
+    client.find((row) => row.batch === batch && row.serialization === kind);
+  const answer = batches.flatMap((batch) => {
+    const [json, binary] = [of(batch, "json"), of(batch, "binary")];
+    return json === undefined || binary === undefined
+      ? []
+      : [
+          `The client alone needs ${formatMs(json.encodeMs)} ms to write ${counted(batch, "image")} as JSON and ${formatMs(binary.encodeMs)} ms as binary, and sends ${formatRatio(json.bytes / binary.bytes)} the bytes.`,
+        ];
+  });
+  const served = loads.map(
+    ({ json, binary }) =>
+      `With a batch of ${json.imagesPerRequest}, a request as JSON takes ${formatRatio((json.latencyMs?.p50 ?? 0) / (binary.latencyMs?.p50 ?? 1))} as long.`,
+  );
+  const tables: DataTable[] = [];
+  if (client.length > 0) {
+    tables.push({
+      caption: "The client alone: writing a request, reading an answer, median",
+      columns: [
+        textColumn("written as"),
+        numberColumn("batch"),
+        numberColumn("write ms"),
+        numberColumn("read ms"),
+        numberColumn("request"),
+      ],
+      rows: client.map((row) => [
+        textCell(row.serialization),
+        numberCell(row.batch, formatCount),
+        numberCell(row.encodeMs, formatMs),
+        numberCell(row.decodeMs, formatMs),
+        numberCell(row.bytes, formatBytes),
+      ]),
+    });
+  }
+  if (loads.length > 0) {
+    tables.push(
+      loadTable(
+        "Requests as JSON and as binary tensors",
+        loads.flatMap(({ json, binary }) => [json, binary]),
+      ),
+    );
+  }
+  return {
+    answer: [...answer.slice(-1), ...served],
+    tables,
+    notes: [
+      "Bodies are written before a load begins, so the figures of a load are those of the server and the way there: what the client needs to write them comes on top.",
+    ],
+  };
+}
+
+function jsonPairs(
+  cells: readonly Cell[],
+): readonly { readonly json: Cell; readonly binary: Cell }[] {
+  const plain = closedLoop(usable(cells));
+  return plain.flatMap((json) => {
+    if (json.serialization !== "json" || json.payload !== "fp32") return [];
+    const binary = plain.find(
+      (cell) =>
+        cell.path === json.path &&
+        cell.payload === json.payload &&
+        cell.environment === json.environment &&
+        cell.serialization === "binary" &&
+        cell.imagesPerRequest === json.imagesPerRequest &&
+        clientsOf(cell) === clientsOf(json),
+    );
+    return binary === undefined ? [] : [{ json, binary }];
+  });
+}
+
+/** Cells of one emulated link. */
+export interface LinkGroup {
+  readonly label: string;
+  readonly cells: readonly { readonly name: string; readonly cell: Cell }[];
+}
+
+export function linkGroups(record: BenchRecord): readonly LinkGroup[] {
+  const groups = new Map<string, { name: string; cell: Cell }[]>();
+  for (const { name, cells } of seriesOf(ofStudy(record, "link"))) {
+    for (const cell of cells) {
+      const batch = cell.imagesPerRequest === 1 ? "" : ` b${cell.imagesPerRequest}`;
+      const label = conditionsText(cell.conditions) || "no link between";
+      groups.set(label, [...(groups.get(label) ?? []), { name: `${name}${batch}`, cell }]);
+    }
+  }
+  return [...groups].map(([label, cells]) => ({ label, cells }));
+}
+
+function link(record: BenchRecord): Body | undefined {
+  const groups = linkGroups(record);
+  if (groups.length === 0) return undefined;
+  return {
+    answer: groups.flatMap(({ label, cells }) => {
+      const ranked = cells
+        .filter(({ cell }) => usable([cell]).length > 0)
+        .sort((a, b) => (a.cell.latencyMs?.p50 ?? 0) - (b.cell.latencyMs?.p50 ?? 0));
+      const [best, worst] = [ranked[0], ranked.at(-1)];
+      return best === undefined || worst === undefined || best === worst
+        ? []
+        : [
+            `${label}: \`${best.name}\` answers in ${formatMs(best.cell.latencyMs?.p50 ?? 0)} ms, \`${worst.name}\` in ${formatMs(worst.cell.latencyMs?.p50 ?? 0)} ms (${formatBytes(worst.cell.requestBytes)} a request).`,
+          ];
+    }),
+    tables: [loadTable("Latency by link and payload", ofStudy(record, "link"))],
+    notes: [
+      "The link is a proxy on this machine that lets through so many bits a second and holds back each byte for half of the round trip, in both directions. Loss and congestion are not emulated.",
+    ],
+  };
+}
+
+function operators(record: BenchRecord): Body | undefined {
+  const found = results(record, "operators");
+  if (found.length === 0) return undefined;
+  const place = placed(found.map(({ environment }) => environment));
+  return {
+    answer: found.map((study) => {
+      const top = [...study.operators].sort((a, b) => b.share - a.share).slice(0, 3);
+      const shares = top.map(({ operator, share }) => `${operator} ${formatPercent(share)}`);
+      const fallbacks =
+        study.cpuFallbacks === 0
+          ? "No node fell back to the CPU."
+          : `${counted(study.cpuFallbacks, "node")} of ${formatCount(study.nodes)} fell back to the CPU.`;
+      return `\`${study.service}\`: ${listed(shares)} of the compute. ${fallbacks}`;
+    }),
+    tables: found.map((study) => ({
+      caption: `Operators of ${study.model} in ${study.service}, batch ${study.batch}, mean of ${counted(study.runs, "run")}`,
+      columns: [
+        ...place.columns,
+        textColumn("operator"),
+        textColumn("runs on"),
+        numberColumn("nodes"),
+        numberColumn("ms a run"),
+        numberColumn("share"),
+      ],
+      rows: [...study.operators]
+        .sort((a, b) => b.share - a.share)
+        .map((row) => [
+          ...place.cells(study.environment),
+          textCell(row.operator),
+          textCell(row.provider.replace("ExecutionProvider", "")),
+          numberCell(row.nodes, formatCount),
+          numberCell(row.msPerRun, (value) => value.toPrecision(3)),
+          numberCell(row.share, formatPercent),
+        ]),
+    })),
+    notes: [
+      "From ONNX Runtime's own profile: the share of the time that was spent in operators, not of the wall clock.",
+    ],
+  };
+}
+
+const mebibytes = (value: number) =>
+  value >= 1_024 ? `${(value / 1_024).toFixed(2)} GiB` : `${value.toFixed(0)} MiB`;
+
+function memory(record: BenchRecord): Body | undefined {
+  const found = results(record, "memory").flatMap(({ environment, services }) =>
+    services.map((service) => ({ environment, ...service })),
+  );
+  if (found.length === 0) return undefined;
+  const place = placed(found.map(({ environment }) => environment));
+  const sum = (pick: (row: (typeof found)[number]) => number | undefined) =>
+    found.reduce((total, row) => total + (pick(row) ?? 0), 0);
+  const [resident, gpu] = [
+    sum((row) => row.residentUnderLoadMiB ?? row.residentMiB),
+    sum((row) => row.gpuMemoryUnderLoadMiB ?? row.gpuMemoryMiB),
+  ];
+  const parts = [
+    ...(resident > 0 ? [`${mebibytes(resident)} of memory`] : []),
+    ...(gpu > 0 ? [`${mebibytes(gpu)} of the GPU's`] : []),
+  ];
+  return {
+    answer:
+      parts.length === 0
+        ? []
+        : [`Under load, ${counted(found.length, "service")} hold ${listed(parts)} together.`],
+    tables: [
+      {
+        caption: "Memory of each service",
+        columns: [
+          ...place.columns,
+          textColumn("service"),
+          numberColumn("resident, ready"),
+          numberColumn("under load"),
+          numberColumn("GPU, ready"),
+          numberColumn("GPU, under load"),
+        ],
+        rows: found.map((row) => [
+          ...place.cells(row.environment),
+          textCell(row.service),
+          numberCell(row.residentMiB, mebibytes),
+          numberCell(row.residentUnderLoadMiB, mebibytes),
+          numberCell(row.gpuMemoryMiB, mebibytes),
+          numberCell(row.gpuMemoryUnderLoadMiB, mebibytes),
+        ]),
+      },
+    ],
+  };
+}
+
+/** Throughput by GPUs against one, at the most clients for each GPU that all were measured with. */
+export interface ScalingLine extends Pick<Series, "name"> {
+  readonly points: readonly {
+    readonly gpus: number;
+    readonly cell: Cell;
+    readonly speedup: number;
+    readonly efficiency: number;
+  }[];
+}
+
+export function scalingLines(record: BenchRecord): readonly ScalingLine[] {
+  return seriesOf(ofStudy(record, "scaling")).flatMap(({ name, cells }) => {
+    const perGpu = new Map<string, Map<number, Cell>>();
+    for (const cell of usable(cells)) {
+      const gpus = cell.conditions.gpus ?? 1;
+      const load = JSON.stringify([cell.imagesPerRequest, (clientsOf(cell) ?? 0) / gpus]);
+      perGpu.set(load, (perGpu.get(load) ?? new Map<number, Cell>()).set(gpus, cell));
+    }
+    const [widest] = [...perGpu.values()]
+      .filter((group) => group.has(1))
+      .sort(
+        (a, b) =>
+          b.size - a.size || (b.get(1)?.imagesPerSecond ?? 0) - (a.get(1)?.imagesPerSecond ?? 0),
+      );
+    const one = widest?.get(1)?.imagesPerSecond;
+    if (widest === undefined || one === undefined || widest.size < 2) return [];
+    const points = [...widest]
+      .sort(([a], [b]) => a - b)
+      .map(([gpus, cell]) => ({
+        gpus,
+        cell,
+        speedup: cell.imagesPerSecond / one,
+        efficiency: cell.imagesPerSecond / (gpus * one),
+      }));
+    return [{ name, points }];
+  });
+}
+
+function scaling(record: BenchRecord): Body | undefined {
+  const cells = ofStudy(record, "scaling");
+  if (cells.length === 0) return undefined;
+  const lines = scalingLines(record);
+  return {
+    answer: lines.flatMap(({ name, points }) => {
+      const last = points.at(-1);
+      return last === undefined
+        ? []
+        : [
+            `\`${name}\`: ${counted(last.gpus, "GPU")} do ${formatRatio(last.speedup)} of one, an efficiency of ${formatPercent(last.efficiency)}.`,
+          ];
+    }),
+    tables: [
+      {
+        caption: "Throughput by GPUs, at the same load for each GPU",
+        columns: [
+          textColumn("path"),
+          numberColumn("GPUs"),
+          textColumn("load"),
+          numberColumn("images/s"),
+          numberColumn("against one"),
+          numberColumn("efficiency", "Against N times one"),
+          numberColumn("p95 ms"),
+          trustColumn,
+        ],
+        rows: lines.flatMap(({ name, points }) =>
+          points.map(({ gpus, cell, speedup, efficiency }) => [
+            textCell(name),
+            numberCell(gpus, formatCount),
+            textCell(loadText(cell.load), { sort: clientsOf(cell) ?? 0 }),
+            numberCell(cell.imagesPerSecond, formatRate),
+            numberCell(speedup, formatRatio),
+            numberCell(efficiency, formatPercent),
+            numberCell(cell.latencyMs?.p95, formatMs),
+            trustCell(cell),
+          ]),
+        ),
+      },
+    ],
+  };
+}
+
+/** The same load, once for each topology. */
+export interface TopologyPair {
+  readonly name: string;
+  readonly clients: number;
+  readonly group: Cell;
+  readonly perGpu: Cell;
+}
+
+export function topologyPairs(record: BenchRecord): readonly TopologyPair[] {
+  return seriesOf(usable(ofStudy(record, "topology"))).flatMap(({ name, cells }) =>
+    cells.flatMap((group) => {
+      if (group.conditions.topology !== "instance-group") return [];
+      const perGpu = cells.find(
+        (cell) =>
+          cell.conditions.topology === "per-gpu" &&
+          cell.imagesPerRequest === group.imagesPerRequest &&
+          clientsOf(cell) === clientsOf(group),
+      );
+      return perGpu === undefined ? [] : [{ name, clients: clientsOf(group) ?? 0, group, perGpu }];
+    }),
+  );
+}
+
+function topology(record: BenchRecord): Body | undefined {
+  const cells = ofStudy(record, "topology");
+  if (cells.length === 0) return undefined;
+  const [most] = [...topologyPairs(record)].sort(
+    (a, b) =>
+      Math.max(b.group.imagesPerSecond, b.perGpu.imagesPerSecond) -
+      Math.max(a.group.imagesPerSecond, a.perGpu.imagesPerSecond),
+  );
+  const ratio = most === undefined ? 1 : most.perGpu.imagesPerSecond / most.group.imagesPerSecond;
+  return {
+    answer:
+      most === undefined
+        ? []
+        : [
+            `\`${most.name}\` with ${counted(most.clients, "client")}: one Triton for each GPU does ${formatRate(most.perGpu.imagesPerSecond)} images/s, one over all ${formatRate(most.group.imagesPerSecond)}: ${formatRatio(ratio)}.`,
+          ],
+    tables: [loadTable("Loads by topology", cells)],
+  };
+}

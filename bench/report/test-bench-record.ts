@@ -1,0 +1,562 @@
+import {
+  type BenchPath,
+  type BenchRecord,
+  benchRecordVersion,
+  type Cell,
+  type Conditions,
+  type LoadShape,
+  type StudyId,
+} from "../src/bench-record.ts";
+
+/**
+ * A record for tests, as of one deployed GPU host: five protocol paths and two payload variants, five batches, seven concurrencies,
+ * every study, a load whose client was the limit and one that never was stable. Made by formulas: the same every time.
+ */
+export function testBenchRecord(changes: Partial<BenchRecord> = {}): BenchRecord {
+  return {
+    schema: benchRecordVersion,
+    kind: "bench",
+    startedAt: "2026-11-21T10:30:00.000Z",
+    finishedAt: "2026-11-21T11:12:35.000Z",
+    interrupted: false,
+    subject: {
+      commit: "0123456789abcdef0123456789abcdef01234567",
+      dirty: false,
+      runtime: "deployed",
+      servers: [
+        { service: "embed", name: "clipstack", version: "0.1.0" },
+        { service: "triton-onnx", name: "triton", version: "2.51.0" },
+        { service: "triton-trt", name: "triton", version: "2.51.0" },
+      ],
+      model: {
+        name: "generated",
+        sha256: "ab".repeat(32),
+        source: "generated",
+        weights: "random",
+        architecture: "vit-b-32",
+        seed: 1,
+      },
+      machine: { cpu: "Test CPU", cores: 8, memoryMiB: 32_768, os: "Linux 6.1", node: "v20.20.0" },
+      gpu: { name: "NVIDIA A10", count: 1, vramMiB: 23_028 },
+      price: { usdPerHour: 0.75, date: "2025-06", source: "gpu-rental" },
+      environments: [testEnvironment()],
+    },
+    settings: {
+      paths: testPaths.map(({ name }) => name),
+      windowSeconds: 5,
+      stableWindows: 3,
+      tolerance: 0.1,
+      maxWindows: 10,
+      durationSeconds: 60,
+      seed: 1,
+      p99MinimumSamples: 500,
+      images: { source: "bench/samples", count: 32, meanBytes: 10_240 },
+    },
+    parity: testPaths.map(({ path, payload, serialization, service }, i) => ({
+      environment: "single-gpu",
+      service,
+      path,
+      payload,
+      serialization,
+      images: 32,
+      minCosine: 0.999_999,
+      maxRelativeDifference: 1.2e-4 * (i + 1),
+      passed: true,
+      message: "as the local reference",
+    })),
+    cells: testCells(),
+    studies: testStudies(),
+    imported: [],
+    notes: [],
+    passed: true,
+    failures: [],
+    ...changes,
+  };
+}
+
+/** The same run with local processes in place of the containers: nothing of it is a GPU's. */
+export function testEmbeddedRecord(): BenchRecord {
+  const record = testBenchRecord();
+  return {
+    ...record,
+    subject: { ...record.subject, runtime: "embedded" },
+    cells: record.cells.map(({ gpu: _none, ...cell }) => cell),
+  };
+}
+
+type Environment = BenchRecord["subject"]["environments"][number];
+
+export function testEnvironment(changes: Partial<Environment> = {}): Environment {
+  return {
+    name: "single-gpu",
+    where: "ssh://gpu-host",
+    accelerator: "gpu",
+    gpu: "1 × a10",
+    artefact: { file: "single-gpu/cdk.tf.json", sha256: "cd".repeat(32), editedByHand: false },
+    services: (["embed", "triton-onnx", "triton-trt"] as const).map((name) => ({
+      name,
+      kind: name === "embed" ? "embed" : "triton",
+      backend: name === "triton-trt" ? "tensorrt" : "onnx",
+      ...(name === "embed" ? {} : { engine: "tritonserver" as const }),
+      resource: `docker_container.${name} (container 'single-gpu-${name}')`,
+      processes: 1,
+    })),
+    notes: [],
+    seconds: 2_540,
+    ...changes,
+  };
+}
+
+interface PathModel extends BenchPath {
+  readonly name: string;
+  readonly service: string;
+  /** Milliseconds of each request, and of each image of it. */
+  readonly wire: readonly [number, number];
+  readonly decode: number;
+  readonly compute: readonly [number, number];
+  /** Of the Universal Scalability Law. */
+  readonly sigma: number;
+  readonly kappa: number;
+  readonly bytes: number;
+}
+
+const fp32 = { payload: "fp32", serialization: "binary", decode: 0, bytes: 602_112 } as const;
+
+const testPaths: readonly PathModel[] = [
+  {
+    name: "embed-http",
+    path: "embed-http",
+    service: "embed",
+    payload: "encoded",
+    serialization: "binary",
+    wire: [0.9, 0.1],
+    decode: 1.9,
+    compute: [2.2, 1.05],
+    sigma: 0.11,
+    kappa: 0.0004,
+    bytes: 10_240,
+  },
+  {
+    ...fp32,
+    name: "onnx-http",
+    path: "onnx-http",
+    service: "triton-onnx",
+    wire: [0.8, 3.4],
+    compute: [2.1, 1.02],
+    sigma: 0.14,
+    kappa: 0.0011,
+  },
+  {
+    ...fp32,
+    name: "onnx-grpc",
+    path: "onnx-grpc",
+    service: "triton-onnx",
+    wire: [1.1, 2.7],
+    compute: [2.1, 1.02],
+    sigma: 0.12,
+    kappa: 0.0008,
+  },
+  {
+    ...fp32,
+    name: "trt-http",
+    path: "trt-http",
+    service: "triton-trt",
+    wire: [0.8, 3.4],
+    compute: [1.1, 0.34],
+    sigma: 0.17,
+    kappa: 0.0012,
+  },
+  {
+    ...fp32,
+    name: "trt-grpc",
+    path: "trt-grpc",
+    service: "triton-trt",
+    wire: [1.1, 2.7],
+    compute: [1.1, 0.34],
+    sigma: 0.15,
+    kappa: 0.0009,
+  },
+  {
+    ...fp32,
+    name: "onnx-http_u8",
+    path: "onnx-http",
+    service: "triton-onnx",
+    payload: "u8",
+    wire: [0.8, 0.9],
+    compute: [2.1, 1.05],
+    sigma: 0.12,
+    kappa: 0.0006,
+    bytes: 150_528,
+  },
+  {
+    ...fp32,
+    name: "onnx-http_json",
+    path: "onnx-http",
+    service: "triton-onnx",
+    serialization: "json",
+    wire: [1, 62],
+    compute: [2.1, 1.02],
+    sigma: 0.3,
+    kappa: 0.002,
+    bytes: 3_020_000,
+  },
+];
+
+const batches = [1, 4, 8, 16, 32];
+const concurrencies = [1, 4, 8, 16, 32, 64, 128];
+
+export interface TestCellOptions {
+  readonly path?: string;
+  readonly batch?: number;
+  readonly load?: LoadShape;
+  readonly study?: StudyId;
+  readonly conditions?: Conditions;
+  /** Every latency times this, every rate divided by it. */
+  readonly slower?: number;
+  /** Milliseconds besides, as of a link. */
+  readonly added?: number;
+  readonly environment?: string;
+}
+
+const closed = (concurrency: number): LoadShape => ({ kind: "closed loop", concurrency });
+
+/** One cell as the formulas give it. */
+export function testCell(options: TestCellOptions = {}, changes: Partial<Cell> = {}): Cell {
+  const { batch = 1, load = closed(1), slower = 1, added = 0, study, conditions = {} } = options;
+  const model = testPaths.find(({ name }) => name === (options.path ?? "onnx-http"))!;
+  const { wire, decode, compute, sigma, kappa } = model;
+  const base =
+    (wire[0] + wire[1] * batch + decode * batch + compute[0] + compute[1] * batch) * slower + added;
+  const law = (n: number) => (n / base / (1 + sigma * (n - 1) + kappa * n * (n - 1))) * 1_000;
+  const clients = load.kind === "closed loop" ? load.concurrency : 0;
+  const most = Math.max(...concurrencies.map(law));
+  const offered = load.kind === "closed loop" ? 0 : load.ratePerSecond;
+  const achievedShare = load.kind === "closed loop" ? undefined : Math.min(1, most / offered);
+  const id = [
+    model.name,
+    `b${batch}`,
+    load.kind === "closed loop" ? `c${clients}` : `r${offered}`,
+    ...Object.values(conditions),
+  ].join(" ");
+  const noise = noiseOf(id);
+  const rps =
+    (load.kind === "closed loop" ? law(clients) : Math.min(offered, most)) * (1 + 0.01 * noise(0));
+  const busy = load.kind === "closed loop" ? 0 : Math.min(0.97, offered / most);
+  const mean = load.kind === "closed loop" ? (clients / rps) * 1_000 : base / (1 - busy);
+  const spread = 0.06 + 0.03 * Math.log2(Math.max(1, clients) * (1 + busy * 4));
+  const windows = [0.985, 1.004, 1.011].map((factor, i) => ({
+    seconds: 5,
+    requests: Math.round(rps * 5 * (factor + 0.004 * noise(i + 1))),
+    imagesPerSecond: rps * batch * (factor + 0.004 * noise(i + 1)),
+    p99Ms: mean * Math.exp(2.33 * spread) * (1 + 0.02 * noise(i + 5)),
+    failed: 0,
+  }));
+  const samples = windows.reduce((sum, { requests }) => sum + requests, 0);
+  const histogram = histogramOf(mean * 0.985, spread, samples);
+  const infer = compute[0] + compute[1] * batch;
+  const inside = mean - (wire[0] + wire[1] * batch) * slower - added;
+  const queue = Math.max(0.04, inside - infer * slower - decode * batch * slower - 0.3);
+  return {
+    id,
+    study,
+    environment: options.environment ?? "single-gpu",
+    service: model.service,
+    path: model.path,
+    payload: model.payload,
+    serialization: model.serialization,
+    imagesPerRequest: batch,
+    requestBytes: model.bytes * batch + 320,
+    responseBytes: 2_048 * batch + 180,
+    load,
+    conditions,
+    warmup: { seconds: 4, requests: Math.round(rps * 4) },
+    windows,
+    measuredWindows: 3,
+    stability: {
+      verdict: "stable",
+      throughputDeviation: 0.015,
+      p99Deviation: 0.022,
+      tolerance: 0.1,
+    },
+    seconds: 15,
+    samples,
+    requestsPerSecond: samples / 15,
+    imagesPerSecond: (samples * batch) / 15,
+    achievedShare,
+    latencyMs: { mean, ...percentilesOf(histogram), p99Reliable: samples >= 500 },
+    histogram,
+    errors: {},
+    errorsInAll: {},
+    client: {
+      workers: clients > 16 ? 2 : 1,
+      busiestWorkerCores: Math.min(0.7, 0.1 + clients / 200),
+      eventLoopDelayP99Ms: 1.2,
+      delayedSends: 0,
+    },
+    server: {
+      source: model.service === "embed" ? "embed" : "triton",
+      requests: samples,
+      executions: Math.round(samples / Math.max(1, Math.min(16, clients / 3))),
+      averageBatch: batch * Math.max(1, Math.min(16, clients / 3)),
+      requestMs: inside,
+      ...(decode > 0 ? { decodeMs: decode * batch * slower } : {}),
+      queueMs: queue,
+      inputMs: 0.18 * slower,
+      inferMs: infer * slower,
+      outputMs: 0.08 * slower,
+    },
+    gpu: {
+      source: "triton metrics",
+      gpus: [
+        {
+          id: "GPU-0",
+          utilization: Math.min(0.98, (rps * infer) / 1_000),
+          memoryUsedMiB: 2_840,
+          memoryTotalMiB: 23_028,
+        },
+      ],
+    },
+    invalid: [],
+    ...changes,
+  };
+}
+
+/** Numbers between -1 and 1 that depend on the text and an index alone. */
+function noiseOf(text: string): (index: number) => number {
+  let seed = 2_166_136_261;
+  for (const character of text) seed = Math.imul(seed ^ character.charCodeAt(0), 16_777_619);
+  return (index) => {
+    const mixed = Math.imul((seed ^ (index * 374_761_393)) >>> 0, 668_265_263) >>> 0;
+    return (mixed / 2 ** 32) * 2 - 1;
+  };
+}
+
+/** Lognormal, 60 steps. */
+function histogramOf(medianMs: number, spread: number, samples: number): Cell["histogram"] {
+  const steps = Array.from({ length: 61 }, (_, i) => -3 + i / 10);
+  const weights = steps.map((z) => Math.exp(-(z * z) / 2));
+  const total = weights.reduce((sum, weight) => sum + weight, 0);
+  return steps.flatMap((z, i) => {
+    const count = Math.round((samples * (weights[i] ?? 0)) / total);
+    return count < 1
+      ? []
+      : [[Math.round(medianMs * Math.exp(z * spread) * 1_000), count] as [number, number]];
+  });
+}
+
+function percentilesOf(histogram: Cell["histogram"]) {
+  const total = histogram.reduce((sum, [, count]) => sum + count, 0);
+  const at = (part: number) => {
+    let seen = 0;
+    for (const [us, count] of histogram) {
+      seen += count;
+      if (seen >= part * total) return us / 1_000;
+    }
+    return (histogram.at(-1)?.[0] ?? 0) / 1_000;
+  };
+  return { p50: at(0.5), p90: at(0.9), p95: at(0.95), p99: at(0.99), max: at(1) };
+}
+
+function testCells(): Cell[] {
+  const plain = testPaths.map(({ name }) => name).filter((name) => name !== "onnx-http_json");
+  const grid = plain.flatMap((path) => [
+    ...batches.map((batch) => testCell({ path, batch })),
+    ...concurrencies.slice(1).map((clients) => testCell({ path, load: closed(clients) })),
+  ]);
+  const broken = grid.map((cell): Cell => {
+    if (cell.id === "trt-grpc b1 c128") {
+      return {
+        ...cell,
+        client: { ...cell.client, busiestWorkerCores: 0.97, eventLoopDelayP99Ms: 18 },
+        invalid: [
+          "The busiest worker of the load generator used 0.97 of a core: the client may be the limit.",
+        ],
+      };
+    }
+    if (cell.id === "onnx-grpc b1 c64") {
+      return {
+        ...cell,
+        stability: {
+          verdict: "unstable",
+          throughputDeviation: 0.18,
+          p99Deviation: 0.44,
+          tolerance: 0.1,
+        },
+        errors: { "http 503": 12 },
+        errorsInAll: { "http 503": 31 },
+      };
+    }
+    return cell;
+  });
+  const rates = [40, 80, 120, 160, 240].flatMap((ratePerSecond) =>
+    ["embed-http", "onnx-grpc"].map((path) =>
+      testCell({ path, load: { kind: "open loop", arrivals: "poisson", ratePerSecond, seed: 1 } }),
+    ),
+  );
+  const json = [1, 8].map((batch) =>
+    testCell({ path: "onnx-http_json", batch, study: "serialization" }),
+  );
+  const delays = [0, 1_000, 5_000, 20_000].flatMap((queueDelayUs) =>
+    [1, 8, 32].map((clients) =>
+      testCell({
+        path: "onnx-grpc",
+        load: closed(clients),
+        study: "queue-delay",
+        conditions: { queueDelayUs },
+        added: clients === 1 ? queueDelayUs / 1_000 : queueDelayUs / 8_000,
+        slower: clients === 1 ? 1 : 1 / (1 + Math.min(0.35, queueDelayUs / 20_000)),
+      }),
+    ),
+  );
+  const links = [
+    [1_000, 2],
+    [100, 20],
+    [100, 60],
+    [20, 60],
+  ].flatMap(([bandwidthMbps = 0, roundTripMs = 0]) =>
+    ["embed-http", "onnx-http_u8", "onnx-http"].map((path) => {
+      const bytes = testPaths.find(({ name }) => name === path)!.bytes;
+      const added = roundTripMs + (bytes * 8) / (bandwidthMbps * 1_000);
+      return testCell({ path, study: "link", conditions: { bandwidthMbps, roundTripMs }, added });
+    }),
+  );
+  const scaling = [1, 2, 4].map((gpus) =>
+    testCell({
+      path: "onnx-grpc",
+      load: closed(16 * gpus),
+      study: "scaling",
+      conditions: { gpus },
+      slower: 1 / [1, 1.86, 3.1][[1, 2, 4].indexOf(gpus)]!,
+    }),
+  );
+  const topology = (["instance-group", "per-gpu"] as const).flatMap((name) =>
+    [8, 32, 128].map((clients) =>
+      testCell({
+        path: "onnx-grpc",
+        load: closed(clients),
+        study: "topology",
+        conditions: { gpus: 4, topology: name },
+        slower: name === "per-gpu" ? 0.3 : 0.42,
+      }),
+    ),
+  );
+  return [...broken, ...rates, ...json, ...delays, ...links, ...scaling, ...topology];
+}
+
+function testStudies(): BenchRecord["studies"] {
+  const environment = "single-gpu";
+  return [
+    {
+      study: "cold-start",
+      environment,
+      notes: ["The file system's cache was warm."],
+      starts: [
+        {
+          service: "embed",
+          round: 1,
+          liveMs: 310,
+          readyMs: 1_240,
+          firstRequestMs: 42,
+          warmRequestMs: 6.1,
+        },
+        {
+          service: "embed",
+          round: 2,
+          liveMs: 290,
+          readyMs: 1_180,
+          firstRequestMs: 39,
+          warmRequestMs: 6.2,
+        },
+        {
+          service: "triton-onnx",
+          round: 1,
+          liveMs: 2_900,
+          readyMs: 9_800,
+          firstRequestMs: 61,
+          warmRequestMs: 7.4,
+        },
+        {
+          service: "triton-trt",
+          round: 1,
+          liveMs: 3_000,
+          readyMs: 96_400,
+          firstRequestMs: 12,
+          warmRequestMs: 5.7,
+        },
+      ],
+    },
+    {
+      study: "operators",
+      environment,
+      notes: [],
+      service: "triton-onnx",
+      model: "model.onnx",
+      batch: 8,
+      runs: 20,
+      nodes: 2_272,
+      cpuFallbacks: 3,
+      operators: (
+        [
+          ["MatMul", "CUDA", 96, 7.6],
+          ["Gemm", "CUDA", 1, 0.71],
+          ["BiasGelu", "CUDA", 12, 0.39],
+          ["Conv", "CUDA", 1, 0.37],
+          ["SkipLayerNormalization", "CUDA", 24, 0.31],
+          ["Softmax", "CUDA", 12, 0.22],
+          ["Transpose", "CUDA", 48, 0.19],
+          ["Gather", "CPU", 3, 0.24],
+        ] as const
+      ).map(([operator, provider, nodes, msPerRun]) => ({
+        operator,
+        provider: `${provider}ExecutionProvider`,
+        nodes,
+        msPerRun,
+        share: msPerRun / 10.03,
+      })),
+    },
+    {
+      study: "memory",
+      environment,
+      notes: [],
+      services: [
+        {
+          service: "embed",
+          residentMiB: 480,
+          residentUnderLoadMiB: 655,
+          gpuMemoryMiB: 940,
+          gpuMemoryUnderLoadMiB: 1_120,
+        },
+        {
+          service: "triton-onnx",
+          residentMiB: 1_240,
+          residentUnderLoadMiB: 1_410,
+          gpuMemoryMiB: 1_060,
+          gpuMemoryUnderLoadMiB: 1_300,
+        },
+        {
+          service: "triton-trt",
+          residentMiB: 1_310,
+          residentUnderLoadMiB: 1_330,
+          gpuMemoryMiB: 610,
+          gpuMemoryUnderLoadMiB: 760,
+        },
+      ],
+    },
+    {
+      study: "serialization",
+      environment,
+      notes: [],
+      client: [
+        { serialization: "json", batch: 1, encodeMs: 31.2, decodeMs: 0.09, bytes: 3_020_000 },
+        { serialization: "binary", batch: 1, encodeMs: 0.01, decodeMs: 0.01, bytes: 602_112 },
+        { serialization: "json", batch: 8, encodeMs: 262, decodeMs: 0.7, bytes: 24_160_000 },
+        { serialization: "binary", batch: 8, encodeMs: 0.4, decodeMs: 0.02, bytes: 4_816_896 },
+      ],
+    },
+    ...(["queue-delay", "link", "scaling", "topology"] as const).map((study) => ({
+      study,
+      environment,
+      notes: [],
+    })),
+  ];
+}

@@ -1,0 +1,75 @@
+import { expect, test } from "vitest";
+import { fitUsl, type Point, saturationOf, uslThroughput } from "./usl.ts";
+
+const clients = [1, 4, 8, 16, 32, 64, 128];
+const at = (law: { lambda: number; sigma: number; kappa: number }): readonly Point[] =>
+  clients.map((n) => ({ clients: n, throughput: uslThroughput(law, n) }));
+
+test.each([
+  { lambda: 100, sigma: 0.05, kappa: 0.001 },
+  { lambda: 3.4, sigma: 0.02, kappa: 0.0004 },
+  { lambda: 9_000, sigma: 0.3, kappa: 0.01 },
+])("finds the law that the points were made with: %o", (law) => {
+  const fit = fitUsl(at(law))!;
+  expect(fit.lambda).toBeCloseTo(law.lambda, 4 - Math.round(Math.log10(law.lambda)));
+  expect(fit.sigma).toBeCloseTo(law.sigma, 4);
+  expect(fit.kappa).toBeCloseTo(law.kappa, 6);
+  expect(fit.residual).toBeLessThan(1e-3);
+  expect(fit.rSquared).toBeGreaterThan(0.9999);
+});
+
+test("its peak is where more clients begin to get less", () => {
+  const fit = fitUsl(at({ lambda: 100, sigma: 0.05, kappa: 0.001 }))!;
+  expect(fit.peak?.clients).toBeCloseTo(Math.sqrt(0.95 / 0.001), 0);
+  expect(fit.peak?.throughput).toBeGreaterThan(uslThroughput(fit, 20));
+  expect(fit.peak?.throughput).toBeGreaterThan(uslThroughput(fit, 50));
+});
+
+test("without coherency there is a ceiling and no peak", () => {
+  const fit = fitUsl(at({ lambda: 100, sigma: 0.25, kappa: 0 }))!;
+  expect(fit.kappa).toBe(0);
+  expect(fit.peak).toBeUndefined();
+  expect(fit.ceiling).toBeCloseTo(400, 0);
+});
+
+test("throughput that grows with every client has neither peak nor ceiling", () => {
+  const fit = fitUsl(at({ lambda: 10, sigma: 0, kappa: 0 }))!;
+  expect(fit).toMatchObject({ sigma: 0, kappa: 0 });
+  expect(fit.peak).toBeUndefined();
+  expect(fit.ceiling).toBeUndefined();
+});
+
+test("more than linear growth does not make a parameter negative", () => {
+  const fit = fitUsl(clients.map((n) => ({ clients: n, throughput: n ** 1.2 })))!;
+  expect(Math.min(fit.lambda, fit.sigma, fit.kappa)).toBeGreaterThanOrEqual(0);
+});
+
+test("a bad fit says so by its residual", () => {
+  const jagged = clients.map((n, i) => ({ clients: n, throughput: i % 2 === 0 ? 100 : 20 }));
+  expect(fitUsl(jagged)!.residual).toBeGreaterThan(0.3);
+});
+
+test("fits the published runs of four GPUs, whose most was 43.2 images a second at 32 clients", () => {
+  const published = [3.4, 11, 20.2, 31.9, 43.2, 37.4, 37.1].map((throughput, i) => ({
+    clients: clients[i]!,
+    throughput,
+  }));
+  const fit = fitUsl(published)!;
+  expect(fit.residual).toBeLessThan(0.1);
+  expect(fit.peak!.clients).toBeGreaterThan(32);
+  expect(fit.peak!.clients).toBeLessThan(96);
+  expect(fit.peak!.throughput).toBeCloseTo(41, -1);
+  expect(saturationOf(published)).toMatchObject({
+    most: { clients: 32, throughput: 43.2 },
+    enough: { clients: 32 },
+    reached: true,
+  });
+});
+
+test("three numbers of clients are too few for a law of three parameters", () => {
+  expect(fitUsl(at({ lambda: 1, sigma: 0, kappa: 0 }).slice(0, 3))).toBeUndefined();
+});
+
+test("saturation is not reached where the last point is the first with nearly all", () => {
+  expect(saturationOf(at({ lambda: 10, sigma: 0, kappa: 0 }))).toMatchObject({ reached: false });
+});

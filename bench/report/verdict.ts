@@ -1,0 +1,334 @@
+import type { BenchRecord, Cell } from "../src/bench-record.ts";
+import { formatMs, formatRate } from "../src/summary.ts";
+import { isTheRealThing } from "./caveats.ts";
+import {
+  clientsOf,
+  closedLoop,
+  costBasis,
+  doubtsOf,
+  environmentsOf,
+  fastest,
+  isPlain,
+  preferTrusted,
+  type Series,
+  seriesOf,
+  settingText,
+  type TimePart,
+  timeParts,
+  trustOf,
+  usdPerThousand,
+} from "./cells.ts";
+import { formatBytes, formatPercent, formatRatio, formatUsd, listed } from "./document.ts";
+import { differs, ratioInterval } from "./intervals.ts";
+
+/** What to choose for each goal, and why: computed from the record, in words. */
+
+export const goals = ["latency", "throughput", "cost"] as const;
+export type Goal = (typeof goals)[number];
+
+/** The best way to one goal. */
+export interface Choice {
+  readonly goal: Goal;
+  readonly title: string;
+  /** `undefined` where nothing can be chosen; `why` says the reason. */
+  readonly winner?: { readonly name: string; readonly cell: Cell };
+  /** Others that differ from the winner by no more than noise. */
+  readonly ties: readonly string[];
+  readonly value: string;
+  readonly unit: string;
+  readonly setting: string;
+  /** Whole sentences. */
+  readonly why: readonly string[];
+  /** Why it must not be relied on. */
+  readonly doubts: readonly string[];
+}
+
+export interface Verdict {
+  /** One sentence. Path names are in backticks. */
+  readonly headline: string;
+  readonly choices: readonly Choice[];
+  /** For each limit of latency: the most that can be had within it. */
+  readonly limits: readonly LimitChoice[];
+}
+
+/** The most throughput whose p95 stays within a limit. */
+export interface LimitChoice {
+  readonly limitMs: number;
+  readonly name: string;
+  readonly cell: Cell;
+}
+
+export function verdictOf(record: BenchRecord): Verdict {
+  const series = seriesOf(record.cells.filter((cell) => isPlain(cell)));
+  const choices = [latencyChoice(series), throughputChoice(series), costChoice(record, series)];
+  return { headline: headlineOf(record, choices), choices, limits: limitsOf(series) };
+}
+
+interface Contender {
+  readonly name: string;
+  readonly cell: Cell;
+}
+
+/** The smallest load that the most paths were measured with: one image, one client where that is there. */
+export function smallestLoad(series: readonly Series[]): readonly Contender[] {
+  const loads = new Map<string, Contender[]>();
+  for (const { name, cells } of series) {
+    for (const cell of preferTrusted(closedLoop(cells))) {
+      const key = JSON.stringify([cell.imagesPerRequest, clientsOf(cell)]);
+      loads.set(key, [...(loads.get(key) ?? []), { name, cell }]);
+    }
+  }
+  const size = ({ cell }: Contender) => cell.imagesPerRequest * 1_000 + (clientsOf(cell) ?? 0);
+  return (
+    [...loads.values()].sort((a, b) => b.length - a.length || size(a[0]!) - size(b[0]!))[0] ?? []
+  );
+}
+
+function latencyChoice(series: readonly Series[]): Choice {
+  const base = { goal: "latency", title: "Lowest latency", unit: "ms p50" } as const;
+  const ranked = [...smallestLoad(series)].sort(
+    (a, b) => (a.cell.latencyMs?.p50 ?? 0) - (b.cell.latencyMs?.p50 ?? 0),
+  );
+  const [winner, second] = ranked;
+  if (winner?.cell.latencyMs === undefined) return nothing(base);
+  const { p95, p99, p99Reliable } = winner.cell.latencyMs;
+  const best95 = ranked.reduce((best, it) =>
+    (it.cell.latencyMs?.p95 ?? 0) < (best.cell.latencyMs?.p95 ?? 0) ? it : best,
+  );
+  const tail = p99Reliable ? `, p99 ${formatMs(p99)} ms` : "";
+  return {
+    ...base,
+    winner,
+    ties: tiesOf(ranked, "p50"),
+    value: formatMs(winner.cell.latencyMs.p50),
+    setting: `${settingText(winner.cell)}; p95 ${formatMs(p95)} ms${tail}`,
+    why: [
+      ...(second === undefined ? [] : [against(winner, second, "p50")]),
+      ...(second === undefined ? [] : differenceOf(winner.cell, second)),
+      ...(second === undefined ? biggestPart(winner.cell) : []),
+      ...(best95.name === winner.name
+        ? []
+        : [
+            `\`${best95.name}\` has the lower p95: ${formatMs(best95.cell.latencyMs?.p95 ?? 0)} ms.`,
+          ]),
+    ],
+    doubts: doubtsOf(winner.cell),
+  };
+}
+
+function throughputChoice(series: readonly Series[]): Choice {
+  const base = { goal: "throughput", title: "Highest throughput", unit: "images/s" } as const;
+  const ranked = rankedByRate(series);
+  const [winner, second] = ranked;
+  if (winner === undefined) return nothing(base);
+  const { cell } = winner;
+  return {
+    ...base,
+    winner,
+    ties: tiesOf(ranked, "throughput"),
+    value: formatRate(cell.imagesPerSecond),
+    setting: `${settingText(cell)}; p50 ${formatMs(cell.latencyMs?.p50 ?? 0)} ms, p95 ${formatMs(cell.latencyMs?.p95 ?? 0)} ms`,
+    why: [
+      ...(second === undefined ? [] : [against(winner, second, "throughput")]),
+      ...biggestPart(cell),
+      ...gpuWords(cell),
+      bandwidthWords(cell),
+    ],
+    doubts: doubtsOf(cell),
+  };
+}
+
+function costChoice(record: BenchRecord, series: readonly Series[]): Choice {
+  const base = { goal: "cost", title: "Lowest cost", unit: "for 1,000 images" } as const;
+  const basis = costBasis(record);
+  const ranked = rankedByRate(series);
+  const [winner, second] = ranked;
+  if (typeof basis === "string") return { ...nothing(base), why: [basis] };
+  if (winner === undefined) return nothing(base);
+  const cost = usdPerThousand(basis, winner.cell.imagesPerSecond);
+  const worst = ranked.at(-1);
+  return {
+    ...base,
+    winner,
+    ties: tiesOf(ranked, "throughput"),
+    value: formatUsd(cost),
+    setting: `${settingText(winner.cell)}; ${formatRate(winner.cell.imagesPerSecond)} images/s`,
+    why: [
+      `At $${basis.usdPerHour} an hour (${basis.source}, seen ${basis.date}), and only while it is kept that busy: an hour costs the same with fewer images.`,
+      ...(second === undefined || worst === undefined
+        ? []
+        : [
+            `The others cost from ${formatUsd(usdPerThousand(basis, second.cell.imagesPerSecond))} (\`${second.name}\`) to ${formatUsd(usdPerThousand(basis, worst.cell.imagesPerSecond))} (\`${worst.name}\`).`,
+          ]),
+    ],
+    doubts: doubtsOf(winner.cell),
+  };
+}
+
+function nothing(base: Pick<Choice, "goal" | "title" | "unit">): Choice {
+  return {
+    ...base,
+    ties: [],
+    value: "–",
+    setting: "",
+    why: ["No load was measured that could be trusted for it."],
+    doubts: [],
+  };
+}
+
+/** Each path's best cell, the fastest first. A path whose best is unstable is behind those to be trusted. */
+function rankedByRate(series: readonly Series[]): readonly Contender[] {
+  const best = series.flatMap(({ name, cells }) => {
+    const cell = fastest(cells);
+    return cell === undefined ? [] : [{ name, cell }];
+  });
+  const weak = ({ cell }: Contender) => (trustOf(cell) === "good" ? 0 : 1);
+  return best.sort((a, b) => weak(a) - weak(b) || b.cell.imagesPerSecond - a.cell.imagesPerSecond);
+}
+
+/** Those that noise may have put behind the first. */
+function tiesOf(ranked: readonly Contender[], metric: "p50" | "throughput"): readonly string[] {
+  const [first, ...others] = ranked;
+  if (first === undefined) return [];
+  return others.flatMap(({ name, cell }) => {
+    const interval = ratioInterval(first.cell, cell, metric);
+    return interval === undefined || differs(interval) ? [] : [name];
+  });
+}
+
+function against(first: Contender, second: Contender, metric: "p50" | "throughput"): string {
+  const interval = ratioInterval(second.cell, first.cell, metric);
+  const [better, other] =
+    metric === "p50"
+      ? [second.cell.latencyMs?.p50 ?? 0, first.cell.latencyMs?.p50 ?? 1]
+      : [first.cell.imagesPerSecond, second.cell.imagesPerSecond];
+  const word = metric === "p50" ? "shorter" : "more";
+  const next = `\`${second.name}\`, the next`;
+  if (interval !== undefined && !differs(interval)) {
+    return `Within the noise of ${next} (${formatMsOrRate(second.cell, metric)}): either will do.`;
+  }
+  const range =
+    interval === undefined
+      ? ""
+      : metric === "p50"
+        ? `, 95 % sure of ${(1 / interval.high).toFixed(2)} to ${(1 / interval.low).toFixed(2)}`
+        : `, 95 % sure of ${interval.low.toFixed(2)} to ${interval.high.toFixed(2)}`;
+  return `${formatRatio(better / other)} ${word} than ${next} (${formatMsOrRate(second.cell, metric)}${range}).`;
+}
+
+function formatMsOrRate(cell: Cell, metric: "p50" | "throughput"): string {
+  return metric === "p50"
+    ? `${formatMs(cell.latencyMs?.p50 ?? 0)} ms`
+    : `${formatRate(cell.imagesPerSecond)} images/s`;
+}
+
+/** What a part of the time is, within a sentence. */
+export const partWords: Readonly<Record<TimePart["id"], string>> = {
+  network: "transfer and the network",
+  decode: "decoding the images",
+  queue: "waiting in the batcher's queue",
+  input: "preparing the model's input",
+  infer: "the model itself",
+  output: "preparing the output",
+  server: "the rest of the server",
+  unknown: "the request as a whole",
+};
+
+/** Where the time goes that the second needs besides. */
+function differenceOf(first: Cell, { name, cell: second }: Contender): readonly string[] {
+  const parts = new Map(timeParts(first).map(({ id, ms }) => [id, ms]));
+  if (parts.has("unknown")) return bytesAgainst(first, second, name);
+  const [most] = timeParts(second)
+    .map(({ id, ms }) => ({ id, more: ms - (parts.get(id) ?? 0) }))
+    .sort((a, b) => b.more - a.more);
+  if (most === undefined || most.id === "unknown" || most.more < 0.05) return [];
+  const sizes =
+    most.id === "network" && second.requestBytes > 1.5 * first.requestBytes
+      ? `: its request is ${formatBytes(second.requestBytes)}, not ${formatBytes(first.requestBytes)}`
+      : "";
+  return [`\`${name}\` spends ${formatMs(most.more)} ms more on ${partWords[most.id]}${sizes}.`];
+}
+
+function bytesAgainst(first: Cell, second: Cell, name: string): readonly string[] {
+  return second.requestBytes > 1.5 * first.requestBytes
+    ? [
+        `A request of \`${name}\` is ${formatBytes(second.requestBytes)}, not ${formatBytes(first.requestBytes)}.`,
+      ]
+    : [];
+}
+
+function biggestPart(cell: Cell): readonly string[] {
+  const parts = timeParts(cell);
+  const [most] = [...parts].sort((a, b) => b.ms - a.ms);
+  const mean = cell.latencyMs?.mean;
+  if (most === undefined || mean === undefined || most.id === "unknown") return [];
+  const bound =
+    most.id === "decode"
+      ? " It is bound by the CPU, not by the GPU."
+      : most.id === "network"
+        ? " It is bound by the way to the server, not by the GPU."
+        : "";
+  return [
+    `Most of a request's time there (${formatPercent(Math.min(1, most.ms / mean))}) goes into ${partWords[most.id]}.${bound}`,
+  ];
+}
+
+function gpuWords({ gpu, server }: Cell): readonly string[] {
+  const uses = gpu?.gpus.flatMap(({ utilization }) =>
+    utilization === undefined ? [] : [utilization],
+  );
+  const batch =
+    server?.averageBatch === undefined
+      ? []
+      : [`${server.averageBatch.toFixed(1)} images for each execution of the model`];
+  const use =
+    uses === undefined || uses.length === 0
+      ? []
+      : [
+          `${uses.length === 1 ? "the GPU" : `${uses.length} GPUs`} ${formatPercent(uses.reduce((sum, value) => sum + value, 0) / uses.length)} in use`,
+        ];
+  const all = [...use, ...batch];
+  return all.length === 0 ? [] : [`${capital(listed(all))}.`];
+}
+
+function bandwidthWords({ requestBytes, requestsPerSecond }: Cell): string {
+  const megabits = (requestBytes * requestsPerSecond * 8) / 1e6;
+  return `Its clients send ${megabits >= 10 ? megabits.toFixed(0) : megabits.toFixed(1)} Mbit/s.`;
+}
+
+const capital = (text: string) => `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
+
+const limits = [10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000];
+
+function limitsOf(series: readonly Series[]): readonly LimitChoice[] {
+  const all = series.flatMap(({ name, cells }) =>
+    cells.flatMap((cell) => (trustOf(cell) === "good" ? [{ name, cell }] : [])),
+  );
+  const chosen: LimitChoice[] = [];
+  for (const limitMs of limits) {
+    const within = all.filter(({ cell }) => (cell.latencyMs?.p95 ?? Infinity) <= limitMs);
+    const [best] = within.sort((a, b) => b.cell.imagesPerSecond - a.cell.imagesPerSecond);
+    // a looser limit that gives nothing more is not a row
+    if (best !== undefined && best.cell !== chosen.at(-1)?.cell) chosen.push({ limitMs, ...best });
+  }
+  return chosen;
+}
+
+function headlineOf(record: BenchRecord, choices: readonly Choice[]): string {
+  const [latency, throughput] = choices.filter(({ winner }) => winner !== undefined);
+  if (latency?.winner === undefined) return "Nothing was measured that can be trusted";
+  const names = [latency.winner.name, throughput?.winner?.name ?? latency.winner.name];
+  const many = seriesOf(record.cells.filter((cell) => isPlain(cell))).length > 1;
+  const [first, second] = names;
+  if (!isTheRealThing(record)) {
+    const where = listed(environmentsOf(record.cells));
+    return first === second
+      ? `On this machine \`${first}\` is fastest; of ${where} as it will run, this says nothing`
+      : `On this machine \`${first}\` answers first and \`${second}\` does most; of ${where} as it will run, this says nothing`;
+  }
+  if (!many)
+    return `\`${first}\`: ${latency.value} ms alone, ${throughput?.value} images/s at most`;
+  return first === second
+    ? `Choose \`${first}\`: first in latency and throughput`
+    : `Choose \`${second}\` for throughput, \`${first}\` for latency`;
+}
