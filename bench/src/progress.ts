@@ -19,72 +19,96 @@ interface Output {
 const frameMs = 100;
 const frames = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
-/** On a terminal one line that moves, elsewhere plain lines; what fails is a line in both. */
-export function startProgress(output: Output): Progress {
-  return output.isTTY === true ? liveProgress(output) : plainProgress(output);
+/** A line that says what is under way. */
+export interface StatusLine {
+  /** On a terminal the line that moves; elsewhere a line, unless it differs from the last in numbers alone. */
+  readonly show: (text: string) => void;
+  /** Draw it again, with other counts. */
+  readonly draw: () => void;
+  /** A line that stays. */
+  readonly say: (line: string) => void;
+  /** Take the live line away. */
+  readonly end: () => void;
 }
 
-function plainProgress(output: Output): Progress {
+/** @param counts - What goes into the parentheses after the live line, before the seconds. */
+export function startStatusLine(output: Output, counts: () => string): StatusLine {
+  return output.isTTY === true ? liveLine(output, counts) : plainLines(output);
+}
+
+/** On a terminal one line that moves, elsewhere plain lines; what fails is a line in both. */
+export function startProgress(output: Output): Progress {
+  let checks = 0;
+  let failed = 0;
+  const line = startStatusLine(
+    output,
+    () => `${checks} checks${failed === 0 ? "" : `, ${failed} failed`}`,
+  );
+  return {
+    say: line.say,
+    end: line.end,
+    tell(event) {
+      if (event.kind === "phase") line.show(`${place(event.environment)}${event.text}`);
+      if (event.kind === "check") {
+        checks++;
+        if (event.result.outcome === "fail") {
+          failed++;
+          line.say(failureLine(event.result));
+        }
+      }
+      line.draw();
+    },
+  };
+}
+
+function plainLines(output: Output): StatusLine {
   const say = (line: string): void => {
     output.write(`${line}\n`);
   };
   let last = "";
   return {
     say,
+    draw() {},
     end() {},
-    tell(event) {
-      if (event.kind === "phase") {
-        const line = `${place(event.environment)}${event.text}`;
-        // a phase that only counts is one line
-        const phase = line.replaceAll(/\d+/g, "");
-        if (phase !== last) say(line);
-        last = phase;
-      }
-      if (event.kind === "check" && event.result.outcome === "fail") say(failureLine(event.result));
+    show(text) {
+      // a phase that only counts is one line
+      const phase = text.replaceAll(/\d+/g, "");
+      if (phase !== last) say(text);
+      last = phase;
     },
   };
 }
 
-function liveProgress(output: Output): Progress {
+function liveLine(output: Output, counts: () => string): StatusLine {
   const clear = "\r\u001b[K";
   const startedAt = performance.now();
   let current = "";
-  let checks = 0;
-  let failed = 0;
   let frame = 0;
   const draw = (): void => {
     const seconds = Math.round((performance.now() - startedAt) / 1_000);
-    const counts = `${checks} checks${failed === 0 ? "" : `, ${failed} failed`}, ${seconds} s`;
     const mark = frames[frame++ % frames.length];
-    const line = `${mark} ${current}  (${counts})`;
+    const line = `${mark} ${current}  (${counts()}, ${seconds} s)`;
     output.write(`${clear}${line.slice(0, Math.max(20, (output.columns || 80) - 1))}`);
   };
   const timer = setInterval(draw, frameMs);
   timer.unref();
-  const say = (line: string): void => {
-    output.write(`${clear}${line}\n`);
-  };
   return {
-    say,
+    draw,
+    say(line) {
+      output.write(`${clear}${line}\n`);
+    },
     end() {
       clearInterval(timer);
       output.write(clear);
     },
-    tell(event) {
-      if (event.kind === "phase") current = `${place(event.environment)}${event.text}`;
-      if (event.kind === "check") {
-        checks++;
-        if (event.result.outcome === "fail") {
-          failed++;
-          say(failureLine(event.result));
-        }
-      }
-      draw();
+    show(text) {
+      current = text;
     },
   };
 }
 
-function place(environment: string | undefined): string {
+/** `single-gpu: ` before what is about one environment. */
+export function place(environment: string | undefined): string {
   return environment === undefined ? "" : `${environment}: `;
 }
 

@@ -64,9 +64,9 @@ export interface KindFacts {
 const programMs = 45_000;
 
 /** Runs programs on the host of a Docker endpoint: here, over ssh, or not at all. */
-type RunOnHost = (program: string, args: readonly string[]) => Promise<ProgramResult | Unknown>;
+export type RunOnHost = (program: string, args: readonly string[]) => Promise<ProgramResult | Unknown>;
 
-function runnerFor(endpoint: string): RunOnHost {
+export function runnerFor(endpoint: string): RunOnHost {
   const target = sshTarget(endpoint);
   if (target !== undefined) {
     return async (program, args) => {

@@ -115,12 +115,7 @@ export async function verifyEnvironments(
         : await verify({
             ...common,
             environments: files,
-            serverCommand: [
-              process.execPath,
-              "--import",
-              import.meta.resolve("tsx"),
-              join(project, "inference-image/src/server/main.ts"),
-            ],
+            serverCommand: bundledServer,
             modelRepository: join(project, "model_repository"),
             modelFile: options.model === "generated" ? undefined : file,
           });
@@ -135,9 +130,18 @@ export async function verifyEnvironments(
   }
 }
 
-async function chooseModel(
+/** Starts the bundled server: program, arguments, and the server's file last. */
+export const bundledServer: readonly string[] = [
+  process.execPath,
+  "--import",
+  import.meta.resolve("tsx"),
+  join(project, "inference-image/src/server/main.ts"),
+];
+
+/** The ONNX file of `--model`, made when it is missing, and what a record says of it. */
+export async function chooseModel(
   model: string,
-  tell: (event: VerifyEvent) => void,
+  tell: (event: VerifyEvent & { readonly kind: "phase" }) => void,
 ): Promise<{ readonly file: string; readonly subject: ModelSubject }> {
   const file = await modelFile(model, tell);
   const { sha256, source, weights, architecture, seed } = await modelInfo(file);
@@ -145,7 +149,10 @@ async function chooseModel(
   return { file, subject: { name, sha256, source, weights, architecture, seed } };
 }
 
-async function modelFile(model: string, tell: (event: VerifyEvent) => void): Promise<string> {
+async function modelFile(
+  model: string,
+  tell: (event: VerifyEvent & { readonly kind: "phase" }) => void,
+): Promise<string> {
   if (model === "tiny") return ensureTinyModel();
   if (model === "generated") {
     return ensureGeneratedModel(({ bytes, total }) => {

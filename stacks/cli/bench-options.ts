@@ -1,0 +1,331 @@
+import { type Command, InvalidArgumentError, Option } from "commander";
+import { type BenchPath, benchPathName, type LoadShape } from "../../bench/src/bench-record.ts";
+import { type AskedPath, defaultSettings } from "../../bench/src/bench-run.ts";
+import type { EndpointsSource } from "../../bench/src/bench-targets.ts";
+import { maxImagesPerRequest } from "../../inference-image/src/contract/embed-api.ts";
+import {
+  type ProtocolPath,
+  protocolPaths,
+} from "../../inference-image/src/contract/environment.ts";
+import { UserError } from "./user-error.ts";
+
+/** What `bench` and `sweep` both take. */
+export interface BenchArguments {
+  readonly target?: "embedded" | "deployed";
+  readonly url: readonly EndpointsSource["endpoints"][number][];
+  readonly metricsUrl: readonly EndpointsSource["metrics"][number][];
+  readonly window: number;
+  readonly stability: number;
+  readonly maxTrials: number;
+  readonly duration: number;
+  readonly seed: number;
+  readonly images?: string;
+  readonly model: string;
+  readonly workers?: number;
+  readonly price?: number;
+  readonly portOffset: number;
+  readonly synth: boolean;
+  readonly output?: string;
+  readonly json?: true;
+  readonly report?: string;
+}
+
+/** The options of {@link BenchArguments}. */
+export function addBenchOptions(command: Command): Command {
+  return command
+    .addOption(
+      new Option(
+        "--target <target>",
+        "embedded: local processes in place of the containers (default); deployed: the containers or pods that a deploy made",
+      ).choices(["embedded", "deployed"]),
+    )
+    .option(
+      "--url <path=address>",
+      "measure this address, not an environment: onnx-http=http://host:port, onnx-grpc=host:port; repeatable",
+      collect(endpoint),
+      [],
+    )
+    .option(
+      "--metrics-url <server=address>",
+      "with --url: metrics of embed, onnx or trt, like onnx=http://host:port; repeatable, once for each process",
+      collect(metricsPage),
+      [],
+    )
+    .option(
+      "--window <seconds>",
+      "length of a measurement window",
+      secondsUpTo(600),
+      defaultSettings.windowSeconds,
+    )
+    .option(
+      "--stability <percent>",
+      "how near throughput and p99 of the last three windows must be to their mean",
+      percent,
+      defaultSettings.tolerance,
+    )
+    .option(
+      "--max-trials <number>",
+      "windows after which a load that never agreed is unstable",
+      integerFrom(3, 1_000),
+      defaultSettings.maxWindows,
+    )
+    .option(
+      "--duration <seconds>",
+      "ceiling of one load, its warm-up included",
+      secondsUpTo(86_400),
+      defaultSettings.durationSeconds,
+    )
+    .option(
+      "--seed <number>",
+      "of random arrivals: the same seed gives the same times",
+      integerFrom(0, 2 ** 31 - 1),
+      defaultSettings.seed,
+    )
+    .option(
+      "--images <folder>",
+      "JPEG, PNG or WebP files to send, the first 64 by name (default: the samples of this project)",
+    )
+    .option(
+      "--model <model>",
+      "generated (the model repository's), tiny, or an ONNX file: what is served with --target embedded, and what answers are compared with",
+      "generated",
+    )
+    .option(
+      "--workers <number>",
+      "processes that send (default: as many as the rate needs, up to the cores)",
+      integerFrom(1, 256),
+    )
+    .option(
+      "--price <dollars>",
+      "US dollars an hour of what is measured (default: what a deployed environment says)",
+      dollars,
+    )
+    .option("--port-offset <number>", "added to every local port, where ports are taken", offset, 0)
+    .option("--no-synth", "measure what lies in cdktf.out, as --target deployed always does")
+    .option("--report <folder>", "where the record and the reports go (default: bench/reports)")
+    .option("--json", "print the record, and nothing else, on stdout")
+    .option("--output <file>", "write the record to a file as well");
+}
+
+/** What only `bench` takes. */
+export interface GridArguments {
+  readonly backend: readonly AskedPath[];
+  readonly concurrency?: readonly number[];
+  readonly batchSizes: readonly number[];
+  readonly iterations?: number;
+  readonly rate?: readonly number[];
+  readonly arrivals: "constant" | "poisson";
+}
+
+export function addGridOptions(command: Command): Command {
+  return command
+    .option(
+      "--backend <names>",
+      `what to measure: ${Object.keys(backendWords).join(", ")}, or paths by name, like embed-http,onnx-grpc,onnx-http_jpeg`,
+      backends,
+      backends("all"),
+    )
+    .option(
+      "--concurrency <numbers>",
+      `clients, each sending its next request when the last one was answered (default: ${defaultConcurrency.join(",")})`,
+      integers(1, 4_096),
+    )
+    .option(
+      "--batch-sizes <numbers>",
+      `images in a request (default: ${defaultBatchSizes.join(",")})`,
+      integers(1, maxImagesPerRequest),
+      defaultBatchSizes,
+    )
+    .option(
+      "--rate <numbers>",
+      "requests a second, sent whether or not earlier ones were answered, in place of --concurrency",
+      positiveNumbers,
+    )
+    .addOption(
+      new Option("--arrivals <how>", "with --rate: how the requests are spread over time")
+        .choices(["poisson", "constant"])
+        .default("poisson"),
+    )
+    .option(
+      "--iterations <number>",
+      "measure so many requests of each load, of all clients together, in place of windows",
+      integerFrom(1, 10_000_000),
+    );
+}
+
+const defaultConcurrency = [1, 4];
+const defaultBatchSizes = [1, 8];
+
+/** The loads of a grid. */
+export function loadsOf(
+  { concurrency, rate, arrivals }: GridArguments,
+  seed: number,
+): readonly LoadShape[] {
+  if (rate !== undefined && concurrency !== undefined) {
+    throw new UserError("--rate and --concurrency: give one of them, not both");
+  }
+  return rate === undefined
+    ? (concurrency ?? defaultConcurrency).map((clients) => ({
+        kind: "closed loop",
+        concurrency: clients,
+      }))
+    : rate.map((ratePerSecond) => ({ kind: "open loop", arrivals, ratePerSecond, seed }));
+}
+
+/** A protocol path with its usual payload. */
+const usual = (path: ProtocolPath): BenchPath => ({
+  path,
+  payload: path === "embed-http" ? "encoded" : "fp32",
+  serialization: "binary",
+});
+
+/** Words that people know for several paths; of these what there is is measured. */
+const backendWords: Readonly<Record<string, readonly ProtocolPath[]>> = {
+  all: protocolPaths,
+  embed: ["embed-http"],
+  triton: ["onnx-http", "trt-http"],
+  triton_grpc: ["onnx-grpc", "trt-grpc"],
+  onnx: ["onnx-http", "onnx-grpc"],
+  tensorrt: ["trt-http", "trt-grpc"],
+};
+
+/** Every path that has a name. */
+const namedPaths: readonly BenchPath[] = [
+  ...protocolPaths.map(usual),
+  ...(["onnx-http", "onnx-grpc"] as const).flatMap((path) =>
+    (["u8", "encoded"] as const).map(
+      (payload): BenchPath => ({ path, payload, serialization: "binary" }),
+    ),
+  ),
+  ...(["onnx-http", "trt-http"] as const).map(
+    (path): BenchPath => ({ path, payload: "fp32", serialization: "json" }),
+  ),
+];
+
+/** A list of words and names, each path once. */
+export function backends(text: string): readonly AskedPath[] {
+  const found = new Map<string, AskedPath>();
+  for (const word of words(text)) {
+    const path = namedPaths.find((it) => benchPathName(it) === word);
+    const asked =
+      path === undefined
+        ? (backendWords[word] ?? []).map((it) => ({ ...usual(it), byName: false }))
+        : [{ ...path, byName: true }];
+    if (asked.length === 0) {
+      const known = [...Object.keys(backendWords), ...namedPaths.map(benchPathName)];
+      throw new InvalidArgumentError(`It must be of ${known.join(", ")}, got '${word}'.`);
+    }
+    for (const one of asked) {
+      const name = benchPathName(one);
+      found.set(name, { ...one, byName: one.byName || found.get(name)?.byName === true });
+    }
+  }
+  return [...found.values()];
+}
+
+function endpoint(text: string): EndpointsSource["endpoints"][number] {
+  const [name = "", url = ""] = divided(text);
+  const path = protocolPaths.find((it) => it === name);
+  if (path === undefined) {
+    throw new InvalidArgumentError(
+      `It must be PATH=ADDRESS, with a PATH of ${protocolPaths.join(", ")}.`,
+    );
+  }
+  if (path.endsWith("-grpc")) {
+    if (!/^[^\s/]+:\d{1,5}$/.test(url)) {
+      throw new InvalidArgumentError(`The address of ${path} must be host:port, got '${url}'.`);
+    }
+    return { path, url };
+  }
+  return { path, url: httpAddress(url, path) };
+}
+
+function metricsPage(text: string): EndpointsSource["metrics"][number] {
+  const [name, url = ""] = divided(text);
+  const backend = (["embed", "onnx", "trt"] as const).find((it) => it === name);
+  if (backend === undefined) {
+    throw new InvalidArgumentError("It must be SERVER=ADDRESS, with a SERVER of embed, onnx, trt.");
+  }
+  return { backend, url: httpAddress(url.replace(/\/metrics\/?$/, ""), backend) };
+}
+
+function divided(text: string): readonly string[] {
+  const at = text.indexOf("=");
+  return at === -1 ? [text] : [text.slice(0, at), text.slice(at + 1)];
+}
+
+function httpAddress(text: string, of: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url?.protocol !== "http:" || url.pathname + url.search + url.hash !== "/") {
+    throw new InvalidArgumentError(
+      `The address of ${of} must be http://host:port, without a path, got '${text}'.`,
+    );
+  }
+  return url.origin;
+}
+
+function collect<T>(parse: (text: string) => T) {
+  return (text: string, before: readonly T[]): readonly T[] => [...before, parse(text)];
+}
+
+function words(text: string): readonly string[] {
+  return text.split(",").map((word) => word.trim());
+}
+
+function integerFrom(least: number, most: number) {
+  return (text: string): number => {
+    const value = Number(text);
+    if (!/^\d+$/.test(text.trim()) || value < least || value > most) {
+      throw new InvalidArgumentError(`It must be a whole number from ${least} to ${most}.`);
+    }
+    return value;
+  };
+}
+
+export function integers(least: number, most: number) {
+  return (text: string): readonly number[] => [
+    ...new Set(words(text).map(integerFrom(least, most))),
+  ];
+}
+
+export function positiveNumbers(text: string): readonly number[] {
+  return words(text).map((word) => {
+    const value = Number(word);
+    if (word === "" || !(value > 0 && value <= 1_000_000)) {
+      throw new InvalidArgumentError("It must be numbers of more than 0 and at most 1000000.");
+    }
+    return value;
+  });
+}
+
+function secondsUpTo(most: number) {
+  return (text: string): number => {
+    const value = Number(text);
+    if (text.trim() === "" || !(value > 0 && value <= most)) {
+      throw new InvalidArgumentError(`It must be more than 0 and at most ${most}.`);
+    }
+    return value;
+  };
+}
+
+/** `10%` or `10` */
+function percent(text: string): number {
+  const value = Number(/^(\d+(?:\.\d+)?)%?$/.exec(text.trim())?.[1]);
+  if (!(value > 0 && value <= 100)) {
+    throw new InvalidArgumentError("It must be more than 0 % and at most 100 %.");
+  }
+  return value / 100;
+}
+
+function dollars(text: string): number {
+  const value = Number(text.replace(/^\$/, ""));
+  if (text.trim() === "" || !(value >= 0 && value <= 1_000_000)) {
+    throw new InvalidArgumentError("It must be US dollars an hour, like 2.00.");
+  }
+  return value;
+}
+
+function offset(text: string): number {
+  if (!/^-?\d+$/.test(text)) throw new InvalidArgumentError("It must be a whole number.");
+  return Number(text);
+}

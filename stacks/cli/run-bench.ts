@@ -1,0 +1,313 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, relative, resolve } from "node:path";
+import { benchReportText } from "../../bench/report/bench-report-text.ts";
+import { readArtefact } from "../../bench/src/artefact.ts";
+import { type BenchImage, readBenchImages } from "../../bench/src/bench-images.ts";
+import { startBenchProgress } from "../../bench/src/bench-progress.ts";
+import type { BenchRecord } from "../../bench/src/bench-record.ts";
+import {
+  type AskedPath,
+  type BenchContext,
+  type BenchEvent,
+  defaultSettings,
+  finishBenchRecord,
+  newBenchRecord,
+} from "../../bench/src/bench-run.ts";
+import type { TargetsSource } from "../../bench/src/bench-targets.ts";
+import { sampleLimit } from "../../bench/src/check-run.ts";
+import {
+  makeReference,
+  type Preprocess,
+  type ReferenceImage,
+  readSamples,
+} from "../../bench/src/reference.ts";
+import type { Device } from "../../bench/src/roofline.ts";
+import { benchRecordText, saveBenchRecord } from "../../bench/src/save-bench-record.ts";
+import { gpuCatalogue, gpuNames } from "../../constructs/gpu-catalogue.ts";
+import { openclipVitB32U8 } from "../../inference-image/src/contract/model-signature.ts";
+import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
+import { normalised } from "../../inference-image/src/engine/image-tensor.ts";
+import { preprocess } from "../../inference-image/src/engine/preprocess.ts";
+import { ensureU8Model } from "../../inference-image/src/model/derive.ts";
+import {
+  environmentFiles,
+  outputFolder,
+  project,
+  readableFiles,
+  synthesizeUnlessEdited,
+} from "./artefact.ts";
+import type { BenchArguments } from "./bench-options.ts";
+import { deployedEnvironments } from "./deployed-environments.ts";
+import { gpuReader } from "./gpu-reader.ts";
+import { Interrupted, onInterrupt } from "./interrupt.ts";
+import { UserError } from "./user-error.ts";
+import { bundledServer, chooseModel } from "./verify.ts";
+
+/** Measured where none is named. */
+const defaultEnvironment = "single-gpu";
+
+/** What a run of `bench` or `sweep` has at hand before anything was started for it. */
+export interface PreparedBench {
+  readonly context: BenchContext;
+  /** To be filled while the run goes on. */
+  readonly record: BenchRecord;
+  /** One for each environment, or the addresses. */
+  readonly sources: readonly TargetsSource[];
+  /** Images of the parity gate, with their embeddings by the local model. */
+  readonly reference: readonly ReferenceImage[];
+  /** ONNX file of `--model`. */
+  readonly modelFile: string;
+}
+
+export interface PrepareOptions {
+  readonly environments: readonly string[];
+  readonly args: BenchArguments;
+  /** Paths that are measured; absent: all that there are. */
+  readonly paths?: readonly AskedPath[];
+  readonly iterations?: number;
+  readonly signal: AbortSignal;
+  readonly onEvent: (event: BenchEvent) => void;
+}
+
+/**
+ * Read everything that a run needs: model, images, reference, and where its targets are. Then `use` it.
+ *
+ * @throws {UserError} wrong settings, options or files; nothing was started.
+ */
+export async function withPreparedBench<Result>(
+  { environments, args, paths, iterations, signal, onEvent }: PrepareOptions,
+  use: (prepared: PreparedBench) => Promise<Result>,
+): Promise<Result> {
+  const startedAt = new Date();
+  const phase = (text: string) => onEvent({ kind: "phase", text });
+  const scratch = mkdtempSync(join(tmpdir(), "clipstack-bench-"));
+  try {
+    const { file, subject } = await chooseModel(args.model, onEvent);
+    const u8ModelFile = join(scratch, openclipVitB32U8.name, "model.onnx");
+    const wantsVariants = paths === undefined || paths.some(isVariant);
+    if (wantsVariants && targetOf(args) === "embedded") {
+      phase(`make ${openclipVitB32U8.name} of the model`);
+      await ensureU8Model(file, u8ModelFile);
+    }
+    const sources = await sourcesOf(environments, args, {
+      modelFile: args.model === "generated" ? undefined : file,
+      u8ModelFile: wantsVariants ? u8ModelFile : undefined,
+      paths,
+      signal,
+      onEvent,
+    });
+
+    const folder = resolve(args.images ?? join(project, "bench/samples"));
+    phase("read the images");
+    const images = await readBenchImages(folder, preprocessImage);
+    const samples = readSamples(folder, sampleLimit);
+    phase(`reference embeddings of ${samples.length} images`);
+    const { images: reference } = await makeReference(samples, file, preprocessImage);
+
+    const record = await newBenchRecord({
+      project,
+      startedAt,
+      runtime: targetOf(args),
+      model: subject,
+      settings: {
+        ...defaultSettings,
+        paths: [],
+        windowSeconds: args.window,
+        tolerance: args.stability,
+        maxWindows: args.maxTrials,
+        iterations,
+        durationSeconds: args.duration,
+        seed: args.seed,
+        images: imageSettings(args.images, images),
+      },
+    });
+    return await use({
+      context: { settings: record.settings, images, workers: args.workers, signal, onEvent },
+      record,
+      sources,
+      reference,
+      modelFile: file,
+    });
+  } finally {
+    rmSync(scratch, { recursive: true, force: true });
+  }
+}
+
+const preprocessImage: Preprocess = async (image) => {
+  const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
+  return normalised(await preprocess(image, { maxPixels }));
+};
+
+const isVariant = ({ path, payload }: AskedPath) =>
+  path !== "embed-http" && (payload === "u8" || payload === "encoded");
+
+function targetOf({ target, url }: BenchArguments): BenchRecord["subject"]["runtime"] {
+  return url.length > 0 ? "endpoints" : (target ?? "embedded");
+}
+
+function imageSettings(
+  given: string | undefined,
+  images: readonly BenchImage[],
+): BenchRecord["settings"]["images"] {
+  const bytes = images.reduce((sum, image) => sum + image.bytes.byteLength, 0);
+  return {
+    source: given === undefined ? "the samples of clipstack" : "a folder given with --images",
+    count: images.length,
+    meanBytes: Math.round(bytes / images.length),
+  };
+}
+
+interface SourceOptions extends Pick<PrepareOptions, "paths" | "signal" | "onEvent"> {
+  readonly modelFile?: string;
+  readonly u8ModelFile?: string;
+}
+
+async function sourcesOf(
+  asked: readonly string[],
+  args: BenchArguments,
+  { modelFile, u8ModelFile, paths, signal, onEvent }: SourceOptions,
+): Promise<readonly TargetsSource[]> {
+  const onNotice = (text: string) => onEvent({ kind: "notice", text });
+  if (args.url.length > 0) {
+    if (asked.length > 0 || args.target !== undefined) {
+      throw new UserError("--url: give addresses, or environments with --target, not both");
+    }
+    const apiKey = process.env.INFERENCE_API_KEY?.trim() || undefined;
+    return [{ kind: "endpoints", endpoints: args.url, metrics: args.metricsUrl, apiKey }];
+  }
+  if (args.metricsUrl.length > 0) {
+    throw new UserError("--metrics-url goes with --url: an environment says where its metrics are");
+  }
+  const environments = asked.length === 0 ? [defaultEnvironment] : asked;
+  const outdir = outputFolder();
+  const isEmbedded = targetOf(args) === "embedded";
+  if (args.synth && isEmbedded) {
+    await synthesizeUnlessEdited(environments, outdir, {
+      onNotice,
+      onSynthesize: () => onEvent({ kind: "phase", text: "synthesize" }),
+    });
+  }
+  const files = readableFiles(environments, environmentFiles(environments, outdir), onNotice);
+  const names = paths && [...new Set(paths.map(({ path }) => path))];
+  if (isEmbedded) {
+    return files.map((environment) => ({
+      kind: "embedded",
+      environment,
+      serverCommand: bundledServer,
+      modelRepository: join(project, "model_repository"),
+      modelFile,
+      u8ModelFile,
+      portOffset: args.portOffset,
+      paths: names,
+    }));
+  }
+  const deployed = await deployedEnvironments(environments, files, {
+    portOffset: args.portOffset,
+    signal,
+    onNotice,
+  });
+  return deployed.map((environment) => {
+    const { workloads } = readArtefact(environment.file, environment.shown);
+    const containers = workloads
+      .filter(({ kind }) => kind === "container")
+      // a Triton's image has the program; any container that sees a GPU gets it from the runtime
+      .sort((a, b) => rank(a.service.kind) - rank(b.service.kind))
+      .map(({ name }) => name);
+    return {
+      kind: "deployed",
+      environment,
+      paths: names,
+      readGpus: gpuReader(environment.deployed, containers, signal),
+    };
+  });
+}
+
+const rank = (kind: "embed" | "triton") => (kind === "triton" ? 0 : 1);
+
+/** What computed, where its peak is known and the model is the one that the peak is reckoned with. */
+export function deviceOf({ subject }: BenchRecord): Device | undefined {
+  const { gpu, model } = subject;
+  const name = gpuNames.find((it) => it === gpu?.name);
+  if (gpu === undefined || name === undefined || model.architecture === "tiny") return undefined;
+  const { fp16DenseTflops } = gpuCatalogue[name];
+  return { shown: `${gpu.count} × ${name}`, count: gpu.count, fp16DenseTflops };
+}
+
+/** End a record that was filled, with the price of `--price`. */
+export function finishRun(record: BenchRecord, { price }: BenchArguments): BenchRecord {
+  if (price !== undefined) {
+    const date = record.startedAt.slice(0, "2026-11-21".length);
+    record.subject.price = { usdPerHour: price, date, source: "--price" };
+  }
+  return finishBenchRecord(record, deviceOf(record));
+}
+
+export interface RunOptions extends Pick<PrepareOptions, "paths" | "iterations"> {
+  readonly environments: readonly string[];
+  readonly args: BenchArguments;
+  /** How many cells there will be at most, for people. */
+  readonly cellsInAll?: number;
+}
+
+/**
+ * Do a run's work with progress, and save, print and judge its record, also when Ctrl-C ended it. Sets the exit code: 0 all
+ * good, 1 something failed, 130 interrupted.
+ *
+ * @throws {UserError} wrong settings, options or files.
+ */
+export async function runAndReport(
+  { environments, args, cellsInAll, ...options }: RunOptions,
+  work: (prepared: PreparedBench) => Promise<void>,
+): Promise<void> {
+  const progress = startBenchProgress(process.stderr, cellsInAll);
+  const interrupt = onInterrupt();
+  const { signal } = interrupt;
+  try {
+    await withPreparedBench(
+      { environments, args, signal, onEvent: progress.tell, ...options },
+      async (prepared) => {
+        const { record } = prepared;
+        try {
+          await work(prepared);
+          signal.throwIfAborted();
+        } catch (error) {
+          if (!signal.aborted) throw error;
+          if (record.cells.length + record.studies.length === 0) throw error;
+          record.interrupted = true;
+        }
+        progress.end();
+        report(finishRun(record, args), args);
+      },
+    );
+  } catch (error) {
+    progress.end();
+    if (!signal.aborted) throw error;
+    console.error("clipstack: interrupted; nothing was measured, and nothing is left running");
+    process.exitCode = new Interrupted().exitCode;
+  } finally {
+    interrupt.remove();
+  }
+}
+
+function report(record: BenchRecord, args: BenchArguments): void {
+  const saved = saveBenchRecord(record, resolve(args.report ?? join(project, "bench/reports")));
+  const json = benchRecordText(record);
+  if (args.output !== undefined) writeOutput(args.output, json);
+  if (args.json) process.stdout.write(json);
+  else console.log(`\n${benchReportText(record)}\n\nreport: ${relative("", saved.html)}`);
+  for (const failure of record.failures) console.error(`✘ ${failure}`);
+  if (record.interrupted)
+    console.error("clipstack: interrupted; what was measured until then is saved");
+  process.exitCode = record.interrupted ? new Interrupted().exitCode : record.passed ? 0 : 1;
+}
+
+function writeOutput(file: string, text: string): void {
+  try {
+    writeFileSync(file, text);
+  } catch (error) {
+    throw new UserError(
+      `--output ${file} cannot be written: ${(error as NodeJS.ErrnoException).code}`,
+    );
+  }
+}
