@@ -26,3 +26,20 @@ export function perImageMs(
 ): number {
   return (engine === "onnx" ? 2000 : 1000) / modelOnlyRate(fp16DenseTflops, sustainedShare);
 }
+
+/** Multiply-accumulates of one image by the operator of the ONNX graph that does them, from the layers of ViT-B/32. */
+export function arithmeticByOperator(): { readonly [operator: string]: number } {
+  const tokens = 50; // 7 × 7 patches and the class token
+  const width = 768;
+  const layers = 12;
+  const mlp = 4 * width;
+  return {
+    Conv: 49 * 3 * 32 * 32 * width,
+    // the projection after the attention is exported as Gemm, all other products as MatMul
+    Gemm: layers * tokens * width * width,
+    MatMul:
+      layers *
+        (tokens * width * 3 * width + 2 * tokens * tokens * width + 2 * tokens * width * mlp) +
+      width * 512,
+  };
+}

@@ -139,7 +139,10 @@ function checked(file: PublishedFile, shown: string): PublishedFile {
 }
 
 /** One figure by file and id, as a number: of a range, the middle. */
-export function valueOf(published: ReadonlyMap<string, PublishedFile>, name: string): number {
+export function publishedValue(
+  published: ReadonlyMap<string, PublishedFile>,
+  name: string,
+): number {
   const [file = "", id = ""] = name.split("/");
   const found = published.get(file)?.figures.find((one) => one.id === id);
   if (found === undefined) throw new BenchError(`published figure '${name}' is missing`);

@@ -1,0 +1,355 @@
+import { arithmeticByOperator, executionMs, modelOnlyRate } from "./compute-time.ts";
+import { predict } from "./model.ts";
+import {
+  type Figure,
+  type PublishedFile,
+  type PublishedLoad,
+  publishedValue,
+} from "./published.ts";
+import {
+  arithmeticShare,
+  computeTime,
+  figuresRead,
+  float32Bytes,
+  type Peaks,
+  type PublishedParameters,
+  predictFigure,
+  publishedCase,
+  tutorialDemand,
+  tutorialSystem,
+} from "./published-parameters.ts";
+
+/** What the model has to do with a published figure. */
+export const roles = {
+  predicted: "the model says it from other figures",
+  calibrates: "it sets a parameter: the model gives it back",
+  derived: "it follows from other figures by a formula",
+  read: "the model takes it as it is",
+  carried: "the model says nothing of it",
+} as const;
+export type Role = keyof typeof roles;
+
+export interface CheckRow {
+  /** `file/id` */
+  readonly figure: string;
+  readonly title: string;
+  readonly shown: string;
+  readonly unit: string;
+  readonly role: Role;
+  readonly published: { readonly low: number; readonly high: number };
+  readonly predicted?: number;
+  /** Of the published value; of a range, of its nearer end, and 0 within it. */
+  readonly error?: number;
+  /** Fields of the load that the source does not state. */
+  readonly assumed: readonly string[];
+  /** What the error comes from, or why there is no prediction. */
+  readonly note: string;
+}
+
+/** Largest error at which the model is said to explain a figure. */
+export const explainedWithin = 0.25;
+
+type Published = ReadonlyMap<string, PublishedFile>;
+type Formula = (figure: (name: string) => number) => number;
+
+/** Figures that follow from others, in the digits of the source. */
+const formulas: Readonly<Record<string, Formula>> = {
+  "serialization/binary-b32-bytes": () => (32 * float32Bytes) / 2 ** 20,
+  "serialization/float32-image": () => float32Bytes,
+  "a100-remote/onnx-sum": (of) =>
+    of("a100-remote/onnx-compute") +
+    of("a100-remote/onnx-overhead") +
+    of("a100-remote/onnx-network"),
+  "rtx-4080-x4-remote/scaling": (of) =>
+    of("rtx-4080-x4-remote/c32-throughput") / of("rtx-4080-remote/throughput"),
+  "rtx-4080-x4-remote/efficiency": (of) => (100 * of("rtx-4080-x4-remote/scaling")) / 4,
+  "rtx-4080-x4-remote/server-request": (of) =>
+    of("rtx-4080-x4-remote/queue") +
+    of("rtx-4080-x4-remote/compute") +
+    of("rtx-4080-x4-remote/input"),
+  "rtx-4080-x4-remote/average-batch": (of) =>
+    of("rtx-4080-x4-remote/requests") / of("rtx-4080-x4-remote/executions"),
+  "cost/rtx-4080": (of) =>
+    costPerThousand(of("cost/rtx-4080-price"), of("rtx-4080-remote/throughput")),
+  "cost/rtx-4080-x4": (of) =>
+    costPerThousand(of("cost/rtx-4080-x4-price"), of("rtx-4080-x4-remote/c32-throughput")),
+  "cost/a100": (of) => costPerThousand(of("cost/a100-price"), of("a100-remote/embed-b32")),
+  "operators/else": (of) =>
+    100 -
+    ["matmul", "gemm", "bias-gelu", "conv"].reduce((sum, id) => sum + of(`operators/${id}`), 0),
+  "model-only/gmac": () => Object.values(arithmeticByOperator()).reduce((a, b) => a + b, 0) / 1e9,
+  "model-only/gflop": (of) => 2 * of("model-only/gmac"),
+};
+
+/** Dollars for 1,000 images. */
+export function costPerThousand(usdPerHour: number, imagesPerSecond: number): number {
+  return (usdPerHour / 3600 / imagesPerSecond) * 1000;
+}
+
+/** Figures that set a parameter without a load. */
+const calibrating: ReadonlySet<string> = new Set([
+  "serialization/json-b32",
+  "serialization/json-b32-bytes",
+  "serialization/binary-b32",
+  "a100-remote/onnx-overhead",
+  "rtx-4080-x4-remote/input",
+  "model-only/rtx-4090",
+  "triton-tutorial/none-throughput",
+  "triton-tutorial/dynamic-throughput",
+]);
+
+const notes: Readonly<Record<string, string>> = {
+  "serialization/binary-b1": "a copy of 0.6 MB stays in the cache; 0.04 ms of difference",
+  "rtx-a4000-remote/json-b32-latency":
+    "95 MB in at most 7.8 s are at least 97 Mbit/s, 19 MB in 5.6 s at most 28: no one bandwidth gives both, and one that fits the concurrent figures gives neither",
+  "rtx-a4000-remote/binary-b32-latency":
+    "would need a connection of 28 Mbit/s, while 35.8 requests/s on the same setting are 172: not explained",
+  "rtx-a4000-remote/json-b1-p50":
+    "reading 3 MB of text on the server and in the client is in no parameter: about 175 ms are missing",
+  "rtx-4080-remote/embed-b1-latency":
+    "would need 125 ms of decoding, where the A100's server took 10: another processor, or another way to it",
+  "rtx-4080-x4-remote/efficiency": "from the rounded 1.8; 43.2 / (4 × 24.3) is 44.4 %",
+  "rtx-4080-x4-remote/saturation": "lowest published concurrency within 5 % of the model's highest",
+  "a100-protocols/embed-b32": "the decoding of the other A100 run; 15 ms an image would explain it",
+  "a100-protocols/embed-c16":
+    "would need 33 ms a request on the server: 16 requests at a time slow that server down, which no parameter says",
+  "a100-protocols/grpc-b1-ratio": "the model knows no difference with one client",
+  "a100-protocols/grpc-b4-ratio":
+    "the model knows no difference with one client; read as latency it would be 0.6 to 0.7",
+  "a100-protocols/onnx-grpc-c16": "one connection carries one request after the other",
+  "a100-protocols/trt-compute-cold": "an engine was built meanwhile",
+  "clip-retrieval/rtx-3080":
+    "limit of the GPU alone: reading and resizing of images bound it, of which nothing was published",
+  "clip-as-service/titan-rtx":
+    "limit of the GPU alone: a whole server, of whose own work nothing was published",
+  "triton-tutorial/two-instances-throughput":
+    "as if two instances shared all fixed time of an execution",
+};
+
+const why: Partial<Record<Figure["quantity"], string>> = {
+  vram: "memory is no part of this model; synth estimates it before a deployment",
+  start: "start times are no part of this model",
+  count: "a count of the run",
+  price: "a price",
+};
+
+/** Every published figure, and what the model makes of it. */
+export function checkPublished(
+  published: Published,
+  parameters: PublishedParameters,
+  peaks: Peaks,
+): readonly CheckRow[] {
+  const calibrated = new Set([...calibrating, ...parameters.list.flatMap(({ from }) => from)]);
+  return [...published.values()].flatMap((file) =>
+    file.figures.map((figure): CheckRow => {
+      const name = `${file.id}/${figure.id}`;
+      const [low, high] = figure.range ?? [figure.value ?? 0, figure.value ?? 0];
+      const row = {
+        figure: name,
+        title: file.title,
+        shown: figure.shown,
+        unit: figure.unit,
+        published: { low, high },
+        assumed: figure.load?.assumed ?? [],
+      };
+      const formula = formulas[name];
+      if (formula !== undefined) {
+        const exact = formula((of) => publishedValue(published, of));
+        // what was printed has fewer digits
+        const predicted = figure.value === undefined ? exact : rounded(exact, figure.value);
+        return {
+          ...row,
+          role: "derived",
+          predicted,
+          error: errorOf(predicted, low, high),
+          note: notes[name] ?? "",
+        };
+      }
+      if (figuresRead.has(name)) {
+        return { ...row, role: "read", predicted: low, error: 0, note: notes[name] ?? "" };
+      }
+      if (
+        figure.quantity === "peak" ||
+        figure.quantity === "price" ||
+        name === "serialization/jpeg-image"
+      ) {
+        return { ...row, role: "read", note: notes[name] ?? "" };
+      }
+      const predicted = predictionOf(file, figure, published, parameters, peaks);
+      if (predicted === undefined) {
+        return { ...row, role: "carried", note: notes[name] ?? why[figure.quantity] ?? "" };
+      }
+      return {
+        ...row,
+        role: calibrated.has(name) ? "calibrates" : "predicted",
+        predicted,
+        error: errorOf(predicted, low, high),
+        note: notes[name] ?? "",
+      };
+    }),
+  );
+}
+
+/** How far a prediction is off, as a part of what was published; 0 within a range. */
+export function errorOf(predicted: number, low: number, high: number): number {
+  if (predicted < low) return predicted / low - 1;
+  return predicted > high ? predicted / high - 1 : 0;
+}
+
+function rounded(value: number, like: number): number {
+  const digits = (String(like).split(".")[1] ?? "").length;
+  return Number(value.toFixed(digits));
+}
+
+function predictionOf(
+  file: PublishedFile,
+  figure: Figure,
+  published: Published,
+  parameters: PublishedParameters,
+  peaks: Peaks,
+): number | undefined {
+  const name = `${file.id}/${figure.id}`;
+  const special = specials[name];
+  if (special !== undefined) return special(published, parameters, peaks);
+  if (file.id === "triton-tutorial") return tutorial(figure, published);
+  const { load, quantity } = figure;
+  if (file.setting.place === "data sheet" || file.id === "operators") return undefined;
+  if (load === undefined) {
+    const peak = peaks[figure.gpu ?? ""];
+    return quantity === "throughput" || quantity === "requests"
+      ? peak && modelOnlyRate(peak, parameters.sustainedShare)
+      : undefined;
+  }
+  const { imagesPerRequest: images } = load;
+  switch (quantity) {
+    case "latency":
+    case "throughput":
+    case "requests":
+      return predictFigure(published, file.id, figure.id, parameters, peaks);
+    case "encode":
+      return load.serialization === "json"
+        ? parameters.jsonMsPerImage * images
+        : (publishedValue(published, "serialization/binary-b32") / 32) * images;
+    case "bytes":
+      return (parameters.jsonBytesPerImage * images) / 1e6;
+    case "input":
+      return parameters.ingestMsPerImage * images;
+    case "overhead":
+      return parameters.overheadMs + parameters.ingestMsPerImage;
+    case "queue":
+      return parameters.overheadMs;
+    case "server":
+      return serverMs(file, load, parameters, peaks);
+    default:
+      return undefined;
+  }
+}
+
+function serverMs(
+  file: PublishedFile,
+  load: PublishedLoad,
+  parameters: PublishedParameters,
+  peaks: Peaks,
+): number {
+  const engine = load.path.startsWith("trt") ? "tensorrt" : "onnx";
+  const compute = computeTime(file.setting.gpu ?? "", engine, parameters, peaks, file.id);
+  const { overheadMs, ingestMsPerImage } = parameters;
+  return executionMs(compute, 1) + overheadMs + ingestMsPerImage;
+}
+
+type Special = (published: Published, parameters: PublishedParameters, peaks: Peaks) => number;
+
+const grpcRatio =
+  (images: number): Special =>
+  (published, parameters, peaks) => {
+    const file = published.get("a100-protocols");
+    if (file === undefined) return Number.NaN;
+    const rate = (path: "onnx-grpc" | "onnx-http") => {
+      const load: PublishedLoad = {
+        path,
+        payload: "fp32",
+        serialization: "binary",
+        imagesPerRequest: images,
+        concurrency: 1,
+      };
+      const { demand, system } = publishedCase(file, load, parameters, peaks);
+      return predict(demand, system).imagesPerSecond;
+    };
+    return rate("onnx-grpc") / rate("onnx-http");
+  };
+
+const specials: Readonly<Record<string, Special>> = {
+  "a100-protocols/grpc-b1-ratio": grpcRatio(1),
+  "a100-protocols/grpc-b4-ratio": grpcRatio(4),
+  "a100-remote/embed-compute": (published, parameters) =>
+    parameters.decodeMsPerImage + publishedValue(published, "a100-remote/onnx-compute"),
+  "a100-remote/onnx-network": (published, parameters, peaks) =>
+    predictFigure(published, "a100-remote", "onnx-b1-latency", parameters, peaks) -
+    publishedValue(published, "a100-remote/onnx-compute") -
+    publishedValue(published, "a100-remote/onnx-overhead"),
+  "rtx-4080-x4-remote/saturation": (published, parameters, peaks) => {
+    const levels = [1, 4, 8, 16, 32, 64, 128];
+    const rates = levels.map((level) =>
+      predictFigure(published, "rtx-4080-x4-remote", `c${level}-throughput`, parameters, peaks),
+    );
+    const most = Math.max(...rates);
+    return levels.find((_, index) => (rates[index] ?? 0) >= 0.95 * most) ?? Number.NaN;
+  },
+  "operators/matmul": () => arithmeticShare("MatMul"),
+  "operators/gemm": () => arithmeticShare("Gemm"),
+  "operators/conv": () => arithmeticShare("Conv"),
+};
+
+function tutorial({ id, quantity }: Figure, published: Published): number {
+  const instances = id.startsWith("two") ? 2 : 1;
+  const system = tutorialSystem(published, instances, id.startsWith("none") ? 2 : 8);
+  const { imagesPerSecond, latencyMs } = predict(tutorialDemand, system);
+  return quantity === "latency" ? latencyMs : imagesPerSecond;
+}
+
+export interface CheckSummary {
+  readonly figures: number;
+  readonly byRole: Readonly<Record<Role, number>>;
+  /** Of the predicted figures. */
+  readonly predicted: {
+    readonly medianError: number;
+    readonly within10: number;
+    readonly within25: number;
+    /** Those beyond, the largest first. */
+    readonly notExplained: readonly CheckRow[];
+  };
+  /** Derived and calibrating figures that are not given back: none, or the model is broken. */
+  readonly broken: readonly CheckRow[];
+}
+
+/** How well the figures are explained. */
+export function summarize(rows: readonly CheckRow[]): CheckSummary {
+  const count = (role: Role) => rows.filter((row) => row.role === role).length;
+  const predicted = rows.filter(({ role }) => role === "predicted");
+  const size = ({ error = 0 }: CheckRow) => Math.abs(error);
+  const sizes = predicted.map(size).sort((a, b) => a - b);
+  const middle = sizes.length / 2;
+  return {
+    figures: rows.length,
+    byRole: {
+      predicted: count("predicted"),
+      calibrates: count("calibrates"),
+      derived: count("derived"),
+      read: count("read"),
+      carried: count("carried"),
+    },
+    predicted: {
+      medianError: ((sizes[Math.floor(middle)] ?? 0) + (sizes[Math.ceil(middle) - 1] ?? 0)) / 2,
+      within10: sizes.filter((error) => error <= 0.1).length,
+      within25: sizes.filter((error) => error <= explainedWithin).length,
+      notExplained: predicted
+        .filter((row) => size(row) > explainedWithin)
+        .sort((a, b) => size(b) - size(a)),
+    },
+    broken: rows.filter(
+      (row) =>
+        (row.role === "derived" && size(row) > 1e-9) ||
+        (row.role === "calibrates" && size(row) > 0.015),
+    ),
+  };
+}

@@ -1,0 +1,384 @@
+import {
+  arithmeticByOperator,
+  type ComputeTime,
+  modelOnlyRate,
+  perImageMs,
+} from "./compute-time.ts";
+import { type Demand, predict, type System } from "./model.ts";
+import { type PublishedFile, type PublishedLoad, publishedValue } from "./published.ts";
+
+/**
+ * The parameters of the model with their values from the published figures. Each is set by one figure, or read in it; all
+ * other figures are predictions. No figure of more than one client sets a parameter.
+ */
+export interface Parameter {
+  readonly name: string;
+  readonly value: number;
+  readonly unit: string;
+  readonly meaning: string;
+  /** Figures, as `file/id`, or a text that says where the value is from. */
+  readonly from: readonly string[];
+}
+
+export type Engine = "onnx" | "tensorrt";
+
+export interface PublishedParameters {
+  /** Uplink of the client in all remote settings: it was the same client. */
+  readonly bandwidthMbps: number;
+  /** By file of published figures. */
+  readonly roundTripMs: Readonly<Record<string, number>>;
+  readonly clientBetweenMs: number;
+  readonly jsonMsPerImage: number;
+  readonly jsonBytesPerImage: number;
+  readonly decodeMsPerImage: number;
+  readonly overheadMs: number;
+  readonly ingestMsPerImage: number;
+  /** Part of the peak arithmetic that the model alone reaches in large batches. */
+  readonly sustainedShare: number;
+  /** One image, by `gpu/engine`. */
+  readonly firstImageMs: Readonly<Record<string, number>>;
+  /** What of the model was left out. */
+  readonly variation: Variation;
+  /** All of them, with their origin, for people. */
+  readonly list: readonly Parameter[];
+}
+
+/** Peak arithmetic (FP16, dense) by GPU, in TFLOPS. */
+export type Peaks = Readonly<Record<string, number>>;
+
+export const float32Bytes = 3 * 224 * 224 * 4;
+export const uint8Bytes = 3 * 224 * 224;
+/** An embedding as 512 floats, and as JSON text. */
+export const answerBytes = { binary: 512 * 4, json: 10_700 } as const;
+
+/** The figure of a single request that sets a setting's round trip. */
+const roundTripFigures: Readonly<Record<string, string>> = {
+  "a100-remote": "embed-b1-latency",
+  "a100-protocols": "embed-b1-latency",
+  "rtx-a4000-remote": "binary-b1-p50",
+  "rtx-4080-remote": "onnx-b1-latency",
+  "rtx-4080-x4-remote": "c1-p50",
+};
+
+/** The figures that give the compute of one image. */
+const computeFigures: Readonly<Record<string, string>> = {
+  "rtx-a4000/onnx": "rtx-a4000-server/onnx-compute",
+  "rtx-a4000/tensorrt": "rtx-a4000-server/trt-compute",
+  "a100-sxm4-80gb/onnx": "a100-remote/onnx-compute",
+  "a100-sxm4-80gb/tensorrt": "a100-protocols/trt-compute-warm",
+  "rtx-4080/onnx": "rtx-4080-remote/onnx-compute",
+  "rtx-4080/tensorrt": "rtx-4080-remote/trt-compute",
+};
+
+/** Settings whose own compute differs from the GPU's best: the model takes what was published for the setting. */
+const settingCompute: Readonly<Record<string, string>> = {
+  "a100-remote/tensorrt": "a100-remote/trt-compute",
+  "rtx-4080-x4-remote/onnx": "rtx-4080-x4-remote/compute",
+};
+
+type Published = ReadonlyMap<string, PublishedFile>;
+
+/** Figures that the model reads as they are. */
+export const figuresRead: ReadonlySet<string> = new Set([
+  ...Object.values(computeFigures),
+  ...Object.values(settingCompute),
+]);
+
+/** The model without one of its parts: what that part explains is seen from the errors. */
+export interface Variation {
+  /** Connections kept: no slow start. */
+  readonly withoutSlowStart?: true;
+  /** The client does nothing between two requests. */
+  readonly withoutClientWork?: true;
+  /** The limit of the link is that of taking in tensors in place: same time, other station. */
+  readonly ingestInPlaceOfLink?: true;
+}
+
+/** Take the parameters from the published figures. */
+export function publishedParameters(
+  published: Published,
+  peaks: Peaks,
+  variation: Variation = {},
+): PublishedParameters {
+  const figure = (name: string) => publishedValue(published, name);
+  const sustainedShare =
+    figure("model-only/rtx-4090") / modelOnlyRate(peaks["rtx-4090"] ?? Number.NaN, 1);
+  const firstImageMs = Object.fromEntries(
+    Object.entries({ ...computeFigures, ...settingCompute }).map(([key, name]) => [
+      key,
+      figure(name),
+    ]),
+  );
+  const fixed = {
+    jsonMsPerImage: figure("serialization/json-b32") / 32,
+    jsonBytesPerImage: (figure("serialization/json-b32-bytes") * 1e6) / 32,
+    ingestMsPerImage: figure("rtx-4080-x4-remote/input"),
+    overheadMs: figure("a100-remote/onnx-overhead") - figure("rtx-4080-x4-remote/input"),
+    sustainedShare,
+    firstImageMs,
+    variation,
+  };
+
+  // What is left depends on each other: repeat until nothing changes. Each step sets one value by its one figure.
+  let values = {
+    ...fixed,
+    bandwidthMbps: 200,
+    clientBetweenMs: 25,
+    decodeMsPerImage: 10,
+    roundTripMs: Object.fromEntries(Object.keys(roundTripFigures).map((id) => [id, 25])),
+  };
+  const result = (file: string, id: string, tried: Partial<typeof values>) =>
+    predictFigure(published, file, id, { ...values, ...tried }, peaks);
+  for (let pass = 0; pass < 25; pass++) {
+    for (const [file, id] of Object.entries(roundTripFigures)) {
+      const found = solve(figure(`${file}/${id}`), [0.01, 2000], (ms) =>
+        result(file, id, { roundTripMs: { ...values.roundTripMs, [file]: ms } }),
+      );
+      values = { ...values, roundTripMs: { ...values.roundTripMs, [file]: found } };
+    }
+    values.decodeMsPerImage = solve(figure("a100-remote/embed-b32"), [0.01, 100], (ms) =>
+      result("a100-remote", "embed-b32", { decodeMsPerImage: ms }),
+    );
+    values.bandwidthMbps = solve(figure("a100-remote/onnx-b32"), [1, 10_000], (mbps) =>
+      result("a100-remote", "onnx-b32", { bandwidthMbps: mbps }),
+    );
+    values.clientBetweenMs =
+      variation.withoutClientWork === true
+        ? 0
+        : Math.max(
+            0,
+            1000 / figure("rtx-4080-x4-remote/c1-throughput") - figure("rtx-4080-x4-remote/c1-p50"),
+          );
+  }
+  return { ...values, list: describe(values) };
+}
+
+type Values = Omit<PublishedParameters, "list">;
+
+function describe(values: Values): readonly Parameter[] {
+  const roundTrips = Object.entries(roundTripFigures).map(([file, id]) => ({
+    name: `round trip, ${file}`,
+    value: values.roundTripMs[file] ?? Number.NaN,
+    unit: "ms",
+    meaning:
+      "there and back between client and server; a request pays two, and one for each doubling of the window",
+    from: [`${file}/${id}`],
+  }));
+  const computes = Object.entries({ ...computeFigures, ...settingCompute }).map(([key, name]) => ({
+    name: `compute of one image, ${key}`,
+    value: values.firstImageMs[key] ?? Number.NaN,
+    unit: "ms",
+    meaning: "one execution of the model with batch 1",
+    from: [name],
+  }));
+  return [
+    {
+      name: "bandwidth",
+      value: values.bandwidthMbps,
+      unit: "Mbit/s",
+      meaning:
+        "of the client's link, shared by all its requests; one value for all remote settings",
+      from: ["a100-remote/onnx-b32"],
+    },
+    ...roundTrips,
+    {
+      name: "client's work",
+      value: values.clientBetweenMs,
+      unit: "ms a request",
+      meaning: "between an answer and the next request, in one process; in no latency",
+      from: ["rtx-4080-x4-remote/c1-throughput"],
+    },
+    {
+      name: "JSON text",
+      value: values.jsonMsPerImage,
+      unit: "ms an image",
+      meaning: "to write the tensor of one image as text, on the client",
+      from: ["serialization/json-b32"],
+    },
+    {
+      name: "JSON bytes",
+      value: values.jsonBytesPerImage / 1e6,
+      unit: "MB an image",
+      meaning: "size of that text",
+      from: ["serialization/json-b32-bytes"],
+    },
+    {
+      name: "decoding",
+      value: values.decodeMsPerImage,
+      unit: "ms an image",
+      meaning: "JPEG to tensor in the embed server, one image after the other",
+      from: ["a100-remote/embed-b32"],
+    },
+    {
+      name: "taking in",
+      value: values.ingestMsPerImage,
+      unit: "ms an image",
+      meaning: "of a float32 tensor, in one Triton, one after the other",
+      from: ["rtx-4080-x4-remote/input"],
+    },
+    {
+      name: "server overhead",
+      value: values.overheadMs,
+      unit: "ms a request",
+      meaning: "in Triton beside input and compute: mostly the batcher's queue delay",
+      from: ["a100-remote/onnx-overhead"],
+    },
+    ...computes,
+    {
+      name: "sustained share",
+      value: values.sustainedShare,
+      unit: "of the FP16 peak",
+      meaning:
+        "what large batches of the model reach; it gives the time of each further image of a batch",
+      from: ["model-only/rtx-4090"],
+    },
+    {
+      name: "initial window",
+      value: 14_600,
+      unit: "bytes",
+      meaning: "what a new connection may send before the first answer",
+      from: ["RFC 6928: 10 segments of 1460 bytes; not calibrated"],
+    },
+  ];
+}
+
+/** What the model says of one figure that has a load: latency in ms, or images or requests a second. */
+export function predictFigure(
+  published: Published,
+  fileId: string,
+  figureId: string,
+  values: Values,
+  peaks: Peaks,
+): number {
+  const file = published.get(fileId);
+  const figure = file?.figures.find(({ id }) => id === figureId);
+  if (file === undefined || figure?.load === undefined) return Number.NaN;
+  const { load } = figure;
+  const { demand, system } = publishedCase(file, load, values, peaks);
+  const { imagesPerSecond, latencyMs } = predict(demand, system);
+  if (figure.quantity === "latency") return latencyMs;
+  return figure.quantity === "requests" ? imagesPerSecond / load.imagesPerRequest : imagesPerSecond;
+}
+
+/** Load and system behind a figure of a remote setting. */
+export function publishedCase(
+  file: PublishedFile,
+  load: PublishedLoad,
+  values: Values,
+  peaks: Peaks,
+): { readonly demand: Demand; readonly system: System } {
+  const engine: Engine = load.path.startsWith("trt") ? "tensorrt" : "onnx";
+  const embed = load.path === "embed-http";
+  const json = load.serialization === "json";
+  const gpu = file.setting.gpu ?? "";
+  const bytesPerImage = embed ? 10_000 : json ? values.jsonBytesPerImage : float32Bytes;
+  const moved = values.variation.ingestInPlaceOfLink === true;
+  return {
+    demand: {
+      concurrency: load.concurrency,
+      imagesPerRequest: load.imagesPerRequest,
+      bytesPerImage,
+      answerBytesPerImage: embed || json ? answerBytes.json : answerBytes.binary,
+    },
+    system: {
+      link: {
+        bandwidthMbps: moved ? 1e6 : values.bandwidthMbps,
+        roundTripMs: values.roundTripMs[file.id] ?? Number.NaN,
+        connections: values.variation.withoutSlowStart === true ? "kept" : "new",
+      },
+      oneConnection: load.path.endsWith("grpc"),
+      client: {
+        betweenMs: values.clientBetweenMs,
+        writeMsPerImage: json ? values.jsonMsPerImage : 0,
+      },
+      // the published embed server decodes and computes in one process, without a Triton
+      ...(embed ? { decode: { msPerImage: values.decodeMsPerImage, workers: 1 } } : {}),
+      overheadMs: embed ? 0 : values.overheadMs,
+      ingestMsPerImage:
+        (embed ? 0 : values.ingestMsPerImage) +
+        (moved ? (bytesPerImage * 8) / (values.bandwidthMbps * 1000) : 0),
+      compute: computeTime(gpu, engine, values, peaks, file.id),
+      maxBatch: 32,
+      instances: 1,
+      gpus: file.setting.gpus ?? 1,
+      topology: file.setting.topology ?? "instance-group",
+    },
+  };
+}
+
+/** Time of an execution on a GPU: what was published for it, or what is usual, and for larger batches its peak. */
+export function computeTime(
+  gpu: string,
+  engine: Engine,
+  values: Pick<Values, "firstImageMs" | "sustainedShare">,
+  peaks: Peaks,
+  setting = "",
+): ComputeTime {
+  const { firstImageMs } = values;
+  const peak = peaks[gpu];
+  if (peak === undefined) throw new Error(`no peak of ${gpu}`);
+  const perImage = perImageMs(engine, peak, values.sustainedShare);
+  const firstMs =
+    firstImageMs[`${setting}/${engine}`] ??
+    firstImageMs[`${gpu}/${engine}`] ??
+    Math.max(usualFirstMs(engine, firstImageMs), perImage);
+  return { firstMs, perImageMs: perImage };
+}
+
+/** Of a GPU without figures: the middle of those with. */
+export function usualFirstMs(engine: Engine, firstImageMs: Values["firstImageMs"]): number {
+  const known = Object.keys(computeFigures)
+    .filter((key) => key.endsWith(`/${engine}`))
+    .map((key) => firstImageMs[key] ?? Number.NaN)
+    .sort((a, b) => a - b);
+  return known[Math.floor(known.length / 2)] ?? Number.NaN;
+}
+
+/** Share of the arithmetic that an operator does, in per cent. */
+export function arithmeticShare(operator: string): number {
+  const all = arithmeticByOperator();
+  const sum = Object.values(all).reduce((a, b) => a + b, 0);
+  return (100 * (all[operator] ?? 0)) / sum;
+}
+
+/** Model of Triton's tutorial: compute from the first two rates, 2 inferences a request, largest batch 8. */
+export function tutorialSystem(published: Published, instances: number, maxBatch: number): System {
+  const two = 2000 / publishedValue(published, "triton-tutorial/none-throughput");
+  const eight = 8000 / publishedValue(published, "triton-tutorial/dynamic-throughput");
+  const perImage = (eight - two) / 6;
+  return {
+    link: { bandwidthMbps: 1e6, roundTripMs: 0, connections: "kept" },
+    oneConnection: false,
+    client: { betweenMs: 0, writeMsPerImage: 0 },
+    overheadMs: 0,
+    ingestMsPerImage: 0,
+    compute: { firstMs: two - perImage, perImageMs: perImage },
+    maxBatch,
+    instances,
+    gpus: 1,
+    topology: "instance-group",
+  };
+}
+
+export const tutorialDemand: Demand = {
+  concurrency: 16,
+  imagesPerRequest: 2,
+  bytesPerImage: 0,
+  answerBytesPerImage: 0,
+};
+
+/** Where a rising or falling function has a value, by halving; the nearer end where it has it nowhere. */
+export function solve(
+  target: number,
+  [low, high]: readonly [number, number],
+  value: (x: number) => number,
+): number {
+  const rising = value(high) > value(low);
+  let [a, b] = [low, high];
+  for (let step = 0; step < 60; step++) {
+    const middle = (a + b) / 2;
+    if (value(middle) < target === rising) a = middle;
+    else b = middle;
+  }
+  return (a + b) / 2;
+}
