@@ -217,6 +217,9 @@ function sameJson(a: unknown, b: unknown): boolean {
 /** End a record: what failed, and ids that are unique. `device`: what its GPUs can compute at most, where that is known. */
 export function finishBenchRecord(record: BenchRecord, device?: Device): BenchRecord {
   record.cells = withUniqueIds(record.cells);
+  record.settings.paths = [
+    ...new Set([...record.parity, ...record.cells].map((path) => benchPathName(path))),
+  ];
   record.finishedAt = new Date().toISOString();
   record.failures.push(
     ...record.parity.filter(({ passed }) => !passed).map(parityFailure),
@@ -349,19 +352,28 @@ export interface BenchOptions {
  * Measure every load with every batch size on every path, of one source after the other. What fails does not end the run:
  * it is in the record.
  *
- * @throws {BenchError} where nothing can be measured; the signal's reason when it was interrupted outside of a load.
+ * @throws {BenchError} where a source cannot be measured and nothing was before; the signal's reason when it was
+ *   interrupted.
  */
 export async function runBench(options: BenchOptions): Promise<void> {
   const { context, record, sources } = options;
+  const { signal } = context;
   for (const source of sources) {
     const onPhase = (text: string) => context.onEvent({ kind: "phase", text });
-    await withTargets(source, { signal: context.signal, onPhase }, async (open) => {
-      try {
-        await measureGrid(options, open);
-      } finally {
-        addSubject(record, open);
-      }
-    });
+    try {
+      await withTargets(source, { signal, onPhase }, async (open) => {
+        try {
+          await measureGrid(options, open);
+        } finally {
+          addSubject(record, open);
+        }
+      });
+    } catch (error) {
+      signal.throwIfAborted();
+      // what was measured before is kept
+      if (record.cells.length === 0 || !(error instanceof BenchError)) throw error;
+      record.failures.push(error.message);
+    }
   }
 }
 

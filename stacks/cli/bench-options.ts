@@ -12,8 +12,8 @@ import { UserError } from "./user-error.ts";
 /** What `bench` and `sweep` both take. */
 export interface BenchArguments {
   readonly target?: "embedded" | "deployed";
-  readonly url: readonly EndpointsSource["endpoints"][number][];
-  readonly metricsUrl: readonly EndpointsSource["metrics"][number][];
+  readonly url?: EndpointsSource["endpoints"];
+  readonly metricsUrl?: EndpointsSource["metrics"];
   readonly window: number;
   readonly stability: number;
   readonly maxTrials: number;
@@ -43,13 +43,11 @@ export function addBenchOptions(command: Command): Command {
       "--url <path=address>",
       "measure this address, not an environment: onnx-http=http://host:port, onnx-grpc=host:port; repeatable",
       collect(endpoint),
-      [],
     )
     .option(
       "--metrics-url <server=address>",
       "with --url: metrics of embed, onnx or trt, like onnx=http://host:port; repeatable, once for each process",
       collect(metricsPage),
-      [],
     )
     .option(
       "--window <seconds>",
@@ -57,11 +55,13 @@ export function addBenchOptions(command: Command): Command {
       secondsUpTo(600),
       defaultSettings.windowSeconds,
     )
-    .option(
-      "--stability <percent>",
-      "how near throughput and p99 of the last three windows must be to their mean",
-      percent,
-      defaultSettings.tolerance,
+    .addOption(
+      new Option(
+        "--stability <percent>",
+        "how near throughput and p99 of the last three windows must be to their mean",
+      )
+        .argParser(percent)
+        .default(defaultSettings.tolerance, `${100 * defaultSettings.tolerance}%`),
     )
     .option(
       "--max-trials <number>",
@@ -119,22 +119,23 @@ export interface GridArguments {
 
 export function addGridOptions(command: Command): Command {
   return command
-    .option(
-      "--backend <names>",
-      `what to measure: ${Object.keys(backendWords).join(", ")}, or paths by name, like embed-http,onnx-grpc,onnx-http_jpeg`,
-      backends,
-      backends("all"),
+    .addOption(
+      new Option(
+        "--backend <names>",
+        `what to measure: ${Object.keys(backendWords).join(", ")}, or paths by name: ${namedPaths.map(benchPathName).join(", ")}`,
+      )
+        .argParser(backends)
+        .default(backends("all"), "all that there are of the five protocol paths"),
     )
     .option(
       "--concurrency <numbers>",
       `clients, each sending its next request when the last one was answered (default: ${defaultConcurrency.join(",")})`,
       integers(1, 4_096),
     )
-    .option(
-      "--batch-sizes <numbers>",
-      `images in a request (default: ${defaultBatchSizes.join(",")})`,
-      integers(1, maxImagesPerRequest),
-      defaultBatchSizes,
+    .addOption(
+      new Option("--batch-sizes <numbers>", "images in a request")
+        .argParser(integers(1, maxImagesPerRequest))
+        .default(defaultBatchSizes, defaultBatchSizes.join(",")),
     )
     .option(
       "--rate <numbers>",
@@ -265,7 +266,7 @@ function httpAddress(text: string, of: string): string {
 }
 
 function collect<T>(parse: (text: string) => T) {
-  return (text: string, before: readonly T[]): readonly T[] => [...before, parse(text)];
+  return (text: string, before: readonly T[] = []): readonly T[] => [...before, parse(text)];
 }
 
 function words(text: string): readonly string[] {

@@ -29,6 +29,10 @@ compared with the embeddings of the model here (--model); a path that differs is
 warms up until its throughput is steady, then is measured in windows until the last three agree within --stability, at
 most for --duration. Latency is counted from when a request was due.
 
+--backend takes words for several paths (embed: the embed API; triton and triton_grpc: the Tritons over HTTP and gRPC; onnx
+and tensorrt: both protocols of one Triton), of which it measures what there is, and names, which must be there. _u8, _jpeg
+and _json say what a request carries in place of float32 tensors: pixels, image files, or the tensors as JSON text.
+
 --target deployed measures what a deploy made, and changes nothing there; where an embed server asks for a key,
 INFERENCE_API_KEY must have it. Ctrl-C ends the run, and what was measured until then is saved.
 

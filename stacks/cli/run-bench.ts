@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, relative, resolve } from "node:path";
 import { benchReportText } from "../../bench/report/bench-report-text.ts";
+import { benchRecordText, saveBenchReports } from "../../bench/report/save-bench-reports.ts";
 import { readArtefact } from "../../bench/src/artefact.ts";
 import { type BenchImage, readBenchImages } from "../../bench/src/bench-images.ts";
 import { startBenchProgress } from "../../bench/src/bench-progress.ts";
@@ -23,7 +24,6 @@ import {
   readSamples,
 } from "../../bench/src/reference.ts";
 import type { Device } from "../../bench/src/roofline.ts";
-import { benchRecordText, saveBenchRecord } from "../../bench/src/save-bench-record.ts";
 import { gpuCatalogue, gpuNames } from "../../constructs/gpu-catalogue.ts";
 import { openclipVitB32U8 } from "../../inference-image/src/contract/model-signature.ts";
 import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
@@ -143,7 +143,7 @@ const isVariant = ({ path, payload }: AskedPath) =>
   path !== "embed-http" && (payload === "u8" || payload === "encoded");
 
 function targetOf({ target, url }: BenchArguments): BenchRecord["subject"]["runtime"] {
-  return url.length > 0 ? "endpoints" : (target ?? "embedded");
+  return url === undefined ? (target ?? "embedded") : "endpoints";
 }
 
 function imageSettings(
@@ -169,14 +169,14 @@ async function sourcesOf(
   { modelFile, u8ModelFile, paths, signal, onEvent }: SourceOptions,
 ): Promise<readonly TargetsSource[]> {
   const onNotice = (text: string) => onEvent({ kind: "notice", text });
-  if (args.url.length > 0) {
+  if (args.url !== undefined) {
     if (asked.length > 0 || args.target !== undefined) {
       throw new UserError("--url: give addresses, or environments with --target, not both");
     }
     const apiKey = process.env.INFERENCE_API_KEY?.trim() || undefined;
-    return [{ kind: "endpoints", endpoints: args.url, metrics: args.metricsUrl, apiKey }];
+    return [{ kind: "endpoints", endpoints: args.url, metrics: args.metricsUrl ?? [], apiKey }];
   }
-  if (args.metricsUrl.length > 0) {
+  if (args.metricsUrl !== undefined) {
     throw new UserError("--metrics-url goes with --url: an environment says where its metrics are");
   }
   const environments = asked.length === 0 ? [defaultEnvironment] : asked;
@@ -291,7 +291,7 @@ export async function runAndReport(
 }
 
 function report(record: BenchRecord, args: BenchArguments): void {
-  const saved = saveBenchRecord(record, resolve(args.report ?? join(project, "bench/reports")));
+  const saved = saveBenchReports(record, resolve(args.report ?? join(project, "bench/reports")));
   const json = benchRecordText(record);
   if (args.output !== undefined) writeOutput(args.output, json);
   if (args.json) process.stdout.write(json);
