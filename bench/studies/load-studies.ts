@@ -19,7 +19,7 @@ export async function studyBatch(run: StudyRun): Promise<void> {
 export async function studyConcurrency(run: StudyRun): Promise<void> {
   run.keep({ study: "concurrency", environment: run.environment, notes: [] });
   for (const at of run.paths) {
-    for (const concurrency of run.grid.concurrency) {
+    for (const concurrency of run.grid.concurrency.concurrency) {
       await run.measure("concurrency", at, { batch: 1, load: clients(concurrency) });
     }
   }

@@ -35,12 +35,17 @@ export async function studyMemory(run: StudyRun): Promise<void> {
   }
 }
 
-async function read({ open }: StudyRun, { target }: StudyPath): Promise<MemoryReading> {
+async function read(
+  { open, readResident }: StudyRun,
+  { target }: StudyPath,
+): Promise<MemoryReading> {
   const gpus = (await open.readGpus?.().catch(() => [])) ?? [];
   const used = gpus.flatMap(({ memoryUsedMiB }) => memoryUsedMiB ?? []);
   return {
     residentMiB:
-      target.pids.length > 0 ? residentMiB(target.pids) : await residentByMetrics(target.metrics),
+      target.pids.length > 0
+        ? residentMiB(target.pids)
+        : ((await readResident?.(target.service)) ?? (await residentByMetrics(target.metrics))),
     gpuMemoryMiB: used.length === 0 ? undefined : used.reduce((sum, mib) => sum + mib, 0),
   };
 }

@@ -41,7 +41,7 @@ export async function studyQueueDelay(run: StudyRun): Promise<void> {
           text: `load ${model} with a queue delay of ${queueDelayUs} µs`,
         });
         await control.set(queueDelayUs);
-        for (const concurrency of run.grid.concurrency) {
+        for (const concurrency of run.grid.concurrency["queue-delay"]) {
           const load = clients(concurrency);
           await run.measure("queue-delay", at, { batch: 1, load, conditions: { queueDelayUs } });
         }

@@ -45,7 +45,7 @@ async function environment(): Promise<StudyEnvironment> {
   const file = join(mkdtempSync(join(folder, "environment-")), "cdk.tf.json");
   const document = dockerDocument({ ports: { embed, triton: { http, grpc, metrics } } });
   writeFileSync(file, JSON.stringify(document));
-  const source: StudyEnvironment["source"] = (tritonArgs) => ({
+  const source: StudyEnvironment["source"] = (change) => ({
     kind: "embedded",
     environment: { file, shown: "cdk.tf.json", editedByHand: false },
     serverCommand: [
@@ -57,7 +57,7 @@ async function environment(): Promise<StudyEnvironment> {
     modelRepository: join(project, "model_repository"),
     modelFile,
     portOffset: 0,
-    tritonArgs,
+    ...change,
   });
   return {
     name: "two-services",
@@ -66,13 +66,15 @@ async function environment(): Promise<StudyEnvironment> {
       throw new StudyUnavailable("not from a test");
     },
     profiles: [],
-    variants: async () =>
-      ([1, 2] as const).map(
+    variants: async (_study, paths) => ({
+      variants: ([1, 2] as const).map(
         (gpus): EnvironmentVariant => ({
           conditions: { gpus, topology: "per-gpu" },
-          source: source(),
+          source: source({ paths }),
         }),
       ),
+      notes: ["the same processes each time"],
+    }),
   };
 }
 
@@ -110,12 +112,15 @@ async function study(
     },
     grid: {
       batchSizes: [1, 2],
-      concurrency: [1, 2],
+      concurrency: {
+        concurrency: [1, 2],
+        "queue-delay": [1, 2],
+        scaling: [1, 2],
+        topology: [1, 2],
+      },
       queueDelaysUs: [0, 20_000],
       bandwidthsMbps: [100],
       roundTripsMs: [30],
-      rounds: 1,
-      operatorBatches: [1],
     },
     reference,
     record,

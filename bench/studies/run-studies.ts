@@ -1,3 +1,4 @@
+import type { ProtocolPath } from "../../inference-image/src/contract/environment.ts";
 import { BenchError } from "../src/bench-error.ts";
 import {
   type BenchPath,
@@ -16,6 +17,7 @@ import {
   measureCell,
 } from "../src/bench-run.ts";
 import { type OpenTargets, type TargetsSource, withTargets } from "../src/bench-targets.ts";
+import type { EnvironmentSubject } from "../src/record.ts";
 import type { ReferenceImage } from "../src/reference.ts";
 import type { ColdStart } from "./cold-start.ts";
 import {
@@ -34,14 +36,17 @@ import { type StudyGrid, type StudyPath, type StudyRun, StudyUnavailable } from 
 /** One environment, and the ways to it that studies need. */
 export interface StudyEnvironment {
   readonly name: string;
-  /** @param tritonArgs - Options that an embedded Triton gets besides. */
-  readonly source: (tritonArgs?: readonly string[]) => TargetsSource;
+  /** What the record says of it; absent where nothing is known but addresses. */
+  readonly subject?: () => EnvironmentSubject;
+  readonly source: (change: SourceChange) => TargetsSource;
   /**
    * Start its services again and again, each start told to `onStart`; gives notes.
    *
    * @throws {StudyUnavailable} where they cannot be started from here
    */
   readonly coldStarts: (onStart: (start: ColdStart) => void) => Promise<readonly string[]>;
+  /** Resident memory of a service, in MiB, where it does not run on this machine. */
+  readonly readResident?: StudyRun["readResident"];
   /** Profiles of its models. */
   readonly profiles: readonly (() => ReturnType<typeof profileOperators>)[];
   /**
@@ -49,7 +54,24 @@ export interface StudyEnvironment {
    *
    * @throws {StudyUnavailable} where it has none
    */
-  readonly variants: (study: "scaling" | "topology") => Promise<readonly EnvironmentVariant[]>;
+  readonly variants: (
+    study: "scaling" | "topology",
+    paths: readonly ProtocolPath[],
+  ) => Promise<{
+    readonly variants: readonly EnvironmentVariant[];
+    readonly notes: readonly string[];
+  }>;
+}
+
+export interface SourceChange {
+  /** Protocol paths that are needed: other services need not run. */
+  readonly paths: readonly ProtocolPath[];
+  /**
+   * Options that an embedded Triton gets besides.
+   *
+   * @default - none
+   */
+  readonly tritonArgs?: readonly string[];
 }
 
 export interface EnvironmentVariant {
@@ -88,7 +110,17 @@ const onTargets = {
  * @throws the signal's reason when it was interrupted; what was measured until then is in the record.
  */
 export async function runStudies(options: RunStudiesOptions): Promise<void> {
-  for (const environment of options.environments) await studyEnvironment(environment, options);
+  const { environments } = options.record.subject;
+  for (const environment of options.environments) {
+    try {
+      await studyEnvironment(environment, options);
+    } finally {
+      const subject = environments.some(({ name }) => name === environment.name)
+        ? undefined
+        : environment.subject?.();
+      if (subject !== undefined) environments.push(subject);
+    }
+  }
 }
 
 async function studyEnvironment(
@@ -99,6 +131,9 @@ async function studyEnvironment(
   const wanted = (study: StudyId) => studies.includes(study);
   const attempt = (study: string, work: () => Promise<void>) =>
     attemptStudy(study, environment.name, options, work);
+  const needed = (...of: readonly StudyId[]) => [
+    ...new Set(of.flatMap((study) => pathsFor(study, options.paths).map(({ path }) => path))),
+  ];
   const phase = (text: string) =>
     context.onEvent({ kind: "phase", environment: environment.name, text });
 
@@ -136,27 +171,35 @@ async function studyEnvironment(
   );
   if (loaded.length > 0) {
     await attempt(loaded.join(", "), () =>
-      openTargets(environment.source(), options, async (run) => {
-        for (const study of loaded) {
-          await attempt(study, async () => onTargets[study](await run(study)));
-        }
-      }),
+      openTargets(
+        environment,
+        environment.source({ paths: needed(...loaded) }),
+        options,
+        async (run) => {
+          for (const study of loaded) {
+            await attempt(study, async () => onTargets[study](await run(study)));
+          }
+        },
+      ),
     );
   }
   if (wanted("queue-delay")) {
     await attempt("queue-delay", () =>
-      openTargets(environment.source(modelControlArgs), options, async (run) =>
-        studyQueueDelay(await run("queue-delay")),
+      openTargets(
+        environment,
+        environment.source({ paths: needed("queue-delay"), tritonArgs: modelControlArgs }),
+        options,
+        async (run) => studyQueueDelay(await run("queue-delay")),
       ),
     );
   }
   for (const study of ["scaling", "topology"] as const) {
     if (!wanted(study)) continue;
     await attempt(study, async () => {
-      const variants = await environment.variants(study);
-      record.studies.push({ study, environment: environment.name, notes: [] });
+      const { variants, notes } = await environment.variants(study, needed(study));
+      record.studies.push({ study, environment: environment.name, notes: [...notes] });
       for (const { conditions, source } of variants) {
-        await openTargets(source, options, async (run) => {
+        await openTargets(environment, source, options, async (run) => {
           const make = study === "scaling" ? studyScaling : studyTopology;
           await make({ run: await run(study), conditions });
         });
@@ -185,6 +228,7 @@ async function attemptStudy(
 
 /** Open a source; `use` gets what makes a study's run on it, with the paths that answer rightly. */
 async function openTargets(
+  { readResident }: StudyEnvironment,
   source: TargetsSource,
   options: RunStudiesOptions,
   use: (run: (study: StudyId) => Promise<StudyRun>) => Promise<void>,
@@ -194,7 +238,10 @@ async function openTargets(
   await withTargets(source, { signal: context.signal, onPhase }, async (open) => {
     const gate = new ParityGate(open, options);
     try {
-      await use(async (study) => runOf(open, await gate.pathsOf(study), options));
+      await use(async (study) => ({
+        ...runOf(open, await gate.pathsOf(study), options),
+        readResident,
+      }));
     } finally {
       addOnce(record, open);
     }

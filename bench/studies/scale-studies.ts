@@ -15,7 +15,7 @@ export interface Variant {
  */
 export async function studyScaling({ run, conditions }: Variant): Promise<void> {
   for (const at of run.paths.filter(isUsual)) {
-    for (const perGpu of run.grid.concurrency) {
+    for (const perGpu of run.grid.concurrency.scaling) {
       const load = clients(perGpu * conditions.gpus);
       await run.measure("scaling", at, { batch: 1, load, conditions });
     }
@@ -25,7 +25,7 @@ export async function studyScaling({ run, conditions }: Variant): Promise<void> 
 /** One topology with each number of clients. */
 export async function studyTopology({ run, conditions }: Variant): Promise<void> {
   for (const at of run.paths.filter(isGateway)) {
-    for (const concurrency of run.grid.concurrency) {
+    for (const concurrency of run.grid.concurrency.topology) {
       await run.measure("topology", at, { batch: 1, load: clients(concurrency), conditions });
     }
   }

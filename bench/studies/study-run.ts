@@ -6,18 +6,16 @@ import type { OpenTargets } from "../src/bench-targets.ts";
 export interface StudyGrid {
   /** Images in a request: of `batch`, `protocol`, `serialization`. */
   readonly batchSizes: readonly number[];
-  /** Clients: of `concurrency`, `queue-delay`, `topology`; of `scaling`, for each GPU. */
-  readonly concurrency: readonly number[];
+  /** Clients; of `scaling`, for each GPU. */
+  readonly concurrency: Readonly<
+    Record<"concurrency" | "queue-delay" | "scaling" | "topology", readonly number[]>
+  >;
   /** Of `queue-delay`, in microseconds. */
   readonly queueDelaysUs: readonly number[];
   /** Of `link`: 10^6 bits a second, in each direction. */
   readonly bandwidthsMbps: readonly number[];
   /** Of `link`: milliseconds there and back. */
   readonly roundTripsMs: readonly number[];
-  /** Of `cold-start`: how often everything is started. */
-  readonly rounds: number;
-  /** Of `operators`: images in a run. */
-  readonly operatorBatches: readonly number[];
 }
 
 /** A path of a target whose answers were found right. */
@@ -30,6 +28,8 @@ export interface StudyRun {
   readonly context: BenchContext;
   readonly grid: StudyGrid;
   readonly paths: readonly StudyPath[];
+  /** Resident memory of a service where it does not run on this machine, in MiB. */
+  readonly readResident?: (service: string) => Promise<number | undefined>;
   /**
    * Measure a cell and keep it, whole or interrupted.
    *

@@ -9,6 +9,7 @@ const exitUsage = 2;
 const commands: Readonly<Record<string, (program: Command) => Promise<void>>> = {
   verify: async (program) => (await import("./verify.ts")).registerVerify(program),
   bench: async (program) => (await import("./bench.ts")).registerBench(program),
+  sweep: async (program) => (await import("./sweep.ts")).registerSweep(program),
   k8s: async (program) => (await import("./k8s.ts")).registerK8s(program),
   doctor: async (program) => (await import("./doctor.ts")).registerDoctor(program),
   "launch-spec": async (program) => (await import("./launch-spec.ts")).registerLaunchSpec(program),

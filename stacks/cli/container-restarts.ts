@@ -1,0 +1,125 @@
+import type { Artefact, Workload } from "../../bench/src/artefact.ts";
+import { BenchError } from "../../bench/src/bench-error.ts";
+import type { DeployedEnvironment } from "../../bench/src/verify-deployed.ts";
+import {
+  type ColdStartOptions,
+  measureStart,
+  type StartableService,
+} from "../../bench/studies/cold-start.ts";
+import { Docker, DockerError } from "./docker-command.ts";
+
+/** What is done to deployed containers besides asking them: over the Docker endpoint that they were deployed through. */
+export interface ContainerRestarts {
+  /** Stop and start each container, the others running meanwhile, and measure its start. @returns Notes. */
+  measure(options: ColdStartOptions): Promise<readonly string[]>;
+  /** Resident memory of a service, in MiB; nothing where Docker does not say. */
+  readResident(service: string): Promise<number | undefined>;
+}
+
+/** Of an environment of containers; nothing for one in a cluster. */
+export function restartsOf(
+  environment: DeployedEnvironment,
+  artefact: Artefact,
+  signal: AbortSignal,
+): ContainerRestarts | undefined {
+  const { deployed } = environment;
+  if (deployed.namespace !== undefined) return undefined;
+  const docker = new Docker(deployed.where, signal);
+  const containers = artefact.workloads
+    .filter(({ kind }) => kind === "container")
+    // a Triton before the gateway that asks it
+    .sort((a, b) => rank(a) - rank(b));
+  return {
+    async measure(options) {
+      const reach = await environment.reach();
+      try {
+        for (let round = 1; round <= options.rounds; round++) {
+          for (const workload of containers) {
+            const { name, service } = workload;
+            const endpoints = deployed.services.find((it) => it.name === service.name)?.endpoints;
+            const http = endpoints?.find(({ path }) => path?.endsWith("-http"));
+            if (http === undefined) continue;
+            options.onPhase(`stop and start ${name}, round ${round} of ${options.rounds}`);
+            await run(docker, "stop", name);
+            const started = startable(workload, reach.url(http.url), environment.apiKey, docker);
+            options.onStart(await measureStart(started, round, options));
+          }
+        }
+      } finally {
+        // whatever was interrupted between its stop and its start
+        const last = new Docker(deployed.where);
+        for (const { name } of containers) await run(last, "start", name).catch(() => {});
+        await reach.close();
+      }
+      return [
+        "Each container was stopped and started again, the others running; times count from the order to start.",
+      ];
+    },
+    async readResident(service) {
+      const name = containers.find((it) => it.service.name === service)?.name;
+      if (name === undefined) return undefined;
+      try {
+        const { exitCode, stdout } = await docker.run(
+          "stats",
+          "--no-stream",
+          "--format",
+          "{{.MemUsage}}",
+          name,
+        );
+        return exitCode === 0 ? mebibytes(stdout) : undefined;
+      } catch (error) {
+        if (error instanceof DockerError) return undefined;
+        throw error;
+      }
+    },
+  };
+}
+
+function rank({ service }: Workload): number {
+  return service.kind === "triton" ? 0 : 1;
+}
+
+async function run(docker: Docker, command: "start" | "stop", name: string): Promise<void> {
+  const { exitCode, stderr } = await docker.run(command, name);
+  if (exitCode === 0) return;
+  throw new BenchError(`docker ${command} ${name} failed: ${stderr.trim().split("\n").at(-1)}`);
+}
+
+function startable(
+  { name, service, probes }: Workload,
+  url: string,
+  apiKey: string | undefined,
+  docker: Docker,
+): StartableService {
+  let failure: string | undefined;
+  return {
+    service: service.name,
+    role: service.kind,
+    url,
+    model: service.model,
+    apiKey: service.authorization === undefined ? undefined : apiKey,
+    budgetSeconds: Math.max(60, ...probes.map(({ budgetSeconds }) => budgetSeconds)),
+    // not waited for: the clock runs from the order
+    async start() {
+      run(docker, "start", name).catch((error: Error) => {
+        failure = error.message;
+      });
+    },
+    ended: () => failure,
+  };
+}
+
+const unitsInMiB: Readonly<Record<string, number>> = {
+  B: 1 / 1024 / 1024,
+  KiB: 1 / 1024,
+  MiB: 1,
+  GiB: 1024,
+  TiB: 1024 * 1024,
+};
+
+/** Of `docker stats`: `1.943GiB / 15.6GiB`. */
+export function mebibytes(text: string): number | undefined {
+  const [, value, unit = ""] = /^([\d.]+)([A-Za-z]+)/.exec(text.trim()) ?? [];
+  const factor = unitsInMiB[unit];
+  return value === undefined || factor === undefined ? undefined : Number(value) * factor;
+}
