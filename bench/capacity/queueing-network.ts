@@ -55,16 +55,9 @@ export function stationLimit({ demandMs, speedUp, copies = 1 }: Station, clients
  * @param stations - At least one with a demand above zero.
  */
 export function solveNetwork(stations: readonly Station[], clients: number): NetworkSolution {
-  const used = stations.filter(({ demandMs }) => demandMs > 0);
-  // demands relative to the slowest station: its terms are then near 1, and nothing overflows
-  const unitMs = Math.max(...used.map((station) => 1000 / finite(stationLimit(station, clients))));
-  const scaleMs = unitMs > 0 ? unitMs : Math.max(...used.map(({ demandMs }) => demandMs));
-  const series = used.map((station) => termsOf(station, clients, scaleMs));
-  const copies = used.map(({ copies = 1 }) => copies);
-
+  const { used, scaleMs, series, copies } = termsOfAll(stations, clients);
   const all = product(series, copies, clients);
-  const ratio = (at(all, clients - 1) / at(all, clients)) * 1; // g(N-1) / g(N)
-  const perMs = ratio / scaleMs;
+  const perMs = at(all, clients - 1) / at(all, clients) / scaleMs;
 
   const uses = used.map((station, index): StationUse => {
     const own = series[index] as Series;
@@ -73,14 +66,13 @@ export function solveNetwork(stations: readonly Station[], clients: number): Net
       copies.map((count, at) => (at === index ? count - 1 : count)),
       clients,
     );
+    // chance of `here` requests in one copy, all but a common factor
     let weighted = 0;
     let total = 0;
-    const shift = own.log + others.log - all.log;
     for (let here = 0; here <= clients; here++) {
-      const probability =
-        ((at(own, here) * at(others, clients - here)) / at(all, clients)) * Math.exp(shift);
-      weighted += here * probability;
-      total += probability;
+      const chance = at(own, here) * at(others, clients - here);
+      weighted += here * chance;
+      total += chance;
     }
     const requests = ((station.copies ?? 1) * weighted) / total;
     const limit = stationLimit(station, clients);
@@ -94,7 +86,21 @@ export function solveNetwork(stations: readonly Station[], clients: number): Net
   return { requestsPerSecond: perMs * 1000, cycleMs: clients / perMs, stations: uses };
 }
 
-const finite = (value: number) => (Number.isFinite(value) ? value : Number.MAX_VALUE);
+/** Requests a second with 1, 2, … up to `clients` clients: all of them in one go. */
+export function throughputs(stations: readonly Station[], clients: number): readonly number[] {
+  const { scaleMs, series, copies } = termsOfAll(stations, clients);
+  const all = product(series, copies, clients);
+  return Array.from({ length: clients }, (_, n) => (1000 * at(all, n)) / at(all, n + 1) / scaleMs);
+}
+
+function termsOfAll(stations: readonly Station[], clients: number) {
+  const used = stations.filter(({ demandMs }) => demandMs > 0);
+  // demands relative to the slowest station: its terms are then near 1, and nothing overflows
+  const slowestMs = Math.max(...used.map((station) => 1000 / stationLimit(station, clients)));
+  const scaleMs = slowestMs > 0 ? slowestMs : Math.max(...used.map(({ demandMs }) => demandMs));
+  const series = used.map((station) => termsOf(station, clients, scaleMs));
+  return { used, scaleMs, series, copies: used.map(({ copies = 1 }) => copies) };
+}
 
 /** Terms 0..N of a generating function, divided by e^log so that the largest is 1. */
 interface Series {
@@ -120,14 +126,30 @@ function fromLogs(logs: Float64Array): Series {
 }
 
 function product(series: readonly Series[], copies: readonly number[], clients: number): Series {
-  let result: Series = { terms: Float64Array.from([1, ...new Array(clients).fill(0)]), log: 0 };
-  series.forEach((one, index) => {
-    for (let copy = 0; copy < (copies[index] ?? 1); copy++) result = convolve(result, one, clients);
-  });
-  return result;
+  return series.reduce(
+    (result, one, index) => convolve(result, power(one, copies[index] ?? 1, clients), clients),
+    none(clients),
+  );
+}
+
+function none(clients: number): Series {
+  const terms = new Float64Array(clients + 1);
+  terms[0] = 1;
+  return { terms, log: 0 };
+}
+
+/** Equal stations, by squaring. */
+function power(one: Series, count: number, clients: number): Series {
+  if (count === 0) return none(clients);
+  if (count === 1) return one;
+  const half = power(one, Math.floor(count / 2), clients);
+  const even = convolve(half, half, clients);
+  return count % 2 === 0 ? even : convolve(even, one, clients);
 }
 
 function convolve(a: Series, b: Series, clients: number): Series {
+  if (isOne(a)) return b;
+  if (isOne(b)) return a;
   const terms = new Float64Array(clients + 1);
   for (let i = 0; i <= clients; i++) {
     const left = at(a, i);
@@ -137,3 +159,6 @@ function convolve(a: Series, b: Series, clients: number): Series {
   const largest = terms.reduce((x, y) => Math.max(x, y), 0);
   return { terms: terms.map((term) => term / largest), log: a.log + b.log + Math.log(largest) };
 }
+
+const isOne = ({ terms }: Series) =>
+  terms.every((term, index) => (index === 0 ? term === 1 : term === 0));

@@ -1,0 +1,246 @@
+import { type BenchRecord, benchPathName, type Cell } from "../src/bench-record.ts";
+import type { ComputeTime } from "./compute-time.ts";
+import { type Demand, predict, type System } from "./model.ts";
+import { type Engine, solve } from "./published-parameters.ts";
+import { largestBatch, type ServiceTimes } from "./question.ts";
+
+/** The model, calibrated by a record of `clipstack bench` or `sweep` in place of published figures. */
+export interface RecordCalibration {
+  readonly paths: readonly PathCalibration[];
+  readonly rows: readonly RecordRow[];
+  /** Loads that neither calibrate nor are predicted, and why. */
+  readonly leftOut: readonly string[];
+}
+
+/** Times of one path of one service. */
+export interface PathCalibration {
+  readonly environment: string;
+  readonly service: string;
+  /** As {@link benchPathName} writes it. */
+  readonly path: string;
+  readonly compute: ComputeTime;
+  readonly decodeMsPerImage: number;
+  readonly overheadMs: number;
+  readonly ingestMsPerImage: number;
+}
+
+export interface RecordRow {
+  readonly cell: string;
+  readonly role: "calibrates" | "predicted";
+  readonly imagesPerSecond: { readonly measured: number; readonly predicted: number };
+  /** Mean latency. */
+  readonly latencyMs: { readonly measured: number; readonly predicted: number };
+  readonly throughputError: number;
+  readonly latencyError: number;
+}
+
+/**
+ * Take the times of each path from its loads with one client, and the most that it takes in from its highest throughput.
+ * All other loads are predictions, those on emulated links too.
+ */
+export function calibrateRecord(record: BenchRecord): RecordCalibration {
+  const leftOut: string[] = [];
+  const cells = record.cells.filter((cell) => {
+    const reason = whyLeftOut(cell);
+    if (reason !== undefined) leftOut.push(`${cell.id}: ${reason}`);
+    return reason === undefined;
+  });
+  const groups = new Map<string, Cell[]>();
+  for (const cell of cells) {
+    const key = JSON.stringify([cell.environment, cell.service, benchPathName(cell)]);
+    groups.set(key, [...(groups.get(key) ?? []), cell]);
+  }
+  const paths: PathCalibration[] = [];
+  const rows: RecordRow[] = [];
+  for (const group of groups.values()) {
+    const single = group.filter((cell) => clientsOf(cell) === 1 && !emulated(cell));
+    const best = group
+      .filter((cell) => !emulated(cell))
+      .reduce<Cell | undefined>(
+        (a, b) => (a === undefined || b.imagesPerSecond > a.imagesPerSecond ? b : a),
+        undefined,
+      );
+    const [first] = group;
+    if (first === undefined) continue;
+    if (best === undefined || single.length === 0) {
+      leftOut.push(`${benchPathName(first)}: no load with one client, which would calibrate it`);
+      continue;
+    }
+    const path = calibratePath(record, single, best);
+    paths.push(path);
+    for (const cell of group) {
+      const sets = cell === best || single.includes(cell);
+      rows.push(rowOf(record, cell, path, sets ? "calibrates" : "predicted"));
+    }
+  }
+  return { paths, rows, leftOut };
+}
+
+function whyLeftOut(cell: Cell): string | undefined {
+  if (cell.load.kind !== "closed loop") return "an open loop has no fixed number of clients";
+  if (cell.latencyMs === undefined) return "no request was answered";
+  if (cell.invalid.length > 0) return "not valid";
+  if (cell.conditions.queueDelayUs !== undefined) return "another queue delay";
+  if (cell.conditions.gpus !== undefined || cell.conditions.topology !== undefined) {
+    return "another number of GPUs or topology";
+  }
+  return undefined;
+}
+
+const clientsOf = ({ load }: Cell) => (load.kind === "closed loop" ? load.concurrency : 0);
+
+const emulated = ({ conditions }: Cell) =>
+  conditions.bandwidthMbps !== undefined || conditions.roundTripMs !== undefined;
+
+const meanMs = ({ latencyMs }: Cell) => latencyMs?.mean ?? Number.NaN;
+
+function calibratePath(record: BenchRecord, single: readonly Cell[], best: Cell): PathCalibration {
+  const [cell] = single as readonly [Cell];
+  const timed = single.filter(({ server }) => server?.inferMs !== undefined);
+  const infer = line(
+    timed.map(({ imagesPerRequest, server }) => [imagesPerRequest - 1, server?.inferMs ?? 0]),
+  );
+  const decodeMsPerImage = mean(
+    single.map(({ server, imagesPerRequest }) => (server?.decodeMs ?? 0) / imagesPerRequest),
+  );
+  const compute = { firstMs: infer.at0, perImageMs: infer.slope };
+  const rest = line(
+    single.map((one) => [
+      one.imagesPerRequest,
+      Math.max(
+        0,
+        meanMs(one) -
+          (one.server?.inferMs ?? 0) -
+          (decodeMsPerImage * one.imagesPerRequest) /
+            Math.min(one.imagesPerRequest, record.subject.machine.cores),
+      ),
+    ]),
+  );
+  const path = {
+    environment: cell.environment,
+    service: cell.service,
+    path: benchPathName(cell),
+    compute,
+    decodeMsPerImage,
+    overheadMs: rest.at0,
+    ingestMsPerImage: rest.slope,
+  };
+  // what is taken in one after the other shows in the highest throughput only
+  const ingestMsPerImage = solve(
+    best.imagesPerSecond,
+    [0, 1000 / best.imagesPerSecond],
+    (ms) => predictCell(record, best, { ...path, ingestMsPerImage: ms }).imagesPerSecond,
+  );
+  return { ...path, ingestMsPerImage };
+}
+
+function rowOf(
+  record: BenchRecord,
+  cell: Cell,
+  path: PathCalibration,
+  role: RecordRow["role"],
+): RecordRow {
+  const predicted = predictCell(record, cell, path);
+  return {
+    cell: cell.id,
+    role,
+    imagesPerSecond: { measured: cell.imagesPerSecond, predicted: predicted.imagesPerSecond },
+    latencyMs: { measured: meanMs(cell), predicted: predicted.latencyMs },
+    throughputError: predicted.imagesPerSecond / cell.imagesPerSecond - 1,
+    latencyError: predicted.latencyMs / meanMs(cell) - 1,
+  };
+}
+
+function predictCell(record: BenchRecord, cell: Cell, path: PathCalibration) {
+  const { imagesPerRequest: images, conditions } = cell;
+  const demand: Demand = {
+    concurrency: clientsOf(cell),
+    imagesPerRequest: images,
+    bytesPerImage: cell.requestBytes / images,
+    answerBytesPerImage: cell.responseBytes / images,
+  };
+  const system: System = {
+    // beside the server: no link to speak of, unless the load had one emulated
+    link: {
+      bandwidthMbps: conditions.bandwidthMbps ?? 1e6,
+      roundTripMs: conditions.roundTripMs ?? 0,
+      connections: "kept",
+    },
+    oneConnection: false,
+    client: { betweenMs: 0, writeMsPerImage: 0 },
+    ...(path.decodeMsPerImage > 0
+      ? {
+          decode: {
+            msPerImage: path.decodeMsPerImage,
+            workers: record.subject.machine.cores,
+          },
+        }
+      : {}),
+    overheadMs: path.overheadMs,
+    ingestMsPerImage: path.ingestMsPerImage,
+    compute: path.compute,
+    maxBatch: largestBatch,
+    instances: 1,
+    gpus: record.subject.gpu?.count ?? 1,
+    topology: "instance-group",
+  };
+  return predict(demand, system);
+}
+
+/** Times for questions: those of the record where it has them, and of the published figures for the rest. */
+export function timesOfRecord(
+  record: BenchRecord,
+  { paths }: RecordCalibration,
+  recordDevice: string,
+  published: ServiceTimes,
+): ServiceTimes {
+  const of = (engine: Engine) => {
+    const name = engine === "tensorrt" ? "trt" : "onnx";
+    return [`${name}-http`, `${name}-grpc`]
+      .map((wanted) => paths.find(({ path }) => path === wanted))
+      .find((path) => path !== undefined);
+  };
+  const embed = paths.find(({ path }) => path === "embed-http");
+  const tensors = of("onnx") ?? of("tensorrt");
+  return {
+    ...published,
+    compute: (device, engine) =>
+      (device === recordDevice ? (of(engine) ?? embed)?.compute : undefined) ??
+      published.compute(device, engine),
+    measured: (device, engine) =>
+      (device === recordDevice && (of(engine) ?? embed) !== undefined) ||
+      published.measured(device, engine),
+    ...(embed === undefined || embed.decodeMsPerImage === 0
+      ? {}
+      : {
+          decodeMsPerImage: embed.decodeMsPerImage,
+          decodeWorkers: record.subject.machine.cores,
+        }),
+    ...(tensors === undefined
+      ? {}
+      : {
+          overheadMs: tensors.overheadMs,
+          ingestMsPerImage: tensors.ingestMsPerImage,
+        }),
+  };
+}
+
+/** Least squares through points, with neither part below zero. */
+function line(points: readonly (readonly [number, number])[]): {
+  readonly at0: number;
+  readonly slope: number;
+} {
+  if (points.length === 0) return { at0: 0, slope: 0 };
+  const x = mean(points.map(([value]) => value));
+  const y = mean(points.map(([, value]) => value));
+  const spread = points.reduce((sum, [value]) => sum + (value - x) ** 2, 0);
+  if (spread === 0) return { at0: y, slope: 0 };
+  const slope = points.reduce((sum, [a, b]) => sum + (a - x) * (b - y), 0) / spread;
+  if (slope <= 0) return { at0: y, slope: 0 };
+  if (y - slope * x >= 0) return { at0: y - slope * x, slope };
+  const squares = points.reduce((sum, [value]) => sum + value ** 2, 0);
+  return { at0: 0, slope: points.reduce((sum, [a, b]) => sum + a * b, 0) / squares };
+}
+
+const mean = (values: readonly number[]) =>
+  values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;

@@ -1,0 +1,102 @@
+import type { Topology } from "./model.ts";
+import {
+  bytesPerImage,
+  type Device,
+  type Payload,
+  type Question,
+  ratesByClients,
+  type ServiceTimes,
+} from "./question.ts";
+
+/** Images to embed, and the time there is for them. */
+export interface Job {
+  readonly images: number;
+  readonly withinHours: number;
+}
+
+/** What may be chosen; one entry in a list leaves no choice. */
+export interface Choices {
+  readonly devices: readonly Device[];
+  readonly gpus: readonly number[];
+  readonly topologies: readonly Topology[];
+  readonly payloads: readonly Payload[];
+  readonly concurrencies: readonly number[];
+}
+
+export interface Option {
+  readonly question: Question;
+  readonly imagesPerSecond: number;
+  readonly hours: number;
+  /** For the hours that it runs. */
+  readonly usd: number;
+  readonly meets: boolean;
+}
+
+export interface Plan {
+  /** Images a second that the job needs. */
+  readonly needed: number;
+  /** Each way to do it, with as many clients as help: those that meet it first, the cheapest of them first. */
+  readonly options: readonly Option[];
+  /** Bandwidth that the payload alone needs, in Mbit/s. */
+  readonly bandwidthNeeded: readonly { readonly payload: Payload; readonly mbps: number }[];
+}
+
+/** Which devices, topology and payload do a job for the least money. */
+export function planJob(
+  job: Job,
+  base: Omit<Question, "device" | "gpus" | "topology" | "payload" | "concurrency">,
+  choices: Choices,
+  times: ServiceTimes,
+): Plan {
+  const needed = job.images / (job.withinHours * 3600);
+  const options = choices.payloads.flatMap((payload) =>
+    choices.devices.flatMap((device) =>
+      choices.gpus.flatMap((gpus) =>
+        (gpus === 1 ? choices.topologies.slice(0, 1) : choices.topologies).map((topology) =>
+          withBestClients(
+            { ...base, device, gpus, topology, payload },
+            choices.concurrencies,
+            needed,
+            job,
+            times,
+          ),
+        ),
+      ),
+    ),
+  );
+  return {
+    needed,
+    options: options.sort(
+      (a, b) => Number(b.meets) - Number(a.meets) || (a.meets ? a.usd - b.usd : a.hours - b.hours),
+    ),
+    bandwidthNeeded: choices.payloads.map((payload) => ({
+      payload,
+      mbps: (needed * bytesPerImage({ ...base, payload }, times) * 8) / 1e6,
+    })),
+  };
+}
+
+/** The fewest clients that give nearly the most: more of them only wait. */
+function withBestClients(
+  question: Omit<Question, "concurrency">,
+  concurrencies: readonly number[],
+  needed: number,
+  job: Job,
+  times: ServiceTimes,
+): Option {
+  const rates = ratesByClients(question, times, Math.max(...concurrencies));
+  const most = Math.max(...concurrencies.map((clients) => rates[clients - 1] ?? 0));
+  const concurrency =
+    [...concurrencies]
+      .sort((a, b) => a - b)
+      .find((clients) => (rates[clients - 1] ?? 0) >= 0.98 * most) ?? Math.max(...concurrencies);
+  const asked = { ...question, concurrency };
+  const hours = job.images / (rates[concurrency - 1] ?? 0) / 3600;
+  return {
+    question: asked,
+    imagesPerSecond: rates[concurrency - 1] ?? 0,
+    hours,
+    usd: (question.device.usdPerHour ?? Number.NaN) * question.gpus * hours,
+    meets: (rates[concurrency - 1] ?? 0) >= needed,
+  };
+}

@@ -1,0 +1,177 @@
+import { costPerThousand } from "./check-published.ts";
+import type { ComputeTime } from "./compute-time.ts";
+import {
+  type Demand,
+  type Prediction,
+  predict,
+  type System,
+  stationsOf,
+  type Topology,
+} from "./model.ts";
+import { answerBytes, type Engine, float32Bytes, uint8Bytes } from "./published-parameters.ts";
+import { throughputs } from "./queueing-network.ts";
+
+/** What a client sends of an image, and to which API. */
+export const payloads = {
+  jpeg: "a JPEG to the embed API, which decodes it",
+  u8: "8-bit pixels to Triton",
+  float32: "float32 tensors to Triton",
+  json: "float32 tensors as JSON text to Triton",
+} as const;
+export type Payload = keyof typeof payloads;
+export const payloadNames = Object.keys(payloads) as [Payload, ...Payload[]];
+
+/** A GPU to compute on, or whatever a record was measured on. */
+export interface Device {
+  /** Key of the GPU catalogue. */
+  readonly name: string;
+  readonly usdPerHour?: number;
+  readonly priceDate?: string;
+}
+
+/** Times of the service, of published figures or of a record. */
+export interface ServiceTimes {
+  readonly compute: (device: string, engine: Engine) => ComputeTime;
+  /** Whether the device's compute was measured, and not only worked out from its peak. */
+  readonly measured: (device: string, engine: Engine) => boolean;
+  readonly decodeMsPerImage: number;
+  readonly decodeWorkers: number;
+  readonly overheadMs: number;
+  /** Of a float32 tensor; of fewer bytes less. */
+  readonly ingestMsPerImage: number;
+  readonly jsonMsPerImage: number;
+  readonly jsonBytesPerImage: number;
+}
+
+export interface Question {
+  readonly device: Device;
+  readonly gpus: number;
+  readonly topology: Topology;
+  readonly engine: Engine;
+  readonly payload: Payload;
+  readonly bandwidthMbps: number;
+  readonly roundTripMs: number;
+  readonly connections: "new" | "kept";
+  readonly concurrency: number;
+  readonly imagesPerRequest: number;
+  /** Client's own work between two requests. */
+  readonly clientMs: number;
+  /** Bytes of a JPEG. */
+  readonly jpegBytes: number;
+}
+
+export interface Answer extends Prediction {
+  /** Absent without a price. */
+  readonly usdPerThousand?: number;
+}
+
+export const largestBatch = 32;
+
+/** What a question comes to. */
+export function answer(question: Question, times: ServiceTimes): Answer {
+  const prediction = predict(demandOf(question, times), systemOf(question, times));
+  const { usdPerHour } = question.device;
+  if (usdPerHour === undefined) return prediction;
+  const all = usdPerHour * question.gpus;
+  return { ...prediction, usdPerThousand: costPerThousand(all, prediction.imagesPerSecond) };
+}
+
+/** Images a second for 1, 2, … up to `clients` clients. */
+export function ratesByClients(
+  question: Omit<Question, "concurrency">,
+  times: ServiceTimes,
+  clients: number,
+): readonly number[] {
+  const asked = { ...question, concurrency: clients };
+  const stations = stationsOf(demandOf(asked, times), systemOf(asked, times));
+  return throughputs(stations, clients).map((rate) => rate * question.imagesPerRequest);
+}
+
+/** Body of a request for one image. */
+export function bytesPerImage(
+  { payload, jpegBytes }: Pick<Question, "payload" | "jpegBytes">,
+  times: Pick<ServiceTimes, "jsonBytesPerImage">,
+): number {
+  switch (payload) {
+    case "jpeg":
+      return jpegBytes;
+    case "u8":
+      return uint8Bytes;
+    case "float32":
+      return float32Bytes;
+    case "json":
+      return times.jsonBytesPerImage;
+  }
+}
+
+function demandOf(question: Question, times: ServiceTimes): Demand {
+  const text = question.payload === "jpeg" || question.payload === "json";
+  return {
+    concurrency: question.concurrency,
+    imagesPerRequest: question.imagesPerRequest,
+    bytesPerImage: bytesPerImage(question, times),
+    answerBytesPerImage: text ? answerBytes.json : answerBytes.binary,
+  };
+}
+
+function systemOf(question: Question, times: ServiceTimes): System {
+  const { payload } = question;
+  // the gateway sends 8-bit pixels or floats to its Tritons: the tensor is taken in there
+  const tensorBytes = payload === "u8" ? uint8Bytes : float32Bytes;
+  return {
+    link: question,
+    oneConnection: false,
+    client: {
+      betweenMs: question.clientMs,
+      writeMsPerImage: payload === "json" ? times.jsonMsPerImage : 0,
+    },
+    ...(payload === "jpeg"
+      ? { decode: { msPerImage: times.decodeMsPerImage, workers: times.decodeWorkers } }
+      : {}),
+    overheadMs: times.overheadMs,
+    ingestMsPerImage: (times.ingestMsPerImage * tensorBytes) / float32Bytes,
+    compute: times.compute(question.device.name, question.engine),
+    maxBatch: largestBatch,
+    instances: 1,
+    gpus: question.gpus,
+    topology: question.topology,
+  };
+}
+
+/** One change to a question, and what it would give. */
+export interface Alternative {
+  readonly change: string;
+  readonly answer: Answer;
+}
+
+/** What else could be done, the most images a second first: changes that help by 5 % or more. */
+export function alternatives(question: Question, times: ServiceTimes): readonly Alternative[] {
+  const now = answer(question, times).imagesPerSecond;
+  const { gpus, payload, concurrency } = question;
+  const variants: readonly (readonly [string, Partial<Question>, Partial<ServiceTimes>?])[] = [
+    ["keep connections open", { connections: "kept" }],
+    ["send 8-bit pixels", { payload: "u8" }],
+    ["send JPEG", { payload: "jpeg" }],
+    [
+      `twice the bandwidth (${2 * question.bandwidthMbps} Mbit/s)`,
+      { bandwidthMbps: 2 * question.bandwidthMbps },
+    ],
+    ["half the round trip", { roundTripMs: question.roundTripMs / 2 }],
+    [`twice the clients (${2 * concurrency})`, { concurrency: 2 * concurrency }],
+    [`${2 * gpus} GPUs`, { gpus: 2 * gpus }],
+    ["one Triton for each GPU (per-gpu)", { topology: "per-gpu" }],
+    [
+      `twice the decoding workers (${2 * times.decodeWorkers})`,
+      {},
+      { decodeWorkers: 2 * times.decodeWorkers },
+    ],
+  ];
+  return variants
+    .filter(([, change]) => change.payload !== payload)
+    .map(([change, other, faster]) => ({
+      change,
+      answer: answer({ ...question, ...other }, { ...times, ...faster }),
+    }))
+    .filter(({ answer: { imagesPerSecond } }) => imagesPerSecond >= 1.05 * now)
+    .sort((a, b) => b.answer.imagesPerSecond - a.answer.imagesPerSecond);
+}
