@@ -31,9 +31,11 @@ const layers: Readonly<Record<string, readonly string[]>> = {
     "inference-image/src/triton",
   ],
   constructs: ["inference-image/src/contract"],
-  stacks: ["constructs", "inference-image/src/contract"],
+  stacks: ["constructs", "inference-image/src/contract", "stacks/review"],
+  "stacks/review": ["constructs", "inference-image/src/contract", "inference-image/src/triton"],
   "stacks/cli": [
     "stacks",
+    "stacks/review",
     "constructs",
     "bench",
     "inference-image/src/contract",

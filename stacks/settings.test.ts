@@ -122,6 +122,34 @@ test.each([
   expect(schemaMistakes("single-gpu", yaml)).toEqual([message]);
 });
 
+test.each(environmentNames)("takes waivers of a review, and a goal, for %s", (environment) => {
+  const yaml =
+    "review: { p99GoalMilliseconds: 100, waivers: [{ rule: image-digest, reason: our mirror moves no tag, expires: 2027-01-31 }] }";
+  expect(parseSettings(environment, "x", yaml).review).toEqual({
+    p99GoalMilliseconds: 100,
+    waivers: [{ rule: "image-digest", reason: "our mirror moves no tag", expires: "2027-01-31" }],
+  });
+});
+
+test.each([
+  [
+    "rule: image-digset",
+    "rule must be the id of a rule (docs/rules/README.md; did you mean 'image-digest'?), got 'image-digset'",
+  ],
+  [
+    "rule: waiver-expired",
+    "rule must be the id of a rule (docs/rules/README.md), got 'waiver-expired'",
+  ],
+  ["reason: so", "reason must be a reason: one line of 10 to 300 characters, got 'so'"],
+  ["expires: 2027-02-30", "expires must be a day, like '2027-01-31', got '2027-02-30'"],
+  ["expires: never", "expires must be a day, like '2027-01-31', got 'never'"],
+])("fails on a waiver with `%s`", (wrong, message) => {
+  const good = { rule: "image-digest", reason: "our mirror moves no tag", expires: "2027-01-31" };
+  const [key = "", value] = wrong.split(": ");
+  const yaml = JSON.stringify({ review: { waivers: [{ ...good, [key]: value }] } });
+  expect(schemaMistakes("single-gpu", yaml)).toEqual([`review.waivers.0.${message}`]);
+});
+
 test("fails when a list item lacks a setting", () => {
   expect(schemaMistakes("kind-local", "cluster: { portMappings: [{ nodePort: 30092 }] }")).toEqual([
     "cluster.portMappings.0.hostPort is required",

@@ -6,7 +6,8 @@ import { gpuNames } from "../constructs/gpu-catalogue.ts";
 import { optimumBatchSizes } from "../inference-image/src/contract/deployed-model-config.ts";
 import { openclipVitB32 } from "../inference-image/src/contract/model-signature.ts";
 import { hostPorts, kindPorts, type TritonPorts } from "../inference-image/src/contract/ports.ts";
-import { issueLines } from "./settings-issues.ts";
+import { ruleIds } from "./review/rule-ids.ts";
+import { issueLines, nearest } from "./settings-issues.ts";
 
 /** Settings of the environments: one YAML file for each, one schema for each. */
 
@@ -151,6 +152,42 @@ const state = (environment: string) =>
       ].join(" "),
     );
 
+const ruleId = z.enum(ruleIds, {
+  error: ({ input }) => {
+    const near = typeof input === "string" ? nearest(input, ruleIds) : undefined;
+    const hint = near === undefined ? "" : `; did you mean '${near}'?`;
+    return `must be the id of a rule (docs/rules/README.md${hint})`;
+  },
+});
+const day = z.iso.date("must be a day, like '2027-01-31'");
+
+/** What a review of a change asks for, and what it lets pass. */
+const review = z
+  .strictObject({
+    p99GoalMilliseconds: integer(1, 600_000)
+      .optional()
+      .describe("Latency that 99 of 100 requests should stay below: a review compares with it."),
+    waivers: z
+      .array(
+        z.strictObject({
+          rule: ruleId.describe("Id of the rule that finds it."),
+          address: text("an address or the path of a construct", /^\S(.*\S)?$/)
+            .optional()
+            .describe(
+              "Address of a resource, or path of a construct, as `single-gpu/triton-onnx`, which covers all that is in it.",
+            ),
+          reason: text("a reason: one line of 10 to 300 characters", /^\S.{8,298}\S$/).describe(
+            "Why it may stay; the review repeats it.",
+          ),
+          expires: day.describe("Last day on which the waiver holds; after it, it is a finding."),
+        }),
+      )
+      .default([])
+      .describe("Findings of a review that may stay for a while (docs/rules/README.md)."),
+  })
+  .prefault({})
+  .describe("Read by `clipstack review`; it changes nothing that is deployed.");
+
 /** A machine with Docker and NVIDIA GPUs. */
 const host = (count: number) =>
   z
@@ -254,6 +291,7 @@ export const singleGpuSettings = z.strictObject({
   accelerator,
   host: host(1),
   state: state("single-gpu"),
+  review,
   modelRepository,
   weights,
   network: name.default("clipstack-single-gpu").describe("Docker network of the services."),
@@ -289,6 +327,7 @@ export const multiGpu4xSettings = z.strictObject({
   accelerator,
   host: host(4),
   state: state("multi-gpu-4x"),
+  review,
   modelRepository,
   weights,
   network: name.default("clipstack-multi-gpu-4x").describe("Docker network of the services."),
@@ -368,6 +407,7 @@ const drainBudget = z
 
 export const kindLocalSettings = z.strictObject({
   state: state("kind-local"),
+  review,
   cluster: z
     .strictObject({
       name: name.default("clipstack").describe("Its kubeconfig context is `kind-<name>`."),
@@ -473,6 +513,7 @@ const sha256 = text("64 hexadecimal digits", /^[0-9a-f]{64}$/).describe(
 export const k8sGpuSettings = z.strictObject({
   accelerator,
   state: state("k8s-gpu"),
+  review,
   cluster: z
     .strictObject({
       kubeconfig: path.default("~/.kube/config").describe("File that has the context."),
