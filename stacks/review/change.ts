@@ -45,6 +45,8 @@ export interface ResourceChange {
   /** Address that it had before: it is moved, not made again. */
   readonly movedFrom?: string;
   readonly imported?: boolean;
+  /** Of a container: address of the `docker_image` that it runs. */
+  readonly imageResource?: string;
 }
 
 export type Values = Readonly<Record<string, unknown>>;
@@ -57,6 +59,8 @@ export interface StackChange {
   readonly resources: readonly ResourceChange[];
   /** What differed from the state when the plan was made: changed outside of Terraform. */
   readonly drift: readonly ResourceChange[];
+  /** Secrets that are no resource's: values of variables. No output may have them. */
+  readonly secrets?: readonly string[];
   /** Value of the Terraform output `environment` (`contract/environment.ts`), unchecked. */
   readonly environmentBefore?: unknown;
   readonly environmentAfter?: unknown;
@@ -67,6 +71,8 @@ export interface StackChange {
     readonly variable?: unknown;
   };
   readonly terraformVersion?: string;
+  /** What the settings aim at (`review.p99GoalMilliseconds`), where the caller has them. */
+  readonly goals?: { readonly p99Milliseconds?: number };
   /** Whole sentences: what the source could not tell. */
   readonly notKnown: readonly string[];
 }
@@ -88,6 +94,8 @@ export interface RuleFinding {
   readonly fix: string;
   /** Reason of the waiver that covers it; it does not count then. */
   readonly waived?: string;
+  /** It was so before the change. */
+  readonly existing?: true;
 }
 
 export interface Rule {

@@ -1,0 +1,135 @@
+import { vram } from "../../constructs/checks/vram.ts";
+import type { Environment } from "../../inference-image/src/contract/environment.ts";
+import type { StackMoments } from "./consequences.ts";
+import { chartDocuments } from "./diff-values.ts";
+import { objectName, type StackFacts } from "./stack-facts.ts";
+import { blockOf, isObject } from "./value-paths.ts";
+
+/** What an environment can do, and what it costs, at one moment. */
+export interface Capacity {
+  /** `1 × rtx-4080`; `CPU`. */
+  readonly gpus: string;
+  /** Memory of the fullest GPU, as the services are estimated to use it. */
+  readonly vramUsedMiB?: number;
+  /** What models may plan to use of one GPU. */
+  readonly vramUsableMiB?: number;
+  readonly replicas: readonly Replicas[];
+  readonly usdPerHour?: number;
+  /** Month in which the price was seen. */
+  readonly priceDate?: string;
+  readonly imagesPerSecond?: number;
+  /** Where the prediction comes from. */
+  readonly predictionSource?: string;
+}
+
+export interface Replicas {
+  readonly service: string;
+  readonly min: number;
+  readonly max: number;
+}
+
+export interface Prediction {
+  /** Of the whole environment, with every service that it has. */
+  readonly imagesPerSecond: number;
+  /** One line: what was measured, where and when. */
+  readonly source: string;
+}
+
+/** Images per second of an environment, where somebody knows them. */
+export type Predict = (environment: Environment) => Prediction | undefined;
+
+export const hoursPerMonth = 730;
+
+export interface CapacityChange {
+  /** Absent: there is no environment then. */
+  readonly before?: Capacity;
+  readonly after?: Capacity;
+}
+
+export function capacityOf(
+  stack: StackMoments,
+  predict: Predict = () => undefined,
+): CapacityChange {
+  const [before, after] = [stack.before, stack.after].map((facts) => capacityAt(facts, predict));
+  return { ...(before === undefined ? {} : { before }), ...(after === undefined ? {} : { after }) };
+}
+
+/** US dollars for a thousand images. */
+export function usdPerThousand({ usdPerHour, imagesPerSecond }: Capacity): number | undefined {
+  if (usdPerHour === undefined || !imagesPerSecond) return undefined;
+  return (usdPerHour / (imagesPerSecond * 3_600)) * 1_000;
+}
+
+function capacityAt(facts: StackFacts, predict: Predict): Capacity | undefined {
+  const { environment } = facts;
+  if (environment === undefined) return undefined;
+  const { gpu } = environment;
+  const prediction = predict(environment);
+  return {
+    gpus: gpu === undefined ? "CPU" : `${gpu.count} × ${gpu.name}`,
+    ...(gpu === undefined
+      ? {}
+      : {
+          vramUsableMiB: Math.floor(gpu.vramMiB * vram.usableShare),
+          ...usedVram(facts),
+          usdPerHour: gpu.usdPerHour,
+          priceDate: gpu.priceDate,
+        }),
+    replicas: replicasIn(facts),
+    ...(prediction === undefined
+      ? {}
+      : { imagesPerSecond: prediction.imagesPerSecond, predictionSource: prediction.source }),
+  };
+}
+
+/** What the check of the host says that the services need, of the GPU that they need most of. */
+function usedVram(facts: StackFacts): Pick<Capacity, "vramUsedMiB"> {
+  for (const { type, values } of facts.values.values()) {
+    if (type !== "terraform_data" || !isObject(values.triggers_replace)) continue;
+    const { gpu } = values.triggers_replace;
+    if (!isObject(gpu) || !Array.isArray(gpu.uses)) continue;
+    const used = new Map<string, number>();
+    for (const use of gpu.uses.filter(isObject)) {
+      for (const id of Array.isArray(use.gpus) ? use.gpus : []) {
+        used.set(String(id), (used.get(String(id)) ?? 0) + Number(use.miB));
+      }
+    }
+    const most = Math.max(...used.values());
+    if (Number.isFinite(most)) return { vramUsedMiB: most };
+  }
+  return {};
+}
+
+function replicasIn(facts: StackFacts): readonly Replicas[] {
+  return (facts.environment?.services ?? []).map(({ name, resources, workload }) => {
+    if (resources.container !== undefined) return { service: name, min: 1, max: 1 };
+    if (resources.release !== undefined) {
+      const values = facts.values.get(resources.release)?.values.values;
+      const part = chartDocuments(values)?.[name.startsWith("triton") ? "triton" : name];
+      return { service: name, ...scalingOf(part) };
+    }
+    return { service: name, ...typedScaling(facts, workload ?? "") };
+  });
+}
+
+function scalingOf(part: unknown): Omit<Replicas, "service"> {
+  const scaling = isObject(part) && isObject(part.autoscaling) ? part.autoscaling : {};
+  const fixed = isObject(part) && typeof part.replicas === "number" ? part.replicas : 1;
+  if (scaling.enabled !== true) return { min: fixed, max: fixed };
+  return { min: Number(scaling.minReplicas ?? 1), max: Number(scaling.maxReplicas ?? 1) };
+}
+
+function typedScaling(facts: StackFacts, workload: string): Omit<Replicas, "service"> {
+  for (const { type, values } of facts.values.values()) {
+    if (!type.startsWith("kubernetes_horizontal_pod_autoscaler")) continue;
+    const spec = blockOf(values, "spec");
+    if (blockOf(spec, "scale_target_ref").name !== workload) continue;
+    return { min: Number(spec.min_replicas ?? 1), max: Number(spec.max_replicas ?? 1) };
+  }
+  for (const { type, values } of facts.values.values()) {
+    if (!type.startsWith("kubernetes_deployment") || objectName(values).name !== workload) continue;
+    const count = Number(blockOf(values, "spec").replicas ?? 1);
+    return { min: count, max: count };
+  }
+  return { min: 1, max: 1 };
+}

@@ -1,0 +1,608 @@
+import { type Capacity, hoursPerMonth, usdPerThousand } from "./capacity.ts";
+import type { DiffBlock } from "./diff-line.ts";
+import { countNames, type Review, type ReviewedChange, type StackReview } from "./review.ts";
+
+/** What a review says, as headings, lists and tables: Markdown and HTML are both made of these. */
+
+export type Span =
+  | string
+  | { readonly code: string }
+  | { readonly strong: string }
+  | { readonly link: string; readonly text: string };
+export type Text = readonly Span[];
+
+export type Block =
+  | { readonly kind: "heading"; readonly level: 2 | 3 | 4; readonly text: Text }
+  | { readonly kind: "text"; readonly text: Text }
+  | { readonly kind: "list"; readonly items: readonly Text[] }
+  | {
+      readonly kind: "table";
+      readonly head: readonly Text[];
+      readonly rows: readonly (readonly Text[])[];
+    }
+  | { readonly kind: "diff"; readonly title: string; readonly diffs: readonly DiffBlock[] }
+  | { readonly kind: "details"; readonly summary: Text; readonly blocks: readonly Block[] };
+
+/** How much is said: each rung leaves out more, and none the dangerous part. */
+export interface Rung {
+  /** Differences of: everything; of what is destroyed, replaced or updated without steps; of none. */
+  readonly differences: "all" | "services" | "none";
+  /** Of what is created or a step: each by its name, or how many of each type. */
+  readonly creations: "named" | "counted";
+  /** The same of what is updated. */
+  readonly updates: "named" | "counted";
+  /** Most items of one list. What is destroyed, not answered meanwhile or lost comes first in it. */
+  readonly items: number;
+  /** What it leaves out, for the reader. Empty: nothing. */
+  readonly leftOut: string;
+}
+
+export const fullRung: Rung = {
+  differences: "all",
+  creations: "named",
+  updates: "named",
+  items: Number.POSITIVE_INFINITY,
+  leftOut: "",
+};
+
+/** From the whole to the counts. */
+export const ladder: readonly Rung[] = [
+  fullRung,
+  {
+    ...fullRung,
+    differences: "services",
+    creations: "counted",
+    leftOut: "names of what is created and differences of the deployment's steps",
+  },
+  {
+    ...fullRung,
+    differences: "none",
+    creations: "counted",
+    leftOut: "names of what is created and all differences",
+  },
+  {
+    differences: "none",
+    creations: "counted",
+    updates: "counted",
+    items: 200,
+    leftOut:
+      "names of what is created or updated, all differences and what is beyond the first 200 of a list",
+  },
+  ...[60, 20, 5].map(
+    (items): Rung => ({
+      differences: "none",
+      creations: "counted",
+      updates: "counted",
+      items,
+      leftOut: `names of what is created or updated, all differences and what is beyond the first ${items} of a list`,
+    }),
+  ),
+];
+
+export interface DocumentOptions {
+  readonly rung: Rung;
+  /** Address of the folder with the pages of the rules, with a slash at its end. */
+  readonly rulesUrl?: string;
+}
+
+export const verdictTitles = {
+  safe: "✅ Safe",
+  attention: "⚠️ Needs attention",
+  blocked: "⛔ Blocked",
+} as const;
+
+/** Reasons of the verdict that are said at most. */
+const mostReasons = 12;
+
+export function documentOf(review: Review, { rung, rulesUrl }: DocumentOptions): readonly Block[] {
+  const { verdict, stacks } = review;
+  const nothing = stacks.every(isUnchanged);
+  return [
+    { kind: "heading", level: 2, text: [`${verdictTitles[verdict.level]}: ${headline(review)}`] },
+    ...listOf(
+      verdict.reasons.slice(0, mostReasons).map((reason) => [reason]),
+      verdict.reasons.length - mostReasons,
+    ),
+    ...(rung.leftOut === ""
+      ? []
+      : [
+          {
+            kind: "text" as const,
+            text: [
+              { strong: "Shortened" },
+              ` to fit the limit of a comment: without ${rung.leftOut}. What is dangerous is here; the rest is in the whole report (`,
+              { code: "clipstack review --html" },
+              " or ",
+              { code: "--json" },
+              ").",
+            ],
+          },
+        ]),
+    countTable(stacks),
+    ...(nothing ? [] : whatHappens(stacks, rung)),
+    ...capacitySection(stacks),
+    ...exposureSection(stacks, rung),
+    ...(rung.differences === "none" ? [] : differenceSection(stacks, rung)),
+    ...ruleSection(stacks, rung, rulesUrl),
+    ...driftSection(stacks, rung),
+    ...notKnownSection(stacks),
+  ];
+}
+
+export function isUnchanged({ changes, drift }: StackReview): boolean {
+  return changes.length === 0 && drift.length === 0;
+}
+
+function headline({ stacks }: Review): string {
+  const changing = stacks.filter((stack) => stack.changes.length > 0);
+  if (changing.length === 0) {
+    return stacks.length === 1 ? `${stacks[0]?.stack} does not change` : "nothing changes";
+  }
+  const changes = changing.flatMap((stack) => stack.changes);
+  const words = { delete: "destroyed", replace: "replaced", update: "updated", create: "created" };
+  const parts = Object.entries(words)
+    .map(([name, word]) => {
+      const count = changes.filter(({ action, isStep }) => action === name && !isStep).length;
+      return count === 0 ? "" : `${count} ${word}`;
+    })
+    .filter((part) => part !== "");
+  const steps = changes.filter(({ isStep }) => isStep).length;
+  const names =
+    changing.length <= 3
+      ? changing.map(({ stack }) => stack).join(", ")
+      : `${changing.length} stacks`;
+  const also = steps === 0 ? [] : [`${steps} ${steps === 1 ? "step" : "steps"} of the deployment`];
+  const all = [...parts, ...also];
+  return all.length === 0 ? `${names}: no resource changes` : `${names}: ${all.join(", ")}`;
+}
+
+function countTable(stacks: readonly StackReview[]): Block {
+  const heads = {
+    delete: "destroy",
+    replace: "replace",
+    update: "update",
+    create: "create",
+    forget: "forget",
+    move: "move",
+    import: "import",
+    drift: "drift",
+    unchanged: "unchanged",
+  } as const;
+  // what nobody has stays away, so that the table fits a telephone
+  const always = new Set(["delete", "replace", "update", "create", "unchanged"]);
+  const shown = countNames.filter(
+    (name) => always.has(name) || stacks.some(({ counts }) => counts[name] > 0),
+  );
+  return {
+    kind: "table",
+    head: [["stack"], ...shown.map((name) => [heads[name]]), ["from"]],
+    rows: stacks.map(({ stack, counts, source, terraformVersion }) => [
+      [{ code: stack }],
+      ...shown.map((name): Text => {
+        const text = String(counts[name]);
+        const loud = counts[name] > 0 && (name === "delete" || name === "replace");
+        return [loud ? { strong: text } : text];
+      }),
+      [
+        source === "trees"
+          ? "two synthesized trees"
+          : `a plan${terraformVersion === undefined ? "" : ` of Terraform ${terraformVersion}`}`,
+      ],
+    ]),
+  };
+}
+
+const actionWords: Readonly<Record<ReviewedChange["action"] | "no-op", string>> = {
+  delete: "destroy",
+  replace: "replace",
+  update: "update",
+  create: "create",
+  forget: "forget",
+  "no-op": "keep",
+};
+
+function whatHappens(stacks: readonly StackReview[], rung: Rung): readonly Block[] {
+  const changing = stacks.filter(({ changes }) => changes.length > 0);
+  if (changing.length === 0) return [];
+  return [
+    { kind: "heading", level: 3, text: ["What happens"] },
+    ...changing.flatMap((stack) => [
+      ...(stacks.length === 1 ? [] : [heading4(stack.stack)]),
+      ...stackChanges(stack, rung),
+    ]),
+  ];
+}
+
+function heading4(text: string): Block {
+  return { kind: "heading", level: 4, text: [text] };
+}
+
+function stackChanges({ changes }: StackReview, rung: Rung): readonly Block[] {
+  const main = changes.filter(({ isStep }) => !isStep);
+  const steps = changes.filter(({ isStep }) => isStep);
+  const isDangerous = ({ action }: ReviewedChange) => action === "delete" || action === "replace";
+  const isNamed = (change: ReviewedChange) =>
+    isDangerous(change) ||
+    change.consequence?.down.length ||
+    (change.action === "create" ? rung.creations === "named" : rung.updates === "named");
+  const named = main.filter(isNamed);
+  const counted = [
+    ...main.filter((it) => !isNamed(it)),
+    ...(rung.creations === "counted" ? steps : []),
+  ];
+  const creations = named.filter(({ action }) => action === "create");
+  const folded = creations.length > 8 ? creations : [];
+  return [
+    ...listOf(
+      named
+        .filter((it) => !folded.includes(it))
+        .slice(0, rung.items)
+        .map(changeText),
+      named.length - folded.length - rung.items,
+      typeCounts(named.filter((it) => !folded.includes(it)).slice(rung.items)),
+    ),
+    ...(folded.length === 0
+      ? []
+      : [details(`${folded.length} are created`, folded.map(changeText))]),
+    ...(rung.creations === "named" && steps.length > 0
+      ? [
+          details(
+            `${steps.length} ${steps.length === 1 ? "step" : "steps"} of the deployment: nothing that runs afterwards`,
+            steps.map(changeText),
+          ),
+        ]
+      : []),
+    ...(counted.length === 0
+      ? []
+      : [{ kind: "text" as const, text: [`Also: ${typeCounts(counted)}.`] }]),
+  ];
+}
+
+function details(summary: string, items: readonly Text[]): Block {
+  return { kind: "details", summary: [summary], blocks: [{ kind: "list", items }] };
+}
+
+/** `3 docker_container created, 2 docker_volume updated` */
+function typeCounts(changes: readonly ReviewedChange[]): string {
+  const counts = new Map<string, number>();
+  for (const { type, action } of changes) {
+    const key = `${type} ${actionWords[action]}`;
+    counts.set(key, (counts.get(key) ?? 0) + 1);
+  }
+  return [...counts]
+    .sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1))
+    .map(([key, count]) => `${count} × ${key}`)
+    .join(", ");
+}
+
+function listOf(items: readonly Text[], more: number, what = ""): readonly Block[] {
+  if (items.length === 0 && more <= 0) return [];
+  const rest: readonly Text[] =
+    more > 0 ? [[`and ${more} more${what === "" ? "" : `: ${what}`}`]] : [];
+  return [{ kind: "list", items: [...items, ...rest] }];
+}
+
+function changeText(change: ReviewedChange): Text {
+  const { action, address, title, forcedBy, consequence, movedFrom, imported } = change;
+  return [
+    { strong: actionWords[action] },
+    " ",
+    ...(title === address ? [] : [{ code: title }, " "]),
+    "(",
+    { code: address },
+    ")",
+    ...(change.createBeforeDestroy && !change.isStep ? [", the new one first"] : []),
+    ...(movedFrom === undefined ? [] : [", moved from ", { code: movedFrom }]),
+    ...(imported ? [", imported"] : []),
+    ...(forcedBy.length === 0
+      ? []
+      : [
+          ", forced by ",
+          ...forcedBy
+            .slice(0, 4)
+            .flatMap((text, index): Text => [...(index === 0 ? [] : [", "]), { code: text }]),
+          ...(forcedBy.length > 4 ? [` and ${forcedBy.length - 4} more`] : []),
+        ]),
+    ...(consequence === undefined ? [] : [`: ${lowerFirst(consequence.text)}`]),
+  ];
+}
+
+/** The start of a sentence in the middle of one; a name keeps its letter. */
+function lowerFirst(text: string): string {
+  return /^(Every|It|All|Its|Until|Nobody|Pods|Everything|The|What|Any|Helm changes|Container|A|No)\b/.test(
+    text,
+  )
+    ? text.charAt(0).toLowerCase() + text.slice(1)
+    : text;
+}
+
+function capacitySection(stacks: readonly StackReview[]): readonly Block[] {
+  const known = stacks.filter(({ capacity }) => capacity.before ?? capacity.after);
+  if (known.length === 0) return [];
+  const cell = (
+    { capacity: { before, after } }: StackReview,
+    text: (capacity: Capacity) => string | undefined,
+    none = "none",
+  ): Text => {
+    const [was, is] = [before, after].map((it) => (it === undefined ? none : (text(it) ?? "–")));
+    return was === is ? [is ?? ""] : [`${was} → `, { strong: is ?? "" }];
+  };
+  const rows = known.map((stack): readonly Text[] => [
+    [{ code: stack.stack }],
+    cell(stack, ({ gpus }) => gpus),
+    cell(stack, vramText),
+    cell(stack, replicasText),
+    cell(stack, ({ imagesPerSecond }) => imagesPerSecond?.toFixed(0)),
+    cell(stack, ({ usdPerHour }) => usdPerHour?.toFixed(2), "0"),
+    cell(
+      stack,
+      ({ usdPerHour: usd }) => (usd === undefined ? undefined : (usd * hoursPerMonth).toFixed(0)),
+      "0",
+    ),
+    cell(stack, (capacity) => usdPerThousand(capacity)?.toFixed(5)),
+  ]);
+  const total = totalRow(known);
+  return [
+    { kind: "heading", level: 3, text: ["Capacity and money"] },
+    {
+      kind: "table",
+      head: [
+        ["environment"],
+        ["GPUs"],
+        ["VRAM used of usable, MiB"],
+        ["replicas"],
+        ["images/s"],
+        ["$/hour"],
+        [`$/month (${hoursPerMonth} h)`],
+        ["$/1,000 images"],
+      ],
+      rows: [...rows, ...(total === undefined ? [] : [total])],
+    },
+    { kind: "list", items: capacityNotes(known) },
+  ];
+}
+
+function totalRow(stacks: readonly StackReview[]): readonly Text[] | undefined {
+  const priced = stacks.filter(
+    ({ capacity: { before, after } }) => (before?.usdPerHour ?? after?.usdPerHour) !== undefined,
+  );
+  if (priced.length < 2) return undefined;
+  const sum = (moment: "before" | "after") =>
+    priced.reduce((all, { capacity }) => all + (capacity[moment]?.usdPerHour ?? 0), 0);
+  const cell = (digits: number, times: number): Text => {
+    const [was, is] = [sum("before"), sum("after")].map((usd) => (usd * times).toFixed(digits));
+    return was === is ? [is ?? ""] : [`${was} → `, { strong: is ?? "" }];
+  };
+  return [["all"], [""], [""], [""], [""], cell(2, 1), cell(0, hoursPerMonth), [""]];
+}
+
+function vramText({ vramUsedMiB, vramUsableMiB }: Capacity): string | undefined {
+  if (vramUsableMiB === undefined) return undefined;
+  return `${vramUsedMiB ?? "?"} of ${vramUsableMiB}`;
+}
+
+function replicasText({ replicas }: Capacity): string {
+  const texts = replicas.map(
+    ({ service, min, max }) => `${service} ${min === max ? min : `${min} to ${max}`}`,
+  );
+  return texts.join(", ");
+}
+
+function capacityNotes(stacks: readonly StackReview[]): readonly Text[] {
+  const capacities = stacks.flatMap(({ stack, capacity: { before, after } }) =>
+    [before, after].flatMap((it) => (it === undefined ? [] : [{ stack, ...it }])),
+  );
+  const sources = new Map<string, Set<string>>();
+  for (const { stack, predictionSource: source } of capacities) {
+    if (source === undefined) continue;
+    sources.set(source, (sources.get(source) ?? new Set()).add(stack));
+  }
+  const without = new Set(
+    capacities.filter((it) => it.imagesPerSecond === undefined).map(({ stack }) => stack),
+  );
+  const dates = [
+    ...new Set(capacities.flatMap(({ priceDate }) => (priceDate === undefined ? [] : [priceDate]))),
+  ].sort();
+  return [
+    ...[...sources].map(
+      ([source, names]): Text => [`images/s of ${[...names].join(", ")}: predicted, ${source}`],
+    ),
+    ...(without.size === 0
+      ? []
+      : [
+          [
+            `images/s of ${[...without].join(", ")}: no prediction, since no measurement of it is at hand`,
+          ],
+        ]),
+    ["VRAM is an estimate of the fullest GPU; usable is the part of it that models may plan with"],
+    ...(dates.length === 0
+      ? []
+      : [[`prices are typical ones of the GPUs alone, seen in ${dates.join(" and ")}`]]),
+  ];
+}
+
+function exposureSection(stacks: readonly StackReview[], rung: Rung): readonly Block[] {
+  const all = stacks.flatMap(({ stack, exposures }) =>
+    exposures.map((exposure) => ({ stack, ...exposure })),
+  );
+  const rank = { new: 0, gone: 1, unchanged: 2 };
+  const sorted = all.sort((a, b) => rank[a.status] - rank[b.status]);
+  const [first = undefined] = sorted;
+  const heading: Block = { kind: "heading", level: 3, text: ["Exposure"] };
+  if (first === undefined) {
+    return [
+      heading,
+      {
+        kind: "text",
+        text: ["No port is open beyond loopback, and no container is privileged or runs as root."],
+      },
+    ];
+  }
+  const row = ({ stack, status, who, what }: (typeof all)[number]): readonly Text[] => [
+    [status === "unchanged" ? "as before" : { strong: status }],
+    [{ code: stack }],
+    [{ code: who }],
+    [what],
+  ];
+  const shown = sorted.slice(0, rung.items);
+  return [
+    heading,
+    { kind: "table", head: [["status"], ["stack"], ["who"], ["what"]], rows: shown.map(row) },
+    ...listOf([], sorted.length - shown.length),
+  ];
+}
+
+function differenceSection(stacks: readonly StackReview[], rung: Rung): readonly Block[] {
+  const blocks = stacks.flatMap(({ stack, changes }) => {
+    const parts = changes
+      .filter(({ diffs }) => diffs.length > 0)
+      .filter(({ isStep, diffs }) =>
+        rung.differences === "services" ? !isStep || hasTitle(diffs) : true,
+      );
+    const loud = [
+      ...parts.filter(({ diffs }) => hasTitle(diffs)),
+      ...parts.filter(({ isStep, diffs }) => !isStep && !hasTitle(diffs)),
+    ];
+    const quiet = parts.filter((part) => !loud.includes(part));
+    const render = ({ title, diffs }: ReviewedChange): Block => ({ kind: "diff", title, diffs });
+    return [
+      ...(stacks.length > 1 && parts.length > 0 ? [heading4(stack)] : []),
+      ...loud.map((part) =>
+        render(
+          part.isStep ? { ...part, diffs: part.diffs.filter(({ title }) => title !== "") } : part,
+        ),
+      ),
+      ...(quiet.length === 0
+        ? []
+        : [
+            {
+              kind: "details" as const,
+              summary: [`Differences of ${quiet.length} steps of the deployment`],
+              blocks: quiet.map(render),
+            },
+          ]),
+    ];
+  });
+  if (blocks.length === 0) return [];
+  return [{ kind: "heading", level: 3, text: ["Differences"] }, ...blocks];
+}
+
+function hasTitle(diffs: readonly DiffBlock[]): boolean {
+  return diffs.some(({ title }) => title !== "");
+}
+
+function ruleSection(
+  stacks: readonly StackReview[],
+  rung: Rung,
+  rulesUrl: string | undefined,
+): readonly Block[] {
+  const all = stacks.flatMap(({ findings }) => findings);
+  const open = all.filter(({ waived }) => waived === undefined);
+  const waived = all.filter((it) => it.waived !== undefined);
+  if (all.length === 0) return [];
+  const order = ["error", "warning", "note"];
+  const sorted = [...open].sort((a, b) => order.indexOf(a.severity) - order.indexOf(b.severity));
+  const mark = { error: "⛔ error", warning: "⚠️ warning", note: "note" } as const;
+  const rule = (id: string): Span =>
+    rulesUrl === undefined ? { code: id } : { link: `${rulesUrl}${id}.md`, text: id };
+  const row = (finding: (typeof all)[number]): readonly Text[] => [
+    [mark[finding.severity], ...(finding.existing ? [", as before"] : [])],
+    [rule(finding.rule)],
+    [
+      {
+        code:
+          finding.address === undefined ? finding.stack : `${finding.stack}: ${finding.address}`,
+      },
+    ],
+    [finding.what],
+    [finding.waived ?? finding.fix],
+  ];
+  const head = [["severity"], ["rule"], ["where"], ["what"], ["how to fix"]];
+  const loud = sorted.filter(({ severity }) => severity !== "note").slice(0, rung.items);
+  const notes = sorted.filter(({ severity }) => severity === "note").slice(0, rung.items);
+  const rest = sorted.length - loud.length - notes.length;
+  return [
+    { kind: "heading", level: 3, text: ["Rules"] },
+    ...(loud.length === 0
+      ? [{ kind: "text" as const, text: ["No rule is broken."] }]
+      : [{ kind: "table" as const, head, rows: loud.map(row) }]),
+    ...(notes.length === 0
+      ? []
+      : [
+          {
+            kind: "details" as const,
+            summary: [`${notes.length} ${notes.length === 1 ? "note" : "notes"}`],
+            blocks: [{ kind: "table" as const, head, rows: notes.map(row) }],
+          },
+        ]),
+    ...listOf([], rest),
+    ...(waived.length === 0
+      ? []
+      : [
+          {
+            kind: "details" as const,
+            summary: [`${waived.length} waived`],
+            blocks: [
+              {
+                kind: "table" as const,
+                head: [...head.slice(0, 4), ["reason"]],
+                rows: waived.slice(0, rung.items).map(row),
+              },
+            ],
+          },
+        ]),
+  ];
+}
+
+function driftSection(stacks: readonly StackReview[], rung: Rung): readonly Block[] {
+  const all = stacks.flatMap(({ stack, drift }) => drift.map((it) => ({ stack, ...it })));
+  if (all.length === 0) return [];
+  return [
+    { kind: "heading", level: 3, text: ["Changed outside of Terraform"] },
+    ...listOf(
+      all.slice(0, rung.items).map(
+        ({ stack, address, action, diffs }): Text => [
+          { strong: action === "delete" ? "gone" : "changed" },
+          " ",
+          { code: `${stack}: ${address}` },
+          ...(diffs.length === 0
+            ? []
+            : [
+                `: ${diffs
+                  .flatMap(({ lines }) => lines.map(({ where }) => where))
+                  .slice(0, 6)
+                  .join(", ")}`,
+              ]),
+        ],
+      ),
+      all.length - rung.items,
+    ),
+  ];
+}
+
+function notKnownSection(stacks: readonly StackReview[]): readonly Block[] {
+  const lines = [
+    ...new Set(
+      stacks.filter(({ source }) => source === "trees").flatMap(({ notKnown }) => notKnown),
+    ),
+  ];
+  const ofPlans = stacks
+    .filter(({ source }) => source === "plan")
+    .flatMap(({ stack, notKnown }) => notKnown.map((line) => `${stack}: ${line}`));
+  if (lines.length + ofPlans.length === 0) return [];
+  return [
+    ...(lines.length === 0
+      ? []
+      : [
+          {
+            kind: "details" as const,
+            summary: ["What only a plan could tell"],
+            blocks: [{ kind: "list" as const, items: lines.map((line) => [line]) }],
+          },
+        ]),
+    ...listOf(
+      ofPlans.map((line) => [line]),
+      0,
+    ),
+  ];
+}

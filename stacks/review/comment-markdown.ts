@@ -1,0 +1,136 @@
+import { type Block, documentOf, ladder, type Span, type Text } from "./comment-document.ts";
+import type { DiffBlock } from "./diff-line.ts";
+import type { Review } from "./review.ts";
+
+/** First line of a comment: a workflow finds its own by it. */
+export const commentMarker = "<!-- clipstack-review -->";
+
+/** GitHub refuses longer ones. */
+export const commentLimit = 65_536;
+
+export interface MarkdownOptions {
+  /** Address of the folder with the pages of the rules, with a slash at its end. */
+  readonly rulesUrl?: string;
+  /**
+   * Longest comment, in characters.
+   *
+   * @default 65536 - GitHub's limit
+   */
+  readonly limit?: number;
+}
+
+/** A comment in GitHub's Markdown, on the first rung of the ladder that fits. */
+export function markdownComment(review: Review, options: MarkdownOptions = {}): string {
+  const { rulesUrl, limit = commentLimit } = options;
+  let text = "";
+  for (const rung of ladder) {
+    const blocks = documentOf(review, { rung, ...(rulesUrl === undefined ? {} : { rulesUrl }) });
+    text = [commentMarker, ...blocks.map(blockText), footer(review), ""].join("\n\n").trimEnd();
+    // GitHub counts characters as JavaScript does not: one of a pair is none to it
+    if (text.length < limit) return `${text}\n`;
+  }
+  const note = "\n\n**Cut here**: the rest is in the whole report.\n";
+  return `${text.slice(0, limit - note.length - 1).replace(/\n[^\n]*$/, "")}${note}`;
+}
+
+/** For `--verify-plan`: which plans were reviewed. */
+function footer({ stacks }: Review): string {
+  const list = stacks
+    .slice(0, 50)
+    .map(({ stack, fingerprint }) => `${plain(stack)}:${fingerprint}`);
+  return `<!-- clipstack-plans ${list.join(" ")} -->`;
+}
+
+/** No name ends a comment of HTML. */
+function plain(text: string): string {
+  return text.replaceAll(/[^\w./-]/g, "_").replaceAll("--", "__");
+}
+
+function blockText(block: Block): string {
+  switch (block.kind) {
+    case "heading":
+      return `${"#".repeat(block.level)} ${spansText(block.text)}`;
+    case "text":
+      return spansText(block.text);
+    case "list":
+      return block.items.map((item) => `- ${spansText(item)}`).join("\n");
+    case "table":
+      return [
+        row(block.head),
+        `|${block.head.map(() => " --- |").join("")}`,
+        ...block.rows.map(row),
+      ].join("\n");
+    case "diff":
+      return diffText(block.title, block.diffs);
+    case "details":
+      return [
+        "<details>",
+        `<summary>${htmlText(spansPlain(block.summary))}</summary>`,
+        "",
+        block.blocks.map(blockText).join("\n\n"),
+        "",
+        "</details>",
+      ].join("\n");
+  }
+}
+
+function row(cells: readonly Text[]): string {
+  return `| ${cells.map((cell) => spansText(cell).replaceAll("|", "\\|")).join(" | ")} |`;
+}
+
+function spansText(spans: Text): string {
+  return spans.map(spanText).join("");
+}
+
+function spanText(span: Span): string {
+  if (typeof span === "string") return escaped(span);
+  if ("code" in span) return code(span.code);
+  if ("strong" in span) return span.strong === "" ? "" : `**${escaped(span.strong)}**`;
+  return `[${escaped(span.text)}](${encodeURI(span.link).replaceAll(/[()]/g, encodeURIComponent)})`;
+}
+
+function spansPlain(spans: Text): string {
+  return spans
+    .map((span) => (typeof span === "string" ? span : Object.values(span).at(-1)))
+    .join("");
+}
+
+/** Text that nothing is made of: no tag, no emphasis, no mention of a person. */
+function escaped(text: string): string {
+  return text
+    .replaceAll(/\s+/g, " ")
+    .replaceAll("&", "&amp;")
+    .replaceAll("<", "&lt;")
+    .replaceAll(">", "&gt;")
+    .replaceAll(/[\\`*[\]~]/g, "\\$&")
+    .replaceAll(/(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])/g, "\\_")
+    .replaceAll(/[@#](?=\w)/g, (sign) => `${sign}<!---->`);
+}
+
+/** A span of code, whatever is in it. */
+function code(text: string): string {
+  const line = text.replaceAll(/\s+/g, " ");
+  const runs = [...line.matchAll(/`+/g)].map(([run]) => run.length);
+  const fence = "`".repeat(Math.max(0, ...runs) + 1);
+  const space = line.startsWith("`") || line.endsWith("`") ? " " : "";
+  return line === "" ? "" : `${fence}${space}${line}${space}${fence}`;
+}
+
+function htmlText(text: string): string {
+  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+}
+
+/** A fence that GitHub colours: what goes in red, what comes in green. */
+function diffText(title: string, diffs: readonly DiffBlock[]): string {
+  const lines = diffs.flatMap(({ title: part, lines: all }) => [
+    ...(part === "" ? [] : [`@@ ${part} @@`]),
+    ...all.flatMap(({ where, before, after }) => [
+      ...(before === undefined ? [] : [`- ${where}: ${before}`]),
+      ...(after === undefined ? [] : [`+ ${where}: ${after}`]),
+    ]),
+  ]);
+  const clean = lines.map((line) => line.replaceAll(/\s+/g, " "));
+  const runs = clean.flatMap((line) => [...line.matchAll(/`+/g)].map(([run]) => run.length));
+  const fence = "`".repeat(Math.max(2, ...runs) + 1);
+  return `**${escaped(title)}**\n\n${fence}diff\n${clean.join("\n")}\n${fence}`;
+}

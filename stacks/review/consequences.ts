@@ -1,0 +1,339 @@
+import type { Service } from "../../inference-image/src/contract/environment.ts";
+import { engineCacheMount } from "../../inference-image/src/contract/model-config.ts";
+import type { ResourceChange, StackChange, Values } from "./change.ts";
+import {
+  durationText,
+  factsOf,
+  labelOf,
+  objectName,
+  type StackFacts,
+  secondsOf,
+  volumeAt,
+} from "./stack-facts.ts";
+import { blockOf, blocksOf, sameValue } from "./value-paths.ts";
+
+/** What a change of a resource means for those who use the environment. */
+export interface Consequence {
+  /** A sentence, or a few. */
+  readonly text: string;
+  /** Services that do not answer meanwhile, or never again. */
+  readonly down: readonly string[];
+  /** Something is lost that has to be made, or paid for, again. */
+  readonly lost: boolean;
+}
+
+const harmless = (text: string): Consequence => ({ text, down: [], lost: false });
+
+export interface StackMoments {
+  readonly change: StackChange;
+  readonly before: StackFacts;
+  readonly after: StackFacts;
+}
+
+export function momentsOf(change: StackChange): StackMoments {
+  return { change, before: factsOf(change, "before"), after: factsOf(change, "after") };
+}
+
+/** What `resource` means, or nothing where its action says it all. */
+export function consequenceOf(
+  resource: ResourceChange,
+  stack: StackMoments,
+): Consequence | undefined {
+  const { type, action } = resource;
+  if (action === "no-op" || action === "read") return undefined;
+  if (action === "forget") {
+    return harmless("Terraform forgets it: it stays as it is, and nobody manages it.");
+  }
+  const base = type.replace(/_v\d\w*$/, "");
+  const tell = Object.hasOwn(byType, base) ? byType[base] : undefined;
+  return tell?.(resource, stack);
+}
+
+type Tell = (resource: ResourceChange, stack: StackMoments) => Consequence | undefined;
+
+const gone = new Set(["delete", "replace"]);
+
+const byType: Readonly<Record<string, Tell>> = {
+  docker_container: container,
+  docker_volume: volume,
+  docker_network: ({ action }) =>
+    action === "replace"
+      ? harmless("Every container on it is made again: each says its own downtime.")
+      : undefined,
+  docker_image: ({ action }) => {
+    if (action === "delete") return harmless("It is removed from the host, unless it is kept.");
+    if (action === "update") return undefined;
+    return harmless("It is pulled or built before a service is touched.");
+  },
+  terraform_data: terraformData,
+  kubernetes_namespace: ({ action, before }, { before: facts }) =>
+    gone.has(action)
+      ? {
+          text: `Everything in namespace ${objectName(before).name} is deleted with it.`,
+          down: servicesOf(facts),
+          lost: true,
+        }
+      : undefined,
+  kubernetes_deployment: deployment,
+  kubernetes_service: ({ address, action }, { before: facts }) => {
+    if (!gone.has(action)) return undefined;
+    const service = facts.services.get(address);
+    const back =
+      action === "replace"
+        ? "Nobody reaches the pods behind it until it is made again, and its address may be another."
+        : "Nobody reaches the pods behind it any more.";
+    return { text: back, down: service === undefined ? [] : [service.name], lost: false };
+  },
+  kubernetes_persistent_volume_claim: ({ action }) =>
+    gone.has(action)
+      ? { text: "What is on the volume is lost, unless its class keeps it.", down: [], lost: true }
+      : undefined,
+  kubernetes_secret: ({ action }) =>
+    gone.has(action)
+      ? harmless("Pods that start meanwhile do not find it, and wait.")
+      : harmless("Pods that run keep the old values until they are started anew."),
+  kubernetes_config_map: ({ action }) =>
+    action === "create"
+      ? undefined
+      : harmless("Pods that run keep the old values until they are started anew."),
+  kubernetes_pod_disruption_budget: ({ action }) =>
+    gone.has(action)
+      ? harmless(
+          action === "delete"
+            ? "A drain of nodes may take every pod at once."
+            : "Until it is made again, a drain of nodes may take every pod at once.",
+        )
+      : undefined,
+  kubernetes_horizontal_pod_autoscaler: ({ action }) =>
+    action === "delete" ? harmless("The number of pods stays what it is now.") : undefined,
+  kubernetes_network_policy: ({ action }) =>
+    gone.has(action) ? harmless("Any pod of the cluster reaches the pods meanwhile.") : undefined,
+  helm_release: release,
+};
+
+function servicesOf({ environment }: StackFacts): readonly string[] {
+  return (environment?.services ?? []).map(({ name }) => name);
+}
+
+function container(resource: ResourceChange, stack: StackMoments): Consequence | undefined {
+  const { address, action, before, after } = resource;
+  const service = stack.before.services.get(address) ?? stack.after.services.get(address);
+  const values = after ?? before;
+  if (service === undefined) {
+    if (isOneShot(values)) return oneShot(resource);
+    if (!gone.has(action)) return undefined;
+    const name = String(before?.name ?? "");
+    return harmless(
+      action === "delete" ? `Container ${name} ends.` : `Container ${name} is started anew.`,
+    );
+  }
+  if (action === "create") return undefined;
+  if (action === "update") return harmless(`${service.name} is changed while it runs.`);
+  const grace = numberOf(before?.destroy_grace_seconds) ?? numberOf(before?.stop_timeout);
+  const stop = grace === undefined ? "" : ` (accepted requests have ${durationText(grace)})`;
+  const who = `${service.name} (${endpointsText(service)})`;
+  if (action === "delete") {
+    return { text: `${who} is gone${stop}.`, down: [service.name], lost: false };
+  }
+  const allowed = secondsOf(blockOf(after, "healthcheck").start_period);
+  const start =
+    allowed === undefined || allowed === 0
+      ? "until it is ready again"
+      : `until it is ready again, for which it has ${durationText(allowed)}`;
+  const engines = rebuildsEngines(resource, stack)
+    ? " TensorRT engines are built anew before it is ready, which takes minutes for each instance."
+    : volumeAt(after, engineCacheMount) === undefined
+      ? ""
+      : " Its TensorRT engines are still there.";
+  return {
+    text: `${who} does not answer from its stop${stop} ${start}.${engines}`,
+    down: [service.name],
+    lost: false,
+  };
+}
+
+function endpointsText({ endpoints }: Service): string {
+  const own = endpoints.filter(({ protocol }) => protocol !== "metrics");
+  return (own.length > 0 ? own : endpoints)
+    .map(({ url, path }) => (path === undefined ? url : `${path} ${url}`))
+    .join(", ");
+}
+
+function isOneShot(values: Values | undefined): boolean {
+  return values?.must_run === false || values?.restart === "no";
+}
+
+function oneShot({ action, after }: ResourceChange): Consequence | undefined {
+  if (action === "delete") return harmless("It ended long ago: nothing runs in it.");
+  const service = labelOf(after, "clipstack.service");
+  const what = service === undefined ? "It" : `${service}: it`;
+  return harmless(`${what} runs once, and ends before a service is touched.`);
+}
+
+function numberOf(value: unknown): number | undefined {
+  return typeof value === "number" ? value : undefined;
+}
+
+/** Whether a container finds no engines of its own any more. */
+function rebuildsEngines({ before, after }: ResourceChange, { change }: StackMoments): boolean {
+  const [was, is] = [volumeAt(before, engineCacheMount), volumeAt(after, engineCacheMount)];
+  if (is === undefined && after?.volumes !== undefined) return false;
+  if (was !== is) return was !== undefined;
+  const volumes = change.resources.filter(
+    ({ type, action }) => type === "docker_volume" && gone.has(action),
+  );
+  return volumes.some(({ before: values }) => values?.name === was);
+}
+
+function volume({ action, before }: ResourceChange, stack: StackMoments): Consequence | undefined {
+  if (!gone.has(action)) return undefined;
+  const name = before?.name;
+  const mounts = [...stack.before.values.values()]
+    .filter(({ type }) => type === "docker_container")
+    .flatMap(({ values }) => blocksOf(values.volumes).filter((it) => it.volume_name === name))
+    .map(({ container_path: place }) => String(place));
+  if (mounts.includes(engineCacheMount)) {
+    return {
+      text: "The TensorRT engines in it are lost: the next start builds them again, which takes minutes for each instance.",
+      down: [],
+      lost: true,
+    };
+  }
+  if (mounts.some((place) => /^\/(weights|models\/[^/]+\/1)$/.test(place))) {
+    return harmless("The weights in it are a copy, which a deployment makes.");
+  }
+  if (mounts.some((place) => place === "/configs" || /\/configs$/.test(place))) {
+    return harmless("The model configuration in it is derived: a deployment writes it.");
+  }
+  return { text: "What is in the volume is lost.", down: [], lost: true };
+}
+
+function terraformData(resource: ResourceChange, stack: StackMoments): Consequence | undefined {
+  const { address, action } = resource;
+  const isCluster = [...stack.before.services, ...stack.after.services].some(
+    ([key, { resources }]) => key === address && resources.cluster === address,
+  );
+  if (!isCluster || !gone.has(action)) return undefined;
+  const again = action === "replace" ? " and made again, with all that is in it" : "";
+  return {
+    text: `The kind cluster is deleted${again}.`,
+    down: servicesOf(stack.before),
+    lost: true,
+  };
+}
+
+function deployment(resource: ResourceChange, stack: StackMoments): Consequence | undefined {
+  const { address, action, before, after } = resource;
+  const service = stack.before.services.get(address) ?? stack.after.services.get(address);
+  const { name } = objectName(after ?? before);
+  const who = service?.name ?? name;
+  const down = service === undefined ? [] : [service.name];
+  if (action === "delete") return { text: `${who} is gone.`, down, lost: false };
+  if (action === "replace") {
+    return {
+      text: `All pods of ${who} are deleted, and it does not answer until new ones are ready.`,
+      down,
+      lost: false,
+    };
+  }
+  if (action !== "update") return undefined;
+  const [was, is] = [blockOf(before, "spec"), blockOf(after, "spec")];
+  if (sameValue(was.template, is.template)) return harmless("No pod is started anew.");
+  const pods = replicasOf(objectName(after), stack.after, is);
+  if (blockOf(is, "strategy").type === "Recreate") {
+    return { text: `All pods of ${who} end before new ones start.`, down, lost: false };
+  }
+  const { max_unavailable: away = "25%", max_surge: surge = "25%" } = blockOf(
+    is,
+    "strategy",
+    "rolling_update",
+  );
+  const missing = countOf(away, pods ?? 1, Math.floor);
+  const rolled = `Its pods are replaced one after the other: ${surge} more and ${away} fewer at a time.`;
+  if (pods === undefined) return harmless(rolled);
+  const least = pods - missing;
+  const budget = budgetOf(objectName(after), stack.after, pods);
+  if (budget !== undefined && least < budget) {
+    return {
+      text: `${rolled} With ${pods} pods, ${least} answer meanwhile, below the ${budget} of the disruption budget.`,
+      down: least === 0 ? down : [],
+      lost: false,
+    };
+  }
+  return least === 0
+    ? { text: `${rolled} With ${pods} pods, none answers meanwhile.`, down, lost: false }
+    : harmless(rolled);
+}
+
+/** `1`, `"1"` or `"25%"` of the pods. */
+function countOf(value: unknown, pods: number, round: (count: number) => number): number {
+  const text = String(value);
+  if (text.endsWith("%")) return round((Number.parseFloat(text) / 100) * pods);
+  const count = Number(text);
+  return Number.isFinite(count) ? count : 0;
+}
+
+type ObjectName = ReturnType<typeof objectName>;
+
+/** Fewest pods: those of the autoscaler, or of the Deployment. */
+export function replicasOf(
+  { name }: ObjectName,
+  facts: StackFacts,
+  spec: Readonly<Record<string, unknown>>,
+): number | undefined {
+  for (const { type, values } of facts.values.values()) {
+    if (!type.startsWith("kubernetes_horizontal_pod_autoscaler")) continue;
+    const scaler = blockOf(values, "spec");
+    if (blockOf(scaler, "scale_target_ref").name === name) {
+      return countOf(scaler.min_replicas ?? 1, 1, Math.round);
+    }
+  }
+  const { replicas } = spec;
+  if (replicas === undefined || replicas === null) return undefined;
+  return countOf(replicas, 1, Math.round);
+}
+
+/** Pods that a disruption budget of the Deployment asks for. */
+function budgetOf({ name }: ObjectName, facts: StackFacts, pods: number): number | undefined {
+  for (const { type, values } of facts.values.values()) {
+    if (!type.startsWith("kubernetes_pod_disruption_budget")) continue;
+    if (!objectName(values).name.startsWith(name)) continue;
+    const spec = blockOf(values, "spec");
+    if (
+      spec.min_available !== undefined &&
+      spec.min_available !== null &&
+      spec.min_available !== ""
+    ) {
+      return countOf(spec.min_available, pods, Math.ceil);
+    }
+    return pods - countOf(spec.max_unavailable ?? 0, pods, Math.ceil);
+  }
+  return undefined;
+}
+
+function release(resource: ResourceChange, stack: StackMoments): Consequence | undefined {
+  const { address, action, before, after } = resource;
+  const own = (facts: StackFacts) =>
+    (facts.environment?.services ?? [])
+      .filter(({ resources }) => resources.release === address)
+      .map(({ name }) => name);
+  const name = String((after ?? before)?.name ?? "");
+  if (action === "delete") {
+    return {
+      text: `Every object of release ${name} is deleted.`,
+      down: own(stack.before),
+      lost: false,
+    };
+  }
+  if (action === "replace") {
+    return {
+      text: `Every object of release ${name} is deleted, and made again.`,
+      down: own(stack.before),
+      lost: false,
+    };
+  }
+  if (action !== "update") return undefined;
+  return harmless(
+    "Helm changes the objects that differ, and their Deployments replace pods one after the other.",
+  );
+}

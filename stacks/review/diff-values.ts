@@ -1,0 +1,487 @@
+import { parse } from "yaml";
+import type { Path, ResourceChange } from "./change.ts";
+import { diffEnvironment, isEnvironmentList } from "./diff-env.ts";
+import { type DiffBlock, type DiffLine, knownAfterApply, lineOf } from "./diff-line.ts";
+import { diffPbtxt, isModelConfig } from "./diff-pbtxt.ts";
+import { hasSecretForm, hidden, isSecretName } from "./secrets.ts";
+import { isObject, isWithin, sameValue } from "./value-paths.ts";
+
+/**
+ * What changes in a resource, as a reader wants to see it: environments and labels by name, ports by number, model configurations
+ * by field, the values of a chart by path. Secret places say that they change, and not to what.
+ */
+export function diffResource(change: ResourceChange, images: ImageNames): readonly DiffBlock[] {
+  const differ = new Differ(change, images);
+  return differ.blocks();
+}
+
+/** What an image is called, by its id or by the address of its `docker_image`. */
+export interface ImageNames {
+  readonly before: ReadonlyMap<string, string>;
+  readonly after: ReadonlyMap<string, string>;
+}
+
+/** Longer texts are said to have changed. */
+const longText = 160;
+
+/** Arguments that are no fact about the thing, or are said elsewhere. */
+const silent = new Set(["id", "timeouts", "output", "network_data", "hostname", "container_logs"]);
+
+/** What a container has from its image where nobody sets it: a plan of another container does not know it yet. */
+const ofImage = new Set(
+  "working_dir runtime platform ipc_mode stop_signal shm_size bridge log_driver user".split(" "),
+);
+
+/** What an item of a list is called: its first of these. */
+const itemNames = [
+  ...["name", "label", "key", "file", "container_path", "target", "mount_path", "host"],
+  ...["container_port", "type", "source", "topology_key", "what", "image", "port", "service"],
+] as const;
+
+/** Keys of a chart's values whose texts are names, sizes and words, and no secrets. */
+const plainChartKeys = new Set([
+  ...["repository", "tag", "digest", "pullPolicy", "type", "engine", "backend", "accelerator"],
+  ...["weights", "variant", "cpu", "memory", "metric", "source", "operator", "effect", "interval"],
+  ...["runtimeClassName", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"],
+  ...["pods", "requests.nvidia.com/gpu", "className", "storageClass", "size", "medium", "kind"],
+]);
+
+class Differ {
+  readonly #change: ResourceChange;
+  readonly #images: ImageNames;
+  readonly #lines: DiffLine[] = [];
+  readonly #blocks: DiffBlock[] = [];
+
+  constructor(change: ResourceChange, images: ImageNames) {
+    this.#change = change;
+    this.#images = images;
+  }
+
+  blocks(): readonly DiffBlock[] {
+    const { before = {}, after = {}, unknown } = this.#change;
+    for (const key of [...new Set([...Object.keys(before), ...Object.keys(after)])].sort()) {
+      if (silent.has(key) || this.#isOfImage(key, after[key])) continue;
+      const isUnknown = unknown.some((path) => path.length === 1 && path[0] === key);
+      if (key === "image") this.#image(before[key], after[key], isUnknown);
+      else if (isUnknown && after[key] === undefined) this.#unknown(key, before[key]);
+      else this.#walk(before[key], after[key], { place: key, path: [key], pathBefore: [key] });
+    }
+    return [
+      ...(this.#lines.length === 0 ? [] : [{ title: "", lines: this.#lines }]),
+      ...this.#blocks.filter(({ lines }) => lines.length > 0),
+    ];
+  }
+
+  #isOfImage(key: string, after: unknown): boolean {
+    const { type, replacePaths } = this.#change;
+    const forced = replacePaths.some(([first]) => first === key);
+    return type === "docker_container" && ofImage.has(key) && isNothing(after) && !forced;
+  }
+
+  /** A container has the id of its image, which nobody reads. */
+  #image(before: unknown, after: unknown, isUnknown: boolean): void {
+    const { imageResource = "" } = this.#change;
+    const named = (value: unknown, names: ReadonlyMap<string, string>) =>
+      typeof value !== "string" || value === ""
+        ? undefined
+        : (names.get(value) ??
+          (/^\$\{/.test(value) ? names.get(imageResource) : undefined) ??
+          value);
+    const was = named(before, this.#images.before);
+    const is = isUnknown
+      ? (this.#images.after.get(imageResource) ?? knownAfterApply)
+      : named(after, this.#images.after);
+    const made = this.#change.unknown.some(([first]) => first === "image");
+    if (was !== is || isUnknown)
+      this.#lines.push(lineOf("image", was, is && was === is && made ? `${is}, made anew` : is));
+  }
+
+  /** What a provider computes is no news, unless it is what forces a replacement. */
+  #unknown(key: string, before: unknown): void {
+    const forces = this.#change.replacePaths.some(([first]) => first === key);
+    if (!forces && before !== undefined) return;
+    if (this.#change.action === "create" || (!forces && before === undefined)) return;
+    this.#lines.push(
+      lineOf(key, this.#text(before, { path: [key], pathBefore: [key] }), knownAfterApply),
+    );
+  }
+
+  #walk(before: unknown, after: unknown, at: Place): void {
+    if (before === after || (isNothing(before) && isNothing(after))) return;
+    const key = lastName(at.path);
+    if (isEnvironmentList(key, before) || isEnvironmentList(key, after)) {
+      const marked = this.#change.sensitive.some(
+        (secret) =>
+          sameValue(secret, at.path) ||
+          (secret.length < at.path.length && isWithin(at.path, secret)),
+      );
+      this.#lines.push(...diffEnvironment(before, after, { marked, place: at.place }));
+      return;
+    }
+    if (this.#isSecret(at)) {
+      if (sameValue(before, after)) return;
+      this.#secretMaps(before, after, at);
+      return;
+    }
+    if (this.#change.unknown.some((path) => sameValue(path, at.path)) && isNothing(after)) {
+      if (!isNothing(before))
+        this.#lines.push(lineOf(at.place, this.#text(before, at), knownAfterApply));
+      return;
+    }
+    if (this.#change.type === "helm_release" && at.path[0] === "values") {
+      this.#chartValues(before, after, at);
+      return;
+    }
+    if (Array.isArray(before) || Array.isArray(after)) {
+      this.#list(toList(before), toList(after), at);
+      return;
+    }
+    if (isObject(before) || isObject(after)) {
+      const [left, right] = [isObject(before) ? before : {}, isObject(after) ? after : {}];
+      for (const name of [...new Set([...Object.keys(left), ...Object.keys(right)])].sort()) {
+        this.#walk(left[name], right[name], below(at, name, name));
+      }
+      return;
+    }
+    this.#scalar(before, after, at);
+  }
+
+  #list(before: readonly unknown[], after: readonly unknown[], at: Place): void {
+    const name = namingField(before, after);
+    if (name !== undefined) {
+      const left = byName(before, name);
+      const right = byName(after, name);
+      for (const item of [...new Set([...left.keys(), ...right.keys()])]) {
+        const [was, is] = [left.get(item), right.get(item)];
+        const place = {
+          place: `${at.place}[${item}]`,
+          path: [...at.path, is?.index ?? was?.index ?? 0],
+          pathBefore: [...at.pathBefore, was?.index ?? is?.index ?? 0],
+        };
+        const single = /^(label|labels)$/.test(lastName(at.path)) ? "value" : undefined;
+        if (single !== undefined && (isObject(was?.item) || isObject(is?.item))) {
+          this.#walk(fieldOf(was?.item, single), fieldOf(is?.item, single), {
+            ...below(place, single, single),
+            place: place.place,
+          });
+        } else this.#walk(was?.item, is?.item, place);
+      }
+      return;
+    }
+    const objects = [...before, ...after].some((item) => typeof item === "object" && item !== null);
+    if (objects) {
+      for (let index = 0; index < Math.max(before.length, after.length); index += 1) {
+        const several = before.length > 1 || after.length > 1;
+        const step = several ? `[${index}]` : "";
+        this.#walk(before[index], after[index], {
+          place: `${at.place}${step}`,
+          path: [...at.path, index],
+          pathBefore: [...at.pathBefore, index],
+        });
+      }
+      return;
+    }
+    if (canonicalSet(before) === canonicalSet(after)) return;
+    if (/^(command|args)$/.test(lastName(at.path))) {
+      this.#options(before, after, at);
+      return;
+    }
+    // of a long list what it gains and loses; of a short one, and where the order changes, all of it
+    const long = before.length > 3 && after.length > 3;
+    const [gone, come] = [
+      before.filter((item) => !after.includes(item)),
+      after.filter((item) => !before.includes(item)),
+    ];
+    const part = long && gone.length + come.length > 0;
+    this.#lines.push(
+      lineOf(
+        part ? `${at.place}, in part` : at.place,
+        this.#items(part ? gone : before, at),
+        this.#items(part ? come : after, at),
+      ),
+    );
+  }
+
+  /** Words of a command line: what was added, and what is gone. */
+  #options(before: readonly unknown[], after: readonly unknown[], at: Place): void {
+    const words = (list: readonly unknown[], path: Path) => {
+      const found = new Map<string, string>();
+      list.forEach((word, index) => {
+        const text = String(word);
+        const [, option = text, value] = /^(--?[\w-]+)=(.*)$/s.exec(text) ?? [];
+        const secret = this.#isSecretPath([...path, index]) || hasSecretForm(text);
+        found.set(
+          `${at.place} ${secret ? option.slice(0, 40) : option}`,
+          secret ? hidden : (value ?? "set"),
+        );
+      });
+      return found;
+    };
+    const [left, right] = [words(before, at.pathBefore), words(after, at.path)];
+    for (const where of new Set([...left.keys(), ...right.keys()])) {
+      if (left.get(where) !== right.get(where)) {
+        this.#lines.push(lineOf(short(where), left.get(where), right.get(where)));
+      }
+    }
+  }
+
+  #items(list: readonly unknown[], at: Place): string | undefined {
+    if (list.length === 0) return undefined;
+    const secret = this.#change.sensitive.some(
+      (it) => isWithin(it, at.path) || isWithin(it, at.pathBefore),
+    );
+    const texts = list.map((item) =>
+      secret || hasSecretForm(String(item)) ? hidden : String(item),
+    );
+    return short(`[${texts.join(", ")}]`);
+  }
+
+  #scalar(before: unknown, after: unknown, at: Place): void {
+    const [left, right] = [textOf(before), textOf(after)];
+    if (isModelConfig(left) || isModelConfig(right)) {
+      const block = diffPbtxt(left, right);
+      if (block !== undefined) {
+        this.#blocks.push({ title: block.title, lines: block.lines.map(guarded) });
+        return;
+      }
+    }
+    this.#lines.push(lineOf(at.place, this.#text(before, at), this.#text(after, at)));
+  }
+
+  /** Of a map of secrets the keys, and nothing of the values. */
+  #secretMaps(before: unknown, after: unknown, at: Place): void {
+    const plain = /^(data|binary_data|string_data|stringData|data_wo)$/.test(lastName(at.path));
+    const maps = plain && this.#change.type !== "docker_secret";
+    if (!maps || !(isObject(before) || isObject(after))) {
+      this.#lines.push(
+        lineOf(
+          at.place,
+          isNothing(before) ? undefined : hidden,
+          isNothing(after) ? undefined : hidden,
+        ),
+      );
+      return;
+    }
+    const [left, right] = [isObject(before) ? before : {}, isObject(after) ? after : {}];
+    for (const key of [...new Set([...Object.keys(left), ...Object.keys(right)])].sort()) {
+      if (sameValue(left[key], right[key])) continue;
+      this.#lines.push(
+        lineOf(
+          `${at.place}.${short(key)}`,
+          left[key] === undefined ? undefined : hidden,
+          right[key] === undefined ? undefined : hidden,
+        ),
+      );
+    }
+  }
+
+  /** Values of a chart are YAML in a text: its paths, and only such values as can be no secret. */
+  #chartValues(before: unknown, after: unknown, at: Place): void {
+    const [left, right] = [chartDocuments(before), chartDocuments(after)];
+    if (left === undefined || right === undefined) {
+      this.#lines.push(
+        lineOf(
+          at.place,
+          isNothing(before) ? undefined : hidden,
+          isNothing(after) ? undefined : hidden,
+        ),
+      );
+      return;
+    }
+    const walk = (was: unknown, is: unknown, place: string, key: string, secret: boolean) => {
+      if (sameValue(was, is)) return;
+      const known = secret || isSecretName(key);
+      if (isObject(was) || isObject(is)) {
+        const [a, b] = [isObject(was) ? was : {}, isObject(is) ? is : {}];
+        for (const name of [...new Set([...Object.keys(a), ...Object.keys(b)])].sort()) {
+          walk(a[name], b[name], place === "" ? name : `${place}.${name}`, name, known);
+        }
+        return;
+      }
+      if (Array.isArray(was) || Array.isArray(is)) {
+        const [a, b] = [toList(was), toList(is)];
+        for (let i = 0; i < Math.max(a.length, b.length); i += 1) {
+          walk(a[i], b[i], `${place}[${i}]`, key, known);
+        }
+        return;
+      }
+      const [from, to] = [textOf(was), textOf(is)];
+      if (!known && (isModelConfig(from) || isModelConfig(to))) {
+        const block = diffPbtxt(from, to);
+        if (block !== undefined) {
+          this.#blocks.push({ title: block.title, lines: block.lines.map(guarded) });
+          return;
+        }
+      }
+      const shown = (value: unknown) => {
+        if (isNothing(value) && typeof value !== "boolean") return undefined;
+        if (known) return hidden;
+        if (typeof value === "number" || typeof value === "boolean") return String(value);
+        const text = String(value);
+        const plain = plainChartKeys.has(key) && text.length <= longText && !hasSecretForm(text);
+        return plain ? text : hidden;
+      };
+      this.#lines.push(lineOf(`values ${place}`, shown(was), shown(is)));
+    };
+    walk(left, right, "", "", false);
+  }
+
+  #isSecret({ path, pathBefore }: Pick<Place, "path" | "pathBefore">): boolean {
+    return this.#isSecretPath(path) || this.#isSecretPath(pathBefore);
+  }
+
+  #isSecretPath(path: Path): boolean {
+    return this.#change.sensitive.some((secret) => isWithin(path, secret));
+  }
+
+  #text(value: unknown, at: Pick<Place, "path" | "pathBefore">): string | undefined {
+    if (isNothing(value) && value !== false) return undefined;
+    if (
+      this.#change.sensitive.some(
+        (secret) => isWithin(at.path, secret) || isWithin(secret, at.path),
+      )
+    )
+      return hidden;
+    const text = textOf(value);
+    if (hasSecretForm(text)) return hidden;
+    const lines = text.split("\n").length;
+    if (lines > 2) return `a text of ${lines} lines`;
+    return short(text);
+  }
+}
+
+interface Place {
+  /** For people. */
+  readonly place: string;
+  readonly path: Path;
+  /** Where it was: an item of a list may have had another index. */
+  readonly pathBefore: Path;
+}
+
+function below(at: Place, step: string, shown: string): Place {
+  const plain = /^[\w-]+$/.test(shown) ? `.${shown}` : `[${short(shown)}]`;
+  return {
+    place: `${at.place}${plain}`,
+    path: [...at.path, step],
+    pathBefore: [...at.pathBefore, step],
+  };
+}
+
+function lastName(path: Path): string {
+  return String(path.filter((step) => typeof step === "string").at(-1) ?? "");
+}
+
+/** What providers write for what nobody set. */
+function isNothing(value: unknown): boolean {
+  return (
+    value === undefined ||
+    value === null ||
+    value === "" ||
+    value === 0 ||
+    value === false ||
+    (Array.isArray(value) && value.length === 0) ||
+    (isObject(value) && Object.values(value).every(isNothing))
+  );
+}
+
+function toList(value: unknown): readonly unknown[] {
+  if (Array.isArray(value)) return value;
+  return value === undefined || value === null ? [] : [value];
+}
+
+function fieldOf(item: unknown, name: string): unknown {
+  return isObject(item) ? item[name] : undefined;
+}
+
+/** The field that names every item of a list, each with another name. */
+function namingField(before: readonly unknown[], after: readonly unknown[]): ItemName | undefined {
+  const items = [...before, ...after];
+  if (items.length === 0 || !items.every(isObject)) return undefined;
+  if (items.every((item) => "internal" in (item as object))) {
+    return (item) => `${fieldOf(item, "internal")}/${fieldOf(item, "protocol") || "tcp"}`;
+  }
+  const isNamed = (item: unknown, field: string) =>
+    ["string", "number"].includes(typeof fieldOf(item, field)) && fieldOf(item, field) !== "";
+  const isUnique = (list: readonly unknown[], field: string) =>
+    new Set(list.map((item) => fieldOf(item, field))).size === list.length;
+  const name = itemNames.find(
+    (field) =>
+      items.every((item) => isNamed(item, field)) &&
+      isUnique(before, field) &&
+      isUnique(after, field),
+  );
+  if (name === undefined) return undefined;
+  return (item) => short(String(fieldOf(item, name)));
+}
+
+type ItemName = (item: unknown) => string;
+
+function byName(
+  items: readonly unknown[],
+  name: ItemName,
+): ReadonlyMap<string, { readonly item: unknown; readonly index: number }> {
+  const found = new Map<string, { readonly item: unknown; readonly index: number }>();
+  items.forEach((item, index) => {
+    let key = name(item);
+    while (found.has(key)) key = `${key}'`;
+    found.set(key, { item, index });
+  });
+  return found;
+}
+
+function canonicalSet(list: readonly unknown[]): string {
+  return JSON.stringify(list);
+}
+
+function textOf(value: unknown): string {
+  if (value === undefined || value === null) return "";
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+export function short(text: string): string {
+  const line = text
+    .replaceAll(/\s+/g, " ")
+    .replaceAll(/(?<![0-9a-f])([0-9a-f]{12})[0-9a-f]{52}(?![0-9a-f])/g, "$1…");
+  return line.length <= longText ? line : `${line.slice(0, longText - 1)}…`;
+}
+
+/** A field of a configuration may be anything that somebody wrote. */
+function guarded({ where, before, after }: DiffLine): DiffLine {
+  const clean = (text: string | undefined) =>
+    text === undefined
+      ? undefined
+      : hasSecretForm(text) || isSecretName(where.split(/[.[]/).at(-1) ?? "")
+        ? hidden
+        : short(text);
+  return lineOf(where, clean(before), clean(after));
+}
+
+/** The documents of a release's `values`, the later over the earlier. Nothing where one is no YAML. */
+export function chartDocuments(values: unknown): Readonly<Record<string, unknown>> | undefined {
+  let merged: Readonly<Record<string, unknown>> = {};
+  for (const text of toList(values)) {
+    if (typeof text !== "string") return undefined;
+    try {
+      const parsed: unknown = parse(text, { maxAliasCount: 50 });
+      if (parsed === null || parsed === undefined) continue;
+      if (!isObject(parsed)) return undefined;
+      merged = mergedWith(merged, parsed);
+    } catch {
+      return undefined;
+    }
+  }
+  return merged;
+}
+
+function mergedWith(
+  under: Readonly<Record<string, unknown>>,
+  over: Readonly<Record<string, unknown>>,
+): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(
+    [...new Set([...Object.keys(under), ...Object.keys(over)])].map((key) => {
+      const [a, b] = [under[key], over[key]];
+      if (!(key in over)) return [key, a];
+      return [key, isObject(a) && isObject(b) ? mergedWith(a, b) : b];
+    }),
+  );
+}

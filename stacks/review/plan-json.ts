@@ -1,0 +1,332 @@
+import { z } from "zod";
+import { environmentOutput } from "../../inference-image/src/contract/environment.ts";
+import type { Action, Path, ResourceChange, StackChange } from "./change.ts";
+import { ReviewError } from "./review-error.ts";
+import { isSecretName, secretPaths } from "./secrets.ts";
+import { changedPaths, isObject, markedPaths, textsIn, valueAt } from "./value-paths.ts";
+
+/** `terraform show -json PLAN`: https://developer.hashicorp.com/terraform/internals/json-format, version 1.x. */
+
+const change = z.object({
+  actions: z.array(z.string()),
+  before: z.unknown().optional(),
+  after: z.unknown().optional(),
+  after_unknown: z.unknown().optional(),
+  before_sensitive: z.unknown().optional(),
+  after_sensitive: z.unknown().optional(),
+  replace_paths: z.array(z.array(z.union([z.string(), z.number()]))).nullish(),
+  importing: z.unknown().optional(),
+});
+
+const resource = z.object({
+  address: z.string(),
+  previous_address: z.string().nullish(),
+  mode: z.enum(["managed", "data"]).default("managed"),
+  type: z.string(),
+  name: z.string(),
+  action_reason: z.string().nullish(),
+  change,
+});
+
+const plan = z.object({
+  terraform_version: z.string().nullish(),
+  errored: z.boolean().nullish(),
+  complete: z.boolean().nullish(),
+  resource_changes: z.array(resource).nullish(),
+  resource_drift: z.array(resource).nullish(),
+  output_changes: z.record(z.string(), change).nullish(),
+  variables: z.record(z.string(), z.object({ value: z.unknown().optional() })).nullish(),
+  configuration: z
+    .object({
+      provider_config: z
+        .record(
+          z.string(),
+          z
+            .object({
+              name: z.string().nullish(),
+              full_name: z.string().nullish(),
+              alias: z.string().nullish(),
+              version_constraint: z.string().nullish(),
+              expressions: z.unknown().optional(),
+            })
+            .loose(),
+        )
+        .nullish(),
+      root_module: z
+        .object({
+          variables: z.record(z.string(), z.object({}).loose()).nullish(),
+          resources: z
+            .array(z.object({ address: z.string(), expressions: z.unknown().optional() }).loose())
+            .nullish(),
+        })
+        .loose()
+        .nullish(),
+    })
+    .loose()
+    .nullish(),
+});
+type Plan = z.infer<typeof plan>;
+
+export interface PlanFile {
+  /** How messages name it. */
+  readonly shown: string;
+  readonly text: string;
+  /**
+   * Name of the stack.
+   *
+   * @default - that of the output `environment`, or `shown`
+   */
+  readonly stack?: string;
+}
+
+/** Deeper values are nobody's plan. */
+const maxDepth = 100;
+
+/**
+ * Read a plan.
+ *
+ * @throws {ReviewError} one line, without anything of the content.
+ */
+export function changeOfPlan({ shown, text, stack }: PlanFile): StackChange {
+  const raw = parseJson(text, shown);
+  checkVersion(raw, shown);
+  const result = plan.safeParse(raw);
+  if (!result.success) {
+    const [issue] = result.error.issues;
+    const place = issue?.path.map(String).join(".") ?? "";
+    throw new ReviewError(`${shown}: ${place}: ${issue?.message ?? "is no plan"}`);
+  }
+  const read = result.data;
+  const imageOf = imagesOfContainers(read);
+  const output = read.output_changes?.[environmentOutput];
+  const environmentAfter = output?.after ?? undefined;
+  const environmentBefore = output?.before ?? undefined;
+  return {
+    stack:
+      stack ??
+      nameOf(environmentAfter) ??
+      nameOf(environmentBefore) ??
+      shown.replace(/\.json$/, ""),
+    source: "plan",
+    resources: changesOf(read.resource_changes ?? [], shown).map((it) => {
+      const imageResource = imageOf.get(it.address.replace(/\[[^\]]*\]$/, ""));
+      return imageResource === undefined ? it : { ...it, imageResource };
+    }),
+    drift: changesOf(read.resource_drift ?? [], shown).filter(isRealDrift),
+    environmentBefore,
+    environmentAfter,
+    secrets: sensitiveVariables(read),
+    configuration: configurationOf(read),
+    terraformVersion: read.terraform_version ?? undefined,
+    notKnown: [
+      ...(read.errored ? ["The plan ended with an error: it is not complete."] : []),
+      ...(read.complete === false && !read.errored
+        ? ["The plan is not complete: another one is needed after it is applied."]
+        : []),
+    ],
+  };
+}
+
+/**
+ * JSON of a file.
+ *
+ * @throws {ReviewError} one line that says where it ends or breaks, and nothing of what is there.
+ */
+export function parseJson(text: string, shown: string): unknown {
+  const plain = text.replace(/^\uFEFF/, "");
+  if (plain.startsWith("PK")) {
+    throw new ReviewError(
+      `${shown}: must be JSON, got Terraform's own format: terraform show -json PLAN > plan.json`,
+    );
+  }
+  if (plain.trim() === "") throw new ReviewError(`${shown}: must be JSON, got an empty file`);
+  if (/^\s*\{"@level"/.test(plain)) {
+    throw new ReviewError(
+      `${shown}: must be what 'terraform show -json PLAN' prints, got the log of 'terraform plan -json'`,
+    );
+  }
+  let value: unknown;
+  try {
+    value = JSON.parse(plain);
+  } catch (error) {
+    // the message of the engine has a part of the text, which may be a secret
+    const message = error instanceof Error ? error.message : "";
+    const ends = /end of JSON input|Unterminated|Expected .* or/i.test(message);
+    const at = /position (\d+)/.exec(message)?.[1] ?? String(ends ? plain.length : 0);
+    const cut = Number(at) >= plain.trimEnd().length - 1;
+    const place = at === "0" ? "" : ` at character ${at}`;
+    throw new ReviewError(
+      cut
+        ? `${shown}: must be JSON, and ends in the middle of it, after ${plain.length} characters`
+        : `${shown}: must be JSON, and is not${place}`,
+    );
+  }
+  if (tooDeep(value)) {
+    throw new ReviewError(`${shown}: must not be nested deeper than ${maxDepth} levels`);
+  }
+  return value;
+}
+
+/** Without recursion: the depth is what is asked for. */
+function tooDeep(value: unknown): boolean {
+  let level: unknown[] = [value];
+  for (let depth = 0; level.length > 0; depth += 1) {
+    if (depth > maxDepth) return true;
+    const next: unknown[] = [];
+    for (const item of level) {
+      if (typeof item !== "object" || item === null) continue;
+      for (const inner of Object.values(item)) {
+        if (typeof inner === "object" && inner !== null) next.push(inner);
+      }
+    }
+    level = next;
+  }
+  return false;
+}
+
+function checkVersion(raw: unknown, shown: string): void {
+  if (!isObject(raw)) throw new ReviewError(`${shown}: must be an object, as a plan is`);
+  const { format_version: version } = raw;
+  if (typeof version !== "string" || !/^\d{1,4}\.\d{1,4}$/.test(version)) {
+    throw new ReviewError(
+      `${shown}: format_version must be 1.x, as 'terraform show -json PLAN' writes it, got ${typeof version === "string" ? "another text" : "none"}`,
+    );
+  }
+  if (!version.startsWith("1.")) {
+    throw new ReviewError(`${shown}: format_version must be 1.x, got ${version}`);
+  }
+  if (raw.resource_changes === undefined && isObject(raw.values)) {
+    throw new ReviewError(`${shown}: must be a plan, got a state: terraform show -json PLAN`);
+  }
+}
+
+/** Providers write what nobody set as `null` when they make a thing, and as `0` or `[]` when they look at it. */
+function isRealDrift({ action, before, after }: ResourceChange): boolean {
+  if (action === "no-op") return false;
+  if (action !== "update") return true;
+  return changedPaths(before, after).some((path) =>
+    [valueAt(before, path), valueAt(after, path)].some((value) => value && value !== true),
+  );
+}
+
+type PlannedResource = z.infer<typeof resource>;
+
+function changesOf(list: readonly PlannedResource[], shown: string): readonly ResourceChange[] {
+  return list
+    .map((it) => resourceChange(it, shown))
+    .sort((a, b) => (a.address < b.address ? -1 : a.address > b.address ? 1 : 0));
+}
+
+function resourceChange(it: PlannedResource, shown: string): ResourceChange {
+  const { actions, after_unknown, before_sensitive, after_sensitive } = it.change;
+  const before = isObject(it.change.before) ? it.change.before : undefined;
+  const after = isObject(it.change.after) ? it.change.after : undefined;
+  return {
+    address: it.address,
+    type: it.type,
+    name: it.name,
+    mode: it.mode,
+    action: actionOf(actions, `${shown}: ${it.address}`),
+    ...(actions.join() === "create,delete" ? { createBeforeDestroy: true } : {}),
+    before,
+    after,
+    unknown: markedPaths(after_unknown),
+    sensitive: unique([
+      ...markedPaths(before_sensitive),
+      ...markedPaths(after_sensitive),
+      ...secretPaths(it.type, before),
+      ...secretPaths(it.type, after),
+    ]),
+    replacePaths: it.change.replace_paths ?? [],
+    ...(it.action_reason ? { reason: it.action_reason } : {}),
+    ...(it.previous_address ? { movedFrom: it.previous_address } : {}),
+    ...(isObject(it.change.importing) ? { imported: true } : {}),
+  };
+}
+
+const actionWords: Readonly<Record<string, Action>> = {
+  "no-op": "no-op",
+  create: "create",
+  read: "read",
+  update: "update",
+  delete: "delete",
+  forget: "forget",
+  "delete,create": "replace",
+  "create,delete": "replace",
+  "create,forget": "replace",
+};
+
+function actionOf(actions: readonly string[], place: string): Action {
+  const words = actions.join();
+  const action = Object.hasOwn(actionWords, words) ? actionWords[words] : undefined;
+  if (action === undefined) {
+    throw new ReviewError(`${place}: change.actions must be an action that Terraform 1 has`);
+  }
+  return action;
+}
+
+export function unique(paths: readonly Path[]): readonly Path[] {
+  const seen = new Map(paths.map((path) => [JSON.stringify(path), path]));
+  return [...seen.values()];
+}
+
+function nameOf(environment: unknown): string | undefined {
+  if (!isObject(environment)) return undefined;
+  return typeof environment.name === "string" && environment.name !== ""
+    ? environment.name
+    : undefined;
+}
+
+/** Which `docker_image` each container of the configuration names. */
+function imagesOfContainers({ configuration }: Plan): ReadonlyMap<string, string> {
+  const found = new Map<string, string>();
+  for (const { address, expressions } of configuration?.root_module?.resources ?? []) {
+    const image = isObject(expressions) ? expressions.image : undefined;
+    const references = isObject(image) && Array.isArray(image.references) ? image.references : [];
+    const name = references.find((it) => /^docker_image\.[\w-]+$/.test(String(it)));
+    if (name !== undefined) found.set(address, String(name));
+  }
+  return found;
+}
+
+/** Values of variables that are declared as sensitive, or have the name of a secret: a plan has them in plain text. */
+function sensitiveVariables({ variables, configuration }: Plan): readonly string[] {
+  const declared = configuration?.root_module?.variables ?? {};
+  return Object.entries(variables ?? {})
+    .filter(([name]) => declared[name]?.sensitive === true || isSecretName(name))
+    .flatMap(([, { value }]) => [...textsIn(value)].map(([, text]) => text));
+}
+
+/** What a plan says of the configuration, in the words of the synthesized file. The backend is not in it. */
+function configurationOf({ configuration }: Plan): StackChange["configuration"] {
+  if (!configuration) return undefined;
+  const providers = Object.entries(configuration.provider_config ?? {});
+  const required = providers
+    .filter(([, { alias, full_name }]) => !alias && full_name)
+    .map(([key, { name, full_name, version_constraint }]) => {
+      const source = (full_name ?? "").replace(/^registry\.[^/]+\//, "");
+      return [
+        name ?? key,
+        { source, ...(version_constraint ? { version: version_constraint } : {}) },
+      ] as const;
+    });
+  const provider: Record<string, unknown[]> = {};
+  for (const [key, { name, alias, expressions }] of providers) {
+    const list = provider[name ?? key] ?? [];
+    provider[name ?? key] = list;
+    list.push({
+      ...(alias ? { alias } : {}),
+      ...Object.fromEntries(
+        Object.entries(isObject(expressions) ? expressions : {}).map(([argument, value]) => [
+          argument,
+          isObject(value) && "constant_value" in value ? value.constant_value : value,
+        ]),
+      ),
+    });
+  }
+  return {
+    terraform: { required_providers: Object.fromEntries(required) },
+    provider,
+    variable: configuration.root_module?.variables ?? {},
+  };
+}

@@ -1,0 +1,268 @@
+import { type CapacityChange, capacityOf, type Predict } from "./capacity.ts";
+import type { Action, Path, ResourceChange, RuleFinding, StackChange } from "./change.ts";
+import { type Consequence, consequenceOf, momentsOf } from "./consequences.ts";
+import { imageNames } from "./diff-images.ts";
+import type { DiffBlock } from "./diff-line.ts";
+import { diffResource } from "./diff-values.ts";
+import { type Exposure, exposuresOf } from "./exposure.ts";
+import { fingerprintOf } from "./fingerprint.ts";
+import { scrub, secretTexts } from "./secrets.ts";
+import { titleOf, withoutKey } from "./stack-facts.ts";
+import { isObject, pathText } from "./value-paths.ts";
+import { type Verdict, verdictOf } from "./verdict.ts";
+
+/** Everything that a comment says, in the order in which it says it, without a secret. */
+export interface Review {
+  /** Bumped when a field changes meaning. */
+  readonly schema: 1;
+  readonly verdict: Verdict;
+  /** By name. */
+  readonly stacks: readonly StackReview[];
+}
+
+export interface StackReview {
+  readonly stack: string;
+  readonly source: StackChange["source"];
+  readonly terraformVersion?: string;
+  readonly counts: Counts;
+  /** The most dangerous first. */
+  readonly changes: readonly ReviewedChange[];
+  readonly capacity: CapacityChange;
+  readonly exposures: readonly Exposure[];
+  readonly findings: readonly RuleFinding[];
+  /** Addresses of what was changed outside of Terraform, and what is different there. */
+  readonly drift: readonly ReviewedDrift[];
+  readonly notKnown: readonly string[];
+  /** SHA-256 of what changes, secrets left out: another plan has another one. */
+  readonly fingerprint: string;
+}
+
+export const countNames = [
+  "delete",
+  "replace",
+  "update",
+  "create",
+  "forget",
+  "move",
+  "import",
+  "drift",
+  "unchanged",
+] as const;
+export type Counts = Readonly<Record<(typeof countNames)[number], number>>;
+
+export interface ReviewedChange {
+  readonly address: string;
+  /** `triton-trt/container` */
+  readonly title: string;
+  readonly type: string;
+  readonly action: Exclude<Action, "no-op" | "read">;
+  readonly createBeforeDestroy?: boolean;
+  /** What forces the replacement, with its values. */
+  readonly forcedBy: readonly string[];
+  readonly movedFrom?: string;
+  readonly imported?: boolean;
+  readonly consequence?: Consequence;
+  readonly diffs: readonly DiffBlock[];
+  /** A step of the deployment, and nothing that anybody uses. */
+  readonly isStep: boolean;
+}
+
+export interface ReviewedDrift {
+  readonly address: string;
+  readonly action: Action;
+  readonly diffs: readonly DiffBlock[];
+}
+
+export interface ReviewOptions {
+  /** Of all stacks. */
+  readonly findings?: readonly RuleFinding[];
+  readonly predict?: Predict;
+}
+
+/** Review the changes of one or more stacks. */
+export function reviewOf(changes: readonly StackChange[], options: ReviewOptions = {}): Review {
+  const { findings = [], predict } = options;
+  const stacks = [...changes]
+    .sort((a, b) => (a.stack < b.stack ? -1 : 1))
+    .map((change) =>
+      stackReview(
+        change,
+        findings.filter(({ stack }) => stack === change.stack),
+        predict,
+      ),
+    );
+  const secrets = secretTexts(changes);
+  return scrubbed({ schema: 1, verdict: verdictOf(stacks), stacks }, secrets);
+}
+
+function stackReview(
+  given: StackChange,
+  findings: readonly RuleFinding[],
+  predict: Predict | undefined,
+): StackReview {
+  const change = { ...given, resources: withPairs(given.resources) };
+  const moments = momentsOf(change);
+  const images = imageNames(change.resources);
+  const changes = change.resources
+    .filter(isChange)
+    .map((resource): ReviewedChange => {
+      const consequence = consequenceOf(resource, moments);
+      const diffs =
+        resource.action === "replace" || resource.action === "update"
+          ? diffResource(resource, images)
+          : [];
+      return {
+        address: resource.address,
+        title: titleOf(resource),
+        type: resource.type,
+        action: resource.action as ReviewedChange["action"],
+        ...(resource.createBeforeDestroy ? { createBeforeDestroy: true } : {}),
+        forcedBy: resource.action === "replace" ? forcedBy(resource.replacePaths, diffs) : [],
+        ...(resource.movedFrom === undefined ? {} : { movedFrom: resource.movedFrom }),
+        ...(resource.imported ? { imported: true } : {}),
+        ...(consequence === undefined ? {} : { consequence }),
+        diffs,
+        isStep: isStep(resource, consequence),
+      };
+    })
+    .sort(byDanger);
+  return {
+    stack: change.stack,
+    source: change.source,
+    ...(change.terraformVersion === undefined ? {} : { terraformVersion: change.terraformVersion }),
+    counts: countsOf(change),
+    changes,
+    capacity: capacityOf(moments, predict),
+    exposures: exposuresOf(moments),
+    findings: [...findings].sort(bySeverity),
+    drift: change.drift.map((resource) => ({
+      address: resource.address,
+      action: resource.action,
+      diffs: resource.action === "update" ? diffResource(resource, images) : [],
+    })),
+    notKnown: change.notKnown,
+    fingerprint: fingerprintOf(given),
+  };
+}
+
+function isChange({ action, movedFrom, imported }: ResourceChange): boolean {
+  if (action === "read") return false;
+  return action !== "no-op" || movedFrom !== undefined || imported === true;
+}
+
+/**
+ * A one-shot container is another instance for every content: Terraform says that one is destroyed and one is made. To a reader
+ * it is one thing that is replaced, as two trees have it.
+ */
+export function withPairs(resources: readonly ResourceChange[]): readonly ResourceChange[] {
+  const groups = new Map<string, ResourceChange[]>();
+  for (const resource of resources) {
+    if (resource.address === withoutKey(resource.address)) continue;
+    const key = withoutKey(resource.address);
+    groups.set(key, [...(groups.get(key) ?? []), resource]);
+  }
+  const paired = new Map<string, ResourceChange>();
+  for (const [address, group] of groups) {
+    const old = group.filter(({ action }) => action === "delete");
+    const fresh = group.filter(({ action }) => action === "create");
+    const [was, is] = [old[0], fresh[0]];
+    if (group.length !== 2 || was === undefined || is === undefined) continue;
+    paired.set(address, {
+      ...is,
+      address,
+      action: "replace",
+      createBeforeDestroy: true,
+      before: was.before,
+      sensitive: [...was.sensitive, ...is.sensitive],
+      replacePaths: [["for_each"]],
+      reason: was.reason,
+    });
+  }
+  return [
+    ...resources.filter(({ address }) => !paired.has(withoutKey(address))),
+    ...paired.values(),
+  ].sort((a, b) => (a.address < b.address ? -1 : 1));
+}
+
+/** What forces a replacement, each with what is different there. */
+function forcedBy(paths: readonly Path[], diffs: readonly DiffBlock[]): readonly string[] {
+  const lines = diffs.filter(({ title }) => title === "").flatMap(({ lines: all }) => all);
+  const texts = paths.flatMap((path) => {
+    const [first = ""] = path;
+    if (first === "for_each") return ["what it runs with"];
+    if (first === "replace_triggered_by") return ["a resource that it follows"];
+    const own = lines.filter(
+      ({ where }) => where === first || startsWithName(where, String(first)),
+    );
+    if (own.length === 0 || own.length > 3) return [pathText(path)];
+    return own.map(({ where, before, after }) => {
+      if (before === undefined) return `${where} (${after ?? ""} is added)`;
+      return after === undefined
+        ? `${where} (${before} is gone)`
+        : `${where} (${before} → ${after})`;
+    });
+  });
+  return [...new Set(texts)];
+}
+
+function startsWithName(where: string, name: string): boolean {
+  return where.startsWith(name) && /^[.[ ]/.test(where.slice(name.length));
+}
+
+/** A step of a deployment: nothing runs in it afterwards. */
+function isStep({ type, after, before }: ResourceChange, consequence: Consequence | undefined) {
+  const noHarm = consequence === undefined || (consequence.down.length === 0 && !consequence.lost);
+  if (type === "terraform_data" || type === "null_resource") return noHarm;
+  return type === "docker_container" && (after ?? before)?.must_run === false && noHarm;
+}
+
+function countsOf({ resources, drift }: StackChange): Counts {
+  const managed = resources.filter(({ mode }) => mode === "managed");
+  const count = (action: Action) => managed.filter((it) => it.action === action).length;
+  return {
+    delete: count("delete"),
+    replace: count("replace"),
+    update: count("update"),
+    create: count("create"),
+    forget: count("forget"),
+    move: managed.filter(({ movedFrom }) => movedFrom !== undefined).length,
+    import: managed.filter(({ imported }) => imported === true).length,
+    drift: drift.length,
+    unchanged: count("no-op"),
+  };
+}
+
+const dangers = ["delete", "replace", "update", "create", "forget", "no-op"];
+
+/** What is destroyed first; among those what is not answered meanwhile, and what is lost. */
+function byDanger(a: ReviewedChange, b: ReviewedChange): number {
+  const rank = ({ action, consequence, isStep: step }: ReviewedChange) => [
+    step ? 1 : 0,
+    dangers.indexOf(action),
+    consequence === undefined ? 2 : consequence.down.length > 0 ? 0 : consequence.lost ? 1 : 2,
+  ];
+  const [left, right] = [rank(a), rank(b)];
+  const different = left.findIndex((value, index) => value !== right[index]);
+  if (different >= 0) return left[different]! - right[different]!;
+  return a.address < b.address ? -1 : 1;
+}
+
+const severityOrder = ["error", "warning", "note"];
+
+function bySeverity(a: RuleFinding, b: RuleFinding): number {
+  const rank = ({ severity, waived, rule, address = "", what }: RuleFinding) =>
+    `${waived === undefined ? 0 : 1} ${severityOrder.indexOf(severity)} ${rule} ${address} ${what}`;
+  return rank(a) < rank(b) ? -1 : 1;
+}
+
+/** Every text of a value without the secrets. */
+function scrubbed<T>(value: T, secrets: readonly string[]): T {
+  if (secrets.length === 0) return value;
+  const walk = (inner: unknown): unknown => {
+    if (typeof inner === "string") return scrub(inner, secrets);
+    if (Array.isArray(inner)) return inner.map(walk);
+    if (!isObject(inner)) return inner;
+    return Object.fromEntries(Object.entries(inner).map(([key, item]) => [key, walk(item)]));
+  };
+  return walk(value) as T;
+}

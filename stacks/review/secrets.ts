@@ -1,0 +1,193 @@
+import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
+import type { Path, ResourceChange, StackChange, Values } from "./change.ts";
+import { blocksOf, isObject, isWithin, textsIn, valueAt } from "./value-paths.ts";
+
+/**
+ * What is not printed: what Terraform marks as sensitive, what has the name or the form of a secret, and texts of which nobody
+ * can say that they are none, as the values of a chart. What a text is of is said in its place.
+ */
+
+/** In place of a value. */
+export const hidden = "(not shown)";
+
+const secretWords =
+  /(^|[^a-z])(pass(word|wd|phrase)?|pwd|secrets?|tokens?|credentials?|api[^a-z]?keys?|(access|private|secret|signing|encryption|account|auth|license|ssh|deploy|master|shared|client)[^a-z]?keys?|keys?|bearer|authorization|auths?|cookie|session|dsn|salt|pin|otp|cert(ificate)?[^a-z]?data|kubeconfig[^a-z]?raw|connection[^a-z]?string)($|[^a-z])/;
+
+/** Names with one of the words that are none. */
+const plainNames =
+  /^(allow_anonymous|key|(public|sort|partition|topology|primary|foreign)_?keys?|.*_(file|path|dir|secret_name|key_name)|secret_?name|key_?secret|.*\.(secretname|keysecret)|.*secret_?key_?ref.*|author(ity|s)?|tls_(cert|key)_file)$/;
+
+/** Whether what has this name is a secret: `API_KEY`, `registryPassword`, `auth.token`. */
+export function isSecretName(name: string): boolean {
+  const words = name
+    .replaceAll(/([a-z0-9])([A-Z])/g, "$1_$2")
+    .toLowerCase()
+    .replaceAll("-", "_");
+  return secretWords.test(words) && !plainNames.test(words);
+}
+
+const secretForms: readonly RegExp[] = [
+  // a URL with a password: scheme://user:password@host
+  /[a-z][a-z0-9+.-]*:\/\/[^/\s:@]*:[^/\s@]+@/i,
+  /-----BEGIN [A-Z ]*PRIVATE KEY-----/,
+  /\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+/,
+  /\b(AKIA|ASIA)[0-9A-Z]{16}\b/,
+  /\b(gh[pousr]_|github_pat_|glpat-|xox[abprs]-|sk-|hf_|npm_|dckr_pat_|nvapi-)[\w-]{10,}/,
+  /\b(bearer|basic)\s+[\w.~+/-]{8,}=*/i,
+  // an option or a variable of a command line: --password=…, API_KEY=…
+  /(^|[\s"';&])-{0,2}[\w-]*(password|passwd|secret|token|api[-_]?key)[\w-]*\s*[=:]\s*[^\s$]/i,
+];
+
+/** Whether a text looks like a secret, or has one in it. */
+export function hasSecretForm(text: string): boolean {
+  return secretForms.some((form) => form.test(text));
+}
+
+/** An expression of Terraform and nothing else: a name, not a value. */
+const onlyExpression = /^\$\{[^}"]*\}$/;
+
+/** What Kubernetes keeps secrets in, of typed resources and of manifests. */
+const secretMaps = ["data", "binary_data", "data_wo", "string_data", "stringData"] as const;
+
+/** Where this project knows that a resource has secrets. */
+export function secretPaths(type: string, values: Values | undefined): readonly Path[] {
+  if (values === undefined) return [];
+  const found: Path[] = [];
+  const add = (...path: Path) => {
+    const value = valueAt(values, path);
+    if (value !== undefined && value !== null && value !== "") found.push(path);
+  };
+  if (/^kubernetes_secret(_v1)?$/.test(type)) for (const key of secretMaps) add(key);
+  if (type === "kubernetes_manifest" && blocksOf(values.manifest)[0]?.kind === "Secret") {
+    for (const key of secretMaps) {
+      add("manifest", key);
+      add("object", key);
+    }
+  }
+  if (type === "docker_secret" || type === "docker_config") {
+    add("data");
+    add("data_raw");
+  }
+  if (type === "helm_release") {
+    // the merged values of a release, secrets of `set_sensitive` among them, are in `metadata`
+    for (const key of ["set_sensitive", "set_wo", "metadata", "manifest", "resources"]) add(key);
+    add("repository_password");
+  }
+  for (const [path, text] of textsIn(values)) {
+    if (found.some((known) => isWithin(path, known))) continue;
+    if (onlyExpression.test(text)) continue;
+    const name = nameAt(values, path, text);
+    if (text !== "" && ((name !== undefined && isSecretName(name)) || hasSecretForm(text))) {
+      // the texts of a release are parsed, and masked one by one, before they are shown
+      found.push(path);
+    }
+  }
+  return found;
+}
+
+/** What a text is called: the key of its map, the name beside it, or what stands before its `=`. */
+function nameAt(values: Values, path: Path, text: string): string | undefined {
+  const last = path.at(-1);
+  const above = valueAt(values, path.slice(0, -1));
+  if (typeof last === "number") {
+    const list = path.at(-2);
+    if (list === "env" || list === "environment") return /^([^=]*)=./s.exec(text)?.[1];
+    // `--api-key`, `value`: two words of a command
+    const previous = Array.isArray(above) ? above[last - 1] : undefined;
+    if (typeof previous === "string" && /^--?[\w-]+$/.test(previous)) return previous;
+    return undefined;
+  }
+  if (last === "value" && isObject(above)) {
+    const { name, label, key } = above;
+    return [name, label, key].find((it): it is string => typeof it === "string");
+  }
+  // a key of a reference is the name of a key, and `key` of a toleration is that of a taint
+  if (last === "key" || last === "name") return undefined;
+  return last;
+}
+
+/** Values with {@link hidden} in every secret place. */
+export function mask(values: Values, sensitive: readonly Path[]): Values {
+  const walk = (value: unknown, paths: readonly Path[]): unknown => {
+    if (paths.length === 0) return value;
+    if (paths.some((path) => path.length === 0)) return hidden;
+    const below = (step: string | number) =>
+      paths.filter((path) => String(path[0]) === String(step)).map((path) => path.slice(1));
+    if (Array.isArray(value)) return value.map((item, index) => walk(item, below(index)));
+    if (!isObject(value)) return value;
+    return Object.fromEntries(
+      Object.entries(value).map(([key, item]) => [key, walk(item, below(key))]),
+    );
+  };
+  const masked = walk(values, sensitive);
+  return isObject(masked) ? masked : {};
+}
+
+/** Whether the value at `path`, or a part of it, is secret. */
+export function isSecret({ sensitive }: Pick<ResourceChange, "sensitive">, path: Path): boolean {
+  return sensitive.some((secret) => isWithin(path, secret) || isWithin(secret, path));
+}
+
+/** Settings of the servers whose values are no secret, by name; of others only numbers and words of a switch are shown. */
+const shownVariables = new Set([
+  ...Object.keys(serverEnv.shape).filter((name) => name !== "API_KEY"),
+  "NVIDIA_VISIBLE_DEVICES",
+  "NVIDIA_DRIVER_CAPABILITIES",
+  "CUDA_VISIBLE_DEVICES",
+  "ORT_DISABLE_TELEMETRY",
+  "NODE_ENV",
+  "UV_THREADPOOL_SIZE",
+]);
+
+export function isKnownVariable(name: string): boolean {
+  return shownVariables.has(name) || name === "API_KEY";
+}
+
+/** A value of an environment variable as a reader may see it. */
+export function variableText(name: string, value: string, secret: boolean): string {
+  if (secret || isSecretName(name) || hasSecretForm(value)) return hidden;
+  if (shownVariables.has(name)) return value;
+  return /^(-?\d{1,9}(\.\d{1,6})?|true|false|on|off|yes|no)$/i.test(value) ? value : hidden;
+}
+
+/** Texts that no line may have: what stands in secret places, long enough to be no word. */
+export function secretTexts(changes: readonly StackChange[]): readonly string[] {
+  const found = new Set<string>();
+  const take = (value: unknown) => {
+    for (const [path, text] of textsIn(value)) {
+      const list = path.at(-2) ?? path.at(-1);
+      const bare = typeof list === "string" && /^env/.test(list) ? text.replace(/^\w+=/, "") : text;
+      for (const candidate of [bare, ...(/^\w+=/.test(text) ? [text.replace(/^\w+=/, "")] : [])]) {
+        if (isRevealing(candidate)) found.add(candidate);
+      }
+    }
+  };
+  for (const { resources, drift, secrets = [] } of changes) {
+    for (const text of secrets) if (isRevealing(text)) found.add(text);
+    for (const { sensitive, before, after } of [...resources, ...drift]) {
+      for (const path of sensitive) {
+        take(wrap(path, valueAt(before, path)));
+        take(wrap(path, valueAt(after, path)));
+      }
+    }
+  }
+  return [...found].sort((a, b) => b.length - a.length);
+}
+
+function wrap(path: Path, value: unknown): unknown {
+  const last = path.filter((step) => typeof step === "string").at(-1);
+  return last === undefined ? value : { [last]: value };
+}
+
+/** A number, a switch or a well-known setting is no secret by itself, wherever it stands. */
+function isRevealing(text: string): boolean {
+  return text.length >= 6 && text.length <= 4_096 && !/^(-?[\d.]+|true|false)$/.test(text);
+}
+
+/** A text without the secrets: the last guard, for what a rule or a message may have copied. */
+export function scrub(text: string, secrets: readonly string[]): string {
+  return secrets.reduce(
+    (clean, secret) => (clean.includes(secret) ? clean.replaceAll(secret, hidden) : clean),
+    text,
+  );
+}

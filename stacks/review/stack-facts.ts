@@ -1,0 +1,91 @@
+import {
+  type Environment,
+  environment as environmentSchema,
+  type Service,
+} from "../../inference-image/src/contract/environment.ts";
+import type { ResourceChange, StackChange, Values } from "./change.ts";
+import { blockOf, blocksOf } from "./value-paths.ts";
+
+/** What a stack says of its services, before or after a change. */
+export interface StackFacts {
+  readonly environment?: Environment;
+  /** Resources that are there then, by address. */
+  readonly values: ReadonlyMap<string, { readonly type: string; readonly values: Values }>;
+  /** The service that a resource serves, by its address. */
+  readonly services: ReadonlyMap<string, Service>;
+}
+
+export type Moment = "before" | "after";
+
+export function factsOf(change: StackChange, moment: Moment): StackFacts {
+  const raw = moment === "before" ? change.environmentBefore : change.environmentAfter;
+  const read = environmentSchema.safeParse(raw);
+  const environment = read.success ? read.data : undefined;
+  const services = new Map<string, Service>();
+  for (const service of environment?.services ?? []) {
+    for (const address of Object.values(service.resources)) {
+      if (address !== undefined) services.set(address, service);
+    }
+  }
+  const values = new Map<string, { readonly type: string; readonly values: Values }>();
+  for (const { address, type, mode, before, after } of change.resources) {
+    const own = moment === "before" ? before : after;
+    if (own !== undefined && mode === "managed") values.set(address, { type, values: own });
+  }
+  return { ...(environment === undefined ? {} : { environment }), values, services };
+}
+
+/** `docker_container.weights_check["09000a0fb7d8"]` without its key. */
+export function withoutKey(address: string): string {
+  return address.replace(/\[[^\]]*\]$/, "");
+}
+
+/** Path of the construct, or the address without the hash that keeps it apart. */
+export function titleOf({ constructPath, address }: ResourceChange): string {
+  if (constructPath !== undefined) return constructPath.split("/").slice(1).join("/");
+  return withoutKey(address)
+    .replace(/^\w+\./, "")
+    .replace(/_[0-9A-F]{8}$/, "")
+    .replaceAll("_", "/");
+}
+
+/** A label of a container. */
+export function labelOf(values: Values | undefined, name: string): string | undefined {
+  const label = blocksOf(values?.labels).find((it) => it.label === name)?.value;
+  return typeof label === "string" ? label : undefined;
+}
+
+/** Volumes of a container by where they are mounted. */
+export function volumeAt(values: Values | undefined, place: string): string | undefined {
+  const volume = blocksOf(values?.volumes).find((it) => it.container_path === place);
+  const name = volume?.volume_name ?? volume?.host_path;
+  return typeof name === "string" && name !== "" ? name : undefined;
+}
+
+/** Seconds of `2m0s`, `90s` or `1h`. */
+export function secondsOf(text: unknown): number | undefined {
+  if (typeof text === "number") return text;
+  if (typeof text !== "string" || !/^(\d+(\.\d+)?(h|m|s|ms))+$/.test(text)) return undefined;
+  const units: Readonly<Record<string, number>> = { h: 3_600, m: 60, s: 1, ms: 0.001 };
+  return [...text.matchAll(/(\d+(?:\.\d+)?)(h|ms|m|s)/g)].reduce(
+    (sum, [, count, unit]) => sum + Number(count) * (units[unit ?? ""] ?? 0),
+    0,
+  );
+}
+
+/** `35 s`, `2 min`, `7 min 30 s`. */
+export function durationText(seconds: number): string {
+  if (seconds < 100) return `${Math.round(seconds)} s`;
+  const minutes = Math.floor(seconds / 60);
+  const rest = Math.round(seconds - 60 * minutes);
+  return rest === 0 ? `${minutes} min` : `${minutes} min ${rest} s`;
+}
+
+/** Names of a Kubernetes object: `clipstack/clipstack-embed`. */
+export function objectName(values: Values | undefined): {
+  readonly namespace: string;
+  readonly name: string;
+} {
+  const { name, namespace } = blockOf(values, "metadata");
+  return { name: String(name ?? ""), namespace: String(namespace ?? "default") };
+}

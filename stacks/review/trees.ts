@@ -1,0 +1,363 @@
+import { z } from "zod";
+import { environmentOutput } from "../../inference-image/src/contract/environment.ts";
+import type { Action, Path, ResourceChange, StackChange, Values } from "./change.ts";
+import { forcingPaths } from "./force-new.ts";
+import { parseJson, unique } from "./plan-json.ts";
+import { ReviewError } from "./review-error.ts";
+import { secretPaths } from "./secrets.ts";
+import { changedPaths, isObject, sameValue, textsIn, valueAt } from "./value-paths.ts";
+
+/**
+ * What a change does, from what was synthesized before and after it: for when there is no plan. The tree before stands for what
+ * is deployed. What only Terraform computes is an expression, and is taken to change when what it refers to is made anew.
+ */
+
+const byName = z.record(z.string(), z.record(z.string(), z.object({}).loose()));
+const document = z
+  .object({
+    terraform: z.unknown().optional(),
+    provider: z.unknown().optional(),
+    variable: z.unknown().optional(),
+    locals: z.record(z.string(), z.unknown()).optional(),
+    resource: byName.optional(),
+    data: byName.optional(),
+    output: z.record(z.string(), z.object({ value: z.unknown().optional() }).loose()).optional(),
+    moved: z
+      .union([
+        z.array(z.object({ from: z.string(), to: z.string() })),
+        z.object({ from: z.string(), to: z.string() }).transform((one) => [one]),
+      ])
+      .optional(),
+  })
+  .loose();
+export type SynthesizedDocument = z.infer<typeof document>;
+
+/**
+ * Read a `cdk.tf.json`.
+ *
+ * @throws {ReviewError} one line.
+ */
+export function parseDocument(text: string, shown: string): SynthesizedDocument {
+  const result = document.safeParse(parseJson(text, shown));
+  if (result.success) return result.data;
+  const [issue] = result.error.issues;
+  const place = issue?.path.map(String).join(".") ?? "";
+  throw new ReviewError(`${shown}: ${place}: ${issue?.message ?? "is not what cdktf writes"}`);
+}
+
+interface Declared {
+  readonly address: string;
+  readonly type: string;
+  readonly name: string;
+  readonly mode: ResourceChange["mode"];
+  readonly constructPath?: string;
+  /** Arguments, with references to what stands in the file replaced. */
+  readonly values: Values;
+  /** The same without the replacement of what only Terraform knows: what is compared. */
+  readonly forEach?: string;
+  readonly createBeforeDestroy: boolean;
+  readonly ignored: readonly string[];
+  readonly replacedBy: readonly string[];
+}
+
+/** What Terraform keeps for itself. */
+const metaArguments = new Set(
+  "// depends_on count for_each provider lifecycle provisioner connection".split(" "),
+);
+
+/** The change from one synthesized file of a stack to another; an absent one has no resources. */
+export function changeOfTrees(
+  stack: string,
+  before: SynthesizedDocument | undefined,
+  after: SynthesizedDocument | undefined,
+): StackChange {
+  const old = declaredIn(before);
+  const fresh = declaredIn(after);
+  const movedFrom = new Map((after?.moved ?? []).map(({ from, to }) => [to, from]));
+  const movedAway = new Set([...movedFrom].filter(([to]) => fresh.has(to)).map(([, from]) => from));
+  const pairs = [...new Set([...old.keys(), ...fresh.keys()])]
+    .filter((address) => fresh.has(address) || !movedAway.has(address))
+    .sort()
+    .map((address) => {
+      const from = old.has(address) ? undefined : movedFrom.get(address);
+      return { address, from, was: old.get(from ?? address), is: fresh.get(address) };
+    });
+  const effects = effectsOf(pairs, changedLocals(before, after));
+  const resources = pairs.map(({ address, from, was, is }): ResourceChange => {
+    const one = (is ?? was)!;
+    const { action, forcing, unknown } = effects.get(address)!;
+    return {
+      address,
+      type: one.type,
+      name: one.name,
+      ...(one.constructPath === undefined ? {} : { constructPath: one.constructPath }),
+      mode: one.mode,
+      action,
+      ...(action === "replace" && one.createBeforeDestroy ? { createBeforeDestroy: true } : {}),
+      before: was?.values,
+      after: is?.values,
+      unknown,
+      sensitive: unique([
+        ...secretPaths(one.type, was?.values),
+        ...secretPaths(one.type, is?.values),
+        ...sensitiveReferences(was?.values, before),
+        ...sensitiveReferences(is?.values, after),
+      ]),
+      replacePaths: action === "replace" ? forcing : [],
+      ...(from !== undefined && was !== undefined ? { movedFrom: from } : {}),
+      ...imageIn(is?.values ?? was?.values),
+    };
+  });
+  const head = after ?? before;
+  return {
+    stack,
+    source: "trees",
+    resources,
+    drift: [],
+    environmentBefore: before?.output?.[environmentOutput]?.value,
+    environmentAfter: after?.output?.[environmentOutput]?.value,
+    configuration: {
+      terraform: head?.terraform,
+      provider: head?.provider,
+      variable: head?.variable,
+    },
+    notKnown: notKnownOf(before, after),
+  };
+}
+
+/** A plan with what only the synthesized file says: paths of constructs, the backend. */
+export function withDocument(change: StackChange, head: SynthesizedDocument): StackChange {
+  const declared = declaredIn(head);
+  return {
+    ...change,
+    configuration: { terraform: head.terraform, provider: head.provider, variable: head.variable },
+    resources: change.resources.map((it) => {
+      const { constructPath } = declared.get(it.address.replace(/\[[^\]]*\]$/, "")) ?? {};
+      return constructPath === undefined ? it : { ...it, constructPath };
+    }),
+  };
+}
+
+function declaredIn(from: SynthesizedDocument | undefined): ReadonlyMap<string, Declared> {
+  const found = new Map<string, Declared>();
+  const take = (all: Readonly<Record<string, Record<string, unknown>>>, mode: Declared["mode"]) => {
+    for (const [type, resources] of Object.entries(all)) {
+      for (const [name, body] of Object.entries(resources)) {
+        if (!isObject(body)) continue;
+        const address = `${mode === "data" ? "data." : ""}${type}.${name}`;
+        found.set(address, declared(address, type, name, mode, body, from));
+      }
+    }
+  };
+  take(from?.resource ?? {}, "managed");
+  take(from?.data ?? {}, "data");
+  return found;
+}
+
+function declared(
+  address: string,
+  type: string,
+  name: string,
+  mode: Declared["mode"],
+  body: Readonly<Record<string, unknown>>,
+  from: SynthesizedDocument | undefined,
+): Declared {
+  const own = Object.fromEntries(Object.entries(body).filter(([key]) => !metaArguments.has(key)));
+  const lifecycle = isObject(body.lifecycle) ? body.lifecycle : {};
+  const metadata = isObject(body["//"]) ? body["//"].metadata : undefined;
+  const path = isObject(metadata) ? metadata.path : undefined;
+  return {
+    address,
+    type,
+    name,
+    mode,
+    ...(typeof path === "string" ? { constructPath: path } : {}),
+    values: resolved(own, from) as Values,
+    ...(body.for_each === undefined ? {} : { forEach: withLocals(String(body.for_each), from) }),
+    createBeforeDestroy: lifecycle.create_before_destroy === true,
+    ignored: textsOf(lifecycle.ignore_changes),
+    replacedBy: textsOf(lifecycle.replace_triggered_by).map((it) => it.replace(/^\$\{|\}$/g, "")),
+  };
+}
+
+function textsOf(value: unknown): readonly string[] {
+  if (typeof value === "string") return [value];
+  return Array.isArray(value) ? value.filter((it) => typeof it === "string") : [];
+}
+
+/** `${docker_network.host.name}`: a whole reference, to one attribute of one resource. */
+const reference = /\$\{((?:data\.)?[a-z0-9_]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_.[\]]+)\}/g;
+/** A reference to a resource anywhere in an expression. */
+const anyReference =
+  /(?<![\w.])((?:docker|kubernetes|helm|terraform|null|local|random|time)_[a-z0-9_]+)\.([A-Za-z0-9_-]+)/g;
+const localReference = /(?<![\w.])local\.([A-Za-z0-9_-]+)/g;
+
+/** Values with references replaced by what stands in the same file. */
+function resolved(value: unknown, from: SynthesizedDocument | undefined): unknown {
+  if (typeof value === "string") {
+    return value.replace(reference, (whole, type: string, id: string, path: string) => {
+      const steps = path.split(/[.[\]]+/).filter((step) => step !== "");
+      const found = steps.reduce<unknown>(
+        (inner, step) =>
+          step === "0" && isObject(inner)
+            ? inner
+            : valueAt(inner, [/^\d+$/.test(step) ? Number(step) : step]),
+        from?.resource?.[type]?.[id],
+      );
+      return (typeof found === "string" || typeof found === "number") && found !== whole
+        ? String(found)
+        : whole;
+    });
+  }
+  if (Array.isArray(value)) return value.map((item) => resolved(item, from));
+  if (!isObject(value)) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]) => [key, resolved(item, from)]),
+  );
+}
+
+/** An expression with the locals that it names written out: two expressions are equal when these are. */
+function withLocals(text: string, from: SynthesizedDocument | undefined, depth = 0): string {
+  if (depth > 8) return text;
+  return text.replace(localReference, (whole, name: string) => {
+    const local = from?.locals?.[name];
+    return local === undefined ? whole : `(${withLocals(JSON.stringify(local), from, depth + 1)})`;
+  });
+}
+
+interface Pair {
+  readonly address: string;
+  readonly was?: Declared;
+  readonly is?: Declared;
+}
+
+interface Effect {
+  readonly action: Action;
+  readonly forcing: readonly Path[];
+  readonly unknown: readonly Path[];
+}
+
+/** Locals that are another expression afterwards. */
+function changedLocals(
+  before: SynthesizedDocument | undefined,
+  after: SynthesizedDocument | undefined,
+): ReadonlySet<string> {
+  const text = (name: string, from: SynthesizedDocument | undefined) =>
+    withLocals(`local.${name}`, from);
+  const names = Object.keys(after?.locals ?? {});
+  return new Set(names.filter((name) => text(name, before) !== text(name, after)));
+}
+
+/** What happens to each resource. What depends on a resource that is made anew may be replaced in turn, until no more is. */
+function effectsOf(
+  pairs: readonly Pair[],
+  locals: ReadonlySet<string>,
+): ReadonlyMap<string, Effect> {
+  const effects = new Map<string, Effect>();
+  const anew = new Set<string>();
+  const touched = new Set<string>();
+  for (let changed = true; changed; ) {
+    changed = false;
+    for (const pair of pairs) {
+      const effect = effectOf(pair, { anew, touched, locals });
+      if (effects.get(pair.address)?.action !== effect.action) changed = true;
+      effects.set(pair.address, effect);
+      if (["create", "replace"].includes(effect.action)) anew.add(pair.address);
+      if (effect.action !== "no-op") touched.add(pair.address);
+    }
+  }
+  return effects;
+}
+
+/** The image that a container runs, where it is one of the same file. */
+function imageIn(values: Values | undefined): Pick<ResourceChange, "imageResource"> {
+  const [, address] = /^\$\{(docker_image\.[\w-]+)\.\w+\}$/.exec(String(values?.image)) ?? [];
+  return address === undefined ? {} : { imageResource: address };
+}
+
+/** What is different besides the arguments of a resource themselves. */
+interface Surroundings {
+  /** Resources that are made, or made again. */
+  readonly anew: ReadonlySet<string>;
+  /** Resources with any change. */
+  readonly touched: ReadonlySet<string>;
+  /** Locals with another value. */
+  readonly locals: ReadonlySet<string>;
+}
+
+function effectOf({ was, is }: Pair, { anew, touched, locals }: Surroundings): Effect {
+  if (is === undefined) return { action: "delete", forcing: [], unknown: [] };
+  const unknown = expressionsIn(is.values);
+  const paths = unknown.map(({ path }) => path);
+  if (was === undefined) {
+    return { action: is.mode === "data" ? "read" : "create", forcing: [], unknown: paths };
+  }
+  const moved = unknown
+    .filter(
+      ({ references, text }) =>
+        references.some((address) => anew.has(address)) ||
+        [...text.matchAll(localReference)].some(([, name]) => locals.has(name ?? "")),
+    )
+    .map(({ path }) => path);
+  const different = unique([...changedPaths(was.values, is.values), ...moved]).filter(
+    ([first]) => !is.ignored.includes(String(first)) && !is.ignored.includes("all"),
+  );
+  const forcing = [
+    ...forcingPaths(is.type, different),
+    ...(was.forEach === is.forEach ? [] : [["for_each"] as const]),
+    ...(is.replacedBy.some((it) => touched.has(it.split(".").slice(0, 2).join(".")))
+      ? [["replace_triggered_by"] as const]
+      : []),
+  ];
+  if (is.mode === "data") return { action: "no-op", forcing: [], unknown: paths };
+  if (forcing.length > 0) return { action: "replace", forcing, unknown: paths };
+  return { action: different.length > 0 ? "update" : "no-op", forcing: [], unknown: paths };
+}
+
+/** Texts that Terraform has to evaluate, and the resources that they name. */
+function expressionsIn(values: Values): readonly {
+  readonly path: Path;
+  readonly text: string;
+  readonly references: readonly string[];
+}[] {
+  return [...textsIn(values)]
+    .filter(([, text]) => /(?<!\$)\$\{/.test(text))
+    .map(([path, text]) => ({
+      path,
+      text,
+      references: [...text.matchAll(anyReference)].map(([, type, id]) => `${type}.${id}`),
+    }));
+}
+
+/** Where a value is of a variable that is declared as sensitive. */
+function sensitiveReferences(
+  values: Values | undefined,
+  from: SynthesizedDocument | undefined,
+): readonly Path[] {
+  const variables = isObject(from?.variable) ? from.variable : {};
+  const secret = (name: string) => {
+    const declared = variables[name];
+    return isObject(declared) && declared.sensitive === true;
+  };
+  return [...textsIn(values)]
+    .filter(([, text]) => [...text.matchAll(/\bvar\.([\w-]+)/g)].some(([, name]) => secret(name!)))
+    .map(([path]) => path);
+}
+
+/** What a plan would say, and two trees do not. */
+function notKnownOf(
+  before: SynthesizedDocument | undefined,
+  after: SynthesizedDocument | undefined,
+): readonly string[] {
+  const text = JSON.stringify([after?.resource ?? {}, after?.locals ?? {}]);
+  const sameLocals = sameValue(before?.locals, after?.locals);
+  return [
+    "What is deployed now, and whether it was changed by hand: the base tree stands for it.",
+    ...(/file(set|sha256|md5|base64)?\(/.test(text)
+      ? [
+          `Whether files that images, charts or weights are made of changed${sameLocals ? "" : " besides what is named here"}: Terraform hashes them when it plans, and makes anew what depends on them.`,
+        ]
+      : []),
+    "Values that only Terraform or a provider computes, such as ids and digests of tags.",
+  ];
+}

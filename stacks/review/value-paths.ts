@@ -1,0 +1,122 @@
+import type { Path, Values } from "./change.ts";
+
+/** Values of Terraform and the steps into them. */
+
+export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** The value at `path`, or nothing. */
+export function valueAt(values: unknown, path: Path): unknown {
+  return path.reduce<unknown>((inner, step) => {
+    if (Array.isArray(inner)) return inner[Number(step)];
+    return isObject(inner) && Object.hasOwn(inner, step) ? inner[step] : undefined;
+  }, values);
+}
+
+/** `spec[0].template[0].metadata`, and `labels["app.kubernetes.io/name"]`. */
+export function pathText(path: Path): string {
+  return path
+    .map((step, index) => {
+      if (typeof step === "number") return `[${step}]`;
+      if (!/^[\w-]+$/.test(step)) return `["${step}"]`;
+      return index === 0 ? step : `.${step}`;
+    })
+    .join("");
+}
+
+/** Whether `path` is `above` or lies in it. */
+export function isWithin(path: Path, above: Path): boolean {
+  return above.length <= path.length && above.every((step, i) => String(step) === String(path[i]));
+}
+
+/** Where a tree of marks, as Terraform writes `after_unknown` and `after_sensitive`, says `true`. */
+export function markedPaths(marks: unknown): readonly Path[] {
+  const found: Path[] = [];
+  const walk = (mark: unknown, path: Path) => {
+    if (mark === true) found.push(path);
+    else if (Array.isArray(mark)) {
+      for (const [index, item] of mark.entries()) walk(item, [...path, index]);
+    } else if (isObject(mark)) for (const key of Object.keys(mark)) walk(mark[key], [...path, key]);
+  };
+  walk(marks, []);
+  return found;
+}
+
+/** Every text in a value, with its path. */
+export function* textsIn(
+  value: unknown,
+  path: Path = [],
+): Generator<readonly [path: Path, text: string]> {
+  if (typeof value === "string") yield [path, value];
+  else if (Array.isArray(value)) {
+    for (const [index, item] of value.entries()) yield* textsIn(item, [...path, index]);
+  } else if (isObject(value)) {
+    for (const key of Object.keys(value)) yield* textsIn(value[key], [...path, key]);
+  }
+}
+
+/** A value without its order of keys: equal texts are equal values. */
+export function canonical(value: unknown): string {
+  return JSON.stringify(value, (_, inner) =>
+    isObject(inner)
+      ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : inner,
+  );
+}
+
+/** What an absent value is written as, one way in a tree and another in a plan. */
+function isNothing(value: unknown): boolean {
+  return (
+    value === undefined ||
+    value === null ||
+    value === "" ||
+    value === false ||
+    (Array.isArray(value) && value.length === 0) ||
+    (isObject(value) && Object.keys(value).length === 0)
+  );
+}
+
+export function sameValue(left: unknown, right: unknown): boolean {
+  if (left === right || (isNothing(left) && isNothing(right))) return true;
+  if (typeof left !== "object" || typeof right !== "object") return false;
+  return canonical(left) === canonical(right);
+}
+
+/** The innermost places where two values differ, at most `limit` of them. Lists of another length differ as a whole. */
+export function changedPaths(
+  before: Values | undefined,
+  after: Values | undefined,
+  limit = 1_000,
+): readonly Path[] {
+  const found: Path[] = [];
+  const walk = (left: unknown, right: unknown, path: Path) => {
+    if (found.length >= limit || left === right || (isNothing(left) && isNothing(right))) return;
+    if (Array.isArray(left) && Array.isArray(right) && left.length === right.length) {
+      for (const [index, item] of left.entries()) walk(item, right[index], [...path, index]);
+    } else if (isObject(left) && isObject(right)) {
+      for (const key of [...new Set([...Object.keys(left), ...Object.keys(right)])].sort()) {
+        walk(left[key], right[key], [...path, key]);
+      }
+    } else if (!sameValue(left, right)) found.push(path);
+  };
+  walk(before ?? {}, after ?? {}, []);
+  return found;
+}
+
+/** A block, which a tree has as an object and a plan as a list of one. */
+export function blocksOf(value: unknown): readonly Readonly<Record<string, unknown>>[] {
+  if (Array.isArray(value)) return value.filter(isObject);
+  return isObject(value) ? [value] : [];
+}
+
+/** The one block of its name, or an empty one. */
+export function blockOf(
+  value: unknown,
+  ...names: readonly string[]
+): Readonly<Record<string, unknown>> {
+  return names.reduce<Readonly<Record<string, unknown>>>(
+    (inner, name) => blocksOf(inner[name])[0] ?? {},
+    blocksOf(value)[0] ?? {},
+  );
+}

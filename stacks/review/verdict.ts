@@ -1,0 +1,86 @@
+import { newExposures } from "./exposure.ts";
+import type { StackReview } from "./review.ts";
+
+export const verdictLevels = ["safe", "attention", "blocked"] as const;
+
+export interface Verdict {
+  readonly level: (typeof verdictLevels)[number];
+  /** Why, the worst first; whole sentences. Empty where it is safe. */
+  readonly reasons: readonly string[];
+}
+
+/** Whether a change may be applied, from what was found of it. */
+export function verdictOf(stacks: readonly Omit<StackReview, "verdict">[]): Verdict {
+  const blocking = stacks.flatMap(blockers);
+  const worth = stacks.flatMap(worthAttention);
+  return {
+    level: blocking.length > 0 ? "blocked" : worth.length > 0 ? "attention" : "safe",
+    reasons: [...blocking, ...worth],
+  };
+}
+
+function blockers({ stack, findings, notKnown }: StackReview): readonly string[] {
+  const errors = findings.filter(isOpen("error")).filter(({ existing }) => existing !== true);
+  const broken = notKnown.filter((line) => line.startsWith("The plan ended with an error"));
+  return [
+    ...(errors.length === 0
+      ? []
+      : [`${stack}: ${countText(errors.length, "rule")} broken: ${names(errors)}.`]),
+    ...broken.map((line) => `${stack}: ${line}`),
+  ];
+}
+
+function worthAttention(review: StackReview): readonly string[] {
+  const { stack, changes, exposures, findings, drift } = review;
+  const down = new Set(changes.flatMap(({ consequence }) => consequence?.down ?? []));
+  const gone = new Set(
+    changes.flatMap(({ action, consequence }) =>
+      action === "delete" ? (consequence?.down ?? []) : [],
+    ),
+  );
+  const back = [...down].filter((name) => !gone.has(name));
+  const lost = changes.filter(({ consequence }) => consequence?.lost === true);
+  const open = newExposures(exposures);
+  const warnings = [
+    ...findings.filter(isOpen("warning")),
+    ...findings.filter(isOpen("error")).filter(({ existing }) => existing === true),
+  ];
+  const deleted = changes.filter(
+    ({ action, isStep, consequence }) =>
+      action === "delete" && !isStep && consequence?.down.length !== 0,
+  );
+  const lines = [
+    gone.size > 0 ? `${[...gone].sort().join(", ")} ${gone.size === 1 ? "goes" : "go"} away.` : "",
+    back.length > 0
+      ? `${back.sort().join(", ")} ${back.length === 1 ? "does" : "do"} not answer for a while.`
+      : "",
+    lost.length > 0 ? `${lost.map(({ title }) => title).join(", ")}: what is in it is lost.` : "",
+    gone.size === 0 && deleted.length > 0
+      ? `${countText(deleted.length, "resource")} destroyed.`
+      : "",
+    open.length > 0
+      ? `${[...new Set(open.map(({ who }) => who))].join(", ")}: ${open.map(({ what }) => what).join(", ")}, which was not before.`
+      : "",
+    warnings.length > 0
+      ? `${countText(warnings.length, "rule")} to look at: ${names(warnings)}.`
+      : "",
+    drift.length > 0 ? `${countText(drift.length, "resource")} changed outside of Terraform.` : "",
+  ];
+  return lines.filter((line) => line !== "").map((line) => `${stack}: ${line}`);
+}
+
+function isOpen(severity: "error" | "warning") {
+  return (finding: StackReview["findings"][number]) =>
+    finding.severity === severity && finding.waived === undefined;
+}
+
+function names(findings: StackReview["findings"]): string {
+  const all = [...new Set(findings.map(({ rule }) => rule))];
+  return all.length <= 4
+    ? all.join(", ")
+    : `${all.slice(0, 4).join(", ")} and ${all.length - 4} more`;
+}
+
+function countText(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? " is" : "s are"}`;
+}
