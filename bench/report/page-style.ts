@@ -4,6 +4,8 @@ export const pageStyle = `
   --page: #fbfbf9; --surface: #ffffff; --line: #e3e2dc; --ink: #1c1c1a; --soft: #5d5c57;
   --mark: #2f5fb3; --mark-soft: #b9cbea; --good: #1d7a46; --good-soft: #e4f2e9; --bad: #b3261e; --bad-soft: #fbe9e7;
   --care: #8a5300; --care-soft: #fdf1dc; --care-line: #d99a2b;
+  --embed: #b04a0c; --onnx: #2f5fb3; --trt: #0c7663; --violet: #7a4bb3; --rose: #a8326b;
+  --network: #73726b; --decode: #a8500f; --queue: #8a6a00; --input: #7a4bb3; --infer: #2f5fb3; --output: #0c7663; --rest: #b5b4ac; --on: #fff;
   --mono: ui-monospace, "SF Mono", "Cascadia Code", Menlo, Consolas, "DejaVu Sans Mono", monospace;
 }
 @media (prefers-color-scheme: dark) {
@@ -11,6 +13,8 @@ export const pageStyle = `
     --page: #161614; --surface: #1f1f1c; --line: #383833; --ink: #ecebe6; --soft: #a8a79f;
     --mark: #86aef0; --mark-soft: #3b5179; --good: #6cc992; --good-soft: #1c3326; --bad: #f28b82; --bad-soft: #3d211f;
     --care: #f0bd6a; --care-soft: #33280f; --care-line: #b47f1f;
+    --embed: #f3a567; --onnx: #86aef0; --trt: #5fcdb2; --violet: #c3a6f2; --rose: #f09abf;
+    --network: #a3a29a; --decode: #f3a567; --queue: #e3c25a; --input: #c3a6f2; --infer: #86aef0; --output: #5fcdb2; --rest: #6a6963; --on: #161614;
   }
 }
 * { box-sizing: border-box; }
@@ -114,6 +118,42 @@ figure svg { display: block; max-width: 100%; height: auto; }
 figure .narrow { display: none; }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 0 0 4px; font-size: 13px; color: var(--soft); max-width: none; }
 .legend span { display: inline-flex; align-items: center; gap: 6px; }
+svg text { font-family: inherit; font-size: 13px; fill: var(--ink); font-variant-numeric: tabular-nums; }
+svg .tick, svg .axis-label, svg .label { fill: var(--soft); }
+svg .tick { font-size: 12px; }
+svg .group { font-size: 14px; font-weight: 600; }
+svg .inside { fill: var(--on); font-size: 12px; }
+svg .grid { stroke: var(--line); stroke-width: 1; }
+svg .axis, svg .tickmark { stroke: var(--soft); stroke-width: 1; }
+svg .rule { stroke: var(--soft); stroke-width: 1; stroke-dasharray: 2 3; }
+svg .hit { fill: transparent; }
+.series { color: var(--soft); }
+.series.embed, .series.k1 { color: var(--embed); }
+.series.onnx, .series.k0 { color: var(--onnx); }
+.series.trt, .series.k2 { color: var(--trt); }
+.series.k3 { color: var(--violet); }
+.series.k4 { color: var(--rose); }
+svg .line { fill: none; stroke: currentColor; stroke-width: 2; stroke-linejoin: round; }
+svg .line.dashed { stroke-dasharray: 6 4; }
+svg .mark { fill: currentColor; stroke: var(--page); stroke-width: 1.5; }
+svg .mark.open { fill: var(--page); stroke: currentColor; stroke-width: 2; }
+svg .mark.thin { stroke: currentColor; }
+svg .crossed { fill: none; stroke: var(--bad); stroke-width: 2.5; }
+svg .ring { fill: none; stroke: currentColor; stroke-width: 1.5; }
+svg .leader { fill: none; stroke: currentColor; stroke-width: 1; opacity: 0.45; }
+svg .name { fill: currentColor; font-weight: 600; }
+svg .range { stroke: currentColor; stroke-width: 6; stroke-linecap: round; opacity: 0.3; }
+svg .p95 { stroke: currentColor; stroke-width: 2.5; }
+svg .part { fill: var(--rest); }
+svg .part.network { fill: var(--network); }
+svg .part.decode { fill: var(--decode); }
+svg .part.queue { fill: var(--queue); }
+svg .part.input { fill: var(--input); }
+svg .part.infer { fill: var(--infer); }
+svg .part.output { fill: var(--output); }
+svg .part.embed { fill: var(--embed); }
+svg .part.onnx { fill: var(--onnx); }
+svg .part.trt { fill: var(--trt); }
 @media (max-width: 760px) {
   main { padding: 24px 16px 56px; }
   h1 { font-size: 25px; }
@@ -128,9 +168,13 @@ figure .narrow { display: none; }
 @media print {
   :root {
     --page: #fff; --surface: #fff; --line: #ccc; --ink: #000; --soft: #444; --mark: #2f5fb3; --mark-soft: #b9cbea;
-    --good: #1d7a46; --bad: #b3261e; --good-soft: #fff; --bad-soft: #fff; --care: #8a5300; --care-soft: #fff; --care-line: #d99a2b;
+    --good: #1d7a46; --bad: #b3261e; --good-soft: #fff; --bad-soft: #fff; --care: #8a5300;
+    --embed: #b04a0c; --onnx: #2f5fb3; --trt: #0c7663; --violet: #7a4bb3; --rose: #a8326b;
+    --network: #73726b; --decode: #a8500f; --queue: #8a6a00; --input: #7a4bb3; --infer: #2f5fb3; --output: #0c7663; --rest: #b5b4ac; --on: #fff;
+    --care-soft: #fff; --care-line: #d99a2b;
   }
   @page { margin: 14mm; }
+  * { print-color-adjust: exact; }
   body { font-size: 11px; }
   main { max-width: none; padding: 0; }
   h1 { font-size: 24px; }

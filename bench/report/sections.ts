@@ -36,6 +36,14 @@ import {
   textCell,
   textColumn,
 } from "./document.ts";
+import {
+  batchFigures,
+  concurrencyFigures,
+  costFigure,
+  pathsFigure,
+  rateFigures,
+  timeFigures,
+} from "./figures.ts";
 import { importedSection } from "./imported-section.ts";
 import { studySections } from "./study-sections.ts";
 import { fitUsl, type Point, saturationOf, type UslFit } from "./usl.ts";
@@ -77,7 +85,7 @@ function pathsSection(record: BenchRecord): Section | undefined {
     id: "paths",
     title: "Latency of each path, alone",
     answer,
-    figures: [],
+    figures: pathsFigure(sorted),
     tables: [
       {
         caption: `Latency with ${settingText(first.cell)}`,
@@ -165,7 +173,7 @@ function batchSection(record: BenchRecord): Section | undefined {
         : [
             `\`${most.name}\` gains most: ${counted(most.large.imagesPerRequest, "image")} a request give ${formatRatio(most.gain)} the images a second of ${most.small.imagesPerRequest}, for ${formatRatio(most.wait)} the latency.`,
           ],
-    figures: [],
+    figures: batchFigures(lines),
     tables: [
       {
         caption: `Latency and throughput by batch size, ${counted(clients, "client")}`,
@@ -229,7 +237,7 @@ function concurrencySection(record: BenchRecord): Section | undefined {
     id: "concurrency",
     title: "Concurrency, and where it saturates",
     answer,
-    figures: [],
+    figures: concurrencyFigures(lines),
     tables: [
       saturationTable(saturated),
       {
@@ -354,7 +362,7 @@ function timeSection(record: BenchRecord): Section | undefined {
             ({ name, by, share }) =>
               `\`${name}\` spends ${formatPercent(share)} of its time on ${by}: a faster GPU does not help there.`,
           ),
-    figures: [],
+    figures: timeFigures(rows),
     tables: [
       {
         caption: "Mean time of a request in parts, ms",
@@ -433,7 +441,7 @@ function costSection(record: BenchRecord): Section | undefined {
     answer: [
       `A million images cost ${formatUsd(first.usd * 1_000)} with \`${first.name}\`, in ${duration(1e6 / first.cell.imagesPerSecond)}.`,
     ],
-    figures: [],
+    figures: costFigure(rows),
     tables: [
       {
         caption: "Cost at each path's highest throughput",
@@ -475,6 +483,7 @@ function openLoopSection(record: BenchRecord): Section | undefined {
   const lines = seriesOf(openLoop(record.cells));
   if (lines.length === 0) return undefined;
   const rateOf = ({ load }: Cell) => (load.kind === "open loop" ? load.ratePerSecond : 0);
+  const isHeld = (cell: Cell) => (cell.achievedShare ?? 0) >= heldShare && trustOf(cell) === "good";
   const sorted = lines.map((line) => ({
     ...line,
     cells: [...line.cells].sort((a, b) => rateOf(a) - rateOf(b)),
@@ -483,15 +492,12 @@ function openLoopSection(record: BenchRecord): Section | undefined {
     id: "rates",
     title: "At a given rate",
     answer: sorted.map(({ name, cells }) => {
-      const held = cells.filter(
-        (cell) => (cell.achievedShare ?? 0) >= heldShare && trustOf(cell) === "good",
-      );
-      const most = held.at(-1);
+      const most = cells.filter(isHeld).at(-1);
       return most === undefined
         ? `\`${name}\` held none of the rates that were tried.`
         : `\`${name}\` holds ${formatRate(rateOf(most))} requests a second with a p95 of ${formatMs(most.latencyMs?.p95 ?? 0)} ms${most === cells.at(-1) ? ", the highest that was tried" : ""}.`;
     }),
-    figures: [],
+    figures: rateFigures(sorted, rateOf, isHeld),
     tables: [
       {
         caption: "Open loop: requests sent at a rate, answered or not",

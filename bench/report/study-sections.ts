@@ -24,6 +24,7 @@ import {
   type Column,
   counted,
   type DataTable,
+  type Figure,
   formatBytes,
   formatCount,
   formatPercent,
@@ -36,6 +37,8 @@ import {
   textCell,
   textColumn,
 } from "./document.ts";
+import { barFigure, plainFigure, protocolFigure } from "./figures.ts";
+import { boxSwatch, pathStyle } from "./plots.ts";
 
 /** A section for each study that a record has. Pure. */
 
@@ -133,6 +136,32 @@ function coldStart(record: BenchRecord): Body | undefined {
           : "";
       return `\`${service}\` is ready after ${seconds(ready)}${slow}.`;
     }),
+    figures: barFigure(
+      "From nothing to the first embedding",
+      "Median of the rounds, s.",
+      services.map((service) => {
+        const own = starts.filter((start) => start.service === service);
+        const ready = median(own.map(({ readyMs }) => readyMs));
+        const live = median(own.map(({ liveMs, readyMs }) => liveMs ?? readyMs));
+        const first = median(own.map(({ firstRequestMs }) => firstRequestMs));
+        return {
+          label: service,
+          value: seconds(ready + first),
+          title: `${service}: live after ${seconds(live)}, ready after ${seconds(ready)}, first answer in ${seconds(first)}`,
+          segments: [
+            { colour: "server", value: live / 1_000 },
+            { colour: "infer", value: (ready - live) / 1_000 },
+            { colour: "queue", value: first / 1_000 },
+          ],
+        };
+      }),
+      "s",
+      [
+        boxSwatch("until live", "server"),
+        boxSwatch("until ready", "infer"),
+        boxSwatch("first answer", "queue"),
+      ],
+    ),
     tables: [
       {
         caption: "Each start",
@@ -219,8 +248,55 @@ function queueDelay(record: BenchRecord): Body | undefined {
       `\`${name}\`: a delay of ${high / 1_000} ms in place of ${low / 1_000} costs ${counted(few, "client")} ${formatMs(Math.max(0, cost))} ms of latency${gain}.`,
     ];
   });
-  return { answer, tables: [loadTable("Latency and throughput by queue delay", cells)] };
+  return {
+    answer,
+    figures: delayFigures(cells),
+    tables: [loadTable("Latency and throughput by queue delay", cells)],
+  };
 }
+
+function delayFigures(cells: readonly Cell[]): readonly Figure[] {
+  const groups = seriesOf(usable(cells)).flatMap(({ name, cells: own }) =>
+    [...new Set(own.map((cell) => clientsOf(cell) ?? 0))]
+      .sort((a, b) => a - b)
+      .map((clients) => ({
+        name: `${seriesOf(cells).length > 1 ? `${name}, ` : ""}${counted(clients, "client")}`,
+        own: own
+          .filter((cell) => clientsOf(cell) === clients)
+          .sort((a, b) => delayOf(a) - delayOf(b)),
+      })),
+  );
+  const x = {
+    label: "queue delay, ms",
+    kind: "steps",
+    format: (us: number) => String(us / 1_000),
+  } as const;
+  const lines = (y: (cell: Cell) => number, unit: string) =>
+    groups.map(({ name, own }) => ({
+      name,
+      points: own.map((cell) => ({
+        x: delayOf(cell),
+        y: y(cell),
+        title: `${name}, ${conditionsText(cell.conditions)}: ${formatMs(y(cell))} ${unit}`,
+      })),
+    }));
+  return [
+    ...plainFigure("Latency by queue delay", "p50, logarithmic.", {
+      description: "Latency (p50) by queue delay, one line for each number of clients",
+      x,
+      y: { label: "p50, ms", kind: "log", format: String },
+      lines: lines((cell) => cell.latencyMs?.p50 ?? 0, "ms"),
+    }),
+    ...plainFigure("Throughput by queue delay", undefined, {
+      description: "Images a second by queue delay, one line for each number of clients",
+      x,
+      y: { label: "images/s", kind: "linear", format: formatCount },
+      lines: lines((cell) => cell.imagesPerSecond, "images/s"),
+    }),
+  ];
+}
+
+const delayOf = ({ conditions }: Cell) => conditions.queueDelayUs ?? 0;
 
 /** The same backend, payload, batch and clients, once over HTTP and once over gRPC. */
 export interface ProtocolPair {
@@ -261,6 +337,7 @@ function protocol(record: BenchRecord, study: StudyId): Body | undefined {
     answer: [
       `gRPC does ${least.toFixed(2)} to ${most.toFixed(2)} times the images a second of HTTP, and more in ${better.length} of ${counted(pairs.length, "load")} that both were measured with.`,
     ],
+    figures: protocolFigure(pairs),
     tables: [
       {
         caption: "gRPC against HTTP, the same load",
@@ -402,6 +479,20 @@ function link(record: BenchRecord): Body | undefined {
             `${label}: \`${best.name}\` answers in ${formatMs(best.cell.latencyMs?.p50 ?? 0)} ms, \`${worst.name}\` in ${formatMs(worst.cell.latencyMs?.p50 ?? 0)} ms (${formatBytes(worst.cell.requestBytes)} a request).`,
           ];
     }),
+    figures: barFigure(
+      "Latency through a link",
+      "p50, ms.",
+      groups.flatMap(({ label, cells }) =>
+        cells.map(({ name, cell }) => ({
+          group: label,
+          label: name,
+          value: `${formatMs(cell.latencyMs?.p50 ?? 0)} ms`,
+          title: `${name}, ${label}: p50 ${formatMs(cell.latencyMs?.p50 ?? 0)} ms, ${formatBytes(cell.requestBytes)} a request`,
+          segments: [{ colour: pathStyle(pathOf(cell)).colour, value: cell.latencyMs?.p50 ?? 0 }],
+        })),
+      ),
+      "p50, ms",
+    ),
     tables: [loadTable("Latency by link and payload", ofStudy(record, "link"))],
     notes: [
       "The link is a proxy on this machine that lets through so many bits a second and holds back each byte for half of the round trip, in both directions. Loss and congestion are not emulated.",
@@ -423,6 +514,33 @@ function operators(record: BenchRecord): Body | undefined {
           : `${counted(study.cpuFallbacks, "node")} of ${formatCount(study.nodes)} fell back to the CPU.`;
       return `\`${study.service}\`: ${listed(shares)} of the compute. ${fallbacks}`;
     }),
+    figures: found.flatMap((study) =>
+      barFigure(
+        `Share of the compute by operator${found.length > 1 ? `, ${study.environment} ${study.service}` : ""}`,
+        undefined,
+        [...study.operators]
+          .sort((a, b) => b.share - a.share)
+          .slice(0, drawnOperators)
+          .map((row) => ({
+            label: row.operator,
+            value: formatPercent(row.share),
+            title: `${row.operator}, ${counted(row.nodes, "node")} on ${row.provider}: ${formatPercent(row.share)}`,
+            segments: [
+              {
+                colour: onCpu(row) && study.cpuFallbacks > 0 ? "queue" : "infer",
+                value: row.share * 100,
+              },
+            ],
+          })),
+        "% of the compute",
+        study.cpuFallbacks > 0
+          ? [
+              boxSwatch("on the provider that was asked for", "infer"),
+              boxSwatch("on the CPU instead", "queue"),
+            ]
+          : [],
+      ),
+    ),
     tables: found.map((study) => ({
       caption: `Operators of ${study.model} in ${study.service}, batch ${study.batch}, mean of ${counted(study.runs, "run")}`,
       columns: [
@@ -450,6 +568,10 @@ function operators(record: BenchRecord): Body | undefined {
   };
 }
 
+const drawnOperators = 10;
+
+const onCpu = ({ provider }: { readonly provider: string }) => provider.startsWith("CPU");
+
 const mebibytes = (value: number) =>
   value >= 1_024 ? `${(value / 1_024).toFixed(2)} GiB` : `${value.toFixed(0)} MiB`;
 
@@ -474,6 +596,36 @@ function memory(record: BenchRecord): Body | undefined {
       parts.length === 0
         ? []
         : [`Under load, ${counted(found.length, "service")} hold ${listed(parts)} together.`],
+    figures: barFigure(
+      "Memory of each service",
+      "MiB, when ready and what a load adds.",
+      (
+        [
+          ["Resident memory", "residentMiB", "residentUnderLoadMiB"],
+          ["GPU memory", "gpuMemoryMiB", "gpuMemoryUnderLoadMiB"],
+        ] as const
+      ).flatMap(([group, ready, loaded]) =>
+        found.flatMap((row) => {
+          const [before, after] = [row[ready], row[loaded]];
+          const most = Math.max(before ?? 0, after ?? 0);
+          if (most === 0) return [];
+          return [
+            {
+              group,
+              label: `${place.columns.length > 0 ? `${row.environment} ` : ""}${row.service}`,
+              value: mebibytes(most),
+              title: `${row.service}: ${mebibytes(before ?? most)} when ready, ${mebibytes(most)} under load`,
+              segments: [
+                { colour: "infer", value: before ?? most },
+                { colour: "queue", value: most - (before ?? most) },
+              ],
+            },
+          ];
+        }),
+      ),
+      "MiB",
+      [boxSwatch("when ready", "infer"), boxSwatch("more under load", "queue")],
+    ),
     tables: [
       {
         caption: "Memory of each service",
@@ -549,6 +701,28 @@ function scaling(record: BenchRecord): Body | undefined {
             `\`${name}\`: ${counted(last.gpus, "GPU")} do ${formatRatio(last.speedup)} of one, an efficiency of ${formatPercent(last.efficiency)}.`,
           ];
     }),
+    figures: plainFigure("Throughput by GPUs", "Against N times one GPU.", {
+      description: "Images a second by number of GPUs, and what N times one would be",
+      x: { label: "GPUs", kind: "linear", format: formatCount },
+      y: { label: "images/s", kind: "linear", format: formatCount },
+      lines: lines.flatMap(({ name, points }) => {
+        const one = points[0]?.cell.imagesPerSecond ?? 0;
+        return [
+          {
+            name,
+            points: points.map(({ gpus, cell, efficiency }) => ({
+              x: gpus,
+              y: cell.imagesPerSecond,
+              title: `${name}, ${counted(gpus, "GPU")}: ${formatRate(cell.imagesPerSecond)} images/s, ${formatPercent(efficiency)}`,
+            })),
+          },
+          {
+            name: `N × one${lines.length > 1 ? `, ${name}` : ""}`,
+            points: points.map(({ gpus }) => ({ x: gpus, y: gpus * one, title: `${gpus} × one` })),
+          },
+        ];
+      }),
+    }),
     tables: [
       {
         caption: "Throughput by GPUs, at the same load for each GPU",
@@ -618,6 +792,25 @@ function topology(record: BenchRecord): Body | undefined {
         : [
             `\`${most.name}\` with ${counted(most.clients, "client")}: one Triton for each GPU does ${formatRate(most.perGpu.imagesPerSecond)} images/s, one over all ${formatRate(most.group.imagesPerSecond)}: ${formatRatio(ratio)}.`,
           ],
+    figures: barFigure(
+      "Throughput by topology",
+      "Images/s.",
+      topologyPairs(record).flatMap(({ name, clients, group, perGpu }) =>
+        (
+          [
+            ["one over all GPUs", group, "queue"],
+            ["one for each GPU", perGpu, "infer"],
+          ] as const
+        ).map(([label, cell, colour]) => ({
+          group: `${name}, ${counted(clients, "client")}`,
+          label,
+          value: `${formatRate(cell.imagesPerSecond)} /s`,
+          title: `${name}, ${counted(clients, "client")}, ${label}: ${formatRate(cell.imagesPerSecond)} images/s`,
+          segments: [{ colour, value: cell.imagesPerSecond }],
+        })),
+      ),
+      "images/s",
+    ),
     tables: [loadTable("Loads by topology", cells)],
   };
 }

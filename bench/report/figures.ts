@@ -1,0 +1,469 @@
+import type { Cell } from "../src/bench-record.ts";
+import { formatMs, formatRate } from "../src/summary.ts";
+import {
+  clientsOf,
+  pathOf,
+  type Series,
+  settingText,
+  type TimePart,
+  timeParts,
+  trustOf,
+} from "./cells.ts";
+import {
+  type Figure,
+  formatCount,
+  formatPercent,
+  formatRatio,
+  formatUsd,
+  type Swatch,
+} from "./document.ts";
+import {
+  type Axis,
+  type BarRow,
+  barPlot,
+  boxSwatch,
+  countedStyle,
+  crossedSwatch,
+  type LinePlot,
+  linePlot,
+  lineSwatch,
+  openSwatch,
+  type PlotLine,
+  type PlotPoint,
+  pathStyle,
+  rangeLegend,
+  rangePlot,
+  ringSwatch,
+} from "./plots.ts";
+import { saturationOf, type UslFit, uslThroughput } from "./usl.ts";
+
+/** The figures of a report, from its cells. Pure. */
+
+const milliseconds: Axis = { label: "ms", kind: "log", format: trimmed };
+
+function trimmed(value: number): string {
+  return value >= 1_000 ? formatCount(value) : String(Number(value.toPrecision(2)));
+}
+
+/** A figure of lines; one environment each, so that a path has one look. */
+function lineFigure(
+  title: string,
+  caption: string | undefined,
+  plot: LinePlot,
+  marks: readonly Swatch[] = [],
+): readonly Figure[] {
+  if (plot.lines.every(({ points }) => points.length === 0)) return [];
+  return [
+    {
+      title,
+      ...(caption === undefined ? {} : { caption }),
+      legend: [...plot.lines.map(lineSwatch), ...marks],
+      draw: (width) => linePlot(plot, width),
+    },
+  ];
+}
+
+/** Series by environment, in their order. */
+function byEnvironment<T extends { readonly environment: string }>(
+  list: readonly T[],
+): readonly { readonly suffix: string; readonly own: readonly T[] }[] {
+  const names = [...new Set(list.map(({ environment }) => environment))];
+  return names.map((name) => ({
+    suffix: names.length > 1 ? `, ${name}` : "",
+    own: list.filter(({ environment }) => environment === name),
+  }));
+}
+
+function doubtOf(cell: Cell): Pick<PlotPoint, "doubt"> {
+  const trust = trustOf(cell);
+  return trust === "good" ? {} : { doubt: trust === "unstable" ? "open" : "crossed" };
+}
+
+function doubtMarks(cells: readonly Cell[]): readonly Swatch[] {
+  return [
+    ...(cells.some((cell) => trustOf(cell) === "unstable") ? [openSwatch] : []),
+    ...(cells.some((cell) => trustOf(cell) === "invalid") ? [crossedSwatch] : []),
+  ];
+}
+
+function titleOf(name: string, cell: Cell): string {
+  const latency = cell.latencyMs;
+  const times =
+    latency === undefined
+      ? "no answer"
+      : `p50 ${formatMs(latency.p50)} ms, p95 ${formatMs(latency.p95)} ms`;
+  return `${name}, ${settingText(cell)}: ${formatRate(cell.imagesPerSecond)} images/s, ${times}`;
+}
+
+/** p50 to p99 of each path at the smallest load. */
+export function pathsFigure(
+  contenders: readonly { readonly name: string; readonly cell: Cell }[],
+): readonly Figure[] {
+  const rows = contenders.flatMap(({ name, cell }) => {
+    const latency = cell.latencyMs;
+    return latency === undefined
+      ? []
+      : [
+          {
+            label: name,
+            colour: pathStyle(pathOf(cell)).colour,
+            value: `${formatMs(latency.p50)} ms`,
+            title: titleOf(name, cell),
+            p50: latency.p50,
+            p95: latency.p95,
+            p99: latency.p99,
+            weak: !latency.p99Reliable,
+          },
+        ];
+  });
+  if (rows.length === 0) return [];
+  const [ok, far] = split(rows);
+  const draw = { description: "Latency of each path, p50 to p99, in milliseconds", axis: "ms" };
+  return [
+    {
+      title: "Latency of each path",
+      ...(far.length === 0
+        ? {}
+        : {
+            caption: `Not drawn, for it would be far to the right: ${far.map((row) => `\`${row.label}\` at ${row.value}`).join(", ")}.`,
+          }),
+      legend: rangeLegend.filter(
+        ({ label }) => !label.includes("few") || ok.some(({ weak }) => weak),
+      ),
+      draw: (width) => rangePlot({ ...draw, rows: ok }, width),
+    },
+  ];
+}
+
+/** What would press all others together at the left of an axis is named, not drawn. */
+function split<T extends { readonly p99: number }>(rows: readonly T[]): readonly [T[], T[]] {
+  const sorted = [...rows].sort((a, b) => a.p99 - b.p99);
+  const middle = sorted[Math.floor((sorted.length - 1) / 2)]?.p99 ?? 0;
+  const near = (row: T) => rows.length < 3 || row.p99 <= 6 * middle;
+  return [rows.filter(near), rows.filter((row) => !near(row))];
+}
+
+/** Latency and throughput by batch size. */
+export function batchFigures(lines: readonly Series[]): readonly Figure[] {
+  const x: Axis = { label: "images a request", kind: "steps", format: formatCount };
+  return byEnvironment(lines).flatMap(({ suffix, own }) => {
+    const plotted = (y: (cell: Cell) => number): readonly PlotLine[] =>
+      own.map(({ path, cells }) => ({
+        name: path,
+        style: pathStyle(path),
+        points: cells.map((cell) => ({
+          x: cell.imagesPerRequest,
+          y: y(cell),
+          title: titleOf(path, cell),
+          ...doubtOf(cell),
+        })),
+      }));
+    const marks = doubtMarks(own.flatMap(({ cells }) => cells));
+    return [
+      ...lineFigure(
+        `Latency by batch size and path${suffix}`,
+        "p50, logarithmic.",
+        {
+          description: "Latency (p50) by batch size, one line for each path",
+          x,
+          y: { ...milliseconds, label: "p50, ms" },
+          lines: plotted((cell) => cell.latencyMs?.p50 ?? 0),
+        },
+        marks,
+      ),
+      ...lineFigure(
+        `Throughput by batch size and path${suffix}`,
+        undefined,
+        {
+          description: "Images a second by batch size, one line for each path",
+          x,
+          y: { label: "images/s", kind: "linear", format: formatCount },
+          lines: plotted((cell) => cell.imagesPerSecond),
+        },
+        marks,
+      ),
+    ];
+  });
+}
+
+interface Fitted extends Series {
+  readonly fit?: UslFit;
+  readonly points: readonly { readonly clients: number; readonly throughput: number }[];
+}
+
+/** Throughput by clients with the fitted law, and what it costs in latency. */
+export function concurrencyFigures(lines: readonly Fitted[]): readonly Figure[] {
+  return byEnvironment(lines).flatMap(({ suffix, own }) => {
+    const marks = doubtMarks(own.flatMap(({ cells }) => cells));
+    const growth = own.map((line): PlotLine => {
+      const enough = saturationOf(line.points);
+      return {
+        name: line.path,
+        style: pathStyle(line.path),
+        points: line.cells.map((cell) => ({
+          x: clientsOf(cell) ?? 1,
+          y: cell.imagesPerSecond,
+          title: titleOf(line.path, cell),
+          ...doubtOf(cell),
+          ring: enough?.reached === true && enough.enough.clients === clientsOf(cell),
+        })),
+        ...(line.fit === undefined ? {} : { curve: curveOf(line.fit, line.cells) }),
+      };
+    });
+    const fitted = own.some(({ fit }) => fit !== undefined);
+    return [
+      ...lineFigure(
+        `Throughput by concurrency${suffix}`,
+        fitted
+          ? "Marks are measured; lines are the fitted Universal Scalability Law."
+          : "Too few numbers of clients for a fit.",
+        {
+          description: "Images a second by number of clients, with the fitted scalability law",
+          x: { label: "clients", kind: "log", format: formatCount },
+          y: { label: "images/s", kind: "linear", format: formatCount },
+          lines: growth,
+        },
+        [
+          ...(growth.some(({ points }) => points.some(({ ring }) => ring)) ? [ringSwatch] : []),
+          ...marks,
+        ],
+      ),
+      ...lineFigure(
+        `Latency by throughput${suffix}`,
+        "Each line goes from few clients to many: once it turns upwards, more clients only wait longer. Down and to the right is better.",
+        {
+          description:
+            "Latency (p95) by images a second, one line for each path, from few clients to many",
+          x: { label: "images/s", kind: "linear", format: formatCount },
+          y: { ...milliseconds, label: "p95, ms" },
+          lines: own.map(({ path, cells }) => ({
+            name: path,
+            style: pathStyle(path),
+            points: cells.flatMap((cell) =>
+              cell.latencyMs === undefined
+                ? []
+                : [
+                    {
+                      x: cell.imagesPerSecond,
+                      y: cell.latencyMs.p95,
+                      title: titleOf(path, cell),
+                      ...doubtOf(cell),
+                    },
+                  ],
+            ),
+          })),
+        },
+        marks,
+      ),
+    ];
+  });
+}
+
+const curveSteps = 60;
+
+function curveOf(fit: UslFit, cells: readonly Cell[]): readonly (readonly [number, number])[] {
+  const clients = cells.map((cell) => clientsOf(cell) ?? 1);
+  const [from, to] = [Math.min(...clients), Math.max(...clients)];
+  return Array.from({ length: curveSteps + 1 }, (_, i) => {
+    const n = from * (to / from) ** (i / curveSteps);
+    return [n, uslThroughput(fit, n)] as const;
+  });
+}
+
+/** What each part of a request's time is called in a legend. */
+const partNames: Readonly<Record<TimePart["id"], string>> = {
+  network: "network and transfer",
+  decode: "decode",
+  queue: "queue",
+  input: "input",
+  infer: "model",
+  output: "output",
+  server: "rest of the server",
+  unknown: "not known",
+};
+
+const partIds = Object.keys(partNames) as TimePart["id"][];
+
+/** Where a request's time goes, in bars. */
+export function timeFigures(
+  rows: readonly {
+    readonly name: string;
+    readonly what: "alone" | "at its most";
+    readonly cell: Cell;
+  }[],
+): readonly Figure[] {
+  const titles = {
+    alone: "Where a request's time goes, alone",
+    "at its most": "Where a request's time goes, at each path's highest throughput",
+  } as const;
+  return (["alone", "at its most"] as const).flatMap((what) => {
+    const drawn = rows.filter((row) => row.what === what && row.cell.serialization !== "json");
+    if (drawn.length === 0) return [];
+    const used = new Set(drawn.flatMap(({ cell }) => timeParts(cell).map(({ id }) => id)));
+    const bars = drawn.map(({ name, cell }): BarRow => {
+      const parts = timeParts(cell);
+      return {
+        label: what === "alone" ? name : `${name}, ${loadShort(cell)}`,
+        value: `${formatMs(cell.latencyMs?.mean ?? 0)} ms`,
+        title: `${name}, ${settingText(cell)}: ${parts.map(({ id, ms }) => `${partNames[id]} ${formatMs(ms)} ms`).join(", ")}`,
+        segments: parts.map(({ id, ms }) => ({ colour: id, value: ms, text: formatMs(ms) })),
+      };
+    });
+    return [
+      {
+        title: titles[what],
+        caption: "Mean of a request, ms.",
+        legend: partIds.filter((id) => used.has(id)).map((id) => boxSwatch(partNames[id], id)),
+        draw: (width) =>
+          barPlot({ description: titles[what], rows: bars, format: trimmed, axis: "ms" }, width),
+      },
+    ];
+  });
+}
+
+function loadShort(cell: Cell): string {
+  return `b${cell.imagesPerRequest} c${clientsOf(cell) ?? "–"}`;
+}
+
+/** Dollars for 1,000 images of each path. */
+export function costFigure(
+  rows: readonly { readonly name: string; readonly cell: Cell; readonly usd: number }[],
+): readonly Figure[] {
+  const least = rows[0]?.usd ?? 0;
+  const near = rows.filter(({ usd }) => rows.length < 3 || usd <= 12 * least);
+  const far = rows.filter((row) => !near.includes(row));
+  if (near.length === 0) return [];
+  return [
+    {
+      title: "Cost of 1,000 images",
+      caption: `At each path's highest throughput.${far.length === 0 ? "" : ` Not drawn, for it would be far to the right: ${far.map(({ name, usd }) => `\`${name}\` at ${formatUsd(usd)}`).join(", ")}.`}`,
+      legend: [],
+      draw: (width) =>
+        barPlot(
+          {
+            description: "Dollars for 1,000 images, one bar for each path",
+            axis: "US dollars",
+            format: (value) => (value === 0 ? "0" : formatUsd(value)),
+            rows: near.map(({ name, cell, usd }) => ({
+              label: name,
+              value: formatUsd(usd),
+              title: `${titleOf(name, cell)}: ${formatUsd(usd)} for 1,000 images`,
+              segments: [{ colour: pathStyle(pathOf(cell)).colour, value: usd }],
+            })),
+          },
+          width,
+        ),
+    },
+  ];
+}
+
+/** Latency by offered rate. */
+export function rateFigures(
+  lines: readonly Series[],
+  rateOf: (cell: Cell) => number,
+  held: (cell: Cell) => boolean,
+): readonly Figure[] {
+  return byEnvironment(lines).flatMap(({ suffix, own }) =>
+    lineFigure(
+      `Latency by rate${suffix}`,
+      "p95, counted from when a request was due, logarithmic.",
+      {
+        description: "Latency (p95) by requests a second, one line for each path",
+        x: { label: "requests/s", kind: "linear", format: formatCount },
+        y: { ...milliseconds, label: "p95, ms" },
+        lines: own.map(({ path, cells }) => ({
+          name: path,
+          style: pathStyle(path),
+          points: cells.flatMap((cell) =>
+            cell.latencyMs === undefined
+              ? []
+              : [
+                  {
+                    x: rateOf(cell),
+                    y: cell.latencyMs.p95,
+                    title: `${titleOf(path, cell)}, answered ${formatPercent(cell.achievedShare ?? 1)}`,
+                    ...(held(cell) ? {} : { doubt: "open" as const }),
+                    ...(trustOf(cell) === "invalid" ? { doubt: "crossed" as const } : {}),
+                  },
+                ],
+          ),
+        })),
+      },
+      [
+        ...(own.some(({ cells }) => cells.some((cell) => !held(cell)))
+          ? [{ ...openSwatch, label: "hollow: not held" }]
+          : []),
+        ...(own.some(({ cells }) => cells.some((cell) => trustOf(cell) === "invalid"))
+          ? [crossedSwatch]
+          : []),
+      ],
+    ),
+  );
+}
+
+/** Lines that are not paths, each with its own look. */
+export interface PlainLine {
+  readonly name: string;
+  readonly points: readonly PlotPoint[];
+}
+
+export function plainFigure(
+  title: string,
+  caption: string | undefined,
+  plot: Omit<LinePlot, "lines"> & { readonly lines: readonly PlainLine[] },
+): readonly Figure[] {
+  return lineFigure(title, caption, {
+    ...plot,
+    lines: plot.lines.map((line, i) => ({ ...line, style: countedStyle(i) })),
+  });
+}
+
+/** A bar for each row, under headings. */
+export function barFigure(
+  title: string,
+  caption: string | undefined,
+  rows: readonly BarRow[],
+  axis: string,
+  legend: readonly Swatch[] = [],
+): readonly Figure[] {
+  if (rows.length === 0) return [];
+  return [
+    {
+      title,
+      ...(caption === undefined ? {} : { caption }),
+      legend,
+      draw: (width) => barPlot({ description: title, rows, format: trimmed, axis }, width),
+    },
+  ];
+}
+
+/** gRPC against HTTP by batch size. */
+export function protocolFigure(
+  pairs: readonly { readonly name: string; readonly http: Cell; readonly grpc: Cell }[],
+): readonly Figure[] {
+  const least = Math.min(...pairs.map(({ http }) => clientsOf(http) ?? 1));
+  const alone = pairs.filter(({ http }) => clientsOf(http) === least);
+  const names = [...new Set(alone.map(({ name }) => name))];
+  return lineFigure(
+    "Throughput of gRPC against HTTP",
+    `By batch size, ${least === 1 ? "one client" : `${least} clients`}.`,
+    {
+      description: "Images a second of gRPC divided by those of HTTP, by batch size",
+      x: { label: "images a request", kind: "steps", format: formatCount },
+      y: { label: "gRPC ÷ HTTP", kind: "linear", format: (value) => value.toFixed(1) },
+      rule: { y: 1, label: "as much" },
+      lines: names.map((name) => ({
+        name,
+        style: pathStyle(name.split(" ").at(-1) ?? name),
+        points: alone
+          .filter((pair) => pair.name === name)
+          .sort((a, b) => a.http.imagesPerRequest - b.http.imagesPerRequest)
+          .map(({ http, grpc }) => ({
+            x: http.imagesPerRequest,
+            y: grpc.imagesPerSecond / http.imagesPerSecond,
+            title: `${name}, ${settingText(http)}: ${formatRatio(grpc.imagesPerSecond / http.imagesPerSecond)}`,
+          })),
+      })),
+    },
+  );
+}
