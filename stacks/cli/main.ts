@@ -10,6 +10,7 @@ const commands: Readonly<Record<string, (program: Command) => Promise<void>>> = 
   verify: async (program) => (await import("./verify.ts")).registerVerify(program),
   bench: async (program) => (await import("./bench.ts")).registerBench(program),
   sweep: async (program) => (await import("./sweep.ts")).registerSweep(program),
+  review: async (program) => (await import("./review.ts")).registerReview(program),
   k8s: async (program) => (await import("./k8s.ts")).registerK8s(program),
   doctor: async (program) => (await import("./doctor.ts")).registerDoctor(program),
   "launch-spec": async (program) => (await import("./launch-spec.ts")).registerLaunchSpec(program),
@@ -20,6 +21,7 @@ const commands: Readonly<Record<string, (program: Command) => Promise<void>>> = 
     (await import("./wait-rollout.ts")).registerWaitRollout(program),
   serve: async (program) => (await import("./serve.ts")).registerServe(program),
   model: async (program) => (await import("./model.ts")).registerModel(program),
+  capacity: async (program) => (await import("./capacity.ts")).registerCapacity(program),
   start: async (program) => (await import("./start-command.ts")).registerStart(program),
 };
 

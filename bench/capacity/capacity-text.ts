@@ -1,0 +1,294 @@
+import type { RecordCalibration } from "./calibrate-record.ts";
+import {
+  type CheckRow,
+  type CheckSummary,
+  explainedWithin,
+  type Role,
+  roles,
+} from "./check-published.ts";
+import { stationNames } from "./model.ts";
+import type { Job, Option, Plan } from "./plan.ts";
+import type { Parameter } from "./published-parameters.ts";
+import {
+  type Alternative,
+  type Answer,
+  payloads,
+  type Question,
+  type ServiceTimes,
+} from "./question.ts";
+
+/** What `clipstack capacity` says, as text: pure functions. */
+
+const right = (text: string, width: number) => text.padStart(width);
+
+/** A table with columns as wide as they must be; numbers to the right. */
+export function textTable(rows: readonly (readonly string[])[]): string {
+  const widths = (rows[0] ?? []).map((_, column) =>
+    Math.max(...rows.map((row) => (row[column] ?? "").length)),
+  );
+  const number = /^[-+]?[$]?\d/;
+  const alignRight = widths.map((_, column) =>
+    rows.slice(1).every((row) => row[column] === "" || number.test(row[column] ?? "")),
+  );
+  return rows
+    .map((row) =>
+      row
+        .map((cell, column) =>
+          alignRight[column] ? right(cell, widths[column] ?? 0) : cell.padEnd(widths[column] ?? 0),
+        )
+        .join("  ")
+        .trimEnd(),
+    )
+    .join("\n");
+}
+
+/** Three digits that mean something. */
+export function shortNumber(value: number): string {
+  const size = Math.abs(value);
+  if (size >= 1000) return Math.round(value).toLocaleString("en-US");
+  if (size >= 100) return value.toFixed(0);
+  if (size >= 10) return value.toFixed(1);
+  return size >= 1 || size === 0 ? value.toFixed(2) : value.toPrecision(2);
+}
+
+export const shownError = (error: number | undefined): string => {
+  if (error === undefined) return "";
+  const percent = Math.round(100 * error);
+  return percent === 0 ? "0 %" : `${percent > 0 ? "+" : ""}${percent} %`;
+};
+
+const money = (usd: number) => (usd < 1 ? `$${usd.toPrecision(2)}` : `$${usd.toFixed(2)}`);
+
+const engines = { onnx: "ONNX Runtime", tensorrt: "TensorRT" } as const;
+
+/** What was asked, in one line. */
+export function questionLine(question: Question): string {
+  const { device, gpus, topology, engine, payload, concurrency, imagesPerRequest } = question;
+  const where = gpus === 1 ? device.name : `${gpus} × ${device.name}, ${topology}`;
+  const clients = concurrency === 1 ? "1 client" : `${concurrency} clients`;
+  const images = imagesPerRequest === 1 ? "1 image" : `${imagesPerRequest} images`;
+  return `${where}, ${engines[engine]}: ${payloads[payload]}, ${clients} × ${images} a request, ${shortNumber(question.bandwidthMbps)} Mbit/s, ${shortNumber(question.roundTripMs)} ms round trip`;
+}
+
+export interface Trust {
+  /** Where the times are from. */
+  readonly from: string;
+  /** Whole sentences: what in this answer is assumed, or worth less. */
+  readonly notes: readonly string[];
+}
+
+/** Answer to one question. */
+export function answerText(
+  question: Question,
+  answer: Answer,
+  others: readonly Alternative[],
+  trust: Trust,
+): string {
+  const limit = `at most ${shortNumber(answer.limitImagesPerSecond)} images/s with more clients`;
+  const use = answer.parts.find(({ station }) => station === answer.bottleneck)?.utilization ?? 0;
+  const { device, gpus } = question;
+  const price =
+    answer.usdPerThousand === undefined || device.usdPerHour === undefined
+      ? "no price: --price <dollars an hour for one GPU>"
+      : `${answer.usdPerThousand.toPrecision(2)}  (${money(device.usdPerHour * gpus)} an hour, price of ${device.priceDate ?? "today"})`;
+  const parts = [...answer.parts]
+    .filter(({ ms }) => ms >= 0.005)
+    .sort((a, b) => b.ms - a.ms)
+    .map(({ station, ms, utilization }) => [
+      `  ${stationNames[station]}`,
+      `${ms.toFixed(1)} ms`,
+      `${Math.round((100 * ms) / answer.latencyMs)} %`,
+      utilization > 0 ? `${Math.round(100 * utilization)} % used` : "",
+    ]);
+  return [
+    questionLine(question),
+    "",
+    `  images/s        ${shortNumber(answer.imagesPerSecond)}`,
+    `  latency         ${shortNumber(answer.latencyMs)} ms, mean`,
+    `  $/1,000 images  ${price}`,
+    `  bottleneck      ${stationNames[answer.bottleneck]}, ${Math.round(100 * use)} % used: ${limit}`,
+    "",
+    "where the latency goes",
+    textTable([["", "", "", ""], ...parts])
+      .trimStart()
+      .replace(/^/, "  "),
+    "",
+    others.length === 0
+      ? "nothing that the model knows would give 5 % more on its own"
+      : "what would give more, each on its own",
+    ...(others.length === 0 ? [] : [otherRows(others)]),
+    "",
+    "how far to trust it",
+    ...[trust.from, ...trust.notes].map((note) => `  ${note}`),
+  ].join("\n");
+}
+
+function otherRows(others: readonly Alternative[]): string {
+  return textTable([
+    ["  change", "images/s", "latency", "then bound by"],
+    ...others.map(({ change, answer }) => [
+      `  ${change}`,
+      shortNumber(answer.imagesPerSecond),
+      `${shortNumber(answer.latencyMs)} ms`,
+      stationNames[answer.bottleneck],
+    ]),
+  ]);
+}
+
+/** What must be said with an answer that is not measured. */
+export function notesOf(question: Question, times: ServiceTimes): readonly string[] {
+  const { device, gpus, engine, payload, topology } = question;
+  const notes: string[] = [];
+  if (!times.measured(device.name, engine)) {
+    notes.push(
+      `No figure of ${device.name} with ${engines[engine]}: one image takes what is usual, more of a batch what its peak gives.`,
+    );
+  }
+  if (payload === "jpeg") {
+    notes.push(
+      `Decoding: ${shortNumber(times.decodeMsPerImage)} ms an image, ${times.decodeWorkers} at a time. Yours is --decode-ms and --decode-workers.`,
+    );
+  }
+  if (payload === "json") {
+    notes.push("What the server needs to read JSON text is in no figure: it will be slower.");
+  }
+  if (gpus > 1 && payload !== "jpeg") {
+    notes.push(
+      `How much one Triton takes in was never reached in a figure: ${shortNumber(1000 / times.ingestMsPerImage)} float32 images/s are assumed (--ingest-ms)${topology === "per-gpu" ? "; with per-gpu, for each" : ""}.`,
+    );
+  }
+  notes.push("Means, not percentiles; a service that is not interrupted.");
+  return notes;
+}
+
+/** Which way does a job for the least money. */
+export function planText(job: Job, plan: Plan, shown: number, trust: Trust): string {
+  const { options } = plan;
+  const meeting = options.filter(({ meets }) => meets);
+  const [best] = options;
+  const line = (option: Option) => {
+    const { question, imagesPerSecond, hours, usd } = option;
+    return [
+      `  ${question.gpus === 1 ? question.device.name : `${question.gpus} × ${question.device.name}`}`,
+      question.gpus === 1 ? "-" : question.topology,
+      question.payload,
+      String(question.concurrency),
+      shortNumber(imagesPerSecond),
+      `${shortNumber(hours)} h`,
+      Number.isFinite(usd) ? money(usd) : "-",
+    ];
+  };
+  const head = ["  GPUs", "topology", "payload", "clients", "images/s", "takes", "costs"];
+  const listed = (meeting.length > 0 ? meeting : options).slice(0, shown);
+  const rate = `${job.images.toLocaleString("en-US")} images in ${shortNumber(job.withinHours)} h are ${shortNumber(plan.needed)} images/s`;
+  return [
+    rate,
+    "",
+    meeting.length > 0
+      ? `${meeting.length} of ${options.length} ways meet it; the cheapest:`
+      : `none of ${options.length} ways meets it; the fastest:`,
+    textTable([head, ...listed.map(line)]),
+    "",
+    "the link alone needs",
+    textTable([
+      ["  payload", "Mbit/s"],
+      ...plan.bandwidthNeeded.map(({ payload, mbps }) => [`  ${payload}`, shortNumber(mbps)]),
+    ]),
+    ...(best === undefined ? [] : ["", `first way: ${questionLine(best.question)}`]),
+    "",
+    "how far to trust it",
+    ...[trust.from, ...trust.notes].map((note) => `  ${note}`),
+  ].join("\n");
+}
+
+const shownPublished = ({ published: { low, high } }: CheckRow) =>
+  low === high ? String(low) : `${low}-${high}`;
+
+/** Every published figure with the model's, and its error. */
+export function checkText(rows: readonly CheckRow[], summary: CheckSummary): string {
+  const titles = [...new Set(rows.map(({ title }) => title))];
+  const tables = titles.map((title) =>
+    [
+      title,
+      textTable([
+        ["  figure", "published", "model", "error", "unit", "role"],
+        ...rows
+          .filter((row) => row.title === title)
+          .map((row) => [
+            `  ${row.shown}${row.assumed.length > 0 ? " *" : ""}`,
+            shownPublished(row),
+            row.predicted === undefined ? "" : shortNumber(row.predicted),
+            shownError(row.error),
+            row.unit,
+            row.role,
+          ]),
+      ]),
+      "",
+    ].join("\n"),
+  );
+  const explained = `${Math.round(100 * explainedWithin)} %`;
+  return [
+    ...tables,
+    "* a part of the load is not in the source, and assumed",
+    "",
+    ...Object.entries(summary.byRole).map(
+      ([role, count]) => `${right(String(count), 4)}  ${role}: ${roles[role as Role]}`,
+    ),
+    "",
+    summaryLine(summary),
+    "",
+    `not explained (off by more than ${explained}):`,
+    ...summary.predicted.notExplained.map(
+      (row) => `  ${shownError(row.error).padStart(8)}  ${row.figure}: ${row.note}`,
+    ),
+    ...summary.broken.map((row) => `broken: ${row.figure} is not given back`),
+  ].join("\n");
+}
+
+export function summaryLine({ byRole, predicted }: CheckSummary): string {
+  return `Of ${byRole.predicted} predicted figures ${predicted.within10} are within 10 %, ${predicted.within25} within ${Math.round(100 * explainedWithin)} %; the median error is ${Math.round(100 * predicted.medianError)} %.`;
+}
+
+export function parametersText(parameters: readonly Parameter[]): string {
+  return textTable([
+    ["parameter", "value", "unit", "from", "meaning"],
+    ...parameters.map(({ name, value, unit, from, meaning }) => [
+      name,
+      shortNumber(value),
+      unit,
+      from.join(", "),
+      meaning,
+    ]),
+  ]);
+}
+
+/** Every load of a record with the model's figures. */
+export function recordCheckText({ rows, leftOut }: RecordCalibration): string {
+  const predicted = rows.filter(({ role }) => role === "predicted");
+  return [
+    textTable([
+      ["load", "images/s", "model", "error", "latency", "model", "error", "role"],
+      ...rows.map((row) => [
+        row.cell,
+        shortNumber(row.imagesPerSecond.measured),
+        shortNumber(row.imagesPerSecond.predicted),
+        shownError(row.throughputError),
+        `${shortNumber(row.latencyMs.measured)} ms`,
+        `${shortNumber(row.latencyMs.predicted)} ms`,
+        shownError(row.latencyError),
+        row.role,
+      ]),
+    ]),
+    "",
+    predicted.length === 0
+      ? "No load is predicted: all of them calibrate."
+      : `${predicted.length} loads are predicted: median error ${shownError(medianSize(predicted.map(({ throughputError }) => throughputError)))} of images/s, ${shownError(medianSize(predicted.map(({ latencyError }) => latencyError)))} of latency.`,
+    ...leftOut.map((line) => `left out: ${line}`),
+  ].join("\n");
+}
+
+export function medianSize(errors: readonly number[]): number {
+  const sizes = errors.map(Math.abs).sort((a, b) => a - b);
+  const middle = sizes.length / 2;
+  return ((sizes[Math.floor(middle)] ?? 0) + (sizes[Math.ceil(middle) - 1] ?? 0)) / 2;
+}

@@ -1,0 +1,46 @@
+import { type PublishedFile, readPublished } from "./published.ts";
+import {
+  computeTime,
+  type Peaks,
+  type PublishedParameters,
+  publishedParameters,
+  type Variation,
+} from "./published-parameters.ts";
+import type { ServiceTimes } from "./question.ts";
+
+/** The published figures, and what was taken from them. */
+export interface PublishedFacts {
+  readonly published: ReadonlyMap<string, PublishedFile>;
+  /** Of the GPU catalogue and of the published data sheets. */
+  readonly peaks: Peaks;
+  readonly parameters: PublishedParameters;
+}
+
+/**
+ * Read the published figures and calibrate the model by them.
+ *
+ * @param catalogue - Peak arithmetic by GPU, in TFLOPS, of the GPU catalogue.
+ */
+export function publishedFacts(catalogue: Peaks, variation: Variation = {}): PublishedFacts {
+  const published = readPublished();
+  const sheets = published.get("gpu-peaks")?.figures ?? [];
+  const peaks = {
+    ...Object.fromEntries(sheets.map(({ gpu = "", value = Number.NaN }) => [gpu, value])),
+    ...catalogue,
+  };
+  return { published, peaks, parameters: publishedParameters(published, peaks, variation) };
+}
+
+/** Times of a service as the published figures have them. */
+export function publishedTimes({ parameters, peaks }: PublishedFacts): ServiceTimes {
+  return {
+    compute: (device, engine) => computeTime(device, engine, parameters, peaks),
+    measured: (device, engine) => parameters.firstImageMs[`${device}/${engine}`] !== undefined,
+    decodeMsPerImage: parameters.decodeMsPerImage,
+    decodeWorkers: 1,
+    overheadMs: parameters.overheadMs,
+    ingestMsPerImage: parameters.ingestMsPerImage,
+    jsonMsPerImage: parameters.jsonMsPerImage,
+    jsonBytesPerImage: parameters.jsonBytesPerImage,
+  };
+}

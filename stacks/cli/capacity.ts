@@ -1,0 +1,441 @@
+import { writeFileSync } from "node:fs";
+import { type Command, InvalidArgumentError, Option } from "commander";
+import { calibrateRecord, timesOfRecord } from "../../bench/capacity/calibrate-record.ts";
+import {
+  answerText,
+  checkText,
+  notesOf,
+  parametersText,
+  planText,
+  recordCheckText,
+  summaryLine,
+  type Trust,
+} from "../../bench/capacity/capacity-text.ts";
+import { checkPublished, summarize } from "../../bench/capacity/check-published.ts";
+import { type Topology, topologies } from "../../bench/capacity/model.ts";
+import { planJob } from "../../bench/capacity/plan.ts";
+import {
+  type PublishedFacts,
+  publishedFacts,
+  publishedTimes,
+} from "../../bench/capacity/published-facts.ts";
+import type { Engine } from "../../bench/capacity/published-parameters.ts";
+import {
+  alternatives,
+  answer,
+  type Device,
+  type Payload,
+  payloadNames,
+  type Question,
+  type ServiceTimes,
+} from "../../bench/capacity/question.ts";
+import { readEnvironment } from "../../bench/src/artefact.ts";
+import { type BenchRecord, readBenchRecord } from "../../bench/src/bench-record.ts";
+import { type GpuName, gpuCatalogue, gpuNames } from "../../constructs/gpu-catalogue.ts";
+import { environmentFiles, outputFolder } from "./artefact.ts";
+import { UserError } from "./user-error.ts";
+
+interface CapacityArguments {
+  readonly gpu?: GpuName;
+  readonly gpus?: number;
+  readonly topology?: Topology;
+  readonly engine?: Engine;
+  readonly payload?: Payload;
+  readonly jpegKb: number;
+  readonly bandwidth: number;
+  readonly roundTrip: number;
+  readonly connections: "new" | "kept";
+  readonly concurrency?: number;
+  readonly batchSize: number;
+  readonly images?: number;
+  readonly within?: number;
+  readonly price?: number;
+  readonly decodeMs?: number;
+  readonly decodeWorkers?: number;
+  readonly ingestMs?: number;
+  readonly clientMs: number;
+  readonly record?: string;
+  readonly check?: true;
+  readonly parameters?: true;
+  readonly json?: true;
+  readonly output?: string;
+}
+
+/** `clipstack capacity`: what will it give, what will it cost, and what bounds it? */
+export function registerCapacity(program: Command): void {
+  program
+    .command("capacity")
+    .description(
+      "predict images/s, latency and dollars per 1,000 images of a GPU, payload, link and topology",
+    )
+    .argument(
+      "[environment]",
+      "take GPU, their number, topology and engine from what is synthesized",
+    )
+    .addOption(new Option("--gpu <name>", "key of the GPU catalogue").choices(gpuNames))
+    .option("--gpus <number>", "how many GPUs (default: 1)", wholeNumber(1, 64))
+    .addOption(
+      new Option(
+        "--topology <name>",
+        "one Triton over all GPUs, or one for each (default: instance-group)",
+      ).choices(topologies),
+    )
+    .addOption(
+      new Option("--engine <name>", "what computes (default: tensorrt)").choices([
+        "onnx",
+        "tensorrt",
+      ]),
+    )
+    .addOption(
+      new Option(
+        "--payload <name>",
+        "what a client sends: jpeg to the embed API; u8, float32 or json tensors to Triton (default: jpeg)",
+      ).choices(payloadNames),
+    )
+    .option("--jpeg-kb <size>", "size of a JPEG in kB", positive, 10)
+    .option("--bandwidth <rate>", "of the client's link: 100Mbps, 2.5Gbps", bandwidth, 1000)
+    .option("--round-trip <time>", "between client and server: 60ms", milliseconds, 1)
+    .addOption(
+      new Option(
+        "--connections <kind>",
+        "new: one for each request, as in the published figures; kept: they stay open",
+      )
+        .choices(["new", "kept"])
+        .default("new"),
+    )
+    .option(
+      "--concurrency <number>",
+      "clients, each with one request on its way (default: 16; of a job, the best)",
+      wholeNumber(1, 4096),
+    )
+    .option("--batch-size <number>", "images a request", wholeNumber(1, 32), 1)
+    .option("--images <number>", "a job: this many images", wholeNumber(1, 1e12))
+    .option("--within <time>", "the job's time: 6h, 90min", hours)
+    .option("--price <dollars>", "an hour, for one GPU (default: the catalogue's)", positive)
+    .option("--decode-ms <ms>", "time to decode one image on the server", positive)
+    .option("--decode-workers <number>", "images decoded at a time", wholeNumber(1, 1024))
+    .option("--ingest-ms <ms>", "time of one Triton to take in one float32 tensor", positive)
+    .option("--client-ms <ms>", "client's own work between two requests", notNegative, 0)
+    .option("--record <file>", "calibrate by a record of bench or sweep, not by published figures")
+    .option("--check", "compare the model with every published figure, or every load of --record")
+    .option("--parameters", "list the model's parameters with their values and origins")
+    .option("--json", "print the result, and nothing else, as JSON")
+    .option("--output <file>", "write the result to a file as well, as JSON")
+    .addHelpText(
+      "after",
+      `
+A closed network of queues: the client's work, its link, round trips, decoding, the batcher, taking in tensors, the GPU.
+Its parameters are from published figures (bench/published) or from a record; docs/capacity.md says what each means and
+how far the model is off. It needs no GPU and measures nothing.
+
+Examples:
+  $ npx clipstack capacity --gpu rtx-4080 --gpus 4 --topology per-gpu --payload jpeg --bandwidth 100Mbps --round-trip 60ms --concurrency 32
+  $ npx clipstack capacity multi-gpu-4x --payload float32 --bandwidth 10Gbps --round-trip 0.2ms --connections kept --concurrency 64
+  $ npx clipstack capacity --images 1000000 --within 6h --bandwidth 200Mbps --round-trip 35ms
+  $ npx clipstack capacity --check
+  $ npx clipstack capacity --record bench/reports/….json --check
+
+Exit codes: 0 good, 1 no way does the job, or the model no longer gives the figures back, 2 wrong usage or settings.`,
+    )
+    .action(capacity);
+}
+
+/** What is printed, for people and for programs. */
+interface Said {
+  readonly text: string;
+  readonly json: unknown;
+  readonly exitCode: 0 | 1;
+}
+
+function capacity(environment: string | undefined, args: CapacityArguments): void {
+  const said = say(environment, args);
+  const json = `${JSON.stringify({ schema: 1, ...(said.json as object) }, null, 2)}\n`;
+  if (args.output !== undefined) write(args.output, json);
+  if (args.json) process.stdout.write(json);
+  else console.log(said.text);
+  process.exitCode = said.exitCode;
+}
+
+function write(file: string, text: string): void {
+  try {
+    writeFileSync(file, text);
+  } catch {
+    throw new UserError(`${file}: cannot be written`);
+  }
+}
+
+function say(environment: string | undefined, args: CapacityArguments): Said {
+  const facts = publishedFacts(
+    Object.fromEntries(
+      Object.entries(gpuCatalogue).map(([name, { fp16DenseTflops }]) => [name, fp16DenseTflops]),
+    ),
+  );
+  if (args.parameters) {
+    const { list } = facts.parameters;
+    return { text: parametersText(list), json: { parameters: list }, exitCode: 0 };
+  }
+  const record = args.record === undefined ? undefined : readBenchRecord(args.record);
+  if (args.check) return record === undefined ? sayCheck(facts) : sayRecordCheck(record);
+  if ((args.images === undefined) !== (args.within === undefined)) {
+    throw new UserError("--images and --within make a job together: give both");
+  }
+  const found = environment === undefined ? {} : ofEnvironment(environment);
+  const asked = { ...found, ...given(args) };
+  const { times, trust } = source(facts, record, asked, args);
+  return args.images !== undefined && args.within !== undefined
+    ? sayPlan({ images: args.images, withinHours: args.within }, asked, args, times, trust, record)
+    : sayAnswer(asked, args, times, trust, record);
+}
+
+/** What an environment or the options say of the hardware. */
+interface Asked {
+  readonly gpu?: GpuName;
+  readonly gpus?: number;
+  readonly topology?: Topology;
+  readonly engine?: Engine;
+  /** Dollars an hour for one GPU. */
+  readonly price?: { readonly usdPerHour: number; readonly date?: string };
+}
+
+function given({ gpu, gpus, topology, engine, price }: CapacityArguments): Asked {
+  const all: Asked = {
+    gpu,
+    gpus,
+    topology,
+    engine,
+    price: price === undefined ? undefined : { usdPerHour: price },
+  };
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
+}
+
+function ofEnvironment(name: string): Asked {
+  const [file] = environmentFiles([name], outputFolder());
+  if (file === undefined) return {};
+  const { gpu, services } = readEnvironment(file.file, file.shown);
+  if (gpu === undefined) {
+    throw new UserError(`${name} has no GPU: name one with --gpu, or calibrate with --record`);
+  }
+  const tritons = services.filter(({ kind }) => kind === "triton");
+  const engines = new Set(tritons.map(({ backend }) => backend));
+  const gpuName = gpuNames.find((known) => known === gpu.name);
+  if (gpuName === undefined) {
+    throw new UserError(`${name}: gpu must be one of ${gpuNames.join(", ")}, got '${gpu.name}'`);
+  }
+  const perGpu = gpu.count > 1 && tritons.filter(({ name }) => /-\d+$/.test(name)).length > 1;
+  return {
+    gpu: gpuName,
+    gpus: gpu.count,
+    topology: perGpu ? "per-gpu" : "instance-group",
+    engine: engines.has("tensorrt") || engines.size === 0 ? "tensorrt" : "onnx",
+    price: { usdPerHour: gpu.usdPerHour / gpu.count, date: gpu.priceDate },
+  };
+}
+
+/** Name of what a record was measured on. */
+function recordDevice(record: BenchRecord): string {
+  const { gpu, machine } = record.subject;
+  return gpu?.name ?? machine.cpu;
+}
+
+function source(
+  facts: PublishedFacts,
+  record: BenchRecord | undefined,
+  asked: Asked,
+  args: CapacityArguments,
+): { readonly times: ServiceTimes; readonly trust: string } {
+  const published = publishedTimes(facts);
+  const { decodeMs, decodeWorkers, ingestMs } = args;
+  const own = Object.fromEntries(
+    Object.entries({
+      decodeMsPerImage: decodeMs,
+      decodeWorkers,
+      ingestMsPerImage: ingestMs,
+    }).filter(([, value]) => value !== undefined),
+  );
+  if (record === undefined) {
+    const rows = checkPublished(facts.published, facts.parameters, facts.peaks);
+    const trust = `Calibrated by published figures. ${summaryLine(summarize(rows))} (--check)`;
+    return { times: { ...published, ...own }, trust };
+  }
+  const calibration = calibrateRecord(record);
+  if (calibration.paths.length === 0) {
+    throw new UserError(
+      `${args.record}: no path has a valid load with one client, which would calibrate the model`,
+    );
+  }
+  const times = timesOfRecord(record, calibration, recordDevice(record), published);
+  const weights = record.subject.model.weights === "random" ? ", random weights" : "";
+  const where = record.subject.runtime === "embedded" ? "local processes, " : "";
+  const compute =
+    asked.gpu === undefined || asked.gpu === recordDevice(record)
+      ? ""
+      : " The compute of another GPU is that of published figures.";
+  const trust = `Calibrated by ${args.record} (${where}${recordDevice(record)}, model ${record.subject.model.name}${weights}; --check says how far it is off).${compute}`;
+  return { times: { ...times, ...own }, trust };
+}
+
+function deviceOf(asked: Asked, record: BenchRecord | undefined): Device {
+  if (asked.gpu !== undefined) return catalogueDevice(asked.gpu, asked.price);
+  if (record === undefined) {
+    throw new UserError(
+      "say what computes: an environment, --gpu, or --record (--check and --parameters need none)",
+    );
+  }
+  const { price, gpu } = record.subject;
+  const usdPerHour =
+    asked.price?.usdPerHour ?? (price && price.usdPerHour / Math.max(1, gpu?.count ?? 1));
+  return {
+    name: recordDevice(record),
+    usdPerHour,
+    priceDate: asked.price ? undefined : price?.date,
+  };
+}
+
+function catalogueDevice(gpu: GpuName, price?: Asked["price"]): Device {
+  const { usdPerHour, date } = gpuCatalogue[gpu].price;
+  return price === undefined
+    ? { name: gpu, usdPerHour, priceDate: date }
+    : { name: gpu, usdPerHour: price.usdPerHour, priceDate: price.date };
+}
+
+function base(asked: Asked, args: CapacityArguments) {
+  return {
+    engine: asked.engine ?? "tensorrt",
+    bandwidthMbps: args.bandwidth,
+    roundTripMs: args.roundTrip,
+    connections: args.connections,
+    imagesPerRequest: args.batchSize,
+    clientMs: args.clientMs,
+    jpegBytes: args.jpegKb * 1000,
+  } as const;
+}
+
+function sayAnswer(
+  asked: Asked,
+  args: CapacityArguments,
+  times: ServiceTimes,
+  from: string,
+  record: BenchRecord | undefined,
+): Said {
+  const question: Question = {
+    ...base(asked, args),
+    device: deviceOf(asked, record),
+    gpus: asked.gpus ?? 1,
+    topology: asked.topology ?? "instance-group",
+    payload: args.payload ?? "jpeg",
+    concurrency: args.concurrency ?? 16,
+  };
+  const found = answer(question, times);
+  const others = alternatives(question, times);
+  const trust: Trust = { from, notes: notesOf(question, times) };
+  return {
+    text: answerText(question, found, others, trust),
+    json: { question, answer: found, alternatives: others, trust },
+    exitCode: 0,
+  };
+}
+
+function sayPlan(
+  job: { readonly images: number; readonly withinHours: number },
+  asked: Asked,
+  args: CapacityArguments,
+  times: ServiceTimes,
+  from: string,
+  record: BenchRecord | undefined,
+): Said {
+  const devices =
+    asked.gpu === undefined && record === undefined
+      ? gpuNames.map((name) => catalogueDevice(name, asked.price))
+      : [deviceOf(asked, record)];
+  const plan = planJob(
+    job,
+    base(asked, args),
+    {
+      devices,
+      gpus: asked.gpus === undefined ? [1, 2, 4, 8] : [asked.gpus],
+      topologies: asked.topology === undefined ? topologies : [asked.topology],
+      // JSON is never the better way
+      payloads: args.payload === undefined ? ["jpeg", "u8", "float32"] : [args.payload],
+      concurrencies:
+        args.concurrency === undefined ? [1, 2, 4, 8, 16, 32, 64, 128] : [args.concurrency],
+    },
+    times,
+  );
+  const [best] = plan.options;
+  const notes = [
+    "Dollars for the hours that it runs; prices of the catalogue are of different sources and months.",
+    ...(best === undefined
+      ? []
+      : notesOf({ ...best.question, engine: asked.engine ?? "tensorrt" }, times)),
+  ];
+  const trust: Trust = { from, notes };
+  return {
+    text: planText(job, plan, 10, trust),
+    json: { job, ...plan, trust },
+    exitCode: best?.meets === true ? 0 : 1,
+  };
+}
+
+function sayCheck({ published, parameters, peaks }: PublishedFacts): Said {
+  const rows = checkPublished(published, parameters, peaks);
+  const summary = summarize(rows);
+  return {
+    text: checkText(rows, summary),
+    json: { figures: rows, summary },
+    exitCode: summary.broken.length === 0 ? 0 : 1,
+  };
+}
+
+function sayRecordCheck(record: BenchRecord): Said {
+  const calibration = calibrateRecord(record);
+  return { text: recordCheckText(calibration), json: calibration, exitCode: 0 };
+}
+
+function wholeNumber(low: number, high: number) {
+  return (text: string): number => {
+    const value = Number(text);
+    if (!Number.isInteger(value) || value < low || value > high) {
+      throw new InvalidArgumentError(`must be a whole number from ${low} to ${high}.`);
+    }
+    return value;
+  };
+}
+
+function positive(text: string): number {
+  const value = Number(text);
+  if (!(value > 0 && Number.isFinite(value))) throw new InvalidArgumentError("must be above 0.");
+  return value;
+}
+
+function notNegative(text: string): number {
+  const value = text.trim() === "" ? Number.NaN : Number(text);
+  if (!(value >= 0 && Number.isFinite(value))) throw new InvalidArgumentError("must be 0 or more.");
+  return value;
+}
+
+/** A number with one of some units, in the first unit. */
+function quantity(units: Readonly<Record<string, number>>, example: string) {
+  return (text: string): number => {
+    const [, digits = "", unit = ""] = /^([0-9.]+)\s*([A-Za-z/]*)$/.exec(text.trim()) ?? [];
+    const value = Number(digits) * (units[unit.toLowerCase()] ?? Number.NaN);
+    if (digits === "" || !(value > 0 && Number.isFinite(value))) {
+      throw new InvalidArgumentError(`must be a number above 0 with its unit, like ${example}.`);
+    }
+    return value;
+  };
+}
+
+function bandwidth(text: string): number {
+  return quantity(
+    { kbps: 1e-3, "kbit/s": 1e-3, mbps: 1, "mbit/s": 1, gbps: 1000, "gbit/s": 1000 },
+    "100Mbps",
+  )(text);
+}
+
+function milliseconds(text: string): number {
+  return quantity({ us: 1e-3, ms: 1, s: 1000 }, "60ms")(text);
+}
+
+function hours(text: string): number {
+  return quantity({ s: 1 / 3600, min: 1 / 60, h: 1, d: 24 }, "6h or 90min")(text);
+}
