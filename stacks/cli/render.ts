@@ -6,6 +6,7 @@ import { renderServerRecordSchema } from "../../bench/server/record.ts";
 import { renderBenchRecordSchema } from "../../bench/src/bench-record.ts";
 import { renderK8sRecordSchema } from "../../bench/src/k8s-record.ts";
 import { renderRecordSchema } from "../../bench/src/record.ts";
+import { rulePages } from "../review/rule-pages.ts";
 import { settingsDocs } from "../settings-docs.ts";
 import { settingsSchemaFiles } from "../settings-schema.ts";
 import { chartFiles } from "./render-chart.ts";
@@ -26,6 +27,7 @@ export const producers: readonly (() => readonly RenderedFile[])[] = [
   settingsSchemaFiles,
   imageLockFiles,
   chartFiles,
+  rulePages,
   () => [{ path: "docs/settings.md", text: settingsDocs() }],
   () => [{ path: "bench/record.schema.json", text: renderRecordSchema() }],
   () => [{ path: "bench/bench-record.schema.json", text: renderBenchRecordSchema() }],

@@ -1,0 +1,139 @@
+import type { ResourceChange, RuleFinding, StackChange } from "./change.ts";
+import { severities } from "./change.ts";
+import { type RuleId, ruleIds, type waiverIds } from "./rule-ids.ts";
+import { rules } from "./rules.ts";
+import { isWithin } from "./value-paths.ts";
+
+/** What the settings say of one finding, or of several: it is known, and for this reason it may stay until that day. */
+export interface Waiver {
+  readonly rule: RuleId;
+  /**
+   * Address of a resource, with or without the key of an instance, or path of a construct, which covers all that is in it:
+   * `single-gpu/triton-onnx`.
+   *
+   * @default - whatever the rule finds in the stack
+   */
+  readonly address?: string;
+  readonly reason: string;
+  /** The last day on which it holds, `YYYY-MM-DD`. */
+  readonly expires: string;
+}
+
+export interface FindingsOptions {
+  /** Of the settings of the environment. */
+  readonly waivers: readonly Waiver[];
+  /** `YYYY-MM-DD`. */
+  readonly today: string;
+}
+
+/** Everything that the rules find in a stack after the change, the worst first, in an order that stays. */
+export function findingsOfChange(
+  change: StackChange,
+  { waivers, today }: FindingsOptions,
+): readonly RuleFinding[] {
+  const before = new Set(unwaived(beforeOf(change)).map(keyOf));
+  const covering = new Map<Waiver, number>(waivers.map((waiver) => [waiver, 0]));
+  const found = unwaived(change).map((finding): RuleFinding => {
+    const all = waivers.filter((waiver) => covers(waiver, finding, change));
+    for (const waiver of all) covering.set(waiver, (covering.get(waiver) ?? 0) + 1);
+    const valid = all.find(({ expires }) => expires >= today);
+    return {
+      ...finding,
+      ...(before.has(keyOf(finding)) && { existing: true }),
+      ...(valid !== undefined && { waived: valid.reason }),
+    };
+  });
+  const aboutWaivers = waivers.flatMap((waiver) =>
+    waiverFindings(waiver, covering.get(waiver) ?? 0, change.stack, today),
+  );
+  return [...found, ...aboutWaivers].sort(byImportance);
+}
+
+function unwaived(change: StackChange): readonly RuleFinding[] {
+  return rules.flatMap((rule) =>
+    rule
+      .find(change)
+      .map((found) => ({ rule: rule.id, severity: rule.severity, stack: change.stack, ...found })),
+  );
+}
+
+/** What is there before the change, as if nothing would change. */
+function beforeOf(change: StackChange): StackChange {
+  const { configuration: _unknownBefore, ...rest } = change;
+  return {
+    ...rest,
+    resources: change.resources.flatMap(({ before, ...resource }): ResourceChange[] =>
+      before === undefined
+        ? []
+        : [{ ...resource, before, after: before, action: "no-op", unknown: [], replacePaths: [] }],
+    ),
+    drift: [],
+    environmentBefore: change.environmentBefore,
+    environmentAfter: change.environmentBefore,
+  };
+}
+
+function keyOf({ rule, address, what }: RuleFinding): string {
+  return JSON.stringify([rule, address, what]);
+}
+
+function covers(waiver: Waiver, { rule, address }: RuleFinding, change: StackChange): boolean {
+  if (waiver.rule !== rule) return false;
+  if (waiver.address === undefined) return true;
+  if (address === undefined) return false;
+  if (waiver.address === address || waiver.address === address.replace(/\[[^\]]*\]$/, "")) {
+    return true;
+  }
+  const path = change.resources.find((resource) => resource.address === address)?.constructPath;
+  return path !== undefined && isWithin(path.split("/"), waiver.address.split("/"));
+}
+
+type WaiverId = (typeof waiverIds)[number];
+
+function waiverFindings(
+  waiver: Waiver,
+  covered: number,
+  stack: string,
+  today: string,
+): readonly RuleFinding[] {
+  const place = waiver.address === undefined ? "" : ` at ${waiver.address}`;
+  const common = {
+    stack,
+    ...(waiver.address !== undefined && { address: waiver.address }),
+  };
+  if (covered === 0) {
+    const rule: WaiverId = "waiver-unused";
+    return [
+      {
+        ...common,
+        rule,
+        severity: "note",
+        what: `the waiver of ${waiver.rule}${place} covers nothing`,
+        fix: "remove it from review.waivers in the settings",
+      },
+    ];
+  }
+  if (waiver.expires >= today) return [];
+  const rule: WaiverId = "waiver-expired";
+  return [
+    {
+      ...common,
+      rule,
+      severity: "warning",
+      what: `the waiver of ${waiver.rule}${place} ended on ${waiver.expires}: ${waiver.reason}`,
+      fix: "fix what it covers, or give it a new reason and a new day in review.waivers of the settings",
+    },
+  ];
+}
+
+const order: readonly string[] = ruleIds;
+
+function byImportance(a: RuleFinding, b: RuleFinding): number {
+  const place = (rule: string) => (order.includes(rule) ? order.indexOf(rule) : order.length);
+  return (
+    severities.indexOf(a.severity) - severities.indexOf(b.severity) ||
+    place(a.rule) - place(b.rule) ||
+    (a.address ?? "").localeCompare(b.address ?? "", "en") ||
+    a.what.localeCompare(b.what, "en")
+  );
+}

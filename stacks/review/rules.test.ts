@@ -1,0 +1,60 @@
+import { readdirSync } from "node:fs";
+import { describe, expect, test } from "vitest";
+import { environmentNames } from "../settings.ts";
+import { findingsOfChange } from "./findings.ts";
+import { ruleIds, waiverIds } from "./rule-ids.ts";
+import { constructOf } from "./rule-pages.ts";
+import { rules } from "./rules.ts";
+import { changeOf } from "./test-stacks.ts";
+
+test("there are at least 40 rules", () => {
+  expect(rules.length).toBeGreaterThanOrEqual(40);
+});
+
+test("the list of ids that settings know is that of the rules", () => {
+  expect(rules.map(({ id }) => id)).toEqual([...ruleIds]);
+});
+
+describe.each(rules.map((rule) => [rule.id, rule] as const))("%s", (_, rule) => {
+  test("finds its failing example", () => {
+    expect(rule.find(changeOf(rule.example, "failing"))).not.toEqual([]);
+  });
+
+  test("finds nothing in its passing example", () => {
+    expect(rule.find(changeOf(rule.example, "passing"))).toEqual([]);
+  });
+
+  test("is waived for its example as its page says", () => {
+    const address = constructOf(rule.example);
+    const waiver = {
+      rule: rule.id,
+      reason: "one line, for whoever reads the review",
+      expires: "2027-01-31",
+      ...(address !== undefined && { address }),
+    };
+    const options = { waivers: [waiver], today: "2026-12-01" };
+    const found = findingsOfChange(changeOf(rule.example, "failing"), options);
+    expect(found.filter(({ waived }) => waived !== undefined)).not.toEqual([]);
+    expect(found.filter(({ rule }) => rule === "waiver-unused")).toEqual([]);
+  });
+
+  test("says in one line what is wrong and how to fix it", () => {
+    for (const { what, fix } of rule.find(changeOf(rule.example, "failing"))) {
+      expect(what).toMatch(/^[^\n]{8,400}$/);
+      expect(fix).toMatch(/^[^\n]{8,400}$/);
+    }
+  });
+});
+
+test.each(environmentNames)("finds nothing but notes in %s as it comes", (stack) => {
+  const change = changeOf({ stack, edits: [] }, "passing");
+  const found = rules
+    .filter(({ severity }) => severity !== "note")
+    .flatMap((rule) => rule.find(change).map(({ what }) => `${rule.id}: ${what}`));
+  expect(found).toEqual([]);
+});
+
+test("every rule has a page, and no other page is there", () => {
+  const pages = readdirSync("docs/rules").map((file) => file.replace(/\.md$/, ""));
+  expect(pages.sort()).toEqual(["README", ...ruleIds, ...waiverIds].sort());
+});

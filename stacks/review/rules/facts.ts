@@ -1,0 +1,419 @@
+import { type GpuSpec, gpuCatalogue } from "../../../constructs/gpu-catalogue.ts";
+import {
+  type Environment,
+  environment,
+  type Service,
+} from "../../../inference-image/src/contract/environment.ts";
+import type { ResourceChange, StackChange, Values } from "../change.ts";
+import { cached } from "./cached.ts";
+import { at, block, blocks, isMissing, map, text, texts } from "./values.ts";
+
+/** What several rules read of a stack as it is after the change. */
+
+/** Resources of a type that are there after the change. `kubernetes_deployment` is `kubernetes_deployment_v1` too. */
+export function resourcesOf(change: StackChange, ...types: readonly string[]) {
+  return change.resources.filter(
+    ({ type, mode, after }) =>
+      mode === "managed" && after !== undefined && types.includes(type.replace(/_v\d\w*$/, "")),
+  );
+}
+
+/** The output `environment` after the change, where it is one. */
+export const environmentOf = cached(
+  ({ environmentAfter }: StackChange): Environment | undefined =>
+    environment.safeParse(environmentAfter).data,
+);
+
+/** The same before the change. */
+export const environmentBefore = cached(
+  (change: StackChange): Environment | undefined =>
+    environment.safeParse(change.environmentBefore).data,
+);
+
+/** What the catalogue says of the GPUs of an environment. */
+export function gpuOf(change: StackChange): GpuSpec | undefined {
+  const name = environmentOf(change)?.gpu?.name;
+  const catalogue: Readonly<Record<string, GpuSpec>> = gpuCatalogue;
+  return name !== undefined && Object.hasOwn(catalogue, name) ? catalogue[name] : undefined;
+}
+
+/** A Docker container that keeps running. */
+export interface ServiceContainer {
+  readonly resource: ResourceChange;
+  readonly address: string;
+  readonly values: Values;
+  /** What the environment says that it is. */
+  readonly service: Service | undefined;
+  readonly kind: "embed" | "triton" | "other";
+  /** Environment variables; `undefined` is a value that only Terraform knows. */
+  readonly env: ReadonlyMap<string, string | undefined>;
+  readonly command: readonly string[];
+}
+
+/** Containers that keep running; those that run once are left out. */
+export const serviceContainers = cached((change: StackChange): readonly ServiceContainer[] => {
+  const services = environmentOf(change)?.services ?? [];
+  return resourcesOf(change, "docker_container")
+    .filter(({ after }) => after?.must_run !== false)
+    .map((resource) => {
+      const values = resource.after ?? {};
+      const service = services.find(
+        ({ resources }) => resources.container === withoutKey(resource.address),
+      );
+      const command = texts(values.command);
+      return {
+        resource,
+        address: resource.address,
+        values,
+        service,
+        kind: service?.kind ?? (command[0]?.endsWith("tritonserver") ? "triton" : "other"),
+        env: environmentVariables(values.env),
+        command,
+      };
+    });
+});
+
+/** An address without the key of `for_each`. */
+export function withoutKey(address: string): string {
+  return address.replace(/\[[^\]]*\]$/, "");
+}
+
+/** `NAME=value` lines of a container. */
+export function environmentVariables(env: unknown): ReadonlyMap<string, string | undefined> {
+  return new Map(
+    texts(env).map((line) => {
+      const equals = line.indexOf("=");
+      return [line.slice(0, equals), text(line.slice(equals + 1))];
+    }),
+  );
+}
+
+/** Value of `--name=value` or `--name value` in a command line; `true` of an option without one. */
+export function option(command: readonly string[], name: string): string | true | undefined {
+  const index = command.findIndex((word) => word === `--${name}` || word.startsWith(`--${name}=`));
+  const word = command[index];
+  if (word === undefined) return undefined;
+  if (word.includes("=")) return word.slice(word.indexOf("=") + 1);
+  const next = command[index + 1];
+  return next === undefined || next.startsWith("--") ? true : next;
+}
+
+/** A port that a container publishes. */
+export interface PublishedPort {
+  readonly internal: unknown;
+  readonly external: unknown;
+  /** Address of the host; `0.0.0.0` where none is given. */
+  readonly ip: string;
+}
+
+export function publishedPorts(values: Values): readonly PublishedPort[] {
+  return blocks(values.ports).map(({ internal, external, ip }) => ({
+    internal,
+    external,
+    ip: typeof ip === "string" && ip !== "" ? ip : "0.0.0.0",
+  }));
+}
+
+export function isLoopback(ip: string): boolean {
+  return /^(127\.|::1$|\[::1\]$|localhost$)/.test(ip);
+}
+
+/** A Deployment, or what the values of the chart make one of. */
+export interface Workload {
+  readonly address: string;
+  /** Of the Deployment, or of the component of the chart. */
+  readonly name: string;
+  readonly resource: ResourceChange;
+  /** Of the pods; absent where the chart renders them. */
+  readonly pod?: Values;
+  readonly labels: Readonly<Record<string, string>>;
+  /** Which of the services it is, where that can be seen. */
+  readonly kind: "embed" | "triton" | "other";
+  /** Bounds of the autoscaler, or twice the fixed number; absent where only the cluster knows. */
+  readonly replicas?: { readonly minReplicas: number; readonly maxReplicas: number };
+  /** Pods that a rolling update starts before it stops others. */
+  readonly surge: number;
+  readonly requests: Readonly<Record<string, string>>;
+  readonly limits: Readonly<Record<string, string>>;
+  readonly budget?: { readonly address: string; readonly values: Values };
+  /** GPUs of one pod. */
+  readonly gpus: number;
+}
+
+export const gpuResource = "nvidia.com/gpu";
+
+/** What makes an autoscaler, a budget or a Service belong to a Deployment. */
+export function metadataOf(resource: ResourceChange): Values {
+  return block(resource.after?.metadata) ?? {};
+}
+
+export function specOf(resource: ResourceChange): Values {
+  return block(resource.after?.spec) ?? {};
+}
+
+/** Whether all labels that a selector asks for are there. A selector of expressions selects what it may. */
+export function selects(
+  selector: Readonly<Record<string, string>>,
+  labels: Readonly<Record<string, string>>,
+): boolean {
+  const asked = Object.entries(selector);
+  return asked.length > 0 && asked.every(([name, value]) => labels[name] === value);
+}
+
+/** Containers of a pod. */
+export function podContainers(pod: Values | undefined): readonly Values[] {
+  return blocks(pod?.container);
+}
+
+/** Whether a value that names a Deployment names this one. */
+export function names(value: unknown, deployment: ResourceChange): boolean {
+  const name = text(value);
+  if (name !== undefined) return name === text(metadataOf(deployment).name);
+  return (
+    typeof value === "string" && value.includes(`\${${deployment.type}.${deployment.name}.metadata`)
+  );
+}
+
+export function autoscalersOf(change: StackChange): readonly ResourceChange[] {
+  return resourcesOf(change, "kubernetes_horizontal_pod_autoscaler");
+}
+
+export function deploymentsOf(change: StackChange): readonly ResourceChange[] {
+  return resourcesOf(change, "kubernetes_deployment");
+}
+
+/** Pods of a Deployment: their labels and their spec. */
+export function podOf(deployment: ResourceChange): {
+  readonly labels: Readonly<Record<string, string>>;
+  readonly pod: Values;
+} {
+  const spec = specOf(deployment);
+  return {
+    labels: map(at(spec, "template", "metadata", "labels")),
+    pod: block(at(spec, "template", "spec")) ?? {},
+  };
+}
+
+/** Workloads of typed resources. */
+function typedWorkloads(change: StackChange): readonly Workload[] {
+  const budgets = resourcesOf(change, "kubernetes_pod_disruption_budget");
+  return deploymentsOf(change).map((resource) => {
+    const spec = specOf(resource);
+    const { labels, pod } = podOf(resource);
+    const containers = podContainers(pod);
+    const autoscaler = autoscalersOf(change).find((other) =>
+      names(at(specOf(other), "scale_target_ref", "name"), resource),
+    );
+    const budget = budgets.find((other) =>
+      selects(map(at(specOf(other), "selector", "match_labels")), labels),
+    );
+    const strategy = at(spec, "strategy", "rolling_update", "max_surge");
+    const surge = Number(text(strategy) ?? "1");
+    return {
+      address: resource.address,
+      name: text(metadataOf(resource).name) ?? resource.name,
+      resource,
+      pod,
+      labels,
+      kind: kindOf(labels["app.kubernetes.io/component"]),
+      replicas: replicasOf(
+        autoscaler === undefined
+          ? { minReplicas: spec.replicas, maxReplicas: spec.replicas }
+          : {
+              minReplicas: specOf(autoscaler).min_replicas,
+              maxReplicas: specOf(autoscaler).max_replicas,
+            },
+      ),
+      surge: Number.isNaN(surge) ? 1 : surge,
+      requests: sumOf(containers, "requests"),
+      limits: sumOf(containers, "limits"),
+      ...(budget !== undefined && { budget: { address: budget.address, values: specOf(budget) } }),
+      gpus: Number(sumOf(containers, "limits")[gpuResource] ?? 0),
+    };
+  });
+}
+
+function kindOf(component: string | undefined): Workload["kind"] {
+  return component === "embed" || component === "triton" ? component : "other";
+}
+
+function replicasOf(bounds: { readonly minReplicas: unknown; readonly maxReplicas: unknown }) {
+  const [minReplicas, maxReplicas] = [bounds.minReplicas, bounds.maxReplicas].map((value) =>
+    Number(text(value) ?? Number.NaN),
+  );
+  return minReplicas === undefined ||
+    maxReplicas === undefined ||
+    Number.isNaN(minReplicas + maxReplicas)
+    ? undefined
+    : { minReplicas, maxReplicas };
+}
+
+/** Of pods with one container, which ours are, what it says; of more, what the first of them says. */
+function sumOf(
+  containers: readonly Values[],
+  side: "requests" | "limits",
+): Readonly<Record<string, string>> {
+  return map(at(containers[0]?.resources, side));
+}
+
+/** Releases of this project's chart, with their values in one. */
+export const releasesOf = cached(
+  (
+    change: StackChange,
+  ): readonly { readonly resource: ResourceChange; readonly values: Values }[] =>
+    resourcesOf(change, "helm_release")
+      .filter(({ after }) => /(^|\/)clipstack$/.test(String(after?.chart ?? "")))
+      .map((resource) => ({
+        resource,
+        values: texts(resource.after?.values).map(jsonOf).reduce<Values>(merged, {}),
+      })),
+);
+
+/** Values that the stacks write are JSON; of other text nothing is known. */
+function jsonOf(values: string): Values {
+  try {
+    return block(JSON.parse(values)) ?? {};
+  } catch {
+    return {};
+  }
+}
+
+function merged(a: Values, b: Values): Values {
+  return Object.fromEntries(
+    [...new Set([...Object.keys(a), ...Object.keys(b)])].map((key) => {
+      const [left, right] = [block(a[key]), block(b[key])];
+      const both = left !== undefined && right !== undefined && !Array.isArray(b[key]);
+      return [key, both ? merged(left, right) : (b[key] ?? a[key])];
+    }),
+  );
+}
+
+/** Workloads of the chart, as its values say; what they leave out has the chart's default and is not looked at. */
+function chartWorkloads(change: StackChange): readonly Workload[] {
+  return releasesOf(change).flatMap(({ resource, values }) =>
+    (["embed", "triton"] as const).flatMap((component): Workload[] => {
+      const of = block(values[component]);
+      if (of === undefined || of.enabled === false) return [];
+      const autoscaling = block(of.autoscaling);
+      const gpus =
+        component === "triton" ? Number(text(of.gpus) ?? 0) : of.accelerator === "gpu" ? 1 : 0;
+      const gpu: Readonly<Record<string, string>> = gpus > 0 ? { [gpuResource]: String(gpus) } : {};
+      return [
+        {
+          address: resource.address,
+          name: component,
+          resource,
+          labels: {},
+          kind: component,
+          replicas: replicasOf(
+            autoscaling?.enabled === true
+              ? { minReplicas: autoscaling.minReplicas, maxReplicas: autoscaling.maxReplicas }
+              : { minReplicas: of.replicas, maxReplicas: of.replicas },
+          ),
+          surge: gpus > 0 && of.spareGpu !== true ? 0 : 1,
+          requests: { ...map(at(of, "resources", "requests")), ...gpu },
+          limits: { ...map(at(of, "resources", "limits")), ...gpu },
+          ...(at(of, "budget", "enabled") !== false &&
+            block(of.budget) !== undefined && {
+              budget: { address: resource.address, values: snake(block(of.budget) ?? {}) },
+            }),
+          gpus,
+        },
+      ];
+    }),
+  );
+}
+
+/** The two fields of a budget, as the provider has them. */
+function snake({ maxUnavailable, minAvailable }: Values): Values {
+  return { max_unavailable: maxUnavailable, min_available: minAvailable };
+}
+
+/** Every Deployment of the stack. */
+export const workloadsOf = cached((change: StackChange): readonly Workload[] => [
+  ...typedWorkloads(change),
+  ...chartWorkloads(change),
+]);
+
+/** A ResourceQuota: `hard`. */
+export function quotasOf(
+  change: StackChange,
+): readonly { readonly address: string; readonly hard: Readonly<Record<string, string>> }[] {
+  const typed = resourcesOf(change, "kubernetes_resource_quota").map((resource) => ({
+    address: resource.address,
+    hard: map(specOf(resource).hard),
+  }));
+  const ofChart = releasesOf(change).flatMap(({ resource, values }) =>
+    at(values, "quota", "enabled") === true
+      ? [{ address: resource.address, hard: map(at(values, "quota", "hard")) }]
+      : [],
+  );
+  return [...typed, ...ofChart];
+}
+
+/** An image that something runs, and who says so. */
+export interface UsedImage {
+  readonly address: string;
+  readonly image: string;
+  /** Absent: it runs on Docker. */
+  readonly pullPolicy?: string;
+  /** Whether it is Triton's, as far as that is known. */
+  readonly triton: boolean;
+}
+
+/** Images that come from somewhere: those that the project builds and those that a digest of Docker names are left out. */
+export function imagesOf(change: StackChange): readonly UsedImage[] {
+  const docker = resourcesOf(change, "docker_image")
+    .filter((resource) => isMissing(resource, "build"))
+    .flatMap(({ address, after }) => image(address, after?.name));
+  const direct = resourcesOf(change, "docker_container")
+    .filter(({ after }) => !/^sha256:/.test(String(after?.image ?? "")))
+    .flatMap(({ address, after }) => image(address, after?.image))
+    .filter(({ image }) => !docker.some((other) => other.image === image))
+    // what the project built has a version of its own in its name
+    .filter(({ image }) => !image.startsWith("clipstack/"));
+  const pods = deploymentsOf(change).flatMap((resource) =>
+    podContainers(podOf(resource).pod).flatMap((container) =>
+      image(resource.address, container.image, text(container.image_pull_policy)),
+    ),
+  );
+  const charts = releasesOf(change).flatMap(({ resource, values }) =>
+    ["embed", "triton"].flatMap((component) => {
+      const of = block(values[component]);
+      const repository = text(at(of, "image", "repository"));
+      if (of === undefined || of.enabled === false || repository === undefined) return [];
+      const [tag, digest] = [text(at(of, "image", "tag")), text(at(of, "image", "digest"))];
+      const version = digest ? `@${digest}` : tag ? `:${tag}` : "";
+      const policy = text(at(of, "image", "pullPolicy"));
+      return image(resource.address, `${repository}${version}`, policy, component === "triton");
+    }),
+  );
+  return [...docker, ...direct, ...pods, ...charts];
+}
+
+function image(
+  address: string,
+  name: unknown,
+  pullPolicy?: string,
+  triton?: boolean,
+): readonly UsedImage[] {
+  const known = text(name);
+  if (known === undefined) return [];
+  const isTriton = triton ?? /tritonserver|\/triton[:@]/.test(known);
+  return [
+    { address, image: known, triton: isTriton, ...(pullPolicy !== undefined && { pullPolicy }) },
+  ];
+}
+
+/** Whether an expression or a name of a volume is the volume that `resource` is. */
+export function volumesOf(values: Values): readonly {
+  readonly name: unknown;
+  readonly path: string;
+  readonly hostPath: unknown;
+}[] {
+  return blocks(values.volumes).map(({ volume_name, container_path, host_path }) => ({
+    name: volume_name,
+    path: String(container_path ?? ""),
+    hostPath: host_path,
+  }));
+}

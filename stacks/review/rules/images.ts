@@ -1,0 +1,145 @@
+import { imageFindings, releaseFindings } from "../../../constructs/checks/images.ts";
+import { gpuOf, imagesOf, resourcesOf } from "./facts.ts";
+import { type ReviewRule, rule } from "./rule.ts";
+import { isMissing, text } from "./values.ts";
+
+/** Images: which one runs, and whether it can. */
+export const imageRules: readonly ReviewRule[] = [
+  rule({
+    id: "image-version",
+    severity: "error",
+    title: "An image names a version or a digest.",
+    why: "`latest`, or no tag at all, is another image tomorrow: a container that is made again runs what nobody has tested, and a plan shows no difference.",
+    looksAt:
+      "The names of `docker_image`, of `docker_container`, of the containers of a Deployment, and of the images in the values of the chart.",
+    fix: "name a version in the settings, like 'name:1.2', or better a digest, 'name@sha256:…'",
+    example: {
+      stack: "single-gpu",
+      edits: [
+        {
+          at: ["resource", "docker_image", "host/triton-image/image", "name"],
+          failing: "nvcr.io/nvidia/tritonserver:latest",
+          passing: "nvcr.io/nvidia/tritonserver:26.07-py3",
+        },
+      ],
+    },
+    *find(change) {
+      for (const { address, image } of imagesOf(change)) {
+        for (const what of imageFindings(image)) yield { address, what };
+      }
+    },
+  }),
+  rule({
+    id: "image-digest",
+    severity: "note",
+    title: "An image that is pulled is pinned by digest.",
+    why: "A tag says a version to people, and whoever owns the registry can move it. A digest is one image for ever.",
+    looksAt: "The same names as `image-version`; images that the project builds are left out.",
+    fix: "add the digest that 'docker buildx imagetools inspect NAME' prints: 'name@sha256:…'",
+    example: {
+      stack: "single-gpu",
+      edits: [
+        {
+          at: ["resource", "docker_image", "host/triton-image/image", "name"],
+          failing: "nvcr.io/nvidia/tritonserver:26.07-py3",
+          passing: `nvcr.io/nvidia/tritonserver@sha256:${"0123456789abcdef".repeat(4)}`,
+        },
+      ],
+    },
+    *find(change) {
+      for (const { address, image } of imagesOf(change)) {
+        if (image.startsWith("clipstack/") || image.includes("@")) continue;
+        yield { address, what: `image should be pinned by digest, got '${image}'` };
+      }
+    },
+  }),
+  rule({
+    id: "image-gpu-architecture",
+    severity: "error",
+    title: "Triton's image knows the architecture of the GPU.",
+    why: "CUDA in an image that is older than the GPU has no code for it: Triton starts, and every model fails to load.",
+    looksAt:
+      "The release in the tag of NVIDIA's image (`26.07-py3`), and the GPU of the output `environment`. Of another tag, or a digest alone, nothing is known.",
+    fix: "take a newer release of Triton, or another GPU (host.gpu, nodePool.gpu)",
+    example: {
+      stack: "single-gpu",
+      settings: "host: { gpu: rtx-pro-6000-blackwell }",
+      edits: [
+        {
+          at: ["resource", "docker_image", "host/triton-image/image", "name"],
+          failing: "nvcr.io/nvidia/tritonserver:24.05-py3",
+          passing: "nvcr.io/nvidia/tritonserver:25.01-py3",
+        },
+      ],
+    },
+    *find(change) {
+      const gpu = gpuOf(change);
+      if (gpu === undefined) return;
+      for (const { address, image, triton } of imagesOf(change)) {
+        if (!triton) continue;
+        for (const what of releaseFindings(image, gpu)) yield { address, what };
+      }
+    },
+  }),
+  rule({
+    id: "image-local-never-pulled",
+    severity: "error",
+    title: "An image that only the node has is not pulled.",
+    why: "`kind load` copies an image into the node; no registry has it. With `imagePullPolicy: Always` the kubelet asks a registry, and no pod ever starts.",
+    looksAt:
+      "The pull policy of containers whose image is one of the project's own builds (`clipstack/…` without a registry).",
+    fix: "set image_pull_policy to IfNotPresent",
+    example: {
+      stack: "kind-local",
+      settings: "embed: { image: 'clipstack/embed:k8s-cpu-1' }",
+      edits: [
+        {
+          at: [
+            "resource",
+            "kubernetes_deployment_v1",
+            "embed/deployment",
+            ...["spec", "template", "spec", "container", 0, "image_pull_policy"],
+          ],
+          failing: "Always",
+          passing: "IfNotPresent",
+        },
+      ],
+    },
+    *find(change) {
+      for (const { address, image, pullPolicy } of imagesOf(change)) {
+        if (!image.startsWith("clipstack/") || pullPolicy !== "Always") continue;
+        yield {
+          address,
+          what: `image_pull_policy must not be Always for '${image}', which no registry has`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "image-kept",
+    severity: "warning",
+    title: "An image that was pulled stays on the host when its resource goes.",
+    why: "Triton's image has 20 GB. Without `keep_locally` a change of its name, or a destroy, removes it from the host: other environments there lose it, or the removal fails because they use it.",
+    looksAt: "`keep_locally` of every `docker_image` that is not built.",
+    fix: "set keep_locally to true",
+    example: {
+      stack: "single-gpu",
+      edits: [
+        {
+          at: ["resource", "docker_image", "host/triton-image/image", "keep_locally"],
+          failing: false,
+          passing: true,
+        },
+      ],
+    },
+    *find(change) {
+      for (const resource of resourcesOf(change, "docker_image")) {
+        if (!isMissing(resource, "build") || resource.after?.keep_locally === true) continue;
+        yield {
+          address: resource.address,
+          what: `keep_locally should be true for an image that is pulled ('${text(resource.after?.name) ?? "known when applied"}'), got ${String(resource.after?.keep_locally ?? "nothing")}`,
+        };
+      }
+    },
+  }),
+];

@@ -1,0 +1,527 @@
+import {
+  autoscalerFindings,
+  budgetFindings,
+  type Quantities,
+} from "../../../constructs/checks/kubernetes.ts";
+import { type Pods, sharedQuotaFindings } from "../../../constructs/checks/scaling.ts";
+import type { StackChange } from "../change.ts";
+import {
+  autoscalersOf,
+  deploymentsOf,
+  environmentOf,
+  gpuResource,
+  metadataOf,
+  names,
+  podContainers,
+  podOf,
+  quotasOf,
+  resourcesOf,
+  selects,
+  specOf,
+  type Workload,
+  workloadsOf,
+} from "./facts.ts";
+import { type ReviewRule, rule } from "./rule.ts";
+import { at, blocks, cpuMillicores, isGiven, map, memoryMiB, number, text } from "./values.ts";
+
+const object = (type: string, construct: string, ...path: readonly (string | number)[]) =>
+  ["resource", type, construct, "spec", ...path] as const;
+const autoscaler = (...path: readonly (string | number)[]) =>
+  object("kubernetes_horizontal_pod_autoscaler_v2", "embed/autoscaler", ...path);
+const deployment = (...path: readonly (string | number)[]) =>
+  object("kubernetes_deployment_v1", "embed/deployment", ...path);
+const container = (...path: readonly (string | number)[]) =>
+  deployment("template", "spec", "container", 0, ...path);
+const release = ["resource", "helm_release", "inference/chart/release", "values", 0] as const;
+
+/** Objects of Kubernetes that must agree with each other. */
+export const kubernetesRules: readonly ReviewRule[] = [
+  rule({
+    id: "autoscaler-bounds",
+    severity: "error",
+    title: "The fewest pods of an autoscaler are not more than the most.",
+    why: "The API server refuses the autoscaler, after the rest is applied.",
+    looksAt: "Bounds of every autoscaler, typed and in the values of the chart.",
+    fix: "lower autoscaler.minReplicas, or raise autoscaler.maxReplicas",
+    example: {
+      stack: "kind-local",
+      edits: [{ at: autoscaler("min_replicas"), failing: 8, passing: 2 }],
+    },
+    *find(change) {
+      for (const { address, replicas } of workloadsOf(change)) {
+        if (replicas === undefined) continue;
+        for (const what of autoscalerFindings(replicas)) yield { address, what };
+      }
+    },
+  }),
+  rule({
+    id: "autoscaler-requests",
+    severity: "error",
+    title: "Pods that are scaled on CPU request CPU.",
+    why: "The autoscaler aims at percent of what the pods request: without a request it has nothing to compare with, and never scales.",
+    looksAt:
+      "Autoscalers with a resource metric, and the requests of the Deployment that they scale.",
+    fix: "set resources.requests of the pods",
+    example: {
+      stack: "kind-local",
+      edits: [{ at: container("resources", "requests"), failing: { memory: "1Gi" } }],
+    },
+    *find(change) {
+      for (const scaler of autoscalersOf(change)) {
+        const target = at(specOf(scaler), "scale_target_ref", "name");
+        const scaled = deploymentsOf(change).find((it) => names(target, it));
+        const metrics = blocks(specOf(scaler).metric).flatMap(({ resource }) => blocks(resource));
+        for (const metric of metrics) {
+          const resource = text(metric.name) ?? "cpu";
+          const asked = podContainers(scaled && podOf(scaled).pod).every((it) =>
+            isGiven(at(it, "resources", "requests", resource)),
+          );
+          if (scaled === undefined || asked) continue;
+          yield {
+            address: scaled.address,
+            what: `resources.requests.${resource} must be given for the autoscaler, got nothing`,
+          };
+        }
+      }
+    },
+  }),
+  rule({
+    id: "autoscaler-target",
+    severity: "error",
+    title: "An autoscaler scales a Deployment that is there.",
+    why: "An autoscaler whose target was renamed does nothing, and says so only in its events.",
+    looksAt: "`scale_target_ref` of every typed autoscaler.",
+    fix: "name the Deployment of the stack",
+    example: {
+      stack: "kind-local",
+      edits: [{ at: autoscaler("scale_target_ref", "name"), failing: "clipstack-embedder" }],
+    },
+    *find(change) {
+      const deployments = deploymentsOf(change);
+      for (const { address, ...scaler } of autoscalersOf(change)) {
+        const target = at(specOf({ address, ...scaler }), "scale_target_ref", "name");
+        if (!isGiven(target) || deployments.some((it) => names(target, it))) continue;
+        yield {
+          address,
+          what: `scale_target_ref must name a Deployment of the stack, got '${String(target)}'`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "autoscaler-owns-replicas",
+    severity: "warning",
+    title: "A Deployment with an autoscaler does not set its number of pods.",
+    why: "Every apply would set the number back to that of the file, in the middle of the load that the autoscaler made pods for.",
+    looksAt: "`replicas` of Deployments that a typed autoscaler scales.",
+    fix: "remove replicas from the Deployment",
+    example: { stack: "kind-local", edits: [{ at: deployment("replicas"), failing: 2 }] },
+    *find(change) {
+      // a plan of what is deployed has the number that the autoscaler chose
+      if (change.source === "plan") return;
+      for (const it of deploymentsOf(change)) {
+        const scaled = autoscalersOf(change).some((scaler) =>
+          names(at(specOf(scaler), "scale_target_ref", "name"), it),
+        );
+        if (!scaled || !isGiven(specOf(it).replicas)) continue;
+        yield {
+          address: it.address,
+          what: `replicas should not be given, the autoscaler owns it, got ${String(specOf(it).replicas)}`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "budget-allows-drain",
+    severity: "error",
+    title: "A disruption budget lets one pod go, and not all.",
+    why: "A budget that no pod may leave stops every drain: nodes are not upgraded. One that lets all go protects nothing.",
+    looksAt: "Every PodDisruptionBudget, with the bounds of the autoscaler of its pods.",
+    fix: "set budget.maxUnavailable to 1",
+    example: {
+      stack: "kind-local",
+      edits: [
+        {
+          at: object("kubernetes_pod_disruption_budget_v1", "embed/budget", "max_unavailable"),
+          failing: "0",
+          passing: "1",
+        },
+      ],
+    },
+    *find(change) {
+      for (const { replicas, budget, name } of workloadsOf(change)) {
+        if (replicas === undefined || budget === undefined) continue;
+        const { max_unavailable, min_available } = budget.values;
+        const [maxUnavailable, minAvailable] = [number(max_unavailable), number(min_available)];
+        // percents are left to Kubernetes
+        if (maxUnavailable === undefined && minAvailable === undefined) continue;
+        const findings = budgetFindings(
+          {
+            ...(maxUnavailable !== undefined && { maxUnavailable }),
+            ...(minAvailable !== undefined && { minAvailable }),
+          },
+          replicas,
+        );
+        for (const what of findings) yield { address: budget.address, what: `${what} (${name})` };
+      }
+    },
+  }),
+  rule({
+    id: "budget-selects",
+    severity: "error",
+    title: "A disruption budget selects pods that are there.",
+    why: "A budget whose labels no pod has protects nothing, and nobody is told.",
+    looksAt:
+      "`selector` of every typed PodDisruptionBudget, and the labels of the pods of the stack.",
+    fix: "select the labels of the pods",
+    example: {
+      stack: "kind-local",
+      edits: [
+        {
+          at: object(
+            "kubernetes_pod_disruption_budget_v1",
+            "embed/budget",
+            ...["selector", "match_labels", "app.kubernetes.io/component"],
+          ),
+          failing: "embedder",
+          passing: "embed",
+        },
+      ],
+    },
+    *find(change) {
+      for (const budget of resourcesOf(change, "kubernetes_pod_disruption_budget")) {
+        const selector = map(at(specOf(budget), "selector", "match_labels"));
+        const selected = deploymentsOf(change).some((it) => selects(selector, podOf(it).labels));
+        if (selected || Object.keys(selector).length === 0) continue;
+        yield {
+          address: budget.address,
+          what: `selector must be that of pods of the stack, got ${labels(selector)}`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "quota-admits-pods",
+    severity: "error",
+    title: "A quota admits all pods at their maximum, and those that a rolling update adds.",
+    why: "The API server refuses the pods above the quota: the autoscaler wants six and gets four, or an update never ends.",
+    looksAt:
+      "Every ResourceQuota, typed and in the values of the chart, against requests, limits, bounds of the autoscalers and the surge of the Deployments in it.",
+    fix: "raise the quota, or lower autoscaler.maxReplicas",
+    example: {
+      stack: "kind-local",
+      edits: [
+        {
+          at: object("kubernetes_resource_quota_v1", "namespace/quota", "hard", "requests.memory"),
+          failing: "4Gi",
+          passing: "7Gi",
+        },
+      ],
+    },
+    *find(change) {
+      const workloads = ours(change).flatMap((it): Pods[] =>
+        it.replicas === undefined
+          ? []
+          : [
+              {
+                service: it.name,
+                ...it.replicas,
+                surge: it.surge,
+                resources: { requests: quantities(it.requests), limits: quantities(it.limits) },
+              },
+            ],
+      );
+      for (const { address, hard } of quotasOf(change)) {
+        const quota = {
+          pods: number(hard.pods) ?? Number.POSITIVE_INFINITY,
+          requests: quantities(hard, "requests."),
+          limits: quantities(hard, "limits."),
+        };
+        for (const what of sharedQuotaFindings(workloads, unlimited(quota))) {
+          yield { address, what };
+        }
+      }
+    },
+  }),
+  rule({
+    id: "gpu-quota-admits-pods",
+    severity: "error",
+    title: "The quota of GPUs admits all pods at their maximum.",
+    why: "Pods above the quota are refused: a scale-out stops, with requests in the queue, at GPUs that stand idle.",
+    looksAt: `\`requests.${gpuResource}\` of every ResourceQuota, against the GPUs, bounds and surge of the pods.`,
+    fix: "raise quota.gpus, or lower triton.autoscaler.maxReplicas",
+    example: {
+      stack: "k8s-gpu",
+      edits: [
+        {
+          at: release,
+          failingText: `"requests.${gpuResource}": "2"`,
+          passingText: `"requests.${gpuResource}": "4"`,
+        },
+      ],
+    },
+    *find(change) {
+      const needed = gpusAtMost(ours(change));
+      for (const { address, hard } of quotasOf(change)) {
+        const allowed = number(hard[`requests.${gpuResource}`]);
+        if (allowed === undefined || needed <= allowed) continue;
+        yield {
+          address,
+          what: `requests.${gpuResource} of the quota must be at least ${needed}, got ${allowed}`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "gpu-pool-holds-pods",
+    severity: "error",
+    title: "The GPU nodes hold all pods at their maximum, and those that a rolling update adds.",
+    why: "A GPU is not shared: a pod without one waits for ever, and a rolling update that wants a spare one never ends.",
+    looksAt: "GPUs, bounds and surge of the pods, against the GPUs of the output `environment`.",
+    fix: "raise nodePool.nodes, lower triton.autoscaler.maxReplicas, or set triton.spareGpu to false",
+    example: {
+      stack: "k8s-gpu",
+      edits: [{ at: release, failingText: '"spareGpu": true', passingText: '"spareGpu": false' }],
+    },
+    *find(change) {
+      const gpu = environmentOf(change)?.gpu;
+      const pods = ours(change).filter(({ gpus }) => gpus > 0);
+      if (gpu === undefined || pods.length === 0) return;
+      const needed = gpusAtMost(pods);
+      if (needed <= gpu.count) return;
+      const parts = pods.map(
+        ({ name, gpus, replicas, surge }) =>
+          `${name} (${replicas?.maxReplicas ?? 1} + ${surge}) × ${gpus}`,
+      );
+      yield {
+        address: pods[0]?.address ?? "",
+        what: `the cluster must have ${needed} GPUs for ${parts.join(" + ")}, got ${gpu.count}`,
+      };
+    },
+  }),
+  rule({
+    id: "gpu-limits-equal-requests",
+    severity: "error",
+    title: "A pod requests as many GPUs as its limit.",
+    why: "Kubernetes cannot lend a GPU twice: it refuses a pod whose request and limit differ.",
+    looksAt: `\`${gpuResource}\` in requests and limits of the containers of typed Deployments.`,
+    fix: "set both to the same number",
+    example: {
+      stack: "kind-local",
+      edits: [
+        {
+          at: container("resources"),
+          failing: {
+            requests: { cpu: "250m", memory: "1Gi", [gpuResource]: "1" },
+            limits: { cpu: "1", memory: "1536Mi", [gpuResource]: "2" },
+          },
+          passing: {
+            requests: { cpu: "250m", memory: "1Gi", [gpuResource]: "1" },
+            limits: { cpu: "1", memory: "1536Mi", [gpuResource]: "1" },
+          },
+        },
+      ],
+    },
+    *find(change) {
+      for (const it of workloadsOf(change)) {
+        const [request, limit] = [it.requests[gpuResource], it.limits[gpuResource]];
+        if (request === undefined || request === limit) continue;
+        yield {
+          address: it.address,
+          what: `requests of ${gpuResource} must be its limit (${limit ?? "none"}), got ${request}`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "resources-given",
+    severity: "warning",
+    title: "A pod says how much CPU and memory it needs, and the most that it may take.",
+    why: "Without requests the scheduler puts pods where there is no room; without a limit of memory one pod takes that of all others on the node.",
+    looksAt: "`resources` of the containers of clipstack's pods.",
+    fix: "set resources.requests and resources.limits",
+    example: {
+      stack: "kind-local",
+      edits: [{ at: container("resources", "limits"), failing: { cpu: "1" } }],
+    },
+    *find(change) {
+      for (const { address, name, requests, limits } of ours(change)) {
+        const missing = [
+          ...["cpu", "memory"]
+            .filter((it) => requests[it] === undefined)
+            .map((it) => `requests.${it}`),
+          ...(limits.memory === undefined ? ["limits.memory"] : []),
+        ];
+        if (missing.length > 0) {
+          yield { address, what: `resources of ${name} should have ${missing.join(", ")}` };
+        }
+      }
+    },
+  }),
+  rule({
+    id: "requests-within-limits",
+    severity: "error",
+    title: "A pod does not request more than its limit.",
+    why: "The API server refuses such a pod: the Deployment is made, and has none.",
+    looksAt: "Requests and limits of CPU and memory, typed and in the values of the chart.",
+    fix: "lower the request, or raise the limit",
+    example: {
+      stack: "kind-local",
+      edits: [{ at: container("resources", "requests", "memory"), failing: "2Gi", passing: "1Gi" }],
+    },
+    *find(change) {
+      for (const { address, name, requests, limits } of workloadsOf(change)) {
+        for (const [resource, read] of Object.entries(readers)) {
+          const [request, limit] = [read(requests[resource]), read(limits[resource])];
+          if (request === undefined || limit === undefined || request <= limit) continue;
+          yield {
+            address,
+            what: `requests.${resource} of ${name} must not exceed its limit (${limits[resource]}), got ${requests[resource]}`,
+          };
+        }
+      }
+    },
+  }),
+  rule({
+    id: "limit-range-admits-pods",
+    severity: "error",
+    title: "The limits of a container are within those of the namespace.",
+    why: "The API server refuses a pod with a container above the maximum of a LimitRange.",
+    looksAt:
+      "`max` of every typed LimitRange, against the limits of the containers of clipstack's pods.",
+    fix: "raise limitRange.max, or lower resources.limits",
+    example: {
+      stack: "kind-local",
+      edits: [
+        { at: container("resources", "limits", "memory"), failing: "8Gi", passing: "1536Mi" },
+      ],
+    },
+    *find(change) {
+      const ranges = resourcesOf(change, "kubernetes_limit_range").flatMap((range) =>
+        blocks(specOf(range).limit).filter(({ type }) => type === "Container"),
+      );
+      for (const { address, name, limits } of ours(change)) {
+        for (const { max } of ranges) {
+          for (const [resource, read] of Object.entries(readers)) {
+            const [most, limit] = [read(map(max)[resource]), read(limits[resource])];
+            if (most === undefined || limit === undefined || limit <= most) continue;
+            yield {
+              address,
+              what: `limits.${resource} of ${name} must be at most ${map(max)[resource]}, the maximum of the LimitRange, got ${limits[resource]}`,
+            };
+          }
+        }
+      }
+    },
+  }),
+  rule({
+    id: "single-replica",
+    severity: "warning",
+    title: "A service has two pods at the least.",
+    why: "Where a node is drained or dies, nobody answers until the next pod is ready: minutes, with a model to load.",
+    looksAt: "The fewest pods of clipstack's Deployments, typed and in the values of the chart.",
+    fix: "set autoscaler.minReplicas to 2",
+    example: {
+      stack: "kind-local",
+      edits: [{ at: autoscaler("min_replicas"), failing: 1, passing: 2 }],
+    },
+    *find(change) {
+      for (const { address, name, replicas } of ours(change)) {
+        if (replicas === undefined || replicas.minReplicas > 1) continue;
+        yield {
+          address,
+          what: `${name} should have 2 pods at the least, got ${replicas.minReplicas}`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "service-selects",
+    severity: "error",
+    title: "A Service leads to pods that are there, at a port that they have.",
+    why: "A Service whose labels or port no pod has is made without a word, and every request to it fails.",
+    looksAt: "`selector` and `target_port` of every typed Service, against the pods of the stack.",
+    fix: "select the labels of the pods, and a port that they name",
+    example: {
+      stack: "kind-local",
+      edits: [
+        {
+          at: object("kubernetes_service_v1", "embed/service", "port", 0, "target_port"),
+          failing: "grpc",
+          passing: "http",
+        },
+      ],
+    },
+    *find(change) {
+      for (const service of resourcesOf(change, "kubernetes_service")) {
+        const selector = map(specOf(service).selector);
+        if (Object.keys(selector).length === 0) continue;
+        const pods = deploymentsOf(change)
+          .map(podOf)
+          .filter((it) => selects(selector, it.labels));
+        if (pods.length === 0) {
+          yield {
+            address: service.address,
+            what: `selector must be that of pods of the stack, got ${labels(selector)}`,
+          };
+          continue;
+        }
+        const known = pods
+          .flatMap(({ pod }) => podContainers(pod))
+          .flatMap(({ port }) => blocks(port))
+          .flatMap(({ name, container_port }) => [text(name), text(container_port)]);
+        for (const port of blocks(specOf(service).port)) {
+          const target = text(port.target_port);
+          if (target === undefined || known.includes(target)) continue;
+          const name = text(metadataOf(service).name) ?? service.name;
+          yield {
+            address: service.address,
+            what: `target_port of ${name} must be a port of its pods (${known.filter(Boolean).join(", ")}), got '${target}'`,
+          };
+        }
+      }
+    },
+  }),
+];
+
+/** Deployments of clipstack; what the cluster itself needs is others' business. */
+function ours(change: StackChange): readonly Workload[] {
+  return workloadsOf(change).filter(
+    ({ pod, labels: of }) => pod === undefined || of["app.kubernetes.io/name"] === "clipstack",
+  );
+}
+
+/** GPUs of all pods at their maximum, with those that a rolling update of one Deployment adds. */
+function gpusAtMost(workloads: readonly Workload[]): number {
+  return workloads.reduce(
+    (sum, { gpus, replicas, surge }) => sum + gpus * ((replicas?.maxReplicas ?? 1) + surge),
+    0,
+  );
+}
+
+const readers = { cpu: cpuMillicores, memory: memoryMiB } as const;
+
+/** What is not said is nothing of a pod. */
+function quantities(of: Readonly<Record<string, string>>, prefix = ""): Quantities {
+  return {
+    cpuMillicores: cpuMillicores(of[`${prefix}cpu`]) ?? 0,
+    memoryMiB: memoryMiB(of[`${prefix}memory`]) ?? 0,
+  };
+}
+
+/** What a quota does not say is without a bound. */
+function unlimited<Q extends { readonly requests: Quantities; readonly limits: Quantities }>(
+  quota: Q,
+): Q {
+  const open = ({ cpuMillicores: cpu, memoryMiB: memory }: Quantities): Quantities => ({
+    cpuMillicores: cpu === 0 ? Number.POSITIVE_INFINITY : cpu,
+    memoryMiB: memory === 0 ? Number.POSITIVE_INFINITY : memory,
+  });
+  return { ...quota, requests: open(quota.requests), limits: open(quota.limits) };
+}
+
+function labels(of: Readonly<Record<string, string>>): string {
+  return Object.entries(of)
+    .map(([name, value]) => `${name}=${value}`)
+    .join(", ");
+}

@@ -1,0 +1,155 @@
+import { isObject } from "../value-paths.ts";
+import { type ReviewRule, rule } from "./rule.ts";
+import { at, block, isExpression, isGiven, text } from "./values.ts";
+
+const backend = ["terraform", "backend"] as const;
+
+/** The one backend of a stack, and its settings. */
+function backendOf(terraform: unknown) {
+  const [entry] = Object.entries(block(at(terraform, "backend")) ?? {});
+  return entry === undefined ? undefined : { kind: entry[0], settings: block(entry[1]) ?? {} };
+}
+
+/** Where Terraform keeps what it knows, and with which providers it works. */
+export const stateRules: readonly ReviewRule[] = [
+  rule({
+    id: "state-locking",
+    severity: "warning",
+    title: "Two deployments at a time are kept apart.",
+    why: "Without a lock, two applies write one state: the second forgets what the first made, and nobody can destroy it any more.",
+    looksAt:
+      "The backend: `use_lockfile` or `dynamodb_table` of s3, `lock_address` of http. The others lock by themselves.",
+    fix: "set use_lockfile of s3; give lockAddress and unlockAddress of http in the settings (state)",
+    example: {
+      stack: "single-gpu",
+      settings: "state: { backend: s3, bucket: states, region: eu-central-1 }",
+      edits: [{ at: [...backend, "s3", "use_lockfile"], failing: false, passing: true }],
+    },
+    *find({ configuration }) {
+      const { kind, settings } = backendOf(configuration?.terraform) ?? { kind: "", settings: {} };
+      if (kind === "s3" && settings.use_lockfile !== true && !isGiven(settings.dynamodb_table)) {
+        yield { what: "use_lockfile of the backend s3 should be true, got nothing that locks" };
+      }
+      if (kind === "http" && !isGiven(settings.lock_address)) {
+        yield { what: "lock_address of the backend http should be given, got nothing" };
+      }
+    },
+  }),
+  rule({
+    id: "state-shared",
+    severity: "note",
+    title: "A state that several people need is where all of them reach it.",
+    why: "A local state is a file of one machine: who applies from another one makes everything a second time, and a lost disk is a lost state.",
+    looksAt: "Whether the backend is `local`.",
+    fix: "set state.backend to s3, gcs or http when more than one person or a pipeline deploys",
+    example: {
+      stack: "single-gpu",
+      edits: [
+        {
+          at: [...backend],
+          failing: { local: { path: "../../../terraform.single-gpu.tfstate" } },
+          passing: { gcs: { bucket: "states", prefix: "clipstack/single-gpu" } },
+        },
+      ],
+    },
+    *find({ configuration }) {
+      if (backendOf(configuration?.terraform)?.kind === "local") {
+        yield { what: "the state is a file of the machine that deploys (backend local)" };
+      }
+    },
+  }),
+  rule({
+    id: "state-encrypted",
+    severity: "warning",
+    title: "A state in a bucket is encrypted.",
+    why: "A state has every value of every resource in plain text, keys among them.",
+    looksAt: "`encrypt` of the backend s3.",
+    fix: "set encrypt to true",
+    example: {
+      stack: "single-gpu",
+      settings: "state: { backend: s3, bucket: states, region: eu-central-1 }",
+      edits: [{ at: [...backend, "s3", "encrypt"], failing: false, passing: true }],
+    },
+    *find({ configuration }) {
+      const { kind, settings } = backendOf(configuration?.terraform) ?? { kind: "", settings: {} };
+      if (kind === "s3" && settings.encrypt !== true) {
+        yield {
+          what: `encrypt of the backend s3 should be true, got ${String(settings.encrypt ?? "nothing")}`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "state-credentials",
+    severity: "error",
+    title: "Credentials of the state are not in the stack.",
+    why: "Who has them reads the state, and with it every secret of every environment.",
+    looksAt:
+      "The settings of the backend, by name. Terraform reads credentials from the environment.",
+    fix: "take them out, and give them in the environment (AWS_ACCESS_KEY_ID, TF_HTTP_PASSWORD, …)",
+    example: {
+      stack: "single-gpu",
+      settings: "state: { backend: s3, bucket: states, region: eu-central-1 }",
+      edits: [{ at: [...backend, "s3", "secret_key"], failing: "planted-0000000000" }],
+    },
+    *find({ configuration }) {
+      const { kind, settings } = backendOf(configuration?.terraform) ?? { kind: "", settings: {} };
+      for (const [name, value] of Object.entries(settings)) {
+        if (!credentials.has(name) || !isGiven(value) || value === "") continue;
+        yield { what: `${name} of the backend ${kind} must not be in the stack` };
+      }
+      const addresses = ["address", "lock_address", "unlock_address"].map((name) => settings[name]);
+      if (addresses.some((address) => /:\/\/[^/@]*@/.test(text(address) ?? ""))) {
+        yield { what: `the address of the backend ${kind} must have no user and no password` };
+      }
+    },
+  }),
+  rule({
+    id: "provider-pinned",
+    severity: "error",
+    title: "A provider has a version with an upper bound.",
+    why: "Without one, `terraform init` takes the newest: a new major version renames attributes, and replaces what nobody meant to change.",
+    looksAt:
+      "`required_providers` of the synthesized file. `4.5.0`, `~> 4.5` and `>= 4.5, < 5` have a bound.",
+    fix: "give the provider a version like '~> 4.5'",
+    example: {
+      stack: "single-gpu",
+      edits: [
+        {
+          at: ["terraform", "required_providers", "docker", "version"],
+          failing: ">= 4.5",
+          passing: "~> 4.5",
+        },
+      ],
+    },
+    *find({ configuration }) {
+      const providers = at(configuration?.terraform, "required_providers");
+      for (const [name, provider] of Object.entries(isObject(providers) ? providers : {})) {
+        // part of Terraform itself
+        if (name === "terraform") continue;
+        const version = isObject(provider) ? provider.version : provider;
+        const bounded =
+          typeof version === "string" &&
+          (isExpression(version) || /^\s*=?\s*\d|~>|<|(^|,)\s*=?\s*\d/.test(version));
+        if (bounded) continue;
+        yield {
+          what: `version of the provider ${name} must have an upper bound, got ${isGiven(version) ? `'${String(version)}'` : "nothing"}`,
+        };
+      }
+    },
+  }),
+];
+
+/** Settings of backends that are secret, by Terraform's names. */
+const credentials: ReadonlySet<string> = new Set([
+  "access_key",
+  "secret_key",
+  "token",
+  "sse_customer_key",
+  "credentials",
+  "access_token",
+  "encryption_key",
+  "username",
+  "password",
+  "client_private_key_pem",
+]);

@@ -1,0 +1,438 @@
+import { type VramUse, vramFindings } from "../../../constructs/checks/vram.ts";
+import {
+  engineCacheMount,
+  executionInstances,
+} from "../../../inference-image/src/contract/model-config.ts";
+import { checkModelConfig } from "../../../inference-image/src/contract/model-config-check.ts";
+import { openclipVitB32 } from "../../../inference-image/src/contract/model-signature.ts";
+import { elementCount } from "../../../inference-image/src/contract/tensor.ts";
+import type { StackChange } from "../change.ts";
+import {
+  environmentOf,
+  gpuOf,
+  option,
+  releasesOf,
+  resourcesOf,
+  type ServiceContainer,
+  serviceContainers,
+  volumesOf,
+} from "./facts.ts";
+import { deployedConfigs, tensorrtOf } from "./model-configs.ts";
+import { type ReviewRule, rule } from "./rule.ts";
+import { at, isMissing, number, refersTo, text } from "./values.ts";
+
+const onnx = "triton-onnx/container";
+const container = (construct: string, ...path: readonly (string | number)[]) =>
+  ["resource", "docker_container", construct, ...path] as const;
+const configText = (service: string) =>
+  container(`${service}/configuration/apply/container`, "upload", 0, "content");
+
+/** Shared memory that a Triton needs, in MiB: NVIDIA's examples begin with 256. */
+const leastSharedMemoryMiB = 256;
+
+/** A request with the most images, as FP32 tensors in binary. */
+const requestBytes = openclipVitB32.maxBatchSize * elementCount(openclipVitB32.inputs[0].dims) * 4;
+
+function tritons(change: StackChange): readonly ServiceContainer[] {
+  return serviceContainers(change).filter(({ kind }) => kind === "triton");
+}
+
+/** Triton, its model configurations, and the GPUs that they run on. */
+export const tritonRules: readonly ReviewRule[] = [
+  rule({
+    id: "triton-shared-memory",
+    severity: "warning",
+    title: `A Triton has at least ${leastSharedMemoryMiB} MiB of shared memory.`,
+    why: "Docker gives a container 64 MiB of `/dev/shm`. Python models and NCCL exchange tensors there: when it is full, they fail with an error that names neither.",
+    looksAt: "`shm_size` of every Triton, and `triton.sharedMemory` in the values of the chart.",
+    fix: "set shm_size to 1024, as NVIDIA advises",
+    example: {
+      stack: "single-gpu",
+      edits: [{ at: container(onnx, "shm_size"), failing: 64, passing: 1024 }],
+    },
+    *find(change) {
+      for (const { address, resource, values } of tritons(change)) {
+        const given = number(values.shm_size);
+        if (given === undefined && !isMissing(resource, "shm_size")) continue;
+        if ((given ?? 0) >= leastSharedMemoryMiB) continue;
+        yield {
+          address,
+          what: `shm_size should be at least ${leastSharedMemoryMiB} MiB, got ${given ?? "nothing"}`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "triton-strict-start",
+    severity: "error",
+    title: "A Triton whose model does not load stops, and says so.",
+    why: "With other options Triton guesses what a configuration leaves out, starts without the model, or calls itself ready before it is.",
+    looksAt:
+      "`--strict-readiness=true`, `--exit-on-error=true` and `--disable-auto-complete-config` in the command of every Triton.",
+    fix: "add the option to the command",
+    example: {
+      stack: "single-gpu",
+      edits: [
+        {
+          at: container(onnx, "command", 6),
+          failing: "--exit-on-error=false",
+          passing: "--exit-on-error=true",
+        },
+      ],
+    },
+    *find(change) {
+      for (const { address, command } of tritons(change)) {
+        if (command.length === 0) continue;
+        for (const name of ["strict-readiness", "exit-on-error"]) {
+          // both are Triton's own default
+          const given = option(command, name) ?? "true";
+          if (given === true || /^(true|1|on|yes)$/i.test(given)) continue;
+          yield { address, what: `--${name} must be true, got '${given}'` };
+        }
+        if (option(command, "disable-auto-complete-config") === undefined) {
+          yield {
+            address,
+            what: "--disable-auto-complete-config must be given: Triton would guess what the configuration leaves out",
+          };
+        }
+      }
+    },
+  }),
+  rule({
+    id: "triton-request-size",
+    severity: "warning",
+    title: "A Triton takes a request of the largest batch as text.",
+    why: "Triton refuses a body of more than 64 MiB. Thirty-two images are 19 MB in binary, and about five times that as JSON.",
+    looksAt: "`--http-max-input-size` of every Triton.",
+    fix: "set --http-max-input-size to 134217728",
+    example: {
+      stack: "single-gpu",
+      edits: [
+        {
+          at: container(onnx, "command", 3),
+          failing: "--http-max-input-size=1048576",
+          passing: "--http-max-input-size=134217728",
+        },
+      ],
+    },
+    *find(change) {
+      for (const { address, command } of tritons(change)) {
+        // Triton's own default: 64 MiB
+        const given = number(option(command, "http-max-input-size")) ?? 67_108_864;
+        // a number as text takes up to five times its four bytes
+        const least = 5 * requestBytes;
+        if (command.length === 0 || given >= least) continue;
+        yield {
+          address,
+          what: `--http-max-input-size should be at least ${least} bytes (${openclipVitB32.maxBatchSize} images as JSON), got ${given}`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "model-config-valid",
+    severity: "error",
+    title: "A model configuration is one that Triton and its backend understand.",
+    why: "Triton refuses a field that it does not know, after the old container is gone. Worse is what it accepts: CUDA graphs that ONNX Runtime ignores, a TensorRT parameter with a slip of the pen, a preferred batch above the maximum.",
+    looksAt:
+      "The text of every `config.pbtxt` in uploads and in the values of the chart, against `model_config.proto`, and the settings of the ONNX Runtime backend.",
+    fix: "correct the field; configurations are rendered from the settings, so look for an override",
+    example: {
+      stack: "single-gpu",
+      edits: [
+        {
+          at: configText("triton-onnx"),
+          failingText: "preferred_batch_size: [8, 16, 64]",
+          passingText: "preferred_batch_size: [8, 16, 32]",
+        },
+      ],
+    },
+    *find(change) {
+      for (const { address, config, problem } of deployedConfigs(change)) {
+        if (problem !== undefined) yield { address, what: problem };
+        if (config === undefined) continue;
+        for (const what of checkModelConfig(config)) yield { address, what };
+      }
+    },
+  }),
+  rule({
+    id: "queue-delay-goal",
+    severity: "warning",
+    title: "Triton does not hold a request back for longer than half of the latency goal.",
+    why: "The queue delay is paid by every request that finds the batch not full: with little load it is latency and nothing else.",
+    looksAt:
+      "`max_queue_delay_microseconds` of every model configuration, against `review.p99GoalMilliseconds` in the settings. Without a goal nothing is found.",
+    fix: "lower maxQueueDelayMicroseconds, or raise review.p99GoalMilliseconds",
+    example: {
+      stack: "single-gpu",
+      goals: { p99Milliseconds: 50 },
+      edits: [
+        {
+          at: configText("triton-onnx"),
+          failingText: "max_queue_delay_microseconds: 40000",
+          passingText: "max_queue_delay_microseconds: 5000",
+        },
+      ],
+    },
+    *find(change) {
+      const goal = change.goals?.p99Milliseconds;
+      if (goal === undefined) return;
+      for (const { address, config } of deployedConfigs(change)) {
+        const delay = config?.dynamic_batching?.max_queue_delay_microseconds ?? 0;
+        if (delay <= (goal * 1000) / 2) continue;
+        yield {
+          address,
+          what: `max_queue_delay_microseconds should be at most ${(goal * 1000) / 2}, half of the goal of ${goal} ms (p99), got ${delay}`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "model-warm-up",
+    severity: "warning",
+    title: "A model on a GPU is warmed up with the smallest and the largest batch.",
+    why: "The first batch of each size pays for kernels and memory: without a warm-up the first users wait for them, with TensorRT for minutes.",
+    looksAt: "`model_warmup` of model configurations with an instance group on GPUs.",
+    fix: "add warm-ups for batch 1 and max_batch_size",
+    example: {
+      stack: "single-gpu",
+      edits: [
+        {
+          at: configText("triton-trt"),
+          failingText: "batch_size: 16\n    inputs",
+          passingText: "batch_size: 32\n    inputs",
+        },
+      ],
+    },
+    *find(change) {
+      for (const { address, config } of deployedConfigs(change)) {
+        if (!config?.instance_group.some(({ kind }) => kind === "KIND_GPU")) continue;
+        const sizes = config.model_warmup.map(({ batch_size }) => batch_size);
+        const missing = [1, config.max_batch_size].filter((size) => !sizes.includes(size));
+        if (missing.length === 0 || config.max_batch_size === 0) continue;
+        yield {
+          address,
+          what: `model_warmup should have batches of ${missing.join(" and ")}, got ${sizes.join(", ") || "none"}`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "engine-cache",
+    severity: "error",
+    title: "TensorRT's engines are on a volume that outlives the container.",
+    why: "An engine takes minutes to compile. In the container it goes with it: every deployment, crash and reboot compiles anew.",
+    looksAt:
+      "`trt_engine_cache_enable` and `trt_engine_cache_path` of TensorRT configurations, and the volumes of the Triton that reads them.",
+    fix: `enable the cache in the configuration, and mount a volume at ${engineCacheMount}`,
+    example: {
+      stack: "single-gpu",
+      edits: [{ at: container("triton-trt/container", "volumes", 2), failing: undefined }],
+    },
+    *find(change) {
+      for (const { address, config, container } of deployedConfigs(change)) {
+        const parameters = tensorrtOf(config);
+        if (parameters === undefined || container === undefined) continue;
+        const path = parameters.trt_engine_cache_path ?? "";
+        if (!/^(true|1)$/i.test(parameters.trt_engine_cache_enable ?? "")) {
+          yield { address, what: "trt_engine_cache_enable must be true for TensorRT" };
+          continue;
+        }
+        const mounted = volumesOf(container.values).some(
+          (volume) => volume.path !== "" && `${path}/`.startsWith(`${volume.path}/`),
+        );
+        if (mounted) continue;
+        yield {
+          address: container.address,
+          what: `a volume must be mounted where the engines are, at ${path}, got none`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "engine-cache-gpu",
+    severity: "warning",
+    title: "A volume of engines is named for the GPU that runs them.",
+    why: "An engine runs on the compute capability that it was built for. On a volume that keeps its name when the GPU changes, TensorRT finds engines that it cannot use, or that are slower than they should be.",
+    looksAt:
+      "`sm<compute capability>` in the name of the volume at the engine cache, against the GPU of the environment.",
+    fix: "name the volume for the GPU, as constructs/engine-cache.ts does",
+    example: {
+      stack: "single-gpu",
+      edits: [
+        {
+          at: ["resource", "docker_volume", "triton-trt/engine-cache/volume", "name"],
+          failingText: "-sm75-",
+          passingText: "-sm89-",
+        },
+      ],
+    },
+    *find(change) {
+      const gpu = gpuOf(change);
+      if (gpu === undefined) return;
+      const wanted = `sm${gpu.computeCapability.replace(".", "")}`;
+      const volumes = resourcesOf(change, "docker_volume");
+      for (const { values } of tritons(change)) {
+        const mount = volumesOf(values).find(({ path }) => path === engineCacheMount);
+        const volume = volumes.find((it) => refersTo(mount?.name, it, text(it.after?.name)));
+        const named = /(^|-)(sm\d+)(-|$)/.exec(text(volume?.after?.name) ?? "")?.[2];
+        if (volume === undefined || named === undefined || named === wanted) continue;
+        yield {
+          address: volume.address,
+          what: `the volume of the engines should be named for ${wanted} (${gpu.label}), got '${text(volume.after?.name)}'`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "model-fits-gpu",
+    severity: "error",
+    title: "What runs on a GPU fits into its memory.",
+    why: "A model that does not fit fails to load, or takes down the one beside it when both are busy.",
+    looksAt:
+      "The execution instances of every model configuration, ONNX Runtime in the embed server, and the memory of the GPU in the output `environment`. The estimate is the one of the synth-time check.",
+    fix: "take a GPU with more memory, fewer instances (instancesPerGpu), or spread the services over GPUs",
+    example: {
+      stack: "single-gpu",
+      edits: [
+        {
+          at: configText("triton-onnx"),
+          failingText: "count: 40",
+          passingText: "count: 1",
+        },
+      ],
+    },
+    *find(change) {
+      const environment = environmentOf(change);
+      if (environment?.gpu === undefined) return;
+      const uses = new Map<string, VramUse[]>();
+      const first = new Map<string, string>();
+      for (const it of serviceContainers(change)) {
+        const visible = (it.env.get("NVIDIA_VISIBLE_DEVICES") ?? "").split(",").filter(Boolean);
+        const deployed = deployedConfigs(change).find(
+          ({ container }) => container?.address === it.address,
+        );
+        const instances =
+          it.kind === "embed"
+            ? 1
+            : deployed?.config && executionInstances(deployed.config, visible.length);
+        if (instances === undefined || it.kind === "other") continue;
+        for (const gpu of visible) {
+          const of = uses.get(gpu) ?? [];
+          of.push({
+            service: it.service?.name ?? it.address,
+            backend: tensorrtOf(deployed?.config) === undefined ? "onnx" : "tensorrt",
+            instances: Math.ceil(instances / visible.length),
+            reloads: option(it.command, "model-control-mode") === "explicit",
+          });
+          uses.set(gpu, of);
+          if (it.kind === "triton" && !first.has(gpu)) first.set(gpu, it.address);
+        }
+      }
+      for (const [gpu, of] of uses) {
+        for (const what of vramFindings(gpu, of, environment.gpu.vramMiB)) {
+          const address = first.get(gpu);
+          yield { ...(address !== undefined && { address }), what };
+        }
+      }
+    },
+  }),
+  rule({
+    id: "gpu-on-host",
+    severity: "error",
+    title: "A container asks for GPUs that the host has.",
+    why: "Docker refuses to start a container that names a GPU which is not there, after the old one is gone.",
+    looksAt:
+      "`gpus` and `NVIDIA_VISIBLE_DEVICES` of every container, against the number of GPUs in the output `environment`.",
+    fix: "correct the list of gpus of the service, or host.count",
+    example: {
+      stack: "single-gpu",
+      edits: [{ at: container(onnx, "gpus"), failing: "device=3", passing: "device=0" }],
+    },
+    *find(change) {
+      const count = environmentOf(change)?.gpu?.count;
+      if (count === undefined) return;
+      for (const { address, values, env } of serviceContainers(change)) {
+        const devices = [
+          (text(values.gpus) ?? "").replace(/^device=/, ""),
+          env.get("NVIDIA_VISIBLE_DEVICES") ?? "",
+        ].flatMap((names) => names.split(","));
+        const absent = new Set(devices.filter((it) => /^\d+$/.test(it) && Number(it) >= count));
+        for (const device of absent) {
+          yield {
+            address,
+            what: `gpus must be 0 to ${count - 1}, the host has ${count}, got ${device}`,
+          };
+        }
+      }
+    },
+  }),
+  rule({
+    id: "gpu-request-agrees",
+    severity: "error",
+    title: "A container sees the GPUs that it asks for.",
+    why: "Docker gives a container the GPUs of `gpus`, NVIDIA's runtime those of its variable. Where they differ, one GPU has two services and another none.",
+    looksAt: "`gpus` and `NVIDIA_VISIBLE_DEVICES` of every container that has both.",
+    fix: "set both to the same GPUs, as constructs/gpu-request.ts does",
+    example: {
+      stack: "multi-gpu-4x",
+      settings: "topology: per-gpu",
+      edits: [
+        {
+          at: container("triton-1/container", "gpus"),
+          failing: "device=0",
+          passing: "device=1",
+        },
+      ],
+    },
+    *find(change) {
+      for (const { address, values, env } of serviceContainers(change)) {
+        const asked = text(values.gpus)?.replace(/^device=/, "");
+        const seen = env.get("NVIDIA_VISIBLE_DEVICES");
+        if (asked === undefined || asked === "" || seen === undefined || asked === seen) continue;
+        yield {
+          address,
+          what: `NVIDIA_VISIBLE_DEVICES must be the GPUs of gpus ('${asked}'), got '${seen}'`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "gpu-asked-for",
+    severity: "warning",
+    title: "An environment with GPUs uses one.",
+    why: "GPUs that nothing asks for are paid by the hour all the same.",
+    looksAt:
+      "`gpus`, the runtime and `NVIDIA_VISIBLE_DEVICES` of containers, and `triton.gpus` and `embed.accelerator` in the values of the chart, where the output `environment` has GPUs.",
+    fix: "ask for a GPU in a service, or set accelerator to cpu",
+    example: {
+      stack: "k8s-gpu",
+      edits: [
+        {
+          at: ["resource", "helm_release", "inference/chart/release", "values", 0],
+          failingText: '"gpus": 0',
+          passingText: '"gpus": 1',
+        },
+      ],
+    },
+    *find(change) {
+      const gpu = environmentOf(change)?.gpu;
+      if (gpu === undefined) return;
+      const hosts = serviceContainers(change);
+      const charts = releasesOf(change);
+      const asked =
+        hosts.some(({ values, env }) => values.gpus || env.get("NVIDIA_VISIBLE_DEVICES")) ||
+        charts.some(
+          ({ values }) =>
+            (number(at(values, "triton", "gpus")) ?? 0) > 0 ||
+            at(values, "embed", "accelerator") === "gpu",
+        );
+      if (asked || hosts.length + charts.length === 0) return;
+      const address = [...hosts, ...charts.map(({ resource }) => resource)][0]?.address ?? "";
+      yield {
+        address,
+        what: `${gpu.count} GPUs (${gpu.name}) are paid for, and no service asks for one`,
+      };
+    },
+  }),
+];

@@ -1,0 +1,104 @@
+import { mkdtempSync, readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { App } from "../../constructs/cdktf.ts";
+import { K8sGpuStack } from "../k8s-gpu.ts";
+import { KindLocalStack } from "../kind-local.ts";
+import { MultiGpu4xStack } from "../multi-gpu-4x.ts";
+import { type EnvironmentName, parseSettings } from "../settings.ts";
+import { SingleGpuStack } from "../single-gpu.ts";
+import type { StackChange } from "./change.ts";
+import { cached } from "./rules/cached.ts";
+import type { Example, ExampleEdit } from "./rules/rule.ts";
+import { changeOfTrees, parseDocument } from "./trees.ts";
+
+/** For tests: real stacks, and the same with one thing changed. */
+
+type Json = Record<string | number, unknown>;
+
+const made = new Map<string, string>();
+
+/** The synthesized file of a stack, as text. */
+export function synthesizedText(environment: EnvironmentName, yaml = ""): string {
+  const key = `${environment}\n${yaml}`;
+  const known = made.get(key);
+  if (known !== undefined) return known;
+  const of = <Name extends EnvironmentName>(name: Name) => parseSettings(name, "test", yaml);
+  // not `Testing`, which leaves the paths of constructs out
+  const outdir = mkdtempSync(join(tmpdir(), "clipstack-review-"));
+  const app = new App({ outdir });
+  const stacks = {
+    "single-gpu": () => new SingleGpuStack(app, environment, of("single-gpu")),
+    "multi-gpu-4x": () => new MultiGpu4xStack(app, environment, of("multi-gpu-4x")),
+    "kind-local": () => new KindLocalStack(app, environment, of("kind-local")),
+    "k8s-gpu": () => new K8sGpuStack(app, environment, of("k8s-gpu")),
+  };
+  stacks[environment]();
+  app.synth();
+  const text = readFileSync(join(outdir, "stacks", environment, "cdk.tf.json"), "utf8");
+  made.set(key, text);
+  return text;
+}
+
+/** The change from what passes to what fails, or from what passes to itself. */
+export function changeOf(example: Example, to: "failing" | "passing"): StackChange {
+  return (to === "failing" ? failing : passing)(example);
+}
+
+const failing = cached((example: Example) => changeTo(example, "failing"));
+const passing = cached((example: Example) => changeTo(example, "passing"));
+
+function changeTo(example: Example, to: "failing" | "passing"): StackChange {
+  const { stack, settings, edits, goals, drift } = example;
+  const edited = (side: "failing" | "passing") => {
+    const document = JSON.parse(synthesizedText(stack, settings)) as Json;
+    for (const edit of edits) apply(document, stack, edit, side);
+    return parseDocument(JSON.stringify(document), stack);
+  };
+  const change = changeOfTrees(stack, edited("passing"), edited(to));
+  const changed = change.resources.find(({ type }) => type === "docker_container");
+  return {
+    ...change,
+    ...(goals !== undefined && { goals }),
+    ...(drift && to === "failing" && changed !== undefined && { drift: [changed] }),
+  };
+}
+
+function apply(document: Json, stack: string, edit: ExampleEdit, side: "failing" | "passing") {
+  const path = withResourceName(document, stack, edit.at);
+  const last = path.at(-1)!;
+  const holder = path.slice(0, -1).reduce<Json>((inner, step) => inner[step] as Json, document);
+  if ("failingText" in edit) {
+    const { passingText, failingText } = edit;
+    const text = String(holder[last]);
+    if (!text.includes(inJson(text, passingText))) throw new Error(`no '${passingText}' there`);
+    const wanted = side === "failing" ? failingText : passingText;
+    holder[last] = text.replace(inJson(text, passingText), inJson(text, wanted));
+  } else if (side === "failing" || "passing" in edit) {
+    const value = edit[side];
+    if (value !== undefined) holder[last] = value;
+    else if (Array.isArray(holder)) holder.splice(Number(last), 1);
+    else delete holder[last];
+  }
+}
+
+/** A text of several lines inside the values of a chart is written with `\n`. */
+function inJson(text: string, part: string): string {
+  return text.startsWith("{") ? part.replaceAll("\n", "\\n") : part;
+}
+
+/** The name of a resource in place of the path of its construct. */
+function withResourceName(
+  document: Json,
+  stack: string,
+  path: ExampleEdit["at"],
+): ExampleEdit["at"] {
+  const [head, type, construct, ...rest] = path;
+  if (head !== "resource" || type === undefined || construct === undefined) return path;
+  const resources = (document.resource as Record<string, Json>)[type] ?? {};
+  const found = Object.entries(resources).find(([, body]) => {
+    const { metadata } = (body as { "//"?: { metadata: { path: string } } })["//"] ?? {};
+    return metadata?.path === `${stack}/${construct}`;
+  });
+  return [head, type, found?.[0] ?? construct, ...rest];
+}
