@@ -132,7 +132,7 @@ function caveats(list: readonly Caveat[]): string {
     const own = list.filter((caveat) => caveat.kind === kind);
     if (own.length === 0) return [];
     const items = own.map(
-      ({ title, text }) => `<li><strong>${escapeHtml(title)}.</strong> ${escapeHtml(text)}</li>`,
+      ({ title, text }) => `<li><strong>${escapeHtml(title)}.</strong> ${inline(text)}</li>`,
     );
     return [`<div class="${kind}"><h3>${caveatHeads[kind]}</h3><ul>${items.join("\n")}</ul></div>`];
   });
@@ -172,7 +172,7 @@ function contents(sections: readonly Section[]): string {
   return `<nav aria-label="Evidence"><h2>Evidence</h2><ul>${links.join("")}<li><a href="#subject">What was measured</a></li></ul></nav>`;
 }
 
-function section({ id, title, answer, figures, tables, notes }: Section): string {
+function section({ id, title, question, answer, figures, tables, notes }: Section): string {
   const said =
     answer.length === 1
       ? `<p class="answer">${inline(answer[0] ?? "")}</p>`
@@ -182,17 +182,17 @@ function section({ id, title, answer, figures, tables, notes }: Section): string
   const below = notes.map((note) => `<p class="note">${inline(note)}</p>`);
   return `<section aria-labelledby="${id}">
 <h2 id="${id}">${title}</h2>
-${[said, ...figures.map(figure), ...tables.map(tableHtml), ...below].filter((part) => part !== "").join("\n")}
+${[question === undefined ? "" : `<p class="question">${escapeHtml(question)}</p>`, said, ...figures.map(figure), ...tables.map(tableHtml), ...below].filter((part) => part !== "").join("\n")}
 </section>`;
 }
 
 /** Two drawings of each figure, so that text is as large on a phone as on a screen; the page shows one. */
-const columnWidths = { wide: 980, narrow: 360 } as const;
+const columnWidths = { wide: 984, narrow: 358 } as const;
 
 function figure({ title, caption, legend, draw }: Figure): string {
   const items = legend.map(
-    ({ label, mark }) =>
-      `<span><svg width="26" height="14" viewBox="0 0 26 14" aria-hidden="true">${mark}</svg>${escapeHtml(label)}</span>`,
+    ({ label, mark, named }) =>
+      `<span${named === true ? ' class="named"' : ""}><svg width="26" height="14" viewBox="0 0 26 14" aria-hidden="true">${mark}</svg>${escapeHtml(label)}</span>`,
   );
   return `<figure>
 <figcaption><strong>${escapeHtml(title)}</strong>${caption === undefined ? "" : ` <span>${inline(caption)}</span>`}</figcaption>
@@ -201,6 +201,9 @@ ${items.length === 0 ? "" : `<p class="legend">${items.join("")}</p>`}
 <div class="narrow">${draw(columnWidths.narrow)}</div>
 </figure>`;
 }
+
+/** Longer ones are folded away: what they say is drawn above them. */
+const longTable = 16;
 
 function tableHtml(table: DataTable): string {
   if (table.rows.length === 0) return "";
@@ -217,7 +220,7 @@ function tableHtml(table: DataTable): string {
 <tbody>
 ${body.join("\n")}
 </tbody></table></div></div>`;
-  return table.lookUp === true
+  return table.lookUp === true || table.rows.length > longTable
     ? `<details><summary>${escapeHtml(table.caption)} <small>${table.rows.length} rows</small></summary>\n${whole}\n</details>`
     : whole;
 }

@@ -25,7 +25,7 @@ export function benchReportMarkdown(record: BenchRecord): string {
     verdict.choices.map((choice) => whyLine(choice)).join("\n"),
     ...limitsBlock(verdict),
     `### How to read this\n\n${caveatsOf(record)
-      .map(({ title, text }) => `- **${plain(title)}**: ${plain(text)}`)
+      .map(({ title, text }) => `- **${plain(title)}**: ${inline(text)}`)
       .join("\n")}`,
   ];
   const end = headFacts(record)
@@ -83,12 +83,17 @@ function limitsBlock({ limits }: Verdict): readonly string[] {
   ];
 }
 
-function sectionBlock({ title, answer, tables }: Section): string {
+function sectionBlock({ title, question, answer, tables }: Section): string {
   const shown = tables.filter(({ lookUp, rows }) => lookUp !== true && rows.length > 0);
   if (answer.length === 0 && shown.length === 0) return "";
   const said =
     answer.length === 1 ? answer.map(inline) : [answer.map((it) => `- ${inline(it)}`).join("\n")];
-  return [`### ${title}`, ...said, ...shown.map(foldedTable)]
+  return [
+    `### ${title}`,
+    ...(question === undefined ? [] : [question]),
+    ...said,
+    ...shown.map(foldedTable),
+  ]
     .filter((it) => it !== "")
     .join("\n\n");
 }

@@ -117,6 +117,13 @@ function figureCaveats(record: BenchRecord): readonly Caveat[] {
 function knowledge({ subject, cells, notes }: BenchRecord): readonly Caveat[] {
   const caveats: Caveat[] = [];
   const add = (title: string, text: string) => caveats.push({ kind: "know", title, text });
+  const payloads = new Set(cells.map(({ payload }) => payload));
+  if (payloads.has("encoded") && payloads.size > 1) {
+    add(
+      "Decoding",
+      "Paths that take files (`embed-http`, `…_jpeg`) decode and resize them on the server. The others were sent tensors that were made before the clock started: what a client needs for that comes on top of their figures.",
+    );
+  }
   if (subject.model.weights === "random") {
     add(
       "Random weights",

@@ -38,4 +38,4 @@ export const latencyColumns = [
   numberColumn("p99 ms"),
 ] as const;
 
-export const trustColumn = textColumn("can it be relied on");
+export const trustColumn = textColumn("reliable");

@@ -33,6 +33,8 @@ export interface DataTable {
 
 export interface Swatch {
   readonly label: string;
+  /** Written at the end of its line as well, where there is room. */
+  readonly named?: boolean;
   /** Content of an SVG of 26 × 14. */
   readonly mark: string;
 }
@@ -49,6 +51,8 @@ export interface Figure {
 export interface Section {
   readonly id: string;
   readonly title: string;
+  /** What is asked, where the title does not say it. */
+  readonly question?: string;
   /** What was found, in a sentence or two: the first thing that is read. */
   readonly answer: readonly string[];
   readonly figures: readonly Figure[];

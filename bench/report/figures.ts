@@ -143,10 +143,19 @@ function split<T extends { readonly p99: number }>(rows: readonly T[]): readonly
   return [rows.filter(near), rows.filter((row) => !near(row))];
 }
 
+/** JSON tensors are slower by a decade, and would press all others together. */
+function withoutJson<T extends { readonly path: string }>(lines: readonly T[]): readonly T[] {
+  const binary = lines.filter(({ path }) => !path.endsWith("_json"));
+  return binary.length === 0 ? lines : binary;
+}
+
 /** Latency and throughput by batch size. */
 export function batchFigures(lines: readonly Series[]): readonly Figure[] {
   const x: Axis = { label: "images a request", kind: "steps", format: formatCount };
-  return byEnvironment(lines).flatMap(({ suffix, own }) => {
+  const drawn = withoutJson(lines);
+  const left =
+    drawn.length === lines.length ? "" : " Without JSON tensors, which are in the tables.";
+  return byEnvironment(drawn).flatMap(({ suffix, own }) => {
     const plotted = (y: (cell: Cell) => number): readonly PlotLine[] =>
       own.map(({ path, cells }) => ({
         name: path,
@@ -162,7 +171,7 @@ export function batchFigures(lines: readonly Series[]): readonly Figure[] {
     return [
       ...lineFigure(
         `Latency by batch size and path${suffix}`,
-        "p50, logarithmic.",
+        `p50, logarithmic.${left}`,
         {
           description: "Latency (p50) by batch size, one line for each path",
           x,
@@ -343,7 +352,7 @@ export function costFigure(
           {
             description: "Dollars for 1,000 images, one bar for each path",
             axis: "US dollars",
-            format: (value) => (value === 0 ? "0" : formatUsd(value)),
+            format: (value) => (value === 0 ? "0" : `$${Number(value.toPrecision(2))}`),
             rows: near.map(({ name, cell, usd }) => ({
               label: name,
               value: formatUsd(usd),

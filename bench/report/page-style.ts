@@ -4,7 +4,7 @@ export const pageStyle = `
   --page: #fbfbf9; --surface: #ffffff; --line: #e3e2dc; --ink: #1c1c1a; --soft: #5d5c57;
   --mark: #2f5fb3; --mark-soft: #b9cbea; --good: #1d7a46; --good-soft: #e4f2e9; --bad: #b3261e; --bad-soft: #fbe9e7;
   --care: #8a5300; --care-soft: #fdf1dc; --care-line: #d99a2b;
-  --embed: #b04a0c; --onnx: #2f5fb3; --trt: #0c7663; --violet: #7a4bb3; --rose: #a8326b;
+  --embed: #b04a0c; --onnx: #2f5fb3; --trt: #0c7663; --violet: #7a4bb3; --rose: #a8326b; --cyan: #0a7ea3; --lime: #5b7a00;
   --network: #73726b; --decode: #a8500f; --queue: #8a6a00; --input: #7a4bb3; --infer: #2f5fb3; --output: #0c7663; --rest: #b5b4ac; --on: #fff;
   --mono: ui-monospace, "SF Mono", "Cascadia Code", Menlo, Consolas, "DejaVu Sans Mono", monospace;
 }
@@ -13,7 +13,7 @@ export const pageStyle = `
     --page: #161614; --surface: #1f1f1c; --line: #383833; --ink: #ecebe6; --soft: #a8a79f;
     --mark: #86aef0; --mark-soft: #3b5179; --good: #6cc992; --good-soft: #1c3326; --bad: #f28b82; --bad-soft: #3d211f;
     --care: #f0bd6a; --care-soft: #33280f; --care-line: #b47f1f;
-    --embed: #f3a567; --onnx: #86aef0; --trt: #5fcdb2; --violet: #c3a6f2; --rose: #f09abf;
+    --embed: #f3a567; --onnx: #86aef0; --trt: #5fcdb2; --violet: #c3a6f2; --rose: #f09abf; --cyan: #5cc6ea; --lime: #b8d65a;
     --network: #a3a29a; --decode: #f3a567; --queue: #e3c25a; --input: #c3a6f2; --infer: #86aef0; --output: #5fcdb2; --rest: #6a6963; --on: #161614;
   }
 }
@@ -80,6 +80,7 @@ nav { margin-top: 48px; border-top: 1px solid var(--line); padding-top: 18px; }
 nav h2 { margin: 0 0 8px; font-size: 15px; color: var(--soft); font-weight: 500; }
 nav ul { list-style: none; padding: 0; margin: 0; display: flex; flex-wrap: wrap; gap: 4px 20px; max-width: none; font-size: 15px; }
 
+.question { color: var(--soft); margin-bottom: 6px; }
 .answer { font-size: 17px; }
 ul.answer { padding-left: 20px; }
 ul.answer li { margin-bottom: 3px; }
@@ -118,6 +119,8 @@ figure svg { display: block; max-width: 100%; height: auto; }
 figure .narrow { display: none; }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 0 0 4px; font-size: 13px; color: var(--soft); max-width: none; }
 .legend span { display: inline-flex; align-items: center; gap: 6px; }
+.legend .named { display: none; }
+td.number + td.text, th.number + th.text { padding-left: 18px; }
 svg text { font-family: inherit; font-size: 13px; fill: var(--ink); font-variant-numeric: tabular-nums; }
 svg .tick, svg .axis-label, svg .label { fill: var(--soft); }
 svg .tick { font-size: 12px; }
@@ -131,7 +134,10 @@ svg .hit { fill: transparent; }
 .series.embed, .series.k1 { color: var(--embed); }
 .series.onnx, .series.k0 { color: var(--onnx); }
 .series.trt, .series.k2 { color: var(--trt); }
-.series.k3 { color: var(--violet); }
+.series.u8 { color: var(--cyan); }
+.series.trt.u8 { color: var(--lime); }
+.series.jpeg, .series.k3 { color: var(--violet); }
+.series.json { color: var(--soft); }
 .series.k4 { color: var(--rose); }
 svg .line { fill: none; stroke: currentColor; stroke-width: 2; stroke-linejoin: round; }
 svg .line.dashed { stroke-dasharray: 6 4; }
@@ -154,7 +160,11 @@ svg .part.output { fill: var(--output); }
 svg .part.embed { fill: var(--embed); }
 svg .part.onnx { fill: var(--onnx); }
 svg .part.trt { fill: var(--trt); }
-@media (max-width: 760px) {
+svg .part.u8 { fill: var(--cyan); }
+svg .part.trt.u8 { fill: var(--lime); }
+svg .part.jpeg { fill: var(--violet); }
+svg .part.json { fill: var(--soft); }
+@media screen and (max-width: 760px) {
   main { padding: 24px 16px 56px; }
   h1 { font-size: 25px; }
   h2 { margin-top: 40px; }
@@ -162,6 +172,7 @@ svg .part.trt { fill: var(--trt); }
   .cards { grid-template-columns: minmax(0, 1fr); }
   figure .wide { display: none; }
   figure .narrow { display: block; }
+  .legend .named { display: inline-flex; }
   .caveats, .failed { padding-left: 14px; padding-right: 14px; }
   .facts.wide div { grid-template-columns: minmax(0, 1fr); }
 }
@@ -169,7 +180,7 @@ svg .part.trt { fill: var(--trt); }
   :root {
     --page: #fff; --surface: #fff; --line: #ccc; --ink: #000; --soft: #444; --mark: #2f5fb3; --mark-soft: #b9cbea;
     --good: #1d7a46; --bad: #b3261e; --good-soft: #fff; --bad-soft: #fff; --care: #8a5300;
-    --embed: #b04a0c; --onnx: #2f5fb3; --trt: #0c7663; --violet: #7a4bb3; --rose: #a8326b;
+    --embed: #b04a0c; --onnx: #2f5fb3; --trt: #0c7663; --violet: #7a4bb3; --rose: #a8326b; --cyan: #0a7ea3; --lime: #5b7a00;
     --network: #73726b; --decode: #a8500f; --queue: #8a6a00; --input: #7a4bb3; --infer: #2f5fb3; --output: #0c7663; --rest: #b5b4ac; --on: #fff;
     --care-soft: #fff; --care-line: #d99a2b;
   }

@@ -62,7 +62,7 @@ export interface LinePlot {
 export function pathStyle(path: string): LineStyle {
   const [protocol = "", variant] = path.split("_");
   return {
-    colour: protocol.split("-")[0] ?? "",
+    colour: [protocol.split("-")[0] ?? "", ...(variant === undefined ? [] : [variant])].join(" "),
     dashed: protocol.endsWith("grpc"),
     mark: markOf(variant, protocol.endsWith("grpc")),
   };
@@ -96,6 +96,7 @@ export function countedStyle(index: number): LineStyle {
 export function lineSwatch({ name, style }: Pick<PlotLine, "name" | "style">): Swatch {
   return {
     label: name,
+    named: true,
     mark: `<g class="series ${style.colour}"><line class="line${style.dashed ? " dashed" : ""}" x1="0" x2="26" y1="7" y2="7"/>${markAt(style, 13, 7, "")}</g>`,
   };
 }
@@ -183,11 +184,17 @@ function yDomain({ y, rule }: LinePlot, all: readonly (readonly [number, number]
     return scaleLinear([0, most * 1.02], [0, 1])
       .nice(5)
       .domain();
-  const steps = [1, 2, 5];
+  const steps = stepsOf(most / least);
   const power = (value: number) => 10 ** Math.floor(Math.log10(value));
   const below = [...steps].reverse().find((step) => step * power(least) <= least) ?? 1;
   const above = [...steps, 10].find((step) => step * power(most) >= most) ?? 10;
   return [below * power(least), above * power(most)];
+}
+
+/** Steps of each decade of a logarithmic axis, the more the fewer decades there are. */
+function stepsOf(span: number): readonly number[] {
+  if (span < 12) return [1, 1.5, 2, 3, 4, 5, 7];
+  return span < 1_000 ? [1, 2, 5] : span < 20_000 ? [1, 3] : [1];
 }
 
 function yScale(
@@ -207,8 +214,7 @@ function yScale(
 function yTicks(plot: LinePlot, all: readonly (readonly [number, number])[]): readonly number[] {
   const [low = 0, high = 1] = yDomain(plot, all);
   if (plot.y.kind !== "log") return scaleLinear([low, high], [0, 1]).ticks(5);
-  const decades = Math.log10(high / low);
-  const steps = decades > 4 ? [1] : decades > 2.4 ? [1, 3] : [1, 2, 5];
+  const steps = stepsOf(high / low);
   const ticks: number[] = [];
   for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {
     for (const step of steps) {

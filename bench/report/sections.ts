@@ -6,6 +6,7 @@ import {
   closedLoop,
   conditionsText,
   costBasis,
+  doubtsOf,
   environmentsOf,
   fastest,
   isPlain,
@@ -175,7 +176,14 @@ function batchSection(record: BenchRecord): Section | undefined {
           ],
     figures: batchFigures(lines),
     tables: [
+      pivot(`p50 by batch size, ms, ${counted(clients, "client")}`, lines, (cell) =>
+        numberCell(cell.latencyMs?.p50, formatMs),
+      ),
+      pivot(`Images a second by batch size, ${counted(clients, "client")}`, lines, (cell) =>
+        numberCell(cell.imagesPerSecond, formatRate),
+      ),
       {
+        lookUp: true,
         caption: `Latency and throughput by batch size, ${counted(clients, "client")}`,
         columns: [
           textColumn("path"),
@@ -200,6 +208,36 @@ function batchSection(record: BenchRecord): Section | undefined {
       },
     ],
     notes: [],
+  };
+}
+
+/** A row for each path, a column for each batch size. */
+function pivot(
+  caption: string,
+  lines: readonly Series[],
+  figure: (cell: Cell) => TableCell,
+): DataTable {
+  const sizes = [
+    ...new Set(lines.flatMap(({ cells }) => cells.map(({ imagesPerRequest }) => imagesPerRequest))),
+  ].sort((a, b) => a - b);
+  return {
+    caption,
+    columns: [textColumn("path"), ...sizes.map((size) => numberColumn(counted(size, "image")))],
+    rows: lines.map(({ name, cells }) => [
+      textCell(name),
+      ...sizes.map((size) => {
+        const cell = cells.find(({ imagesPerRequest }) => imagesPerRequest === size);
+        if (cell === undefined) return numberCell(undefined, String);
+        const trust = trustOf(cell);
+        return trust === "good"
+          ? figure(cell)
+          : {
+              ...figure(cell),
+              tone: trust === "invalid" ? ("bad" as const) : ("care" as const),
+              title: doubtsOf(cell).join(" "),
+            };
+      }),
+    ]),
   };
 }
 
@@ -358,10 +396,11 @@ function timeSection(record: BenchRecord): Section | undefined {
     answer:
       bound.length === 0
         ? ["Alone, no path spends more than half of its time outside the model and its server."]
-        : bound.map(
-            ({ name, by, share }) =>
-              `\`${name}\` spends ${formatPercent(share)} of its time on ${by}: a faster GPU does not help there.`,
-          ),
+        : [...new Set(bound.map(({ by }) => by))].map((by) => {
+            const own = bound.filter((row) => row.by === by);
+            const names = own.map(({ name, share }) => `\`${name}\` (${formatPercent(share)})`);
+            return `${listed(names)} ${own.length === 1 ? "spends most of its" : "spend most of their"} time on ${by}: a faster GPU does not help there.`;
+          }),
     figures: timeFigures(rows),
     tables: [
       {
@@ -439,7 +478,7 @@ function costSection(record: BenchRecord): Section | undefined {
     id: "cost",
     title: "Cost",
     answer: [
-      `A million images cost ${formatUsd(first.usd * 1_000)} with \`${first.name}\`, in ${duration(1e6 / first.cell.imagesPerSecond)}.`,
+      `A million images cost $${(first.usd * 1_000).toFixed(2)} with \`${first.name}\`, in ${duration(1e6 / first.cell.imagesPerSecond)}.`,
     ],
     figures: costFigure(rows),
     tables: [

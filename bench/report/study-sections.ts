@@ -12,6 +12,7 @@ import {
   closedLoop,
   conditionsText,
   environmentsOf,
+  fastest,
   isPlain,
   loadText,
   ofStudy,
@@ -82,10 +83,11 @@ export function studySections(record: BenchRecord): readonly Section[] {
       {
         id: study,
         title: titles[study] ?? study,
+        question: studyQuestions[study],
         answer: body.answer,
         figures: body.figures ?? [],
         tables: body.tables,
-        notes: [studyQuestions[study], ...(body.notes ?? []), ...notes],
+        notes: [...(body.notes ?? []), ...notes],
       },
     ];
   });
@@ -192,11 +194,12 @@ function coldStart(record: BenchRecord): Body | undefined {
 function loadTable(caption: string, cells: readonly Cell[]): DataTable {
   const series = seriesOf(cells);
   const sameBatch = new Set(cells.map(({ imagesPerRequest }) => imagesPerRequest)).size === 1;
+  const conditional = cells.some((cell) => !isPlain(cell));
   return {
     caption,
     columns: [
       textColumn("path"),
-      textColumn("under"),
+      ...(conditional ? [textColumn("under")] : []),
       ...(sameBatch ? [] : [numberColumn("batch")]),
       textColumn("load"),
       numberColumn("images/s"),
@@ -207,7 +210,7 @@ function loadTable(caption: string, cells: readonly Cell[]): DataTable {
     rows: series.flatMap(({ name, cells: own }) =>
       own.map((cell) => [
         textCell(name),
-        textCell(conditionsText(cell.conditions)),
+        ...(conditional ? [textCell(conditionsText(cell.conditions))] : []),
         ...(sameBatch ? [] : [numberCell(cell.imagesPerRequest, formatCount)]),
         textCell(loadText(cell.load), { sort: clientsOf(cell) ?? 1e6 }),
         numberCell(cell.imagesPerSecond, formatRate),
@@ -226,26 +229,28 @@ function queueDelay(record: BenchRecord): Body | undefined {
   const cells = ofStudy(record, "queue-delay");
   if (cells.length === 0) return undefined;
   const answer = seriesOf(usable(cells)).flatMap(({ name, cells: own }) => {
-    const delays = own.map(({ conditions }) => conditions.queueDelayUs ?? 0);
     const clients = own.map((cell) => clientsOf(cell) ?? 1);
-    const at = (delay: number, count: number) =>
-      own.find(
-        (cell) => (cell.conditions.queueDelayUs ?? 0) === delay && clientsOf(cell) === count,
-      );
-    const [low, high] = [Math.min(...delays), Math.max(...delays)];
     const [few, many] = [Math.min(...clients), Math.max(...clients)];
-    const [alone0, alone1] = [at(low, few), at(high, few)];
-    const [busy0, busy1] = [at(low, many), at(high, many)];
-    if (low === high || alone0?.latencyMs === undefined || alone1?.latencyMs === undefined) {
-      return [];
+    const at = (count: number) =>
+      own.filter((cell) => clientsOf(cell) === count).sort((a, b) => delayOf(a) - delayOf(b));
+    const [least, most] = [at(many)[0], fastest(at(many))];
+    if (least === undefined || most === undefined) return [];
+    const best = delayOf(most);
+    const low = delayOf(least);
+    if (best === low) {
+      return [
+        `\`${name}\`: ${counted(many, "client")} get no more with a delay longer than ${low / 1_000} ms.`,
+      ];
     }
-    const cost = alone1.latencyMs.p50 - alone0.latencyMs.p50;
-    const gain =
-      busy0 === undefined || busy1 === undefined || few === many
+    const alone = (delay: number) =>
+      at(few).find((cell) => delayOf(cell) === delay)?.latencyMs?.p50 ?? Number.NaN;
+    const cost = alone(best) - alone(low);
+    const price =
+      few === many || !(cost > 0)
         ? ""
-        : `, and gives ${counted(many, "client")} ${formatRatio(busy1.imagesPerSecond / busy0.imagesPerSecond)} the throughput`;
+        : `, and costs ${counted(few, "client")} ${formatMs(cost)} ms of latency`;
     return [
-      `\`${name}\`: a delay of ${high / 1_000} ms in place of ${low / 1_000} costs ${counted(few, "client")} ${formatMs(Math.max(0, cost))} ms of latency${gain}.`,
+      `\`${name}\`: a delay of ${best / 1_000} ms gives ${counted(many, "client")} most, ${formatRatio(most.imagesPerSecond / least.imagesPerSecond)} the throughput of ${low / 1_000} ms${price}.`,
     ];
   });
   return {

@@ -79,7 +79,7 @@ export function testEmbeddedRecord(): BenchRecord {
   const record = testBenchRecord();
   return {
     ...record,
-    subject: { ...record.subject, runtime: "embedded" },
+    subject: { ...record.subject, runtime: "embedded", gpu: undefined, price: undefined },
     cells: record.cells.map(({ gpu: _none, ...cell }) => cell),
   };
 }

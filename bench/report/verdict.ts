@@ -6,7 +6,6 @@ import {
   closedLoop,
   costBasis,
   doubtsOf,
-  environmentsOf,
   fastest,
   isPlain,
   preferTrusted,
@@ -106,6 +105,7 @@ function latencyChoice(series: readonly Series[]): Choice {
       ...(second === undefined ? [] : [against(winner, second, "p50")]),
       ...(second === undefined ? [] : differenceOf(winner.cell, second)),
       ...(second === undefined ? biggestPart(winner.cell) : []),
+      ...filesWords(ranked),
       ...(best95.name === winner.name
         ? []
         : [
@@ -133,13 +133,14 @@ function throughputChoice(series: readonly Series[]): Choice {
       ...biggestPart(cell),
       ...gpuWords(cell),
       bandwidthWords(cell),
+      ...filesWords(ranked),
     ],
     doubts: doubtsOf(cell),
   };
 }
 
 function costChoice(record: BenchRecord, series: readonly Series[]): Choice {
-  const base = { goal: "cost", title: "Lowest cost", unit: "for 1,000 images" } as const;
+  const base = { goal: "cost", title: "Lowest cost", unit: "/ 1,000 images" } as const;
   const basis = costBasis(record);
   const ranked = rankedByRate(series);
   const [winner, second] = ranked;
@@ -249,6 +250,20 @@ function differenceOf(first: Cell, { name, cell: second }: Contender): readonly 
   return [`\`${name}\` spends ${formatMs(most.more)} ms more on ${partWords[most.id]}${sizes}.`];
 }
 
+/** Who sends tensors has decoded and resized the images before: which path does not ask that of its clients. */
+function filesWords(ranked: readonly Contender[]): readonly string[] {
+  const [first] = ranked;
+  if (first === undefined || first.cell.payload === "encoded") return [];
+  const files = ranked.find(({ cell }) => cell.payload === "encoded");
+  const other =
+    files === undefined
+      ? ""
+      : ` \`${files.name}\` takes files as they are: ${formatMs(files.cell.latencyMs?.p50 ?? 0)} ms, ${formatRate(files.cell.imagesPerSecond)} images/s.`;
+  return [
+    `Its client must decode and resize every image first, which is not in this figure.${other}`,
+  ];
+}
+
 function bytesAgainst(first: Cell, second: Cell, name: string): readonly string[] {
   return second.requestBytes > 1.5 * first.requestBytes
     ? [
@@ -314,17 +329,31 @@ function limitsOf(series: readonly Series[]): readonly LimitChoice[] {
   return chosen;
 }
 
+/** Why the figures are not those of what will run, in a few words; nothing where they are. */
+function subjectDoubt(record: BenchRecord): string | undefined {
+  if (isTheRealThing(record)) return undefined;
+  const { runtime, environments, model } = record.subject;
+  if (runtime === "embedded" && environments.some(({ accelerator }) => accelerator === "gpu")) {
+    return "on a CPU: this says nothing about the GPU that it will run on";
+  }
+  return model.name === "tiny"
+    ? "with a toy in place of the model"
+    : "with local processes in place of the containers";
+}
+
 function headlineOf(record: BenchRecord, choices: readonly Choice[]): string {
   const [latency, throughput] = choices.filter(({ winner }) => winner !== undefined);
   if (latency?.winner === undefined) return "Nothing was measured that can be trusted";
   const names = [latency.winner.name, throughput?.winner?.name ?? latency.winner.name];
   const many = seriesOf(record.cells.filter((cell) => isPlain(cell))).length > 1;
   const [first, second] = names;
-  if (!isTheRealThing(record)) {
-    const where = listed(environmentsOf(record.cells));
-    return first === second
-      ? `On this machine \`${first}\` is fastest; of ${where} as it will run, this says nothing`
-      : `On this machine \`${first}\` answers first and \`${second}\` does most; of ${where} as it will run, this says nothing`;
+  const doubt = subjectDoubt(record);
+  if (doubt !== undefined) {
+    const found =
+      first === second
+        ? `\`${first}\` is fastest here`
+        : `\`${first}\` answers first and \`${second}\` does most here`;
+    return `${found}, ${doubt}`;
   }
   if (!many)
     return `\`${first}\`: ${latency.value} ms alone, ${throughput?.value} images/s at most`;
