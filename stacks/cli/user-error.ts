@@ -4,7 +4,7 @@ export class UserError extends Error {
 }
 
 /** Names of the errors that mean wrong usage or settings, whichever part threw them. */
-const userErrorNames = new Set(["UserError", "SettingsError", "BenchError"]);
+const userErrorNames = new Set(["UserError", "SettingsError", "BenchError", "ReviewError"]);
 
 export function isUserError(error: unknown): boolean {
   if (!(error instanceof Error)) return false;

@@ -1,6 +1,7 @@
-import { vram } from "../../constructs/checks/vram.ts";
+import { vram, vramMiB } from "../../constructs/checks/vram.ts";
 import type { Environment } from "../../inference-image/src/contract/environment.ts";
 import type { StackMoments } from "./consequences.ts";
+import { fieldsOf } from "./diff-pbtxt.ts";
 import { chartDocuments } from "./diff-values.ts";
 import { objectName, type StackFacts } from "./stack-facts.ts";
 import { blockOf, isObject } from "./value-paths.ts";
@@ -97,7 +98,15 @@ function usedVram(facts: StackFacts): Pick<Capacity, "vramUsedMiB"> {
     const most = Math.max(...used.values());
     if (Number.isFinite(most)) return { vramUsedMiB: most };
   }
-  return {};
+  const pods = (facts.environment?.services ?? []).flatMap(({ name, kind, backend, resources }) => {
+    const release = facts.values.get(resources.release ?? "");
+    const part = chartDocuments(release?.values.values)?.[kind === "triton" ? "triton" : name];
+    if (backend === "triton" || !isObject(part) || !isObject(part.modelConfig)) return [];
+    const fields = fieldsOf(String(part.modelConfig.text ?? ""));
+    const instances = Number(fields?.get("instance_group.count") ?? 1);
+    return [vramMiB({ service: name, backend, instances })];
+  });
+  return pods.length === 0 ? {} : { vramUsedMiB: Math.max(...pods) };
 }
 
 function replicasIn(facts: StackFacts): readonly Replicas[] {

@@ -309,9 +309,7 @@ function changeText(change: ReviewedChange): Text {
 
 /** The start of a sentence in the middle of one; a name keeps its letter. */
 function lowerFirst(text: string): string {
-  return /^(Every|It|All|Its|Until|Nobody|Pods|Everything|The|What|Any|Helm changes|Container|A|No)\b/.test(
-    text,
-  )
+  return /^(Every|It|All|Its|Until|Nobody|Pods|Everything|The|What|Any|Container|A|No)\b/.test(text)
     ? text.charAt(0).toLowerCase() + text.slice(1)
     : text;
 }
@@ -378,7 +376,7 @@ function totalRow(stacks: readonly StackReview[]): readonly Text[] | undefined {
 
 function vramText({ vramUsedMiB, vramUsableMiB }: Capacity): string | undefined {
   if (vramUsableMiB === undefined) return undefined;
-  return `${vramUsedMiB ?? "?"} of ${vramUsableMiB}`;
+  return `${vramUsedMiB ?? "–"} of ${vramUsableMiB}`;
 }
 
 function replicasText({ replicas }: Capacity): string {
@@ -477,7 +475,9 @@ function differenceSection(stacks: readonly StackReview[], rung: Rung): readonly
         : [
             {
               kind: "details" as const,
-              summary: [`Differences of ${quiet.length} steps of the deployment`],
+              summary: [
+                `Differences of ${quiet.length} ${quiet.length === 1 ? "step" : "steps"} of the deployment`,
+              ],
               blocks: quiet.map(render),
             },
           ]),

@@ -104,7 +104,7 @@ function escaped(text: string): string {
     .replaceAll(">", "&gt;")
     .replaceAll(/[\\`*[\]~]/g, "\\$&")
     .replaceAll(/(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])/g, "\\_")
-    .replaceAll(/[@#](?=\w)/g, (sign) => `${sign}<!---->`);
+    .replaceAll(/(?<![\w/.])[@#](?=\w)/g, (sign) => `${sign}<!---->`);
 }
 
 /** A span of code, whatever is in it. */

@@ -1,6 +1,7 @@
 import type { Service } from "../../inference-image/src/contract/environment.ts";
 import { engineCacheMount } from "../../inference-image/src/contract/model-config.ts";
 import type { ResourceChange, StackChange, Values } from "./change.ts";
+import { chartDocuments } from "./diff-values.ts";
 import {
   durationText,
   factsOf,
@@ -10,7 +11,7 @@ import {
   secondsOf,
   volumeAt,
 } from "./stack-facts.ts";
-import { blockOf, blocksOf, sameValue } from "./value-paths.ts";
+import { blockOf, blocksOf, isObject, sameValue } from "./value-paths.ts";
 
 /** What a change of a resource means for those who use the environment. */
 export interface Consequence {
@@ -45,11 +46,23 @@ export function consequenceOf(
     return harmless("Terraform forgets it: it stays as it is, and nobody manages it.");
   }
   const base = type.replace(/_v\d\w*$/, "");
+  // where nothing stays, nobody asks what pods do without their budget
+  const allGone = action === "delete" && stack.after.environment === undefined;
+  if (allGone && companions.has(base)) return undefined;
   const tell = Object.hasOwn(byType, base) ? byType[base] : undefined;
   return tell?.(resource, stack);
 }
 
 type Tell = (resource: ResourceChange, stack: StackMoments) => Consequence | undefined;
+
+/** What only matters beside pods. */
+const companions = new Set([
+  "kubernetes_horizontal_pod_autoscaler",
+  "kubernetes_pod_disruption_budget",
+  "kubernetes_network_policy",
+  "kubernetes_secret",
+  "kubernetes_config_map",
+]);
 
 const gone = new Set(["delete", "replace"]);
 
@@ -127,7 +140,7 @@ function container(resource: ResourceChange, stack: StackMoments): Consequence |
       action === "delete" ? `Container ${name} ends.` : `Container ${name} is started anew.`,
     );
   }
-  if (action === "create") return undefined;
+  if (action === "create") return harmless(`${service.name} is new: ${endpointsText(service)}.`);
   if (action === "update") return harmless(`${service.name} is changed while it runs.`);
   const grace = numberOf(before?.destroy_grace_seconds) ?? numberOf(before?.stop_timeout);
   const stop = grace === undefined ? "" : ` (accepted requests have ${durationText(grace)})`;
@@ -333,7 +346,25 @@ function release(resource: ResourceChange, stack: StackMoments): Consequence | u
     };
   }
   if (action !== "update") return undefined;
-  return harmless(
-    "Helm changes the objects that differ, and their Deployments replace pods one after the other.",
-  );
+  const text =
+    "Helm changes the objects that differ, and their Deployments replace pods one after the other.";
+  const alone = withoutSpare(before, after);
+  return alone
+    ? {
+        text: `${text} Triton has one pod and no spare GPU: nothing answers while it is replaced.`,
+        down: own(stack.after).filter((it) => it.startsWith("triton")),
+        lost: false,
+      }
+    : harmless(text);
+}
+
+/** Whether the only Triton of this project's chart is stopped before the next one has its GPU. */
+function withoutSpare(before: Values | undefined, after: Values | undefined): boolean {
+  const [was, is] = [before, after].map((values) => chartDocuments(values?.values)?.triton);
+  if (!isObject(was) || !isObject(is) || is.enabled === false || is.spareGpu === true) return false;
+  if (typeof is.gpus !== "number" || is.gpus === 0) return false;
+  const { autoscaling: _was, budget: _old, ...podsBefore } = was;
+  const { autoscaling, budget: _new, ...podsAfter } = is;
+  const least = isObject(autoscaling) && autoscaling.enabled === true ? autoscaling.minReplicas : 1;
+  return !sameValue(podsBefore, podsAfter) && Number(least ?? 1) <= 1;
 }

@@ -81,19 +81,18 @@ class Differ {
   /** A container has the id of its image, which nobody reads. */
   #image(before: unknown, after: unknown, isUnknown: boolean): void {
     const { imageResource = "" } = this.#change;
-    const named = (value: unknown, names: ReadonlyMap<string, string>) =>
-      typeof value !== "string" || value === ""
-        ? undefined
-        : (names.get(value) ??
-          (/^\$\{/.test(value) ? names.get(imageResource) : undefined) ??
-          value);
+    const named = (value: unknown, names: ReadonlyMap<string, string>) => {
+      if (typeof value !== "string" || value === "") return undefined;
+      const name = names.get(value) ?? (/^\$\{/.test(value) ? names.get(imageResource) : undefined);
+      // a part that Terraform computes from the content
+      return (name ?? short(value)).replaceAll(/\$\{[^}]*\}/g, "…");
+    };
     const was = named(before, this.#images.before);
-    const is = isUnknown
-      ? (this.#images.after.get(imageResource) ?? knownAfterApply)
-      : named(after, this.#images.after);
-    const made = this.#change.unknown.some(([first]) => first === "image");
-    if (was !== is || isUnknown)
-      this.#lines.push(lineOf("image", was, is && was === is && made ? `${is}, made anew` : is));
+    const is =
+      isUnknown && isNothing(after)
+        ? (this.#images.after.get(imageResource) ?? knownAfterApply)
+        : named(after, this.#images.after);
+    if (was !== is) this.#lines.push(lineOf("image", was, is));
   }
 
   /** What a provider computes is no news, unless it is what forces a replacement. */
@@ -315,8 +314,9 @@ class Differ {
       }
       const shown = (value: unknown) => {
         if (isNothing(value) && typeof value !== "boolean") return undefined;
+        if (typeof value === "boolean") return String(value);
         if (known) return hidden;
-        if (typeof value === "number" || typeof value === "boolean") return String(value);
+        if (typeof value === "number") return String(value);
         const text = String(value);
         const plain = plainChartKeys.has(key) && text.length <= longText && !hasSecretForm(text);
         return plain ? text : hidden;

@@ -18,6 +18,8 @@ export interface Exposure {
 }
 
 interface Found {
+  /** What it is called, where its address has more than one service. */
+  readonly who?: string;
   readonly kind: Exposure["kind"];
   readonly address: string;
   readonly what: string;
@@ -27,12 +29,14 @@ interface Found {
 export function exposuresOf(stack: StackMoments): readonly Exposure[] {
   const before = allIn(stack.before);
   const after = allIn(stack.after);
-  const key = ({ address, kind, what }: Found) => `${address}\n${kind}\n${what}`;
+  const key = ({ address, kind, who, what }: Found) => [address, kind, who, what].join("\n");
   const was = new Set(before.map(key));
   const is = new Set(after.map(key));
   const named = (facts: StackFacts, it: Found, status: Exposure["status"]): Exposure => ({
-    ...it,
-    who: facts.services.get(withoutKey(it.address))?.name ?? it.address,
+    kind: it.kind,
+    address: it.address,
+    what: it.what,
+    who: it.who ?? facts.services.get(withoutKey(it.address))?.name ?? it.address,
     status,
   });
   return [
@@ -179,9 +183,9 @@ function ofRelease(values: Values): readonly Omit<Found, "address">[] {
     const { type } = service;
     if (type !== "NodePort" && type !== "LoadBalancer") return [];
     return [
-      { kind: "port" as const, what: `${name}: a Service of type ${type}` },
+      { kind: "port" as const, who: name, what: `a Service of type ${type}` },
       ...(auth.allowAnonymous === true
-        ? [{ kind: "authentication" as const, what: `${name}: asks nobody who they are` }]
+        ? [{ kind: "authentication" as const, who: name, what: "asks nobody who they are" }]
         : []),
     ];
   });

@@ -187,9 +187,9 @@ export function withPairs(resources: readonly ResourceChange[]): readonly Resour
 /** What forces a replacement, each with what is different there. */
 function forcedBy(paths: readonly Path[], diffs: readonly DiffBlock[]): readonly string[] {
   const lines = diffs.filter(({ title }) => title === "").flatMap(({ lines: all }) => all);
+  if (paths.some(([first]) => first === "for_each")) return ["what it runs with"];
   const texts = paths.flatMap((path) => {
     const [first = ""] = path;
-    if (first === "for_each") return ["what it runs with"];
     if (first === "replace_triggered_by") return ["a resource that it follows"];
     const own = lines.filter(
       ({ where }) => where === first || startsWithName(where, String(first)),
