@@ -70,6 +70,8 @@ export interface StackChange {
     readonly provider?: unknown;
     readonly variable?: unknown;
   };
+  /** The same before the change, where that is known. */
+  readonly configurationBefore?: StackChange["configuration"];
   readonly terraformVersion?: string;
   /** What the settings aim at (`review.p99GoalMilliseconds`), where the caller has them. */
   readonly goals?: { readonly p99Milliseconds?: number };

@@ -59,9 +59,10 @@ function unwaived(change: StackChange): readonly RuleFinding[] {
 
 /** What is there before the change, as if nothing would change. */
 function beforeOf(change: StackChange): StackChange {
-  const { configuration: _unknownBefore, ...rest } = change;
+  const { configuration: _after, configurationBefore, ...rest } = change;
   return {
     ...rest,
+    ...(configurationBefore !== undefined && { configuration: configurationBefore }),
     resources: change.resources.flatMap(({ before, ...resource }): ResourceChange[] =>
       before === undefined
         ? []

@@ -121,6 +121,13 @@ export function changeOfTrees(
       provider: head?.provider,
       variable: head?.variable,
     },
+    ...(before !== undefined && {
+      configurationBefore: {
+        terraform: before.terraform,
+        provider: before.provider,
+        variable: before.variable,
+      },
+    }),
     notKnown: notKnownOf(before, after),
   };
 }
