@@ -45,7 +45,7 @@ async function environment(): Promise<StudyEnvironment> {
   const file = join(mkdtempSync(join(folder, "environment-")), "cdk.tf.json");
   const document = dockerDocument({ ports: { embed, triton: { http, grpc, metrics } } });
   writeFileSync(file, JSON.stringify(document));
-  const source: StudyEnvironment["source"] = (change) => ({
+  const source: StudyEnvironment["source"] = ({ variants: _none, ...change }) => ({
     kind: "embedded",
     environment: { file, shown: "cdk.tf.json", editedByHand: false },
     serverCommand: [
@@ -66,11 +66,11 @@ async function environment(): Promise<StudyEnvironment> {
       throw new StudyUnavailable("not from a test");
     },
     profiles: [],
-    variants: async (_study, paths) => ({
+    variants: async (_study, change) => ({
       variants: ([1, 2] as const).map(
         (gpus): EnvironmentVariant => ({
           conditions: { gpus, topology: "per-gpu" },
-          source: source({ paths }),
+          source: source(change),
         }),
       ),
       notes: ["the same processes each time"],

@@ -56,7 +56,7 @@ export interface StudyEnvironment {
    */
   readonly variants: (
     study: "scaling" | "topology",
-    paths: readonly ProtocolPath[],
+    change: SourceChange,
   ) => Promise<{
     readonly variants: readonly EnvironmentVariant[];
     readonly notes: readonly string[];
@@ -66,6 +66,8 @@ export interface StudyEnvironment {
 export interface SourceChange {
   /** Protocol paths that are needed: other services need not run. */
   readonly paths: readonly ProtocolPath[];
+  /** Whether an embedded Triton gets the models of the payload variants. */
+  readonly variants: boolean;
   /**
    * Options that an embedded Triton gets besides.
    *
@@ -112,13 +114,15 @@ const onTargets = {
 export async function runStudies(options: RunStudiesOptions): Promise<void> {
   const { environments } = options.record.subject;
   for (const environment of options.environments) {
+    const place = environments.length;
+    const before = environment.subject?.();
+    if (before !== undefined) environments.push(before);
     try {
       await studyEnvironment(environment, options);
     } finally {
-      const subject = environments.some(({ name }) => name === environment.name)
-        ? undefined
-        : environment.subject?.();
-      if (subject !== undefined) environments.push(subject);
+      const after = environment.subject?.();
+      const notes = environments[place]?.notes ?? [];
+      if (after !== undefined) environments[place] = { ...after, notes };
     }
   }
 }
@@ -131,9 +135,13 @@ async function studyEnvironment(
   const wanted = (study: StudyId) => studies.includes(study);
   const attempt = (study: string, work: () => Promise<void>) =>
     attemptStudy(study, environment.name, options, work);
-  const needed = (...of: readonly StudyId[]) => [
-    ...new Set(of.flatMap((study) => pathsFor(study, options.paths).map(({ path }) => path))),
-  ];
+  const needed = (...of: readonly StudyId[]): SourceChange => {
+    const paths = of.flatMap((study) => pathsFor(study, options.paths));
+    return {
+      paths: [...new Set(paths.map(({ path }) => path))],
+      variants: paths.some(isVariant),
+    };
+  };
   const phase = (text: string) =>
     context.onEvent({ kind: "phase", environment: environment.name, text });
 
@@ -169,25 +177,23 @@ async function studyEnvironment(
   const loaded = studyIds.filter(
     (id): id is keyof typeof onTargets => id in onTargets && wanted(id),
   );
-  if (loaded.length > 0) {
-    await attempt(loaded.join(", "), () =>
-      openTargets(
-        environment,
-        environment.source({ paths: needed(...loaded) }),
-        options,
-        async (run) => {
-          for (const study of loaded) {
-            await attempt(study, async () => onTargets[study](await run(study)));
-          }
-        },
-      ),
+  // models that its containers do not have run only where they are measured
+  for (const variants of [false, true]) {
+    const group = loaded.filter((study) => needed(study).variants === variants);
+    if (group.length === 0) continue;
+    await attempt(group.join(", "), () =>
+      openTargets(environment, environment.source(needed(...group)), options, async (run) => {
+        for (const study of group) {
+          await attempt(study, async () => onTargets[study](await run(study)));
+        }
+      }),
     );
   }
   if (wanted("queue-delay")) {
     await attempt("queue-delay", () =>
       openTargets(
         environment,
-        environment.source({ paths: needed("queue-delay"), tritonArgs: modelControlArgs }),
+        environment.source({ ...needed("queue-delay"), tritonArgs: modelControlArgs }),
         options,
         async (run) => studyQueueDelay(await run("queue-delay")),
       ),
@@ -302,6 +308,10 @@ const usualPaths: Readonly<Partial<Record<StudyId, readonly AskedPath[]>>> = {
   topology: [asked("embed-http", "encoded")],
 };
 
+function isVariant({ path, payload }: AskedPath): boolean {
+  return path !== "embed-http" && payload !== "fp32";
+}
+
 function pathsFor(study: StudyId, given: readonly AskedPath[]): readonly AskedPath[] {
   if (given.length === 0) return usualPaths[study] ?? protocolPaths;
   if (study !== "serialization") return given;
@@ -345,8 +355,12 @@ function runOf(
 
 /** An environment is started more than once: what is known of it is said once. */
 function addOnce(record: BenchRecord, open: OpenTargets): void {
-  const known = new Set(record.subject.environments.map(({ name }) => name));
-  if (open.subject.environments.every(({ name }) => known.has(name))) {
-    record.notes.push(...open.notes.filter((note) => !record.notes.includes(note)));
-  } else addSubject(record, open);
+  const known = record.subject.environments;
+  const environments = open.subject.environments.filter((opened) => {
+    const same = known.find(({ name }) => name === opened.name);
+    same?.notes.push(...opened.notes.filter((note) => !same.notes.includes(note)));
+    return same === undefined;
+  });
+  const notes = open.notes.filter((note) => !record.notes.includes(note));
+  addSubject(record, { ...open, subject: { ...open.subject, environments }, notes });
 }

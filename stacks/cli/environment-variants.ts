@@ -11,8 +11,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { execa } from "execa";
 import { isNode, parseDocument } from "yaml";
+import { BenchError } from "../../bench/src/bench-error.ts";
 import { type ArtefactFile, environmentFiles, project } from "./artefact.ts";
-import { UserError } from "./user-error.ts";
 
 /** A setting and another value of it: `["tritonOnnx", "gpus"]`. */
 export interface SettingChange {
@@ -27,7 +27,7 @@ export interface EnvironmentVariants {
   /**
    * Synthesize an environment with some settings changed.
    *
-   * @throws {UserError} what is wrong with the settings
+   * @throws {BenchError} what is wrong with the settings
    */
   synthesize(environment: string, changes: readonly SettingChange[]): Promise<ArtefactFile>;
   /** Take everything away that was synthesized. */
@@ -70,9 +70,9 @@ export function openVariants(
         ],
         { cwd: project, env: { CDKTF_OUTDIR: outdir }, stdin: "ignore", reject: false },
       );
-      if (exitCode !== 0) throw new UserError(stderr.trim() || "synthesis failed");
+      if (exitCode !== 0) throw new BenchError(stderr.trim() || "synthesis failed");
       const [file] = environmentFiles([environment], outdir);
-      if (file === undefined) throw new UserError(`${environment} was not synthesized`);
+      if (file === undefined) throw new BenchError(`${environment} was not synthesized`);
       const shown = changes.map(({ path, value }) => `${path.join(".")}: ${JSON.stringify(value)}`);
       return { ...file, shown: `${environment} with ${shown.join(", ")}`, editedByHand: false };
     },

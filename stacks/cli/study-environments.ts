@@ -1,6 +1,6 @@
 import { rmSync } from "node:fs";
 import { join, relative } from "node:path";
-import { readArtefact } from "../../bench/src/artefact.ts";
+import { type Artefact, readArtefact } from "../../bench/src/artefact.ts";
 import { readBenchRecord } from "../../bench/src/bench-record.ts";
 import type {
   DeployedSource,
@@ -8,11 +8,16 @@ import type {
   EndpointsSource,
 } from "../../bench/src/bench-targets.ts";
 import { requirePorts } from "../../bench/src/embedded.ts";
+import type { EnvironmentSubject } from "../../bench/src/record.ts";
 import { makeScratchFolder } from "../../bench/src/scratch-folder.ts";
-import { planFor, subjectOf } from "../../bench/src/verify.ts";
+import { type EnvironmentFile, planFor, subjectOf } from "../../bench/src/verify.ts";
 import { coldStarts } from "../../bench/studies/cold-start.ts";
 import { profileOperators } from "../../bench/studies/operators.ts";
-import type { EnvironmentVariant, StudyEnvironment } from "../../bench/studies/run-studies.ts";
+import type {
+  EnvironmentVariant,
+  SourceChange,
+  StudyEnvironment,
+} from "../../bench/studies/run-studies.ts";
 import { cellsAgainst } from "../../bench/studies/scale-studies.ts";
 import { StudyUnavailable } from "../../bench/studies/study-run.ts";
 import type { Environment } from "../../inference-image/src/contract/environment.ts";
@@ -99,19 +104,10 @@ function embedded(
   const { environment } = source;
   const artefact = readArtefact(environment.file, environment.shown);
   const { name } = artefact.environment;
-  const began = performance.now();
   return {
     name,
-    subject: () => ({
-      ...subjectOf(artefact, {
-        file: environment.shown,
-        sha256: artefact.sha256,
-        editedByHand: environment.editedByHand,
-      }),
-      notes: [],
-      seconds: Math.round((performance.now() - began) / 100) / 10,
-    }),
-    source: (change) => ({ ...source, ...change }),
+    subject: subjects(environment, artefact),
+    source: (change) => changed(source, change),
     async coldStarts(onStart) {
       const plan = await planFor(artefact, environment, source, join(scratch, name));
       await requirePorts([{ environment: name, plan }]);
@@ -134,11 +130,32 @@ function embedded(
       prepared,
       options,
     ),
-    variants: (study, paths) =>
-      study === "scaling"
-        ? scalingVariants(name, { ...source, paths }, variants)
-        : topologyVariants(name, { ...source, paths }, variants),
+    variants: (study, change) =>
+      (study === "scaling" ? scalingVariants : topologyVariants)(
+        name,
+        changed(source, change),
+        variants,
+      ),
   };
+}
+
+/** What the record says of an environment, and for how long it has been studied. */
+function subjects(file: EnvironmentFile, artefact: Artefact): () => EnvironmentSubject {
+  const began = performance.now();
+  const { shown, editedByHand } = file;
+  return () => ({
+    ...subjectOf(artefact, { file: shown, sha256: artefact.sha256, editedByHand }),
+    notes: [],
+    seconds: Math.round((performance.now() - began) / 100) / 10,
+  });
+}
+
+function changed(
+  source: EmbeddedSource,
+  { paths, variants, tritonArgs }: SourceChange,
+): EmbeddedSource {
+  const u8ModelFile = variants ? source.u8ModelFile : undefined;
+  return { ...source, paths, tritonArgs, u8ModelFile };
 }
 
 function deployed(
@@ -153,6 +170,7 @@ function deployed(
   const restarts = restartsOf(source.environment, artefact, context.signal);
   return {
     name,
+    subject: subjects(source.environment, artefact),
     source: ({ paths }) => ({ ...source, paths }),
     async coldStarts(onStart) {
       if (restarts === undefined) {
@@ -173,7 +191,7 @@ function deployed(
     },
     readResident: restarts?.readResident,
     profiles: profiles(name, servicesOf(environment), hasOnnxEmbed(environment), prepared, options),
-    async variants(study, paths) {
+    async variants(study, { paths }) {
       if (options.against === undefined) {
         throw new StudyUnavailable(
           `measure it on the other deployment too, and give its record with --against`,
@@ -286,6 +304,11 @@ function topologySettings(variants: EnvironmentVariants) {
   };
 }
 
+function synthesizedNote({ source }: EnvironmentVariant): string {
+  const shown = source.kind === "embedded" ? source.environment.shown : "";
+  return `Synthesized for it: ${shown}.`;
+}
+
 async function scalingVariants(
   name: string,
   source: EmbeddedSource,
@@ -294,7 +317,9 @@ async function scalingVariants(
   requireMultiGpu(name);
   const { chosen, gpus, changes } = topologySettings(variants);
   const all = gpus[chosen];
-  const counts = [...new Set([1, Math.ceil(all.length / 2), all.length])];
+  // the configurations of an instance group are for one GPU and for all of them
+  const between = chosen === "per-gpu" ? [Math.ceil(all.length / 2)] : [];
+  const counts = [...new Set([1, ...between, all.length])];
   const made: EnvironmentVariant[] = [];
   for (const count of counts) {
     const environment = await variants.synthesize(name, changes(chosen, all.slice(0, count)));
@@ -303,7 +328,7 @@ async function scalingVariants(
       source: { ...source, environment },
     });
   }
-  return { variants: made, notes: [cpuNote] };
+  return { variants: made, notes: [cpuNote, ...made.map(synthesizedNote)] };
 }
 
 async function topologyVariants(
@@ -321,5 +346,5 @@ async function topologyVariants(
       source: { ...source, environment },
     });
   }
-  return { variants: made, notes: [cpuNote] };
+  return { variants: made, notes: [cpuNote, ...made.map(synthesizedNote)] };
 }
