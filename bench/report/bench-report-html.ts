@@ -115,7 +115,7 @@ function card({ title, winner, ties, value, unit, setting, why, doubts }: Choice
 <h3>${title}</h3>
 <p class="choice"><code>${escapeHtml(winner.name)}</code></p>
 <p class="figure"><strong>${escapeHtml(value)}</strong> ${unit}</p>
-<p class="setting">${escapeHtml(setting)}</p>
+<p class="setting">${inline(setting)}</p>
 ${also}${doubt}<ul>${reasons}</ul>
 </article>`;
 }
@@ -248,7 +248,9 @@ ${facts(allFacts(record), true)}
 
 /** Text with code in backticks. */
 function inline(text: string): string {
-  return escapeHtml(text).replace(/`([^`]*)`/g, "<code>$1</code>");
+  return escapeHtml(text)
+    .replace(/`([^`]*)`/g, "<code>$1</code>")
+    .replace(/(\d) (%|×|ms|kB|MB|GiB|MiB|images\/s|Mbit\/s)/g, "$1&nbsp;$2");
 }
 
 const lowerFirst = (text: string) =>

@@ -3,6 +3,7 @@ import { formatDuration, formatMs, formatRate } from "../src/summary.ts";
 import { caveatsOf, warningText } from "./caveats.ts";
 import { pathOf, settingText } from "./cells.ts";
 import { counted, type DataTable, listed, type Section } from "./document.ts";
+import { inline, markdownTable, plain, tableOf } from "./markdown.ts";
 import { sectionsOf } from "./sections.ts";
 import { commitText, dateText, headFacts, placeText, secondsOf } from "./subject.ts";
 import { type Choice, type Verdict, verdictOf } from "./verdict.ts";
@@ -101,29 +102,8 @@ function sectionBlock({ title, question, answer, tables }: Section): string {
 const shortTable = 12;
 
 function foldedTable(table: DataTable): string {
-  const text = tableOf(
-    table.columns.map(({ label }) => label),
-    table.rows.map((row) => row.map((cell) => plain(cell.text))),
-  );
+  const text = markdownTable(table);
   return table.rows.length <= shortTable
     ? text
     : `<details><summary>${table.caption}: ${counted(table.rows.length, "row")}</summary>\n\n${text}\n\n</details>`;
-}
-
-function tableOf(header: readonly string[], rows: readonly (readonly string[])[]): string {
-  const line = (cells: readonly string[]) => `| ${cells.join(" | ")} |`;
-  return [line(header), line(header.map(() => "---")), ...rows.map(line)].join("\n");
-}
-
-/** Text that Markdown must not read as markup. */
-function plain(text: string): string {
-  return text.replace(/[\\`*_[\]<>|]/g, "\\$&");
-}
-
-/** The same, but for code in backticks. */
-function inline(text: string): string {
-  return text
-    .split(/(`[^`]*`)/)
-    .map((part, i) => (i % 2 === 1 ? part : plain(part)))
-    .join("");
 }

@@ -1,8 +1,9 @@
 import type { BenchRecord } from "../src/bench-record.ts";
 import { formatRate } from "../src/summary.ts";
 import { caveatsOf } from "./caveats.ts";
-import { counted, type DataTable } from "./document.ts";
+import { counted } from "./document.ts";
 import { sectionsOf } from "./sections.ts";
+import { aligned, textTable } from "./text-table.ts";
 import { verdictOf } from "./verdict.ts";
 
 /** The end of a run, for a terminal: what to choose, why, and what limits it. */
@@ -39,32 +40,3 @@ export function benchReportText(record: BenchRecord): string {
 }
 
 const bare = (text: string) => text.replaceAll("`", "");
-
-/** A table for a terminal. */
-export function textTable({ columns, rows }: DataTable): string {
-  return aligned(
-    [columns.map(({ label }) => label), ...rows.map((row) => row.map(({ text }) => text))],
-    (column) => (columns[column]?.kind === "number" ? "right" : "left"),
-  );
-}
-
-function aligned(
-  rows: readonly (readonly string[])[],
-  align: (column: number) => "left" | "right",
-): string {
-  const widths = (rows[0] ?? []).map((_, column) =>
-    Math.max(...rows.map((row) => row[column]?.length ?? 0)),
-  );
-  return rows
-    .map((row) =>
-      row
-        .map((cell, column) =>
-          align(column) === "left"
-            ? cell.padEnd(widths[column] ?? 0)
-            : cell.padStart(widths[column] ?? 0),
-        )
-        .join("  ")
-        .trimEnd(),
-    )
-    .join("\n");
-}

@@ -192,8 +192,18 @@ svg .part.json { fill: var(--soft); }
   h2 { font-size: 16px; margin-top: 24px; break-after: avoid; }
   .cards { grid-template-columns: repeat(3, minmax(0, 1fr)); }
   .card ul, .card .setting, .caveats ul, .note, table { font-size: 10px; }
-  th, td { padding: 3px 8px 3px 0; white-space: normal; }
-  thead th { font-size: 9px; }
+  th, td { padding: 2px 6px 2px 0; font-size: 9px; white-space: normal; }
+  tbody .number, tbody th { white-space: nowrap; }
+  .answer { font-size: 12px; }
+  .caption, figcaption, figcaption span, summary, h3, .caveats ul, .warning { font-size: 11px; }
+  .facts dt, .card h3, .legend, .kicker, .card .setting, .card .figure { font-size: 10px; }
+  .caveats h2 { font-size: 14px; }
+  .card { padding: 10px 12px 6px; }
+  .card .choice { font-size: 15px; }
+  .card .figure strong { font-size: 20px; }
+  .card .ties, .card .doubt { font-size: 10px; }
+  .table { margin: 10px 0 6px; }
+  figure { margin: 12px 0 14px; }
   figure, tr, .card, .caveats li { break-inside: avoid; }
   .scroll { overflow: visible; }
   figure .wide { display: block; }

@@ -10,6 +10,8 @@ const commands: Readonly<Record<string, (program: Command) => Promise<void>>> = 
   verify: async (program) => (await import("./verify.ts")).registerVerify(program),
   bench: async (program) => (await import("./bench.ts")).registerBench(program),
   sweep: async (program) => (await import("./sweep.ts")).registerSweep(program),
+  report: async (program) => (await import("./report.ts")).registerReport(program),
+  compare: async (program) => (await import("./compare.ts")).registerCompare(program),
   review: async (program) => (await import("./review.ts")).registerReview(program),
   k8s: async (program) => (await import("./k8s.ts")).registerK8s(program),
   doctor: async (program) => (await import("./doctor.ts")).registerDoctor(program),

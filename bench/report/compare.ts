@@ -1,0 +1,261 @@
+import type { BenchRecord, Cell } from "../src/bench-record.ts";
+import {
+  cellKey,
+  conditionsText,
+  distinct,
+  doubtsOf,
+  isPlain,
+  pathOf,
+  seriesOf,
+  settingText,
+  trustOf,
+} from "./cells.ts";
+import { figureOf, type Interval, type Metric, meanRatio, ratioInterval } from "./intervals.ts";
+
+/**
+ * Two records, cell by cell: what became of throughput and latency, and whether it is more than noise. Pure; the intervals are
+ * seeded, so that the same records give the same answer.
+ */
+
+/** What a ratio means. */
+export type Judgement =
+  /** The whole interval is beyond the limit, for the worse. */
+  | "worse"
+  /** The whole interval is beyond the limit, for the better. */
+  | "better"
+  /** More than noise, and within the limit. */
+  | "slightly worse"
+  | "slightly better"
+  /** 1 is in the interval. */
+  | "same"
+  /** There is no interval: fewer than two windows. */
+  | "unsure";
+
+export const comparedMetrics = [
+  "throughput",
+  "p50",
+  "p95",
+  "p99",
+] as const satisfies readonly Metric[];
+
+export interface MetricChange {
+  readonly metric: Metric;
+  readonly from: number;
+  readonly to: number;
+  /** `to` divided by `from`, of which 95 % sure. */
+  readonly interval?: Interval;
+  readonly judgement: Judgement;
+}
+
+export interface CellChange {
+  /** `onnx-http, 8 images a request, 4 clients`. */
+  readonly name: string;
+  readonly from: Cell;
+  readonly to: Cell;
+  readonly changes: readonly MetricChange[];
+  /** Part of the requests that failed. */
+  readonly failed: readonly [from: number, to: number];
+  /** Why it is shown and not judged; none: it is judged. */
+  readonly notJudged: readonly string[];
+}
+
+/** All loads of one path together: the geometric mean of their ratios. */
+export interface PathChange {
+  readonly name: string;
+  readonly loads: number;
+  readonly changes: readonly Omit<MetricChange, "from" | "to">[];
+}
+
+export interface Comparison {
+  readonly limit: number;
+  readonly paths: readonly PathChange[];
+  readonly cells: readonly CellChange[];
+  /** Loads that only one of the records has. */
+  readonly onlyFrom: readonly string[];
+  readonly onlyTo: readonly string[];
+  /** What is worse beyond the limit, in whole sentences. */
+  readonly regressions: readonly string[];
+  /** What else differs between the records, in whole sentences. */
+  readonly warnings: readonly string[];
+}
+
+export interface CompareOptions {
+  /** Worse by more than this part is a regression, 0..1. */
+  readonly failOver: number;
+}
+
+/** Part of the requests that may fail more before that is a regression. */
+const moreFailures = 0.01;
+
+export function compareRecords(
+  from: BenchRecord,
+  to: BenchRecord,
+  { failOver }: CompareOptions,
+): Comparison {
+  const [before, after] = [distinct(from.cells), distinct(to.cells)];
+  const known = new Map(after.map((cell) => [cellKey(cell), cell]));
+  const pairs = before.flatMap((cell) => {
+    const other = known.get(cellKey(cell));
+    return other === undefined ? [] : [[cell, other] as const];
+  });
+  const many = new Set([...before, ...after].map(({ environment }) => environment)).size > 1;
+  const cells = pairs.map(([a, b]) => cellChange(a, b, failOver, many));
+  const paths = pathChanges(cells, failOver);
+  const names = new Set(before.map(cellKey));
+  return {
+    limit: failOver,
+    paths,
+    cells,
+    onlyFrom: before.filter((cell) => !known.has(cellKey(cell))).map((cell) => nameOf(cell, many)),
+    onlyTo: after.filter((cell) => !names.has(cellKey(cell))).map((cell) => nameOf(cell, many)),
+    regressions: regressionsOf(cells, paths),
+    warnings: [],
+  };
+}
+
+function nameOf(cell: Cell, withEnvironment: boolean): string {
+  const conditions = conditionsText(cell.conditions);
+  return `${withEnvironment ? `${cell.environment} ` : ""}${pathOf(cell)}, ${settingText(cell)}${conditions === "" ? "" : `, ${conditions}`}`;
+}
+
+function cellChange(from: Cell, to: Cell, limit: number, withEnvironment: boolean): CellChange {
+  const changes = comparedMetrics.flatMap((metric): readonly MetricChange[] => {
+    const [a, b] = [figureOf(from, metric), figureOf(to, metric)];
+    if (a === undefined || b === undefined) return [];
+    const interval = ratioInterval(from, to, metric);
+    return [{ metric, from: a, to: b, interval, judgement: judge(metric, interval, limit) }];
+  });
+  const doubts = ([cell, which]: readonly [Cell, string]) =>
+    trustOf(cell) === "good" ? [] : doubtsOf(cell).map((doubt) => `${which}: ${doubt}`);
+  return {
+    name: nameOf(from, withEnvironment),
+    from,
+    to,
+    changes,
+    failed: [failedShare(from), failedShare(to)],
+    notJudged: [...doubts([from, "first record"]), ...doubts([to, "second record"])],
+  };
+}
+
+function failedShare({ errors, samples }: Cell): number {
+  const failed = Object.values(errors).reduce((sum, count) => sum + count, 0);
+  return failed === 0 ? 0 : failed / (failed + samples);
+}
+
+/** Throughput is better when it is more, latency when it is less. */
+function judge(metric: Metric, interval: Interval | undefined, limit: number): Judgement {
+  if (interval === undefined) return "unsure";
+  const [low, high] =
+    metric === "throughput" ? [interval.low, interval.high] : [1 / interval.high, 1 / interval.low];
+  if (high < 1 / (1 + limit)) return "worse";
+  if (low > 1 + limit) return "better";
+  if (high < 1) return "slightly worse";
+  return low > 1 ? "slightly better" : "same";
+}
+
+function pathChanges(cells: readonly CellChange[], limit: number): readonly PathChange[] {
+  const judged = cells.filter(({ notJudged, from }) => notJudged.length === 0 && isPlain(from));
+  return seriesOf(judged.map(({ from }) => from)).map(({ name, cells: own }) => {
+    const pairs = judged
+      .filter(({ from }) => own.includes(from))
+      .map(({ from, to }) => [from, to] as const);
+    return {
+      name,
+      loads: pairs.length,
+      changes: comparedMetrics.flatMap((metric) => {
+        const interval = meanRatio(pairs, metric);
+        return interval === undefined
+          ? []
+          : [{ metric, interval, judgement: judge(metric, interval, limit) }];
+      }),
+    };
+  });
+}
+
+function regressionsOf(
+  cells: readonly CellChange[],
+  paths: readonly PathChange[],
+): readonly string[] {
+  const ofPaths = paths.flatMap(({ name, loads, changes }) =>
+    changes
+      .filter(({ judgement }) => judgement === "worse")
+      .map(
+        ({ metric, interval }) =>
+          `${name}: ${metric} over its ${loads} loads ${ratioText(interval)}`,
+      ),
+  );
+  const ofCells = cells.flatMap(({ name, changes, failed, notJudged }) => [
+    ...(notJudged.length > 0
+      ? []
+      : changes
+          .filter(({ judgement }) => judgement === "worse")
+          .map(({ metric, interval }) => `${name}: ${metric} ${ratioText(interval)}`)),
+    // a failure is no matter of noise
+    ...(failed[1] > failed[0] + moreFailures
+      ? [
+          `${name}: ${(failed[1] * 100).toFixed(1)} % of the requests failed, ${(failed[0] * 100).toFixed(1)} % before`,
+        ]
+      : []),
+  ]);
+  return [...ofPaths, ...ofCells];
+}
+
+/** `0.81 × (0.78 to 0.84)`. */
+export function ratioText(interval: Interval | undefined): string {
+  if (interval === undefined) return "–";
+  const digits = (value: number) => value.toFixed(value < 10 ? 2 : 1);
+  return `${digits(interval.ratio)} × (${digits(interval.low)} to ${digits(interval.high)})`;
+}
+
+/**
+ * Why two records must not be compared, in whole sentences: they differ in more than what is to be found out. None: they
+ * may be.
+ */
+export function mismatches(from: BenchRecord, to: BenchRecord): readonly string[] {
+  const [a, b] = [from.subject, to.subject];
+  const facts: readonly (readonly [string, string, string])[] = [
+    ["machine", machineText(from), machineText(to)],
+    ["runtime", a.runtime, b.runtime],
+    ["model", modelKey(from), modelKey(to)],
+    ["GPU", gpuText(from), gpuText(to)],
+    ["images", imagesText(from), imagesText(to)],
+  ];
+  return facts.flatMap(([name, one, other]) =>
+    one === other ? [] : [`the ${name} differs: ${one}, then ${other}`],
+  );
+}
+
+/** What differs besides and may matter, in whole sentences. */
+export function differences(from: BenchRecord, to: BenchRecord): readonly string[] {
+  const [a, b] = [from.settings, to.settings];
+  const facts: readonly (readonly [string, string, string])[] = [
+    ["Node", from.subject.machine.node, to.subject.machine.node],
+    ["operating system", from.subject.machine.os, to.subject.machine.os],
+    ["length of a window", `${a.windowSeconds} s`, `${b.windowSeconds} s`],
+    ["tolerance", String(a.tolerance), String(b.tolerance)],
+  ];
+  return [
+    ...facts.flatMap(([name, one, other]) =>
+      one === other ? [] : [`The ${name} differs: ${one}, then ${other}.`],
+    ),
+    ...[from, to].flatMap(({ interrupted }, i) =>
+      interrupted ? [`The ${i === 0 ? "first" : "second"} run was interrupted.`] : [],
+    ),
+  ];
+}
+
+function machineText({ subject: { machine } }: BenchRecord): string {
+  return `${machine.cpu}, ${machine.cores} cores`;
+}
+
+function modelKey({ subject: { model } }: BenchRecord): string {
+  return model.sha256 === undefined ? model.name : `${model.name} ${model.sha256.slice(0, 12)}`;
+}
+
+function gpuText({ subject: { gpu } }: BenchRecord): string {
+  return gpu === undefined ? "none" : `${gpu.count} × ${gpu.name}`;
+}
+
+function imagesText({ settings: { images } }: BenchRecord): string {
+  return `${images.count} of ${Math.round(images.meanBytes)} bytes in the mean`;
+}

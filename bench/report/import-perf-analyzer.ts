@@ -1,0 +1,72 @@
+import { basename } from "node:path";
+import { parse } from "csv-parse/sync";
+import { BenchError } from "../src/bench-error.ts";
+import type { BenchRecord } from "../src/bench-record.ts";
+
+type Imported = BenchRecord["imported"][number];
+type Row = Imported["rows"][number];
+
+/**
+ * What NVIDIA's perf_analyzer wrote with `-f file.csv`: a row for each concurrency or rate, times in microseconds.
+ *
+ * @param label - Which load it was, as `onnx-http b8`; without one, the file's name.
+ * @throws {BenchError} one line: what is not a table of it.
+ */
+export function parsePerfAnalyzer(text: string, file: string, label?: string): Imported {
+  let lines: Record<string, string>[];
+  try {
+    lines = parse(text, { columns: true, skip_empty_lines: true, trim: true, bom: true });
+  } catch (error) {
+    throw new BenchError(`${file}: must be CSV: ${(error as Error).message}`);
+  }
+  const [first] = lines;
+  const by = first === undefined ? undefined : loads.find((name) => name in first);
+  if (first === undefined || by === undefined || !(rate in first)) {
+    throw new BenchError(
+      `${file}: must be a table of perf_analyzer with the columns ${loads.join(" or ")} and ${rate}`,
+    );
+  }
+  const name = label ?? basename(file).replace(/\.csv$/i, "");
+  return {
+    program: "perf_analyzer",
+    file: basename(file),
+    rows: lines.map((line, i) => rowOf(line, by, name, `${file}: row ${i + 1}`)),
+  };
+}
+
+const loads = ["Concurrency", "Request Rate"] as const;
+const rate = "Inferences/Second";
+
+function rowOf(
+  line: Readonly<Record<string, string>>,
+  by: (typeof loads)[number],
+  label: string,
+  shown: string,
+): Row {
+  const number = (column: string): number => {
+    const value = Number(line[column]);
+    if (line[column] === "" || !Number.isFinite(value)) {
+      throw new BenchError(
+        `${shown}: ${column} must be a number, got ${JSON.stringify(line[column])}`,
+      );
+    }
+    return value;
+  };
+  const ms = (column: string): number | undefined =>
+    line[column] === undefined || line[column] === "" ? undefined : number(column) / 1_000;
+  return {
+    label,
+    ...(by === "Concurrency"
+      ? { concurrency: number("Concurrency") }
+      : { ratePerSecond: number("Request Rate") }),
+    inferencesPerSecond: number(rate),
+    p50Ms: ms("p50 latency"),
+    p90Ms: ms("p90 latency"),
+    p95Ms: ms("p95 latency"),
+    p99Ms: ms("p99 latency"),
+    queueMs: ms("Server Queue"),
+    inputMs: ms("Server Compute Input"),
+    inferMs: ms("Server Compute Infer"),
+    outputMs: ms("Server Compute Output"),
+  };
+}

@@ -1,0 +1,28 @@
+import type { DataTable } from "./document.ts";
+
+export function markdownTable({ columns, rows }: DataTable): string {
+  if (rows.length === 0) return "";
+  return tableOf(
+    columns.map(({ label }) => plain(label)),
+    rows.map((row) => row.map(({ text }) => plain(text))),
+  );
+}
+
+/** A table of texts that are Markdown already. */
+export function tableOf(header: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]) => `| ${cells.join(" | ")} |`;
+  return [line(header), line(header.map(() => "---")), ...rows.map(line)].join("\n");
+}
+
+/** Text that Markdown must not read as markup. */
+export function plain(text: string): string {
+  return text.replace(/[\\`*_[\]<>|]/g, "\\$&");
+}
+
+/** The same, but for code in backticks. */
+export function inline(text: string): string {
+  return text
+    .split(/(`[^`]*`)/)
+    .map((part, i) => (i % 2 === 1 ? part : plain(part)))
+    .join("");
+}

@@ -1,0 +1,155 @@
+import { writeFileSync } from "node:fs";
+import { type Command, InvalidArgumentError, Option } from "commander";
+import {
+  type Comparison,
+  compareRecords,
+  differences,
+  mismatches,
+} from "../../bench/report/compare.ts";
+import { compareMarkdown, compareText } from "../../bench/report/compare-report.ts";
+import { type BenchRecord, readBenchRecord } from "../../bench/src/bench-record.ts";
+import { UserError } from "./user-error.ts";
+
+export const compareFormats = ["text", "md", "json"] as const;
+
+export interface CompareArguments {
+  /** Worse by more than this part fails, 0..1. */
+  readonly failOver: number;
+  /** Compare what differs in more than what is to be found out. */
+  readonly force?: true;
+}
+
+export interface CompareResult {
+  readonly from: BenchRecord;
+  readonly to: BenchRecord;
+  readonly comparison: Comparison;
+  /** 0 no regression, 1 one or more. */
+  readonly exitCode: number;
+}
+
+/**
+ * Compare two saved records.
+ *
+ * @throws {BenchError} | {UserError} one line: a file that is no record, or records that must not be compared.
+ */
+export function compareFiles(
+  fromFile: string,
+  toFile: string,
+  args: CompareArguments,
+): CompareResult {
+  const [from, to] = [readBenchRecord(fromFile), readBenchRecord(toFile)];
+  const wrong = mismatches(from, to);
+  if (wrong.length > 0 && args.force !== true) {
+    throw new UserError(
+      `${fromFile} and ${toFile} cannot be compared: ${wrong.join("; ")} (--force compares them all the same)`,
+    );
+  }
+  const found = compareRecords(from, to, { failOver: args.failOver });
+  if (found.cells.length === 0) {
+    throw new UserError(
+      `${fromFile} and ${toFile} have no load in common: environments, paths, batches, clients or rates differ`,
+    );
+  }
+  const comparison = {
+    ...found,
+    warnings: [
+      ...wrong.map((line) => `Not the same: ${line}. Ratios say nothing of one change alone.`),
+      ...differences(from, to),
+    ],
+  };
+  return { from, to, comparison, exitCode: comparison.regressions.length > 0 ? 1 : 0 };
+}
+
+/** For programs: names and ratios, without the cells. */
+export function comparisonJson({ comparison }: Pick<CompareResult, "comparison">): string {
+  const { cells, ...rest } = comparison;
+  const loads = cells.map(({ name, changes, failed, notJudged }) => ({
+    name,
+    changes,
+    failed,
+    notJudged,
+  }));
+  return `${JSON.stringify({ ...rest, loads, passed: rest.regressions.length === 0 }, null, 2)}\n`;
+}
+
+interface CommandArguments extends CompareArguments {
+  readonly format: (typeof compareFormats)[number];
+  readonly json?: true;
+  readonly output?: string;
+}
+
+/** `clipstack compare`: did it become slower, and is that more than noise? */
+export function registerCompare(program: Command): void {
+  program
+    .command("compare")
+    .description("compare two records of bench or sweep: ratios with confidence intervals")
+    .argument("<from>", "a record: what was before")
+    .argument("<to>", "a record: what is now")
+    .option(
+      "--fail-over <percent>",
+      "fail where a path or a load is worse by more than this, noise left out",
+      percent,
+      0.1,
+    )
+    .option("--force", "compare records of different machines, models or runtimes")
+    .addOption(
+      new Option("--format <format>", "text, md (for a pull request) or json")
+        .choices(compareFormats)
+        .default("text"),
+    )
+    .option("--json", "the same as --format json")
+    .option("--output <file>", "write it to a file in place of standard output")
+    .addHelpText(
+      "after",
+      `
+Each ratio is the second record's figure divided by the first's, with the interval that holds it with 95 % confidence: the
+measured windows are drawn again for throughput, the histograms for percentiles (seeded: the same records, the same answer).
+A path or load fails only where the whole interval is worse by more than --fail-over. Invalid and unstable loads are shown,
+not judged.
+
+Examples:
+  $ npx clipstack compare before.json after.json
+  $ npx clipstack compare before.json after.json --fail-over 5% --format md > comparison.md
+  $ npx clipstack compare laptop.json server.json --force
+
+Exit codes: 0 no regression, 1 a regression, 2 wrong usage, or records that cannot be compared.`,
+    )
+    .action((from: string, to: string, args: CommandArguments) => {
+      const result = compareFiles(from, to, args);
+      const text = rendered(result, args.json ? "json" : args.format);
+      if (args.output === undefined) process.stdout.write(text);
+      else write(args.output, text);
+      process.exitCode = result.exitCode;
+    });
+}
+
+function rendered(result: CompareResult, format: CommandArguments["format"]): string {
+  const { from, to, comparison } = result;
+  switch (format) {
+    case "text":
+      return `${compareText(from, to, comparison)}\n`;
+    case "md":
+      return compareMarkdown(from, to, comparison);
+    case "json":
+      return comparisonJson(result);
+  }
+}
+
+function write(file: string, text: string): void {
+  try {
+    writeFileSync(file, text);
+  } catch (error) {
+    throw new UserError(
+      `--output ${file} cannot be written: ${(error as NodeJS.ErrnoException).code}`,
+    );
+  }
+}
+
+/** `10%` or `10`, as a part of 1. */
+function percent(given: string): number {
+  const value = Number(given.trim().replace(/\s*%$/, ""));
+  if (!/\d/.test(given) || !(value >= 0 && value <= 1_000)) {
+    throw new InvalidArgumentError("It must be a percentage from 0 to 1000, like 10%.");
+  }
+  return value / 100;
+}
