@@ -17,7 +17,12 @@ function counters(
 }
 
 /** A Triton's page: so many requests of `batch` images, `perExecution` of them together, each with these times. */
-function tritonPage(requests: number, batch = 1, perExecution = 1, model = onnx.model): string {
+function tritonPage(
+  requests: number,
+  batch = 1,
+  perExecution = 1,
+  model: string = onnx.model,
+): string {
   const of = `{model="${model}",version="1"}`;
   return [
     `nv_inference_request_success${of} ${requests}`,

@@ -2,7 +2,9 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { readBenchRecord } from "../../bench/src/bench-record.ts";
 import { freePorts } from "../../bench/src/free-ports.ts";
+import { protocolPaths } from "../../inference-image/src/contract/environment.ts";
 import {
   openclipVitB32,
   openclipVitB32Trt,
@@ -80,6 +82,24 @@ describe.skipIf(missing !== "")(
         ...["--report", join(project.folder, "reports")],
       );
       expect(code, output).toBe(0);
+    });
+
+    test("bench measures every path of it, and changes nothing", async () => {
+      const output = join(project.folder, "bench.json");
+      const { code, output: printed } = await project.clipstack(
+        ...["bench", "single-gpu", "--target", "deployed"],
+        ...["--batch-sizes", "1", "--concurrency", "2", "--window", "0.5", "--duration", "4"],
+        ...["--report", join(project.folder, "reports"), "--output", output],
+      );
+      expect(code, printed).toBe(0);
+      const { subject, parity, cells } = readBenchRecord(output);
+      expect(subject.runtime).toBe("deployed");
+      expect(parity.map(({ passed }) => passed)).toEqual(parity.map(() => true));
+      expect(cells.map(({ path }) => path)).toEqual([...protocolPaths]);
+      for (const cell of cells) {
+        expect(cell.samples, cell.id).toBeGreaterThan(0);
+        expect(cell.server?.requests, cell.id).toBeGreaterThan(0);
+      }
     });
 
     test("a second deploy with nothing changed plans no change", async () => {
