@@ -9,7 +9,7 @@ export interface RecordCalibration {
   readonly paths: readonly PathCalibration[];
   readonly rows: readonly RecordRow[];
   /** Loads that neither calibrate nor are predicted, and why. */
-  readonly leftOut: readonly string[];
+  readonly leftOut: readonly { readonly load: string; readonly reason: string }[];
 }
 
 /** Times of one path of one service. */
@@ -21,6 +21,7 @@ export interface PathCalibration {
   readonly compute: ComputeTime;
   readonly decodeMsPerImage: number;
   readonly overheadMs: number;
+  readonly overheadMsPerImage: number;
   readonly ingestMsPerImage: number;
 }
 
@@ -39,10 +40,10 @@ export interface RecordRow {
  * All other loads are predictions, those on emulated links too.
  */
 export function calibrateRecord(record: BenchRecord): RecordCalibration {
-  const leftOut: string[] = [];
+  const leftOut: { load: string; reason: string }[] = [];
   const cells = record.cells.filter((cell) => {
     const reason = whyLeftOut(cell);
-    if (reason !== undefined) leftOut.push(`${cell.id}: ${reason}`);
+    if (reason !== undefined) leftOut.push({ load: cell.id, reason });
     return reason === undefined;
   });
   const groups = new Map<string, Cell[]>();
@@ -63,7 +64,8 @@ export function calibrateRecord(record: BenchRecord): RecordCalibration {
     const [first] = group;
     if (first === undefined) continue;
     if (best === undefined || single.length === 0) {
-      leftOut.push(`${benchPathName(first)}: no load with one client, which would calibrate it`);
+      const reason = `no valid load of ${benchPathName(first)} with one client, which would calibrate it`;
+      leftOut.push(...group.map(({ id }) => ({ load: id, reason })));
       continue;
     }
     const path = calibratePath(record, single, best);
@@ -122,16 +124,21 @@ function calibratePath(record: BenchRecord, single: readonly Cell[], best: Cell)
     path: benchPathName(cell),
     compute,
     decodeMsPerImage,
-    overheadMs: rest.at0,
-    ingestMsPerImage: rest.slope,
   };
-  // what is taken in one after the other shows in the highest throughput only
-  const ingestMsPerImage = solve(
-    best.imagesPerSecond,
-    [0, 1000 / best.imagesPerSecond],
-    (ms) => predictCell(record, best, { ...path, ingestMsPerImage: ms }).imagesPerSecond,
+  // what is taken in one after the other shows in the highest throughput only; with one client, nothing of it does
+  const split = (ms: number): PathCalibration => ({
+    ...path,
+    ingestMsPerImage: ms,
+    overheadMsPerImage: Math.max(0, rest.slope - ms),
+    overheadMs: Math.max(0, rest.at0 - Math.max(0, ms - rest.slope)),
+  });
+  return split(
+    solve(
+      best.imagesPerSecond,
+      [0, 1000 / best.imagesPerSecond],
+      (ms) => predictCell(record, best, split(ms)).imagesPerSecond,
+    ),
   );
-  return { ...path, ingestMsPerImage };
 }
 
 function rowOf(
@@ -177,6 +184,7 @@ function predictCell(record: BenchRecord, cell: Cell, path: PathCalibration) {
         }
       : {}),
     overheadMs: path.overheadMs,
+    overheadMsPerImage: path.overheadMsPerImage,
     ingestMsPerImage: path.ingestMsPerImage,
     compute: path.compute,
     maxBatch: largestBatch,
@@ -220,6 +228,7 @@ export function timesOfRecord(
       ? {}
       : {
           overheadMs: tensors.overheadMs,
+          overheadMsPerImage: tensors.overheadMsPerImage,
           ingestMsPerImage: tensors.ingestMsPerImage,
         }),
   };

@@ -3,6 +3,8 @@ import {
   type CheckRow,
   type CheckSummary,
   explainedWithin,
+  median,
+  type PartRow,
   type Role,
   roles,
 } from "./check-published.ts";
@@ -12,6 +14,7 @@ import type { Parameter } from "./published-parameters.ts";
 import {
   type Alternative,
   type Answer,
+  largestBatch,
   payloads,
   type Question,
   type ServiceTimes,
@@ -45,6 +48,7 @@ export function textTable(rows: readonly (readonly string[])[]): string {
 /** Three digits that mean something. */
 export function shortNumber(value: number): string {
   const size = Math.abs(value);
+  if (Number.isInteger(value)) return value.toLocaleString("en-US");
   if (size >= 1000) return Math.round(value).toLocaleString("en-US");
   if (size >= 100) return value.toFixed(0);
   if (size >= 10) return value.toFixed(1);
@@ -90,7 +94,7 @@ export function answerText(
   const price =
     answer.usdPerThousand === undefined || device.usdPerHour === undefined
       ? "no price: --price <dollars an hour for one GPU>"
-      : `${answer.usdPerThousand.toPrecision(2)}  (${money(device.usdPerHour * gpus)} an hour, price of ${device.priceDate ?? "today"})`;
+      : `${answer.usdPerThousand.toPrecision(2)}  (${money(device.usdPerHour * gpus)} an hour, ${device.priceDate === undefined ? "as given" : `price of ${device.priceDate}`})`;
   const parts = [...answer.parts]
     .filter(({ ms }) => ms >= 0.005)
     .sort((a, b) => b.ms - a.ms)
@@ -106,6 +110,7 @@ export function answerText(
     `  images/s        ${shortNumber(answer.imagesPerSecond)}`,
     `  latency         ${shortNumber(answer.latencyMs)} ms, mean`,
     `  $/1,000 images  ${price}`,
+    `  GPUs alone      ${shortNumber(answer.gpusAloneImagesPerSecond)} images/s in batches of ${largestBatch}`,
     `  bottleneck      ${stationNames[answer.bottleneck]}, ${Math.round(100 * use)} % used: ${limit}`,
     "",
     "where the latency goes",
@@ -176,17 +181,29 @@ export function planText(job: Job, plan: Plan, shown: number, trust: Trust): str
       shortNumber(imagesPerSecond),
       `${shortNumber(hours)} h`,
       Number.isFinite(usd) ? money(usd) : "-",
+      stationNames[option.bottleneck],
     ];
   };
-  const head = ["  GPUs", "topology", "payload", "clients", "images/s", "takes", "costs"];
-  const listed = (meeting.length > 0 ? meeting : options).slice(0, shown);
+  const head = [
+    "  GPUs",
+    "topology",
+    "payload",
+    "clients",
+    "images/s",
+    "takes",
+    "costs",
+    "bound by",
+  ];
+  const listed = (meeting.length > 0 ? meeting : options)
+    .filter((option, index, all) => index === all.findIndex((other) => sameKind(other, option)))
+    .slice(0, shown);
   const rate = `${job.images.toLocaleString("en-US")} images in ${shortNumber(job.withinHours)} h are ${shortNumber(plan.needed)} images/s`;
   return [
     rate,
     "",
     meeting.length > 0
-      ? `${meeting.length} of ${options.length} ways meet it; the cheapest:`
-      : `none of ${options.length} ways meets it; the fastest:`,
+      ? `${meeting.length} of ${options.length} ways meet it; the cheapest of each GPU and payload:`
+      : `none of ${options.length} ways meets it; the fastest of each GPU and payload:`,
     textTable([head, ...listed.map(line)]),
     "",
     "the link alone needs",
@@ -201,11 +218,18 @@ export function planText(job: Job, plan: Plan, shown: number, trust: Trust): str
   ].join("\n");
 }
 
+const sameKind = (a: Option, b: Option) =>
+  a.question.device.name === b.question.device.name && a.question.payload === b.question.payload;
+
 const shownPublished = ({ published: { low, high } }: CheckRow) =>
   low === high ? String(low) : `${low}-${high}`;
 
 /** Every published figure with the model's, and its error. */
-export function checkText(rows: readonly CheckRow[], summary: CheckSummary): string {
+export function checkText(
+  rows: readonly CheckRow[],
+  summary: CheckSummary,
+  parts: readonly PartRow[],
+): string {
   const titles = [...new Set(rows.map(({ title }) => title))];
   const tables = titles.map((title) =>
     [
@@ -229,7 +253,7 @@ export function checkText(rows: readonly CheckRow[], summary: CheckSummary): str
   const explained = `${Math.round(100 * explainedWithin)} %`;
   return [
     ...tables,
-    "* a part of the load is not in the source, and assumed",
+    "* a part of the load is not in the source, and assumed; the model's latencies are means, also beside a p50 or p95",
     "",
     ...Object.entries(summary.byRole).map(
       ([role, count]) => `${right(String(count), 4)}  ${role}: ${roles[role as Role]}`,
@@ -241,6 +265,18 @@ export function checkText(rows: readonly CheckRow[], summary: CheckSummary): str
     ...summary.predicted.notExplained.map(
       (row) => `  ${shownError(row.error).padStart(8)}  ${row.figure}: ${row.note}`,
     ),
+    "",
+    "what each part of the model explains, of the predicted figures of remote clients",
+    textTable([
+      ["  model", "figures", "within 25 %", "median error", "typically off by"],
+      ...parts.map((part) => [
+        `  ${part.model}`,
+        String(part.figures),
+        String(part.within25),
+        `${Math.round(100 * part.medianError)} %`,
+        `${part.typicalFactor.toFixed(2)} ×`,
+      ]),
+    ]),
     ...summary.broken.map((row) => `broken: ${row.figure} is not given back`),
   ].join("\n");
 }
@@ -282,13 +318,10 @@ export function recordCheckText({ rows, leftOut }: RecordCalibration): string {
     "",
     predicted.length === 0
       ? "No load is predicted: all of them calibrate."
-      : `${predicted.length} loads are predicted: median error ${shownError(medianSize(predicted.map(({ throughputError }) => throughputError)))} of images/s, ${shownError(medianSize(predicted.map(({ latencyError }) => latencyError)))} of latency.`,
-    ...leftOut.map((line) => `left out: ${line}`),
+      : `${predicted.length} loads are predicted: median error ${shownError(median(predicted.map(({ throughputError }) => Math.abs(throughputError))))} of images/s, ${shownError(median(predicted.map(({ latencyError }) => Math.abs(latencyError))))} of latency.`,
+    ...[...new Set(leftOut.map(({ reason }) => reason))].map((reason) => {
+      const loads = leftOut.filter((one) => one.reason === reason).map(({ load }) => load);
+      return `left out: ${loads.length === 1 ? loads[0] : `${loads.length} loads`}: ${reason}`;
+    }),
   ].join("\n");
-}
-
-export function medianSize(errors: readonly number[]): number {
-  const sizes = errors.map(Math.abs).sort((a, b) => a - b);
-  const middle = sizes.length / 2;
-  return ((sizes[Math.floor(middle)] ?? 0) + (sizes[Math.ceil(middle) - 1] ?? 0)) / 2;
 }

@@ -17,6 +17,7 @@ import {
   publishedCase,
   tutorialDemand,
   tutorialSystem,
+  type Variation,
 } from "./published-parameters.ts";
 
 /** What the model has to do with a published figure. */
@@ -33,6 +34,8 @@ export interface CheckRow {
   /** `file/id` */
   readonly figure: string;
   readonly title: string;
+  /** Where the client was. */
+  readonly place: PublishedFile["setting"]["place"];
   readonly shown: string;
   readonly unit: string;
   readonly role: Role;
@@ -69,6 +72,7 @@ const formulas: Readonly<Record<string, Formula>> = {
     of("rtx-4080-x4-remote/input"),
   "rtx-4080-x4-remote/average-batch": (of) =>
     of("rtx-4080-x4-remote/requests") / of("rtx-4080-x4-remote/executions"),
+  "cost/rtx-4080-x4-price": (of) => 4 * of("cost/rtx-4080-price"),
   "cost/rtx-4080": (of) =>
     costPerThousand(of("cost/rtx-4080-price"), of("rtx-4080-remote/throughput")),
   "cost/rtx-4080-x4": (of) =>
@@ -107,10 +111,20 @@ const notes: Readonly<Record<string, string>> = {
   "rtx-a4000-remote/json-b1-p50":
     "reading 3 MB of text on the server and in the client is in no parameter: about 175 ms are missing",
   "rtx-4080-remote/embed-b1-latency":
-    "would need 125 ms of decoding, where the A100's server took 10: another processor, or another way to it",
+    "would need 123 ms of decoding, where the A100's server took 10: another processor, or another way to it",
   "rtx-4080-x4-remote/efficiency": "from the rounded 1.8; 43.2 / (4 × 24.3) is 44.4 %",
   "rtx-4080-x4-remote/saturation": "lowest published concurrency within 5 % of the model's highest",
-  "a100-protocols/embed-b32": "the decoding of the other A100 run; 15 ms an image would explain it",
+  "rtx-4080-x4-remote/c64-p50":
+    "the client's work and the link are nearly as slow, and only waiting for the link is in a latency: 24.7 ms of work in place of 26.1, which is within the rounding of 3.4 img/s, would give it",
+  "rtx-4080-x4-remote/c128-p50": "as with 64 clients",
+  "rtx-a4000-server/onnx-input": "the time of the four RTX 4080's host; half a millisecond",
+  "rtx-a4000-server/trt-input": "the time of the four RTX 4080's host; 0.2 ms",
+  "operators/matmul": "share of the arithmetic, as if nothing else took time",
+  "operators/gemm": "share of the arithmetic",
+  "operators/conv": "share of the arithmetic: a convolution is less efficient",
+  "a100-protocols/onnx-http-c16":
+    "the client's work was at most 22.9 ms here, and 26.1 in the setting that calibrates",
+  "a100-protocols/embed-b32": "the decoding of the other A100 run; 14 ms an image would explain it",
   "a100-protocols/embed-c16":
     "would need 33 ms a request on the server: 16 requests at a time slow that server down, which no parameter says",
   "a100-protocols/grpc-b1-ratio": "the model knows no difference with one client",
@@ -129,7 +143,8 @@ const notes: Readonly<Record<string, string>> = {
 const why: Partial<Record<Figure["quantity"], string>> = {
   vram: "memory is no part of this model; synth estimates it before a deployment",
   start: "start times are no part of this model",
-  count: "a count of the run",
+  count: "a count, of which the model says nothing",
+  share: "operators that do no arithmetic to speak of: no part of this model",
   price: "a price",
 };
 
@@ -147,6 +162,7 @@ export function checkPublished(
       const row = {
         figure: name,
         title: file.title,
+        place: file.setting.place,
         shown: figure.shown,
         unit: figure.unit,
         published: { low, high },
@@ -327,8 +343,7 @@ export function summarize(rows: readonly CheckRow[]): CheckSummary {
   const count = (role: Role) => rows.filter((row) => row.role === role).length;
   const predicted = rows.filter(({ role }) => role === "predicted");
   const size = ({ error = 0 }: CheckRow) => Math.abs(error);
-  const sizes = predicted.map(size).sort((a, b) => a - b);
-  const middle = sizes.length / 2;
+  const sizes = predicted.map(size);
   return {
     figures: rows.length,
     byRole: {
@@ -339,7 +354,7 @@ export function summarize(rows: readonly CheckRow[]): CheckSummary {
       carried: count("carried"),
     },
     predicted: {
-      medianError: ((sizes[Math.floor(middle)] ?? 0) + (sizes[Math.ceil(middle) - 1] ?? 0)) / 2,
+      medianError: median(sizes),
       within10: sizes.filter((error) => error <= 0.1).length,
       within25: sizes.filter((error) => error <= explainedWithin).length,
       notExplained: predicted
@@ -352,4 +367,46 @@ export function summarize(rows: readonly CheckRow[]): CheckSummary {
         (row.role === "calibrates" && size(row) > 0.015),
     ),
   };
+}
+
+/** How well the predicted figures of the remote settings are explained by the model, or by one that lacks a part. */
+export interface PartRow {
+  readonly model: string;
+  readonly figures: number;
+  readonly medianError: number;
+  readonly within25: number;
+  /** Factor by which a figure is off, on average: the geometric mean. */
+  readonly typicalFactor: number;
+}
+
+/** Models to compare, the whole one first. */
+export const variations: readonly { readonly model: string; readonly variation: Variation }[] = [
+  { model: "all parts", variation: {} },
+  { model: "without slow start", variation: { withoutSlowStart: true } },
+  { model: "without the client's own work", variation: { withoutClientWork: true } },
+  {
+    model: "a limit of Triton in place of the link's",
+    variation: { ingestInPlaceOfLink: true },
+  },
+];
+
+export function partRow(model: string, rows: readonly CheckRow[]): PartRow {
+  const errors = rows
+    .filter(({ role, place }) => role === "predicted" && place === "remote")
+    .map(({ error = 0 }) => error);
+  const sizes = errors.map(Math.abs);
+  const logs = errors.map((error) => Math.abs(Math.log(1 + error)));
+  return {
+    model,
+    figures: errors.length,
+    medianError: median(sizes),
+    within25: sizes.filter((size) => size <= explainedWithin).length,
+    typicalFactor: Math.exp(logs.reduce((sum, log) => sum + log, 0) / logs.length),
+  };
+}
+
+export function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length / 2;
+  return ((sorted[Math.floor(middle)] ?? 0) + (sorted[Math.ceil(middle) - 1] ?? 0)) / 2;
 }

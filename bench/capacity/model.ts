@@ -32,6 +32,8 @@ export interface System {
   readonly decode?: { readonly msPerImage: number; readonly workers: number };
   /** Time in the server beside the compute: mostly the batcher's wait. Nobody waits longer for it because of others. */
   readonly overheadMs: number;
+  /** And for each image of a request: what requests do beside each other. */
+  readonly overheadMsPerImage: number;
   /** Taking in the tensors of one image; one server does one after the other. */
   readonly ingestMsPerImage: number;
   readonly compute: ComputeTime;
@@ -103,7 +105,10 @@ export function stationsOf(demand: Demand, system: System): readonly Station[] {
               Math.min(requests * images, decode.workers) / Math.min(images, decode.workers),
           }),
         ]),
-    named("overhead", { demandMs: system.overheadMs, speedUp: delay }),
+    named("overhead", {
+      demandMs: system.overheadMs + system.overheadMsPerImage * images,
+      speedUp: delay,
+    }),
     named("ingest", { demandMs: system.ingestMsPerImage * images, copies: servers }),
     named("gpu", {
       demandMs: executionMs(system.compute, images),

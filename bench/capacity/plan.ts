@@ -1,5 +1,6 @@
-import type { Topology } from "./model.ts";
+import type { StationName, Topology } from "./model.ts";
 import {
+  bottleneckOf,
   bytesPerImage,
   type Device,
   type Payload,
@@ -26,6 +27,7 @@ export interface Choices {
 export interface Option {
   readonly question: Question;
   readonly imagesPerSecond: number;
+  readonly bottleneck: StationName;
   readonly hours: number;
   /** For the hours that it runs. */
   readonly usd: number;
@@ -67,13 +69,20 @@ export function planJob(
   return {
     needed,
     options: options.sort(
-      (a, b) => Number(b.meets) - Number(a.meets) || (a.meets ? a.usd - b.usd : a.hours - b.hours),
+      (a, b) =>
+        Number(b.meets) - Number(a.meets) ||
+        (a.meets ? a.usd - b.usd || a.hours - b.hours : faster(a, b) || a.usd - b.usd),
     ),
     bandwidthNeeded: choices.payloads.map((payload) => ({
       payload,
       mbps: (needed * bytesPerImage({ ...base, payload }, times) * 8) / 1e6,
     })),
   };
+}
+
+/** By hours, where they differ by more than 1 %. */
+function faster(a: Option, b: Option): number {
+  return Math.abs(a.hours / b.hours - 1) > 0.01 ? a.hours - b.hours : 0;
 }
 
 /** The fewest clients that give nearly the most: more of them only wait. */
@@ -95,6 +104,7 @@ function withBestClients(
   return {
     question: asked,
     imagesPerSecond: rates[concurrency - 1] ?? 0,
+    bottleneck: bottleneckOf(asked, times),
     hours,
     usd: (question.device.usdPerHour ?? Number.NaN) * question.gpus * hours,
     meets: (rates[concurrency - 1] ?? 0) >= needed,

@@ -39,6 +39,7 @@ export function publishedTimes({ parameters, peaks }: PublishedFacts): ServiceTi
     decodeMsPerImage: parameters.decodeMsPerImage,
     decodeWorkers: 1,
     overheadMs: parameters.overheadMs,
+    overheadMsPerImage: 0,
     ingestMsPerImage: parameters.ingestMsPerImage,
     jsonMsPerImage: parameters.jsonMsPerImage,
     jsonBytesPerImage: parameters.jsonBytesPerImage,

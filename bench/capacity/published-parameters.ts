@@ -294,6 +294,7 @@ export function publishedCase(
       // the published embed server decodes and computes in one process, without a Triton
       ...(embed ? { decode: { msPerImage: values.decodeMsPerImage, workers: 1 } } : {}),
       overheadMs: embed ? 0 : values.overheadMs,
+      overheadMsPerImage: 0,
       ingestMsPerImage:
         (embed ? 0 : values.ingestMsPerImage) +
         (moved ? (bytesPerImage * 8) / (values.bandwidthMbps * 1000) : 0),
@@ -351,6 +352,7 @@ export function tutorialSystem(published: Published, instances: number, maxBatch
     oneConnection: false,
     client: { betweenMs: 0, writeMsPerImage: 0 },
     overheadMs: 0,
+    overheadMsPerImage: 0,
     ingestMsPerImage: 0,
     compute: { firstMs: two - perImage, perImageMs: perImage },
     maxBatch,

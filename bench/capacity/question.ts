@@ -1,15 +1,16 @@
 import { costPerThousand } from "./check-published.ts";
-import type { ComputeTime } from "./compute-time.ts";
+import { type ComputeTime, executionMs } from "./compute-time.ts";
 import {
   type Demand,
   type Prediction,
   predict,
+  type StationName,
   type System,
   stationsOf,
   type Topology,
 } from "./model.ts";
 import { answerBytes, type Engine, float32Bytes, uint8Bytes } from "./published-parameters.ts";
-import { throughputs } from "./queueing-network.ts";
+import { type Station, stationLimit, throughputs } from "./queueing-network.ts";
 
 /** What a client sends of an image, and to which API. */
 export const payloads = {
@@ -37,6 +38,7 @@ export interface ServiceTimes {
   readonly decodeMsPerImage: number;
   readonly decodeWorkers: number;
   readonly overheadMs: number;
+  readonly overheadMsPerImage: number;
   /** Of a float32 tensor; of fewer bytes less. */
   readonly ingestMsPerImage: number;
   readonly jsonMsPerImage: number;
@@ -61,6 +63,8 @@ export interface Question {
 }
 
 export interface Answer extends Prediction {
+  /** What the GPUs would give if nothing else took time. */
+  readonly gpusAloneImagesPerSecond: number;
   /** Absent without a price. */
   readonly usdPerThousand?: number;
 }
@@ -69,7 +73,12 @@ export const largestBatch = 32;
 
 /** What a question comes to. */
 export function answer(question: Question, times: ServiceTimes): Answer {
-  const prediction = predict(demandOf(question, times), systemOf(question, times));
+  const system = systemOf(question, times);
+  const prediction = {
+    ...predict(demandOf(question, times), system),
+    gpusAloneImagesPerSecond:
+      (1000 * question.gpus * largestBatch) / executionMs(system.compute, largestBatch),
+  };
   const { usdPerHour } = question.device;
   if (usdPerHour === undefined) return prediction;
   const all = usdPerHour * question.gpus;
@@ -85,6 +94,13 @@ export function ratesByClients(
   const asked = { ...question, concurrency: clients };
   const stations = stationsOf(demandOf(asked, times), systemOf(asked, times));
   return throughputs(stations, clients).map((rate) => rate * question.imagesPerRequest);
+}
+
+/** The station that bounds the throughput of many clients. */
+export function bottleneckOf(question: Question, times: ServiceTimes): StationName {
+  const stations = stationsOf(demandOf(question, times), systemOf(question, times));
+  const limit = (station: Station) => stationLimit(station, question.concurrency);
+  return stations.reduce((a, b) => (limit(b) < limit(a) ? b : a)).name as StationName;
 }
 
 /** Body of a request for one image. */
@@ -129,6 +145,7 @@ function systemOf(question: Question, times: ServiceTimes): System {
       ? { decode: { msPerImage: times.decodeMsPerImage, workers: times.decodeWorkers } }
       : {}),
     overheadMs: times.overheadMs,
+    overheadMsPerImage: times.overheadMsPerImage,
     ingestMsPerImage: (times.ingestMsPerImage * tensorBytes) / float32Bytes,
     compute: times.compute(question.device.name, question.engine),
     maxBatch: largestBatch,

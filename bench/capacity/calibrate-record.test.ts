@@ -1,0 +1,152 @@
+import { expect, test } from "vitest";
+import { testBenchRecord } from "../report/test-bench-record.ts";
+import type { BenchRecord, Cell } from "../src/bench-record.ts";
+import { calibrateRecord, timesOfRecord } from "./calibrate-record.ts";
+import { type Demand, predict, type System } from "./model.ts";
+import type { ServiceTimes } from "./question.ts";
+
+const truth: System = {
+  link: { bandwidthMbps: 1e6, roundTripMs: 0, connections: "kept" },
+  oneConnection: false,
+  client: { betweenMs: 0, writeMsPerImage: 0 },
+  overheadMs: 3,
+  overheadMsPerImage: 0.2,
+  ingestMsPerImage: 1.5,
+  compute: { firstMs: 4, perImageMs: 0.6 },
+  maxBatch: 32,
+  instances: 1,
+  gpus: 1,
+  topology: "instance-group",
+};
+
+/** A load on a service whose times are known: what it measures is what the model says of them. */
+function measured(
+  concurrency: number,
+  imagesPerRequest: number,
+  conditions: Cell["conditions"] = {},
+): Cell {
+  const demand: Demand = {
+    concurrency,
+    imagesPerRequest,
+    bytesPerImage: 602_112,
+    answerBytesPerImage: 2048,
+  };
+  const { imagesPerSecond, latencyMs } = predict(demand, {
+    ...truth,
+    link: {
+      bandwidthMbps: conditions.bandwidthMbps ?? 1e6,
+      roundTripMs: conditions.roundTripMs ?? 0,
+      connections: "kept",
+    },
+  });
+  const [like] = testBenchRecord().cells.filter(
+    ({ path, payload, serialization }) =>
+      path === "onnx-http" && payload === "fp32" && serialization === "binary",
+  ) as [Cell];
+  return {
+    ...like,
+    id: `onnx-http b${imagesPerRequest} c${concurrency}`,
+    imagesPerRequest,
+    requestBytes: 602_112 * imagesPerRequest,
+    responseBytes: 2048 * imagesPerRequest,
+    load: { kind: "closed loop", concurrency },
+    conditions,
+    imagesPerSecond,
+    latencyMs: { mean: latencyMs, p50: 0, p90: 0, p95: 0, p99: 0, max: 0, p99Reliable: true },
+    server: {
+      source: "triton",
+      requests: 1,
+      inferMs: 4 + 0.6 * (imagesPerRequest - 1),
+    },
+    invalid: [],
+  };
+}
+
+function record(cells: readonly Cell[]): BenchRecord {
+  const made = testBenchRecord();
+  return {
+    ...made,
+    subject: { ...made.subject, gpu: { name: "rtx-4090", count: 1 } },
+    cells: [...cells],
+  };
+}
+
+const loads = [
+  measured(1, 1),
+  measured(1, 8),
+  measured(1, 32),
+  measured(4, 1),
+  measured(16, 1),
+  measured(64, 1),
+  measured(4, 1, { bandwidthMbps: 100, roundTripMs: 40 }),
+];
+
+test("finds the times of a service from loads on it, and predicts the others", () => {
+  const { paths, rows, leftOut } = calibrateRecord(record(loads));
+  expect(leftOut).toEqual([]);
+  expect(paths).toHaveLength(1);
+  expect(paths[0]?.compute).toEqual({
+    firstMs: expect.closeTo(4, 6),
+    perImageMs: expect.closeTo(0.6, 6),
+  });
+  expect(paths[0]?.ingestMsPerImage).toBeCloseTo(1.5, 2);
+  expect(paths[0]?.overheadMs).toBeCloseTo(3, 1);
+  expect(rows.filter(({ role }) => role === "predicted")).toHaveLength(3);
+  for (const { cell, throughputError, latencyError } of rows) {
+    expect(Math.abs(throughputError), cell).toBeLessThan(0.01);
+    expect(Math.abs(latencyError), cell).toBeLessThan(0.01);
+  }
+});
+
+test("leaves out what does not measure the service, and says why", () => {
+  const open: Cell = {
+    ...measured(1, 1),
+    id: "open",
+    load: { kind: "open loop", arrivals: "poisson", ratePerSecond: 10, seed: 1 },
+  };
+  const invalid: Cell = { ...measured(2, 1), id: "invalid", invalid: ["the client was the limit"] };
+  const delayed: Cell = { ...measured(2, 1), id: "delayed", conditions: { queueDelayUs: 5000 } };
+  const { leftOut } = calibrateRecord(record([...loads, open, invalid, delayed]));
+  expect(leftOut).toEqual([
+    { load: "open", reason: "an open loop has no fixed number of clients" },
+    { load: "invalid", reason: "not valid" },
+    { load: "delayed", reason: "another queue delay" },
+  ]);
+});
+
+test("a path without a load of one client calibrates nothing", () => {
+  const { paths, rows, leftOut } = calibrateRecord(record([measured(4, 1)]));
+  expect([paths, rows]).toEqual([[], []]);
+  expect(leftOut[0]?.reason).toBe(
+    "no valid load of onnx-http with one client, which would calibrate it",
+  );
+});
+
+test("a whole run of bench and its studies can be calibrated", () => {
+  const { paths, rows } = calibrateRecord(testBenchRecord());
+  expect(paths.length).toBeGreaterThanOrEqual(6);
+  expect(rows.some(({ role }) => role === "predicted")).toBe(true);
+  for (const row of rows) expect(Number.isFinite(row.throughputError), row.cell).toBe(true);
+});
+
+test("questions take the times of the record, and those of published figures for the rest", () => {
+  const published: ServiceTimes = {
+    compute: () => ({ firstMs: 99, perImageMs: 99 }),
+    measured: () => false,
+    decodeMsPerImage: 77,
+    decodeWorkers: 1,
+    overheadMs: 88,
+    overheadMsPerImage: 0,
+    ingestMsPerImage: 66,
+    jsonMsPerImage: 55,
+    jsonBytesPerImage: 44,
+  };
+  const made = record(loads);
+  const times = timesOfRecord(made, calibrateRecord(made), "rtx-4090", published);
+  expect(times.compute("rtx-4090", "onnx").firstMs).toBeCloseTo(4, 6);
+  expect(times.compute("t4", "onnx").firstMs).toBe(99);
+  expect(times.measured("rtx-4090", "onnx")).toBe(true);
+  expect(times.measured("t4", "onnx")).toBe(false);
+  expect(times.ingestMsPerImage).toBeCloseTo(1.5, 2);
+  expect(times.decodeMsPerImage).toBe(77);
+});

@@ -1,0 +1,184 @@
+import { beforeAll, expect, test } from "vitest";
+import { gpuCatalogue } from "../../constructs/gpu-catalogue.ts";
+import {
+  type CheckRow,
+  checkPublished,
+  costPerThousand,
+  errorOf,
+  partRow,
+  summarize,
+  variations,
+} from "./check-published.ts";
+import { parsePublished, publishedValue } from "./published.ts";
+import { type PublishedFacts, publishedFacts } from "./published-facts.ts";
+import type { Variation } from "./published-parameters.ts";
+
+const catalogue = Object.fromEntries(
+  Object.entries(gpuCatalogue).map(([name, { fp16DenseTflops }]) => [name, fp16DenseTflops]),
+);
+
+let facts: PublishedFacts;
+let rows: readonly CheckRow[];
+const row = (figure: string) => rows.find((one) => one.figure === figure) as CheckRow;
+
+beforeAll(() => {
+  facts = publishedFacts(catalogue);
+  rows = check();
+});
+
+function check(variation: Variation = {}): readonly CheckRow[] {
+  const { published, parameters, peaks } = publishedFacts(catalogue, variation);
+  return checkPublished(published, parameters, peaks);
+}
+
+test("every published figure is in the check, once", () => {
+  const figures = [...facts.published.values()].flatMap(({ id, figures }) =>
+    figures.map((figure) => `${id}/${figure.id}`),
+  );
+  expect(rows.map(({ figure }) => figure)).toEqual(figures);
+  expect(figures.length).toBeGreaterThan(100);
+});
+
+test("every file names its source", () => {
+  for (const { source } of facts.published.values()) expect(source.name).not.toBe("");
+});
+
+test("gives back every figure that sets a parameter, and every derived one in its digits", () => {
+  expect(summarize(rows).broken).toEqual([]);
+});
+
+test.each([
+  ["cost/rtx-4080", 0.023],
+  ["cost/rtx-4080-x4", 0.051],
+  ["cost/a100", 0.006],
+  ["rtx-4080-x4-remote/scaling", 1.8],
+  ["rtx-4080-x4-remote/server-request", 17.9],
+  ["rtx-4080-x4-remote/average-batch", 1.29],
+  ["a100-remote/onnx-sum", 182.9],
+  ["model-only/gmac", 4.41],
+  ["model-only/gflop", 8.8],
+  ["serialization/float32-image", 602_112],
+  ["operators/else", 9.6],
+])("derives %s by its formula: %d", (figure, value) => {
+  expect(row(figure)).toMatchObject({ role: "derived", predicted: value });
+});
+
+test("efficiency against one GPU is 44.4 % before it is rounded", () => {
+  const { published } = facts;
+  const four = publishedValue(published, "rtx-4080-x4-remote/c32-throughput");
+  const one = publishedValue(published, "rtx-4080-remote/throughput");
+  expect((100 * four) / (4 * one)).toBeCloseTo(44.4, 1);
+});
+
+test("dollars for 1,000 images follow from price and rate", () => {
+  expect(costPerThousand(2, 24.3)).toBeCloseTo(0.02286, 5);
+});
+
+test("no throughput or latency of several clients sets a parameter", () => {
+  const several = [...facts.published.values()]
+    .filter(({ setting }) => setting.place === "remote")
+    .flatMap(({ id, figures }) =>
+      figures
+        .filter(({ load, quantity }) => {
+          const outcome = quantity === "throughput" || quantity === "requests";
+          return (load?.concurrency ?? 1) > 1 && (outcome || quantity === "latency");
+        })
+        .map((figure) => `${id}/${figure.id}`),
+    );
+  expect(several.length).toBeGreaterThan(15);
+  for (const figure of several) expect(row(figure).role, figure).toBe("predicted");
+});
+
+test("predicts the throughput of several clients with tensors: half of it within 8 %, all within 20 %", () => {
+  const errors = rows
+    .filter(({ figure, role, unit }) => {
+      const ofSeveral = /\/(c\d+-throughput|onnx-http-c16|onnx-grpc-c16|(json|binary)-throughput)$/;
+      return role === "predicted" && ofSeveral.test(figure) && unit !== "inferences/s";
+    })
+    .map(({ error = 0 }) => Math.abs(error))
+    .sort((a, b) => a - b);
+  expect(errors.length).toBe(10);
+  expect(errors[5]).toBeLessThan(0.08);
+  expect(errors[9]).toBeLessThan(0.2);
+});
+
+test("predicts other GPUs from one by their peak arithmetic", () => {
+  for (const gpu of ["rtx-3090", "rtx-5090"]) {
+    expect(Math.abs(row(`model-only/${gpu}`).error ?? 1)).toBeLessThan(0.05);
+  }
+});
+
+test("names what it does not explain, with the error and a reason", () => {
+  const { notExplained } = summarize(rows).predicted;
+  expect(notExplained.map(({ figure }) => figure)).toContain("rtx-a4000-remote/binary-b32-latency");
+  for (const { figure, note } of notExplained) expect(note, figure).not.toBe("");
+  for (const { figure, role, note } of rows) {
+    if (role === "carried") expect(note, figure).not.toBe("");
+  }
+});
+
+test("marks the figures whose load the source does not state", () => {
+  expect(rows.filter(({ assumed }) => assumed.length > 0).map(({ figure }) => figure)).toEqual([
+    "rtx-4080-remote/throughput",
+    "rtx-a4000-remote/json-throughput",
+    "rtx-a4000-remote/binary-throughput",
+  ]);
+});
+
+test("explains less without slow start, and without the client's work", () => {
+  const [whole, ...others] = variations.map(({ model, variation }) =>
+    partRow(model, check(variation)),
+  );
+  const [slowStart, client] = others;
+  expect(slowStart?.typicalFactor).toBeGreaterThan((whole?.typicalFactor ?? 0) * 1.05);
+  expect(client?.typicalFactor).toBeGreaterThan((whole?.typicalFactor ?? 0) * 1.05);
+});
+
+test("cannot tell a full link from a Triton that takes in no more", () => {
+  const [whole, , , ingest] = variations.map(({ model, variation }) =>
+    partRow(model, check(variation)),
+  );
+  const ratio = (ingest?.typicalFactor ?? 0) / (whole?.typicalFactor ?? 1);
+  expect(Math.abs(ratio - 1)).toBeLessThan(0.1);
+});
+
+test("an error counts from the nearer end of a range, and not within it", () => {
+  expect(errorOf(90, 100, 120)).toBeCloseTo(-0.1, 9);
+  expect(errorOf(132, 100, 120)).toBeCloseTo(0.1, 9);
+  expect(errorOf(110, 100, 120)).toBe(0);
+});
+
+const file = {
+  schema: 1,
+  id: "a",
+  title: "A",
+  source: { name: "somebody", seen: "2026-11" },
+  setting: { place: "local" },
+  missing: [],
+  figures: [{ id: "x", shown: "x", quantity: "latency", unit: "ms", value: 1 }],
+};
+
+test("reads a file of figures", () => {
+  expect(parsePublished(JSON.stringify(file), "a.json").figures).toHaveLength(1);
+});
+
+test.each([
+  ["{", "a.json: must be JSON"],
+  [JSON.stringify({ ...file, id: "b" }), "a.json: id must be the file's name, got 'b'"],
+  [
+    JSON.stringify({ ...file, figures: [...file.figures, ...file.figures] }),
+    "a.json: figure 'x' is there twice",
+  ],
+  [
+    JSON.stringify({ ...file, figures: [{ ...file.figures[0], range: [1, 2] }] }),
+    "a.json: figures.0: must have a value or a range",
+  ],
+])("fails on a wrong file of figures: %#", (text, message) => {
+  expect(() => parsePublished(text, "a.json")).toThrow(message);
+});
+
+test("fails when a figure is asked for that is missing", () => {
+  expect(() => publishedValue(facts.published, "cost/nothing")).toThrow(
+    "published figure 'cost/nothing' is missing",
+  );
+});

@@ -1,0 +1,120 @@
+import { expect, test } from "vitest";
+import { type Choices, planJob } from "./plan.ts";
+import {
+  alternatives,
+  answer,
+  type Question,
+  ratesByClients,
+  type ServiceTimes,
+} from "./question.ts";
+
+const times: ServiceTimes = {
+  compute: (device) => ({
+    firstMs: device === "slow" ? 40 : 4,
+    perImageMs: device === "slow" ? 20 : 0.5,
+  }),
+  measured: () => true,
+  decodeMsPerImage: 5,
+  decodeWorkers: 2,
+  overheadMs: 5,
+  overheadMsPerImage: 0,
+  ingestMsPerImage: 1,
+  jsonMsPerImage: 50,
+  jsonBytesPerImage: 3e6,
+};
+
+const base = {
+  engine: "tensorrt",
+  bandwidthMbps: 1000,
+  roundTripMs: 1,
+  connections: "kept",
+  imagesPerRequest: 1,
+  clientMs: 0,
+  jpegBytes: 10_000,
+} as const;
+
+const slow = { name: "slow", usdPerHour: 0.2 };
+const fast = { name: "fast", usdPerHour: 2 };
+
+const choices: Choices = {
+  devices: [slow, fast],
+  gpus: [1, 4],
+  topologies: ["instance-group", "per-gpu"],
+  payloads: ["jpeg", "float32"],
+  concurrencies: [1, 8, 64],
+};
+
+const question: Question = {
+  ...base,
+  device: fast,
+  gpus: 1,
+  topology: "instance-group",
+  payload: "float32",
+  concurrency: 32,
+};
+
+test("takes the cheapest that is fast enough, and not the fastest", () => {
+  // 40 images/s: one slow GPU does about 50
+  const { options, needed } = planJob({ images: 144_000, withinHours: 1 }, base, choices, times);
+  expect(needed).toBe(40);
+  expect(options[0]).toMatchObject({ meets: true, question: { device: slow, gpus: 1 } });
+});
+
+test("takes more or faster GPUs where the cheap one does not do it in time", () => {
+  const { options } = planJob(
+    { images: 540_000, withinHours: 1 },
+    base,
+    { ...choices, payloads: ["float32"] },
+    times,
+  );
+  const [best] = options;
+  expect(best?.meets).toBe(true);
+  expect(best?.imagesPerSecond).toBeGreaterThanOrEqual(150);
+  for (const option of options.filter(({ meets }) => meets)) {
+    expect(option.usd).toBeGreaterThanOrEqual(best?.usd ?? Number.NaN);
+  }
+});
+
+test("says what bounds a job that nothing meets, and the fewest GPUs first", () => {
+  const { options, bandwidthNeeded } = planJob(
+    { images: 3_600_000, withinHours: 1 },
+    { ...base, bandwidthMbps: 100 },
+    { ...choices, payloads: ["float32"] },
+    times,
+  );
+  expect(options.every(({ meets }) => !meets)).toBe(true);
+  expect(options[0]).toMatchObject({ bottleneck: "link", question: { gpus: 1 } });
+  expect(bandwidthNeeded[0]?.mbps).toBeCloseTo((1000 * 602_112 * 8) / 1e6, 6);
+});
+
+test("hours and dollars follow from the rate", () => {
+  const { options } = planJob({ images: 36_000, withinHours: 10 }, base, choices, times);
+  for (const { hours, usd, imagesPerSecond, question } of options) {
+    expect(hours * 3600 * imagesPerSecond).toBeCloseTo(36_000, 6);
+    expect(usd).toBeCloseTo(hours * question.gpus * (question.device.usdPerHour ?? 0), 9);
+  }
+});
+
+test("the rates by clients are those of each answer", () => {
+  const rates = ratesByClients(question, times, 64);
+  for (const concurrency of [1, 5, 64]) {
+    const { imagesPerSecond } = answer({ ...question, concurrency }, times);
+    expect(imagesPerSecond / (rates[concurrency - 1] ?? 0)).toBeCloseTo(1, 1);
+  }
+});
+
+test("offers only changes that help, the best first", () => {
+  const bound = { ...question, bandwidthMbps: 100, roundTripMs: 20 };
+  const found = alternatives(bound, times);
+  const now = answer(bound, times).imagesPerSecond;
+  const rates = found.map(({ answer: { imagesPerSecond } }) => imagesPerSecond);
+  expect(found.map(({ change }) => change)).toContain("send JPEG");
+  expect(found.map(({ change }) => change)).not.toContain("2 GPUs");
+  expect(rates).toEqual([...rates].sort((a, b) => b - a));
+  expect(Math.min(...rates)).toBeGreaterThanOrEqual(1.05 * now);
+});
+
+test("a GPU without a price has no cost", () => {
+  const { usdPerThousand } = answer({ ...question, device: { name: "fast" } }, times);
+  expect(usdPerThousand).toBeUndefined();
+});
