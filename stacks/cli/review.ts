@@ -18,6 +18,7 @@ import {
 import { verdictLevels } from "../review/verdict.ts";
 import { type EnvironmentName, loadSettings } from "../settings.ts";
 import { project } from "./artefact.ts";
+import { environmentPredictor } from "./predict-environment.ts";
 import { UserError } from "./user-error.ts";
 import { verifyPlans } from "./verify-plan.ts";
 
@@ -123,7 +124,7 @@ function review(args: ReviewArguments): number {
   const findings = judged.flatMap((change): readonly RuleFinding[] =>
     findingsOfChange(change, { waivers: settings(change.stack).waivers, today }),
   );
-  const result = reviewOf(judged, { findings });
+  const result = reviewOf(judged, { findings, predict: environmentPredictor() });
   const unchanged = result.stacks.every(isUnchanged);
   for (const file of args.output) write(file, rendered(result, formatOf(file), args));
   if (!(unchanged && args.onlyChanges)) {

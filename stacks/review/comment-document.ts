@@ -407,11 +407,7 @@ function capacityNotes(stacks: readonly StackReview[]): readonly Text[] {
     ),
     ...(without.size === 0
       ? []
-      : [
-          [
-            `images/s of ${[...without].join(", ")}: no prediction, since no measurement of it is at hand`,
-          ],
-        ]),
+      : [[`images/s of ${[...without].join(", ")}: not predicted, which is done for GPUs only`]]),
     ["VRAM is an estimate of the fullest GPU; usable is the part of it that models may plan with"],
     ...(dates.length === 0
       ? []

@@ -274,7 +274,11 @@ function deployment(resource: ResourceChange, stack: StackMoments): Consequence 
     };
   }
   return least === 0
-    ? { text: `${rolled} With ${pods} pods, none answers meanwhile.`, down, lost: false }
+    ? {
+        text: `${rolled} With ${pods === 1 ? "1 pod" : `${pods} pods`}, none answers meanwhile.`,
+        down,
+        lost: false,
+      }
     : harmless(rolled);
 }
 

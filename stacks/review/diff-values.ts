@@ -344,6 +344,8 @@ class Differ {
       return hidden;
     const text = textOf(value);
     if (hasSecretForm(text)) return hidden;
+    // a file may be anything
+    if (isFileContent(at.path)) return `a text of ${text.length} characters`;
     const lines = text.split("\n").length;
     if (lines > 2) return `a text of ${lines} lines`;
     return short(text);
@@ -369,6 +371,11 @@ function below(at: Place, step: string, shown: string): Place {
 
 function lastName(path: Path): string {
   return String(path.filter((step) => typeof step === "string").at(-1) ?? "");
+}
+
+/** Whether a text is that of a file that is put somewhere. */
+function isFileContent(path: Path): boolean {
+  return path[0] === "upload" && /^content/.test(lastName(path));
 }
 
 /** What providers write for what nobody set. */
@@ -450,7 +457,7 @@ function guarded({ where, before, after }: DiffLine): DiffLine {
   const clean = (text: string | undefined) =>
     text === undefined
       ? undefined
-      : hasSecretForm(text) || isSecretName(where.split(/[.[]/).at(-1) ?? "")
+      : hasSecretForm(text) || where.split(/[.[\]]/).some(isSecretName)
         ? hidden
         : short(text);
   return lineOf(where, clean(before), clean(after));

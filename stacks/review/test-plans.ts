@@ -1,3 +1,8 @@
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import type { StackChange } from "./change.ts";
+import { changeOfPlan } from "./plan-json.ts";
+
 /** For tests: the saved plans, and what each is of. */
 export interface PlanCase {
   /** `plans/<name>.plan.json` */
@@ -25,3 +30,57 @@ export const planCases: readonly PlanCase[] = [
 
 /** The key that Terraform is given where a port is exposed. A saved plan has it in plain text, as every plan does. */
 export const plantedKey = "planted-secret-8c1f02d7";
+
+/** Text of a saved plan. */
+export function planText(name: string): string {
+  return readFileSync(fileURLToPath(new URL(`./plans/${name}.plan.json`, import.meta.url)), "utf8");
+}
+
+export function savedChange(name: string): StackChange {
+  return changeOfPlan({ shown: `${name}.plan.json`, text: planText(name) });
+}
+
+/** One resource of a made-up plan. */
+export interface PlannedResource {
+  readonly address: string;
+  readonly actions?: readonly string[];
+  readonly before?: unknown;
+  readonly after?: unknown;
+  readonly more?: Readonly<Record<string, unknown>>;
+}
+
+/** A made-up plan, as Terraform writes one. */
+export function plannedText(
+  resources: readonly PlannedResource[],
+  more: Readonly<Record<string, unknown>> = {},
+): string {
+  return JSON.stringify({
+    format_version: "1.2",
+    terraform_version: "1.11.4",
+    resource_changes: resources.map(
+      ({ address, actions = ["update"], before = null, after = null, more: rest = {} }) => ({
+        address,
+        mode: "managed",
+        type: address.split(".")[0],
+        name: address.split(".")[1],
+        change: {
+          actions,
+          before,
+          after,
+          after_unknown: {},
+          before_sensitive: {},
+          after_sensitive: {},
+          ...rest,
+        },
+      }),
+    ),
+    ...more,
+  });
+}
+
+export function plannedChange(
+  resources: readonly PlannedResource[],
+  more: Readonly<Record<string, unknown>> = {},
+): StackChange {
+  return changeOfPlan({ shown: "plan.json", text: plannedText(resources, more), stack: "test" });
+}

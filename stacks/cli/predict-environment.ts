@@ -1,0 +1,58 @@
+import { stationNames } from "../../bench/capacity/model.ts";
+import { publishedFacts, publishedTimes } from "../../bench/capacity/published-facts.ts";
+import { answer } from "../../bench/capacity/question.ts";
+import { gpuCatalogue, gpuNames } from "../../constructs/gpu-catalogue.ts";
+import type { Environment } from "../../inference-image/src/contract/environment.ts";
+import type { Predict } from "../review/capacity.ts";
+
+/** One load for every environment, so that two can be compared: enough clients, beside the server. */
+const load = {
+  payload: "float32",
+  bandwidthMbps: 10_000,
+  roundTripMs: 0.2,
+  connections: "kept",
+  concurrency: 64,
+  imagesPerRequest: 1,
+  clientMs: 0,
+  jpegBytes: 10_000,
+} as const;
+
+const loadText = `${load.concurrency} clients that send float32 tensors to Triton over ${load.bandwidthMbps / 1_000} Gbit/s`;
+
+/** Predict an environment with the model of `clipstack capacity`, by published figures. On CPU there is none. */
+export function environmentPredictor(): Predict {
+  const peaks = Object.fromEntries(
+    Object.entries(gpuCatalogue).map(([name, { fp16DenseTflops }]) => [name, fp16DenseTflops]),
+  );
+  const times = publishedTimes(publishedFacts(peaks));
+  return ({ gpu, services }) => {
+    const name = gpuNames.find((known) => known === gpu?.name);
+    if (gpu === undefined || name === undefined) return undefined;
+    const tritons = services.filter(({ kind }) => kind === "triton");
+    if (tritons.length === 0) return undefined;
+    const engine = tritons.some(({ backend }) => backend === "tensorrt") ? "tensorrt" : "onnx";
+    const { imagesPerSecond, bottleneck } = answer(
+      {
+        ...load,
+        device: { name },
+        gpus: gpu.count,
+        topology: isPerGpu(gpu.count, tritons) ? "per-gpu" : "instance-group",
+        engine,
+      },
+      times,
+    );
+    const basis = times.measured(name, engine)
+      ? `calibrated by published figures of ${name}`
+      : `from the peak of ${name}, since nobody published figures of it`;
+    return {
+      imagesPerSecond,
+      source: `${basis}: ${engine}, ${loadText}; ${stationNames[bottleneck]} bounds it (clipstack capacity)`,
+    };
+  };
+}
+
+function isPerGpu(count: number, tritons: Environment["services"]): boolean {
+  // each pod has a Triton of its own
+  const inPods = tritons.some(({ workload }) => workload !== undefined);
+  return count > 1 && (inPods || tritons.filter(({ name }) => /-\d+$/.test(name)).length > 1);
+}

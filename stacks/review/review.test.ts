@@ -1,0 +1,240 @@
+import { describe, expect, test } from "vitest";
+import { htmlReport } from "./comment-html.ts";
+import { commentLimit, commentMarker, markdownComment } from "./comment-markdown.ts";
+import { reviewOf } from "./review.ts";
+import { planCases, plannedChange, savedChange } from "./test-plans.ts";
+
+describe("the comment of a real plan", () => {
+  for (const { name } of planCases) {
+    test(`${name} is the one that was agreed on`, async () => {
+      const text = markdownComment(reviewOf([savedChange(name)]));
+      await expect(text).toMatchFileSnapshot(`./plans/${name}.review.md`);
+    });
+  }
+
+  test("of all stacks at once is one comment", async () => {
+    const changes = ["gpu-swapped", "stack-destroyed", "nothing-changed"].map((name) => ({
+      ...savedChange(name),
+      stack: name,
+    }));
+    const text = markdownComment(reviewOf(changes));
+    expect(text.split(commentMarker)).toHaveLength(2);
+    await expect(text).toMatchFileSnapshot("./plans/three-stacks.review.md");
+  });
+});
+
+test("is safe where nothing changes", () => {
+  expect(reviewOf([savedChange("nothing-changed")]).verdict).toEqual({
+    level: "safe",
+    reasons: [],
+  });
+});
+
+test("says of a changed queue delay who does not answer, and the field that changes", () => {
+  const { verdict, stacks } = reviewOf([savedChange("queue-delay-changed")]);
+  expect(verdict.reasons).toEqual([
+    "single-gpu: triton-onnx, triton-trt do not answer for a while.",
+  ]);
+  const fields = stacks[0]?.changes
+    .flatMap(({ diffs }) => diffs)
+    .filter(({ title }) => title.startsWith("config.pbtxt"));
+  expect(fields).toEqual([
+    {
+      title: "config.pbtxt of openclip_vit_b32",
+      lines: [
+        { where: "dynamic_batching.max_queue_delay_microseconds", before: "5000", after: "2000" },
+      ],
+    },
+    {
+      title: "config.pbtxt of openclip_vit_b32_trt",
+      lines: [
+        { where: "dynamic_batching.max_queue_delay_microseconds", before: "5000", after: "2000" },
+      ],
+    },
+  ]);
+});
+
+test("says of a port that is opened to all who is new there, and that a key is asked for", () => {
+  const { stacks } = reviewOf([savedChange("port-exposed")]);
+  expect(stacks[0]?.exposures.map(({ status, who, what }) => `${status} ${who}: ${what}`)).toEqual([
+    "new embed: port 8002/tcp on 0.0.0.0",
+    "new embed: asks for a key",
+  ]);
+});
+
+test("says of another GPU what it costs and holds, and that the TensorRT engines are lost", () => {
+  const { stacks, verdict } = reviewOf([savedChange("gpu-swapped")]);
+  const { before, after } = stacks[0]!.capacity;
+  expect([before?.gpus, before?.usdPerHour, before?.vramUsableMiB]).toEqual([
+    "1 × rtx-4080",
+    2,
+    14_738,
+  ]);
+  expect([after?.gpus, after?.usdPerHour, after?.vramUsableMiB]).toEqual(["1 × a10", 0.75, 20_725]);
+  expect(verdict.reasons).toContain(
+    "single-gpu: triton-trt/engine-cache/volume: what is in it is lost.",
+  );
+});
+
+test("names the image by its tag, and not by its id", () => {
+  const { stacks } = reviewOf([savedChange("image-changed")]);
+  const trt = stacks[0]?.changes.find(({ title }) => title === "triton-trt/container");
+  expect(trt?.forcedBy.at(-1)).toBe(
+    "image (nvcr.io/nvidia/tritonserver:26.07-py3 → nvcr.io/nvidia/tritonserver:26.06-py3)",
+  );
+});
+
+test("counts a replacement once, and the two instances of a one-shot container as one", () => {
+  const { counts } = reviewOf([savedChange("queue-delay-changed")]).stacks[0]!;
+  expect(counts).toMatchObject({ delete: 0, create: 0, replace: 7, unchanged: 12 });
+});
+
+test("puts what is destroyed before what is created", () => {
+  const change = plannedChange([
+    { address: "docker_network.a", actions: ["create"], after: {} },
+    { address: "docker_volume.b", actions: ["update"], before: {}, after: { x: 1 } },
+    { address: "docker_volume.c", actions: ["delete", "create"], before: {}, after: {} },
+    { address: "docker_volume.d", actions: ["delete"], before: {} },
+  ]);
+  const actions = reviewOf([change]).stacks[0]?.changes.map(({ action }) => action);
+  expect(actions).toEqual(["delete", "replace", "update", "create"]);
+});
+
+test("counts what is moved and imported, and calls neither dangerous", () => {
+  const move = JSON.parse(
+    JSON.stringify({
+      address: "a.new",
+      previous_address: "a.old",
+      mode: "managed",
+      type: "a",
+      name: "new",
+      change: { actions: ["no-op"], before: {}, after: {} },
+    }),
+  );
+  const change = plannedChange([], { resource_changes: [move] });
+  const review = reviewOf([change]);
+  expect(review.stacks[0]?.counts).toMatchObject({ move: 1, unchanged: 1 });
+  expect(review.verdict.level).toBe("safe");
+  expect(markdownComment(review)).toContain("moved from `a.old`");
+});
+
+test("is blocked by a rule of severity error, and not by a waived one or one that was broken before", () => {
+  const change = plannedChange([]);
+  const error = { rule: "x", severity: "error", stack: "test", what: "w", fix: "f" } as const;
+  const level = (more: object) =>
+    reviewOf([change], { findings: [{ ...error, ...more }] }).verdict.level;
+  expect(level({})).toBe("blocked");
+  expect(level({ waived: "known" })).toBe("safe");
+  expect(level({ existing: true })).toBe("attention");
+});
+
+test("is the same text from the same plan", () => {
+  const text = () => markdownComment(reviewOf([savedChange("image-changed")]));
+  expect(text()).toBe(text());
+});
+
+test("the page of a review asks the network for nothing, and closes what it opens", () => {
+  const html = htmlReport(reviewOf([savedChange("port-exposed")]), {
+    rulesUrl: "https://a.example/",
+  });
+  expect(html).not.toMatch(/<(script|img|link|iframe)/);
+  for (const tag of ["table", "details", "section", "ul", "li", "pre", "main"]) {
+    expect(html.split(`<${tag}`).length, tag).toBe(html.split(`</${tag}>`).length);
+  }
+});
+
+test("no text of a plan becomes Markdown or HTML of the comment", () => {
+  const evil = "</details>|**x** `y` @all ```\n# z <script>alert(1)</script> -->";
+  const change = plannedChange([
+    {
+      address: `docker_container.${evil}`,
+      before: { hostname: evil },
+      after: { hostname: `${evil}2` },
+    },
+  ]);
+  const review = reviewOf([change], {
+    findings: [{ rule: "x", severity: "warning", stack: "test", what: evil, fix: evil }],
+  });
+  expect(htmlReport(review)).not.toContain("<script");
+  const text = markdownComment(review);
+  const outside = text.replaceAll(/(`{3,})diff\n[\s\S]*?\n\1|(`+)[^\n]*?\2(?!`)/g, "");
+  expect(outside).not.toMatch(/<script|\*\*x\*\*|(?<!\w)@all|^# z/m);
+});
+
+describe("a plan that is too long for a comment", () => {
+  const many = (count: number, actions: readonly string[], type = "docker_container") =>
+    Array.from({ length: count }, (_, index) => ({
+      address: `${type}.number_${index}_with_a_rather_long_name_that_takes_room`,
+      actions,
+      before: actions[0] === "create" ? null : { name: `n${index}`, env: [`PORT=${index}`] },
+      after: actions.join() === "delete" ? null : { name: `m${index}`, env: [`PORT=${index + 1}`] },
+    }));
+
+  test("names everything that is destroyed while it fits, and counts the rest", () => {
+    const change = plannedChange([
+      ...many(2_000, ["create"]),
+      ...many(900, ["update"], "docker_network"),
+      ...many(40, ["delete"], "docker_volume"),
+    ]);
+    const text = markdownComment(reviewOf([change]));
+    expect(text.length).toBeLessThan(commentLimit);
+    for (let index = 0; index < 40; index += 1)
+      expect(text).toContain(`docker_volume.number_${index}_`);
+    expect(text).toContain("2000 × docker_container create");
+    expect(text).toContain("**Shortened** to fit the limit of a comment");
+  });
+
+  test("says how many are beyond the list where the dangerous alone are too many", () => {
+    const text = markdownComment(reviewOf([plannedChange(many(3_000, ["delete"]))]));
+    expect(text.length).toBeLessThan(commentLimit);
+    expect(text).toMatch(/and \d+ more: \d+ × docker_container destroy/);
+    expect(text).toContain("| `test` | **3000** |");
+  });
+
+  test("puts the services that do not answer before thousands of others", () => {
+    const destroyed = savedChange("stack-destroyed");
+    const more = plannedChange(many(2_000, ["delete"])).resources;
+    const text = markdownComment(
+      reviewOf([{ ...destroyed, resources: [...more, ...destroyed.resources] }]),
+    );
+    expect(text.length).toBeLessThan(commentLimit);
+    expect(text).toContain("`docker_container.embed_container_3CD7E964`");
+  });
+
+  test("keeps errors of rules before notes", () => {
+    const change = plannedChange(many(800, ["update"]));
+    const finding = (index: number, severity: "error" | "note") =>
+      ({
+        rule: `${severity}-${index}`,
+        severity,
+        stack: "test",
+        what: "w".repeat(120),
+        fix: "f",
+      }) as const;
+    const findings = [
+      ...Array.from({ length: 900 }, (_, index) => finding(index, "note")),
+      ...Array.from({ length: 20 }, (_, index) => finding(index, "error")),
+    ];
+    const text = markdownComment(reviewOf([change], { findings }));
+    expect(text.length).toBeLessThan(commentLimit);
+    for (let index = 0; index < 20; index += 1) expect(text).toContain(`error-${index}`);
+  });
+
+  test("fits any limit", () => {
+    const review = reviewOf([savedChange("image-changed")]);
+    for (const limit of [20_000, 4_000, 1_500, 800]) {
+      expect(markdownComment(review, { limit }).length).toBeLessThanOrEqual(limit);
+    }
+  });
+
+  test("is not kept in memory many times over", () => {
+    const changes = plannedChange([
+      ...many(1_000, ["update"]),
+      ...many(1_000, ["delete", "create"], "docker_volume"),
+    ]);
+    globalThis.gc?.();
+    const before = process.memoryUsage().heapUsed;
+    markdownComment(reviewOf([changes]));
+    expect((process.memoryUsage().heapUsed - before) / 1e6).toBeLessThan(300);
+  });
+});

@@ -1,0 +1,301 @@
+import { describe, expect, test } from "vitest";
+import { htmlReport } from "./comment-html.ts";
+import { jsonReport } from "./comment-json.ts";
+import { markdownComment } from "./comment-markdown.ts";
+import { changeOfPlan } from "./plan-json.ts";
+import { reviewOf } from "./review.ts";
+import { hasSecretForm, hidden, isSecretName, mask, variableText } from "./secrets.ts";
+import {
+  type PlannedResource,
+  plannedChange,
+  plannedText,
+  plantedKey,
+  savedChange,
+} from "./test-plans.ts";
+import { synthesizedText } from "./test-stacks.ts";
+import { changeOfTrees, parseDocument } from "./trees.ts";
+
+const canary = "canary-7f3a91c2e5";
+const other = "another-55aa0b";
+
+/** Everything that a review prints. */
+function outputs(...changes: Parameters<typeof reviewOf>[0]): string {
+  const review = reviewOf(changes);
+  return [markdownComment(review), htmlReport(review), jsonReport(review)].join("\n");
+}
+
+const url = (secret: string) => `https://bot:${secret}@registry.example/v2`;
+
+/** A secret in each place where there may be one. */
+const places: Readonly<Record<string, (secret: string) => Omit<PlannedResource, "actions">>> = {
+  "env of a container, by name": (it) => ({
+    address: "docker_container.a",
+    after: { env: [`DB_PASSWORD=${it}`, "PORT=1"] },
+  }),
+  "env of a container, under a name that says nothing": (it) => ({
+    address: "docker_container.a",
+    after: { env: [`SETTING=${it}`] },
+  }),
+  "env of a container that is marked": (it) => ({
+    address: "docker_container.a",
+    after: { env: [`LOG_LEVEL=${it}`] },
+    more: { after_sensitive: { env: true }, before_sensitive: { env: true } },
+  }),
+  "a URL in a setting of the server": (it) => ({
+    address: "docker_container.a",
+    after: { env: [`MODEL_PATH=${url(it)}`] },
+  }),
+  "a command line": (it) => ({
+    address: "docker_container.a",
+    after: { command: ["serve", `--api-key=${it}`, "--password", it] },
+  }),
+  "a header in a health check": (it) => ({
+    address: "docker_container.a",
+    after: { healthcheck: [{ test: ["CMD", "curl", "-H", `Authorization: Bearer ${it}`] }] },
+  }),
+  "a file that is put into a container": (it) => ({
+    address: "docker_container.a",
+    after: { upload: [{ file: "/etc/app.conf", content: `a = 1\nb = ${it}\nc = 3\n` }] },
+  }),
+  "a file of one line": (it) => ({
+    address: "docker_container.a",
+    after: { upload: [{ file: "/run/thing", content: it }] },
+  }),
+  "a label with the name of a secret": (it) => ({
+    address: "docker_container.a",
+    after: { labels: [{ label: "traefik.auth.token", value: it }] },
+  }),
+  "build arguments of an image": (it) => ({
+    address: "docker_image.a",
+    after: { build: [{ context: ".", build_args: { NPM_TOKEN: it } }] },
+  }),
+  "the login of a registry": (it) => ({
+    address: "docker_registry_image.a",
+    after: { auth_config: [{ address: "registry.example", username: "u", password: it }] },
+  }),
+  "a marked attribute": (it) => ({
+    address: "docker_container.a",
+    after: { hostname: it },
+    more: { after_sensitive: { hostname: true }, before_sensitive: { hostname: true } },
+  }),
+  "a Secret": (it) => ({
+    address: "kubernetes_secret_v1.a",
+    after: { metadata: [{ name: "keys" }], data: { anything: it } },
+  }),
+  "a Secret as a manifest": (it) => ({
+    address: "kubernetes_manifest.a",
+    after: { manifest: { kind: "Secret", metadata: { name: "k" }, stringData: { anything: it } } },
+  }),
+  "env of a pod": (it) => ({
+    address: "kubernetes_deployment_v1.a",
+    after: {
+      spec: [
+        {
+          template: [
+            { spec: [{ container: [{ name: "a", env: [{ name: "API_TOKEN", value: it }] }] }] },
+          ],
+        },
+      ],
+    },
+  }),
+  "values of a release, by name": (it) => ({
+    address: "helm_release.a",
+    after: { values: [`auth:\n  password: ${it}\n`] },
+  }),
+  "values of a release, under any name": (it) => ({
+    address: "helm_release.a",
+    after: { values: [`embed:\n  greeting: ${it}\n  list: [${it}]\n`] },
+  }),
+  "values of a release that are no YAML": (it) => ({
+    address: "helm_release.a",
+    after: { values: [`{ "a": ${it}: [`] },
+  }),
+  "set_sensitive of a release": (it) => ({
+    address: "helm_release.a",
+    after: { set_sensitive: [{ name: "x", value: it }] },
+  }),
+  "set of a release, by name": (it) => ({
+    address: "helm_release.a",
+    after: { set: [{ name: "db.password", value: it }] },
+  }),
+  "the metadata of a release, which has the merged values": (it) => ({
+    address: "helm_release.a",
+    after: { metadata: [{ name: "a", values: `{"x":{"y":"${it}"}}` }] },
+  }),
+  "input of terraform_data": (it) => ({
+    address: "terraform_data.a",
+    after: { input: { registry_password: it, url: url(it) } },
+  }),
+  "a configuration of a model": (it) => ({
+    address: "docker_container.a",
+    after: {
+      upload: [
+        {
+          file: "/c.pbtxt",
+          content: `name: "m"\nplatform: "p"\ninput [ { name: "i" } ]\nparameters { key: "api_key" value { string_value: "${it}" } }\n`,
+        },
+      ],
+    },
+  }),
+};
+
+describe("a planted secret", () => {
+  for (const [place, make] of Object.entries(places)) {
+    test.each([
+      ["updated", ["update"]],
+      ["replaced", ["delete", "create"]],
+      ["created", ["create"]],
+      ["destroyed", ["delete"]],
+    ])(`in ${place} is not printed when it is %s`, (_, actions) => {
+      const [before, after] = [make(other), make(canary)];
+      const isNew = actions.join() === "create";
+      const isGone = actions.join() === "delete";
+      const change = plannedChange([
+        {
+          ...after,
+          actions,
+          before: isNew ? null : before.after,
+          after: isGone ? null : after.after,
+          more: {
+            replace_paths: Object.keys(after.after as object).map((key) => [key]),
+            ...after.more,
+          },
+        },
+      ]);
+      const text = outputs(change);
+      expect(text).not.toContain(canary);
+      expect(text).not.toContain(other);
+    });
+  }
+
+  test("that changes is said to change", () => {
+    const [before, after] = [
+      places["env of a container, by name"]!(other),
+      places["env of a container, by name"]!(canary),
+    ];
+    const text = outputs(plannedChange([{ ...after, before: before.after }]));
+    expect(text).toContain(`- env DB_PASSWORD: ${hidden}`);
+    expect(text).not.toContain("env PORT");
+  });
+
+  test("in the drift of a container is not printed", () => {
+    const before = { env: [`DB_PASSWORD=${other}`] };
+    const [resource] = JSON.parse(
+      plannedText([
+        { address: "docker_container.a", before, after: { env: [`DB_PASSWORD=${canary}`] } },
+      ]),
+    ).resource_changes;
+    const text = outputs(plannedChange([], { resource_drift: [resource] }));
+    expect(text).toContain("docker_container.a");
+    expect(text).not.toContain(canary);
+  });
+
+  test("is not repeated by a rule or a place that nobody thought of", () => {
+    const change = plannedChange([
+      {
+        address: "docker_container.a",
+        before: { env: [] },
+        after: { env: [`API_KEY=${canary}`], domainname: canary },
+      },
+    ]);
+    const finding = {
+      rule: "x",
+      severity: "error",
+      stack: "test",
+      what: `got ${canary}`,
+      fix: "",
+    } as const;
+    const review = reviewOf([change], { findings: [finding] });
+    expect([markdownComment(review), jsonReport(review)].join()).not.toContain(canary);
+  });
+
+  test("of a variable is not printed, wherever the plan has it", () => {
+    const change = plannedChange(
+      [{ address: "docker_container.a", before: { hostname: "a" }, after: { hostname: canary } }],
+      {
+        variables: { some_value: { value: canary } },
+        configuration: { root_module: { variables: { some_value: { sensitive: true } } } },
+      },
+    );
+    expect(outputs(change)).not.toContain(canary);
+  });
+
+  test("in synthesized trees is not printed", () => {
+    const before = JSON.parse(synthesizedText("single-gpu"));
+    const after = structuredClone(before);
+    for (const body of Object.values<Record<string, unknown>>(after.resource.docker_container)) {
+      body.env = [...((body.env as string[]) ?? []), `REGISTRY_TOKEN=${canary}`];
+    }
+    const text = outputs(
+      changeOfTrees(
+        "single-gpu",
+        parseDocument(JSON.stringify(before), "a"),
+        parseDocument(JSON.stringify(after), "b"),
+      ),
+    );
+    expect(text).toContain("env REGISTRY_TOKEN");
+    expect(text).not.toContain(canary);
+  });
+
+  test("of a real plan is not printed", () => {
+    const change = savedChange("port-exposed");
+    expect(JSON.stringify(change)).toContain(plantedKey);
+    expect(outputs(change)).not.toContain(plantedKey);
+  });
+});
+
+test("an address that is named like a secret is printed", () => {
+  const text = plannedText([
+    { address: "docker_container.token", before: { restart: "no" }, after: { restart: "always" } },
+  ]);
+  expect(outputs(changeOfPlan({ shown: "a", text }))).toContain("docker_container.token");
+});
+
+test.each([
+  "API_KEY",
+  "registryPassword",
+  "auth.token",
+  "DB_PASS_PHRASE",
+  "client-secret",
+  "AWS_SECRET_ACCESS_KEY",
+])("%s is the name of a secret", (name) => expect(isSecretName(name)).toBe(true));
+
+test.each([
+  "PORT",
+  "MODEL_PATH",
+  "keySecret",
+  "ALLOW_ANONYMOUS",
+  "TLS_KEY_FILE",
+  "monkey",
+  "tokenizer",
+  "passive",
+  "primary_key",
+])("%s is not the name of a secret", (name) => expect(isSecretName(name)).toBe(false));
+
+test.each([
+  url(canary),
+  "-----BEGIN RSA PRIVATE KEY-----\nabc",
+  "ghp_0123456789abcdefghij",
+  "Authorization: Bearer abcdefgh12345678",
+  "mysql --password=hunter2",
+])("%s has the form of a secret", (text) => expect(hasSecretForm(text)).toBe(true));
+
+test.each([
+  "http://127.0.0.1:8002",
+  "nvcr.io/nvidia/tritonserver@sha256:0123456789abcdef",
+  "--model-repository=/models",
+  "node stacks/cli/clipstack.mjs wait-healthy",
+])("%s does not", (text) => expect(hasSecretForm(text)).toBe(false));
+
+test("masks what is at a path, and leaves the rest", () => {
+  expect(mask({ a: [{ b: 1, c: 2 }], d: 3 }, [["a", 0, "b"]])).toEqual({
+    a: [{ b: hidden, c: 2 }],
+    d: 3,
+  });
+});
+
+test("shows settings of the server, and of other variables only numbers and switches", () => {
+  expect(variableText("ENGINE", "onnx", false)).toBe("onnx");
+  expect(variableText("SOMETHING", "words", false)).toBe(hidden);
+  expect(variableText("SOMETHING", "8080", false)).toBe("8080");
+});
