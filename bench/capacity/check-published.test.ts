@@ -5,6 +5,7 @@ import {
   checkPublished,
   costPerThousand,
   errorOf,
+  type PartRow,
   partRow,
   summarize,
   variations,
@@ -19,11 +20,13 @@ const catalogue = Object.fromEntries(
 
 let facts: PublishedFacts;
 let rows: readonly CheckRow[];
+let parts: readonly PartRow[];
 const row = (figure: string) => rows.find((one) => one.figure === figure) as CheckRow;
 
 beforeAll(() => {
   facts = publishedFacts(catalogue);
   rows = check();
+  parts = variations.map(({ model, variation }) => partRow(model, check(variation)));
 });
 
 function check(variation: Variation = {}): readonly CheckRow[] {
@@ -126,18 +129,13 @@ test("marks the figures whose load the source does not state", () => {
 });
 
 test("explains less without slow start, and without the client's work", () => {
-  const [whole, ...others] = variations.map(({ model, variation }) =>
-    partRow(model, check(variation)),
-  );
-  const [slowStart, client] = others;
+  const [whole, slowStart, client] = parts;
   expect(slowStart?.typicalFactor).toBeGreaterThan((whole?.typicalFactor ?? 0) * 1.05);
   expect(client?.typicalFactor).toBeGreaterThan((whole?.typicalFactor ?? 0) * 1.05);
 });
 
 test("cannot tell a full link from a Triton that takes in no more", () => {
-  const [whole, , , ingest] = variations.map(({ model, variation }) =>
-    partRow(model, check(variation)),
-  );
+  const [whole, , , ingest] = parts;
   const ratio = (ingest?.typicalFactor ?? 0) / (whole?.typicalFactor ?? 1);
   expect(Math.abs(ratio - 1)).toBeLessThan(0.1);
 });

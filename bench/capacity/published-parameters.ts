@@ -130,6 +130,7 @@ export function publishedParameters(
   const result = (file: string, id: string, tried: Partial<typeof values>) =>
     predictFigure(published, file, id, { ...values, ...tried }, peaks);
   for (let pass = 0; pass < 25; pass++) {
+    const before = values.bandwidthMbps;
     for (const [file, id] of Object.entries(roundTripFigures)) {
       const found = solve(figure(`${file}/${id}`), [0.01, 2000], (ms) =>
         result(file, id, { roundTripMs: { ...values.roundTripMs, [file]: ms } }),
@@ -149,6 +150,7 @@ export function publishedParameters(
             0,
             1000 / figure("rtx-4080-x4-remote/c1-throughput") - figure("rtx-4080-x4-remote/c1-p50"),
           );
+    if (Math.abs(values.bandwidthMbps / before - 1) < 1e-9) break;
   }
   return { ...values, list: describe(values) };
 }
@@ -377,7 +379,7 @@ export function solve(
 ): number {
   const rising = value(high) > value(low);
   let [a, b] = [low, high];
-  for (let step = 0; step < 60; step++) {
+  for (let step = 0; step < 50; step++) {
     const middle = (a + b) / 2;
     if (value(middle) < target === rising) a = middle;
     else b = middle;

@@ -1,0 +1,98 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { execa } from "execa";
+import { afterAll, expect, test } from "vitest";
+import { testBenchRecord } from "../../bench/report/test-bench-record.ts";
+import { project } from "./artefact.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "clipstack-capacity-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const run = async (...args: readonly string[]) => {
+  const { exitCode, stdout, stderr } = await execa(
+    process.execPath,
+    [
+      "--import",
+      import.meta.resolve("tsx"),
+      join(project, "stacks/cli/main.ts"),
+      "capacity",
+      ...args,
+    ],
+    { reject: false, stdin: "ignore" },
+  );
+  return { exitCode, stdout, stderr };
+};
+
+test("answers what a GPU, payload and link give, what it costs and what bounds it", async () => {
+  const { exitCode, stdout } = await run(
+    ...["--gpu", "rtx-4080", "--gpus", "4", "--topology", "per-gpu", "--payload", "float32"],
+    ...["--bandwidth", "100Mbps", "--round-trip", "60ms", "--concurrency", "32"],
+  );
+  expect(exitCode).toBe(0);
+  // 100 Mbit/s carry 20.8 tensors of 602 112 bytes a second, whatever the GPUs do
+  expect(stdout).toMatch(/images\/s {8}20\.8/);
+  expect(stdout).toMatch(/\$\/1,000 images {2}0\.11 {2}\(\$8\.00 an hour/);
+  expect(stdout).toMatch(/bottleneck {6}the link's bandwidth/);
+  expect(stdout).toMatch(/send JPEG/);
+  expect(stdout).toContain("how far to trust it");
+}, 60_000);
+
+test("prints the answer as JSON, and writes it to a file", async () => {
+  const file = join(folder, "answer.json");
+  const { stdout } = await run("--gpu", "t4", "--payload", "u8", "--json", "--output", file);
+  expect(readFileSync(file, "utf8").trim()).toBe(stdout.trim());
+  expect(JSON.parse(stdout)).toMatchObject({
+    schema: 1,
+    question: { device: { name: "t4" }, payload: "u8" },
+    answer: { imagesPerSecond: expect.any(Number), bottleneck: expect.any(String) },
+  });
+}, 60_000);
+
+test("finds the cheapest way to do a job, and says with exit code 1 that there is none", async () => {
+  const job = ["--images", "1000000", "--within", "6h", "--round-trip", "35ms"];
+  const found = await run(...job, "--bandwidth", "200Mbps", "--json");
+  expect(found.exitCode).toBe(0);
+  expect(JSON.parse(found.stdout).options[0]).toMatchObject({ meets: true });
+  const none = await run(...job, "--bandwidth", "200Mbps", "--payload", "float32");
+  expect(none.exitCode).toBe(1);
+  expect(none.stdout).toMatch(/none of \d+ ways meets it/);
+  expect(none.stdout).toMatch(/float32 {5}223/);
+}, 60_000);
+
+test("compares itself with every published figure", async () => {
+  const { exitCode, stdout } = await run("--check");
+  expect(exitCode).toBe(0);
+  expect(stdout).toMatch(/Of \d+ predicted figures \d+ are within 10 %/);
+  expect(stdout).toContain("not explained (off by more than 25 %)");
+  expect(stdout).toMatch(/without slow start +\d+/);
+}, 60_000);
+
+test("is calibrated by a record, and says how far it is off on each load", async () => {
+  const file = join(folder, "record.json");
+  writeFileSync(file, JSON.stringify(testBenchRecord()));
+  const checked = await run("--record", file, "--check");
+  expect(checked.stdout).toMatch(/onnx-http b1 c16 .* predicted/);
+  expect(checked.stdout).toMatch(/loads are predicted: median error/);
+  const asked = await run("--record", file, "--payload", "jpeg", "--concurrency", "4");
+  expect(asked.stdout).toContain(`Calibrated by ${file}`);
+  expect(asked.stdout).toContain("random weights");
+}, 60_000);
+
+const wrong: readonly (readonly [readonly string[], string])[] = [
+  [[], "clipstack: say what computes: an environment, --gpu, or --record"],
+  [["--gpu", "t4", "--images", "5"], "clipstack: --images and --within make a job together"],
+  [["--gpu", "t4", "--bandwidth", "100"], "must be a number above 0 with its unit, like 100Mbps"],
+  [["--gpu", "a10g"], "Allowed choices are t4, l4"],
+  [["--record", "nothing.json"], "clipstack: nothing.json: cannot be read"],
+];
+
+test("fails with one line on wrong usage", async () => {
+  const results = await Promise.all(wrong.map(([args]) => run(...args)));
+  results.forEach(({ exitCode, stdout, stderr }, index) => {
+    const [args, message] = wrong[index] ?? [[], ""];
+    expect({ exitCode, stdout }, args.join(" ")).toEqual({ exitCode: 2, stdout: "" });
+    expect(stderr).toContain(message);
+    expect(stderr).not.toMatch(/\n\s+at /);
+  });
+}, 60_000);
