@@ -218,7 +218,7 @@ export function mismatches(from: BenchRecord, to: BenchRecord): readonly string[
     ["runtime", a.runtime, b.runtime],
     ["model", modelKey(from), modelKey(to)],
     ["GPU", gpuText(from), gpuText(to)],
-    ["images", imagesText(from), imagesText(to)],
+    ["set of images", imagesText(from), imagesText(to)],
   ];
   return facts.flatMap(([name, one, other]) =>
     one === other ? [] : [`the ${name} differs: ${one}, then ${other}`],

@@ -1,4 +1,3 @@
-import { uniformFloat64 } from "pure-rand/distribution/uniformFloat64";
 import { xoroshiro128plus } from "pure-rand/generator/xoroshiro128plus";
 import type { Cell } from "../src/bench-record.ts";
 
@@ -44,7 +43,7 @@ export function ratioInterval(a: Cell, b: Cell, metric: Metric, seed = 1): Inter
   const from = figureOf(a, metric);
   const to = figureOf(b, metric);
   if (from === undefined || to === undefined) return undefined;
-  const [drawA, drawB] = [logDraws(a, metric, seed), logDraws(b, metric, seed + 1)];
+  const [drawA, drawB] = [logDraws(a, metric, "a", seed), logDraws(b, metric, "b", seed)];
   if (drawA === undefined || drawB === undefined) return undefined;
   const windows = Math.min(measured(a).length, measured(b).length);
   return intervalOf(
@@ -65,10 +64,10 @@ export function meanRatio(
   const logs: number[][] = [];
   const ratios: number[] = [];
   let windows = Number.POSITIVE_INFINITY;
-  for (const [i, [a, b]] of pairs.entries()) {
+  for (const [a, b] of pairs) {
     const [from, to] = [figureOf(a, metric), figureOf(b, metric)];
-    const drawA = logDraws(a, metric, seed + 2 * i);
-    const drawB = logDraws(b, metric, seed + 2 * i + 1);
+    const drawA = logDraws(a, metric, "a", seed);
+    const drawB = logDraws(b, metric, "b", seed);
     if (from === undefined || to === undefined || drawA === undefined || drawB === undefined) {
       continue;
     }
@@ -92,12 +91,34 @@ function measured(cell: Cell): Cell["windows"] {
   return cell.measuredWindows === 0 ? [] : cell.windows.slice(-cell.measuredWindows);
 }
 
-/** Draws of ln(figure), less its estimate. */
-function logDraws(cell: Cell, metric: Metric, seed: number): number[] | undefined {
+/** Drawn once for each cell: a load is part of its own ratio and of its path's. */
+const drawn = new WeakMap<Cell, Map<string, number[] | undefined>>();
+
+/**
+ * Draws of ln(figure), less its estimate.
+ *
+ * @param side - Of the ratio: the same cell on both sides must be drawn independently.
+ */
+function logDraws(cell: Cell, metric: Metric, side: "a" | "b", seed: number): number[] | undefined {
+  const known = drawn.get(cell) ?? new Map<string, number[] | undefined>();
+  drawn.set(cell, known);
+  const key = `${metric} ${side} ${seed}`;
+  if (!known.has(key)) known.set(key, freshDraws(cell, metric, hash(`${cell.id} ${key}`)));
+  return known.get(key);
+}
+
+/** FNV-1a, 32 bits. */
+function hash(text: string): number {
+  let value = 2_166_136_261;
+  for (const character of text) value = Math.imul(value ^ character.charCodeAt(0), 16_777_619);
+  return value;
+}
+
+function freshDraws(cell: Cell, metric: Metric, seed: number): number[] | undefined {
   const rates = measured(cell).map(({ imagesPerSecond }) => imagesPerSecond);
   if (rates.length < 2 || rates.some((rate) => !(rate > 0))) return undefined;
   const random = xoroshiro128plus(seed);
-  const uniform = () => uniformFloat64(random);
+  const uniform = () => (random.next() >>> 0) / 2 ** 32;
   const drift = windowDraws(rates, uniform);
   if (metric === "throughput") return drift;
   const p99s = measured(cell).flatMap(({ p99Ms }) => (p99Ms === undefined ? [] : [p99Ms]));

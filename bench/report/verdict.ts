@@ -86,7 +86,7 @@ export function smallestLoad(series: readonly Series[]): readonly Contender[] {
 function latencyChoice(series: readonly Series[]): Choice {
   const base = { goal: "latency", title: "Lowest latency", unit: "ms p50" } as const;
   const ranked = [...smallestLoad(series)].sort(
-    (a, b) => (a.cell.latencyMs?.p50 ?? 0) - (b.cell.latencyMs?.p50 ?? 0),
+    (a, b) => weak(a) - weak(b) || (a.cell.latencyMs?.p50 ?? 0) - (b.cell.latencyMs?.p50 ?? 0),
   );
   const [winner, second] = ranked;
   if (winner?.cell.latencyMs === undefined) return nothing(base);
@@ -183,9 +183,11 @@ function rankedByRate(series: readonly Series[]): readonly Contender[] {
     const cell = fastest(cells);
     return cell === undefined ? [] : [{ name, cell }];
   });
-  const weak = ({ cell }: Contender) => (trustOf(cell) === "good" ? 0 : 1);
   return best.sort((a, b) => weak(a) - weak(b) || b.cell.imagesPerSecond - a.cell.imagesPerSecond);
 }
+
+/** What is not stable comes after what is, however good its figure looks. */
+const weak = ({ cell }: Contender) => (trustOf(cell) === "good" ? 0 : 1);
 
 /** Those that noise may have put behind the first. */
 function tiesOf(ranked: readonly Contender[], metric: "p50" | "throughput"): readonly string[] {
@@ -205,6 +207,9 @@ function against(first: Contender, second: Contender, metric: "p50" | "throughpu
       : [first.cell.imagesPerSecond, second.cell.imagesPerSecond];
   const word = metric === "p50" ? "shorter" : "more";
   const next = `\`${second.name}\`, the next`;
+  if (better < other) {
+    return `\`${second.name}\` looked better (${formatMsOrRate(second.cell, metric)}), but was not stable.`;
+  }
   if (interval !== undefined && !differs(interval)) {
     return `Within the noise of ${next} (${formatMsOrRate(second.cell, metric)}): either will do.`;
   }
@@ -277,14 +282,17 @@ function biggestPart(cell: Cell): readonly string[] {
   const [most] = [...parts].sort((a, b) => b.ms - a.ms);
   const mean = cell.latencyMs?.mean;
   if (most === undefined || mean === undefined || most.id === "unknown") return [];
+  const share = Math.min(1, most.ms / mean);
   const bound =
-    most.id === "decode"
-      ? " It is bound by the CPU, not by the GPU."
-      : most.id === "network"
-        ? " It is bound by the way to the server, not by the GPU."
-        : "";
+    share <= 0.5
+      ? ""
+      : most.id === "decode"
+        ? " It is bound by the CPU that decodes, not by the model."
+        : most.id === "network"
+          ? " It is bound by the way to the server, not by the model."
+          : "";
   return [
-    `Most of a request's time there (${formatPercent(Math.min(1, most.ms / mean))}) goes into ${partWords[most.id]}.${bound}`,
+    `${share > 0.5 ? "Most" : "The largest part"} of a request's time there (${formatPercent(share)}) goes into ${partWords[most.id]}.${bound}`,
   ];
 }
 

@@ -1,0 +1,135 @@
+import { expect, test } from "vitest";
+import type { BenchRecord, Cell } from "../src/bench-record.ts";
+import { compareRecords, differences, mismatches } from "./compare.ts";
+import { compareMarkdown, compareText, verdictText } from "./compare-report.ts";
+import { testBenchRecord, testCell } from "./test-bench-record.ts";
+
+const record = (cells: readonly Cell[], changes: Partial<BenchRecord> = {}): BenchRecord =>
+  testBenchRecord({ cells: [...cells], studies: [], ...changes });
+
+const limit = { failOver: 0.1 };
+const paths = ["embed-http", "onnx-grpc"];
+const cells = (slower: number, changes: Partial<Cell> = {}) =>
+  paths.flatMap((path) => [1, 8].map((batch) => testCell({ path, batch, slower }, changes)));
+
+test("a record against itself has no regression", () => {
+  const all = testBenchRecord();
+  const found = compareRecords(all, all, limit);
+  expect(found.regressions).toEqual([]);
+  expect(found.onlyFrom).toEqual([]);
+  expect(
+    found.paths.every(({ changes }) => changes.every(({ judgement }) => judgement === "same")),
+  ).toBe(true);
+});
+
+test("30 % slower is a regression of each path and of each load, named with its ratio and its interval", () => {
+  const { regressions } = compareRecords(record(cells(1)), record(cells(1.3)), limit);
+  expect(regressions[0]).toMatch(
+    /^embed-http: throughput over its 2 loads 0\.7\d × \(0\.7\d to 0\.\d\d\)$/,
+  );
+  expect(regressions.join("\n")).toMatch(
+    /onnx-grpc, 8 images a request, 1 client: p50 1\.3\d × \(1\.2\d to 1\.3\d\)/,
+  );
+});
+
+test("5 % slower is no regression where 10 % are allowed, and one where 2 % are", () => {
+  const [before, after] = [record(cells(1)), record(cells(1.05))];
+  expect(compareRecords(before, after, limit).regressions).toEqual([]);
+  expect(compareRecords(before, after, { failOver: 0.005 }).regressions).not.toEqual([]);
+});
+
+test("30 % slower is no regression where the windows differ as much", () => {
+  const noisy = (slower: number) =>
+    cells(slower).map((cell) => ({
+      ...cell,
+      windows: cell.windows.map((window, i) => ({
+        ...window,
+        imagesPerSecond: cell.imagesPerSecond * [0.7, 1, 1.3][i]!,
+        p99Ms: window.p99Ms! / [0.7, 1, 1.3][i]!,
+      })),
+    }));
+  const found = compareRecords(record(noisy(1)), record(noisy(1.3)), limit);
+  const loads = found.regressions.filter((line) => line.includes("a request"));
+  expect(loads).toEqual([]);
+});
+
+test("30 % faster is better, and no regression", () => {
+  const found = compareRecords(record(cells(1.3)), record(cells(1)), limit);
+  expect(found.regressions).toEqual([]);
+  expect(verdictText(found)).toBe(
+    "no regression of more than 10 % in 4 loads; more throughput: embed-http and onnx-grpc",
+  );
+});
+
+test("an invalid or unstable load is shown and not judged", () => {
+  const bad = cells(2, { invalid: ["The client was the limit."] });
+  const found = compareRecords(record(cells(1)), record(bad), limit);
+  expect(found.regressions).toEqual([]);
+  expect(found.cells[0]?.notJudged).toEqual(["second record: The client was the limit."]);
+  expect(verdictText(found)).toBe("no load could be judged");
+});
+
+test("requests that fail now and did not before are a regression", () => {
+  const failing = cells(1, { errors: { "503": 400 } });
+  const { regressions } = compareRecords(record(cells(1)), record(failing), limit);
+  expect(regressions[0]).toMatch(
+    /^embed-http, 1 image a request, 1 client: 1\d\.\d % of the requests failed, 0\.0 % before$/,
+  );
+});
+
+test("loads that only one record has are named", () => {
+  const found = compareRecords(record(cells(1)), record(cells(1).slice(0, 3)), limit);
+  expect(found.onlyFrom).toEqual(["onnx-grpc, 8 images a request, 1 client"]);
+  expect(found.onlyTo).toEqual([]);
+});
+
+test("the same load of a study and of the grid is compared once", () => {
+  const twice = [testCell(), testCell({ study: "batch" })];
+  expect(compareRecords(record(twice), record(twice), limit).cells).toHaveLength(1);
+});
+
+test("records of another machine, model, runtime, GPU or images are not for comparison, each with its reason", () => {
+  const base = testBenchRecord();
+  const { subject, settings } = base;
+  const other: BenchRecord = {
+    ...base,
+    subject: {
+      ...subject,
+      runtime: "endpoints",
+      machine: { ...subject.machine, cores: 4 },
+      model: { name: "tiny" },
+      gpu: undefined,
+    },
+    settings: { ...settings, images: { ...settings.images, count: 3 } },
+  };
+  expect(mismatches(base, base)).toEqual([]);
+  expect(mismatches(base, other)).toEqual([
+    "the machine differs: Test CPU, 8 cores, then Test CPU, 4 cores",
+    "the runtime differs: deployed, then endpoints",
+    "the model differs: generated abababababab, then tiny",
+    "the GPU differs: 1 × NVIDIA A10, then none",
+    "the set of images differs: 32 of 10240 bytes in the mean, then 3 of 10240 bytes in the mean",
+  ]);
+});
+
+test("another Node is a difference to know, and no reason to refuse", () => {
+  const base = testBenchRecord();
+  const machine = { ...base.subject.machine, node: "v22.0.0" };
+  const other = { ...base, subject: { ...base.subject, machine } };
+  expect(mismatches(base, other)).toEqual([]);
+  expect(differences(base, other)).toEqual(["The Node differs: v20.20.0, then v22.0.0."]);
+});
+
+test("the comparison as text has ratios with their intervals, and the verdict last", () => {
+  const [before, after] = [record(cells(1)), record(cells(1.3))];
+  const text = compareText(before, after, compareRecords(before, after, limit));
+  expect(text).toMatch(/embed-http +2 +0\.7\d × \(/);
+  expect(text.trimEnd().split("\n").at(-1)).toMatch(/^\d+ regressions of more than 10 %\.$/);
+});
+
+test("the comparison as Markdown has what is worse before its tables", () => {
+  const [before, after] = [record(cells(1)), record(cells(1.3))];
+  const text = compareMarkdown(before, after, compareRecords(before, after, limit));
+  expect(text.indexOf("### Worse")).toBeGreaterThan(0);
+  expect(text.indexOf("### Worse")).toBeLessThan(text.indexOf("| path |"));
+});

@@ -1,0 +1,85 @@
+import { expect, test } from "vitest";
+import { parsePerfAnalyzer } from "./import-perf-analyzer.ts";
+import { importedSection } from "./imported-section.ts";
+import { testBenchRecord } from "./test-bench-record.ts";
+
+/** As perf_analyzer 2.50 writes it with `-f`. */
+const csv = `Concurrency,Inferences/Second,Client Send,Network+Server Send/Recv,Server Queue,Server Compute Input,Server Compute Infer,Server Compute Output,Client Recv,p50 latency,p90 latency,p95 latency,p99 latency
+1,136.5,120,2800,40,180,3100,80,15,7250,7600,7900,8300
+4,380.25,130,2900,3000,180,3100,80,15,10300,12000,12400,13500
+`;
+
+test("reads each row, microseconds as milliseconds", () => {
+  const { rows, file, program } = parsePerfAnalyzer(csv, "somewhere/triton.csv", "onnx-http b1");
+  expect({ file, program }).toEqual({ file: "triton.csv", program: "perf_analyzer" });
+  expect(rows).toHaveLength(2);
+  expect(rows[0]).toEqual({
+    label: "onnx-http b1",
+    concurrency: 1,
+    inferencesPerSecond: 136.5,
+    p50Ms: 7.25,
+    p90Ms: 7.6,
+    p95Ms: 7.9,
+    p99Ms: 8.3,
+    queueMs: 0.04,
+    inputMs: 0.18,
+    inferMs: 3.1,
+    outputMs: 0.08,
+  });
+});
+
+test("without a label the file's name is one", () => {
+  expect(parsePerfAnalyzer(csv, "x/onnx-grpc.csv").rows[0]?.label).toBe("onnx-grpc");
+});
+
+test("reads a run at given rates, and columns that are not there as nothing", () => {
+  const { rows } = parsePerfAnalyzer(
+    "Request Rate,Inferences/Second,p99 latency\n50,49.8,9000\n",
+    "r.csv",
+  );
+  expect(rows[0]).toMatchObject({ ratePerSecond: 50, inferencesPerSecond: 49.8, p99Ms: 9 });
+  expect(rows[0]?.p50Ms).toBeUndefined();
+});
+
+test.each([
+  [
+    "a,b\n1,2\n",
+    "x.csv: must be a table of perf_analyzer with the columns Concurrency or Request Rate and Inferences/Second",
+  ],
+  [
+    "",
+    "x.csv: must be a table of perf_analyzer with the columns Concurrency or Request Rate and Inferences/Second",
+  ],
+  [
+    "Concurrency,Inferences/Second\n1,fast\n",
+    'x.csv: row 1: Inferences/Second must be a number, got "fast"',
+  ],
+])("fails on %j with the file and the rule", (text, message) => {
+  expect(() => parsePerfAnalyzer(text, "x.csv")).toThrow(message);
+});
+
+test("a labelled load stands beside ours, with the ratio", () => {
+  const record = testBenchRecord();
+  const section = importedSection({
+    ...record,
+    imported: [parsePerfAnalyzer(csv, "triton.csv", "onnx-http b1")],
+  })!;
+  expect(section.answer[0]).toMatch(
+    /^Of 2 loads that both measured, throughput differs by at most \d\.\d %\.$/,
+  );
+  expect(section.tables[0]?.rows[0]?.slice(0, 5).map(({ text }) => text)).toEqual([
+    "onnx-http b1",
+    "1",
+    "137",
+    "135",
+    "0.99 ×",
+  ]);
+});
+
+test("without a label of ours the figures stand alone, and the section says how to put them beside", () => {
+  const section = importedSection({
+    ...testBenchRecord(),
+    imported: [parsePerfAnalyzer(csv, "triton.csv")],
+  })!;
+  expect(section.answer[0]).toContain("label a file as `onnx-http b8`");
+});

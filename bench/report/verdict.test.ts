@@ -1,0 +1,207 @@
+import { expect, test } from "vitest";
+import type { BenchRecord, Cell } from "../src/bench-record.ts";
+import { caveatsOf, warningText } from "./caveats.ts";
+import {
+  testBenchRecord,
+  testCell,
+  testEmbeddedRecord,
+  testEnvironment,
+} from "./test-bench-record.ts";
+import { verdictOf } from "./verdict.ts";
+
+const record = (cells: readonly Cell[], changes: Partial<BenchRecord> = {}): BenchRecord =>
+  testBenchRecord({ cells: [...cells], studies: [], ...changes });
+
+const choice = (of: BenchRecord, goal: string) =>
+  verdictOf(of).choices.find((it) => it.goal === goal)!;
+
+const closed = (concurrency: number) => ({ kind: "closed loop", concurrency }) as const;
+
+test("the path with the lowest p50 of one image and one client is chosen for latency", () => {
+  const found = choice(
+    record([testCell({ path: "onnx-http" }), testCell({ path: "trt-grpc" })]),
+    "latency",
+  );
+  expect(found.winner?.name).toBe("trt-grpc");
+  expect(found.setting).toContain("1 image a request, 1 client");
+  expect(found.why[0]).toMatch(
+    /^1\.4\d × shorter than `onnx-http`, the next \(7\.\d+ ms, 95 % sure of 1\.3\d to 1\.\d+\)\.$/,
+  );
+});
+
+test("the reason is where the next one's time goes", () => {
+  const found = choice(
+    record([testCell({ path: "embed-http" }), testCell({ path: "onnx-http" })]),
+    "latency",
+  );
+  expect(found.why[1]).toBe(
+    "`onnx-http` spends 3.24 ms more on transfer and the network: its request is 602 kB, not 10.6 kB.",
+  );
+});
+
+test("the load with the most images a second is chosen for throughput, with what it costs in latency", () => {
+  const found = choice(
+    record([
+      testCell({ path: "onnx-grpc" }),
+      testCell({ path: "onnx-grpc", load: closed(32) }),
+      testCell({ path: "onnx-http", load: closed(32) }),
+    ]),
+    "throughput",
+  );
+  expect(found.winner?.cell.load).toEqual(closed(32));
+  expect(found.setting).toMatch(/^1 image a request, 32 clients; p50 [\d.]+ ms, p95 [\d.]+ ms$/);
+});
+
+test("cost is the price of an hour divided by the images of an hour", () => {
+  const cell = testCell({ path: "embed-http", load: closed(32) }, { imagesPerSecond: 24.3 });
+  const price = { usdPerHour: 2, date: "2026-11-21", source: "--price" };
+  const base = testBenchRecord();
+  const found = choice(record([cell], { subject: { ...base.subject, price } }), "cost");
+  // 2 / 3600 / 24.3 × 1000
+  expect(found.value).toBe("$0.0229");
+});
+
+test("there is no cost where no GPU computed, and the report says why", () => {
+  const found = choice(testEmbeddedRecord(), "cost");
+  expect(found.winner).toBeUndefined();
+  expect(found.why[0]).toContain("No GPU computed here");
+});
+
+test("a price given by hand is used with local processes too", () => {
+  const embedded = testEmbeddedRecord();
+  const price = { usdPerHour: 0.1, date: "2026-11-21", source: "--price" };
+  expect(
+    choice({ ...embedded, subject: { ...embedded.subject, price } }, "cost").winner,
+  ).toBeDefined();
+});
+
+test("an invalid load wins nothing, however good its figures are", () => {
+  const best = testCell(
+    { path: "trt-grpc", load: closed(64), slower: 0.1 },
+    { invalid: ["The client was the limit."] },
+  );
+  const found = verdictOf(record([testCell({ path: "onnx-http" }), best]));
+  expect(found.choices.map(({ winner }) => winner?.name)).toEqual([
+    "onnx-http",
+    "onnx-http",
+    "onnx-http",
+  ]);
+});
+
+test("an unstable load wins only where no load of another path is stable, and says so", () => {
+  const unstable = testCell(
+    { path: "trt-grpc", load: closed(32) },
+    { stability: { verdict: "unstable", throughputDeviation: 0.31, tolerance: 0.1 } },
+  );
+  const steady = testCell({ path: "onnx-http", load: closed(32) });
+  expect(choice(record([unstable, steady]), "throughput")).toMatchObject({
+    winner: { name: "onnx-http" },
+    doubts: [],
+    why: expect.arrayContaining([
+      expect.stringMatching(/^`trt-grpc` looked better \(.* images\/s\), but was not stable\.$/),
+    ]),
+  });
+  expect(choice(record([unstable]), "throughput").doubts).toEqual([
+    "Its windows never agreed within 10 %: throughput by 31 %.",
+  ]);
+});
+
+test("a difference within the noise is called a tie", () => {
+  const [a, b] = [
+    testCell({ path: "onnx-http" }),
+    testCell({ path: "onnx-http" }, { path: "trt-http" }),
+  ];
+  const found = choice(record([a, b]), "latency");
+  expect(found.ties).toHaveLength(1);
+  expect(found.why[0]).toContain("Within the noise of");
+});
+
+test("it says of a path with tensors that the client has to make them", () => {
+  const found = choice(
+    record([testCell({ path: "trt-grpc" }), testCell({ path: "embed-http" })]),
+    "latency",
+  );
+  expect(found.why.join(" ")).toMatch(
+    /must decode and resize every image first.*`embed-http` takes files as they are/,
+  );
+});
+
+test("the most within a limit of latency is named for each limit that gives more", () => {
+  const { limits } = verdictOf(testBenchRecord());
+  const rates = limits.map(({ cell }) => cell.imagesPerSecond);
+  expect(limits.length).toBeGreaterThan(1);
+  expect(rates).toEqual([...rates].sort((a, b) => a - b));
+  for (const { limitMs, cell } of limits) expect(cell.latencyMs!.p95).toBeLessThanOrEqual(limitMs);
+});
+
+test("cells under a study's conditions are no choice for the environment as it is", () => {
+  const four = testCell({
+    path: "onnx-grpc",
+    study: "scaling",
+    conditions: { gpus: 4 },
+    slower: 0.2,
+  });
+  expect(choice(record([testCell({ path: "onnx-http" }), four]), "latency").winner?.name).toBe(
+    "onnx-http",
+  );
+});
+
+test("without a load to trust nothing is chosen", () => {
+  const found = verdictOf(record([testCell({}, { invalid: ["The client was the limit."] })]));
+  expect(found.headline).toBe("Nothing was measured that can be trusted");
+  expect(found.choices.every(({ winner }) => winner === undefined)).toBe(true);
+});
+
+test("the headline of local processes in place of a GPU says that it is not the GPU's", () => {
+  expect(verdictOf(testEmbeddedRecord()).headline).toBe(
+    "`onnx-http_u8` is fastest here, on a CPU: this says nothing about the GPU that it will run on",
+  );
+});
+
+test("the headline of a deployed run is the choice", () => {
+  expect(verdictOf(testBenchRecord()).headline).toMatch(/^Choose `/);
+});
+
+test("caveats come with the gravest first", () => {
+  expect(caveatsOf(testEmbeddedRecord()).map(({ kind, title }) => `${kind}: ${title}`)).toEqual([
+    "subject: CPU in place of a GPU",
+    "subject: Embedded runtime",
+    "figures: 1 load invalid",
+    "figures: 1 load unstable",
+    "figures: Failed requests",
+    "figures: Few samples",
+    "know: Decoding",
+    "know: Random weights",
+    "know: Closed loop",
+  ]);
+});
+
+test("the warning at the top names what must not be missed", () => {
+  expect(warningText(testBenchRecord())).toBe(
+    "1 load invalid, 1 load unstable, failed requests and few samples",
+  );
+});
+
+test("a caveat names the loads that it is about, and their reason", () => {
+  const [first] = caveatsOf(testBenchRecord());
+  expect(first?.text).toBe(
+    "trt-grpc b1 c128. The busiest worker of the load generator used 0.97 of a core: the client may be the limit. They are shown, and left out of every choice.",
+  );
+});
+
+test("an edited file and the notes of an environment are caveats", () => {
+  const base = testBenchRecord();
+  const environments = [
+    testEnvironment({
+      artefact: { file: "a.json", sha256: "ab", editedByHand: true },
+      notes: ["embed: no volume is mounted"],
+    }),
+  ];
+  const texts = caveatsOf({ ...base, subject: { ...base.subject, environments } }).map(
+    ({ text }) => text,
+  );
+  expect(texts).toContain(
+    "a.json was edited after it was synthesized, and was measured as it lies.",
+  );
+  expect(texts).toContain("embed: no volume is mounted.");
+});
