@@ -8,30 +8,34 @@ const bytesPerMiB = 1024 * 1024;
 /** So many clients with the largest batch: what buffers grow to. */
 const loadConcurrency = 4;
 
+const notes = [
+  "Memory of a gateway is with that of the Tritons that it asks, where they run on this machine.",
+  "Memory of the GPUs is that of all services together.",
+];
+
 /** Memory of each service, at rest and under load, one service after the other while all of them run. */
 export async function studyMemory(run: StudyRun): Promise<void> {
-  const result = run.keep({
-    study: "memory" as const,
-    environment: run.environment,
-    services: [] as ServiceMemory[],
-    notes: [
-      "Memory of a gateway is with that of the Tritons that it asks, where they run on this machine.",
-      "Memory of the GPUs is that of all services together.",
-    ],
-  });
+  const memories: ServiceMemory[] = [];
   const batch = Math.max(...run.grid.batchSizes);
   const services = new Map<string, StudyPath>();
   for (const at of run.paths) {
     if (!services.has(at.target.service)) services.set(at.target.service, at);
   }
   for (const [service, at] of services) {
-    result.services.push(
+    memories.push(
       await measureMemory(
         service,
         () => read(run, at),
         () => run.measure("memory", at, { batch, load: clients(loadConcurrency) }),
       ),
     );
+    if (memories.length > 1) continue;
+    run.keep({
+      study: "memory",
+      environment: run.environment,
+      services: memories,
+      notes: [...notes],
+    });
   }
 }
 

@@ -93,13 +93,9 @@ class Control implements QueueDelayControl {
 
   async restore(): Promise<void> {
     if (!this.#changed) return;
-    // what lies in the repository, and where that is another one, what was served before
-    await this.#load(undefined);
-    const now = (await this.#config()).dynamic_batching?.max_queue_delay_microseconds;
-    if (now !== this.originalUs) {
-      await this.#load(this.#original);
-      await this.#require(this.originalUs);
-    }
+    // as an override too: a Triton keeps one until the model's files change or it is unloaded, which would be a gap
+    await this.#load(this.#original as ModelConfig);
+    await this.#require(this.originalUs);
     this.#changed = false;
   }
 
@@ -124,9 +120,9 @@ class Control implements QueueDelayControl {
     );
   }
 
-  /** @param config - In place of the repository's. */
-  async #load(config: ModelConfig | undefined): Promise<void> {
-    const parameters = config === undefined ? {} : { config: JSON.stringify(config) };
+  /** Have the model loaded with a configuration in place of the repository's. */
+  async #load(config: ModelConfig): Promise<void> {
+    const parameters = { config: JSON.stringify(config) };
     const answer = await this.#send(`repository/models/${this.model}/load`, {
       method: "POST",
       headers: { "content-type": "application/json" },
