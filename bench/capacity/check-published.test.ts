@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { beforeAll, expect, test } from "vitest";
 import { gpuCatalogue } from "../../constructs/gpu-catalogue.ts";
 import {
@@ -132,6 +133,22 @@ test("explains less without slow start, and without the client's work", () => {
   const [whole, slowStart, client] = parts;
   expect(slowStart?.typicalFactor).toBeGreaterThan((whole?.typicalFactor ?? 0) * 1.05);
   expect(client?.typicalFactor).toBeGreaterThan((whole?.typicalFactor ?? 0) * 1.05);
+});
+
+test("the guide has the figures of the check", () => {
+  const guide = readFileSync(new URL("../../docs/capacity.md", import.meta.url), "utf8");
+  const { figures, byRole, predicted } = summarize(rows);
+  expect(guide).toContain(
+    `prints all ${figures} published figures. ${byRole.predicted} are predicted: ${predicted.within10} within 10 %, ${predicted.within25} within 25 %, median ${Math.round(100 * predicted.medianError)} %`,
+  );
+  expect(guide).toContain(
+    `${byRole.calibrates} set a parameter, ${byRole.derived} follow by formula`,
+  );
+  for (const part of parts) {
+    expect(guide).toContain(
+      `| ${part.model} | ${part.within25} of ${part.figures} | ${Math.round(100 * part.medianError)} % | ${part.typicalFactor.toFixed(2)} × |`,
+    );
+  }
 });
 
 test("cannot tell a full link from a Triton that takes in no more", () => {

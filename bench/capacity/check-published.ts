@@ -123,7 +123,7 @@ const notes: Readonly<Record<string, string>> = {
   "operators/gemm": "share of the arithmetic",
   "operators/conv": "share of the arithmetic: a convolution is less efficient",
   "a100-protocols/onnx-http-c16":
-    "the client's work was at most 22.9 ms here, and 26.1 in the setting that calibrates",
+    "in this run the link carried at least 210 Mbit/s and the client worked at most 22.9 ms a request; the runs that calibrate say 195 and 26.1",
   "a100-protocols/embed-b32": "the decoding of the other A100 run; 14 ms an image would explain it",
   "a100-protocols/embed-c16":
     "would need 33 ms a request on the server: 16 requests at a time slow that server down, which no parameter says",
