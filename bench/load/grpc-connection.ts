@@ -5,6 +5,10 @@ import type { PreparedRequests } from "./prepared-requests.ts";
 /** An answer of a batch of 32 is 64 KiB; the default window of that size would make it wait for the client. */
 const windowBytes = 8 * 1024 * 1024;
 
+const statusOk = 200;
+/** Before each message: a flag, and its length. */
+const frameBytes = 5;
+
 /** Names of the codes of gRPC, by number. */
 const statusNames = [
   "OK",
@@ -30,9 +34,9 @@ const statusNames = [
 export function grpcConnections(prepared: PreparedRequests): OpenConnection {
   const url = `http://${prepared.url}`;
   const calls = prepared.requests.map(({ headers, body }) => {
-    const message = Buffer.alloc(5 + body.byteLength);
+    const message = Buffer.alloc(frameBytes + body.byteLength);
     message.writeUInt32BE(body.byteLength, 1);
-    message.set(body, 5);
+    message.set(body, frameBytes);
     return {
       headers: {
         [constants.HTTP2_HEADER_METHOD]: "POST",
@@ -68,47 +72,40 @@ class GrpcConnection implements Connection {
 
   send(request: number): void {
     const { headers, message } = this.#calls[request]!;
-    const session = this.#session ?? this.#connect();
-    const stream = session.request(headers);
+    const stream = this.#openSession().request(headers);
     this.#stream = stream;
-    let httpStatus = 200;
-    let grpcStatus: string | undefined;
-    let bytes = 0;
+    const answer: Answer = { httpStatus: 0, grpcStatus: undefined, bytes: 0 };
     let code = "UND_ERR_SOCKET";
-    stream.on("response", (answer) => {
-      httpStatus = answer[":status"] ?? 0;
+    stream.on("response", (response) => {
+      answer.httpStatus = response[":status"] ?? 0;
       // an error comes without a message: its status is here
-      grpcStatus = headerText(answer["grpc-status"]);
+      answer.grpcStatus = textOf(response["grpc-status"]);
     });
     stream.on("data", (chunk: Buffer) => {
-      bytes += chunk.length;
+      answer.bytes += chunk.length;
     });
     stream.on("trailers", (trailers) => {
-      grpcStatus ??= headerText(trailers["grpc-status"]);
+      answer.grpcStatus ??= textOf(trailers["grpc-status"]);
     });
-    stream.on("error", (error: NodeJS.ErrnoException) => {
-      code = error.code ?? error.message;
+    stream.on("error", (error) => {
+      code = codeOf(error);
     });
-    // not `close`: it comes later, when the stream is torn down
-    stream.on("end", () => {
-      if (httpStatus !== 200 || grpcStatus !== undefined)
-        this.#end(stream, { bytes, httpStatus, grpcStatus });
-    });
-    stream.on("close", () => {
+    const end = (isClosed: boolean) => {
       if (stream !== this.#stream) return;
-      if (httpStatus !== 200 || grpcStatus !== undefined)
-        this.#end(stream, { bytes, httpStatus, grpcStatus });
-      else {
-        this.#stream = undefined;
-        // of a session that could not connect, the session knows why
-        this.#events.failed(
-          code === "ERR_HTTP2_STREAM_CANCEL" ? (this.#sessionCode ?? code) : code,
-        );
-      }
-    });
+      const isWhole =
+        answer.grpcStatus !== undefined ||
+        (answer.httpStatus !== 0 && answer.httpStatus !== statusOk);
+      if (!isWhole && !isClosed) return;
+      this.#stream = undefined;
+      if (isWhole)
+        this.#events.answered(answerCode(answer), Math.max(0, answer.bytes - frameBytes));
+      else this.#events.failed(code);
+    };
+    // the end of the answer; the stream is torn down some time later
+    stream.on("end", () => end(false));
+    stream.on("close", () => end(true));
     stream.end(message);
   }
-  #sessionCode: string | undefined;
 
   abandon(code: string): void {
     const open = this.#stream !== undefined;
@@ -122,41 +119,44 @@ class GrpcConnection implements Connection {
     this.#session = undefined;
   }
 
-  #end(
-    stream: ClientHttp2Stream,
-    {
-      bytes,
-      httpStatus,
-      grpcStatus,
-    }: { bytes: number; httpStatus: number; grpcStatus: string | undefined },
-  ): void {
-    if (stream !== this.#stream) return;
-    this.#stream = undefined;
-    const name = statusNames[Number(grpcStatus ?? 2)] ?? "UNKNOWN";
-    const code = httpStatus === 200 ? name : String(httpStatus);
-    // what is counted is the message, without its frame
-    this.#events.answered(code === "OK" ? "" : code, Math.max(0, bytes - 5));
-  }
-
-  #connect(): ClientHttp2Session {
+  #openSession(): ClientHttp2Session {
+    const open = this.#session;
+    if (open !== undefined && !open.closed && !open.destroyed) return open;
     const session = connect(this.#url, {
       settings: { initialWindowSize: windowBytes, enablePush: false },
     });
     this.#session = session;
-    this.#sessionCode = undefined;
     session.on("connect", () => session.setLocalWindowSize(windowBytes));
-    session.on("error", (error: NodeJS.ErrnoException) => {
-      if (session === this.#session) this.#sessionCode = error.code ?? error.message;
-    });
-    const forget = () => {
+    // its streams tell
+    session.on("error", () => {});
+    session.on("goaway", () => {
       if (session === this.#session) this.#session = undefined;
-    };
-    session.on("goaway", forget);
-    session.on("close", forget);
+    });
     return session;
   }
 }
 
-function headerText(value: string | string[] | undefined): string | undefined {
+interface Answer {
+  httpStatus: number;
+  grpcStatus: string | undefined;
+  /** Of the message with its frame. */
+  bytes: number;
+}
+
+/** Empty for a good one. */
+function answerCode({ httpStatus, grpcStatus }: Answer): string {
+  if (httpStatus !== statusOk) return String(httpStatus);
+  const name = statusNames[Number(grpcStatus)] ?? "UNKNOWN";
+  return name === "OK" ? "" : name;
+}
+
+/** Of a stream that was given up because its connection could not be had, what was wrong with the connection. */
+function codeOf(error: Error & { readonly code?: unknown }): string {
+  const known = (one: unknown): string | undefined =>
+    one instanceof Error && "code" in one && typeof one.code === "string" ? one.code : undefined;
+  return known(error.cause) ?? known(error) ?? error.message;
+}
+
+function textOf(value: string | string[] | undefined): string | undefined {
   return Array.isArray(value) ? value[0] : value;
 }

@@ -42,12 +42,14 @@ const unreachable: readonly string[] = [
 
 /** What goes on over all runs of one load: a run ends early when another worker is needed. */
 export interface Totals {
+  /** When the load has to end, from its first request on, on the clock of `clockMs`. */
+  endMs: number;
   warmup: { seconds: number; requests: number };
   readonly errors: Map<string, number>;
 }
 
 export function newTotals(): Totals {
-  return { warmup: { seconds: 0, requests: 0 }, errors: new Map() };
+  return { endMs: Number.NaN, warmup: { seconds: 0, requests: 0 }, errors: new Map() };
 }
 
 /** A moment between two windows. */
@@ -74,7 +76,6 @@ export class LoadRun {
   readonly #workers: Workers;
   readonly #requests: PreparedRequests;
   readonly #options: MeasureOptions;
-  readonly #endMs: number;
   readonly #totals: Totals;
   /** Answers that belong to no window yet. */
   #pending: TimedSample[] = [];
@@ -83,18 +84,15 @@ export class LoadRun {
   #boundary: Boundary = { atMs: 0, lastDoneMs: 0, workers: [], counters: undefined };
   #eventLoopDelayP99Ms = 0;
 
-  /** @param endMs - When it has to end, on the clock of `clockMs`. */
   constructor(
     workers: Workers,
     requests: PreparedRequests,
     options: MeasureOptions,
-    endMs: number,
     totals: Totals,
   ) {
     this.#workers = workers;
     this.#requests = requests;
     this.#options = options;
-    this.#endMs = endMs;
     this.#totals = totals;
   }
 
@@ -102,7 +100,9 @@ export class LoadRun {
   async warmUp(): Promise<number> {
     const { durationSeconds, windowSeconds } = this.#options;
     const startMs = this.#workers.start();
-    const untilMs = Math.min(this.#endMs, startMs + durationSeconds * 1_000 * longestWarmup);
+    const ceilingMs = durationSeconds * 1_000;
+    if (Number.isNaN(this.#totals.endMs)) this.#totals.endMs = startMs + ceilingMs;
+    const untilMs = Math.min(this.#totals.endMs, startMs + ceilingMs * longestWarmup);
     const { workers } = await this.#collect();
     this.#boundary = { atMs: startMs, lastDoneMs: startMs, workers, counters: undefined };
     let last: MeasuredWindow;
@@ -130,11 +130,11 @@ export class LoadRun {
     const wanted = iterations === undefined ? stableWindows : counts.length;
     const most = iterations === undefined ? maxWindows : counts.length;
     while (windows.length < most && !signal.aborted) {
-      const isLast = clockMs() + windowSeconds * 1_000 > this.#endMs;
+      const isLast = clockMs() + windowSeconds * 1_000 > this.#totals.endMs;
       if (iterations === undefined && isLast && windows.length > 0) break;
       const next =
         iterations === undefined
-          ? await this.#timedWindow(windowSeconds, this.#endMs)
+          ? await this.#timedWindow(windowSeconds, this.#totals.endMs)
           : await this.#countedWindow(counts[windows.length] ?? 1);
       if (!next.whole && windows.length > 0 && iterations === undefined) break;
       windows.push(next);
@@ -232,7 +232,7 @@ export class LoadRun {
 
   /** A window of so many requests. */
   async #countedWindow(count: number): Promise<MeasuredWindow> {
-    const over = () => this.#options.signal.aborted || clockMs() >= this.#endMs;
+    const over = () => this.#options.signal.aborted || clockMs() >= this.#totals.endMs;
     while (this.#pending.length < count && !over()) {
       await this.#sleep(pollMs);
       await this.#collect();

@@ -1,3 +1,6 @@
+import { once } from "node:events";
+import { createServer as createHttp2Server } from "node:http2";
+import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 import { afterEach, expect, test } from "vitest";
 import type { LoadShape } from "../src/bench-record.ts";
 import { type MeasureOptions, measureLoad } from "./measure-load.ts";
@@ -5,8 +8,12 @@ import { type NullServer, startNullGrpcServer, startNullHttpServer } from "./nul
 import type { PreparedRequests } from "./prepared-requests.ts";
 
 const servers: NullServer[] = [];
+const others: { close(): unknown }[] = [];
+const sockets: Socket[] = [];
 afterEach(async () => {
   await Promise.all(servers.splice(0).map((server) => server.close()));
+  for (const socket of sockets.splice(0)) socket.destroy();
+  for (const server of others.splice(0)) server.close();
 });
 
 const start = { http: startNullHttpServer, grpc: startNullGrpcServer };
@@ -18,6 +25,19 @@ async function serverOf(
   const server = await start[transport](options);
   servers.push(server);
   return server;
+}
+
+/** A server that does with its connections as it is told. */
+async function listen(onConnection: (socket: Socket) => void): Promise<string> {
+  const server: Server = createServer((socket) => {
+    sockets.push(socket);
+    socket.on("error", () => {});
+    onConnection(socket);
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  others.push(server);
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
 function requestsTo(url: string, transport: "http" | "grpc"): PreparedRequests {
@@ -36,12 +56,13 @@ const closedLoop: LoadShape = { kind: "closed loop", concurrency: 2 };
 function optionsOf(options: Partial<MeasureOptions> = {}): MeasureOptions {
   return {
     load: closedLoop,
-    windowSeconds: 0.2,
+    windowSeconds: 0.1,
     stableWindows: 3,
     // what is tested is not whether this machine is quiet
     tolerance: 100,
     maxWindows: 10,
-    durationSeconds: 20,
+    // less than a third of it to warm up
+    durationSeconds: 5,
     workers: 1,
     signal: new AbortController().signal,
     ...options,
@@ -64,3 +85,242 @@ test.each(["http", "grpc"] as const)(
     expect(measured.latencyMs?.p50).toBeGreaterThanOrEqual(4);
   },
 );
+
+test("windows that never agree are unstable, and there are no more of them than was asked for", async () => {
+  const server = await serverOf("http", { delayMs: 5 });
+  const measured = await measureLoad(
+    requestsTo(server.url, "http"),
+    optionsOf({ tolerance: 0, maxWindows: 4 }),
+  );
+  expect(measured.stability).toMatchObject({ verdict: "unstable", tolerance: 0 });
+  expect(measured.stability.throughputDeviation).toBeGreaterThan(0);
+  expect([measured.windows.length, measured.measuredWindows]).toEqual([4, 3]);
+  const lastThree = measured.windows.slice(1).reduce((sum, { requests }) => sum + requests, 0);
+  expect(measured.samples).toBe(lastThree);
+});
+
+test("a ceiling that leaves no time for enough windows is said", async () => {
+  const server = await serverOf("http", { delayMs: 5 });
+  const measured = await measureLoad(
+    requestsTo(server.url, "http"),
+    optionsOf({ durationSeconds: 1, windowSeconds: 0.3 }),
+  );
+  expect(measured.stability.verdict).toBe("short");
+  expect(measured.samples).toBeGreaterThan(0);
+});
+
+test("so many requests are measured as were asked for, and more were sent to warm up", async () => {
+  const server = await serverOf("grpc", { delayMs: 2 });
+  const measured = await measureLoad(requestsTo(server.url, "grpc"), optionsOf({ iterations: 50 }));
+  expect(measured.samples).toBe(50);
+  expect(measured.windows.map(({ requests }) => requests)).toEqual([16, 17, 17]);
+  expect(server.answered).toBeGreaterThan(50);
+});
+
+test("a window goes on until it has answers enough to say something", async () => {
+  const server = await serverOf("http", { delayMs: 100 });
+  const measured = await measureLoad(
+    requestsTo(server.url, "http"),
+    optionsOf({ windowSeconds: 0.1 }),
+  );
+  for (const { requests } of measured.windows) expect(requests).toBeGreaterThanOrEqual(10);
+});
+
+test("the rate does not depend on when a window ends", async () => {
+  // 10 answers a second, in windows of 0.35 seconds
+  const server = await serverOf("http", { delayMs: 100 });
+  const measured = await measureLoad(
+    requestsTo(server.url, "http"),
+    optionsOf({ load: { kind: "closed loop", concurrency: 1 }, windowSeconds: 1.05 }),
+  );
+  expect(measured.requestsPerSecond).toBeCloseTo(1_000 / (measured.latencyMs?.mean ?? 0), 0);
+});
+
+test("a load can be ended, and what was measured until then is there", async () => {
+  const server = await serverOf("http", { delayMs: 5 });
+  const interrupt = new AbortController();
+  const measured = await measureLoad(
+    requestsTo(server.url, "http"),
+    optionsOf({
+      tolerance: 0,
+      signal: interrupt.signal,
+      onWindow: (_window, index) => {
+        if (index === 1) interrupt.abort();
+      },
+    }),
+  );
+  expect(measured.stability.verdict).toBe("interrupted");
+  expect(measured.windows).toHaveLength(2);
+  expect(measured.samples).toBeGreaterThan(0);
+  expect(measured.errorsInAll).toEqual({});
+});
+
+test("what is read at the ends of the windows is of the measured ones", async () => {
+  const server = await serverOf("http", { delayMs: 5 });
+  const measured = await measureLoad(
+    requestsTo(server.url, "http"),
+    optionsOf({ tolerance: 0, maxWindows: 5, readCounters: async () => server.answered }),
+  );
+  const { before, after } = measured.counters ?? {};
+  // two clients may have one answer each on its way
+  expect(Math.abs(Number(after) - Number(before) - measured.samples)).toBeLessThanOrEqual(4);
+});
+
+test("a server that cannot be asked for its counters is measured all the same", async () => {
+  const server = await serverOf("http", { delayMs: 5 });
+  const measured = await measureLoad(
+    requestsTo(server.url, "http"),
+    optionsOf({ readCounters: () => Promise.reject(new Error("no")) }),
+  );
+  expect(measured).not.toHaveProperty("counters");
+  expect(measured.samples).toBeGreaterThan(0);
+});
+
+test("failed requests are counted by their code, and are in no percentile", async () => {
+  let count = 0;
+  const url = await listen((socket) => {
+    socket.on("data", () => {
+      count += 1;
+      socket.write(
+        `HTTP/1.1 ${count % 4 === 0 ? "503 Busy" : "200 OK"}\r\ncontent-length: 0\r\n\r\n`,
+      );
+    });
+  });
+  const measured = await measureLoad(
+    requestsTo(url, "http"),
+    optionsOf({ load: { kind: "closed loop", concurrency: 1 } }),
+  );
+  expect(Object.keys(measured.errors)).toEqual(["503"]);
+  const failed = measured.errors["503"] ?? 0;
+  expect(failed / (failed + measured.samples)).toBeCloseTo(0.25, 1);
+  expect(measured.errorsInAll["503"]).toBeGreaterThan(failed);
+  expect(measured.samples).toBe(measured.histogram.reduce((sum, [, n]) => sum + n, 0));
+});
+
+test("an error of gRPC is counted by its name", async () => {
+  const server = createHttp2Server();
+  server.on("stream", (stream) => {
+    stream.respond({ ":status": 200, "grpc-status": "14" }, { endStream: true });
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  others.push(server);
+  const { port } = server.address() as AddressInfo;
+  const measured = await measureLoad(
+    requestsTo(`127.0.0.1:${port}`, "grpc"),
+    optionsOf({ iterations: 10 }),
+  );
+  expect(measured.errors).toEqual({ UNAVAILABLE: 10 });
+  expect(measured.invalid).toContain("No request was answered well.");
+});
+
+test("a connection that the server closes after its answer is opened again", async () => {
+  const url = await listen((socket) => {
+    socket.once("data", () => {
+      socket.end("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nbody without a length");
+    });
+  });
+  const measured = await measureLoad(requestsTo(url, "http"), optionsOf({ iterations: 20 }));
+  expect(measured.errorsInAll).toEqual({});
+  expect(measured.samples).toBe(20);
+  expect(measured.responseBytes).toBe("body without a length".length);
+});
+
+test("a connection that ends within an answer is a failure", async () => {
+  const url = await listen((socket) => {
+    socket.once("data", () => socket.end("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf"));
+  });
+  const measured = await measureLoad(requestsTo(url, "http"), optionsOf({ iterations: 10 }));
+  expect(measured.errors).toEqual({ "connection closed before the answer": 10 });
+});
+
+test.each([
+  ["http", (port: number) => `http://127.0.0.1:${port}`],
+  ["grpc", (port: number) => `127.0.0.1:${port}`],
+] as const)("fails in one line when nothing listens for %s", async (transport, urlOf) => {
+  const server = await serverOf("http");
+  const port = Number(new URL(server.url).port);
+  await servers.pop()?.close();
+  await expect(measureLoad(requestsTo(urlOf(port), transport), optionsOf())).rejects.toThrow(
+    `${urlOf(port)}: connection refused`,
+  );
+});
+
+const openLoop: LoadShape = { kind: "open loop", arrivals: "poisson", ratePerSecond: 100, seed: 1 };
+
+test.each(["http", "grpc"] as const)(
+  "an open loop over %s has the rate that was asked for",
+  async (transport) => {
+    const server = await serverOf(transport, { delayMs: 50 });
+    const measured = await measureLoad(
+      requestsTo(server.url, transport),
+      optionsOf({ load: { ...openLoop, arrivals: "constant" }, windowSeconds: 0.5 }),
+    );
+    expect(measured.requestsPerSecond).toBeGreaterThan(90);
+    expect(measured.requestsPerSecond).toBeLessThan(110);
+    expect(measured.achievedShare).toBe(1);
+    expect(measured.errorsInAll).toEqual({});
+  },
+);
+
+test("several workers send one load together", async () => {
+  const server = await serverOf("http", { delayMs: 5 });
+  const measured = await measureLoad(
+    requestsTo(server.url, "http"),
+    optionsOf({ load: { ...openLoop, arrivals: "constant" }, workers: 3, windowSeconds: 0.5 }),
+  );
+  expect(measured.client.workers).toBe(3);
+  expect(measured.requestsPerSecond).toBeGreaterThan(90);
+  expect(measured.requestsPerSecond).toBeLessThan(110);
+});
+
+test("an open loop that a server cannot follow achieves less than what was due", async () => {
+  // 20 a second, whatever comes
+  let free = 0;
+  const url = await listen((socket) => {
+    socket.on("data", () => {
+      free = Math.max(free, performance.now()) + 50;
+      setTimeout(
+        () => socket.write("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"),
+        free - performance.now(),
+      );
+    });
+  });
+  const measured = await measureLoad(
+    requestsTo(url, "http"),
+    optionsOf({ load: openLoop, windowSeconds: 0.5, durationSeconds: 4 }),
+  );
+  expect(measured.requestsPerSecond).toBeLessThan(40);
+  expect(measured.achievedShare).toBeLessThan(0.9);
+});
+
+test("a stall of one second shows whole in the p99 of an open loop, and hides in a closed one", async () => {
+  const stallMs = 1_000;
+  const during = async (load: LoadShape) => {
+    const server = await serverOf("http", { delayMs: 5 });
+    const measured = await measureLoad(
+      requestsTo(server.url, "http"),
+      optionsOf({
+        load,
+        windowSeconds: 1,
+        durationSeconds: 20,
+        stableWindows: 5,
+        maxWindows: 5,
+        tolerance: 0,
+        onWindow: (_window, index) => {
+          if (index === 1) server.pause(stallMs);
+        },
+      }),
+    );
+    expect(measured.latencyMs?.max).toBeGreaterThan(0.9 * stallMs);
+    return measured.latencyMs;
+  };
+  const [open, closed] = await Promise.all([
+    during(openLoop),
+    during({ kind: "closed loop", concurrency: 1 }),
+  ]);
+  // of 500 requests 100 came during the stall: all of them waited
+  expect(open?.p99).toBeGreaterThan(0.8 * stallMs);
+  // one client asked once during the stall, and did not ask again until it was over
+  expect(closed?.p95).toBeLessThan(0.5 * stallMs);
+});

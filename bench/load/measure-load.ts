@@ -2,7 +2,6 @@ import { availableParallelism } from "node:os";
 import type { Cell, LoadShape } from "../src/bench-record.ts";
 import { LoadRun, newTotals } from "./load-run.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
-import { clockMs } from "./worker-messages.ts";
 import { startWorkers } from "./workers.ts";
 
 /** How a load is measured. */
@@ -71,14 +70,13 @@ export async function measureLoad(
   requests: PreparedRequests,
   options: MeasureOptions,
 ): Promise<MeasuredLoad> {
-  const endMs = clockMs() + options.durationSeconds * 1_000;
   const totals = newTotals();
   const most = parallelRequests(options.load);
   let count = Math.min(options.workers ?? 1, most);
   for (;;) {
     const workers = await startWorkers(count, requests, options.load);
     try {
-      const run = new LoadRun(workers, requests, options, endMs, totals);
+      const run = new LoadRun(workers, requests, options, totals);
       const busiest = await run.warmUp();
       const mayGrow =
         options.workers === undefined && count < Math.min(most, availableParallelism());

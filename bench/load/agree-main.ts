@@ -1,0 +1,180 @@
+/** `npm run bench:agree`: our generator beside perf_analyzer and hey. */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { request } from "undici";
+import { embedPaths } from "../../inference-image/src/contract/embed-paths.ts";
+import {
+  imageElements,
+  openclipVitB32,
+} from "../../inference-image/src/contract/model-signature.ts";
+import { oipPaths } from "../../inference-image/src/contract/oip-paths.ts";
+import { BenchError } from "../src/bench-error.ts";
+import { type Child, endWithParent, startChild } from "../src/child-process.ts";
+import { freePorts } from "../src/free-ports.ts";
+import { type AgreeTargets, agreeTable, compareWithPeers, disagreement } from "./agree.ts";
+import { heyVariable } from "./peers.ts";
+import { numberOption, runMain } from "./run-main.ts";
+
+const tritonVariable = "CLIPSTACK_REAL_TRITON";
+
+const help = `Usage: npm run bench:agree -- [options]
+
+Whether our load generator sees what others see: the same server and the same load, beside NVIDIA's perf_analyzer
+(Triton's paths) and hey (the embed API), in alternating rounds. Without addresses the bundled server is started.
+
+Options:
+  --http <url>             Triton's HTTP address: http://host:port
+  --grpc <host:port>       Triton's gRPC address
+  --embed <url>            embed API
+  --model <name>           of the bundled server that is started: tiny, generated, an ONNX file (default: generated)
+  --perf-analyzer <path>   default: bin/perf_analyzer below $${tritonVariable}, which .ci/real-triton prints
+  --hey <path>             default: $${heyVariable}, which .ci/hey prints
+  --rounds <n>             the order is reversed in each (default: 3)
+  --seconds <n>            length of each measurement (default: 6)
+  --concurrency <n>        clients (default: 2)
+  --within <percent>       largest difference of a median (default: 5)
+  --help
+
+Exit code 1 where throughput, p50 or p95 differ by more.
+
+Example:
+  $ ${heyVariable}=$(.ci/hey) ${tritonVariable}=$(.ci/real-triton) npm run bench:agree
+`;
+
+const sample = new URL("../samples/mountains.jpg", import.meta.url);
+const clipstack = fileURLToPath(new URL("../../stacks/cli/main.ts", import.meta.url));
+const longestStartMs = 120_000;
+
+await runMain(async (signal) => {
+  const { values } = parseArgs({
+    options: {
+      http: { type: "string" },
+      grpc: { type: "string" },
+      embed: { type: "string" },
+      model: { type: "string", default: "generated" },
+      "perf-analyzer": { type: "string", default: perfAnalyzer() },
+      hey: { type: "string", default: process.env[heyVariable] },
+      rounds: { type: "string", default: "3" },
+      seconds: { type: "string", default: "6" },
+      concurrency: { type: "string", default: "2" },
+      within: { type: "string", default: "5" },
+      help: { type: "boolean" },
+    },
+  });
+  if (values.help) {
+    console.log(help);
+    return true;
+  }
+  const { hey, "perf-analyzer": analyzer } = values;
+  if (hey === undefined && analyzer === undefined) {
+    throw new BenchError("nothing to compare with: give --perf-analyzer or --hey");
+  }
+  const options = {
+    hey,
+    perfAnalyzer: analyzer,
+    image: {
+      bytes: readFileSync(sample),
+      contentType: "image/jpeg",
+      tensor: Float32Array.from({ length: imageElements }, (_, i) => Math.sin(i)),
+    },
+    rounds: numberOption("--rounds", values.rounds),
+    seconds: numberOption("--seconds", values.seconds),
+    concurrency: numberOption("--concurrency", values.concurrency),
+    signal,
+    say: (line: string) => console.error(line),
+  };
+  const { http, grpc, embed } = values;
+  const given = http !== undefined || grpc !== undefined || embed !== undefined;
+  const compare = (targets: AgreeTargets) => compareWithPeers(targets, options);
+  const { name: model } = openclipVitB32;
+  const rows = given
+    ? await compare({ http, grpc, embed, model })
+    : await withBundledServers(values.model, signal, async (targets) => [
+        ...(analyzer === undefined ? [] : await compare({ ...targets.triton, model })),
+        ...(hey === undefined ? [] : await compare({ ...targets.embed, model })),
+      ]);
+  console.log(agreeTable(rows));
+  return disagreement(rows) <= numberOption("--within", values.within) / 100;
+});
+
+function perfAnalyzer(): string | undefined {
+  const home = process.env[tritonVariable];
+  return home === undefined ? undefined : join(home, "bin", "perf_analyzer");
+}
+
+/** `clipstack serve`, once for each role. */
+async function withBundledServers<T>(
+  model: string,
+  signal: AbortSignal,
+  work: (targets: {
+    readonly triton: Pick<AgreeTargets, "http" | "grpc">;
+    readonly embed: Pick<AgreeTargets, "embed">;
+  }) => Promise<T>,
+): Promise<T> {
+  const [http, grpc, metrics, embed] = await freePorts(4);
+  const urls = { http: `http://127.0.0.1:${http}`, embed: `http://127.0.0.1:${embed}` };
+  const servers = [
+    serve([
+      "--role",
+      "triton",
+      "--model-config-name",
+      "cpu",
+      "--model",
+      model,
+      "--http-port",
+      `${http}`,
+      "--grpc-port",
+      `${grpc}`,
+      "--metrics-port",
+      `${metrics}`,
+    ]),
+    serve(["--role", "embed", "--model", model, "--http-port", `${embed}`]),
+  ] as const;
+  try {
+    await ready(servers[0], `${urls.http}${oipPaths.ready}`, signal);
+    await ready(servers[1], `${urls.embed}${embedPaths.readyz}`, signal);
+    return await work({
+      triton: { http: urls.http, grpc: `127.0.0.1:${grpc}` },
+      embed: { embed: urls.embed },
+    });
+  } finally {
+    await Promise.all(servers.map((server) => server.stop(10)));
+  }
+}
+
+function serve(args: readonly string[]): Child {
+  return startChild({
+    command: [
+      process.execPath,
+      "--import",
+      import.meta.resolve("tsx"),
+      "--import",
+      endWithParent,
+      clipstack,
+    ],
+    args: ["serve", ...args],
+    env: {},
+  });
+}
+
+async function ready(server: Child, url: string, signal: AbortSignal): Promise<void> {
+  const startedAt = performance.now();
+  for (;;) {
+    signal.throwIfAborted();
+    if (server.exit !== undefined || performance.now() - startedAt > longestStartMs) {
+      throw new BenchError(`the server did not start:\n${server.lastLines(4).join("\n")}`);
+    }
+    const status = await request(url).then(
+      async ({ statusCode, body }) => {
+        await body.dump();
+        return statusCode;
+      },
+      () => 0,
+    );
+    if (status === 200) return;
+    await sleep(100);
+  }
+}

@@ -1,0 +1,47 @@
+import { expect, test } from "vitest";
+import { parseHey, parsePerfAnalyzer } from "./peers.ts";
+
+const hey = `
+Summary:
+  Total:	1.0042 secs
+  Requests/sec:	241.9792
+
+Latency distribution:
+  10%% in 0.0307 secs
+  50%% in 0.0312 secs
+  95%% in 0.0350 secs
+  99%% in 0.0401 secs
+
+Status code distribution:
+  [200]	243 responses
+`;
+
+test("hey's rate and latencies are read", () => {
+  expect(parseHey(hey)).toEqual({
+    requestsPerSecond: 241.9792,
+    p50Ms: expect.closeTo(31.2),
+    p95Ms: expect.closeTo(35),
+    p99Ms: expect.closeTo(40.1),
+  });
+});
+
+test.each([
+  ["a status", "[503]	12 responses"],
+  ["an error", '[3]	Post "http://127.0.0.1:1/": EOF'],
+])("fails when hey saw %s that is not good", (_what, line) => {
+  expect(() => parseHey(`${hey}  ${line}\n`)).toThrow(`hey: ${line.replace("\t", " ")}`);
+});
+
+test("perf_analyzer's rate is turned into requests, its microseconds into milliseconds", () => {
+  const csv = [
+    "Concurrency,Inferences/Second,Client Send,p50 latency,p90 latency,p95 latency,p99 latency",
+    "2,120.5,10,31000,32000,33000,34000",
+    "",
+  ].join("\n");
+  expect(parsePerfAnalyzer(csv, 4)).toEqual({
+    requestsPerSecond: 30.125,
+    p50Ms: 31,
+    p95Ms: 33,
+    p99Ms: 34,
+  });
+});

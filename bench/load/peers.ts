@@ -1,0 +1,152 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parse } from "csv-parse/sync";
+import { BenchError } from "../src/bench-error.ts";
+import { startChild } from "../src/child-process.ts";
+import type { PreparedRequests } from "./prepared-requests.ts";
+
+/** Other programs that generate load, run beside ours: hey, and NVIDIA's perf_analyzer. */
+
+/** What each program says of a closed loop. */
+export interface PeerFigures {
+  readonly requestsPerSecond: number;
+  readonly p50Ms: number;
+  readonly p95Ms: number;
+  readonly p99Ms: number;
+}
+
+/** Where hey is looked for: `.ci/hey` builds it. */
+export const heyVariable = "CLIPSTACK_HEY";
+
+export interface PeerLoad {
+  readonly concurrency: number;
+  readonly seconds: number;
+  /** Cores to stay on, as `taskset` takes them; nothing: all. */
+  readonly cores?: string;
+  readonly signal: AbortSignal;
+}
+
+/** `taskset -c CORES`, or nothing. */
+export function pinned(cores: string | undefined): readonly string[] {
+  return cores === undefined ? [] : ["taskset", "-c", cores];
+}
+
+/** Run hey with the first of some requests; it sends the same one all the time, and has no warm-up. */
+export async function runHey(
+  program: string,
+  requests: PreparedRequests,
+  { concurrency, seconds, cores, signal }: PeerLoad,
+): Promise<PeerFigures> {
+  const folder = mkdtempSync(join(tmpdir(), "clipstack-hey-"));
+  try {
+    const [request] = requests.requests;
+    const body = join(folder, "body");
+    writeFileSync(body, request?.body ?? "");
+    const headers = Object.entries({ ...requests.headers, ...request?.headers });
+    const type = headers.find(([name]) => name === "content-type")?.[1];
+    const text = await run(
+      [
+        ...pinned(cores),
+        program,
+        ...["-z", `${seconds}s`, "-c", String(concurrency), "-m", "POST", "-D", body],
+        // its default is 20 seconds
+        ...["-t", "60", "-T", type ?? "application/octet-stream"],
+        ...(cores === undefined ? [] : ["-cpus", "1"]),
+        ...headers
+          .filter(([name]) => name !== "content-type" && name !== "content-length")
+          .flatMap(([name, value]) => ["-H", `${name}: ${value}`]),
+        `${requests.url}${requests.path}`,
+      ],
+      "hey",
+      signal,
+    );
+    return parseHey(text);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+/** @throws {BenchError} when a request failed, or the text is not what hey prints. */
+export function parseHey(text: string): PeerFigures {
+  const failed = [...text.matchAll(/^\s*\[(\d+)\]\s+(.+)$/gm)].find(
+    ([, number, rest]) => number !== "200" || !/^\d+ responses/.test(rest ?? ""),
+  );
+  if (failed !== undefined) throw new BenchError(`hey: ${failed[0].trim().replace(/\s+/g, " ")}`);
+  const rate = /Requests\/sec:\s+([\d.]+)/.exec(text)?.[1];
+  if (rate === undefined) throw new BenchError("hey: no 'Requests/sec' in what it printed");
+  // of too few requests it leaves some out; it rounds to 0.1 ms
+  const percent = (p: number) =>
+    1_000 * Number(new RegExp(`${p}%+ in ([\\d.]+) secs`).exec(text)?.[1] ?? Number.NaN);
+  return {
+    requestsPerSecond: Number(rate),
+    p50Ms: percent(50),
+    p95Ms: percent(95),
+    p99Ms: percent(99),
+  };
+}
+
+export interface PerfAnalyzerTarget {
+  readonly protocol: "http" | "grpc";
+  /** `host:port` */
+  readonly address: string;
+  readonly model: string;
+  readonly batch: number;
+}
+
+/** Run NVIDIA's load generator: its own warm-up, windows and rule of stability, random inputs. */
+export async function runPerfAnalyzer(
+  program: string,
+  { protocol, address, model, batch }: PerfAnalyzerTarget,
+  { concurrency, seconds, cores, signal }: PeerLoad,
+): Promise<PeerFigures> {
+  const folder = mkdtempSync(join(tmpdir(), "clipstack-perf-"));
+  try {
+    const report = join(folder, "report.csv");
+    await run(
+      [
+        ...pinned(cores),
+        program,
+        ...["-m", model, "-i", protocol, "-u", address, "-b", String(batch)],
+        ...["--concurrency-range", `${concurrency}:${concurrency}`, "-f", report],
+        ...["--measurement-interval", String(Math.round((seconds * 1_000) / 3))],
+        // three windows, whatever they say: both programs get the same time
+        ...["--max-trials", "3", "--stability-percentage", "999"],
+      ],
+      "perf_analyzer",
+      signal,
+    );
+    return parsePerfAnalyzer(readFileSync(report, "utf8"));
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+/** @param csv - What `perf_analyzer -f` writes, with one line of figures; one inference is one request. */
+export function parsePerfAnalyzer(csv: string, batch = 1): PeerFigures {
+  const [row] = parse(csv, { columns: true }) as Record<string, string>[];
+  const value = (name: string): number => {
+    const text = row?.[name];
+    if (text === undefined) throw new BenchError(`perf_analyzer: no column '${name}'`);
+    return Number(text);
+  };
+  return {
+    requestsPerSecond: value("Inferences/Second") / batch,
+    p50Ms: value("p50 latency") / 1_000,
+    p95Ms: value("p95 latency") / 1_000,
+    p99Ms: value("p99 latency") / 1_000,
+  };
+}
+
+/** Run a program to its end, and give all that it printed. */
+async function run(command: readonly string[], name: string, signal: AbortSignal): Promise<string> {
+  const child = startChild({ command, args: [], env: {} });
+  const stop = () => void child.stop(1);
+  signal.addEventListener("abort", stop, { once: true });
+  const { code } = await child.exited;
+  signal.removeEventListener("abort", stop);
+  signal.throwIfAborted();
+  const text = child.lastLines(1_000).join("\n");
+  if (code !== 0) throw new BenchError(`${name} failed:\n${text.split("\n").slice(-6).join("\n")}`);
+  return text;
+}

@@ -1,0 +1,157 @@
+import { readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import {
+  clipNormalisation,
+  imageElements,
+} from "../../inference-image/src/contract/model-signature.ts";
+import { decodeGrpcRequest, methodOf } from "../../inference-image/src/triton/wire-grpc.ts";
+import {
+  decodeInferRequest,
+  headerLengthField,
+} from "../../inference-image/src/triton/wire-http.ts";
+import type { BenchPath } from "../src/bench-record.ts";
+import { type LoadImage, modelFor, pixelsOf, prepareRequests } from "./prepare.ts";
+
+/** Pixels that differ everywhere, and the tensor that preprocessing makes of them. */
+const pixels = Uint8Array.from({ length: imageElements }, (_, i) => (i * 31) % 256);
+function normalised(): Float32Array {
+  const { mean, std } = clipNormalisation;
+  const plane = imageElements / 3;
+  return Float32Array.from({ length: imageElements }, (_, i) => {
+    const channel = Math.floor(i / plane);
+    const pixel = pixels[(i % plane) * 3 + channel] ?? 0;
+    return (pixel / 255 - (mean[channel] ?? 0)) / (std[channel] ?? 1);
+  });
+}
+const images: readonly LoadImage[] = ["mountains.jpg", "sunset.jpg", "shell-alpha.png"].map(
+  (name) => ({
+    bytes: readFileSync(new URL(`../samples/${name}`, import.meta.url)),
+    contentType: name.endsWith("png") ? "image/png" : "image/jpeg",
+    tensor: normalised(),
+  }),
+);
+
+const http = {
+  path: "onnx-http",
+  url: "http://127.0.0.1:8000",
+  model: "openclip_vit_b32",
+} as const;
+const grpc = { ...http, path: "onnx-grpc", url: "127.0.0.1:8001" } as const;
+const embed = { ...http, path: "embed-http" } as const;
+type Sent = Pick<BenchPath, "payload" | "serialization">;
+const fp32: Sent = { payload: "fp32", serialization: "binary" };
+
+/** What a Triton reads from the first request. */
+async function httpInput(sent: Sent, batch: number) {
+  const { requests } = await prepareRequests(http, sent, images, batch);
+  const request = requests[0]!;
+  const decoded = decodeInferRequest(
+    Buffer.from(request.body),
+    request.headers[headerLengthField],
+    "m",
+  );
+  if (!("inputs" in decoded)) throw new Error("no inputs");
+  return { input: decoded.inputs[0]!, binaryOutputs: decoded.binaryOutputs };
+}
+
+test("the pixels of an image are those that its tensor was made of", () => {
+  expect(pixelsOf(normalised())).toEqual(pixels);
+});
+
+test.each([
+  ["fp32", "FP32", [2, 3, 224, 224], 2 * 602_112],
+  ["u8", "UINT8", [2, 224, 224, 3], 2 * 150_528],
+] as const)(
+  "%s tensors over HTTP are what a Triton reads",
+  async (payload, dataType, shape, bytes) => {
+    const { input, binaryOutputs } = await httpInput({ payload, serialization: "binary" }, 2);
+    expect(input).toMatchObject({ name: "image", dataType, shape });
+    expect(input.bytes.byteLength).toBe(bytes);
+    expect(binaryOutputs).toBe(true);
+  },
+);
+
+test("files over HTTP are what a Triton reads", async () => {
+  const { input } = await httpInput({ payload: "encoded", serialization: "binary" }, 2);
+  const size = images.slice(0, 2).reduce((sum, { bytes }) => sum + 4 + bytes.byteLength, 0);
+  expect(input).toMatchObject({ name: "image", dataType: "BYTES", shape: [2, 1] });
+  expect(input.bytes.byteLength).toBe(size);
+});
+
+test("JSON carries the same numbers, and asks for JSON", async () => {
+  const { input, binaryOutputs } = await httpInput({ payload: "fp32", serialization: "json" }, 1);
+  expect(Buffer.from(input.bytes).equals(Buffer.from(images[0]!.tensor.buffer))).toBe(true);
+  expect(binaryOutputs).toBe(false);
+});
+
+test("a gRPC request is the message that a Triton reads", async () => {
+  const prepared = await prepareRequests(grpc, { ...fp32, payload: "u8" }, images, 2);
+  const message = methodOf("ModelInfer").requestDeserialize(
+    Buffer.from(prepared.requests[0]!.body),
+  );
+  expect(prepared).toMatchObject({
+    transport: "grpc",
+    url: "127.0.0.1:8001",
+    path: "/inference.GRPCInferenceService/ModelInfer",
+  });
+  expect(message.model_name).toBe("openclip_vit_b32_u8");
+  expect(decodeGrpcRequest(message).inputs[0]).toMatchObject({
+    dataType: "UINT8",
+    shape: [2, 224, 224, 3],
+  });
+});
+
+test("one image is sent to the embed API as it is", async () => {
+  const { path, requests } = await prepareRequests(
+    embed,
+    { ...fp32, payload: "encoded" },
+    images,
+    1,
+  );
+  expect(path).toBe("/embed");
+  expect(requests.map(({ headers }) => headers["content-type"])).toEqual([
+    "image/jpeg",
+    "image/jpeg",
+    "image/png",
+  ]);
+  expect(requests[0]?.body).toBe(images[0]?.bytes);
+  expect(requests[0]?.headers.accept).toBe("application/octet-stream");
+});
+
+test("several images are sent to the embed API as a form", async () => {
+  const { requests } = await prepareRequests(embed, { ...fp32, payload: "encoded" }, images, 2);
+  const { body, headers } = requests[2]!;
+  const form = await new Response(new Blob([Buffer.from(body)]), { headers }).formData();
+  const files = await Promise.all(
+    form
+      .getAll("images")
+      .map((file) => (typeof file === "string" ? undefined : file.arrayBuffer())),
+  );
+  // the third request begins with the third image, and goes around
+  expect(
+    files.map((file) => file !== undefined && Buffer.from(file).equals(images[2]!.bytes)),
+  ).toEqual([true, false]);
+});
+
+test("there is a request for each image, and fewer where they would not fit into memory", async () => {
+  expect((await prepareRequests(http, fp32, images, 1)).requests).toHaveLength(3);
+  const many = Array.from({ length: 12 }, () => images[0]!);
+  expect((await prepareRequests(http, fp32, many, 32)).requests).toHaveLength(6);
+});
+
+test("the key goes to the server that it is for", async () => {
+  const { headers } = await prepareRequests({ ...http, apiKey: "abc" }, fp32, images, 1);
+  expect(headers).toEqual({ authorization: "Bearer abc" });
+});
+
+test("the variants of a TensorRT model are those of its Triton", () => {
+  expect(modelFor("openclip_vit_b32_trt", "fp32")).toBe("openclip_vit_b32_trt");
+  expect(modelFor("openclip_vit_b32_trt", "u8")).toBe("openclip_vit_b32_u8");
+  expect(modelFor("openclip_vit_b32", "encoded")).toBe("openclip_vit_b32_jpeg");
+});
+
+test("fails without an image", async () => {
+  await expect(prepareRequests(http, fp32, [], 1)).rejects.toThrow(
+    "a load needs an image, got none",
+  );
+});

@@ -1,0 +1,64 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { serialize } from "node:v8";
+import { runCommand } from "../server/run-process.ts";
+import { endWithParent } from "../src/child-process.ts";
+import type { MeasuredLoad, MeasureOptions } from "./measure-load.ts";
+import { type PeerLoad, pinned } from "./peers.ts";
+import type { PreparedRequests } from "./prepared-requests.ts";
+
+/** What `load-main.ts` reads. */
+export interface LoadFile {
+  readonly requests: PreparedRequests;
+  readonly options: Omit<MeasureOptions, "signal" | "readCounters" | "onWindow">;
+}
+
+/** Program and first arguments of a TypeScript program of this folder. */
+export function tsxCommand(program: string): readonly string[] {
+  return [
+    process.execPath,
+    ...["--import", import.meta.resolve("tsx"), "--import", endWithParent],
+    fileURLToPath(new URL(program, import.meta.url)),
+  ];
+}
+
+/**
+ * Our generator as another program, so that it can be held to some cores: a closed loop with one worker, three windows,
+ * after a warm-up of two.
+ */
+export async function runOurs(
+  requests: PreparedRequests,
+  { concurrency, seconds, cores, signal }: PeerLoad,
+): Promise<MeasuredLoad> {
+  const folder = mkdtempSync(join(tmpdir(), "clipstack-load-"));
+  try {
+    const file = join(folder, "load");
+    const job: LoadFile = {
+      requests,
+      options: {
+        load: { kind: "closed loop", concurrency },
+        windowSeconds: seconds / 3,
+        stableWindows: 3,
+        tolerance: 0.1,
+        maxWindows: 3,
+        // the ceiling is for a server that answers nothing
+        durationSeconds: 4 * seconds + 10,
+        workers: 1,
+      },
+    };
+    writeFileSync(file, serialize(job));
+    return await runCommand<MeasuredLoad>(
+      {
+        command: [...pinned(cores), ...tsxCommand("load-main.ts")],
+        args: [file],
+        env: {},
+      },
+      "the load generator",
+      signal,
+    );
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}

@@ -1,0 +1,65 @@
+import { expect, test } from "vitest";
+import { type ClientWindow, clientUse, distrust } from "./saturation.ts";
+import { makeWindow } from "./windows.ts";
+
+/** A second in which two workers used so much, and requests left so late. */
+function windowOf(cores: readonly number[], lateMs: readonly number[], eventLoopDelayP99Ms = 0) {
+  const samples = lateMs.map((late, i) => ({
+    dueMs: i,
+    sentMs: i + late,
+    doneMs: 100 + i,
+    bytes: 0,
+    code: "",
+  }));
+  return {
+    window: makeWindow(samples, { startMs: 0, endMs: 1_000, lastDoneMs: 0 }),
+    start: { workers: cores.map(() => ({ cpuMs: 500, atMs: 0 })) },
+    end: { workers: cores.map((core) => ({ cpuMs: 500 + 1_000 * core, atMs: 1_000 })) },
+    eventLoopDelayP99Ms,
+  } satisfies ClientWindow;
+}
+const openLoop = { kind: "open loop", arrivals: "constant", ratePerSecond: 50, seed: 0 } as const;
+const calm = { workers: 1, busiestWorkerCores: 0.2, eventLoopDelayP99Ms: 1, delayedSends: 0 };
+
+test("the busiest worker and the worst delay are what is told", () => {
+  const use = clientUse([windowOf([0.3, 0.8], [0], 2), windowOf([0.3, 0.8], [0], 7)], undefined);
+  expect(use).toEqual({
+    workers: 2,
+    busiestWorkerCores: expect.closeTo(0.8),
+    eventLoopDelayP99Ms: 7,
+    delayedSends: 0,
+  });
+});
+
+test("a send is late after a tenth of the mean gap, and after a millisecond where gaps are short", () => {
+  const late = windowOf([0.1], [0, 0.9, 1.5, 2.5]);
+  expect(clientUse([late], openLoop).delayedSends).toBe(0.25);
+  expect(clientUse([late], { ...openLoop, ratePerSecond: 10_000 }).delayedSends).toBe(0.5);
+});
+
+test("a closed loop has no late sends: nothing was due before it was sent", () => {
+  expect(clientUse([windowOf([0.1], [0, 5])], undefined).delayedSends).toBe(0);
+});
+
+test("a calm generator is trusted", () => {
+  expect(distrust(calm, 20, 100)).toEqual([]);
+});
+
+test("each way in which the generator is the limit is a sentence", () => {
+  const busy = {
+    workers: 1,
+    busiestWorkerCores: 0.97,
+    eventLoopDelayP99Ms: 23,
+    delayedSends: 0.032,
+  };
+  expect(distrust(busy, 20, 0)).toEqual([
+    "No request was answered well.",
+    "The load generator was the limit: its busiest process used 0.97 of a core.",
+    "The load generator was late to see answers: the p99 of its event loop's delay was 23.0 ms.",
+    "The load generator was late to send: 3.2 % of the requests left after they were due.",
+  ]);
+});
+
+test("a delay that is small beside the latency does no harm", () => {
+  expect(distrust({ ...calm, eventLoopDelayP99Ms: 23 }, 500, 100)).toEqual([]);
+});
