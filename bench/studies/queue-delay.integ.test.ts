@@ -1,0 +1,81 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { deployedModelConfig } from "../../inference-image/src/contract/deployed-model-config.ts";
+import {
+  imageElements,
+  openclipVitB32,
+} from "../../inference-image/src/contract/model-signature.ts";
+import {
+  type TestRepository,
+  testRepository,
+} from "../../inference-image/src/server/test-repository.ts";
+import { openHttpTransport } from "../../inference-image/src/triton/http-transport.ts";
+import {
+  type RealTriton,
+  realTritonMissing,
+  startRealTriton,
+} from "../../inference-image/src/triton/test-real-triton.ts";
+import { inferRows } from "../src/infer.ts";
+import { controlQueueDelay } from "./queue-delay.ts";
+
+const model = openclipVitB32.name;
+
+describe.skipIf(realTritonMissing !== "")(
+  `the queue delay of a real Triton${realTritonMissing === "" ? "" : ` (not here: ${realTritonMissing})`}`,
+  () => {
+    let repository: TestRepository | undefined;
+    let triton: RealTriton | undefined;
+    beforeAll(async () => {
+      const { text } = deployedModelConfig(model, "cpu", {});
+      repository = await testRepository({
+        [`${model}/config.pbtxt`]: text,
+        [`${model}/configs/cpu.pbtxt`]: text,
+      });
+      triton = await startRealTriton(repository.path, {
+        flags: [
+          "--model-config-name=cpu",
+          "--model-control-mode=explicit",
+          `--load-model=${model}`,
+        ],
+      });
+    }, 120_000);
+    afterAll(async () => {
+      await triton?.stop();
+      await repository?.remove();
+    });
+
+    const configOf = async () =>
+      (await fetch(`${triton?.url}/v2/models/${model}/config`)).json() as Promise<unknown>;
+
+    /** Shortest time of one request, no other under way. */
+    async function alone(): Promise<number> {
+      const transport = openHttpTransport({ url: triton?.url ?? "" });
+      try {
+        const times: number[] = [];
+        for (let i = 0; i < 8; i++) {
+          const sentAt = performance.now();
+          await inferRows(transport, model, new Float32Array(imageElements), 1, 30_000);
+          times.push(performance.now() - sentAt);
+        }
+        return Math.min(...times);
+      } finally {
+        await transport.close();
+      }
+    }
+
+    test("is waited for by a single client while it is set, and is as it was afterwards", async () => {
+      const before = await configOf();
+      const control = await controlQueueDelay(triton?.url ?? "", model);
+      try {
+        expect(control.originalUs).toBe(openclipVitB32.maxQueueDelayMicroseconds);
+        await control.set(200_000);
+        expect(await alone()).toBeGreaterThanOrEqual(200);
+        await control.set(0);
+        expect(await alone()).toBeLessThan(200);
+        await control.restore();
+        expect(await configOf()).toEqual(before);
+      } finally {
+        await control.close();
+      }
+    }, 120_000);
+  },
+);
