@@ -36,8 +36,8 @@ export interface RecordRow {
 }
 
 /**
- * Take the times of each path from its loads with one client, and the most that it takes in from its highest throughput.
- * All other loads are predictions, those on emulated links too.
+ * Take the times of each path from its loads with one client, and the most that it takes in from the highest throughput of
+ * several. All other loads are predictions, those on emulated links too.
  */
 export function calibrateRecord(record: BenchRecord): RecordCalibration {
   const leftOut: { load: string; reason: string }[] = [];
@@ -56,14 +56,14 @@ export function calibrateRecord(record: BenchRecord): RecordCalibration {
   for (const group of groups.values()) {
     const single = group.filter((cell) => clientsOf(cell) === 1 && !emulated(cell));
     const best = group
-      .filter((cell) => !emulated(cell))
+      .filter((cell) => clientsOf(cell) > 1 && !emulated(cell))
       .reduce<Cell | undefined>(
         (a, b) => (a === undefined || b.imagesPerSecond > a.imagesPerSecond ? b : a),
         undefined,
       );
     const [first] = group;
     if (first === undefined) continue;
-    if (best === undefined || single.length === 0) {
+    if (single.length === 0) {
       const reason = `no valid load of ${benchPathName(first)} with one client, which would calibrate it`;
       leftOut.push(...group.map(({ id }) => ({ load: id, reason })));
       continue;
@@ -96,7 +96,11 @@ const emulated = ({ conditions }: Cell) =>
 
 const meanMs = ({ latencyMs }: Cell) => latencyMs?.mean ?? Number.NaN;
 
-function calibratePath(record: BenchRecord, single: readonly Cell[], best: Cell): PathCalibration {
+function calibratePath(
+  record: BenchRecord,
+  single: readonly Cell[],
+  best: Cell | undefined,
+): PathCalibration {
   const [cell] = single as readonly [Cell];
   const timed = single.filter(({ server }) => server?.inferMs !== undefined);
   const infer = line(
@@ -125,13 +129,14 @@ function calibratePath(record: BenchRecord, single: readonly Cell[], best: Cell)
     compute,
     decodeMsPerImage,
   };
-  // what is taken in one after the other shows in the highest throughput only; with one client, nothing of it does
+  // what is taken in one after the other shows in the highest throughput of several clients; one client shows nothing of it
   const split = (ms: number): PathCalibration => ({
     ...path,
     ingestMsPerImage: ms,
     overheadMsPerImage: Math.max(0, rest.slope - ms),
     overheadMs: Math.max(0, rest.at0 - Math.max(0, ms - rest.slope)),
   });
+  if (best === undefined) return split(rest.slope);
   return split(
     solve(
       best.imagesPerSecond,
