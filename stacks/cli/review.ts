@@ -40,8 +40,21 @@ interface ReviewArguments {
   readonly today?: string;
 }
 
+/** Where a result goes. */
+export interface ReviewOutlet {
+  readonly print: (text: string) => void;
+  readonly exit: (code: number) => void;
+}
+
+const processOutlet: ReviewOutlet = {
+  print: (text) => process.stdout.write(text),
+  exit: (code) => {
+    process.exitCode = code;
+  },
+};
+
 /** `clipstack review`: what a change does, as a comment for those who have to agree to it. */
-export function registerReview(program: Command): void {
+export function registerReview(program: Command, outlet = processOutlet): void {
   const list = (value: string, before: readonly string[]) => [...before, value];
   program
     .command("review")
@@ -101,21 +114,26 @@ Examples:
 
 Exit codes: 0 all good, 1 the change is blocked, or is not what was reviewed, 2 wrong usage or files.`,
     )
-    .action(runReview);
+    .action((args: ReviewArguments) => {
+      try {
+        const { text, code } = review(args);
+        outlet.print(text);
+        outlet.exit(code);
+      } catch (error) {
+        // 2 says that something changes
+        if (args.detailedExitcode === undefined || !(error instanceof Error)) throw error;
+        console.error(`clipstack: ${error.message}`);
+        outlet.exit(1);
+      }
+    });
 }
 
-async function runReview(args: ReviewArguments): Promise<void> {
-  try {
-    process.exitCode = review(args);
-  } catch (error) {
-    // 2 says that something changes
-    if (args.detailedExitcode === undefined || !(error instanceof Error)) throw error;
-    console.error(`clipstack: ${error.message}`);
-    process.exitCode = 1;
-  }
+interface Said {
+  readonly text: string;
+  readonly code: number;
 }
 
-function review(args: ReviewArguments): number {
+function review(args: ReviewArguments): Said {
   const changes = changesOf(args);
   if (args.verifyPlan.length > 0) return verified(args, changes);
   const settings = reviewSettings(args.settings);
@@ -127,11 +145,13 @@ function review(args: ReviewArguments): number {
   const result = reviewOf(judged, { findings, predict: environmentPredictor() });
   const unchanged = result.stacks.every(isUnchanged);
   for (const file of args.output) write(file, rendered(result, formatOf(file), args));
-  if (!(unchanged && args.onlyChanges)) {
-    process.stdout.write(rendered(result, args.json ? "json" : args.html ? "html" : "md", args));
-  }
+  const silent = unchanged && args.onlyChanges;
+  const format = args.json ? "json" : args.html ? "html" : "md";
   const code = exitCode(result, args.failOn);
-  return args.detailedExitcode && code === 0 && !unchanged ? 2 : code;
+  return {
+    text: silent ? "" : rendered(result, format, args),
+    code: args.detailedExitcode && code === 0 && !unchanged ? 2 : code,
+  };
 }
 
 /** Which verdicts are not good. */
@@ -141,16 +161,14 @@ function exitCode({ verdict }: Review, failOn: ReviewArguments["failOn"]): 0 | 1
   return verdictLevels.indexOf(verdict.level) >= verdictLevels.indexOf(least) ? 1 : 0;
 }
 
-function verified({ verifyPlan }: ReviewArguments, fresh: readonly StackChange[]): number {
+function verified({ verifyPlan }: ReviewArguments, fresh: readonly StackChange[]): Said {
   const differences = verifyPlans(verifyPlan.map(readInput), fresh);
   if (differences.length === 0) {
     const names = fresh.map(({ stack }) => stack).join(", ");
-    console.log(`${names}: does what was reviewed`);
-    return 0;
+    return { text: `${names}: does what was reviewed\n`, code: 0 };
   }
-  console.log("this is not what was reviewed:");
-  for (const line of differences) console.log(`  ${line}`);
-  return 1;
+  const lines = ["this is not what was reviewed:", ...differences.map((line) => `  ${line}`)];
+  return { text: `${lines.join("\n")}\n`, code: 1 };
 }
 
 type Format = "md" | "html" | "json";

@@ -395,9 +395,10 @@ function capacityNotes(stacks: readonly StackReview[]): readonly Text[] {
     if (source === undefined) continue;
     sources.set(source, (sources.get(source) ?? new Set()).add(stack));
   }
-  const without = new Set(
-    capacities.filter((it) => it.imagesPerSecond === undefined).map(({ stack }) => stack),
+  const without = new Map(
+    capacities.filter((it) => it.imagesPerSecond === undefined).map((it) => [it.stack, it.gpus]),
   );
+  const onCpu = [...without.values()].every((gpus) => gpus === "CPU");
   const dates = [
     ...new Set(capacities.flatMap(({ priceDate }) => (priceDate === undefined ? [] : [priceDate]))),
   ].sort();
@@ -407,7 +408,11 @@ function capacityNotes(stacks: readonly StackReview[]): readonly Text[] {
     ),
     ...(without.size === 0
       ? []
-      : [[`images/s of ${[...without].join(", ")}: not predicted, which is done for GPUs only`]]),
+      : [
+          [
+            `images/s of ${[...without.keys()].join(", ")}: not predicted${onCpu ? ", which is done for GPUs only" : ""}`,
+          ],
+        ]),
     ["VRAM is an estimate of the fullest GPU; usable is the part of it that models may plan with"],
     ...(dates.length === 0
       ? []
