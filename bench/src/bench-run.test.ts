@@ -364,7 +364,7 @@ test("fails on a path that was asked for by its name and is not there", () => {
 const cell = (more: Partial<Cell>): Cell =>
   testCell({}, { id: "onnx-http b1 c1", environment: "one", ...more });
 
-async function finished(cells: readonly Cell[], device?: Parameters<typeof finishBenchRecord>[1]) {
+async function finished(cells: readonly Cell[], devices?: Parameters<typeof finishBenchRecord>[1]) {
   const record = await newBenchRecord({
     project: folder,
     startedAt: new Date(),
@@ -373,7 +373,7 @@ async function finished(cells: readonly Cell[], device?: Parameters<typeof finis
     settings: { ...defaultSettings, paths: [], images: { source: "", count: 1, meanBytes: 1 } },
   });
   record.cells.push(...cells);
-  return finishBenchRecord(record, device);
+  return finishBenchRecord(record, devices);
 }
 
 test("cells that would share an id are told apart by what differs", async () => {
@@ -404,8 +404,8 @@ test("a request that failed fails the run, with its code", async () => {
 });
 
 test("a figure above what the device can compute fails the run", async () => {
-  const device = { shown: "1 × t4", count: 1, fp16DenseTflops: 65 };
-  const { passed, failures } = await finished([cell({ imagesPerSecond: 8_000 })], device);
+  const devices = new Map([["one", { name: "t4", count: 1, fp16DenseTflops: 65 }]]);
+  const { passed, failures } = await finished([cell({ imagesPerSecond: 8_000 })], devices);
   expect(passed).toBe(false);
   expect(failures[0]).toMatch(/^onnx-http b1 c1: 8000 images\/s are more than 1 × t4 can compute/);
 });

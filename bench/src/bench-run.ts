@@ -214,8 +214,15 @@ function sameJson(a: unknown, b: unknown): boolean {
   return JSON.stringify(a) === JSON.stringify(b);
 }
 
-/** End a record: what failed, and ids that are unique. `device`: what its GPUs can compute at most, where that is known. */
-export function finishBenchRecord(record: BenchRecord, device?: Device): BenchRecord {
+/**
+ * End a record: what failed, and ids that are unique.
+ *
+ * @param devices - What computed, by environment, where its peak is known.
+ */
+export function finishBenchRecord(
+  record: BenchRecord,
+  devices: ReadonlyMap<string, Device> = new Map(),
+): BenchRecord {
   record.cells = withUniqueIds(record.cells);
   record.settings.paths = [
     ...new Set([...record.parity, ...record.cells].map((path) => benchPathName(path))),
@@ -227,7 +234,7 @@ export function finishBenchRecord(record: BenchRecord, device?: Device): BenchRe
       const codes = Object.entries(errorsInAll).map(([code, count]) => `${count} × ${code}`);
       return codes.length === 0 ? [] : [`${id}: requests failed: ${codes.join(", ")}`];
     }),
-    ...(device === undefined ? [] : aboveCeiling(record.cells, device)),
+    ...aboveCeiling(record.cells, devices),
   );
   record.passed = record.failures.length === 0;
   return record;

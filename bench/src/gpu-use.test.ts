@@ -1,5 +1,9 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { gpusOfTriton, parseGpuUse, summarizeGpus } from "./gpu-use.ts";
+import { gpusOfTriton, parseGpuUse, startGpuSampler, summarizeGpus } from "./gpu-use.ts";
+import { openHttpClient } from "./http-client.ts";
 import { parseMetrics } from "./prometheus.ts";
 
 test("a Triton's metrics say what each GPU does", () => {
@@ -45,4 +49,48 @@ test("use is the mean of the utilisation and the most memory, for each GPU", () 
 
 test("without a reading there is no use", () => {
   expect(summarizeGpus("triton metrics", [[], []])).toBeUndefined();
+});
+
+/** Run `use` with a metrics page at an address. */
+async function withPage<T>(page: string, use: (url: string) => Promise<T>): Promise<T> {
+  const server = createServer((_request, response) => response.end(page));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  try {
+    return await use(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+}
+
+async function sampled(page: string, readGpus?: Parameters<typeof startGpuSampler>[2]) {
+  const http = openHttpClient();
+  try {
+    return await withPage(page, async (url) => {
+      const startMs = performance.now();
+      const sampler = startGpuSampler(http, [{ name: "triton", role: "triton", url }], readGpus);
+      await sleep(300);
+      return sampler.stop(startMs, performance.now());
+    });
+  } finally {
+    await http.close();
+  }
+}
+
+test("GPUs are read from a Triton where it sees any", async () => {
+  const page = 'nv_gpu_utilization{gpu_uuid="GPU-a"} 0.25\n';
+  expect(await sampled(page, async () => [{ id: "GPU-b" }])).toMatchObject({
+    source: "triton metrics",
+    gpus: [{ id: "GPU-a", utilization: 0.25 }],
+  });
+});
+
+test("GPUs are read with nvidia-smi where the Triton sees none", async () => {
+  const use = await sampled("", async () => [{ id: "GPU-b", memoryUsedMiB: 7 }]);
+  expect(use).toMatchObject({ source: "nvidia-smi", gpus: [{ id: "GPU-b", memoryUsedMiB: 7 }] });
+});
+
+test("without a GPU nothing is said, and a failing nvidia-smi is no failure", async () => {
+  expect(await sampled("")).toBeUndefined();
+  expect(await sampled("", () => Promise.reject(new Error("no driver")))).toBeUndefined();
 });

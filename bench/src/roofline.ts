@@ -3,8 +3,8 @@ import type { Cell } from "./bench-record.ts";
 
 /** What computes, as its maker describes it. */
 export interface Device {
-  /** `4 × rtx-4080` */
-  readonly shown: string;
+  /** Key of the GPU catalogue. */
+  readonly name: string;
   readonly count: number;
   /** Peak of one, in 10¹² floating-point operations a second: FP16, dense. */
   readonly fp16DenseTflops: number;
@@ -20,17 +20,22 @@ export function ceilingImagesPerSecond({ count, fp16DenseTflops }: Device): numb
  * A measured rate above what the device can compute is a mistake of the measurement: something else answered, or less was
  * computed than was asked for.
  *
+ * @param devices - By environment; one that is not there is not judged.
  * @returns One sentence for each such cell.
  */
 export function aboveCeiling(
-  cells: readonly Pick<Cell, "id" | "imagesPerSecond">[],
-  device: Device,
+  cells: readonly Pick<Cell, "id" | "environment" | "conditions" | "imagesPerSecond">[],
+  devices: ReadonlyMap<string, Device>,
 ): readonly string[] {
-  const ceiling = ceilingImagesPerSecond(device);
-  return cells
-    .filter(({ imagesPerSecond }) => imagesPerSecond > ceiling)
-    .map(
-      ({ id, imagesPerSecond }) =>
-        `${id}: ${Math.round(imagesPerSecond)} images/s are more than ${device.shown} can compute, at most ${Math.round(ceiling)} (${device.fp16DenseTflops} TFLOPS each, ${(2 * gigaMacsPerImage).toFixed(1)} GFLOP an image): the measurement is wrong`,
-    );
+  return cells.flatMap(({ id, environment, conditions, imagesPerSecond }) => {
+    const device = devices.get(environment);
+    if (device === undefined) return [];
+    const { name, fp16DenseTflops } = device;
+    const count = conditions.gpus ?? device.count;
+    const ceiling = ceilingImagesPerSecond({ ...device, count });
+    if (imagesPerSecond <= ceiling) return [];
+    return [
+      `${id}: ${Math.round(imagesPerSecond)} images/s are more than ${count} × ${name} can compute, at most ${Math.round(ceiling)} (${fp16DenseTflops} TFLOPS each, ${(2 * gigaMacsPerImage).toFixed(1)} GFLOP an image): the measurement is wrong`,
+    ];
+  });
 }

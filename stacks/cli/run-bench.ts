@@ -225,13 +225,19 @@ async function sourcesOf(
 
 const rank = (kind: "embed" | "triton") => (kind === "triton" ? 0 : 1);
 
-/** What computed, where its peak is known and the model is the one that the peak is reckoned with. */
-export function deviceOf({ subject }: BenchRecord): Device | undefined {
-  const { gpu, model } = subject;
-  const name = gpuNames.find((it) => it === gpu?.name);
-  if (gpu === undefined || name === undefined || model.architecture === "tiny") return undefined;
-  const { fp16DenseTflops } = gpuCatalogue[name];
-  return { shown: `${gpu.count} × ${name}`, count: gpu.count, fp16DenseTflops };
+/** What computed, by environment, where its peak is known and the model is the one that the peak is reckoned with. */
+export function devicesOf({ subject }: BenchRecord): ReadonlyMap<string, Device> {
+  const { runtime, model, environments } = subject;
+  if (runtime !== "deployed" || model.architecture === "tiny") return new Map();
+  return new Map(
+    environments.flatMap(({ name: environment, gpu }) => {
+      const [, count, name] = /^(\d+) × (.+)$/.exec(gpu ?? "") ?? [];
+      const known = gpuNames.find((it) => it === name);
+      if (known === undefined) return [];
+      const { fp16DenseTflops } = gpuCatalogue[known];
+      return [[environment, { name: known, count: Number(count), fp16DenseTflops }] as const];
+    }),
+  );
 }
 
 /** End a record that was filled, with the price of `--price`. */
@@ -240,7 +246,7 @@ export function finishRun(record: BenchRecord, { price }: BenchArguments): Bench
     const date = record.startedAt.slice(0, "2026-11-21".length);
     record.subject.price = { usdPerHour: price, date, source: "--price" };
   }
-  return finishBenchRecord(record, deviceOf(record));
+  return finishBenchRecord(record, devicesOf(record));
 }
 
 export interface RunOptions extends Pick<PrepareOptions, "paths" | "iterations"> {

@@ -1,0 +1,174 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { afterAll, describe, expect, test } from "vitest";
+import { parseBenchRecord } from "../../bench/src/bench-record.ts";
+import { freePorts, isTaken } from "../../bench/src/free-ports.ts";
+import { embedsDocument } from "../../bench/src/test-artefact.ts";
+import { synthesized } from "./test-synthesized.ts";
+
+const program = fileURLToPath(new URL("clipstack.mjs", import.meta.url));
+const folder = mkdtempSync(join(tmpdir(), "clipstack-cli-bench-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const timeoutMs = 120_000;
+
+function start(args: readonly string[], env: Readonly<Record<string, string>>) {
+  const child = spawn(process.execPath, [program, "bench", ...args], {
+    env: { ...process.env, ...env },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  return { child, stdout: text(child.stdout), stderr: text(child.stderr) };
+}
+
+async function clipstack(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
+  const { child, stdout, stderr } = start(args, env);
+  const [code] = (await once(child, "close")) as [number];
+  return { code, stdout: await stdout, stderr: await stderr };
+}
+
+/** An environment with one embed server, and options for a short run that saves its reports in a folder of its own. */
+async function oneService() {
+  const [port = 0] = await freePorts(1);
+  const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port }]));
+  const reports = mkdtempSync(join(folder, "reports-"));
+  const args = ["one", "--no-synth", "--model", "tiny", "--batch-sizes", "1", "--report", reports];
+  return { port, env: { CDKTF_OUTDIR: outdir }, reports, args };
+}
+
+describe("an environment with one service", () => {
+  test(
+    "prints the record and nothing else with --json, and saves three files",
+    async () => {
+      const { args, env, reports } = await oneService();
+      const output = join(reports, "results.json");
+      const { code, stdout, stderr } = await clipstack(
+        [
+          ...args,
+          ...["--json", "--output", output, "--price", "0.5"],
+          ...["--concurrency", "2", "--window", "0.3", "--duration", "3"],
+        ],
+        env,
+      );
+      expect(stderr).not.toContain("✘");
+      expect(code).toBe(0);
+      const record = parseBenchRecord(stdout, "stdout");
+      expect(readFileSync(output, "utf8")).toBe(stdout);
+      expect(record.cells.map(({ id }) => id)).toEqual(["embed-http b1 c2"]);
+      expect(record.subject.model).toMatchObject({ name: "tiny", weights: "random" });
+      expect(record.subject.price).toEqual({
+        usdPerHour: 0.5,
+        date: record.startedAt.slice(0, 10),
+        source: "--price",
+      });
+      const saved = readdirSync(reports).filter((name) => name !== "results.json");
+      expect(saved.map((name) => name.replace(/^.*-bench-one/, "")).sort()).toEqual([
+        ".html",
+        ".json",
+        ".md",
+      ]);
+    },
+    timeoutMs,
+  );
+
+  test(
+    "is saved as far as it was measured when it is interrupted, and leaves nothing running",
+    async () => {
+      const { args, env, reports, port } = await oneService();
+      const { child, stderr } = start(
+        [...args, "--concurrency", "1,2", "--window", "0.3", "--duration", "60"],
+        env,
+      );
+      let said = "";
+      const interrupted = new Promise<void>((resolve) => {
+        child.stderr.on("data", async (chunk: Buffer) => {
+          if (said.includes("one: embed-http b1")) return;
+          said += chunk.toString();
+          if (!said.includes("one: embed-http b1")) return;
+          // in the middle of the first load
+          await sleep(1_500);
+          child.kill("SIGINT");
+          resolve();
+        });
+      });
+      const [code] = (await once(child, "close")) as [number];
+      await interrupted;
+      expect(await stderr).toMatch(/clipstack: interrupted; /);
+      expect(code).toBe(130);
+      const json = readdirSync(reports).find((name) => name.endsWith(".json")) ?? "";
+      const record = parseBenchRecord(readFileSync(join(reports, json), "utf8"), json);
+      expect(record.interrupted).toBe(true);
+      expect(record.cells.length).toBeGreaterThan(0);
+      expect(await isTaken(port)).toBe(false);
+    },
+    timeoutMs,
+  );
+});
+
+test("fails with exit code 1 where an address gives no embeddings, and saves why", async () => {
+  const reports = mkdtempSync(join(folder, "reports-"));
+  const server = createServer((_request, response) => response.end("hello"));
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const url = `embed-http=http://127.0.0.1:${port}`;
+  const { code, stderr } = await clipstack([
+    ...["--url", url, "--model", "tiny", "--report", reports],
+  ]);
+  server.closeAllConnections();
+  server.close();
+  expect({ code, last: stderr.split("\n").at(-2) }).toEqual({
+    code: 1,
+    last: "✘ endpoints/embed embed-http: answer to octet-stream: expected rows of 2048 bytes, got 5 bytes",
+  });
+  expect(readdirSync(reports)).toHaveLength(3);
+});
+
+const refusals: readonly (readonly [string, readonly string[], string])[] = [
+  [
+    "an environment that is not there",
+    ["two", "--no-synth", "--model", "tiny"],
+    "clipstack: environment must be one of one, got 'two'",
+  ],
+  [
+    "a path that the environment does not have",
+    ["one", "--no-synth", "--model", "tiny", "--backend", "trt-grpc"],
+    "clipstack: one offers none of trt-grpc",
+  ],
+  [
+    "a folder without images",
+    ["one", "--no-synth", "--model", "tiny", "--images", folder],
+    `clipstack: --images: ${folder} has no .jpg, .jpeg, .png or .webp file`,
+  ],
+  [
+    "an environment that is not deployed",
+    ["one", "--target", "deployed", "--model", "tiny"],
+    "clipstack: one is not deployed from here: npx cdktf deploy one --auto-approve",
+  ],
+  [
+    "addresses and environments",
+    ["one", "--url", "embed-http=http://127.0.0.1:9", "--model", "tiny"],
+    "clipstack: --url: give addresses, or environments with --target, not both",
+  ],
+  [
+    "metrics without an address",
+    ["--metrics-url", "onnx=http://127.0.0.1:9", "--model", "tiny"],
+    "clipstack: --metrics-url goes with --url: an environment says where its metrics are",
+  ],
+];
+test.each(refusals)("fails with exit code 2 and one line on %s", async (_name, args, message) => {
+  const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port: 8_002 }]));
+  const { code, stdout, stderr } = await clipstack(args, { CDKTF_OUTDIR: outdir });
+  expect({ code, stdout, stderr: stderr.split("\n").at(-2) }).toEqual({
+    code: 2,
+    stdout: "",
+    stderr: message,
+  });
+});
