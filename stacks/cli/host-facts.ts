@@ -64,7 +64,10 @@ export interface KindFacts {
 const programMs = 45_000;
 
 /** Runs programs on the host of a Docker endpoint: here, over ssh, or not at all. */
-export type RunOnHost = (program: string, args: readonly string[]) => Promise<ProgramResult | Unknown>;
+export type RunOnHost = (
+  program: string,
+  args: readonly string[],
+) => Promise<ProgramResult | Unknown>;
 
 export function runnerFor(endpoint: string): RunOnHost {
   const target = sshTarget(endpoint);
