@@ -13,7 +13,7 @@ interface Found {
 
 /** What a script of `.ci/` prints, or why it cannot be had here. They keep what they make in the user's cache folder. */
 export async function ciScript(
-  name: "python-venv" | "real-triton",
+  name: "python-venv" | "real-triton" | "hey",
   ...args: readonly string[]
 ): Promise<Found> {
   try {

@@ -1,0 +1,69 @@
+import { afterEach, expect, test } from "vitest";
+import { openclipVitB32 } from "../../inference-image/src/contract/model-signature.ts";
+import {
+  realTritonMissing,
+  realTritonProgram,
+} from "../../inference-image/src/triton/test-real-triton.ts";
+import { type AgreeOptions, agreeTable, compareWithPeers, ratioOf } from "./agree.ts";
+import { startNullHttpServer } from "./null-server.ts";
+import { hey, heyMissing } from "./test-hey.ts";
+import { startSleepingTriton } from "./test-sleeping-triton.ts";
+
+/** A short look: the plumbing, and that nothing is off by much. The figures themselves are those of `npm run bench:agree`. */
+
+const delayMs = 30;
+const { name: model } = openclipVitB32;
+const options: AgreeOptions = {
+  image: {
+    bytes: new Uint8Array(10_000),
+    contentType: "image/jpeg",
+    tensor: new Float32Array(3 * 224 * 224),
+  },
+  rounds: 1,
+  seconds: 3,
+  concurrency: 2,
+  signal: new AbortController().signal,
+  say: () => {},
+};
+
+const stops: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const stop of stops.splice(0)) await stop();
+});
+
+test.skipIf(realTritonMissing !== "")(
+  `a real Triton is as fast to our generator as to perf_analyzer${realTritonMissing === "" ? "" : ` (not here: ${realTritonMissing})`}`,
+  async () => {
+    const triton = await startSleepingTriton(delayMs);
+    stops.push(() => triton.stop());
+    const rows = await compareWithPeers(
+      { http: triton.url, grpc: triton.grpcTarget, model },
+      { ...options, perfAnalyzer: realTritonProgram("perf_analyzer") },
+    );
+    console.log(agreeTable(rows));
+    expect(rows.map(({ path, peer }) => `${path} ${peer}`)).toEqual([
+      "onnx-http perf_analyzer",
+      "onnx-grpc perf_analyzer",
+    ]);
+    for (const row of rows) expectSimilar(row);
+  },
+);
+
+test.skipIf(heyMissing !== "")(
+  `a server is as fast to our generator as to hey${heyMissing === "" ? "" : ` (not here: ${heyMissing})`}`,
+  async () => {
+    const server = await startNullHttpServer({ delayMs });
+    stops.push(() => server.close());
+    const rows = await compareWithPeers({ embed: server.url, model }, { ...options, hey });
+    console.log(agreeTable(rows));
+    expect(rows).toHaveLength(1);
+    for (const row of rows) expectSimilar(row);
+  },
+);
+
+function expectSimilar(row: Parameters<typeof ratioOf>[0]): void {
+  for (const figure of ["requestsPerSecond", "p50Ms"] as const) {
+    expect(ratioOf(row, figure)).toBeGreaterThan(0.6);
+    expect(ratioOf(row, figure)).toBeLessThan(1.6);
+  }
+}

@@ -1,0 +1,51 @@
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { openclipVitB32 } from "../../inference-image/src/contract/model-signature.ts";
+import {
+  type RealTriton,
+  startRealTriton,
+} from "../../inference-image/src/triton/test-real-triton.ts";
+
+const config = `
+name: "${openclipVitB32.name}"
+backend: "python"
+max_batch_size: 32
+input [ { name: "image" data_type: TYPE_FP32 dims: [ 3, 224, 224 ] } ]
+output [ { name: "embedding" data_type: TYPE_FP32 dims: [ 512 ] } ]
+instance_group [ { kind: KIND_CPU count: 2 } ]
+`;
+
+const program = (ms: number) => `
+import time
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        time.sleep(${ms / 1_000})
+        answer = [pb_utils.Tensor("embedding", np.zeros((1, 512), np.float32))]
+        return [pb_utils.InferenceResponse(answer) for _ in requests]
+`;
+
+/** For tests: a real Triton whose model takes so long for a request, and no processor: two requests at a time. */
+export async function startSleepingTriton(
+  ms: number,
+): Promise<Pick<RealTriton, "url" | "grpcTarget" | "stop">> {
+  const repository = await mkdtemp(join(tmpdir(), "clipstack-sleeping-"));
+  const model = join(repository, openclipVitB32.name);
+  await mkdir(join(model, "1"), { recursive: true });
+  await writeFile(join(model, "config.pbtxt"), config);
+  await writeFile(join(model, "1", "model.py"), program(ms));
+  const triton = await startRealTriton(repository);
+  return {
+    url: triton.url,
+    grpcTarget: triton.grpcTarget,
+    async stop() {
+      await triton.stop();
+      await rm(repository, { recursive: true });
+    },
+  };
+}
