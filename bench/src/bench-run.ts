@@ -359,8 +359,7 @@ export interface BenchOptions {
  * Measure every load with every batch size on every path, of one source after the other. What fails does not end the run:
  * it is in the record.
  *
- * @throws {BenchError} where a source cannot be measured and nothing was before; the signal's reason when it was
- *   interrupted.
+ * @throws {BenchError} where the only source cannot be measured; the signal's reason when it was interrupted.
  */
 export async function runBench(options: BenchOptions): Promise<void> {
   const { context, record, sources } = options;
@@ -377,8 +376,8 @@ export async function runBench(options: BenchOptions): Promise<void> {
       });
     } catch (error) {
       signal.throwIfAborted();
-      // what was measured before is kept
-      if (record.cells.length === 0 || !(error instanceof BenchError)) throw error;
+      // the next one may be measured all the same
+      if (sources.length === 1 || !(error instanceof BenchError)) throw error;
       record.failures.push(error.message);
     }
   }

@@ -158,6 +158,11 @@ const refusals: readonly (readonly [string, readonly string[], string])[] = [
     "clipstack: --url: give addresses, or environments with --target, not both",
   ],
   [
+    "a file that cannot be written",
+    ["one", "--no-synth", "--model", "tiny", "--report", folder, "--output", `${folder}/no/file`],
+    `clipstack: --output ${folder}/no/file cannot be written: ENOENT`,
+  ],
+  [
     "metrics without an address",
     ["--metrics-url", "onnx=http://127.0.0.1:9", "--model", "tiny"],
     "clipstack: --metrics-url goes with --url: an environment says where its metrics are",

@@ -1,4 +1,14 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import {
+  accessSync,
+  closeSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join, relative, resolve } from "node:path";
 import { benchReportText } from "../../bench/report/bench-report-text.ts";
@@ -266,6 +276,7 @@ export async function runAndReport(
   { environments, args, cellsInAll, ...options }: RunOptions,
   work: (prepared: PreparedBench) => Promise<void>,
 ): Promise<void> {
+  requireWritable(args);
   const progress = startBenchProgress(process.stderr, cellsInAll);
   const interrupt = onInterrupt();
   const { signal } = interrupt;
@@ -278,9 +289,10 @@ export async function runAndReport(
           await work(prepared);
           signal.throwIfAborted();
         } catch (error) {
-          if (!signal.aborted) throw error;
+          // what was measured cannot be had again
           if (record.cells.length + record.studies.length === 0) throw error;
-          record.interrupted = true;
+          if (signal.aborted) record.interrupted = true;
+          else record.failures.push(error instanceof Error ? error.message : String(error));
         }
         progress.end();
         report(finishRun(record, args), args);
@@ -296,24 +308,40 @@ export async function runAndReport(
   }
 }
 
+function reportFolder({ report: folder }: BenchArguments): string {
+  return resolve(folder ?? join(project, "bench/reports"));
+}
+
+/** Fails before minutes of measuring, not after them. */
+function requireWritable(args: BenchArguments): void {
+  const folder = reportFolder(args);
+  const code = (error: unknown) => (error as NodeJS.ErrnoException).code;
+  try {
+    mkdirSync(folder, { recursive: true });
+    accessSync(folder, constants.W_OK);
+  } catch (error) {
+    throw new UserError(`--report ${args.report ?? folder} cannot be written: ${code(error)}`);
+  }
+  if (args.output === undefined) return;
+  try {
+    // neither emptied nor left behind
+    const isThere = existsSync(args.output);
+    closeSync(openSync(args.output, "a"));
+    if (!isThere) rmSync(args.output);
+  } catch (error) {
+    throw new UserError(`--output ${args.output} cannot be written: ${code(error)}`);
+  }
+}
+
 function report(record: BenchRecord, args: BenchArguments): void {
-  const saved = saveBenchReports(record, resolve(args.report ?? join(project, "bench/reports")));
+  const saved = saveBenchReports(record, reportFolder(args));
   const json = benchRecordText(record);
-  if (args.output !== undefined) writeOutput(args.output, json);
+  if (args.output !== undefined) writeFileSync(args.output, json);
   if (args.json) process.stdout.write(json);
   else console.log(`\n${benchReportText(record)}\n\nreport: ${relative("", saved.html)}`);
   for (const failure of record.failures) console.error(`✘ ${failure}`);
-  if (record.interrupted)
+  if (record.interrupted) {
     console.error("clipstack: interrupted; what was measured until then is saved");
-  process.exitCode = record.interrupted ? new Interrupted().exitCode : record.passed ? 0 : 1;
-}
-
-function writeOutput(file: string, text: string): void {
-  try {
-    writeFileSync(file, text);
-  } catch (error) {
-    throw new UserError(
-      `--output ${file} cannot be written: ${(error as NodeJS.ErrnoException).code}`,
-    );
   }
+  process.exitCode = record.interrupted ? new Interrupted().exitCode : record.passed ? 0 : 1;
 }
