@@ -49,6 +49,13 @@ const layers: Readonly<Record<string, readonly string[]>> = {
     "inference-image/src/contract",
     "inference-image/src/triton",
     "inference-image/src/client",
+    "bench/samples",
+  ],
+  "bench/samples": [],
+  "examples/photo-dedupe": [
+    "inference-image/src/contract",
+    "inference-image/src/client",
+    "bench/samples",
   ],
 };
 
@@ -58,8 +65,14 @@ const guarded: readonly { readonly name: RegExp; readonly only: readonly string[
   { name: /^(@cdktf\/|constructs$)/, only: ["constructs/", "stacks/"] },
   // the root of a provider package loads every resource: seconds of synth time
   { name: /^@cdktf\/provider-[a-z]+$/, only: [] },
-  { name: /^(fastify|@fastify\/)/, only: ["inference-image/src/server/"] },
-  { name: /^(onnxruntime-node|sharp)$/, only: ["inference-image/src/engine/", "bench/samples/"] },
+  {
+    name: /^(fastify|@fastify\/)/,
+    only: ["inference-image/src/server/", "examples/photo-dedupe/"],
+  },
+  {
+    name: /^(onnxruntime-node|sharp)$/,
+    only: ["inference-image/src/engine/", "bench/samples/", "examples/photo-dedupe/"],
+  },
 ];
 
 /** The contract is plain data and schemas. */
@@ -98,7 +111,7 @@ function layerOf(file: string): string | undefined {
 /** A test may import what it tests with; the direction holds for what ships. */
 const isTest = (file: string) => /\.test\.ts$|\/test-[a-z-]+\.ts$|\.suite\.ts$/.test(file);
 
-const files = ["stacks", "constructs", "inference-image/src", "bench"]
+const files = ["stacks", "constructs", "inference-image/src", "bench", "examples"]
   .flatMap((folder) => [...sourceFiles(folder)])
   .filter((file) => !isTest(file));
 const imports = files.flatMap(importsOf);

@@ -1,0 +1,57 @@
+import { readFileSync } from "node:fs";
+import { Command, CommanderError } from "commander";
+import { DedupeError } from "./dedupe-error.ts";
+
+/** Exit codes: 0 good, 1 something could not be done, 2 wrong usage or settings. */
+const exitUsage = 2;
+
+/** Commands by name. A module is loaded only when its command, or the overview, is asked for. */
+const commands: Readonly<Record<string, (program: Command) => Promise<void>>> = {
+  scan: async (program) => (await import("./scan-command.ts")).registerScan(program),
+};
+
+const { version }: { readonly version: string } = JSON.parse(
+  readFileSync(new URL("./package.json", import.meta.url), "utf8"),
+);
+
+const program = new Command("clipstack-dedupe")
+  .description("Find near-duplicate photos: scan, embed, group, review.")
+  .version(version)
+  .showHelpAfterError("(run with --help for usage and examples)")
+  .addHelpText(
+    "after",
+    `
+Exit codes: 0 good, 1 something could not be done, 2 wrong usage or settings.
+
+Example:
+  $ npx clipstack-dedupe scan ~/Pictures
+  $ npx clipstack serve &                     # or any environment that was deployed
+  $ npx clipstack-dedupe embed
+  $ npx clipstack-dedupe group
+  $ npx clipstack-dedupe review               # opens a page on this machine`,
+  );
+
+const asked = commands[process.argv[2] ?? ""];
+for (const register of asked === undefined ? Object.values(commands) : [asked]) {
+  await register(program);
+}
+program.exitOverride();
+for (const command of program.commands) command.exitOverride();
+
+try {
+  await program.parseAsync();
+} catch (error) {
+  if (error instanceof CommanderError) {
+    process.exitCode = error.exitCode === 0 ? 0 : exitUsage;
+  } else {
+    const [line] = (error instanceof Error ? error.message : String(error)).split("\n");
+    console.error(`clipstack-dedupe: ${line}`);
+    if (process.env.CLIPSTACK_DEBUG !== undefined) console.error(error);
+    process.exitCode = isUsage(error) ? exitUsage : 1;
+  }
+}
+
+function isUsage(error: unknown): boolean {
+  if (error instanceof DedupeError) return error.code === "usage";
+  return error instanceof Error && "code" in error && error.code === "settings";
+}

@@ -1,0 +1,79 @@
+/**
+ * Perceptual hash of 64 bits from the discrete cosine transform, as in C. Zauner, "Implementation and Benchmarking of
+ * Perceptual Image Hash Functions" (2010), section 3.2.1, and in the library pHash (`ph_dct_imagehash`): luminance at
+ * 32 × 32 pixels, DCT-II, the 8 × 8 coefficients of lowest frequency without the first row and column, and a bit for each
+ * that is above their median. pHash takes a mean of 7 × 7 pixels before it shrinks the picture; here the shrinking itself
+ * averages.
+ */
+
+/** Side of the luminance picture that is hashed. */
+export const hashSide = 32;
+
+const frequencies = 8;
+
+/** `cosines[k * 32 + n]`: row k + 1 of the orthonormal DCT-II matrix. */
+const cosines = Float64Array.from({ length: frequencies * hashSide }, (_, i) => {
+  const [k, n] = [Math.floor(i / hashSide) + 1, i % hashSide];
+  return Math.sqrt(2 / hashSide) * Math.cos((Math.PI * (2 * n + 1) * k) / (2 * hashSide));
+});
+
+/**
+ * @param luminance - `[32, 32]` bytes, row-major.
+ * @returns 16 hexadecimal digits, the lowest vertical frequency first.
+ */
+export function perceptualHash(luminance: Uint8Array): string {
+  const coefficients = dct(luminance);
+  const sorted = Float64Array.from(coefficients).sort();
+  const middle = sorted.length / 2;
+  const median = (sorted[middle - 1]! + sorted[middle]!) / 2;
+  let hash = "";
+  for (let first = 0; first < coefficients.length; first += 4) {
+    let digit = 0;
+    for (let i = first; i < first + 4; i++) digit = digit * 2 + (coefficients[i]! > median ? 1 : 0);
+    hash += digit.toString(16);
+  }
+  return hash;
+}
+
+/** `[8, 8]`: vertical frequencies 1 to 8 in rows, horizontal ones in columns. */
+function dct(luminance: Uint8Array): Float64Array {
+  const rows = new Float64Array(hashSide * frequencies);
+  for (let y = 0; y < hashSide; y++) {
+    for (let k = 0; k < frequencies; k++) {
+      let sum = 0;
+      for (let n = 0; n < hashSide; n++) {
+        sum += cosines[k * hashSide + n]! * luminance[y * hashSide + n]!;
+      }
+      rows[y * frequencies + k] = sum;
+    }
+  }
+  const coefficients = new Float64Array(frequencies * frequencies);
+  for (let v = 0; v < frequencies; v++) {
+    for (let k = 0; k < frequencies; k++) {
+      let sum = 0;
+      for (let y = 0; y < hashSide; y++)
+        sum += cosines[v * hashSide + y]! * rows[y * frequencies + k]!;
+      coefficients[v * frequencies + k] = sum;
+    }
+  }
+  return coefficients;
+}
+
+/** The two halves of a hash, as unsigned 32-bit integers. */
+export function hashWords(hash: string): readonly [number, number] {
+  return [Number.parseInt(hash.slice(0, 8), 16), Number.parseInt(hash.slice(8), 16)];
+}
+
+/** How many of the 64 bits differ. */
+export function hashDistance(a: string, b: string): number {
+  const [aHigh, aLow] = hashWords(a);
+  const [bHigh, bLow] = hashWords(b);
+  return ones(aHigh ^ bHigh) + ones(aLow ^ bLow);
+}
+
+/** Bits that are set in a 32-bit integer. */
+export function ones(word: number): number {
+  let bits = word - ((word >>> 1) & 0x5555_5555);
+  bits = (bits & 0x3333_3333) + ((bits >>> 2) & 0x3333_3333);
+  return Math.imul((bits + (bits >>> 4)) & 0x0f0f_0f0f, 0x0101_0101) >>> 24;
+}

@@ -1,0 +1,247 @@
+import { closeSync, openSync, readFileSync, rmdirSync, rmSync, statSync, writeSync } from "node:fs";
+import { resolve } from "node:path";
+import sqlite from "node-sqlite3-wasm";
+import { DedupeError, systemReason } from "./dedupe-error.ts";
+
+export type SqlValue = number | string | Uint8Array | null;
+
+/** What is known of the photos: one SQLite file, used by one process at a time. */
+export interface PhotoDatabase {
+  /** As it was named. */
+  readonly file: string;
+  run(sql: string, values?: readonly SqlValue[]): void;
+  /** Rows as the statement names their columns. */
+  all<Row>(sql: string, values?: readonly SqlValue[]): readonly Row[];
+  get<Row>(sql: string, values?: readonly SqlValue[]): Row | undefined;
+  /** All of what `work` writes, or nothing of it. */
+  transaction<Result>(work: () => Result): Result;
+  close(): void;
+}
+
+export interface OpenOptions {
+  /**
+   * What happens when there is no such file: `create` it, or `fail`.
+   *
+   * @default "fail"
+   */
+  readonly missing?: "create" | "fail";
+}
+
+/** Bumped when a table changes; a file of another version is refused. */
+const schemaVersion = 1;
+
+/** "clip" as four bytes: says whose file it is. */
+const applicationId = 0x63_6c_69_70;
+
+const schema = `
+  CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+  CREATE TABLE photos (
+    id INTEGER PRIMARY KEY,
+    path TEXT NOT NULL UNIQUE,
+    -- the folder that was scanned
+    root TEXT NOT NULL,
+    bytes INTEGER NOT NULL,
+    mtime_ms REAL NOT NULL,
+    -- present | unreadable | gone | moved
+    state TEXT NOT NULL,
+    -- why it is unreadable, or could not be embedded
+    problem TEXT,
+    md5 TEXT,
+    hash TEXT,
+    format TEXT,
+    width INTEGER,
+    height INTEGER,
+    taken_at TEXT,
+    -- the scan that saw it last
+    seen INTEGER NOT NULL,
+    -- where a rejected photo was moved to
+    moved_to TEXT
+  );
+  CREATE INDEX photos_by_state ON photos (state, id);
+  CREATE TABLE models (
+    id INTEGER PRIMARY KEY,
+    -- where it was first met, for people
+    label TEXT NOT NULL,
+    -- its embedding of the probe picture: what it is known by
+    probe BLOB NOT NULL,
+    weights TEXT NOT NULL
+  );
+  CREATE TABLE embeddings (
+    photo_id INTEGER PRIMARY KEY REFERENCES photos (id) ON DELETE CASCADE,
+    model_id INTEGER NOT NULL REFERENCES models (id),
+    -- of the file that was embedded
+    md5 TEXT NOT NULL,
+    -- 512 float32, little endian, unit norm
+    vector BLOB NOT NULL
+  );
+  CREATE TABLE group_members (
+    photo_id INTEGER PRIMARY KEY REFERENCES photos (id) ON DELETE CASCADE,
+    group_id TEXT NOT NULL,
+    -- order of the groups
+    position INTEGER NOT NULL
+  );
+  CREATE INDEX members_by_position ON group_members (position, photo_id);
+  CREATE TABLE decisions (
+    photo_id INTEGER PRIMARY KEY REFERENCES photos (id) ON DELETE CASCADE,
+    -- keep | reject
+    decision TEXT NOT NULL
+  );
+  -- what undo takes back: each photo's decision as it was before
+  CREATE TABLE actions (id INTEGER PRIMARY KEY, before TEXT NOT NULL);
+  PRAGMA application_id = ${applicationId};
+  PRAGMA user_version = ${schemaVersion};
+`;
+
+/** @throws {DedupeError} one line, when the file is missing, in use, or not one of ours */
+export function openPhotoDatabase(
+  file: string,
+  { missing = "fail" }: OpenOptions = {},
+): PhotoDatabase {
+  const path = resolve(file);
+  const stats = statSync(path, { throwIfNoEntry: false });
+  if (stats === undefined && missing === "fail") {
+    throw new DedupeError(
+      "usage",
+      `--db '${file}' does not exist: run 'clipstack-dedupe scan <folder>' first`,
+    );
+  }
+  if (stats?.isFile() === false) throw new DedupeError("usage", `--db '${file}' is not a file`);
+  const release = takeOver(path, file);
+  let database: sqlite.Database | undefined;
+  try {
+    database = new sqlite.Database(path);
+    prepareSchema(database, file);
+    return databaseOf(database, file, release);
+  } catch (error) {
+    database?.close();
+    release();
+    if (error instanceof DedupeError) throw error;
+    throw new DedupeError("usage", `--db '${file}' cannot be opened: ${systemReason(error)}`, {
+      cause: error,
+    });
+  }
+}
+
+function prepareSchema(database: sqlite.Database, file: string): void {
+  const pragma = (name: string) => Number(database.get(`PRAGMA ${name}`)?.[name]);
+  const version = pragma("user_version");
+  if (version === 0 && pragma("schema_version") === 0) {
+    database.exec("BEGIN");
+    database.exec(schema);
+    database.exec("COMMIT");
+    return;
+  }
+  if (pragma("application_id") !== applicationId) {
+    throw new DedupeError("usage", `--db '${file}' is not a file of clipstack-dedupe`);
+  }
+  if (version !== schemaVersion) {
+    throw new DedupeError(
+      "usage",
+      `--db '${file}' has version ${version}, this program reads ${schemaVersion}: scan into a new file`,
+    );
+  }
+}
+
+/**
+ * SQLite's lock is a folder beside the file here, and a process that is killed leaves it behind. So the process that has
+ * the file writes its number beside it: when that process is gone, the lock is removed and SQLite rolls back what was
+ * half written.
+ */
+function takeOver(path: string, file: string): () => void {
+  const owner = `${path}.owner`;
+  for (let attempt = 0; attempt < 3; attempt++) {
+    try {
+      const handle = openSync(owner, "wx");
+      writeSync(handle, String(process.pid));
+      closeSync(handle);
+      removeLock(path);
+      return () => rmSync(owner, { force: true });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST") {
+        throw new DedupeError("usage", `--db '${file}' cannot be written: ${systemReason(error)}`, {
+          cause: error,
+        });
+      }
+      const pid = Number(readFileSync(owner, "utf8"));
+      if (isRunning(pid)) {
+        throw new DedupeError(
+          "failed",
+          `'${file}' is in use by process ${pid}; if that is another program, remove '${file}.owner'`,
+        );
+      }
+      rmSync(owner, { force: true });
+    }
+  }
+  throw new DedupeError("failed", `'${file}' is in use`);
+}
+
+function removeLock(path: string): void {
+  try {
+    rmdirSync(`${path}.lock`);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+  }
+}
+
+function isRunning(pid: number): boolean {
+  if (!Number.isInteger(pid) || pid < 1) return false;
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM";
+  }
+}
+
+function databaseOf(database: sqlite.Database, file: string, release: () => void): PhotoDatabase {
+  const statements = new Map<string, sqlite.Statement>();
+
+  function prepared(sql: string): sqlite.Statement {
+    const known = statements.get(sql);
+    if (known !== undefined) return known;
+    const statement = database.prepare(sql);
+    statements.set(sql, statement);
+    return statement;
+  }
+
+  return {
+    file,
+    run(sql, values = []) {
+      prepared(sql).run([...values]);
+    },
+    all<Row>(sql: string, values: readonly SqlValue[] = []) {
+      return prepared(sql).all([...values]) as unknown as readonly Row[];
+    },
+    get<Row>(sql: string, values: readonly SqlValue[] = []) {
+      return (prepared(sql).get([...values]) ?? undefined) as unknown as Row | undefined;
+    },
+    transaction(work) {
+      database.exec("BEGIN");
+      try {
+        const result = work();
+        database.exec("COMMIT");
+        return result;
+      } catch (error) {
+        if (database.inTransaction) database.exec("ROLLBACK");
+        throw error;
+      }
+    },
+    close() {
+      for (const statement of statements.values()) statement.finalize();
+      statements.clear();
+      database.close();
+      release();
+    },
+  };
+}
+
+/** A value that is kept under a name, for example how the groups were made. */
+export function readSetting(database: PhotoDatabase, name: string): string | undefined {
+  return database.get<{ readonly value: string }>("SELECT value FROM settings WHERE name = ?", [
+    name,
+  ])?.value;
+}
+
+export function writeSetting(database: PhotoDatabase, name: string, value: string): void {
+  database.run("INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)", [name, value]);
+}

@@ -1,0 +1,215 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { openPhotoDatabase, type PhotoDatabase } from "./photo-database.ts";
+import { type Skipped, scan } from "./scan.ts";
+import { picture, silent, temporaryFolder } from "./test-photos.ts";
+
+let folder: string;
+let database: PhotoDatabase;
+
+beforeEach(() => {
+  folder = join(temporaryFolder(), "photos");
+  mkdirSync(folder);
+  database = openPhotoDatabase(join(folder, "../photos.db"), { missing: "create" });
+});
+
+afterEach(() => database.close());
+
+const skipped: Skipped[] = [];
+const scanFolder = () => {
+  skipped.length = 0;
+  return scan(database, {
+    folder,
+    progress: silent,
+    onSkipped: (file) => skipped.push(file),
+  });
+};
+
+const rows = () =>
+  database.all<Record<string, unknown>>(
+    "SELECT substr(path, length(root) + 2) AS path, state, format, width, height, taken_at, md5, hash FROM photos ORDER BY path",
+  );
+
+test("reads JPEG, PNG and WebP in all folders, whatever the case of their names", async () => {
+  mkdirSync(join(folder, "2024/May"), { recursive: true });
+  await picture(1).jpeg().toFile(join(folder, "2024/May/a.JPG"));
+  await picture(2).png().toFile(join(folder, "2024/b.png"));
+  await picture(3).webp().toFile(join(folder, "c.webp"));
+  writeFileSync(join(folder, "notes.txt"), "not a photo");
+  expect(await scanFolder()).toMatchObject({ read: 3, unchanged: 0, unreadable: 0 });
+  expect(rows().map(({ path, format }) => [path, format])).toEqual([
+    ["2024/May/a.JPG", "jpeg"],
+    ["2024/b.png", "png"],
+    ["c.webp", "webp"],
+  ]);
+});
+
+test("keeps the size as it is shown, and the time that the camera wrote", async () => {
+  await picture(1, 96, 64)
+    .withExif({ IFD2: { DateTimeOriginal: "2024:05:01 12:30:00" } })
+    .withMetadata({ orientation: 6 })
+    .jpeg()
+    .toFile(join(folder, "upright.jpg"));
+  await scanFolder();
+  expect(rows()[0]).toMatchObject({ width: 64, height: 96, taken_at: "2024-05-01T12:30:00" });
+});
+
+test("does not read a photo again whose size and time are the same", async () => {
+  await picture(1).jpeg().toFile(join(folder, "a.jpg"));
+  await scanFolder();
+  expect(await scanFolder()).toMatchObject({ read: 0, unchanged: 1 });
+});
+
+test("reads a photo again whose time has changed", async () => {
+  await picture(1).jpeg().toFile(join(folder, "a.jpg"));
+  await scanFolder();
+  const before = rows()[0]?.md5;
+  await picture(2).jpeg().toFile(join(folder, "a.jpg"));
+  utimesSync(join(folder, "a.jpg"), 1_000, 1_000);
+  expect(await scanFolder()).toMatchObject({ read: 1, unchanged: 0 });
+  expect(rows()[0]?.md5).not.toBe(before);
+});
+
+test("marks a photo that is gone, and takes it back when it is there again", async () => {
+  await picture(1).jpeg().toFile(join(folder, "a.jpg"));
+  await scanFolder();
+  renameSync(join(folder, "a.jpg"), join(folder, "../a.jpg"));
+  expect(await scanFolder()).toMatchObject({ gone: 1 });
+  expect(rows()[0]?.state).toBe("gone");
+  renameSync(join(folder, "../a.jpg"), join(folder, "a.jpg"));
+  expect(await scanFolder()).toMatchObject({ read: 0, unchanged: 1, gone: 0 });
+  expect(rows()[0]?.state).toBe("present");
+});
+
+test("leaves the photos of another folder alone", async () => {
+  const other = temporaryFolder();
+  await picture(1).jpeg().toFile(join(folder, "a.jpg"));
+  await scanFolder();
+  await picture(2).jpeg().toFile(join(other, "b.jpg"));
+  expect(await scan(database, { folder: other, progress: silent })).toMatchObject({ gone: 0 });
+});
+
+test("lists what cannot be read with one line each, and reads the rest", async () => {
+  await picture(1).jpeg().toFile(join(folder, "good.jpg"));
+  writeFileSync(join(folder, "empty.jpg"), "");
+  writeFileSync(join(folder, "text.jpg"), "this is no picture");
+  const whole = await picture(2).jpeg().toBuffer();
+  writeFileSync(join(folder, "cut.jpg"), whole.subarray(0, whole.length / 2));
+  writeFileSync(join(folder, "gif.png"), await picture(3).gif().toBuffer());
+  expect(await scanFolder()).toMatchObject({ read: 1, unreadable: 4 });
+  const problems = Object.fromEntries(
+    skipped.map(({ path, problem }) => [path.slice(folder.length + 1), problem]),
+  );
+  expect(problems).toEqual({
+    "empty.jpg": "is empty",
+    "text.jpg": expect.stringMatching(/^cannot be read: .*unsupported image format$/),
+    "cut.jpg": expect.stringMatching(/^cannot be read: /),
+    "gif.png": "is gif, not JPEG, PNG or WebP",
+  });
+  expect(Object.values(problems).join("")).not.toContain("\n");
+});
+
+test("walks into a folder that is named like a photo", async () => {
+  mkdirSync(join(folder, "x.jpg"));
+  await picture(1).jpeg().toFile(join(folder, "x.jpg/inside.jpg"));
+  expect(await scanFolder()).toMatchObject({ read: 1, unreadable: 0 });
+});
+
+test("does not follow links: neither in circles nor to a photo that it has", async () => {
+  await picture(1).jpeg().toFile(join(folder, "a.jpg"));
+  symlinkSync(folder, join(folder, "loop"));
+  symlinkSync(join(folder, "a.jpg"), join(folder, "again.jpg"));
+  symlinkSync("itself.jpg", join(folder, "itself.jpg"));
+  expect(await scanFolder()).toMatchObject({ read: 1, links: 2, unreadable: 0 });
+});
+
+test.skipIf(process.getuid?.() === 0)(
+  "keeps what it knows of photos in a folder that cannot be listed (root can list every folder)",
+  async () => {
+    const closed = join(folder, "closed");
+    mkdirSync(closed);
+    await picture(1).jpeg().toFile(join(closed, "a.jpg"));
+    await scanFolder();
+    chmodSync(closed, 0o000);
+    try {
+      expect(await scanFolder()).toMatchObject({ closedFolders: 1, gone: 0 });
+    } finally {
+      chmodSync(closed, 0o700);
+    }
+    expect(skipped).toEqual([{ path: closed, problem: "cannot be listed: permission denied" }]);
+    expect(rows()[0]?.state).toBe("present");
+  },
+);
+
+test("leaves out the folder of rejected photos", async () => {
+  mkdirSync(join(folder, "clipstack-rejected"));
+  await picture(1).jpeg().toFile(join(folder, "clipstack-rejected/a.jpg"));
+  expect(await scanFolder()).toMatchObject({ read: 0 });
+});
+
+test("keeps what it has read when it is stopped, and goes on from there", async () => {
+  for (let i = 0; i < 12; i++)
+    await picture(i)
+      .jpeg()
+      .toFile(join(folder, `${i}.jpg`));
+  const controller = new AbortController();
+  let files = 0;
+  const stopped = await scan(database, {
+    folder,
+    concurrency: 1,
+    signal: controller.signal,
+    progress: {
+      ...silent,
+      update: () => {
+        files++;
+        if (files === 5) controller.abort();
+      },
+    },
+  });
+  expect(stopped).toMatchObject({ read: 5, gone: 0, stopped: true });
+  expect(await scanFolder()).toMatchObject({ read: 7, unchanged: 5, stopped: false });
+});
+
+test("fails in one line when the folder does not exist", async () => {
+  await expect(scan(database, { folder: "/nowhere/at all", progress: silent })).rejects.toThrow(
+    "folder '/nowhere/at all' does not exist",
+  );
+});
+
+test("a scan that is killed leaves a database that the next one uses", async () => {
+  for (let i = 0; i < 40; i++) {
+    await picture(i, 900, 600)
+      .png({ compressionLevel: 1 })
+      .toFile(join(folder, `${i}.png`));
+  }
+  const file = join(folder, "../killed.db");
+  const program = fileURLToPath(new URL("clipstack-dedupe.mjs", import.meta.url));
+  const child = spawn(process.execPath, [program, "scan", folder, "--db", file], {
+    stdio: "ignore",
+  });
+  const ended = once(child, "exit");
+  await expect.poll(() => existsSync(`${file}.owner`)).toBe(true);
+  child.kill("SIGKILL");
+  await ended;
+  const again = openPhotoDatabase(file, { missing: "create" });
+  try {
+    const { read, unchanged } = await scan(again, { folder, progress: silent });
+    expect(read + unchanged).toBe(40);
+  } finally {
+    again.close();
+    rmSync(file);
+  }
+});

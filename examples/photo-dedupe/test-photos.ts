@@ -1,0 +1,30 @@
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import sharp, { type Sharp } from "sharp";
+
+/** For tests: a folder of its own, removed with the rest of what the tests write. */
+export function temporaryFolder(): string {
+  return mkdtempSync(join(tmpdir(), "photos-"));
+}
+
+/** For tests: a small picture that differs for every seed, with large and small features. */
+export function picture(seed: number, width = 96, height = 64): Sharp {
+  const pixels = Buffer.alloc(width * height * 3);
+  for (let y = 0; y < height; y++) {
+    for (let x = 0; x < width; x++) {
+      for (let channel = 0; channel < 3; channel++) {
+        const [u, v] = [x / width, y / height];
+        const wave =
+          Math.sin(u * (3 + (seed % 7)) + seed * 1.7 + channel) +
+          Math.sin(v * (2 + (seed % 5)) * 2 + seed * 0.9) +
+          Math.sin((u * (seed % 11) + v * 3) * 4 + seed * 2.3 + channel * 0.5);
+        pixels[(y * width + x) * 3 + channel] = Math.round(127.5 + 42 * wave);
+      }
+    }
+  }
+  return sharp(pixels, { raw: { width, height, channels: 3 } });
+}
+
+/** For tests: progress that is not shown. */
+export const silent = { update() {}, note() {}, end() {} };
