@@ -8,7 +8,7 @@ import {
   type Role,
   roles,
 } from "./check-published.ts";
-import { stationNames } from "./model.ts";
+import { type StationName, stationNames } from "./model.ts";
 import type { Job, Option, Plan } from "./plan.ts";
 import type { Parameter } from "./published-parameters.ts";
 import {
@@ -61,6 +61,11 @@ export const shownError = (error: number | undefined): string => {
   return percent === 0 ? "0 %" : `${percent > 0 ? "+" : ""}${percent} %`;
 };
 
+/** Use from which a part of the system, and not the number of clients, is said to bound the throughput. */
+const fullFrom = 0.8;
+
+const percent = (part: number) => `${Math.round(100 * part)} %`;
+
 const money = (usd: number) => (usd < 1 ? `$${usd.toPrecision(2)}` : `$${usd.toFixed(2)}`);
 
 const engines = { onnx: "ONNX Runtime", tensorrt: "TensorRT" } as const;
@@ -88,8 +93,13 @@ export function answerText(
   others: readonly Alternative[],
   trust: Trust,
 ): string {
-  const limit = `at most ${shortNumber(answer.limitImagesPerSecond)} images/s with more clients`;
   const use = answer.parts.find(({ station }) => station === answer.bottleneck)?.utilization ?? 0;
+  const [slowest] = [...answer.parts].sort((a, b) => b.ms - a.ms);
+  const limit = `${shortNumber(answer.limitImagesPerSecond)} images/s with more clients`;
+  const bound =
+    use >= fullFrom || slowest === undefined
+      ? `${stationNames[answer.bottleneck]}, ${percent(use)} used: at most ${limit}`
+      : `nothing is full: clients wait, mostly for ${stationNames[slowest.station]}; first full would be ${stationNames[answer.bottleneck]}, at ${limit}`;
   const { device, gpus } = question;
   const price =
     answer.usdPerThousand === undefined || device.usdPerHour === undefined
@@ -111,7 +121,7 @@ export function answerText(
     `  latency         ${shortNumber(answer.latencyMs)} ms, mean`,
     `  $/1,000 images  ${price}`,
     `  GPUs alone      ${shortNumber(answer.gpusAloneImagesPerSecond)} images/s in batches of ${largestBatch}`,
-    `  bottleneck      ${stationNames[answer.bottleneck]}, ${Math.round(100 * use)} % used: ${limit}`,
+    `  bottleneck      ${bound}`,
     "",
     "where the latency goes",
     textTable([["", "", "", ""], ...parts])
@@ -141,7 +151,11 @@ function otherRows(others: readonly Alternative[]): string {
 }
 
 /** What must be said with an answer that is not measured. */
-export function notesOf(question: Question, times: ServiceTimes): readonly string[] {
+export function notesOf(
+  question: Question,
+  times: ServiceTimes,
+  bottleneck: StationName,
+): readonly string[] {
   const { device, gpus, engine, payload, topology } = question;
   const notes: string[] = [];
   if (!times.measured(device.name, engine)) {
@@ -151,13 +165,13 @@ export function notesOf(question: Question, times: ServiceTimes): readonly strin
   }
   if (payload === "jpeg") {
     notes.push(
-      `Decoding: ${shortNumber(times.decodeMsPerImage)} ms an image, ${times.decodeWorkers} at a time. Yours is --decode-ms and --decode-workers.`,
+      `Decoding: ${shortNumber(times.decodeMsPerImage)} ms of one core for an image of ${shortNumber(question.jpegBytes / 1000)} kB, ${times.decodeWorkers} at a time; another host: --decode-ms, --decode-workers.`,
     );
   }
   if (payload === "json") {
     notes.push("What the server needs to read JSON text is in no figure: it will be slower.");
   }
-  if (gpus > 1 && payload !== "jpeg") {
+  if (bottleneck === "ingest" || (gpus > 1 && payload !== "jpeg")) {
     notes.push(
       `How much one Triton takes in was never reached in a figure: ${shortNumber(1000 / times.ingestMsPerImage)} float32 images/s are assumed (--ingest-ms)${topology === "per-gpu" ? "; with per-gpu, for each" : ""}.`,
     );

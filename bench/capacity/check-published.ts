@@ -11,6 +11,7 @@ import {
   computeTime,
   figuresRead,
   float32Bytes,
+  ownDecodeMs,
   type Peaks,
   type PublishedParameters,
   predictFigure,
@@ -228,7 +229,8 @@ function predictionOf(
   const special = specials[name];
   if (special !== undefined) return special(published, parameters, peaks);
   if (file.id === "triton-tutorial") return tutorial(figure, published);
-  const { load, quantity } = figure;
+  const { load, quantity, bytes } = figure;
+  if (quantity === "decode") return ownDecodeMs(parameters, bytes ?? Number.NaN);
   if (file.setting.place === "data sheet" || file.id === "operators") return undefined;
   if (load === undefined) {
     const peak = peaks[figure.gpu ?? ""];

@@ -1,6 +1,7 @@
 import { type PublishedFile, readPublished } from "./published.ts";
 import {
   computeTime,
+  ownDecodeMs,
   type Peaks,
   type PublishedParameters,
   publishedParameters,
@@ -31,13 +32,19 @@ export function publishedFacts(catalogue: Peaks, variation: Variation = {}): Pub
   return { published, peaks, parameters: publishedParameters(published, peaks, variation) };
 }
 
-/** Times of a service as the published figures have them. */
-export function publishedTimes({ parameters, peaks }: PublishedFacts): ServiceTimes {
+/** Images that are decoded at a time, where nobody says. */
+const usualDecodeWorkers = 4;
+
+/** Times of an environment of clipstack's, as the published figures have them. */
+export function publishedTimes(
+  { parameters, peaks }: PublishedFacts,
+  jpegBytes: number,
+): ServiceTimes {
   return {
     compute: (device, engine) => computeTime(device, engine, parameters, peaks),
     measured: (device, engine) => parameters.firstImageMs[`${device}/${engine}`] !== undefined,
-    decodeMsPerImage: parameters.decodeMsPerImage,
-    decodeWorkers: 1,
+    decodeMsPerImage: ownDecodeMs(parameters, jpegBytes),
+    decodeWorkers: usualDecodeWorkers,
     overheadMs: parameters.overheadMs,
     overheadMsPerImage: 0,
     ingestMsPerImage: parameters.ingestMsPerImage,

@@ -30,7 +30,10 @@ export interface PublishedParameters {
   readonly clientBetweenMs: number;
   readonly jsonMsPerImage: number;
   readonly jsonBytesPerImage: number;
+  /** Of the server of the published figures, which decodes one image after the other. */
   readonly decodeMsPerImage: number;
+  /** Of clipstack's embed server: a JPEG of 10 kB, and the power of the size with which the time grows. */
+  readonly ownDecode: { readonly smallMs: number; readonly power: number };
   readonly overheadMs: number;
   readonly ingestMsPerImage: number;
   /** Part of the peak arithmetic that the model alone reaches in large batches. */
@@ -114,6 +117,12 @@ export function publishedParameters(
     jsonBytesPerImage: (figure("serialization/json-b32-bytes") * 1e6) / 32,
     ingestMsPerImage: figure("rtx-4080-x4-remote/input"),
     overheadMs: figure("a100-remote/onnx-overhead") - figure("rtx-4080-x4-remote/input"),
+    ownDecode: {
+      smallMs: figure("clipstack-decoding/small"),
+      power:
+        Math.log(figure("clipstack-decoding/large") / figure("clipstack-decoding/small")) /
+        Math.log(3550 / 10),
+    },
     sustainedShare,
     firstImageMs,
     variation,
@@ -208,8 +217,22 @@ function describe(values: Values): readonly Parameter[] {
       name: "decoding",
       value: values.decodeMsPerImage,
       unit: "ms an image",
-      meaning: "JPEG to tensor in the embed server, one image after the other",
+      meaning: "JPEG to tensor in the published embed server, one image after the other",
       from: ["a100-remote/embed-b32"],
+    },
+    {
+      name: "decoding, clipstack's own server",
+      value: values.ownDecode.smallMs,
+      unit: "ms an image",
+      meaning: "JPEG of 10 kB to tensor; what questions take",
+      from: ["clipstack-decoding/small"],
+    },
+    {
+      name: "its growth",
+      value: values.ownDecode.power,
+      unit: "power of the size",
+      meaning: "with which that time grows for larger files",
+      from: ["clipstack-decoding/large"],
     },
     {
       name: "taking in",
@@ -242,6 +265,11 @@ function describe(values: Values): readonly Parameter[] {
       from: ["RFC 6928: 10 segments of 1460 bytes; not calibrated"],
     },
   ];
+}
+
+/** Time in which clipstack's embed server decodes a JPEG. */
+export function ownDecodeMs({ ownDecode }: Pick<Values, "ownDecode">, bytes: number): number {
+  return ownDecode.smallMs * (bytes / 10_000) ** ownDecode.power;
 }
 
 /** What the model says of one figure that has a load: latency in ms, or images or requests a second. */

@@ -19,6 +19,7 @@ export const quantities = [
   "overhead",
   "network",
   "encode",
+  "decode",
   "bytes",
   "start",
   "vram",
@@ -58,6 +59,8 @@ const figure = z
     range: z.tuple([z.number(), z.number()]).optional(),
     statistic: z.enum(["p50", "p95"]).optional(),
     load: publishedLoad.optional(),
+    /** Size of the image file. */
+    bytes: z.int().min(1).optional(),
     /** Key of a GPU, where it is another than the setting's. */
     gpu: z.string().optional(),
     /** How it follows from other figures. */

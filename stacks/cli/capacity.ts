@@ -11,7 +11,12 @@ import {
   summaryLine,
   type Trust,
 } from "../../bench/capacity/capacity-text.ts";
-import { checkPublished, summarize } from "../../bench/capacity/check-published.ts";
+import {
+  checkPublished,
+  partRow,
+  summarize,
+  variations,
+} from "../../bench/capacity/check-published.ts";
 import { type Topology, topologies } from "../../bench/capacity/model.ts";
 import { planJob } from "../../bench/capacity/plan.ts";
 import {
@@ -93,8 +98,16 @@ export function registerCapacity(program: Command): void {
       ).choices(payloadNames),
     )
     .option("--jpeg-kb <size>", "size of a JPEG in kB", positive, 10)
-    .option("--bandwidth <rate>", "of the client's link: 100Mbps, 2.5Gbps", bandwidth, 1000)
-    .option("--round-trip <time>", "between client and server: 60ms", milliseconds, 1)
+    .addOption(
+      new Option("--bandwidth <rate>", "of the client's link: 100Mbps, 2.5Gbps")
+        .argParser(bandwidth)
+        .default(1000, "1Gbps"),
+    )
+    .addOption(
+      new Option("--round-trip <time>", "between client and server: 60ms")
+        .argParser(milliseconds)
+        .default(1, "1ms"),
+    )
     .addOption(
       new Option(
         "--connections <kind>",
@@ -112,8 +125,16 @@ export function registerCapacity(program: Command): void {
     .option("--images <number>", "a job: this many images", wholeNumber(1, 1e12))
     .option("--within <time>", "the job's time: 6h, 90min", hours)
     .option("--price <dollars>", "an hour, for one GPU (default: the catalogue's)", positive)
-    .option("--decode-ms <ms>", "time to decode one image on the server", positive)
-    .option("--decode-workers <number>", "images decoded at a time", wholeNumber(1, 1024))
+    .option(
+      "--decode-ms <ms>",
+      "time of one core to decode an image (default: as clipstack's server, by --jpeg-kb)",
+      positive,
+    )
+    .option(
+      "--decode-workers <number>",
+      "images decoded at a time (default: 4)",
+      wholeNumber(1, 1024),
+    )
     .option("--ingest-ms <ms>", "time of one Triton to take in one float32 tensor", positive)
     .option("--client-ms <ms>", "client's own work between two requests", notNegative, 0)
     .option("--record <file>", "calibrate by a record of bench or sweep, not by published figures")
@@ -140,6 +161,10 @@ Exit codes: 0 good, 1 no way does the job, or the model no longer gives the figu
     .action(capacity);
 }
 
+const cataloguePeaks = Object.fromEntries(
+  Object.entries(gpuCatalogue).map(([name, { fp16DenseTflops }]) => [name, fp16DenseTflops]),
+);
+
 /** What is printed, for people and for programs. */
 interface Said {
   readonly text: string;
@@ -165,11 +190,7 @@ function write(file: string, text: string): void {
 }
 
 function say(environment: string | undefined, args: CapacityArguments): Said {
-  const facts = publishedFacts(
-    Object.fromEntries(
-      Object.entries(gpuCatalogue).map(([name, { fp16DenseTflops }]) => [name, fp16DenseTflops]),
-    ),
-  );
+  const facts = publishedFacts(cataloguePeaks);
   if (args.parameters) {
     const { list } = facts.parameters;
     return { text: parametersText(list), json: { parameters: list }, exitCode: 0 };
@@ -211,7 +232,7 @@ function given({ gpu, gpus, topology, engine, price }: CapacityArguments): Asked
 function ofEnvironment(name: string): Asked {
   const [file] = environmentFiles([name], outputFolder());
   if (file === undefined) return {};
-  const { gpu, services } = readEnvironment(file.file, file.shown);
+  const { gpu, namespace, services } = readEnvironment(file.file, file.shown);
   if (gpu === undefined) {
     throw new UserError(`${name} has no GPU: name one with --gpu, or calibrate with --record`);
   }
@@ -221,7 +242,10 @@ function ofEnvironment(name: string): Asked {
   if (gpuName === undefined) {
     throw new UserError(`${name}: gpu must be one of ${gpuNames.join(", ")}, got '${gpu.name}'`);
   }
-  const perGpu = gpu.count > 1 && tritons.filter(({ name }) => /-\d+$/.test(name)).length > 1;
+  // pods have a Triton each
+  const inCluster = namespace !== undefined;
+  const perGpu =
+    gpu.count > 1 && (inCluster || tritons.filter(({ name }) => /-\d+$/.test(name)).length > 1);
   return {
     gpu: gpuName,
     gpus: gpu.count,
@@ -243,7 +267,7 @@ function source(
   asked: Asked,
   args: CapacityArguments,
 ): { readonly times: ServiceTimes; readonly trust: string } {
-  const published = publishedTimes(facts);
+  const published = publishedTimes(facts, args.jpegKb * 1000);
   const { decodeMs, decodeWorkers, ingestMs } = args;
   const own = Object.fromEntries(
     Object.entries({
@@ -327,7 +351,7 @@ function sayAnswer(
   };
   const found = answer(question, times);
   const others = alternatives(question, times);
-  const trust: Trust = { from, notes: notesOf(question, times) };
+  const trust: Trust = { from, notes: notesOf(question, times, found.bottleneck) };
   return {
     text: answerText(question, found, others, trust),
     json: { question, answer: found, alternatives: others, trust },
@@ -364,9 +388,7 @@ function sayPlan(
   const [best] = plan.options;
   const notes = [
     "Dollars for the hours that it runs; prices of the catalogue are of different sources and months.",
-    ...(best === undefined
-      ? []
-      : notesOf({ ...best.question, engine: asked.engine ?? "tensorrt" }, times)),
+    ...(best === undefined ? [] : notesOf(best.question, times, best.bottleneck)),
   ];
   const trust: Trust = { from, notes };
   return {
@@ -379,9 +401,13 @@ function sayPlan(
 function sayCheck({ published, parameters, peaks }: PublishedFacts): Said {
   const rows = checkPublished(published, parameters, peaks);
   const summary = summarize(rows);
+  const parts = variations.map(({ model, variation }) => {
+    const other = publishedFacts(cataloguePeaks, variation);
+    return partRow(model, checkPublished(other.published, other.parameters, other.peaks));
+  });
   return {
-    text: checkText(rows, summary),
-    json: { figures: rows, summary },
+    text: checkText(rows, summary, parts),
+    json: { figures: rows, summary, parts },
     exitCode: summary.broken.length === 0 ? 0 : 1,
   };
 }
