@@ -6,7 +6,7 @@ import { sectionsOf } from "./sections.ts";
 import { aligned, textTable } from "./text-table.ts";
 import { verdictOf } from "./verdict.ts";
 
-/** The end of a run, for a terminal: what to choose, why, and what limits it. */
+/** The end of a run, for a terminal: every load, what to choose and why, what limits it, and what failed. */
 export function benchReportText(record: BenchRecord): string {
   const { headline, choices, limits } = verdictOf(record);
   const chosen = choices.flatMap((choice) =>
@@ -34,6 +34,7 @@ export function benchReportText(record: BenchRecord): string {
     why.map(bare).join("\n"),
     within.length === 0 ? "" : `The most within a limit of latency:\n${within.join("\n")}`,
     caveats.map(bare).join("\n"),
+    record.failures.map((line) => `✗ ${line}`).join("\n"),
   ]
     .filter((part) => part !== "")
     .join("\n\n");

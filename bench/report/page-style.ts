@@ -4,7 +4,7 @@ export const pageStyle = `
   --page: #fbfbf9; --surface: #ffffff; --line: #e3e2dc; --ink: #1c1c1a; --soft: #5d5c57;
   --mark: #2f5fb3; --mark-soft: #b9cbea; --good: #1d7a46; --good-soft: #e4f2e9; --bad: #b3261e; --bad-soft: #fbe9e7;
   --care: #8a5300; --care-soft: #fdf1dc; --care-line: #d99a2b;
-  --embed: #b04a0c; --onnx: #2f5fb3; --trt: #0c7663; --violet: #7a4bb3; --rose: #a8326b; --cyan: #0a7ea3; --lime: #5b7a00;
+  --embed: #b04a0c; --onnx: #2f5fb3; --trt: #0c7663; --violet: #7a4bb3; --rose: #a8326b; --cyan: #08749a; --lime: #5b7a00;
   --network: #73726b; --decode: #a8500f; --queue: #8a6a00; --input: #7a4bb3; --infer: #2f5fb3; --output: #0c7663; --rest: #b5b4ac; --on: #fff;
   --mono: ui-monospace, "SF Mono", "Cascadia Code", Menlo, Consolas, "DejaVu Sans Mono", monospace;
 }
@@ -180,7 +180,7 @@ svg .part.json { fill: var(--soft); }
   :root {
     --page: #fff; --surface: #fff; --line: #ccc; --ink: #000; --soft: #444; --mark: #2f5fb3; --mark-soft: #b9cbea;
     --good: #1d7a46; --bad: #b3261e; --good-soft: #fff; --bad-soft: #fff; --care: #8a5300;
-    --embed: #b04a0c; --onnx: #2f5fb3; --trt: #0c7663; --violet: #7a4bb3; --rose: #a8326b; --cyan: #0a7ea3; --lime: #5b7a00;
+    --embed: #b04a0c; --onnx: #2f5fb3; --trt: #0c7663; --violet: #7a4bb3; --rose: #a8326b; --cyan: #08749a; --lime: #5b7a00;
     --network: #73726b; --decode: #a8500f; --queue: #8a6a00; --input: #7a4bb3; --infer: #2f5fb3; --output: #0c7663; --rest: #b5b4ac; --on: #fff;
     --care-soft: #fff; --care-line: #d99a2b;
   }

@@ -1,0 +1,235 @@
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { type BenchRecord, parseBenchRecord, studyIds } from "../src/bench-record.ts";
+import { benchReportHtml } from "./bench-report-html.ts";
+import { benchReportMarkdown } from "./bench-report-md.ts";
+import { benchReportText } from "./bench-report-text.ts";
+import { benchRecordText, benchReportName, saveBenchReports } from "./save-bench-reports.ts";
+import { sectionsOf } from "./sections.ts";
+import { testBenchRecord, testCell, testEmbeddedRecord } from "./test-bench-record.ts";
+
+const withoutCells = (): BenchRecord => testBenchRecord({ cells: [], studies: [], parity: [] });
+
+const section = (record: BenchRecord, id: string) => sectionsOf(record).find((it) => it.id === id);
+
+test("the record of the tests is a record", () => {
+  expect(parseBenchRecord(benchRecordText(testBenchRecord()), "x")).toEqual(
+    JSON.parse(JSON.stringify(testBenchRecord())),
+  );
+});
+
+test("the page answers first, then warns, then shows the evidence", () => {
+  const html = benchReportHtml(testBenchRecord());
+  const headings = [...html.matchAll(/<h2[^>]*>(.*?)<\/h2>/g)].map((match) => match[1]);
+  expect(headings).toMatchInlineSnapshot(`
+    [
+      "What to choose",
+      "Before you rely on it",
+      "If your latency has a limit",
+      "Evidence",
+      "Latency of each path, alone",
+      "Batch size",
+      "Concurrency, and where it saturates",
+      "Where the time goes",
+      "Cost",
+      "At a given rate",
+      "Cold start",
+      "Queue delay of the batcher",
+      "HTTP against gRPC",
+      "JSON against binary tensors",
+      "Through a slower link",
+      "Operators of the model",
+      "Memory",
+      "Several GPUs",
+      "One Triton over all GPUs, or one for each",
+      "The same embeddings on every path",
+      "Every load",
+      "What was measured, and on what",
+    ]
+  `);
+});
+
+test("every study has a section that answers it", () => {
+  const ids = new Set(sectionsOf(testBenchRecord()).map(({ id }) => id));
+  for (const study of studyIds) expect(ids, study).toContain(study);
+  for (const { id, answer } of sectionsOf(testBenchRecord())) {
+    if (id !== "loads") expect(answer.length, id).toBeGreaterThan(0);
+  }
+});
+
+test("every heading that is linked to is there", () => {
+  const html = benchReportHtml(testBenchRecord());
+  for (const [, id] of html.matchAll(/href="#([^"]+)"/g)) expect(html).toContain(`id="${id}"`);
+});
+
+test("the page asks the network for nothing, and runs no script but its own", () => {
+  const html = benchReportHtml(testBenchRecord());
+  expect(html).not.toMatch(/<link|<img|<iframe|@import|url\(|\ssrc=|https?:\/\//i);
+  expect(html.match(/<script/g)).toHaveLength(1);
+  expect(html).toMatch(
+    /default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-[\w+/]+=*'/,
+  );
+});
+
+test("text of a record is not markup, in a page and in Markdown", () => {
+  const record = testBenchRecord({
+    failures: ['<b>&"quoted"</b>'],
+    notes: ["a|b <script>alert(1)</script> *d*"],
+  });
+  const html = benchReportHtml(record);
+  expect(html).toContain("&lt;b&gt;&amp;&quot;quoted&quot;&lt;/b&gt;");
+  expect(html).not.toContain("<script>alert");
+  expect(benchReportMarkdown(record)).toContain("a\\|b \\<script\\>alert(1)\\</script\\> \\*d\\*");
+});
+
+test("a failed run says so before anything else", () => {
+  const html = benchReportHtml(
+    testBenchRecord({ passed: false, failures: ["trt-http: other embeddings"] }),
+  );
+  expect(html).toContain('<header class="bad">');
+  expect(html.indexOf("trt-http: other embeddings")).toBeLessThan(html.indexOf("What to choose"));
+  expect(benchReportMarkdown(testBenchRecord({ passed: false, failures: ["x"] }))).toContain(
+    "**Failed**",
+  );
+  expect(benchReportText(testBenchRecord({ passed: false, failures: ["x is wrong"] }))).toContain(
+    "x is wrong",
+  );
+});
+
+test.each([
+  ["a run without loads", withoutCells()],
+  [
+    "a run that answered nothing",
+    testBenchRecord({
+      cells: [
+        testCell(
+          {},
+          {
+            samples: 0,
+            latencyMs: undefined,
+            histogram: [],
+            imagesPerSecond: 0,
+            windows: [],
+            measuredWindows: 0,
+          },
+        ),
+      ],
+      studies: [],
+    }),
+  ],
+  ["one load", testBenchRecord({ cells: [testCell()], studies: [] })],
+  [
+    "a load with a latency of almost nothing",
+    testBenchRecord({ cells: [testCell({ slower: 1e-6 })], studies: [] }),
+  ],
+  [
+    "a rate alone",
+    testBenchRecord({
+      cells: [
+        testCell({ load: { kind: "open loop", arrivals: "constant", ratePerSecond: 5, seed: 1 } }),
+      ],
+      studies: [],
+    }),
+  ],
+  ["local processes", testEmbeddedRecord()],
+])("has a report with no broken number: %s", (_name, record) => {
+  const html = benchReportHtml(record).replace(/<(script|style)>.*?<\/\1>/gs, "");
+  for (const text of [html, benchReportMarkdown(record), benchReportText(record)]) {
+    expect(text).not.toMatch(/NaN|Infinity|undefined/);
+  }
+});
+
+test("several environments keep their paths apart", () => {
+  const other = testBenchRecord().cells.map((cell) => ({ ...cell, environment: "multi-gpu-4x" }));
+  const record = testBenchRecord({ cells: [...testBenchRecord().cells, ...other] });
+  const names = section(record, "paths")!.tables[0]!.rows.map((row) => row[0]!.text);
+  expect(names).toContain("single-gpu trt-grpc");
+  expect(names).toContain("multi-gpu-4x trt-grpc");
+  const titles = section(record, "concurrency")!.figures.map(({ title }) => title);
+  expect(titles).toContain("Throughput by concurrency, multi-gpu-4x");
+});
+
+test("saturation is what was measured, beside what the law says", () => {
+  const table = section(testBenchRecord(), "concurrency")!.tables[0]!;
+  const row = table.rows.find(([name]) => name?.text === "onnx-http")!;
+  expect(row.slice(1, 6).map(({ text }) => text)).toEqual(["679", "32", "16", "683", "28"]);
+});
+
+test("an invalid load is left out of the fit and drawn as such", () => {
+  const html = benchReportHtml(testBenchRecord());
+  expect(html).toContain('class="crossed"');
+  const table = section(testBenchRecord(), "concurrency")!.tables[0]!;
+  const row = table.rows.find(([name]) => name?.text === "trt-grpc")!;
+  expect(Number(row[2]!.text)).toBeLessThan(128);
+});
+
+test("the parts of a request's time add up to the whole", () => {
+  const table = section(testBenchRecord(), "time")!.tables[0]!;
+  for (const row of table.rows) {
+    const [whole, ...parts] = row.slice(2, 10).map(({ sort }) => Number(sort ?? 0));
+    expect(parts.reduce((sum, part) => sum + part, 0)).toBeCloseTo(whole!, 6);
+  }
+});
+
+test("there is no figure of cost without a price", () => {
+  const found = section(testEmbeddedRecord(), "cost")!;
+  expect(found.figures).toEqual([]);
+  expect(found.tables).toEqual([]);
+  expect(found.answer[0]).toContain("--price");
+});
+
+test("scaling is measured against one GPU at the same load for each", () => {
+  const rows = section(testBenchRecord(), "scaling")!.tables[0]!.rows;
+  const [one, , four] = rows.map((row) => Number(row[3]!.sort));
+  expect(rows.map((row) => row[1]!.text)).toEqual(["1", "2", "4"]);
+  expect(Number(rows[2]![5]!.sort)).toBeCloseTo(four! / (4 * one!), 9);
+});
+
+test("the Markdown fits into a comment of a pull request, and names what it left out", () => {
+  const many = Array.from({ length: 12 }, (_, i) =>
+    testBenchRecord().cells.map((cell) => ({ ...cell, environment: `environment-${i}` })),
+  ).flat();
+  const text = benchReportMarkdown(testBenchRecord({ cells: many }));
+  expect(text.length).toBeLessThan(65_536);
+  expect(text).toMatch(/Too long for here: .*\. See the HTML report\./);
+});
+
+test("the Markdown begins with the answer and its warning", () => {
+  const lines = benchReportMarkdown(testEmbeddedRecord()).split("\n");
+  expect(lines[0]).toBe(
+    "## Bench: `onnx-http_u8` is fastest here, on a CPU: this says nothing about the GPU that it will run on",
+  );
+  expect(lines.slice(0, 8).join("\n")).toContain(
+    "> [!WARNING]\n> CPU in place of a GPU, embedded runtime,",
+  );
+});
+
+test("the text for a terminal ends with what to choose and what limits it", () => {
+  const text = benchReportText(testBenchRecord());
+  expect(text).toMatch(/Lowest latency +onnx-http_u8 +4\.\d+ ms p50/);
+  expect(text).toContain("! 1 load invalid: trt-grpc b1 c128.");
+  expect(text).not.toContain("`");
+});
+
+test("a record and its reports are saved under one name", () => {
+  const folder = mkdtempSync(join(tmpdir(), "clipstack-reports-"));
+  try {
+    const record = testBenchRecord();
+    const saved = saveBenchReports(record, folder);
+    expect(saved.html).toBe(join(folder, "2026-11-21T10-30-00Z-sweep-single-gpu.html"));
+    expect(parseBenchRecord(readFileSync(saved.json, "utf8"), saved.json).cells).toHaveLength(
+      record.cells.length,
+    );
+    expect(readFileSync(saved.md, "utf8")).toBe(benchReportMarkdown(record));
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("the name of a run of addresses given by hand has no environment", () => {
+  const base = withoutCells();
+  const record = { ...base, subject: { ...base.subject, environments: [] } };
+  expect(benchReportName(record)).toBe("2026-11-21T10-30-00Z-bench-endpoints");
+});

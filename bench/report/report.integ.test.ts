@@ -1,0 +1,242 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { type Browser, chromium, type Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { benchReportHtml } from "./bench-report-html.ts";
+import { testBenchRecord, testEmbeddedRecord } from "./test-bench-record.ts";
+import {
+  axeViolations,
+  beforePrint,
+  clipboardText,
+  hiddenRows,
+  openAll,
+  pageWidth,
+  plotFacts,
+  poorContrast,
+} from "./test-page-probes.ts";
+
+/** The page of a report in a real browser, opened from disk with the network off. */
+
+const executable = [
+  process.env.CLIPSTACK_CHROMIUM,
+  "/usr/bin/chromium",
+  "/usr/bin/chromium-browser",
+  "/usr/bin/google-chrome",
+].find((path) => path !== undefined && existsSync(path));
+if (executable === undefined) {
+  console.warn(
+    "skipped: the report in a browser needs Chromium (CLIPSTACK_CHROMIUM, or /usr/bin/chromium)",
+  );
+}
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+interface PlotFacts {
+  readonly name: string;
+  readonly width: number;
+  readonly marks: number;
+  readonly outside: readonly string[];
+  readonly smallest: number;
+}
+
+interface PageOptions {
+  readonly dark?: boolean;
+  readonly width?: number;
+  readonly embedded?: boolean;
+  readonly script?: boolean;
+}
+
+describe.skipIf(executable === undefined)("the report in Chromium", () => {
+  let browser: Browser;
+  let folder: string;
+  const files = { deployed: "", embedded: "" };
+
+  beforeAll(async () => {
+    folder = mkdtempSync(join(tmpdir(), "clipstack-report-"));
+    for (const [name, record] of [
+      ["deployed", testBenchRecord()],
+      ["embedded", testEmbeddedRecord()],
+    ] as const) {
+      files[name] = join(folder, `${name}.html`);
+      writeFileSync(files[name], benchReportHtml(record));
+    }
+    // in a container and as root there is no sandbox to be had
+    browser = await chromium.launch({ executablePath: executable, args: ["--no-sandbox"] });
+  });
+
+  afterAll(async () => {
+    await browser?.close();
+    if (folder !== undefined) rmSync(folder, { recursive: true, force: true });
+  });
+
+  /** A page, and what it complained of or asked for besides its own file. */
+  async function withPage<T>(
+    options: PageOptions,
+    use: (page: Page, complaints: readonly string[]) => Promise<T>,
+  ): Promise<T> {
+    const context = await browser.newContext({
+      viewport: { width: options.width ?? 1200, height: 900 },
+      colorScheme: options.dark === true ? "dark" : "light",
+      javaScriptEnabled: options.script !== false,
+      offline: true,
+      permissions: ["clipboard-read", "clipboard-write"],
+    });
+    try {
+      const page = await context.newPage();
+      const complaints: string[] = [];
+      const url = pathToFileURL(files[options.embedded === true ? "embedded" : "deployed"]).href;
+      page.on("console", (message) => complaints.push(`${message.type()}: ${message.text()}`));
+      page.on("pageerror", (error) => complaints.push(error.message));
+      page.on("request", (request) => {
+        if (request.url() !== url) complaints.push(`asked for ${request.url()}`);
+      });
+      await page.goto(url);
+      return await use(page, complaints);
+    } finally {
+      await context.close();
+    }
+  }
+
+  test("opens without a message on the console and asks for nothing else", async () => {
+    await withPage({}, async (page, complaints) => {
+      await page.getByRole("button", { name: "p50 ms" }).first().click();
+      expect(complaints).toEqual([]);
+    });
+  });
+
+  test("draws every plot: each has a size, marks inside, and no text that sticks out", async () => {
+    const plots = await withPage({}, (page) => page.evaluate<readonly PlotFacts[]>(plotFacts));
+    expect(plots.length).toBeGreaterThan(14);
+    for (const { name, width, marks, outside } of plots) {
+      expect(width, name).toBeGreaterThan(600);
+      expect(marks, name).toBeGreaterThan(1);
+      expect(outside, name).toEqual([]);
+    }
+  });
+
+  test("a table sorts by the button of a heading, up and then down, and says so", async () => {
+    await withPage({}, async (page) => {
+      const table = page.locator("section[aria-labelledby=paths] table.data");
+      const heading = table.getByRole("columnheader", { name: "images/s" });
+      const figures = async () =>
+        (await table.locator("tbody tr td:nth-child(5)").allTextContents()).map(Number);
+      await heading.getByRole("button").click();
+      const up = await figures();
+      expect(await heading.getAttribute("aria-sort")).toBe("ascending");
+      expect(up).toEqual([...up].sort((a, b) => a - b));
+      await expect.poll(() => page.locator("#said").textContent()).toContain("ascending");
+      await heading.getByRole("button").click();
+      expect(await heading.getAttribute("aria-sort")).toBe("descending");
+      expect(await figures()).toEqual([...up].reverse());
+      expect(await table.locator("th[aria-sort]").count()).toBe(1);
+    });
+  });
+
+  test("what has no figure is last whichever way a table is sorted", async () => {
+    await withPage({}, async (page) => {
+      const table = page.locator("section[aria-labelledby=batch] table.data").first();
+      const heading = table.getByRole("columnheader", { name: "32 images" }).getByRole("button");
+      for (let i = 0; i < 2; i++) {
+        await heading.click();
+        const cells = await table.locator("tbody tr td:last-child").allTextContents();
+        expect(cells.at(-1)).toBe("–");
+      }
+    });
+  });
+
+  test("sorting and copying work with the keyboard alone", async () => {
+    await withPage({}, async (page) => {
+      const table = page.locator("section[aria-labelledby=paths] .table");
+      const heading = table.getByRole("columnheader", { name: "p95 ms" });
+      await heading.getByRole("button").focus();
+      await page.keyboard.press("Enter");
+      expect(await heading.getAttribute("aria-sort")).toBe("ascending");
+      const copy = table.getByRole("button", { name: "Copy as TSV" });
+      await copy.focus();
+      await page.keyboard.press("Space");
+      await expect.poll(() => page.locator("#said").textContent()).toBe("Copied");
+      await page.keyboard.press("Tab");
+      const focused = page.locator("*:focus");
+      expect(await focused.textContent()).toBe("Copy as Markdown");
+    });
+  });
+
+  test("copies a table as TSV and as Markdown", async () => {
+    await withPage({}, async (page) => {
+      const table = page.locator("section[aria-labelledby=paths] .table");
+      const clipboard = () => page.evaluate<string>(clipboardText);
+      await table.getByRole("button", { name: "Copy as TSV" }).click();
+      await expect.poll(clipboard).toMatch(/^path\tp50 ms\tp95 ms\t/);
+      expect((await clipboard()).split("\n")).toHaveLength(8);
+      await table.getByRole("button", { name: "Copy as Markdown" }).click();
+      await expect.poll(clipboard).toMatch(/^\| path \| p50 ms \|.*\n\| --- \| --- \|/);
+    });
+  });
+
+  test.each([
+    ["light", {}],
+    ["dark", { dark: true }],
+    ["narrow", { width: 390 }],
+    ["narrow and dark", { width: 390, dark: true }],
+    ["of local processes", { embedded: true }],
+  ] as const)("axe-core finds nothing wrong, contrast included: %s", async (_name, options) => {
+    const violations = await withPage(options, async (page) => {
+      // all that is folded away counts too
+      await page.evaluate(openAll);
+      await page.evaluate(axe);
+      return page.evaluate<readonly string[]>(axeViolations);
+    });
+    expect(violations).toEqual([]);
+  });
+
+  test.each([
+    ["light", false],
+    ["dark", true],
+  ] as const)("texts and marks of the plots stand out from the page: %s", async (_name, dark) => {
+    const poor = await withPage({ dark }, (page) => page.evaluate<readonly string[]>(poorContrast));
+    expect(poor).toEqual([]);
+  });
+
+  test("on a narrow screen nothing but tables is wider than the screen, and texts of plots are large enough", async () => {
+    await withPage({ width: 390 }, async (page) => {
+      expect(await page.evaluate<number>(pageWidth)).toBeLessThanOrEqual(390);
+      for (const { name, smallest, outside } of await page.evaluate<readonly PlotFacts[]>(
+        plotFacts,
+      )) {
+        expect(smallest, name).toBeGreaterThan(11);
+        expect(outside, name).toEqual([]);
+      }
+    });
+  });
+
+  test("prints every row, also of what is folded away, and no button", async () => {
+    await withPage({}, async (page) => {
+      await page.emulateMedia({ media: "print" });
+      await page.evaluate(beforePrint);
+      expect(await page.evaluate<number>(hiddenRows)).toBe(0);
+      expect(await page.locator(".copy:visible").count()).toBe(0);
+      const pdf = await page.pdf({ format: "A4" });
+      expect(pdf.length).toBeGreaterThan(50_000);
+    });
+  });
+
+  test("is whole without its script", async () => {
+    await withPage({ script: false }, async (page, complaints) => {
+      expect(await page.getByRole("heading", { name: "What to choose" }).isVisible()).toBe(true);
+      expect(await page.locator("figure svg[role=img]:visible").count()).toBeGreaterThan(14);
+      expect(await page.locator("button").count()).toBe(0);
+      expect(complaints).toEqual([]);
+    });
+  });
+
+  test("the links of the page lead to its sections", async () => {
+    await withPage({}, async (page) => {
+      await page.getByRole("link", { name: "Where the time goes" }).click();
+      const heading = page.getByRole("heading", { name: "Where the time goes" });
+      await expect.poll(async () => (await heading.boundingBox())?.y ?? 1e6).toBeLessThan(300);
+    });
+  });
+});

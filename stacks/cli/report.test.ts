@@ -1,0 +1,145 @@
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { benchRecordText } from "../../bench/report/save-bench-reports.ts";
+import { testBenchRecord, testCell } from "../../bench/report/test-bench-record.ts";
+import { recordText } from "../../bench/src/save-reports.ts";
+import { testRecord } from "../../bench/src/test-record.ts";
+import { compareFiles, comparisonJson } from "./compare.ts";
+import { outputOf, parseImport, renderRecord } from "./report.ts";
+
+const program = fileURLToPath(new URL("./clipstack.mjs", import.meta.url));
+
+function clipstack(...args: readonly string[]) {
+  const result = spawnSync(process.execPath, [program, ...args], {
+    encoding: "utf8",
+    timeout: 60_000,
+  });
+  return { code: result.status, stdout: result.stdout, stderr: result.stderr };
+}
+
+let folder: string;
+const file = (name: string) => join(folder, name);
+
+const slower = (factor: number, machineCores = 8) => {
+  const record = testBenchRecord({
+    cells: ["embed-http", "onnx-http"].map((path) => testCell({ path, slower: factor })),
+    studies: [],
+  });
+  const machine = { ...record.subject.machine, cores: machineCores };
+  return benchRecordText({ ...record, subject: { ...record.subject, machine } });
+};
+
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "clipstack-report-"));
+  writeFileSync(file("bench.json"), benchRecordText(testBenchRecord()));
+  writeFileSync(file("verify.json"), recordText(testRecord()));
+  writeFileSync(file("slow.json"), slower(1.4));
+  writeFileSync(file("fast.json"), slower(1));
+  writeFileSync(file("other.json"), slower(1, 2));
+  writeFileSync(file("no.json"), "{}");
+  writeFileSync(
+    file("pa.csv"),
+    "Concurrency,Inferences/Second,p50 latency,p95 latency\n1,136,7200,7900\n",
+  );
+});
+
+afterAll(() => rmSync(folder, { recursive: true }));
+
+test("renders a record of bench and one of verify, each as it was", () => {
+  expect(renderRecord(file("bench.json"), "md")).toContain("## Bench: Choose");
+  expect(renderRecord(file("bench.json"), "html")).toContain('<h2 id="choose">');
+  expect(renderRecord(file("verify.json"), "md")).toContain("## Verification: 40 checks passed");
+  expect(renderRecord(file("verify.json"), "text")).toContain("single-gpu");
+});
+
+test("a record as JSON is the same record, with what was imported", () => {
+  expect(JSON.parse(renderRecord(file("bench.json"), "json"))).toEqual(
+    JSON.parse(readFileSync(file("bench.json"), "utf8")),
+  );
+  const both = JSON.parse(
+    renderRecord(file("bench.json"), "json", [{ label: "onnx-http b1", file: file("pa.csv") }]),
+  );
+  expect(both.imported[0].rows[0]).toMatchObject({
+    label: "onnx-http b1",
+    inferencesPerSecond: 136,
+  });
+});
+
+test("what perf_analyzer measured is in the report beside ours", () => {
+  const text = renderRecord(file("bench.json"), "md", [
+    { label: "onnx-http b1", file: file("pa.csv") },
+  ]);
+  expect(text).toContain("### Beside perf_analyzer");
+});
+
+test.each([
+  ["onnx-http b8=a.csv", { label: "onnx-http b8", file: "a.csv" }],
+  ["a.csv", { file: "a.csv" }],
+])("reads --import %s", (given, expected) => {
+  expect(parseImport(given)).toEqual(expected);
+});
+
+test("HTML goes beside its record, everything else to standard output", () => {
+  expect(outputOf("x/a.json", { format: "html" })).toBe("x/a.html");
+  expect(outputOf("x/a.json", { format: "md" })).toBeUndefined();
+  expect(outputOf("x/a.json", { format: "md", output: "b.md" })).toBe("b.md");
+  expect(outputOf("x/a.json", { format: "html", output: "-" })).toBeUndefined();
+});
+
+test("fails on a record that is none, in one line with the file and the rule", () => {
+  expect(() => renderRecord(file("no.json"), "md")).toThrow(
+    'no.json: kind must be "bench", got nothing',
+  );
+  expect(() => renderRecord(file("missing.json"), "md")).toThrow(
+    "missing.json: cannot be read: ENOENT",
+  );
+  expect(() => renderRecord(file("verify.json"), "md", [{ file: "a.csv" }])).toThrow(
+    "--import needs a record of bench or sweep, got a verify record",
+  );
+});
+
+test("a comparison fails where it is slower, and only there", () => {
+  const args = { failOver: 0.1 };
+  expect(compareFiles(file("fast.json"), file("slow.json"), args).exitCode).toBe(1);
+  expect(compareFiles(file("slow.json"), file("fast.json"), args).exitCode).toBe(0);
+  expect(compareFiles(file("fast.json"), file("slow.json"), { failOver: 0.8 }).exitCode).toBe(0);
+});
+
+test("fails to compare records of different machines, and compares them with --force and a warning", () => {
+  const args = { failOver: 0.1 };
+  expect(() => compareFiles(file("fast.json"), file("other.json"), args)).toThrow(
+    /cannot be compared: the machine differs: Test CPU, 8 cores, then Test CPU, 2 cores \(--force compares them all the same\)$/,
+  );
+  const { comparison } = compareFiles(file("fast.json"), file("other.json"), {
+    ...args,
+    force: true,
+  });
+  expect(comparison.warnings[0]).toContain("Not the same: the machine differs");
+});
+
+test("a comparison as JSON has the ratios and whether it passed", () => {
+  const result = compareFiles(file("fast.json"), file("slow.json"), { failOver: 0.1 });
+  const json = JSON.parse(comparisonJson(result));
+  expect(json.passed).toBe(false);
+  expect(json.loads[0].changes[0]).toMatchObject({ metric: "throughput", judgement: "worse" });
+});
+
+test("the commands end with their exit codes, and a user sees one line", () => {
+  const compared = clipstack("compare", file("fast.json"), file("slow.json"));
+  expect(compared.code).toBe(1);
+  expect(compared.stdout).toMatch(/regressions of more than 10 %\.\n$/);
+  const allowed = clipstack("compare", file("fast.json"), file("slow.json"), "--fail-over", "80%");
+  expect(allowed.code).toBe(0);
+  const wrong = clipstack("report", file("no.json"));
+  expect(wrong).toMatchObject({
+    code: 2,
+    stderr: expect.stringMatching(/^clipstack: [^\n]*kind must be "bench"[^\n]*\n$/),
+  });
+  const bad = clipstack("compare", file("fast.json"), file("slow.json"), "--fail-over", "much");
+  expect(bad.code).toBe(2);
+  expect(bad.stderr).toContain("It must be a percentage from 0 to 1000, like 10%.");
+});
