@@ -39,11 +39,7 @@ export async function readBenchImages(
   const images: BenchImage[] = [];
   for (const name of names.sort().slice(0, imageLimit)) {
     const file = join(folder, name);
-    const { size } = statSync(file);
-    if (size > largestFileBytes) {
-      throw new BenchError(`--images: ${file} must be at most 32 MiB, got ${size} bytes`);
-    }
-    const bytes = readFileSync(file);
+    const bytes = readImage(file);
     try {
       const tensor = await preprocess(bytes);
       images.push({ name, bytes, contentType: imageTypeOf(name) ?? "", tensor });
@@ -52,4 +48,15 @@ export async function readBenchImages(
     }
   }
   return images;
+}
+
+function readImage(file: string): Buffer {
+  let size: number;
+  try {
+    size = statSync(file).size;
+    if (size <= largestFileBytes) return readFileSync(file);
+  } catch {
+    throw new BenchError(`--images: ${file} cannot be read`);
+  }
+  throw new BenchError(`--images: ${file} must be at most 32 MiB, got ${size} bytes`);
 }

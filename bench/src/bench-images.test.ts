@@ -1,0 +1,56 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, expect, test } from "vitest";
+import { readBenchImages } from "./bench-images.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "clipstack-bench-images-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+function folderOf(files: Readonly<Record<string, string>>): string {
+  const made = mkdtempSync(join(folder, "images-"));
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(made, name), text);
+  return made;
+}
+
+/** In place of a decoder: refuses what is not called an image. */
+const preprocess = async (image: Uint8Array) => {
+  if (Buffer.from(image).toString() !== "image") throw new Error("is not an image");
+  return new Float32Array(3);
+};
+
+test("the images of a folder are read in the order of their names, whatever else is there", async () => {
+  const made = folderOf({
+    "b.JPG": "image",
+    "a.webp": "image",
+    "notes.txt": "x",
+    "c.png": "image",
+  });
+  const images = await readBenchImages(made, preprocess);
+  expect(images.map(({ name, contentType }) => [name, contentType])).toEqual([
+    ["a.webp", "image/webp"],
+    ["b.JPG", "image/jpeg"],
+    ["c.png", "image/png"],
+  ]);
+});
+
+test("of many images the first 64 are taken", async () => {
+  const names = Array.from({ length: 70 }, (_, i) => `${100 + i}.jpg`);
+  const made = folderOf(Object.fromEntries(names.map((name) => [name, "image"])));
+  const images = await readBenchImages(made, preprocess);
+  expect(images.map(({ name }) => name)).toEqual(names.slice(0, 64));
+});
+
+test("fails on a file that is no image, by its name", async () => {
+  const made = folderOf({ "a.jpg": "image", "b.jpg": "text" });
+  await expect(readBenchImages(made, preprocess)).rejects.toThrow(
+    `--images: ${join(made, "b.jpg")} is not an image`,
+  );
+});
+
+test("fails on a folder that cannot be read", async () => {
+  const missing = join(folder, "missing");
+  await expect(readBenchImages(missing, preprocess)).rejects.toThrow(
+    `--images: ${missing} cannot be read`,
+  );
+});
