@@ -308,6 +308,14 @@ const usualPaths: Readonly<Partial<Record<StudyId, readonly AskedPath[]>>> = {
   topology: [asked("embed-http", "encoded")],
 };
 
+/** All paths that studies measure. */
+export function pathsOfStudies(
+  studies: readonly StudyId[],
+  given: readonly AskedPath[],
+): readonly AskedPath[] {
+  return studies.flatMap((study) => pathsFor(study, given));
+}
+
 function isVariant({ path, payload }: AskedPath): boolean {
   return path !== "embed-http" && payload !== "fp32";
 }

@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { type StudyId, studyIds, studyQuestions } from "../../bench/src/bench-record.ts";
 import type { AskedPath } from "../../bench/src/bench-run.ts";
-import { runStudies } from "../../bench/studies/run-studies.ts";
+import { pathsOfStudies, runStudies } from "../../bench/studies/run-studies.ts";
 import type { StudyGrid } from "../../bench/studies/study-run.ts";
 import { maxImagesPerRequest } from "../../inference-image/src/contract/embed-api.ts";
 import {
@@ -135,7 +135,7 @@ async function sweep(names: readonly string[], args: SweepArguments): Promise<vo
     {
       environments: args.environment ?? [],
       args,
-      paths: args.backend.length === 0 ? undefined : args.backend,
+      paths: pathsOfStudies(studies, args.backend),
     },
     (prepared) =>
       withStudyEnvironments(
