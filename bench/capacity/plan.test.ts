@@ -118,3 +118,27 @@ test("a GPU without a price has no cost", () => {
   const { usdPerThousand } = answer({ ...question, device: { name: "fast" } }, times);
   expect(usdPerThousand).toBeUndefined();
 });
+
+test.each([
+  ["jpeg", 10_000],
+  ["u8", 150_528],
+  ["float32", 602_112],
+  ["json", 3_000_000],
+] as const)("%s puts %d bytes an image on the link", (payload, bytes) => {
+  // so narrow a link is what bounds every payload
+  const { bottleneck, limitImagesPerSecond } = answer(
+    { ...question, payload, bandwidthMbps: 1 },
+    times,
+  );
+  expect(bottleneck).toBe("link");
+  expect(limitImagesPerSecond).toBeCloseTo(1e6 / 8 / bytes, 9);
+});
+
+test("8-bit pixels are taken in four times as fast as floats", () => {
+  const wide = { ...question, bandwidthMbps: 1e6, concurrency: 500 };
+  const floats = answer(wide, times);
+  const pixels = answer({ ...wide, payload: "u8" }, times);
+  expect(floats.bottleneck).toBe("ingest");
+  expect(floats.limitImagesPerSecond).toBeCloseTo(1000, 6);
+  expect(pixels.limitImagesPerSecond).toBeGreaterThan(1500);
+});
