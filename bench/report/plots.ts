@@ -281,7 +281,7 @@ function ruleOf(
   const at = round(y(rule.y));
   return [
     `<line class="rule" x1="${round(left)}" x2="${round(right)}" y1="${at}" y2="${at}"/>`,
-    label(left + 6, at - 6, "tick", rule.label),
+    label(right - 6, at + 16, "tick", rule.label, "end"),
   ];
 }
 

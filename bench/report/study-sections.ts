@@ -337,10 +337,21 @@ function protocol(record: BenchRecord, study: StudyId): Body | undefined {
   if (pairs.length === 0) return undefined;
   const rate = ({ http, grpc }: ProtocolPair) => grpc.imagesPerSecond / http.imagesPerSecond;
   const better = pairs.filter((pair) => rate(pair) > 1);
-  const [least, most] = [Math.min(...pairs.map(rate)), Math.max(...pairs.map(rate))];
+  const least = Math.min(...pairs.map(({ http }) => clientsOf(http) ?? 1));
+  const byBatch = [...new Set(pairs.map(({ name }) => name))].map((name) => {
+    const alone = pairs
+      .filter((pair) => pair.name === name && clientsOf(pair.http) === least)
+      .sort((a, b) => a.http.imagesPerRequest - b.http.imagesPerRequest);
+    const [small, large] = [alone[0], alone.at(-1)];
+    if (small === undefined || large === undefined) return "";
+    const of = (pair: ProtocolPair) =>
+      `${formatRatio(rate(pair))} with ${counted(pair.http.imagesPerRequest, "image")} a request`;
+    return `\`${name}\`, ${counted(least, "client")}: gRPC does ${small === large ? of(small) : listed([of(small), of(large)])}, against HTTP.`;
+  });
   return {
     answer: [
-      `gRPC does ${least.toFixed(2)} to ${most.toFixed(2)} times the images a second of HTTP, and more in ${better.length} of ${counted(pairs.length, "load")} that both were measured with.`,
+      ...byBatch.filter((line) => line !== ""),
+      `gRPC does more images a second in ${better.length} of ${counted(pairs.length, "load")} that both were measured with.`,
     ],
     figures: protocolFigure(pairs),
     tables: [
