@@ -38,6 +38,7 @@ const layers: Readonly<Record<string, readonly string[]>> = {
     "stacks/review",
     "constructs",
     "bench",
+    "bench/samples",
     "inference-image/src/contract",
     "inference-image/src/engine",
     "inference-image/src/model",
