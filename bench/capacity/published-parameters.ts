@@ -5,7 +5,12 @@ import {
   perImageMs,
 } from "./compute-time.ts";
 import { type Demand, predict, type System } from "./model.ts";
-import { type PublishedFile, type PublishedLoad, publishedValue } from "./published.ts";
+import {
+  type PublishedFile,
+  type PublishedLoad,
+  publishedFigure,
+  publishedValue,
+} from "./published.ts";
 
 /**
  * The parameters of the model with their values from the published figures. Each is set by one figure, or read in it; all
@@ -30,10 +35,15 @@ export interface PublishedParameters {
   readonly clientBetweenMs: number;
   readonly jsonMsPerImage: number;
   readonly jsonBytesPerImage: number;
+  readonly jpegBytes: number;
   /** Of the server of the published figures, which decodes one image after the other. */
   readonly decodeMsPerImage: number;
   /** Of clipstack's embed server: a JPEG of 10 kB, and the power of the size with which the time grows. */
-  readonly ownDecode: { readonly smallMs: number; readonly power: number };
+  readonly ownDecode: {
+    readonly smallMs: number;
+    readonly smallBytes: number;
+    readonly power: number;
+  };
   readonly overheadMs: number;
   readonly ingestMsPerImage: number;
   /** Part of the peak arithmetic that the model alone reaches in large batches. */
@@ -112,16 +122,19 @@ export function publishedParameters(
       figure(name),
     ]),
   );
+  const small = publishedFigure(published, "clipstack-decoding/small");
+  const large = publishedFigure(published, "clipstack-decoding/large");
+  const ratio = (one?: number, other?: number) => (one ?? Number.NaN) / (other ?? Number.NaN);
   const fixed = {
+    jpegBytes: figure("serialization/jpeg-image") * 1000,
     jsonMsPerImage: figure("serialization/json-b32") / 32,
     jsonBytesPerImage: (figure("serialization/json-b32-bytes") * 1e6) / 32,
     ingestMsPerImage: figure("rtx-4080-x4-remote/input"),
     overheadMs: figure("a100-remote/onnx-overhead") - figure("rtx-4080-x4-remote/input"),
     ownDecode: {
-      smallMs: figure("clipstack-decoding/small"),
-      power:
-        Math.log(figure("clipstack-decoding/large") / figure("clipstack-decoding/small")) /
-        Math.log(3550 / 10),
+      smallMs: small.value ?? Number.NaN,
+      smallBytes: small.bytes ?? Number.NaN,
+      power: Math.log(ratio(large.value, small.value)) / Math.log(ratio(large.bytes, small.bytes)),
     },
     sustainedShare,
     firstImageMs,
@@ -269,7 +282,7 @@ function describe(values: Values): readonly Parameter[] {
 
 /** Time in which clipstack's embed server decodes a JPEG. */
 export function ownDecodeMs({ ownDecode }: Pick<Values, "ownDecode">, bytes: number): number {
-  return ownDecode.smallMs * (bytes / 10_000) ** ownDecode.power;
+  return ownDecode.smallMs * (bytes / ownDecode.smallBytes) ** ownDecode.power;
 }
 
 /** What the model says of one figure that has a load: latency in ms, or images or requests a second. */
@@ -301,7 +314,7 @@ export function publishedCase(
   const embed = load.path === "embed-http";
   const json = load.serialization === "json";
   const gpu = file.setting.gpu ?? "";
-  const bytesPerImage = embed ? 10_000 : json ? values.jsonBytesPerImage : float32Bytes;
+  const bytesPerImage = embed ? values.jpegBytes : json ? values.jsonBytesPerImage : float32Bytes;
   const moved = values.variation.ingestInPlaceOfLink === true;
   return {
     demand: {

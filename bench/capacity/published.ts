@@ -141,13 +141,22 @@ function checked(file: PublishedFile, shown: string): PublishedFile {
   return file;
 }
 
-/** One figure by file and id, as a number: of a range, the middle. */
+/** One figure by file and id. */
+export function publishedFigure(
+  published: ReadonlyMap<string, PublishedFile>,
+  name: string,
+): Figure {
+  const [file = "", id = ""] = name.split("/");
+  const found = published.get(file)?.figures.find((one) => one.id === id);
+  if (found === undefined) throw new BenchError(`published figure '${name}' is missing`);
+  return found;
+}
+
+/** The same as a number: of a range, the middle. */
 export function publishedValue(
   published: ReadonlyMap<string, PublishedFile>,
   name: string,
 ): number {
-  const [file = "", id = ""] = name.split("/");
-  const found = published.get(file)?.figures.find((one) => one.id === id);
-  if (found === undefined) throw new BenchError(`published figure '${name}' is missing`);
-  return found.value ?? ((found.range?.[0] ?? 0) + (found.range?.[1] ?? 0)) / 2;
+  const { value, range: [low, high] = [0, 0] } = publishedFigure(published, name);
+  return value ?? (low + high) / 2;
 }
