@@ -10,25 +10,28 @@ const loadConcurrency = 4;
 
 const notes = [
   "Memory of a gateway is with that of the Tritons that it asks, where they run on this machine.",
-  "Memory of the GPUs is that of all services together.",
 ];
+const allGpus = "all GPUs, whoever uses them";
 
-/** Memory of each service, at rest and under load, one service after the other while all of them run. */
+/**
+ * Memory of each service, at rest and under load, one service after the other while all of them run. The row of all GPUs is what
+ * they hold of everybody.
+ */
 export async function studyMemory(run: StudyRun): Promise<void> {
   const memories: ServiceMemory[] = [];
+  const { readGpus } = run.open;
+  let gpus: ServiceMemory | undefined;
   const batch = Math.max(...run.grid.batchSizes);
   const services = new Map<string, StudyPath>();
   for (const at of run.paths) {
     if (!services.has(at.target.service)) services.set(at.target.service, at);
   }
   for (const [service, at] of services) {
-    memories.push(
-      await measureMemory(
-        service,
-        () => read(run, at),
-        () => run.measure("memory", at, { batch, load: clients(loadConcurrency) }),
-      ),
-    );
+    const load = () => run.measure("memory", at, { batch, load: clients(loadConcurrency) });
+    const ofAll = async () => {
+      gpus = await measureMemory(allGpus, () => readAllGpus(readGpus), load);
+    };
+    memories.push(await measureMemory(service, () => read(run, at), ofAll));
     if (memories.length > 1) continue;
     run.keep({
       study: "memory",
@@ -37,21 +40,20 @@ export async function studyMemory(run: StudyRun): Promise<void> {
       notes: [...notes],
     });
   }
+  if (gpus?.gpuMemoryMiB !== undefined) memories.push(gpus);
 }
 
-async function read(
-  { open, readResident }: StudyRun,
-  { target }: StudyPath,
-): Promise<MemoryReading> {
-  const gpus = (await open.readGpus?.().catch(() => [])) ?? [];
+async function readAllGpus(readGpus: StudyRun["open"]["readGpus"]): Promise<MemoryReading> {
+  const gpus = (await readGpus?.().catch(() => [])) ?? [];
   const used = gpus.flatMap(({ memoryUsedMiB }) => memoryUsedMiB ?? []);
-  return {
-    residentMiB:
-      target.pids.length > 0
-        ? residentMiB(target.pids)
-        : ((await readResident?.(target.service)) ?? (await residentByMetrics(target.metrics))),
-    gpuMemoryMiB: used.length === 0 ? undefined : used.reduce((sum, mib) => sum + mib, 0),
-  };
+  return used.length === 0 ? {} : { gpuMemoryMiB: used.reduce((sum, mib) => sum + mib, 0) };
+}
+
+async function read({ readMemory }: StudyRun, { target }: StudyPath): Promise<MemoryReading> {
+  if (target.pids.length > 0) return { residentMiB: residentMiB(target.pids) };
+  const memory = (await readMemory?.(target.service)) ?? {};
+  const residentByItself = memory.residentMiB ?? (await residentByMetrics(target.metrics));
+  return { ...memory, residentMiB: residentByItself };
 }
 
 /** Of servers that say so themselves: the embed server does, Triton does not. */

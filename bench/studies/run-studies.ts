@@ -45,8 +45,8 @@ export interface StudyEnvironment {
    * @throws {StudyUnavailable} where they cannot be started from here
    */
   readonly coldStarts: (onStart: (start: ColdStart) => void) => Promise<readonly string[]>;
-  /** Resident memory of a service, in MiB, where it does not run on this machine. */
-  readonly readResident?: StudyRun["readResident"];
+  /** Memory of a service that does not run on this machine. */
+  readonly readMemory?: StudyRun["readMemory"];
   /** Profiles of its models. */
   readonly profiles: readonly (() => ReturnType<typeof profileOperators>)[];
   /**
@@ -234,7 +234,7 @@ async function attemptStudy(
 
 /** Open a source; `use` gets what makes a study's run on it, with the paths that answer rightly. */
 async function openTargets(
-  { readResident }: StudyEnvironment,
+  { readMemory }: StudyEnvironment,
   source: TargetsSource,
   options: RunStudiesOptions,
   use: (run: (study: StudyId) => Promise<StudyRun>) => Promise<void>,
@@ -246,7 +246,7 @@ async function openTargets(
     try {
       await use(async (study) => ({
         ...runOf(open, await gate.pathsOf(study), options),
-        readResident,
+        readMemory,
       }));
     } finally {
       addOnce(record, open);

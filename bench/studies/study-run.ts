@@ -1,6 +1,7 @@
 import { benchPathName, type Cell, type StudyId, type StudyResult } from "../src/bench-record.ts";
 import type { BenchContext, CellOptions, MeasuredPath } from "../src/bench-run.ts";
 import type { OpenTargets } from "../src/bench-targets.ts";
+import type { MemoryReading } from "./memory.ts";
 
 /** How far each study goes. */
 export interface StudyGrid {
@@ -28,8 +29,8 @@ export interface StudyRun {
   readonly context: BenchContext;
   readonly grid: StudyGrid;
   readonly paths: readonly StudyPath[];
-  /** Resident memory of a service where it does not run on this machine, in MiB. */
-  readonly readResident?: (service: string) => Promise<number | undefined>;
+  /** Memory of a service that does not run on this machine; what cannot be read is absent. */
+  readonly readMemory?: (service: string) => Promise<MemoryReading>;
   /**
    * Measure a cell and keep it, whole or interrupted.
    *

@@ -24,13 +24,13 @@ import type { Environment } from "../../inference-image/src/contract/environment
 import { sessionOptions } from "../../inference-image/src/engine/onnx-session.ts";
 import { prepareServerModel } from "../../inference-image/src/model/prepare.ts";
 import { project } from "./artefact.ts";
-import { restartsOf } from "./container-restarts.ts";
 import {
   type EnvironmentVariants,
   openVariants,
   type SettingChange,
 } from "./environment-variants.ts";
 import type { PreparedBench } from "./run-bench.ts";
+import { studiedContainers } from "./studied-containers.ts";
 
 export interface StudyEnvironmentsOptions {
   /** How often a cold start is measured. */
@@ -167,13 +167,13 @@ function deployed(
   const { name } = environment;
   const artefact = readArtefact(source.environment.file, source.environment.shown);
   const { context, record } = prepared;
-  const restarts = restartsOf(source.environment, artefact, context.signal);
+  const containers = studiedContainers(source.environment, artefact, context.signal);
   return {
     name,
     subject: subjects(source.environment, artefact),
     source: ({ paths }) => ({ ...source, paths }),
     async coldStarts(onStart) {
-      if (restarts === undefined) {
+      if (containers === undefined) {
         throw new StudyUnavailable("pods are not restarted from here");
       }
       if (!options.mayRestart) {
@@ -181,7 +181,7 @@ function deployed(
           "its containers would be stopped and started: --restart allows that",
         );
       }
-      return restarts.measure({
+      return containers.measure({
         rounds: options.rounds,
         image: context.images[0]!,
         signal: context.signal,
@@ -189,7 +189,7 @@ function deployed(
         onStart,
       });
     },
-    readResident: restarts?.readResident,
+    readMemory: containers?.readMemory,
     profiles: profiles(name, servicesOf(environment), hasOnnxEmbed(environment), prepared, options),
     async variants(study, { paths }) {
       if (options.against === undefined) {

@@ -9,7 +9,7 @@ import { embedsDocument } from "../../bench/src/test-artefact.ts";
 import type { DeployedEnvironment } from "../../bench/src/verify-deployed.ts";
 import type { ColdStart } from "../../bench/studies/cold-start.ts";
 import { embeddingDims } from "../../inference-image/src/contract/model-signature.ts";
-import { mebibytes, restartsOf } from "./container-restarts.ts";
+import { mebibytes, studiedContainers } from "./studied-containers.ts";
 import { pathWith, standIns } from "./test-programs.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "clipstack-restarts-"));
@@ -32,7 +32,7 @@ afterAll(() => {
 const running = join(folder, "running");
 
 /** A deployed environment of one embed server, whose port answers while its container runs. */
-async function deployed() {
+async function deployed(accelerator: "gpu" | "cpu" = "cpu") {
   const server = createServer((request, response) => {
     request.resume().once("end", () => {
       const embeddings = [Array.from({ length: embeddingDims }, () => 0.1)];
@@ -50,11 +50,16 @@ async function deployed() {
     file,
     shown: "cdk.tf.json",
     editedByHand: false,
-    deployed: readEnvironment(file, "cdk.tf.json"),
+    deployed: {
+      ...readEnvironment(file, "cdk.tf.json"),
+      accelerator,
+      where: "unix:///var/run/docker.sock",
+      namespace: undefined,
+    },
     reach: async () => ({ url: (url: string) => url, notes: [], close: async () => {} }),
   } as unknown as DeployedEnvironment;
   const { signal } = new AbortController();
-  return restartsOf(environment, readArtefact(file, "cdk.tf.json"), signal);
+  return studiedContainers(environment, readArtefact(file, "cdk.tf.json"), signal);
 }
 
 const image = {
@@ -82,9 +87,9 @@ test("a container is stopped and started in each round, and runs afterwards", as
     esac
     echo "$3" >> ${folder}/orders`,
   );
-  const restarts = await deployed();
+  const containers = await deployed();
   const starts: ColdStart[] = [];
-  await restarts?.measure(options(starts));
+  await containers?.measure(options(starts));
   expect(starts.map(({ service, round }) => [service, round])).toEqual([
     ["embed", 1],
     ["embed", 2],
@@ -98,16 +103,37 @@ test("fails with Docker's words when a container cannot be stopped, and starts i
     "docker",
     `[ "$3" = start ] && touch ${running} || { rm ${running}; echo "no such" >&2; exit 1; }`,
   );
-  const restarts = await deployed();
-  await expect(restarts?.measure(options([]))).rejects.toThrow(
+  const containers = await deployed();
+  await expect(containers?.measure(options([]))).rejects.toThrow(
     /docker stop .*embed failed: no such/,
   );
   expect(existsSync(running)).toBe(true);
 });
 
-test("memory is what Docker says of the container", async () => {
-  programs.put("docker", `echo "1.5GiB / 15.6GiB"`);
-  expect(await (await deployed())?.readResident("embed")).toBe(1_536);
+/** Containers that use GPUs, or not. */
+const answers = (accelerator: "gpu" | "cpu") => {
+  programs.put(
+    "docker",
+    `case "$3" in
+      stats) echo "1.5GiB / 15.6GiB" ;;
+      top) printf "PID\\n 4711\\n 4712\\n" ;;
+    esac`,
+  );
+  programs.put("nvidia-smi", `printf "4711, 800\\n99, 5000\\n4712, 200\\n"`);
+  return deployed(accelerator);
+};
+
+test("memory is what Docker says of the container, and nvidia-smi of its processes", async () => {
+  const containers = await answers("gpu");
+  expect(await containers?.readMemory("embed")).toEqual({
+    residentMiB: 1_536,
+    gpuMemoryMiB: 1_000,
+  });
+});
+
+test("where no GPU is used, nobody asks for its memory", async () => {
+  const containers = await answers("cpu");
+  expect(await containers?.readMemory("embed")).toEqual({ residentMiB: 1_536 });
 });
 
 test("memory is read in Docker's units", () => {

@@ -6,25 +6,28 @@ import {
   measureStart,
   type StartableService,
 } from "../../bench/studies/cold-start.ts";
+import type { MemoryReading } from "../../bench/studies/memory.ts";
 import { Docker, DockerError } from "./docker-command.ts";
+import { isUnknown, type RunOnHost, runnerFor } from "./host-facts.ts";
 
 /** What is done to deployed containers besides asking them: over the Docker endpoint that they were deployed through. */
-export interface ContainerRestarts {
+export interface StudiedContainers {
   /** Stop and start each container, the others running meanwhile, and measure its start. @returns Notes. */
   measure(options: ColdStartOptions): Promise<readonly string[]>;
-  /** Resident memory of a service, in MiB; nothing where Docker does not say. */
-  readResident(service: string): Promise<number | undefined>;
+  /** Resident memory of a service, as Docker counts it, and what its processes have of the GPUs, as `nvidia-smi` does. */
+  readMemory(service: string): Promise<MemoryReading>;
 }
 
 /** Of an environment of containers; nothing for one in a cluster. */
-export function restartsOf(
+export function studiedContainers(
   environment: DeployedEnvironment,
   artefact: Artefact,
   signal: AbortSignal,
-): ContainerRestarts | undefined {
+): StudiedContainers | undefined {
   const { deployed } = environment;
   if (deployed.namespace !== undefined) return undefined;
   const docker = new Docker(deployed.where, signal);
+  const onHost = runnerFor(deployed.where);
   const containers = artefact.workloads
     .filter(({ kind }) => kind === "container")
     // a Triton before the gateway that asks it
@@ -55,24 +58,47 @@ export function restartsOf(
         "Each container was stopped and started again, the others running; times count from the order to start.",
       ];
     },
-    async readResident(service) {
+    async readMemory(service) {
       const name = containers.find((it) => it.service.name === service)?.name;
-      if (name === undefined) return undefined;
+      if (name === undefined) return {};
       try {
-        const { exitCode, stdout } = await docker.run(
-          "stats",
-          "--no-stream",
-          "--format",
-          "{{.MemUsage}}",
-          name,
-        );
-        return exitCode === 0 ? mebibytes(stdout) : undefined;
+        const [residentMiB, gpuMemoryMiB] = await Promise.all([
+          readResident(docker, name),
+          deployed.accelerator === "gpu" ? readGpuMemory(docker, onHost, name) : undefined,
+        ]);
+        return { residentMiB, gpuMemoryMiB };
       } catch (error) {
-        if (error instanceof DockerError) return undefined;
+        if (error instanceof DockerError) return {};
         throw error;
       }
     },
   };
+}
+
+async function readResident(docker: Docker, name: string): Promise<number | undefined> {
+  const { exitCode, stdout } = await docker.run(
+    ...["stats", "--no-stream", "--format", "{{.MemUsage}}", name],
+  );
+  return exitCode === 0 ? mebibytes(stdout) : undefined;
+}
+
+/** Of the processes of a container, by their ids on the host; nothing where `nvidia-smi` does not name processes. */
+async function readGpuMemory(
+  docker: Docker,
+  onHost: RunOnHost,
+  name: string,
+): Promise<number | undefined> {
+  const [processes, used] = await Promise.all([
+    docker.run("top", name, "-eo", "pid"),
+    onHost("nvidia-smi", ["--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]),
+  ]);
+  if (processes.exitCode !== 0 || isUnknown(used) || used.exitCode !== 0) return undefined;
+  const pids = new Set(processes.stdout.split("\n").map((line) => line.trim()));
+  const own = used.stdout.split("\n").flatMap((line) => {
+    const [pid = "", mib = ""] = line.split(",").map((cell) => cell.trim());
+    return pids.has(pid) && /^\d+$/.test(mib) ? [Number(mib)] : [];
+  });
+  return own.length === 0 ? undefined : own.reduce((sum, mib) => sum + mib, 0);
 }
 
 function rank({ service }: Workload): number {
