@@ -23,7 +23,7 @@ import {
 
 /** What the model has to do with a published figure. */
 export const roles = {
-  predicted: "the model says it from other figures",
+  predicted: "the model says it from other figures; it was made with this one in view",
   calibrates: "it sets a parameter: the model gives it back",
   derived: "it follows from other figures by a formula",
   read: "the model takes it as it is",
