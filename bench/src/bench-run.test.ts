@@ -361,6 +361,12 @@ test("fails on a path that was asked for by its name and is not there", () => {
   ).toThrow("single-gpu does not offer trt-http: it has onnx-http, onnx-http_json, onnx-http_u8");
 });
 
+test("fails where none of the paths is there, and says what is", () => {
+  expect(() => choosePaths([path("embed-http")], { targets: [target({})] }, () => {})).toThrow(
+    "single-gpu does not offer embed-http: it has onnx-http, onnx-http_json",
+  );
+});
+
 const cell = (more: Partial<Cell>): Cell =>
   testCell({}, { id: "onnx-http b1 c1", environment: "one", ...more });
 

@@ -279,7 +279,7 @@ export interface MeasuredPath {
 /**
  * The paths to measure, of those that were asked for: each on the first service that offers it.
  *
- * @throws {BenchError} for one that was asked for by its name and is not there.
+ * @throws {BenchError} for one that was asked for by its name and is not there, and where none is.
  */
 export function choosePaths(
   asked: readonly AskedPath[],
@@ -304,14 +304,14 @@ export function choosePaths(
     }
     return [{ target, path }];
   });
-  const [first] = targets;
-  if (missing.length > 0) {
-    const there = targets.flatMap((target) => benchPathsOf(target).map(benchPathName));
+  if (missing.length > 0 || chosen.length === 0) {
+    const names = targets.flatMap((target) => benchPathsOf(target).map(benchPathName));
+    const there = [...new Set(names)].join(", ") || "no path";
+    const wanted = missing.length > 0 ? missing : asked.map(benchPathName);
     throw new BenchError(
-      `${first?.environment ?? "nothing"} does not offer ${missing.join(", ")}: it has ${[...new Set(there)].join(", ") || "no path"}`,
+      `${targets[0]?.environment ?? "nothing"} does not offer ${wanted.join(", ")}: it has ${there}`,
     );
   }
-  if (chosen.length === 0) throw new BenchError("none of the asked paths is offered");
   return chosen;
 }
 
