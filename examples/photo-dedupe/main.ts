@@ -8,6 +8,7 @@ const exitUsage = 2;
 /** Commands by name. A module is loaded only when its command, or the overview, is asked for. */
 const commands: Readonly<Record<string, (program: Command) => Promise<void>>> = {
   scan: async (program) => (await import("./scan-command.ts")).registerScan(program),
+  embed: async (program) => (await import("./embed-command.ts")).registerEmbed(program),
 };
 
 const { version }: { readonly version: string } = JSON.parse(

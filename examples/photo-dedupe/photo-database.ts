@@ -74,6 +74,7 @@ const schema = `
     -- 512 float32, little endian, unit norm
     vector BLOB NOT NULL
   );
+  CREATE INDEX embeddings_by_md5 ON embeddings (md5);
   CREATE TABLE group_members (
     photo_id INTEGER PRIMARY KEY REFERENCES photos (id) ON DELETE CASCADE,
     group_id TEXT NOT NULL,
