@@ -337,9 +337,12 @@ function report(record: BenchRecord, args: BenchArguments): void {
   const saved = saveBenchReports(record, reportFolder(args));
   const json = benchRecordText(record);
   if (args.output !== undefined) writeFileSync(args.output, json);
-  if (args.json) process.stdout.write(json);
-  else console.log(`\n${benchReportText(record)}\n\nreport: ${relative("", saved.html)}`);
-  for (const failure of record.failures) console.error(`✘ ${failure}`);
+  if (args.json) {
+    process.stdout.write(json);
+    for (const failure of record.failures) console.error(`✘ ${failure}`);
+  } else {
+    console.log(`\n${benchReportText(record)}\n\nreport: ${relative("", saved.html)}`);
+  }
   if (record.interrupted) {
     console.error("clipstack: interrupted; what was measured until then is saved");
   }
