@@ -40,7 +40,7 @@ export async function studyProtocol(run: StudyRun): Promise<void> {
   });
   if (pairs.length === 0) {
     throw new StudyUnavailable(
-      "protocol: no Triton is reached over HTTP and over gRPC, like onnx-http and onnx-grpc",
+      "no Triton is reached over HTTP and over gRPC, like onnx-http and onnx-grpc",
     );
   }
   run.keep({ study: "protocol", environment: run.environment, notes: [] });
@@ -59,7 +59,7 @@ const largestJsonBatch = 8;
 /** What the client itself spends on tensors, and the same requests sent both ways. */
 export async function studySerialization(run: StudyRun): Promise<void> {
   const [image] = run.context.images;
-  if (image === undefined) throw new StudyUnavailable("serialization: there is no image");
+  if (image === undefined) throw new StudyUnavailable("there is no image");
   const result = run.keep({
     study: "serialization" as const,
     environment: run.environment,
@@ -101,7 +101,7 @@ export async function studySerialization(run: StudyRun): Promise<void> {
 /** One client behind a link of some bandwidth and round trip: one request after the other, so that nothing but it counts. */
 export async function studyLink(run: StudyRun): Promise<void> {
   const paths = run.paths.filter(({ path }) => path.serialization !== "json");
-  if (paths.length === 0) throw new StudyUnavailable("link: no path but JSON was asked for");
+  if (paths.length === 0) throw new StudyUnavailable("no path but JSON was asked for");
   run.keep({
     study: "link",
     environment: run.environment,
@@ -125,7 +125,7 @@ async function measureBehind(
   const address = new URL(url.includes("://") ? url : `grpc://${url}`);
   if (address.protocol === "https:") {
     throw new StudyUnavailable(
-      `link: ${benchPathName(at.path)} is at ${url}: a link before https cannot be emulated`,
+      `${benchPathName(at.path)} is at ${url}: a link before https cannot be emulated`,
     );
   }
   const proxy = await startLinkProxy(

@@ -19,9 +19,7 @@ export async function studyQueueDelay(run: StudyRun): Promise<void> {
       all.findIndex((other) => other.target.controlUrl === target.controlUrl) === i,
   );
   if (paths.length === 0) {
-    throw new StudyUnavailable(
-      "queue-delay: no Triton is measured; an embed server has no model control",
-    );
+    throw new StudyUnavailable("no Triton is measured; an embed server has no model control");
   }
   const notes: string[] = [];
   for (const at of paths) {

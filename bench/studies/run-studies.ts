@@ -36,6 +36,8 @@ import { type StudyGrid, type StudyPath, type StudyRun, StudyUnavailable } from 
 /** One environment, and the ways to it that studies need. */
 export interface StudyEnvironment {
   readonly name: string;
+  /** Protocol paths of its services. */
+  readonly offers: readonly ProtocolPath[];
   /** What the record says of it; absent where nothing is known but addresses. */
   readonly subject?: () => EnvironmentSubject;
   readonly source: (change: SourceChange) => TargetsSource;
@@ -106,6 +108,10 @@ const onTargets = {
   memory: studyMemory,
 } as const satisfies Partial<Record<StudyId, (run: StudyRun) => Promise<void>>>;
 
+function isOnTargets(id: StudyId): id is keyof typeof onTargets {
+  return id in onTargets;
+}
+
 /**
  * Make studies of environments, one after the other. What fails does not end the run: it is in the record.
  *
@@ -174,9 +180,19 @@ async function studyEnvironment(
       }
     });
   }
-  const loaded = studyIds.filter(
-    (id): id is keyof typeof onTargets => id in onTargets && wanted(id),
-  );
+  const requireOffered = (study: StudyId): void => {
+    const { paths } = needed(study);
+    if (paths.some((path) => environment.offers.includes(path))) return;
+    throw new StudyUnavailable(`it offers none of ${paths.join(", ")}`);
+  };
+  const loaded: (keyof typeof onTargets)[] = [];
+  for (const id of studyIds) {
+    if (!(isOnTargets(id) && wanted(id))) continue;
+    await attempt(id, async () => {
+      requireOffered(id);
+      loaded.push(id);
+    });
+  }
   // models that its containers do not have run only where they are measured
   for (const variants of [false, true]) {
     const group = loaded.filter((study) => needed(study).variants === variants);
@@ -190,18 +206,20 @@ async function studyEnvironment(
     );
   }
   if (wanted("queue-delay")) {
-    await attempt("queue-delay", () =>
-      openTargets(
+    await attempt("queue-delay", async () => {
+      requireOffered("queue-delay");
+      await openTargets(
         environment,
         environment.source({ ...needed("queue-delay"), tritonArgs: modelControlArgs }),
         options,
         async (run) => studyQueueDelay(await run("queue-delay")),
-      ),
-    );
+      );
+    });
   }
   for (const study of ["scaling", "topology"] as const) {
     if (!wanted(study)) continue;
     await attempt(study, async () => {
+      requireOffered(study);
       const { variants, notes } = await environment.variants(study, needed(study));
       record.studies.push({ study, environment: environment.name, notes: [...notes] });
       for (const { conditions, source } of variants) {

@@ -20,7 +20,7 @@ import type {
 } from "../../bench/studies/run-studies.ts";
 import { cellsAgainst } from "../../bench/studies/scale-studies.ts";
 import { StudyUnavailable } from "../../bench/studies/study-run.ts";
-import type { Environment } from "../../inference-image/src/contract/environment.ts";
+import type { Environment, ProtocolPath } from "../../inference-image/src/contract/environment.ts";
 import { sessionOptions } from "../../inference-image/src/engine/onnx-session.ts";
 import { prepareServerModel } from "../../inference-image/src/model/prepare.ts";
 import { project } from "./artefact.ts";
@@ -78,6 +78,7 @@ function endpoints(
   const name = "endpoints";
   return {
     name,
+    offers: source.endpoints.map(({ path }) => path),
     source: ({ paths }) => ({
       ...source,
       endpoints: source.endpoints.filter(({ path }) => paths.includes(path)),
@@ -106,6 +107,7 @@ function embedded(
   const { name } = artefact.environment;
   return {
     name,
+    offers: pathsIn(artefact.environment),
     subject: subjects(environment, artefact),
     source: (change) => changed(source, change),
     async coldStarts(onStart) {
@@ -170,6 +172,7 @@ function deployed(
   const containers = studiedContainers(source.environment, artefact, context.signal);
   return {
     name,
+    offers: pathsIn(environment),
     subject: subjects(source.environment, artefact),
     source: ({ paths }) => ({ ...source, paths }),
     async coldStarts(onStart) {
@@ -221,6 +224,10 @@ function topologyOf({ services, namespace }: Environment): Topology {
 function servicesOf({ services }: Environment): readonly string[] {
   const tritons = services.filter(({ kind }) => kind === "triton");
   return (tritons.length > 0 ? tritons : services).map(({ name }) => name);
+}
+
+function pathsIn({ services }: Environment): readonly ProtocolPath[] {
+  return services.flatMap(({ endpoints: all }) => all.flatMap(({ path }) => path ?? []));
 }
 
 function hasOnnxEmbed({ services }: Environment): boolean {

@@ -88,7 +88,7 @@ test(
     expect(stderr).toContain(
       "✘ scaling of one: it has one set of GPUs: study multi-gpu-4x with --environment",
     );
-    expect(stderr).toContain("✘ queue-delay of one: one offers none of onnx-http, trt-http");
+    expect(stderr).toContain("✘ queue-delay of one: it offers none of onnx-http, trt-http");
   },
   timeoutMs,
 );

@@ -61,6 +61,7 @@ async function environment(): Promise<StudyEnvironment> {
   });
   return {
     name: "two-services",
+    offers: ["embed-http", "onnx-http", "onnx-grpc"],
     source,
     coldStarts: async () => {
       throw new StudyUnavailable("not from a test");

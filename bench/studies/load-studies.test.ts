@@ -1,0 +1,143 @@
+import { expect, test } from "vitest";
+import type { BenchPath, Cell, StudyResult } from "../src/bench-record.ts";
+import { benchPathName } from "../src/bench-record.ts";
+import { defaultSettings } from "../src/bench-run.ts";
+import { studyBatch, studyConcurrency, studyLink, studyProtocol } from "./load-studies.ts";
+import { studyScaling, studyTopology } from "./scale-studies.ts";
+import type { StudyGrid, StudyPath, StudyRun } from "./study-run.ts";
+
+const grid: StudyGrid = {
+  batchSizes: [1, 4, 8],
+  concurrency: { concurrency: [1, 16], "queue-delay": [2], scaling: [3], topology: [5] },
+  queueDelaysUs: [0],
+  bandwidthsMbps: [10, 100],
+  roundTripsMs: [20],
+};
+
+const at = (
+  path: BenchPath["path"],
+  payload: BenchPath["payload"] = "fp32",
+  serialization: BenchPath["serialization"] = "binary",
+): StudyPath => ({
+  target: {
+    environment: "e",
+    service: path.slice(0, 4),
+    path,
+    url: path.endsWith("grpc") ? "127.0.0.1:1" : "http://127.0.0.1:1",
+    model: "m",
+    payloads: ["fp32"],
+    metrics: [],
+    pids: [],
+  },
+  path: { path, payload, serialization },
+});
+
+/** A run that writes down what would be measured: `onnx-http b4 c1`. */
+function recorder(...paths: StudyPath[]) {
+  const loads: string[] = [];
+  const kept: StudyResult[] = [];
+  const options: Parameters<StudyRun["measure"]>[2][] = [];
+  const run: StudyRun = {
+    environment: "e",
+    open: {
+      runtime: "embedded",
+      targets: paths.map(({ target }) => target),
+      subject: { environments: [], servers: [] },
+      notes: [],
+    },
+    context: {
+      settings: {
+        ...defaultSettings,
+        paths: [],
+        images: { source: "samples", count: 1, meanBytes: 1 },
+      },
+      images: [],
+      signal: new AbortController().signal,
+      onEvent: () => {},
+    },
+    grid,
+    paths,
+    async measure(_study, { path }, given) {
+      const { load, batch } = given;
+      const clients = load.kind === "closed loop" ? load.concurrency : 0;
+      loads.push(`${benchPathName(path)} b${batch} c${clients}`);
+      options.push(given);
+      return {} as Cell;
+    },
+    keep(result) {
+      kept.push(result);
+      return result;
+    },
+  };
+  return { run, loads, kept, options };
+}
+
+test("batch grows the requests of one client", async () => {
+  const { run, loads } = recorder(at("onnx-http"));
+  await studyBatch(run);
+  expect(loads).toEqual(["onnx-http b1 c1", "onnx-http b4 c1", "onnx-http b8 c1"]);
+});
+
+test("concurrency adds clients that send single images", async () => {
+  const { run, loads } = recorder(at("embed-http", "encoded"), at("onnx-http"));
+  await studyConcurrency(run);
+  expect(loads).toEqual([
+    "embed-http b1 c1",
+    "embed-http b1 c16",
+    "onnx-http b1 c1",
+    "onnx-http b1 c16",
+  ]);
+});
+
+test("protocol pairs HTTP and gRPC of one Triton, and reverses them with each batch", async () => {
+  const { run, loads } = recorder(at("embed-http", "encoded"), at("onnx-http"), at("onnx-grpc"));
+  await studyProtocol(run);
+  expect(loads).toEqual([
+    "onnx-http b1 c1",
+    "onnx-grpc b1 c1",
+    "onnx-grpc b4 c1",
+    "onnx-http b4 c1",
+    "onnx-http b8 c1",
+    "onnx-grpc b8 c1",
+  ]);
+});
+
+test("protocol fails where no Triton is reached both ways", async () => {
+  const { run, kept } = recorder(at("onnx-http"), at("trt-grpc"));
+  await expect(studyProtocol(run)).rejects.toThrow(
+    "no Triton is reached over HTTP and over gRPC, like onnx-http and onnx-grpc",
+  );
+  expect(kept).toEqual([]);
+});
+
+test("link puts each path behind each link, and sends to the proxy", async () => {
+  const { run, loads, options } = recorder(
+    at("onnx-http", "u8"),
+    at("onnx-grpc"),
+    at("onnx-http", "fp32", "json"),
+  );
+  await studyLink(run);
+  expect(loads).toEqual([
+    "onnx-http_u8 b1 c1",
+    "onnx-grpc b1 c1",
+    "onnx-http_u8 b1 c1",
+    "onnx-grpc b1 c1",
+  ]);
+  expect(options.map(({ conditions }) => conditions?.bandwidthMbps)).toEqual([10, 10, 100, 100]);
+  expect(options[0]?.url).toMatch(/^http:\/\/127\.0\.0\.1:\d{4,}$/);
+  expect(options[1]?.url).toMatch(/^127\.0\.0\.1:\d{4,}$/);
+});
+
+test("scaling gives each GPU as many clients", async () => {
+  const { run, loads, options } = recorder(at("embed-http", "encoded"));
+  const conditions = { gpus: 4, topology: "instance-group" } as const;
+  await studyScaling({ run, conditions });
+  expect(loads).toEqual(["embed-http b1 c12"]);
+  expect(options[0]?.conditions).toEqual(conditions);
+});
+
+test("topology measures the gateway, which leads to all GPUs either way", async () => {
+  const { run, loads } = recorder(at("embed-http", "encoded"), at("onnx-http"));
+  await studyTopology({ run, conditions: { gpus: 4, topology: "per-gpu" } });
+  expect(loads).toEqual(["embed-http b1 c5"]);
+});
