@@ -1,5 +1,8 @@
+import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { operatorShares } from "./operators.ts";
+import { sessionOptions } from "../../inference-image/src/engine/onnx-session.ts";
+import { tinyModel } from "../../inference-image/src/model/test-model.ts";
+import { operatorShares, profileOperators } from "./operators.ts";
 
 const options = {
   environment: "single-gpu",
@@ -37,3 +40,32 @@ test("nothing falls back to the CPU where the CPU was asked for", () => {
   const onCpu = { ...options, sessionOptions: { executionProviders: ["cpu"] } };
   expect(operatorShares(onCpu, profile).cpuFallbacks).toBe(0);
 });
+
+const profiling = {
+  ...options,
+  command: [
+    process.execPath,
+    fileURLToPath(new URL("../../inference-image/src/engine/profile-session.mjs", import.meta.url)),
+  ],
+  sessionOptions: sessionOptions(),
+  batch: 2,
+  runs: 3,
+  signal: new AbortController().signal,
+};
+
+test("ONNX Runtime profiles a model: shares add up, and each node is counted once", async () => {
+  const result = await profileOperators({ ...profiling, modelPath: await tinyModel() });
+  expect(result.runs).toBe(3);
+  expect(result.operators.reduce((sum, { share }) => sum + share, 0)).toBeCloseTo(1);
+  // a layer has 4 products of weights: more than one in each run, and as many in all
+  const products = result.operators.find(({ operator }) => operator === "MatMul");
+  expect(products?.nodes).toBeGreaterThan(4);
+  expect(products?.nodes).toBeLessThan(40);
+  expect(products?.msPerRun).toBeGreaterThan(0);
+}, 60_000);
+
+test("fails in one line where the model cannot be opened", async () => {
+  await expect(profileOperators({ ...profiling, modelPath: "/no/model.onnx" })).rejects.toThrow(
+    /^the profile ended with code 1: .*\/no\/model\.onnx.*$/,
+  );
+}, 60_000);

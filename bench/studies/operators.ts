@@ -1,4 +1,5 @@
 import { runCommand } from "../server/run-process.ts";
+import { BenchError } from "../src/bench-error.ts";
 import type { StudyResult } from "../src/bench-record.ts";
 
 export interface OperatorOptions {
@@ -40,17 +41,22 @@ const environment = { ORT_DISABLE_TELEMETRY: "1" };
 /**
  * Which operators take the compute, from ONNX Runtime's profile of a model, in a process of its own on this machine.
  *
- * @throws {BenchError} the last lines of the process, where it failed.
+ * @throws {BenchError} one line: what ONNX Runtime said.
  */
 export async function profileOperators(options: OperatorOptions): Promise<OperatorResult> {
   const { command, modelPath, sessionOptions, batch, runs, signal } = options;
   const job = { modelPath, sessionOptions, batch, warmupRuns, runs };
-  const profile = await runCommand<Profile>(
-    { command, args: [JSON.stringify(job)], env: environment },
-    "the profile of the operators",
-    signal,
-  );
-  return operatorShares(options, profile);
+  try {
+    const profile = await runCommand<Profile>(
+      { command, args: [JSON.stringify(job)], env: environment },
+      "the profile",
+      signal,
+    );
+    return operatorShares(options, profile);
+  } catch (error) {
+    if (!(error instanceof BenchError)) throw error;
+    throw new BenchError(error.message.replaceAll("\n", " "));
+  }
 }
 
 /** The rows of a profile, the largest share first. */

@@ -37,6 +37,8 @@ export interface StudyEnvironmentsOptions {
   readonly rounds: number;
   /** Images in a run whose operators are profiled. */
   readonly profileBatches: readonly number[];
+  /** What they are profiled with. */
+  readonly executionProvider: "cpu" | "cuda";
   /** File of a record of another deployment. */
   readonly against?: string;
   /** Whether deployed containers may be stopped and started. */
@@ -247,7 +249,10 @@ function profiles(
   services: readonly string[],
   hasEmbed: boolean,
   { modelFile, record, context }: PreparedBench,
-  { profileBatches }: Pick<StudyEnvironmentsOptions, "profileBatches">,
+  {
+    profileBatches,
+    executionProvider,
+  }: Pick<StudyEnvironmentsOptions, "profileBatches" | "executionProvider">,
 ): StudyEnvironment["profiles"] {
   const { name } = record.subject.model;
   const { signal } = context;
@@ -258,7 +263,7 @@ function profiles(
       model,
       modelPath,
       command: profileCommand,
-      sessionOptions: sessionOptions(),
+      sessionOptions: sessionOptions({ executionProvider }),
       batch,
       runs: Math.min(50, Math.max(3, Math.round(profiledImages / batch))),
       signal,
@@ -268,7 +273,7 @@ function profiles(
     ...(hasEmbed
       ? [
           async () => {
-            const form = await prepareServerModel({ modelPath: modelFile });
+            const form = await prepareServerModel({ modelPath: modelFile, executionProvider });
             const model = `${name}, as the embed server opens it`;
             return profile("embed", model, form.modelPath, 1);
           },

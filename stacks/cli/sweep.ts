@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import { type StudyId, studyIds, studyQuestions } from "../../bench/src/bench-record.ts";
 import type { AskedPath } from "../../bench/src/bench-run.ts";
 import { pathsOfStudies, runStudies } from "../../bench/studies/run-studies.ts";
@@ -24,6 +24,7 @@ interface SweepArguments extends BenchArguments {
   readonly bandwidth: readonly number[];
   readonly roundTrip: readonly number[];
   readonly rounds: readonly number[];
+  readonly executionProvider: "cpu" | "cuda";
   readonly against?: string;
   readonly restart?: true;
 }
@@ -95,6 +96,14 @@ export function registerSweep(program: Command): void {
     .option("--rounds <number>", "how often a cold start is measured", integers(1, 100), [
       usual.rounds,
     ])
+    .addOption(
+      new Option(
+        "--execution-provider <name>",
+        "what operators are profiled with on this machine; cuda shows nodes that fall back to the CPU",
+      )
+        .choices(["cpu", "cuda"])
+        .default("cpu"),
+    )
     .option(
       "--against <record>",
       "with --target deployed: a record of the study 'scaling' or 'topology' of another deployment, to stand beside this one",
@@ -143,6 +152,7 @@ async function sweep(names: readonly string[], args: SweepArguments): Promise<vo
         {
           rounds: args.rounds[0] ?? usual.rounds,
           profileBatches: [...new Set([1, Math.max(...grid.batchSizes)])],
+          executionProvider: args.executionProvider,
           against: args.against,
           mayRestart: args.restart === true,
         },

@@ -30,6 +30,9 @@ try {
   session.endProfiling();
   const [file] = readdirSync(folder);
   console.log(JSON.stringify(summarize(JSON.parse(readFileSync(join(folder, file), "utf8")))));
+} catch (error) {
+  console.error(error instanceof Error ? error.message.split("\n")[0] : String(error));
+  process.exitCode = 1;
 } finally {
   rmSync(folder, { recursive: true, force: true });
 }
