@@ -15,6 +15,7 @@ import { BenchError } from "../src/bench-error.ts";
 import { type Child, endWithParent, startChild } from "../src/child-process.ts";
 import { freePorts } from "../src/free-ports.ts";
 import { type AgreeTargets, agreeTable, compareWithPeers, disagreement } from "./agree.ts";
+import { startNullHttpServer } from "./null-server.ts";
 import { heyVariable } from "./peers.ts";
 import { numberOption, runMain } from "./run-main.ts";
 
@@ -23,13 +24,16 @@ const tritonVariable = "CLIPSTACK_REAL_TRITON";
 const help = `Usage: npm run bench:agree -- [options]
 
 Whether our load generator sees what others see: the same server and the same load, beside NVIDIA's perf_analyzer
-(Triton's paths) and hey (the embed API), in alternating rounds. Without addresses the bundled server is started.
+(Triton's paths) and hey (the embed API), in alternating rounds. Without addresses servers are started.
 
 Options:
   --http <url>             Triton's HTTP address: http://host:port
   --grpc <host:port>       Triton's gRPC address
   --embed <url>            embed API
-  --model <name>           of the bundled server that is started: tiny, generated, an ONNX file (default: generated)
+  --server <kind>          what is started: bundled (the default), which computes, on the cores that the generators are on;
+                           or sleeping: a real tritonserver and a server without a model that wait 30 ms for each
+                           request, so that no generator takes anything from the server
+  --model <name>           of the bundled server: tiny, generated, an ONNX file (default: generated)
   --perf-analyzer <path>   default: bin/perf_analyzer below $${tritonVariable}, which .ci/real-triton prints
   --hey <path>             default: $${heyVariable}, which .ci/hey prints
   --rounds <n>             the order is reversed in each (default: 3)
@@ -47,6 +51,7 @@ Example:
 const sample = new URL("../samples/mountains.jpg", import.meta.url);
 const clipstack = fileURLToPath(new URL("../../stacks/cli/main.ts", import.meta.url));
 const longestStartMs = 120_000;
+const sleepMs = 30;
 
 await runMain(async (signal) => {
   const { values } = parseArgs({
@@ -54,6 +59,7 @@ await runMain(async (signal) => {
       http: { type: "string" },
       grpc: { type: "string" },
       embed: { type: "string" },
+      server: { type: "string", default: "bundled" },
       model: { type: "string", default: "generated" },
       "perf-analyzer": { type: "string", default: perfAnalyzer() },
       hey: { type: "string", default: process.env[heyVariable] },
@@ -86,16 +92,22 @@ await runMain(async (signal) => {
     signal,
     say: (line: string) => console.error(line),
   };
-  const { http, grpc, embed } = values;
+  const { http, grpc, embed, server } = values;
+  if (server !== "bundled" && server !== "sleeping") {
+    throw new BenchError(`--server must be bundled or sleeping, got '${server}'`);
+  }
   const given = http !== undefined || grpc !== undefined || embed !== undefined;
   const compare = (targets: AgreeTargets) => compareWithPeers(targets, options);
   const { name: model } = openclipVitB32;
+  const both = async ({ triton, embed: embedServer }: Started) => [
+    ...(analyzer === undefined ? [] : await compare({ ...triton, model })),
+    ...(hey === undefined ? [] : await compare({ ...embedServer, model })),
+  ];
   const rows = given
     ? await compare({ http, grpc, embed, model })
-    : await withBundledServers(values.model, signal, async (targets) => [
-        ...(analyzer === undefined ? [] : await compare({ ...targets.triton, model })),
-        ...(hey === undefined ? [] : await compare({ ...targets.embed, model })),
-      ]);
+    : server === "bundled"
+      ? await withBundledServers(values.model, signal, both)
+      : await withSleepingServers(both);
   console.log(agreeTable(rows));
   return disagreement(rows) <= numberOption("--within", values.within) / 100;
 });
@@ -105,14 +117,36 @@ function perfAnalyzer(): string | undefined {
   return home === undefined ? undefined : join(home, "bin", "perf_analyzer");
 }
 
+/** Where the servers listen that were started. */
+interface Started {
+  readonly triton: Pick<AgreeTargets, "http" | "grpc">;
+  readonly embed: Pick<AgreeTargets, "embed">;
+}
+
+async function withSleepingServers<T>(work: (started: Started) => Promise<T>): Promise<T> {
+  // looks for a tritonserver when it is loaded
+  const { startSleepingTriton } = await import("./test-sleeping-triton.ts");
+  const triton = await startSleepingTriton(sleepMs);
+  try {
+    const server = await startNullHttpServer({ delayMs: sleepMs });
+    try {
+      return await work({
+        triton: { http: triton.url, grpc: triton.grpcTarget },
+        embed: { embed: server.url },
+      });
+    } finally {
+      await server.close();
+    }
+  } finally {
+    await triton.stop();
+  }
+}
+
 /** `clipstack serve`, once for each role. */
 async function withBundledServers<T>(
   model: string,
   signal: AbortSignal,
-  work: (targets: {
-    readonly triton: Pick<AgreeTargets, "http" | "grpc">;
-    readonly embed: Pick<AgreeTargets, "embed">;
-  }) => Promise<T>,
+  work: (started: Started) => Promise<T>,
 ): Promise<T> {
   const [http, grpc, metrics, embed] = await freePorts(4);
   const urls = { http: `http://127.0.0.1:${http}`, embed: `http://127.0.0.1:${embed}` };

@@ -38,11 +38,10 @@ export interface AgreeRow {
   readonly theirs: readonly Figures[];
 }
 
-/** Ours divided by theirs, medians of the rounds. */
+/** Ours divided by theirs of the same round, which the machine treated alike: median of the rounds. */
 export function ratioOf({ ours, theirs }: AgreeRow, figure: Figure): number {
-  const of = (rounds: readonly Figures[]) =>
-    median(rounds.map((round) => round[figure])) ?? Number.NaN;
-  return of(ours) / of(theirs);
+  const ratios = ours.map((round, i) => round[figure] / (theirs[i]?.[figure] ?? Number.NaN));
+  return median(ratios) ?? Number.NaN;
 }
 
 /** Largest distance of a ratio from 1. */
@@ -153,7 +152,7 @@ export function agreeTable(rows: readonly AgreeRow[]): string {
     }),
   );
   return [
-    "| path | figure | clipstack: median (rounds) | other | ratio |",
+    "| path | figure | clipstack: median (rounds) | other | ratio in a round, median |",
     "| --- | --- | --- | --- | --- |",
     ...cells,
   ].join("\n");

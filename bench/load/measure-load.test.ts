@@ -226,6 +226,20 @@ test("a connection that the server closes after its answer is opened again", asy
   expect(measured.responseBytes).toBe("body without a length".length);
 });
 
+test("a request on a connection that the server was about to close is sent again on another", async () => {
+  const url = await listen((socket) => {
+    // without a word of it in the answer; the next request may be on its way already
+    socket.once("data", () => {
+      socket.write("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", () => {
+        setTimeout(() => socket.destroy(), 2);
+      });
+    });
+  });
+  const measured = await measureLoad(requestsTo(url, "http"), optionsOf({ iterations: 20 }));
+  expect(measured.errorsInAll).toEqual({});
+  expect(measured.samples).toBe(20);
+});
+
 test("a connection that ends within an answer is a failure", async () => {
   const url = await listen((socket) => {
     socket.once("data", () => socket.end("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf"));

@@ -1,0 +1,28 @@
+import { expect, test } from "vitest";
+import { type AgreeRow, agreeTable, disagreement, ratioOf } from "./agree.ts";
+
+const round = (requestsPerSecond: number) => ({ requestsPerSecond, p50Ms: 10, p95Ms: 20 });
+const row: AgreeRow = {
+  path: "onnx-http",
+  peer: "perf_analyzer",
+  // the machine was slow in the second round, for both
+  ours: [round(100), round(50), round(98)],
+  theirs: [round(100), round(49), round(100)],
+};
+
+test("rounds are compared one by one, so that a slow one does no harm", () => {
+  expect(ratioOf(row, "requestsPerSecond")).toBe(1);
+  expect(ratioOf({ ...row, theirs: row.theirs.toReversed() }, "requestsPerSecond")).toBe(1);
+});
+
+test("the disagreement is that of the figure that differs most, in either direction", () => {
+  expect(disagreement([row])).toBe(0);
+  const slower = row.ours.map((one) => ({ ...one, p95Ms: 19 }));
+  expect(disagreement([row, { ...row, ours: slower }])).toBeCloseTo(0.05);
+});
+
+test("the table has every round of every figure", () => {
+  expect(agreeTable([row])).toContain(
+    "| onnx-http | requests/s | 98.00 (100.00, 50.00, 98.00) | perf_analyzer: 100.00 (100.00, 49.00, 100.00) | 1.000 |",
+  );
+});

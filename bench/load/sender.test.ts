@@ -1,0 +1,155 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect, test } from "vitest";
+import type { Connection, ConnectionEvents, OpenConnection } from "./connection.ts";
+import { createSender, type Sender, type SenderOptions } from "./sender.ts";
+import { clockMs, ownCodes, sampleColumns, sampleWidth } from "./worker-messages.ts";
+
+interface Sent {
+  readonly request: number;
+  readonly connection: number;
+}
+
+/** Connections that do with a request what `act` says. */
+function connections(act: (events: ConnectionEvents, sent: Sent) => void) {
+  const sent: Sent[] = [];
+  let opened = 0;
+  const open: OpenConnection = (events): Connection => {
+    const connection = opened++;
+    return {
+      send(request) {
+        const one = { request, connection };
+        sent.push(one);
+        act(events, one);
+      },
+      abandon: (code) => events.failed(code),
+      close() {},
+    };
+  };
+  return { open, sent };
+}
+
+const afterMs = (ms: number) => (events: ConnectionEvents) => {
+  setTimeout(() => events.answered("", 7), ms);
+};
+const constant = { kind: "open loop", arrivals: "constant", ratePerSecond: 100, seed: 0 } as const;
+
+/** Sends for so long, and gives the samples. */
+async function send(ms: number, options: Partial<SenderOptions> & Pick<SenderOptions, "open">) {
+  const sender = createSender({
+    requests: 3,
+    load: { kind: "closed loop", concurrency: 2 },
+    index: 0,
+    workers: 1,
+    ...options,
+  });
+  sender.start(clockMs() + 5);
+  await sleep(ms);
+  await sender.stop(1_000);
+  return samplesOf(sender);
+}
+
+function samplesOf(sender: Sender) {
+  const rows = sender.take();
+  return Array.from({ length: rows.length / sampleWidth }, (_, i) => {
+    const column = (name: keyof typeof sampleColumns) =>
+      rows[i * sampleWidth + sampleColumns[name]]!;
+    return {
+      dueMs: column("dueMs"),
+      sentMs: column("sentMs"),
+      doneMs: column("doneMs"),
+      bytes: column("bytes"),
+      code: sender.codes[column("code") - 1] ?? "",
+    };
+  });
+}
+
+test("each client of a closed loop sends its next request when the last one was answered", async () => {
+  const { open, sent } = connections(afterMs(20));
+  const startedMs = clockMs();
+  const samples = await send(110, { open });
+  const most = 2 * (1 + (clockMs() - startedMs) / 19);
+  expect(new Set(sent.map(({ connection }) => connection)).size).toBe(2);
+  expect(samples).toHaveLength(sent.length);
+  // no more than so many answers after each other fit in
+  expect(samples.length).toBeLessThanOrEqual(most);
+  for (const { dueMs, sentMs } of samples) expect(sentMs).toBe(dueMs);
+});
+
+test("requests are sent in turn, and around again", async () => {
+  const { open, sent } = connections(afterMs(5));
+  await send(80, { open, load: { kind: "closed loop", concurrency: 1 } });
+  expect(sent.slice(0, 4).map(({ request }) => request)).toEqual([0, 1, 2, 0]);
+});
+
+test("workers share the clients of a closed loop", async () => {
+  const clients = async (index: number) => {
+    const { open, sent } = connections(afterMs(5));
+    await send(40, { open, load: { kind: "closed loop", concurrency: 5 }, index, workers: 3 });
+    return new Set(sent.map(({ connection }) => connection)).size;
+  };
+  expect(await Promise.all([0, 1, 2].map(clients))).toEqual([2, 2, 1]);
+});
+
+test("an open loop does not wait for answers, and opens connections as it needs them", async () => {
+  const { open, sent } = connections(afterMs(100));
+  const samples = await send(300, { open, load: constant });
+  expect(samples.length).toBeGreaterThan(10);
+  expect(new Set(sent.map(({ connection }) => connection)).size).toBeGreaterThan(5);
+});
+
+test("a request that leaves late is timed from when it was due", async () => {
+  let blocked = false;
+  const { open } = connections((events) => {
+    // the generator itself has no time
+    const untilMs = clockMs() + (blocked ? 0 : 150);
+    blocked = true;
+    while (clockMs() < untilMs);
+    setTimeout(() => events.answered("", 0), 1);
+  });
+  const samples = await send(300, { open, load: constant });
+  // those that were due meanwhile, every 10 ms
+  const late = samples.filter(({ dueMs, sentMs }) => sentMs - dueMs > 20);
+  expect(late.length).toBeGreaterThanOrEqual(10);
+  for (const [i, { dueMs }] of samples.slice(1).entries()) {
+    expect(dueMs - (samples[i]?.dueMs ?? 0)).toBeCloseTo(10);
+  }
+});
+
+test("beyond the limit of open requests the others are counted, and not sent", async () => {
+  const { open, sent } = connections(afterMs(2_000));
+  const sender = createSender({
+    open,
+    requests: 1,
+    load: constant,
+    index: 0,
+    workers: 1,
+    openLimit: 3,
+  });
+  sender.start(clockMs());
+  await sleep(200);
+  await sender.stop(0);
+  const codes = samplesOf(sender).map(({ code }) => code);
+  expect(sent).toHaveLength(3);
+  expect(codes.filter((code) => code === ownCodes.tooManyOpen).length).toBeGreaterThan(5);
+  expect(codes.filter((code) => code === ownCodes.ended)).toHaveLength(3);
+});
+
+test("a request without an answer in time has failed, and its client goes on", async () => {
+  const { open, sent } = connections(() => {});
+  const samples = await send(900, {
+    open,
+    load: { kind: "closed loop", concurrency: 1 },
+    timeoutMs: 50,
+  });
+  expect(samples[0]?.code).toBe(ownCodes.timeout);
+  expect(sent.length).toBeGreaterThan(1);
+});
+
+test("an address that refuses at once is not asked without a pause", async () => {
+  const { open, sent } = connections((events) => {
+    setImmediate(() => events.failed("ECONNREFUSED"));
+  });
+  const startedMs = clockMs();
+  await send(250, { open, load: { kind: "closed loop", concurrency: 1 } });
+  expect(sent.length).toBeLessThanOrEqual(1 + (clockMs() - startedMs) / 99);
+});
