@@ -9,6 +9,7 @@ const exitUsage = 2;
 const commands: Readonly<Record<string, (program: Command) => Promise<void>>> = {
   scan: async (program) => (await import("./scan-command.ts")).registerScan(program),
   embed: async (program) => (await import("./embed-command.ts")).registerEmbed(program),
+  group: async (program) => (await import("./group-command.ts")).registerGroup(program),
 };
 
 const { version }: { readonly version: string } = JSON.parse(
