@@ -273,7 +273,7 @@ function words(text: string): readonly string[] {
   return text.split(",").map((word) => word.trim());
 }
 
-function integerFrom(least: number, most: number) {
+export function integerFrom(least: number, most: number) {
   return (text: string): number => {
     const value = Number(text);
     if (!/^\d+$/.test(text.trim()) || value < least || value > most) {

@@ -141,4 +141,5 @@ test("memory is read in Docker's units", () => {
   expect(mebibytes("2.5GiB / 16GiB")).toBe(2_560);
   expect(mebibytes("1024KiB / 16GiB")).toBe(1);
   expect(mebibytes("-- / --")).toBeUndefined();
+  expect(mebibytes("0B / 0B")).toBeUndefined();
 });

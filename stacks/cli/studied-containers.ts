@@ -143,9 +143,10 @@ const unitsInMiB: Readonly<Record<string, number>> = {
   TiB: 1024 * 1024,
 };
 
-/** Of `docker stats`: `1.943GiB / 15.6GiB`. */
+/** Of `docker stats`: `1.943GiB / 15.6GiB`; `0B / 0B` is a container that does not run. */
 export function mebibytes(text: string): number | undefined {
   const [, value, unit = ""] = /^([\d.]+)([A-Za-z]+)/.exec(text.trim()) ?? [];
   const factor = unitsInMiB[unit];
-  return value === undefined || factor === undefined ? undefined : Number(value) * factor;
+  if (value === undefined || factor === undefined || Number(value) === 0) return undefined;
+  return Number(value) * factor;
 }

@@ -8,6 +8,7 @@ import {
   addBenchOptions,
   type BenchArguments,
   backends,
+  integerFrom,
   integers,
   positiveNumbers,
 } from "./bench-options.ts";
@@ -23,7 +24,7 @@ interface SweepArguments extends BenchArguments {
   readonly queueDelay: readonly number[];
   readonly bandwidth: readonly number[];
   readonly roundTrip: readonly number[];
-  readonly rounds: readonly number[];
+  readonly rounds: number;
   readonly executionProvider: "cpu" | "cuda";
   readonly against?: string;
   readonly restart?: true;
@@ -93,9 +94,12 @@ export function registerSweep(program: Command): void {
       integers(0, 60_000),
       usual.roundTripsMs,
     )
-    .option("--rounds <number>", "how often a cold start is measured", integers(1, 100), [
+    .option(
+      "--rounds <number>",
+      "how often a cold start is measured",
+      integerFrom(1, 100),
       usual.rounds,
-    ])
+    )
     .addOption(
       new Option(
         "--execution-provider <name>",
@@ -150,7 +154,7 @@ async function sweep(names: readonly string[], args: SweepArguments): Promise<vo
       withStudyEnvironments(
         prepared,
         {
-          rounds: args.rounds[0] ?? usual.rounds,
+          rounds: args.rounds,
           profileBatches: [...new Set([1, Math.max(...grid.batchSizes)])],
           executionProvider: args.executionProvider,
           against: args.against,
