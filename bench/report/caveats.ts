@@ -67,10 +67,10 @@ function figureCaveats(record: BenchRecord): readonly Caveat[] {
   }
   const invalid = cells.filter((cell) => trustOf(cell) === "invalid");
   if (invalid.length > 0) {
-    const reasons = new Set(invalid.flatMap((cell) => cell.invalid));
+    const reasons = alike(invalid.flatMap((cell) => cell.invalid));
     add(
       `${counted(invalid.length, "load")} invalid`,
-      `${named(invalid)}. ${[...reasons].slice(0, 3).join(" ")} They are shown, and left out of every choice.`,
+      `${named(invalid)}. ${reasons.slice(0, 3).join(" ")} They are shown, and left out of every choice.`,
     );
   }
   const unstable = cells.filter((cell) => trustOf(cell) === "unstable");
@@ -164,13 +164,23 @@ function knowledge({ subject, cells, notes }: BenchRecord): readonly Caveat[] {
   return caveats;
 }
 
+/** The first of each reason: loads say the same with other numbers. */
+function alike(reasons: readonly string[]): readonly string[] {
+  const known = new Map<string, string>();
+  for (const reason of reasons) {
+    const key = reason.replace(/[\d.]+/g, "#");
+    if (!known.has(key)) known.set(key, reason);
+  }
+  return [...known.values()];
+}
+
 const shown = 4;
 
 function named(cells: readonly Cell[]): string {
   const names = cells.slice(0, shown).map(({ id }) => id);
   return cells.length > shown
-    ? `${names.join(", ")} and ${counted(cells.length - shown, "other")}`
-    : listed(names);
+    ? `${names.join("; ")}; and ${counted(cells.length - shown, "other")}`
+    : names.join("; ");
 }
 
 function sentence(text: string): string {

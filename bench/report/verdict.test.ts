@@ -182,6 +182,22 @@ test("the warning at the top names what must not be missed", () => {
   );
 });
 
+test("latency is chosen by the load that all paths had, also where one of them is invalid there", () => {
+  const grid = ["embed-http", "onnx-http"].flatMap((path) => [
+    testCell({ path }, path === "embed-http" ? { invalid: ["The client was the limit."] } : {}),
+    testCell({ path, load: closed(4) }),
+  ]);
+  const found = choice(record(grid), "latency");
+  expect(found.winner?.name).toBe("onnx-http");
+  expect(found.setting).toContain("1 client;");
+});
+
+test("a reason that loads share but for its numbers is named once", () => {
+  const late = (ms: number) => ({ invalid: [`The generator was ${ms} ms late.`] });
+  const [first] = caveatsOf(record([testCell({}, late(11.5)), testCell({ batch: 8 }, late(30))]));
+  expect(first?.text).toContain("The generator was 11.5 ms late. They are shown");
+});
+
 test("a caveat names the loads that it is about, and their reason", () => {
   const [first] = caveatsOf(testBenchRecord());
   expect(first?.text).toBe(

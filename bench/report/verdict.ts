@@ -68,19 +68,27 @@ interface Contender {
   readonly cell: Cell;
 }
 
-/** The smallest load that the most paths were measured with: one image, one client where that is there. */
+/**
+ * The smallest load that the most paths were measured with (one image, one client where that is there), as far as it can be
+ * trusted of each.
+ */
 export function smallestLoad(series: readonly Series[]): readonly Contender[] {
   const loads = new Map<string, Contender[]>();
   for (const { name, cells } of series) {
-    for (const cell of preferTrusted(closedLoop(cells))) {
+    for (const cell of closedLoop(cells)) {
       const key = JSON.stringify([cell.imagesPerRequest, clientsOf(cell)]);
       loads.set(key, [...(loads.get(key) ?? []), { name, cell }]);
     }
   }
   const size = ({ cell }: Contender) => cell.imagesPerRequest * 1_000 + (clientsOf(cell) ?? 0);
-  return (
-    [...loads.values()].sort((a, b) => b.length - a.length || size(a[0]!) - size(b[0]!))[0] ?? []
+  const sorted = [...loads.values()].sort(
+    (a, b) => b.length - a.length || size(a[0]!) - size(b[0]!),
   );
+  for (const all of sorted) {
+    const usable = all.filter(({ cell }) => preferTrusted([cell]).length > 0);
+    if (usable.length > 0) return usable;
+  }
+  return [];
 }
 
 function latencyChoice(series: readonly Series[]): Choice {
