@@ -5,7 +5,7 @@ import { findingsOfChange } from "./findings.ts";
 import { ruleIds, waiverIds } from "./rule-ids.ts";
 import { constructOf } from "./rule-pages.ts";
 import { rules } from "./rules.ts";
-import { changeOf } from "./test-stacks.ts";
+import { changeOf, inFormOfPlan } from "./test-stacks.ts";
 
 test("there are at least 40 rules", () => {
   expect(rules.length).toBeGreaterThanOrEqual(40);
@@ -22,6 +22,13 @@ describe.each(rules.map((rule) => [rule.id, rule] as const))("%s", (_, rule) => 
 
   test("finds nothing in its passing example", () => {
     expect(rule.find(changeOf(rule.example, "passing"))).toEqual([]);
+  });
+
+  test("finds the same in the form that a plan has", () => {
+    const failing = changeOf(rule.example, "failing");
+    const passing = changeOf(rule.example, "passing");
+    expect(rule.find(inFormOfPlan(failing))).toEqual(rule.find(failing));
+    expect(rule.find(inFormOfPlan(passing))).toEqual([]);
   });
 
   test("is waived for its example as its page says", () => {
@@ -48,6 +55,31 @@ describe.each(rules.map((rule) => [rule.id, rule] as const))("%s", (_, rule) => 
 
 test.each(environmentNames)("finds nothing but notes in %s as it comes", (stack) => {
   const change = changeOf({ stack, edits: [] }, "passing");
+  const found = rules
+    .filter(({ severity }) => severity !== "note")
+    .flatMap((rule) => rule.find(change).map(({ what }) => `${rule.id}: ${what}`));
+  expect(found).toEqual([]);
+});
+
+test.each([
+  ["single-gpu", "accelerator: cpu"],
+  ["single-gpu", "embed: { engine: triton, expose: all-interfaces }"],
+  ["single-gpu", "tritonOnnx: { modelControl: explicit, engine: bundled }"],
+  ["single-gpu", "tritonTrt: { instancesPerGpu: 4, cudaGraphs: true }"],
+  [
+    "single-gpu",
+    "weights: host-path\nhost: { docker: 'ssh://ops@gpu-1', gpu: b200 }\nmodelRepository: /srv/models",
+  ],
+  ["single-gpu", "state: { backend: s3, bucket: states, region: eu-central-1 }"],
+  ["multi-gpu-4x", "topology: per-gpu\nperGpu: { backend: tensorrt }"],
+  ["multi-gpu-4x", "accelerator: cpu"],
+  ["kind-local", "deployWith: helm"],
+  ["kind-local", "budget: { minAvailable: 1 }"],
+  ["k8s-gpu", "accelerator: cpu"],
+  ["k8s-gpu", "triton: { autoscaler: { minReplicas: 2, maxReplicas: 2 } }"],
+  ["k8s-gpu", "createNamespace: false\nembed: { service: NodePort, keySecret: embed-key }"],
+] as const)("finds nothing but notes in %s with the settings %j", (stack, settings) => {
+  const change = changeOf({ stack, settings, edits: [] }, "passing");
   const found = rules
     .filter(({ severity }) => severity !== "note")
     .flatMap((rule) => rule.find(change).map(({ what }) => `${rule.id}: ${what}`));

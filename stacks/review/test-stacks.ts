@@ -7,10 +7,11 @@ import { KindLocalStack } from "../kind-local.ts";
 import { MultiGpu4xStack } from "../multi-gpu-4x.ts";
 import { type EnvironmentName, parseSettings } from "../settings.ts";
 import { SingleGpuStack } from "../single-gpu.ts";
-import type { StackChange } from "./change.ts";
+import type { StackChange, Values } from "./change.ts";
 import { cached } from "./rules/cached.ts";
 import type { Example, ExampleEdit } from "./rules/rule.ts";
 import { changeOfTrees, parseDocument } from "./trees.ts";
+import { isObject } from "./value-paths.ts";
 
 /** For tests: real stacks, and the same with one thing changed. */
 
@@ -101,4 +102,36 @@ function withResourceName(
     return metadata?.path === `${stack}/${construct}`;
   });
   return [head, type, found?.[0] ?? construct, ...rest];
+}
+
+/** Blocks that there is one of: a plan has them as lists. */
+const singleBlocks = new Set(
+  [
+    "metadata spec template strategy rolling_update scale_target_ref resource target behavior",
+    "security_context seccomp_profile capabilities healthcheck build resources lifecycle pre_stop exec",
+    "startup_probe readiness_probe liveness_probe http_get host_path empty_dir",
+  ].flatMap((words) => words.split(" ")),
+);
+
+/** The same change with its values in the form of a plan. */
+export function inFormOfPlan(change: StackChange): StackChange {
+  const form = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(form);
+    if (!isObject(value)) return value;
+    return Object.fromEntries(
+      Object.entries(value).map(([key, inner]) => {
+        const isBlock = singleBlocks.has(key) || (isObject(inner) && "match_labels" in inner);
+        return [key, isBlock && isObject(inner) ? [form(inner)] : form(inner)];
+      }),
+    );
+  };
+  const values = (of: Values | undefined) => (of === undefined ? of : (form(of) as Values));
+  return {
+    ...change,
+    resources: change.resources.map(({ before, after, ...resource }) => ({
+      ...resource,
+      before: values(before),
+      after: values(after),
+    })),
+  };
 }

@@ -162,7 +162,7 @@ export const exposureRules: readonly ReviewRule[] = [
     title: "Who reaches the embed server from elsewhere must send a key.",
     why: "GPUs are dear: an embed server that answers everybody computes for everybody, until requests of its own clients wait.",
     looksAt:
-      "`ALLOW_ANONYMOUS` of an embed server whose port is published beyond the loopback interface, or whose Service is a NodePort or a LoadBalancer. A NodePort whose endpoints are on the loopback interface, as kind maps it, is not reached from elsewhere.",
+      "`ALLOW_ANONYMOUS` of an embed server whose port is published beyond the loopback interface, or whose Service is a NodePort or a LoadBalancer. A NodePort whose endpoints are on the loopback interface, as kind maps it, is not reached from elsewhere. `allowAnonymous` in the settings is no exception: a waiver says why, and until when.",
     fix: "set embed.expose to loopback, or give it a key: API_KEY from a sensitive variable, embed.keySecret in a cluster",
     example: {
       stack: "single-gpu",

@@ -6,7 +6,7 @@ import {
 } from "../../../inference-image/src/contract/environment.ts";
 import type { ResourceChange, StackChange, Values } from "../change.ts";
 import { cached } from "./cached.ts";
-import { at, block, blocks, isMissing, map, text, texts } from "./values.ts";
+import { at, block, blocks, isExpression, isMissing, map, text, texts } from "./values.ts";
 
 /** What several rules read of a stack as it is after the change. */
 
@@ -382,6 +382,8 @@ export function imagesOf(change: StackChange): readonly UsedImage[] {
       const of = block(values[component]);
       const repository = text(at(of, "image", "repository"));
       if (of === undefined || of.enabled === false || repository === undefined) return [];
+      // of an image that the project builds, only Terraform knows the version
+      if (isExpression(at(of, "image", "tag"))) return [];
       const [tag, digest] = [text(at(of, "image", "tag")), text(at(of, "image", "digest"))];
       const version = digest ? `@${digest}` : tag ? `:${tag}` : "";
       const policy = text(at(of, "image", "pullPolicy"));
