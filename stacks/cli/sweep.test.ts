@@ -47,6 +47,19 @@ test("fails with the names of all studies when one is none", async () => {
   );
 });
 
+test("fails when an option is given that only what is deployed has", async () => {
+  const { code, stderr } = await clipstack(["sweep", "cold-start", "--restart"]);
+  expect(code).toBe(2);
+  expect(stderr).toContain("clipstack: --restart: needs --target deployed");
+});
+
+test("fails when the record to compare with cannot be read", async () => {
+  const args = ["sweep", "scaling", "--target", "deployed", "--against", "no-such.json"];
+  const { code, stderr } = await clipstack(args);
+  expect(code).toBe(2);
+  expect(stderr).toContain("clipstack: --against no-such.json: cannot be read");
+});
+
 test("help says what each study asks", async () => {
   const { code, stdout } = await clipstack(["sweep", "--help"]);
   expect(code).toBe(0);

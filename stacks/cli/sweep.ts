@@ -1,5 +1,11 @@
 import { type Command, Option } from "commander";
-import { type StudyId, studyIds, studyQuestions } from "../../bench/src/bench-record.ts";
+import { BenchError } from "../../bench/src/bench-error.ts";
+import {
+  readBenchRecord,
+  type StudyId,
+  studyIds,
+  studyQuestions,
+} from "../../bench/src/bench-record.ts";
 import type { AskedPath } from "../../bench/src/bench-run.ts";
 import { pathsOfStudies, runStudies } from "../../bench/studies/run-studies.ts";
 import type { StudyGrid } from "../../bench/studies/study-run.ts";
@@ -17,8 +23,8 @@ import { withStudyEnvironments } from "./study-environments.ts";
 import { UserError } from "./user-error.ts";
 
 interface SweepArguments extends BenchArguments {
-  readonly environment: readonly string[];
-  readonly backend: readonly AskedPath[];
+  readonly environment?: readonly string[];
+  readonly backend?: readonly AskedPath[];
   readonly batchSizes: readonly number[];
   readonly concurrency?: readonly number[];
   readonly queueDelay: readonly number[];
@@ -63,36 +69,43 @@ export function registerSweep(program: Command): void {
       "--backend <names>",
       "paths to measure, as 'clipstack bench' takes them (default: of each study those that say most)",
       backends,
-      [],
     )
-    .option(
-      "--batch-sizes <numbers>",
-      "images in a request",
-      integers(1, maxImagesPerRequest),
-      usual.batchSizes,
+    .addOption(
+      listOption(
+        "--batch-sizes <numbers>",
+        "images in a request",
+        integers(1, maxImagesPerRequest),
+        usual.batchSizes,
+      ),
     )
     .option(
       "--concurrency <numbers>",
       `clients; of scaling, for each GPU (default: ${usual.concurrency.concurrency.join(",")}; of queue-delay ${usual.concurrency["queue-delay"].join(",")}; of scaling ${usual.concurrency.scaling.join(",")}; of topology ${usual.concurrency.topology.join(",")})`,
       integers(1, 4_096),
     )
-    .option(
-      "--queue-delay <microseconds>",
-      "queue delays of the dynamic batcher",
-      integers(0, 10_000_000),
-      usual.queueDelaysUs,
+    .addOption(
+      listOption(
+        "--queue-delay <microseconds>",
+        "queue delays of the dynamic batcher",
+        integers(0, 10_000_000),
+        usual.queueDelaysUs,
+      ),
     )
-    .option(
-      "--bandwidth <Mbit/s>",
-      "of the emulated link, in each direction",
-      positiveNumbers,
-      usual.bandwidthsMbps,
+    .addOption(
+      listOption(
+        "--bandwidth <Mbit/s>",
+        "of the emulated link, in each direction",
+        positiveNumbers,
+        usual.bandwidthsMbps,
+      ),
     )
-    .option(
-      "--round-trip <milliseconds>",
-      "of the emulated link, there and back",
-      integers(0, 60_000),
-      usual.roundTripsMs,
+    .addOption(
+      listOption(
+        "--round-trip <milliseconds>",
+        "of the emulated link, there and back",
+        integers(0, 60_000),
+        usual.roundTripsMs,
+      ),
     )
     .option(
       "--rounds <number>",
@@ -141,14 +154,26 @@ Exit codes: 0 all good, 1 a study failed, a path differs or requests failed, 2 w
     .action(sweep);
 }
 
+/** An option that takes numbers with commas between them, its default shown the same way. */
+function listOption(
+  flags: string,
+  description: string,
+  parse: (text: string) => readonly number[],
+  values: readonly number[],
+): Option {
+  return new Option(flags, description).argParser(parse).default(values, values.join(","));
+}
+
 async function sweep(names: readonly string[], args: SweepArguments): Promise<void> {
+  const { environment = [], backend = [] } = args;
   const { studies, named } = studiesOf(names);
+  requireDeployed(args);
   const grid = gridOf(args);
   await runAndReport(
     {
-      environments: args.environment ?? [],
+      environments: environment.flatMap((name) => name.split(",")),
       args,
-      paths: pathsOfStudies(studies, args.backend),
+      paths: pathsOfStudies(studies, backend),
     },
     (prepared) =>
       withStudyEnvironments(
@@ -166,11 +191,29 @@ async function sweep(names: readonly string[], args: SweepArguments): Promise<vo
             studies,
             named,
             environments,
-            paths: args.backend,
+            paths: backend,
             grid,
           }),
       ),
   );
+}
+
+/** @throws {UserError} where an option is given that only what is deployed has, or the record cannot be read */
+function requireDeployed({ target, against, restart }: SweepArguments): void {
+  const given = [
+    ...(against === undefined ? [] : ["--against"]),
+    ...(restart === undefined ? [] : ["--restart"]),
+  ];
+  if (given.length > 0 && target !== "deployed") {
+    throw new UserError(`${given.join(" and ")}: needs --target deployed`);
+  }
+  if (against === undefined) return;
+  try {
+    readBenchRecord(against);
+  } catch (error) {
+    if (!(error instanceof BenchError)) throw error;
+    throw new UserError(`--against ${error.message}`);
+  }
 }
 
 /** @throws {UserError} for a name that is none */
