@@ -65,8 +65,6 @@ interface MeasuredWindow {
   readonly window: LoadWindow;
   readonly start: Boundary;
   readonly end: Boundary;
-  /** Of the worst worker. */
-  readonly eventLoopDelayP99Ms: number;
   /** As long, and with as many answers, as it has to be. */
   readonly whole: boolean;
 }
@@ -82,7 +80,6 @@ export class LoadRun {
   /** All of an open loop, which are looked at again when the last answer is there. */
   readonly #kept: TimedSample[] = [];
   #boundary: Boundary = { atMs: 0, lastDoneMs: 0, workers: [], counters: undefined };
-  #eventLoopDelayP99Ms = 0;
 
   constructor(
     workers: Workers,
@@ -103,7 +100,7 @@ export class LoadRun {
     const ceilingMs = durationSeconds * 1_000;
     if (Number.isNaN(this.#totals.endMs)) this.#totals.endMs = startMs + ceilingMs;
     const untilMs = Math.min(this.#totals.endMs, startMs + ceilingMs * longestWarmup);
-    const { workers } = await this.#collect();
+    const { workers } = await this.#collect(true);
     this.#boundary = { atMs: startMs, lastDoneMs: startMs, workers, counters: undefined };
     let last: MeasuredWindow;
     let before: MeasuredWindow | undefined;
@@ -218,11 +215,11 @@ export class LoadRun {
       load.kind === "closed loop" ? Math.max(fewestAnswers, 2 * load.concurrency) : fewestAnswers;
     const endMs = start.atMs + seconds * 1_000;
     await this.#sleep(Math.min(endMs, untilMs) - clockMs());
-    await this.#collect();
+    await this.#collect(false);
     const over = () => this.#options.signal.aborted || clockMs() >= untilMs;
     while (this.#pending.length < fewest && !over()) {
       await this.#sleep(pollMs);
-      await this.#collect();
+      await this.#collect(false);
     }
     const end = await this.#mark();
     const inside = this.#pending.filter(({ doneMs }) => doneMs <= end.atMs);
@@ -235,7 +232,7 @@ export class LoadRun {
     const over = () => this.#options.signal.aborted || clockMs() >= this.#totals.endMs;
     while (this.#pending.length < count && !over()) {
       await this.#sleep(pollMs);
-      await this.#collect();
+      await this.#collect(false);
     }
     const mark = await this.#mark();
     const inOrder = this.#pending.sort((a, b) => a.doneMs - b.doneMs);
@@ -259,9 +256,7 @@ export class LoadRun {
     );
     const end = { ...mark, lastDoneMs };
     this.#boundary = end;
-    const eventLoopDelayP99Ms = this.#eventLoopDelayP99Ms;
-    this.#eventLoopDelayP99Ms = 0;
-    return { window, start, end, eventLoopDelayP99Ms, whole };
+    return { window, start, end, whole };
   }
 
   /** Now, with the counters of the server, and every answer until now. */
@@ -270,17 +265,17 @@ export class LoadRun {
     // a server that cannot say how it is doing is measured all the same
     const counters = await this.#options.readCounters?.().catch(() => undefined);
     const atMs = (beforeMs + clockMs()) / 2;
-    const { workers } = await this.#collect();
+    const { workers } = await this.#collect(true);
     return { atMs, lastDoneMs: this.#boundary.lastDoneMs, workers, counters };
   }
 
-  async #collect(): Promise<Collected> {
-    const collected = await this.#workers.collect();
+  async #collect(boundary: boolean): Promise<Collected> {
+    const collected = await this.#workers.collect(boundary);
     this.#take(collected);
     return collected;
   }
 
-  #take({ samples, workers }: Collected): void {
+  #take({ samples }: Collected): void {
     for (const sample of samples) {
       this.#pending.push(sample);
       if (this.#options.load.kind === "open loop") this.#kept.push(sample);
@@ -288,9 +283,6 @@ export class LoadRun {
       if (sample.code === "" || sample.code === ownCodes.ended) continue;
       const code = shownCode(sample.code);
       this.#totals.errors.set(code, (this.#totals.errors.get(code) ?? 0) + 1);
-    }
-    for (const { eventLoopDelayP99Ms } of workers) {
-      this.#eventLoopDelayP99Ms = Math.max(this.#eventLoopDelayP99Ms, eventLoopDelayP99Ms);
     }
   }
 

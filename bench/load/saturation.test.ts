@@ -13,9 +13,14 @@ function windowOf(cores: readonly number[], lateMs: readonly number[], eventLoop
   }));
   return {
     window: makeWindow(samples, { startMs: 0, endMs: 1_000, lastDoneMs: 0 }),
-    start: { workers: cores.map(() => ({ cpuMs: 500, atMs: 0 })) },
-    end: { workers: cores.map((core) => ({ cpuMs: 500 + 1_000 * core, atMs: 1_000 })) },
-    eventLoopDelayP99Ms,
+    start: { workers: cores.map(() => ({ cpuMs: 500, atMs: 0, eventLoopDelayP99Ms: 99 })) },
+    end: {
+      workers: cores.map((core) => ({
+        cpuMs: 500 + 1_000 * core,
+        atMs: 1_000,
+        eventLoopDelayP99Ms,
+      })),
+    },
   } satisfies ClientWindow;
 }
 const openLoop = { kind: "open loop", arrivals: "constant", ratePerSecond: 50, seed: 0 } as const;

@@ -7,12 +7,13 @@ export interface ClientWindow {
   /** What the workers had used at its start and at its end, in the same order. */
   readonly start: { readonly workers: readonly WorkerReading[] };
   readonly end: { readonly workers: readonly WorkerReading[] };
-  readonly eventLoopDelayP99Ms: number;
 }
 
 interface WorkerReading {
   readonly cpuMs: number;
   readonly atMs: number;
+  /** Of the event loop, since the window's start. */
+  readonly eventLoopDelayP99Ms: number;
 }
 
 const mostCores = 0.9;
@@ -39,7 +40,10 @@ export function clientUse(
   return {
     workers: Math.max(1, cores.length),
     busiestWorkerCores: Math.max(0, ...cores),
-    eventLoopDelayP99Ms: Math.max(0, ...windows.map((window) => window.eventLoopDelayP99Ms)),
+    eventLoopDelayP99Ms: Math.max(
+      0,
+      ...windows.flatMap(({ end }) => end.workers.map((worker) => worker.eventLoopDelayP99Ms)),
+    ),
     delayedSends: openLoop === undefined ? 0 : delayedShare(windows, openLoop.ratePerSecond),
   };
 }

@@ -33,9 +33,14 @@ const afterMs = (ms: number) => (events: ConnectionEvents) => {
 };
 const constant = { kind: "open loop", arrivals: "constant", ratePerSecond: 100, seed: 0 } as const;
 
-/** Sends for so long, and gives the samples. */
-async function send(ms: number, options: Partial<SenderOptions> & Pick<SenderOptions, "open">) {
+/** Sends for so long from the first request on, and gives the samples. */
+async function send(
+  ms: number,
+  { open, sent }: ReturnType<typeof connections>,
+  options: Partial<SenderOptions> = {},
+) {
   const sender = createSender({
+    open,
     requests: 3,
     load: { kind: "closed loop", concurrency: 2 },
     index: 0,
@@ -43,6 +48,7 @@ async function send(ms: number, options: Partial<SenderOptions> & Pick<SenderOpt
     ...options,
   });
   sender.start(clockMs() + 5);
+  await expect.poll(() => sent.length).toBeGreaterThan(0);
   await sleep(ms);
   await sender.stop(1_000);
   return samplesOf(sender);
@@ -64,49 +70,49 @@ function samplesOf(sender: Sender) {
 }
 
 test("each client of a closed loop sends its next request when the last one was answered", async () => {
-  const { open, sent } = connections(afterMs(20));
+  const server = connections(afterMs(20));
   const startedMs = clockMs();
-  const samples = await send(110, { open });
+  const samples = await send(110, server);
   const most = 2 * (1 + (clockMs() - startedMs) / 19);
-  expect(new Set(sent.map(({ connection }) => connection)).size).toBe(2);
-  expect(samples).toHaveLength(sent.length);
+  expect(new Set(server.sent.map(({ connection }) => connection)).size).toBe(2);
+  expect(samples).toHaveLength(server.sent.length);
   // no more than so many answers after each other fit in
   expect(samples.length).toBeLessThanOrEqual(most);
   for (const { dueMs, sentMs } of samples) expect(sentMs).toBe(dueMs);
 });
 
 test("requests are sent in turn, and around again", async () => {
-  const { open, sent } = connections(afterMs(5));
-  await send(80, { open, load: { kind: "closed loop", concurrency: 1 } });
-  expect(sent.slice(0, 4).map(({ request }) => request)).toEqual([0, 1, 2, 0]);
+  const server = connections(afterMs(5));
+  await send(80, server, { load: { kind: "closed loop", concurrency: 1 } });
+  expect(server.sent.slice(0, 4).map(({ request }) => request)).toEqual([0, 1, 2, 0]);
 });
 
 test("workers share the clients of a closed loop", async () => {
   const clients = async (index: number) => {
-    const { open, sent } = connections(afterMs(5));
-    await send(40, { open, load: { kind: "closed loop", concurrency: 5 }, index, workers: 3 });
-    return new Set(sent.map(({ connection }) => connection)).size;
+    const server = connections(afterMs(5));
+    await send(40, server, { load: { kind: "closed loop", concurrency: 5 }, index, workers: 3 });
+    return new Set(server.sent.map(({ connection }) => connection)).size;
   };
   expect(await Promise.all([0, 1, 2].map(clients))).toEqual([2, 2, 1]);
 });
 
 test("an open loop does not wait for answers, and opens connections as it needs them", async () => {
-  const { open, sent } = connections(afterMs(100));
-  const samples = await send(300, { open, load: constant });
+  const server = connections(afterMs(100));
+  const samples = await send(300, server, { load: constant });
   expect(samples.length).toBeGreaterThan(10);
-  expect(new Set(sent.map(({ connection }) => connection)).size).toBeGreaterThan(5);
+  expect(new Set(server.sent.map(({ connection }) => connection)).size).toBeGreaterThan(5);
 });
 
 test("a request that leaves late is timed from when it was due", async () => {
   let blocked = false;
-  const { open } = connections((events) => {
+  const server = connections((events) => {
     // the generator itself has no time
     const untilMs = clockMs() + (blocked ? 0 : 150);
     blocked = true;
     while (clockMs() < untilMs);
     setTimeout(() => events.answered("", 0), 1);
   });
-  const samples = await send(300, { open, load: constant });
+  const samples = await send(300, server, { load: constant });
   // those that were due meanwhile, every 10 ms
   const late = samples.filter(({ dueMs, sentMs }) => sentMs - dueMs > 20);
   expect(late.length).toBeGreaterThanOrEqual(10);
@@ -116,9 +122,9 @@ test("a request that leaves late is timed from when it was due", async () => {
 });
 
 test("beyond the limit of open requests the others are counted, and not sent", async () => {
-  const { open, sent } = connections(afterMs(2_000));
+  const server = connections(afterMs(2_000));
   const sender = createSender({
-    open,
+    open: server.open,
     requests: 1,
     load: constant,
     index: 0,
@@ -126,30 +132,30 @@ test("beyond the limit of open requests the others are counted, and not sent", a
     openLimit: 3,
   });
   sender.start(clockMs());
+  await expect.poll(() => server.sent.length).toBe(3);
   await sleep(200);
   await sender.stop(0);
   const codes = samplesOf(sender).map(({ code }) => code);
-  expect(sent).toHaveLength(3);
+  expect(server.sent).toHaveLength(3);
   expect(codes.filter((code) => code === ownCodes.tooManyOpen).length).toBeGreaterThan(5);
   expect(codes.filter((code) => code === ownCodes.ended)).toHaveLength(3);
 });
 
 test("a request without an answer in time has failed, and its client goes on", async () => {
-  const { open, sent } = connections(() => {});
-  const samples = await send(900, {
-    open,
+  const server = connections(() => {});
+  const samples = await send(900, server, {
     load: { kind: "closed loop", concurrency: 1 },
     timeoutMs: 50,
   });
   expect(samples[0]?.code).toBe(ownCodes.timeout);
-  expect(sent.length).toBeGreaterThan(1);
+  expect(server.sent.length).toBeGreaterThan(1);
 });
 
 test("an address that refuses at once is not asked without a pause", async () => {
-  const { open, sent } = connections((events) => {
+  const server = connections((events) => {
     setImmediate(() => events.failed("ECONNREFUSED"));
   });
   const startedMs = clockMs();
-  await send(250, { open, load: { kind: "closed loop", concurrency: 1 } });
-  expect(sent.length).toBeLessThanOrEqual(1 + (clockMs() - startedMs) / 99);
+  await send(250, server, { load: { kind: "closed loop", concurrency: 1 } });
+  expect(server.sent.length).toBeLessThanOrEqual(1 + (clockMs() - startedMs) / 99);
 });

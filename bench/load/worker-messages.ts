@@ -15,7 +15,11 @@ export type ToWorker =
   /** @property atMs - On the clock of {@link clockMs}. */
   | { readonly kind: "start"; readonly atMs: number }
   /** Hand over what was seen since the last time. */
-  | { readonly kind: "collect" }
+  | {
+      readonly kind: "collect";
+      /** A window ends here: what is told of the event loop begins anew. */
+      readonly boundary: boolean;
+    }
   /** Send no more, and wait so long for the answers to what was sent. */
   | { readonly kind: "stop"; readonly patienceMs: number };
 
@@ -36,7 +40,7 @@ export type FromWorker =
       /** Processor time since the start, in milliseconds, at `atMs` on the clock of {@link clockMs}. */
       readonly cpuMs: number;
       readonly atMs: number;
-      /** Of the event loop since the last time. */
+      /** Of the event loop since the last boundary. */
       readonly eventLoopDelayP99Ms: number;
       /** After `stop`: nothing more will come. */
       readonly last: boolean;

@@ -45,6 +45,7 @@ async function receive(message: ToWorker): Promise<void> {
     sender?.start(message.atMs);
   } else if (message.kind === "collect") {
     collected(false);
+    if (message.boundary) delay?.reset();
   } else {
     await sender?.stop(message.patienceMs);
     collected(true);
@@ -62,7 +63,6 @@ function collected(last: boolean): void {
     eventLoopDelayP99Ms: Math.max(0, (delay?.percentile(99) ?? 0) / 1e6 - resolutionMs),
     last,
   });
-  delay?.reset();
 }
 
 function taken() {

@@ -23,7 +23,7 @@ export interface TimedSample {
   readonly code: string;
 }
 
-/** What the workers tell at one time, since the last time. */
+/** What the workers tell at one time: samples since the last time, the event loop since the last boundary. */
 export interface Collected {
   readonly samples: readonly TimedSample[];
   readonly workers: readonly {
@@ -39,7 +39,8 @@ export interface Workers {
   readonly count: number;
   /** @returns When the first request is due. */
   start(): number;
-  collect(): Promise<Collected>;
+  /** @param boundary - A window ends here. */
+  collect(boundary: boolean): Promise<Collected>;
   /** Send no more, wait for answers, and hand over the rest. */
   stop(patienceMs: number): Promise<Collected>;
   /** End the processes. */
@@ -88,7 +89,7 @@ export async function startWorkers(
       for (const worker of workers) worker.tell({ kind: "start", atMs });
       return atMs;
     },
-    collect: () => ask({ kind: "collect" }),
+    collect: (boundary) => ask({ kind: "collect", boundary }),
     stop: (patienceMs) => ask({ kind: "stop", patienceMs }),
     close,
   };
