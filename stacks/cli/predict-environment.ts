@@ -1,6 +1,6 @@
 import { stationNames } from "../../bench/capacity/model.ts";
 import { publishedFacts, publishedTimes } from "../../bench/capacity/published-facts.ts";
-import { answer } from "../../bench/capacity/question.ts";
+import { answer, type ServiceTimes } from "../../bench/capacity/question.ts";
 import { gpuCatalogue, gpuNames } from "../../constructs/gpu-catalogue.ts";
 import type { Environment } from "../../inference-image/src/contract/environment.ts";
 import type { Predict } from "../review/capacity.ts";
@@ -24,12 +24,15 @@ export function environmentPredictor(): Predict {
   const peaks = Object.fromEntries(
     Object.entries(gpuCatalogue).map(([name, { fp16DenseTflops }]) => [name, fp16DenseTflops]),
   );
-  const times = publishedTimes(publishedFacts(peaks));
+  // the model is calibrated when the first GPU is asked for
+  let known: ServiceTimes | undefined;
   return ({ gpu, services }) => {
     const name = gpuNames.find((known) => known === gpu?.name);
     if (gpu === undefined || name === undefined) return undefined;
     const tritons = services.filter(({ kind }) => kind === "triton");
     if (tritons.length === 0) return undefined;
+    known ??= publishedTimes(publishedFacts(peaks), load.jpegBytes);
+    const times = known;
     const engine = tritons.some(({ backend }) => backend === "tensorrt") ? "tensorrt" : "onnx";
     const { imagesPerSecond, bottleneck } = answer(
       {

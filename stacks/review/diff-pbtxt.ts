@@ -25,6 +25,18 @@ export function isModelConfig(text: string): boolean {
 
 /** Every field of a configuration by its path: `instance_group.count` is `1`. */
 export function fieldsOf(text: string): ReadonlyMap<string, string> | undefined {
+  const known = read.get(text);
+  if (known !== undefined) return known;
+  const fields = readFields(text);
+  if (fields !== undefined && read.size < mostRead) read.set(text, fields);
+  return fields;
+}
+
+/** Many resources have the same configuration. */
+const read = new Map<string, ReadonlyMap<string, string>>();
+const mostRead = 500;
+
+function readFields(text: string): ReadonlyMap<string, string> | undefined {
   try {
     const found = new Map<string, string>();
     if (text !== "") flatten(parsePbtxt(text, "config.pbtxt"), "", found);

@@ -169,13 +169,13 @@ export function parseJson(text: string, shown: string): unknown {
 
 /** Without recursion: the depth is what is asked for. */
 function tooDeep(value: unknown): boolean {
-  let level: unknown[] = [value];
+  let level: object[] = typeof value === "object" && value !== null ? [value] : [];
   for (let depth = 0; level.length > 0; depth += 1) {
     if (depth > maxDepth) return true;
-    const next: unknown[] = [];
+    const next: object[] = [];
     for (const item of level) {
-      if (typeof item !== "object" || item === null) continue;
-      for (const inner of Object.values(item)) {
+      for (const key in item) {
+        const inner = (item as Readonly<Record<string, unknown>>)[key];
         if (typeof inner === "object" && inner !== null) next.push(inner);
       }
     }
@@ -235,7 +235,10 @@ function resourceChange(it: PlannedResource, shown: string): ResourceChange {
       ...markedPaths(before_sensitive),
       ...markedPaths(after_sensitive),
       ...secretPaths(it.type, before),
-      ...secretPaths(it.type, after),
+      // what does not change has them in the same places
+      ...(it.change.actions.join() === "no-op" && before !== undefined
+        ? []
+        : secretPaths(it.type, after)),
     ]),
     replacePaths: it.change.replace_paths ?? [],
     ...(it.action_reason ? { reason: it.action_reason } : {}),

@@ -26,21 +26,30 @@ export function isSecretName(name: string): boolean {
   return secretWords.test(words) && !plainNames.test(words);
 }
 
-const secretForms: readonly RegExp[] = [
+/** A form, and what a text must have somewhere for it to be worth a look: long texts are looked at by the thousand. */
+const secretForms: readonly { readonly hint: RegExp; readonly form: RegExp }[] = [
   // a URL with a password: scheme://user:password@host
-  /[a-z][a-z0-9+.-]*:\/\/[^/\s:@]*:[^/\s@]+@/i,
-  /-----BEGIN [A-Z ]*PRIVATE KEY-----/,
-  /\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+/,
-  /\b(AKIA|ASIA)[0-9A-Z]{16}\b/,
-  /\b(gh[pousr]_|github_pat_|glpat-|xox[abprs]-|sk-|hf_|npm_|dckr_pat_|nvapi-)[\w-]{10,}/,
-  /\b(bearer|basic)\s+[\w.~+/-]{8,}=*/i,
+  { hint: /:\/\//, form: /[a-z][a-z0-9+.-]*:\/\/[^/\s:@]*:[^/\s@]+@/i },
+  { hint: /-----BEGIN/, form: /-----BEGIN [A-Z ]*PRIVATE KEY-----/ },
+  { hint: /eyJ/, form: /\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+/ },
+  { hint: /A[KS]IA/, form: /\b(AKIA|ASIA)[0-9A-Z]{16}\b/ },
+  {
+    hint: /[_-]/,
+    form: /\b(gh[pousr]_|github_pat_|glpat-|xox[abprs]-|sk-|hf_|npm_|dckr_pat_|nvapi-)[\w-]{10,}/,
+  },
+  { hint: /bearer|basic/i, form: /\b(bearer|basic)\s+[\w.~+/-]{8,}=*/i },
   // an option or a variable of a command line: --password=…, API_KEY=…
-  /(^|[\s"';&])-{0,2}[\w-]*(password|passwd|secret|token|api[-_]?key)[\w-]*\s*[=:]\s*[^\s$]/i,
+  {
+    hint: /passw|secret|token|api[-_]?key/i,
+    form: /(^|[\s"';&])-{0,2}[\w-]*(password|passwd|secret|token|api[-_]?key)[\w-]*\s*[=:]\s*[^\s$]/i,
+  },
 ];
 
 /** Whether a text looks like a secret, or has one in it. */
 export function hasSecretForm(text: string): boolean {
-  return secretForms.some((form) => form.test(text));
+  return (
+    text.length >= 8 && secretForms.some(({ hint, form }) => hint.test(text) && form.test(text))
+  );
 }
 
 /** An expression of Terraform and nothing else: a name, not a value. */

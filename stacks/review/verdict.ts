@@ -50,16 +50,16 @@ function worthAttention(review: StackReview): readonly string[] {
       action === "delete" && !isStep && consequence?.down.length !== 0,
   );
   const lines = [
-    gone.size > 0 ? `${[...gone].sort().join(", ")} ${gone.size === 1 ? "goes" : "go"} away.` : "",
+    gone.size > 0 ? `${few([...gone].sort())} ${gone.size === 1 ? "goes" : "go"} away.` : "",
     back.length > 0
-      ? `${back.sort().join(", ")} ${back.length === 1 ? "does" : "do"} not answer for a while.`
+      ? `${few(back.sort())} ${back.length === 1 ? "does" : "do"} not answer for a while.`
       : "",
-    lost.length > 0 ? `${lost.map(({ title }) => title).join(", ")}: what is in it is lost.` : "",
+    lost.length > 0 ? `${few(lost.map(({ title }) => title))}: what is in it is lost.` : "",
     gone.size === 0 && deleted.length > 0
       ? `${countText(deleted.length, "resource")} destroyed.`
       : "",
     open.length > 0
-      ? `${[...new Set(open.map(({ who }) => who))].join(", ")}: ${open.map(({ what }) => what).join(", ")}, which was not before.`
+      ? `${few([...new Set(open.map(({ who }) => who))])}: ${few(open.map(({ what }) => what))}, which was not before.`
       : "",
     warnings.length > 0
       ? `${countText(warnings.length, "rule")} to look at: ${names(warnings)}.`
@@ -75,8 +75,12 @@ function isOpen(severity: "error" | "warning") {
 }
 
 function names(findings: StackReview["findings"]): string {
-  const all = [...new Set(findings.map(({ rule }) => rule))];
-  return all.length <= 4
+  return few([...new Set(findings.map(({ rule }) => rule))]);
+}
+
+/** The first of a list, and how many more there are. */
+function few(all: readonly string[]): string {
+  return all.length <= 5
     ? all.join(", ")
     : `${all.slice(0, 4).join(", ")} and ${all.length - 4} more`;
 }

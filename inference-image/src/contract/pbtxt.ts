@@ -294,7 +294,8 @@ class Parser {
       } else {
         this.#offset += char.length;
         if (char === quoteMark) return;
-        bytes.push(...new TextEncoder().encode(char));
+        if (code < 0x80) bytes.push(code);
+        else bytes.push(...new TextEncoder().encode(char));
       }
     }
   }
