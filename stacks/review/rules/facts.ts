@@ -10,12 +10,22 @@ import { at, block, blocks, isExpression, isMissing, map, text, texts } from "./
 
 /** What several rules read of a stack as it is after the change. */
 
+/** What is there after the change, by type without the version of its API. */
+const byType = cached(({ resources }: StackChange): ReadonlyMap<string, ResourceChange[]> => {
+  const found = new Map<string, ResourceChange[]>();
+  for (const resource of resources) {
+    if (resource.mode !== "managed" || resource.after === undefined) continue;
+    const type = resource.type.replace(/_v\d\w*$/, "");
+    const same = found.get(type);
+    if (same === undefined) found.set(type, [resource]);
+    else same.push(resource);
+  }
+  return found;
+});
+
 /** Resources of a type that are there after the change. `kubernetes_deployment` is `kubernetes_deployment_v1` too. */
-export function resourcesOf(change: StackChange, ...types: readonly string[]) {
-  return change.resources.filter(
-    ({ type, mode, after }) =>
-      mode === "managed" && after !== undefined && types.includes(type.replace(/_v\d\w*$/, "")),
-  );
+export function resourcesOf(change: StackChange, type: string): readonly ResourceChange[] {
+  return byType(change).get(type) ?? [];
 }
 
 /** The output `environment` after the change, where it is one. */
@@ -183,16 +193,22 @@ export function deploymentsOf(change: StackChange): readonly ResourceChange[] {
 }
 
 /** Pods of a Deployment: their labels and their spec. */
-export function podOf(deployment: ResourceChange): {
-  readonly labels: Readonly<Record<string, string>>;
-  readonly pod: Values;
-} {
-  const spec = specOf(deployment);
-  return {
-    labels: map(at(spec, "template", "metadata", "labels")),
-    pod: block(at(spec, "template", "spec")) ?? {},
-  };
-}
+export const podOf = cached(
+  (
+    deployment: ResourceChange,
+  ): { readonly labels: Readonly<Record<string, string>>; readonly pod: Values } => {
+    const spec = specOf(deployment);
+    return {
+      labels: map(at(spec, "template", "metadata", "labels")),
+      pod: block(at(spec, "template", "spec")) ?? {},
+    };
+  },
+);
+
+/** Labels of the pods that a PodDisruptionBudget is for. */
+export const budgetSelector = cached((budget: ResourceChange) =>
+  map(at(specOf(budget), "selector", "match_labels")),
+);
 
 /** Workloads of typed resources. */
 function typedWorkloads(change: StackChange): readonly Workload[] {
@@ -204,9 +220,7 @@ function typedWorkloads(change: StackChange): readonly Workload[] {
     const autoscaler = autoscalersOf(change).find((other) =>
       names(at(specOf(other), "scale_target_ref", "name"), resource),
     );
-    const budget = budgets.find((other) =>
-      selects(map(at(specOf(other), "selector", "match_labels")), labels),
-    );
+    const budget = budgets.find((other) => selects(budgetSelector(other), labels));
     const strategy = at(spec, "strategy", "rolling_update", "max_surge");
     const surge = Number(text(strategy) ?? "1");
     return {

@@ -334,10 +334,10 @@ function startSecondsOf(change: StackChange, triton: ServiceContainer): number |
 function ourPodContainers(
   change: StackChange,
 ): readonly { readonly address: string; readonly container: Values }[] {
-  return deploymentsOf(change).flatMap(({ address, ...deployment }) => {
-    const { pod, labels } = podOf({ address, ...deployment });
+  return deploymentsOf(change).flatMap((deployment) => {
+    const { pod, labels } = podOf(deployment);
     if (labels["app.kubernetes.io/name"] !== "clipstack") return [];
-    return podContainers(pod).map((container) => ({ address, container }));
+    return podContainers(pod).map((container) => ({ address: deployment.address, container }));
   });
 }
 

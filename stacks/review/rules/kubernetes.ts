@@ -7,6 +7,7 @@ import { type Pods, sharedQuotaFindings } from "../../../constructs/checks/scali
 import type { StackChange } from "../change.ts";
 import {
   autoscalersOf,
+  budgetSelector,
   deploymentsOf,
   environmentOf,
   gpuResource,
@@ -190,7 +191,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     },
     *find(change) {
       for (const budget of resourcesOf(change, "kubernetes_pod_disruption_budget")) {
-        const selector = map(at(specOf(budget), "selector", "match_labels"));
+        const selector = budgetSelector(budget);
         const selected = deploymentsOf(change).some((it) => selects(selector, podOf(it).labels));
         if (selected || Object.keys(selector).length === 0) continue;
         yield {
