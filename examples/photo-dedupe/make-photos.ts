@@ -1,0 +1,184 @@
+import { mkdir, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import sharp, { type Exif, type Sharp } from "sharp";
+import { hash } from "../../bench/samples/noise.ts";
+import * as scenes from "../../bench/samples/scenes.ts";
+import { labelsFile, type PhotoLabel } from "./photo-labels.ts";
+
+/**
+ * Makes photos of which is known what shows the same: painted scenes, what people and programs do to photos, and other
+ * views of the same kind that are no duplicates. The same files every time.
+ */
+
+const width = 480;
+const height = 320;
+
+/** Where a painted scene is looked at. */
+interface View {
+  readonly name: string;
+  readonly scene: scenes.Scene;
+  /** Of the left edge, in heights of the picture. */
+  readonly left: number;
+  /** Part of the scene that is seen: smaller is nearer. */
+  readonly zoom: number;
+}
+
+const view = (name: string, scene: scenes.Scene, left = 0, zoom = 1): View => ({
+  name: left === 0 ? name : `${name}-${left}`,
+  scene,
+  left,
+  zoom,
+});
+
+/** Views that have near-duplicates. */
+const repeated: readonly View[] = [
+  view("mountains", scenes.mountains),
+  view("mountains", scenes.mountains, 5),
+  view("sunset", scenes.sunset),
+  view("forest", scenes.forest),
+  view("city", scenes.city),
+  view("city", scenes.city, 7),
+  view("dunes", scenes.dunes),
+  view("flower", scenes.flower),
+  view("fruit", scenes.fruit),
+  view("lights", scenes.lights),
+  view("wood", scenes.wood),
+  view("terrain", scenes.terrain),
+  view("clouds", scenes.clouds),
+  view("page", scenes.page),
+];
+
+/** Views that have none: other places of the same kind. */
+const single: readonly View[] = [
+  view("mountains", scenes.mountains, 11),
+  view("mountains", scenes.mountains, 17),
+  view("sunset", scenes.sunset, 4),
+  view("city", scenes.city, 13),
+  view("city", scenes.city, 19),
+  view("dunes", scenes.dunes, 3),
+  view("dunes", scenes.dunes, 8),
+  view("bricks", scenes.bricks),
+  view("bricks", scenes.bricks, 9),
+  view("wood", scenes.wood, 6),
+  view("terrain", scenes.terrain, 5),
+  view("terrain", scenes.terrain, 10),
+  view("clouds", scenes.clouds, 6),
+  view("clouds", scenes.clouds, 12),
+  view("tartan", scenes.tartan),
+  view("page", scenes.page, 0.5, 0.5),
+  view("flower-near", scenes.flower, 0, 0.45),
+  view("fruit-near", scenes.fruit, 0, 0.4),
+];
+
+type Change = (photo: Sharp) => Sharp;
+
+/** What is done to a photo. The camera's time is lost, as with many programs. */
+const changes: Readonly<Record<string, { readonly extension: string; readonly apply: Change }>> = {
+  recompressed: { extension: "jpg", apply: (pixels) => pixels.jpeg({ quality: 30 }) },
+  smaller: {
+    extension: "jpg",
+    apply: (pixels) => pixels.resize(width / 2).jpeg({ quality: 82 }),
+  },
+  cropped: {
+    extension: "jpg",
+    apply: (pixels) =>
+      pixels
+        .extract({
+          left: Math.round(width * 0.06),
+          top: Math.round(height * 0.03),
+          width: Math.round(width * 0.9),
+          height: Math.round(height * 0.9),
+        })
+        .jpeg({ quality: 88 }),
+  },
+  recoloured: {
+    extension: "jpg",
+    apply: (pixels) =>
+      pixels.modulate({ brightness: 1.1, saturation: 1.35, hue: 8 }).jpeg({ quality: 88 }),
+  },
+  grey: { extension: "jpg", apply: (pixels) => pixels.greyscale().jpeg({ quality: 85 }) },
+  webp: { extension: "webp", apply: (pixels) => pixels.webp({ quality: 70 }) },
+  straightened: {
+    extension: "jpg",
+    apply: (pixels) =>
+      pixels
+        .rotate(3)
+        .extract({
+          left: Math.round(width * 0.07),
+          top: Math.round(height * 0.09),
+          width: Math.round(width * 0.88),
+          height: Math.round(height * 0.86),
+        })
+        .jpeg({ quality: 88 }),
+  },
+  // shown the same way: EXIF turns back what is stored turned
+  "exif-turned": {
+    extension: "jpg",
+    apply: (pixels) => pixels.rotate(90).jpeg({ quality: 90 }).withMetadata({ orientation: 8 }),
+  },
+  turned: { extension: "jpg", apply: (pixels) => pixels.rotate(90).jpeg({ quality: 90 }) },
+};
+
+function paint({ scene, left, zoom }: View): Sharp {
+  const pixels = Buffer.alloc(width * height * 3);
+  for (let row = 0; row < height; row++) {
+    for (let column = 0; column < width; column++) {
+      const x = left + (zoom * (column + 0.5)) / height;
+      const colour = scene(x, (zoom * (row + 0.5)) / height, zoom / height);
+      const grain = 5 * (hash(column, row, 7) - 0.5);
+      for (let channel = 0; channel < 3; channel++) {
+        const value = Math.round(255 * colour[channel]! + grain);
+        pixels[(row * width + column) * 3 + channel] = Math.min(255, Math.max(0, value));
+      }
+    }
+  }
+  return sharp(pixels, { raw: { width, height, channels: 3 } });
+}
+
+/** The camera's clock: a photo every few hours. */
+function exifOf(index: number): Exif {
+  const time = new Date(Date.UTC(2024, 4, 1, 9) + index * 17_300_000).toISOString();
+  const text = time.slice(0, 19).replace("T", " ").replace(/-/g, ":");
+  return { IFD0: { Make: "clipstack", Model: "painted" }, IFD2: { DateTimeOriginal: text } };
+}
+
+/**
+ * Write the photos and `labels.json` into a folder, which is made.
+ *
+ * @param onProgress - Told how many views of how many are done.
+ */
+export async function makePhotos(
+  folder: string,
+  onProgress: (done: number, total: number) => void = () => {},
+): Promise<readonly PhotoLabel[]> {
+  const labels: PhotoLabel[] = [];
+  const write = async (label: PhotoLabel, data: Buffer) => {
+    await mkdir(dirname(join(folder, label.file)), { recursive: true });
+    await writeFile(join(folder, label.file), data);
+    labels.push(label);
+  };
+  const views = [...repeated, ...single];
+  for (const [index, taken] of views.entries()) {
+    const png = await paint(taken).png({ compressionLevel: 1 }).toBuffer();
+    const { name } = taken;
+    const exif = exifOf(index);
+    const original = await sharp(png).withExif(exif).jpeg({ quality: 92 }).toBuffer();
+    await write({ file: `camera/${name}.jpg`, original: name, change: "none" }, original);
+    if (index < repeated.length) {
+      await write({ file: `backup/${name}.jpg`, original: name, change: "copied" }, original);
+      for (const [change, { extension, apply }] of Object.entries(changes)) {
+        const file = `${change}/${name}.${extension}`;
+        // each from the file, as a program would
+        const data = await apply(sharp(original)).toBuffer();
+        await write({ file, original: name, change }, data);
+      }
+    }
+    onProgress(index + 1, views.length);
+  }
+  labels.sort((a, b) => (a.file < b.file ? -1 : 1));
+  await writeFile(
+    join(folder, labelsFile),
+    `${JSON.stringify({ schema: 1, photos: labels }, null, 2)}\n`,
+  );
+  return labels;
+}
