@@ -52,7 +52,7 @@ function subjectCaveats({ subject }: BenchRecord): readonly Caveat[] {
   if (subject.model.name === "tiny") {
     add(
       "Tiny model",
-      "A toy for tests computed in place of ViT-B/32: the figures are those of the servers and the protocols around it.",
+      "A toy for tests, with random weights, computed in place of ViT-B/32: the figures are those of the servers and the protocols around it, and its embeddings mean nothing.",
     );
   }
   return caveats;
@@ -63,7 +63,7 @@ function figureCaveats(record: BenchRecord): readonly Caveat[] {
   const add = (title: string, text: string) => caveats.push({ kind: "figures", title, text });
   const { cells, settings } = record;
   if (record.interrupted) {
-    add("Interrupted", "Ctrl-C ended the run: what was measured until then is here.");
+    add("Interrupted", "Ctrl-C or a signal ended the run: what was measured until then is here.");
   }
   const invalid = cells.filter((cell) => trustOf(cell) === "invalid");
   if (invalid.length > 0) {
@@ -124,7 +124,7 @@ function knowledge({ subject, cells, notes }: BenchRecord): readonly Caveat[] {
       "Paths that take files (`embed-http`, `…_jpeg`) decode and resize them on the server. The others were sent tensors that were made before the clock started: what a client needs for that comes on top of their figures.",
     );
   }
-  if (subject.model.weights === "random") {
+  if (subject.model.weights === "random" && subject.model.name !== "tiny") {
     add(
       "Random weights",
       "The model has the real architecture and cost, but its embeddings mean nothing. Timings hold; do not judge the quality of embeddings from this run.",

@@ -216,7 +216,7 @@ export function concurrencyFigures(lines: readonly Fitted[]): readonly Figure[] 
           ...doubtOf(cell),
           ring: enough?.reached === true && enough.enough.clients === clientsOf(cell),
         })),
-        ...(line.fit === undefined ? {} : { curve: curveOf(line.fit, line.cells) }),
+        ...(line.fit === undefined ? {} : { curve: curveOf(line.fit, line.points) }),
       };
     });
     const fitted = own.some(({ fit }) => fit !== undefined);
@@ -270,8 +270,9 @@ export function concurrencyFigures(lines: readonly Fitted[]): readonly Figure[] 
 
 const curveSteps = 60;
 
-function curveOf(fit: UslFit, cells: readonly Cell[]): readonly (readonly [number, number])[] {
-  const clients = cells.map((cell) => clientsOf(cell) ?? 1);
+/** The law as far as there are points that it was fitted to. */
+function curveOf(fit: UslFit, points: Fitted["points"]): readonly (readonly [number, number])[] {
+  const clients = points.map((point) => point.clients);
   const [from, to] = [Math.min(...clients), Math.max(...clients)];
   return Array.from({ length: curveSteps + 1 }, (_, i) => {
     const n = from * (to / from) ** (i / curveSteps);
@@ -315,7 +316,12 @@ export function timeFigures(
         label: what === "alone" ? name : `${name}, ${loadShort(cell)}`,
         value: `${formatMs(cell.latencyMs?.mean ?? 0)} ms`,
         title: `${name}, ${settingText(cell)}: ${parts.map(({ id, ms }) => `${partNames[id]} ${formatMs(ms)} ms`).join(", ")}`,
-        segments: parts.map(({ id, ms }) => ({ colour: id, value: ms, text: formatMs(ms) })),
+        segments: parts.map(({ id, ms }) => ({
+          colour: id,
+          value: ms,
+          // its colour is too light to write on
+          ...(id === "server" ? {} : { text: formatMs(ms) }),
+        })),
       };
     });
     return [

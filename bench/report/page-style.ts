@@ -27,6 +27,7 @@ h2 { margin: 56px 0 12px; font-size: 22px; line-height: 1.3; font-weight: 640; l
 h3 { margin: 0 0 6px; font-size: 15px; font-weight: 620; }
 code { font-family: var(--mono); font-size: 0.92em; overflow-wrap: anywhere; }
 h1 code { font-size: 0.9em; letter-spacing: -0.03em; }
+@media (min-width: 761px) { h1 code, .card code, .answer code { white-space: nowrap; } }
 small { color: var(--soft); font-weight: 400; }
 a { color: var(--mark); }
 :focus-visible { outline: 2px solid var(--mark); outline-offset: 2px; }
@@ -144,7 +145,7 @@ svg .line.dashed { stroke-dasharray: 6 4; }
 svg .mark { fill: currentColor; stroke: var(--page); stroke-width: 1.5; }
 svg .mark.open { fill: var(--page); stroke: currentColor; stroke-width: 2; }
 svg .mark.thin { stroke: currentColor; }
-svg .crossed { fill: none; stroke: var(--bad); stroke-width: 2.5; }
+svg .crossed { fill: none; stroke: currentColor; stroke-width: 2.5; }
 svg .ring { fill: none; stroke: currentColor; stroke-width: 1.5; }
 svg .leader { fill: none; stroke: currentColor; stroke-width: 1; opacity: 0.45; }
 svg .name { fill: currentColor; font-weight: 600; }

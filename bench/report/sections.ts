@@ -207,7 +207,9 @@ function batchSection(record: BenchRecord): Section | undefined {
         ),
       },
     ],
-    notes: [],
+    notes: lines.some(({ cells }) => cells.some((cell) => trustOf(cell) !== "good"))
+      ? ["~ not stable, ✗ invalid: such figures are not to be relied on."]
+      : [],
   };
 }
 
@@ -228,14 +230,16 @@ function pivot(
       ...sizes.map((size) => {
         const cell = cells.find(({ imagesPerRequest }) => imagesPerRequest === size);
         if (cell === undefined) return numberCell(undefined, String);
+        const shown = figure(cell);
         const trust = trustOf(cell);
-        return trust === "good"
-          ? figure(cell)
-          : {
-              ...figure(cell),
-              tone: trust === "invalid" ? ("bad" as const) : ("care" as const),
-              title: doubtsOf(cell).join(" "),
-            };
+        if (trust === "good") return shown;
+        const invalid = trust === "invalid" || trust === "empty";
+        return {
+          ...shown,
+          text: `${shown.text} ${invalid ? "✗" : "~"}`,
+          tone: invalid ? ("bad" as const) : ("care" as const),
+          title: doubtsOf(cell).join(" "),
+        };
       }),
     ]),
   };
@@ -264,9 +268,14 @@ function concurrencySection(record: BenchRecord): Section | undefined {
   if (lines.length === 0) return undefined;
   const batch = lines[0]?.cells[0]?.imagesPerRequest ?? 1;
   const saturated = lines.map((line) => ({ line, saturation: saturationOf(line.points) }));
-  const answer = saturated.map(({ line: { name }, saturation }) => {
+  const answer = saturated.map(({ line: { name, cells, points }, saturation }) => {
     if (saturation === undefined) return `\`${name}\`: nothing to go by.`;
     const { most, enough, reached } = saturation;
+    const tried = Math.max(...cells.map((cell) => clientsOf(cell) ?? 0));
+    const trusted = Math.max(...points.map(({ clients }) => clients));
+    if (trusted < tried && !reached) {
+      return `\`${name}\` can be trusted up to ${counted(trusted, "client")} only, ${formatRate(most.throughput)} images/s: its loads with more are invalid.`;
+    }
     return reached
       ? `\`${name}\` has nearly all of its ${formatRate(most.throughput)} images/s with ${counted(enough.clients, "client")}; more only wait longer.`
       : `\`${name}\` still grows at ${counted(most.clients, "client")}, ${formatRate(most.throughput)} images/s: its limit is further on.`;

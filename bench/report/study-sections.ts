@@ -528,11 +528,11 @@ function operators(record: BenchRecord): Body | undefined {
         study.cpuFallbacks === 0
           ? "No node fell back to the CPU."
           : `${counted(study.cpuFallbacks, "node")} of ${formatCount(study.nodes)} fell back to the CPU.`;
-      return `\`${study.service}\`: ${listed(shares)} of the compute. ${fallbacks}`;
+      return `\`${study.service}\`, batch ${study.batch}: ${listed(shares)} of the compute. ${fallbacks}`;
     }),
     figures: found.flatMap((study) =>
       barFigure(
-        `Share of the compute by operator${found.length > 1 ? `, ${study.environment} ${study.service}` : ""}`,
+        `Share of the compute by operator${found.length > 1 ? `, ${study.service}, batch ${study.batch}` : ""}`,
         undefined,
         [...study.operators]
           .sort((a, b) => b.share - a.share)

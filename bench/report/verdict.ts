@@ -102,16 +102,19 @@ function latencyChoice(series: readonly Series[]): Choice {
   const best95 = ranked.reduce((best, it) =>
     (it.cell.latencyMs?.p95 ?? 0) < (best.cell.latencyMs?.p95 ?? 0) ? it : best,
   );
+  const ties = tiesOf(ranked, "p50");
   const tail = p99Reliable ? `, p99 ${formatMs(p99)} ms` : "";
   return {
     ...base,
     winner,
-    ties: tiesOf(ranked, "p50"),
+    ties,
     value: formatMs(winner.cell.latencyMs.p50),
     setting: `${settingText(winner.cell)}; p95 ${formatMs(p95)} ms${tail}`,
     why: [
       ...(second === undefined ? [] : [against(winner, second, "p50")]),
-      ...(second === undefined ? [] : differenceOf(winner.cell, second)),
+      ...(second === undefined || ties.includes(second.name)
+        ? []
+        : differenceOf(winner.cell, second)),
       ...(second === undefined ? biggestPart(winner.cell) : []),
       ...filesWords(ranked),
       ...(best95.name === winner.name
@@ -219,7 +222,7 @@ function against(first: Contender, second: Contender, metric: "p50" | "throughpu
     return `\`${second.name}\` looked better (${formatMsOrRate(second.cell, metric)}), but was not stable.`;
   }
   if (interval !== undefined && !differs(interval)) {
-    return `Within the noise of ${next} (${formatMsOrRate(second.cell, metric)}): either will do.`;
+    return `${next}, is as good within the noise (${formatMsOrRate(second.cell, metric)}): either will do.`;
   }
   const range =
     interval === undefined
