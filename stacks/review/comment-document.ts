@@ -6,6 +6,7 @@ import { countNames, type Review, type ReviewedChange, type StackReview } from "
 
 export type Span =
   | string
+  | { readonly break: true }
   | { readonly code: string }
   | { readonly strong: string }
   | { readonly link: string; readonly text: string };
@@ -294,16 +295,17 @@ function changeText(change: ReviewedChange): Text {
     ...(change.createBeforeDestroy && !change.isStep ? [", the new one first"] : []),
     ...(movedFrom === undefined ? [] : [", moved from ", { code: movedFrom }]),
     ...(imported ? [", imported"] : []),
+    ...(consequence === undefined ? [] : [`: ${lowerFirst(consequence.text)}`]),
     ...(forcedBy.length === 0
       ? []
       : [
-          ", forced by ",
+          { break: true as const },
+          "Forced by ",
           ...forcedBy
             .slice(0, 4)
             .flatMap((text, index): Text => [...(index === 0 ? [] : [", "]), { code: text }]),
-          ...(forcedBy.length > 4 ? [` and ${forcedBy.length - 4} more`] : []),
+          forcedBy.length > 4 ? ` and ${forcedBy.length - 4} more.` : ".",
         ]),
-    ...(consequence === undefined ? [] : [`: ${lowerFirst(consequence.text)}`]),
   ];
 }
 

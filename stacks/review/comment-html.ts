@@ -61,7 +61,7 @@ function diffHtml({ title, lines }: DiffBlock): string {
     ...(after === undefined ? [] : [`<ins>+ ${escapeHtml(`${where}: ${after}`)}</ins>`]),
   ]);
   const head = title === "" ? "" : `<p class="part">${escapeHtml(title)}</p>`;
-  return `${head}<pre tabindex="0">${rows.join("\n")}</pre>`;
+  return `${head}<pre tabindex="0">${rows.join("")}</pre>`;
 }
 
 function spansHtml(spans: Text): string {
@@ -70,6 +70,7 @@ function spansHtml(spans: Text): string {
 
 function spanHtml(span: Span): string {
   if (typeof span === "string") return escapeHtml(span);
+  if ("break" in span) return "<br>";
   if ("code" in span) return `<code>${escapeHtml(span.code)}</code>`;
   if ("strong" in span) return `<strong>${escapeHtml(span.strong)}</strong>`;
   const link = /^https?:\/\//.test(span.link) ? span.link : "";
@@ -102,7 +103,7 @@ li { margin: .3rem 0; }
 code { font: .87em/1.4 ui-monospace, monospace; background: var(--box); border-radius: 4px; padding: .1em .35em; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; min-width: 30rem; }
-th, td { border: 1px solid var(--line); padding: .35rem .6rem; text-align: left; vertical-align: top; }
+th, td { min-width: 5.5rem; border: 1px solid var(--line); padding: .35rem .6rem; text-align: left; vertical-align: top; }
 th { background: var(--box); font-weight: 600; }
 summary { cursor: pointer; color: var(--soft); }
 pre { margin: .25rem 0 1rem; border: 1px solid var(--line); border-radius: 6px; overflow-x: auto; font: .87em/1.5 ui-monospace, monospace; }

@@ -84,6 +84,7 @@ function spansText(spans: Text): string {
 
 function spanText(span: Span): string {
   if (typeof span === "string") return escaped(span);
+  if ("break" in span) return "<br>";
   if ("code" in span) return code(span.code);
   if ("strong" in span) return span.strong === "" ? "" : `**${escaped(span.strong)}**`;
   return `[${escaped(span.text)}](${encodeURI(span.link).replaceAll(/[()]/g, encodeURIComponent)})`;
@@ -91,7 +92,7 @@ function spanText(span: Span): string {
 
 function spansPlain(spans: Text): string {
   return spans
-    .map((span) => (typeof span === "string" ? span : Object.values(span).at(-1)))
+    .map((span) => (typeof span === "string" ? span : String(Object.values(span).at(-1))))
     .join("");
 }
 

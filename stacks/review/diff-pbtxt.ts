@@ -12,8 +12,16 @@ export function diffPbtxt(before: string, after: string): DiffBlock | undefined 
   const model = right.get("name") ?? left.get("name");
   return {
     title: model === undefined ? "config.pbtxt" : `config.pbtxt of ${model.replaceAll('"', "")}`,
-    lines: diffTexts(left, right),
+    lines: diffTexts(left, right).map((line) => ({ ...line, where: shortPath(line.where) })),
   };
+}
+
+/** Of a parameter of TensorRT its name: what leads there is as long as a line. */
+function shortPath(where: string): string {
+  return where.replace(
+    /^optimization\.execution_accelerators\.gpu_execution_accelerator\[(\w+)\]\.parameters\[(\w+)\]$/,
+    "$1 $2",
+  );
 }
 
 /** Whether a text is a model's configuration, by its fields. */
