@@ -59,6 +59,22 @@ test("every study has a section that answers it", () => {
   }
 });
 
+test("what a study noted is in its section, also where it measured nothing", () => {
+  const studies = (["batch", "concurrency", "link"] as const).map((study) => ({
+    study,
+    environment: "single-gpu",
+    notes: [`${study} was cut short.`],
+  }));
+  const record = testBenchRecord({
+    studies,
+    cells: testBenchRecord().cells.filter(({ study }) => study !== "link"),
+  });
+  for (const { study } of studies) {
+    expect(section(record, study)!.notes, study).toContain(`${study} was cut short.`);
+  }
+  expect(section(record, "link")!.answer).toEqual(["Nothing was measured that answers it."]);
+});
+
 test("every heading that is linked to is there", () => {
   const html = benchReportHtml(testBenchRecord());
   for (const [, id] of html.matchAll(/href="#([^"]+)"/g)) expect(html).toContain(`id="${id}"`);

@@ -46,7 +46,7 @@ import {
   timeFigures,
 } from "./figures.ts";
 import { importedSection } from "./imported-section.ts";
-import { studySections } from "./study-sections.ts";
+import { notesOf, studySections } from "./study-sections.ts";
 import { fitUsl, type Point, saturationOf, type UslFit } from "./usl.ts";
 import { smallestLoad } from "./verdict.ts";
 
@@ -207,9 +207,12 @@ function batchSection(record: BenchRecord): Section | undefined {
         ),
       },
     ],
-    notes: lines.some(({ cells }) => cells.some((cell) => trustOf(cell) !== "good"))
-      ? ["~ not stable, ✗ invalid: such figures are not to be relied on."]
-      : [],
+    notes: [
+      ...(lines.some(({ cells }) => cells.some((cell) => trustOf(cell) !== "good"))
+        ? ["~ not stable, ✗ invalid: such figures are not to be relied on."]
+        : []),
+      ...notesOf(record, "batch"),
+    ],
   };
 }
 
@@ -312,6 +315,7 @@ function concurrencySection(record: BenchRecord): Section | undefined {
     ],
     notes: [
       "Fitted: the Universal Scalability Law, X(N) = λN / (1 + σ(N − 1) + κN(N − 1)). λ is the rate of one client, σ the part that is done one at a time, κ what clients cost each other; off by is the root mean square of its relative difference from the points. Beyond the measured clients the peak is a guess; the measured most is not.",
+      ...notesOf(record, "concurrency"),
     ],
   };
 }

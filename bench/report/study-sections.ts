@@ -76,9 +76,12 @@ const titles: Readonly<Partial<Record<StudyId, string>>> = {
 
 export function studySections(record: BenchRecord): readonly Section[] {
   return (Object.keys(bodies) as StudyId[]).flatMap((study) => {
-    const body = bodies[study]?.(record, study);
+    const notes = notesOf(record, study);
+    const asked = record.studies.some((it) => it.study === study);
+    const body =
+      bodies[study]?.(record, study) ??
+      (asked ? { answer: ["Nothing was measured that answers it."], tables: [] } : undefined);
     if (body === undefined) return [];
-    const notes = record.studies.flatMap((it) => (it.study === study ? it.notes : []));
     return [
       {
         id: study,
@@ -91,6 +94,11 @@ export function studySections(record: BenchRecord): readonly Section[] {
       },
     ];
   });
+}
+
+/** What a study says besides its figures. */
+export function notesOf(record: BenchRecord, study: StudyId): readonly string[] {
+  return [...new Set(record.studies.flatMap((it) => (it.study === study ? it.notes : [])))];
 }
 
 function results<Id extends StudyId>(record: BenchRecord, study: Id): readonly Found<Id>[] {
