@@ -98,7 +98,7 @@ function rulePage(rule: ReviewRule, family: RuleFamily): readonly string[] {
   ];
 }
 
-function exampleLines({ stack, settings, edits, goals, drift }: Example): readonly string[] {
+function exampleLines({ stack, settings, edits, goals, drift, says }: Example): readonly string[] {
   const goal =
     goals?.p99Milliseconds === undefined
       ? []
@@ -111,6 +111,12 @@ function exampleLines({ stack, settings, edits, goals, drift }: Example): readon
     ...edits.flatMap((edit) => editLines(stack, edit)),
     ...(drift ? [`Fails: a plan of \`${stack}\` that reports a container as changed.`, ""] : []),
     ...(drift ? ["Passes: one that reports nothing.", ""] : []),
+    "The review says:",
+    "",
+    "```text",
+    says,
+    "```",
+    "",
   ];
 }
 

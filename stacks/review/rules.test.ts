@@ -16,8 +16,9 @@ test("the list of ids that settings know is that of the rules", () => {
 });
 
 describe.each(rules.map((rule) => [rule.id, rule] as const))("%s", (_, rule) => {
-  test("finds its failing example", () => {
-    expect(rule.find(changeOf(rule.example, "failing"))).not.toEqual([]);
+  test("says of its failing example what its page says", () => {
+    const [first] = rule.find(changeOf(rule.example, "failing"));
+    expect(first?.what).toBe(rule.example.says);
   });
 
   test("finds nothing in its passing example", () => {

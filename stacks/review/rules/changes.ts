@@ -35,6 +35,7 @@ export const changeRules: readonly ReviewRule[] = [
     fix: "keep the id of the construct, or move the resource with 'terraform state mv'",
     example: {
       stack: "single-gpu",
+      says: "goes, and docker_volume.triton-onnx_config_volume_7C66A47E comes with the same name: a renamed construct",
       edits: [
         {
           at: ["resource", "docker_volume", "triton-onnx/configuration/volume"],
@@ -78,6 +79,7 @@ export const changeRules: readonly ReviewRule[] = [
     fix: "check that everything on it can be made again, and plan for the longer start",
     example: {
       stack: "single-gpu",
+      says: "the volume single-gpu-triton-trt-engines-sm89-26.07-py3 is destroyed: TensorRT compiles its engines again",
       edits: [
         { at: ["resource", "docker_volume", "triton-trt/engine-cache/volume"], failing: undefined },
       ],
@@ -106,6 +108,7 @@ export const changeRules: readonly ReviewRule[] = [
     fix: "undo the change to the cluster, or destroy the whole environment first and deploy again",
     example: {
       stack: "kind-local",
+      says: "the kind cluster is destroyed, with everything in it",
       edits: [{ at: ["resource", "terraform_data", "cluster/cluster"], failing: undefined }],
     },
     *find(change) {
@@ -128,6 +131,7 @@ export const changeRules: readonly ReviewRule[] = [
     fix: "undo the change, or destroy the whole environment first and deploy again",
     example: {
       stack: "k8s-gpu",
+      says: "the namespace clipstack is destroyed, with everything in it",
       edits: [
         { at: ["resource", "kubernetes_namespace_v1", "inference/namespace"], failing: undefined },
       ],
@@ -152,6 +156,7 @@ export const changeRules: readonly ReviewRule[] = [
     fix: "make sure that nobody uses its endpoints any more",
     example: {
       stack: "single-gpu",
+      says: "everything is destroyed: nobody answers any more at http://127.0.0.1:8002, http://127.0.0.1:8010, 127.0.0.1:8011, http://127.0.0.1:8020, 127.0.0.1:8021",
       edits: [{ at: ["resource"], failing: {} }],
     },
     *find(change) {
@@ -174,6 +179,7 @@ export const changeRules: readonly ReviewRule[] = [
     fix: "tell the clients, or keep the old endpoint until they have moved",
     example: {
       stack: "single-gpu",
+      says: "embed: embed-http is no longer at http://127.0.0.1:8002, but at http://127.0.0.1:8102",
       edits: [
         {
           at: ["output", "environment", "value", "services", 0, "endpoints", 0, "url"],
@@ -214,6 +220,7 @@ export const changeRules: readonly ReviewRule[] = [
     fix: "check the GPUs in the settings (host.gpu, host.count, nodePool)",
     example: {
       stack: "single-gpu",
+      says: "costs $8 an hour in place of $2 (1 rtx-4080 in place of 1 rtx-4080)",
       edits: [
         {
           at: ["output", "environment", "value", "gpu", "usdPerHour"],
@@ -239,7 +246,12 @@ export const changeRules: readonly ReviewRule[] = [
     looksAt:
       "What a plan reports as changed outside of Terraform. Two synthesized trees do not know it.",
     fix: "find out who changed it and why, and bring it into the settings or let it go",
-    example: { stack: "single-gpu", drift: true, edits: [] },
+    example: {
+      stack: "single-gpu",
+      says: "was changed outside of Terraform",
+      drift: true,
+      edits: [],
+    },
     *find({ drift }) {
       for (const { address, action } of drift) {
         yield {

@@ -57,6 +57,7 @@ export const containerRules: readonly ReviewRule[] = [
     fix: "remove privileged and the capability",
     example: {
       stack: "single-gpu",
+      says: "privileged must not be true",
       edits: [{ at: embed("privileged"), failing: true }],
     },
     *find(change) {
@@ -83,6 +84,7 @@ export const containerRules: readonly ReviewRule[] = [
     fix: "set the user to 1000:1000, which the images have (in pods run_as_non_root and run_as_user)",
     example: {
       stack: "single-gpu",
+      says: "user should not be root, got '0:0'",
       edits: [{ at: embed("user"), failing: "0:0", passing: "1000:1000" }],
     },
     *find(change) {
@@ -115,6 +117,7 @@ export const containerRules: readonly ReviewRule[] = [
     fix: "set capabilities.drop to ALL",
     example: {
       stack: "single-gpu",
+      says: "capabilities.drop should be ALL, got nothing",
       edits: [{ at: embed("capabilities"), failing: undefined }],
     },
     *find(change) {
@@ -148,6 +151,7 @@ export const containerRules: readonly ReviewRule[] = [
     fix: "set read_only to true (read_only_root_filesystem), with a tmpfs at /tmp",
     example: {
       stack: "single-gpu",
+      says: "read_only should be true, got false",
       edits: [{ at: embed("read_only"), failing: false, passing: true }],
     },
     *find(change) {
@@ -175,6 +179,7 @@ export const containerRules: readonly ReviewRule[] = [
     fix: "add no-new-privileges:true to security_opts (in pods: allow_privilege_escalation false)",
     example: {
       stack: "single-gpu",
+      says: "security_opts should have no-new-privileges:true, got nothing",
       edits: [{ at: embed("security_opts"), failing: [] }],
     },
     *find(change) {
@@ -205,6 +210,7 @@ export const containerRules: readonly ReviewRule[] = [
     fix: "set restart to unless-stopped",
     example: {
       stack: "single-gpu",
+      says: "restart should be unless-stopped or always, got 'no'",
       edits: [{ at: embed("restart"), failing: "no", passing: "unless-stopped" }],
     },
     *find(change) {
@@ -226,6 +232,7 @@ export const containerRules: readonly ReviewRule[] = [
     fix: "set log_opts max-size and max-file",
     example: {
       stack: "single-gpu",
+      says: "log_opts should have max-size: json-file keeps every line for ever",
       edits: [{ at: embed("log_opts"), failing: undefined }],
     },
     *find(change) {
@@ -248,6 +255,7 @@ export const containerRules: readonly ReviewRule[] = [
     fix: `label the namespace ${podSecurity.label}=${podSecurity.level}`,
     example: {
       stack: "kind-local",
+      says: "pod-security.kubernetes.io/enforce should be restricted or baseline, got nothing",
       edits: [
         {
           at: [
@@ -279,6 +287,7 @@ export const containerRules: readonly ReviewRule[] = [
     fix: "set automount_service_account_token to false",
     example: {
       stack: "kind-local",
+      says: "automount_service_account_token should be false, got true",
       edits: [{ at: pod("automount_service_account_token"), failing: true, passing: false }],
     },
     *find(change) {
@@ -302,6 +311,7 @@ export const containerRules: readonly ReviewRule[] = [
     fix: "set seccomp_profile.type to RuntimeDefault",
     example: {
       stack: "kind-local",
+      says: "seccomp_profile.type should be RuntimeDefault, of the container embed, got 'Unconfined'",
       edits: [{ at: pod("security_context", "seccomp_profile"), failing: { type: "Unconfined" } }],
     },
     *find(change) {

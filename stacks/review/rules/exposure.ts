@@ -56,6 +56,7 @@ export const exposureRules: readonly ReviewRule[] = [
     fix: "give one of them another port in the settings (embed.port, tritonOnnx.ports, tritonTrt.ports)",
     example: {
       stack: "single-gpu",
+      says: "ports.0 must be free on the host, got 8002, which docker_container.embed_container_3CD7E964 (ports.0) has",
       edits: [{ at: ports(tritonOnnx, 0, "external"), failing: 8002, passing: 8010 }],
     },
     *find(change) {
@@ -80,6 +81,7 @@ export const exposureRules: readonly ReviewRule[] = [
     fix: `set expose to loopback: the embed server is the way in, and ${openCommand("Triton")}`,
     example: {
       stack: "single-gpu",
+      says: "Triton has no authentication, and others than the host reach it at 0.0.0.0:8010",
       edits: [{ at: ports(tritonOnnx, 0, "ip"), failing: "0.0.0.0", passing: "127.0.0.1" }],
     },
     *find(change) {
@@ -114,6 +116,7 @@ export const exposureRules: readonly ReviewRule[] = [
     fix: "set modelControl to none, or expose to loopback",
     example: {
       stack: "single-gpu",
+      says: "--model-control-mode must be none where others than the host reach Triton, got 'explicit'",
       settings: "tritonOnnx: { expose: all-interfaces, allowUnauthenticated: true }",
       edits: [
         {
@@ -144,6 +147,7 @@ export const exposureRules: readonly ReviewRule[] = [
     fix: `publish the metrics port on 127.0.0.1; ${openCommand("Prometheus")}`,
     example: {
       stack: "single-gpu",
+      says: "the metrics port must be on the loopback interface, got 0.0.0.0:8012",
       edits: [{ at: ports(tritonOnnx, 2, "ip"), failing: "0.0.0.0", passing: "127.0.0.1" }],
     },
     *find(change) {
@@ -166,6 +170,7 @@ export const exposureRules: readonly ReviewRule[] = [
     fix: "set embed.expose to loopback, or give it a key: API_KEY from a sensitive variable, embed.keySecret in a cluster",
     example: {
       stack: "single-gpu",
+      says: "ALLOW_ANONYMOUS must not be true where others than the host reach the embed server, at 0.0.0.0:8002",
       edits: [{ at: ports("embed/container", 0, "ip"), failing: "0.0.0.0", passing: "127.0.0.1" }],
     },
     *find(change) {
@@ -202,6 +207,7 @@ export const exposureRules: readonly ReviewRule[] = [
     fix: `take a port of ${nodePortRange.min} to ${nodePortRange.max} (embed.nodePort)`,
     example: {
       stack: "kind-local",
+      says: "node_port must be 30000 to 32767, got 8092",
       edits: [
         {
           at: [
@@ -233,6 +239,7 @@ export const exposureRules: readonly ReviewRule[] = [
     fix: "add the port to cluster.portMappings, which makes the cluster anew, or take one of those that are there",
     example: {
       stack: "kind-local",
+      says: "node_port must be one that kind maps (30092), got 30093",
       edits: [
         {
           at: [
@@ -270,6 +277,7 @@ export const exposureRules: readonly ReviewRule[] = [
     fix: "remove the mount of the socket",
     example: {
       stack: "single-gpu",
+      says: "must not mount the socket /var/run/docker.sock",
       edits: [
         {
           at: ["resource", "docker_container", "embed/container", "volumes", 0],
@@ -308,6 +316,7 @@ export const exposureRules: readonly ReviewRule[] = [
     fix: "set host.docker to 'ssh://user@host'",
     example: {
       stack: "single-gpu",
+      says: "Docker must be reached over SSH, TLS or a socket, got 'tcp://gpu-1:2375'",
       edits: [
         {
           at: ["output", "environment", "value", "where"],
@@ -336,6 +345,7 @@ export const exposureRules: readonly ReviewRule[] = [
     fix: "remove network_mode host (host_network), and publish the ports that are needed",
     example: {
       stack: "single-gpu",
+      says: "network_mode should not be host",
       edits: [
         {
           at: ["resource", "docker_container", "embed/container", "network_mode"],

@@ -41,6 +41,7 @@ export const healthRules: readonly ReviewRule[] = [
     fix: "add a healthcheck that asks the readiness path of the server",
     example: {
       stack: "single-gpu",
+      says: "healthcheck must be given, got nothing",
       edits: [{ at: container("triton-onnx/container", "healthcheck"), failing: undefined }],
     },
     *find(change) {
@@ -63,6 +64,7 @@ export const healthRules: readonly ReviewRule[] = [
     fix: `ask ${embedPaths.readyz} of the embed server, ${oipPaths.ready} of Triton`,
     example: {
       stack: "single-gpu",
+      says: "healthcheck.test should ask /readyz, got 'CMD node /app/dist/healthcheck.js http://127.0.0.1:8002/healthz'",
       edits: [
         {
           at: container("embed/container", "healthcheck", "test", 3),
@@ -93,6 +95,7 @@ export const healthRules: readonly ReviewRule[] = [
     fix: "set healthcheck.start_period to at least that time",
     example: {
       stack: "single-gpu",
+      says: "healthcheck.start_period must be at least 420 s, the time to load the model, got 30 s",
       edits: [
         {
           at: container("triton-trt/container", "healthcheck", "start_period"),
@@ -123,6 +126,7 @@ export const healthRules: readonly ReviewRule[] = [
     fix: "raise the time to stop, or lower the grace of the server",
     example: {
       stack: "single-gpu",
+      says: "destroy_grace_seconds must be at least 35 (30 of grace + 5), got 10",
       edits: [
         {
           at: container("triton-onnx/container", "destroy_grace_seconds"),
@@ -176,6 +180,7 @@ export const healthRules: readonly ReviewRule[] = [
     fix: "add the missing probe, as constructs/inference-deployment.ts has it",
     example: {
       stack: "kind-local",
+      says: "readiness_probe must be given, got nothing",
       edits: [{ at: podPath("container", 0, "readiness_probe"), failing: undefined }],
     },
     *find(change) {
@@ -197,6 +202,7 @@ export const healthRules: readonly ReviewRule[] = [
     fix: `ask ${embedPaths.healthz} of the embed server, ${oipPaths.live} of Triton`,
     example: {
       stack: "kind-local",
+      says: "the liveness probe must not ask the path of readiness, got '/readyz'",
       edits: [
         {
           at: podPath("container", 0, "liveness_probe", "http_get", "path"),
@@ -228,6 +234,7 @@ export const healthRules: readonly ReviewRule[] = [
     fix: "raise failure_threshold of the startup probe (startSeconds in the values of the chart)",
     example: {
       stack: "kind-local",
+      says: "period_seconds × failure_threshold of the startup probe must be at least 120, got 20",
       edits: [
         {
           at: podPath("container", 0, "startup_probe", "failure_threshold"),
@@ -273,6 +280,7 @@ export const healthRules: readonly ReviewRule[] = [
     fix: "raise progress_deadline_seconds above the time of the startup probe",
     example: {
       stack: "kind-local",
+      says: "progress_deadline_seconds must be more than 120, the time of the startup probe, got 60",
       edits: [
         {
           at: [
@@ -306,6 +314,7 @@ export const healthRules: readonly ReviewRule[] = [
     fix: "add a pre_stop that sleeps 5 seconds",
     example: {
       stack: "kind-local",
+      says: "lifecycle.pre_stop should be given, got nothing",
       edits: [{ at: podPath("container", 0, "lifecycle"), failing: undefined }],
     },
     *find(change) {

@@ -15,6 +15,7 @@ export const imageRules: readonly ReviewRule[] = [
     fix: "name a version in the settings, like 'name:1.2', or better a digest, 'name@sha256:…'",
     example: {
       stack: "single-gpu",
+      says: "image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'nvcr.io/nvidia/tritonserver:latest'",
       edits: [
         {
           at: ["resource", "docker_image", "host/triton-image/image", "name"],
@@ -38,6 +39,7 @@ export const imageRules: readonly ReviewRule[] = [
     fix: "add the digest that 'docker buildx imagetools inspect NAME' prints: 'name@sha256:…'",
     example: {
       stack: "single-gpu",
+      says: "image should be pinned by digest, got 'nvcr.io/nvidia/tritonserver:26.07-py3'",
       edits: [
         {
           at: ["resource", "docker_image", "host/triton-image/image", "name"],
@@ -63,6 +65,7 @@ export const imageRules: readonly ReviewRule[] = [
     fix: "take a newer release of Triton, or another GPU (host.gpu, nodePool.gpu)",
     example: {
       stack: "single-gpu",
+      says: "image must be 25.01 or newer for NVIDIA RTX PRO 6000 Blackwell (Blackwell), got 'nvcr.io/nvidia/tritonserver:24.05-py3'",
       settings: "host: { gpu: rtx-pro-6000-blackwell }",
       edits: [
         {
@@ -91,6 +94,7 @@ export const imageRules: readonly ReviewRule[] = [
     fix: "set image_pull_policy to IfNotPresent",
     example: {
       stack: "kind-local",
+      says: "image_pull_policy must not be Always for 'clipstack/embed:k8s-cpu-1', which no registry has",
       settings: "embed: { image: 'clipstack/embed:k8s-cpu-1' }",
       edits: [
         {
@@ -124,6 +128,7 @@ export const imageRules: readonly ReviewRule[] = [
     fix: "set keep_locally to true",
     example: {
       stack: "single-gpu",
+      says: "keep_locally should be true for an image that is pulled ('nvcr.io/nvidia/tritonserver:26.07-py3'), got false",
       edits: [
         {
           at: ["resource", "docker_image", "host/triton-image/image", "keep_locally"],

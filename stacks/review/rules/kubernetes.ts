@@ -46,6 +46,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     fix: "lower autoscaler.minReplicas, or raise autoscaler.maxReplicas",
     example: {
       stack: "kind-local",
+      says: "autoscaler.minReplicas (8) must not exceed autoscaler.maxReplicas (6)",
       edits: [{ at: autoscaler("min_replicas"), failing: 8, passing: 2 }],
     },
     *find(change) {
@@ -65,6 +66,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     fix: "set resources.requests of the pods",
     example: {
       stack: "kind-local",
+      says: "resources.requests.cpu must be given for the autoscaler, got nothing",
       edits: [{ at: container("resources", "requests"), failing: { memory: "1Gi" } }],
     },
     *find(change) {
@@ -95,6 +97,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     fix: "name the Deployment of the stack",
     example: {
       stack: "kind-local",
+      says: "scale_target_ref must name a Deployment of the stack, got 'clipstack-embedder'",
       edits: [{ at: autoscaler("scale_target_ref", "name"), failing: "clipstack-embedder" }],
     },
     *find(change) {
@@ -116,7 +119,11 @@ export const kubernetesRules: readonly ReviewRule[] = [
     why: "Every apply would set the number back to that of the file, in the middle of the load that the autoscaler made pods for.",
     looksAt: "`replicas` of Deployments that a typed autoscaler scales.",
     fix: "remove replicas from the Deployment",
-    example: { stack: "kind-local", edits: [{ at: deployment("replicas"), failing: 2 }] },
+    example: {
+      stack: "kind-local",
+      says: "replicas should not be given, the autoscaler owns it, got 2",
+      edits: [{ at: deployment("replicas"), failing: 2 }],
+    },
     *find(change) {
       // a plan of what is deployed has the number that the autoscaler chose
       if (change.source === "plan") return;
@@ -141,6 +148,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     fix: "set budget.maxUnavailable to 1",
     example: {
       stack: "kind-local",
+      says: "budget.maxUnavailable must be at least 1, or no node can be drained, got 0 (clipstack-embed)",
       edits: [
         {
           at: object("kubernetes_pod_disruption_budget_v1", "embed/budget", "max_unavailable"),
@@ -177,6 +185,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     fix: "select the labels of the pods",
     example: {
       stack: "kind-local",
+      says: "selector must be that of pods of the stack, got app.kubernetes.io/component=embedder, app.kubernetes.io/instance=clipstack, app.kubernetes.io/name=clipstack",
       edits: [
         {
           at: object(
@@ -211,6 +220,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     fix: "raise the quota, or lower autoscaler.maxReplicas",
     example: {
       stack: "kind-local",
+      says: "quota.requests.memoryMiB must be at least 7168 (clipstack-embed 7 × 1024), got 4096",
       edits: [
         {
           at: object("kubernetes_resource_quota_v1", "namespace/quota", "hard", "requests.memory"),
@@ -253,6 +263,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     fix: "raise quota.gpus, or lower triton.autoscaler.maxReplicas",
     example: {
       stack: "k8s-gpu",
+      says: "requests.nvidia.com/gpu of the quota must be at least 4, got 2",
       edits: [
         {
           at: release,
@@ -282,6 +293,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     fix: "raise nodePool.nodes, lower triton.autoscaler.maxReplicas, or set triton.spareGpu to false",
     example: {
       stack: "k8s-gpu",
+      says: "the cluster must have 5 GPUs for triton (4 + 1) × 1, got 4",
       edits: [{ at: release, failingText: '"spareGpu": true', passingText: '"spareGpu": false' }],
     },
     *find(change) {
@@ -309,6 +321,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     fix: "set both to the same number",
     example: {
       stack: "kind-local",
+      says: "requests of nvidia.com/gpu must be its limit (2), got 1",
       edits: [
         {
           at: container("resources"),
@@ -343,6 +356,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     fix: "set resources.requests and resources.limits",
     example: {
       stack: "kind-local",
+      says: "resources of clipstack-embed should have limits.memory",
       edits: [{ at: container("resources", "limits"), failing: { cpu: "1" } }],
     },
     *find(change) {
@@ -368,6 +382,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     fix: "lower the request, or raise the limit",
     example: {
       stack: "kind-local",
+      says: "requests.memory of clipstack-embed must not exceed its limit (1536Mi), got 2Gi",
       edits: [{ at: container("resources", "requests", "memory"), failing: "2Gi", passing: "1Gi" }],
     },
     *find(change) {
@@ -393,6 +408,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     fix: "raise limitRange.max, or lower resources.limits",
     example: {
       stack: "kind-local",
+      says: "limits.memory of clipstack-embed must be at most 4Gi, the maximum of the LimitRange, got 8Gi",
       edits: [
         { at: container("resources", "limits", "memory"), failing: "8Gi", passing: "1536Mi" },
       ],
@@ -424,6 +440,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     fix: "set autoscaler.minReplicas to 2",
     example: {
       stack: "kind-local",
+      says: "clipstack-embed should have 2 pods at the least, got 1",
       edits: [{ at: autoscaler("min_replicas"), failing: 1, passing: 2 }],
     },
     *find(change) {
@@ -445,6 +462,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     fix: "select the labels of the pods, and a port that they name",
     example: {
       stack: "kind-local",
+      says: "target_port of clipstack-embed must be a port of its pods (http, 8002), got 'grpc'",
       edits: [
         {
           at: object("kubernetes_service_v1", "embed/service", "port", 0, "target_port"),

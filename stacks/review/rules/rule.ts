@@ -35,6 +35,8 @@ export interface Example {
   /** Settings of the stack, as YAML; what they leave out has its default. */
   readonly settings?: string;
   readonly edits: readonly ExampleEdit[];
+  /** What the rule says first of the one that fails. */
+  readonly says: string;
   readonly goals?: StackChange["goals"];
   /** What differed from the state before the change. */
   readonly drift?: true;

@@ -25,6 +25,7 @@ export const secretRules: readonly ReviewRule[] = [
     fix: "declare a sensitive variable, which Terraform reads from TF_VAR_…; in a cluster name a Secret (keySecret)",
     example: {
       stack: "single-gpu",
+      says: "API_KEY must come from a sensitive variable, got its value",
       edits: [
         {
           at: ["resource", "docker_container", "embed/container", "env", 0],
@@ -93,6 +94,7 @@ export const secretRules: readonly ReviewRule[] = [
     fix: "take the secret out, and give it another value: whoever read the repository has the old one",
     example: {
       stack: "single-gpu",
+      says: "env.0 must not have what looks like a secret (not shown)",
       edits: [
         {
           at: ["resource", "docker_container", "embed/container", "env", 0],
@@ -124,6 +126,7 @@ export const secretRules: readonly ReviewRule[] = [
     fix: "set sensitive to true, and remove the default",
     example: {
       stack: "single-gpu",
+      says: "variable embed_api_key must be sensitive",
       settings: "embed: { expose: all-interfaces }",
       edits: [{ at: ["variable", "embed_api_key", "sensitive"], failing: false, passing: true }],
     },
@@ -149,6 +152,7 @@ export const secretRules: readonly ReviewRule[] = [
     fix: "give the build a secret (build.secrets), or fetch what needs it before the build",
     example: {
       stack: "kind-local",
+      says: "build_args must not have a secret, got NPM_TOKEN",
       edits: [
         {
           at: ["resource", "docker_image", "image/image/image", "build", "build_args"],

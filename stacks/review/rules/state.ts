@@ -22,6 +22,7 @@ export const stateRules: readonly ReviewRule[] = [
     fix: "set use_lockfile of s3; give lockAddress and unlockAddress of http in the settings (state)",
     example: {
       stack: "single-gpu",
+      says: "use_lockfile of the backend s3 should be true, got nothing that locks",
       settings: "state: { backend: s3, bucket: states, region: eu-central-1 }",
       edits: [{ at: [...backend, "s3", "use_lockfile"], failing: false, passing: true }],
     },
@@ -44,6 +45,7 @@ export const stateRules: readonly ReviewRule[] = [
     fix: "set state.backend to s3, gcs or http when more than one person or a pipeline deploys",
     example: {
       stack: "single-gpu",
+      says: "the state is a file of the machine that deploys (backend local)",
       edits: [
         {
           at: [...backend],
@@ -67,6 +69,7 @@ export const stateRules: readonly ReviewRule[] = [
     fix: "set encrypt to true",
     example: {
       stack: "single-gpu",
+      says: "encrypt of the backend s3 should be true, got false",
       settings: "state: { backend: s3, bucket: states, region: eu-central-1 }",
       edits: [{ at: [...backend, "s3", "encrypt"], failing: false, passing: true }],
     },
@@ -89,6 +92,7 @@ export const stateRules: readonly ReviewRule[] = [
     fix: "take them out, and give them in the environment (AWS_ACCESS_KEY_ID, TF_HTTP_PASSWORD, …)",
     example: {
       stack: "single-gpu",
+      says: "secret_key of the backend s3 must not be in the stack",
       settings: "state: { backend: s3, bucket: states, region: eu-central-1 }",
       edits: [{ at: [...backend, "s3", "secret_key"], failing: "planted-0000000000" }],
     },
@@ -114,6 +118,7 @@ export const stateRules: readonly ReviewRule[] = [
     fix: "give the provider a version like '~> 4.5'",
     example: {
       stack: "single-gpu",
+      says: "version of the provider docker must have an upper bound, got '>= 4.5'",
       edits: [
         {
           at: ["terraform", "required_providers", "docker", "version"],

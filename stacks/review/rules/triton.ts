@@ -48,6 +48,7 @@ export const tritonRules: readonly ReviewRule[] = [
     fix: "set shm_size to 1024, as NVIDIA advises",
     example: {
       stack: "single-gpu",
+      says: "shm_size should be at least 256 MiB, got 64",
       edits: [{ at: container(onnx, "shm_size"), failing: 64, passing: 1024 }],
     },
     *find(change) {
@@ -72,6 +73,7 @@ export const tritonRules: readonly ReviewRule[] = [
     fix: "add the option to the command",
     example: {
       stack: "single-gpu",
+      says: "--exit-on-error must be true, got 'false'",
       edits: [
         {
           at: container(onnx, "command", 6),
@@ -107,6 +109,7 @@ export const tritonRules: readonly ReviewRule[] = [
     fix: "set --http-max-input-size to 134217728",
     example: {
       stack: "single-gpu",
+      says: "--http-max-input-size should be at least 96337920 bytes (32 images as JSON), got 1048576",
       edits: [
         {
           at: container(onnx, "command", 3),
@@ -139,6 +142,7 @@ export const tritonRules: readonly ReviewRule[] = [
     fix: "correct the field; configurations are rendered from the settings, so look for an override",
     example: {
       stack: "single-gpu",
+      says: "openclip_vit_b32: dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64",
       edits: [
         {
           at: configText("triton-onnx"),
@@ -165,6 +169,7 @@ export const tritonRules: readonly ReviewRule[] = [
     fix: "lower maxQueueDelayMicroseconds, or raise review.p99GoalMilliseconds",
     example: {
       stack: "single-gpu",
+      says: "max_queue_delay_microseconds should be at most 25000, half of the goal of 50 ms (p99), got 40000",
       goals: { p99Milliseconds: 50 },
       edits: [
         {
@@ -196,6 +201,7 @@ export const tritonRules: readonly ReviewRule[] = [
     fix: "add warm-ups for batch 1 and max_batch_size",
     example: {
       stack: "single-gpu",
+      says: "model_warmup should have batches of 32, got 1, 4, 8, 16, 16",
       edits: [
         {
           at: configText("triton-trt"),
@@ -227,6 +233,7 @@ export const tritonRules: readonly ReviewRule[] = [
     fix: `enable the cache in the configuration, and mount a volume at ${engineCacheMount}`,
     example: {
       stack: "single-gpu",
+      says: "a volume must be mounted where the engines are, at /engine-cache/openclip_vit_b32_trt, got none",
       edits: [{ at: container("triton-trt/container", "volumes", 2), failing: undefined }],
     },
     *find(change) {
@@ -259,6 +266,7 @@ export const tritonRules: readonly ReviewRule[] = [
     fix: "name the volume for the GPU, as constructs/engine-cache.ts does",
     example: {
       stack: "single-gpu",
+      says: "the volume of the engines should be named for sm89 (NVIDIA GeForce RTX 4080), got 'single-gpu-triton-trt-engines-sm75-26.07-py3'",
       edits: [
         {
           at: ["resource", "docker_volume", "triton-trt/engine-cache/volume", "name"],
@@ -294,6 +302,7 @@ export const tritonRules: readonly ReviewRule[] = [
     fix: "take a GPU with more memory, fewer instances (instancesPerGpu), or spread the services over GPUs",
     example: {
       stack: "single-gpu",
+      says: "gpu must have room for the models: GPU 0 has 16376 MiB, 14738 usable, and they need 27297 (embed 1105 + triton-onnx 24232 + triton-trt 936 + a TensorRT build 1024)",
       edits: [
         {
           at: configText("triton-onnx"),
@@ -347,6 +356,7 @@ export const tritonRules: readonly ReviewRule[] = [
     fix: "correct the list of gpus of the service, or host.count",
     example: {
       stack: "single-gpu",
+      says: "gpus must be 0 to 0, the host has 1, got 3",
       edits: [{ at: container(onnx, "gpus"), failing: "device=3", passing: "device=0" }],
     },
     *find(change) {
@@ -376,6 +386,7 @@ export const tritonRules: readonly ReviewRule[] = [
     fix: "set both to the same GPUs, as constructs/gpu-request.ts does",
     example: {
       stack: "multi-gpu-4x",
+      says: "NVIDIA_VISIBLE_DEVICES must be the GPUs of gpus ('0'), got '1'",
       settings: "topology: per-gpu",
       edits: [
         {
@@ -407,6 +418,7 @@ export const tritonRules: readonly ReviewRule[] = [
     fix: "ask for a GPU in a service, or set accelerator to cpu",
     example: {
       stack: "k8s-gpu",
+      says: "4 GPUs (l4) are paid for, and no service asks for one",
       edits: [
         {
           at: ["resource", "helm_release", "inference/chart/release", "values", 0],
