@@ -32,7 +32,7 @@ export interface GroupOptions {
 }
 
 /** Photos that are compared each with each by `auto`; beyond, an HNSW index is faster. */
-export const exactLimit = 100_000;
+export const exactLimit = 200_000;
 
 export interface GroupResult {
   /** Paths in order, the groups by their first. */

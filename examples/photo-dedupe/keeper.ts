@@ -1,0 +1,64 @@
+/** What tells the photos of a group apart. */
+export interface ComparedPhoto {
+  readonly id: number;
+  readonly path: string;
+  readonly bytes: number;
+  readonly width: number;
+  readonly height: number;
+  readonly takenAt: string | null;
+  readonly format: string;
+  readonly md5: string;
+}
+
+export interface Keeper {
+  readonly id: number;
+  /** Why this one, in words. */
+  readonly reason: string;
+}
+
+/** What speaks for a photo, the most important first; the first that not all have decides. */
+const reasons: readonly {
+  readonly text: (photo: ComparedPhoto) => string;
+  readonly rank: (photo: ComparedPhoto) => number;
+}[] = [
+  {
+    text: ({ width, height }) => `most pixels (${width} × ${height})`,
+    rank: ({ width, height }) => width * height,
+  },
+  {
+    text: () => "has the time it was taken",
+    rank: ({ takenAt }) => (takenAt === null ? 0 : 1),
+  },
+  { text: () => "largest file: least compressed", rank: ({ bytes }) => bytes },
+];
+
+/** The photo of a group that is best kept, by what its file says; what is to be seen on it is for a person. */
+export function suggestKeeper(photos: readonly ComparedPhoto[]): Keeper | undefined {
+  let left = [...photos].sort((a, b) => (a.path < b.path ? -1 : 1));
+  const [first] = left;
+  if (first === undefined) return undefined;
+  let reason: string | undefined;
+  for (const { text, rank } of reasons) {
+    const highest = Math.max(...left.map(rank));
+    const better = left.filter((photo) => rank(photo) === highest);
+    if (better.length < left.length) reason ??= text(better[0]!);
+    left = better;
+  }
+  return { id: left[0]!.id, reason: reason ?? "first by name: the files are alike" };
+}
+
+/** In what the photos of a group differ. */
+export function differences(photos: readonly ComparedPhoto[]): {
+  readonly size: boolean;
+  readonly resolution: boolean;
+  readonly taken: boolean;
+  readonly format: boolean;
+} {
+  const several = (value: (photo: ComparedPhoto) => unknown) => new Set(photos.map(value)).size > 1;
+  return {
+    size: several(({ bytes }) => bytes),
+    resolution: several(({ width, height }) => `${width} ${height}`),
+    taken: several(({ takenAt }) => takenAt),
+    format: several(({ format }) => format),
+  };
+}

@@ -1,0 +1,369 @@
+// The review page: one group at a time. Text goes in as text, never as HTML: a photo may be called anything.
+
+const element = (id) => document.getElementById(id);
+
+let state;
+let group;
+/** Index of the photo that the keys are about. */
+let chosen = 0;
+/** Answers come in the order that was asked: a key that is held down does not overtake itself. */
+let asking = Promise.resolve();
+
+async function ask(path, body) {
+  const options =
+    body === undefined
+      ? {}
+      : {
+          method: "POST",
+          headers: { "content-type": "application/json" },
+          body: JSON.stringify(body),
+        };
+  const response = await fetch(path, options);
+  const answer = await response.json();
+  if (!response.ok) throw new Error(answer.error ?? `answer ${response.status}`);
+  return answer;
+}
+
+/** Do one thing after the other, and say what went wrong. */
+function inTurn(work) {
+  asking = asking.then(work).catch((error) => {
+    const offline = error instanceof TypeError;
+    say(offline ? "The program that shows this page has ended: start it again." : error.message);
+  });
+  return asking;
+}
+
+function say(text) {
+  element("said").textContent = text;
+}
+
+function make(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
+}
+
+const count = (number, one, many) => `${number} ${number === 1 ? one : many}`;
+
+function bytesText(bytes) {
+  if (bytes < 1_000_000) return `${(bytes / 1_000).toFixed(1)} kB`;
+  return `${(bytes / 1_000_000).toFixed(1)} MB`;
+}
+
+function showState() {
+  const { groups, decided, photos, rejected, moved, canUndo, how, weights, demo } = state;
+  const parts = [
+    count(groups, "group", "groups"),
+    `${decided} of ${photos} photos decided`,
+    `${rejected} rejected`,
+  ];
+  element("summary").textContent = parts.join(" · ");
+  element("undo").disabled = !canUndo;
+  element("show-move").disabled = rejected === 0;
+  element("show-moved").disabled = moved === 0;
+  element("show-moved").textContent = `Moved photos (${moved})`;
+  element("how").textContent = how === "" ? "" : `Grouped by ${how}.`;
+  const notices = [];
+  if (demo) notices.push("Demo: these photos are painted.");
+  if (weights === "random") {
+    notices.push(
+      "The model has random weights: the groups show that everything works, not how well photos are told apart.",
+    );
+  }
+  element("notice").textContent = notices.join(" ");
+  element("notice").hidden = notices.length === 0;
+}
+
+function showGroup() {
+  const list = element("photos");
+  const none = group === undefined;
+  element("previous").disabled = none || group.position === 0;
+  element("next").disabled = none || group.position + 1 >= state.groups;
+  element("accept").disabled = none || group.keeper === undefined;
+  if (none) {
+    element("title").textContent =
+      "There are no groups: run clipstack-dedupe group, or nothing looks the same.";
+    list.replaceChildren();
+    return;
+  }
+  element("title").textContent =
+    `Group ${group.position + 1} of ${state.groups}, ${group.photos.length} photos`;
+  list.replaceChildren(...group.photos.map(photoCard));
+  showChosen(false);
+}
+
+function photoCard(photo, index) {
+  const { differs, keeper } = group;
+  const away = photo.state !== "present";
+  const image = make("img", {
+    src: `/thumbnails/${photo.id}?${photo.version}`,
+    alt: `${photo.name} in ${photo.folder}`,
+    loading: "lazy",
+  });
+  image.addEventListener("error", () => image.replaceWith("The photo cannot be read."), {
+    once: true,
+  });
+  const picture = make("button", { type: "button", className: "picture" }, image);
+  picture.addEventListener("click", () => {
+    choose(() => index);
+    openLarge();
+  });
+  const facts = make("dl");
+  for (const [name, value, different] of [
+    ["Size", bytesText(photo.bytes), differs.size],
+    ["Resolution", `${photo.width} × ${photo.height}`, differs.resolution],
+    ["Taken", photo.takenAt?.replace("T", " ") ?? "not known", differs.taken],
+    ["Format", photo.format.toUpperCase(), differs.format],
+  ]) {
+    facts.append(
+      make("dt", { textContent: name }),
+      make("dd", { textContent: value, className: different ? "differs" : "" }),
+    );
+  }
+  const card = make(
+    "li",
+    { className: `photo ${photo.decision ?? ""} ${away ? "away" : ""}` },
+    picture,
+    make(
+      "p",
+      { className: "name" },
+      photo.name,
+      make("span", {
+        className: "folder",
+        textContent: photo.folder === "." ? "" : ` in ${photo.folder}`,
+      }),
+    ),
+    facts,
+  );
+  if (photo.identical > 0) {
+    const copies = count(photo.identical, "other file is", "other files are");
+    card.append(
+      make("p", { className: "folder", textContent: `${copies} the same, byte for byte` }),
+    );
+  }
+  if (keeper?.id === photo.id) {
+    card.append(
+      make("p", { className: "badge", textContent: `✓ Suggested keeper: ${keeper.reason}` }),
+    );
+  }
+  if (away) {
+    const where = photo.state === "moved" ? "Moved away." : "Not there any more.";
+    card.append(make("p", { className: "folder", textContent: where }));
+  } else {
+    const button = (decision, text) => {
+      const made = make("button", {
+        type: "button",
+        className: `${decision}-button`,
+        textContent: text,
+      });
+      made.setAttribute("aria-pressed", String(photo.decision === decision));
+      made.setAttribute("aria-label", `${text} ${photo.name} in ${photo.folder}`);
+      made.addEventListener("click", () => {
+        choose(() => index);
+        decideChosen(decision);
+      });
+      return made;
+    };
+    card.append(
+      make("div", { className: "choices" }, button("keep", "Keep"), button("reject", "Reject")),
+    );
+  }
+  return card;
+}
+
+/** In turn as well: the key after it is about the photo that is chosen then. */
+const choose = (place) =>
+  inTurn(() => {
+    if (group === undefined) return;
+    chosen = Math.max(0, Math.min(group.photos.length - 1, place(chosen)));
+    showChosen(true);
+    if (element("large").open) showLarge();
+  });
+
+function showChosen(scroll) {
+  for (const [index, card] of [...element("photos").children].entries()) {
+    card.classList.toggle("chosen", index === chosen);
+    if (index === chosen) card.setAttribute("aria-current", "true");
+    else card.removeAttribute("aria-current");
+    if (index === chosen && scroll) card.scrollIntoView({ block: "nearest" });
+  }
+}
+
+async function goTo(position, keepChosen = false) {
+  group = state.groups === 0 ? undefined : await ask(`/api/groups/${position}`);
+  if (!keepChosen) chosen = 0;
+  history.replaceState(null, "", `#${position + 1}`);
+  showGroup();
+}
+
+const move = (step) =>
+  inTurn(async () => {
+    const position = (group?.position ?? 0) + step;
+    if (position < 0 || position >= state.groups) return;
+    await goTo(position);
+    say("");
+  });
+
+/** Buttons are made anew with each answer: the focus goes to the one that stands where it was. */
+async function redraw() {
+  const active = document.activeElement;
+  const card = active?.closest(".photo");
+  const place = card ? [...element("photos").children].indexOf(card) : -1;
+  const kind = ["keep-button", "reject-button", "picture"].find((name) =>
+    active?.classList.contains(name),
+  );
+  await goTo(group.position, true);
+  showState();
+  if (place >= 0 && kind) element("photos").children[place]?.querySelector(`.${kind}`)?.focus();
+}
+
+async function decideAll(decisions, text) {
+  state = await ask("/api/decisions", { decisions });
+  await redraw();
+  say(text);
+}
+
+const decideChosen = (decision) =>
+  inTurn(async () => {
+    const photo = group?.photos[chosen];
+    if (photo?.state !== "present") return;
+    const next = photo.decision === decision ? null : decision;
+    const done = next === null ? "undecided" : next === "keep" ? "kept" : "rejected";
+    await decideAll([{ photo: photo.id, decision: next }], `${photo.name}: ${done}`);
+  });
+
+const acceptSuggestion = () =>
+  inTurn(async () => {
+    if (group?.keeper === undefined) return;
+    const decisions = group.photos
+      .filter((photo) => photo.state === "present")
+      .map((photo) => ({
+        photo: photo.id,
+        decision: photo.id === group.keeper.id ? "keep" : "reject",
+      }));
+    await decideAll(decisions, "Suggestion accepted");
+  });
+
+const undo = () =>
+  inTurn(async () => {
+    if (!state.canUndo) return;
+    const { position, ...next } = await ask("/api/undo", {});
+    state = next;
+    await goTo(position ?? group?.position ?? 0, position === group?.position);
+    showState();
+    say("Taken back");
+  });
+
+const openLarge = () =>
+  inTurn(() => {
+    if (group === undefined) return;
+    showLarge();
+    if (!element("large").open) element("large").showModal();
+  });
+
+function showLarge() {
+  const photo = group.photos[chosen];
+  const image = element("large-image");
+  image.src = `/photos/${photo.id}?${photo.version}`;
+  image.alt = `${photo.name} in ${photo.folder}`;
+  element("large-name").textContent =
+    `${photo.name} in ${photo.folder}, ${photo.width} × ${photo.height}, ${bytesText(photo.bytes)}`;
+}
+
+const openMove = () =>
+  inTurn(() => {
+    if (state.rejected === 0) return;
+    element("move-text").textContent =
+      `${count(state.rejected, "photo is", "photos are")} moved into the folder of rejected photos. ` +
+      "Nothing is deleted: the list of moved photos puts them back.";
+    element("move-warning").hidden = state.emptied === 0;
+    element("move-warning").textContent =
+      `Of ${count(state.emptied, "group", "groups")} no photo is left.`;
+    element("move").showModal();
+  });
+
+const moveRejected = () =>
+  inTurn(async () => {
+    element("move").close();
+    const { moved, problems, state: next } = await ask("/api/move-rejected", {});
+    state = next;
+    await redraw();
+    const stayed = problems.map(({ path, problem }) => `${path}: ${problem}`);
+    say([`${count(moved, "photo", "photos")} moved.`, ...stayed.slice(0, 5)].join(" "));
+  });
+
+const openMoved = () =>
+  inTurn(async () => {
+    await showMoved();
+    if (!element("moved").open) element("moved").showModal();
+  });
+
+async function showMoved() {
+  const { photos } = await ask("/api/moved");
+  const more = state.moved - photos.length;
+  element("moved-text").textContent = more > 0 ? `The first ${photos.length} are listed.` : "";
+  element("restore-all").disabled = photos.length === 0;
+  element("moved-list").replaceChildren(
+    ...photos.map(({ id, name, movedTo }) => {
+      const button = make("button", { type: "button", textContent: "Put back" });
+      button.setAttribute("aria-label", `Put back ${name}`);
+      button.addEventListener("click", () => restore({ photo: id }));
+      return make("li", {}, make("span", { textContent: name, title: movedTo }), button);
+    }),
+  );
+}
+
+const restore = (which) =>
+  inTurn(async () => {
+    const { moved, problems, state: next } = await ask("/api/restore", which);
+    state = next;
+    await showMoved();
+    await redraw();
+    if (state.moved === 0) element("moved").close();
+    const stayed = problems.map(({ path, problem }) => `${path}: ${problem}`);
+    say([`${count(moved, "photo", "photos")} put back.`, ...stayed.slice(0, 5)].join(" "));
+  });
+
+const keys = {
+  ArrowLeft: () => choose((index) => index - 1),
+  ArrowRight: () => choose((index) => index + 1),
+  k: () => decideChosen("keep"),
+  r: () => decideChosen("reject"),
+  a: acceptSuggestion,
+  u: undo,
+  n: () => move(1),
+  p: () => move(-1),
+  o: openLarge,
+  m: openMove,
+};
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || group === undefined) return;
+  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  if (element("large").open) {
+    if (key !== "ArrowLeft" && key !== "ArrowRight") return;
+    keys[key]();
+  } else if (document.querySelector("dialog[open]") === null && Object.hasOwn(keys, key)) {
+    keys[key]();
+  } else return;
+  event.preventDefault();
+});
+
+element("undo").addEventListener("click", undo);
+element("next").addEventListener("click", () => move(1));
+element("previous").addEventListener("click", () => move(-1));
+element("accept").addEventListener("click", acceptSuggestion);
+element("show-move").addEventListener("click", openMove);
+element("move-now").addEventListener("click", moveRejected);
+element("show-moved").addEventListener("click", openMoved);
+element("restore-all").addEventListener("click", () => restore({}));
+for (const button of document.querySelectorAll("dialog .close")) {
+  button.addEventListener("click", () => button.closest("dialog").close());
+}
+
+inTurn(async () => {
+  state = await ask("/api/state");
+  const asked = Number(location.hash.slice(1)) - 1;
+  await goTo(Number.isInteger(asked) && asked >= 0 && asked < state.groups ? asked : 0);
+  showState();
+});

@@ -1,0 +1,183 @@
+import { basename, dirname, relative } from "node:path";
+import { groupsMadeBy } from "./group.ts";
+import { differences, suggestKeeper } from "./keeper.ts";
+import type { PhotoDatabase } from "./photo-database.ts";
+
+export type Decision = "keep" | "reject";
+
+export interface ReviewState {
+  /** How the groups were made. */
+  readonly how: string;
+  readonly weights: "random" | "unknown";
+  readonly groups: number;
+  /** Photos in groups, and those that a person has decided on. */
+  readonly photos: number;
+  readonly decided: number;
+  /** Photos that would be moved now. */
+  readonly rejected: number;
+  /** Groups of which no photo would be left. */
+  readonly emptied: number;
+  readonly moved: number;
+  readonly canUndo: boolean;
+}
+
+interface GroupRow {
+  readonly id: number;
+  readonly group_id: string;
+  readonly path: string;
+  readonly root: string;
+  readonly bytes: number;
+  readonly width: number;
+  readonly height: number;
+  readonly taken_at: string | null;
+  readonly format: string;
+  readonly md5: string;
+  readonly state: string;
+  readonly decision: Decision | null;
+}
+
+export function reviewState(database: PhotoDatabase): ReviewState {
+  const number = (sql: string) => database.get<{ readonly n: number }>(`SELECT ${sql} AS n`)!.n;
+  const made = groupsMadeBy(database);
+  const rejects =
+    "FROM decisions d JOIN photos p ON p.id = d.photo_id WHERE d.decision = 'reject' AND p.state = 'present'";
+  return {
+    how: made?.how ?? "",
+    weights: made?.weights ?? "unknown",
+    groups: number("(SELECT count(DISTINCT position) FROM group_members)"),
+    photos: number("(SELECT count(*) FROM group_members)"),
+    decided: number(
+      "(SELECT count(*) FROM group_members m JOIN decisions d ON d.photo_id = m.photo_id)",
+    ),
+    rejected: number(`(SELECT count(*) ${rejects})`),
+    emptied: number(
+      `(SELECT count(*) FROM (
+         SELECT m.position FROM group_members m JOIN photos p ON p.id = m.photo_id
+         LEFT JOIN decisions d ON d.photo_id = m.photo_id
+         GROUP BY m.position
+         HAVING sum(p.state = 'present') > 0 AND sum(p.state = 'present' AND d.decision IS NOT 'reject') = 0))`,
+    ),
+    moved: number("(SELECT count(*) FROM photos WHERE state = 'moved')"),
+    canUndo: number("EXISTS (SELECT 1 FROM actions)") === 1,
+  };
+}
+
+/** A group as the page shows it; `undefined` where there is none at this place. */
+export function reviewGroup(database: PhotoDatabase, position: number) {
+  const rows = database.all<GroupRow>(
+    `SELECT p.id, m.group_id, p.path, p.root, p.bytes, p.width, p.height, p.taken_at, p.format, p.md5, p.state, d.decision
+     FROM group_members m JOIN photos p ON p.id = m.photo_id LEFT JOIN decisions d ON d.photo_id = p.id
+     WHERE m.position = ? ORDER BY p.path`,
+    [position],
+  );
+  const [first] = rows;
+  if (first === undefined) return undefined;
+  const photos = rows.map(({ taken_at: takenAt, ...row }) => ({ ...row, takenAt }));
+  return {
+    id: first.group_id,
+    position,
+    differs: differences(photos),
+    keeper: suggestKeeper(photos.filter(({ state }) => state === "present")),
+    photos: photos.map(({ id, path, root, bytes, width, height, takenAt, format, ...photo }) => ({
+      id,
+      name: basename(path),
+      folder: dirname(relative(root, path)),
+      bytes,
+      width,
+      height,
+      takenAt,
+      format,
+      /** Changes with the file, for the browser's cache. */
+      version: photo.md5.slice(0, 8),
+      /** Other photos of the group with the same bytes. */
+      identical: photos.filter((other) => other.id !== id && other.md5 === photo.md5).length,
+      state: photo.state,
+      decision: photo.decision,
+    })),
+  };
+}
+
+/** Photos that were moved, for the list that takes them back. */
+export function movedPhotos(database: PhotoDatabase, limit: number) {
+  return database
+    .all<{
+      readonly id: number;
+      readonly path: string;
+      readonly root: string;
+      readonly moved_to: string;
+    }>("SELECT id, path, root, moved_to FROM photos WHERE state = 'moved' ORDER BY path LIMIT ?", [
+      limit,
+    ])
+    .map(({ id, path, root, moved_to }) => ({ id, name: relative(root, path), movedTo: moved_to }));
+}
+
+export interface DecisionOn {
+  readonly photo: number;
+  /** `null`: none. */
+  readonly decision: Decision | null;
+}
+
+/**
+ * Save what a person decided, as one step that undo takes back.
+ *
+ * @returns False, and nothing is saved, when one of them is no photo of a group that is there.
+ */
+export function decide(database: PhotoDatabase, decisions: readonly DecisionOn[]): boolean {
+  const known = decisions.every(
+    ({ photo }) =>
+      database.get(
+        "SELECT 1 FROM group_members m JOIN photos p ON p.id = m.photo_id WHERE p.id = ? AND p.state = 'present'",
+        [photo],
+      ) !== undefined,
+  );
+  if (!known) return false;
+  database.transaction(() => {
+    const before = decisions.map(({ photo }) => ({ photo, decision: decisionOf(database, photo) }));
+    for (const decision of decisions) writeDecision(database, decision);
+    database.run("INSERT INTO actions (before) VALUES (?)", [JSON.stringify(before)]);
+  });
+  return true;
+}
+
+/** Take the last step back. @returns Where the group is that it was about, or `undefined` where there was none. */
+export function undo(database: PhotoDatabase): number | undefined {
+  const action = database.get<{ readonly id: number; readonly before: string }>(
+    "SELECT id, before FROM actions ORDER BY id DESC LIMIT 1",
+  );
+  if (action === undefined) return undefined;
+  const before: readonly DecisionOn[] = JSON.parse(action.before);
+  database.transaction(() => {
+    for (const decision of before) {
+      // a photo that was moved meanwhile is restored from its list
+      const { state } = database.get<{ readonly state: string }>(
+        "SELECT state FROM photos WHERE id = ?",
+        [decision.photo],
+      ) ?? { state: "gone" };
+      if (state === "present") writeDecision(database, decision);
+    }
+    database.run("DELETE FROM actions WHERE id = ?", [action.id]);
+  });
+  return database.get<{ readonly position: number }>(
+    "SELECT position FROM group_members WHERE photo_id = ?",
+    [before[0]?.photo ?? 0],
+  )?.position;
+}
+
+function decisionOf(database: PhotoDatabase, photo: number): Decision | null {
+  return (
+    database.get<{ readonly decision: Decision }>(
+      "SELECT decision FROM decisions WHERE photo_id = ?",
+      [photo],
+    )?.decision ?? null
+  );
+}
+
+function writeDecision(database: PhotoDatabase, { photo, decision }: DecisionOn): void {
+  if (decision === null) database.run("DELETE FROM decisions WHERE photo_id = ?", [photo]);
+  else {
+    database.run("INSERT OR REPLACE INTO decisions (photo_id, decision) VALUES (?, ?)", [
+      photo,
+      decision,
+    ]);
+  }
+}
