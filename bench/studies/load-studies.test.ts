@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { BenchPath, Cell, StudyResult } from "../src/bench-record.ts";
+import type { BenchPath, StudyResult } from "../src/bench-record.ts";
 import { benchPathName } from "../src/bench-record.ts";
 import { defaultSettings } from "../src/bench-run.ts";
 import { studyBatch, studyConcurrency, studyLink, studyProtocol } from "./load-studies.ts";
@@ -62,7 +62,6 @@ function recorder(...paths: StudyPath[]) {
       const clients = load.kind === "closed loop" ? load.concurrency : 0;
       loads.push(`${benchPathName(path)} b${batch} c${clients}`);
       options.push(given);
-      return {} as Cell;
     },
     keep(result) {
       kept.push(result);

@@ -17,6 +17,7 @@ import {
   measureCell,
 } from "../src/bench-run.ts";
 import { type OpenTargets, type TargetsSource, withTargets } from "../src/bench-targets.ts";
+import { reason } from "../src/http-client.ts";
 import type { EnvironmentSubject } from "../src/record.ts";
 import type { ReferenceImage } from "../src/reference.ts";
 import type { ColdStart } from "./cold-start.ts";
@@ -366,11 +367,17 @@ function runOf(
       context.signal.throwIfAborted();
       context.onEvent({ kind: "phase", environment, text: `${study}: ${benchPathName(path)}` });
       const { readGpus } = open;
-      const cell = await measureCell(context, target, path, { readGpus, ...options, study });
-      record.cells.push(cell);
-      context.onEvent({ kind: "cell", cell });
+      try {
+        const cell = await measureCell(context, target, path, { readGpus, ...options, study });
+        record.cells.push(cell);
+        context.onEvent({ kind: "cell", cell });
+      } catch (error) {
+        context.signal.throwIfAborted();
+        record.failures.push(
+          `${study} of ${environment}: ${benchPathName(path)}, batch ${options.batch}: ${reason(error)}`,
+        );
+      }
       context.signal.throwIfAborted();
-      return cell;
     },
     keep(result) {
       record.studies.push(result);

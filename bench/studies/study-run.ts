@@ -1,4 +1,4 @@
-import { benchPathName, type Cell, type StudyId, type StudyResult } from "../src/bench-record.ts";
+import { benchPathName, type StudyId, type StudyResult } from "../src/bench-record.ts";
 import type { BenchContext, CellOptions, MeasuredPath } from "../src/bench-run.ts";
 import type { OpenTargets } from "../src/bench-targets.ts";
 import type { MemoryReading } from "./memory.ts";
@@ -32,11 +32,11 @@ export interface StudyRun {
   /** Memory of a service that does not run on this machine; what cannot be read is absent. */
   readonly readMemory?: (service: string) => Promise<MemoryReading>;
   /**
-   * Measure a cell and keep it, whole or interrupted.
+   * Measure a cell and keep it, whole or interrupted; where it cannot be measured, that is kept.
    *
    * @throws the reason of the context's signal, after an interrupt
    */
-  measure(study: StudyId, at: StudyPath, options: Omit<CellOptions, "study">): Promise<Cell>;
+  measure(study: StudyId, at: StudyPath, options: Omit<CellOptions, "study">): Promise<void>;
   /** Keep what a study found besides its cells. What is added to its lists later is kept too. */
   keep<Result extends StudyResult>(result: Result): Result;
 }
