@@ -54,6 +54,12 @@ describe.each(rules.map((rule) => [rule.id, rule] as const))("%s", (_, rule) => 
   });
 });
 
+test("no finding has the secret that it is about", () => {
+  const all = rules.flatMap((rule) => rule.find(changeOf(rule.example, "failing")));
+  expect(JSON.stringify(rules.map(({ example }) => example))).toContain("planted-0000000000");
+  expect(JSON.stringify(all)).not.toContain("planted-0000000000");
+});
+
 test.each(environmentNames)("finds nothing but notes in %s as it comes", (stack) => {
   const change = changeOf({ stack, edits: [] }, "passing");
   const found = rules
