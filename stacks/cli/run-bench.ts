@@ -4,12 +4,10 @@ import {
   constants,
   existsSync,
   mkdirSync,
-  mkdtempSync,
   openSync,
   rmSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
 import { join, relative, resolve } from "node:path";
 import { benchReportText } from "../../bench/report/bench-report-text.ts";
 import { benchRecordText, saveBenchReports } from "../../bench/report/save-bench-reports.ts";
@@ -34,6 +32,7 @@ import {
   readSamples,
 } from "../../bench/src/reference.ts";
 import type { Device } from "../../bench/src/roofline.ts";
+import { makeScratchFolder } from "../../bench/src/scratch-folder.ts";
 import { gpuCatalogue, gpuNames } from "../../constructs/gpu-catalogue.ts";
 import { openclipVitB32U8 } from "../../inference-image/src/contract/model-signature.ts";
 import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
@@ -91,7 +90,7 @@ export async function withPreparedBench<Result>(
 ): Promise<Result> {
   const startedAt = new Date();
   const phase = (text: string) => onEvent({ kind: "phase", text });
-  const scratch = mkdtempSync(join(tmpdir(), "clipstack-bench-"));
+  const scratch = makeScratchFolder();
   try {
     const { file, subject } = await chooseModel(args.model, onEvent);
     const u8ModelFile = join(scratch, openclipVitB32U8.name, "model.onnx");
