@@ -7,7 +7,7 @@ import { type StandIns, standIns } from "../cli/test-programs.ts";
 import { command, testDocker } from "../deploy/test-docker.ts";
 import { buildImage } from "../deploy/test-image.ts";
 import { nvidiaSmi, type TestProject, testProject, tritonPortsOf } from "../deploy/test-project.ts";
-import { type PlanCase, planCases, plantedKey } from "./test-plans.ts";
+import { linesOf, type PlanCase, planCases, plantedKey } from "./test-plans.ts";
 
 /**
  * The plans in `plans/` are Terraform's own, made here with the docker provider on a real engine. `CLIPSTACK_WRITE_PLANS=1` writes
@@ -146,7 +146,7 @@ describe.skipIf(missing !== "")(
         await settle(settings);
         const plan = kept(await planned(...(destroy ? ["-destroy"] : [])));
         const file = join(folder, `${name}.plan.json`);
-        if (write) await writeFile(file, linesOf(plan));
+        if (write) await writeFile(file, linesOf({ ...plan }));
         const saved = kept(JSON.parse(await readFile(file, "utf8")));
         expect(effects(plan)).toEqual(effects(saved));
       });
@@ -175,15 +175,6 @@ function kept(plan: unknown): SavedPlan {
     ...rest
   } = plan as Record<string, unknown>;
   return rest as unknown as SavedPlan;
-}
-
-/** One line for each resource, so that a new plan differs where it does. */
-function linesOf({ ...plan }: SavedPlan): string {
-  const parts = Object.entries(plan).map(([key, value]) => {
-    const lines = Array.isArray(value) ? value.map((item) => JSON.stringify(item)) : undefined;
-    return `${JSON.stringify(key)}: ${lines === undefined ? JSON.stringify(value) : `[\n${lines.join(",\n")}\n]`}`;
-  });
-  return `{\n${parts.join(",\n")}\n}\n`;
 }
 
 /** What happens to each resource. The key of a one-shot container is a hash of what it runs with. */

@@ -5,7 +5,7 @@ import { reviewOf } from "./review.ts";
 import { planCases, plannedChange, savedChange } from "./test-plans.ts";
 
 describe("the comment of a real plan", () => {
-  for (const { name } of planCases) {
+  for (const name of [...planCases.map((it) => it.name), "kind-local-create"]) {
     test(`${name} is the one that was agreed on`, async () => {
       const text = markdownComment(reviewOf([savedChange(name)]));
       await expect(text).toMatchFileSnapshot(`./plans/${name}.review.md`);

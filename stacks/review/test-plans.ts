@@ -84,3 +84,12 @@ export function plannedChange(
 ): StackChange {
   return changeOfPlan({ shown: "plan.json", text: plannedText(resources, more), stack: "test" });
 }
+
+/** One line for each resource, so that a new plan differs where it does. */
+export function linesOf(plan: Readonly<Record<string, unknown>>): string {
+  const parts = Object.entries(plan).map(([key, value]) => {
+    const lines = Array.isArray(value) ? value.map((item) => JSON.stringify(item)) : undefined;
+    return `${JSON.stringify(key)}: ${lines === undefined ? JSON.stringify(value) : `[\n${lines.join(",\n")}\n]`}`;
+  });
+  return `{\n${parts.join(",\n")}\n}\n`;
+}
