@@ -1,9 +1,11 @@
+import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
+import { parseProcessStat } from "../server/cpu-use.ts";
 import { median } from "../server/rates.ts";
 import { BenchError } from "../src/bench-error.ts";
 import { startChild } from "../src/child-process.ts";
-import { type PeerFigures, type PeerLoad, runHey } from "./peers.ts";
+import { type PeerLoad, runHey } from "./peers.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 import { runOurs, tsxCommand } from "./run-load.ts";
 
@@ -26,6 +28,11 @@ export interface GeneratorRound {
   readonly generator: "ours" | "hey";
   /** Of as many clients as were asked for. */
   readonly requestsPerSecond: number;
+  /**
+   * The same for each second of processor time that the sending process used: what others do on the machine hardly
+   * changes it. NaN where there is no `/proc`.
+   */
+  readonly perProcessorSecond: number;
   /** Of one client, to the server and back: what the generator adds to a latency is less. */
   readonly p50Ms: number;
   readonly p99Ms: number;
@@ -53,9 +60,9 @@ export async function compareGenerators(options: CompareOptions): Promise<Compar
         const { seconds, signal } = options;
         const measure = (concurrency: number) =>
           figuresOf(generator, options.hey, requests, { concurrency, seconds, cores, signal });
-        const { requestsPerSecond } = await measure(options.concurrency);
+        const { requestsPerSecond, perProcessorSecond } = await measure(options.concurrency);
         const { p50Ms, p99Ms } = await measure(1);
-        rounds.push({ generator, requestsPerSecond, p50Ms, p99Ms });
+        rounds.push({ generator, requestsPerSecond, perProcessorSecond, p50Ms, p99Ms });
         options.say(
           `round ${round + 1}, ${generator}: ${Math.round(requestsPerSecond)} requests/s, ` +
             `one client p50 ${p50Ms.toFixed(3)} ms, p99 ${p99Ms.toFixed(3)} ms`,
@@ -88,6 +95,14 @@ export function describeComparison({ rounds, pinned }: Comparison): string {
   return [
     `${rounds.length / 2} rounds against a server that does nothing, ${pinned ? "each generator on one core, the server on another" : "nothing held to a core"}`,
     ...generators.map((one) => line("requests/s", one, (round) => round.requestsPerSecond, 0)),
+    ...generators.map((one) =>
+      line(
+        "requests for each second of processor time",
+        one,
+        (round) => round.perProcessorSecond,
+        0,
+      ),
+    ),
     ...generators.map((one) => line("one client, p50 ms", one, (round) => round.p50Ms, 3)),
     ...generators.map((one) => line("one client, p99 ms", one, (round) => round.p99Ms, 3)),
     `ours sends ${rateRatio(rounds).toFixed(2)} times as many requests a second as hey`,
@@ -108,16 +123,35 @@ async function figuresOf(
   hey: string,
   requests: PreparedRequests,
   load: PeerLoad,
-): Promise<Pick<PeerFigures, "requestsPerSecond" | "p50Ms" | "p99Ms">> {
-  if (generator === "hey") return runHey(hey, requests, load);
-  const { requestsPerSecond, latencyMs, errorsInAll } = await runOurs(requests, load);
+): Promise<Omit<GeneratorRound, "generator">> {
+  if (generator === "hey") {
+    const before = childrenCpuMs();
+    const figures = await runHey(hey, requests, load);
+    const cpuSeconds = (childrenCpuMs() - before) / 1_000;
+    const count = figures.requestsPerSecond * load.seconds;
+    return { ...figures, perProcessorSecond: count / cpuSeconds };
+  }
+  const { requestsPerSecond, latencyMs, errorsInAll, client } = await runOurs(requests, load);
   const [error] = Object.keys(errorsInAll);
   if (error !== undefined) throw new BenchError(`the null server: ${error}`);
   return {
     requestsPerSecond,
+    perProcessorSecond: requestsPerSecond / client.busiestWorkerCores,
     p50Ms: latencyMs?.p50 ?? Number.NaN,
     p99Ms: latencyMs?.p99 ?? Number.NaN,
   };
+}
+
+/** Processor time of the children that have ended. */
+function childrenCpuMs(): number {
+  try {
+    const { user, system } = process.cpuUsage();
+    return (
+      parseProcessStat(readFileSync("/proc/self/stat", "utf8")).cpuMs - (user + system) / 1_000
+    );
+  } catch {
+    return Number.NaN;
+  }
 }
 
 /** Requests whose content does not matter. */
