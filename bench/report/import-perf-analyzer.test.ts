@@ -65,7 +65,7 @@ test("a labelled load stands beside ours, with the ratio", () => {
     imported: [parsePerfAnalyzer(csv, "triton.csv", "onnx-http b1")],
   })!;
   expect(section.answer[0]).toMatch(
-    /^Of 2 loads that both measured, throughput differs by at most \d\.\d %\.$/,
+    /^2 loads were measured by both: throughput differs by at most \d\.\d %\.$/,
   );
   expect(section.tables[0]?.rows[0]?.slice(0, 5).map(({ text }) => text)).toEqual([
     "onnx-http b1",

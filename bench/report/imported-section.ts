@@ -2,6 +2,7 @@ import type { BenchRecord, Cell } from "../src/bench-record.ts";
 import { formatMs, formatRate } from "../src/summary.ts";
 import { closedLoop, pathOf, trustOf } from "./cells.ts";
 import {
+  counted,
   formatCount,
   formatRatio,
   numberCell,
@@ -31,7 +32,7 @@ export function importedSection(record: BenchRecord): Section | undefined {
     answer: [
       ratios.length === 0
         ? "No load of this run is the same as one of these: label a file as `onnx-http b8` to put it beside ours."
-        : `Of ${ratios.length} loads that both measured, throughput differs by at most ${(off * 100).toFixed(1)} %.`,
+        : `${counted(ratios.length, "load was", "loads were")} measured by both: throughput differs by at most ${(off * 100).toFixed(1)} %.`,
     ],
     figures: [],
     tables: [

@@ -73,3 +73,9 @@ test("three numbers of clients are too few for a law of three parameters", () =>
 test("saturation is not reached where the last point is the first with nearly all", () => {
   expect(saturationOf(at({ lambda: 10, sigma: 0, kappa: 0 }))).toMatchObject({ reached: false });
 });
+
+test("enough clients are the fewest with 95 % of the most", () => {
+  const rates = [50, 90, 96, 100];
+  const points = rates.map((throughput, i) => ({ clients: clients[i]!, throughput }));
+  expect(saturationOf(points)?.enough).toEqual({ clients: 8, throughput: 96 });
+});

@@ -85,11 +85,13 @@ export function registerCompare(program: Command): void {
     .description("compare two records of bench or sweep: ratios with confidence intervals")
     .argument("<from>", "a record: what was before")
     .argument("<to>", "a record: what is now")
-    .option(
-      "--fail-over <percent>",
-      "fail where a path or a load is worse by more than this, noise left out",
-      percent,
-      0.1,
+    .addOption(
+      new Option(
+        "--fail-over <percent>",
+        "fail where a path or a load is worse by more than this, noise left out",
+      )
+        .argParser(percent)
+        .default(0.1, "10%"),
     )
     .option("--force", "compare records of different machines, models or runtimes")
     .addOption(
