@@ -153,6 +153,15 @@ test("takes over the embedding of a photo with the same bytes", async () => {
   expect(vectors()[2]).toEqual(vectors()[0]);
 });
 
+test("sends photos with the same bytes once", async () => {
+  for (const name of ["a", "b", "c"])
+    await picture(1)
+      .jpeg()
+      .toFile(join(folder, `${name}.jpg`));
+  await scan(database, { folder, progress: silent });
+  expect(await embedAll(await open())).toMatchObject({ embedded: 1, copied: 2, remaining: 0 });
+});
+
 test("gets the same embeddings from this machine, the embed server and a Triton", async () => {
   await photos(4);
   await embedAll(await open());

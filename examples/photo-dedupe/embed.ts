@@ -85,7 +85,7 @@ export async function embed(database: PhotoDatabase, options: EmbedOptions): Pro
 
   const startedAt = performance.now();
   const total = countPending(database, model);
-  const counts = { embedded: 0, copied: 0, failed: 0 };
+  const counts = { embedded: 0, copied: copyEmbedded(database, model), failed: 0 };
 
   const skip = (photo: PhotoToEmbed, problem: string) => {
     counts.failed++;
@@ -130,11 +130,12 @@ export async function embed(database: PhotoDatabase, options: EmbedOptions): Pro
   }
 
   try {
-    await runBounded(batchesOf(database, model, counts, signal), concurrency, embedBatch);
+    await runBounded(batchesOf(database, model, signal), concurrency, embedBatch);
   } catch (error) {
     if (!signal?.aborted) throw error;
   } finally {
     progress.end();
+    counts.copied += copyEmbedded(database, model);
   }
   const seconds = (performance.now() - startedAt) / 1000;
   return {
@@ -214,13 +215,13 @@ function countOthers(database: PhotoDatabase, model: KnownModel): number {
   )!.n;
 }
 
-/** Photos without an embedding, a request's worth at a time. One with the bytes of another takes over its embedding. */
+/** Photos without an embedding, a request's worth at a time; of several with the same bytes the first. */
 function* batchesOf(
   database: PhotoDatabase,
   model: KnownModel,
-  counts: { copied: number },
   signal: AbortSignal | undefined,
 ): Generator<readonly PhotoToEmbed[]> {
+  const taken = new Set<string>();
   let after = 0;
   let batch: PhotoToEmbed[] = [];
   while (!signal?.aborted) {
@@ -231,15 +232,8 @@ function* batchesOf(
     if (photos.length === 0) break;
     for (const photo of photos) {
       after = photo.id;
-      const same = database.get<{ readonly vector: Uint8Array }>(
-        "SELECT vector FROM embeddings WHERE md5 = ? AND model_id = ? LIMIT 1",
-        [photo.md5, model.id],
-      );
-      if (same !== undefined) {
-        writeEmbedding(database, model, photo, same.vector);
-        counts.copied++;
-        continue;
-      }
+      if (taken.has(photo.md5)) continue;
+      taken.add(photo.md5);
       batch.push(photo);
       if (batch.length === photosPerRequest) {
         yield batch;
@@ -248,6 +242,22 @@ function* batchesOf(
     }
   }
   if (batch.length > 0) yield batch;
+}
+
+/** Photos with the bytes of an embedded one take over its embedding. @returns How many did. */
+function copyEmbedded(database: PhotoDatabase, model: KnownModel): number {
+  for (let copied = 0; ; ) {
+    const copies = database.all<PhotoToEmbed & { readonly vector: Uint8Array }>(
+      `SELECT p.*, (SELECT vector FROM embeddings WHERE md5 = p.md5 AND model_id = ?) AS vector ${pendingSql}
+       AND EXISTS (SELECT 1 FROM embeddings WHERE md5 = p.md5 AND model_id = ?) LIMIT 500`,
+      [model.id, model.id, model.id],
+    );
+    if (copies.length === 0) return copied;
+    database.transaction(() => {
+      for (const { vector, ...photo } of copies) writeEmbedding(database, model, photo, vector);
+    });
+    copied += copies.length;
+  }
 }
 
 function writeEmbedding(

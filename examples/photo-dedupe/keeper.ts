@@ -16,7 +16,7 @@ export interface Keeper {
   readonly reason: string;
 }
 
-/** What speaks for a photo, the most important first; the first that not all have decides. */
+/** What speaks for a photo, the most important first; what several share is decided by the next. */
 const reasons: readonly {
   readonly text: (photo: ComparedPhoto) => string;
   readonly rank: (photo: ComparedPhoto) => number;
@@ -37,14 +37,14 @@ export function suggestKeeper(photos: readonly ComparedPhoto[]): Keeper | undefi
   let left = [...photos].sort((a, b) => (a.path < b.path ? -1 : 1));
   const [first] = left;
   if (first === undefined) return undefined;
-  let reason: string | undefined;
+  const decisive: string[] = [];
   for (const { text, rank } of reasons) {
     const highest = Math.max(...left.map(rank));
     const better = left.filter((photo) => rank(photo) === highest);
-    if (better.length < left.length) reason ??= text(better[0]!);
+    if (better.length < left.length) decisive.push(text(better[0]!));
     left = better;
   }
-  return { id: left[0]!.id, reason: reason ?? "first by name: the files are alike" };
+  return { id: left[0]!.id, reason: decisive.join(", ") || "first by name: the files are alike" };
 }
 
 /** In what the photos of a group differ. */

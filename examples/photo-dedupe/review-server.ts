@@ -89,6 +89,8 @@ export function buildReviewApp({
     app.get(path, (_request, reply) => reply.type(type).send(content));
   }
 
+  app.get("/favicon.ico", (_request, reply) => reply.code(204).send());
+
   const state = () => ({ ...reviewState(database), demo });
 
   app.get("/api/state", async () => state());
