@@ -163,6 +163,13 @@ test("the headline of local processes in place of a GPU says that it is not the 
   );
 });
 
+test("the headline of a failed run is that it failed, not a choice", () => {
+  const failed = testBenchRecord({ passed: false, failures: ["trt-http: other embeddings"] });
+  expect(verdictOf(failed).headline).toBe(
+    "The run failed: 1 failure; choices below are of what held",
+  );
+});
+
 test("the headline of a deployed run is the choice", () => {
   expect(verdictOf(testBenchRecord()).headline).toMatch(/^Choose `/);
 });

@@ -17,7 +17,7 @@ import {
   trustOf,
   usdPerThousand,
 } from "./cells.ts";
-import { formatBytes, formatPercent, formatRatio, formatUsd, listed } from "./document.ts";
+import { counted, formatBytes, formatPercent, formatRatio, formatUsd, listed } from "./document.ts";
 import { differs, ratioInterval } from "./intervals.ts";
 
 /** What to choose for each goal, and why: computed from the record, in words. */
@@ -361,6 +361,9 @@ function subjectDoubt(record: BenchRecord): string | undefined {
 }
 
 function headlineOf(record: BenchRecord, choices: readonly Choice[]): string {
+  if (!record.passed && record.failures.length > 0) {
+    return `The run failed: ${counted(record.failures.length, "failure")}; choices below are of what held`;
+  }
   const [latency, throughput] = choices.filter(({ winner }) => winner !== undefined);
   if (latency?.winner === undefined) return "Nothing was measured that can be trusted";
   const names = [latency.winner.name, throughput?.winner?.name ?? latency.winner.name];
