@@ -49,19 +49,22 @@ const plainChartKeys = new Set([
 class Differ {
   readonly #change: ResourceChange;
   readonly #images: ImageNames;
+  /** Paths that are known only afterwards, as keys. */
+  readonly #notYet: ReadonlySet<string>;
   readonly #lines: DiffLine[] = [];
   readonly #blocks: DiffBlock[] = [];
 
   constructor(change: ResourceChange, images: ImageNames) {
     this.#change = change;
     this.#images = images;
+    this.#notYet = new Set(change.unknown.map(keyOf));
   }
 
   blocks(): readonly DiffBlock[] {
-    const { before = {}, after = {}, unknown } = this.#change;
+    const { before = {}, after = {} } = this.#change;
     for (const key of [...new Set([...Object.keys(before), ...Object.keys(after)])].sort()) {
       if (silent.has(key) || this.#isOfImage(key, after[key])) continue;
-      const isUnknown = unknown.some((path) => path.length === 1 && path[0] === key);
+      const isUnknown = this.#notYet.has(key);
       if (key === "image") this.#image(before[key], after[key], isUnknown);
       else if (isUnknown && after[key] === undefined) this.#unknown(key, before[key]);
       else this.#walk(before[key], after[key], { place: key, path: [key], pathBefore: [key] });
@@ -110,9 +113,7 @@ class Differ {
     const key = lastName(at.path);
     if (isEnvironmentList(key, before) || isEnvironmentList(key, after)) {
       const marked = this.#change.sensitive.some(
-        (secret) =>
-          sameValue(secret, at.path) ||
-          (secret.length < at.path.length && isWithin(at.path, secret)),
+        (secret) => secret.length <= at.path.length && isWithin(at.path, secret),
       );
       this.#lines.push(...diffEnvironment(before, after, { marked, place: at.place }));
       return;
@@ -122,7 +123,7 @@ class Differ {
       this.#secretMaps(before, after, at);
       return;
     }
-    if (this.#change.unknown.some((path) => sameValue(path, at.path)) && isNothing(after)) {
+    if (isNothing(after) && this.#notYet.has(keyOf(at.path))) {
       if (!isNothing(before))
         this.#lines.push(lineOf(at.place, this.#text(before, at), knownAfterApply));
       return;
@@ -350,6 +351,10 @@ class Differ {
     if (lines > 2) return `a text of ${lines} lines`;
     return short(text);
   }
+}
+
+function keyOf(path: Path): string {
+  return path.join("\u0000");
 }
 
 interface Place {

@@ -71,7 +71,8 @@ type Finder = (
 
 const finders: Readonly<Record<string, Finder>> = {
   docker_container: ofContainer,
-  kubernetes_service: (values) => ofService(blockOf(values, "spec")),
+  kubernetes_service: (values, facts, address) =>
+    isOfKind(facts, address) ? [] : ofService(blockOf(values, "spec")),
   kubernetes_deployment: (values) => ofPods(blockOf(values, "spec", "template", "spec")),
   kubernetes_daemonset: (values) => ofPods(blockOf(values, "spec", "template", "spec")),
   kubernetes_daemon_set: (values) => ofPods(blockOf(values, "spec", "template", "spec")),
@@ -84,6 +85,15 @@ const finders: Readonly<Record<string, Finder>> = {
 
 function isLoopback(address: unknown): boolean {
   return typeof address === "string" && /^(127\.|::1$|localhost$)/.test(address);
+}
+
+/** Whether a Service is one of a kind cluster that this machine alone reaches: kind maps its NodePort to the loopback. */
+function isOfKind(facts: StackFacts, address: string): boolean {
+  const service = facts.services.get(address);
+  return (
+    service?.resources.cluster !== undefined &&
+    service.endpoints.every(({ url }) => /^(https?:\/\/)?(127\.|localhost[:/])/.test(url))
+  );
 }
 
 function ofContainer(values: Values, facts: StackFacts, address: string) {

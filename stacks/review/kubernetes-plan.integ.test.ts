@@ -1,6 +1,6 @@
 import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -71,7 +71,9 @@ describe.skipIf(missing !== "")(
         planned_values: _planned,
         timestamp: _time,
         ...kept
-      } = JSON.parse(shown.stdout.replaceAll(folder, "/project"));
+      } = JSON.parse(
+        shown.stdout.replaceAll(folder, "/project").replaceAll(homedir(), "/home/user"),
+      );
       text = linesOf(kept);
       if (process.env.CLIPSTACK_WRITE_PLANS === "1") {
         writeFileSync(

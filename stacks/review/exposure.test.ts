@@ -1,0 +1,113 @@
+import { expect, test } from "vitest";
+import { momentsOf } from "./consequences.ts";
+import { exposuresOf } from "./exposure.ts";
+import { type PlannedResource, plannedChange, savedChange } from "./test-plans.ts";
+
+/** What is exposed after some resources are created, as `<who>: <what>`. */
+function exposed(...resources: readonly Omit<PlannedResource, "actions">[]): readonly string[] {
+  const change = plannedChange(resources.map((it) => ({ ...it, actions: ["create"] })));
+  return exposuresOf(momentsOf(change)).map(({ kind, what }) => `${kind}: ${what}`);
+}
+const container = (after: object) => ({ address: "docker_container.a", after });
+const pods = (spec: object) => ({
+  address: "kubernetes_deployment_v1.a",
+  after: { spec: [{ template: [{ spec: [spec] }] }] },
+});
+
+test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]>([
+  ["a port on the loopback", container({ ports: [{ external: 80, ip: "127.0.0.1" }] }), []],
+  ["a port that is not published", container({ ports: [{ internal: 80 }] }), []],
+  [
+    "a port on every address, without a key",
+    container({ ports: [{ external: 80, ip: "" }] }),
+    ["port: port 80/tcp on 0.0.0.0", "authentication: asks nobody who they are"],
+  ],
+  [
+    "a port on one address, with a key",
+    container({ ports: [{ external: 80, ip: "10.0.0.1", protocol: "udp" }], env: ["API_KEY=x"] }),
+    ["port: port 80/udp on 10.0.0.1", "authentication: asks for a key"],
+  ],
+  [
+    "the network of the host",
+    container({ network_mode: "host" }),
+    ["port: every port of it, on the host's network", "authentication: asks nobody who they are"],
+  ],
+  [
+    "privileges",
+    container({
+      privileged: true,
+      user: "root",
+      capabilities: [{ add: ["SYS_ADMIN"] }],
+      volumes: [{ host_path: "/var/run/docker.sock" }],
+    }),
+    [
+      "privilege: capabilities SYS_ADMIN",
+      "privilege: has the socket of Docker",
+      "privilege: privileged",
+      "privilege: runs as root",
+    ],
+  ],
+  ["root in a container that ends at once", container({ user: "0:0", must_run: false }), []],
+  [
+    "a NodePort",
+    {
+      address: "kubernetes_service_v1.s",
+      after: { spec: [{ type: "NodePort", port: [{ node_port: 30_092, protocol: "TCP" }] }] },
+    },
+    ["port: port 30092/tcp of every node (NodePort)"],
+  ],
+  [
+    "a load balancer",
+    {
+      address: "kubernetes_service_v1.s",
+      after: { spec: [{ type: "LoadBalancer", port: [{ port: 80 }] }] },
+    },
+    ["port: port 80/tcp of a load balancer"],
+  ],
+  [
+    "pods that may be root",
+    pods({ container: [{ name: "c", security_context: [{ privileged: true }] }] }),
+    ["privilege: c: may run as root", "privilege: c: privileged"],
+  ],
+  [
+    "pods that may not",
+    pods({ security_context: [{ run_as_non_root: true }], container: [{ name: "c" }] }),
+    [],
+  ],
+  [
+    "a release",
+    {
+      address: "helm_release.r",
+      after: {
+        values: ["embed: { service: { type: LoadBalancer }, auth: { allowAnonymous: true } }"],
+      },
+    },
+    ["port: a Service of type LoadBalancer", "authentication: asks nobody who they are"],
+  ],
+])("of %s", (_, resource, expected) => {
+  expect(exposed(resource)).toEqual(expected);
+});
+
+test("a NodePort that kind maps to the loopback is not exposed", () => {
+  expect(exposuresOf(momentsOf(savedChange("kind-local-create")))).toEqual([]);
+});
+
+test("says what is new, what is gone and what is as before", () => {
+  const open = (port: number) => ({
+    env: ["API_KEY=x"],
+    ports: [{ external: port, ip: "0.0.0.0" }],
+  });
+  const change = plannedChange([
+    { address: "docker_container.a", before: open(80), after: open(81) },
+    { address: "docker_container.b", actions: ["no-op"], before: open(90), after: open(90) },
+  ]);
+  expect(
+    exposuresOf(momentsOf(change))
+      .filter(({ kind }) => kind === "port")
+      .map(({ status, what }) => `${status} ${what}`),
+  ).toEqual([
+    "new port 81/tcp on 0.0.0.0",
+    "gone port 80/tcp on 0.0.0.0",
+    "unchanged port 90/tcp on 0.0.0.0",
+  ]);
+});
