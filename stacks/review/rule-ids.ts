@@ -48,6 +48,9 @@ export const ruleIds = [
   "model-fits-gpu",
   "gpu-on-host",
   "gpu-request-agrees",
+  "gpu-named-one-way",
+  "gateway-upstream",
+  "engine-cache-pods",
   "gpu-asked-for",
   // health
   "health-check",
@@ -63,6 +66,7 @@ export const ruleIds = [
   "autoscaler-bounds",
   "autoscaler-requests",
   "autoscaler-target",
+  "autoscaler-metric-source",
   "autoscaler-owns-replicas",
   "budget-allows-drain",
   "budget-selects",

@@ -1,7 +1,8 @@
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { environmentNames } from "../settings.ts";
 import { findingsOfChange } from "./findings.ts";
+import { changeOfPlan } from "./plan-json.ts";
 import { ruleIds, waiverIds } from "./rule-ids.ts";
 import { constructOf } from "./rule-pages.ts";
 import { rules } from "./rules.ts";
@@ -54,6 +55,19 @@ describe.each(rules.map((rule) => [rule.id, rule] as const))("%s", (_, rule) => 
   });
 });
 
+test("a renamed construct that is said to have moved is no finding", () => {
+  const rename = rules.find(({ id }) => id === "renamed-resource");
+  const [from = "", to = ""] =
+    rename
+      ?.find(changeOf(rename.example, "failing"))[0]
+      ?.fix.match(/docker_volume\.[\w-]+/g)
+      ?.map(String) ?? [];
+  expect(from).not.toBe(to);
+  const moved = { at: ["moved"], failing: [{ from, to }], passing: undefined };
+  const edits = [...(rename?.example.edits ?? []), moved];
+  expect(rename?.find(changeOf({ stack: "single-gpu", edits }, "failing"))).toEqual([]);
+});
+
 test("no finding has the secret that it is about", () => {
   const all = rules.flatMap((rule) => rule.find(changeOf(rule.example, "failing")));
   expect(JSON.stringify(rules.map(({ example }) => example))).toContain("planted-0000000000");
@@ -91,6 +105,25 @@ test.each([
     .filter(({ severity }) => severity !== "note")
     .flatMap((rule) => rule.find(change).map(({ what }) => `${rule.id}: ${what}`));
   expect(found).toEqual([]);
+});
+
+test.each([
+  ["create", []],
+  ["kind-local-create", []],
+  ["nothing-changed", []],
+  ["queue-delay-changed", []],
+  ["gpu-swapped", ["volume-lost"]],
+  ["image-changed", ["volume-lost"]],
+  ["port-exposed", ["endpoint-changed"]],
+  ["stack-destroyed", ["environment-lost"]],
+])("finds in the real plan %s what is worth a look, and nothing else", (plan, expected) => {
+  const file = `stacks/review/plans/${plan}.plan.json`;
+  const stack = plan.startsWith("kind-local") ? "kind-local" : "single-gpu";
+  const change = changeOfPlan({ shown: file, text: readFileSync(file, "utf8"), stack });
+  const found = rules
+    .filter(({ severity }) => severity !== "note")
+    .flatMap((rule) => rule.find(change).map(() => rule.id));
+  expect(found).toEqual(expected);
 });
 
 test("every rule has a page, and no other page is there", () => {

@@ -75,20 +75,14 @@ function apply(document: Json, stack: string, edit: ExampleEdit, side: "failing"
   if ("failingText" in edit) {
     const { passingText, failingText } = edit;
     const text = String(holder[last]);
-    if (!text.includes(inJson(text, passingText))) throw new Error(`no '${passingText}' there`);
-    const wanted = side === "failing" ? failingText : passingText;
-    holder[last] = text.replace(inJson(text, passingText), inJson(text, wanted));
+    if (!text.includes(passingText)) throw new Error(`no '${passingText}' there`);
+    holder[last] = text.replace(passingText, side === "failing" ? failingText : passingText);
   } else if (side === "failing" || "passing" in edit) {
     const value = edit[side];
     if (value !== undefined) holder[last] = value;
     else if (Array.isArray(holder)) holder.splice(Number(last), 1);
     else delete holder[last];
   }
-}
-
-/** A text of several lines inside the values of a chart is written with `\n`. */
-function inJson(text: string, part: string): string {
-  return text.startsWith("{") ? part.replaceAll("\n", "\\n") : part;
 }
 
 /** The name of a resource in place of the path of its construct. */

@@ -32,7 +32,7 @@ export const changeRules: readonly ReviewRule[] = [
     why: "The id of a construct is part of the Terraform address. With another id Terraform destroys the resource and makes it again: downtime for a rename, and often a conflict of two that have one name.",
     looksAt:
       "Resources of one type of which one goes and one comes with the same name (or, without a name, the same values).",
-    fix: "keep the id of the construct, or move the resource with 'terraform state mv'",
+    fix: "keep the id of the construct, or say that it moved: stack.addOverride('moved', [{ from, to }]) with both addresses",
     example: {
       stack: "single-gpu",
       says: "goes, and docker_volume.triton-onnx_config_volume_7C66A47E comes with the same name: a renamed construct",
@@ -64,7 +64,7 @@ export const changeRules: readonly ReviewRule[] = [
         yield {
           address: it.address,
           what: `goes, and ${twin.address} comes with the same name: a renamed construct`,
-          fix: `keep the id of the construct, or run: terraform state mv '${it.address}' '${twin.address}'`,
+          fix: `keep the id of the construct, or say that it moved: stack.addOverride("moved", [{ from: "${withoutKey(it.address)}", to: "${withoutKey(twin.address)}" }])`,
         };
       }
     },

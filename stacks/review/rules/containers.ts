@@ -9,7 +9,7 @@ import {
   serviceContainers,
 } from "./facts.ts";
 import { type ReviewRule, rule } from "./rule.ts";
-import { at, block, isMissing, map, text, texts } from "./values.ts";
+import { at, block, isGiven, isMissing, map, text, texts } from "./values.ts";
 
 const embed = (field: string) =>
   ["resource", "docker_container", "embed/container", field] as const;
@@ -39,8 +39,12 @@ function podContainersOf(change: StackChange): readonly PodContainer[] {
       pod: spec,
       container,
       name: text(container.name) ?? "container",
+      // a plan has an empty list, or an empty text, for what is not given
       security: (field) =>
-        at(container, "security_context", field) ?? at(spec, "security_context", field),
+        [at(container, "security_context", field), at(spec, "security_context", field)].find(
+          (value) =>
+            isGiven(value) && value !== "" && !(Array.isArray(value) && value.length === 0),
+        ),
     }));
   });
 }

@@ -3,7 +3,11 @@ import {
   budgetFindings,
   type Quantities,
 } from "../../../constructs/checks/kubernetes.ts";
-import { type Pods, sharedQuotaFindings } from "../../../constructs/checks/scaling.ts";
+import {
+  metricSourceFindings,
+  type Pods,
+  sharedQuotaFindings,
+} from "../../../constructs/checks/scaling.ts";
 import type { StackChange } from "../change.ts";
 import {
   autoscalersOf,
@@ -16,6 +20,7 @@ import {
   podContainers,
   podOf,
   quotasOf,
+  releasesOf,
   resourcesOf,
   selects,
   specOf,
@@ -23,7 +28,17 @@ import {
   workloadsOf,
 } from "./facts.ts";
 import { type ReviewRule, rule } from "./rule.ts";
-import { at, blocks, cpuMillicores, isGiven, map, memoryMiB, number, text } from "./values.ts";
+import {
+  at,
+  block,
+  blocks,
+  cpuMillicores,
+  isGiven,
+  map,
+  memoryMiB,
+  number,
+  text,
+} from "./values.ts";
 
 const object = (type: string, construct: string, ...path: readonly (string | number)[]) =>
   ["resource", type, construct, "spec", ...path] as const;
@@ -109,6 +124,48 @@ export const kubernetesRules: readonly ReviewRule[] = [
           address,
           what: `scale_target_ref must name a Deployment of the stack, got '${String(target)}'`,
         };
+      }
+    },
+  }),
+  rule({
+    id: "autoscaler-metric-source",
+    severity: "error",
+    title: "An autoscaler on queue time gets its metric.",
+    why: "KEDA without the address of Prometheus, or a Prometheus that nothing tells of the Tritons, gives no number: the autoscaler keeps the fewest pods, whatever waits in the queue.",
+    looksAt:
+      "`triton.autoscaling`, `serviceMonitor` and `triton.podAnnotations` in the values of the chart.",
+    fix: "set triton.autoscaler.prometheus, and scraping to service-monitor or annotations",
+    example: {
+      stack: "k8s-gpu",
+      says: "scraping must be service-monitor or annotations when triton.autoscaler.metric is queue-time: nobody would read it, got 'none'",
+      edits: [
+        {
+          at: release,
+          failingText: '"serviceMonitor": {\n    "enabled": false',
+          passingText: '"serviceMonitor": {\n    "enabled": true',
+        },
+      ],
+    },
+    *find(change) {
+      for (const { resource, values } of releasesOf(change)) {
+        const autoscaling = block(at(values, "triton", "autoscaling"));
+        if (at(values, "triton", "enabled") !== true || autoscaling?.enabled !== true) continue;
+        if (autoscaling.metric !== "queue-time") continue;
+        // the chart has an autoscaler only where the number of pods may change
+        const prometheus = text(at(autoscaling, "prometheus", "url"));
+        const annotated = at(values, "triton", "podAnnotations", "prometheus.io/scrape") === "true";
+        const monitored = at(values, "serviceMonitor", "enabled") === true;
+        const findings = metricSourceFindings(
+          "triton",
+          {
+            metric: "queue-time",
+            source: autoscaling.source === "prometheus-adapter" ? "prometheus-adapter" : "keda",
+            ...(prometheus !== undefined && prometheus !== "" && { prometheus }),
+          },
+          monitored ? "service-monitor" : annotated ? "annotations" : "none",
+          { minReplicas: 1, maxReplicas: 2 },
+        );
+        for (const what of findings) yield { address: resource.address, what };
       }
     },
   }),

@@ -5,6 +5,7 @@ import {
 } from "../../../inference-image/src/contract/model-config.ts";
 import { checkModelConfig } from "../../../inference-image/src/contract/model-config-check.ts";
 import { openclipVitB32 } from "../../../inference-image/src/contract/model-signature.ts";
+import { tritonPorts } from "../../../inference-image/src/contract/ports.ts";
 import { elementCount } from "../../../inference-image/src/contract/tensor.ts";
 import type { StackChange } from "../change.ts";
 import {
@@ -19,13 +20,20 @@ import {
 } from "./facts.ts";
 import { deployedConfigs, tensorrtOf } from "./model-configs.ts";
 import { type ReviewRule, rule } from "./rule.ts";
-import { at, isMissing, number, refersTo, text } from "./values.ts";
+import { at, block, blocks, isMissing, number, refersTo, text, texts } from "./values.ts";
 
 const onnx = "triton-onnx/container";
 const container = (construct: string, ...path: readonly (string | number)[]) =>
   ["resource", "docker_container", construct, ...path] as const;
 const configText = (service: string) =>
   container(`${service}/configuration/apply/container`, "upload", 0, "content");
+
+const tensorrtSettings = [
+  "triton:",
+  "  backend: tensorrt",
+  `  image: registry.example/clipstack/triton@sha256:${"0123456789abcdef".repeat(4)}`,
+  "  engineCache: { enabled: true }",
+].join("\n");
 
 /** Shared memory that a Triton needs, in MiB: NVIDIA's examples begin with 256. */
 const leastSharedMemoryMiB = 256;
@@ -404,6 +412,119 @@ export const tritonRules: readonly ReviewRule[] = [
         yield {
           address,
           what: `NVIDIA_VISIBLE_DEVICES must be the GPUs of gpus ('${asked}'), got '${seen}'`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "gpu-named-one-way",
+    severity: "error",
+    title: "The GPUs of a host are named all by index or all by UUID.",
+    why: "With both, nobody can say which of them are the same: two services share a GPU, and the sum of their memory is not known.",
+    looksAt: "`NVIDIA_VISIBLE_DEVICES` of all containers of the stack.",
+    fix: "name the gpus of all services the same way; 'nvidia-smi -L' has the UUIDs",
+    example: {
+      stack: "single-gpu",
+      says: "gpus must be named all by index or all by UUID, got 0 (docker_container.embed_container_3CD7E964) and GPU-8a56a4bc-184b-a047-2620-be16fdbd5b46",
+      edits: [
+        {
+          at: container(onnx, "env", 1),
+          failing: "NVIDIA_VISIBLE_DEVICES=GPU-8a56a4bc-184b-a047-2620-be16fdbd5b46",
+          passing: "NVIDIA_VISIBLE_DEVICES=0",
+        },
+      ],
+    },
+    *find(change) {
+      const named = serviceContainers(change).flatMap(({ address, env }) =>
+        (env.get("NVIDIA_VISIBLE_DEVICES") ?? "")
+          .split(",")
+          .filter((device) => /^(\d+|GPU-.*)$/.test(device))
+          .map((device) => ({ address, device })),
+      );
+      const index = named.find(({ device }) => /^\d/.test(device));
+      const uuid = named.find(({ device }) => !/^\d/.test(device));
+      if (index === undefined || uuid === undefined) return;
+      yield {
+        address: uuid.address,
+        what: `gpus must be named all by index or all by UUID, got ${index.device} (${index.address}) and ${uuid.device}`,
+      };
+    },
+  }),
+  rule({
+    id: "gateway-upstream",
+    severity: "error",
+    title: "A gateway asks Tritons that are there.",
+    why: "The embed server as a gateway computes nothing itself: with an upstream that does not exist it starts, and is never ready.",
+    looksAt:
+      "`TRITON_GRPC_URLS` of an embed server on a host, against the names and the gRPC port of the containers of the stack; `embed.engine` in the values of the chart.",
+    fix: "set embed.upstream to a Triton that is enabled",
+    example: {
+      stack: "single-gpu",
+      settings: "embed: { engine: triton }",
+      says: "TRITON_GRPC_URLS must name Tritons of the stack at port 8001, got 'single-gpu-triton:8001'",
+      edits: [
+        {
+          at: container("embed/container", "env", 5),
+          failingText: "single-gpu-triton:8001",
+          passingText: "single-gpu-triton-onnx:8001",
+        },
+      ],
+    },
+    *find(change) {
+      const containers = serviceContainers(change);
+      const names = containers.map(({ values }) => text(values.name));
+      for (const { address, env, values } of containers) {
+        const urls = env.get("TRITON_GRPC_URLS")?.split(",") ?? [];
+        // on the network of the host, or another one, others may answer
+        const own = texts(blocks(values.networks_advanced).map(({ name }) => name));
+        if (values.network_mode === "host" || own.length === 0) continue;
+        for (const url of urls) {
+          const [host, port] = url.split(":");
+          if (names.includes(host) && Number(port) === tritonPorts.grpc) continue;
+          yield {
+            address,
+            what: `TRITON_GRPC_URLS must name Tritons of the stack at port ${tritonPorts.grpc}, got '${url}'`,
+          };
+        }
+      }
+      for (const { resource, values } of releasesOf(change)) {
+        const asks = at(values, "embed", "engine") === "triton";
+        if (!asks || at(values, "triton", "enabled") === true) continue;
+        yield {
+          address: resource.address,
+          what: "triton.enabled must be true when embed.engine is triton, got false",
+        };
+      }
+    },
+  }),
+  rule({
+    id: "engine-cache-pods",
+    severity: "warning",
+    title: "Pods that run TensorRT keep their engines on a volume.",
+    why: "Without one, each new pod compiles for minutes before it answers: the autoscaler adds pods that come after the peak.",
+    looksAt: "`triton.backend` and `triton.engineCache` in the values of the chart.",
+    fix: "set triton.engineCache.enabled to true",
+    example: {
+      stack: "k8s-gpu",
+      settings: tensorrtSettings,
+      says: "triton.engineCache.enabled should be true: each new pod compiles the model before it answers",
+      edits: [
+        {
+          at: ["resource", "helm_release", "inference/chart/release", "values", 0],
+          failingText: '"engineCache": {\n      "enabled": false',
+          passingText: '"engineCache": {\n      "enabled": true',
+        },
+      ],
+    },
+    *find(change) {
+      for (const { resource, values } of releasesOf(change)) {
+        const triton = block(values.triton);
+        const compiles = triton?.backend === "tensorrt" && (number(triton.gpus) ?? 0) > 0;
+        if (triton?.enabled !== true || !compiles) continue;
+        if (at(triton.engineCache, "enabled") === true) continue;
+        yield {
+          address: resource.address,
+          what: "triton.engineCache.enabled should be true: each new pod compiles the model before it answers",
         };
       }
     },
