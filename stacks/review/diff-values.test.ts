@@ -1,0 +1,154 @@
+import { expect, test } from "vitest";
+import { imageNames } from "./diff-images.ts";
+import { diffPbtxt, fieldsOf } from "./diff-pbtxt.ts";
+import { diffResource } from "./diff-values.ts";
+import { hidden } from "./secrets.ts";
+import { plannedChange } from "./test-plans.ts";
+
+/** What changes between two values, as `<where>: <before> → <after>`. */
+function lines(type: string, before: object, after: object, more: object = {}): readonly string[] {
+  const change = plannedChange([{ address: `${type}.a`, before, after, more: more as never }]);
+  return diffResource(change.resources[0]!, imageNames(change.resources)).flatMap((block) =>
+    block.lines.map((line) => {
+      const where = block.title === "" ? line.where : `${block.title}: ${line.where}`;
+      return `${where}: ${line.before ?? ""} → ${line.after ?? ""}`;
+    }),
+  );
+}
+
+const config = (delay: number, more = "") => `name: "m"
+platform: "onnxruntime_onnx"
+input [ { name: "image" dims: [3, 224, 224] } ]
+dynamic_batching { preferred_batch_size: [8, 16] max_queue_delay_microseconds: ${delay} }
+instance_group [ { kind: KIND_GPU count: 1 gpus: [0] } ]
+${more}`;
+
+test("an environment is compared by name, whatever its order", () => {
+  expect(
+    lines(
+      "docker_container",
+      { env: ["PORT=1", "ENGINE=onnx"] },
+      { env: ["ENGINE=triton", "PORT=1"] },
+    ),
+  ).toEqual(["env ENGINE: onnx → triton"]);
+});
+
+test("variables of a pod are compared by name, and where they come from is said", () => {
+  const pod = (env: readonly object[]) => ({ spec: [{ container: [{ name: "c", env }] }] });
+  const key = { name: "API_KEY", value_from: [{ secret_key_ref: [{ name: "keys", key: "api" }] }] };
+  expect(
+    lines(
+      "kubernetes_pod_v1",
+      pod([{ name: "PORT", value: "1" }]),
+      pod([{ name: "PORT", value: "2" }, key]),
+    ),
+  ).toEqual([`spec.container[c].env API_KEY:  → ${hidden}`, "spec.container[c].env PORT: 1 → 2"]);
+});
+
+test("ports, labels and volumes are compared by what names them", () => {
+  const at = (external: number, label: string, volume: string) => ({
+    ports: [{ internal: 8000, external, protocol: "tcp" }],
+    labels: [{ label: "a", value: label }],
+    volumes: [{ container_path: "/c", volume_name: volume }],
+  });
+  expect(lines("docker_container", at(1, "x", "v"), at(2, "y", "w"))).toEqual([
+    "labels[a]: x → y",
+    "ports[8000/tcp].external: 1 → 2",
+    "volumes[/c].volume_name: v → w",
+  ]);
+});
+
+test("options of a command are compared by name", () => {
+  expect(
+    lines(
+      "docker_container",
+      { command: ["t", "--exit=30", "--old"] },
+      { command: ["t", "--exit=60", "--new"] },
+    ),
+  ).toEqual(["command --exit: 30 → 60", "command --old: set → ", "command --new:  → set"]);
+});
+
+test("a configuration of a model is compared by field", () => {
+  const upload = (content: string) => ({ upload: [{ file: "/c.pbtxt", content }] });
+  expect(
+    lines("docker_container", upload(config(5000)), upload(config(2000, "max_batch_size: 16"))),
+  ).toEqual([
+    "config.pbtxt of m: dynamic_batching.max_queue_delay_microseconds: 5000 → 2000",
+    "config.pbtxt of m: max_batch_size:  → 16",
+  ]);
+});
+
+test("values of a chart are compared by path, and a configuration in them by field", () => {
+  const values = (replicas: number, delay: number) => ({
+    values: [JSON.stringify({ triton: { replicas, modelConfig: { text: config(delay) } } })],
+  });
+  expect(lines("helm_release", values(1, 5000), values(2, 4000))).toEqual([
+    "values triton.replicas: 1 → 2",
+    "config.pbtxt of m: dynamic_batching.max_queue_delay_microseconds: 5000 → 4000",
+  ]);
+});
+
+test("a later document of a chart's values counts", () => {
+  const values = (...texts: readonly string[]) => ({ values: texts });
+  expect(
+    lines("helm_release", values("a: { n: 1 }"), values("a: { n: 1 }", "a: { n: 2 }")),
+  ).toEqual(["values a.n: 1 → 2"]);
+});
+
+test("what is written in another way and means the same is no difference", () => {
+  const before = { memory: 0, dns: null, volumes: [{ container_path: "/c", read_only: false }] };
+  const after = { memory: null, dns: [], volumes: [{ container_path: "/c", read_only: null }] };
+  expect(lines("docker_container", before, after)).toEqual([]);
+});
+
+test("of a long list what it gains and loses is said", () => {
+  expect(
+    lines("terraform_data", { input: ["a", "b", "c", "d"] }, { input: ["a", "b", "c", "e"] }),
+  ).toEqual(["input, in part: [d] → [e]"]);
+});
+
+test("what forces a replacement and is not known yet is said", () => {
+  const more = {
+    actions: ["delete", "create"],
+    replace_paths: [["hostname"]],
+    after_unknown: { hostname: true, domainname: true },
+  };
+  expect(lines("docker_container", { hostname: "a", domainname: "b" }, {}, more)).toEqual([]);
+  expect(
+    lines(
+      "somebody_elses",
+      { place: "a", other: "b" },
+      {},
+      { ...more, replace_paths: [["place"]], after_unknown: { place: true, other: true } },
+    ),
+  ).toEqual(["place: a → (known after apply)"]);
+});
+
+test("fields of a configuration have names, and repeated ones keys", () => {
+  const text = `parameters { key: "a" value { string_value: "1" } }
+optimization { execution_accelerators { gpu_execution_accelerator [ { name: "tensorrt" parameters { key: "precision_mode" value: "FP16" } } ] } }
+instance_group [ { count: 1 }, { count: 2 } ]
+output { name: "x" dims: 1 dims: 2 }`;
+  expect([...fieldsOf(text)!]).toEqual([
+    ["parameters[a].key", '"a"'],
+    ["parameters[a].value.string_value", '"1"'],
+    ["optimization.execution_accelerators.gpu_execution_accelerator[tensorrt].name", '"tensorrt"'],
+    [
+      "optimization.execution_accelerators.gpu_execution_accelerator[tensorrt].parameters[precision_mode]",
+      '"FP16"',
+    ],
+    ["instance_group[0].count", "1"],
+    ["instance_group[1].count", "2"],
+    ["output[x].name", '"x"'],
+    ["output[x].dims", "1, 2"],
+  ]);
+});
+
+test("a parameter of TensorRT is named in short, and a broken configuration is no block", () => {
+  const trt = (mode: string) =>
+    `optimization { execution_accelerators { gpu_execution_accelerator [ { name: "tensorrt" parameters { key: "precision_mode" value: "${mode}" } } ] } }`;
+  expect(diffPbtxt(trt("FP16"), trt("FP32"))?.lines).toEqual([
+    { where: "tensorrt precision_mode", before: '"FP16"', after: '"FP32"' },
+  ]);
+  expect(diffPbtxt("a: {", "a: 1")).toBeUndefined();
+});
