@@ -35,7 +35,7 @@ function overview(): readonly string[] {
     "",
     "| severity | rules | |",
     "| --- | --- | --- |",
-    `| error | ${count("error")} | blocks: the review ends with exit code 1 |`,
+    `| error | ${count("error")} | blocks, unless it was there before: the review ends with exit code 1 |`,
     `| warning | ${count("warning")} | needs attention |`,
     `| note | ${count("note")} | for information |`,
     "",
