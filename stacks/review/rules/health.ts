@@ -18,7 +18,7 @@ import {
   serviceContainers,
   specOf,
 } from "./facts.ts";
-import { deployedConfigs, tensorrtOf } from "./model-configs.ts";
+import { configOf, deployedConfigs, tensorrtOf } from "./model-configs.ts";
 import { type ReviewRule, rule } from "./rule.ts";
 import { at, block, blocks, goSeconds, isMissing, number, text, texts } from "./values.ts";
 
@@ -330,9 +330,7 @@ export const healthRules: readonly ReviewRule[] = [
 /** Time until a Triton is ready, from its model configuration. */
 function startSecondsOf(change: StackChange, triton: ServiceContainer): number | undefined {
   if (triton.kind !== "triton") return undefined;
-  const deployed = deployedConfigs(change).find(
-    ({ container }) => container?.address === triton.address,
-  );
+  const deployed = configOf(change, triton);
   if (deployed?.config === undefined) return undefined;
   const visible = triton.env.get("NVIDIA_VISIBLE_DEVICES") ?? "";
   const gpus = visible === "" ? 0 : visible.split(",").length;

@@ -1,3 +1,4 @@
+import { checkModelConfig } from "../../../inference-image/src/contract/model-config-check.ts";
 import { PbtxtError } from "../../../inference-image/src/contract/pbtxt.ts";
 import {
   type ModelConfigJson,
@@ -33,16 +34,21 @@ export const deployedConfigs = cached((change: StackChange): readonly DeployedCo
 ]);
 
 function ofHosts(change: StackChange): readonly DeployedConfig[] {
-  const tritons = serviceContainers(change).filter(({ kind }) => kind === "triton");
+  const readers = new Map<unknown, ServiceContainer>();
+  for (const container of serviceContainers(change)) {
+    if (container.kind !== "triton") continue;
+    for (const { name } of volumesOf(container.values)) {
+      if (name !== undefined && !readers.has(name)) readers.set(name, container);
+    }
+  }
   return resourcesOf(change, "docker_container").flatMap((resource) =>
     blocks(resource.after?.upload)
       .filter(({ file }) => /\.pbtxt$/.test(String(file)))
       .flatMap(({ content }): DeployedConfig[] => {
         if (typeof content !== "string") return [];
-        const written = volumesOf(resource.after ?? {}).map(({ name }) => name);
-        const container = tritons.find(({ values }) =>
-          volumesOf(values).some(({ name }) => name !== undefined && written.includes(name)),
-        );
+        const container = volumesOf(resource.after ?? {})
+          .map(({ name }) => readers.get(name))
+          .find((reader) => reader !== undefined);
         return [
           {
             address: resource.address,
@@ -64,7 +70,22 @@ function ofCharts(change: StackChange): readonly DeployedConfig[] {
   });
 }
 
-function read(content: string): Pick<DeployedConfig, "config" | "problem"> {
+type ReadConfig = Pick<DeployedConfig, "config" | "problem">;
+
+/** Texts that were read: those of many Tritons are the same, and so are most before and after. */
+const texts = new Map<string, ReadConfig>();
+const mostTexts = 100;
+
+function read(content: string): ReadConfig {
+  const before = texts.get(content);
+  if (before !== undefined) return before;
+  const config = parsed(content);
+  if (texts.size >= mostTexts) texts.clear();
+  texts.set(content, config);
+  return config;
+}
+
+function parsed(content: string): ReadConfig {
   try {
     return { config: readModelConfig(content.replaceAll(/\$\{[^{}]*\}/g, "x"), "config.pbtxt") };
   } catch (error) {
@@ -72,6 +93,26 @@ function read(content: string): Pick<DeployedConfig, "config" | "problem"> {
     // an expression may hold what the text format does not know
     return isExpression(content) ? {} : { problem: error.message };
   }
+}
+
+/** Everything that is wrong with a configuration. */
+export const problemsOf = cached((config: ModelConfigJson) => checkModelConfig(config));
+
+const byContainer = cached(
+  (change: StackChange): ReadonlyMap<string, DeployedConfig> =>
+    new Map(
+      deployedConfigs(change).flatMap((deployed) =>
+        deployed.container === undefined ? [] : [[deployed.container.address, deployed] as const],
+      ),
+    ),
+);
+
+/** What a Triton on a host reads. */
+export function configOf(
+  change: StackChange,
+  { address }: ServiceContainer,
+): DeployedConfig | undefined {
+  return byContainer(change).get(address);
 }
 
 /** Parameters of the TensorRT accelerator of a configuration. */

@@ -3,7 +3,6 @@ import {
   engineCacheMount,
   executionInstances,
 } from "../../../inference-image/src/contract/model-config.ts";
-import { checkModelConfig } from "../../../inference-image/src/contract/model-config-check.ts";
 import { openclipVitB32 } from "../../../inference-image/src/contract/model-signature.ts";
 import { tritonPorts } from "../../../inference-image/src/contract/ports.ts";
 import { elementCount } from "../../../inference-image/src/contract/tensor.ts";
@@ -18,7 +17,7 @@ import {
   serviceContainers,
   volumesOf,
 } from "./facts.ts";
-import { deployedConfigs, tensorrtOf } from "./model-configs.ts";
+import { configOf, deployedConfigs, problemsOf, tensorrtOf } from "./model-configs.ts";
 import { type ReviewRule, rule } from "./rule.ts";
 import { at, block, blocks, isMissing, number, refersTo, text, texts } from "./values.ts";
 
@@ -163,7 +162,7 @@ export const tritonRules: readonly ReviewRule[] = [
       for (const { address, config, problem } of deployedConfigs(change)) {
         if (problem !== undefined) yield { address, what: problem };
         if (config === undefined) continue;
-        for (const what of checkModelConfig(config)) yield { address, what };
+        for (const what of problemsOf(config)) yield { address, what };
       }
     },
   }),
@@ -326,9 +325,7 @@ export const tritonRules: readonly ReviewRule[] = [
       const first = new Map<string, string>();
       for (const it of serviceContainers(change)) {
         const visible = (it.env.get("NVIDIA_VISIBLE_DEVICES") ?? "").split(",").filter(Boolean);
-        const deployed = deployedConfigs(change).find(
-          ({ container }) => container?.address === it.address,
-        );
+        const deployed = configOf(change, it);
         const instances =
           it.kind === "embed"
             ? 1
