@@ -117,7 +117,9 @@ const embedAll = (client: InferenceClient, options: Partial<EmbedOptions> = {}) 
 
 const vectors = () =>
   database
-    .all<{ readonly vector: Uint8Array }>("SELECT vector FROM embeddings ORDER BY photo_id")
+    .all<{ readonly vector: Uint8Array }>(
+      "SELECT e.vector FROM embeddings e JOIN photos p ON p.id = e.photo_id ORDER BY p.path",
+    )
     .map(({ vector }) => vectorOf(vector));
 
 test("embeds every photo, in requests of 32 images", async () => {
@@ -147,7 +149,7 @@ test("takes over the embedding of a photo with the same bytes", async () => {
   await photos(2);
   const client = await open();
   await embedAll(client);
-  await picture(0).jpeg().toFile(join(folder, "copy.jpg"));
+  await picture(0).jpeg().toFile(join(folder, "copy of 000.jpg"));
   await scan(database, { folder, progress: silent });
   expect(await embedAll(client)).toMatchObject({ embedded: 0, copied: 1 });
   expect(vectors()[2]).toEqual(vectors()[0]);

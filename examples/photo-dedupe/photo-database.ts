@@ -111,6 +111,8 @@ export function openPhotoDatabase(
   let database: sqlite.Database | undefined;
   try {
     database = new sqlite.Database(path);
+    // one process has the file anyway: this spares a lock for every statement
+    database.exec("PRAGMA locking_mode = EXCLUSIVE");
     prepareSchema(database, file);
     return databaseOf(database, file, release);
   } catch (error) {

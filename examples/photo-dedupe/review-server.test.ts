@@ -1,0 +1,246 @@
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  statfsSync,
+  writeFileSync,
+} from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { join } from "node:path";
+import type { FastifyInstance } from "fastify";
+import sharp from "sharp";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { buildReviewApp } from "./review-server.ts";
+import { scan } from "./scan.ts";
+import { silent } from "./test-photos.ts";
+import { type ReviewSet, reviewSet } from "./test-review.ts";
+
+let set: ReviewSet;
+let app: FastifyInstance;
+
+beforeEach(async () => {
+  set = await reviewSet();
+  app = buildReviewApp({ database: set.database, demo: false });
+});
+
+afterEach(async () => {
+  await app.close();
+  set.database.close();
+});
+
+const host = "127.0.0.1:8000";
+const get = (url: string, headers: Record<string, string> = {}) =>
+  app.inject({ url, headers: { host, ...headers } });
+const post = (url: string, body: unknown = {}, headers: Record<string, string> = {}) =>
+  app.inject({
+    method: "POST",
+    url,
+    headers: { host, origin: `http://${host}`, "content-type": "application/json", ...headers },
+    body: JSON.stringify(body),
+  });
+const decide = (path: string, decision: "keep" | "reject" | null) =>
+  post("/api/decisions", { decisions: [{ photo: set.id(path), decision }] });
+const decisions = () =>
+  set.database.all("SELECT photo_id, decision FROM decisions ORDER BY photo_id");
+
+test("shows a group side by side: what differs, and which photo to keep", async () => {
+  const group = (await get("/api/groups/0")).json();
+  expect(group.photos.map(({ name }: { name: string }) => name)).toEqual([
+    "one.jpg",
+    "three.webp",
+    "two.jpg",
+  ]);
+  expect(group.differs).toEqual({ size: true, resolution: true, taken: true, format: true });
+  expect(group.keeper).toEqual({
+    id: set.id("a/one.jpg"),
+    reason: "most pixels (480 × 320), has the time it was taken",
+  });
+  expect((await get("/api/groups/2")).statusCode).toBe(404);
+});
+
+test("tells the page no path outside of the scanned folder", async () => {
+  const text = (await get("/api/groups/0")).body + (await get("/api/state")).body;
+  expect(text).not.toContain(set.folder);
+});
+
+test("saves what was decided", async () => {
+  await decide("a/one.jpg", "keep");
+  const state = (await decide("a/two.jpg", "reject")).json();
+  expect(state).toMatchObject({ groups: 2, photos: 5, decided: 2, rejected: 1, emptied: 0 });
+  expect(decisions()).toHaveLength(2);
+});
+
+test("takes decisions back, one step after the other", async () => {
+  await decide("b/two.jpg", "reject");
+  await decide("b/two.jpg", "keep");
+  expect((await post("/api/undo")).json()).toMatchObject({ position: 1, decided: 1, rejected: 1 });
+  expect((await post("/api/undo")).json()).toMatchObject({ decided: 0, canUndo: false });
+  expect((await post("/api/undo")).json()).not.toHaveProperty("position");
+});
+
+test("fails when a photo is in no group, and saves nothing", async () => {
+  const answer = await post("/api/decisions", {
+    decisions: [
+      { photo: set.id("a/one.jpg"), decision: "keep" },
+      { photo: set.id("more/alone.jpg"), decision: "reject" },
+    ],
+  });
+  expect(answer.statusCode).toBe(409);
+  expect(decisions()).toEqual([]);
+});
+
+test("fails in one line when a request is not as it should be", async () => {
+  for (const body of [
+    {},
+    { decisions: [] },
+    { decisions: [{ photo: "1", decision: "keep" }] },
+    { decisions: [{ photo: 1, decision: "delete" }] },
+    { decisions: [{ photo: 1, decision: "keep", path: "/etc/passwd" }] },
+  ]) {
+    const answer = await post("/api/decisions", body);
+    expect(answer.statusCode).toBe(400);
+    expect(answer.json().error).toMatch(/^\S.*$/);
+  }
+});
+
+test("moves rejected photos away, and puts them back", async () => {
+  await decide("a/two.jpg", "reject");
+  await decide("b/two.jpg", "reject");
+  const before = readFileSync(join(set.folder, "a/two.jpg"));
+  expect((await post("/api/move-rejected")).json()).toMatchObject({
+    moved: 2,
+    problems: [],
+    state: { moved: 2, rejected: 0 },
+  });
+  expect(existsSync(join(set.folder, "a/two.jpg"))).toBe(false);
+  expect(readFileSync(join(set.folder, "clipstack-rejected/a/two.jpg"))).toEqual(before);
+  const { photos } = (await get("/api/moved")).json();
+  expect(photos.map(({ name }: { name: string }) => name)).toEqual(["a/two.jpg", "b/two.jpg"]);
+
+  await post("/api/restore", { photo: set.id("b/two.jpg") });
+  expect((await post("/api/restore")).json()).toMatchObject({ moved: 1, state: { moved: 0 } });
+  expect(readFileSync(join(set.folder, "a/two.jpg"))).toEqual(before);
+  // it is as it was: read again by no scan
+  expect(await scan(set.database, { folder: set.folder, progress: silent })).toMatchObject({
+    read: 0,
+    unchanged: 6,
+    gone: 0,
+  });
+});
+
+test("never writes over a file of the same name", async () => {
+  mkdirSync(join(set.folder, "clipstack-rejected/a"), { recursive: true });
+  writeFileSync(join(set.folder, "clipstack-rejected/a/two.jpg"), "older");
+  await decide("a/two.jpg", "reject");
+  await post("/api/move-rejected");
+  expect(readdirSync(join(set.folder, "clipstack-rejected/a")).sort()).toEqual([
+    "two (2).jpg",
+    "two.jpg",
+  ]);
+  writeFileSync(join(set.folder, "a/two.jpg"), "another photo came");
+  const { moved, problems } = (await post("/api/restore")).json();
+  expect({ moved, problem: problems[0].problem }).toEqual({
+    moved: 0,
+    problem: "there is a file of this name again",
+  });
+  expect(readFileSync(join(set.folder, "a/two.jpg"), "utf8")).toBe("another photo came");
+});
+
+test("does not move a photo that has changed since the scan", async () => {
+  await decide("a/two.jpg", "reject");
+  writeFileSync(join(set.folder, "a/two.jpg"), "edited");
+  const { moved, problems } = (await post("/api/move-rejected")).json();
+  expect({ moved, problem: problems[0].problem }).toEqual({
+    moved: 0,
+    problem: "has changed since the scan: scan again",
+  });
+  expect(existsSync(join(set.folder, "clipstack-rejected"))).toBe(false);
+});
+
+const memoryDisk = "/dev/shm";
+const hasOtherDisk =
+  existsSync(memoryDisk) && statfsSync(memoryDisk).type !== statfsSync(process.cwd()).type;
+
+test.skipIf(!hasOtherDisk)(
+  "refuses a folder on another file system (needs /dev/shm to be one)",
+  async () => {
+    const other = await mkdtemp(join(memoryDisk, "clipstack-"));
+    try {
+      await app.close();
+      app = buildReviewApp({ database: set.database, demo: false, rejectedFolder: other });
+      await decide("a/two.jpg", "reject");
+      const { moved, problems } = (await post("/api/move-rejected")).json();
+      expect({ moved, problem: problems[0].problem }).toEqual({
+        moved: 0,
+        problem: `'${other}' is on another file system: choose a folder on the same disk with --rejected`,
+      });
+      expect(existsSync(join(set.folder, "a/two.jpg"))).toBe(true);
+      expect(readdirSync(join(other, "a"))).toEqual([]);
+      expect((await get("/api/state")).json()).toMatchObject({ moved: 0, rejected: 1 });
+    } finally {
+      await rm(other, { recursive: true });
+    }
+  },
+);
+
+test("says of how many groups no photo would be left", async () => {
+  await decide("b/two.jpg", "reject");
+  expect((await decide("b/<b>one.jpg", "reject")).json()).toMatchObject({ emptied: 1 });
+});
+
+test("makes thumbnails, also of a photo that was moved", async () => {
+  const id = set.id("a/one.jpg");
+  const answer = await get(`/thumbnails/${id}`);
+  expect(answer.headers["content-type"]).toBe("image/jpeg");
+  expect(await sharp(answer.rawPayload).metadata()).toMatchObject({ width: 480, height: 320 });
+  await decide("a/one.jpg", "reject");
+  await post("/api/move-rejected");
+  expect((await get(`/photos/${id}`)).statusCode).toBe(200);
+});
+
+test("a photo that is gone has no thumbnail", async () => {
+  const id = set.id("a/one.jpg");
+  renameSync(join(set.folder, "a/one.jpg"), join(set.folder, "../one.jpg"));
+  const answer = await get(`/thumbnails/${id}`);
+  expect([answer.statusCode, answer.json().error]).toEqual([404, "the photo cannot be read"]);
+});
+
+test("takes no path from its callers", async () => {
+  for (const url of [
+    "/thumbnails/..%2f..%2fetc%2fpasswd",
+    "/thumbnails/1e3",
+    "/photos/-1",
+    "/photos/999999",
+    "/../photos.db",
+    "/page%2f..%2f..%2fphotos.db",
+    "/package.json",
+  ]) {
+    expect((await get(url)).statusCode, url).toBe(404);
+  }
+});
+
+test("fails for a name that somebody made lead to this machine", async () => {
+  for (const name of ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", ":8000"]) {
+    expect((await get("/api/state", { host: name })).statusCode, name).toBe(403);
+  }
+  for (const name of ["127.0.0.1:8000", "localhost:8000", "[::1]:8000"]) {
+    expect((await get("/api/state", { host: name })).statusCode, name).toBe(200);
+  }
+});
+
+test("fails for a page of another origin, and for a change without an origin", async () => {
+  for (const origin of ["http://evil.example", "null", "http://127.0.0.1:9000"]) {
+    expect((await post("/api/undo", {}, { origin })).statusCode, origin).toBe(403);
+  }
+  const answer = await app.inject({ method: "POST", url: "/api/undo", headers: { host } });
+  expect(answer.statusCode).toBe(403);
+});
+
+test("lets nothing in from elsewhere", async () => {
+  const { headers, body } = await get("/");
+  expect(headers["content-security-policy"]).toContain("default-src 'none'");
+  expect(headers["cross-origin-resource-policy"]).toBe("same-origin");
+  expect(body).not.toMatch(/https?:\/\//);
+});
