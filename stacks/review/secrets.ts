@@ -1,6 +1,6 @@
 import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
 import type { Path, ResourceChange, StackChange, Values } from "./change.ts";
-import { blocksOf, isObject, isWithin, textsIn, valueAt } from "./value-paths.ts";
+import { blocksOf, isObject, isWithin, textsIn, valueAt, visitTexts } from "./value-paths.ts";
 
 /**
  * What is not printed: what Terraform marks as sensitive, what has the name or the form of a secret, and texts of which nobody
@@ -19,6 +19,18 @@ const plainNames =
 
 /** Whether what has this name is a secret: `API_KEY`, `registryPassword`, `auth.token`. */
 export function isSecretName(name: string): boolean {
+  const before = judged.get(name);
+  if (before !== undefined) return before;
+  const verdict = judgeName(name);
+  if (judged.size < mostJudged) judged.set(name, verdict);
+  return verdict;
+}
+
+/** Attributes have the same few names in thousands of resources. */
+const judged = new Map<string, boolean>();
+const mostJudged = 10_000;
+
+function judgeName(name: string): boolean {
   const words = name
     .replaceAll(/([a-z0-9])([A-Z])/g, "$1_$2")
     .toLowerCase()
@@ -82,22 +94,20 @@ export function secretPaths(type: string, values: Values | undefined): readonly 
     for (const key of ["set_sensitive", "set_wo", "metadata", "manifest", "resources"]) add(key);
     add("repository_password");
   }
-  for (const [path, text] of textsIn(values)) {
-    if (found.some((known) => isWithin(path, known))) continue;
-    if (onlyExpression.test(text)) continue;
-    const name = nameAt(values, path, text);
-    if (text !== "" && ((name !== undefined && isSecretName(name)) || hasSecretForm(text))) {
-      // the texts of a release are parsed, and masked one by one, before they are shown
-      found.push(path);
-    }
-  }
+  const known = [...found];
+  // the texts of a release are parsed, and masked one by one, before they are shown
+  visitTexts(values, (text, path, above) => {
+    if (text === "" || onlyExpression.test(text)) return;
+    const name = nameAt(above, path, text);
+    if (!(name !== undefined && isSecretName(name)) && !hasSecretForm(text)) return;
+    if (!known.some((secret) => isWithin(path, secret))) found.push([...path]);
+  });
   return found;
 }
 
 /** What a text is called: the key of its map, the name beside it, or what stands before its `=`. */
-function nameAt(values: Values, path: Path, text: string): string | undefined {
+function nameAt(above: unknown, path: Path, text: string): string | undefined {
   const last = path.at(-1);
-  const above = valueAt(values, path.slice(0, -1));
   if (typeof last === "number") {
     const list = path.at(-2);
     if (list === "env" || list === "environment") return /^([^=]*)=./s.exec(text)?.[1];

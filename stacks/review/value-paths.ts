@@ -56,13 +56,45 @@ export function* textsIn(
   }
 }
 
-/** A value without its order of keys: equal texts are equal values. */
+/**
+ * Call `visit` with every text in a value. For values by the thousand: `path` is one list that goes on changing, copy it.
+ *
+ * @param visit - `above` is the list or map that the text is in.
+ */
+export function visitTexts(
+  value: unknown,
+  visit: (text: string, path: Path, above: unknown) => void,
+): void {
+  const path: (string | number)[] = [];
+  const walk = (inner: unknown, above: unknown) => {
+    if (typeof inner === "string") visit(inner, path, above);
+    else if (Array.isArray(inner)) {
+      for (let index = 0; index < inner.length; index += 1) {
+        path.push(index);
+        walk(inner[index], inner);
+        path.pop();
+      }
+    } else if (isObject(inner)) {
+      for (const key of Object.keys(inner)) {
+        path.push(key);
+        walk(inner[key], inner);
+        path.pop();
+      }
+    }
+  };
+  walk(value, undefined);
+}
+
+/** A value as JSON, whatever the order of its keys: equal texts are equal values. */
 export function canonical(value: unknown): string {
-  return JSON.stringify(value, (_, inner) =>
-    isObject(inner)
-      ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))
-      : inner,
-  );
+  if (typeof value !== "object" || value === null) return JSON.stringify(value) ?? "null";
+  if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
+  const all = value as Readonly<Record<string, unknown>>;
+  const fields = Object.keys(all)
+    .sort()
+    .filter((key) => all[key] !== undefined)
+    .map((key) => `${JSON.stringify(key)}:${canonical(all[key])}`);
+  return `{${fields.join()}}`;
 }
 
 /** What an absent value is written as, one way in a tree and another in a plan. */
