@@ -50,6 +50,13 @@ export interface BenchContext {
   /** Processes that send; absent: as many as the rate needs. */
   readonly workers?: number;
   readonly signal: AbortSignal;
+  /**
+   * Begins work that an impatient second interrupt must not cut off; what it gives back is called at its end.
+   *
+   * @param work - In words: `putting back the queue delay of …`.
+   * @default - nothing is held
+   */
+  readonly hold?: (work: string) => () => void;
   readonly onEvent: (event: BenchEvent) => void;
 }
 

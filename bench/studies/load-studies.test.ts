@@ -63,6 +63,9 @@ function recorder(...paths: StudyPath[]) {
       loads.push(`${benchPathName(path)} b${batch} c${clients}`);
       options.push(given);
     },
+    fail(line) {
+      throw new Error(line);
+    },
     keep(result) {
       kept.push(result);
       return result;

@@ -1,5 +1,6 @@
+import { reason } from "../src/http-client.ts";
 import { controlQueueDelay, type QueueDelayControl } from "./queue-delay.ts";
-import { clients, placeOf, type StudyRun, StudyUnavailable } from "./study-run.ts";
+import { clients, placeOf, type StudyPath, type StudyRun, StudyUnavailable } from "./study-run.ts";
 
 /** Options of an embedded Triton that then takes orders; what is deployed has what it has. */
 export const modelControlArgs = ["--model-control-mode=explicit", "--load-model=*"] as const;
@@ -22,15 +23,18 @@ export async function studyQueueDelay(run: StudyRun): Promise<void> {
     throw new StudyUnavailable("no Triton is measured; an embed server has no model control");
   }
   const notes: string[] = [];
+  let kept = false;
   for (const at of paths) {
     const { controlUrl = "", model } = at.target;
-    const control = await controlQueueDelay(controlUrl, model);
-    if (notes.length === 0) {
-      run.keep({ study: "queue-delay", environment: run.environment, notes });
-    }
-    notes.push(
-      `${placeOf(at)} has a queue delay of ${control.originalUs} µs by itself; it was loaded so again afterwards.`,
-    );
+    const { signal } = run.context;
+    const control = await controlQueueDelay(controlUrl, model, signal);
+    if (!kept) run.keep({ study: "queue-delay", environment: run.environment, notes });
+    kept = true;
+    const restoring = `putting back the queue delay of ${model} at ${controlUrl}`;
+    const release = run.context.hold?.(restoring);
+    const tell = () =>
+      run.context.onEvent({ kind: "notice", text: `interrupted: ${restoring}, wait` });
+    signal.addEventListener("abort", tell);
     try {
       for (const queueDelayUs of run.grid.queueDelaysUs) {
         run.context.onEvent({
@@ -38,21 +42,30 @@ export async function studyQueueDelay(run: StudyRun): Promise<void> {
           environment: run.environment,
           text: `load ${model} with a queue delay of ${queueDelayUs} µs`,
         });
-        await control.set(queueDelayUs);
+        await control.set(queueDelayUs, signal);
         for (const concurrency of run.grid.concurrency["queue-delay"]) {
           const load = clients(concurrency);
           await run.measure("queue-delay", at, { batch: 1, load, conditions: { queueDelayUs } });
         }
       }
     } finally {
-      await restore(control);
+      notes.push(await restore(run, at, control));
+      signal.removeEventListener("abort", tell);
+      release?.();
     }
   }
 }
 
-async function restore(control: QueueDelayControl): Promise<void> {
+/** @returns What the record says of it. A failure is told besides: whoever serves with that Triton must know it. */
+async function restore(run: StudyRun, at: StudyPath, control: QueueDelayControl): Promise<string> {
+  const { originalUs } = control;
+  const own = `${placeOf(at)} has a queue delay of ${originalUs} µs by itself`;
   try {
     await control.restore();
+    return `${own}; it was loaded so again afterwards.`;
+  } catch (error) {
+    run.fail(`queue-delay of ${placeOf(at)}: ${reason(error)}`);
+    return `${own}; it could not be loaded so again.`;
   } finally {
     await control.close();
   }

@@ -16,9 +16,16 @@ import {
 export interface QueueDelayControl {
   /** Queue delay that the model has by itself, in microseconds. */
   readonly originalUs: number;
-  /** @throws {BenchError} one line, where the server does not take it. */
-  set(microseconds: number): Promise<void>;
-  /** Load the model as it was. Safe to call when nothing was changed. */
+  /**
+   * @param signal - Ends the waiting, but not a load that was asked for: its Triton goes on with it anyway.
+   * @throws {BenchError} one line, where the server does not take it.
+   */
+  set(microseconds: number, signal?: AbortSignal): Promise<void>;
+  /**
+   * Load the model as it was. Safe to call when nothing was changed.
+   *
+   * @throws {BenchError} one line that says what the server has now, and how it gets back what it had.
+   */
   restore(): Promise<void>;
   close(): Promise<void>;
 }
@@ -41,10 +48,14 @@ const noControl = /load \/ unload is not allowed/;
  * @param url - `http://host:port`.
  * @throws {BenchError} one line, where the server takes no orders or the model has no dynamic batcher.
  */
-export async function controlQueueDelay(url: string, model: string): Promise<QueueDelayControl> {
+export async function controlQueueDelay(
+  url: string,
+  model: string,
+  signal?: AbortSignal,
+): Promise<QueueDelayControl> {
   const control = new Control(url, model);
   try {
-    await control.open();
+    await control.open(signal);
     return control;
   } catch (error) {
     await control.close();
@@ -66,53 +77,65 @@ class Control implements QueueDelayControl {
     return this.#original?.dynamic_batching?.max_queue_delay_microseconds ?? 0;
   }
 
-  async open(): Promise<void> {
-    this.#original = await this.#config();
+  async open(signal?: AbortSignal): Promise<void> {
+    this.#original = await this.#config(signal);
     if (this.#original.dynamic_batching === undefined) {
       throw new BenchError(
         `${this.model} at ${this.url} has no dynamic batcher, so no queue delay`,
       );
     }
     // the configuration that it has: whether orders are taken is seen before anything is measured
-    await this.#load(this.#original);
+    await this.#load(this.#original, signal);
     this.#changed = true;
   }
 
-  async set(microseconds: number): Promise<void> {
+  async set(microseconds: number, signal?: AbortSignal): Promise<void> {
     const original = this.#original as ModelConfig;
     this.#changed = true;
-    await this.#load({
-      ...original,
-      dynamic_batching: {
-        ...original.dynamic_batching,
-        max_queue_delay_microseconds: microseconds,
-      },
-    });
-    await this.#require(microseconds);
+    const batcher = { ...original.dynamic_batching, max_queue_delay_microseconds: microseconds };
+    await this.#load({ ...original, dynamic_batching: batcher }, signal);
+    await this.#require(microseconds, signal);
   }
 
   async restore(): Promise<void> {
     if (!this.#changed) return;
     // as an override too: a Triton keeps one until the model's files change or it is unloaded, which would be a gap
-    await this.#load(this.#original as ModelConfig);
-    await this.#require(this.originalUs);
+    try {
+      await this.#load(this.#original as ModelConfig);
+      await this.#require(this.originalUs);
+    } catch (error) {
+      const has = await this.#has();
+      throw new BenchError(
+        `${this.model} at ${this.url} ${has}: ${reason(error)}; put ${this.originalUs} µs back: unload the model and load it again, or start its Triton anew`,
+      );
+    }
     this.#changed = false;
+  }
+
+  /** In words, also of a server that does not answer. */
+  async #has(): Promise<string> {
+    try {
+      const { dynamic_batching: batcher } = await this.#config();
+      return `still has a queue delay of ${batcher?.max_queue_delay_microseconds ?? 0} µs`;
+    } catch {
+      return `may still have another queue delay than its ${this.originalUs} µs`;
+    }
   }
 
   close(): Promise<void> {
     return this.#http.close();
   }
 
-  async #require(microseconds: number): Promise<void> {
-    const got = (await this.#config()).dynamic_batching?.max_queue_delay_microseconds;
+  async #require(microseconds: number, signal?: AbortSignal): Promise<void> {
+    const got = (await this.#config(signal)).dynamic_batching?.max_queue_delay_microseconds;
     if (got === microseconds) return;
     throw new BenchError(
       `${this.model} at ${this.url} was loaded with a queue delay of ${microseconds} µs, but serves ${got ?? "none"}`,
     );
   }
 
-  async #config(): Promise<ModelConfig> {
-    const answer = await this.#send(`models/${this.model}/config`);
+  async #config(signal?: AbortSignal): Promise<ModelConfig> {
+    const answer = await this.#send(`models/${this.model}/config`, { signal });
     const parsed = modelConfig.safeParse(jsonOf(answer));
     if (answer.status === 200 && parsed.success) return parsed.data;
     throw new BenchError(
@@ -121,7 +144,7 @@ class Control implements QueueDelayControl {
   }
 
   /** Have the model loaded with a configuration in place of the repository's. */
-  async #load(config: ModelConfig): Promise<void> {
+  async #load(config: ModelConfig, signal?: AbortSignal): Promise<void> {
     const parameters = { config: JSON.stringify(config) };
     const answer = await this.#send(`repository/models/${this.model}/load`, {
       method: "POST",
@@ -138,11 +161,11 @@ class Control implements QueueDelayControl {
       throw new BenchError(`${this.url} did not load ${this.model}: ${said(answer)}`);
     }
     const endsAt = performance.now() + loadTimeoutMs;
-    while ((await this.#send(`models/${this.model}/ready`)).status !== 200) {
+    while ((await this.#send(`models/${this.model}/ready`, { signal })).status !== 200) {
       if (performance.now() > endsAt) {
         throw new BenchError(`${this.model} at ${this.url} was not ready after it was loaded`);
       }
-      await sleep(pollMs);
+      await sleep(pollMs, undefined, { signal });
     }
   }
 

@@ -379,6 +379,10 @@ function runOf(
       }
       context.signal.throwIfAborted();
     },
+    fail(line) {
+      record.failures.push(line);
+      context.onEvent({ kind: "notice", text: `✘ ${line}` });
+    },
     keep(result) {
       record.studies.push(result);
       return result;

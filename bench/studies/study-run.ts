@@ -37,6 +37,8 @@ export interface StudyRun {
    * @throws the reason of the context's signal, after an interrupt
    */
   measure(study: StudyId, at: StudyPath, options: Omit<CellOptions, "study">): Promise<void>;
+  /** Keep that something failed, and tell it at once. */
+  fail(line: string): void;
   /** Keep what a study found besides its cells. What is added to its lists later is kept too. */
   keep<Result extends StudyResult>(result: Result): Result;
 }

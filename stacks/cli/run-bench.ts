@@ -76,6 +76,7 @@ export interface PrepareOptions {
   readonly paths?: readonly AskedPath[];
   readonly iterations?: number;
   readonly signal: AbortSignal;
+  readonly hold: BenchContext["hold"];
   readonly onEvent: (event: BenchEvent) => void;
 }
 
@@ -85,7 +86,7 @@ export interface PrepareOptions {
  * @throws {UserError} wrong settings, options or files; nothing was started.
  */
 export async function withPreparedBench<Result>(
-  { environments, args, paths, iterations, signal, onEvent }: PrepareOptions,
+  { environments, args, paths, iterations, signal, hold, onEvent }: PrepareOptions,
   use: (prepared: PreparedBench) => Promise<Result>,
 ): Promise<Result> {
   const startedAt = new Date();
@@ -132,7 +133,7 @@ export async function withPreparedBench<Result>(
       },
     });
     return await use({
-      context: { settings: record.settings, images, workers: args.workers, signal, onEvent },
+      context: { settings: record.settings, images, workers: args.workers, signal, hold, onEvent },
       record,
       sources,
       reference,
@@ -278,10 +279,10 @@ export async function runAndReport(
   requireWritable(args);
   const progress = startBenchProgress(process.stderr, cellsInAll);
   const interrupt = onInterrupt();
-  const { signal } = interrupt;
+  const { signal, hold } = interrupt;
   try {
     await withPreparedBench(
-      { environments, args, signal, onEvent: progress.tell, ...options },
+      { environments, args, signal, hold, onEvent: progress.tell, ...options },
       async (prepared) => {
         const { record } = prepared;
         try {

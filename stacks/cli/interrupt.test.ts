@@ -1,0 +1,46 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+
+const script = `
+  import { onInterrupt } from ${JSON.stringify(new URL("interrupt.ts", import.meta.url).href)};
+  const { signal, hold } = onInterrupt();
+  if (process.argv[1] === "holds") hold("putting things back");
+  signal.addEventListener("abort", () => console.log("stopping"));
+  setInterval(() => {}, 1_000);
+  console.log("ready");
+`;
+
+/** Send one signal after each of what a program says, until it has ended. */
+async function interrupt(...args: readonly string[]) {
+  const child = spawn(
+    process.execPath,
+    ["--import", import.meta.resolve("tsx"), "--input-type=module", "-e", script, "--", ...args],
+    { stdio: ["ignore", "pipe", "pipe"], cwd: fileURLToPath(new URL(".", import.meta.url)) },
+  );
+  const said: string[] = [];
+  for (const output of [child.stdout, child.stderr]) {
+    output.setEncoding("utf8").on("data", (text: string) => {
+      said.push(text.trim());
+      child.kill("SIGINT");
+    });
+  }
+  const [code] = await once(child, "close");
+  return { code, said };
+}
+
+test("the second signal does not wait", async () => {
+  expect(await interrupt()).toEqual({ code: 130, said: ["ready", "stopping"] });
+}, 60_000);
+
+test("work that is held is waited for at the second signal, and not at the third", async () => {
+  expect(await interrupt("holds")).toEqual({
+    code: 130,
+    said: [
+      "ready",
+      "stopping",
+      "clipstack: putting things back: not done yet; Ctrl-C again leaves it as it is",
+    ],
+  });
+}, 60_000);
