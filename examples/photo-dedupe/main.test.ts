@@ -1,0 +1,85 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+import { openPhotoDatabase } from "./photo-database.ts";
+import { temporaryFolder } from "./test-photos.ts";
+
+const program = fileURLToPath(new URL("clipstack-dedupe.mjs", import.meta.url));
+
+async function run(...args: readonly string[]) {
+  const child = spawn(process.execPath, [program, ...args], {
+    stdio: ["ignore", "pipe", "pipe"],
+    env: { ...process.env, INFERENCE_MODE: "" },
+  });
+  const output = { stdout: "", stderr: "" };
+  child.stdout.on("data", (chunk) => {
+    output.stdout += chunk;
+  });
+  child.stderr.on("data", (chunk) => {
+    output.stderr += chunk;
+  });
+  const [code] = await once(child, "close");
+  return { code, ...output };
+}
+
+function emptyDatabase(): string {
+  const file = join(temporaryFolder(), "photos.db");
+  openPhotoDatabase(file, { missing: "create" }).close();
+  return file;
+}
+
+test("lists its commands", async () => {
+  const { code, stdout } = await run("--help");
+  expect(code).toBe(0);
+  for (const command of ["scan", "embed", "group", "review", "evaluate", "demo"]) {
+    expect(stdout).toContain(`  ${command} `);
+  }
+});
+
+test("fails with exit code 2 and one line for wrong usage", async () => {
+  const file = emptyDatabase();
+  const text = join(temporaryFolder(), "text");
+  writeFileSync(text, "no folder");
+  for (const [args, line] of [
+    [["scan", "/nowhere"], "clipstack-dedupe: folder '/nowhere' does not exist"],
+    [["scan", text], `clipstack-dedupe: folder '${text}' is not a folder`],
+    [["group", "--db", "/nowhere.db"], "clipstack-dedupe: --db '/nowhere.db' does not exist"],
+    [
+      ["embed", "--db", file, "--url", "gpu-host"],
+      "clipstack-dedupe: [settings] serviceUrl must be",
+    ],
+  ] as const) {
+    const { code, stderr } = await run(...args);
+    expect(code, line).toBe(2);
+    expect(stderr).toContain(line);
+    expect(stderr.trim()).not.toContain("\n");
+  }
+});
+
+test("fails with exit code 1 where something is missing", async () => {
+  const { code, stderr } = await run("group", "--db", emptyDatabase());
+  expect([code, stderr]).toEqual([
+    1,
+    "clipstack-dedupe: no photos: run 'clipstack-dedupe scan' first\n",
+  ]);
+});
+
+test("fails in one line when the port of the review page is in use", async () => {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const address = server.address();
+  const port = typeof address === "object" && address !== null ? address.port : 0;
+  try {
+    const { code, stderr } = await run("review", "--db", emptyDatabase(), "--port", String(port));
+    expect([code, stderr]).toEqual([
+      2,
+      `clipstack-dedupe: port ${port} is in use: choose another with --port\n`,
+    ]);
+  } finally {
+    server.close();
+  }
+});
