@@ -22,6 +22,14 @@ const timeoutMs = 120_000;
 /** Images of the one request that shows that every row is in its place. */
 const batch = 8;
 
+/** A record has numbers, also where there is nothing to measure them on. */
+const nothingCompared = {
+  images: 0,
+  minCosine: 0,
+  maxRelativeDifference: 0,
+  passed: false,
+} as const;
+
 export interface ParityOptions {
   /**
    * Compare directions only: FP16 rounds each value, and moves an embedding by more than the limit of the relative
@@ -56,11 +64,16 @@ export async function checkBenchParity(
     const cosines: number[] = [];
     const differences: number[] = [];
     const wrong = new Set<string>();
+    const senseless = new Set<string>();
     const compare = (vectors: readonly Float32Array[], first: number): void => {
       for (const [i, vector] of vectors.entries()) {
         const image = images[(first + i) % images.length] as ReferenceImage;
         const angle = cosine(vector, image.embedding);
         const difference = relativeDifference(vector, image.embedding);
+        if (!(Number.isFinite(angle) && Number.isFinite(difference))) {
+          senseless.add(image.name);
+          continue;
+        }
         cosines.push(angle);
         differences.push(difference);
         const near = halfPrecision || difference <= parityLimits.relativeDifferenceAtMost;
@@ -73,6 +86,11 @@ export async function checkBenchParity(
     const [first] = together.requests;
     if (first !== undefined) {
       compare(await sender.send(together, first, together.imagesPerRequest), 0);
+    }
+    if (senseless.size > 0) {
+      const names = [...senseless].join(", ");
+      const message = `${names}: answered zeros, or values that are no numbers, which have no direction to compare`;
+      return { ...head, ...nothingCompared, images: cosines.length, message };
     }
     const minCosine = Math.min(...cosines);
     const maxRelativeDifference = Math.max(...differences);
@@ -91,14 +109,7 @@ export async function checkBenchParity(
     };
   } catch (error) {
     signal.throwIfAborted();
-    return {
-      ...head,
-      images: 0,
-      minCosine: 0,
-      maxRelativeDifference: 0,
-      passed: false,
-      message: reason(error),
-    };
+    return { ...head, ...nothingCompared, message: reason(error) };
   } finally {
     await sender.close();
   }

@@ -12,7 +12,13 @@ import { generateModel } from "../../inference-image/src/model/generate.ts";
 import { tinyModel } from "../../inference-image/src/model/test-model.ts";
 import { testCell } from "../report/test-bench-record.ts";
 import { readBenchImages } from "./bench-images.ts";
-import { type BenchRecord, benchPathName, benchRecord, type Cell } from "./bench-record.ts";
+import {
+  type BenchRecord,
+  benchPathName,
+  benchRecord,
+  type Cell,
+  parseBenchRecord,
+} from "./bench-record.ts";
 import {
   type AskedPath,
   type BenchEvent,
@@ -330,6 +336,36 @@ describe("addresses given by hand", () => {
   });
 });
 
+test.each([
+  ["zeros", 0],
+  ["values that are no numbers", Number.NaN],
+])("fails on a path that answers %s, with a record that can be read", async (_what, value) => {
+  const embedding = Buffer.from(new Float32Array(512).fill(value).buffer);
+  const server = createServer(({ headers }, response) => {
+    const images = headers["content-type"]?.startsWith("multipart/") ? 3 : 1;
+    response.end(Buffer.concat(Array(images).fill(embedding)));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  const endpoints = [{ path: "embed-http", url: `http://127.0.0.1:${port}` }] as const;
+  try {
+    const { record } = await run(
+      [{ kind: "endpoints", endpoints, metrics: [] }],
+      [path("embed-http")],
+    );
+    expect(record.failures).toHaveLength(1);
+    expect(record.failures[0]).toMatch(
+      /^endpoints\/embed embed-http: .+: answered zeros, or values that are no numbers, which have no direction to compare$/,
+    );
+    expect(parseBenchRecord(JSON.stringify(record), "record")).toEqual(
+      JSON.parse(JSON.stringify(record)),
+    );
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+});
+
 /** A target that offers these payloads. */
 const target = (more: Partial<BenchTarget>): BenchTarget => ({
   environment: "single-gpu",
@@ -407,6 +443,14 @@ test("a request that failed fails the run, with its code", async () => {
   const { passed, failures } = await finished([cell({ errorsInAll: { "503": 3, timeout: 1 } })]);
   expect(passed).toBe(false);
   expect(failures).toEqual(["onnx-http b1 c1: requests failed: 3 × 503, 1 × timeout"]);
+});
+
+test("a record that could not be read again fails the run, and says where", async () => {
+  const { passed, failures } = await finished([cell({ imagesPerSecond: Number.NaN })]);
+  expect(passed).toBe(false);
+  expect(failures).toEqual([
+    expect.stringMatching(/^the record cannot be read again: cells\.0\.imagesPerSecond: /),
+  ]);
 });
 
 test("a figure above what the device can compute fails the run", async () => {

@@ -7,6 +7,7 @@ import {
   type BenchPath,
   type BenchRecord,
   benchPathName,
+  benchRecord,
   benchRecordVersion,
   type Cell,
   type Conditions,
@@ -243,6 +244,10 @@ export function finishBenchRecord(
     }),
     ...aboveCeiling(record.cells, devices),
   );
+  const checked = benchRecord.safeParse(record);
+  for (const { path, message } of checked.error?.issues ?? []) {
+    record.failures.push(`the record cannot be read again: ${path.join(".")}: ${message}`);
+  }
   record.passed = record.failures.length === 0;
   return record;
 }
