@@ -5,14 +5,7 @@ import { describeLatency, sortedLatencies } from "./latency.ts";
 import type { MeasuredLoad, MeasureOptions } from "./measure-load.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 import { clientUse, distrust } from "./saturation.ts";
-import {
-  agreement,
-  agrees,
-  describeWindow,
-  type LoadWindow,
-  makeWindow,
-  requestsPerSecond,
-} from "./windows.ts";
+import { agreement, agrees, describeWindow, type LoadWindow, makeWindow } from "./windows.ts";
 import { clockMs, ownCodes } from "./worker-messages.ts";
 import type { Collected, TimedSample, Workers } from "./workers.ts";
 
@@ -22,13 +15,15 @@ const warmDifference = 0.2;
 const longestWarmup = 0.3;
 /** Answers of a window, failures included: it is made longer until it has them. */
 const fewestAnswers = 10;
-/** So long the answers to what was sent are waited for when a load ends. */
+/** So long the answers to what was sent are waited for when a load ends, or longer where they took long before. */
 const patienceMs = 5_000;
+const patienceLatencies = 2;
+const longestPatienceMs = 60_000;
+/** So long the server's counters are waited for after Ctrl-C. */
+const countersGraceMs = 500;
 const pollMs = 20;
 /** A timer may be early. */
 const timerErrorMs = 2;
-/** How many windows a number of requests is divided into. */
-const iterationWindows = 3;
 
 /** A server that gives these does not listen. */
 const unreachable: readonly string[] = [
@@ -46,17 +41,24 @@ export interface Totals {
   endMs: number;
   warmup: { seconds: number; requests: number };
   readonly errors: Map<string, number>;
+  /** The server could not be asked for its counters, and that was said. */
+  countersLost: boolean;
 }
 
 export function newTotals(): Totals {
-  return { endMs: Number.NaN, warmup: { seconds: 0, requests: 0 }, errors: new Map() };
+  return {
+    endMs: Number.NaN,
+    warmup: { seconds: 0, requests: 0 },
+    errors: new Map(),
+    countersLost: false,
+  };
 }
 
 /** A moment between two windows. */
 interface Boundary {
   readonly atMs: number;
-  /** Of the last answer until then. */
-  readonly lastDoneMs: number;
+  /** Where the window that ends here was counted to. */
+  readonly countedToMs: number;
   readonly workers: Collected["workers"];
   readonly counters: unknown;
 }
@@ -77,9 +79,9 @@ export class LoadRun {
   readonly #totals: Totals;
   /** Answers that belong to no window yet. */
   #pending: TimedSample[] = [];
-  /** All of an open loop, which are looked at again when the last answer is there. */
-  readonly #kept: TimedSample[] = [];
-  #boundary: Boundary = { atMs: 0, lastDoneMs: 0, workers: [], counters: undefined };
+  /** All, which are looked at again when the last answer is there. */
+  #kept: TimedSample[] = [];
+  #boundary: Boundary = { atMs: 0, countedToMs: 0, workers: [], counters: undefined };
 
   constructor(
     workers: Workers,
@@ -101,7 +103,7 @@ export class LoadRun {
     if (Number.isNaN(this.#totals.endMs)) this.#totals.endMs = startMs + ceilingMs;
     const untilMs = Math.min(this.#totals.endMs, startMs + ceilingMs * longestWarmup);
     const { workers } = await this.#collect(true);
-    this.#boundary = { atMs: startMs, lastDoneMs: startMs, workers, counters: undefined };
+    this.#boundary = { atMs: startMs, countedToMs: startMs, workers, counters: undefined };
     let last: MeasuredWindow;
     let before: MeasuredWindow | undefined;
     do {
@@ -120,11 +122,10 @@ export class LoadRun {
     const { signal, stableWindows, tolerance, maxWindows, windowSeconds, iterations, onWindow } =
       this.#options;
     const windows: MeasuredWindow[] = [];
+    this.#kept = this.#kept.filter(({ doneMs }) => doneMs > this.#boundary.atMs);
     const { imagesPerRequest } = this.#requests;
-    const described = () => windows.map(({ window }) => describeWindow(window, imagesPerRequest));
-    const measuredWindows = () => Math.min(windows.length, wanted);
-    const counts = iterations === undefined ? [] : shares(iterations, iterationWindows);
-    const wanted = iterations === undefined ? stableWindows : counts.length;
+    const soFar = () => windows.map(({ window }) => describeWindow(window, imagesPerRequest));
+    const counts = iterations === undefined ? [] : shares(iterations, stableWindows);
     const most = iterations === undefined ? maxWindows : counts.length;
     while (windows.length < most && !signal.aborted) {
       const isLast = clockMs() + windowSeconds * 1_000 > this.#totals.endMs;
@@ -137,18 +138,21 @@ export class LoadRun {
       windows.push(next);
       onWindow?.(describeWindow(next.window, imagesPerRequest), windows.length - 1);
       const enough = windows.length >= stableWindows;
-      if (enough && agrees(agreement(described().slice(-stableWindows)), tolerance)) {
+      if (enough && agrees(agreement(soFar().slice(-stableWindows)), tolerance)) {
         if (iterations === undefined) break;
       }
       if (!next.whole) break;
     }
     await this.stop();
 
-    const measured = windows.slice(windows.length - measuredWindows());
-    const found = agreement(measured.map(({ window }) => describeWindow(window, imagesPerRequest)));
+    const measured = windows.slice(-stableWindows);
+    const described = windows.map((one) =>
+      describeWindow(one.window, imagesPerRequest, this.#dueIn(one, one).filter(isGood)),
+    );
+    const found = agreement(described.slice(-stableWindows));
     const verdict = signal.aborted
       ? "interrupted"
-      : measured.length < wanted || measured.some(({ whole }) => !whole)
+      : measured.length < stableWindows || measured.some(saysLittle)
         ? "short"
         : agrees(found, tolerance)
           ? "stable"
@@ -156,7 +160,7 @@ export class LoadRun {
     return {
       ...this.#figures(measured),
       warmup: this.#totals.warmup,
-      windows: described(),
+      windows: described,
       measuredWindows: measured.length,
       stability: { verdict, ...found, tolerance },
     };
@@ -164,7 +168,20 @@ export class LoadRun {
 
   /** Send no more, and wait for answers. */
   async stop(): Promise<void> {
-    this.#take(await this.#workers.stop(this.#options.signal.aborted ? 0 : patienceMs));
+    const { signal } = this.#options;
+    await this.#collect(false);
+    const slowestMs = this.#kept.reduce(
+      (most, { dueMs, doneMs }) => Math.max(most, doneMs - dueMs),
+      0,
+    );
+    const patience = Math.min(
+      Math.max(patienceMs, patienceLatencies * slowestMs),
+      longestPatienceMs,
+    );
+    const stopped = this.#workers.stop(signal.aborted ? 0 : patience);
+    // after Ctrl-C in the middle of it nobody waits: the answers that are missing then are left out
+    const rest = signal.aborted ? await stopped : await unlessAborted(stopped, signal, 0);
+    if (rest !== undefined) this.#take(rest);
   }
 
   #figures(
@@ -172,10 +189,11 @@ export class LoadRun {
   ): Omit<MeasuredLoad, "warmup" | "windows" | "measuredWindows" | "stability"> {
     const { load, readCounters } = this.#options;
     const { imagesPerRequest, requests } = this.#requests;
-    const good = measured.flatMap(({ window }) => window.good);
-    const failed = measured.flatMap(({ window }) => window.failed);
+    const due = this.#measuredRequests(measured);
+    const good = due.filter(isGood);
     const seconds = measured.reduce((sum, { window }) => sum + window.seconds, 0);
-    const perSecond = requestsPerSecond({ good, failed, seconds });
+    const answers = measured.reduce((sum, { window }) => sum + window.good.length, 0);
+    const perSecond = seconds > 0 ? answers / seconds : 0;
     const latency = describeLatency(sortedLatencies(good));
     const client = clientUse(measured, load.kind === "open loop" ? load : undefined);
     const [first, last] = [measured[0], measured.at(-1)];
@@ -187,11 +205,11 @@ export class LoadRun {
       samples: good.length,
       requestsPerSecond: perSecond,
       imagesPerSecond: perSecond * imagesPerRequest,
-      ...(load.kind === "open loop" && first !== undefined && last !== undefined
-        ? { achievedShare: this.#achieved(first.start.atMs, last.end.atMs) }
+      ...(load.kind === "open loop" && due.length > 0
+        ? { achievedShare: good.length / due.length }
         : {}),
       ...latency,
-      errors: countCodes(failed),
+      errors: countCodes(due.filter((sample) => !isGood(sample))),
       errorsInAll: Object.fromEntries(this.#totals.errors),
       client,
       requestBytes: mean(requests.map(({ body }) => body.byteLength)),
@@ -201,10 +219,31 @@ export class LoadRun {
     };
   }
 
-  /** Of the requests that were due between two times, the part that was answered well, however late. */
-  #achieved(startMs: number, endMs: number): number | undefined {
-    const due = this.#kept.filter(({ dueMs }) => dueMs >= startMs && dueMs < endMs);
-    return due.length === 0 ? undefined : due.filter(({ code }) => code === "").length / due.length;
+  /**
+   * The requests that the figures are of: those that were due in the measured windows, however late their answers came. So
+   * a stall at the very end is seen whole, and as many that were open at the start are left out as at the end are taken in.
+   */
+  #measuredRequests(measured: readonly MeasuredWindow[]): readonly TimedSample[] {
+    const [first, last] = [measured[0], measured.at(-1)];
+    if (first === undefined || last === undefined) return [];
+    if (this.#options.iterations === undefined || !last.whole) return this.#dueIn(first, last);
+    // exactly as many as were asked for
+    const count = measured.reduce(
+      (sum, { window }) => sum + window.good.length + window.failed.length,
+      0,
+    );
+    const { atMs } = first.start;
+    const inOrder = this.#kept
+      .filter(({ doneMs }) => doneMs > atMs)
+      .sort((a, b) => a.dueMs - b.dueMs);
+    const open = inOrder.filter(({ dueMs }) => dueMs < atMs).length;
+    const from = Math.max(0, Math.min(open, inOrder.length - count));
+    return inOrder.slice(from, from + count);
+  }
+
+  /** The requests that were due from the start of one window to the end of another. */
+  #dueIn({ start }: MeasuredWindow, { end }: MeasuredWindow): readonly TimedSample[] {
+    return this.#kept.filter(({ dueMs }) => dueMs >= start.atMs && dueMs < end.atMs);
   }
 
   /** A window of some seconds, or longer where answers are few; it ends at `untilMs` at the latest. */
@@ -245,16 +284,8 @@ export class LoadRun {
 
   #cut(inside: readonly TimedSample[], mark: Boundary, whole: boolean): MeasuredWindow {
     const start = this.#boundary;
-    const window = makeWindow(inside, {
-      startMs: start.atMs,
-      endMs: mark.atMs,
-      lastDoneMs: start.lastDoneMs,
-    });
-    const lastDoneMs = window.good.reduce(
-      (last, { doneMs }) => Math.max(last, doneMs),
-      start.lastDoneMs,
-    );
-    const end = { ...mark, lastDoneMs };
+    const window = makeWindow(inside, { sinceMs: start.countedToMs, endMs: mark.atMs });
+    const end = { ...mark, countedToMs: window.countedToMs };
     this.#boundary = end;
     return { window, start, end, whole };
   }
@@ -262,11 +293,26 @@ export class LoadRun {
   /** Now, with the counters of the server, and every answer until now. */
   async #mark(): Promise<Boundary> {
     const beforeMs = clockMs();
-    // a server that cannot say how it is doing is measured all the same
-    const counters = await this.#options.readCounters?.().catch(() => undefined);
+    const counters = await this.#readCounters();
     const atMs = (beforeMs + clockMs()) / 2;
     const { workers } = await this.#collect(true);
-    return { atMs, lastDoneMs: this.#boundary.lastDoneMs, workers, counters };
+    return { atMs, countedToMs: this.#boundary.countedToMs, workers, counters };
+  }
+
+  /** A server that cannot say how it is doing is measured all the same. */
+  async #readCounters(): Promise<unknown> {
+    const { readCounters, onCountersLost, signal } = this.#options;
+    if (readCounters === undefined) return undefined;
+    const giveUp = new AbortController();
+    try {
+      return await unlessAborted(readCounters(giveUp.signal), signal, countersGraceMs);
+    } catch (error) {
+      if (!this.#totals.countersLost && !signal.aborted) onCountersLost?.(reason(error));
+      this.#totals.countersLost = true;
+      return undefined;
+    } finally {
+      giveUp.abort();
+    }
   }
 
   async #collect(boundary: boolean): Promise<Collected> {
@@ -277,10 +323,11 @@ export class LoadRun {
 
   #take({ samples }: Collected): void {
     for (const sample of samples) {
+      // that the load was ended is nobody's error
+      if (sample.code === ownCodes.ended && this.#options.signal.aborted) continue;
       this.#pending.push(sample);
-      if (this.#options.load.kind === "open loop") this.#kept.push(sample);
-      // that the load ended is nobody's error
-      if (sample.code === "" || sample.code === ownCodes.ended) continue;
+      this.#kept.push(sample);
+      if (isGood(sample)) continue;
       const code = shownCode(sample.code);
       this.#totals.errors.set(code, (this.#totals.errors.get(code) ?? 0) + 1);
     }
@@ -295,6 +342,38 @@ export class LoadRun {
   async #sleep(ms: number): Promise<void> {
     if (ms <= 0) return;
     await sleep(ms, undefined, { signal: this.#options.signal }).catch(() => {});
+  }
+}
+
+function isGood({ code }: TimedSample): boolean {
+  return code === "";
+}
+
+/** Too short, or of too few answers for a rate. */
+function saysLittle({ window, whole }: MeasuredWindow): boolean {
+  return !whole || window.good.length + window.failed.length < fewestAnswers;
+}
+
+/** What some work gives, or nothing when it is not done so long after Ctrl-C. */
+async function unlessAborted<T>(
+  work: Promise<T>,
+  signal: AbortSignal,
+  graceMs: number,
+): Promise<T | undefined> {
+  let giveUp = () => {};
+  let timer: NodeJS.Timeout | undefined;
+  const tooLate = new Promise<undefined>((resolve) => {
+    giveUp = () => {
+      timer = setTimeout(resolve, graceMs, undefined);
+    };
+    if (signal.aborted) giveUp();
+    else signal.addEventListener("abort", giveUp, { once: true });
+  });
+  try {
+    return await Promise.race([work, tooLate]);
+  } finally {
+    signal.removeEventListener("abort", giveUp);
+    clearTimeout(timer);
   }
 }
 

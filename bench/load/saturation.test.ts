@@ -12,7 +12,7 @@ function windowOf(cores: readonly number[], lateMs: readonly number[], eventLoop
     code: "",
   }));
   return {
-    window: makeWindow(samples, { startMs: 0, endMs: 1_000, lastDoneMs: 0 }),
+    window: makeWindow(samples, { sinceMs: 0, endMs: 1_000 }),
     start: { workers: cores.map(() => ({ cpuMs: 500, atMs: 0, eventLoopDelayP99Ms: 99 })) },
     end: {
       workers: cores.map((core) => ({

@@ -9,7 +9,7 @@ const sample = (doneMs: number, latencyMs = 10, code = ""): TimedSample => ({
   bytes: 0,
   code,
 });
-const bounds = { startMs: 1_000, endMs: 2_000, lastDoneMs: 900 };
+const bounds = { sinceMs: 900, endMs: 2_000 };
 
 const described = (requests: number, imagesPerSecond: number, p99Ms: number) => ({
   seconds: 1,
@@ -26,8 +26,31 @@ test("the rate of a window is that between answers, wherever its ends are", () =
   expect(requestsPerSecond(window)).toBeCloseTo(1_000 / 300);
 });
 
+test("a window ends with its last answer as long as the silence after it is a usual one", () => {
+  const every = (ms: number, count: number) =>
+    Array.from({ length: count }, (_, i) => sample(900 + ms * (i + 1)));
+  expect(makeWindow(every(100, 10), bounds)).toMatchObject({ seconds: 1, countedToMs: 1_900 });
+  // answers every 10 ms, and then none for 700 ms
+  const stalled = makeWindow(every(10, 40), bounds);
+  expect(stalled).toMatchObject({ seconds: 1.1, countedToMs: 2_000 });
+  expect(requestsPerSecond(stalled)).toBeCloseTo(40 / 1.1);
+});
+
+test("the silence between batches is a usual one, however many answers come at once", () => {
+  // 32 answers every 300 ms
+  const batches = [1_200, 1_500, 1_800].flatMap((ms) =>
+    Array.from({ length: 32 }, () => sample(ms)),
+  );
+  expect(requestsPerSecond(makeWindow(batches, bounds))).toBeCloseTo(32 / 0.3);
+});
+
+test("a stall within a window makes another one at its end no usual one", () => {
+  const answers = [...Array.from({ length: 40 }, (_, i) => sample(905 + 5 * i)), sample(1_400)];
+  expect(makeWindow(answers, bounds).countedToMs).toBe(2_000);
+});
+
 test("a window without an answer is as long as its ends are apart, and has no rate", () => {
-  const window = makeWindow([sample(1_500, 10, "503")], bounds);
+  const window = makeWindow([sample(1_500, 10, "503")], { ...bounds, sinceMs: 1_000 });
   expect(window.seconds).toBe(1);
   expect(describeWindow(window, 4)).toEqual({
     seconds: 1,

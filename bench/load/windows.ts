@@ -5,10 +5,13 @@ import type { TimedSample } from "./workers.ts";
 /** What came in between two times. */
 export interface LoadWindow {
   /**
-   * From the last answer before it to its last answer: between these the work of its requests was done, so that the rate
-   * does not depend on whether the last one came just before the end or just after.
+   * From where the window before it was counted to up to its last answer: between these the work of its requests was done,
+   * so that the rate does not depend on whether the last one came just before the end or just after. Up to the end where
+   * the server had been silent for long by then.
    */
   readonly seconds: number;
+  /** Where {@link seconds} end. */
+  readonly countedToMs: number;
   readonly good: readonly TimedSample[];
   readonly failed: readonly TimedSample[];
 }
@@ -16,39 +19,66 @@ export interface LoadWindow {
 /** Below this many answers a p99 is the slowest of them, which no two windows have in common: it is not judged. */
 export const judgedP99Samples = 100;
 
+/** A silence of so many usual gaps between answers is a stall. */
+const longestSilence = 2;
+
 export interface WindowBounds {
-  readonly startMs: number;
+  /** Where the window before it was counted to. */
+  readonly sinceMs: number;
   readonly endMs: number;
-  /** Of the last answer before the window; the start where there was none. */
-  readonly lastDoneMs: number;
 }
 
 /** @param samples - Those that were done within the bounds. */
-export function makeWindow(samples: readonly TimedSample[], bounds: WindowBounds): LoadWindow {
+export function makeWindow(
+  samples: readonly TimedSample[],
+  { sinceMs, endMs }: WindowBounds,
+): LoadWindow {
   const good = samples.filter(({ code }) => code === "");
-  const lastMs = good.reduce((last, { doneMs }) => Math.max(last, doneMs), 0);
+  const times = Float64Array.from(good, ({ doneMs }) => doneMs).sort();
+  const lastMs = times.at(-1) ?? sinceMs;
+  const isSilent = !(endMs - lastMs <= longestSilence * usualGap(times, sinceMs));
+  const countedToMs = isSilent ? endMs : lastMs;
   return {
-    seconds:
-      (good.length === 0 ? bounds.endMs - bounds.startMs : lastMs - bounds.lastDoneMs) / 1_000,
+    seconds: (countedToMs - sinceMs) / 1_000,
+    countedToMs,
     good,
     failed: samples.filter(({ code }) => code !== ""),
   };
+}
+
+/**
+ * Length of the gap between answers that a moment falls into, on average: answers that come many at a time, as those of a
+ * batch do, leave long gaps, and one stall among many gaps is not usual. NaN without a gap.
+ */
+function usualGap(times: Float64Array, sinceMs: number): number {
+  let squares = 0;
+  let last = sinceMs;
+  for (const time of times) {
+    squares += (time - last) ** 2;
+    last = time;
+  }
+  return squares / (last - sinceMs);
 }
 
 export function requestsPerSecond({ good, seconds }: LoadWindow): number {
   return seconds > 0 ? good.length / seconds : 0;
 }
 
-/** The window, as the record has it. */
+/**
+ * The window, as the record has it.
+ *
+ * @param answers - Whose p99 it has; until the late ones are there, those that came in it.
+ */
 export function describeWindow(
   window: LoadWindow,
   imagesPerRequest: number,
+  answers: readonly TimedSample[] = window.good,
 ): Cell["windows"][number] {
   return {
     seconds: window.seconds,
     requests: window.good.length,
     imagesPerSecond: requestsPerSecond(window) * imagesPerRequest,
-    p99Ms: window.good.length === 0 ? undefined : percentile(sortedLatencies(window.good), 99),
+    p99Ms: answers.length === 0 ? undefined : percentile(sortedLatencies(answers), 99),
     failed: window.failed.length,
   };
 }
