@@ -73,6 +73,8 @@ export interface CellOptions {
   readonly settings?: Partial<BenchRecord["settings"]>;
   /** {@link OpenTargets.readGpus}: asked where Triton's metrics know no GPU. */
   readonly readGpus?: OpenTargets["readGpus"];
+  /** Told, in a sentence, what a reader of the record must know of its cells. */
+  readonly onNote?: (note: string) => void;
 }
 
 /** What the counters of the servers were at the boundary of a window. */
@@ -100,10 +102,18 @@ export async function measureCell(
   const gpus = startGpuSampler(http, target.metrics, options.readGpus);
   const startedMs = performance.now();
   try {
-    const readCounters = async (): Promise<Reading> => ({
-      atMs: performance.now(),
-      counters: await readServerCounters(http, target.metrics),
-    });
+    const readCounters = async (): Promise<Reading> => {
+      const atMs = performance.now();
+      try {
+        return {
+          atMs,
+          counters: await readServerCounters(http, target.metrics, context.signal),
+        };
+      } catch (error) {
+        if (!context.signal.aborted) options.onNote?.(countersNote(target, error));
+        throw error;
+      }
+    };
     const { counters, ...measured } = await measureLoad(requests, {
       load,
       windowSeconds: settings.windowSeconds,
@@ -137,6 +147,40 @@ export async function measureCell(
     };
   } finally {
     await gpus.stop(0, 0);
+    await http.close();
+  }
+}
+
+function countersNote({ service }: BenchTarget, error: unknown): string {
+  return `${service}: its metrics could not be read, so the time in the server is missing: ${reason(error)}.`;
+}
+
+/** Keeps each note once, and tells it at once. */
+export function noteOnce(record: BenchRecord, context: BenchContext): (note: string) => void {
+  return (note) => {
+    if (record.notes.includes(note)) return;
+    record.notes.push(note);
+    context.onEvent({ kind: "notice", text: note });
+  };
+}
+
+/** Read the counters of the servers once: whoever waits for minutes should know before that they cannot be read. */
+export async function tryCounters(
+  { signal }: BenchContext,
+  measured: readonly MeasuredPath[],
+  onNote: (note: string) => void,
+): Promise<void> {
+  const http = openHttpClient();
+  try {
+    for (const target of new Set(measured.map((it) => it.target))) {
+      try {
+        await readServerCounters(http, target.metrics, signal);
+      } catch (error) {
+        signal.throwIfAborted();
+        onNote(countersNote(target, error));
+      }
+    }
+  } finally {
     await http.close();
   }
 }
@@ -401,11 +445,13 @@ async function measureGrid(
 ): Promise<void> {
   const onNotice = (text: string) => context.onEvent({ kind: "notice", text });
   const chosen = choosePaths(paths, open, onNotice);
+  const onNote = noteOnce(record, context);
+  await tryCounters(context, chosen, onNote);
   for (const { target, path } of await gateParity(context, record, chosen, reference)) {
     for (const batch of batchSizes) {
       for (const load of loads) {
         context.signal.throwIfAborted();
-        const options = { batch, load, readGpus: open.readGpus };
+        const options = { batch, load, readGpus: open.readGpus, onNote };
         const id = cellId(path, options);
         context.onEvent({ kind: "phase", environment: target.environment, text: id });
         try {

@@ -106,6 +106,7 @@ export function reason(error: unknown): string {
   const words: Readonly<Record<string, string>> = {
     ECONNREFUSED: "connection refused",
     ECONNRESET: "connection reset",
+    ERR_HTTP2_STREAM_ERROR: "stream ended by the server",
     UND_ERR_SOCKET: "connection closed before the answer",
     UND_ERR_HEADERS_TIMEOUT: "no answer in time",
     UND_ERR_BODY_TIMEOUT: "no whole answer in time",

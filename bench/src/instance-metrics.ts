@@ -1,7 +1,7 @@
 import { embedPaths } from "../../inference-image/src/contract/embed-api.ts";
 import type { RunningInstance } from "./embedded.ts";
 import { loopback } from "./embedded-plan.ts";
-import type { HttpClient } from "./http-client.ts";
+import type { HttpClient, HttpRequest } from "./http-client.ts";
 import { type Metrics, parseMetrics } from "./prometheus.ts";
 import type { ServiceUnderTest } from "./service-under-test.ts";
 
@@ -29,9 +29,10 @@ export function metricsSource({ instance }: RunningInstance): MetricsSource {
 export async function readMetrics(
   http: HttpClient,
   { name, url }: MetricsSource,
+  options: Pick<HttpRequest, "timeoutMs" | "signal"> = {},
 ): Promise<Metrics> {
   if (url === undefined) throw new Error(`${name} offers no metrics`);
-  const answer = await http.send(`${url}${embedPaths.metrics}`, { timeoutMs });
+  const answer = await http.send(`${url}${embedPaths.metrics}`, { timeoutMs, ...options });
   if (answer.status !== 200) throw new Error(`${name}: the metrics answer ${answer.status}`);
   return parseMetrics(answer.body.toString("utf8"));
 }

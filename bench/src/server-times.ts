@@ -28,11 +28,12 @@ export interface SourceCounters {
 export async function readServerCounters(
   http: HttpClient,
   sources: readonly MetricsSource[],
+  signal?: AbortSignal,
 ): Promise<ServerCounters> {
   return new Map(
     await Promise.all(
       sources.map(async (source) => {
-        const metrics = await readMetrics(http, source);
+        const metrics = await readMetrics(http, source, { signal });
         return [source.name, { role: source.role, metrics }] as const;
       }),
     ),

@@ -8,9 +8,9 @@ afterEach(async () => {
   await Promise.all(children.splice(0).map((child) => child.stop(0)));
 });
 
-test("memory under load is the highest that was seen, and memory at rest the first", async () => {
+test("memory under load is the highest that was seen, and memory at rest as it was before", async () => {
+  const rest: MemoryReading = { residentMiB: 100, gpuMemoryMiB: 10 };
   const readings: MemoryReading[] = [
-    { residentMiB: 100, gpuMemoryMiB: 10 },
     { residentMiB: 300, gpuMemoryMiB: 10 },
     { residentMiB: 200, gpuMemoryMiB: 40 },
   ];
@@ -19,7 +19,7 @@ test("memory under load is the highest that was seen, and memory at rest the fir
   const load = async () => {
     while (next < readings.length) await sleep(10);
   };
-  expect(await measureMemory("embed", read, load)).toEqual({
+  expect(await measureMemory("embed", rest, read, load)).toEqual({
     service: "embed",
     residentMiB: 100,
     residentUnderLoadMiB: 300,
@@ -31,6 +31,7 @@ test("memory under load is the highest that was seen, and memory at rest the fir
 test("what cannot be read is absent", async () => {
   const result = await measureMemory(
     "embed",
+    {},
     async () => ({}),
     async () => {},
   );

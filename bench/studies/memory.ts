@@ -28,16 +28,17 @@ export function residentMiB(pids: readonly number[]): number | undefined {
 }
 
 /**
- * Memory of a service at rest, and the highest while it is loaded.
+ * The highest memory of a service while it is loaded, beside what it had at rest.
  *
+ * @param rest - Read before anything was asked of it: what buffers have grown to stays.
  * @param load - Loads it, and ends.
  */
 export async function measureMemory(
   service: string,
+  rest: MemoryReading,
   read: ReadMemory,
   load: () => Promise<unknown>,
 ): Promise<ServiceMemory> {
-  const rest = await read();
   let [resident, gpu] = [rest.residentMiB, rest.gpuMemoryMiB];
   const ended = new AbortController();
   const sampling = (async () => {

@@ -15,6 +15,8 @@ import {
   choosePaths,
   gateParity,
   measureCell,
+  noteOnce,
+  tryCounters,
 } from "../src/bench-run.ts";
 import { type OpenTargets, type TargetsSource, withTargets } from "../src/bench-targets.ts";
 import { reason } from "../src/http-client.ts";
@@ -28,7 +30,7 @@ import {
   studyProtocol,
   studySerialization,
 } from "./load-studies.ts";
-import { studyMemory } from "./memory-study.ts";
+import { readMemoryOfAll, studyMemory } from "./memory-study.ts";
 import type { profileOperators } from "./operators.ts";
 import { modelControlArgs, studyQueueDelay } from "./queue-delay-study.ts";
 import { studyScaling, studyTopology } from "./scale-studies.ts";
@@ -106,11 +108,12 @@ const onTargets = {
   protocol: studyProtocol,
   serialization: studySerialization,
   link: studyLink,
-  memory: studyMemory,
 } as const satisfies Partial<Record<StudyId, (run: StudyRun) => Promise<void>>>;
 
-function isOnTargets(id: StudyId): id is keyof typeof onTargets {
-  return id in onTargets;
+type LoadedStudy = keyof typeof onTargets | "memory";
+
+function isOnTargets(id: StudyId): id is LoadedStudy {
+  return id === "memory" || id in onTargets;
 }
 
 /**
@@ -186,7 +189,7 @@ async function studyEnvironment(
     if (paths.some((path) => environment.offers.includes(path))) return;
     throw new StudyUnavailable(`it offers none of ${paths.join(", ")}`);
   };
-  const loaded: (keyof typeof onTargets)[] = [];
+  const loaded: LoadedStudy[] = [];
   for (const id of studyIds) {
     if (!(isOnTargets(id) && wanted(id))) continue;
     await attempt(id, async () => {
@@ -199,9 +202,16 @@ async function studyEnvironment(
     const group = loaded.filter((study) => needed(study).variants === variants);
     if (group.length === 0) continue;
     await attempt(group.join(", "), () =>
-      openTargets(environment, environment.source(needed(...group)), options, async (run) => {
+      openTargets(environment, environment.source(needed(...group)), options, async (run, open) => {
+        // now: the first request lets buffers grow
+        const rest = group.includes("memory")
+          ? await readMemoryOfAll(open, environment.readMemory)
+          : undefined;
         for (const study of group) {
-          await attempt(study, async () => onTargets[study](await run(study)));
+          await attempt(study, async () => {
+            if (study !== "memory") await onTargets[study](await run(study));
+            else if (rest !== undefined) await studyMemory(await run(study), rest);
+          });
         }
       }),
     );
@@ -256,17 +266,20 @@ async function openTargets(
   { readMemory }: StudyEnvironment,
   source: TargetsSource,
   options: RunStudiesOptions,
-  use: (run: (study: StudyId) => Promise<StudyRun>) => Promise<void>,
+  use: (run: (study: StudyId) => Promise<StudyRun>, open: OpenTargets) => Promise<void>,
 ): Promise<void> {
   const { context, record } = options;
   const onPhase = (text: string) => context.onEvent({ kind: "phase", text });
   await withTargets(source, { signal: context.signal, onPhase }, async (open) => {
     const gate = new ParityGate(open, options);
     try {
-      await use(async (study) => ({
-        ...runOf(open, await gate.pathsOf(study), options),
-        readMemory,
-      }));
+      await use(
+        async (study) => ({
+          ...runOf(open, await gate.pathsOf(study), options),
+          readMemory,
+        }),
+        open,
+      );
     } finally {
       addOnce(record, open);
     }
@@ -285,6 +298,7 @@ class ParityGate {
   async pathsOf(study: StudyId): Promise<readonly StudyPath[]> {
     const { context, record, paths, reference } = this.options;
     const chosen = choosePaths(pathsFor(study, paths), this.open, () => {});
+    await tryCounters(context, chosen, noteOnce(record, context));
     const good: StudyPath[] = [];
     for (const at of chosen) {
       const key = `${at.target.service} ${benchPathName(at.path)}`;
@@ -357,6 +371,7 @@ function runOf(
 ): StudyRun {
   const [first] = open.targets;
   const environment = first?.environment ?? "";
+  const onNote = noteOnce(record, context);
   return {
     environment,
     open,
@@ -366,9 +381,9 @@ function runOf(
     async measure(study, { target, path }, options) {
       context.signal.throwIfAborted();
       context.onEvent({ kind: "phase", environment, text: `${study}: ${benchPathName(path)}` });
-      const { readGpus } = open;
+      const given = { readGpus: open.readGpus, onNote, ...options, study };
       try {
-        const cell = await measureCell(context, target, path, { readGpus, ...options, study });
+        const cell = await measureCell(context, target, path, given);
         record.cells.push(cell);
         context.onEvent({ kind: "cell", cell });
       } catch (error) {
