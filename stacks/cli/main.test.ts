@@ -1,4 +1,5 @@
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
@@ -9,4 +10,15 @@ test("says the version of its package", () => {
   const { version } = JSON.parse(readFileSync(here("./package.json"), "utf8"));
   const stdout = execFileSync(process.execPath, [here("./clipstack.mjs"), "--version"]);
   expect(stdout.toString()).toBe(`${version}\n`);
+});
+
+test("ends quietly where its reader has gone", async () => {
+  const child = spawn(process.execPath, [here("./clipstack.mjs"), "bench", "--help"], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  child.stdout.destroy();
+  const said: string[] = [];
+  child.stderr.setEncoding("utf8").on("data", (text: string) => said.push(text));
+  const [code] = await once(child, "close");
+  expect({ code, said }).toEqual({ code: 0, said: [] });
 });

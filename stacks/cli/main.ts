@@ -31,6 +31,13 @@ const { version }: { readonly version: string } = JSON.parse(
   readFileSync(new URL("./package.json", import.meta.url), "utf8"),
 );
 
+// whoever reads has seen enough, like `head`: what is under way ends as it would have
+for (const output of [process.stdout, process.stderr]) {
+  output.on("error", (error: NodeJS.ErrnoException) => {
+    if (error.code !== "EPIPE") throw error;
+  });
+}
+
 const program = new Command("clipstack")
   .description("GPU inference infrastructure for CLIP image embeddings.")
   .version(version)
