@@ -1,5 +1,6 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
+import fc from "fast-check";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { onnxChunks } from "../../inference-image/src/model/onnx-writer.ts";
 import { completeLinkage, components } from "./cluster.ts";
@@ -112,6 +113,54 @@ test("complete linkage joins groups whose pairs are all similar", () => {
     clusterer.add({ a, b, similarity });
   }
   expect(clusterer.groups()).toEqual([[0, 1, 2, 3]]);
+});
+
+/** As the definition has it, over all similarities; those below the threshold are 0. */
+function linkedPlainly(similarity: readonly (readonly number[])[]): readonly (readonly number[])[] {
+  let groups = similarity.map((_, i) => [i]);
+  for (;;) {
+    let best = { least: 0, first: -1, second: -1 };
+    for (const [first, one] of groups.entries()) {
+      for (const [second, other] of groups.entries()) {
+        if (second <= first) continue;
+        const least = Math.min(...one.flatMap((a) => other.map((b) => similarity[a]![b]!)));
+        if (least > best.least) best = { least, first, second };
+      }
+    }
+    const { first, second } = best;
+    if (first < 0) break;
+    const joined = [...groups[first]!, ...groups[second]!].sort((a, b) => a - b);
+    groups = groups.map((members, i) => (i === first ? joined : members));
+    groups.splice(second, 1);
+  }
+  return groups.filter(({ length }) => length > 1);
+}
+
+test("complete linkage gives the groups of its definition", () => {
+  // few values, so that many are equal
+  const values = fc.integer({ min: 0, max: 6 });
+  fc.assert(
+    fc.property(
+      fc
+        .integer({ min: 2, max: 9 })
+        .chain((n) =>
+          fc.tuple(fc.constant(n), fc.array(values, { minLength: n * n, maxLength: n * n })),
+        ),
+      ([n, drawn]) => {
+        const similarity = Array.from({ length: n }, (_, a) =>
+          Array.from({ length: n }, (_, b) => drawn[Math.min(a, b) * n + Math.max(a, b)]!),
+        );
+        const clusterer = completeLinkage();
+        for (let b = n - 1; b > 0; b--) {
+          for (let a = 0; a < b; a++) {
+            const value = similarity[a]![b]!;
+            if (value > 0) clusterer.add({ a, b, similarity: value });
+          }
+        }
+        expect(clusterer.groups()).toEqual(linkedPlainly(similarity));
+      },
+    ),
+  );
 });
 
 let folder: string;

@@ -14,6 +14,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { openPhotoDatabase, type PhotoDatabase } from "./photo-database.ts";
+import { readsHeic } from "./read-photo.ts";
 import { type Skipped, scan } from "./scan.ts";
 import { picture, silent, temporaryFolder } from "./test-photos.ts";
 
@@ -73,14 +74,15 @@ test("does not read a photo again whose size and time are the same", async () =>
   expect(await scanFolder()).toMatchObject({ read: 0, unchanged: 1 });
 });
 
-test("reads a photo again whose time has changed", async () => {
+test("reads a photo again whose content has changed, and one whose time alone has", async () => {
   await picture(1).jpeg().toFile(join(folder, "a.jpg"));
   await scanFolder();
   const before = rows()[0]?.md5;
   await picture(2).jpeg().toFile(join(folder, "a.jpg"));
-  utimesSync(join(folder, "a.jpg"), 1_000, 1_000);
   expect(await scanFolder()).toMatchObject({ read: 1, unchanged: 0 });
   expect(rows()[0]?.md5).not.toBe(before);
+  utimesSync(join(folder, "a.jpg"), 1_000, 1_000);
+  expect(await scanFolder()).toMatchObject({ read: 1, unchanged: 0 });
 });
 
 test("marks a photo that is gone, and takes it back when it is there again", async () => {
@@ -120,6 +122,14 @@ test("lists what cannot be read with one line each, and reads the rest", async (
     "gif.png": "is gif, not JPEG, PNG or WebP",
   });
   expect(Object.values(problems).join("")).not.toContain("\n");
+});
+
+test("counts HEIC files where they cannot be decoded", async () => {
+  writeFileSync(join(folder, "phone.HEIC"), "ftypheic");
+  const { heic, unreadable } = await scanFolder();
+  expect({ heic, unreadable }).toEqual(
+    readsHeic ? { heic: 0, unreadable: 1 } : { heic: 1, unreadable: 0 },
+  );
 });
 
 test("walks into a folder that is named like a photo", async () => {
