@@ -15,7 +15,7 @@ export interface AgreeTargets {
 }
 
 export interface AgreeOptions {
-  /** Paths of the programs; without one its targets are left out. */
+  /** Paths of the programs; each is needed where there is an address for it. */
   readonly perfAnalyzer?: string;
   readonly hey?: string;
   readonly image: LoadImage;
@@ -58,13 +58,19 @@ interface Pair {
   readonly theirs: (load: PeerLoad) => Promise<PeerFigures>;
 }
 
-/** Measure each path with ours and with the other program, the order reversed in each round. */
+/**
+ * Measure each path with ours and with the other program, the order reversed in each round.
+ *
+ * @throws {BenchError} where an address has no program to compare with, or there is no address.
+ */
 export async function compareWithPeers(
   targets: AgreeTargets,
   options: AgreeOptions,
 ): Promise<readonly AgreeRow[]> {
+  const pairs = await pairsOf(targets, options);
+  if (pairs.length === 0) throw new BenchError("nothing to compare: give an address");
   const rows: AgreeRow[] = [];
-  for (const pair of await pairsOf(targets, options)) {
+  for (const pair of pairs) {
     const seen = { ours: [] as Figures[], theirs: [] as Figures[] };
     for (let round = 0; round < options.rounds; round++) {
       const order = ["ours", "theirs"] as const;
@@ -92,7 +98,10 @@ async function pairsOf(
     ["http", http],
     ["grpc", grpc],
   ] as const) {
-    if (url === undefined || perfAnalyzer === undefined) continue;
+    if (url === undefined) continue;
+    if (perfAnalyzer === undefined) {
+      throw new BenchError(`--${protocol} ${url}: give --perf-analyzer to compare with`);
+    }
     const path = `onnx-${protocol}` as const;
     const requests = await prepareRequests({ path, url, model }, fp32, [image], 1);
     const address = url.replace(/^http:\/\//, "");
@@ -103,7 +112,8 @@ async function pairsOf(
       theirs: (load) => runPerfAnalyzer(perfAnalyzer, { protocol, address, model, batch: 1 }, load),
     });
   }
-  if (embed !== undefined && hey !== undefined) {
+  if (embed !== undefined) {
+    if (hey === undefined) throw new BenchError(`--embed ${embed}: give --hey to compare with`);
     const requests = await prepareRequests(
       { path: "embed-http", url: embed, model },
       { payload: "encoded", serialization: "binary" },

@@ -8,6 +8,8 @@ const windowBytes = 8 * 1024 * 1024;
 const statusOk = 200;
 /** Before each message: a flag, and its length. */
 const frameBytes = 5;
+/** An answer that says that all is well, and is not one whole message. */
+const cutShort = "answer cut short";
 
 /** Names of the codes of gRPC, by number. */
 const statusNames = [
@@ -74,7 +76,12 @@ class GrpcConnection implements Connection {
     const { headers, message } = this.#calls[request]!;
     const stream = this.#openSession().request(headers);
     this.#stream = stream;
-    const answer: Answer = { httpStatus: 0, grpcStatus: undefined, bytes: 0 };
+    const answer: Answer = {
+      httpStatus: 0,
+      grpcStatus: undefined,
+      bytes: 0,
+      head: Buffer.alloc(0),
+    };
     let code = "UND_ERR_SOCKET";
     stream.on("response", (response) => {
       answer.httpStatus = response[":status"] ?? 0;
@@ -83,6 +90,8 @@ class GrpcConnection implements Connection {
     });
     stream.on("data", (chunk: Buffer) => {
       answer.bytes += chunk.length;
+      const missing = frameBytes - answer.head.length;
+      if (missing > 0) answer.head = Buffer.concat([answer.head, chunk.subarray(0, missing)]);
     });
     stream.on("trailers", (trailers) => {
       answer.grpcStatus ??= textOf(trailers["grpc-status"]);
@@ -141,13 +150,17 @@ interface Answer {
   grpcStatus: string | undefined;
   /** Of the message with its frame. */
   bytes: number;
+  /** Its frame: a flag, and how long the message is. */
+  head: Buffer;
 }
 
 /** Empty for a good one. */
-function answerCode({ httpStatus, grpcStatus }: Answer): string {
+function answerCode({ httpStatus, grpcStatus, bytes, head }: Answer): string {
   if (httpStatus !== statusOk) return String(httpStatus);
   const name = statusNames[Number(grpcStatus)] ?? "UNKNOWN";
-  return name === "OK" ? "" : name;
+  if (name !== "OK") return name;
+  const isWhole = head.length === frameBytes && bytes === frameBytes + head.readUInt32BE(1);
+  return isWhole ? "" : cutShort;
 }
 
 /** Of a stream that was given up because its connection could not be had, what was wrong with the connection. */

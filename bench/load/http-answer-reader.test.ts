@@ -41,6 +41,11 @@ test.each([
   );
 });
 
+test("a tab before a length, or before a word, is a space", () => {
+  const answer = withLength.replace(": ", ":\t").replace("\r\n", "\r\nConnection:\tclose\r\n");
+  expect(readParts([answer])).toMatchObject({ state: "done", bytes: 5, keepAlive: false });
+});
+
 test("100 Continue is not the answer", () => {
   expect(readParts([`HTTP/1.1 100 Continue\r\n\r\n${withLength}`])).toMatchObject({
     state: "done",
@@ -65,6 +70,9 @@ test("an answer without a length ends with its connection", () => {
 test.each([
   ["what is not HTTP", "SSH-2.0-OpenSSH_9.2\r\n\r\n"],
   ["more than the answer", `${withLength}HTTP/1.1 200 OK\r\n`],
+  ["a chunk that is longer than it says", inChunks.replace("abc", "abcd")],
+  ["a chunk whose size is no number", inChunks.replace("3;x=1", "3x")],
+  ["a head whose lines end without a carriage return", withLength.replaceAll("\r", "")],
   ["a chunk without a size", inChunks.replace("3;x=1", "x")],
   ["a head without an end", `HTTP/1.1 200 OK\r\nx: ${"y".repeat(70_000)}`],
 ])("%s is refused", (_what, answer) => {

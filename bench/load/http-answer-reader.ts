@@ -1,5 +1,6 @@
 /** Longest head of an answer, in bytes. */
 const longestHead = 64 * 1024;
+const carriageReturn = 13;
 
 /**
  * Reads the answers to one request after the other: status, whether the connection can be used again, and how long the
@@ -13,8 +14,10 @@ export class HttpAnswerReader {
   #phase: "head" | "length" | "chunks" | "to the end" | "done" = "head";
   /** Of a head, or of a chunk's size line, that is not whole yet. */
   #held: Buffer | undefined;
-  /** Of the body, or of the current chunk and the line end after it. */
+  /** Of the body, or of the current chunk. */
   #left = 0;
+  /** The line end after a chunk is to come. */
+  #afterChunk = false;
   #lastChunk = false;
 
   /** Something of an answer has come. */
@@ -34,6 +37,7 @@ export class HttpAnswerReader {
     this.#phase = "head";
     this.#held = undefined;
     this.#left = 0;
+    this.#afterChunk = false;
     this.#lastChunk = false;
   }
 
@@ -44,7 +48,10 @@ export class HttpAnswerReader {
       const text = this.#held === undefined ? rest : Buffer.concat([this.#held, rest]);
       const end = text.indexOf("\r\n\r\n");
       if (end < 0) {
-        if (text.length > longestHead) return "broken";
+        const lineEnd = text.indexOf("\n");
+        // a head whose lines end otherwise would never be whole
+        const isOther = lineEnd >= 0 && text[lineEnd - 1] !== carriageReturn;
+        if (isOther || text.length > longestHead) return "broken";
         this.#held = text;
         return "more";
       }
@@ -68,9 +75,9 @@ export class HttpAnswerReader {
     this.status = Number(status[2]);
     // 100 Continue and the like: the answer is still to come
     if (this.status < 200) return true;
-    const connection = /\r\nconnection: *([^\r]*)/i.exec(head)?.[1];
+    const connection = /\r\nconnection:[ \t]*([^\r]*)/i.exec(head)?.[1];
     this.keepAlive = connection === undefined ? status[1] === "1" : /keep-alive/i.test(connection);
-    const length = /\r\ncontent-length: *(\d+)/i.exec(head)?.[1];
+    const length = /\r\ncontent-length:[ \t]*(\d+)/i.exec(head)?.[1];
     if (/\r\ntransfer-encoding:[^\r]*chunked/i.test(head)) {
       this.#phase = "chunks";
     } else if (length !== undefined || this.status === 204 || this.status === 304) {
@@ -101,18 +108,25 @@ export class HttpAnswerReader {
       }
       this.#held = undefined;
       rest = text.subarray(end + 2);
+      if (this.#afterChunk) {
+        if (end > 0) return "broken";
+        this.#afterChunk = false;
+        continue;
+      }
       if (this.#lastChunk) {
         // trailers, and the empty line after them
         if (end > 0) continue;
         this.#phase = "done";
         return rest.length === 0 ? "done" : "broken";
       }
-      const size = Number.parseInt(text.toString("latin1", 0, end), 16);
-      if (!(size >= 0)) return "broken";
+      const digits = /^([\da-f]+)[ \t]*(?:;|$)/i.exec(text.toString("latin1", 0, end))?.[1];
+      if (digits === undefined) return "broken";
+      const size = Number.parseInt(digits, 16);
       if (size === 0) this.#lastChunk = true;
       else {
         this.bodyBytes += size;
-        this.#left = size + 2;
+        this.#left = size;
+        this.#afterChunk = true;
       }
     }
   }

@@ -2,6 +2,7 @@ import { availableParallelism } from "node:os";
 import type { Cell, LoadShape } from "../src/bench-record.ts";
 import { LoadRun, newTotals } from "./load-run.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
+import type { WorkerPriority } from "./worker-messages.ts";
 import { startWorkers } from "./workers.ts";
 
 /** How a load is measured. */
@@ -21,6 +22,12 @@ export interface MeasureOptions {
   readonly durationSeconds: number;
   /** Processes that send; absent: as many as the rate needs, found out while warming up. */
   readonly workers?: number;
+  /**
+   * Of those processes.
+   *
+   * @default "raised" - where it may be, so that a server on the same machine does not hold up what measures it
+   */
+  readonly priority?: WorkerPriority;
   /** Ends the load; what was measured until then is returned, with the verdict `interrupted`. */
   readonly signal: AbortSignal;
   /**
@@ -77,7 +84,7 @@ export async function measureLoad(
   const most = parallelRequests(options.load);
   let count = Math.min(options.workers ?? 1, most);
   for (;;) {
-    const workers = await startWorkers(count, requests, options.load);
+    const workers = await startWorkers(count, requests, options.load, options.priority ?? "raised");
     try {
       const run = new LoadRun(workers, requests, options, totals);
       const busiest = await run.warmUp();

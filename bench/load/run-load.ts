@@ -24,39 +24,39 @@ export function tsxCommand(program: string): readonly string[] {
   ];
 }
 
-/**
- * Our generator as another program, so that it can be held to some cores: a closed loop with one worker, three windows,
- * after a warm-up of two.
- */
-export async function runOurs(
-  requests: PreparedRequests,
-  { concurrency, seconds, cores, signal }: PeerLoad,
-): Promise<MeasuredLoad> {
+/** A closed loop with one worker, three windows, after a warm-up of two, without privileges that other programs lack. */
+export function loadBesidePeers({
+  concurrency,
+  seconds,
+}: Pick<PeerLoad, "concurrency" | "seconds">): LoadFile["options"] {
+  return {
+    load: { kind: "closed loop", concurrency },
+    windowSeconds: seconds / 3,
+    stableWindows: 3,
+    tolerance: 0.1,
+    maxWindows: 3,
+    // the ceiling is for a server that answers nothing
+    durationSeconds: 4 * seconds + 10,
+    workers: 1,
+    priority: "usual",
+  };
+}
+
+/** Our generator as another program, so that it can be held to some cores, with {@link loadBesidePeers}. */
+export async function runOurs(requests: PreparedRequests, load: PeerLoad): Promise<MeasuredLoad> {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-load-"));
   try {
     const file = join(folder, "load");
-    const job: LoadFile = {
-      requests,
-      options: {
-        load: { kind: "closed loop", concurrency },
-        windowSeconds: seconds / 3,
-        stableWindows: 3,
-        tolerance: 0.1,
-        maxWindows: 3,
-        // the ceiling is for a server that answers nothing
-        durationSeconds: 4 * seconds + 10,
-        workers: 1,
-      },
-    };
+    const job: LoadFile = { requests, options: loadBesidePeers(load) };
     writeFileSync(file, serialize(job));
     return await runCommand<MeasuredLoad>(
       {
-        command: [...pinned(cores), ...tsxCommand("load-main.ts")],
+        command: [...pinned(load.cores), ...tsxCommand("load-main.ts")],
         args: [file],
         env: {},
       },
       "the load generator",
-      signal,
+      load.signal,
     );
   } finally {
     rmSync(folder, { recursive: true });

@@ -1,6 +1,9 @@
 import type { LoadShape } from "../src/bench-record.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 
+/** Of the processes that send: above that of a server on the same machine, where they may, or as any other's. */
+export type WorkerPriority = "raised" | "usual";
+
 /** What the bench and a worker, a process that sends requests, tell each other. */
 
 export type ToWorker =
@@ -11,6 +14,7 @@ export type ToWorker =
       /** This worker's number, and how many share the load. */
       readonly index: number;
       readonly workers: number;
+      readonly priority: WorkerPriority;
     }
   /** @property atMs - On the clock of {@link clockMs}. */
   | { readonly kind: "start"; readonly atMs: number }

@@ -11,13 +11,6 @@ import { clockMs, type FromWorker, type ToWorker } from "./worker-messages.ts";
 
 const resolutionMs = 5;
 
-try {
-  // a server on the same machine must not hold up what measures it
-  setPriority(osConstants.priority.PRIORITY_HIGH);
-} catch {
-  // only for those who may
-}
-
 let sender: Sender | undefined;
 let delay: IntervalHistogram | undefined;
 
@@ -28,7 +21,8 @@ process.on("SIGINT", () => {});
 
 async function receive(message: ToWorker): Promise<void> {
   if (message.kind === "prepare") {
-    const { requests, load, index, workers } = message;
+    const { requests, load, index, workers, priority } = message;
+    if (priority === "raised") raisePriority();
     const open = requests.transport === "grpc" ? grpcConnections : httpConnections;
     sender = createSender({
       open: open(requests),
@@ -49,6 +43,15 @@ async function receive(message: ToWorker): Promise<void> {
   } else {
     await sender?.stop(message.patienceMs);
     collected(true);
+  }
+}
+
+/** So that a server on the same machine does not hold up what measures it. */
+function raisePriority(): void {
+  try {
+    setPriority(osConstants.priority.PRIORITY_HIGH);
+  } catch {
+    // only for those who may
   }
 }
 

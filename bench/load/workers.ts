@@ -10,6 +10,7 @@ import {
   sampleColumns,
   sampleWidth,
   type ToWorker,
+  type WorkerPriority,
 } from "./worker-messages.ts";
 
 /** One request, as the worker that sent it saw it. Times on the clock of `clockMs`. */
@@ -37,6 +38,7 @@ export interface Collected {
 /** Processes that send one load together. */
 export interface Workers {
   readonly count: number;
+  readonly pids: readonly number[];
   /** @returns When the first request is due. */
   start(): number;
   /** @param boundary - A window ends here. */
@@ -55,6 +57,7 @@ export async function startWorkers(
   count: number,
   requests: PreparedRequests,
   load: LoadShape,
+  priority: WorkerPriority,
 ): Promise<Workers> {
   const workers = Array.from({ length: count }, () => new Worker());
   const close = async () => {
@@ -63,7 +66,7 @@ export async function startWorkers(
   try {
     await Promise.all(
       workers.map((worker, index) =>
-        worker.ask({ kind: "prepare", requests, load, index, workers: count }),
+        worker.ask({ kind: "prepare", requests, load, index, workers: count, priority }),
       ),
     );
   } catch (error) {
@@ -84,6 +87,7 @@ export async function startWorkers(
   };
   return {
     count,
+    pids: workers.flatMap(({ pid }) => (pid === undefined ? [] : [pid])),
     start() {
       const atMs = clockMs() + startDelayMs;
       for (const worker of workers) worker.tell({ kind: "start", atMs });
@@ -121,6 +125,10 @@ class Worker {
     });
     this.#child.on("error", (error) => this.#fail(error.message));
     this.#child.on("exit", (code, signal) => this.#fail(`it ended with ${signal ?? code}`));
+  }
+
+  get pid(): number | undefined {
+    return this.#child.pid;
   }
 
   takeSamples(): readonly TimedSample[] {
