@@ -1,5 +1,6 @@
 import { createServer, type IncomingMessage } from "node:http";
-import { connect } from "node:net";
+import { connect, createServer as createTcpServer, type Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, expect, test } from "vitest";
 import { openHttpClient } from "../src/http-client.ts";
 import { type Link, startLinkProxy } from "./link-proxy.ts";
@@ -105,4 +106,53 @@ test("a connection that the server does not take is closed", async () => {
   closers.push(() => gone.close());
   const socket = connect(gone.port, "127.0.0.1");
   await new Promise((resolve) => socket.on("error", () => {}).once("close", resolve));
+});
+
+test("a connection that is being opened does not hold up another", async () => {
+  const { send, proxy } = await behind({ bandwidthMbps: 100, roundTripMs: 600 });
+  const other = connect(proxy.port, "127.0.0.1");
+  closers.push(() => other.destroy());
+  await new Promise<void>((resolve) => other.write("POST / HTTP/1.1\r\n", () => resolve()));
+  const { ms } = await send(10);
+  expect(ms).toBeLessThan(1_150);
+});
+
+test("a sender waits for a receiver that does not read, and nothing is lost", async () => {
+  const warnings: string[] = [];
+  const onWarning = ({ name }: Error) => warnings.push(name);
+  process.on("warning", onWarning);
+  closers.push(() => process.removeListener("warning", onWarning));
+  const bytes = 64 * 1024 * 1024;
+  let accept: (socket: Socket) => void = () => {};
+  const accepted = new Promise<Socket>((resolve) => {
+    accept = resolve;
+  });
+  const tcp = createTcpServer({ pauseOnConnect: true }, (socket) => accept(socket));
+  await new Promise<void>((resolve) => tcp.listen(0, "127.0.0.1", resolve));
+  closers.push(() => tcp.close());
+  const address = tcp.address();
+  const port = typeof address === "object" && address !== null ? address.port : 0;
+  const proxy = await startLinkProxy({ host: "127.0.0.1", port }, { roundTripMs: 2 });
+  closers.push(() => proxy.close());
+  const sender = connect(proxy.port, "127.0.0.1");
+  closers.push(() => sender.destroy());
+  sender.end(Buffer.alloc(bytes, 7));
+  const receiver = await accepted;
+  await sleep(700);
+  const held = proxy.bytes().up;
+  // what the system's own buffers take, and no more
+  expect(held).toBeGreaterThan(0);
+  expect(held).toBeLessThan(bytes / 2);
+  let got = 0;
+  for await (const chunk of receiver) got += (chunk as Buffer).length;
+  expect(got).toBe(bytes);
+  expect(warnings).toEqual([]);
+}, 60_000);
+
+test("tells how late it is, which is less than a timer of Node would be", async () => {
+  const { send, proxy } = await behind({ roundTripMs: 20 });
+  for (let i = 0; i < 10; i++) await send(10);
+  expect(proxy.medianLatenessMs()).toBeGreaterThan(0);
+  // generous: the core may be another's
+  expect(proxy.medianLatenessMs()).toBeLessThan(100);
 });

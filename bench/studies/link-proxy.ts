@@ -1,4 +1,6 @@
 import { connect, createServer, type Socket } from "node:net";
+import { type Alarm, startAlarm } from "../load/alarm.ts";
+import { clockMs } from "../load/worker-messages.ts";
 import { loopback } from "../src/embedded-plan.ts";
 
 /** A link between a client and a server: the same in each direction, and shared by all connections. */
@@ -14,11 +16,15 @@ export interface LinkProxy {
   readonly port: number;
   /** Bytes that came in so far: from clients to the server, and back. */
   readonly bytes: () => { readonly up: number; readonly down: number };
+  /** How much later than the link would have bytes were passed on so far, by the median piece, in milliseconds. */
+  readonly medianLatenessMs: () => number;
   close(): Promise<void>;
 }
 
 /** Connections take turns on the link at this size, as packets do; small enough for 1 Mbit/s. */
 const pieceBytes = 16 * 1024;
+/** So many deliveries tell how late they are. */
+const latenessLimit = 100_000;
 /** What waits before the link, at least, before a sender is held up. */
 const minimumQueueBytes = 256 * 1024;
 
@@ -32,10 +38,10 @@ export async function startLinkProxy(
   link: Link,
 ): Promise<LinkProxy> {
   const sockets = new Set<Socket>();
-  const [up, down] = [new Direction(link), new Direction(link)];
+  const timeline = new Timeline();
+  const [up, down] = [new Direction(link, timeline), new Direction(link, timeline)];
   const server = createServer({ allowHalfOpen: true, noDelay: true }, (client) => {
     const backend = connect({ ...target, allowHalfOpen: true, noDelay: true });
-    const notBefore = performance.now() + link.roundTripMs;
     for (const [socket, other] of [
       [client, backend],
       [backend, client],
@@ -48,8 +54,11 @@ export async function startLinkProxy(
       // "close" follows
       socket.on("error", () => {});
     }
-    up.carry(client, backend, notBefore);
-    down.carry(backend, client, notBefore);
+    // the handshake is over then; until then nothing is on the link
+    timeline.add(clockMs() + link.roundTripMs, () => {
+      up.carry(client, backend);
+      down.carry(backend, client);
+    });
   });
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
@@ -59,21 +68,47 @@ export async function startLinkProxy(
   return {
     port: typeof address === "object" && address !== null ? address.port : 0,
     bytes: () => ({ up: up.bytes, down: down.bytes }),
-    close: () =>
-      new Promise((resolve) => {
-        up.stop();
-        down.stop();
+    medianLatenessMs: () => median(timeline.lateness),
+    async close() {
+      await timeline.stop();
+      await new Promise<void>((resolve) => {
         server.close(() => resolve());
         for (const socket of sockets) socket.destroy();
-      }),
+      });
+    },
   };
 }
 
-interface Piece {
-  /** Last of its bytes is at the other end, by `performance.now()`. */
-  readonly arrivesAt: number;
-  readonly bytes: number;
-  readonly deliver: () => void;
+/** Does what is due, in the order of its times. */
+class Timeline {
+  /** Of the last things that were done, in milliseconds. */
+  readonly lateness: number[] = [];
+  readonly #events: { readonly atMs: number; readonly run: () => void }[] = [];
+  readonly #alarm: Alarm = startAlarm(() => this.#ring());
+
+  add(atMs: number, run: () => void): void {
+    // nearly always at the end: what comes later is added later
+    let at = this.#events.length;
+    while (at > 0 && (this.#events[at - 1]?.atMs ?? 0) > atMs) at--;
+    this.#events.splice(at, 0, { atMs, run });
+    if (at === 0) this.#alarm.set(atMs);
+  }
+
+  async stop(): Promise<void> {
+    this.#events.length = 0;
+    await this.#alarm.close();
+  }
+
+  #ring(): void {
+    const now = clockMs();
+    let due = 0;
+    while ((this.#events[due]?.atMs ?? Number.POSITIVE_INFINITY) <= now) due++;
+    for (const { atMs, run } of this.#events.splice(0, due)) {
+      if (this.lateness.length < latenessLimit) this.lateness.push(now - atMs);
+      run();
+    }
+    this.#alarm.set(this.#events[0]?.atMs ?? Number.POSITIVE_INFINITY);
+  }
 }
 
 /** One direction of a link: a queue that is emptied at a rate, and a delay. */
@@ -82,14 +117,17 @@ class Direction {
   readonly #bytesPerMs: number;
   readonly #delayMs: number;
   readonly #queueLimit: number;
-  readonly #pieces: Piece[] = [];
+  /** Senders that wait, and why: the queue is full, or the receiver does not take more. */
   readonly #held = new Set<Socket>();
+  readonly #blocked = new Set<Socket>();
   #queued = 0;
   /** When the last byte in the queue has left. */
-  #freeAt = 0;
-  #timer: NodeJS.Timeout | undefined;
+  #freeAtMs = 0;
 
-  constructor({ bandwidthMbps = Number.POSITIVE_INFINITY, roundTripMs }: Link) {
+  constructor(
+    { bandwidthMbps = Number.POSITIVE_INFINITY, roundTripMs }: Link,
+    private readonly timeline: Timeline,
+  ) {
     this.#bytesPerMs = (bandwidthMbps * 1e6) / 8 / 1_000;
     this.#delayMs = roundTripMs / 2;
     // what is under way on a link that is full, and as much before it
@@ -97,60 +135,57 @@ class Direction {
     this.#queueLimit = Math.max(minimumQueueBytes, 2 * underWay);
   }
 
-  carry(from: Socket, to: Socket, notBefore: number): void {
+  carry(from: Socket, to: Socket): void {
     from.on("data", (chunk: Buffer) => {
       this.bytes += chunk.length;
       for (let at = 0; at < chunk.length; at += pieceBytes) {
         const piece = chunk.subarray(at, at + pieceBytes);
-        this.#add(piece.length, notBefore, () => {
-          if (to.destroyed || to.write(piece)) return;
-          from.pause();
-          to.once("drain", () => from.resume());
+        this.#add(piece.length, () => {
+          if (!to.destroyed && !to.write(piece)) this.#block(from, to);
         });
       }
       if (this.#queued <= this.#queueLimit) return;
-      from.pause();
       this.#held.add(from);
+      from.pause();
     });
-    from.once("end", () => this.#add(0, notBefore, () => to.end()));
+    from.once("end", () => this.#add(0, () => to.end()));
+    from.once("close", () => {
+      this.#held.delete(from);
+      this.#blocked.delete(from);
+    });
   }
 
-  stop(): void {
-    clearTimeout(this.#timer);
-    this.#pieces.length = 0;
-  }
-
-  #add(bytes: number, notBefore: number, deliver: () => void): void {
-    const startsAt = Math.max(performance.now(), this.#freeAt, notBefore);
-    this.#freeAt = startsAt + bytes / this.#bytesPerMs;
+  #add(bytes: number, deliver: () => void): void {
+    const startsAtMs = Math.max(clockMs(), this.#freeAtMs);
+    this.#freeAtMs = startsAtMs + bytes / this.#bytesPerMs;
     this.#queued += bytes;
-    this.#pieces.push({ arrivesAt: this.#freeAt + this.#delayMs, bytes, deliver });
-    if (this.#timer === undefined) this.#wait();
-  }
-
-  #wait(): void {
-    const [next] = this.#pieces;
-    if (next === undefined) {
-      this.#timer = undefined;
-      return;
-    }
-    // rounded up: a piece may be late by a timer's millisecond, and never early
-    const ms = Math.max(0, Math.ceil(next.arrivesAt - performance.now()));
-    this.#timer = setTimeout(() => this.#deliver(), ms);
-  }
-
-  #deliver(): void {
-    const now = performance.now();
-    let due = 0;
-    while (due < this.#pieces.length && (this.#pieces[due] as Piece).arrivesAt <= now) due++;
-    for (const { bytes, deliver } of this.#pieces.splice(0, due)) {
+    this.timeline.add(this.#freeAtMs + this.#delayMs, () => {
       this.#queued -= bytes;
       deliver();
-    }
-    if (this.#queued <= this.#queueLimit / 2) {
-      for (const socket of this.#held) socket.resume();
+      if (this.#queued > this.#queueLimit / 2) return;
+      const held = [...this.#held];
       this.#held.clear();
-    }
-    this.#wait();
+      for (const socket of held) this.#resume(socket);
+    });
   }
+
+  #block(from: Socket, to: Socket): void {
+    if (this.#blocked.has(from)) return;
+    this.#blocked.add(from);
+    from.pause();
+    to.once("drain", () => {
+      this.#blocked.delete(from);
+      this.#resume(from);
+    });
+  }
+
+  /** Only what neither the queue nor the receiver holds up. */
+  #resume(socket: Socket): void {
+    if (!(this.#held.has(socket) || this.#blocked.has(socket))) socket.resume();
+  }
+}
+
+function median(values: readonly number[]): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)] ?? 0;
 }

@@ -2,7 +2,13 @@ import { expect, test } from "vitest";
 import type { BenchPath, StudyResult } from "../src/bench-record.ts";
 import { benchPathName } from "../src/bench-record.ts";
 import { defaultSettings } from "../src/bench-run.ts";
-import { studyBatch, studyConcurrency, studyLink, studyProtocol } from "./load-studies.ts";
+import {
+  hostAndPort,
+  studyBatch,
+  studyConcurrency,
+  studyLink,
+  studyProtocol,
+} from "./load-studies.ts";
 import { studyScaling, studyTopology } from "./scale-studies.ts";
 import type { StudyGrid, StudyPath, StudyRun } from "./study-run.ts";
 
@@ -142,4 +148,18 @@ test("topology measures the gateway, which leads to all GPUs either way", async 
   const { run, loads } = recorder(at("embed-http", "encoded"), at("onnx-http"));
   await studyTopology({ run, conditions: { gpus: 4, topology: "per-gpu" } });
   expect(loads).toEqual(["embed-http b1 c5"]);
+});
+
+test("an IPv6 address behind a link has no brackets", () => {
+  expect(hostAndPort("http://[::1]:8000")).toEqual({ protocol: "http:", host: "::1", port: 8000 });
+  expect(hostAndPort("[::1]:8001")).toEqual({ protocol: "grpc:", host: "::1", port: 8001 });
+  expect(hostAndPort("localhost:8001").host).toBe("localhost");
+});
+
+test("link says how late its proxy was", async () => {
+  const { run, kept } = recorder(at("onnx-http"));
+  await studyLink(run);
+  expect(kept[0]?.notes.at(-1)).toMatch(
+    /^The proxy itself passed bytes on late, in each direction: by [\d.]+ to [\d.]+ ms in the median of a load/,
+  );
 });

@@ -1,0 +1,34 @@
+import { Worker } from "node:worker_threads";
+
+/** Rings at one time, which may be changed, to about 0.1 ms; a timer of Node is up to 2 ms late. */
+export interface Alarm {
+  /** @param atMs - On the clock of `clockMs`; infinity: never. */
+  set(atMs: number): void;
+  close(): Promise<void>;
+}
+
+/** @param ring - Called when the time has come, on this thread; it sets the next time, or the alarm stays silent. */
+export function startAlarm(ring: () => void): Alarm {
+  const next = new Float64Array(new SharedArrayBuffer(8)).fill(Number.POSITIVE_INFINITY);
+  const state = new Int32Array(new SharedArrayBuffer(4));
+  const thread = new Worker(new URL("./metronome.mjs", import.meta.url), {
+    workerData: { next, state },
+    execArgv: [],
+  });
+  const set = (atMs: number): void => {
+    next[0] = atMs;
+    Atomics.add(state, 0, 1);
+    Atomics.notify(state, 0);
+  };
+  thread.on("message", () => {
+    // until it is set again, so that the thread does not ring without end
+    next[0] = Number.POSITIVE_INFINITY;
+    ring();
+  });
+  return {
+    set,
+    async close() {
+      await thread.terminate();
+    },
+  };
+}
