@@ -37,7 +37,7 @@ const marks: Readonly<Record<Judgement, string>> = {
 const tones: Readonly<Partial<Record<Judgement, Tone>>> = { worse: "bad", better: "good" };
 
 export function compareText(from: BenchRecord, to: BenchRecord, comparison: Comparison): string {
-  const { regressions, cells, paths, onlyFrom, onlyTo, warnings } = comparison;
+  const { regressions, broken, cells, paths, onlyFrom, onlyTo, warnings } = comparison;
   const doubts = cells.filter(({ notJudged }) => notJudged.length > 0);
   return [
     `${subjectLine("from", from)}\n${subjectLine("to", to)}`,
@@ -50,7 +50,7 @@ export function compareText(from: BenchRecord, to: BenchRecord, comparison: Comp
     [missingLine("first", onlyFrom), missingLine("second", onlyTo)]
       .filter((line) => line !== "")
       .join("\n"),
-    regressions.map((line) => `✗ ${line}`).join("\n"),
+    [...broken, ...regressions].map((line) => `✗ ${line}`).join("\n"),
     `${verdictText(comparison)}.`,
   ]
     .filter((part) => part !== "")
@@ -62,7 +62,7 @@ export function compareMarkdown(
   to: BenchRecord,
   comparison: Comparison,
 ): string {
-  const { regressions, cells, onlyFrom, onlyTo, warnings } = comparison;
+  const { regressions, broken, cells, onlyFrom, onlyTo, warnings } = comparison;
   const doubts = cells.filter(({ notJudged }) => notJudged.length > 0);
   const bullets = (lines: readonly string[]) => lines.map((line) => `- ${plain(line)}`).join("\n");
   return `${[
@@ -71,6 +71,7 @@ export function compareMarkdown(
     warnings.length === 0
       ? ""
       : `> [!WARNING]\n${warnings.map((line) => `> ${plain(line)}`).join("\n")}`,
+    broken.length === 0 ? "" : `### Failed or missing\n\n${bullets(broken)}`,
     regressions.length === 0 ? "" : `### Worse\n\n${bullets(regressions)}`,
     markdownTable(pathTable(comparison)),
     cells.length === 0
@@ -89,24 +90,29 @@ export function compareMarkdown(
 }
 
 /** What came of it, in a few words. */
-export function verdictText({ regressions, cells, paths, limit }: Comparison): string {
+export function verdictText(comparison: Comparison): string {
+  const { regressions, broken, cells, paths, judged, limit } = comparison;
   const percent = `${Number((limit * 100).toPrecision(3))} %`;
-  if (cells.length === 0) return "no load is in both records";
-  if (regressions.length > 0) {
-    return `${counted(regressions.length, "regression")} of more than ${percent}`;
+  if (regressions.length + broken.length > 0) {
+    return listed([
+      ...(broken.length === 0 ? [] : [`${counted(broken.length, "thing")} failed or missing`]),
+      ...(regressions.length === 0
+        ? []
+        : [`${counted(regressions.length, "regression")} of more than ${percent}`]),
+    ]);
   }
-  const judged = cells.filter(({ notJudged }) => notJudged.length === 0);
-  if (judged.length === 0) return "no load could be judged";
-  const unsure = judged.filter(({ changes }) =>
-    changes.every(({ judgement }) => judgement === "unsure"),
-  );
-  if (unsure.length === judged.length) return "no load has windows enough to be sure of";
+  if (cells.length === 0) return "no load is in both records";
+  if (judged === 0) {
+    return cells.every(({ notJudged }) => notJudged.length > 0)
+      ? "no load could be judged"
+      : "no load has windows enough to be sure of";
+  }
   const better = paths.filter(({ changes }) =>
     changes.some(({ metric, judgement }) => metric === "throughput" && judgement === "better"),
   );
   const gain =
     better.length === 0 ? "" : `; more throughput: ${listed(better.map(({ name }) => name))}`;
-  return `no regression of more than ${percent} in ${counted(judged.length, "load")}${gain}`;
+  return `no regression of more than ${percent} in ${counted(judged, "load")}${gain}`;
 }
 
 function subjectLine(which: string, record: BenchRecord): string {

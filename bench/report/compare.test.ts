@@ -83,6 +83,32 @@ test("loads that only one record has are named", () => {
   expect(found.onlyTo).toEqual([]);
 });
 
+test("a path or load that the second record lacks is missing, unless that is allowed", () => {
+  const [before, all] = [record(cells(1)), cells(1)];
+  const missing = (left: readonly Cell[], allowMissing = false) =>
+    compareRecords(before, record(left), { ...limit, allowMissing }).broken;
+  expect(missing(all)).toEqual([]);
+  expect(missing(all.slice(0, 3))).toEqual([
+    "onnx-grpc, 8 images a request, 1 client: not in the second record",
+  ]);
+  expect(missing(all.slice(0, 2))).toEqual([
+    "onnx-grpc: not in the second record, the first has 2 loads of it",
+  ]);
+  expect(missing(all.slice(0, 2), true)).toEqual([]);
+});
+
+test("a run that failed where the first had passed is broken, and its failures are named", () => {
+  const failed = { passed: false, failures: ["trt-http: other embeddings"] };
+  const found = compareRecords(record(cells(1)), record(cells(1), failed), limit);
+  expect(found.broken).toEqual([
+    "The second run failed, the first had passed: trt-http: other embeddings",
+  ]);
+  expect(verdictText(found)).toBe("1 thing failed or missing");
+  expect(compareRecords(record(cells(1), failed), record(cells(1), failed), limit).broken).toEqual(
+    [],
+  );
+});
+
 test("the same load of a study and of the grid is compared once", () => {
   const twice = [testCell(), testCell({ study: "batch" })];
   expect(compareRecords(record(twice), record(twice), limit).cells).toHaveLength(1);

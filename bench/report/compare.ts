@@ -10,6 +10,7 @@ import {
   settingText,
   trustOf,
 } from "./cells.ts";
+import { counted } from "./document.ts";
 import { figureOf, type Interval, type Metric, meanRatio, ratioInterval } from "./intervals.ts";
 
 /**
@@ -73,8 +74,12 @@ export interface Comparison {
   /** Loads that only one of the records has. */
   readonly onlyFrom: readonly string[];
   readonly onlyTo: readonly string[];
+  /** Loads that were judged: both figures can be trusted, and there are windows enough. */
+  readonly judged: number;
   /** What is worse beyond the limit, in whole sentences. */
   readonly regressions: readonly string[];
+  /** What no longer works or is no longer measured, in whole sentences. */
+  readonly broken: readonly string[];
   /** What else differs between the records, in whole sentences. */
   readonly warnings: readonly string[];
 }
@@ -82,6 +87,8 @@ export interface Comparison {
 export interface CompareOptions {
   /** Worse by more than this part is a regression, 0..1. */
   readonly failOver: number;
+  /** What only the first record has is no failure. */
+  readonly allowMissing?: boolean;
 }
 
 /** Part of the requests that may fail more before that is a regression. */
@@ -90,7 +97,7 @@ const moreFailures = 0.01;
 export function compareRecords(
   from: BenchRecord,
   to: BenchRecord,
-  { failOver }: CompareOptions,
+  { failOver, allowMissing = false }: CompareOptions,
 ): Comparison {
   const [before, after] = [distinct(from.cells), distinct(to.cells)];
   const known = new Map(after.map((cell) => [cellKey(cell), cell]));
@@ -108,9 +115,47 @@ export function compareRecords(
     cells,
     onlyFrom: before.filter((cell) => !known.has(cellKey(cell))).map((cell) => nameOf(cell, many)),
     onlyTo: after.filter((cell) => !names.has(cellKey(cell))).map((cell) => nameOf(cell, many)),
+    judged: cells.filter(isJudged).length,
     regressions: regressionsOf(cells, paths),
+    broken: [...newFailures(from, to), ...(allowMissing ? [] : lostLoads(before, known, many))],
     warnings: [],
   };
+}
+
+function isJudged({ notJudged, changes }: CellChange): boolean {
+  return notJudged.length === 0 && changes.some(({ judgement }) => judgement !== "unsure");
+}
+
+const namedFailures = 3;
+
+/** A run that failed is no better for being fast. */
+function newFailures(from: BenchRecord, to: BenchRecord): readonly string[] {
+  if (to.passed || !from.passed) return [];
+  const { failures } = to;
+  const rest = failures.length - namedFailures;
+  return [
+    `The second run failed, the first had passed${failures.length === 0 ? "" : `: ${failures.slice(0, namedFailures).join("; ")}`}${rest > 0 ? ` and ${counted(rest, "other")}` : ""}`,
+  ];
+}
+
+/** What the first record measured well and the second has not: of a path that is gone the path alone. */
+function lostLoads(
+  before: readonly Cell[],
+  known: ReadonlyMap<string, Cell>,
+  many: boolean,
+): readonly string[] {
+  return seriesOf(before).flatMap(({ environment, path, cells }) => {
+    const lost = cells.filter((cell) => trustOf(cell) === "good" && !known.has(cellKey(cell)));
+    const gone = [...known.values()].every(
+      (cell) => cell.environment !== environment || pathOf(cell) !== path,
+    );
+    if (gone && lost.length > 0) {
+      return [
+        `${many ? `${environment} ` : ""}${path}: not in the second record, the first has ${counted(lost.length, "load")} of it`,
+      ];
+    }
+    return lost.map((cell) => `${nameOf(cell, many)}: not in the second record`);
+  });
 }
 
 function nameOf(cell: Cell, withEnvironment: boolean): string {

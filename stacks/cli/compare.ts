@@ -17,13 +17,15 @@ export interface CompareArguments {
   readonly failOver: number;
   /** Compare what differs in more than what is to be found out. */
   readonly force?: true;
+  /** A path or load that only the first record has is no failure. */
+  readonly allowMissing?: true;
 }
 
 export interface CompareResult {
   readonly from: BenchRecord;
   readonly to: BenchRecord;
   readonly comparison: Comparison;
-  /** 0 no regression, 1 one or more. */
+  /** 0 no regression, 1 one or more or something failed or is missing, 2 nothing could be judged. */
   readonly exitCode: number;
 }
 
@@ -44,8 +46,9 @@ export function compareFiles(
       `${fromFile} and ${toFile} cannot be compared: ${wrong.join("; ")} (--force compares them all the same)`,
     );
   }
-  const found = compareRecords(from, to, { failOver: args.failOver });
-  if (found.cells.length === 0) {
+  const found = compareRecords(from, to, args);
+  // a run that failed before it timed anything has no load either
+  if (found.cells.length === 0 && (to.passed || !from.passed)) {
     throw new UserError(
       `${fromFile} and ${toFile} have no load in common: environments, paths, batches, clients or rates differ`,
     );
@@ -57,11 +60,19 @@ export function compareFiles(
       ...differences(from, to),
     ],
   };
-  return { from, to, comparison, exitCode: comparison.regressions.length > 0 ? 1 : 0 };
+  return { from, to, comparison, exitCode: exitCodeOf(comparison) };
+}
+
+function exitCodeOf({ regressions, broken, judged }: Comparison): number {
+  if (regressions.length + broken.length > 0) return 1;
+  return judged === 0 ? 2 : 0;
 }
 
 /** For programs: names and ratios, without the cells. */
-export function comparisonJson({ comparison }: Pick<CompareResult, "comparison">): string {
+export function comparisonJson({
+  comparison,
+  exitCode,
+}: Pick<CompareResult, "comparison" | "exitCode">): string {
   const { cells, ...rest } = comparison;
   const loads = cells.map(({ name, changes, failed, notJudged }) => ({
     name,
@@ -69,7 +80,7 @@ export function comparisonJson({ comparison }: Pick<CompareResult, "comparison">
     failed,
     notJudged,
   }));
-  return `${JSON.stringify({ ...rest, loads, passed: rest.regressions.length === 0 }, null, 2)}\n`;
+  return `${JSON.stringify({ ...rest, loads, passed: exitCode === 0 }, null, 2)}\n`;
 }
 
 interface CommandArguments extends CompareArguments {
@@ -94,6 +105,7 @@ export function registerCompare(program: Command): void {
         .default(0.1, "10%"),
     )
     .option("--force", "compare records of different machines, models or runtimes")
+    .option("--allow-missing", "a path or load that only the first record has is no failure")
     .addOption(
       new Option("--format <format>", "text, md (for a pull request) or json")
         .choices(compareFormats)
@@ -106,15 +118,16 @@ export function registerCompare(program: Command): void {
       `
 Each ratio is the second record's figure divided by the first's, with the interval that holds it with 95 % confidence: the
 measured windows are drawn again for throughput, the histograms for percentiles (seeded: the same records, the same answer).
-A path or load fails only where the whole interval is worse by more than --fail-over. Invalid and unstable loads are shown,
-not judged.
+A path or load fails only where the whole interval is worse by more than --fail-over. It fails too where the second run failed
+and the first did not, or where the second has no such path or load (--allow-missing). Invalid and unstable loads are shown, not
+judged; where none can be judged, the exit code is 2.
 
 Examples:
   $ npx clipstack compare before.json after.json
   $ npx clipstack compare before.json after.json --fail-over 5% --format md > comparison.md
   $ npx clipstack compare laptop.json server.json --force
 
-Exit codes: 0 no regression, 1 a regression, 2 wrong usage, or records that cannot be compared.`,
+Exit codes: 0 no regression, 1 a regression, or something failed or missing, 2 wrong usage, or nothing that can be compared.`,
     )
     .action((from: string, to: string, args: CommandArguments) => {
       const result = compareFiles(from, to, args);

@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { benchRecordText } from "../../bench/report/save-bench-reports.ts";
 import { testBenchRecord, testCell } from "../../bench/report/test-bench-record.ts";
+import type { BenchRecord, Cell } from "../../bench/src/bench-record.ts";
 import { recordText } from "../../bench/src/save-reports.ts";
 import { testRecord } from "../../bench/src/test-record.ts";
 import { compareFiles, comparisonJson } from "./compare.ts";
@@ -24,10 +25,16 @@ function clipstack(...args: readonly string[]) {
 let folder: string;
 const file = (name: string) => join(folder, name);
 
-const slower = (factor: number, machineCores = 8) => {
+const slower = (
+  factor: number,
+  machineCores = 8,
+  changes: Partial<Cell> = {},
+  of: Partial<BenchRecord> = {},
+) => {
   const record = testBenchRecord({
-    cells: ["embed-http", "onnx-http"].map((path) => testCell({ path, slower: factor })),
+    cells: ["embed-http", "onnx-http"].map((path) => testCell({ path, slower: factor }, changes)),
     studies: [],
+    ...of,
   });
   const machine = { ...record.subject.machine, cores: machineCores };
   return benchRecordText({ ...record, subject: { ...record.subject, machine } });
@@ -40,6 +47,15 @@ beforeAll(() => {
   writeFileSync(file("slow.json"), slower(1.4));
   writeFileSync(file("fast.json"), slower(1));
   writeFileSync(file("other.json"), slower(1, 2));
+  writeFileSync(
+    file("unstable.json"),
+    slower(5, 8, { stability: { verdict: "unstable", tolerance: 0.1 } }),
+  );
+  writeFileSync(file("unsure.json"), slower(5, 8, { windows: [], measuredWindows: 0 }));
+  const failed = { passed: false, failures: ["onnx-http: other embeddings"] };
+  writeFileSync(file("failed.json"), slower(1, 8, {}, failed));
+  writeFileSync(file("failed-first.json"), slower(1, 8, {}, { ...failed, cells: [] }));
+  writeFileSync(file("lost.json"), slower(1, 8, {}, { cells: [testCell({ path: "onnx-http" })] }));
   writeFileSync(file("no.json"), "{}");
   writeFileSync(
     file("pa.csv"),
@@ -107,6 +123,23 @@ test("a comparison fails where it is slower, and only there", () => {
   expect(compareFiles(file("fast.json"), file("slow.json"), args).exitCode).toBe(1);
   expect(compareFiles(file("slow.json"), file("fast.json"), args).exitCode).toBe(0);
   expect(compareFiles(file("fast.json"), file("slow.json"), { failOver: 0.8 }).exitCode).toBe(0);
+});
+
+test.each([
+  ["failed.json", 1],
+  ["failed-first.json", 1],
+  ["lost.json", 1],
+  ["unstable.json", 2],
+  ["unsure.json", 2],
+])("a comparison with %s ends with %i, and did not pass", (second, code) => {
+  const result = compareFiles(file("fast.json"), file(second), { failOver: 0.1 });
+  expect(result.exitCode).toBe(code);
+  expect(JSON.parse(comparisonJson(result)).passed).toBe(false);
+});
+
+test("a path that is gone is no failure with --allow-missing", () => {
+  const args = { failOver: 0.1, allowMissing: true } as const;
+  expect(compareFiles(file("fast.json"), file("lost.json"), args).exitCode).toBe(0);
 });
 
 test("fails to compare records of different machines, and compares them with --force and a warning", () => {
