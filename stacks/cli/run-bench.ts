@@ -34,6 +34,7 @@ import {
 import type { Device } from "../../bench/src/roofline.ts";
 import { makeScratchFolder } from "../../bench/src/scratch-folder.ts";
 import { gpuCatalogue, gpuNames } from "../../constructs/gpu-catalogue.ts";
+import type { Environment } from "../../inference-image/src/contract/environment.ts";
 import { openclipVitB32U8 } from "../../inference-image/src/contract/model-signature.ts";
 import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
 import { normalised } from "../../inference-image/src/engine/image-tensor.ts";
@@ -236,27 +237,31 @@ async function sourcesOf(
 const rank = (kind: "embed" | "triton") => (kind === "triton" ? 0 : 1);
 
 /** What computed, by environment, where its peak is known and the model is the one that the peak is reckoned with. */
-export function devicesOf({ subject }: BenchRecord): ReadonlyMap<string, Device> {
-  const { runtime, model, environments } = subject;
-  if (runtime !== "deployed" || model.architecture === "tiny") return new Map();
+export function devicesOf(
+  { model }: Pick<BenchRecord["subject"], "model">,
+  deployed: readonly Environment[],
+): ReadonlyMap<string, Device> {
+  if (model.architecture === "tiny") return new Map();
   return new Map(
-    environments.flatMap(({ name: environment, gpu }) => {
-      const [, count, name] = /^(\d+) × (.+)$/.exec(gpu ?? "") ?? [];
-      const known = gpuNames.find((it) => it === name);
-      if (known === undefined) return [];
+    deployed.flatMap(({ name: environment, gpu }) => {
+      const known = gpuNames.find((name) => name === gpu?.name);
+      if (gpu === undefined || known === undefined) return [];
       const { fp16DenseTflops } = gpuCatalogue[known];
-      return [[environment, { name: known, count: Number(count), fp16DenseTflops }] as const];
+      return [[environment, { name: known, count: gpu.count, fp16DenseTflops }] as const];
     }),
   );
 }
 
 /** End a record that was filled, with the price of `--price`. */
-export function finishRun(record: BenchRecord, { price }: BenchArguments): BenchRecord {
+function finishRun({ record, sources }: PreparedBench, { price }: BenchArguments): BenchRecord {
   if (price !== undefined) {
     const date = record.startedAt.slice(0, "2026-11-21".length);
     record.subject.price = { usdPerHour: price, date, source: "--price" };
   }
-  return finishBenchRecord(record, devicesOf(record));
+  const deployed = sources.flatMap((source) =>
+    source.kind === "deployed" ? [source.environment.deployed] : [],
+  );
+  return finishBenchRecord(record, devicesOf(record.subject, deployed));
 }
 
 export interface RunOptions extends Pick<PrepareOptions, "paths" | "iterations"> {
@@ -295,7 +300,7 @@ export async function runAndReport(
           else record.failures.push(error instanceof Error ? error.message : String(error));
         }
         progress.end();
-        report(finishRun(record, args), args);
+        report(finishRun(prepared, args), args);
       },
     );
   } catch (error) {
