@@ -41,17 +41,10 @@ export interface Totals {
   endMs: number;
   warmup: { seconds: number; requests: number };
   readonly errors: Map<string, number>;
-  /** The server could not be asked for its counters, and that was said. */
-  countersLost: boolean;
 }
 
 export function newTotals(): Totals {
-  return {
-    endMs: Number.NaN,
-    warmup: { seconds: 0, requests: 0 },
-    errors: new Map(),
-    countersLost: false,
-  };
+  return { endMs: Number.NaN, warmup: { seconds: 0, requests: 0 }, errors: new Map() };
 }
 
 /** A moment between two windows. */
@@ -301,18 +294,9 @@ export class LoadRun {
 
   /** A server that cannot say how it is doing is measured all the same. */
   async #readCounters(): Promise<unknown> {
-    const { readCounters, onCountersLost, signal } = this.#options;
+    const { readCounters, signal } = this.#options;
     if (readCounters === undefined) return undefined;
-    const giveUp = new AbortController();
-    try {
-      return await unlessAborted(readCounters(giveUp.signal), signal, countersGraceMs);
-    } catch (error) {
-      if (!this.#totals.countersLost && !signal.aborted) onCountersLost?.(reason(error));
-      this.#totals.countersLost = true;
-      return undefined;
-    } finally {
-      giveUp.abort();
-    }
+    return await unlessAborted(readCounters(), signal, countersGraceMs).catch(() => undefined);
   }
 
   async #collect(boundary: boolean): Promise<Collected> {

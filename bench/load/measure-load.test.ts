@@ -177,29 +177,15 @@ test("a server that cannot be asked for its counters is measured all the same", 
   expect(measured.samples).toBeGreaterThan(0);
 });
 
-test("that the counters of a server cannot be read is said once", async () => {
-  const server = await serverOf("http", { delayMs: 5 });
-  const said: string[] = [];
-  const readCounters = () =>
-    Promise.reject(Object.assign(new Error("x"), { code: "ECONNREFUSED" }));
-  await measureLoad(
-    requestsTo(server.url, "http"),
-    optionsOf({ readCounters, onCountersLost: (reason) => said.push(reason) }),
-  );
-  expect(said).toEqual(["connection refused"]);
-});
-
 test("Ctrl-C does not wait for counters that do not come", async () => {
   const server = await serverOf("http", { delayMs: 5 });
   const interrupt = new AbortController();
-  const given: AbortSignal[] = [];
   const startedAt = performance.now();
   const measured = await measureLoad(
     requestsTo(server.url, "http"),
     optionsOf({
       signal: interrupt.signal,
-      readCounters: (signal) => {
-        given.push(signal);
+      readCounters: () => {
         setTimeout(() => interrupt.abort(), 100);
         return new Promise((resolve) => setTimeout(resolve, 20_000).unref());
       },
@@ -207,8 +193,6 @@ test("Ctrl-C does not wait for counters that do not come", async () => {
   );
   expect(measured.stability.verdict).toBe("interrupted");
   expect(performance.now() - startedAt).toBeLessThan(10_000);
-  // so that whoever reads them can let go
-  expect(given.map(({ aborted }) => aborted)).toEqual([true]);
 });
 
 test("a single request, or a few of them, are too short a load to be called stable", async () => {

@@ -32,12 +32,10 @@ export interface MeasureOptions {
   readonly signal: AbortSignal;
   /**
    * Called at the boundary of windows while the load goes on; the values before the first and after the last measured
-   * window are returned. So counters of a server are read over the same time as the figures. Its signal says that nobody
-   * waits for them any longer.
+   * window are returned. So counters of a server are read over the same time as the figures. Where it
+   * fails the load goes on.
    */
-  readonly readCounters?: (signal: AbortSignal) => Promise<unknown>;
-  /** Called once, when `readCounters` fails; the load goes on. */
-  readonly onCountersLost?: (reason: string) => void;
+  readonly readCounters?: () => Promise<unknown>;
   /** For progress: after each window. */
   readonly onWindow?: (window: Cell["windows"][number], index: number) => void;
 }
