@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { testBenchRecord } from "../report/test-bench-record.ts";
 import type { BenchRecord, Cell } from "../src/bench-record.ts";
-import { calibrateRecord, timesOfRecord } from "./calibrate-record.ts";
+import { calibrateRecord, recordEngines, timesOfRecord } from "./calibrate-record.ts";
 import { type Demand, predict, type System } from "./model.ts";
 import type { ServiceTimes } from "./question.ts";
 
@@ -129,18 +129,61 @@ test("a whole run of bench and its studies can be calibrated", () => {
   for (const row of rows) expect(Number.isFinite(row.throughputError), row.cell).toBe(true);
 });
 
-test("questions take the times of the record, and those of published figures for the rest", () => {
-  const published: ServiceTimes = {
-    compute: () => ({ firstMs: 99, perImageMs: 99 }),
-    measured: () => false,
-    decodeMsPerImage: 77,
-    decodeWorkers: 1,
-    overheadMs: 88,
-    overheadMsPerImage: 0,
-    ingestMsPerImage: 66,
-    jsonMsPerImage: 55,
-    jsonBytesPerImage: 44,
+const published: ServiceTimes = {
+  compute: () => ({ firstMs: 99, perImageMs: 99 }),
+  measured: () => false,
+  decodeMsPerImage: 77,
+  decodeWorkers: 1,
+  overheadMs: 88,
+  overheadMsPerImage: 0,
+  ingestMsPerImage: 66,
+  jsonMsPerImage: 55,
+  jsonBytesPerImage: 44,
+};
+
+/** The same load through the embed API, which is slower. */
+function embedded(concurrency: number, imagesPerRequest: number): Cell {
+  const cell = measured(concurrency, imagesPerRequest);
+  return {
+    ...cell,
+    id: `embed-http b${imagesPerRequest} c${concurrency}`,
+    service: "embed",
+    path: "embed-http",
+    payload: "encoded",
+    server: { source: "embed", requests: 1, inferMs: 90 * imagesPerRequest, decodeMs: 2 },
   };
+}
+
+test("each API keeps its own compute, and an engine that was not measured has none", () => {
+  const made = record([...loads, embedded(1, 1), embedded(1, 8)]);
+  const calibration = calibrateRecord(made);
+  const times = timesOfRecord(made, calibration, "rtx-4090", published);
+  expect(times.compute("rtx-4090", "onnx").firstMs).toBeCloseTo(4, 6);
+  expect(times.embed?.compute?.("rtx-4090", "onnx").firstMs).toBeCloseTo(90, 6);
+  expect(times.knows?.("rtx-4090", "tensorrt")).toBe(false);
+  expect(times.embed?.knows?.("rtx-4090", "tensorrt")).toBe(false);
+  expect(times.knows?.("t4", "tensorrt")).toBe(true);
+  expect(recordEngines(calibration, "float32")).toEqual(["onnx"]);
+  expect(recordEngines(calibration, "jpeg")).toEqual(["onnx"]);
+});
+
+test("the embed API's compute is not taken for a Triton's", () => {
+  const made = record([embedded(1, 1), embedded(1, 8)]);
+  const calibration = calibrateRecord(made);
+  const times = timesOfRecord(made, calibration, "rtx-4090", published);
+  expect(recordEngines(calibration, "float32")).toEqual([]);
+  expect(times.knows?.("rtx-4090", "onnx")).toBe(false);
+  expect(times.embed?.knows?.("rtx-4090", "onnx")).toBe(true);
+});
+
+test("what computes behind an embed API at an address given by hand must be said", () => {
+  const made = record([embedded(1, 1)]);
+  const calibration = calibrateRecord({ ...made, subject: { ...made.subject, environments: [] } });
+  expect(recordEngines(calibration, "jpeg")).toEqual([]);
+  expect(recordEngines(calibration, "jpeg", "onnx")).toEqual(["onnx"]);
+});
+
+test("questions take the times of the record, and those of published figures for the rest", () => {
   const made = record(loads);
   const times = timesOfRecord(made, calibrateRecord(made), "rtx-4090", published);
   expect(times.compute("rtx-4090", "onnx").firstMs).toBeCloseTo(4, 6);

@@ -2,7 +2,7 @@ import { type BenchRecord, benchPathName, type Cell } from "../src/bench-record.
 import type { ComputeTime } from "./compute-time.ts";
 import { type Demand, predict, type System } from "./model.ts";
 import { type Engine, solve } from "./published-parameters.ts";
-import { largestBatch, type ServiceTimes } from "./question.ts";
+import { largestBatch, type Payload, type ServiceTimes } from "./question.ts";
 
 /** The model, calibrated by a record of `clipstack bench` or `sweep` in place of published figures. */
 export interface RecordCalibration {
@@ -18,6 +18,8 @@ export interface PathCalibration {
   readonly service: string;
   /** As {@link benchPathName} writes it. */
   readonly path: string;
+  /** What computes; absent where the record does not say it of the embed API. */
+  readonly engine?: Engine;
   readonly compute: ComputeTime;
   readonly decodeMsPerImage: number;
   readonly overheadMs: number;
@@ -126,6 +128,7 @@ function calibratePath(
     environment: cell.environment,
     service: cell.service,
     path: benchPathName(cell),
+    engine: engineOf(record, cell),
     compute,
     decodeMsPerImage,
   };
@@ -144,6 +147,14 @@ function calibratePath(
       (ms) => predictCell(record, best, split(ms)).imagesPerSecond,
     ),
   );
+}
+
+function engineOf(record: BenchRecord, { environment, service, path }: Cell): Engine | undefined {
+  if (path !== "embed-http") return path.startsWith("trt-") ? "tensorrt" : "onnx";
+  const backend = record.subject.environments
+    .find(({ name }) => name === environment)
+    ?.services.find(({ name }) => name === service)?.backend;
+  return backend === "triton" ? undefined : backend;
 }
 
 function rowOf(
@@ -200,42 +211,86 @@ function predictCell(record: BenchRecord, cell: Cell, path: PathCalibration) {
   return predict(demand, system);
 }
 
-/** Times for questions: those of the record where it has them, and of the published figures for the rest. */
-export function timesOfRecord(
-  record: BenchRecord,
-  { paths }: RecordCalibration,
-  recordDevice: string,
-  published: ServiceTimes,
-): ServiceTimes {
-  const of = (engine: Engine) => {
+/** Paths of a record that answer questions: of each engine one with binary float32 tensors, and the embed API. */
+export function recordPaths({ paths }: Pick<RecordCalibration, "paths">) {
+  const tensors = (engine: Engine) => {
     const name = engine === "tensorrt" ? "trt" : "onnx";
     return [`${name}-http`, `${name}-grpc`]
       .map((wanted) => paths.find(({ path }) => path === wanted))
       .find((path) => path !== undefined);
   };
-  const embed = paths.find(({ path }) => path === "embed-http");
-  const tensors = of("onnx") ?? of("tensorrt");
+  return { tensors, embed: paths.find(({ path }) => path === "embed-http") };
+}
+
+/**
+ * Engines that a record has times of for a payload: the one to take, where nobody says, first.
+ *
+ * @param asked - What computes behind an embed API of which the record does not say it.
+ */
+export function recordEngines(
+  calibration: Pick<RecordCalibration, "paths">,
+  payload: Payload | undefined,
+  asked?: Engine,
+): readonly Engine[] {
+  const { tensors, embed } = recordPaths(calibration);
+  const ofTensors = engines.filter((engine) => tensors(engine) !== undefined);
+  const behind = embed === undefined ? undefined : (embed.engine ?? asked);
+  const ofEmbed = behind === undefined ? [] : [behind];
+  if (payload === "jpeg" && embed !== undefined && behind === undefined) return [];
+  if (payload === "jpeg") return [...new Set([...ofEmbed, ...ofTensors])];
+  return payload === undefined ? [...new Set([...ofTensors, ...ofEmbed])] : ofTensors;
+}
+
+const engines = ["tensorrt", "onnx"] as const satisfies readonly Engine[];
+
+/**
+ * Times for questions: those of the record where it has them, and of the published figures for other devices and for what
+ * no record measures. The times of one API are never taken for the other, but the compute of the same engine on its way
+ * through the embed API.
+ */
+export function timesOfRecord(
+  record: BenchRecord,
+  calibration: Pick<RecordCalibration, "paths">,
+  recordDevice: string,
+  published: ServiceTimes,
+): ServiceTimes {
+  const { tensors, embed } = recordPaths(calibration);
+  const any = tensors("onnx") ?? tensors("tensorrt");
+  const ofApi = (own: (engine: Engine) => PathCalibration | undefined) => ({
+    compute: (device: string, engine: Engine) => {
+      if (device !== recordDevice) return published.compute(device, engine);
+      const path = own(engine);
+      if (path === undefined) throw new Error(`the record has no ${engine} for this payload`);
+      return path.compute;
+    },
+    measured: (device: string, engine: Engine) =>
+      device === recordDevice ? own(engine) !== undefined : published.measured(device, engine),
+    knows: (device: string, engine: Engine) => device !== recordDevice || own(engine) !== undefined,
+  });
+  const serverTimes = (path: PathCalibration | undefined) =>
+    path === undefined
+      ? {}
+      : {
+          overheadMs: path.overheadMs,
+          overheadMsPerImage: path.overheadMsPerImage,
+          ingestMsPerImage: path.ingestMsPerImage,
+        };
   return {
     ...published,
-    compute: (device, engine) =>
-      (device === recordDevice ? (of(engine) ?? embed)?.compute : undefined) ??
-      published.compute(device, engine),
-    measured: (device, engine) =>
-      (device === recordDevice && (of(engine) ?? embed) !== undefined) ||
-      published.measured(device, engine),
     ...(embed === undefined || embed.decodeMsPerImage === 0
       ? {}
       : {
           decodeMsPerImage: embed.decodeMsPerImage,
           decodeWorkers: record.subject.machine.cores,
         }),
-    ...(tensors === undefined
-      ? {}
-      : {
-          overheadMs: tensors.overheadMs,
-          overheadMsPerImage: tensors.overheadMsPerImage,
-          ingestMsPerImage: tensors.ingestMsPerImage,
-        }),
+    ...serverTimes(any),
+    ...ofApi(tensors),
+    embed: {
+      ...ofApi((engine) =>
+        (embed?.engine ?? engine) === engine ? (embed ?? tensors(engine)) : tensors(engine),
+      ),
+      ...serverTimes(embed ?? any),
+    },
   };
 }
 

@@ -18,6 +18,7 @@ import {
   payloads,
   type Question,
   type ServiceTimes,
+  timesFor,
 } from "./question.ts";
 
 /** What `clipstack capacity` says, as text: pure functions. */
@@ -68,7 +69,7 @@ const percent = (part: number) => `${Math.round(100 * part)} %`;
 
 const money = (usd: number) => (usd < 1 ? `$${usd.toPrecision(2)}` : `$${usd.toFixed(2)}`);
 
-const engines = { onnx: "ONNX Runtime", tensorrt: "TensorRT" } as const;
+export const engineNames = { onnx: "ONNX Runtime", tensorrt: "TensorRT" } as const;
 
 /** What was asked, in one line. */
 export function questionLine(question: Question): string {
@@ -76,7 +77,7 @@ export function questionLine(question: Question): string {
   const where = gpus === 1 ? device.name : `${gpus} × ${device.name}, ${topology}`;
   const clients = concurrency === 1 ? "1 client" : `${concurrency} clients`;
   const images = imagesPerRequest === 1 ? "1 image" : `${imagesPerRequest} images`;
-  return `${where}, ${engines[engine]}: ${payloads[payload]}, ${clients} × ${images} a request, ${shortNumber(question.bandwidthMbps)} Mbit/s, ${shortNumber(question.roundTripMs)} ms round trip`;
+  return `${where}, ${engineNames[engine]}: ${payloads[payload]}, ${clients} × ${images} a request, ${shortNumber(question.bandwidthMbps)} Mbit/s, ${shortNumber(question.roundTripMs)} ms round trip`;
 }
 
 export interface Trust {
@@ -153,14 +154,15 @@ function otherRows(others: readonly Alternative[]): string {
 /** What must be said with an answer that is not measured. */
 export function notesOf(
   question: Question,
-  times: ServiceTimes,
+  all: ServiceTimes,
   bottleneck: StationName,
 ): readonly string[] {
   const { device, gpus, engine, payload, topology } = question;
+  const times = timesFor(payload, all);
   const notes: string[] = [];
   if (!times.measured(device.name, engine)) {
     notes.push(
-      `No figure of ${device.name} with ${engines[engine]}: one image takes what is usual, more of a batch what its peak gives.`,
+      `No figure of ${device.name} with ${engineNames[engine]}: one image takes what is usual, more of a batch what its peak gives.`,
     );
   }
   if (payload === "jpeg") {

@@ -1,5 +1,6 @@
 import type { StationName, Topology } from "./model.ts";
 import {
+  answerable,
   bottleneckOf,
   bytesPerImage,
   type Device,
@@ -52,19 +53,21 @@ export function planJob(
 ): Plan {
   const needed = job.images / (job.withinHours * 3600);
   const options = choices.payloads.flatMap((payload) =>
-    choices.devices.flatMap((device) =>
-      choices.gpus.flatMap((gpus) =>
-        (gpus === 1 ? choices.topologies.slice(0, 1) : choices.topologies).map((topology) =>
-          withBestClients(
-            { ...base, device, gpus, topology, payload },
-            choices.concurrencies,
-            needed,
-            job,
-            times,
+    choices.devices
+      .filter((device) => answerable({ ...base, device, payload }, times))
+      .flatMap((device) =>
+        choices.gpus.flatMap((gpus) =>
+          (gpus === 1 ? choices.topologies.slice(0, 1) : choices.topologies).map((topology) =>
+            withBestClients(
+              { ...base, device, gpus, topology, payload },
+              choices.concurrencies,
+              needed,
+              job,
+              times,
+            ),
           ),
         ),
       ),
-    ),
   );
   return {
     needed,

@@ -35,6 +35,12 @@ export interface ServiceTimes {
   readonly compute: (device: string, engine: Engine) => ComputeTime;
   /** Whether the device's compute was measured, and not only worked out from its peak. */
   readonly measured: (device: string, engine: Engine) => boolean;
+  /**
+   * Whether there are times at all.
+   *
+   * @default true for every device and engine
+   */
+  readonly knows?: (device: string, engine: Engine) => boolean;
   readonly decodeMsPerImage: number;
   readonly decodeWorkers: number;
   readonly overheadMs: number;
@@ -43,6 +49,30 @@ export interface ServiceTimes {
   readonly ingestMsPerImage: number;
   readonly jsonMsPerImage: number;
   readonly jsonBytesPerImage: number;
+  /**
+   * Where the embed API was measured on its own.
+   *
+   * @default the times of tensors that go to a Triton
+   */
+  readonly embed?: Partial<
+    Pick<
+      ServiceTimes,
+      "compute" | "measured" | "knows" | "overheadMs" | "overheadMsPerImage" | "ingestMsPerImage"
+    >
+  >;
+}
+
+/** The times that hold for a payload. */
+export function timesFor(payload: Payload, times: ServiceTimes): ServiceTimes {
+  return payload === "jpeg" ? { ...times, ...times.embed } : times;
+}
+
+/** Whether there are times for a question's device, engine and payload. */
+export function answerable(
+  { device, engine, payload }: Pick<Question, "device" | "engine" | "payload">,
+  times: ServiceTimes,
+): boolean {
+  return timesFor(payload, times).knows?.(device.name, engine) ?? true;
 }
 
 export interface Question {
@@ -130,8 +160,9 @@ function demandOf(question: Question, times: ServiceTimes): Demand {
   };
 }
 
-function systemOf(question: Question, times: ServiceTimes): System {
+function systemOf(question: Question, all: ServiceTimes): System {
   const { payload } = question;
+  const times = timesFor(payload, all);
   // the gateway sends 8-bit pixels or floats to its Tritons: the tensor is taken in there
   const tensorBytes = payload === "u8" ? uint8Bytes : float32Bytes;
   return {
@@ -185,6 +216,7 @@ export function alternatives(question: Question, times: ServiceTimes): readonly 
   ];
   return variants
     .filter(([, change]) => change.payload !== payload)
+    .filter(([, change]) => answerable({ ...question, ...change }, times))
     .map(([change, other, faster]) => ({
       change,
       answer: answer({ ...question, ...other }, { ...times, ...faster }),

@@ -79,6 +79,36 @@ test("is calibrated by a record, and says how far it is off on each load", async
   expect(asked.stdout).toContain("random weights");
 }, 60_000);
 
+test("answers with the engine of the record, and refuses one that it lacks", async () => {
+  const file = join(folder, "onnx.json");
+  const all = testBenchRecord();
+  writeFileSync(
+    file,
+    JSON.stringify({ ...all, cells: all.cells.filter(({ path }) => path.startsWith("onnx-")) }),
+  );
+  const asked = await run("--record", file, "--payload", "float32", "--concurrency", "4");
+  expect(asked.stdout).toMatch(/^NVIDIA A10, ONNX Runtime: float32/);
+  const lacked = await run("--record", file, "--payload", "float32", "--engine", "tensorrt");
+  expect(lacked).toMatchObject({ exitCode: 2, stdout: "" });
+  expect(lacked.stderr).toContain(
+    `${file}: has no load with one client of TensorRT for --payload float32, only of onnx-http`,
+  );
+}, 60_000);
+
+test("fails when a record has several environments, and takes the one that is named", async () => {
+  const file = join(folder, "several.json");
+  const all = testBenchRecord();
+  const others = all.cells.map((cell) => ({ ...cell, environment: "other", id: `${cell.id} 2` }));
+  writeFileSync(file, JSON.stringify({ ...all, cells: [...all.cells, ...others] }));
+  const failed = await run("--record", file);
+  expect(failed).toMatchObject({ exitCode: 2, stdout: "" });
+  expect(failed.stderr).toContain(
+    "several environments, single-gpu, other: name one with --environment",
+  );
+  const named = await run("--record", file, "--environment", "single-gpu");
+  expect(named.exitCode).toBe(0);
+}, 60_000);
+
 const wrong: readonly (readonly [readonly string[], string])[] = [
   [[], "clipstack: say what computes: an environment, --gpu, or --record"],
   [["--gpu", "t4", "--images", "5"], "clipstack: --images and --within make a job together"],

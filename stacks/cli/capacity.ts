@@ -1,9 +1,14 @@
 import { writeFileSync } from "node:fs";
 import { type Command, InvalidArgumentError, Option } from "commander";
-import { calibrateRecord, timesOfRecord } from "../../bench/capacity/calibrate-record.ts";
+import {
+  calibrateRecord,
+  recordEngines,
+  timesOfRecord,
+} from "../../bench/capacity/calibrate-record.ts";
 import {
   answerText,
   checkText,
+  engineNames,
   notesOf,
   parametersText,
   planText,
@@ -60,6 +65,7 @@ interface CapacityArguments {
   readonly ingestMs?: number;
   readonly clientMs: number;
   readonly record?: string;
+  readonly environment?: string;
   readonly check?: true;
   readonly parameters?: true;
   readonly json?: true;
@@ -86,10 +92,10 @@ export function registerCapacity(program: Command): void {
       ).choices(topologies),
     )
     .addOption(
-      new Option("--engine <name>", "what computes (default: tensorrt)").choices([
-        "onnx",
-        "tensorrt",
-      ]),
+      new Option(
+        "--engine <name>",
+        "what computes (default: tensorrt; with --record, what it was measured with)",
+      ).choices(["onnx", "tensorrt"]),
     )
     .addOption(
       new Option(
@@ -138,6 +144,10 @@ export function registerCapacity(program: Command): void {
     .option("--ingest-ms <ms>", "time of one Triton to take in one float32 tensor", positive)
     .option("--client-ms <ms>", "client's own work between two requests", notNegative, 0)
     .option("--record <file>", "calibrate by a record of bench or sweep, not by published figures")
+    .option(
+      "--environment <name>",
+      "which environment of --record, where it was measured in several",
+    )
     .option("--check", "compare the model with every published figure, or every load of --record")
     .option("--parameters", "list the model's parameters with their values and origins")
     .option("--json", "print the result, and nothing else, as JSON")
@@ -195,13 +205,13 @@ function say(environment: string | undefined, args: CapacityArguments): Said {
     const { list } = facts.parameters;
     return { text: parametersText(list), json: { parameters: list }, exitCode: 0 };
   }
-  const record = args.record === undefined ? undefined : readBenchRecord(args.record);
+  const record = readRecord(args);
   if (args.check) return record === undefined ? sayCheck(facts) : sayRecordCheck(record);
   if ((args.images === undefined) !== (args.within === undefined)) {
     throw new UserError("--images and --within make a job together: give both");
   }
   const found = environment === undefined ? {} : ofEnvironment(environment);
-  const asked = { ...found, ...given(args) };
+  const asked = withEngine({ ...found, ...given(args) }, args, record);
   const { times, trust } = source(facts, record, asked, args);
   return args.images !== undefined && args.within !== undefined
     ? sayPlan({ images: args.images, withinHours: args.within }, asked, args, times, trust, record)
@@ -282,11 +292,6 @@ function source(
     return { times: { ...published, ...own }, trust };
   }
   const calibration = calibrateRecord(record);
-  if (calibration.paths.length === 0) {
-    throw new UserError(
-      `${args.record}: no path has a valid load with one client, which would calibrate the model`,
-    );
-  }
   const times = timesOfRecord(record, calibration, recordDevice(record), published);
   const weights = record.subject.model.weights === "random" ? ", random weights" : "";
   const where = record.subject.runtime === "embedded" ? "local processes, " : "";
@@ -295,7 +300,63 @@ function source(
       ? ""
       : " The compute of another GPU is that of published figures.";
   const trust = `Calibrated by ${args.record} (${where}${recordDevice(record)}, model ${record.subject.model.name}${weights}; --check says how far it is off).${compute}`;
-  return { times: { ...times, ...own }, trust };
+  const embed =
+    ingestMs === undefined ? times.embed : { ...times.embed, ingestMsPerImage: ingestMs };
+  return { times: { ...times, ...own, embed }, trust };
+}
+
+/** The record, or of several environments the one that is asked for. */
+function readRecord({
+  record: file,
+  environment,
+  check,
+}: CapacityArguments): BenchRecord | undefined {
+  if (file === undefined) {
+    if (environment === undefined) return undefined;
+    throw new UserError("--environment is one of --record: give that too");
+  }
+  const record = readBenchRecord(file);
+  const names = [...new Set(record.cells.map((cell) => cell.environment))];
+  if (environment === undefined) {
+    if (names.length < 2 || check) return record;
+    throw new UserError(
+      `${file}: was measured in several environments, ${names.join(", ")}: name one with --environment`,
+    );
+  }
+  if (!names.includes(environment)) {
+    throw new UserError(
+      `${file}: --environment must be ${names.join(" or ")}, got '${environment}'`,
+    );
+  }
+  return { ...record, cells: record.cells.filter((cell) => cell.environment === environment) };
+}
+
+/** What computes, where nobody says: what the record was measured with. One that it lacks is refused. */
+function withEngine(asked: Asked, args: CapacityArguments, record: BenchRecord | undefined): Asked {
+  if (record === undefined) return asked;
+  const calibration = calibrateRecord(record);
+  if (calibration.paths.length === 0) {
+    throw new UserError(
+      `${args.record}: no path has a valid load with one client, which would calibrate the model`,
+    );
+  }
+  const ofRecord = asked.gpu === undefined || asked.gpu === recordDevice(record);
+  // a job takes every payload that the record has
+  const payload = args.payload ?? (args.images === undefined ? "jpeg" : undefined);
+  const known = recordEngines(calibration, payload, asked.engine);
+  const engine = asked.engine ?? known[0];
+  if (!ofRecord || (engine !== undefined && known.includes(engine))) return { ...asked, engine };
+  if (engine === undefined && payload !== "u8" && payload !== "float32" && payload !== "json") {
+    throw new UserError(
+      `${args.record}: does not say what computes behind the embed API: say it with --engine`,
+    );
+  }
+  const wanted = payload === undefined ? "" : ` for --payload ${payload}`;
+  const which = engine === undefined ? "" : ` of ${engineNames[engine]}`;
+  const has = calibration.paths.map(({ path }) => path).join(", ");
+  throw new UserError(
+    `${args.record}: has no load with one client${which}${wanted}, only of ${has}`,
+  );
 }
 
 function deviceOf(asked: Asked, record: BenchRecord | undefined): Device {
