@@ -1,6 +1,6 @@
 import { setImmediate as yieldToEvents } from "node:timers/promises";
-import { Index, MetricKind, ScalarKind } from "usearch";
 import { openCosineBlocks } from "./cosine-block.ts";
+import { DedupeError } from "./dedupe-error.ts";
 import { hashWords, ones } from "./perceptual-hash.ts";
 
 /** Vectors one after the other, each with unit norm. */
@@ -84,6 +84,7 @@ export async function approximatePairs(
   onPair: (pair: Pair) => void,
 ): Promise<void> {
   const table = { width, count, data };
+  const { Index, MetricKind, ScalarKind } = await loadIndex();
   const index = new Index({
     dimensions: width,
     metric: MetricKind.IP,
@@ -118,6 +119,18 @@ export async function approximatePairs(
     }
     onProgress(0.8 + (0.2 * last) / count);
     await yieldToEvents();
+  }
+}
+
+/** It is a native library, built for some platforms: whoever needs no index does without it. */
+async function loadIndex(): Promise<typeof import("usearch")> {
+  try {
+    return await import("usearch");
+  } catch {
+    throw new DedupeError(
+      "usage",
+      `the index needs usearch, which has no build for ${process.platform}-${process.arch}: use --method exact`,
+    );
   }
 }
 
