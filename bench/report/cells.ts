@@ -64,12 +64,27 @@ export function doubtsOf(cell: Cell): readonly string[] {
   };
   return [
     ...cell.invalid,
+    ...(isFailing(cell) ? [`${percent1(failedShare(cell))} of its requests failed.`] : []),
     ...(words[verdict] === "" ? [] : [words[verdict]]),
     ...(cell.samples === 0 ? ["No request was answered."] : []),
   ];
 }
 
 const percent = (fraction: number) => `${(fraction * 100).toFixed(0)} %`;
+const percent1 = (fraction: number) => `${(fraction * 100).toFixed(1)} %`;
+
+/** Part of the measured requests that failed, 0..1. */
+export function failedShare({ errors, samples }: Cell): number {
+  const failed = Object.values(errors).reduce((sum, count) => sum + count, 0);
+  return failed === 0 ? 0 : failed / (failed + samples);
+}
+
+const mostFailed = 0.01;
+
+/** So many requests failed that the figures of the others are no choice. */
+export function isFailing(cell: Cell): boolean {
+  return failedShare(cell) > mostFailed;
+}
 
 /** Name of the path that was measured, as `--backend` takes it. */
 export const pathOf = benchPathName;
@@ -268,8 +283,30 @@ export function fastest(cells: readonly Cell[]): Cell | undefined {
   );
 }
 
-/** The cells to be trusted; without one, the unstable; without one of these, nothing: an invalid figure wins nothing. */
+/**
+ * How far behind a figure is ranked, whatever it is: 0 to be trusted, 1 unstable, 2 many of its requests failed; `undefined`
+ * where it is none, as an invalid figure wins nothing.
+ */
+export function weaknessOf(cell: Cell): 0 | 1 | 2 | undefined {
+  const trust = trustOf(cell);
+  if (trust === "invalid" || trust === "empty") return undefined;
+  if (isFailing(cell)) return 2;
+  return trust === "good" ? 0 : 1;
+}
+
+/** The cells to be trusted; without one, the unstable; without one of these, those of which many requests failed. */
 export function preferTrusted(cells: readonly Cell[]): readonly Cell[] {
-  const good = cells.filter((cell) => trustOf(cell) === "good");
-  return good.length > 0 ? good : cells.filter((cell) => trustOf(cell) === "unstable");
+  for (const weakness of [0, 1, 2] as const) {
+    const found = cells.filter((cell) => weaknessOf(cell) === weakness);
+    if (found.length > 0) return found;
+  }
+  return [];
+}
+
+/** Offered rates that were answered as asked: at least so much of it. */
+export const heldShare = 0.99;
+
+/** An open loop whose rate was held: its throughput is what was offered, and no limit of the server. */
+export function isOffered({ load, achievedShare }: Cell): boolean {
+  return load.kind === "open loop" && (achievedShare ?? 1) >= heldShare;
 }

@@ -4,6 +4,7 @@ import {
   conditionsText,
   distinct,
   doubtsOf,
+  failedShare,
   isPlain,
   pathOf,
   seriesOf,
@@ -180,11 +181,6 @@ function cellChange(from: Cell, to: Cell, limit: number, withEnvironment: boolea
     failed: [failedShare(from), failedShare(to)],
     notJudged: [...doubts([from, "first record"]), ...doubts([to, "second record"])],
   };
-}
-
-function failedShare({ errors, samples }: Cell): number {
-  const failed = Object.values(errors).reduce((sum, count) => sum + count, 0);
-  return failed === 0 ? 0 : failed / (failed + samples);
 }
 
 /** Throughput is better when it is more, latency when it is less. */

@@ -9,6 +9,7 @@ import {
   doubtsOf,
   environmentsOf,
   fastest,
+  heldShare,
   isPlain,
   loadText,
   openLoop,
@@ -527,9 +528,6 @@ function duration(seconds: number): string {
   if (seconds < 5_400) return `${(seconds / 60).toFixed(0)} min`;
   return `${(seconds / 3_600).toFixed(1)} h`;
 }
-
-/** Offered rates that were answered as asked: at least so much of it. */
-const heldShare = 0.99;
 
 function openLoopSection(record: BenchRecord): Section | undefined {
   const lines = seriesOf(openLoop(record.cells));

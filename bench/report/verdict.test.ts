@@ -61,6 +61,26 @@ test("cost is the price of an hour divided by the images of an hour", () => {
   expect(found.value).toBe("$0.0229");
 });
 
+test("what one other path costs is one figure, and what several cost is a range", () => {
+  const cells = ["embed-http", "onnx-http", "trt-grpc"].map((path) => testCell({ path }));
+  expect(choice(record(cells.slice(0, 2)), "cost").why.join(" ")).toMatch(
+    /`onnx-http` costs \$[\d.]+\.$/,
+  );
+  expect(choice(record(cells), "cost").why.join(" ")).toMatch(
+    /The others cost from \$[\d.]+ \(`[\w-]+`\) to \$[\d.]+ \(`[\w-]+`\)\.$/,
+  );
+});
+
+test("half of the time is not most of it", () => {
+  const cell = testCell({ path: "onnx-http" });
+  const server = { source: "triton", requests: 1, requestMs: 5.03, inferMs: 5.03 } as const;
+  const found = choice(
+    record([{ ...cell, latencyMs: { ...cell.latencyMs!, mean: 10 }, server }]),
+    "throughput",
+  );
+  expect(found.why.join(" ")).toContain("The largest part of a request's time there (50 %)");
+});
+
 test("there is no cost where no GPU computed, and the report says why", () => {
   const found = choice(testEmbeddedRecord(), "cost");
   expect(found.winner).toBeUndefined();
@@ -172,6 +192,92 @@ test("the headline of a failed run is that it failed, not a choice", () => {
 
 test("the headline of a deployed run is the choice", () => {
   expect(verdictOf(testBenchRecord()).headline).toMatch(/^Choose `/);
+});
+
+test("two paths within the noise of each other are equally fast in the headline, and neither is chosen", () => {
+  const [a, b] = [
+    testCell({ path: "trt-http" }),
+    testCell({ path: "trt-http" }, { path: "onnx-http" }),
+  ];
+  expect(verdictOf(record([a, b])).headline).toBe("`onnx-http` and `trt-http` are equally fast");
+});
+
+test("a path that is first in one and as good as another in the other is chosen for both reasons", () => {
+  const many = (path: string, changes: Partial<Cell> = {}) =>
+    testCell({ path, load: closed(32) }, changes);
+  const same = testCell({ path: "trt-grpc" }, { path: "onnx-grpc" });
+  expect(
+    verdictOf(record([testCell({ path: "trt-grpc" }), same, many("trt-grpc"), many("onnx-grpc")]))
+      .headline,
+  ).toBe("Choose `trt-grpc`: in latency as good as `onnx-grpc` and first in throughput");
+});
+
+test("the headline of a run in which nothing was stable chooses nothing", () => {
+  const unstable = { stability: { verdict: "unstable", tolerance: 0.1 } } as const;
+  const all = ["trt-grpc", "onnx-http"].map((path) => testCell({ path }, unstable));
+  expect(verdictOf(record(all)).headline).toBe("Nothing was stable: `trt-grpc` looked fastest");
+});
+
+test("the headline of one path says with how many clients, where no more were tried", () => {
+  const one = testCell({ path: "onnx-http" });
+  expect(verdictOf(record([one])).headline).toMatch(
+    /^`onnx-http`: [\d.]+ ms alone, [\d.]+ images\/s with 1 client$/,
+  );
+  expect(verdictOf(record([one, testCell({ load: closed(32) })])).headline).toMatch(
+    /^`onnx-http`: [\d.]+ ms alone, [\d.]+ images\/s at most$/,
+  );
+});
+
+const poisson = (ratePerSecond: number) =>
+  ({ kind: "open loop", arrivals: "poisson", ratePerSecond, seed: 1 }) as const;
+
+test("without a closed loop, latency is that of the same rate, and an offered rate is not a throughput", () => {
+  const held = record([
+    testCell({ path: "trt-grpc", load: poisson(20) }),
+    testCell({ path: "onnx-http", load: poisson(20) }),
+  ]);
+  expect(choice(held, "latency")).toMatchObject({
+    winner: { name: "trt-grpc" },
+    setting: expect.stringContaining("Poisson 20 /s"),
+  });
+  expect(choice(held, "throughput").title).toBe("Highest rate held");
+  expect(choice(held, "throughput").why[0]).toBe(
+    "It kept up with the 20.0 images/s that were offered; it may do more.",
+  );
+  expect(verdictOf(held).headline).toBe("Choose `trt-grpc` for latency");
+});
+
+test("the headline of one path at a given rate says whether it kept up", () => {
+  expect(verdictOf(record([testCell({ load: poisson(20) })])).headline).toMatch(
+    /^`onnx-http`: [\d.]+ ms at Poisson 20 \/s, keeps up with [\d.]+ images\/s$/,
+  );
+  const late = record([testCell({ load: poisson(5_000) })]);
+  expect(choice(late, "throughput").title).toBe("Highest throughput");
+  expect(choice(late, "throughput").why[0]).toMatch(
+    /^It did not keep up: 5[^ ]*000 images\/s were offered, and [\d.]+ % of the requests were answered\.$/,
+  );
+});
+
+test("the headline has the right figures where nothing can be said of latency", () => {
+  const failedAlone = testCell({}, { invalid: ["The client was the limit."] });
+  const held = record([failedAlone, testCell({ load: poisson(20) })]);
+  expect(verdictOf(held).headline).not.toContain("$");
+});
+
+test("a path of which many requests fail is behind those that answer, and says so", () => {
+  const failing = testCell({ path: "trt-grpc", slower: 0.1 }, { errors: { UNAVAILABLE: 900_000 } });
+  const found = record([failing, testCell({ path: "onnx-http" })]);
+  expect(choice(found, "latency").winner?.name).toBe("onnx-http");
+  expect(choice(found, "throughput").winner?.name).toBe("onnx-http");
+  expect(choice(found, "throughput").why[0]).toMatch(
+    /^`trt-grpc` looked better \(.*\), but \d\d % of its requests failed\.$/,
+  );
+  const alone = verdictOf(record([failing]));
+  expect(alone.choices[1]?.doubts).toEqual([
+    expect.stringMatching(/^9\d\.\d % of its requests failed\.$/),
+  ]);
+  expect(alone.headline).toBe("Requests failed: `trt-grpc` looked fastest");
+  expect(alone.limits).toEqual([]);
 });
 
 test("caveats come with the gravest first", () => {

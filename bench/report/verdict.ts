@@ -6,16 +6,20 @@ import {
   closedLoop,
   costBasis,
   doubtsOf,
+  failedShare,
   fastest,
+  isFailing,
+  isOffered,
   isPlain,
-  preferTrusted,
+  loadText,
+  openLoop,
   type Series,
   seriesOf,
   settingText,
   type TimePart,
   timeParts,
-  trustOf,
   usdPerThousand,
+  weaknessOf,
 } from "./cells.ts";
 import { counted, formatBytes, formatPercent, formatRatio, formatUsd, listed } from "./document.ts";
 import { differs, ratioInterval } from "./intervals.ts";
@@ -73,19 +77,28 @@ interface Contender {
  * trusted of each.
  */
 export function smallestLoad(series: readonly Series[]): readonly Contender[] {
+  return smallestOf(series, closedLoop);
+}
+
+function smallestOf(
+  series: readonly Series[],
+  cellsOf: (cells: readonly Cell[]) => readonly Cell[],
+): readonly Contender[] {
   const loads = new Map<string, Contender[]>();
   for (const { name, cells } of series) {
-    for (const cell of closedLoop(cells)) {
-      const key = JSON.stringify([cell.imagesPerRequest, clientsOf(cell)]);
+    for (const cell of cellsOf(cells)) {
+      const key = JSON.stringify([cell.imagesPerRequest, loadText(cell.load)]);
       loads.set(key, [...(loads.get(key) ?? []), { name, cell }]);
     }
   }
-  const size = ({ cell }: Contender) => cell.imagesPerRequest * 1_000 + (clientsOf(cell) ?? 0);
+  const intensity = ({ load }: Cell) =>
+    load.kind === "closed loop" ? load.concurrency : load.ratePerSecond;
+  const size = ({ cell }: Contender) => cell.imagesPerRequest * 1e6 + intensity(cell);
   const sorted = [...loads.values()].sort(
     (a, b) => b.length - a.length || size(a[0]!) - size(b[0]!),
   );
   for (const all of sorted) {
-    const usable = all.filter(({ cell }) => preferTrusted([cell]).length > 0);
+    const usable = all.filter(({ cell }) => weaknessOf(cell) !== undefined);
     if (usable.length > 0) return usable;
   }
   return [];
@@ -93,14 +106,18 @@ export function smallestLoad(series: readonly Series[]): readonly Contender[] {
 
 function latencyChoice(series: readonly Series[]): Choice {
   const base = { goal: "latency", title: "Lowest latency", unit: "ms p50" } as const;
-  const ranked = [...smallestLoad(series)].sort(
+  const closed = smallestLoad(series);
+  // without a closed loop: the same rate for all
+  const ranked = [...(closed.length > 0 ? closed : smallestOf(series, openLoop))].sort(
     (a, b) => weak(a) - weak(b) || (a.cell.latencyMs?.p50 ?? 0) - (b.cell.latencyMs?.p50 ?? 0),
   );
   const [winner, second] = ranked;
   if (winner?.cell.latencyMs === undefined) return nothing(base);
   const { p95, p99, p99Reliable } = winner.cell.latencyMs;
   const best95 = ranked.reduce((best, it) =>
-    (it.cell.latencyMs?.p95 ?? 0) < (best.cell.latencyMs?.p95 ?? 0) ? it : best,
+    weak(it) <= weak(winner) && (it.cell.latencyMs?.p95 ?? 0) < (best.cell.latencyMs?.p95 ?? 0)
+      ? it
+      : best,
   );
   const ties = tiesOf(ranked, "p50");
   const tail = p99Reliable ? `, p99 ${formatMs(p99)} ms` : "";
@@ -135,11 +152,13 @@ function throughputChoice(series: readonly Series[]): Choice {
   const { cell } = winner;
   return {
     ...base,
+    ...(isOffered(cell) ? { title: "Highest rate held" } : {}),
     winner,
     ties: tiesOf(ranked, "throughput"),
     value: formatRate(cell.imagesPerSecond),
     setting: `${settingText(cell)}; p50 ${formatMs(cell.latencyMs?.p50 ?? 0)} ms, p95 ${formatMs(cell.latencyMs?.p95 ?? 0)} ms`,
     why: [
+      ...offeredWords(cell),
       ...(second === undefined ? [] : [against(winner, second, "throughput")]),
       ...biggestPart(cell),
       ...gpuWords(cell),
@@ -157,20 +176,25 @@ function costChoice(record: BenchRecord, series: readonly Series[]): Choice {
   const [winner, second] = ranked;
   if (typeof basis === "string") return { ...nothing(base), why: [basis] };
   if (winner === undefined) return nothing(base);
-  const cost = usdPerThousand(basis, winner.cell.imagesPerSecond);
+  const costOf = ({ cell }: Contender) => formatUsd(usdPerThousand(basis, cell.imagesPerSecond));
   const worst = ranked.at(-1);
   return {
     ...base,
     winner,
     ties: tiesOf(ranked, "throughput"),
-    value: formatUsd(cost),
+    value: costOf(winner),
     setting: `${settingText(winner.cell)}; ${formatRate(winner.cell.imagesPerSecond)} images/s`,
     why: [
       `At $${basis.usdPerHour} an hour (${basis.source}, seen ${basis.date}), and only while it is kept that busy: an hour costs the same with fewer images.`,
+      ...(isOffered(winner.cell)
+        ? ["That is at the rate that was offered: a busier server costs less an image."]
+        : []),
       ...(second === undefined || worst === undefined
         ? []
         : [
-            `The others cost from ${formatUsd(usdPerThousand(basis, second.cell.imagesPerSecond))} (\`${second.name}\`) to ${formatUsd(usdPerThousand(basis, worst.cell.imagesPerSecond))} (\`${worst.name}\`).`,
+            second === worst
+              ? `\`${second.name}\` costs ${costOf(second)}.`
+              : `The others cost from ${costOf(second)} (\`${second.name}\`) to ${costOf(worst)} (\`${worst.name}\`).`,
           ]),
     ],
     doubts: doubtsOf(winner.cell),
@@ -188,23 +212,40 @@ function nothing(base: Pick<Choice, "goal" | "title" | "unit">): Choice {
   };
 }
 
-/** Each path's best cell, the fastest first. A path whose best is unstable is behind those to be trusted. */
+/** Of an open loop: whether it kept up. */
+function offeredWords(cell: Cell): readonly string[] {
+  const { load, achievedShare, imagesPerRequest } = cell;
+  if (load.kind !== "open loop") return [];
+  const rate = `${formatRate(load.ratePerSecond * imagesPerRequest)} images/s`;
+  return [
+    isOffered(cell)
+      ? `It kept up with the ${rate} that were offered; it may do more.`
+      : `It did not keep up: ${rate} were offered, and ${formatPercent(achievedShare ?? 1)} of the requests were answered.`,
+  ];
+}
+
+/**
+ * Each path's best cell, the fastest first. A path whose best is unstable is behind those to be trusted. An offered rate is no
+ * throughput of its own: it counts only where there is no closed loop.
+ */
 function rankedByRate(series: readonly Series[]): readonly Contender[] {
+  const closed = series.some(({ cells }) => fastest(closedLoop(cells)) !== undefined);
   const best = series.flatMap(({ name, cells }) => {
-    const cell = fastest(cells);
+    const cell = fastest(closed ? closedLoop(cells) : openLoop(cells));
     return cell === undefined ? [] : [{ name, cell }];
   });
   return best.sort((a, b) => weak(a) - weak(b) || b.cell.imagesPerSecond - a.cell.imagesPerSecond);
 }
 
-/** What is not stable comes after what is, however good its figure looks. */
-const weak = ({ cell }: Contender) => (trustOf(cell) === "good" ? 0 : 1);
+/** What is not stable comes after what is, however good its figure looks, and what fails after both. */
+const weak = ({ cell }: Contender) => weaknessOf(cell) ?? 3;
 
 /** Those that noise may have put behind the first. */
 function tiesOf(ranked: readonly Contender[], metric: "p50" | "throughput"): readonly string[] {
   const [first, ...others] = ranked;
   if (first === undefined) return [];
   return others.flatMap(({ name, cell }) => {
+    if (weak({ name, cell }) > weak(first)) return [];
     const interval = ratioInterval(first.cell, cell, metric);
     return interval === undefined || differs(interval) ? [] : [name];
   });
@@ -219,7 +260,10 @@ function against(first: Contender, second: Contender, metric: "p50" | "throughpu
   const word = metric === "p50" ? "shorter" : "more";
   const next = `\`${second.name}\`, the next`;
   if (better < other) {
-    return `\`${second.name}\` looked better (${formatMsOrRate(second.cell, metric)}), but was not stable.`;
+    const doubt = isFailing(second.cell)
+      ? `${formatPercent(failedShare(second.cell))} of its requests failed`
+      : "was not stable";
+    return `\`${second.name}\` looked better (${formatMsOrRate(second.cell, metric)}), but ${doubt}.`;
   }
   if (interval !== undefined && !differs(interval)) {
     return `${next}, is as good within the noise (${formatMsOrRate(second.cell, metric)}): either will do.`;
@@ -294,16 +338,17 @@ function biggestPart(cell: Cell): readonly string[] {
   const mean = cell.latencyMs?.mean;
   if (most === undefined || mean === undefined || most.id === "unknown") return [];
   const share = Math.min(1, most.ms / mean);
-  const bound =
-    share <= 0.5
-      ? ""
-      : most.id === "decode"
-        ? " It is bound by the CPU that decodes, not by the model."
-        : most.id === "network"
-          ? " It is bound by the way to the server, not by the model."
-          : "";
+  // as it is written: 50.3 % is no "most of it (50 %)"
+  const most50 = Math.round(share * 100) > 50;
+  const bound = !most50
+    ? ""
+    : most.id === "decode"
+      ? " It is bound by the CPU that decodes, not by the model."
+      : most.id === "network"
+        ? " It is bound by the way to the server, not by the model."
+        : "";
   return [
-    `${share > 0.5 ? "Most" : "The largest part"} of a request's time there (${formatPercent(share)}) goes into ${partWords[most.id]}.${bound}`,
+    `${most50 ? "Most" : "The largest part"} of a request's time there (${formatPercent(share)}) goes into ${partWords[most.id]}.${bound}`,
   ];
 }
 
@@ -336,7 +381,7 @@ const limits = [10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000];
 
 function limitsOf(series: readonly Series[]): readonly LimitChoice[] {
   const all = series.flatMap(({ name, cells }) =>
-    cells.flatMap((cell) => (trustOf(cell) === "good" ? [{ name, cell }] : [])),
+    cells.flatMap((cell) => (weaknessOf(cell) === 0 ? [{ name, cell }] : [])),
   );
   const chosen: LimitChoice[] = [];
   for (const limitMs of limits) {
@@ -364,22 +409,106 @@ function headlineOf(record: BenchRecord, choices: readonly Choice[]): string {
   if (!record.passed && record.failures.length > 0) {
     return `The run failed: ${counted(record.failures.length, "failure")}; choices below are of what held`;
   }
-  const [latency, throughput] = choices.filter(({ winner }) => winner !== undefined);
-  if (latency?.winner === undefined) return "Nothing was measured that can be trusted";
-  const names = [latency.winner.name, throughput?.winner?.name ?? latency.winner.name];
-  const many = seriesOf(record.cells.filter((cell) => isPlain(cell))).length > 1;
-  const [first, second] = names;
+  const chosen = (goal: Goal) => choices.find((it) => it.goal === goal && it.winner !== undefined);
+  const [latency, throughput] = [chosen("latency"), chosen("throughput")];
   const doubt = subjectDoubt(record);
-  if (doubt !== undefined) {
-    const found =
-      first === second
-        ? `\`${first}\` is fastest here`
-        : `\`${first}\` answers first and \`${second}\` does most here`;
-    return `${found}, ${doubt}`;
+  const found = foundWords(record, latency, throughput, doubt === undefined);
+  return found === undefined
+    ? "Nothing was measured that can be trusted"
+    : `${found}${doubt === undefined ? "" : `, ${doubt}`}`;
+}
+
+/** @param choose - Whether it is the real thing that was measured, so that one may choose by it. */
+function foundWords(
+  record: BenchRecord,
+  latency: Choice | undefined,
+  throughput: Choice | undefined,
+  choose: boolean,
+): string | undefined {
+  const found = [latency, throughput].flatMap((it) => (it === undefined ? [] : [it]));
+  const [one] = found;
+  if (one === undefined) return undefined;
+  const weakness = (it: Choice | undefined) => (it?.winner === undefined ? 0 : weak(it.winner));
+  if (found.every((it) => weakness(it) > 0)) {
+    const why = found.some((it) => weakness(it) > 1) ? "Requests failed" : "Nothing was stable";
+    return `${why}: ${looked(latency, throughput)}`;
   }
-  if (!many)
-    return `\`${first}\`: ${latency.value} ms alone, ${throughput?.value} images/s at most`;
-  return first === second
-    ? `Choose \`${first}\`: first in latency and throughput`
-    : `Choose \`${second}\` for throughput, \`${first}\` for latency`;
+  const plain = record.cells.filter((cell) => isPlain(cell));
+  if (choose && seriesOf(plain).length === 1) {
+    return `\`${one.winner?.name}\`: ${listedFigures(latency, throughput, plain)}`;
+  }
+  // a rate that was offered and held says nothing of one path against another
+  const rates = throughput?.winner !== undefined && isOffered(throughput.winner.cell);
+  const most = rates || weakness(throughput) > 0 ? undefined : throughput;
+  const first = weakness(latency) > 0 ? undefined : latency;
+  if (first !== undefined && most !== undefined) return bothWords(first, most, choose);
+  const left = first ?? most ?? one;
+  const names = bestNames(left);
+  if (names.length > 1) return `${quoted(names)} are equally fast${choose ? "" : " here"}`;
+  const goal = left === first ? "latency" : "throughput";
+  return choose
+    ? `Choose ${quoted(names)} for ${goal}`
+    : `${quoted(names)} is first in ${goal} here`;
+}
+
+function bothWords(latency: Choice, throughput: Choice, choose: boolean): string {
+  const [first, most] = [bestNames(latency), bestNames(throughput)];
+  const both = first.filter((name) => most.includes(name));
+  if (both.length > 1) return `${quoted(both)} are equally fast${choose ? "" : " here"}`;
+  if (both.length === 0) {
+    return choose
+      ? `Choose ${quoted(most, "or")} for throughput, ${quoted(first, "or")} for latency`
+      : `${quoted(first)} answer${first.length === 1 ? "s" : ""} first and ${quoted(most)} do${most.length === 1 ? "es" : ""} most here`;
+  }
+  const place = (names: readonly string[], goal: string) =>
+    names.length === 1
+      ? `first in ${goal}`
+      : `in ${goal} as good as ${quoted(names.filter((name) => !both.includes(name)))}`;
+  const tied = first.length > 1 || most.length > 1;
+  const places = tied
+    ? `${place(first, "latency")} and ${place(most, "throughput")}`
+    : "first in latency and throughput";
+  return choose
+    ? `Choose ${quoted(both)}: ${places}`
+    : `${quoted(both)} is ${tied ? places : "fastest"} here`;
+}
+
+/** The winner, and those that noise may have put behind it. */
+function bestNames({ winner, ties }: Choice): readonly string[] {
+  return winner === undefined ? [] : [winner.name, ...ties];
+}
+
+function quoted(names: readonly string[], word = "and"): string {
+  const all = names.map((name) => `\`${name}\``);
+  return all.length < 2 ? all.join("") : `${all.slice(0, -1).join(", ")} ${word} ${all.at(-1)}`;
+}
+
+function looked(latency: Choice | undefined, throughput: Choice | undefined): string {
+  const [first, most] = [latency?.winner?.name, throughput?.winner?.name];
+  return first === most || first === undefined || most === undefined
+    ? `\`${first ?? most}\` looked fastest`
+    : `\`${first}\` looked first to answer, \`${most}\` to do most`;
+}
+
+/** What the only path does: its latency and its throughput, each with what it was measured with. */
+function listedFigures(
+  latency: Choice | undefined,
+  throughput: Choice | undefined,
+  cells: readonly Cell[],
+): string {
+  const loads = new Set(closedLoop(cells).map(({ load }) => loadText(load)));
+  const figures = [
+    latency?.winner === undefined ? "" : `${latency.value} ms ${withWords(latency.winner.cell)}`,
+    throughput?.winner === undefined
+      ? ""
+      : isOffered(throughput.winner.cell)
+        ? `keeps up with ${throughput.value} images/s`
+        : `${throughput.value} images/s ${loads.size === 1 ? `with ${loadText(throughput.winner.cell.load)}` : "at most"}`,
+  ];
+  return figures.filter((figure) => figure !== "").join(", ");
+}
+
+function withWords(cell: Cell): string {
+  if (cell.load.kind === "open loop") return `at ${loadText(cell.load)}`;
+  return clientsOf(cell) === 1 ? "alone" : `with ${loadText(cell.load)}`;
 }
