@@ -176,6 +176,35 @@ test("the embed API's compute is not taken for a Triton's", () => {
   expect(times.embed?.knows?.("rtx-4090", "onnx")).toBe(true);
 });
 
+test.each([1, 8])("one batch size (%d) shows no gain of batches, and none is assumed", (images) => {
+  const { paths, notes } = calibrateRecord(record([measured(1, images)]));
+  const { firstMs = Number.NaN, perImageMs } = paths[0]?.compute ?? {};
+  expect(perImageMs).toBe(firstMs);
+  expect(firstMs * images).toBeCloseTo(4 + 0.6 * (images - 1), 6);
+  expect(notes).toEqual([
+    `single-gpu, onnx-http: one client sent one batch size only (${images}); a batch is taken to cost what its images cost one by one.`,
+  ]);
+});
+
+test("a larger batch that took no longer is noise, and does not make images free", () => {
+  const quick = { ...measured(1, 8), server: { ...measured(1, 8).server, inferMs: 3.2 } } as Cell;
+  const { paths, notes } = calibrateRecord(record([measured(1, 1), quick]));
+  expect(paths[0]?.compute).toEqual({
+    firstMs: expect.closeTo(4, 6),
+    perImageMs: expect.closeTo(0.4, 6),
+  });
+  expect(notes[0]).toContain("larger batches took no longer, which is noise");
+});
+
+test("calibrates by the stable loads where there are some", () => {
+  const stability = { ...measured(1, 1).stability, verdict: "unstable" } as const;
+  const unstable = { ...measured(1, 1), id: "unstable", stability };
+  const odd = { ...unstable, server: { ...unstable.server, inferMs: 40 } } as Cell;
+  const { paths, rows } = calibrateRecord(record([odd, ...loads]));
+  expect(paths[0]?.compute.firstMs).toBeCloseTo(4, 6);
+  expect(rows.find(({ cell }) => cell === "unstable")?.role).toBe("predicted");
+});
+
 test("what computes behind an embed API at an address given by hand must be said", () => {
   const made = record([embedded(1, 1)]);
   const calibration = calibrateRecord({ ...made, subject: { ...made.subject, environments: [] } });

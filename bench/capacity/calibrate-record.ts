@@ -8,6 +8,8 @@ import { largestBatch, type Payload, type ServiceTimes } from "./question.ts";
 export interface RecordCalibration {
   readonly paths: readonly PathCalibration[];
   readonly rows: readonly RecordRow[];
+  /** What the loads do not show, and what is taken in its place: whole sentences. */
+  readonly notes: readonly string[];
   /** Loads that neither calibrate nor are predicted, and why. */
   readonly leftOut: readonly { readonly load: string; readonly reason: string }[];
 }
@@ -55,14 +57,19 @@ export function calibrateRecord(record: BenchRecord): RecordCalibration {
   }
   const paths: PathCalibration[] = [];
   const rows: RecordRow[] = [];
+  const notes: string[] = [];
   for (const group of groups.values()) {
-    const single = group.filter((cell) => clientsOf(cell) === 1 && !emulated(cell));
-    const best = group
-      .filter((cell) => clientsOf(cell) > 1 && !emulated(cell))
-      .reduce<Cell | undefined>(
-        (a, b) => (a === undefined || b.imagesPerSecond > a.imagesPerSecond ? b : a),
-        undefined,
-      );
+    const single = preferStable(
+      group.filter((cell) => clientsOf(cell) === 1 && !emulated(cell)),
+      ({ imagesPerRequest }) => imagesPerRequest,
+    );
+    const best = preferStable(
+      group.filter((cell) => clientsOf(cell) > 1 && !emulated(cell)),
+      () => "several clients",
+    ).reduce<Cell | undefined>(
+      (a, b) => (a === undefined || b.imagesPerSecond > a.imagesPerSecond ? b : a),
+      undefined,
+    );
     const [first] = group;
     if (first === undefined) continue;
     if (single.length === 0) {
@@ -72,18 +79,21 @@ export function calibrateRecord(record: BenchRecord): RecordCalibration {
     }
     const path = calibratePath(record, single, best);
     paths.push(path);
+    const unshown = batchingUnshown(single);
+    if (unshown !== undefined) notes.push(`${path.environment}, ${path.path}: ${unshown}`);
     for (const cell of group) {
       const sets = cell === best || single.includes(cell);
       rows.push(rowOf(record, cell, path, sets ? "calibrates" : "predicted"));
     }
   }
-  return { paths, rows, leftOut };
+  return { paths, rows, leftOut, notes };
 }
 
 function whyLeftOut(cell: Cell): string | undefined {
   if (cell.load.kind !== "closed loop") return "an open loop has no fixed number of clients";
   if (cell.latencyMs === undefined) return "no request was answered";
   if (cell.invalid.length > 0) return "not valid";
+  if (cell.stability.verdict === "interrupted") return "interrupted";
   if (cell.conditions.queueDelayUs !== undefined) return "another queue delay";
   if (cell.conditions.gpus !== undefined || cell.conditions.topology !== undefined) {
     return "another number of GPUs or topology";
@@ -98,20 +108,67 @@ const emulated = ({ conditions }: Cell) =>
 
 const meanMs = ({ latencyMs }: Cell) => latencyMs?.mean ?? Number.NaN;
 
+/** Of the loads of one kind only the stable ones, where there are any. */
+function preferStable(cells: readonly Cell[], kindOf: (cell: Cell) => unknown): readonly Cell[] {
+  const isStable = ({ stability }: Cell) => stability.verdict === "stable";
+  const settled = new Set(cells.filter(isStable).map(kindOf));
+  return cells.filter((cell) => isStable(cell) || !settled.has(kindOf(cell)));
+}
+
+type Point = readonly [images: number, ms: number];
+
+const computePoints = (cells: readonly Cell[]): readonly Point[] =>
+  cells.flatMap(({ imagesPerRequest, server }) =>
+    server?.inferMs === undefined ? [] : [[imagesPerRequest, server.inferMs] as const],
+  );
+
+/** Why the loads of one client do not tell what a larger batch gains. */
+function batchingUnshown(single: readonly Cell[]): string | undefined {
+  const points = computePoints(single);
+  if (points.length === 0) return undefined;
+  const sizes = new Set(points.map(([images]) => images));
+  if (sizes.size === 1) {
+    return `one client sent one batch size only (${[...sizes].join("")}); a batch is taken to cost what its images cost one by one.`;
+  }
+  return slopeOf(points) > 0
+    ? undefined
+    : "larger batches took no longer, which is noise; each image of a batch is taken to cost what one of the largest did.";
+}
+
+/**
+ * Compute by batch, with no gain that was not measured: where the batch sizes do not give a line that rises, the first image
+ * costs what one of the smallest batch did, each other one what one of the largest did.
+ */
+function computeOf(points: readonly Point[]): ComputeTime {
+  if (points.length === 0) return { firstMs: 0, perImageMs: 0 };
+  const slope = slopeOf(points);
+  const firstMs =
+    mean(points.map(([, ms]) => ms)) - slope * mean(points.map(([images]) => images - 1));
+  if (slope > 0 && firstMs > 0) return { firstMs, perImageMs: slope };
+  const sizes = points.map(([images]) => images);
+  const each = (size: number) =>
+    mean(points.filter(([images]) => images === size).map(([images, ms]) => ms / images));
+  return { firstMs: each(Math.min(...sizes)), perImageMs: each(Math.max(...sizes)) };
+}
+
+/** Of least squares; 0 of points above each other. */
+function slopeOf(points: readonly Point[]): number {
+  const x = mean(points.map(([value]) => value));
+  const y = mean(points.map(([, value]) => value));
+  const spread = points.reduce((sum, [value]) => sum + (value - x) ** 2, 0);
+  return spread === 0 ? 0 : points.reduce((sum, [a, b]) => sum + (a - x) * (b - y), 0) / spread;
+}
+
 function calibratePath(
   record: BenchRecord,
   single: readonly Cell[],
   best: Cell | undefined,
 ): PathCalibration {
   const [cell] = single as readonly [Cell];
-  const timed = single.filter(({ server }) => server?.inferMs !== undefined);
-  const infer = line(
-    timed.map(({ imagesPerRequest, server }) => [imagesPerRequest - 1, server?.inferMs ?? 0]),
-  );
   const decodeMsPerImage = mean(
     single.map(({ server, imagesPerRequest }) => (server?.decodeMs ?? 0) / imagesPerRequest),
   );
-  const compute = { firstMs: infer.at0, perImageMs: infer.slope };
+  const compute = computeOf(computePoints(single));
   const rest = line(
     single.map((one) => [
       one.imagesPerRequest,
@@ -295,16 +352,14 @@ export function timesOfRecord(
 }
 
 /** Least squares through points, with neither part below zero. */
-function line(points: readonly (readonly [number, number])[]): {
+function line(points: readonly Point[]): {
   readonly at0: number;
   readonly slope: number;
 } {
   if (points.length === 0) return { at0: 0, slope: 0 };
   const x = mean(points.map(([value]) => value));
   const y = mean(points.map(([, value]) => value));
-  const spread = points.reduce((sum, [value]) => sum + (value - x) ** 2, 0);
-  if (spread === 0) return { at0: y, slope: 0 };
-  const slope = points.reduce((sum, [a, b]) => sum + (a - x) * (b - y), 0) / spread;
+  const slope = slopeOf(points);
   if (slope <= 0) return { at0: y, slope: 0 };
   if (y - slope * x >= 0) return { at0: y - slope * x, slope };
   const squares = points.reduce((sum, [value]) => sum + value ** 2, 0);
