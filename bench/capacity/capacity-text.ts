@@ -81,8 +81,8 @@ export function questionLine(question: Question): string {
 }
 
 export interface Trust {
-  /** Where the times are from. */
-  readonly from: string;
+  /** Where the times are from, and how far the model was off: whole sentences. */
+  readonly from: readonly string[];
   /** Whole sentences: what in this answer is assumed, or worth less. */
   readonly notes: readonly string[];
 }
@@ -135,7 +135,7 @@ export function answerText(
     ...(others.length === 0 ? [] : [otherRows(others)]),
     "",
     "how far to trust it",
-    ...[trust.from, ...trust.notes].map((note) => `  ${note}`),
+    ...[...trust.from, ...trust.notes].map((note) => `  ${note}`),
   ].join("\n");
 }
 
@@ -230,7 +230,7 @@ export function planText(job: Job, plan: Plan, shown: number, trust: Trust): str
     ...(best === undefined ? [] : ["", `first way: ${questionLine(best.question)}`]),
     "",
     "how far to trust it",
-    ...[trust.from, ...trust.notes].map((note) => `  ${note}`),
+    ...[...trust.from, ...trust.notes].map((note) => `  ${note}`),
   ].join("\n");
 }
 
@@ -314,9 +314,28 @@ export function parametersText(parameters: readonly Parameter[]): string {
   ]);
 }
 
-/** Every load of a record with the model's figures. */
-export function recordCheckText({ rows, leftOut }: RecordCalibration): string {
+/** Median error of a record's predictions from which they are no basis for a decision. */
+const trustedWithin = 0.5;
+
+/** How far the model is off on the loads that did not calibrate it. */
+export function recordErrorLines({ rows }: Pick<RecordCalibration, "rows">): readonly string[] {
   const predicted = rows.filter(({ role }) => role === "predicted");
+  if (predicted.length === 0) {
+    return ["Nothing could be checked: every load of the record calibrates the model."];
+  }
+  const throughput = median(predicted.map((row) => Math.abs(row.throughputError)));
+  const latency = median(predicted.map((row) => Math.abs(row.latencyError)));
+  const loads = predicted.length === 1 ? "1 predicted load" : `${predicted.length} predicted loads`;
+  return [
+    `Of ${loads} the median error is ${percent(throughput)} of images/s, ${percent(latency)} of latency (--check).`,
+    ...(Math.max(throughput, latency) > trustedWithin
+      ? ["WARNING: the model does not fit this record; measure in place of asking it."]
+      : []),
+  ];
+}
+
+/** Every load of a record with the model's figures. */
+export function recordCheckText({ rows, leftOut, notes }: RecordCalibration): string {
   return [
     textTable([
       ["load", "images/s", "model", "error", "latency", "model", "error", "role"],
@@ -332,9 +351,8 @@ export function recordCheckText({ rows, leftOut }: RecordCalibration): string {
       ]),
     ]),
     "",
-    predicted.length === 0
-      ? "No load is predicted: all of them calibrate."
-      : `${predicted.length} loads are predicted: median error ${shownError(median(predicted.map(({ throughputError }) => Math.abs(throughputError))))} of images/s, ${shownError(median(predicted.map(({ latencyError }) => Math.abs(latencyError))))} of latency.`,
+    ...recordErrorLines({ rows }),
+    ...notes,
     ...[...new Set(leftOut.map(({ reason }) => reason))].map((reason) => {
       const loads = leftOut.filter((one) => one.reason === reason).map(({ load }) => load);
       return `left out: ${loads.length === 1 ? loads[0] : `${loads.length} loads`}: ${reason}`;

@@ -73,10 +73,12 @@ test("is calibrated by a record, and says how far it is off on each load", async
   writeFileSync(file, JSON.stringify(testBenchRecord()));
   const checked = await run("--record", file, "--check");
   expect(checked.stdout).toMatch(/onnx-http b1 c16 .* predicted/);
-  expect(checked.stdout).toMatch(/loads are predicted: median error/);
+  const error = /Of \d+ predicted loads the median error is \d+ % of images\/s/;
+  expect(checked.stdout).toMatch(error);
   const asked = await run("--record", file, "--payload", "jpeg", "--concurrency", "4");
   expect(asked.stdout).toContain(`Calibrated by ${file}`);
   expect(asked.stdout).toContain("random weights");
+  expect(asked.stdout).toMatch(error);
 }, 60_000);
 
 test("answers with the engine of the record, and refuses one that it lacks", async () => {

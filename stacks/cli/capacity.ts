@@ -2,6 +2,7 @@ import { writeFileSync } from "node:fs";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import {
   calibrateRecord,
+  type RecordCalibration,
   recordEngines,
   timesOfRecord,
 } from "../../bench/capacity/calibrate-record.ts";
@@ -13,6 +14,7 @@ import {
   parametersText,
   planText,
   recordCheckText,
+  recordErrorLines,
   summaryLine,
   type Trust,
 } from "../../bench/capacity/capacity-text.ts";
@@ -206,16 +208,17 @@ function say(environment: string | undefined, args: CapacityArguments): Said {
     return { text: parametersText(list), json: { parameters: list }, exitCode: 0 };
   }
   const record = readRecord(args);
-  if (args.check) return record === undefined ? sayCheck(facts) : sayRecordCheck(record);
+  const measured = record && { record, calibration: calibrateRecord(record) };
+  if (args.check) return measured === undefined ? sayCheck(facts) : sayRecordCheck(measured);
   if ((args.images === undefined) !== (args.within === undefined)) {
     throw new UserError("--images and --within make a job together: give both");
   }
   const found = environment === undefined ? {} : ofEnvironment(environment);
-  const asked = withEngine({ ...found, ...given(args) }, args, record);
-  const { times, trust } = source(facts, record, asked, args);
+  const asked = withEngine({ ...found, ...given(args) }, args, measured);
+  const { times, from } = source(facts, measured, asked, args);
   return args.images !== undefined && args.within !== undefined
-    ? sayPlan({ images: args.images, withinHours: args.within }, asked, args, times, trust, record)
-    : sayAnswer(asked, args, times, trust, record);
+    ? sayPlan({ images: args.images, withinHours: args.within }, asked, args, times, from, record)
+    : sayAnswer(asked, args, times, from, record);
 }
 
 /** What an environment or the options say of the hardware. */
@@ -273,10 +276,10 @@ function recordDevice(record: BenchRecord): string {
 
 function source(
   facts: PublishedFacts,
-  record: BenchRecord | undefined,
+  measured: Measured | undefined,
   asked: Asked,
   args: CapacityArguments,
-): { readonly times: ServiceTimes; readonly trust: string } {
+): { readonly times: ServiceTimes; readonly from: readonly string[] } {
   const published = publishedTimes(facts, args.jpegKb * 1000);
   const { decodeMs, decodeWorkers, ingestMs } = args;
   const own = Object.fromEntries(
@@ -286,12 +289,12 @@ function source(
       ingestMsPerImage: ingestMs,
     }).filter(([, value]) => value !== undefined),
   );
-  if (record === undefined) {
+  if (measured === undefined) {
     const rows = checkPublished(facts.published, facts.parameters, facts.peaks);
-    const trust = `Calibrated by published figures. ${summaryLine(summarize(rows))} (--check)`;
-    return { times: { ...published, ...own }, trust };
+    const from = `Calibrated by published figures. ${summaryLine(summarize(rows))} (--check)`;
+    return { times: { ...published, ...own }, from: [from] };
   }
-  const calibration = calibrateRecord(record);
+  const { record, calibration } = measured;
   const times = timesOfRecord(record, calibration, recordDevice(record), published);
   const weights = record.subject.model.weights === "random" ? ", random weights" : "";
   const where = record.subject.runtime === "embedded" ? "local processes, " : "";
@@ -299,10 +302,19 @@ function source(
     asked.gpu === undefined || asked.gpu === recordDevice(record)
       ? ""
       : " The compute of another GPU is that of published figures.";
-  const trust = `Calibrated by ${args.record} (${where}${recordDevice(record)}, model ${record.subject.model.name}${weights}; --check says how far it is off).${compute}`;
+  const from = `Calibrated by ${args.record} (${where}${recordDevice(record)}, model ${record.subject.model.name}${weights}).${compute}`;
   const embed =
     ingestMs === undefined ? times.embed : { ...times.embed, ingestMsPerImage: ingestMs };
-  return { times: { ...times, ...own, embed }, trust };
+  return {
+    times: { ...times, ...own, embed },
+    from: [from, ...recordErrorLines(calibration), ...calibration.notes],
+  };
+}
+
+/** A record, and what it says of the model's times. */
+interface Measured {
+  readonly record: BenchRecord;
+  readonly calibration: RecordCalibration;
 }
 
 /** The record, or of several environments the one that is asked for. */
@@ -332,9 +344,9 @@ function readRecord({
 }
 
 /** What computes, where nobody says: what the record was measured with. One that it lacks is refused. */
-function withEngine(asked: Asked, args: CapacityArguments, record: BenchRecord | undefined): Asked {
-  if (record === undefined) return asked;
-  const calibration = calibrateRecord(record);
+function withEngine(asked: Asked, args: CapacityArguments, measured: Measured | undefined): Asked {
+  if (measured === undefined) return asked;
+  const { record, calibration } = measured;
   if (calibration.paths.length === 0) {
     throw new UserError(
       `${args.record}: no path has a valid load with one client, which would calibrate the model`,
@@ -399,7 +411,7 @@ function sayAnswer(
   asked: Asked,
   args: CapacityArguments,
   times: ServiceTimes,
-  from: string,
+  from: readonly string[],
   record: BenchRecord | undefined,
 ): Said {
   const question: Question = {
@@ -425,7 +437,7 @@ function sayPlan(
   asked: Asked,
   args: CapacityArguments,
   times: ServiceTimes,
-  from: string,
+  from: readonly string[],
   record: BenchRecord | undefined,
 ): Said {
   const devices =
@@ -473,8 +485,7 @@ function sayCheck({ published, parameters, peaks }: PublishedFacts): Said {
   };
 }
 
-function sayRecordCheck(record: BenchRecord): Said {
-  const calibration = calibrateRecord(record);
+function sayRecordCheck({ calibration }: Measured): Said {
   return { text: recordCheckText(calibration), json: calibration, exitCode: 0 };
 }
 
