@@ -14,9 +14,12 @@ export function tableOf(header: readonly string[], rows: readonly (readonly stri
   return [line(header), line(header.map(() => "---")), ...rows.map(line)].join("\n");
 }
 
-/** Text that Markdown must not read as markup. */
+/** Text that Markdown must not read as markup, on one line, and that mentions nobody: `@name` would call people. */
 export function plain(text: string): string {
-  return text.replace(/[\\`*_[\]<>|]/g, "\\$&");
+  return text
+    .replace(/\s*[\r\n\u2028\u2029]+\s*/g, " ")
+    .replace(/[\\`*_[\]<>|]/g, "\\$&")
+    .replace(/@(?=\w)/g, "@\u200b");
 }
 
 /** The same, but for code in backticks. */

@@ -1,0 +1,22 @@
+import { expect, test } from "vitest";
+import { textColumn } from "./document.ts";
+import { inline, markdownTable, plain } from "./markdown.ts";
+
+test("text is on one line, so that a line of it is no heading, list or row", () => {
+  expect(plain("a note\n# of two\r\n\r\nlines")).toBe("a note # of two lines");
+  const table = markdownTable({
+    caption: "",
+    columns: [textColumn("a")],
+    rows: [[{ text: "one\ntwo" }]],
+  });
+  expect(table.split("\n").at(-1)).toBe("| one two |");
+});
+
+test("text mentions nobody", () => {
+  expect(plain("image@sha256:ab by @someone")).toBe("image@\u200bsha256:ab by @\u200bsomeone");
+});
+
+test("markup in a text is text, but for code in backticks", () => {
+  expect(plain("[a](b) <i> *c* `d`")).toBe("\\[a\\](b) \\<i\\> \\*c\\* \\`d\\`");
+  expect(inline("`onnx-http_u8` and a_b")).toBe("`onnx-http_u8` and a\\_b");
+});
