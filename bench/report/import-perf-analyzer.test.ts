@@ -52,7 +52,23 @@ test.each([
   ],
   [
     "Concurrency,Inferences/Second\n1,fast\n",
-    'x.csv: row 1: Inferences/Second must be a number, got "fast"',
+    'x.csv: row 1: Inferences/Second must be a number, at least 0, got "fast"',
+  ],
+  [
+    "Concurrency,Inferences/Second\n1.5,100\n",
+    'x.csv: row 1: Concurrency must be a whole number, at least 1, got "1.5"',
+  ],
+  [
+    "Concurrency,Inferences/Second\n0,100\n",
+    'x.csv: row 1: Concurrency must be a whole number, at least 1, got "0"',
+  ],
+  [
+    "Concurrency,Inferences/Second\n1,-100\n",
+    'x.csv: row 1: Inferences/Second must be a number, at least 0, got "-100"',
+  ],
+  [
+    "Concurrency,Inferences/Second,p99 latency\n1,100,-5\n",
+    'x.csv: row 1: p99 latency must be a number, at least 0, got "-5"',
   ],
 ])("fails on %j with the file and the rule", (text, message) => {
   expect(() => parsePerfAnalyzer(text, "x.csv")).toThrow(message);
@@ -74,6 +90,17 @@ test("a labelled load stands beside ours, with the ratio", () => {
     "135",
     "0.99 ×",
   ]);
+});
+
+test("far from ours the difference is a factor, and not a percentage above 100", () => {
+  const slow = csv.replace("136.5", "50.5");
+  const section = importedSection({
+    ...testBenchRecord(),
+    imported: [parsePerfAnalyzer(slow, "triton.csv", "onnx-http b1")],
+  })!;
+  expect(section.answer[0]).toMatch(
+    /^2 loads were measured by both: throughput differs by a factor of up to 2\.\d\d\.$/,
+  );
 });
 
 test("without a label of ours the figures stand alone, and the section says how to put them beside", () => {

@@ -36,6 +36,8 @@ export function parsePerfAnalyzer(text: string, file: string, label?: string): I
 
 const loads = ["Concurrency", "Request Rate"] as const;
 const rate = "Inferences/Second";
+const atLeastZero = (value: number) => value >= 0;
+const wholeAndPositive = (value: number) => Number.isInteger(value) && value >= 1;
 
 function rowOf(
   line: Readonly<Record<string, string>>,
@@ -43,11 +45,11 @@ function rowOf(
   label: string,
   shown: string,
 ): Row {
-  const number = (column: string): number => {
+  const number = (column: string, rule = "a number, at least 0", ok = atLeastZero): number => {
     const value = Number(line[column]);
-    if (line[column] === "" || !Number.isFinite(value)) {
+    if (line[column] === "" || !Number.isFinite(value) || !ok(value)) {
       throw new BenchError(
-        `${shown}: ${column} must be a number, got ${JSON.stringify(line[column])}`,
+        `${shown}: ${column} must be ${rule}, got ${JSON.stringify(line[column])}`,
       );
     }
     return value;
@@ -57,7 +59,7 @@ function rowOf(
   return {
     label,
     ...(by === "Concurrency"
-      ? { concurrency: number("Concurrency") }
+      ? { concurrency: number("Concurrency", "a whole number, at least 1", wholeAndPositive) }
       : { ratePerSecond: number("Request Rate") }),
     inferencesPerSecond: number(rate),
     p50Ms: ms("p50 latency"),

@@ -421,7 +421,8 @@ export function readBenchRecord(file: string): BenchRecord {
 export function parseBenchRecord(text: string, shown: string): BenchRecord {
   let raw: unknown;
   try {
-    raw = JSON.parse(text);
+    // without the byte order mark that some editors put before a text
+    raw = JSON.parse(text.replace(/^\uFEFF/, ""));
   } catch {
     throw new BenchError(`${shown}: must be JSON`);
   }
@@ -441,7 +442,6 @@ export function parseBenchRecord(text: string, shown: string): BenchRecord {
   const result = benchRecord.safeParse(raw);
   if (result.success) return result.data;
   const issue = result.error.issues[0];
-  throw new BenchError(
-    `${shown}: ${issue?.path.join(".") ?? ""}: ${issue?.message ?? "is invalid"}`,
-  );
+  const where = issue === undefined || issue.path.length === 0 ? [] : [issue.path.join(".")];
+  throw new BenchError([shown, ...where, issue?.message ?? "is invalid"].join(": "));
 }

@@ -3,6 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { Command } from "commander";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { benchRecordText } from "../../bench/report/save-bench-reports.ts";
 import { testBenchRecord, testCell } from "../../bench/report/test-bench-record.ts";
@@ -10,7 +11,7 @@ import type { BenchRecord, Cell } from "../../bench/src/bench-record.ts";
 import { recordText } from "../../bench/src/save-reports.ts";
 import { testRecord } from "../../bench/src/test-record.ts";
 import { compareFiles, comparisonJson } from "./compare.ts";
-import { outputOf, parseImport, renderRecord } from "./report.ts";
+import { outputOf, parseImport, registerReport, renderRecord } from "./report.ts";
 
 const program = fileURLToPath(new URL("./clipstack.mjs", import.meta.url));
 
@@ -99,6 +100,25 @@ test.each([
   expect(parseImport(given)).toEqual(expected);
 });
 
+test("an import that a record cannot hold is refused where it is read", () => {
+  writeFileSync(file("half.csv"), "Concurrency,Inferences/Second\n1.5,100\n");
+  expect(() => renderRecord(file("bench.json"), "json", [{ file: file("half.csv") }])).toThrow(
+    /half\.csv: row 1: Concurrency must be a whole number, at least 1, got "1\.5"$/,
+  );
+});
+
+test("the help of report shows no internal default, and --import may be given twice", () => {
+  const command = new Command();
+  registerReport(command);
+  const [report] = command.commands;
+  expect(report?.helpInformation()).not.toContain("[]");
+  report?.parseOptions(["--import", "a.csv", "--import", "onnx-http b8=b.csv"]);
+  expect(report?.opts().import).toEqual([
+    { file: "a.csv" },
+    { label: "onnx-http b8", file: "b.csv" },
+  ]);
+});
+
 test("HTML goes beside its record, everything else to standard output", () => {
   expect(outputOf("x/a.json", { format: "html" })).toBe("x/a.html");
   expect(outputOf("x/a.json", { format: "md" })).toBeUndefined();
@@ -115,6 +135,22 @@ test("fails on a record that is none, in one line with the file and the rule", (
   );
   expect(() => renderRecord(file("verify.json"), "md", [{ file: "a.csv" }])).toThrow(
     "--import needs a record of bench or sweep, got a verify record",
+  );
+});
+
+test("reads records with a byte order mark before them", () => {
+  for (const name of ["bench.json", "verify.json"]) {
+    writeFileSync(file("mark.json"), `\uFEFF${readFileSync(file(name), "utf8")}`);
+    expect(renderRecord(file("mark.json"), "md")).toBe(renderRecord(file(name), "md"));
+  }
+  writeFileSync(file("mark.json"), `\uFEFF${readFileSync(file("fast.json"), "utf8")}`);
+  expect(compareFiles(file("mark.json"), file("fast.json"), { failOver: 0.1 }).exitCode).toBe(0);
+});
+
+test("a key that no record has is named, with nothing before it", () => {
+  writeFileSync(file("extra.json"), JSON.stringify({ ...testBenchRecord(), extra: 1 }));
+  expect(() => renderRecord(file("extra.json"), "md")).toThrow(
+    /extra\.json: Unrecognized key: "extra"$/,
   );
 });
 

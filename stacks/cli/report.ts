@@ -49,7 +49,7 @@ export function renderRecord(
   format: ReportFormat,
   imports: readonly ImportedFile[] = [],
 ): string {
-  const text = readText(file);
+  const text = withoutMark(readText(file));
   if (kindOf(text) === "verify") {
     if (imports.length > 0) {
       throw new UserError(
@@ -62,7 +62,9 @@ export function renderRecord(
   const imported = imports.map(({ file: csv, label }) =>
     parsePerfAnalyzer(readText(csv), csv, label),
   );
-  return benchRenderers[format]({ ...record, imported: [...record.imported, ...imported] });
+  const whole = { ...record, imported: [...record.imported, ...imported] };
+  // what is written must be readable again
+  return benchRenderers[format](parseBenchRecord(JSON.stringify(whole), file));
 }
 
 function readText(file: string): string {
@@ -71,6 +73,11 @@ function readText(file: string): string {
   } catch (error) {
     throw new UserError(`${file}: cannot be read: ${(error as NodeJS.ErrnoException).code}`);
   }
+}
+
+/** Without the byte order mark that some editors put before a text. */
+function withoutMark(text: string): string {
+  return text.replace(/^\uFEFF/, "");
 }
 
 /** What kind of record it says it is; whether that is true, its reader says. */
@@ -93,7 +100,7 @@ export function parseImport(given: string): ImportedFile {
 interface ReportArguments {
   readonly format: ReportFormat;
   readonly output?: string;
-  readonly import: readonly ImportedFile[];
+  readonly import?: readonly ImportedFile[];
 }
 
 /** Where a report goes: HTML beside its record, all else to standard output. */
@@ -114,11 +121,14 @@ export function registerReport(program: Command): void {
         .default("html"),
     )
     .option("--output <file>", "- is standard output (default: html beside the record, else -)")
-    .option(
-      "--import <[load=]file>",
-      "a CSV that perf_analyzer wrote with -f, shown beside ours: its load as 'onnx-http b8'",
-      (given: string, all: readonly ImportedFile[]) => [...all, parseImport(given)],
-      [],
+    .addOption(
+      new Option(
+        "--import <[load=]file>",
+        "a CSV that perf_analyzer wrote with -f, shown beside ours: its load as 'onnx-http b8' (repeatable)",
+      ).argParser((given: string, all: readonly ImportedFile[] = []) => [
+        ...all,
+        parseImport(given),
+      ]),
     )
     .addHelpText(
       "after",
