@@ -341,6 +341,7 @@ export function timesOfRecord(
           decodeWorkers: record.subject.machine.cores,
         }),
     ...serverTimes(any),
+    ...(any === undefined ? {} : { ingestMeasured: true }),
     ...ofApi(tensors),
     embed: {
       ...ofApi((engine) =>

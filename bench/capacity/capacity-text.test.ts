@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { RecordRow } from "./calibrate-record.ts";
-import { recordErrorLines } from "./capacity-text.ts";
+import { notesOf, recordErrorLines } from "./capacity-text.ts";
 
 function row(role: RecordRow["role"], throughputError: number, latencyError = 0): RecordRow {
   const figures = { measured: 1, predicted: 1 };
@@ -24,6 +24,37 @@ test("says how far a record's predictions are off, without the loads that calibr
 test("warns where the model does not fit a record", () => {
   const [, warning] = recordErrorLines({ rows: [row("predicted", 1.81)] });
   expect(warning).toContain("the model does not fit this record");
+});
+
+test("a limit that no load came near is not given as a number", () => {
+  const times = {
+    compute: () => ({ firstMs: 4, perImageMs: 1 }),
+    measured: () => true,
+    decodeMsPerImage: 1,
+    decodeWorkers: 1,
+    overheadMs: 1,
+    overheadMsPerImage: 0,
+    ingestMsPerImage: 5e-14,
+    jsonMsPerImage: 1,
+    jsonBytesPerImage: 1,
+  };
+  const question = {
+    device: { name: "a10" },
+    gpus: 4,
+    topology: "instance-group",
+    engine: "onnx",
+    payload: "float32",
+    bandwidthMbps: 1000,
+    roundTripMs: 1,
+    connections: "kept",
+    concurrency: 8,
+    imagesPerRequest: 1,
+    clientMs: 0,
+    jpegBytes: 10_000,
+  } as const;
+  const [note] = notesOf(question, times, "gpu");
+  expect(note).toContain("no limit is assumed");
+  expect(notesOf(question, { ...times, ingestMsPerImage: 0.7 }, "gpu")[0]).toContain("1,429");
 });
 
 test("says that nothing could be checked where all loads calibrate", () => {

@@ -151,6 +151,9 @@ function otherRows(others: readonly Alternative[]): string {
   ]);
 }
 
+/** Images a second of float32 tensors from which a Triton's ingest is no limit: 60 GB a second. */
+const mostIngest = 1e5;
+
 /** What must be said with an answer that is not measured. */
 export function notesOf(
   question: Question,
@@ -174,8 +177,14 @@ export function notesOf(
     notes.push("What the server needs to read JSON text is in no figure: it will be slower.");
   }
   if (bottleneck === "ingest" || (gpus > 1 && payload !== "jpeg")) {
+    const rate = 1000 / times.ingestMsPerImage;
+    const each = topology === "per-gpu" ? "; with per-gpu, for each" : "";
     notes.push(
-      `How much one Triton takes in was never reached in a figure: ${shortNumber(1000 / times.ingestMsPerImage)} float32 images/s are assumed (--ingest-ms)${topology === "per-gpu" ? "; with per-gpu, for each" : ""}.`,
+      rate > mostIngest
+        ? "No load was limited by what one Triton takes in, and no limit is assumed (--ingest-ms)."
+        : times.ingestMeasured
+          ? `One Triton takes in ${shortNumber(rate)} float32 images/s, by the highest throughput of the record${each}.`
+          : `How much one Triton takes in was never reached in a figure: ${shortNumber(rate)} float32 images/s are assumed (--ingest-ms)${each}.`,
     );
   }
   notes.push("Means, not percentiles; a service that is not interrupted.");
@@ -187,6 +196,7 @@ export function planText(job: Job, plan: Plan, shown: number, trust: Trust): str
   const { options } = plan;
   const meeting = options.filter(({ meets }) => meets);
   const [best] = options;
+  const priced = best?.usd !== undefined;
   const line = (option: Option) => {
     const { question, imagesPerSecond, hours, usd } = option;
     return [
@@ -196,7 +206,7 @@ export function planText(job: Job, plan: Plan, shown: number, trust: Trust): str
       String(question.concurrency),
       shortNumber(imagesPerSecond),
       `${shortNumber(hours)} h`,
-      Number.isFinite(usd) ? money(usd) : "-",
+      usd === undefined ? "-" : money(usd),
       stationNames[option.bottleneck],
     ];
   };
@@ -218,7 +228,7 @@ export function planText(job: Job, plan: Plan, shown: number, trust: Trust): str
     rate,
     "",
     meeting.length > 0
-      ? `${meeting.length} of ${options.length} ways meet it; the cheapest of each GPU and payload:`
+      ? `${meeting.length} of ${options.length} ways meet it; ${priced ? "the cheapest" : "no price is known: the fewest GPUs"} of each GPU and payload:`
       : `none of ${options.length} ways meets it; the fastest of each GPU and payload:`,
     textTable([head, ...listed.map(line)]),
     "",

@@ -95,6 +95,29 @@ test("hours and dollars follow from the rate", () => {
   }
 });
 
+test("without a price the fewest GPUs go first, and nothing has a cost", () => {
+  const { options } = planJob(
+    { images: 144_000, withinHours: 1 },
+    base,
+    { ...choices, devices: [{ name: "slow" }] },
+    times,
+  );
+  expect(options[0]).toMatchObject({ meets: true, question: { gpus: 1 } });
+  expect(options.map((option) => "usd" in option)).not.toContain(true);
+  const meeting = options.filter(({ meets }) => meets).map(({ question }) => question.gpus);
+  expect(meeting).toEqual([...meeting].sort((a, b) => a - b));
+});
+
+test("offers no more of a CPU", () => {
+  const busy = { ...question, bandwidthMbps: 1e6, concurrency: 200, gpus: 1 } as const;
+  const changes = (device: Question["device"]) =>
+    alternatives({ ...busy, device }, { ...times, ingestMsPerImage: 0 }).map(
+      ({ change }) => change,
+    );
+  expect(changes({ name: "slow" })).toContain("2 GPUs");
+  expect(changes({ name: "slow", cpu: true })).not.toContain("2 GPUs");
+});
+
 test("the rates by clients are those of each answer", () => {
   const rates = ratesByClients(question, times, 64);
   for (const concurrency of [1, 5, 64]) {

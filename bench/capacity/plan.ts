@@ -30,15 +30,15 @@ export interface Option {
   readonly imagesPerSecond: number;
   readonly bottleneck: StationName;
   readonly hours: number;
-  /** For the hours that it runs. */
-  readonly usd: number;
+  /** For the hours that it runs; absent without a price. */
+  readonly usd?: number;
   readonly meets: boolean;
 }
 
 export interface Plan {
   /** Images a second that the job needs. */
   readonly needed: number;
-  /** Each way to do it, with as many clients as help: those that meet it first, the cheapest of them first. */
+  /** Each way to do it, with as many clients as help: those that meet it first, the cheapest of them first, without a price the fewest GPUs. */
   readonly options: readonly Option[];
   /** Bandwidth that the payload alone needs, in Mbit/s. */
   readonly bandwidthNeeded: readonly { readonly payload: Payload; readonly mbps: number }[];
@@ -74,13 +74,19 @@ export function planJob(
     options: options.sort(
       (a, b) =>
         Number(b.meets) - Number(a.meets) ||
-        (a.meets ? a.usd - b.usd || a.hours - b.hours : faster(a, b) || a.usd - b.usd),
+        (a.meets ? cheaper(a, b) || a.hours - b.hours : faster(a, b) || cheaper(a, b)),
     ),
     bandwidthNeeded: choices.payloads.map((payload) => ({
       payload,
       mbps: (needed * bytesPerImage({ ...base, payload }, times) * 8) / 1e6,
     })),
   };
+}
+
+/** By dollars; of no price behind those with one, by GPUs. */
+function cheaper(a: Option, b: Option): number {
+  if (a.usd === undefined && b.usd === undefined) return a.question.gpus - b.question.gpus;
+  return a.usd === undefined ? 1 : b.usd === undefined ? -1 : a.usd - b.usd;
 }
 
 /** By hours, where they differ by more than 1 %. */
@@ -103,13 +109,14 @@ function withBestClients(
       .sort((a, b) => a - b)
       .find((clients) => (rates[clients - 1] ?? 0) >= 0.98 * most) ?? Math.max(...concurrencies);
   const asked = { ...question, concurrency };
+  const { usdPerHour } = question.device;
   const hours = job.images / (rates[concurrency - 1] ?? 0) / 3600;
   return {
     question: asked,
     imagesPerSecond: rates[concurrency - 1] ?? 0,
     bottleneck: bottleneckOf(asked, times),
     hours,
-    usd: (question.device.usdPerHour ?? Number.NaN) * question.gpus * hours,
+    ...(usdPerHour === undefined ? {} : { usd: usdPerHour * question.gpus * hours }),
     meets: (rates[concurrency - 1] ?? 0) >= needed,
   };
 }

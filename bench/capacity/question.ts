@@ -28,6 +28,8 @@ export interface Device {
   readonly name: string;
   readonly usdPerHour?: number;
   readonly priceDate?: string;
+  /** A CPU, of a record without a GPU: there is one, and no more of them. */
+  readonly cpu?: true;
 }
 
 /** Times of the service, of published figures or of a record. */
@@ -49,6 +51,8 @@ export interface ServiceTimes {
   readonly ingestMsPerImage: number;
   readonly jsonMsPerImage: number;
   readonly jsonBytesPerImage: number;
+  /** What one Triton takes in is from a record, and not assumed. */
+  readonly ingestMeasured?: true;
   /**
    * Where the embed API was measured on its own.
    *
@@ -216,6 +220,7 @@ export function alternatives(question: Question, times: ServiceTimes): readonly 
   ];
   return variants
     .filter(([, change]) => change.payload !== payload)
+    .filter(([, { gpus: more, topology: other }]) => !question.device.cpu || !(more || other))
     .filter(([, change]) => answerable({ ...question, ...change }, times))
     .map(([change, other, faster]) => ({
       change,

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { execa } from "execa";
 import { afterAll, expect, test } from "vitest";
-import { testBenchRecord } from "../../bench/report/test-bench-record.ts";
+import { testBenchRecord, testEmbeddedRecord } from "../../bench/report/test-bench-record.ts";
 import { project } from "./artefact.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "clipstack-capacity-"));
@@ -94,6 +94,20 @@ test("answers with the engine of the record, and refuses one that it lacks", asy
   expect(lacked).toMatchObject({ exitCode: 2, stdout: "" });
   expect(lacked.stderr).toContain(
     `${file}: has no load with one client of TensorRT for --payload float32, only of onnx-http`,
+  );
+}, 60_000);
+
+test("a record of a CPU is never several of it, and has no price", async () => {
+  const file = join(folder, "cpu.json");
+  writeFileSync(file, JSON.stringify(testEmbeddedRecord()));
+  const job = await run("--record", file, "--images", "1000", "--within", "24h");
+  expect(job.exitCode).toBe(0);
+  expect(job.stdout).toContain("no price is known: the fewest GPUs");
+  expect(job.stdout).not.toMatch(/\d × Test CPU|Dollars/);
+  const several = await run("--record", file, "--gpus", "4");
+  expect(several).toMatchObject({ exitCode: 2, stdout: "" });
+  expect(several.stderr).toContain(
+    "was measured on a CPU (Test CPU), which says nothing of 4 GPUs",
   );
 }, 60_000);
 

@@ -353,6 +353,11 @@ function withEngine(asked: Asked, args: CapacityArguments, measured: Measured | 
     );
   }
   const ofRecord = asked.gpu === undefined || asked.gpu === recordDevice(record);
+  if (asked.gpu === undefined && record.subject.gpu === undefined && (asked.gpus ?? 1) > 1) {
+    throw new UserError(
+      `${args.record}: was measured on a CPU (${recordDevice(record)}), which says nothing of ${asked.gpus} GPUs: name one with --gpu`,
+    );
+  }
   // a job takes every payload that the record has
   const payload = args.payload ?? (args.images === undefined ? "jpeg" : undefined);
   const known = recordEngines(calibration, payload, asked.engine);
@@ -378,13 +383,16 @@ function deviceOf(asked: Asked, record: BenchRecord | undefined): Device {
       "say what computes: an environment, --gpu, or --record (--check and --parameters need none)",
     );
   }
-  const { price, gpu } = record.subject;
+  const { price: known, gpu } = record.subject;
+  // a price of the environment's GPU is none of the CPU that ran in its place
+  const price = gpu === undefined && known?.source !== "--price" ? undefined : known;
   const usdPerHour =
     asked.price?.usdPerHour ?? (price && price.usdPerHour / Math.max(1, gpu?.count ?? 1));
   return {
     name: recordDevice(record),
     usdPerHour,
     priceDate: asked.price ? undefined : price?.date,
+    ...(gpu === undefined ? { cpu: true } : {}),
   };
 }
 
@@ -444,12 +452,13 @@ function sayPlan(
     asked.gpu === undefined && record === undefined
       ? gpuNames.map((name) => catalogueDevice(name, asked.price))
       : [deviceOf(asked, record)];
+  const cpuOnly = devices.every(({ cpu }) => cpu);
   const plan = planJob(
     job,
     base(asked, args),
     {
       devices,
-      gpus: asked.gpus === undefined ? [1, 2, 4, 8] : [asked.gpus],
+      gpus: asked.gpus === undefined ? (cpuOnly ? [1] : [1, 2, 4, 8]) : [asked.gpus],
       topologies: asked.topology === undefined ? topologies : [asked.topology],
       // JSON is never the better way
       payloads: args.payload === undefined ? ["jpeg", "u8", "float32"] : [args.payload],
@@ -460,7 +469,11 @@ function sayPlan(
   );
   const [best] = plan.options;
   const notes = [
-    "Dollars for the hours that it runs; prices of the catalogue are of different sources and months.",
+    ...(best?.usd === undefined
+      ? []
+      : [
+          "Dollars for the hours that it runs; prices of the catalogue are of different sources and months.",
+        ]),
     ...(best === undefined ? [] : notesOf(best.question, times, best.bottleneck)),
   ];
   const trust: Trust = { from, notes };
