@@ -108,6 +108,20 @@ test("without a price the fewest GPUs go first, and nothing has a cost", () => {
   expect(meeting).toEqual([...meeting].sort((a, b) => a - b));
 });
 
+test("takes as many clients as the job needs, also where they give little more", () => {
+  const many = { ...choices, devices: [fast], gpus: [1], concurrencies: [16, 32, 64, 128] };
+  const only = { ...many, payloads: ["float32"] } as const;
+  const rates = ratesByClients(question, times, 128);
+  const [usual] = planJob({ images: 3600, withinHours: 1 }, base, only, times).options;
+  const clients = usual?.question.concurrency ?? 0;
+  expect(clients).toBeLessThan(128);
+  // between what the usual number of clients gives and the most
+  const needed = ((rates[clients - 1] ?? 0) + (rates[127] ?? 0)) / 2;
+  const [found] = planJob({ images: needed * 3600, withinHours: 1 }, base, only, times).options;
+  expect(found?.meets).toBe(true);
+  expect(found?.question.concurrency).toBeGreaterThan(clients);
+});
+
 test("offers no more of a CPU", () => {
   const busy = { ...question, bandwidthMbps: 1e6, concurrency: 200, gpus: 1 } as const;
   const changes = (device: Question["device"]) =>

@@ -94,7 +94,10 @@ function faster(a: Option, b: Option): number {
   return Math.abs(a.hours / b.hours - 1) > 0.01 ? a.hours - b.hours : 0;
 }
 
-/** The fewest clients that give nearly the most: more of them only wait. */
+/**
+ * The fewest clients that give nearly the most, as more of them only wait; where these are too slow for the job, the fewest
+ * that are not.
+ */
 function withBestClients(
   question: Omit<Question, "concurrency">,
   concurrencies: readonly number[],
@@ -104,10 +107,11 @@ function withBestClients(
 ): Option {
   const rates = ratesByClients(question, times, Math.max(...concurrencies));
   const most = Math.max(...concurrencies.map((clients) => rates[clients - 1] ?? 0));
+  const enough = most >= needed ? Math.max(needed, 0.98 * most) : 0.98 * most;
   const concurrency =
     [...concurrencies]
       .sort((a, b) => a - b)
-      .find((clients) => (rates[clients - 1] ?? 0) >= 0.98 * most) ?? Math.max(...concurrencies);
+      .find((clients) => (rates[clients - 1] ?? 0) >= enough) ?? Math.max(...concurrencies);
   const asked = { ...question, concurrency };
   const { usdPerHour } = question.device;
   const hours = job.images / (rates[concurrency - 1] ?? 0) / 3600;
