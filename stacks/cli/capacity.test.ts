@@ -125,10 +125,19 @@ test("fails when a record has several environments, and takes the one that is na
   expect(named.exitCode).toBe(0);
 }, 60_000);
 
+test("a client beside the server has no round trip", async () => {
+  const { exitCode, stdout } = await run("--gpu", "t4", "--round-trip", "0ms", "--json");
+  expect(exitCode).toBe(0);
+  const { question, answer } = JSON.parse(stdout);
+  expect(question.roundTripMs).toBe(0);
+  expect(answer.imagesPerSecond).toBeGreaterThan(0);
+}, 60_000);
+
 const wrong: readonly (readonly [readonly string[], string])[] = [
   [[], "clipstack: say what computes: an environment, --gpu, or --record"],
   [["--gpu", "t4", "--images", "5"], "clipstack: --images and --within make a job together"],
   [["--gpu", "t4", "--bandwidth", "100"], "must be a number above 0 with its unit, like 100Mbps"],
+  [["--gpu", "t4", "--round-trip", "-1ms"], "must be a number 0 or more with its unit, like 60ms"],
   [["--gpu", "a10g"], "Allowed choices are t4, l4"],
   [["--record", "nothing.json"], "clipstack: nothing.json: cannot be read"],
 ];

@@ -525,12 +525,17 @@ function notNegative(text: string): number {
 }
 
 /** A number with one of some units, in the first unit. */
-function quantity(units: Readonly<Record<string, number>>, example: string) {
+function quantity(
+  units: Readonly<Record<string, number>>,
+  example: string,
+  least: "above 0" | "0 or more" = "above 0",
+) {
   return (text: string): number => {
     const [, digits = "", unit = ""] = /^([0-9.]+)\s*([A-Za-z/]*)$/.exec(text.trim()) ?? [];
     const value = Number(digits) * (units[unit.toLowerCase()] ?? Number.NaN);
-    if (digits === "" || !(value > 0 && Number.isFinite(value))) {
-      throw new InvalidArgumentError(`must be a number above 0 with its unit, like ${example}.`);
+    const inRange = least === "above 0" ? value > 0 : value >= 0;
+    if (digits === "" || !(inRange && Number.isFinite(value))) {
+      throw new InvalidArgumentError(`must be a number ${least} with its unit, like ${example}.`);
     }
     return value;
   };
@@ -544,7 +549,7 @@ function bandwidth(text: string): number {
 }
 
 function milliseconds(text: string): number {
-  return quantity({ us: 1e-3, ms: 1, s: 1000 }, "60ms")(text);
+  return quantity({ us: 1e-3, ms: 1, s: 1000 }, "60ms", "0 or more")(text);
 }
 
 function hours(text: string): number {
