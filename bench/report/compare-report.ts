@@ -37,7 +37,7 @@ const marks: Readonly<Record<Judgement, string>> = {
 const tones: Readonly<Partial<Record<Judgement, Tone>>> = { worse: "bad", better: "good" };
 
 export function compareText(from: BenchRecord, to: BenchRecord, comparison: Comparison): string {
-  const { regressions, broken, cells, paths, onlyFrom, onlyTo, warnings } = comparison;
+  const { regressions, suspects, broken, cells, paths, onlyFrom, onlyTo, warnings } = comparison;
   const doubts = cells.filter(({ notJudged }) => notJudged.length > 0);
   return [
     `${subjectLine("from", from)}\n${subjectLine("to", to)}`,
@@ -50,6 +50,9 @@ export function compareText(from: BenchRecord, to: BenchRecord, comparison: Comp
     [missingLine("first", onlyFrom), missingLine("second", onlyTo)]
       .filter((line) => line !== "")
       .join("\n"),
+    suspects.length === 0
+      ? ""
+      : `To look at, one load of several (it may be drift between the runs):\n${suspects.map((line) => `  ${line}`).join("\n")}`,
     [...broken, ...regressions].map((line) => `✗ ${line}`).join("\n"),
     `${verdictText(comparison)}.`,
   ]
@@ -62,7 +65,7 @@ export function compareMarkdown(
   to: BenchRecord,
   comparison: Comparison,
 ): string {
-  const { regressions, broken, cells, onlyFrom, onlyTo, warnings } = comparison;
+  const { regressions, suspects, broken, cells, onlyFrom, onlyTo, warnings } = comparison;
   const doubts = cells.filter(({ notJudged }) => notJudged.length > 0);
   const bullets = (lines: readonly string[]) => lines.map((line) => `- ${plain(line)}`).join("\n");
   return `${[
@@ -73,6 +76,9 @@ export function compareMarkdown(
       : `> [!WARNING]\n${warnings.map((line) => `> ${plain(line)}`).join("\n")}`,
     broken.length === 0 ? "" : `### Failed or missing\n\n${bullets(broken)}`,
     regressions.length === 0 ? "" : `### Worse\n\n${bullets(regressions)}`,
+    suspects.length === 0
+      ? ""
+      : `### To look at\n\nOne load of several: it may be drift between the runs.\n\n${bullets(suspects)}`,
     markdownTable(pathTable(comparison)),
     cells.length === 0
       ? ""

@@ -38,6 +38,48 @@ test("5 % slower is no regression where 10 % are allowed, and one where 2 % are"
   expect(compareRecords(before, after, { failOver: 0.005 }).regressions).not.toEqual([]);
 });
 
+test("one load of several that is a little beyond the limit is to look at, and a regression from twice the limit on", () => {
+  const one = (slower: number) =>
+    [1, 4, 8, 16, 32].map((batch) => testCell({ batch, slower: batch === 8 ? slower : 1 }));
+  const little = compareRecords(record(one(1)), record(one(1.16)), limit);
+  expect(little.regressions).toEqual([]);
+  expect(little.suspects[0]).toMatch(
+    /^onnx-http, 8 images a request, 1 client: throughput 0\.8\d × /,
+  );
+  const far = compareRecords(record(one(1)), record(one(1.5)), limit);
+  expect(far.regressions[0]).toMatch(
+    /^onnx-http, 8 images a request, 1 client: throughput 0\.6\d × /,
+  );
+});
+
+test("two runs whose loads drift by a few percent do not fail, and one that is 20 % slower does", () => {
+  let seed = 7;
+  const uniform = () => {
+    seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0;
+    return (seed + 0.5) / 2 ** 32;
+  };
+  const normal = () => Math.sqrt(-2 * Math.log(uniform())) * Math.cos(2 * Math.PI * uniform());
+  const run = (slower: number) =>
+    record(
+      ["embed-http", "onnx-grpc"].flatMap((path) =>
+        [1, 4, 8, 16, 32].map((batch) =>
+          testCell({ path, batch, slower: slower * Math.exp(0.04 * normal()) }),
+        ),
+      ),
+    );
+  const fails = (slower: number) =>
+    Array.from({ length: 10 }, () => compareRecords(run(1), run(slower), limit)).filter(
+      ({ regressions }) => regressions.length > 0,
+    ).length;
+  expect(fails(1)).toBe(0);
+  expect(fails(1.2)).toBe(10);
+});
+
+test("the only load of a path is a load in words", () => {
+  const [before, after] = [1, 1.4].map((slower) => record([testCell({ slower })]));
+  expect(compareRecords(before!, after!, limit).regressions[0]).toMatch(/over its 1 load 0\.7/);
+});
+
 test("30 % slower is no regression where the windows differ as much", () => {
   const noisy = (slower: number) =>
     cells(slower).map((cell) => ({

@@ -79,6 +79,8 @@ export interface Comparison {
   readonly judged: number;
   /** What is worse beyond the limit, in whole sentences. */
   readonly regressions: readonly string[];
+  /** One load of several that is worse, by no more than two runs may drift apart: to look at, no failure. */
+  readonly suspects: readonly string[];
   /** What no longer works or is no longer measured, in whole sentences. */
   readonly broken: readonly string[];
   /** What else differs between the records, in whole sentences. */
@@ -117,7 +119,7 @@ export function compareRecords(
     onlyFrom: before.filter((cell) => !known.has(cellKey(cell))).map((cell) => nameOf(cell, many)),
     onlyTo: after.filter((cell) => !names.has(cellKey(cell))).map((cell) => nameOf(cell, many)),
     judged: cells.filter(isJudged).length,
-    regressions: regressionsOf(cells, paths),
+    ...worseOf(cells, paths, failOver),
     broken: [...newFailures(from, to), ...(allowMissing ? [] : lostLoads(before, known, many))],
     warnings: [],
   };
@@ -194,8 +196,13 @@ function judge(metric: Metric, interval: Interval | undefined, limit: number): J
   return low > 1 ? "slightly better" : "same";
 }
 
+/** Whether it counts for its path as a whole. */
+function isPathPart({ notJudged, from }: CellChange): boolean {
+  return notJudged.length === 0 && isPlain(from);
+}
+
 function pathChanges(cells: readonly CellChange[], limit: number): readonly PathChange[] {
-  const judged = cells.filter(({ notJudged, from }) => notJudged.length === 0 && isPlain(from));
+  const judged = cells.filter(isPathPart);
   return seriesOf(judged.map(({ from }) => from)).map(({ name, cells: own }) => {
     const pairs = judged
       .filter(({ from }) => own.includes(from))
@@ -213,32 +220,51 @@ function pathChanges(cells: readonly CellChange[], limit: number): readonly Path
   });
 }
 
-function regressionsOf(
+/**
+ * What a load alone must be worse by beyond the limit, where its path has several. No interval holds what drifts between two
+ * runs, and of many loads one always drifts far; the mean of a path's loads does not.
+ */
+const loneMargin = 0.1;
+
+function worseOf(
   cells: readonly CellChange[],
   paths: readonly PathChange[],
-): readonly string[] {
+  limit: number,
+): Pick<Comparison, "regressions" | "suspects"> {
+  const loneLimit = limit + Math.max(limit, loneMargin);
   const ofPaths = paths.flatMap(({ name, loads, changes }) =>
     changes
       .filter(({ judgement }) => judgement === "worse")
       .map(
         ({ metric, interval }) =>
-          `${name}: ${metric} over its ${loads} loads ${ratioText(interval)}`,
+          `${name}: ${metric} over its ${counted(loads, "load")} ${ratioText(interval)}`,
       ),
   );
-  const ofCells = cells.flatMap(({ name, changes, failed, notJudged }) => [
-    ...(notJudged.length > 0
-      ? []
-      : changes
-          .filter(({ judgement }) => judgement === "worse")
-          .map(({ metric, interval }) => `${name}: ${metric} ${ratioText(interval)}`)),
-    // a failure is no matter of noise
-    ...(failed[1] > failed[0] + moreFailures
+  const loadsOf = new Map(paths.map(({ name, loads }) => [name, loads]));
+  const ofSeveral = new Set(
+    seriesOf(cells.filter(isPathPart).map(({ from }) => from)).flatMap(({ name, cells: own }) =>
+      (loadsOf.get(name) ?? 0) > 1 ? own : [],
+    ),
+  );
+  const ofCells = cells.flatMap(({ name, from, changes, notJudged }) =>
+    (notJudged.length > 0 ? [] : changes)
+      .filter(({ judgement }) => judgement === "worse")
+      .map(({ metric, interval }) => ({
+        text: `${name}: ${metric} ${ratioText(interval)}`,
+        fails: !ofSeveral.has(from) || judge(metric, interval, loneLimit) === "worse",
+      })),
+  );
+  // a failure is no matter of noise
+  const failing = cells.flatMap(({ name, failed }) =>
+    failed[1] > failed[0] + moreFailures
       ? [
           `${name}: ${(failed[1] * 100).toFixed(1)} % of the requests failed, ${(failed[0] * 100).toFixed(1)} % before`,
         ]
-      : []),
-  ]);
-  return [...ofPaths, ...ofCells];
+      : [],
+  );
+  const textsOf = (fails: boolean) =>
+    ofCells.filter((it) => it.fails === fails).map(({ text }) => text);
+  return { regressions: [...ofPaths, ...textsOf(true), ...failing], suspects: textsOf(false) };
 }
 
 /** `0.81 × (0.78 to 0.84)`. */

@@ -118,7 +118,8 @@ export function registerCompare(program: Command): void {
       `
 Each ratio is the second record's figure divided by the first's, with the interval that holds it with 95 % confidence: the
 measured windows are drawn again for throughput, the histograms for percentiles (seeded: the same records, the same answer).
-A path or load fails only where the whole interval is worse by more than --fail-over. It fails too where the second run failed
+A path fails only where the whole interval over its loads is worse by more than --fail-over; of a path with several loads, one
+alone by twice that (at least 10 % more), for no interval holds what drifts between two runs: below, it is named to look at. It fails too where the second run failed
 and the first did not, or where the second has no such path or load (--allow-missing). Invalid and unstable loads are shown, not
 judged; where none can be judged, the exit code is 2.
 
