@@ -27,7 +27,8 @@ function shortPath(where: string): string {
 /** Whether a text is a model's configuration, by its fields. */
 export function isModelConfig(text: string): boolean {
   return (
-    /^\s*(max_batch_size|platform|backend)\s*:/m.test(text) && /^\s*(input|output)\b/m.test(text)
+    /^[ \t]*(max_batch_size|platform|backend)\s*:/m.test(text) &&
+    /^[ \t]*(input|output)\b/m.test(text)
   );
 }
 

@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { htmlReport } from "./comment-html.ts";
 import { jsonReport } from "./comment-json.ts";
 import { markdownComment } from "./comment-markdown.ts";
+import { isModelConfig } from "./diff-pbtxt.ts";
 import { changeOfPlan } from "./plan-json.ts";
 import { reviewOf } from "./review.ts";
 import { hasSecretForm, hidden, isSecretName, mask, variableText } from "./secrets.ts";
@@ -286,6 +287,32 @@ test.each([
   "--model-repository=/models",
   "node stacks/cli/clipstack.mjs wait-healthy",
 ])("%s does not", (text) => expect(hasSecretForm(text)).toBe(false));
+
+test.each([
+  ["words with hyphens", "token-"],
+  ["words with underscores", "token_"],
+  ["words without an end", "passwa"],
+  ["schemes", "http://"],
+  ["users", "a://b:"],
+  ["letters before a scheme", "a"],
+  ["heads of a JSON Web Token", "eyJ-"],
+  ["heads of a key", "-----BEGIN "],
+  ["spaces", "bearer  "],
+  ["empty lines", "\n"],
+])(
+  "a long text of %s is looked at in one go",
+  (_, part) => {
+    const text = `://eyJ token ${part.repeat(400_000 / part.length)}://`;
+    hasSecretForm(text);
+    isModelConfig(text);
+  },
+  5_000,
+);
+
+test.each([
+  ["a URL", `${"a".repeat(100_000)}://bot:${canary}@registry.example`],
+  ["an option", `${"a-".repeat(50_000)}token=${canary}`],
+])("%s behind a long word is seen", (_, text) => expect(hasSecretForm(text)).toBe(true));
 
 test("masks what is at a path, and leaves the rest", () => {
   expect(mask({ a: [{ b: 1, c: 2 }], d: 3 }, [["a", 0, "b"]])).toEqual({

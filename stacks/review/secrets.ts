@@ -38,23 +38,29 @@ function judgeName(name: string): boolean {
   return secretWords.test(words) && !plainNames.test(words);
 }
 
-/** A form, and what a text must have somewhere for it to be worth a look: long texts are looked at by the thousand. */
+/**
+ * A form, and what a text must have somewhere for it to be worth a look: long texts are looked at by the thousand. What comes
+ * before the end of a form is bounded, or cannot begin in its own middle: a text of hundreds of kilobytes is read in one go.
+ */
 const secretForms: readonly { readonly hint: RegExp; readonly form: RegExp }[] = [
   // a URL with a password: scheme://user:password@host
-  { hint: /:\/\//, form: /[a-z][a-z0-9+.-]*:\/\/[^/\s:@]*:[^/\s@]+@/i },
-  { hint: /-----BEGIN/, form: /-----BEGIN [A-Z ]*PRIVATE KEY-----/ },
-  { hint: /eyJ/, form: /\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+/ },
+  { hint: /:\/\//, form: /[a-z0-9]:\/\/[^/\s:@]{0,256}:[^/\s@]+@/i },
+  { hint: /-----BEGIN/, form: /-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----/ },
+  // base64 of `{"…`: a JSON Web Token, or the logins of registries
+  { hint: /eyJ/, form: /eyJ[\w+/-]{16}/ },
   { hint: /A[KS]IA/, form: /\b(AKIA|ASIA)[0-9A-Z]{16}\b/ },
   {
     hint: /[_-]/,
-    form: /\b(gh[pousr]_|github_pat_|glpat-|xox[abprs]-|sk-|hf_|npm_|dckr_pat_|nvapi-)[\w-]{10,}/,
+    form: /\b(gh[pousr]_|github_pat_|glpat-|xox[abprs]-|sk-|hf_|npm_|dckr_pat_|nvapi-)[\w-]{10}/,
   },
-  { hint: /bearer|basic/i, form: /\b(bearer|basic)\s+[\w.~+/-]{8,}=*/i },
+  { hint: /bearer|basic/i, form: /\b(bearer|basic)\s{1,8}[\w.~+/-]{8}/i },
   // an option or a variable of a command line: --password=…, API_KEY=…
   {
     hint: /passw|secret|token|api[-_]?key/i,
-    form: /(^|[\s"';&])-{0,2}[\w-]*(password|passwd|secret|token|api[-_]?key)[\w-]*\s*[=:]\s*[^\s$]/i,
+    form: /(password|passwd|secret|token|api[-_]?key)[\w-]{0,64}\s{0,8}[=:]\s{0,8}[^\s$]/i,
   },
+  // a field of JSON; `"existingSecret": "keys"` is a name
+  { hint: /"\s{0,8}:/, form: /(password|passwd|token|api[-_]?key|auth)"\s{0,8}:\s{0,8}"[^"$]/i },
 ];
 
 /** Whether a text looks like a secret, or has one in it. */
