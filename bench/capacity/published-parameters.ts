@@ -365,8 +365,25 @@ export function computeTime(
   const firstMs =
     firstImageMs[`${setting}/${engine}`] ??
     firstImageMs[`${gpu}/${engine}`] ??
-    Math.max(usualFirstMs(engine, firstImageMs), perImage);
+    Math.max(
+      Math.min(usualFirstMs(engine, firstImageMs), slowerGpusMs(peak, engine, firstImageMs, peaks)),
+      perImage,
+    );
   return { firstMs, perImageMs: perImage };
+}
+
+/** The least that was published for a GPU with no higher peak: what a faster one surely does. */
+function slowerGpusMs(
+  peak: number,
+  engine: Engine,
+  firstImageMs: Values["firstImageMs"],
+  peaks: Peaks,
+): number {
+  const known = Object.entries(firstImageMs).filter(([key]) => {
+    const [gpu = "", of] = key.split("/");
+    return of === engine && (peaks[gpu] ?? Number.POSITIVE_INFINITY) <= peak;
+  });
+  return Math.min(...known.map(([, ms]) => ms));
 }
 
 /** Of a GPU without figures: the middle of those with. */
