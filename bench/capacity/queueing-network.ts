@@ -56,16 +56,24 @@ export function stationLimit({ demandMs, speedUp, copies = 1 }: Station, clients
  */
 export function solveNetwork(stations: readonly Station[], clients: number): NetworkSolution {
   const { used, scaleMs, series, copies } = termsOfAll(stations, clients);
-  const all = product(series, copies, clients);
+  // products of the stations before and after each one: so that no pair is multiplied twice
+  const powers = series.map((one, index) => power(one, copies[index] ?? 1, clients));
+  const before = [none(clients)];
+  for (const one of powers) before.push(convolve(before.at(-1) as Series, one, clients));
+  const after = [none(clients)];
+  for (const one of powers.toReversed()) {
+    after.unshift(convolve(one, after[0] as Series, clients));
+  }
+  const all = before.at(-1) as Series;
   const perMs = at(all, clients - 1) / at(all, clients) / scaleMs;
 
   const uses = used.map((station, index): StationUse => {
     const own = series[index] as Series;
-    const others = product(
-      series,
-      copies.map((count, at) => (at === index ? count - 1 : count)),
-      clients,
-    );
+    const others = [
+      before[index] as Series,
+      power(own, (copies[index] ?? 1) - 1, clients),
+      after[index + 1] as Series,
+    ].reduce((a, b) => convolve(a, b, clients));
     // chance of `here` requests in one copy, all but a common factor
     let weighted = 0;
     let total = 0;
