@@ -14,20 +14,28 @@ export function isEnvironmentList(key: string, value: unknown): boolean {
   return /^(env|environment)$/.test(key) && Array.isArray(value) && value.length > 0;
 }
 
+interface EnvironmentPlace {
+  readonly place: string;
+  readonly marked: boolean;
+  readonly isSecretBefore: (index: number) => boolean;
+  readonly isSecretAfter: (index: number) => boolean;
+}
+
 /**
  * What changes in an environment, by name.
  *
- * @param marked - Whether all of it is sensitive: then nothing but the names that this project has is shown.
+ * @param marked - Whether all of it is sensitive: then nothing but names is shown.
+ * @param isSecretBefore - Whether an item of the list is secret, or has a secret in it.
  */
 export function diffEnvironment(
   before: unknown,
   after: unknown,
-  { marked, place }: { readonly marked: boolean; readonly place: string },
+  { marked, place, isSecretBefore, isSecretAfter }: EnvironmentPlace,
 ): readonly DiffLine[] {
-  const [left, right] = [variablesIn(before), variablesIn(after)];
+  const [left, right] = [variablesIn(before, isSecretBefore), variablesIn(after, isSecretAfter)];
   const names = [...new Set([...left.keys(), ...right.keys()])].sort();
   const shown = (it: Variable | undefined) =>
-    it && (marked ? hidden : variableText(it.name, it.value, it.secret));
+    it && (marked || it.secret ? hidden : variableText(it.name, it.value, false));
   const lines = names
     .filter((name) => left.get(name)?.value !== right.get(name)?.value)
     .map((name) => ({ name, was: left.get(name), is: right.get(name) }));
@@ -50,11 +58,15 @@ export function diffEnvironment(
   ];
 }
 
-function variablesIn(value: unknown): ReadonlyMap<string, Variable> {
+function variablesIn(
+  value: unknown,
+  isSecret: (index: number) => boolean,
+): ReadonlyMap<string, Variable> {
   const found = new Map<string, Variable>();
-  for (const item of Array.isArray(value) ? value : []) {
+  for (const [index, item] of (Array.isArray(value) ? value : []).entries()) {
     const variable = variableOf(item);
-    if (variable !== undefined) found.set(variable.name, variable);
+    if (variable === undefined) continue;
+    found.set(variable.name, { ...variable, secret: variable.secret || isSecret(index) });
   }
   return found;
 }

@@ -1,11 +1,12 @@
 import type { ResourceChange } from "./change.ts";
 import type { ImageNames } from "./diff-values.ts";
+import { hasSecretForm, hidden } from "./secrets.ts";
 
 /** Names of images, by their id and by the address of their resource. */
 export function imageNames(resources: readonly ResourceChange[]): ImageNames {
   const before = new Map<string, string>();
   const after = new Map<string, string>();
-  for (const { type, address, before: was, after: is } of resources) {
+  for (const { type, address, before: was, after: is, sensitive } of resources) {
     if (type !== "docker_image") continue;
     for (const [values, names] of [
       [was, before],
@@ -13,7 +14,8 @@ export function imageNames(resources: readonly ResourceChange[]): ImageNames {
     ] as const) {
       const name = typeof values?.name === "string" ? values.name : undefined;
       if (values === undefined || name === undefined) continue;
-      const shown = withDigest(name, values.repo_digest);
+      const isSecret = hasSecretForm(name) || sensitive.some(([first]) => first === "name");
+      const shown = isSecret ? hidden : withDigest(name, values.repo_digest);
       names.set(address, shown);
       for (const id of [values.image_id, values.id]) {
         if (typeof id === "string" && id !== "") names.set(id, shown);

@@ -3,8 +3,8 @@ import type { Path, ResourceChange } from "./change.ts";
 import { diffEnvironment, isEnvironmentList } from "./diff-env.ts";
 import { type DiffBlock, type DiffLine, knownAfterApply, lineOf } from "./diff-line.ts";
 import { diffPbtxt, isModelConfig } from "./diff-pbtxt.ts";
-import { hasSecretForm, hidden, isSecretName } from "./secrets.ts";
-import { isObject, isWithin, sameValue } from "./value-paths.ts";
+import { collapsed, hasSecretForm, hidden, isSecretName } from "./secrets.ts";
+import { isObject, isWithin, sameValue, stepInto } from "./value-paths.ts";
 
 /**
  * What changes in a resource, as a reader wants to see it: environments and labels by name, ports by number, model configurations
@@ -63,11 +63,15 @@ class Differ {
   blocks(): readonly DiffBlock[] {
     const { before = {}, after = {} } = this.#change;
     for (const key of [...new Set([...Object.keys(before), ...Object.keys(after)])].sort()) {
-      if (silent.has(key) || this.#isOfImage(key, after[key])) continue;
+      if (silent.has(key) || this.#isOfImage(key, stepInto(after, key))) continue;
       const isUnknown = this.#notYet.has(key);
       if (key === "image") this.#image(before[key], after[key], isUnknown);
-      else if (isUnknown && after[key] === undefined) this.#unknown(key, before[key]);
-      else this.#walk(before[key], after[key], { place: key, path: [key], pathBefore: [key] });
+      else if (isUnknown && stepInto(after, key) === undefined) {
+        this.#unknown(key, stepInto(before, key));
+      } else {
+        const at = { place: safeKey(key), path: [key], pathBefore: [key] };
+        this.#walk(stepInto(before, key), stepInto(after, key), at);
+      }
     }
     return [
       ...(this.#lines.length === 0 ? [] : [{ title: "", lines: this.#lines }]),
@@ -90,6 +94,10 @@ class Differ {
       // a part that Terraform computes from the content
       return (name ?? short(value)).replaceAll(/\$\{[^}]*\}/g, "…");
     };
+    if (this.#isSecretPath(["image"])) {
+      if (!sameValue(before, after)) this.#lines.push(lineOf("image", hidden, hidden));
+      return;
+    }
     const was = named(before, this.#images.before);
     const is =
       isUnknown && isNothing(after)
@@ -115,7 +123,14 @@ class Differ {
       const marked = this.#change.sensitive.some(
         (secret) => secret.length <= at.path.length && isWithin(at.path, secret),
       );
-      this.#lines.push(...diffEnvironment(before, after, { marked, place: at.place }));
+      this.#lines.push(
+        ...diffEnvironment(before, after, {
+          marked,
+          place: at.place,
+          isSecretBefore: (index) => this.#hasSecret([...at.pathBefore, index]),
+          isSecretAfter: (index) => this.#hasSecret([...at.path, index]),
+        }),
+      );
       return;
     }
     if (this.#isSecret(at)) {
@@ -139,7 +154,7 @@ class Differ {
     if (isObject(before) || isObject(after)) {
       const [left, right] = [isObject(before) ? before : {}, isObject(after) ? after : {}];
       for (const name of [...new Set([...Object.keys(left), ...Object.keys(right)])].sort()) {
-        this.#walk(left[name], right[name], below(at, name, name));
+        this.#walk(stepInto(left, name), stepInto(right, name), below(at, name, name));
       }
       return;
     }
@@ -147,7 +162,9 @@ class Differ {
   }
 
   #list(before: readonly unknown[], after: readonly unknown[], at: Place): void {
-    const name = namingField(before, after);
+    const name = namingField(before, after, (index, field, list) =>
+      this.#hasSecret([...(list === before ? at.pathBefore : at.path), index, field]),
+    );
     if (name !== undefined) {
       const left = byName(before, name);
       const right = byName(after, name);
@@ -205,23 +222,24 @@ class Differ {
   /** Words of a command line: what was added, and what is gone. */
   #options(before: readonly unknown[], after: readonly unknown[], at: Place): void {
     const words = (list: readonly unknown[], path: Path) => {
-      const found = new Map<string, string>();
+      const found = new Map<string, { readonly shown: string; readonly text: string }>();
       list.forEach((word, index) => {
         const text = String(word);
         const [, option = text, value] = /^(--?[\w-]+)=(.*)$/s.exec(text) ?? [];
-        const secret = this.#isSecretPath([...path, index]) || hasSecretForm(text);
-        found.set(
-          `${at.place} ${secret ? option.slice(0, 40) : option}`,
-          secret ? hidden : (value ?? "set"),
-        );
+        const secret = this.#hasSecret([...path, index]) || hasSecretForm(text);
+        // nothing of a secret, not even what seems to be its name
+        found.set(secret ? `${at.place}[${index}]` : `${at.place} ${option}`, {
+          shown: secret ? hidden : (value ?? "set"),
+          text,
+        });
       });
       return found;
     };
     const [left, right] = [words(before, at.pathBefore), words(after, at.path)];
     for (const where of new Set([...left.keys(), ...right.keys()])) {
-      if (left.get(where) !== right.get(where)) {
-        this.#lines.push(lineOf(short(where), left.get(where), right.get(where)));
-      }
+      const [was, is] = [left.get(where), right.get(where)];
+      if (was?.shown === is?.shown && (was?.shown !== hidden || was.text === is?.text)) continue;
+      this.#lines.push(lineOf(short(where), was && short(was.shown), is && short(is.shown)));
     }
   }
 
@@ -264,12 +282,13 @@ class Differ {
     }
     const [left, right] = [isObject(before) ? before : {}, isObject(after) ? after : {}];
     for (const key of [...new Set([...Object.keys(left), ...Object.keys(right)])].sort()) {
-      if (sameValue(left[key], right[key])) continue;
+      const [was, is] = [stepInto(left, key), stepInto(right, key)];
+      if (sameValue(was, is)) continue;
       this.#lines.push(
         lineOf(
-          `${at.place}.${short(key)}`,
-          left[key] === undefined ? undefined : hidden,
-          right[key] === undefined ? undefined : hidden,
+          `${at.place}.${safeKey(key)}`,
+          was === undefined ? undefined : hidden,
+          is === undefined ? undefined : hidden,
         ),
       );
     }
@@ -294,7 +313,13 @@ class Differ {
       if (isObject(was) || isObject(is)) {
         const [a, b] = [isObject(was) ? was : {}, isObject(is) ? is : {}];
         for (const name of [...new Set([...Object.keys(a), ...Object.keys(b)])].sort()) {
-          walk(a[name], b[name], place === "" ? name : `${place}.${name}`, name, known);
+          walk(
+            stepInto(a, name),
+            stepInto(b, name),
+            place === "" ? name : `${place}.${name}`,
+            name,
+            known,
+          );
         }
         return;
       }
@@ -335,14 +360,16 @@ class Differ {
     return this.#change.sensitive.some((secret) => isWithin(path, secret));
   }
 
+  /** Whether what is at a path is secret, or has a secret in it. */
+  #hasSecret(path: Path): boolean {
+    return this.#change.sensitive.some(
+      (secret) => isWithin(path, secret) || isWithin(secret, path),
+    );
+  }
+
   #text(value: unknown, at: Pick<Place, "path" | "pathBefore">): string | undefined {
     if (isNothing(value) && value !== false) return undefined;
-    if (
-      this.#change.sensitive.some(
-        (secret) => isWithin(at.path, secret) || isWithin(secret, at.path),
-      )
-    )
-      return hidden;
+    if (this.#hasSecret(at.path) || this.#hasSecret(at.pathBefore)) return hidden;
     const text = textOf(value);
     if (hasSecretForm(text)) return hidden;
     // a file may be anything
@@ -351,6 +378,11 @@ class Differ {
     if (lines > 2) return `a text of ${lines} lines`;
     return short(text);
   }
+}
+
+/** A key of a map is what somebody wrote, too. */
+function safeKey(key: string): string {
+  return hasSecretForm(key) ? hidden : short(key);
 }
 
 function keyOf(path: Path): string {
@@ -366,7 +398,7 @@ interface Place {
 }
 
 function below(at: Place, step: string, shown: string): Place {
-  const plain = /^[\w-]+$/.test(shown) ? `.${shown}` : `[${short(shown)}]`;
+  const plain = /^[\w-]+$/.test(shown) ? `.${safeKey(shown)}` : `[${safeKey(shown)}]`;
   return {
     place: `${at.place}${plain}`,
     path: [...at.path, step],
@@ -402,15 +434,26 @@ function toList(value: unknown): readonly unknown[] {
 }
 
 function fieldOf(item: unknown, name: string): unknown {
-  return isObject(item) ? item[name] : undefined;
+  return isObject(item) ? stepInto(item, name) : undefined;
 }
 
-/** The field that names every item of a list, each with another name. */
-function namingField(before: readonly unknown[], after: readonly unknown[]): ItemName | undefined {
+/** The field that names every item of a list, each with another name. What is secret in one of them names none. */
+function namingField(
+  before: readonly unknown[],
+  after: readonly unknown[],
+  isSecret: (index: number, field: string, list: readonly unknown[]) => boolean,
+): ItemName | undefined {
   const items = [...before, ...after];
   if (items.length === 0 || !items.every(isObject)) return undefined;
-  if (items.every((item) => "internal" in (item as object))) {
-    return (item) => `${fieldOf(item, "internal")}/${fieldOf(item, "protocol") || "tcp"}`;
+  const isOpen = (field: string) =>
+    [before, after].every((list) => list.every((_, index) => !isSecret(index, field, list)));
+  if (
+    items.every((item) => "internal" in (item as object)) &&
+    isOpen("internal") &&
+    isOpen("protocol")
+  ) {
+    return (item) =>
+      short(`${textOf(fieldOf(item, "internal"))}/${textOf(fieldOf(item, "protocol")) || "tcp"}`);
   }
   const isNamed = (item: unknown, field: string) =>
     ["string", "number"].includes(typeof fieldOf(item, field)) && fieldOf(item, field) !== "";
@@ -420,7 +463,8 @@ function namingField(before: readonly unknown[], after: readonly unknown[]): Ite
     (field) =>
       items.every((item) => isNamed(item, field)) &&
       isUnique(before, field) &&
-      isUnique(after, field),
+      isUnique(after, field) &&
+      isOpen(field),
   );
   if (name === undefined) return undefined;
   return (item) => short(String(fieldOf(item, name)));
@@ -450,10 +494,9 @@ function textOf(value: unknown): string {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
+/** A text as one line of bounded length; {@link scrub} knows what it makes of a secret. */
 export function short(text: string): string {
-  const line = text
-    .replaceAll(/\s+/g, " ")
-    .replaceAll(/(?<![0-9a-f])([0-9a-f]{12})[0-9a-f]{52}(?![0-9a-f])/g, "$1…");
+  const line = collapsed(text);
   return line.length <= longText ? line : `${line.slice(0, longText - 1)}…`;
 }
 

@@ -1,6 +1,7 @@
 import type { Values } from "./change.ts";
 import type { StackMoments } from "./consequences.ts";
 import { chartDocuments } from "./diff-values.ts";
+import { hidden } from "./secrets.ts";
 import { objectName, type StackFacts, withoutKey } from "./stack-facts.ts";
 import { blockOf, blocksOf, isObject } from "./value-paths.ts";
 
@@ -83,6 +84,13 @@ const finders: Readonly<Record<string, Finder>> = {
   helm_release: ofRelease,
 };
 
+const protocols = /^(tcp|udp|sctp)$/i;
+
+/** What has the form of what it should be: nothing else is printed, since it may be a secret. */
+function safe(value: unknown, form: RegExp): string {
+  return form.test(String(value)) ? String(value) : hidden;
+}
+
 function isLoopback(address: unknown): boolean {
   return typeof address === "string" && /^(127\.|::1$|localhost$)/.test(address);
 }
@@ -102,7 +110,7 @@ function ofContainer(values: Values, facts: StackFacts, address: string) {
   );
   const ports = open.map(({ external, protocol, ip }) => ({
     kind: "port" as const,
-    what: `port ${external}/${protocol || "tcp"} on ${ip || "0.0.0.0"}`,
+    what: `port ${safe(external, /^\d{1,5}$/)}/${safe(protocol || "tcp", protocols)} on ${safe(ip || "0.0.0.0", /^[\da-f.:]{1,45}$/i)}`,
   }));
   const hostNetwork = values.network_mode === "host";
   const service = facts.services.get(address);
@@ -159,8 +167,8 @@ function ofService(spec: Readonly<Record<string, unknown>>): readonly Omit<Found
     kind: "port" as const,
     what:
       type === "NodePort"
-        ? `port ${node ?? "?"}/${String(protocol || "TCP").toLowerCase()} of every node (NodePort)`
-        : `port ${port}/${String(protocol || "TCP").toLowerCase()} of a load balancer`,
+        ? `port ${node ?? "?"}/${safe(protocol || "TCP", protocols).toLowerCase()} of every node (NodePort)`
+        : `port ${port}/${safe(protocol || "TCP", protocols).toLowerCase()} of a load balancer`,
   }));
 }
 

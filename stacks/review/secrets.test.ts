@@ -5,7 +5,7 @@ import { markdownComment } from "./comment-markdown.ts";
 import { isModelConfig } from "./diff-pbtxt.ts";
 import { changeOfPlan } from "./plan-json.ts";
 import { reviewOf } from "./review.ts";
-import { hasSecretForm, hidden, isSecretName, mask, variableText } from "./secrets.ts";
+import { hasSecretForm, hidden, isSecretName, mask, scrub, variableText } from "./secrets.ts";
 import {
   type PlannedResource,
   plannedChange,
@@ -139,6 +139,121 @@ const places: Readonly<Record<string, (secret: string) => Omit<PlannedResource, 
     },
   }),
 };
+
+const long = `${canary}${"-x9Kq7Zr2".repeat(20)}`;
+const marks = (after: unknown) => ({ before_sensitive: after, after_sensitive: after });
+
+/** What Terraform marks, before and after: where a part of it may be printed. `tiny` is too short to be looked for in a text. */
+const marked: Readonly<
+  Record<
+    string,
+    readonly [canary: string, type: string, before: object, after: object, marks: object]
+  >
+> = {
+  "the word after an option of a command": [
+    ...["x9Kq7Zr2", "docker_container"],
+    { command: ["serve", "--api-key", "old"] },
+    { command: ["serve", "--api-key", "x9Kq7Zr2".repeat(7)] },
+    {},
+  ],
+  "a short word of a command": [
+    ...["CAN12", "docker_container"],
+    { command: ["serve", "old"] },
+    { command: ["serve", "CAN12"] },
+    { command: [false, true] },
+  ],
+  "an option of a command that is secret as a whole": [
+    ...["CAN12", "docker_container"],
+    { command: ["serve"] },
+    { command: ["serve", "--CAN12=x"] },
+    { command: [false, true] },
+  ],
+  "a word of a command, with its spaces": [
+    ...["CAN 12", "docker_container"],
+    { command: ["serve", "x"] },
+    { command: ["serve", "CAN  12\nlines"] },
+    { command: [false, true] },
+  ],
+  "a secret that another argument repeats with its spaces": [
+    ...["two lines", "docker_container"],
+    { domainname: "a", user: "x" },
+    { domainname: "CANARY  two\nlines here", user: "CANARY  two\nlines here" },
+    { user: true },
+  ],
+  "a secret that another argument repeats after so much that it is cut": [
+    ...[canary.slice(0, 6), "docker_container"],
+    { domainname: "a", user: "x" },
+    { domainname: `${"y".repeat(140)}${long}`, user: long },
+    { user: true },
+  ],
+  "the host of an entry of /etc/hosts": [
+    ...["CAN12", "docker_container"],
+    { host: [{ host: "a", ip: "1.2.3.4" }] },
+    { host: [{ host: "CAN12", ip: "1.2.3.5" }] },
+    { host: [{ host: true }] },
+  ],
+  "a long host of an entry of /etc/hosts": [
+    ...[canary.slice(0, 6), "docker_container"],
+    { host: [{ host: "a", ip: "1.2.3.4" }] },
+    { host: [{ host: long, ip: "1.2.3.5" }] },
+    { host: [{ host: true }] },
+  ],
+  "the protocol of a port": [
+    ...["CAN12", "docker_container"],
+    { ports: [{ internal: 1, protocol: "a", external: 1 }] },
+    { ports: [{ internal: 1, protocol: "CAN12", external: 2 }] },
+    { ports: [{ protocol: true }] },
+  ],
+  "the image of a container": [
+    ...["CAN12", "docker_container"],
+    { image: "a" },
+    { image: "CAN12" },
+    { image: true },
+  ],
+  "the name of an image": [
+    ...["CAN12", "docker_image"],
+    { name: "a", image_id: "1" },
+    { name: "CAN12", image_id: "2" },
+    { name: true },
+  ],
+  "one variable of a container": [
+    ...["CAN12", "docker_container"],
+    { env: ["LOG_LEVEL=a", "PORT=1"] },
+    { env: ["LOG_LEVEL=CAN12", "PORT=1"] },
+    { env: [true, false] },
+  ],
+  "the value of a variable of a pod": [
+    ...["CAN12", "kubernetes_pod_v1"],
+    { spec: [{ container: [{ name: "c", env: [{ name: "LOG_LEVEL", value: "a" }] }] }] },
+    { spec: [{ container: [{ name: "c", env: [{ name: "LOG_LEVEL", value: "CAN12" }] }] }] },
+    { spec: [{ container: [{ env: [{ value: true }] }] }] },
+  ],
+} as never;
+
+describe("what Terraform marks as sensitive", () => {
+  test.each(Object.entries(marked))("is not printed in part: %s", (_, [text, type, ...rest]) => {
+    const [before, after, sensitive] = rest;
+    const forced = { replace_paths: Object.keys(after).map((key) => [key]) };
+    for (const more of [{}, { actions: ["delete", "create"], ...forced }]) {
+      const change = plannedChange([
+        { address: `${type}.a`, before, after, more: { ...marks(sensitive), ...more } as never },
+        // runs the image of that name
+        { address: "docker_container.other", before: { image: "1" }, after: { image: "2" } },
+      ]);
+      const printed = outputs(change);
+      expect(printed).toContain(hidden);
+      expect(printed).not.toContain(text);
+    }
+  });
+
+  test("is said to change where it is a word of a command", () => {
+    const words = (text: string) => ({ command: ["serve", `--api-key=${text}`] });
+    const change = (text: string) =>
+      plannedChange([{ address: "docker_container.a", before: words(other), after: words(text) }]);
+    expect(outputs(change(canary))).toContain("command[1]");
+    expect(outputs(change(other))).not.toContain("command[1]");
+  });
+});
 
 describe("a planted secret", () => {
   for (const [place, make] of Object.entries(places)) {
@@ -313,6 +428,15 @@ test.each([
   ["a URL", `${"a".repeat(100_000)}://bot:${canary}@registry.example`],
   ["an option", `${"a-".repeat(50_000)}token=${canary}`],
 ])("%s behind a long word is seen", (_, text) => expect(hasSecretForm(text)).toBe(true));
+
+test.each([
+  ["got hunter2-is-mine", `got ${hidden}`],
+  ["got hunter2-is…", `got ${hidden}`],
+  ["hunt… and hunter2-… and hun…", `${hidden} and ${hidden} and hun…`],
+  ["a cut text…", "a cut text…"],
+])("%s has no part of a secret that was cut", (text, clean) =>
+  expect(scrub(text, ["hunter2-is-mine"])).toBe(clean),
+);
 
 test("masks what is at a path, and leaves the rest", () => {
   expect(mask({ a: [{ b: 1, c: 2 }], d: 3 }, [["a", 0, "b"]])).toEqual({

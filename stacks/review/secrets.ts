@@ -178,17 +178,24 @@ export function variableText(name: string, value: string, secret: boolean): stri
 /** Texts that no line may have: what stands in secret places, long enough to be no word. */
 export function secretTexts(changes: readonly StackChange[]): readonly string[] {
   const found = new Set<string>();
+  const add = (text: string) => {
+    if (!isRevealing(text)) return;
+    // as it is, as a line shows it, and as JSON in a text has it
+    for (const form of [text, collapsed(text), collapsed(text).trim(), jsonText(text)]) {
+      if (isRevealing(form)) found.add(form);
+    }
+  };
   const take = (value: unknown) => {
     for (const [path, text] of textsIn(value)) {
       const list = path.at(-2) ?? path.at(-1);
       const bare = typeof list === "string" && /^env/.test(list) ? text.replace(/^\w+=/, "") : text;
       for (const candidate of [bare, ...(/^\w+=/.test(text) ? [text.replace(/^\w+=/, "")] : [])]) {
-        if (isRevealing(candidate)) found.add(candidate);
+        add(candidate);
       }
     }
   };
   for (const { resources, drift, secrets = [] } of changes) {
-    for (const text of secrets) if (isRevealing(text)) found.add(text);
+    for (const text of secrets) add(text);
     for (const { sensitive, before, after } of [...resources, ...drift]) {
       for (const path of sensitive) {
         take(wrap(path, valueAt(before, path)));
@@ -197,6 +204,17 @@ export function secretTexts(changes: readonly StackChange[]): readonly string[] 
     }
   }
   return [...found].sort((a, b) => b.length - a.length);
+}
+
+/** A text on one line, long checksums without their end. */
+export function collapsed(text: string): string {
+  return text
+    .replaceAll(/\s+/g, " ")
+    .replaceAll(/(?<![0-9a-f])([0-9a-f]{12})[0-9a-f]{52}(?![0-9a-f])/g, "$1…");
+}
+
+function jsonText(text: string): string {
+  return JSON.stringify(text).slice(1, -1);
 }
 
 function wrap(path: Path, value: unknown): unknown {
@@ -209,10 +227,31 @@ function isRevealing(text: string): boolean {
   return text.length >= 6 && text.length <= 4_096 && !/^(-?[\d.]+|true|false)$/.test(text);
 }
 
-/** A text without the secrets: the last guard, for what a rule or a message may have copied. */
+/** A text without the secrets: the last guard, for what a rule or a message may have copied, or cut. */
 export function scrub(text: string, secrets: readonly string[]): string {
-  return secrets.reduce(
+  const whole = secrets.reduce(
     (clean, secret) => (clean.includes(secret) ? clean.replaceAll(secret, hidden) : clean),
     text,
   );
+  return whole.includes("…") ? withoutBeginnings(whole, secrets) : whole;
+}
+
+/** Fewer characters of a secret say nothing of it. */
+const beginning = 4;
+
+/** A text without what is left of secrets that were cut: `hunter2-is-m…`. */
+function withoutBeginnings(text: string, secrets: readonly string[]): string {
+  const parts = text.split("…");
+  const last = parts.pop() ?? "";
+  const clean = parts.map((part) => {
+    let cut = part.length;
+    for (const secret of secrets) {
+      const head = secret.slice(0, beginning);
+      for (let at = part.indexOf(head); at >= 0 && at < cut; at = part.indexOf(head, at + 1)) {
+        if (secret.startsWith(part.slice(at))) cut = at;
+      }
+    }
+    return cut === part.length ? `${part}…` : `${part.slice(0, cut)}${hidden}`;
+  });
+  return [...clean, last].join("");
 }

@@ -14,6 +14,11 @@ export function valueAt(values: unknown, path: Path): unknown {
   }, values);
 }
 
+/** What a map has under a key: keys of plans are called `constructor`, too. */
+export function stepInto(map: Readonly<Record<string, unknown>>, key: string): unknown {
+  return Object.hasOwn(map, key) ? map[key] : undefined;
+}
+
 /** `spec[0].template[0].metadata`, and `labels["app.kubernetes.io/name"]`. */
 export function pathText(path: Path): string {
   return path
@@ -128,7 +133,7 @@ export function changedPaths(
       for (const [index, item] of left.entries()) walk(item, right[index], [...path, index]);
     } else if (isObject(left) && isObject(right)) {
       for (const key of [...new Set([...Object.keys(left), ...Object.keys(right)])].sort()) {
-        walk(left[key], right[key], [...path, key]);
+        walk(stepInto(left, key), stepInto(right, key), [...path, key]);
       }
     } else if (!sameValue(left, right)) found.push(path);
   };
