@@ -3,8 +3,10 @@ import { htmlReport } from "./comment-html.ts";
 import { jsonReport } from "./comment-json.ts";
 import { markdownComment } from "./comment-markdown.ts";
 import { isModelConfig } from "./diff-pbtxt.ts";
+import { findingsOfChange } from "./findings.ts";
 import { changeOfPlan } from "./plan-json.ts";
 import { reviewOf } from "./review.ts";
+import { exposureRules } from "./rules/exposure.ts";
 import { hasSecretForm, hidden, isSecretName, mask, scrub, variableText } from "./secrets.ts";
 import {
   type PlannedResource,
@@ -334,6 +336,42 @@ describe("a planted secret", () => {
       },
     );
     expect(outputs(change)).not.toContain(canary);
+  });
+
+  test("of a provider is not printed, nor where a resource or a rule has it", () => {
+    const expressions = {
+      host: { constant_value: `tcp://u:${canary}@h:2375` },
+      registry_auth: [{ password: { constant_value: other } }],
+    };
+    const change = plannedChange(
+      [
+        {
+          address: "docker_container.a",
+          before: { domainname: "a", user: "b" },
+          after: { domainname: other, user: `is ${canary}` },
+        },
+      ],
+      {
+        configuration: {
+          provider_config: { docker: { name: "docker", full_name: "a/b", expressions } },
+        },
+      },
+    );
+    const findings = findingsOfChange(change, { waivers: [], today: "2026-01-01" });
+    const review = reviewOf([change], { findings });
+    const text = [markdownComment(review), htmlReport(review), jsonReport(review)].join();
+    expect(text).toContain("got 'tcp://h:2375'");
+    expect(text).not.toContain(canary);
+    expect(text).not.toContain(other);
+  });
+
+  test("of a short URL is not printed by the rule that reads it", () => {
+    const where = "tcp://u:p%40x@h:2375";
+    const output = { actions: ["create"], before: null, after: { name: "a", where } };
+    const found = exposureRules.flatMap(({ find }) => [
+      ...find(plannedChange([], { output_changes: { environment: output } })),
+    ]);
+    expect(JSON.stringify(found)).not.toContain("p%40x");
   });
 
   test("in synthesized trees is not printed", () => {

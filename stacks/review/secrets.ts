@@ -194,8 +194,15 @@ export function secretTexts(changes: readonly StackChange[]): readonly string[] 
       }
     }
   };
-  for (const { resources, drift, secrets = [] } of changes) {
+  for (const change of changes) {
+    const { resources, drift, secrets = [] } = change;
     for (const text of secrets) add(text);
+    for (const part of [change.configuration, change.configurationBefore]) {
+      for (const text of configuredSecrets(part)) add(text);
+    }
+    for (const part of [change.environmentBefore, change.environmentAfter]) {
+      for (const [, text] of textsIn(part)) for (const secret of passwordsOf(text)) add(secret);
+    }
     for (const { sensitive, before, after } of [...resources, ...drift]) {
       for (const path of sensitive) {
         take(wrap(path, valueAt(before, path)));
@@ -204,6 +211,32 @@ export function secretTexts(changes: readonly StackChange[]): readonly string[] 
     }
   }
   return [...found].sort((a, b) => b.length - a.length);
+}
+
+/** Secrets of providers, of a backend and of the defaults of variables, by their name and by their form. */
+function* configuredSecrets(configuration: unknown): Generator<string> {
+  for (const [path, text] of textsIn(configuration)) {
+    // an expression is a name
+    if (path.includes("references") || onlyExpression.test(text)) continue;
+    const names = path.filter(
+      (step) => typeof step === "string" && step !== "constant_value" && step !== "default",
+    );
+    const name = names.at(-1);
+    if (typeof name === "string" && isSecretName(name)) yield text;
+    else if (hasSecretForm(text)) yield text;
+    yield* passwordsOf(text);
+  }
+}
+
+/** Passwords of the URLs in a text. */
+function passwordsOf(text: string): readonly string[] {
+  const found = [...text.matchAll(/:\/\/([^/\s:@]{0,256}):([^/\s@]+)@/g)];
+  return found.flatMap(([, , password = ""]) => [password]);
+}
+
+/** A URL without the user and the password in it. */
+export function withoutUser(url: string): string {
+  return url.replace(/:\/\/[^/\s]*@/, "://");
 }
 
 /** A text on one line, long checksums without their end. */

@@ -5,6 +5,7 @@ import {
   tritonPorts,
 } from "../../../inference-image/src/contract/ports.ts";
 import type { StackChange } from "../change.ts";
+import { withoutUser } from "../secrets.ts";
 import {
   deploymentsOf,
   environmentOf,
@@ -332,7 +333,8 @@ export const exposureRules: readonly ReviewRule[] = [
         { host: environmentOf(change)?.where },
       ].flatMap(({ host }) => (/^(tcp|http):\/\//.test(text(host) ?? "") ? [text(host)] : []));
       for (const host of new Set(plain)) {
-        yield { what: `Docker must be reached over SSH, TLS or a socket, got '${host}'` };
+        const shown = withoutUser(host ?? "");
+        yield { what: `Docker must be reached over SSH, TLS or a socket, got '${shown}'` };
       }
     },
   }),
