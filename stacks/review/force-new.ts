@@ -68,7 +68,8 @@ const replacing: Readonly<Record<string, Replacing>> = {
 export function forcingPaths(type: string, changed: readonly Path[]): readonly Path[] {
   const base = type.replace(/_v\d\w*$/, "");
   const known =
-    replacing[base] ?? (base.startsWith("kubernetes_") ? updatedButFor(...identity) : undefined);
+    (Object.hasOwn(replacing, base) ? replacing[base] : undefined) ??
+    (base.startsWith("kubernetes_") ? updatedButFor(...identity) : undefined);
   if (known === undefined) return [];
   return changed.filter((path) => {
     const words = path.filter((step) => typeof step === "string").join(".");

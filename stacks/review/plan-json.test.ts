@@ -1,6 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { jsonReport } from "./comment-json.ts";
+import { forcingPaths } from "./force-new.ts";
 import { changeOfPlan } from "./plan-json.ts";
+import { reviewOf } from "./review.ts";
 import { plannedChange, plannedText, planText, savedChange } from "./test-plans.ts";
 
 const read = (text: string) => changeOfPlan({ shown: "plan.json", text });
@@ -160,5 +163,28 @@ test("any JSON in the place of a resource is read or refused in one line", () =>
       const text = plannedText([{ address: "docker_container.a", before, after }]);
       expect(messageOf(() => read(text))).toMatch(/^(nothing was thrown|ReviewError: [^\n]*)$/);
     }),
+  );
+});
+
+test.each(["constructor", "__proto__", "toString"])(
+  "a provider, a resource and an argument may be called %s",
+  (name) => {
+    const text = `{"format_version":"1.2","resource_changes":[
+      {"address":"${name}.a","type":"${name}","name":"a","change":{"actions":["update"],
+        "before":{"x":{}},"after":{"x":{"${name}":"b"},"${name}":"c"}}},
+      {"address":"helm_release.a","type":"helm_release","name":"a","change":{"actions":["update"],
+        "before":{"values":["a: 1"]},"after":{"values":["{ ${name}: { ${name}: 1 } }"]}}}],
+      "variables":{"${name}":{"value":"a"}},
+      "configuration":{"provider_config":{"x":{"name":"${name}","full_name":"a/b"}}}}`;
+    const change = changeOfPlan({ shown: "a", text });
+    expect(jsonReport(reviewOf([change]))).not.toContain("native code");
+    expect(forcingPaths(name, [["x"]])).toEqual([]);
+  },
+);
+
+test("an address with a line break is refused in one line", () => {
+  const text = plannedText([{ address: "docker_container.a\n\u2028`<b>", actions: ["explode"] }]);
+  expect(() => changeOfPlan({ shown: "a", text })).toThrow(
+    /^a: docker_container\.a `<b>: change\.actions must be an action that Terraform 1 has$/,
   );
 });

@@ -296,7 +296,10 @@ function imagesOfContainers({ configuration }: Plan): ReadonlyMap<string, string
 function sensitiveVariables({ variables, configuration }: Plan): readonly string[] {
   const declared = configuration?.root_module?.variables ?? {};
   return Object.entries(variables ?? {})
-    .filter(([name]) => declared[name]?.sensitive === true || isSecretName(name))
+    .filter(
+      ([name]) =>
+        (Object.hasOwn(declared, name) && declared[name]?.sensitive === true) || isSecretName(name),
+    )
     .flatMap(([, { value }]) => [...textsIn(value)].map(([, text]) => text));
 }
 
@@ -313,10 +316,11 @@ function configurationOf({ configuration }: Plan): StackChange["configuration"] 
         { source, ...(version_constraint ? { version: version_constraint } : {}) },
       ] as const;
     });
-  const provider: Record<string, unknown[]> = {};
+  // a provider may have any name, `constructor` as well
+  const provider = new Map<string, unknown[]>();
   for (const [key, { name, alias, expressions }] of providers) {
-    const list = provider[name ?? key] ?? [];
-    provider[name ?? key] = list;
+    const list = provider.get(name ?? key) ?? [];
+    provider.set(name ?? key, list);
     list.push({
       ...(alias ? { alias } : {}),
       ...Object.fromEntries(
@@ -329,7 +333,7 @@ function configurationOf({ configuration }: Plan): StackChange["configuration"] 
   }
   return {
     terraform: { required_providers: Object.fromEntries(required) },
-    provider,
+    provider: Object.fromEntries(provider),
     variable: configuration.root_module?.variables ?? {},
   };
 }
