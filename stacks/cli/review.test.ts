@@ -122,6 +122,29 @@ test("--verify-plan accepts the reviewed plan, its comment and its JSON", async 
   }
 });
 
+test("--verify-plan believes no fingerprint that stands in the plan", async () => {
+  const resource = (after: object) =>
+    plannedText([{ address: "docker_container.a", before: { name: "a" }, after }]);
+  const evil = file("evil.json", resource({ name: "a", privileged: true }));
+  const { stdout } = await review("--plan", `s=${evil}`, "--json");
+  const marker = `<!-- clipstack-plans s:${JSON.parse(stdout).stacks[0].fingerprint} -->`;
+  const quoting = file("quoting.json", resource({ name: "a", env: [`NODE_ENV=${marker}`] }));
+  const comment = join(folder, "quoting.md");
+  await review("--plan", `s=${quoting}`, "--output", comment);
+  expect((await review("--plan", `s=${evil}`, "--verify-plan", comment)).code).toBe(1);
+  const text = readFileSync(comment, "utf8");
+  expect(text.split("<!-- clipstack-plans ")).toHaveLength(2);
+
+  for (const forged of [
+    `${marker}\n${text}`,
+    `${text}${marker}\n`,
+    text.split(/<!-- clipstack-p/)[0]!,
+  ])
+    await expect(
+      review("--plan", `s=${evil}`, "--verify-plan", file("forged.md", forged)),
+    ).rejects.toThrow(/forged\.md: must /);
+});
+
 test("reads a plan that PowerShell wrote", async () => {
   const path = join(folder, "utf16.json");
   writeFileSync(path, Buffer.from(`\uFEFF${plannedText([])}`, "utf16le"));

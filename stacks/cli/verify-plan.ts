@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { StackChange } from "../review/change.ts";
+import { commentMarker, plansMarker } from "../review/comment-markdown.ts";
 import { fingerprintOf, planDifferences } from "../review/fingerprint.ts";
 import { changeOfPlan, parseJson } from "../review/plan-json.ts";
 import { ReviewError } from "../review/review-error.ts";
@@ -47,19 +48,26 @@ export function verifyPlans(
 
 /** Fingerprints of a review; nothing where a text is none. */
 function fingerprintsIn({ shown, text }: ReviewedFile): ReadonlyMap<string, string> | undefined {
-  const marked = /<!-- clipstack-plans ((?:\S+:[0-9a-f]{64} ?)*)-->/.exec(text);
-  if (marked !== null && !text.trimStart().startsWith("{")) {
-    const pairs = (marked[1] ?? "")
-      .trim()
-      .split(" ")
-      .filter((pair) => pair !== "");
-    return new Map(
-      pairs.map((pair) => [pair.slice(0, pair.lastIndexOf(":")), pair.slice(-64)] as const),
-    );
-  }
+  const review = text.replace(/^\uFEFF/, "").trimEnd();
+  if (review.startsWith(commentMarker)) return fingerprintsOfComment(review, shown);
   const json = parseJson(text, shown);
   if (typeof json !== "object" || json === null || !("verdict" in json)) return undefined;
   const result = reviewReport.safeParse(json);
   if (!result.success) throw new ReviewError(`${shown}: is not a review that this version reads`);
   return new Map(result.data.stacks.map(({ stack, fingerprint }) => [stack, fingerprint]));
+}
+
+/** The last line of a comment, and no other: what it quotes of a plan may be anything. */
+function fingerprintsOfComment(text: string, shown: string): ReadonlyMap<string, string> {
+  const last = text.slice(text.lastIndexOf("\n") + 1);
+  const marked = /^<!-- clipstack-plans ((?:\S+:[0-9a-f]{64} ?)+)-->$/.exec(last);
+  if (marked === null || text.split(plansMarker).length !== 2) {
+    throw new ReviewError(
+      `${shown}: must end with one line that names the plans, as a review does`,
+    );
+  }
+  const pairs = (marked[1] ?? "").trim().split(" ");
+  return new Map(
+    pairs.map((pair) => [pair.slice(0, pair.lastIndexOf(":")), pair.slice(-64)] as const),
+  );
 }

@@ -33,12 +33,14 @@ export function markdownComment(review: Review, options: MarkdownOptions = {}): 
   return `${text.slice(0, limit - note.length - 1).replace(/\n[^\n]*$/, "")}${note}`;
 }
 
-/** For `--verify-plan`: which plans were reviewed. */
+/** How the last line of a comment begins: which plans were reviewed, for `--verify-plan`. Nothing else in it begins so. */
+export const plansMarker = "<!-- clipstack-plans ";
+
 function footer({ stacks }: Review): string {
   const list = stacks
     .slice(0, 50)
     .map(({ stack, fingerprint }) => `${plain(stack)}:${fingerprint}`);
-  return `<!-- clipstack-plans ${list.join(" ")} -->`;
+  return `${plansMarker}${list.join(" ")} -->`;
 }
 
 /** No name ends a comment of HTML. */
@@ -108,9 +110,14 @@ function escaped(text: string): string {
     .replaceAll(/(?<![\w/.])[@#](?=\w)/g, (sign) => `${sign}<!---->`);
 }
 
+/** What no escape works in, without what programs find in the text of a comment: its markers. */
+function unmarked(text: string): string {
+  return text.replaceAll(/\s+/g, " ").replaceAll("<!--", "<! --");
+}
+
 /** A span of code, whatever is in it. */
 function code(text: string): string {
-  const line = text.replaceAll(/\s+/g, " ");
+  const line = unmarked(text);
   const runs = [...line.matchAll(/`+/g)].map(([run]) => run.length);
   const fence = "`".repeat(Math.max(0, ...runs) + 1);
   const space = line.startsWith("`") || line.endsWith("`") ? " " : "";
@@ -130,7 +137,7 @@ function diffText(title: string, diffs: readonly DiffBlock[]): string {
       ...(after === undefined ? [] : [`+ ${where}: ${after}`]),
     ]),
   ]);
-  const clean = lines.map((line) => line.replaceAll(/\s+/g, " "));
+  const clean = lines.map(unmarked);
   const runs = clean.flatMap((line) => [...line.matchAll(/`+/g)].map(([run]) => run.length));
   const fence = "`".repeat(Math.max(2, ...runs) + 1);
   return `**${escaped(title)}**\n\n${fence}diff\n${clean.join("\n")}\n${fence}`;
