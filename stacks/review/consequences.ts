@@ -21,9 +21,14 @@ export interface Consequence {
   readonly down: readonly string[];
   /** Something is lost that has to be made, or paid for, again. */
   readonly lost: boolean;
+  /** It does not come back with the change. */
+  readonly forGood?: true;
+  /** Somebody may have to wait or do without, and nothing says who. */
+  readonly waits?: true;
 }
 
 const harmless = (text: string): Consequence => ({ text, down: [], lost: false });
+const waits = (text: string): Consequence => ({ ...harmless(text), waits: true });
 
 export interface StackMoments {
   readonly change: StackChange;
@@ -50,7 +55,32 @@ export function consequenceOf(
   const allGone = action === "delete" && stack.after.environment === undefined;
   if (allGone && companions.has(base)) return undefined;
   const tell = Object.hasOwn(byType, base) ? byType[base] : undefined;
-  return tell?.(resource, stack);
+  return tell === undefined ? unknownType(resource, base) : tell(resource, stack);
+}
+
+/** What keeps something that is not in its values, by the words of its type. */
+const keeping =
+  /(^|_)(db|database|rds|sql|bucket|disk|volume|filesystem|file_system|table|queue|topic|cluster|registry|vault)(_|$)/;
+/** What makes up a value that others were given. */
+const madeUp = /^(random|tls)_/;
+
+/** Of what this project does not use: nobody here knows who does. */
+function unknownType({ action }: ResourceChange, type: string): Consequence | undefined {
+  if (action !== "delete" && action !== "replace") return undefined;
+  if (madeUp.test(type)) {
+    const text =
+      action === "replace"
+        ? "Its value is another: whoever has the old one is refused."
+        : "Its value is lost.";
+    return { text, down: [], lost: true };
+  }
+  const text =
+    action === "replace"
+      ? "It is destroyed and made again: whoever uses it waits."
+      : "It is destroyed: whoever uses it does without it.";
+  return keeping.test(type)
+    ? { text: `${text} What is in it is lost.`, down: [], lost: true }
+    : waits(text);
 }
 
 type Tell = (resource: ResourceChange, stack: StackMoments) => Consequence | undefined;
@@ -88,22 +118,28 @@ const byType: Readonly<Record<string, Tell>> = {
         }
       : undefined,
   kubernetes_deployment: deployment,
-  kubernetes_service: ({ address, action }, { before: facts }) => {
+  kubernetes_stateful_set: deployment,
+  kubernetes_replication_controller: deployment,
+  kubernetes_service: ({ address, action, before }, { before: facts }) => {
     if (!gone.has(action)) return undefined;
     const service = facts.services.get(address);
     const back =
       action === "replace"
         ? "Nobody reaches the pods behind it until it is made again, and its address may be another."
         : "Nobody reaches the pods behind it any more.";
-    return { text: back, down: service === undefined ? [] : [service.name], lost: false };
+    return { text: back, down: [service?.name ?? objectName(before).name], lost: false };
   },
+  kubernetes_persistent_volume: ({ action }) =>
+    gone.has(action)
+      ? { text: "What is on the volume is lost, unless it is retained.", down: [], lost: true }
+      : undefined,
   kubernetes_persistent_volume_claim: ({ action }) =>
     gone.has(action)
       ? { text: "What is on the volume is lost, unless its class keeps it.", down: [], lost: true }
       : undefined,
   kubernetes_secret: ({ action }) =>
     gone.has(action)
-      ? harmless("Pods that start meanwhile do not find it, and wait.")
+      ? waits("Pods that start meanwhile do not find it, and wait.")
       : harmless("Pods that run keep the old values until they are started anew."),
   kubernetes_config_map: ({ action }) =>
     action === "create"
@@ -120,7 +156,7 @@ const byType: Readonly<Record<string, Tell>> = {
   kubernetes_horizontal_pod_autoscaler: ({ action }) =>
     action === "delete" ? harmless("The number of pods stays what it is now.") : undefined,
   kubernetes_network_policy: ({ action }) =>
-    gone.has(action) ? harmless("Any pod of the cluster reaches the pods meanwhile.") : undefined,
+    gone.has(action) ? waits("Any pod of the cluster reaches the pods meanwhile.") : undefined,
   helm_release: release,
 };
 
@@ -136,7 +172,7 @@ function container(resource: ResourceChange, stack: StackMoments): Consequence |
     if (isOneShot(values)) return oneShot(resource);
     if (!gone.has(action)) return undefined;
     const name = String(before?.name ?? "");
-    return harmless(
+    return waits(
       action === "delete" ? `Container ${name} ends.` : `Container ${name} is started anew.`,
     );
   }
@@ -240,7 +276,7 @@ function deployment(resource: ResourceChange, stack: StackMoments): Consequence 
   const service = stack.before.services.get(address) ?? stack.after.services.get(address);
   const { name } = objectName(after ?? before);
   const who = service?.name ?? name;
-  const down = service === undefined ? [] : [service.name];
+  const down = [who];
   if (action === "delete") return { text: `${who} is gone.`, down, lost: false };
   if (action === "replace") {
     return {
@@ -251,7 +287,17 @@ function deployment(resource: ResourceChange, stack: StackMoments): Consequence 
   }
   if (action !== "update") return undefined;
   const [was, is] = [blockOf(before, "spec"), blockOf(after, "spec")];
-  if (sameValue(was.template, is.template)) return harmless("No pod is started anew.");
+  const [had, has] = [numberOfPods(was.replicas), numberOfPods(is.replicas)];
+  if (has === 0 && had !== 0) {
+    return { text: `${who} has no pod any more.`, down, lost: false, forGood: true };
+  }
+  if (sameValue(was.template, is.template)) {
+    return harmless(
+      had !== undefined && has !== undefined && has < had
+        ? `${has} pods in place of ${had} answer. No pod is started anew.`
+        : "No pod is started anew.",
+    );
+  }
   const pods = replicasOf(objectName(after), stack.after, is);
   if (blockOf(is, "strategy").type === "Recreate") {
     return { text: `All pods of ${who} end before new ones start.`, down, lost: false };
@@ -280,6 +326,11 @@ function deployment(resource: ResourceChange, stack: StackMoments): Consequence 
         lost: false,
       }
     : harmless(rolled);
+}
+
+function numberOfPods(replicas: unknown): number | undefined {
+  const given = replicas !== undefined && replicas !== null && replicas !== "";
+  return given && Number.isFinite(Number(replicas)) ? Number(replicas) : undefined;
 }
 
 /** `1`, `"1"` or `"25%"` of the pods. */
@@ -345,7 +396,7 @@ function release(resource: ResourceChange, stack: StackMoments): Consequence | u
   if (action === "replace") {
     return {
       text: `Every object of release ${name} is deleted, and made again.`,
-      down: own(stack.before),
+      down: own(stack.before).length === 0 ? [name] : own(stack.before),
       lost: false,
     };
   }

@@ -124,8 +124,65 @@ test("is blocked by a rule of severity error, and not by a waived one or one tha
   const level = (more: object) =>
     reviewOf([change], { findings: [{ ...error, ...more }] }).verdict.level;
   expect(level({})).toBe("blocked");
-  expect(level({ waived: "known" })).toBe("safe");
+  expect(level({ waived: "known", existing: true })).toBe("safe");
   expect(level({ existing: true })).toBe("attention");
+});
+
+test("says of an error that comes with its own waiver that it is waived", () => {
+  const error = { rule: "x", severity: "error", stack: "test", what: "w", fix: "f" } as const;
+  const findings = [{ ...error, waived: "known" }];
+  expect(reviewOf([plannedChange([])], { findings }).verdict).toEqual({
+    level: "attention",
+    reasons: ["test: 1 rule is broken by this change and waived: x."],
+  });
+});
+
+const [deleted, replaced] = [["delete"], ["delete", "create"]];
+test.each<readonly [string, readonly string[], object]>([
+  ["kubernetes_stateful_set_v1.d", replaced, { metadata: [{ name: "d" }] }],
+  ["kubernetes_deployment_v1.d", replaced, { metadata: [{ name: "d" }] }],
+  ["kubernetes_service_v1.d", replaced, { metadata: [{ name: "d" }] }],
+  ["kubernetes_persistent_volume_v1.d", replaced, { metadata: [{ name: "d" }] }],
+  ["helm_release.d", replaced, { name: "d", namespace: "a" }],
+  ["aws_db_instance.d", replaced, { name: "d" }],
+  ["random_password.d", replaced, { length: 8 }],
+  ["somebody_elses_thing.d", replaced, { name: "d" }],
+  ["docker_container.d", replaced, { name: "d" }],
+  ["docker_container.d", deleted, { name: "d" }],
+  ["docker_image.d", deleted, { name: "d" }],
+  ["docker_volume.d", ["forget"], { name: "d" }],
+])("%s with %j is not safe", (address, actions, values) => {
+  const after = actions.length === 1 ? null : values;
+  const { level, reasons } = reviewOf([
+    plannedChange([{ address, actions, before: values, after }]),
+  ]).verdict;
+  expect(level).toBe("attention");
+  expect(reasons).not.toEqual([]);
+});
+
+test("a Deployment without pods goes away", () => {
+  const values = (replicas: string) => ({
+    metadata: [{ name: "d" }],
+    spec: [{ replicas, template: [{}] }],
+  });
+  const change = plannedChange([
+    { address: "kubernetes_deployment_v1.d", before: values("3"), after: values("0") },
+  ]);
+  expect(reviewOf([change]).verdict.reasons).toEqual(["test: d goes away."]);
+});
+
+test("two keys of one address are two things, unless they are of a one-shot container", () => {
+  const instances = (type: string, more: object) =>
+    plannedChange([
+      { address: `${type}.a["x"]`, actions: ["delete"], before: { name: "x", ...more } },
+      { address: `${type}.a["y"]`, actions: ["create"], after: { name: "y", ...more } },
+    ]);
+  const counts = (type: string, more: object = {}) =>
+    reviewOf([instances(type, more)]).stacks[0]?.counts;
+  expect(counts("docker_volume")).toMatchObject({ delete: 1, create: 1, replace: 0 });
+  expect(counts("docker_container")).toMatchObject({ delete: 1, create: 1, replace: 0 });
+  const oneShot = counts("docker_container", { must_run: false });
+  expect(oneShot).toMatchObject({ delete: 0, create: 0, replace: 1 });
 });
 
 test("is the same text from the same plan", () => {

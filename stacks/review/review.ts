@@ -157,6 +157,7 @@ function isChange({ action, movedFrom, imported }: ResourceChange): boolean {
 export function withPairs(resources: readonly ResourceChange[]): readonly ResourceChange[] {
   const groups = new Map<string, ResourceChange[]>();
   for (const resource of resources) {
+    if (resource.type !== "docker_container") continue;
     if (resource.address === withoutKey(resource.address)) continue;
     const key = withoutKey(resource.address);
     groups.set(key, [...(groups.get(key) ?? []), resource]);
@@ -166,7 +167,9 @@ export function withPairs(resources: readonly ResourceChange[]): readonly Resour
     const old = group.filter(({ action }) => action === "delete");
     const fresh = group.filter(({ action }) => action === "create");
     const [was, is] = [old[0], fresh[0]];
-    if (group.length !== 2 || was === undefined || is === undefined) continue;
+    // keys of anything else are things of their own
+    if (group.length !== 2 || !isOneShot(was?.before) || !isOneShot(is?.after)) continue;
+    if (was === undefined || is === undefined) continue;
     paired.set(address, {
       ...is,
       address,
@@ -179,9 +182,15 @@ export function withPairs(resources: readonly ResourceChange[]): readonly Resour
     });
   }
   return [
-    ...resources.filter(({ address }) => !paired.has(withoutKey(address))),
+    ...resources.filter(
+      ({ type, address }) => type !== "docker_container" || !paired.has(withoutKey(address)),
+    ),
     ...paired.values(),
   ].sort((a, b) => (a.address < b.address ? -1 : 1));
+}
+
+function isOneShot(values: ResourceChange["before"]): boolean {
+  return values?.must_run === false;
 }
 
 /** What forces a replacement, each with what is different there. */

@@ -35,7 +35,7 @@ function worthAttention(review: StackReview): readonly string[] {
   const down = new Set(changes.flatMap(({ consequence }) => consequence?.down ?? []));
   const gone = new Set(
     changes.flatMap(({ action, consequence }) =>
-      action === "delete" ? (consequence?.down ?? []) : [],
+      action === "delete" || consequence?.forGood ? (consequence?.down ?? []) : [],
     ),
   );
   const back = [...down].filter((name) => !gone.has(name));
@@ -45,9 +45,13 @@ function worthAttention(review: StackReview): readonly string[] {
     ...findings.filter(isOpen("warning")),
     ...findings.filter(isOpen("error")).filter(({ existing }) => existing === true),
   ];
-  const deleted = changes.filter(
-    ({ action, isStep, consequence }) =>
-      action === "delete" && !isStep && consequence?.down.length !== 0,
+  const deleted = changes.filter(({ action, isStep }) => action === "delete" && !isStep);
+  const forgotten = changes.filter(({ action }) => action === "forget");
+  const waiting = changes.filter(
+    ({ action, consequence }) => action === "replace" && consequence?.waits === true,
+  );
+  const waived = findings.filter(
+    (it) => it.severity === "error" && it.waived !== undefined && it.existing !== true,
   );
   const lines = [
     gone.size > 0 ? `${few([...gone].sort())} ${gone.size === 1 ? "goes" : "go"} away.` : "",
@@ -57,6 +61,15 @@ function worthAttention(review: StackReview): readonly string[] {
     lost.length > 0 ? `${few(lost.map(({ title }) => title))}: what is in it is lost.` : "",
     gone.size === 0 && deleted.length > 0
       ? `${countText(deleted.length, "resource")} destroyed.`
+      : "",
+    waiting.length > 0
+      ? `${few(waiting.map(({ title }) => title))}: whoever uses ${waiting.length === 1 ? "it" : "them"} waits until ${waiting.length === 1 ? "it is" : "they are"} made again.`
+      : "",
+    forgotten.length > 0
+      ? `${countText(forgotten.length, "resource")} forgotten: nobody manages ${forgotten.length === 1 ? "it" : "them"} any more.`
+      : "",
+    waived.length > 0
+      ? `${countText(waived.length, "rule")} broken by this change and waived: ${names(waived)}.`
       : "",
     open.length > 0
       ? `${few([...new Set(open.map(({ who }) => who))])}: ${few(open.map(({ what }) => what))}, which was not before.`
