@@ -85,6 +85,8 @@ export const ruleIds = [
   "state-encrypted",
   "state-credentials",
   "provider-pinned",
+  "state-moved",
+  "host-moved",
   // changes
   "renamed-resource",
   "volume-lost",

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { expression } from "../../constructs/expression.ts";
 import type { ResourceChange, StackChange } from "./change.ts";
+import { findingsOfChange } from "./findings.ts";
 import { reviewOf } from "./review.ts";
 import { savedChange } from "./test-plans.ts";
 import { synthesizedText } from "./test-stacks.ts";
@@ -164,6 +165,45 @@ test("a change that is ignored is none", () => {
   const file = (name: string) =>
     fileOf({ docker_container: { c: { name, lifecycle: { ignore_changes: ["name"] } } } });
   expect(of(changeOfTrees("s", file("a"), file("b")), "docker_container.c").action).toBe("no-op");
+});
+
+test.each([
+  ["a count of 0", { count: 0 }, "delete"],
+  ["another count", { count: 2 }, "replace"],
+  ["another provider", { provider: "docker.other" }, "replace"],
+])("%s is told", (_, more, action) => {
+  const file = (own: object) => fileOf({ docker_container: { c: { name: "a", ...own } } });
+  expect(of(changeOfTrees("s", file({}), file(more)), "docker_container.c").action).toBe(action);
+});
+
+test("what is removed from the state and not destroyed is forgotten", () => {
+  const was = fileOf({ docker_volume: { v: { name: "v" } } });
+  const removed = (destroy: boolean) =>
+    fileOf({}, { removed: [{ from: "docker_volume.v", lifecycle: { destroy } }] });
+  expect(of(changeOfTrees("s", was, removed(false)), "docker_volume.v").action).toBe("forget");
+  expect(of(changeOfTrees("s", was, removed(true)), "docker_volume.v").action).toBe("delete");
+});
+
+test.each([
+  ["host-moved", { provider: { docker: [{ host: "ssh://root@another.example" }] } }],
+  ["host-moved", { provider: { docker: { host: "ssh://root@another.example" } } }],
+  ["state-moved", { terraform: { backend: { s3: { bucket: "b", key: "k" } } } }],
+  ["state-moved", { terraform: { backend: { local: { path: "other" } } } }],
+])("a stack of which only the place is another breaks %s", (rule, more) => {
+  const file = (own: object) =>
+    fileOf(
+      { docker_container: { c: { name: "a" } } },
+      {
+        provider: { docker: [{ host: "ssh://root@a.example" }] },
+        terraform: { backend: { local: { path: "state" } } },
+        ...own,
+      },
+    );
+  const change = changeOfTrees("s", file({}), file(more));
+  const findings = findingsOfChange(change, { waivers: [], today: "2026-12-01" });
+  const { verdict } = reviewOf([change], { findings });
+  expect(verdict.level).toBe("blocked");
+  expect(verdict.reasons.join()).toContain(rule);
 });
 
 test("what is moved keeps its state", () => {

@@ -12,6 +12,10 @@ import { changedPaths, isObject, sameValue, textsIn, valueAt } from "./value-pat
  * is deployed. What only Terraform computes is an expression, and is taken to change when what it refers to is made anew.
  */
 
+const removal = z.object({
+  from: z.string(),
+  lifecycle: z.object({ destroy: z.boolean().optional() }).loose().optional(),
+});
 const byName = z.record(z.string(), z.record(z.string(), z.object({}).loose()));
 const document = z
   .object({
@@ -28,6 +32,7 @@ const document = z
         z.object({ from: z.string(), to: z.string() }).transform((one) => [one]),
       ])
       .optional(),
+    removed: z.union([z.array(removal), removal.transform((one) => [one])]).optional(),
   })
   .loose();
 export type SynthesizedDocument = z.infer<typeof document>;
@@ -55,6 +60,9 @@ interface Declared {
   readonly values: Values;
   /** The same without the replacement of what only Terraform knows: what is compared. */
   readonly forEach?: string;
+  /** Of a resource with `count`: as it stands there. */
+  readonly count?: string;
+  readonly provider?: string;
   readonly createBeforeDestroy: boolean;
   readonly ignored: readonly string[];
   readonly replacedBy: readonly string[];
@@ -83,9 +91,13 @@ export function changeOfTrees(
       return { address, from, was: old.get(from ?? address), is: fresh.get(address) };
     });
   const effects = effectsOf(pairs, changedLocals(before, after));
+  const kept = new Set(
+    (after?.removed ?? []).filter((it) => it.lifecycle?.destroy === false).map(({ from }) => from),
+  );
   const resources = pairs.map(({ address, from, was, is }): ResourceChange => {
     const one = (is ?? was)!;
-    const { action, forcing, unknown } = effects.get(address)!;
+    const { forcing, unknown, ...effect } = effects.get(address)!;
+    const action = effect.action === "delete" && kept.has(address) ? "forget" : effect.action;
     return {
       address,
       type: one.type,
@@ -150,7 +162,8 @@ function declaredIn(from: SynthesizedDocument | undefined): ReadonlyMap<string, 
   const take = (all: Readonly<Record<string, Record<string, unknown>>>, mode: Declared["mode"]) => {
     for (const [type, resources] of Object.entries(all)) {
       for (const [name, body] of Object.entries(resources)) {
-        if (!isObject(body)) continue;
+        // none of it is there
+        if (!isObject(body) || String(body.count) === "0") continue;
         const address = `${mode === "data" ? "data." : ""}${type}.${name}`;
         found.set(address, declared(address, type, name, mode, body, from));
       }
@@ -181,6 +194,8 @@ function declared(
     ...(typeof path === "string" ? { constructPath: path } : {}),
     values: resolved(own, from) as Values,
     ...(body.for_each === undefined ? {} : { forEach: withLocals(String(body.for_each), from) }),
+    ...(body.count === undefined ? {} : { count: withLocals(String(body.count), from) }),
+    ...(typeof body.provider === "string" ? { provider: body.provider } : {}),
     createBeforeDestroy: lifecycle.create_before_destroy === true,
     ignored: textsOf(lifecycle.ignore_changes),
     replacedBy: textsOf(lifecycle.replace_triggered_by).map((it) => it.replace(/^\$\{|\}$/g, "")),
@@ -312,6 +327,8 @@ function effectOf({ was, is }: Pair, { anew, touched, locals }: Surroundings): E
   const forcing = [
     ...forcingPaths(is.type, different),
     ...(was.forEach === is.forEach ? [] : [["for_each"] as const]),
+    ...(was.count === is.count ? [] : [["count"] as const]),
+    ...(was.provider === is.provider ? [] : [["provider"] as const]),
     ...(is.replacedBy.some((it) => touched.has(it.split(".").slice(0, 2).join(".")))
       ? [["replace_triggered_by"] as const]
       : []),

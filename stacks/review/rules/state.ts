@@ -1,4 +1,4 @@
-import { isObject } from "../value-paths.ts";
+import { blocksOf, isObject, sameValue } from "../value-paths.ts";
 import { type ReviewRule, rule } from "./rule.ts";
 import { at, block, isExpression, isGiven, text } from "./values.ts";
 
@@ -143,7 +143,102 @@ export const stateRules: readonly ReviewRule[] = [
       }
     },
   }),
+  rule({
+    id: "state-moved",
+    severity: "error",
+    title: "A state stays where it is.",
+    why: "With another backend Terraform starts from an empty state, unless the old one is brought there by hand: it makes everything a second time, and nobody manages the first any more.",
+    looksAt:
+      "The kind of the backend and the settings that say where it keeps the state, before and after. A plan alone does not know them before.",
+    fix: "migrate the state (terraform init -migrate-state) as a step of its own, and waive this rule for it",
+    example: {
+      stack: "single-gpu",
+      says: "the state is kept in gcs in place of local: all is made again, unless it is migrated",
+      edits: [
+        {
+          at: [...backend],
+          failing: { gcs: { bucket: "states", prefix: "clipstack/single-gpu" } },
+          passing: { local: { path: "../../../terraform.single-gpu.tfstate" } },
+        },
+      ],
+    },
+    *find({ configuration, configurationBefore }) {
+      if (configurationBefore === undefined) return;
+      const [was, is] = [configurationBefore, configuration].map((it) => backendOf(it?.terraform));
+      const [old, now] = [was?.kind ?? "local", is?.kind ?? "local"];
+      if (old !== now) {
+        yield {
+          what: `the state is kept in ${now} in place of ${old}: all is made again, unless it is migrated`,
+        };
+        return;
+      }
+      const names = differing(was?.settings, is?.settings).filter((name) => placeOfState.has(name));
+      if (names.length === 0) return;
+      yield {
+        what: `${names.join(", ")} of the backend ${now} is another: all is made again, unless the state is migrated`,
+      };
+    },
+  }),
+  rule({
+    id: "host-moved",
+    severity: "error",
+    title: "An environment stays on its host or cluster.",
+    why: "At another address Terraform finds nothing: it makes everything there, with empty volumes, while what runs at the old one goes on, costs money and is managed by nobody.",
+    looksAt:
+      "What says in the providers where they work (`host`, `config_path`, `region`, …), before and after. A plan alone does not know it before.",
+    fix: "destroy the environment at the old place first, or waive this rule where both addresses are of one host",
+    example: {
+      stack: "single-gpu",
+      says: "host of the provider docker is another: all is made again there, and what is at the old place stays without anybody who manages it",
+      settings: "host: { docker: 'ssh://ops@gpu-1' }",
+      edits: [{ at: ["provider", "docker", 0, "host"], failing: "ssh://ops@gpu-2" }],
+    },
+    *find({ configuration, configurationBefore }) {
+      if (configurationBefore === undefined) return;
+      const [was, is] = [configurationBefore, configuration].map((it) => providersOf(it?.provider));
+      for (const [name, settings] of is ?? []) {
+        const old = was?.get(name);
+        if (old === undefined) continue;
+        const places = differing(old, settings).filter((it) => placeOfProvider.has(it));
+        if (places.length === 0) continue;
+        yield {
+          what: `${places.join(", ")} of the provider ${name} is another: all is made again there, and what is at the old place stays without anybody who manages it`,
+        };
+      }
+    },
+  }),
 ];
+
+type Settings = Readonly<Record<string, unknown>>;
+
+/** Names of what is not the same in two blocks. */
+function differing(was: Settings = {}, is: Settings = {}): readonly string[] {
+  const names = [...new Set([...Object.keys(was), ...Object.keys(is)])].sort();
+  return names.filter((name) => !sameValue(was[name], is[name]));
+}
+
+/** Every provider with its alias. */
+function providersOf(provider: unknown): ReadonlyMap<string, Settings> {
+  return new Map(
+    Object.entries(isObject(provider) ? provider : {}).flatMap(([name, given]) =>
+      blocksOf(given).map((it) => [isGiven(it.alias) ? `${name}.${it.alias}` : name, it] as const),
+    ),
+  );
+}
+
+/** What of a backend says which state it is. */
+const placeOfState: ReadonlySet<string> = new Set(
+  "path bucket key prefix region endpoint endpoints workspace_key_prefix address hostname organization workspaces container_name storage_account_name resource_group_name".split(
+    " ",
+  ),
+);
+
+/** What of a provider says where it works. */
+const placeOfProvider: ReadonlySet<string> = new Set(
+  "host context config_path config_paths config_context config_context_cluster kubernetes exec region endpoint endpoints address url project zone account_id subscription_id tenant_id".split(
+    " ",
+  ),
+);
 
 /** Settings of backends that are secret, by Terraform's names. */
 const credentials: ReadonlySet<string> = new Set([
