@@ -38,13 +38,43 @@ const itemNames = [
   ...["container_port", "type", "source", "topology_key", "what", "image", "port", "service"],
 ] as const;
 
-/** Keys of a chart's values whose texts are names, sizes and words, and no secrets. */
-const plainChartKeys = new Set([
-  ...["repository", "tag", "digest", "pullPolicy", "type", "engine", "backend", "accelerator"],
-  ...["weights", "variant", "cpu", "memory", "metric", "source", "operator", "effect", "interval"],
-  ...["runtimeClassName", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"],
-  ...["pods", "requests.nvidia.com/gpu", "className", "storageClass", "size", "medium", "kind"],
-]);
+/** Values of this project's chart whose texts are names, sizes and words, and no secrets. */
+const plainChartPaths = [
+  /^(embed|triton)\.image\.(repository|tag|digest|pullPolicy)$/,
+  /^(embed|triton)\.(engine|backend|accelerator|sharedMemory|runtimeClassName|priorityClassName)$/,
+  /^(embed|triton)\.resources\.(requests|limits)\.(cpu|memory)$/,
+  /^(embed|triton)\.autoscaling\.(metric|source)$/,
+  /^(embed|triton)\.budget\.unhealthyPodEvictionPolicy$/,
+  /^(embed|triton)\.topologySpread\.(topologyKey|whenUnsatisfiable)$/,
+  /^(embed|triton)\.tolerations\[\d+\]\.(operator|effect)$/,
+  /^triton\.modelConfig\.variant$/,
+  /^triton\.engineCache\.(existingClaim|storageClass|accessMode|size)$/,
+  /^model\.(weights|pvc\.(claimName|cacheSizeLimit)|init\.sizeLimit)$/,
+  /^quota\.hard\.(pods|(requests|limits)\.(cpu|memory)|requests\.nvidia\.com\/gpu)$/,
+  /^limitRange\.(defaultRequest|default|max)\.(cpu|memory)$/,
+  /^serviceMonitor\.interval$/,
+];
+
+/** Types of a Service: the only words that its `type` has. */
+export const serviceTypes = /^(ClusterIP|NodePort|LoadBalancer|ExternalName)$/;
+
+/** What names, sizes and words are made of. */
+const plainForm = /^[\w.:/-]+$/;
+
+/** A key of a chart's values as a reader may see it: a word, not what may be a name or a password that somebody chose. */
+export function chartKey(name: string): string {
+  const isWord = /^[a-z]{1,30}([A-Z][a-z]{1,30}){0,6}$/.test(name);
+  const isResource = /^((requests|limits)\.(cpu|memory)|(requests\.)?nvidia\.com\/gpu|sha256)$/;
+  return isWord || isResource.test(name) ? name : hidden;
+}
+
+/** Arguments of a release that may be anything that somebody wrote. */
+function isUnknownText(type: string, path: Path): boolean {
+  if (type !== "helm_release") return false;
+  const [first] = path;
+  if (first === "set" || first === "set_list") return path.includes("value");
+  return first === "postrender" || first === "description";
+}
 
 class Differ {
   readonly #change: ResourceChange;
@@ -313,13 +343,8 @@ class Differ {
       if (isObject(was) || isObject(is)) {
         const [a, b] = [isObject(was) ? was : {}, isObject(is) ? is : {}];
         for (const name of [...new Set([...Object.keys(a), ...Object.keys(b)])].sort()) {
-          walk(
-            stepInto(a, name),
-            stepInto(b, name),
-            place === "" ? name : `${place}.${name}`,
-            name,
-            known,
-          );
+          const inner = place === "" ? chartKey(name) : `${place}.${chartKey(name)}`;
+          walk(stepInto(a, name), stepInto(b, name), inner, name, known);
         }
         return;
       }
@@ -344,8 +369,10 @@ class Differ {
         if (known) return hidden;
         if (typeof value === "number") return String(value);
         const text = String(value);
-        const plain = plainChartKeys.has(key) && text.length <= longText && !hasSecretForm(text);
-        return plain ? text : hidden;
+        const isKnown = /^(embed|triton)\.service\.type$/.test(place)
+          ? serviceTypes.test(text)
+          : plainChartPaths.some((path) => path.test(place)) && plainForm.test(text);
+        return isKnown && text.length <= longText && !hasSecretForm(text) ? text : hidden;
       };
       this.#lines.push(lineOf(`values ${place}`, shown(was), shown(is)));
     };
@@ -357,13 +384,16 @@ class Differ {
   }
 
   #isSecretPath(path: Path): boolean {
-    return this.#change.sensitive.some((secret) => isWithin(path, secret));
+    return (
+      this.#change.sensitive.some((secret) => isWithin(path, secret)) ||
+      isUnknownText(this.#change.type, path)
+    );
   }
 
   /** Whether what is at a path is secret, or has a secret in it. */
   #hasSecret(path: Path): boolean {
-    return this.#change.sensitive.some(
-      (secret) => isWithin(path, secret) || isWithin(secret, path),
+    return (
+      this.#isSecretPath(path) || this.#change.sensitive.some((secret) => isWithin(secret, path))
     );
   }
 
@@ -505,10 +535,13 @@ function guarded({ where, before, after }: DiffLine): DiffLine {
   const clean = (text: string | undefined) =>
     text === undefined
       ? undefined
-      : hasSecretForm(text) || where.split(/[.[\]]/).some(isSecretName)
+      : hasSecretForm(text) ||
+          where.split(/[.[\]]/).some(isSecretName) ||
+          (where.endsWith("string_value") &&
+            !/^"(-?\d{1,12}(\.\d{1,6})?|true|false|yes|no)"$/.test(text))
         ? hidden
         : short(text);
-  return lineOf(where, clean(before), clean(after));
+  return lineOf(safeKey(where), clean(before), clean(after));
 }
 
 /** The documents of a release's `values`, the later over the earlier. Nothing where one is no YAML. */

@@ -1,6 +1,6 @@
 import type { Values } from "./change.ts";
 import type { StackMoments } from "./consequences.ts";
-import { chartDocuments } from "./diff-values.ts";
+import { chartDocuments, chartKey } from "./diff-values.ts";
 import { hidden } from "./secrets.ts";
 import { objectName, type StackFacts, withoutKey } from "./stack-facts.ts";
 import { blockOf, blocksOf, isObject } from "./value-paths.ts";
@@ -201,9 +201,15 @@ function ofRelease(values: Values): readonly Omit<Found, "address">[] {
     const { type } = service;
     if (type !== "NodePort" && type !== "LoadBalancer") return [];
     return [
-      { kind: "port" as const, who: name, what: `a Service of type ${type}` },
+      { kind: "port" as const, who: chartKey(name), what: `a Service of type ${type}` },
       ...(auth.allowAnonymous === true
-        ? [{ kind: "authentication" as const, who: name, what: "asks nobody who they are" }]
+        ? [
+            {
+              kind: "authentication" as const,
+              who: chartKey(name),
+              what: "asks nobody who they are",
+            },
+          ]
         : []),
     ];
   });

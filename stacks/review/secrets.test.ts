@@ -121,6 +121,43 @@ const places: Readonly<Record<string, (secret: string) => Omit<PlannedResource, 
     address: "helm_release.a",
     after: { set: [{ name: "db.password", value: it }] },
   }),
+  "set of a release, under any name": (it) => ({
+    address: "helm_release.a",
+    after: { set: [{ name: "foo", value: it }], set_list: [{ name: "l", value: [it] }] },
+  }),
+  "the description and the arguments of a release": (it) => ({
+    address: "helm_release.a",
+    after: { description: it, postrender: [{ binary_path: "x", args: [it] }] },
+  }),
+  "values of a release, under a key of this project's chart elsewhere": (it) => ({
+    address: "helm_release.a",
+    after: { values: [`type: ${it}\nother: { image: { tag: ${it} } }\n`] },
+  }),
+  "values of a release, as a text that is no name": (it) => ({
+    address: "helm_release.a",
+    after: { values: [`triton: { image: { tag: "${it} and words" } }\n`] },
+  }),
+  "values of a release, as the type of a Service": (it) => ({
+    address: "helm_release.a",
+    after: {
+      values: [`triton: { service: { type: ${it} } }\nembed: { service: { type: ${it} } }\n`],
+    },
+  }),
+  "values of a release, as a key": (it) => ({
+    address: "helm_release.a",
+    after: { values: [`${it}: { service: { type: NodePort } }\nusers: { ${it}: 1 }\n`] },
+  }),
+  "a parameter of a model, under any name": (it) => ({
+    address: "docker_container.a",
+    after: {
+      upload: [
+        {
+          file: "/c.pbtxt",
+          content: `platform: "p"\ninput [ { name: "i" } ]\nparameters { key: "x" value: { string_value: "${it}" } }\n`,
+        },
+      ],
+    },
+  }),
   "the metadata of a release, which has the merged values": (it) => ({
     address: "helm_release.a",
     after: { metadata: [{ name: "a", values: `{"x":{"y":"${it}"}}` }] },
@@ -283,6 +320,8 @@ describe("a planted secret", () => {
       const text = outputs(change);
       expect(text).not.toContain(canary);
       expect(text).not.toContain(other);
+      const found = JSON.stringify(findingsOfChange(change, { waivers: [], today: "2026-01-01" }));
+      expect(found).not.toContain(canary);
     });
   }
 

@@ -5,6 +5,7 @@ import {
   tritonPorts,
 } from "../../../inference-image/src/contract/ports.ts";
 import type { StackChange } from "../change.ts";
+import { serviceTypes } from "../diff-values.ts";
 import { withoutUser } from "../secrets.ts";
 import {
   deploymentsOf,
@@ -30,6 +31,12 @@ const tritonOnnx = "triton-onnx/container";
 const ports = (container: string, index: number, field: string) =>
   ["resource", "docker_container", container, "ports", index, field] as const;
 const openCommand = (service: string) => `'npx clipstack tunnel' reaches ${service} from elsewhere`;
+
+/** Type of a Service in the values of the chart, where it may be any text. */
+function serviceType(value: unknown): string {
+  const type = text(value) ?? "ClusterIP";
+  return serviceTypes.test(type) ? type : "type that Kubernetes does not have";
+}
 
 /** Ports of a container that others than the host reach. */
 function openPorts({ values }: ServiceContainer) {
@@ -97,7 +104,7 @@ export const exposureRules: readonly ReviewRule[] = [
         };
       }
       for (const { resource, values } of releasesOf(change)) {
-        const type = text(at(values, "triton", "service", "type")) ?? "ClusterIP";
+        const type = serviceType(at(values, "triton", "service", "type"));
         if (type === "ClusterIP" || at(values, "triton", "enabled") === false) continue;
         yield {
           address: resource.address,
@@ -189,7 +196,7 @@ export const exposureRules: readonly ReviewRule[] = [
       }
       yield* anonymousServices(change);
       for (const { resource, values } of releasesOf(change)) {
-        const type = text(at(values, "embed", "service", "type")) ?? "ClusterIP";
+        const type = serviceType(at(values, "embed", "service", "type"));
         const key = text(at(values, "embed", "auth", "existingSecret")) ?? "";
         if (type === "ClusterIP" || key !== "" || onLoopback(change)) continue;
         yield {
