@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { StackChange } from "../review/change.ts";
 import { commentMarker, plansMarker } from "../review/comment-markdown.ts";
-import { fingerprintOf, planDifferences } from "../review/fingerprint.ts";
+import { fingerprintOf, planDifferences, unfit } from "../review/fingerprint.ts";
 import { changeOfPlan, parseJson } from "../review/plan-json.ts";
 import { ReviewError } from "../review/review-error.ts";
 
@@ -43,7 +43,7 @@ export function verifyPlans(
     if (change === undefined) return [`${stack}: was reviewed, and has no fresh plan`];
     return fingerprintOf(change) === print ? [] : [`${stack}: does something else`];
   });
-  return [...ofPlans, ...ofPrints].sort();
+  return [...fresh.flatMap(unfit), ...ofPlans, ...ofPrints].sort();
 }
 
 /** Fingerprints of a review; nothing where a text is none. */

@@ -27,6 +27,10 @@ export interface ResourceChange {
   readonly constructPath?: string;
   readonly mode: "managed" | "data";
   readonly action: Action;
+  /** Terraform's own words for it, in its order. */
+  readonly actions?: readonly string[];
+  /** What an earlier replacement left behind, by Terraform's key: not the object that stands at the address. */
+  readonly deposed?: string;
   /** Of a replacement: the new one is made first. */
   readonly createBeforeDestroy?: boolean;
   /**
@@ -73,10 +77,34 @@ export interface StackChange {
   /** The same before the change, where that is known. */
   readonly configurationBefore?: StackChange["configuration"];
   readonly terraformVersion?: string;
+  /** What only a plan says. */
+  readonly plan?: PlanFacts;
   /** What the settings aim at (`review.p99GoalMilliseconds`), where the caller has them. */
   readonly goals?: { readonly p99Milliseconds?: number };
   /** Whole sentences: what the source could not tell. */
   readonly notKnown: readonly string[];
+}
+
+/** What a plan says besides what happens to resources. */
+export interface PlanFacts {
+  readonly errored: boolean;
+  readonly complete: boolean;
+  /** Checks that fail, as Terraform names them. */
+  readonly failedChecks: readonly string[];
+  /** What is put off until another plan. */
+  readonly deferred: readonly ResourceChange[];
+  /** Outputs that change. */
+  readonly outputs: PlanPart;
+  readonly variables: PlanPart;
+  readonly providers: PlanPart;
+  /** By the address of their resource. */
+  readonly provisioners: PlanPart;
+}
+
+/** By name, secrets in place: nothing but {@link mask} may print them. */
+export interface PlanPart {
+  readonly values: Values;
+  readonly sensitive: readonly Path[];
 }
 
 /** How bad a finding is: `error` blocks, `warning` needs attention, `note` is for information. */

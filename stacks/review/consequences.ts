@@ -50,6 +50,9 @@ export function consequenceOf(
   if (action === "forget") {
     return harmless("Terraform forgets it: it stays as it is, and nobody manages it.");
   }
+  if (resource.deposed !== undefined) {
+    return harmless("It is what an earlier replacement left: what is at the address now stays.");
+  }
   const base = type.replace(/_v\d\w*$/, "");
   // where nothing stays, nobody asks what pods do without their budget
   const allGone = action === "delete" && stack.after.environment === undefined;

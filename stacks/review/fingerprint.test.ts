@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
-import { fingerprintOf, planDifferences } from "./fingerprint.ts";
-import { type PlannedResource, plannedChange, savedChange } from "./test-plans.ts";
+import { fingerprintOf, planDifferences, unfit } from "./fingerprint.ts";
+import { changeOfPlan } from "./plan-json.ts";
+import { type PlannedResource, plannedChange, planText, savedChange } from "./test-plans.ts";
 
 const base: PlannedResource = {
   address: "docker_container.a",
@@ -52,7 +53,7 @@ test.each<readonly [string, readonly PlannedResource[], string]>([
   [
     "what forces it",
     [{ ...base, more: { replace_paths: [["env"]] } }],
-    "docker_container.a: something else forces it",
+    "docker_container.a: something else forces it, or it is done in another order",
   ],
 ])("says of %s", (_, fresh, line) => {
   expect(planDifferences([plannedChange([base])], [plannedChange(fresh)])).toEqual([
@@ -75,4 +76,139 @@ test("another secret is a difference of plans, and its value is not said", () =>
 
 test("a fingerprint does not tell one secret from another", () => {
   expect(fingerprintOf(withSecret("first-1234"))).toBe(fingerprintOf(withSecret("second-1234")));
+});
+
+/** A real plan, and what it does otherwise than the one that was reviewed. */
+interface Edited {
+  readonly [key: string]: unknown;
+  resource_changes: {
+    address: string;
+    type: string;
+    mode: string;
+    name: string;
+    deposed?: string;
+    change: { actions: string[]; before: unknown; after: unknown };
+  }[];
+}
+
+const edited = (edit: (plan: Edited) => object) => {
+  const plan = JSON.parse(planText("image-changed")) as Edited;
+  const text = JSON.stringify({ ...plan, ...edit(plan) });
+  return changeOfPlan({ shown: "plan.json", text, stack: "single-gpu" });
+};
+const isReplaced = ({ change }: Edited["resource_changes"][number]) =>
+  change.actions.join() === "delete,create";
+
+test.each<readonly [string, (plan: Edited) => object, RegExp]>([
+  [
+    "another host",
+    () => ({
+      configuration: {
+        provider_config: { docker: { expressions: { host: { constant_value: "tcp://b:1" } } } },
+      },
+    }),
+    /providers: docker is another/,
+  ],
+  [
+    "the other order",
+    (plan) => {
+      plan.resource_changes.find(isReplaced)!.change.actions = ["create", "delete"];
+      return {};
+    },
+    /in another order/,
+  ],
+  [
+    "another output",
+    () => ({ output_changes: { other: { actions: ["create"], after: "z" } } }),
+    /outputs: other is another/,
+  ],
+  ["another variable", () => ({ variables: { db: { value: "b" } } }), /variables: db is another/],
+  [
+    "a check that fails",
+    () => ({ checks: [{ status: "fail", address: { to_display: "check.c" } }] }),
+    /check check\.c fails/,
+  ],
+  [
+    "drift",
+    (plan) => ({ resource_drift: [plan.resource_changes.find(isReplaced)] }),
+    /was changed outside of Terraform since/,
+  ],
+  [
+    "a deposed object",
+    (plan) => {
+      const first = plan.resource_changes.find(isReplaced)!;
+      const change = { ...first.change, actions: ["delete"], before: { name: "v" }, after: null };
+      return {
+        resource_changes: [{ ...first, deposed: "ab12", change }, ...plan.resource_changes],
+      };
+    },
+    /\(deposed ab12\): delete was not in the reviewed plan/,
+  ],
+  [
+    "a program that a data source runs",
+    (plan) => ({
+      resource_changes: [
+        ...plan.resource_changes,
+        {
+          address: "data.external.run",
+          mode: "data",
+          type: "external",
+          name: "run",
+          change: { actions: ["read"], before: null, after: { program: ["sh"] } },
+        },
+      ],
+    }),
+    /data\.external\.run: read was not in the reviewed plan/,
+  ],
+  [
+    "a program that a resource runs",
+    () => ({
+      configuration: {
+        root_module: {
+          resources: [{ address: "a.b", provisioners: [{ type: "local-exec", expressions: {} }] }],
+        },
+      },
+    }),
+    /provisioners: a\.b is another/,
+  ],
+])("%s is a difference, of plans and of fingerprints", (_, edit, line) => {
+  const [reviewed, fresh] = [edited(() => ({})), edited(edit)];
+  expect(planDifferences([reviewed], [fresh]).join("\n")).toMatch(line);
+  expect(fingerprintOf(fresh)).not.toBe(fingerprintOf(reviewed));
+  expect(planDifferences([reviewed], [reviewed])).toEqual([]);
+});
+
+test("a fingerprint has no secret of a provider or a variable", () => {
+  const of = (secret: string) =>
+    edited(() => ({
+      variables: { api_token: { value: secret } },
+      configuration: {
+        provider_config: { a: { expressions: { password: { constant_value: secret } } } },
+      },
+    }));
+  expect(fingerprintOf(of("first-1234"))).toBe(fingerprintOf(of("second-1234")));
+});
+
+test.each([
+  ["ended with an error", { errored: true }],
+  ["is not complete", { complete: false }],
+  [
+    "puts off 1 changes",
+    {
+      deferred_changes: [
+        {
+          reason: "unknown",
+          resource_change: {
+            address: "a.b",
+            type: "a",
+            name: "b",
+            change: { actions: ["delete"] },
+          },
+        },
+      ],
+    },
+  ],
+])("a plan that %s is not to be applied", (text, more) => {
+  expect(unfit(plannedChange([base], more)).join()).toContain(text);
+  expect(unfit(plannedChange([base]))).toEqual([]);
 });

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { ResourceChange, StackChange } from "./change.ts";
 import { mask } from "./secrets.ts";
-import { canonical, changedPaths, isWithin, pathText } from "./value-paths.ts";
+import { canonical, changedPaths, isWithin, pathText, sameValue } from "./value-paths.ts";
 
 /** Whether two plans do the same. */
 
@@ -16,20 +16,52 @@ export function fingerprintOf(change: StackChange): string {
     mask(it.after ?? {}, it.sensitive),
     it.unknown,
   ]);
+  const outside = change.drift.map((it) => [...identityOf(it), mask(it.after ?? {}, it.sensitive)]);
+  const { plan } = change;
+  const besides = partNames.map((name) => {
+    const part = plan?.[name];
+    return part === undefined ? {} : mask(part.values, part.sensitive);
+  });
   return createHash("sha256")
-    .update(canonical([change.stack, own]))
+    .update(canonical([change.stack, own, outside, besides, plan?.failedChecks ?? []]))
     .digest("hex");
 }
 
+const partNames = ["outputs", "variables", "providers", "provisioners"] as const;
+
+/** A resource that is not touched is no part of it; a data source that is read when the plan is applied may be a program. */
 function acting({ resources }: StackChange): readonly ResourceChange[] {
   return resources.filter(
     ({ action, movedFrom, imported }) =>
-      (action !== "no-op" && action !== "read") || movedFrom !== undefined || imported === true,
+      action !== "no-op" || movedFrom !== undefined || imported === true,
   );
 }
 
-function identityOf({ address, action, replacePaths, movedFrom, imported }: ResourceChange) {
-  return [address, action, replacePaths.map(pathText).sort(), movedFrom ?? "", imported === true];
+function identityOf(change: ResourceChange) {
+  const { action, actions, replacePaths, movedFrom, imported } = change;
+  return [
+    keyOf(change),
+    (actions ?? [action]).join(),
+    replacePaths.map(pathText).sort(),
+    movedFrom ?? "",
+    imported === true,
+  ];
+}
+
+function keyOf({ address, deposed }: ResourceChange): string {
+  return deposed === undefined ? address : `${address} (deposed ${deposed})`;
+}
+
+/** Why a plan is none to apply after a review, whatever was reviewed. */
+export function unfit({ stack, plan }: StackChange): readonly string[] {
+  if (plan === undefined) return [];
+  return [
+    ...(plan.errored ? [`${stack}: the fresh plan ended with an error`] : []),
+    ...(plan.complete || plan.errored ? [] : [`${stack}: the fresh plan is not complete`]),
+    ...(plan.deferred.length === 0
+      ? []
+      : [`${stack}: the fresh plan puts off ${plan.deferred.length} changes`]),
+  ];
 }
 
 /** What a fresh plan does that the reviewed one does not, and the other way round: one line each, no values. */
@@ -47,8 +79,26 @@ export function planDifferences(
 }
 
 function stackDifferences(reviewed: StackChange, fresh: StackChange): readonly string[] {
+  const besides = partNames.flatMap((name) => {
+    const [was, is] = [reviewed, fresh].map((change) => change.plan?.[name].values ?? {});
+    const names = changedPaths(was, is).map(([first = ""]) => String(first));
+    return [...new Set(names)].map((it) => `${name}: ${it} is another`);
+  });
+  const checks = (fresh.plan?.failedChecks ?? [])
+    .filter((it) => !reviewed.plan?.failedChecks.includes(it))
+    .map((it) => `check ${it} fails`);
+  const outside = fresh.drift
+    .filter((it) => {
+      const old = reviewed.drift.find((other) => keyOf(other) === keyOf(it));
+      return old === undefined || old.action !== it.action || !sameValue(old.after, it.after);
+    })
+    .map((it) => `${keyOf(it)}: was changed outside of Terraform since`);
+  return [...resourceDifferences(reviewed, fresh), ...besides, ...checks, ...outside];
+}
+
+function resourceDifferences(reviewed: StackChange, fresh: StackChange): readonly string[] {
   const [was, is] = [reviewed, fresh].map(
-    (change) => new Map(acting(change).map((it) => [it.address, it])),
+    (change) => new Map(acting(change).map((it) => [keyOf(it), it])),
   );
   return [...new Set([...(was?.keys() ?? []), ...(is?.keys() ?? [])])].sort().flatMap((address) => {
     const [old, now] = [was?.get(address), is?.get(address)];
@@ -70,6 +120,6 @@ function stackDifferences(reviewed: StackChange, fresh: StackChange): readonly s
     if (shown.length > 0) return [`${address}: another value at ${shown.join(", ")}`];
     return canonical(identityOf(old)) === canonical(identityOf(now))
       ? []
-      : [`${address}: something else forces it`];
+      : [`${address}: something else forces it, or it is done in another order`];
   });
 }

@@ -1,6 +1,14 @@
 import { z } from "zod";
 import { environmentOutput } from "../../inference-image/src/contract/environment.ts";
-import type { Action, Path, ResourceChange, StackChange } from "./change.ts";
+import type {
+  Action,
+  Path,
+  PlanFacts,
+  PlanPart,
+  ResourceChange,
+  StackChange,
+  Values,
+} from "./change.ts";
 import { ReviewError } from "./review-error.ts";
 import { isSecretName, secretPaths } from "./secrets.ts";
 import { changedPaths, isObject, markedPaths, textsIn, valueAt } from "./value-paths.ts";
@@ -25,6 +33,7 @@ const resource = z.object({
   type: z.string(),
   name: z.string(),
   action_reason: z.string().nullish(),
+  deposed: z.string().nullish(),
   change,
 });
 
@@ -34,6 +43,15 @@ const plan = z.object({
   complete: z.boolean().nullish(),
   resource_changes: z.array(resource).nullish(),
   resource_drift: z.array(resource).nullish(),
+  deferred_changes: z.array(z.object({ resource_change: resource }).loose()).nullish(),
+  checks: z
+    .array(
+      z.object({
+        status: z.string().nullish(),
+        address: z.object({ to_display: z.string().nullish() }).loose().nullish(),
+      }),
+    )
+    .nullish(),
   output_changes: z.record(z.string(), change).nullish(),
   variables: z.record(z.string(), z.object({ value: z.unknown().optional() })).nullish(),
   configuration: z
@@ -118,6 +136,7 @@ export function changeOfPlan({ shown, text, stack }: PlanFile): StackChange {
     secrets: sensitiveVariables(read),
     configuration: configurationOf(read),
     terraformVersion: read.terraform_version ?? undefined,
+    plan: factsOfPlan(read, shown),
     notKnown: [
       ...(read.errored ? ["The plan ended with an error: it is not complete."] : []),
       ...(read.complete === false && !read.errored
@@ -214,7 +233,10 @@ type PlannedResource = z.infer<typeof resource>;
 function changesOf(list: readonly PlannedResource[], shown: string): readonly ResourceChange[] {
   return list
     .map((it) => resourceChange(it, shown))
-    .sort((a, b) => (a.address < b.address ? -1 : a.address > b.address ? 1 : 0));
+    .sort((a, b) => {
+      if (a.address !== b.address) return a.address < b.address ? -1 : 1;
+      return (a.deposed ?? "") < (b.deposed ?? "") ? -1 : 1;
+    });
 }
 
 function resourceChange(it: PlannedResource, shown: string): ResourceChange {
@@ -241,6 +263,8 @@ function resourceChange(it: PlannedResource, shown: string): ResourceChange {
         : secretPaths(it.type, after)),
     ]),
     replacePaths: it.change.replace_paths ?? [],
+    actions,
+    ...(it.deposed ? { deposed: it.deposed } : {}),
     ...(it.action_reason ? { reason: it.action_reason } : {}),
     ...(it.previous_address ? { movedFrom: it.previous_address } : {}),
     ...(isObject(it.change.importing) ? { imported: true } : {}),
@@ -336,4 +360,76 @@ function configurationOf({ configuration }: Plan): StackChange["configuration"] 
     provider: Object.fromEntries(provider),
     variable: configuration.root_module?.variables ?? {},
   };
+}
+
+function factsOfPlan(read: Plan, shown: string): PlanFacts {
+  const outputs = Object.entries(read.output_changes ?? {}).filter(
+    ([, { actions }]) => actions.join() !== "no-op",
+  );
+  const variables = Object.entries(read.variables ?? {});
+  const declared = read.configuration?.root_module?.variables ?? {};
+  const secret = ([name]: readonly [string, unknown]) =>
+    (Object.hasOwn(declared, name) && declared[name]?.sensitive === true) || isSecretName(name);
+  return {
+    errored: read.errored === true,
+    complete: read.complete !== false,
+    failedChecks: (read.checks ?? [])
+      .filter(({ status }) => status === "fail" || status === "error")
+      .map(({ address }) => address?.to_display ?? "without a name"),
+    deferred: changesOf(
+      (read.deferred_changes ?? []).map((it) => it.resource_change),
+      shown,
+    ),
+    outputs: partOf(
+      Object.fromEntries(
+        outputs.map(([name, { actions, before, after, after_unknown: unknown }]) => [
+          name,
+          { actions, before, after, unknown },
+        ]),
+      ),
+      outputs.flatMap(([name, { before_sensitive: was, after_sensitive: is }]) => [
+        ...markedPaths(was).map((path) => [name, "before", ...path]),
+        ...markedPaths(is).map((path) => [name, "after", ...path]),
+      ]),
+    ),
+    variables: partOf(
+      Object.fromEntries(variables.map(([name, { value }]) => [name, value])),
+      variables.filter(secret).map(([name]) => [name]),
+    ),
+    providers: partOf(plainValues(read.configuration?.provider_config ?? {})),
+    provisioners: partOf(plainValues(provisionersIn(read.configuration?.root_module, ""))),
+  };
+}
+
+function partOf(values: Values, sensitive: readonly Path[] = []): PlanPart {
+  return { values, sensitive: unique([...sensitive, ...secretPaths("", values)]) };
+}
+
+/** Expressions of a configuration with constants as they are: the name of what is secret stands above its value then. */
+function plainValues(values: Values): Values {
+  const walk = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(walk);
+    if (!isObject(value)) return value;
+    if ("constant_value" in value) return value.constant_value;
+    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, walk(item)]));
+  };
+  return walk(values) as Values;
+}
+
+/** Programs that Terraform runs when it makes or destroys a resource, in all modules. */
+function provisionersIn(module: unknown, prefix: string): Values {
+  if (!isObject(module)) return {};
+  const resources = Array.isArray(module.resources) ? module.resources : [];
+  const own = resources.flatMap((it): [string, unknown][] =>
+    isObject(it) && Array.isArray(it.provisioners) && it.provisioners.length > 0
+      ? [[`${prefix}${String(it.address)}`, it.provisioners]]
+      : [],
+  );
+  const below = Object.entries(isObject(module.module_calls) ? module.module_calls : {}).flatMap(
+    ([name, call]) =>
+      Object.entries(
+        provisionersIn(isObject(call) ? call.module : undefined, `${prefix}module.${name}.`),
+      ),
+  );
+  return Object.fromEntries([...own, ...below]);
 }

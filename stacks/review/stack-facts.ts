@@ -28,7 +28,8 @@ export function factsOf(change: StackChange, moment: Moment): StackFacts {
     }
   }
   const values = new Map<string, { readonly type: string; readonly values: Values }>();
-  for (const { address, type, mode, before, after } of change.resources) {
+  for (const { address, type, mode, before, after, deposed } of change.resources) {
+    if (deposed !== undefined) continue;
     const own = moment === "before" ? before : after;
     if (own !== undefined && mode === "managed") values.set(address, { type, values: own });
   }
