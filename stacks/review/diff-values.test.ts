@@ -68,6 +68,30 @@ test("options of a command are compared by name", () => {
   ).toEqual(["command --exit: 30 → 60", "command --old: set → ", "command --new:  → set"]);
 });
 
+test("of words of a command only those are shown that are no password", () => {
+  const test = (path: string) => ["CMD", "curl", "-fsS", `http://127.0.0.1:8000${path}`, "word"];
+  expect(
+    lines(
+      "docker_container",
+      { command: ["serve", "--a=/x", "--b=word"], healthcheck: [{ test: test("/a") }] },
+      { command: ["serve", "--a=/y", "--b=other", "more"], healthcheck: [{ test: test("/b") }] },
+    ),
+  ).toEqual([
+    "command --a: /x → /y",
+    `command --b: ${hidden} → ${hidden}`,
+    `command[3]:  → ${hidden}`,
+    "healthcheck.test, in part: [http://127.0.0.1:8000/a] → [http://127.0.0.1:8000/b]",
+  ]);
+});
+
+test("of a ConfigMap only a configuration of a model is shown", () => {
+  const data = (delay: number, text: string) => ({ data: { "config.pbtxt": config(delay), text } });
+  expect(lines("kubernetes_config_map_v1", data(1, "word"), data(2, "words"))).toEqual([
+    "data.text: a text of 4 characters → a text of 5 characters",
+    "config.pbtxt of m: dynamic_batching.max_queue_delay_microseconds: 1 → 2",
+  ]);
+});
+
 test("a configuration of a model is compared by field", () => {
   const upload = (content: string) => ({ upload: [{ file: "/c.pbtxt", content }] });
   expect(

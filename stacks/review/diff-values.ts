@@ -3,7 +3,7 @@ import type { Path, ResourceChange } from "./change.ts";
 import { diffEnvironment, isEnvironmentList } from "./diff-env.ts";
 import { type DiffBlock, type DiffLine, knownAfterApply, lineOf } from "./diff-line.ts";
 import { diffPbtxt, isModelConfig } from "./diff-pbtxt.ts";
-import { collapsed, hasSecretForm, hidden, isSecretName } from "./secrets.ts";
+import { collapsed, commandWord, hasSecretForm, hidden, isSecretName } from "./secrets.ts";
 import { isObject, isWithin, sameValue, stepInto } from "./value-paths.ts";
 
 /**
@@ -243,8 +243,8 @@ class Differ {
     this.#lines.push(
       lineOf(
         part ? `${at.place}, in part` : at.place,
-        this.#items(part ? gone : before, at),
-        this.#items(part ? come : after, at),
+        this.#items(part ? gone : before, before, at),
+        this.#items(part ? come : after, after, at),
       ),
     );
   }
@@ -255,11 +255,12 @@ class Differ {
       const found = new Map<string, { readonly shown: string; readonly text: string }>();
       list.forEach((word, index) => {
         const text = String(word);
-        const [, option = text, value] = /^(--?[\w-]+)=(.*)$/s.exec(text) ?? [];
         const secret = this.#hasSecret([...path, index]) || hasSecretForm(text);
+        const shown = commandWord(list, index);
         // nothing of a secret, not even what seems to be its name
-        found.set(secret ? `${at.place}[${index}]` : `${at.place} ${option}`, {
-          shown: secret ? hidden : (value ?? "set"),
+        const option = secret ? undefined : shown.option;
+        found.set(option === undefined ? `${at.place}[${index}]` : `${at.place} ${option}`, {
+          shown: option === undefined ? hidden : (shown.value ?? "set"),
           text,
         });
       });
@@ -273,14 +274,18 @@ class Differ {
     }
   }
 
-  #items(list: readonly unknown[], at: Place): string | undefined {
+  #items(list: readonly unknown[], all: readonly unknown[], at: Place): string | undefined {
     if (list.length === 0) return undefined;
     const secret = this.#change.sensitive.some(
       (it) => isWithin(it, at.path) || isWithin(it, at.pathBefore),
     );
-    const texts = list.map((item) =>
-      secret || hasSecretForm(String(item)) ? hidden : String(item),
-    );
+    const isCommand = /^(test|entrypoint)$/.test(lastName(at.path));
+    const texts = list.map((item) => {
+      if (secret || hasSecretForm(String(item))) return hidden;
+      if (!isCommand) return String(item);
+      const { option, value } = commandWord(all, all.indexOf(item));
+      return value === undefined ? option : option === undefined ? value : `${option}=${value}`;
+    });
     return short(`[${texts.join(", ")}]`);
   }
 
@@ -403,7 +408,8 @@ class Differ {
     const text = textOf(value);
     if (hasSecretForm(text)) return hidden;
     // a file may be anything
-    if (isFileContent(at.path)) return `a text of ${text.length} characters`;
+    if (isFileContent(at.path) || isConfigData(this.#change.type, at.path))
+      return `a text of ${text.length} characters`;
     const lines = text.split("\n").length;
     if (lines > 2) return `a text of ${lines} lines`;
     return short(text);
@@ -443,6 +449,14 @@ function lastName(path: Path): string {
 /** Whether a text is that of a file that is put somewhere. */
 function isFileContent(path: Path): boolean {
   return path[0] === "upload" && /^content/.test(lastName(path));
+}
+
+/** Whether a text is one of a ConfigMap, which may be any file with any password in it. */
+function isConfigData(type: string, path: Path): boolean {
+  if (/^kubernetes_config_map(_v1)?(_data)?$/.test(type))
+    return /^(binary_)?data$/.test(String(path[0]));
+  if (type !== "kubernetes_manifest") return false;
+  return /^(manifest|object)$/.test(String(path[0])) && /^(data|binaryData)$/.test(String(path[1]));
 }
 
 /** What providers write for what nobody set. */

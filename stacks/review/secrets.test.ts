@@ -158,6 +158,42 @@ const places: Readonly<Record<string, (secret: string) => Omit<PlannedResource, 
       ],
     },
   }),
+  "the login of a health check": (it) => ({
+    address: "docker_container.a",
+    after: { healthcheck: [{ test: ["CMD", "curl", "-u", `admin:${it}`, it, "http://x"] }] },
+  }),
+  "a script": (it) => ({
+    address: "docker_container.a",
+    after: { command: ["sh", "-c", `redis-cli -a ${it}`], entrypoint: ["sh", "-c", `x ${it}`] },
+  }),
+  "an option under any name": (it) => ({
+    address: "kubernetes_deployment_v1.a",
+    after: {
+      spec: [
+        {
+          template: [
+            { spec: [{ container: [{ name: "a", args: ["x", `--connection=${it}`, "-a", it] }] }] },
+          ],
+        },
+      ],
+    },
+  }),
+  "a label of basic authentication": (it) => ({
+    address: "docker_container.a",
+    after: { labels: [{ label: "traefik.basicauth.users", value: `admin:$apr1$${it}$h` }] },
+  }),
+  "the name of an image, with a login": (it) => ({
+    address: "docker_container.a",
+    after: { image: `u:${it}@registry/x:1` },
+  }),
+  "a ConfigMap": (it) => ({
+    address: "kubernetes_config_map_v1.a",
+    after: { data: { x: it, "redis.conf": `requirepass ${it}`, pgpass: `h:5432:d:u:${it}` } },
+  }),
+  "a ConfigMap as a manifest": (it) => ({
+    address: "kubernetes_manifest.a",
+    after: { manifest: { kind: "ConfigMap", data: { x: it } } },
+  }),
   "the metadata of a release, which has the merged values": (it) => ({
     address: "helm_release.a",
     after: { metadata: [{ name: "a", values: `{"x":{"y":"${it}"}}` }] },
@@ -320,7 +356,8 @@ describe("a planted secret", () => {
       const text = outputs(change);
       expect(text).not.toContain(canary);
       expect(text).not.toContain(other);
-      const found = JSON.stringify(findingsOfChange(change, { waivers: [], today: "2026-01-01" }));
+      const findings = findingsOfChange(change, { waivers: [], today: "2026-01-01" });
+      const found = JSON.stringify(reviewOf([change], { findings }));
       expect(found).not.toContain(canary);
     });
   }
@@ -471,12 +508,20 @@ test.each([
   "ghp_0123456789abcdefghij",
   "Authorization: Bearer abcdefgh12345678",
   "mysql --password=hunter2",
+  "admin:$apr1$abcdefgh$ijklmnop",
+  "admin:{SHA}abcdefgh",
+  "curl -u admin:hunter2 http://x",
+  "redis-cli -h x -a hunter2",
+  "requirepass hunter2",
+  '{"auths":{"r":{"auth":"aHVudGVyMg=="}}}',
+  "u:hunter2@registry/x:1",
 ])("%s has the form of a secret", (text) => expect(hasSecretForm(text)).toBe(true));
 
 test.each([
   "http://127.0.0.1:8002",
   "nvcr.io/nvidia/tritonserver@sha256:0123456789abcdef",
   "--model-repository=/models",
+  "registry:5000/x:1.2@sha256:0123456789abcdef",
   "node stacks/cli/clipstack.mjs wait-healthy",
 ])("%s does not", (text) => expect(hasSecretForm(text)).toBe(false));
 

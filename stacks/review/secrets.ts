@@ -59,6 +59,15 @@ const secretForms: readonly { readonly hint: RegExp; readonly form: RegExp }[] =
     hint: /passw|secret|token|api[-_]?key/i,
     form: /(password|passwd|secret|token|api[-_]?key)[\w-]{0,64}\s{0,8}[=:]\s{0,8}[^\s$]/i,
   },
+  // user:password@host without a scheme; `image:tag@sha256:…` is none
+  { hint: /:[^\s/@]+@/, form: /(^|[\s"'=])[\w.-]{1,64}:[^\s/@]{1,256}@(?!sha256:)[\w.-]/ },
+  // curl -u user:password, redis-cli -a password
+  { hint: /\s-u|\s--user/, form: /\s(-u|--user)[\s=]{0,4}[^\s:]{1,64}:[^\s]/ },
+  { hint: /redis-cli/, form: /redis-cli\s([^|;&\n]{0,200}\s)?-a\s{0,4}\S/ },
+  { hint: /requirepass|masterauth/, form: /(requirepass|masterauth)\s{1,8}\S/ },
+  // hashes of passwords, as htpasswd and /etc/shadow have them
+  { hint: /\$/, form: /\$(apr1|2[abxy]|[156y]|argon2(id|i|d)|scrypt)\$[\w./$=,+-]{4}/ },
+  { hint: /\{/, form: /\{(S?SHA\d{0,3}|S?MD5|CRYPT)\}\S/i },
   // a field of JSON; `"existingSecret": "keys"` is a name
   { hint: /"\s{0,8}:/, form: /(password|passwd|token|api[-_]?key|auth)"\s{0,8}:\s{0,8}"[^"$]/i },
 ];
@@ -119,6 +128,7 @@ function nameAt(above: unknown, path: Path, text: string): string | undefined {
     if (list === "env" || list === "environment") return /^([^=]*)=./s.exec(text)?.[1];
     // `--api-key`, `value`: two words of a command
     const previous = Array.isArray(above) ? above[last - 1] : undefined;
+    if ((previous === "-u" || previous === "--user") && text.includes(":")) return "password";
     if (typeof previous === "string" && /^--?[\w-]+$/.test(previous)) return previous;
     return undefined;
   }
@@ -173,6 +183,48 @@ export function variableText(name: string, value: string, secret: boolean): stri
   if (secret || isSecretName(name) || hasSecretForm(value)) return hidden;
   if (shownVariables.has(name)) return value;
   return /^(-?\d{1,9}(\.\d{1,6})?|true|false|on|off|yes|no)$/i.test(value) ? value : hidden;
+}
+
+/** Options of Triton whose values are names, addresses and words. */
+const shownOptions = new Set([
+  ...["model-repository", "model-config-name", "model-control-mode", "load-model"],
+  ...["http-address", "grpc-address", "metrics-address", "metrics-config"],
+]);
+
+const plainValue =
+  /^(-?\d{1,12}(\.\d{1,6})?(ms|[smhkKMGT]i?)?|true|false|on|off|yes|no|\/[\w./-]{0,200})$/;
+const programs = /^(CMD|CMD-SHELL|NONE|tritonserver|serve|node|python3?|sh|bash|curl|wget|true)$/;
+const ownAddress = /^https?:\/\/(127\.0\.0\.1|localhost)(:\d{1,5})?(\/[\w./-]{0,100})?$/;
+
+/**
+ * A word of a command line as a reader may see it: an option, a number, a switch, a path, an address of the machine itself,
+ * and a program that is usual here. Nobody can say of another word that it is no password.
+ */
+export function commandWord(words: readonly unknown[], index: number): CommandWord {
+  const text = String(words[index]);
+  const [, dashes = "", name = "", , value] =
+    /^(--?)([A-Za-z][\w-]{0,60})(=(.*))?$/s.exec(text) ?? [];
+  if (name !== "" && value === undefined) return { option: text, value: undefined };
+  if (name !== "" && value !== undefined) {
+    const isShown = plainValue.test(value) || (dashes === "--" && isShownOption(name, value));
+    return { option: `${dashes}${name}`, value: isShown ? value : hidden };
+  }
+  const before = words[index - 1];
+  const isOptionValue =
+    typeof before === "string" && before.startsWith("--") && isShownOption(before.slice(2), text);
+  const isShown =
+    programs.test(text) || isOptionValue || plainValue.test(text) || ownAddress.test(text);
+  return isShown ? { option: text, value: undefined } : { option: undefined, value: hidden };
+}
+
+/** `option` is absent where the word is not shown. */
+export interface CommandWord {
+  readonly option: string | undefined;
+  readonly value: string | undefined;
+}
+
+function isShownOption(name: string, value: string): boolean {
+  return shownOptions.has(name) && /^[\w.:/,=*-]{1,100}$/.test(value) && !hasSecretForm(value);
 }
 
 /** Texts that no line may have: what stands in secret places, long enough to be no word. */
