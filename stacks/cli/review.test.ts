@@ -98,6 +98,13 @@ test("prints nothing of a plan without changes where only changes are asked for"
   expect(await review(...args)).toEqual({ code: 0, stdout: "" });
 });
 
+test("is never silent about what it fails for", async () => {
+  const path = file("errored.json", plannedText([], { errored: true }));
+  const { code, stdout } = await review("--plan", `x=${path}`, "--only-changes");
+  expect(code).toBe(1);
+  expect(stdout).toContain("ended with an error");
+});
+
 test("makes one comment of several stacks", async () => {
   const { stdout } = await review(
     "--plan",

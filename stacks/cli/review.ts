@@ -145,9 +145,9 @@ function review(args: ReviewArguments): Said {
   const result = reviewOf(judged, { findings, predict: environmentPredictor() });
   const unchanged = result.stacks.every(isUnchanged);
   for (const file of args.output) write(file, rendered(result, formatOf(file), args));
-  const silent = unchanged && args.onlyChanges;
   const format = args.json ? "json" : args.html ? "html" : "md";
   const code = exitCode(result, args.failOn);
+  const silent = unchanged && args.onlyChanges && code === 0;
   return {
     text: silent ? "" : rendered(result, format, args),
     code: args.detailedExitcode && code === 0 && !unchanged ? 2 : code,

@@ -1,6 +1,7 @@
 import { type Capacity, hoursPerMonth, usdPerThousand } from "./capacity.ts";
 import type { DiffBlock } from "./diff-line.ts";
 import { countNames, type Review, type ReviewedChange, type StackReview } from "./review.ts";
+import { few, isBroken } from "./verdict.ts";
 
 /** What a review says, as headings, lists and tables: Markdown and HTML are both made of these. */
 
@@ -130,13 +131,20 @@ export function documentOf(review: Review, { rung, rulesUrl }: DocumentOptions):
   ];
 }
 
-export function isUnchanged({ changes, drift }: StackReview): boolean {
-  return changes.length === 0 && drift.length === 0;
+export function isUnchanged({ changes, drift, outputs, besides }: StackReview): boolean {
+  return [changes, drift, outputs, besides].every((list) => list.length === 0);
 }
 
 function headline({ stacks }: Review): string {
   const changing = stacks.filter((stack) => stack.changes.length > 0);
   if (changing.length === 0) {
+    const broken = stacks.filter(isBroken).map(({ stack }) => stack);
+    if (broken.length > 0) return `the plan of ${few(broken)} ended with an error`;
+    const outputs = stacks.filter((it) => it.outputs.length > 0);
+    if (outputs.length > 0) {
+      const names = [...new Set(outputs.flatMap((it) => it.outputs))];
+      return `${few(outputs.map(({ stack }) => stack))}: no resource changes, but the output ${few(names)}`;
+    }
     return stacks.length === 1 ? `${stacks[0]?.stack} does not change` : "nothing changes";
   }
   const changes = changing.flatMap((stack) => stack.changes);

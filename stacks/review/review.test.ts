@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { isUnchanged } from "./comment-document.ts";
 import { htmlReport } from "./comment-html.ts";
 import { commentLimit, commentMarker, markdownComment } from "./comment-markdown.ts";
 import { reviewOf } from "./review.ts";
@@ -113,7 +114,7 @@ test("counts what is moved and imported, and calls neither dangerous", () => {
   );
   const change = plannedChange([], { resource_changes: [move] });
   const review = reviewOf([change]);
-  expect(review.stacks[0]?.counts).toMatchObject({ move: 1, unchanged: 1 });
+  expect(review.stacks[0]?.counts).toMatchObject({ move: 1, unchanged: 0 });
   expect(review.verdict.level).toBe("safe");
   expect(markdownComment(review)).toContain("moved from `a.old`");
 });
@@ -183,6 +184,53 @@ test("two keys of one address are two things, unless they are of a one-shot cont
   expect(counts("docker_container")).toMatchObject({ delete: 1, create: 1, replace: 0 });
   const oneShot = counts("docker_container", { must_run: false });
   expect(oneShot).toMatchObject({ delete: 0, create: 0, replace: 1 });
+});
+
+test("says of a plan what is besides its resources", () => {
+  const address = "docker_volume.late";
+  const late = { address, type: "docker_volume", name: "late", change: { actions: ["delete"] } };
+  const change = plannedChange([], {
+    checks: [{ status: "fail", address: { to_display: "check.reachable" } }],
+    deferred_changes: [{ reason: "instance_count_unknown", resource_change: late }],
+  });
+  const { verdict, stacks } = reviewOf([change]);
+  expect(verdict.reasons).toEqual([
+    "test: Checks fail: check.reachable.",
+    "test: Another plan is needed afterwards, for docker_volume.late (destroyed).",
+  ]);
+  expect(stacks.every(isUnchanged)).toBe(false);
+});
+
+test("says that only an output changes", () => {
+  const review = reviewOf([
+    plannedChange([], {
+      output_changes: { url: { actions: ["update"], before: "a", after: "b" } },
+    }),
+  ]);
+  expect(review.stacks.every(isUnchanged)).toBe(false);
+  expect(markdownComment(review)).toContain("Safe: test: no resource changes, but the output url");
+});
+
+test("does not say of a plan that ended with an error that nothing changes", () => {
+  const text = markdownComment(reviewOf([plannedChange([], { errored: true })]));
+  expect(text).toContain("Blocked: the plan of test ended with an error");
+  expect(text).not.toContain("does not change");
+});
+
+test("takes what an earlier replacement left for no service", () => {
+  const [embed] = savedChange("nothing-changed").resources.filter(({ address }) =>
+    address.startsWith("docker_container.embed"),
+  );
+  const change = savedChange("nothing-changed");
+  const left = { ...embed!, action: "delete", deposed: "ab12", after: undefined } as const;
+  const { changes } = reviewOf([{ ...change, resources: [left, ...change.resources] }]).stacks[0]!;
+  expect(changes.map(({ consequence }) => consequence)).toEqual([
+    {
+      text: "It is what an earlier replacement left: what is at the address now stays.",
+      down: [],
+      lost: false,
+    },
+  ]);
 });
 
 test("is the same text from the same plan", () => {

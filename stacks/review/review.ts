@@ -9,7 +9,7 @@ import { fingerprintOf } from "./fingerprint.ts";
 import { scrub, secretTexts } from "./secrets.ts";
 import { titleOf, withoutKey } from "./stack-facts.ts";
 import { isObject, pathText } from "./value-paths.ts";
-import { type Verdict, verdictOf } from "./verdict.ts";
+import { few, type Verdict, verdictOf } from "./verdict.ts";
 
 /** Everything that a comment says, in the order in which it says it, without a secret. */
 export interface Review {
@@ -33,6 +33,10 @@ export interface StackReview {
   /** Addresses of what was changed outside of Terraform, and what is different there. */
   readonly drift: readonly ReviewedDrift[];
   readonly notKnown: readonly string[];
+  /** Terraform outputs that change. */
+  readonly outputs: readonly string[];
+  /** Whole sentences: what a plan says besides its resources, and a reader must know. */
+  readonly besides: readonly string[];
   /** SHA-256 of what changes, secrets left out: another plan has another one. */
   readonly fingerprint: string;
 }
@@ -141,8 +145,23 @@ function stackReview(
       diffs: resource.action === "update" ? diffResource(resource, images) : [],
     })),
     notKnown: change.notKnown,
+    outputs: Object.keys(change.plan?.outputs.values ?? {}).sort(),
+    besides: besides(change),
     fingerprint: fingerprintOf(given),
   };
+}
+
+function besides({ plan }: StackChange): readonly string[] {
+  if (plan === undefined) return [];
+  const word: Readonly<Partial<Record<Action, string>>> = {
+    delete: "destroyed",
+    replace: "replaced",
+  };
+  const late = plan.deferred.map(({ address, action }) => `${address} (${word[action] ?? action})`);
+  return [
+    ...(plan.failedChecks.length === 0 ? [] : [`Checks fail: ${few(plan.failedChecks)}.`]),
+    ...(late.length === 0 ? [] : [`Another plan is needed afterwards, for ${few(late)}.`]),
+  ];
 }
 
 function isChange({ action, movedFrom, imported }: ResourceChange): boolean {
@@ -237,7 +256,7 @@ function countsOf({ resources, drift }: StackChange): Counts {
     move: managed.filter(({ movedFrom }) => movedFrom !== undefined).length,
     import: managed.filter(({ imported }) => imported === true).length,
     drift: drift.length,
-    unchanged: count("no-op"),
+    unchanged: managed.filter((it) => it.action === "no-op" && it.movedFrom === undefined).length,
   };
 }
 

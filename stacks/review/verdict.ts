@@ -21,13 +21,22 @@ export function verdictOf(stacks: readonly Omit<StackReview, "verdict">[]): Verd
 
 function blockers({ stack, findings, notKnown }: StackReview): readonly string[] {
   const errors = findings.filter(isOpen("error")).filter(({ existing }) => existing !== true);
-  const broken = notKnown.filter((line) => line.startsWith("The plan ended with an error"));
+  const broken = notKnown.filter(saysBroken);
   return [
     ...(errors.length === 0
       ? []
       : [`${stack}: ${countText(errors.length, "rule")} broken: ${names(errors)}.`]),
     ...broken.map((line) => `${stack}: ${line}`),
   ];
+}
+
+function saysBroken(line: string): boolean {
+  return line.startsWith("The plan ended with an error");
+}
+
+/** Whether a plan is only a part of what it was to be. */
+export function isBroken({ notKnown }: StackReview): boolean {
+  return notKnown.some(saysBroken);
 }
 
 function worthAttention(review: StackReview): readonly string[] {
@@ -79,7 +88,9 @@ function worthAttention(review: StackReview): readonly string[] {
       : "",
     drift.length > 0 ? `${countText(drift.length, "resource")} changed outside of Terraform.` : "",
   ];
-  return lines.filter((line) => line !== "").map((line) => `${stack}: ${line}`);
+  return [...lines, ...review.besides]
+    .filter((line) => line !== "")
+    .map((line) => `${stack}: ${line}`);
 }
 
 function isOpen(severity: "error" | "warning") {
@@ -92,7 +103,7 @@ function names(findings: StackReview["findings"]): string {
 }
 
 /** The first of a list, and how many more there are. */
-function few(all: readonly string[]): string {
+export function few(all: readonly string[]): string {
   return all.length <= 5
     ? all.join(", ")
     : `${all.slice(0, 4).join(", ")} and ${all.length - 4} more`;
