@@ -112,7 +112,7 @@ export function documentOf(review: Review, { rung, rulesUrl }: DocumentOptions):
             kind: "text" as const,
             text: [
               { strong: "Shortened" },
-              ` to fit the limit of a comment: without ${rung.leftOut}. What is dangerous is here; the rest is in the whole report (`,
+              ` to fit the limit of a comment: without ${rung.leftOut}. What is dangerous comes first; the rest is in the whole report (`,
               { code: "clipstack review --html" },
               " or ",
               { code: "--json" },

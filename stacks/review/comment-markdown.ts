@@ -29,16 +29,20 @@ export function markdownComment(review: Review, options: MarkdownOptions = {}): 
     // GitHub counts characters as JavaScript does not: one of a pair is none to it
     if (text.length < limit) return `${text}\n`;
   }
-  const note = "\n\n**Cut here**: the rest is in the whole report.\n";
-  return `${text.slice(0, limit - note.length - 1).replace(/\n[^\n]*$/, "")}${note}`;
+  const note = `\n\n**Cut here**: the rest is in the whole report.\n\n${footer(review)}\n`;
+  const room = Math.max(0, limit - note.length - 1);
+  return `${text.slice(0, room).replace(/\n[^\n]*$/, "")}${note}`;
 }
+
+/** Plans that a comment names at most, for the limit: another one counts as not reviewed. */
+const mostPlans = 200;
 
 /** How the last line of a comment begins: which plans were reviewed, for `--verify-plan`. Nothing else in it begins so. */
 export const plansMarker = "<!-- clipstack-plans ";
 
 function footer({ stacks }: Review): string {
   const list = stacks
-    .slice(0, 50)
+    .slice(0, mostPlans)
     .map(({ stack, fingerprint }) => `${plain(stack)}:${fingerprint}`);
   return `${plansMarker}${list.join(" ")} -->`;
 }
@@ -107,7 +111,7 @@ function escaped(text: string): string {
     .replaceAll(">", "&gt;")
     .replaceAll(/[\\`*[\]~]/g, "\\$&")
     .replaceAll(/(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])/g, "\\_")
-    .replaceAll(/(?<![\w/.])[@#](?=\w)/g, (sign) => `${sign}<!---->`);
+    .replaceAll(/[@#](?=\w)/g, (sign) => `${sign}<!---->`);
 }
 
 /** What no escape works in, without what programs find in the text of a comment: its markers. */

@@ -233,6 +233,11 @@ test("takes what an earlier replacement left for no service", () => {
   ]);
 });
 
+test.each(["/@user", "a/b#1", "(@user)", "@user"])("%s mentions nobody", (text) => {
+  const findings = [{ rule: "x", severity: "note", stack: "test", what: text, fix: "f" } as const];
+  expect(markdownComment(reviewOf([plannedChange([])], { findings }))).not.toMatch(/[@#]\w/);
+});
+
 test("is the same text from the same plan", () => {
   const text = () => markdownComment(reviewOf([savedChange("image-changed")]));
   expect(text()).toBe(text());
@@ -330,6 +335,18 @@ describe("a plan that is too long for a comment", () => {
     for (const limit of [20_000, 4_000, 1_500, 800]) {
       expect(markdownComment(review, { limit }).length).toBeLessThanOrEqual(limit);
     }
+  });
+
+  test("names its plans even where it is cut", () => {
+    const changes = Array.from({ length: 120 }, (_, index) => ({
+      ...plannedChange(many(20, ["delete", "create"])),
+      stack: `stack-${index}`,
+    }));
+    const text = markdownComment(reviewOf(changes));
+    expect(text.length).toBeLessThan(commentLimit);
+    expect(text).toContain("**Cut here**");
+    expect(text.trimEnd().split("\n").at(-1)).toMatch(/^<!-- clipstack-plans stack-0:.* -->$/);
+    expect(text.split(/:[0-9a-f]{64} /)).toHaveLength(121);
   });
 
   test("is not kept in memory many times over", () => {
