@@ -442,11 +442,11 @@ describe("a planted secret", () => {
   });
 
   test("of a short URL is not printed by the rule that reads it", () => {
-    const where = "tcp://u:p%40x@h:2375";
-    const output = { actions: ["create"], before: null, after: { name: "a", where } };
-    const found = exposureRules.flatMap(({ find }) => [
-      ...find(plannedChange([], { output_changes: { environment: output } })),
-    ]);
+    const expressions = { host: { constant_value: "tcp://u:p%40x@h:2375" } };
+    const docker = { name: "docker", full_name: "a/b", expressions };
+    const change = plannedChange([], { configuration: { provider_config: { docker } } });
+    const found = exposureRules.flatMap(({ find }) => [...find(change)]);
+    expect(JSON.stringify(found)).toContain("got 'tcp://h:2375'");
     expect(JSON.stringify(found)).not.toContain("p%40x");
   });
 
