@@ -1,9 +1,9 @@
+import { median } from "../src/statistics.ts";
 import type { RecordCalibration } from "./calibrate-record.ts";
 import {
   type CheckRow,
   type CheckSummary,
   explainedWithin,
-  median,
   type PartRow,
   type Role,
   roles,
@@ -333,8 +333,8 @@ export function recordErrorLines({ rows }: Pick<RecordCalibration, "rows">): rea
   if (predicted.length === 0) {
     return ["Nothing could be checked: every load of the record calibrates the model."];
   }
-  const throughput = median(predicted.map((row) => Math.abs(row.throughputError)));
-  const latency = median(predicted.map((row) => Math.abs(row.latencyError)));
+  const throughput = median(predicted.map((row) => Math.abs(row.throughputError))) ?? 0;
+  const latency = median(predicted.map((row) => Math.abs(row.latencyError))) ?? 0;
   const loads = predicted.length === 1 ? "1 predicted load" : `${predicted.length} predicted loads`;
   return [
     `Of ${loads} the median error is ${percent(throughput)} of images/s, ${percent(latency)} of latency (--check).`,

@@ -1,3 +1,4 @@
+import { median } from "../src/statistics.ts";
 import { arithmeticByOperator, executionMs, modelOnlyRate } from "./compute-time.ts";
 import { predict } from "./model.ts";
 import {
@@ -356,7 +357,7 @@ export function summarize(rows: readonly CheckRow[]): CheckSummary {
       carried: count("carried"),
     },
     predicted: {
-      medianError: median(sizes),
+      medianError: median(sizes) ?? 0,
       within10: sizes.filter((error) => error <= 0.1).length,
       within25: sizes.filter((error) => error <= explainedWithin).length,
       notExplained: predicted
@@ -401,14 +402,8 @@ export function partRow(model: string, rows: readonly CheckRow[]): PartRow {
   return {
     model,
     figures: errors.length,
-    medianError: median(sizes),
+    medianError: median(sizes) ?? 0,
     within25: sizes.filter((size) => size <= explainedWithin).length,
     typicalFactor: Math.exp(logs.reduce((sum, log) => sum + log, 0) / logs.length),
   };
-}
-
-export function median(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  const middle = sorted.length / 2;
-  return ((sorted[Math.floor(middle)] ?? 0) + (sorted[Math.ceil(middle) - 1] ?? 0)) / 2;
 }

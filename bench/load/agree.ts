@@ -1,5 +1,5 @@
-import { median } from "../server/rates.ts";
 import { BenchError } from "../src/bench-error.ts";
+import { median } from "../src/statistics.ts";
 import { type PeerFigures, type PeerLoad, runHey, runPerfAnalyzer } from "./peers.ts";
 import { type LoadImage, prepareRequests } from "./prepare.ts";
 import { runOurs } from "./run-load.ts";

@@ -96,16 +96,13 @@ function isGrpc({ path }: Pick<BenchTarget, "path">): boolean {
 }
 
 function pathOf(
-  target: Pick<BenchTarget, "path" | "url" | "model">,
+  target: Pick<BenchTarget, "path" | "model">,
   { payload }: Pick<BenchPath, "payload">,
 ): string {
   if (isGrpc(target)) return methodOf("ModelInfer").path;
-  const route =
-    target.path === "embed-http"
-      ? embedPaths.embed
-      : `/v2/models/${encodeURIComponent(modelFor(target.model, payload))}/infer`;
-  // an address may have a path of its own
-  return `${new URL(target.url).pathname.replace(/\/$/, "")}${route}`;
+  return target.path === "embed-http"
+    ? embedPaths.embed
+    : `/v2/models/${encodeURIComponent(modelFor(target.model, payload))}/infer`;
 }
 
 type Write = (images: readonly LoadImage[]) => Promise<PreparedRequest>;

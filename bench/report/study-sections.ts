@@ -5,6 +5,7 @@ import {
   type StudyResult,
   studyQuestions,
 } from "../src/bench-record.ts";
+import { median } from "../src/statistics.ts";
 import { formatMs, formatRate } from "../src/summary.ts";
 import { latencyCells, latencyColumns, trustCell, trustColumn } from "./cell-table.ts";
 import {
@@ -117,12 +118,6 @@ function placed(environments: readonly string[]): {
   };
 }
 
-const median = (values: readonly number[]): number => {
-  const sorted = [...values].sort((a, b) => a - b);
-  const middle = (sorted.length - 1) / 2;
-  return ((sorted[Math.floor(middle)] ?? 0) + (sorted[Math.ceil(middle)] ?? 0)) / 2;
-};
-
 const seconds = (ms: number) =>
   ms >= 1_000 ? `${(ms / 1_000).toFixed(ms >= 10_000 ? 0 : 1)} s` : `${formatMs(ms)} ms`;
 
@@ -134,12 +129,19 @@ function coldStart(record: BenchRecord): Body | undefined {
   if (starts.length === 0) return undefined;
   const services = [...new Set(starts.map(({ service }) => service))];
   const place = placed(starts.map(({ environment }) => environment));
+  const medians = services.map((service) => {
+    const own = starts.filter((start) => start.service === service);
+    const over = (ms: (start: (typeof own)[number]) => number) => median(own.map(ms)) ?? 0;
+    return {
+      service,
+      live: over(({ liveMs, readyMs }) => liveMs ?? readyMs),
+      ready: over(({ readyMs }) => readyMs),
+      first: over(({ firstRequestMs }) => firstRequestMs),
+      warm: over(({ warmRequestMs }) => warmRequestMs),
+    };
+  });
   return {
-    answer: services.map((service) => {
-      const own = starts.filter((start) => start.service === service);
-      const ready = median(own.map(({ readyMs }) => readyMs));
-      const first = median(own.map(({ firstRequestMs }) => firstRequestMs));
-      const warm = median(own.map(({ warmRequestMs }) => warmRequestMs));
+    answer: medians.map(({ service, ready, first, warm }) => {
       const slow =
         first > 2 * warm
           ? `; its first answer takes ${seconds(first)}, a warm one ${seconds(warm)}`
@@ -149,11 +151,7 @@ function coldStart(record: BenchRecord): Body | undefined {
     figures: barFigure(
       "From nothing to the first embedding",
       "Median of the rounds, s.",
-      services.map((service) => {
-        const own = starts.filter((start) => start.service === service);
-        const ready = median(own.map(({ readyMs }) => readyMs));
-        const live = median(own.map(({ liveMs, readyMs }) => liveMs ?? readyMs));
-        const first = median(own.map(({ firstRequestMs }) => firstRequestMs));
+      medians.map(({ service, live, ready, first }) => {
         return {
           label: service,
           value: seconds(ready + first),

@@ -1,5 +1,5 @@
+import { median } from "../src/statistics.ts";
 import { type Load, loads, type SubjectName, serverTargets } from "./loads.ts";
-import { median } from "./rates.ts";
 import type { BenchRun, ServerRecord } from "./record.ts";
 
 /** A figure of several rounds. */

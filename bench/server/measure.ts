@@ -11,13 +11,13 @@ import { BenchError } from "../src/bench-error.ts";
 import { type ChildOptions, endWithParent } from "../src/child-process.ts";
 import { freePorts } from "../src/free-ports.ts";
 import { type Metrics, metricSum, parseMetrics } from "../src/prometheus.ts";
-import { errorsByCode, type Sample, summarizeLatency } from "../src/statistics.ts";
+import { errorsByCode, median, type Sample, summarizeLatency } from "../src/statistics.ts";
 import { groupCpuMs, othersShare, ownGroup, readCpu, residentMB } from "./cpu-use.ts";
 import type { HealthJob } from "./health-probe.ts";
 import type { Answer, LoadJob, LoadResult } from "./load-job.ts";
 import { type Load, limitBatchSizes, type SubjectName } from "./loads.ts";
 import { peerFolder } from "./peer-environment.ts";
-import { answersPerSecond, counted, median } from "./rates.ts";
+import { answersPerSecond, counted } from "./rates.ts";
 import type { BenchRun } from "./record.ts";
 import { runCommand, runProgram, type Service, withService } from "./run-process.ts";
 

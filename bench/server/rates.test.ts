@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
+import { median } from "../src/statistics.ts";
 import type { Answer } from "./load-job.ts";
-import { answersPerSecond, counted, median } from "./rates.ts";
+import { answersPerSecond, counted } from "./rates.ts";
 
 const answer = (connection: number, atMs: number, status = 200): Answer => ({
   connection,

@@ -27,12 +27,3 @@ export function answersPerSecond(
 export function counted(answers: readonly Answer[], warmupMs: number): readonly Answer[] {
   return answers.filter(({ atMs, status }) => atMs >= warmupMs && status === 200);
 }
-
-/** The middle value; the mean of the two in the middle. */
-export function median(values: readonly number[]): number | undefined {
-  const sorted = [...values].sort((a, b) => a - b);
-  const middle = Math.floor(sorted.length / 2);
-  const upper = sorted[middle];
-  if (upper === undefined) return undefined;
-  return sorted.length % 2 === 1 ? upper : (upper + sorted[middle - 1]!) / 2;
-}

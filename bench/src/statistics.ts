@@ -70,6 +70,15 @@ function countEqual(values: readonly number[]): readonly (readonly [number, numb
   return [...counts].sort(([a], [b]) => a - b);
 }
 
+/** The middle value; the mean of the two in the middle. */
+export function median(values: readonly number[]): number | undefined {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = Math.floor(sorted.length / 2);
+  const upper = sorted[middle];
+  if (upper === undefined) return undefined;
+  return sorted.length % 2 === 1 ? upper : (upper + sorted[middle - 1]!) / 2;
+}
+
 /** Failed requests by their code. */
 export function errorsByCode(samples: readonly Sample[]): Readonly<Record<string, number>> {
   const counts: Record<string, number> = {};

@@ -11,6 +11,7 @@ import {
 } from "../../inference-image/src/triton/wire-http.ts";
 import { type Serialization, type StudyResult, serializations } from "../src/bench-record.ts";
 import { inputTensor } from "../src/infer.ts";
+import { median } from "../src/statistics.ts";
 
 export type ClientCost = Extract<
   StudyResult,
@@ -95,5 +96,5 @@ async function medianMs(work: () => unknown, signal: AbortSignal): Promise<numbe
     work();
     times.push(performance.now() - startedAt);
   }
-  return times.sort((a, b) => a - b)[Math.floor(times.length / 2)] ?? 0;
+  return median(times) ?? 0;
 }

@@ -2,6 +2,7 @@ import { connect, createServer, type Socket } from "node:net";
 import { type Alarm, startAlarm } from "../load/alarm.ts";
 import { clockMs } from "../load/worker-messages.ts";
 import { loopback } from "../src/embedded-plan.ts";
+import { median } from "../src/statistics.ts";
 
 /** A link between a client and a server: the same in each direction, and shared by all connections. */
 export interface Link {
@@ -68,7 +69,7 @@ export async function startLinkProxy(
   return {
     port: typeof address === "object" && address !== null ? address.port : 0,
     bytes: () => ({ up: up.bytes, down: down.bytes }),
-    medianLatenessMs: () => median(timeline.lateness),
+    medianLatenessMs: () => median(timeline.lateness) ?? 0,
     async close() {
       await timeline.stop();
       await new Promise<void>((resolve) => {
@@ -183,9 +184,4 @@ class Direction {
   #resume(socket: Socket): void {
     if (!(this.#held.has(socket) || this.#blocked.has(socket))) socket.resume();
   }
-}
-
-function median(values: readonly number[]): number {
-  const sorted = values.toSorted((a, b) => a - b);
-  return sorted[Math.floor(sorted.length / 2)] ?? 0;
 }
