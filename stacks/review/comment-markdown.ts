@@ -102,8 +102,18 @@ function spansPlain(spans: Text): string {
     .join("");
 }
 
-/** Text that nothing is made of: no tag, no emphasis, no mention of a person. */
+/** An address, without the punctuation of the sentence behind it: a bare one would be a link. */
+const address = /((?:[a-z][a-z0-9+.-]*:\/\/|www\.)[^\s<>]*[^\s<>.,:;!?'")\]])/i;
+
+/** Text that nothing is made of: no tag, no emphasis, no link, no mention of a person. */
 function escaped(text: string): string {
+  return text
+    .split(address)
+    .map((part, index) => (index % 2 === 1 ? code(part) : escapedWords(part)))
+    .join("");
+}
+
+function escapedWords(text: string): string {
   return text
     .replaceAll(/\s+/g, " ")
     .replaceAll("&", "&amp;")
@@ -111,7 +121,7 @@ function escaped(text: string): string {
     .replaceAll(">", "&gt;")
     .replaceAll(/[\\`*[\]~]/g, "\\$&")
     .replaceAll(/(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])/g, "\\_")
-    .replaceAll(/[@#](?=\w)/g, (sign) => `${sign}<!---->`);
+    .replaceAll(/[@#](?=\w)|\bGH-(?=\d)|:(?=\/\/)|\bwww(?=\.)/gi, (sign) => `${sign}<!---->`);
 }
 
 /** What no escape works in, without what programs find in the text of a comment: its markers. */

@@ -233,9 +233,24 @@ test("takes what an earlier replacement left for no service", () => {
   ]);
 });
 
-test.each(["/@user", "a/b#1", "(@user)", "@user"])("%s mentions nobody", (text) => {
-  const findings = [{ rule: "x", severity: "note", stack: "test", what: text, fix: "f" } as const];
-  expect(markdownComment(reviewOf([plannedChange([])], { findings }))).not.toMatch(/[@#]\w/);
+const commentSaying = (what: string) => {
+  const findings = [{ rule: "x", severity: "note", stack: "test", what, fix: "f" } as const];
+  return markdownComment(reviewOf([plannedChange([])], { findings }));
+};
+
+test.each(["/@user", "a/b#1", "(@user)", "@user", "see GH-12"])("%s mentions nobody", (text) => {
+  expect(commentSaying(text)).not.toMatch(/[@#]\w|GH-\d/);
+});
+
+test.each([
+  ["see https://evil.example/a?b=c&d.", "see `https://evil.example/a?b=c&d`."],
+  ["(HTTP://evil.example)", "(`HTTP://evil.example`)"],
+  ["www.evil.example, or so", "`www.evil.example`, or so"],
+  ["[x](https://evil.example)", "\\[x\\](`https://evil.example`)"],
+  ["https://`evil`.example|", "``https://`evil`.example\\|``"],
+  ["https://!!", "https:<!---->//!!"],
+])("%s is no link", (text, written) => {
+  expect(commentSaying(text)).toContain(written);
 });
 
 test("is the same text from the same plan", () => {
