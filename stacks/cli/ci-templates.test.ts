@@ -77,9 +77,10 @@ describe("the step that updates the comment", () => {
   const script = stepsOf(comment).at(-1);
 
   /** What the step asks of GitHub, with a `gh` that answers what it is told to. */
-  async function asked(review: string, pulls: string, comments: string) {
+  async function asked(review: string, pulls: string, comments: string, changes = review) {
     const folder = mkdtempSync(join(tmpdir(), "clipstack-comment-"));
     mkdirSync(join(folder, "review"));
+    writeFileSync(join(folder, "review/changes.md"), changes);
     writeFileSync(join(folder, "review/review.md"), review);
     writeFileSync(
       join(folder, "gh"),
@@ -119,6 +120,17 @@ describe("the step that updates the comment", () => {
     });
   });
 
+  test("writes no comment where nothing changes, and updates one that is there", async () => {
+    const same = `${commentMarker}\nnothing changes\n`;
+    expect(await asked(same, "7", "", "")).toMatchObject({ code: 0, writes: [] });
+    expect(await asked(same, "7", "41", "")).toMatchObject({
+      code: 0,
+      writes: [
+        "api --silent --method PATCH repos/a/b/issues/comments/41 -F body=@review/review.md",
+      ],
+    });
+  });
+
   test("writes nothing where the pull request is closed, or has another commit by now", async () => {
     expect(await asked(`${commentMarker}\nfine\n`, "", "41")).toMatchObject({
       code: 0,
@@ -138,8 +150,14 @@ describe("the note of GitLab", () => {
   let server: Server | undefined;
   afterEach(() => server?.close());
 
+  const me = 5;
+  const talk = (id: number) => ({ id, body: "a question", author: 6 });
+
   /** Runs the script against notes of a merge request, 2 a page; gives what was written. */
-  async function noted(notes: readonly { id: number; body: string }[], token = "token-of-test") {
+  async function noted(
+    notes: readonly { id: number; body: string; author: number }[],
+    { token = "token-of-test", review = `${commentMarker}\nfine`, changes = review } = {},
+  ) {
     const written: string[] = [];
     server = createServer((request, response) => {
       const url = new URL(request.url ?? "", "http://localhost");
@@ -154,13 +172,17 @@ describe("the note of GitLab", () => {
         }
         if (page * 2 < notes.length) response.setHeader("x-next-page", String(page + 1));
         response.statusCode = request.headers["private-token"] === "token-of-test" ? 200 : 403;
-        response.end(JSON.stringify(notes.slice(page * 2 - 2, page * 2)));
+        const found = notes
+          .slice(page * 2 - 2, page * 2)
+          .map(({ author, ...note }) => ({ ...note, author: { id: author } }));
+        response.end(JSON.stringify(url.pathname === "/user" ? { id: me } : found));
       });
     });
     await new Promise<void>((resolve) => server?.listen(0, "127.0.0.1", resolve));
     const { port } = server.address() as AddressInfo;
     const folder = mkdtempSync(join(tmpdir(), "clipstack-note-"));
-    writeFileSync(join(folder, "review.md"), `${commentMarker}\nfine`);
+    writeFileSync(join(folder, "review.md"), review);
+    writeFileSync(join(folder, "changes.md"), changes);
     const result = await ended(process.execPath, [join(project, "docs/ci/gitlab-note.mjs")], {
       cwd: folder,
       env: {
@@ -175,7 +197,7 @@ describe("the note of GitLab", () => {
   const path = "/projects/1/merge_requests/2/notes";
 
   test("is written where there is none", async () => {
-    expect(await noted([{ id: 1, body: "a question" }])).toEqual({
+    expect(await noted([talk(1)])).toEqual({
       code: 0,
       out: "wrote the note\n",
       written: [`POST ${path} ${commentMarker}\nfine`],
@@ -183,19 +205,55 @@ describe("the note of GitLab", () => {
   });
 
   test("is updated where it is, also on a later page", async () => {
-    const talk = [1, 2, 3].map((id) => ({ id, body: "a question" }));
-    expect(await noted([...talk, { id: 9, body: `${commentMarker}\nold` }])).toMatchObject({
+    const old = { id: 9, body: `${commentMarker}\nold`, author: me };
+    expect(await noted([1, 2, 3].map(talk).concat(old))).toMatchObject({
       code: 0,
       written: [`PUT ${path}/9 ${commentMarker}\nfine`],
     });
   });
 
-  test.each([
-    ["a token that may not", "another", "no note: GET notes: HTTP 403\n"],
-    ["no token", "", "no note: CLIPSTACK_REVIEW_TOKEN is not set, as in merge requests of forks\n"],
-  ])("is left out with %s, and the job goes on", async (_, token, out) => {
-    expect(await noted([], token)).toEqual({ code: 0, out, written: [] });
+  test("never replaces what somebody else wrote with the same marker", async () => {
+    const theirs = { id: 9, body: `${commentMarker}\nmine`, author: 6 };
+    expect(await noted([theirs])).toMatchObject({ out: "wrote the note\n" });
   });
+
+  test("is not written where nothing changes, and updated where it is there", async () => {
+    expect(await noted([], { changes: "" })).toEqual({
+      code: 0,
+      out: "nothing changes: no note\n",
+      written: [],
+    });
+    const old = { id: 9, body: `${commentMarker}\nold`, author: me };
+    expect(await noted([old], { changes: "" })).toMatchObject({ out: "updated the note\n" });
+  });
+
+  test.each([
+    ["a token that may not", { token: "another" }, "no note: GET user: HTTP 403\n"],
+    [
+      "no token",
+      { token: "" },
+      "no note: CLIPSTACK_REVIEW_TOKEN is not set, as in merge requests of forks\n",
+    ],
+    [
+      "a text that is no review",
+      { review: "buy here" },
+      "no note: review.md is not what 'clipstack review' writes\n",
+    ],
+  ])("is left out with %s, and the job goes on", async (_, given, out) => {
+    expect(await noted([], given)).toEqual({ code: 0, out, written: [] });
+  });
+});
+
+test("GitLab's job that runs the code of a merge request has no token, and its note is not of that code", () => {
+  const jobs = parse(gitlab) as Readonly<
+    Record<string, { readonly environment?: { readonly name: string }; readonly script: string[] }>
+  >;
+  expect(jobs.review?.environment).toBeUndefined();
+  expect(JSON.stringify(jobs.review)).not.toContain("TOKEN");
+  const note = jobs["review-note"];
+  expect(note?.environment?.name).toBe("clipstack-review");
+  expect(note?.script.join("\n")).not.toMatch(/npm |docs\/ci\/gitlab-note\.mjs review/);
+  expect(note?.script[1]).toMatch(/^git show FETCH_HEAD:/);
 });
 
 function ended(
