@@ -163,6 +163,8 @@ if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
   } catch (error) {
     const detail = process.env.CLIPSTACK_DEBUG === undefined ? "message" : "stack";
     console.error(`review: ${error instanceof Error ? error[detail] : String(error)}`);
-    process.exitCode = error instanceof UserError ? 2 : 1;
+    // as Terraform has it 2 says that something changes
+    const usage = process.argv.includes("--detailed-exitcode") ? 1 : 2;
+    process.exitCode = error instanceof UserError ? usage : 1;
   }
 }

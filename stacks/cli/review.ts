@@ -115,16 +115,9 @@ Examples:
 Exit codes: 0 all good, 1 the change is blocked, or is not what was reviewed, 2 wrong usage or files.`,
     )
     .action((args: ReviewArguments) => {
-      try {
-        const { text, code } = review(args);
-        outlet.print(text);
-        outlet.exit(code);
-      } catch (error) {
-        // 2 says that something changes
-        if (args.detailedExitcode === undefined || !(error instanceof Error)) throw error;
-        console.error(`clipstack: ${error.message}`);
-        outlet.exit(1);
-      }
+      const { text, code } = review(args);
+      outlet.print(text);
+      outlet.exit(code);
     });
 }
 
