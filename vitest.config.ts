@@ -7,7 +7,7 @@ const exclude = ["**/node_modules/**", "cdktf.out/**"];
 const onCluster = ["stacks/deploy/{kind-local,chart,k8s-gpu}.integ.test.ts"];
 
 /** How long `expect.poll` waits where a test does not say: against a hang, however slow the machine is. */
-const poll = { timeout: 20_000 };
+const poll = { timeout: 60_000 };
 
 /**
  * One file after the other: each has the machine, and its ports, for itself. The times are against a hang: some build images, make a
@@ -31,8 +31,9 @@ export default defineConfig({
           name: "unit",
           include: ["**/*.test.ts"],
           exclude: [...exclude, "**/*.integ.test.ts"],
-          testTimeout: 30_000,
-          hookTimeout: 60_000,
+          // against a hang, however slow the machine is
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
           // many wait: for a process that starts, or for a time to pass. Without this, two processors get one worker
           maxWorkers: Math.max(2, availableParallelism() - 1),
           expect: { poll },
