@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { imageNames } from "./diff-images.ts";
 import { diffPbtxt, fieldsOf } from "./diff-pbtxt.ts";
-import { diffResource } from "./diff-values.ts";
+import { chartDocuments, diffResource } from "./diff-values.ts";
 import { hidden } from "./secrets.ts";
 import { plannedChange } from "./test-plans.ts";
 
@@ -175,4 +175,21 @@ test("a parameter of TensorRT is named in short, and a broken configuration is n
     { where: "tensorrt precision_mode", before: '"FP16"', after: '"FP32"' },
   ]);
   expect(diffPbtxt("a: {", "a: 1")).toBeUndefined();
+});
+
+test.each<readonly [string, (depth: number) => string]>([
+  ["lists in lists", (depth) => `${"[".repeat(depth)}${"]".repeat(depth)}`],
+  ["maps in maps", (depth) => `a: ${"{a: ".repeat(depth)}1${"}".repeat(depth)}`],
+  ["dashes", (depth) => `${"- ".repeat(depth)}1`],
+])("values of a release that are deep in %s are read as nothing, and end no process", (_, text) => {
+  expect(chartDocuments([`a: 1`, text(20_000)])).toBeUndefined();
+});
+
+test("values of a release are read as Helm reads them: one document each, the later over the earlier", () => {
+  expect(chartDocuments(["a: {b: &x [1], c: *x}\nd: 1\n", "", "# none\n", "d: 2\n"])).toEqual({
+    a: { b: [1], c: [1] },
+    d: 2,
+  });
+  expect(chartDocuments(["a: 1\n---\nb: 2\n"])).toBeUndefined();
+  expect(chartDocuments(["a: [1"])).toBeUndefined();
 });

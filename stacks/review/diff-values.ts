@@ -1,4 +1,4 @@
-import { parse } from "yaml";
+import { Composer, type Document, Parser } from "yaml";
 import type { Path, ResourceChange } from "./change.ts";
 import { diffEnvironment, isEnvironmentList } from "./diff-env.ts";
 import { type DiffBlock, type DiffLine, knownAfterApply, lineOf } from "./diff-line.ts";
@@ -564,7 +564,7 @@ export function chartDocuments(values: unknown): Readonly<Record<string, unknown
   for (const text of toList(values)) {
     if (typeof text !== "string") return undefined;
     try {
-      const parsed: unknown = parse(text, { maxAliasCount: 50 });
+      const parsed = parsedYaml(text);
       if (parsed === null || parsed === undefined) continue;
       if (!isObject(parsed)) return undefined;
       merged = mergedWith(merged, parsed);
@@ -573,6 +573,34 @@ export function chartDocuments(values: unknown): Readonly<Record<string, unknown
     }
   }
   return merged;
+}
+
+/** Deeper values are of no chart, and the reader of YAML, which calls itself for each level, may end the whole process there. */
+const maxYamlDepth = 60;
+
+/** One document of YAML. */
+function parsedYaml(text: string): unknown {
+  const tokens = [...new Parser().parse(text)];
+  if (isDeep(tokens)) throw new RangeError("deeper than any chart");
+  const documents = [...new Composer().compose(tokens)];
+  const [document] = documents as readonly Document[];
+  if (document === undefined) return undefined;
+  if (documents.length > 1 || document.errors.length > 0) throw new SyntaxError("not one document");
+  return document.toJS({ maxAliasCount: 50 });
+}
+
+/** Whether lists and maps lie too deep in each other; without recursion, as the depth is what is asked for. */
+function isDeep(tokens: readonly unknown[]): boolean {
+  let level: readonly unknown[] = tokens;
+  for (let depth = 0; level.length > 0; depth += 1) {
+    if (depth > maxYamlDepth) return true;
+    level = level.flatMap((token) => {
+      if (!isObject(token)) return [];
+      const items = Array.isArray(token.items) ? token.items.filter(isObject) : [];
+      return [token.value, ...items.flatMap(({ key, value }) => [key, value])].filter(isObject);
+    });
+  }
+  return false;
 }
 
 function mergedWith(

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { findingsOfChange, type Waiver } from "./findings.ts";
+import { plannedChange } from "./test-plans.ts";
 import { changeOf } from "./test-stacks.ts";
 
 const edit = {
@@ -51,6 +52,19 @@ test("tells the worst first, and the same every time", () => {
   ]);
   const turned = { ...change, resources: [...change.resources].reverse() };
   expect(findingsOfChange(turned, { waivers: [], today: "2026-12-01" })).toEqual(all);
+});
+
+test("takes what an earlier replacement left for nothing that the stack loses", () => {
+  const left = (type: string) => ({
+    ...plannedChange([{ address: `${type}.a`, actions: ["delete"], before: { name: "a" } }])
+      .resources[0]!,
+    deposed: "ab12",
+  });
+  const of = (resources: typeof writable.resources) =>
+    findingsOfChange({ ...plannedChange([]), resources }, { waivers: [], today: "2026-12-01" });
+  const types = ["docker_volume", "kubernetes_namespace_v1", "docker_container"];
+  expect(of(types.map(left))).toEqual([]);
+  expect(of(types.map((type) => ({ ...left(type), deposed: undefined })))).not.toEqual([]);
 });
 
 describe("a waiver", () => {

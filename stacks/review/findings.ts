@@ -49,7 +49,10 @@ export function findingsOfChange(
   return [...found, ...aboutWaivers].sort(byImportance);
 }
 
-function unwaived(change: StackChange): readonly RuleFinding[] {
+function unwaived(given: StackChange): readonly RuleFinding[] {
+  // what an earlier replacement left is none of what the stack is made of
+  const resources = given.resources.filter(({ deposed }) => deposed === undefined);
+  const change = { ...given, resources };
   return rules.flatMap((rule) =>
     rule
       .find(change)

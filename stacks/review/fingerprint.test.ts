@@ -171,6 +171,17 @@ test.each<readonly [string, (plan: Edited) => object, RegExp]>([
     }),
     /provisioners: a\.b is another/,
   ],
+  [
+    "false where nothing was given",
+    (plan) => {
+      const { change } = plan.resource_changes.find(
+        (it) => it.type === "docker_container" && isReplaced(it),
+      )!;
+      change.after = { ...(change.after as object), stdin_open: null };
+      return {};
+    },
+    /another value at stdin_open/,
+  ],
 ])("%s is a difference, of plans and of fingerprints", (_, edit, line) => {
   const [reviewed, fresh] = [edited(() => ({})), edited(edit)];
   expect(planDifferences([reviewed], [fresh]).join("\n")).toMatch(line);

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { ResourceChange, StackChange } from "./change.ts";
 import { mask } from "./secrets.ts";
-import { canonical, changedPaths, isWithin, pathText, sameValue } from "./value-paths.ts";
+import { canonical, changedPaths, isWithin, pathText } from "./value-paths.ts";
 
 /** Whether two plans do the same. */
 
@@ -78,10 +78,13 @@ export function planDifferences(
   });
 }
 
+/** Two plans have the same words for the same thing. */
+const given = { as: "given" } as const;
+
 function stackDifferences(reviewed: StackChange, fresh: StackChange): readonly string[] {
   const besides = partNames.flatMap((name) => {
     const [was, is] = [reviewed, fresh].map((change) => change.plan?.[name].values ?? {});
-    const names = changedPaths(was, is).map(([first = ""]) => String(first));
+    const names = changedPaths(was, is, given).map(([first = ""]) => String(first));
     return [...new Set(names)].map((it) => `${name}: ${it} is another`);
   });
   const checks = (fresh.plan?.failedChecks ?? [])
@@ -90,7 +93,7 @@ function stackDifferences(reviewed: StackChange, fresh: StackChange): readonly s
   const outside = fresh.drift
     .filter((it) => {
       const old = reviewed.drift.find((other) => keyOf(other) === keyOf(it));
-      return old === undefined || old.action !== it.action || !sameValue(old.after, it.after);
+      return old === undefined || old.action !== it.action || canonical(old.after) !== canonical(it.after);
     })
     .map((it) => `${keyOf(it)}: was changed outside of Terraform since`);
   return [...resourceDifferences(reviewed, fresh), ...besides, ...checks, ...outside];
@@ -108,8 +111,8 @@ function resourceDifferences(reviewed: StackChange, fresh: StackChange): readonl
       return [`${address}: reviewed was ${old.action}, the fresh plan says ${now.action}`];
     }
     const places = [
-      ...changedPaths(old.before, now.before),
-      ...changedPaths(old.after, now.after),
+      ...changedPaths(old.before, now.before, given),
+      ...changedPaths(old.after, now.after, given),
       ...[...old.unknown, ...now.unknown].filter(
         (path) =>
           old.unknown.some((it) => isWithin(path, it)) !==

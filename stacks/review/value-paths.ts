@@ -120,22 +120,39 @@ export function sameValue(left: unknown, right: unknown): boolean {
   return canonical(left) === canonical(right);
 }
 
-/** The innermost places where two values differ, at most `limit` of them. Lists of another length differ as a whole. */
+interface ComparedAs {
+  /**
+   * `given`: what is absent is none of what it is written as; `null` of `must_run` is not `false` of it.
+   *
+   * @default "set" - `null`, `false` and what is empty are all the same nothing
+   */
+  readonly as?: "set" | "given";
+}
+
+/** Most places that are worth to be named. */
+const mostPaths = 1_000;
+
+/** The innermost places where two values differ, at most a thousand of them. Lists of another length differ as a whole. */
 export function changedPaths(
   before: Values | undefined,
   after: Values | undefined,
-  limit = 1_000,
+  { as = "set" }: ComparedAs = {},
 ): readonly Path[] {
   const found: Path[] = [];
+  const same =
+    as === "set"
+      ? sameValue
+      : (left: unknown, right: unknown) => canonical(left) === canonical(right);
   const walk = (left: unknown, right: unknown, path: Path) => {
-    if (found.length >= limit || left === right || (isNothing(left) && isNothing(right))) return;
+    if (found.length >= mostPaths || left === right) return;
+    if (as === "set" && isNothing(left) && isNothing(right)) return;
     if (Array.isArray(left) && Array.isArray(right) && left.length === right.length) {
       for (const [index, item] of left.entries()) walk(item, right[index], [...path, index]);
     } else if (isObject(left) && isObject(right)) {
       for (const key of [...new Set([...Object.keys(left), ...Object.keys(right)])].sort()) {
         walk(stepInto(left, key), stepInto(right, key), [...path, key]);
       }
-    } else if (!sameValue(left, right)) found.push(path);
+    } else if (!same(left, right)) found.push(path);
   };
   walk(before ?? {}, after ?? {}, []);
   return found;
