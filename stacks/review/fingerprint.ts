@@ -93,7 +93,11 @@ function stackDifferences(reviewed: StackChange, fresh: StackChange): readonly s
   const outside = fresh.drift
     .filter((it) => {
       const old = reviewed.drift.find((other) => keyOf(other) === keyOf(it));
-      return old === undefined || old.action !== it.action || canonical(old.after) !== canonical(it.after);
+      return (
+        old === undefined ||
+        old.action !== it.action ||
+        canonical(old.after) !== canonical(it.after)
+      );
     })
     .map((it) => `${keyOf(it)}: was changed outside of Terraform since`);
   return [...resourceDifferences(reviewed, fresh), ...besides, ...checks, ...outside];

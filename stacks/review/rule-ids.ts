@@ -87,6 +87,7 @@ export const ruleIds = [
   "provider-pinned",
   "state-moved",
   "host-moved",
+  "provider-changed",
   // changes
   "renamed-resource",
   "volume-lost",

@@ -168,8 +168,43 @@ test("a change that is ignored is none", () => {
 });
 
 test.each([
+  ["more instances", 1, 3, ["no-op c[0]", "create c[1]", "create c[2]"]],
+  ["fewer instances", 3, 1, ["no-op c[0]", "delete c[1]", "delete c[2]"]],
+  ["none", 2, 0, ["delete c[0]", "delete c[1]"]],
+  ["one and then several", undefined, 2, ["no-op c[0] from c", "create c[1]"]],
+  ["several and then one", 2, undefined, ["no-op c from c[0]", "delete c[1]"]],
+  ["more than anybody counts", 1e9, 1e9, ["no-op c"]],
+])("a count makes instances: %s", (_, before, after, effects) => {
+  const file = (count: number | undefined) =>
+    fileOf({
+      docker_container: { c: { name: "a", ...(count === undefined ? {} : { count }) } },
+      terraform_data: { t: { triggers_replace: expression("docker_container.c") } },
+    });
+  const { resources } = changeOfTrees("s", file(before), file(after));
+  const short = (address: string) => address.replace("docker_container.", "");
+  expect(
+    resources
+      .filter(({ type }) => type === "docker_container")
+      .map(({ action, address, movedFrom }) =>
+        [action, short(address), ...(movedFrom ? ["from", short(movedFrom)] : [])].join(" "),
+      ),
+  ).toEqual(effects);
+});
+
+test("instances of a moved resource are moved", () => {
+  const file = (name: string, more: object = {}) =>
+    fileOf({ docker_volume: { [name]: { name: "v", count: 2 } } }, more);
+  const moved = [{ from: "docker_volume.a", to: "docker_volume.b" }];
+  const { resources } = changeOfTrees("s", file("a"), file("b", { moved }));
+  expect(resources.map(({ action, address, movedFrom }) => [action, address, movedFrom])).toEqual([
+    ["no-op", "docker_volume.b[0]", "docker_volume.a[0]"],
+    ["no-op", "docker_volume.b[1]", "docker_volume.a[1]"],
+  ]);
+});
+
+test.each([
   ["a count of 0", { count: 0 }, "delete"],
-  ["another count", { count: 2 }, "replace"],
+  ["a count that is an expression", { count: expression("local.many") }, "replace"],
   ["another provider", { provider: "docker.other" }, "replace"],
 ])("%s is told", (_, more, action) => {
   const file = (own: object) => fileOf({ docker_container: { c: { name: "a", ...own } } });
@@ -204,6 +239,29 @@ test.each([
   const { verdict } = reviewOf([change], { findings });
   expect(verdict.level).toBe("blocked");
   expect(verdict.reasons.join()).toContain(rule);
+});
+
+test.each([
+  [{ terraform: { required_providers: { docker: { source: "evil/docker", version: "~> 4.5" } } } }],
+  [{ terraform: { required_providers: { docker: { source: "a/docker", version: "~> 5.0" } } } }],
+  [{ provider: { docker: [{ registry_auth: [{ password: "planted-00000" }] }] } }],
+  [{ provider: { docker: [{ ssh_opts: ["-o", "StrictHostKeyChecking=no"] }] } }],
+])("a stack of which only a provider is another has something to look at: %j", (more) => {
+  const file = (own: object) =>
+    fileOf(
+      { docker_container: { c: { name: "a" } } },
+      {
+        provider: { docker: [{}] },
+        terraform: { required_providers: { docker: { source: "a/docker", version: "~> 4.5" } } },
+        ...own,
+      },
+    );
+  const change = changeOfTrees("s", file({}), file(more));
+  const findings = findingsOfChange(change, { waivers: [], today: "2026-12-01" });
+  const review = reviewOf([change], { findings });
+  expect(review.verdict.level).toBe("attention");
+  expect(review.verdict.reasons.join()).toContain("provider-changed");
+  expect(JSON.stringify(review)).not.toContain("planted");
 });
 
 test("what is moved keeps its state", () => {

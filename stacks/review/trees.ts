@@ -5,6 +5,7 @@ import { forcingPaths } from "./force-new.ts";
 import { parseJson, unique } from "./plan-json.ts";
 import { ReviewError } from "./review-error.ts";
 import { secretPaths } from "./secrets.ts";
+import { withoutKey } from "./stack-facts.ts";
 import { changedPaths, isObject, sameValue, textsIn, valueAt } from "./value-paths.ts";
 
 /**
@@ -60,7 +61,7 @@ interface Declared {
   readonly values: Values;
   /** The same without the replacement of what only Terraform knows: what is compared. */
   readonly forEach?: string;
-  /** Of a resource with `count`: as it stands there. */
+  /** Of a resource with a `count` that is no number: as it stands there. */
   readonly count?: string;
   readonly provider?: string;
   readonly createBeforeDestroy: boolean;
@@ -81,13 +82,13 @@ export function changeOfTrees(
 ): StackChange {
   const old = declaredIn(before);
   const fresh = declaredIn(after);
-  const movedFrom = new Map((after?.moved ?? []).map(({ from, to }) => [to, from]));
+  const movedFrom = movesOf(after, old, fresh);
   const movedAway = new Set([...movedFrom].filter(([to]) => fresh.has(to)).map(([, from]) => from));
   const pairs = [...new Set([...old.keys(), ...fresh.keys()])]
     .filter((address) => fresh.has(address) || !movedAway.has(address))
     .sort()
     .map((address) => {
-      const from = old.has(address) ? undefined : movedFrom.get(address);
+      const from = movedFrom.get(address);
       return { address, from, was: old.get(from ?? address), is: fresh.get(address) };
     });
   const effects = effectsOf(pairs, changedLocals(before, after));
@@ -97,7 +98,8 @@ export function changeOfTrees(
   const resources = pairs.map(({ address, from, was, is }): ResourceChange => {
     const one = (is ?? was)!;
     const { forcing, unknown, ...effect } = effects.get(address)!;
-    const action = effect.action === "delete" && kept.has(address) ? "forget" : effect.action;
+    const isKept = kept.has(address) || kept.has(withoutKey(address));
+    const action = effect.action === "delete" && isKept ? "forget" : effect.action;
     return {
       address,
       type: one.type,
@@ -151,7 +153,8 @@ export function withDocument(change: StackChange, head: SynthesizedDocument): St
     ...change,
     configuration: { terraform: head.terraform, provider: head.provider, variable: head.variable },
     resources: change.resources.map((it) => {
-      const { constructPath } = declared.get(it.address.replace(/\[[^\]]*\]$/, "")) ?? {};
+      const { constructPath } =
+        declared.get(it.address) ?? declared.get(withoutKey(it.address)) ?? {};
       return constructPath === undefined ? it : { ...it, constructPath };
     }),
   };
@@ -162,16 +165,53 @@ function declaredIn(from: SynthesizedDocument | undefined): ReadonlyMap<string, 
   const take = (all: Readonly<Record<string, Record<string, unknown>>>, mode: Declared["mode"]) => {
     for (const [type, resources] of Object.entries(all)) {
       for (const [name, body] of Object.entries(resources)) {
-        // none of it is there
-        if (!isObject(body) || String(body.count) === "0") continue;
+        if (!isObject(body)) continue;
         const address = `${mode === "data" ? "data." : ""}${type}.${name}`;
-        found.set(address, declared(address, type, name, mode, body, from));
+        for (const key of keysOf(body.count)) {
+          const own = `${address}${key}`;
+          found.set(own, declared(own, type, name, mode, body, from));
+        }
       }
     }
   };
   take(from?.resource ?? {}, "managed");
   take(from?.data ?? {}, "data");
   return found;
+}
+
+/** More of one resource are told as one. */
+const mostInstances = 100;
+
+/** What stands behind the address of each instance that a `count` makes: nothing where it is not given, or an expression. */
+function keysOf(count: unknown): readonly string[] {
+  const number = Number(count ?? Number.NaN);
+  if (!Number.isInteger(number) || number < 0 || number > mostInstances) return [""];
+  return Array.from({ length: number }, (_, index) => `[${index}]`);
+}
+
+/** Where what stands at an address was before: as the file says it, with all instances of a resource, and as Terraform takes it. */
+function movesOf(
+  after: SynthesizedDocument | undefined,
+  old: ReadonlyMap<string, Declared>,
+  fresh: ReadonlyMap<string, Declared>,
+): ReadonlyMap<string, string> {
+  const said = new Map((after?.moved ?? []).map(({ from, to }) => [to, from]));
+  const moves = new Map<string, string>();
+  for (const address of fresh.keys()) {
+    if (old.has(address)) continue;
+    const key = address.slice(withoutKey(address).length);
+    const whole = said.get(withoutKey(address));
+    const other = otherForm(address);
+    const from = said.get(address) ?? (whole === undefined ? undefined : `${whole}${key}`);
+    if (from !== undefined) moves.set(address, from);
+    else if (old.has(other) && !fresh.has(other)) moves.set(address, other);
+  }
+  return moves;
+}
+
+/** Terraform takes the only one for the first of several, and the other way round. */
+function otherForm(address: string): string {
+  return address.endsWith("[0]") ? address.slice(0, -"[0]".length) : `${address}[0]`;
 }
 
 function declared(
@@ -194,7 +234,9 @@ function declared(
     ...(typeof path === "string" ? { constructPath: path } : {}),
     values: resolved(own, from) as Values,
     ...(body.for_each === undefined ? {} : { forEach: withLocals(String(body.for_each), from) }),
-    ...(body.count === undefined ? {} : { count: withLocals(String(body.count), from) }),
+    ...(keysOf(body.count)[0] === "" && body.count !== undefined
+      ? { count: withLocals(String(body.count), from) }
+      : {}),
     ...(typeof body.provider === "string" ? { provider: body.provider } : {}),
     createBeforeDestroy: lifecycle.create_before_destroy === true,
     ignored: textsOf(lifecycle.ignore_changes),
@@ -284,8 +326,9 @@ function effectsOf(
       const effect = effectOf(pair, { anew, touched, locals });
       if (effects.get(pair.address)?.action !== effect.action) changed = true;
       effects.set(pair.address, effect);
-      if (["create", "replace"].includes(effect.action)) anew.add(pair.address);
-      if (effect.action !== "no-op") touched.add(pair.address);
+      // expressions name a resource without its key
+      if (["create", "replace"].includes(effect.action)) anew.add(withoutKey(pair.address));
+      if (effect.action !== "no-op") touched.add(withoutKey(pair.address));
     }
   }
   return effects;

@@ -11,22 +11,34 @@ export interface Verdict {
 
 /** Whether a change may be applied, from what was found of it. */
 export function verdictOf(stacks: readonly Omit<StackReview, "verdict">[]): Verdict {
-  const blocking = stacks.flatMap(blockers);
-  const worth = stacks.flatMap(worthAttention);
+  const blocking = worstFirst(stacks, blockers);
+  const worth = worstFirst(stacks, worthAttention);
   return {
     level: blocking.length > 0 ? "blocked" : worth.length > 0 ? "attention" : "safe",
     reasons: [...blocking, ...worth],
   };
 }
 
-function blockers({ stack, findings, notKnown }: StackReview): readonly string[] {
+/** The first line of every stack, then the second: what goes away in the last stack is worse than what is to look at in the first. */
+function worstFirst(
+  stacks: readonly StackReview[],
+  linesOf: (stack: StackReview) => readonly string[],
+): readonly string[] {
+  const all = stacks.map((stack) =>
+    linesOf(stack).map((line) => line && `${stack.stack}: ${line}`),
+  );
+  const most = Math.max(0, ...all.map(({ length }) => length));
+  return Array.from({ length: most }, (_, rank) => all.map((lines) => lines[rank] ?? ""))
+    .flat()
+    .filter((line) => line !== "");
+}
+
+/** Whole sentences, an empty one where there is nothing to say: the place of a sentence is how bad it is. */
+function blockers({ findings, notKnown }: StackReview): readonly string[] {
   const errors = findings.filter(isOpen("error")).filter(({ existing }) => existing !== true);
-  const broken = notKnown.filter(saysBroken);
   return [
-    ...(errors.length === 0
-      ? []
-      : [`${stack}: ${countText(errors.length, "rule")} broken: ${names(errors)}.`]),
-    ...broken.map((line) => `${stack}: ${line}`),
+    errors.length === 0 ? "" : `${rulesText(errors)} broken: ${names(errors)}.`,
+    ...notKnown.filter(saysBroken),
   ];
 }
 
@@ -39,8 +51,9 @@ export function isBroken({ notKnown }: StackReview): boolean {
   return notKnown.some(saysBroken);
 }
 
+/** The same as {@link blockers}. */
 function worthAttention(review: StackReview): readonly string[] {
-  const { stack, changes, exposures, findings, drift } = review;
+  const { changes, exposures, findings, drift } = review;
   const down = new Set(changes.flatMap(({ consequence }) => consequence?.down ?? []));
   const gone = new Set(
     changes.flatMap(({ action, consequence }) =>
@@ -50,10 +63,10 @@ function worthAttention(review: StackReview): readonly string[] {
   const back = [...down].filter((name) => !gone.has(name));
   const lost = changes.filter(({ consequence }) => consequence?.lost === true);
   const open = newExposures(exposures);
-  const warnings = [
-    ...findings.filter(isOpen("warning")),
-    ...findings.filter(isOpen("error")).filter(({ existing }) => existing === true),
-  ];
+  const warnings = findings.filter(isOpen("warning")).filter(({ existing }) => existing !== true);
+  const old = findings
+    .filter((it) => isOpen("error")(it) || isOpen("warning")(it))
+    .filter(({ existing }) => existing === true);
   const deleted = changes.filter(({ action, isStep }) => action === "delete" && !isStep);
   const forgotten = changes.filter(({ action }) => action === "forget");
   const waiting = changes.filter(
@@ -62,7 +75,7 @@ function worthAttention(review: StackReview): readonly string[] {
   const waived = findings.filter(
     (it) => it.severity === "error" && it.waived !== undefined && it.existing !== true,
   );
-  const lines = [
+  return [
     gone.size > 0 ? `${few([...gone].sort())} ${gone.size === 1 ? "goes" : "go"} away.` : "",
     back.length > 0
       ? `${few(back.sort())} ${back.length === 1 ? "does" : "do"} not answer for a while.`
@@ -78,19 +91,16 @@ function worthAttention(review: StackReview): readonly string[] {
       ? `${countText(forgotten.length, "resource")} forgotten: nobody manages ${forgotten.length === 1 ? "it" : "them"} any more.`
       : "",
     waived.length > 0
-      ? `${countText(waived.length, "rule")} broken by this change and waived: ${names(waived)}.`
+      ? `${rulesText(waived)} broken by this change and waived: ${names(waived)}.`
       : "",
     open.length > 0
       ? `${few([...new Set(open.map(({ who }) => who))])}: ${few(open.map(({ what }) => what))}, which was not before.`
       : "",
-    warnings.length > 0
-      ? `${countText(warnings.length, "rule")} to look at: ${names(warnings)}.`
-      : "",
+    warnings.length > 0 ? `${rulesText(warnings)} to look at: ${names(warnings)}.` : "",
     drift.length > 0 ? `${countText(drift.length, "resource")} changed outside of Terraform.` : "",
+    ...review.besides,
+    old.length > 0 ? `${rulesText(old)} broken as before: ${names(old)}.` : "",
   ];
-  return [...lines, ...review.besides]
-    .filter((line) => line !== "")
-    .map((line) => `${stack}: ${line}`);
 }
 
 function isOpen(severity: "error" | "warning") {
@@ -100,6 +110,13 @@ function isOpen(severity: "error" | "warning") {
 
 function names(findings: StackReview["findings"]): string {
   return few([...new Set(findings.map(({ rule }) => rule))]);
+}
+
+/** `2 rules are`, `2 rules (at 9 places) are` */
+function rulesText(findings: StackReview["findings"]): string {
+  const rules = new Set(findings.map(({ rule }) => rule)).size;
+  const places = findings.length > rules ? ` (at ${findings.length} places)` : "";
+  return `${rules} ${rules === 1 ? "rule" : "rules"}${places} ${rules === 1 ? "is" : "are"}`;
 }
 
 /** The first of a list, and how many more there are. */

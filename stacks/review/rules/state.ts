@@ -207,7 +207,77 @@ export const stateRules: readonly ReviewRule[] = [
       }
     },
   }),
+  rule({
+    id: "provider-changed",
+    severity: "warning",
+    title: "Another provider, or one with other arguments, is looked at.",
+    why: "A provider is a program with the rights of whoever applies. Another source is a program of somebody else, another version may replace what nobody changed, and another argument is how it logs in or whom it trusts.",
+    looksAt:
+      "`required_providers`, `required_version` and the arguments of the providers, before and after. A plan alone does not know them before. Where a provider works is for `host-moved`.",
+    fix: "read what changed between the two versions, plan against the real state before the merge, and see that the source is the one that is meant",
+    example: {
+      stack: "single-gpu",
+      says: "the provider docker is of version 4.6.0 in place of 4.5.0",
+      edits: [
+        {
+          at: ["terraform", "required_providers", "docker", "version"],
+          failing: "4.6.0",
+          passing: "4.5.0",
+        },
+      ],
+    },
+    *find({ configuration, configurationBefore }) {
+      if (configurationBefore === undefined) return;
+      const both = [configurationBefore, configuration] as const;
+      const [old, now] = both.map((it) => requiredProviders(it?.terraform));
+      for (const [name, provider] of now ?? []) {
+        const was = old?.get(name);
+        if (was === undefined) {
+          yield { what: `the provider ${name} is new, from ${provider.source}` };
+          continue;
+        }
+        for (const field of ["source", "version"] as const) {
+          if (was[field] === provider[field]) continue;
+          yield {
+            what: `the provider ${name} is of ${field} ${provider[field]} in place of ${was[field]}`,
+          };
+        }
+      }
+      const [required, requires] = both.map((it) => text(at(it?.terraform, "required_version")));
+      if (required !== requires) {
+        yield {
+          what: `Terraform must be ${requires ?? "of any version"} in place of ${required ?? "of any version"}`,
+        };
+      }
+      const [before, after] = both.map((it) => providersOf(it?.provider));
+      for (const [name, settings] of after ?? []) {
+        const was = before?.get(name);
+        // with a provider comes what it is set to
+        if (was === undefined && !old?.has(name)) continue;
+        const names = differing(was, settings).filter((it) => !placeOfProvider.has(it));
+        if (names.length > 0) {
+          yield {
+            what: `${names.join(", ")} of the provider ${name} ${names.length === 1 ? "is" : "are"} another`,
+          };
+        }
+      }
+    },
+  }),
 ];
+
+/** Sources and versions, by name. */
+function requiredProviders(terraform: unknown) {
+  const all = at(terraform, "required_providers");
+  return new Map(
+    Object.entries(isObject(all) ? all : {}).map(([name, given]) => {
+      const { source, version } = isObject(given) ? given : { source: undefined, version: given };
+      return [
+        name,
+        { source: text(source) ?? `hashicorp/${name}`, version: text(version) ?? "any" },
+      ] as const;
+    }),
+  );
+}
 
 type Settings = Readonly<Record<string, unknown>>;
 
