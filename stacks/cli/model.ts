@@ -1,4 +1,4 @@
-import { dirname, join, relative, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
 import { ensureU8Model } from "../../inference-image/src/model/derive.ts";
@@ -12,6 +12,15 @@ import { type ModelInfo, modelInfo } from "../../inference-image/src/model/model
 import { preparedFolder, prepareInto } from "../../inference-image/src/model/prepare.ts";
 import { repositoryU8Model } from "../../inference-image/src/model/repository.ts";
 import { profiles } from "../../inference-image/src/model/vision-transformer.ts";
+import {
+  deriveOfRepository,
+  megabytes,
+  ofFiles,
+  reportDerived,
+  shownCosine,
+  shownPath,
+} from "./model-output.ts";
+import { registerModelPull } from "./model-pull.ts";
 import { UserError } from "./user-error.ts";
 
 interface GenerateArguments {
@@ -34,7 +43,10 @@ interface PrepareArguments extends DeriveArguments {
 
 /** `clipstack model …`: the file that the servers load. */
 export function registerModel(program: Command): void {
-  const model = program.command("model").description("make the model file that the servers load");
+  const model = program
+    .command("model")
+    .description("make, fetch and check the model file that the servers load");
+  registerModelPull(model);
 
   model
     .command("generate")
@@ -117,11 +129,6 @@ async function derive(args: DeriveArguments): Promise<void> {
   else console.log(`${shownPath(file)} is somebody else's: left alone`);
 }
 
-function reportDerived(file: string, info: ModelInfo): void {
-  console.log(`${shownPath(file)}: ${megabytes(info.bytes)} MB, sha256 ${info.sha256}`);
-  console.log(`Made of ${info.derivedFrom}: ${info.parts?.join(", ")}.`);
-}
-
 async function prepare(args: PrepareArguments): Promise<void> {
   const model = args.model === undefined ? repositoryModel : resolve(args.model);
   const folder = resolve(args.output ?? join(dirname(model), preparedFolder));
@@ -135,25 +142,8 @@ async function prepare(args: PrepareArguments): Promise<void> {
   const { minCosine, meanCosine, images } = facts.agreement;
   console.log(`${shownPath(modelPath)}: ${facts.precision}, ${facts.parts.join(", ")}`);
   console.log(
-    `Cosine to the original on ${images} synthetic images: ${cosine(minCosine)} least, ${cosine(meanCosine)} mean.`,
+    `Cosine to the original on ${images} synthetic images: ${shownCosine(minCosine)} least, ${shownCosine(meanCosine)} mean.`,
   );
-}
-
-/** What goes wrong with the files that were named is the user's to mend. */
-async function ofFiles<T>(work: Promise<T>): Promise<T> {
-  try {
-    return await work;
-  } catch (error) {
-    throw new UserError((error as Error).message.replace(/^\[\w+\] /, ""), { cause: error });
-  }
-}
-
-function shownPath(file: string): string {
-  return relative("", file).startsWith("..") ? file : relative("", file);
-}
-
-function cosine(value: number): string {
-  return value.toFixed(7);
 }
 
 async function generate(args: GenerateArguments): Promise<void> {
@@ -193,16 +183,6 @@ async function generate(args: GenerateArguments): Promise<void> {
   await deriveOfRepository(args, file);
 }
 
-/** What else the repository holds of the same weights: the model with pixels as input, and the embed server's form. */
-async function deriveOfRepository(args: GenerateArguments, file: string): Promise<void> {
-  if (file !== repositoryModel) return;
-  const folder = join(dirname(file), preparedFolder);
-  const { modelPath } = await ofFiles(prepareInto(folder, { modelPath: file }));
-  if (!args.json) console.log(`${shownPath(modelPath)}: the form that the embed server runs`);
-  const info = await ofFiles(ensureU8Model(file, repositoryU8Model));
-  if (!args.json && info.source === "derived") reportDerived(repositoryU8Model, info);
-}
-
 function report(args: GenerateArguments, file: string, info: ModelInfo, what: string): void {
   if (args.json) {
     console.log(JSON.stringify({ file, ...info }, null, 2));
@@ -230,10 +210,6 @@ function startProgress(file: string): {
     },
     end: () => process.stderr.write("\r\x1b[K"),
   };
-}
-
-function megabytes(bytes: number): string {
-  return (bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0);
 }
 
 function seedOf(text: string): number {

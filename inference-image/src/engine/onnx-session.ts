@@ -34,6 +34,12 @@ export interface OpenSessionOptions {
    * @default "cpu"
    */
   readonly executionProvider?: ServerEnv["EXECUTION_PROVIDER"];
+  /**
+   * Whether the first dimension must be dynamic. The specs of the session do not have it, whatever it is.
+   *
+   * @default "dynamic"
+   */
+  readonly batch?: "dynamic" | "any";
   /** Called when the runtime's thread has begun: it needs nothing of this one until the model is open. */
   readonly onOpening?: () => void;
   /** Called when the runtime's thread dies by itself. The session is of no use then. */
@@ -42,7 +48,7 @@ export interface OpenSessionOptions {
 
 /** Load a model into ONNX Runtime, in a thread of its own: the event loop stays free while it computes. */
 export async function openSession(options: OpenSessionOptions): Promise<ModelSession> {
-  const { modelPath, modelBytes, onDeath } = options;
+  const { modelPath, modelBytes, onDeath, batch = "dynamic" } = options;
   const { executionProvider = "cpu" } = options;
   const file = modelBytes ?? (await stat(modelPath).catch(() => undefined));
   if (file === undefined) throw new EngineError("model", `${modelPath}: no such file`);
@@ -58,7 +64,7 @@ export async function openSession(options: OpenSessionOptions): Promise<ModelSes
   options.onOpening?.();
   const opened = await firstAnswer(worker, modelPath, executionProvider);
   try {
-    return new OnnxSession(worker, modelPath, opened, onDeath);
+    return new OnnxSession(worker, modelPath, opened, batch, onDeath);
   } catch (error) {
     await worker.terminate();
     throw error;
@@ -187,10 +193,11 @@ class OnnxSession implements ModelSession {
     worker: Worker,
     modelPath: string,
     opened: Opened,
+    batch: OpenSessionOptions["batch"],
     onDeath: OpenSessionOptions["onDeath"],
   ) {
-    this.inputs = opened.inputs.map((meta) => specOf(modelPath, "input", meta));
-    this.outputs = opened.outputs.map((meta) => specOf(modelPath, "output", meta));
+    this.inputs = opened.inputs.map((meta) => specOf(modelPath, "input", meta, batch));
+    this.outputs = opened.outputs.map((meta) => specOf(modelPath, "output", meta, batch));
     this.#worker = worker;
     worker.on("message", (answer: RunAnswer) => this.#settle(answer));
     let reason: string | undefined;
@@ -271,12 +278,17 @@ const elementTypes = {
 } as const satisfies Record<string, { dataType: DataType; array: unknown }>;
 type ElementType = keyof typeof elementTypes;
 
-function specOf(modelPath: string, what: string, { name, type, shape }: ValueMetadata): TensorSpec {
+function specOf(
+  modelPath: string,
+  what: string,
+  { name, type, shape }: ValueMetadata,
+  wanted: OpenSessionOptions["batch"],
+): TensorSpec {
   if (!(type in elementTypes)) {
     throw new EngineError("model", `${modelPath}: ${what} '${name}' has type ${type}: unsupported`);
   }
   const [batch, ...dims] = shape;
-  if (typeof batch !== "string") {
+  if (wanted !== "any" && typeof batch !== "string") {
     throw new EngineError(
       "model",
       `${modelPath}: the first dimension of ${what} '${name}' must be dynamic (the batch), got [${shape.join(", ")}]`,

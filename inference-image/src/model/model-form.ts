@@ -40,7 +40,8 @@ export type FormOptions = Pick<TowerGraphOptions, "operators" | "precision">;
 export function* modelForms(path: string, options: FormOptions): Generator<ModelForm> {
   const file = readOnnx(path);
   const found = recogniseTower(file);
-  if ("tower" in found) {
+  // the graph that is built does not divide by the length
+  if ("tower" in found && !found.tower.unitLength) {
     const extra: FormPart[] = [];
     if (options.operators === "onnxruntime") extra.push("fused-operators");
     if (options.precision === "int8") extra.push("int8");

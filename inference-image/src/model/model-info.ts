@@ -20,10 +20,12 @@ export const modelSidecar = z.object({
   architecture: z.string().optional(),
   /** ONNX operator set. */
   opset: z.int().optional(),
-  /** Of a derived file: the checksum of the model that it was made of (`sourceChecksum()`), and what made it. */
+  /** Of a pulled file: where it was published, `owner/name@commit path`. */
+  origin: z.string().optional(),
+  /** Of a derived file, and of a pulled one that was changed: the checksum of the model that it was made of (`sourceChecksum()`), and what made it. */
   derivedFrom: z.string().optional(),
   rewriter: z.int().optional(),
-  /** Of a derived file: what is different from the file that it was made of. */
+  /** Of both: what is different from the file that it was made of. */
   parts: z.array(z.string()).optional(),
 });
 export type ModelInfo = z.infer<typeof modelSidecar>;

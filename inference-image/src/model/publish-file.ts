@@ -40,15 +40,19 @@ export async function draftModelFile(file: string): Promise<ModelFileDraft> {
     },
     async publish(infoOf) {
       const info = infoOf(written.sha256, written.bytes);
-      await publish(part, file, info);
+      await publishFile(part, file, info);
       return info;
     },
     discard: () => rm(part, { force: true }),
   };
 }
 
-/** Put a finished file in its place, unless another process has put the same one there meanwhile. */
-async function publish(part: string, file: string, info: ModelInfo): Promise<void> {
+/**
+ * Put a finished file in its place, unless another process has put the same one there meanwhile.
+ *
+ * @param part - In the folder of the file; its name ends in `.part`.
+ */
+export async function publishFile(part: string, file: string, info: ModelInfo): Promise<void> {
   const [size, before] = await Promise.all([sizeOf(file), readSidecar(file)]);
   if (size === info.bytes && before?.bytes === size && before.sha256 === info.sha256) return;
   // The sidecar first: were this stopped in between, the next `ensure` would see that the two do not belong together.

@@ -58,6 +58,8 @@ export interface Tower {
   readonly blocks: readonly TowerBlock[];
   readonly lastNorm: TowerNorm;
   readonly projection: TowerLinear;
+  /** The embedding is divided by its length at the end. */
+  readonly unitLength: boolean;
   readonly width: number;
   readonly patchSide: number;
   readonly imageSide: number;
@@ -114,7 +116,8 @@ class Recogniser {
     if (input === undefined || output === undefined || this.#file.inputs.length !== 1) {
       throw new Unlike("it has not one input and one output");
     }
-    const projection = this.#linear(output.name);
+    const { input: embedding, unitLength } = this.#unitLength(output.name);
+    const projection = this.#linear(embedding);
     const { norm: lastNorm, stream } = this.#classTokenNorm(projection.input);
 
     const blocks: TowerBlock[] = [];
@@ -144,11 +147,27 @@ class Recogniser {
       blocks,
       lastNorm,
       projection: projection.linear,
+      unitLength,
       width,
       patchSide,
       imageSide,
       heads: [...heads],
     };
+  }
+
+  /** `x / max(length of x, epsilon)`, where it is that. */
+  #unitLength(value: string): { readonly input: string; readonly unitLength: boolean } {
+    const division = this.#source(value);
+    const [input, length] = division?.inputs ?? [];
+    if (division?.op !== "Div" || input === undefined) return { input: value, unitLength: false };
+    const repeated = this.#source(length!);
+    const bounded = repeated?.op === "Expand" ? this.#source(repeated.inputs[0]!) : repeated;
+    const isBounded = bounded?.op === "Clip" || bounded?.op === "Max";
+    const norm = isBounded ? this.#source(bounded.inputs[0]!) : bounded;
+    if (norm?.op !== "ReduceL2" || !this.#same(norm.inputs[0]!, input)) {
+      throw new Unlike("its embedding is divided by something that is not its length");
+    }
+    return { input, unitLength: true };
   }
 
   /** `ln_post` of the class token: the token is chosen before or after it. */

@@ -19,6 +19,14 @@ export interface ExportedTowerOptions {
   readonly activation?: "erf" | "sigmoid" | "tanh";
   /** Rows and columns of zeros around the image, which make the convolution one that does not only cut out patches. */
   readonly padding?: number;
+  /**
+   * Images that the file says it takes.
+   *
+   * @default "batch" - any number
+   */
+  readonly batch?: 1 | "batch";
+  /** Divides the embedding by its length, as `encode_image(normalize=True)` does. */
+  readonly unitLength?: boolean;
 }
 
 const [width, heads, layers, patchSide, outputs] = [32, 4, 2, 32, 512];
@@ -26,7 +34,7 @@ const grid = imageSide / patchSide;
 const headWidth = width / heads;
 
 export function exportedTower(options: ExportedTowerOptions = {}): OnnxModel {
-  const { activation = "erf", padding = 0 } = options;
+  const { activation = "erf", padding = 0, batch: images = "batch", unitLength = false } = options;
   const nodes: OnnxNode[] = [];
   const initializers = new Map<string, OnnxInitializer>();
   const keep = (initializer: OnnxInitializer) => {
@@ -135,20 +143,26 @@ export function exportedTower(options: ExportedTowerOptions = {}): OnnxModel {
   let x = norm("ln_pre", sequence);
   for (let layer = 0; layer < layers; layer++) x = block(`resblocks.${layer}`, x);
   const classToken = node("Gather", [norm("ln_post", x), keep(zero)], { axis: 1 });
-  node(
+  const projected = node(
     "MatMul",
     [classToken, random("proj", [width, outputs], 1 / Math.sqrt(width))],
     undefined,
-    "embedding",
+    unitLength ? "projected" : "embedding",
   );
+  if (unitLength) {
+    const length = node("ReduceL2", [projected], { axes: [-1], keepdims: 1 });
+    const bounded = node("Clip", [length, scalar(1e-12)]);
+    const repeated = node("Expand", [bounded, node("Shape", [projected])]);
+    node("Div", [projected, repeated], undefined, "embedding");
+  }
 
   return {
     producer: "pytorch",
     opset: 14,
     irVersion: 7,
     graphName: "main_graph",
-    inputs: [{ name: "image", dims: ["batch", 3, imageSide, imageSide] }],
-    outputs: [{ name: "embedding", dims: ["batch", outputs] }],
+    inputs: [{ name: "image", dims: [images, 3, imageSide, imageSide] }],
+    outputs: [{ name: "embedding", dims: [images, outputs] }],
     nodes,
     initializers: [...initializers.values()],
   };

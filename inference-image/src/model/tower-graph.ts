@@ -305,7 +305,8 @@ export interface Matrix {
   readonly pieces: () => Iterable<Uint8Array>;
 }
 
-function matrixOf({ linear: { weight }, part, of }: TowerPart, factor = 1): Matrix {
+/** A part of a projection, its values times a factor. */
+export function matrixOf({ linear: { weight }, part, of }: TowerPart, factor = 1): Matrix {
   const [from, all] = matrixDims(weight);
   const to = all / of;
   const { tensor, transposed } = weight;
@@ -331,7 +332,8 @@ function matrixOf({ linear: { weight }, part, of }: TowerPart, factor = 1): Matr
   };
 }
 
-function whole(linear: TowerLinear): TowerPart {
+/** All columns of a projection. */
+export function whole(linear: TowerLinear): TowerPart {
   return { linear, part: 0, of: 1 };
 }
 

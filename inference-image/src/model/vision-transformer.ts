@@ -67,6 +67,28 @@ const gains = { convolution: 4, queryKeyValue: 1.7, attentionOutput: 2, mlp: 2 }
  * `ln_pre`, residual blocks of attention and MLP (exact GELU), `ln_post` on the class token, projection.
  */
 export function visionTransformer(sizes: VisionTransformer, seed: number): OnnxModel {
+  return imageTower(sizes, (name, dims, initial) => {
+    const count = dims.reduce((product, dim) => product * dim, 1);
+    return "value" in initial
+      ? constantPieces(count, initial.value)
+      : normalPieces(seed, name, count, initial.deviation);
+  });
+}
+
+/**
+ * Where the weights of a tower come from.
+ *
+ * @param initial - What they are in a model that was not trained: normally distributed, or all the same.
+ * @returns The values as bytes, row-major; a matrix is `[from, to]`.
+ */
+export type TowerWeights = (
+  name: string,
+  dims: readonly number[],
+  initial: { readonly deviation: number } | { readonly value: number },
+) => Iterable<Uint8Array>;
+
+/** The same graph with any weights: `conv1.weight`, `resblocks.0.attn.in_proj.bias`, … */
+export function imageTower(sizes: VisionTransformer, weights: TowerWeights): OnnxModel {
   const { width, layers, heads, mlpWidth, patchSide, outputs } = sizes;
   const patches = (sizes.imageSide / patchSide) ** 2;
   const tokens = patches + 1;
@@ -85,13 +107,12 @@ export function visionTransformer(sizes: VisionTransformer, seed: number): OnnxM
     return name;
   };
   const random = (name: string, dims: readonly number[], deviation: number): string => {
-    const count = dims.reduce((product, dim) => product * dim, 1);
-    const data = () => normalPieces(seed, name, count, deviation);
+    const data = () => weights(name, dims, { deviation });
     initializers.push({ name, dataType: "FLOAT", dims, data });
     return name;
   };
   const constant = (name: string, size: number, value: number): string => {
-    const data = () => constantPieces(size, value);
+    const data = () => weights(name, [size], { value });
     initializers.push({ name, dataType: "FLOAT", dims: [size], data });
     return name;
   };

@@ -1,0 +1,320 @@
+import { createHash, randomBytes } from "node:crypto";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { type DownloadOptions, download, partStatePath } from "./download.ts";
+import { openProxyDispatcher } from "./proxy-dispatcher.ts";
+import { sizeOf } from "./publish-file.ts";
+import {
+  type Answer,
+  cutOff,
+  file,
+  redirect,
+  startFileServer,
+  startProxy,
+  status,
+  type TestServer,
+} from "./test-file-server.ts";
+
+const body = randomBytes(300_000);
+const sha256 = createHash("sha256").update(body).digest("hex");
+const dispatcher = openProxyDispatcher({});
+
+let folder: string;
+let part: string;
+let servers: TestServer[];
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), "clipstack-download-"));
+  part = join(folder, "model.pull.onnx.part");
+  servers = [];
+});
+afterEach(async () => {
+  await Promise.all(servers.map((server) => server.close()));
+  await rm(folder, { recursive: true, force: true });
+});
+
+async function serve(...answers: readonly Answer[]): Promise<TestServer> {
+  const server = await startFileServer(...answers);
+  servers.push(server);
+  return server;
+}
+
+/** Download from a server; what would be waited is written down. */
+async function get(server: TestServer, options: Partial<DownloadOptions> = {}) {
+  const waits: number[] = [];
+  const lines: string[] = [];
+  const { resumed } = await download({
+    url: new URL("model.onnx?signature=secret", server.url),
+    part,
+    bytes: body.length,
+    sha256,
+    maxBytes: 1e6,
+    dispatcher,
+    wait: async (ms) => void waits.push(ms),
+    onRetry: (line) => lines.push(line),
+    ...options,
+  });
+  return { resumed, waits, lines, content: await readFile(part) };
+}
+
+/** A connection that ends when so many bytes are in the part. */
+const cutAt = (bytes: number) => ({
+  bytes,
+  arrived: async () => ((await sizeOf(part)) ?? 0) >= bytes,
+});
+
+const rangesOf = ({ requests }: TestServer) => requests.map(({ headers }) => headers.range);
+
+test("fetches a file with one request, and tells how far it is", async () => {
+  const server = await serve(file(body));
+  const told: { bytes: number; total?: number }[] = [];
+  const { content, resumed } = await get(server, { onProgress: (at) => told.push(at) });
+  expect(content.equals(body)).toBe(true);
+  expect(resumed).toBe(0);
+  expect(told[0]).toEqual({ bytes: 0, total: body.length });
+  expect(told.at(-1)).toEqual({ bytes: body.length, total: body.length });
+  expect(server.requests).toHaveLength(1);
+  expect(server.requests[0]?.headers["accept-encoding"]).toBe("identity");
+});
+
+test("goes on where the connection was cut, if the file is still the same", async () => {
+  const server = await serve(file(body, { cut: cutAt(100_000) }), file(body));
+  const { content, waits, lines } = await get(server);
+  expect(content.equals(body)).toBe(true);
+  expect(rangesOf(server)).toEqual([undefined, "bytes=100000-"]);
+  expect(server.requests[1]?.headers["if-range"]).toBe('"1"');
+  expect(waits).toEqual([1000]);
+  expect(lines).toEqual([expect.stringMatching(/^the connection .*; trying again in 1 s$/)]);
+});
+
+test("goes on with what an earlier process left, and says how much that was", async () => {
+  await writeFile(part, body.subarray(0, 200_000));
+  const server = await serve(file(body));
+  const { content, resumed } = await get(server);
+  expect(content.equals(body)).toBe(true);
+  expect(resumed).toBe(200_000);
+  // of another address, or an older one: nothing tells them apart but the checksum
+  expect(server.requests[0]?.headers["if-range"]).toBeUndefined();
+});
+
+test("asks for nothing when an earlier process left all of it", async () => {
+  await writeFile(part, body);
+  const server = await serve(file(body));
+  expect((await get(server)).resumed).toBe(body.length);
+  expect(server.requests).toHaveLength(0);
+});
+
+test("begins again when the server ignores the range", async () => {
+  const server = await serve(
+    file(body, { cut: cutAt(100_000) }),
+    file(body, { ignoresRange: true }),
+  );
+  expect((await get(server)).content.equals(body)).toBe(true);
+  expect(server.requests).toHaveLength(2);
+});
+
+test("begins again when the entity tag has changed", async () => {
+  const server = await serve(
+    file(randomBytes(body.length), { etag: '"old"', cut: cutAt(100_000) }),
+    file(body, { etag: '"new"' }),
+  );
+  expect((await get(server)).content.equals(body)).toBe(true);
+  expect(rangesOf(server)).toEqual([undefined, "bytes=100000-"]);
+});
+
+test("begins again without a checksum when nothing tells the file from another", async () => {
+  const server = await serve(
+    file(body, { etag: 'W/"1"', cut: cutAt(100_000) }),
+    file(body, { etag: 'W/"1"' }),
+  );
+  expect((await get(server, { sha256: undefined, bytes: undefined })).content.equals(body)).toBe(
+    true,
+  );
+  expect(rangesOf(server)).toEqual([undefined, undefined]);
+});
+
+test("takes 416 for the end where all is there, and begins again where it is not", async () => {
+  await writeFile(part, body);
+  const url = (server: TestServer) => new URL("model.onnx", server.url);
+  const state = (server: TestServer) =>
+    writeFile(partStatePath(part), JSON.stringify({ url: url(server).href, validator: '"1"' }));
+  const unknown = { sha256: undefined, bytes: undefined };
+  const complete = await serve(file(body));
+  await state(complete);
+  await get(complete, { ...unknown, url: url(complete) });
+  expect(rangesOf(complete)).toEqual([`bytes=${body.length}-`]);
+
+  const shorter = body.subarray(0, 1000);
+  const changed = await serve(file(shorter));
+  await state(changed);
+  const { content } = await get(changed, { ...unknown, url: url(changed) });
+  expect(content.equals(shorter)).toBe(true);
+  expect(rangesOf(changed)).toEqual([`bytes=${body.length}-`, undefined]);
+});
+
+test("begins again when another part is sent than was asked for", async () => {
+  const wrong: Answer = (_request, response) => {
+    const range = `bytes 0-${body.length - 1}/${body.length}`;
+    response.writeHead(206, { "content-range": range }).end(body);
+  };
+  const server = await serve(file(body, { cut: cutAt(100_000) }), wrong, file(body));
+  expect((await get(server)).content.equals(body)).toBe(true);
+});
+
+test("waits as long as the server asks for, and longer each time where it does not say", async () => {
+  const server = await serve(
+    status(503),
+    status(429, { "retry-after": "7" }),
+    status(408),
+    file(body),
+  );
+  const { waits, lines } = await get(server);
+  expect(waits).toEqual([1000, 7000, 4000]);
+  expect(lines[1]).toBe(`${server.url.host} answered 429; trying again in 7 s`);
+});
+
+test("gives up when the server asks for an hour", async () => {
+  const server = await serve(status(503, { "retry-after": "3600" }));
+  await expect(get(server)).rejects.toThrow(
+    `${server.url}model.onnx: ${server.url.host} answered 503, and asks to come back in 3600 s`,
+  );
+});
+
+test("gives up after five answers that bring nothing, and keeps what came", async () => {
+  const server = await serve(file(body, { cut: cutAt(100_000) }), status(502));
+  await expect(get(server)).rejects.toThrow(
+    `${server.url}model.onnx: ${server.url.host} answered 502, tried 5 times; the 0.1 MB that came are kept`,
+  );
+  expect(server.requests).toHaveLength(5);
+  expect((await readFile(part)).equals(body.subarray(0, 100_000))).toBe(true);
+});
+
+test("says after several tries that nobody answers", async () => {
+  const server = await startFileServer(file(body));
+  await server.close();
+  await expect(get(server)).rejects.toThrow(
+    /model\.onnx: the connection failed: .*ECONNREFUSED.*, tried 5 times$/,
+  );
+});
+
+test.each([
+  ["a file of another size", file(body.subarray(1)), `must have 300000 bytes, got 299999`],
+  [
+    "the page of a login",
+    status(200, { "content-type": "text/html", "content-length": "2" }),
+    "must have 300000 bytes, got 2 of text/html",
+  ],
+  [
+    "a file that the hub says is another one",
+    redirect("/elsewhere", { "x-linked-etag": `"${"0".repeat(64)}"` }),
+    `sha256 must be ${sha256}, has ${"0".repeat(64)}`,
+  ],
+  [
+    "a redirect to something that is no http",
+    redirect("file:///etc/passwd"),
+    "must lead to http://… or https://… without a user or a password",
+  ],
+  ["redirects without end", redirect("/again"), "must end after 10 redirects"],
+  ["a file that is not there", status(404), "answered 404"],
+  [
+    "a hub that wants a token",
+    status(401),
+    "answered 401: HF_TOKEN may be needed, or a proxy or a mirror is in the way",
+  ],
+  [
+    "a file that is compressed on the way",
+    file(body, { headers: { "content-encoding": "gzip" } }),
+    "must be sent as it is, got it as gzip",
+  ],
+])("fails at once on %s", async (_name, answer, message) => {
+  const server = await serve(answer);
+  const error = await get(server).catch((cause: Error) => cause);
+  expect((error as Error).message).toMatch(new RegExp(`^${server.url}model.onnx: `));
+  expect((error as Error).message).toContain(message);
+  // the query is a secret
+  expect((error as Error).message).not.toContain("signature");
+});
+
+test("fails when more is sent than the file has", async () => {
+  const endless: Answer = (_request, response) => {
+    response.writeHead(200);
+    response.write(body);
+    response.end("more");
+  };
+  await expect(get(await serve(endless))).rejects.toThrow("must have 300000 bytes, sends more");
+});
+
+test("goes on when the server lies about the length", async () => {
+  const lies: Answer = (_request, response) => {
+    response.writeHead(200, { "content-length": String(body.length) });
+    void cutOff(response, body.subarray(0, 1000), cutAt(1000).arrived);
+  };
+  const server = await serve(lies, file(body, { etag: false }));
+  expect((await get(server)).content.equals(body)).toBe(true);
+  expect(rangesOf(server)).toEqual([undefined, "bytes=1000-"]);
+});
+
+test("sends the token to the hub, and not to where it leads", async () => {
+  const store = await serve(file(body));
+  const hub = await serve(redirect(new URL("cdn?signature=s", store.url).href));
+  const { content } = await get(hub, { token: "hf_secret" });
+  expect(content.equals(body)).toBe(true);
+  expect(hub.requests[0]?.headers.authorization).toBe("Bearer hf_secret");
+  expect(store.requests[0]?.headers.authorization).toBeUndefined();
+});
+
+test("follows a redirect with the range", async () => {
+  const store = await serve(file(body, { cut: cutAt(50_000) }), file(body));
+  const hub = await serve(redirect(store.url.href));
+  expect((await get(hub)).content.equals(body)).toBe(true);
+  expect(rangesOf(store)).toEqual([undefined, "bytes=50000-"]);
+});
+
+test("keeps nothing that is secret beside the part", async () => {
+  const server = await serve(file(body, { cut: cutAt(1000) }), status(404));
+  await expect(get(server)).rejects.toThrow("answered 404");
+  expect(await readdir(folder)).toEqual(["model.pull.onnx.json", "model.pull.onnx.part"]);
+  expect(await readFile(partStatePath(part), "utf8")).not.toContain("secret");
+});
+
+test("asks a proxy for an address that begins with http", async () => {
+  const proxy = await startProxy("user:pass word");
+  servers.push(proxy);
+  const server = await serve(file(body));
+  const uri = `http://user:pass%20word@${proxy.url.host}`;
+  const through = openProxyDispatcher({ http_proxy: uri });
+  const { content } = await get(server, { dispatcher: through });
+  await through.close();
+  expect(content.equals(body)).toBe(true);
+  expect(proxy.requests.map(({ path }) => path)).toEqual([
+    `${server.url}model.onnx?signature=secret`,
+  ]);
+});
+
+test("fails at once when the proxy does not know the user", async () => {
+  const proxy = await startProxy("user:right");
+  servers.push(proxy);
+  const server = await serve(file(body));
+  const through = openProxyDispatcher({ HTTP_PROXY: `http://user:wrong@${proxy.url.host}` });
+  await expect(get(server, { dispatcher: through })).rejects.toThrow("the proxy answered 407");
+  await through.close();
+  expect(server.requests).toHaveLength(0);
+});
+
+test("leaves the proxy out for the hosts of NO_PROXY", async () => {
+  const server = await serve(file(body));
+  const dispatchers = { HTTP_PROXY: "http://127.0.0.1:9", NO_PROXY: "example.org,127.0.0.1" };
+  const direct = openProxyDispatcher(dispatchers);
+  expect((await get(server, { dispatcher: direct })).content.equals(body)).toBe(true);
+  await direct.close();
+});
+
+test.each(["proxy:3128", "socks5://proxy:1080", "//user:secret@proxy"])(
+  "fails on the proxy '%s' without showing it",
+  (value) => {
+    expect(() => openProxyDispatcher({ https_proxy: value })).toThrow(
+      /^https_proxy must be like http:\/\/host:port or http:\/\/user:password@host:port$/,
+    );
+  },
+);

@@ -1,0 +1,80 @@
+import { randomInt } from "node:crypto";
+import { link, open, readFile, rename, rm, stat, utimes } from "node:fs/promises";
+import { hostname } from "node:os";
+import { abandonedAfterMs } from "./publish-file.ts";
+
+/** That one process at a time writes a file. */
+export interface FileLock {
+  /** Say that it is still in use: a lock that is older than ten minutes is nobody's. */
+  refresh(): Promise<void>;
+  release(): Promise<void>;
+}
+
+/**
+ * Take the lock that a file is: it must not be there. One that a process of this machine left behind is taken over.
+ *
+ * @throws {Error} one line, when another process holds it.
+ */
+export async function takeFileLock(path: string, what: string): Promise<FileLock> {
+  const own = `${hostname()} ${process.pid} ${randomInt(2 ** 32)}\n`;
+  for (let tries = 0; tries < 3; tries++) {
+    if (await create(path, own)) {
+      return {
+        refresh: () => utimes(path, new Date(), new Date()).catch(() => {}),
+        release: async () => {
+          if ((await contentOf(path)) === own) await rm(path, { force: true });
+        },
+      };
+    }
+    const held = await contentOf(path);
+    if (held === undefined) continue;
+    if (!(await isAbandoned(path, held))) {
+      const [host, pid] = held.split(" ");
+      const by = host === hostname() ? `process ${pid}` : `process ${pid} of ${host}`;
+      throw new Error(`${what} is being fetched already, by ${by}: wait for it, or end it`);
+    }
+    await takeAway(path, held);
+  }
+  throw new Error(`${what} is being fetched by others`);
+}
+
+async function create(path: string, content: string): Promise<boolean> {
+  try {
+    const handle = await open(path, "wx");
+    await handle.writeFile(content).finally(() => handle.close());
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
+    throw error;
+  }
+}
+
+function contentOf(path: string): Promise<string | undefined> {
+  return readFile(path, "utf8").catch(() => undefined);
+}
+
+async function isAbandoned(path: string, held: string): Promise<boolean> {
+  const [host, pid] = held.split(" ");
+  const writtenAt = (await stat(path).catch(() => undefined))?.mtimeMs ?? Date.now();
+  if (Date.now() - writtenAt > abandonedAfterMs) return true;
+  return host === hostname() && pid !== undefined && !isRunning(Number(pid));
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    // one of another user's is running too
+    return (error as NodeJS.ErrnoException).code === "EPERM";
+  }
+}
+
+/** Another process may have taken it over, and taken it anew, since it was read: that one keeps it. */
+async function takeAway(path: string, held: string): Promise<void> {
+  const aside = `${path}.${process.pid}.${randomInt(2 ** 32)}`;
+  await rename(path, aside).catch(() => {});
+  const taken = await contentOf(aside);
+  if (taken !== undefined && taken !== held) await link(aside, path).catch(() => {});
+  await rm(aside, { force: true });
+}

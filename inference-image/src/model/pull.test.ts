@@ -1,0 +1,228 @@
+import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { ensureTinyModel } from "./generate.ts";
+import { modelInfo, sha256Of, sidecarPath } from "./model-info.ts";
+import { onnxChunks } from "./onnx-writer.ts";
+import { openProxyDispatcher } from "./proxy-dispatcher.ts";
+import { sizeOf } from "./publish-file.ts";
+import {
+  FolderError,
+  isPulled,
+  type PullOptions,
+  pullModel,
+  pullPartPath,
+  type WantedModel,
+} from "./pull.ts";
+import { exportedTower } from "./test-exported-tower.ts";
+import { type Answer, file, startFileServer, status, type TestServer } from "./test-file-server.ts";
+
+const sha256 = (bytes: Buffer) => createHash("sha256").update(bytes).digest("hex");
+const dispatcher = openProxyDispatcher({});
+
+/** As a hub publishes it: for one image, and with an embedding of length 1. */
+const published = Buffer.concat(
+  [...onnxChunks(exportedTower({ batch: 1, unitLength: true }))].map((piece) => Buffer.from(piece)),
+);
+/** As this project's own models are. */
+let standard: Buffer;
+
+const wanted: WantedModel = {
+  weights: "laion2b_s34b_b79k",
+  repository: "owner/name",
+  revision: "0".repeat(40),
+  path: "visual/model.onnx",
+  bytes: published.length,
+  sha256: sha256(published),
+};
+
+let folder: string;
+let model: string;
+let servers: TestServer[];
+beforeAll(async () => {
+  standard = await readFile(await ensureTinyModel());
+});
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), "clipstack-pull-"));
+  model = join(folder, "1", "model.onnx");
+  servers = [];
+});
+afterEach(async () => {
+  await Promise.all(servers.map((server) => server.close()));
+  await rm(folder, { recursive: true, force: true });
+});
+afterAll(() => dispatcher.close());
+
+async function serve(...answers: readonly Answer[]): Promise<TestServer> {
+  const server = await startFileServer(...answers);
+  servers.push(server);
+  return server;
+}
+
+function pull(server: TestServer, options: Partial<PullOptions> = {}) {
+  return pullModel({
+    model: wanted,
+    url: new URL("model.onnx?signature=secret", server.url),
+    file: model,
+    form: "published",
+    dispatcher,
+    wait: async () => {},
+    ...options,
+  });
+}
+
+/** What an older model was. */
+async function putOldModel(): Promise<void> {
+  await mkdir(dirname(model), { recursive: true });
+  await writeFile(model, "old weights");
+}
+
+test("makes the standard form of what came, and says what it is", async () => {
+  const { info, agreement, ...came } = await pull(await serve(file(published)), {
+    form: "standard",
+  });
+  expect(came).toEqual({ sha256: wanted.sha256, bytes: published.length, resumed: 0 });
+  expect(info).toMatchObject({
+    source: "pulled",
+    weights: "laion2b_s34b_b79k",
+    origin: `owner/name@${"0".repeat(40)} visual/model.onnx`,
+    derivedFrom: wanted.sha256,
+    parts: ["dynamic batch", "not normalised"],
+  });
+  expect(agreement?.minCosine).toBeGreaterThan(0.999_999);
+  expect(await modelInfo(model)).toEqual(info);
+  expect(await sha256Of(model)).toBe(info.sha256);
+  expect(await isPulled(model, wanted, "standard")).toBe(true);
+  expect(await isPulled(model, wanted, "published")).toBe(false);
+  // nothing is left of the pull
+  expect((await readdir(dirname(model))).sort()).toEqual(["model.onnx", "model.onnx.json"]);
+});
+
+test("keeps a file that is in the standard form already as it came", async () => {
+  const own = { ...wanted, bytes: standard.length, sha256: sha256(standard) };
+  const { info, agreement } = await pull(await serve(file(standard)), {
+    model: own,
+    form: "standard",
+  });
+  expect(agreement).toBeUndefined();
+  expect(info).toMatchObject({ source: "pulled", sha256: own.sha256 });
+  expect((await readFile(model)).equals(standard)).toBe(true);
+  expect(await modelInfo(model)).toEqual(info);
+});
+
+test("keeps the bytes that were published where they are asked for", async () => {
+  const { info } = await pull(await serve(file(published)));
+  expect(info.sha256).toBe(wanted.sha256);
+  expect((await readFile(model)).equals(published)).toBe(true);
+  expect(await isPulled(model, wanted, "published")).toBe(true);
+});
+
+test("refuses another checksum, and keeps the old file", async () => {
+  await putOldModel();
+  const other = Buffer.from(published);
+  other[other.length - 1]! ^= 1;
+  await expect(pull(await serve(file(other)))).rejects.toThrow(
+    `model.onnx: sha256 must be ${wanted.sha256}, got ${sha256(other)} (${other.length} bytes); ${model} is as it was`,
+  );
+  expect(await readFile(model, "utf8")).toBe("old weights");
+  expect(await readdir(dirname(model))).toEqual(["model.onnx"]);
+});
+
+test("begins again when what an earlier pull left was of another file", async () => {
+  await mkdir(dirname(model));
+  await writeFile(pullPartPath(model), Buffer.alloc(1000, "x"));
+  const server = await serve(file(published));
+  const lines: string[] = [];
+  await pull(server, { onRetry: (line) => lines.push(line) });
+  expect(lines).toEqual(["what an earlier pull had left is of another file; beginning again"]);
+  expect(server.requests.map(({ headers }) => headers.range)).toEqual(["bytes=1000-", undefined]);
+});
+
+test("goes on where an earlier pull was stopped, and keeps the old file until then", async () => {
+  await putOldModel();
+  const arrived = async () => ((await sizeOf(pullPartPath(model))) ?? 0) >= 5000;
+  const cut = await serve(file(published, { cut: { bytes: 5000, arrived } }), status(404));
+  await expect(pull(cut)).rejects.toThrow("answered 404");
+  expect(await readFile(model, "utf8")).toBe("old weights");
+  const { resumed } = await pull(await serve(file(published)));
+  expect(resumed).toBe(5000);
+  expect((await modelInfo(model)).source).toBe("pulled");
+});
+
+test("takes what comes where no checksum is known", async () => {
+  const unknown = { ...wanted, sha256: undefined, bytes: undefined };
+  const { sha256: came, bytes } = await pull(await serve(file(published)), { model: unknown });
+  expect([came, bytes]).toEqual([wanted.sha256, published.length]);
+});
+
+test("fails when what came is no image tower, and keeps what came", async () => {
+  const text = Buffer.from("no model at all, and as long as it likes to be");
+  const own = { ...wanted, bytes: text.length, sha256: sha256(text) };
+  await expect(pull(await serve(file(text)), { model: own })).rejects.toThrow(
+    /model\.pull\.onnx\.part: is not an ONNX file$/,
+  );
+  expect(existsSync(pullPartPath(model))).toBe(true);
+  expect(existsSync(model)).toBe(false);
+});
+
+test("lets one process at a time write a file", async () => {
+  let release = () => {};
+  const held: Answer = (request, response) => {
+    release = () => file(published)(request, response);
+  };
+  const server = await serve(held, file(published));
+  const first = pull(server);
+  while (server.requests.length === 0) await new Promise((resolve) => setTimeout(resolve, 2));
+  await expect(pull(server)).rejects.toThrow(
+    `${model} is being fetched already, by process ${process.pid}: wait for it, or end it`,
+  );
+  release();
+  await first;
+  // and the next one may
+  await rm(model);
+  await pull(server);
+});
+
+test("does what is left where all of it had come", async () => {
+  await mkdir(dirname(model));
+  await writeFile(pullPartPath(model), published);
+  const server = await serve(status(500));
+  expect((await pull(server)).resumed).toBe(published.length);
+  expect(server.requests).toHaveLength(0);
+});
+
+test("takes over from a process that was killed", async () => {
+  await mkdir(dirname(model));
+  const lock = join(dirname(model), "model.pull-lock.onnx.part");
+  const { hostname } = await import("node:os");
+  // no process has the number 0 to itself, and none has this one
+  await writeFile(lock, `${hostname()} 4194999 1\n`);
+  await pull(await serve(file(published)));
+  expect(existsSync(lock)).toBe(false);
+  await writeFile(lock, "elsewhere 1 1\n");
+  await rm(sidecarPath(model));
+  await expect(pull(await serve(file(published)))).rejects.toThrow("by process 1 of elsewhere");
+});
+
+test("fails on a folder that cannot be made, before anything is fetched", async () => {
+  await writeFile(join(folder, "plain"), "");
+  const server = await serve(file(published));
+  const error = await pull(server, { file: join(folder, "plain", "model.onnx") }).catch(
+    (cause: unknown) => cause,
+  );
+  expect(error).toBeInstanceOf(FolderError);
+  expect((error as Error).message).toMatch(/plain: cannot be written: E[A-Z]+$/);
+  expect(server.requests).toHaveLength(0);
+});
+
+test("fails where there is no room, before anything is fetched", async () => {
+  const server = await serve(file(published));
+  const huge = { ...wanted, bytes: 2 ** 52 };
+  await expect(pull(server, { model: huge })).rejects.toThrow(
+    /1: must have room for 4503599628 MB, has \d+ MB$/,
+  );
+  expect(server.requests).toHaveLength(0);
+});

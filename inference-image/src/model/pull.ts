@@ -1,0 +1,182 @@
+import { statfs } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import type { Dispatcher } from "undici";
+import { type DownloadOptions, discardPart, download, shownUrl } from "./download.ts";
+import { type ModelInfo, modelInfo, sha256Of } from "./model-info.ts";
+import type { LockedModel } from "./model-lock.ts";
+import { readOnnx } from "./onnx-reader.ts";
+import { draftModelFile, makeFolder, publishFile, sizeOf } from "./publish-file.ts";
+import { type FileLock, takeFileLock } from "./pull-lock.ts";
+import { isStandard, type StandardModel, writeStandardModel } from "./standard-model.ts";
+
+/** Of a lock file; without checksum and size where those are what comes, on first use. */
+export type WantedModel = Omit<LockedModel, "sha256" | "bytes" | "licence"> &
+  Partial<Pick<LockedModel, "sha256" | "bytes">>;
+
+export interface PullOptions
+  extends Pick<DownloadOptions, "url" | "token" | "onProgress" | "onRetry" | "wait"> {
+  readonly model: WantedModel;
+  /** Where the model goes. Its folder is made; a file that is there is replaced in one step. */
+  readonly file: string;
+  /** `standard`: as `openclip_vit_b32` takes it. `published`: the bytes that came. */
+  readonly form: "standard" | "published";
+  readonly dispatcher: Dispatcher;
+  /** Called when all is there and is made into the standard form: that takes some seconds. */
+  readonly onChanging?: () => void;
+}
+
+export interface PulledModel {
+  readonly info: ModelInfo;
+  /** Of the file that came. */
+  readonly sha256: string;
+  readonly bytes: number;
+  /** How many bytes an earlier pull had left. */
+  readonly resumed: number;
+  /** Of the standard form, where it is not what came. */
+  readonly agreement?: StandardModel["agreement"];
+}
+
+/** Ten times the file that is meant: no server fills the disk. */
+const maxBytes = 4e9;
+
+/** Where a pull keeps what came, beside the file: git ignores it. */
+export function pullPartPath(file: string): string {
+  return join(dirname(file), `${basename(file, ".onnx")}.pull.onnx.part`);
+}
+
+/** Whether a file is what a pull of this model would bring. */
+export async function isPulled(
+  file: string,
+  model: WantedModel,
+  form: PullOptions["form"],
+): Promise<boolean> {
+  const info = await modelInfo(file).catch(() => undefined);
+  if (info === undefined || model.sha256 === undefined) return false;
+  if (info.sha256 === model.sha256) {
+    return form === "published" || info.source === "pulled";
+  }
+  return form === "standard" && info.source === "pulled" && info.derivedFrom === model.sha256;
+}
+
+/**
+ * Bring a published model: fetch it, going on where an earlier pull stopped; check it; make it one that
+ * `openclip_vit_b32` takes; put it in its place. Until then the file that is there stays as it is. One process at a time.
+ *
+ * @throws {Error} one line: the address without its query or the file, the rule, and what came.
+ */
+export async function pullModel(options: PullOptions): Promise<PulledModel> {
+  const { file } = options;
+  const part = pullPartPath(file);
+  let lock: FileLock | undefined;
+  try {
+    await makeFolder(dirname(file));
+    lock = await takeFileLock(part.replace(".pull.", ".pull-lock."), file);
+    const refresh = setInterval(() => void lock?.refresh(), 30_000);
+    try {
+      const { sha256, resumed } = await fetchChecked(options, part);
+      const pulled = await putInPlace(options, part, sha256);
+      await discardPart(part);
+      return { ...pulled, sha256, resumed };
+    } finally {
+      clearInterval(refresh);
+    }
+  } catch (error) {
+    throw await aboutFolder(error, dirname(file), (await sizeOf(part)) ?? 0);
+  } finally {
+    await lock?.release().catch(() => {});
+  }
+}
+
+/** What the disk has against it, in words. */
+async function aboutFolder(error: unknown, folder: string, kept: number): Promise<unknown> {
+  const { code } = error as NodeJS.ErrnoException;
+  if (code === "ENOSPC" || code === "EDQUOT") {
+    const rest = kept > 0 ? `; the ${Math.round(kept / 1e6)} MB that came are kept` : "";
+    return new FolderError(`${folder}: no room is left${rest}`, { cause: error });
+  }
+  if (["EACCES", "EPERM", "EROFS", "ENOTDIR", "EEXIST", "EISDIR", "EFBIG"].includes(code ?? "")) {
+    return new FolderError(`${folder}: cannot be written: ${code}`, { cause: error });
+  }
+  return error;
+}
+
+/** A folder that cannot be written, or has no room: whoever named it can mend it. */
+export class FolderError extends Error {
+  override readonly name = "FolderError";
+}
+
+async function fetchChecked(
+  options: PullOptions,
+  part: string,
+): Promise<{ readonly sha256: string; readonly resumed: number }> {
+  const { model, url, file } = options;
+  await checkRoom(options, part);
+  const wanted = { ...options, part, maxBytes, bytes: model.bytes, sha256: model.sha256 };
+  for (;;) {
+    const { resumed } = await download(wanted);
+    const sha256 = await sha256Of(part);
+    if (model.sha256 === undefined || sha256 === model.sha256) return { sha256, resumed };
+    const bytes = await sizeOf(part);
+    await discardPart(part);
+    if (resumed > 0) {
+      options.onRetry?.("what an earlier pull had left is of another file; beginning again");
+      continue;
+    }
+    const kept = (await sizeOf(file)) === undefined ? "" : `; ${file} is as it was`;
+    throw new Error(
+      `${shownUrl(url)}: sha256 must be ${model.sha256}, got ${sha256} (${bytes} bytes)${kept}`,
+    );
+  }
+}
+
+/** Before a byte is fetched: what came and what is made of it lie side by side for a while. */
+async function checkRoom({ model, file, form }: PullOptions, part: string): Promise<void> {
+  if (model.bytes === undefined) return;
+  const folder = dirname(file);
+  const { bavail, bsize } = await statfs(folder);
+  const [room, have] = [bavail * bsize, (await sizeOf(part)) ?? 0];
+  const needed = model.bytes * (form === "standard" ? 2 : 1) - have;
+  if (room < needed) {
+    const [needs, has] = [needed, room].map((bytes) => Math.ceil(bytes / 1e6));
+    throw new FolderError(`${folder}: must have room for ${needs} MB, has ${has} MB`);
+  }
+}
+
+async function putInPlace(
+  { model, file, form, onChanging }: PullOptions,
+  part: string,
+  sha256: string,
+): Promise<Pick<PulledModel, "info" | "bytes" | "agreement">> {
+  const bytes = (await sizeOf(part)) ?? 0;
+  const published = readOnnx(part);
+  const origin = `${model.repository}@${model.revision} ${model.path}`;
+  const known = { schema: 1, source: "pulled", weights: model.weights, origin } as const;
+  if (form === "published" || isStandard(published)) {
+    const opset = published.opsets.get("");
+    const info: ModelInfo = { ...known, sha256, bytes, opset };
+    await publishFile(part, file, info);
+    return { info, bytes };
+  }
+  onChanging?.();
+  const draft = await draftModelFile(file);
+  try {
+    const { changes, opset, agreement } = await writeStandardModel(part, draft);
+    const info = await draft.publish((ownSha256, ownBytes) => ({
+      ...known,
+      sha256: ownSha256,
+      bytes: ownBytes,
+      opset,
+      derivedFrom: sha256,
+      parts: [...changes],
+    }));
+    return { info, bytes, agreement };
+  } catch (error) {
+    const { message, code } = error as NodeJS.ErrnoException;
+    if (code !== undefined && /^E[A-Z]+$/.test(code)) throw error;
+    throw new Error(`${part}: came whole, and cannot be made into the standard form: ${message}`, {
+      cause: error,
+    });
+  } finally {
+    await draft.discard();
+  }
+}

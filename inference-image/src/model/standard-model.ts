@@ -1,0 +1,201 @@
+import { openclipVitB32 } from "../contract/model-signature.ts";
+import { type Agreement, compareModels, syntheticImages } from "./compare-models.ts";
+import {
+  type OnnxFile,
+  type OnnxTensor,
+  readFloats,
+  readOnnx,
+  tensorTypes,
+} from "./onnx-reader.ts";
+import { type OnnxModel, onnxChunks } from "./onnx-writer.ts";
+import type { ModelFileDraft } from "./publish-file.ts";
+import { matrixDims, recogniseTower, type Tower, type TowerLinear } from "./recognise-tower.ts";
+import { openModel } from "./run-model.ts";
+import { matrixOf, whole } from "./tower-graph.ts";
+import { imageTower } from "./vision-transformer.ts";
+
+/** What the standard file of a published one was found to be. */
+export interface StandardModel {
+  /** What is different from the published file. */
+  readonly changes: readonly string[];
+  readonly opset: number;
+  /** How near the embeddings are, of vectors of unit length. */
+  readonly agreement: Agreement & { readonly images: number };
+}
+
+/** Order of additions, and the length of a vector that float32 cannot say to the last bit. */
+const limits = { minCosine: 0.999_999, maxDifference: 1e-4 } as const;
+const imageCount = 4;
+
+/** Whether a file is one that `openclip_vit_b32` takes as it is. */
+export function isStandard(file: OnnxFile): boolean {
+  const fits = (
+    values: OnnxFile["inputs"],
+    [spec]: (typeof openclipVitB32)["inputs" | "outputs"],
+  ): boolean => {
+    const [value, ...others] = values;
+    return (
+      others.length === 0 &&
+      value?.name === spec.name &&
+      value.dataType === tensorTypes.float &&
+      typeof value.dims[0] === "string" &&
+      value.dims.slice(1).join() === spec.dims.join()
+    );
+  };
+  return fits(file.inputs, openclipVitB32.inputs) && fits(file.outputs, openclipVitB32.outputs);
+}
+
+/**
+ * Write a published image tower in the form that this project's models have: its weights, in the graph of
+ * `model generate`: input `image`, output `embedding` that is not normalised, batches of any size.
+ *
+ * @param path - An ONNX file of any exporter. Its names, and whether it takes more than one image, do not matter.
+ * @throws {Error} one line, when its tower is not recognised, or does not give the same embeddings.
+ */
+export async function writeStandardModel(
+  path: string,
+  draft: ModelFileDraft,
+): Promise<StandardModel> {
+  const file = readOnnx(path);
+  const found = recogniseTower(file);
+  if ("unlike" in found) throw new Error(`its image tower is not recognised: ${found.unlike}`);
+  const { tower } = found;
+  const images = syntheticImages(imageCount);
+  const expected = (await embeddingsOf(path, images)).map(unitLength);
+  let last = "no number of attention heads fits";
+  for (const heads of tower.heads) {
+    const model = standardGraph(tower, heads);
+    await draft.write(onnxChunks(model));
+    const got = (await embeddingsOf(draft.path, images)).map(unitLength);
+    const agreement = { images: images.length, ...compareModels(expected, got) };
+    const { minCosine, maxDifference } = agreement;
+    if (minCosine >= limits.minCosine && maxDifference <= limits.maxDifference) {
+      return { changes: changesOf(file, tower), opset: model.opset, agreement };
+    }
+    last = `cosine ${minCosine}, difference ${maxDifference}`;
+  }
+  throw new Error(`its weights in the standard graph give other embeddings: ${last}`);
+}
+
+function changesOf({ inputs, outputs }: OnnxFile, { unitLength }: Tower): readonly string[] {
+  const [input] = inputs;
+  const [output] = outputs;
+  const changes: string[] = [];
+  if (typeof input?.dims[0] === "number") changes.push("dynamic batch");
+  if (unitLength) changes.push("not normalised");
+  if (input?.name !== "image" || output?.name !== "embedding") changes.push("names");
+  return changes.length > 0 ? changes : ["graph"];
+}
+
+/** One image at a time: a published file may take no more. */
+async function embeddingsOf(
+  path: string,
+  images: readonly Uint8Array[],
+): Promise<readonly Float32Array[]> {
+  const model = await openModel(path);
+  try {
+    return await model.embed(images, 1);
+  } finally {
+    await model.close();
+  }
+}
+
+/** A vector of length 1 in its direction. */
+export function unitLength(vector: Float32Array): Float32Array {
+  const length = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0));
+  return length > 0 ? vector.map((value) => value / length) : vector;
+}
+
+/** Largest epsilon of a normalisation that is taken for the graph's own, 1e-5. */
+const epsilonTolerance = 1e-9;
+
+function standardGraph(tower: Tower, heads: number): OnnxModel {
+  const { width, blocks, firstNorm, patchSide, imageSide } = tower;
+  const norms = [firstNorm, tower.lastNorm, ...blocks.flatMap((b) => [b.attentionNorm, b.mlpNorm])];
+  if (firstNorm === undefined) throw new Error("it has no normalisation before its first block");
+  if (norms.some((norm) => Math.abs(norm!.epsilon - 1e-5) > epsilonTolerance)) {
+    throw new Error("it normalises with another epsilon than 1e-5");
+  }
+  if (blocks.some(({ activation }) => activation !== "gelu")) {
+    throw new Error("its activation is not GELU: OpenAI's own weights have another one");
+  }
+  if (tower.projection.bias !== undefined) throw new Error("its last projection has a bias");
+  const [, mlpWidth] = matrixDims(blocks[0]!.hidden.weight);
+  const [, outputs] = matrixDims(tower.projection.weight);
+  const tensors = new Map<string, () => Float32Array>();
+  const vector = (name: string, tensor: OnnxTensor) => tensors.set(name, () => readFloats(tensor));
+  const norm = (name: string, { gain, bias }: Tower["lastNorm"]) => {
+    vector(`${name}.weight`, gain);
+    vector(`${name}.bias`, bias);
+  };
+  const linear = (name: string, value: TowerLinear) => {
+    tensors.set(`${name}.weight`, () => valuesOf(matrixOf(whole(value))));
+    const [, to] = matrixDims(value.weight);
+    tensors.set(`${name}.bias`, () => (value.bias ? readFloats(value.bias) : new Float32Array(to)));
+  };
+
+  vector("conv1.weight", tower.patches.weight);
+  tensors.set("class_and_positional_embedding", () => embeddingOf(tower));
+  norm("ln_pre", firstNorm);
+  for (const [index, block] of blocks.entries()) {
+    const name = `resblocks.${index}`;
+    norm(`${name}.ln_1`, block.attentionNorm);
+    tensors.set(`${name}.attn.in_proj.weight`, () => projectionOf(block, width));
+    tensors.set(`${name}.attn.in_proj.bias`, () => projectionBiasOf(block, width));
+    linear(`${name}.attn.out_proj`, block.output);
+    norm(`${name}.ln_2`, block.mlpNorm);
+    linear(`${name}.mlp.c_fc`, block.hidden);
+    linear(`${name}.mlp.c_proj`, block.projection);
+  }
+  norm("ln_post", tower.lastNorm);
+  tensors.set("proj", () => valuesOf(matrixOf(whole(tower.projection))));
+
+  const sizes = { imageSide, patchSide, width, layers: blocks.length, heads, mlpWidth, outputs };
+  return imageTower(sizes, (name) => {
+    const values = tensors.get(name)?.();
+    if (values === undefined) throw new Error(`${name}: is in the graph and not in the tower`);
+    return [new Uint8Array(values.buffer, values.byteOffset, values.byteLength)];
+  });
+}
+
+function valuesOf({ from, to, pieces }: ReturnType<typeof matrixOf>): Float32Array {
+  const bytes = new Uint8Array(from * to * 4);
+  let filled = 0;
+  for (const piece of pieces()) {
+    bytes.set(piece, filled);
+    filled += piece.length;
+  }
+  return new Float32Array(bytes.buffer);
+}
+
+/** Positions; the class token is part of the first, and a bias of the patches of the others. */
+function embeddingOf({ positions, classToken, patches, width }: Tower): Float32Array {
+  const values = readFloats(positions);
+  const token = classToken && readFloats(classToken);
+  const bias = patches.bias && readFloats(patches.bias);
+  return values.map((value, index) => {
+    const more = index < width ? token?.[index] : bias?.[index % width];
+    return value + (more ?? 0);
+  });
+}
+
+/** Queries, keys and values side by side: `[width, 3 · width]`. */
+function projectionOf(block: Tower["blocks"][number], width: number): Float32Array {
+  const all = new Float32Array(width * 3 * width);
+  for (const [index, part] of [block.query, block.key, block.value].entries()) {
+    const values = valuesOf(matrixOf(part));
+    for (let row = 0; row < width; row++) {
+      all.set(values.subarray(row * width, (row + 1) * width), (row * 3 + index) * width);
+    }
+  }
+  return all;
+}
+
+function projectionBiasOf(block: Tower["blocks"][number], width: number): Float32Array {
+  const all = new Float32Array(3 * width);
+  for (const [index, { linear, part }] of [block.query, block.key, block.value].entries()) {
+    if (linear.bias === undefined) continue;
+    all.set(readFloats(linear.bias).subarray(part * width, (part + 1) * width), index * width);
+  }
+  return all;
+}
