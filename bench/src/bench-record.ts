@@ -201,7 +201,7 @@ export const cell = z.strictObject({
   }),
   /** Length of the measured windows together. */
   seconds: z.number().min(0),
-  /** Requests answered well in them; only these are in the percentiles. */
+  /** Requests due in them that were answered well, also later; only these are in the percentiles. */
   samples: z.int().min(0),
   requestsPerSecond: z.number().min(0),
   imagesPerSecond: z.number().min(0),

@@ -21,6 +21,7 @@ import {
   type TargetsSource,
   withTargets,
 } from "./bench-targets.ts";
+import { roundsToHalf } from "./check-parity.ts";
 import { startGpuSampler } from "./gpu-use.ts";
 import { openHttpClient, reason } from "./http-client.ts";
 import { describeCommit, describeMachine } from "./machine.ts";
@@ -389,7 +390,7 @@ export async function gateParity(
     const { environment } = target;
     context.onEvent({ kind: "phase", environment, text: `parity: ${benchPathName(path)}` });
     const result = await checkBenchParity(target, path, reference, {
-      halfPrecision: record.subject.runtime !== "embedded" && target.path.startsWith("trt-"),
+      halfPrecision: roundsToHalf(record.subject.runtime, target.path),
       signal: context.signal,
     });
     record.parity.push(result);

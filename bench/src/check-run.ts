@@ -2,7 +2,7 @@ import { checkBatches } from "./check-batches.ts";
 import { checkEmbedding } from "./check-embedding.ts";
 import { checkEndpoints } from "./check-endpoints.ts";
 import { checkErrors } from "./check-errors.ts";
-import { checkParity, parityLimits } from "./check-parity.ts";
+import { checkParity, parityLimits, type Runtime } from "./check-parity.ts";
 import { reason } from "./http-client.ts";
 import { runLoad } from "./load.ts";
 import { describeCommit, describeMachine } from "./machine.ts";
@@ -54,6 +54,7 @@ export class CheckRun {
 
   constructor(
     readonly environment: string,
+    private readonly runtime: Runtime,
     private readonly reference: Reference,
     private readonly options: CheckOptions,
   ) {}
@@ -77,7 +78,7 @@ export class CheckRun {
     const families: readonly (readonly [CheckId, Check])[] = [
       ["endpoints", checkEndpoints],
       ["embedding", (service) => checkEmbedding(service, reference)],
-      ["parity", (service) => checkParity(service, reference)],
+      ["parity", (service) => checkParity(service, reference, this.runtime)],
       ["batches", (service) => checkBatches(service, reference)],
       ["batching", batching],
       ["errors", (service) => checkErrors(service, reference)],
@@ -183,7 +184,7 @@ export class CheckRun {
 /** The record of some runs, in their order. */
 export async function recordOf(
   startedAt: Date,
-  runtime: VerifyRecord["subject"]["runtime"],
+  runtime: Runtime,
   reference: Reference,
   environments: readonly EnvironmentSubject[],
   runs: readonly CheckRun[],

@@ -2,6 +2,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { embedPaths } from "../../inference-image/src/contract/embed-api.ts";
+import type { ProtocolPath } from "../../inference-image/src/contract/environment.ts";
 import {
   embeddingDims,
   imageElements,
@@ -134,7 +135,10 @@ test("fails on metrics that do not count batches", () => {
 });
 
 /** An embed server that knows the reference's images; `spoil` changes what it answers. */
-async function embedService(spoil: (row: Float32Array) => Float32Array): Promise<ServiceUnderTest> {
+async function embedService(
+  spoil: (row: Float32Array) => Float32Array,
+  path: ProtocolPath = "embed-http",
+): Promise<ServiceUnderTest> {
   const server = createServer(async (request, response) => {
     const body = Buffer.concat(await request.toArray());
     const image = reference.images.find(({ bytes }) => {
@@ -166,8 +170,12 @@ async function embedService(spoil: (row: Float32Array) => Float32Array): Promise
   const endpoint = workload?.service.endpoints.find((it) => it.protocol === "embed-http");
   if (workload === undefined || endpoint === undefined) throw new Error("no embed server");
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  return openService("test", workload, [], [{ workload, endpoint, url }]);
+  return openService("test", workload, [], [{ workload, endpoint: { ...endpoint, path }, url }]);
 }
+
+/** The same direction, as near as FP16. */
+const near = (row: Float32Array) =>
+  unit(row.map((value, i) => value * (i % 2 === 0 ? 1.01 : 0.99)));
 
 test("an embed server whose embeddings have length 1 passes, in every form of request", async () => {
   expect(said(await checkEmbedding(await embedService((row) => row), reference))).toEqual([
@@ -183,20 +191,36 @@ test("an embed server that does not normalise fails", async () => {
 });
 
 test("embeddings that are the reference's pass parity", async () => {
-  const [message = ""] = said(await checkParity(await embedService((row) => row), reference));
+  const [message = ""] = said(
+    await checkParity(await embedService((row) => row), reference, "embedded"),
+  );
   expect(message).toMatch(/^pass: 8 answers: cosine 1\.000000, /);
 });
 
 test("embeddings of the right direction that differ by more than 0.1 % fail parity", async () => {
-  const near = await embedService((row) =>
-    unit(row.map((value, i) => value * (i % 2 === 0 ? 1.01 : 0.99))),
-  );
-  const [result] = await checkParity(near, reference);
+  const [result] = await checkParity(await embedService(near), reference, "embedded");
   expect(result?.measured.cosine).toBeGreaterThanOrEqual(0.999);
   expect(result?.measured.relativeDifference).toBeGreaterThan(0.001);
   expect(said(result === undefined ? [] : [result])).toEqual([
     expect.stringMatching(
       /^fail: 0\.jpg, .* differ from the local reference: cosine 0\.999\d+, relative difference .* %; must be ≥ 0\.999 and ≤ 0\.10 %$/,
     ),
+  ]);
+});
+
+test("what a TensorRT engine rounds to FP16 passes by its direction, where it is deployed", async () => {
+  const tensorrt = await embedService(near, "trt-http");
+  expect(said(await checkParity(tensorrt, reference, "deployed"))).toEqual([
+    expect.stringMatching(/^pass: 8 answers: cosine 0\.999/),
+  ]);
+  expect(said(await checkParity(tensorrt, reference, "embedded"))).toEqual([
+    expect.stringMatching(/^fail: /),
+  ]);
+  const turned = await embedService(
+    (row) => unit(row.map((value, i) => value * (i % 3))),
+    "trt-http",
+  );
+  expect(said(await checkParity(turned, reference, "deployed"))).toEqual([
+    expect.stringMatching(/^fail: .*; must be ≥ 0\.999$/),
   ]);
 });

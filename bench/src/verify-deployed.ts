@@ -78,7 +78,7 @@ export async function verifyDeployed(options: VerifyDeployedOptions): Promise<Ve
   for (const [index, environment] of options.environments.entries()) {
     options.signal.throwIfAborted();
     const artefact = artefacts[index] as Artefact;
-    const run = new CheckRun(artefact.environment.name, reference, options);
+    const run = new CheckRun(artefact.environment.name, "deployed", reference, options);
     subjects.push(await runDeployed(environment, artefact, run, reference));
     runs.push(run);
   }

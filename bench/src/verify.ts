@@ -77,7 +77,7 @@ export async function verify(options: VerifyOptions): Promise<VerifyRecord> {
     const runs: CheckRun[] = [];
     for (const one of prepared) {
       options.signal.throwIfAborted();
-      const run = new CheckRun(one.artefact.environment.name, reference, options);
+      const run = new CheckRun(one.artefact.environment.name, "embedded", reference, options);
       environments.push(await runEmbedded(one, run, reference, options));
       runs.push(run);
     }

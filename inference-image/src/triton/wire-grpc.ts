@@ -186,7 +186,8 @@ export function methodOf<Name extends keyof InferenceMethods>(
 export const channelOptions = {
   "grpc.max_receive_message_length": -1,
   "grpc.max_send_message_length": -1,
-  // HTTP/2's default window of 64 KiB makes an image wait for ten round trips
+  // HTTP/2's default window of 64 KiB makes an answer wait for a round trip each. grpc-js takes this for clients alone: its
+  // servers keep the default, so a request of 600 KB waits for ten
   "grpc-node.flow_control_window": 8 * 1024 * 1024,
 } as const;
 
