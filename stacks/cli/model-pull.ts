@@ -22,7 +22,14 @@ import {
   pullModel,
   type WantedModel,
 } from "../../inference-image/src/model/pull.ts";
-import { deriveOfRepository, megabytes, ofFiles, shownCosine, shownPath } from "./model-output.ts";
+import {
+  deriveOfRepository,
+  megabytes,
+  ofFiles,
+  requireReplaceable,
+  shownCosine,
+  shownPath,
+} from "./model-output.ts";
 import { UserError } from "./user-error.ts";
 
 export interface PullArguments {
@@ -129,14 +136,6 @@ function wantedOf(lock: LockedModel, { revision, sha256, updateLock }: PullArgum
   }
   const { weights, repository, path } = lock;
   return { weights, repository, path, revision, sha256 };
-}
-
-/** What `model generate` wrote can be written again; anything else is somebody's. @throws {UserError} */
-async function requireReplaceable(file: string): Promise<void> {
-  const info = await modelInfo(file).catch(() => undefined);
-  if (info === undefined || info.source === "generated") return;
-  const what = `${info.source === "unknown" ? "not of this project" : info.source}, weights ${info.weights}`;
-  throw new UserError(`${shownPath(file)} is there already (${what}); --force replaces it`);
 }
 
 /** Where to ask, and with which token. @throws {UserError} */

@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, request, type ServerResponse } from "node:http";
+import { createServer as createTlsServer } from "node:https";
 import { type AddressInfo, connect, type Socket } from "node:net";
 
 /** For tests: one answer to one request. */
@@ -18,13 +19,28 @@ export interface TestServer {
 
 /** A server that gives one answer after the other; the last one to every later request. */
 export async function startFileServer(...answers: readonly Answer[]): Promise<TestServer> {
+  const { requests, listener } = inOrder(answers);
+  return { ...(await listening(createServer(listener))), requests };
+}
+
+/** The same over TLS, as `localhost`. */
+export async function startTlsFileServer(
+  certificate: { readonly cert: string; readonly key: string },
+  ...answers: readonly Answer[]
+): Promise<TestServer> {
+  const { requests, listener } = inOrder(answers);
+  const { url, close } = await listening(createTlsServer(certificate, listener));
+  return { url: new URL(`https://localhost:${url.port}/`), close, requests };
+}
+
+function inOrder(answers: readonly Answer[]) {
   const requests: TestServer["requests"][number][] = [];
-  const server = createServer((incoming, response) => {
+  const listener: Answer = (incoming, response) => {
     const { method = "", url = "", headers } = incoming;
     requests.push({ method, path: url, headers });
     answers[Math.min(requests.length, answers.length) - 1]!(incoming, response);
-  });
-  return { ...(await listening(server)), requests };
+  };
+  return { requests, listener };
 }
 
 interface FileAnswer {
@@ -123,7 +139,7 @@ export async function startProxy(credentials?: string): Promise<TestProxy> {
 }
 
 async function listening(
-  server: ReturnType<typeof createServer>,
+  server: ReturnType<typeof createServer | typeof createTlsServer>,
 ): Promise<Pick<TestServer, "url" | "close">> {
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
