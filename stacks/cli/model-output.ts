@@ -1,7 +1,8 @@
 import { dirname, join, relative } from "node:path";
+import { InvalidArgumentError } from "commander";
 import { ensureU8Model } from "../../inference-image/src/model/derive.ts";
 import { repositoryModel } from "../../inference-image/src/model/generate.ts";
-import type { ModelInfo } from "../../inference-image/src/model/model-info.ts";
+import { type ModelInfo, modelInfo } from "../../inference-image/src/model/model-info.ts";
 import { preparedFolder, prepareInto } from "../../inference-image/src/model/prepare.ts";
 import { repositoryU8Model } from "../../inference-image/src/model/repository.ts";
 import { UserError } from "./user-error.ts";
@@ -45,4 +46,20 @@ export async function deriveOfRepository(
   if (!args.json) console.log(`${shownPath(modelPath)}: the form that the embed server runs`);
   const info = await ofFiles(ensureU8Model(file, repositoryU8Model));
   if (!args.json && info.source === "derived") reportDerived(repositoryU8Model, info);
+}
+
+/** What `model generate` wrote can be written again; anything else is somebody's. @throws {UserError} */
+export async function requireReplaceable(file: string): Promise<void> {
+  const info = await modelInfo(file).catch(() => undefined);
+  if (info === undefined || info.source === "generated") return;
+  const what = `${info.source === "unknown" ? "not of this project" : info.source}, weights ${info.weights}`;
+  throw new UserError(`${shownPath(file)} is there already (${what}); --force replaces it`);
+}
+
+export function seedOf(text: string): number {
+  const seed = Number(text);
+  if (!/^-?\d+$/.test(text) || seed < -(2 ** 31) || seed >= 2 ** 32) {
+    throw new InvalidArgumentError("It must be a 32-bit integer.");
+  }
+  return seed;
 }

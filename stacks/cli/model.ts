@@ -1,5 +1,5 @@
 import { dirname, join, resolve } from "node:path";
-import { type Command, InvalidArgumentError, Option } from "commander";
+import { type Command, Option } from "commander";
 import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
 import { ensureU8Model } from "../../inference-image/src/model/derive.ts";
 import {
@@ -12,11 +12,13 @@ import { type ModelInfo, modelInfo } from "../../inference-image/src/model/model
 import { preparedFolder, prepareInto } from "../../inference-image/src/model/prepare.ts";
 import { repositoryU8Model } from "../../inference-image/src/model/repository.ts";
 import { profiles } from "../../inference-image/src/model/vision-transformer.ts";
+import { registerModelExport } from "./model-export.ts";
 import {
   deriveOfRepository,
   megabytes,
   ofFiles,
   reportDerived,
+  seedOf,
   shownCosine,
   shownPath,
 } from "./model-output.ts";
@@ -47,6 +49,7 @@ export function registerModel(program: Command): void {
     .command("model")
     .description("make, fetch and check the model file that the servers load");
   registerModelPull(model);
+  registerModelExport(model);
 
   model
     .command("generate")
@@ -210,12 +213,4 @@ function startProgress(file: string): {
     },
     end: () => process.stderr.write("\r\x1b[K"),
   };
-}
-
-function seedOf(text: string): number {
-  const seed = Number(text);
-  if (!/^-?\d+$/.test(text) || seed < -(2 ** 31) || seed >= 2 ** 32) {
-    throw new InvalidArgumentError("It must be a 32-bit integer.");
-  }
-  return seed;
 }
