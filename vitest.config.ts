@@ -4,7 +4,10 @@ import { defineConfig } from "vitest/config";
 const exclude = ["**/node_modules/**", "cdktf.out/**"];
 
 /** They share one Kubernetes cluster, which takes longest to be had. */
-const onCluster = ["stacks/deploy/{kind-local,chart,k8s-gpu}.integ.test.ts"];
+const onCluster = [
+  "stacks/deploy/{kind-local,chart,k8s-gpu}.integ.test.ts",
+  "stacks/review/cluster-plans.integ.test.ts",
+];
 
 /** How long `expect.poll` waits where a test does not say: against a hang, however slow the machine is. */
 const poll = { timeout: 60_000 };

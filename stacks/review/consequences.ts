@@ -423,6 +423,7 @@ function withoutSpare(before: Values | undefined, after: Values | undefined): bo
   if (typeof is.gpus !== "number" || is.gpus === 0) return false;
   const { autoscaling: _was, budget: _old, ...podsBefore } = was;
   const { autoscaling, budget: _new, ...podsAfter } = is;
-  const least = isObject(autoscaling) && autoscaling.enabled === true ? autoscaling.minReplicas : 1;
+  const isScaled = isObject(autoscaling) && autoscaling.enabled === true;
+  const least = isScaled ? autoscaling.minReplicas : is.replicas;
   return !sameValue(podsBefore, podsAfter) && Number(least ?? 1) <= 1;
 }

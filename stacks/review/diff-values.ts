@@ -4,7 +4,7 @@ import { diffEnvironment, isEnvironmentList } from "./diff-env.ts";
 import { type DiffBlock, type DiffLine, knownAfterApply, lineOf } from "./diff-line.ts";
 import { diffPbtxt, isModelConfig } from "./diff-pbtxt.ts";
 import { collapsed, commandWord, hasSecretForm, hidden, isSecretName } from "./secrets.ts";
-import { isObject, isWithin, sameValue, stepInto } from "./value-paths.ts";
+import { isObject, isWithin, ofServer, sameValue, stepInto } from "./value-paths.ts";
 
 /**
  * What changes in a resource, as a reader wants to see it: environments and labels by name, ports by number, model configurations
@@ -148,6 +148,7 @@ class Differ {
 
   #walk(before: unknown, after: unknown, at: Place): void {
     if (before === after || (isNothing(before) && isNothing(after))) return;
+    if (this.#isOfServer(after, at)) return;
     const key = lastName(at.path);
     if (isEnvironmentList(key, before) || isEnvironmentList(key, after)) {
       const marked = this.#change.sensitive.some(
@@ -191,10 +192,24 @@ class Differ {
     this.#scalar(before, after, at);
   }
 
+  /** What Kubernetes keeps itself, and what it fills in again in another object. */
+  #isOfServer(after: unknown, { path }: Place): boolean {
+    const { type, replacePaths } = this.#change;
+    if (!type.startsWith("kubernetes_")) return false;
+    if (path[0] === "metadata" && ofServer.has(lastName(path))) return true;
+    const key = keyOf(path);
+    const forces = replacePaths.some((it) => keyOf(it) === key);
+    return isNothing(after) && this.#notYet.has(key) && !forces;
+  }
+
   #list(before: readonly unknown[], after: readonly unknown[], at: Place): void {
-    const name = namingField(before, after, (index, field, list) =>
-      this.#hasSecret([...(list === before ? at.pathBefore : at.path), index, field]),
-    );
+    // the one block of an object's names, which change with it
+    const isMetadata = this.#change.type.startsWith("kubernetes_") && keyOf(at.path) === "metadata";
+    const name = isMetadata
+      ? undefined
+      : namingField(before, after, (index, field, list) =>
+          this.#hasSecret([...(list === before ? at.pathBefore : at.path), index, field]),
+        );
     if (name !== undefined) {
       const left = byName(before, name);
       const right = byName(after, name);

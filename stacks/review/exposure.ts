@@ -81,7 +81,7 @@ const finders: Readonly<Record<string, Finder>> = {
   kubernetes_ingress: (values) => [
     { kind: "port", what: `an Ingress, ${objectName(values).name}` },
   ],
-  helm_release: ofRelease,
+  helm_release: (values, facts, address) => (isOfKind(facts, address) ? [] : ofRelease(values)),
 };
 
 const protocols = /^(tcp|udp|sctp)$/i;

@@ -11,7 +11,7 @@ import type {
 } from "./change.ts";
 import { ReviewError } from "./review-error.ts";
 import { isSecretName, secretPaths } from "./secrets.ts";
-import { changedPaths, isObject, markedPaths, textsIn, valueAt } from "./value-paths.ts";
+import { changedPaths, isObject, markedPaths, ofServer, textsIn, valueAt } from "./value-paths.ts";
 
 /** `terraform show -json PLAN`: https://developer.hashicorp.com/terraform/internals/json-format, version 1.x. */
 
@@ -130,7 +130,7 @@ export function changeOfPlan({ shown, text, stack }: PlanFile): StackChange {
       const imageResource = imageOf.get(it.address.replace(/\[[^\]]*\]$/, ""));
       return imageResource === undefined ? it : { ...it, imageResource };
     }),
-    drift: changesOf(read.resource_drift ?? [], shown).filter(isRealDrift),
+    drift: driftOf(read, shown),
     environmentBefore,
     environmentAfter,
     secrets: sensitiveVariables(read),
@@ -219,12 +219,31 @@ function checkVersion(raw: unknown, shown: string): void {
   }
 }
 
+/** What somebody else changed: not what Kubernetes counts itself, nor the replicas of what an autoscaler scales. */
+function driftOf(read: Plan, shown: string): readonly ResourceChange[] {
+  const isScaled = (read.resource_changes ?? []).some(({ type }) =>
+    /^kubernetes_horizontal_pod_autoscaler/.test(type),
+  );
+  return changesOf(read.resource_drift ?? [], shown).filter((it) =>
+    isRealDrift(it, (path) => {
+      if (!it.type.startsWith("kubernetes_")) return false;
+      const last = String(path.at(-1));
+      return path[0] === "metadata" ? ofServer.has(last) : isScaled && last === "replicas";
+    }),
+  );
+}
+
 /** Providers write what nobody set as `null` when they make a thing, and as `0` or `[]` when they look at it. */
-function isRealDrift({ action, before, after }: ResourceChange): boolean {
+function isRealDrift(
+  { action, before, after }: ResourceChange,
+  isOthers: (path: Path) => boolean,
+): boolean {
   if (action === "no-op") return false;
   if (action !== "update") return true;
-  return changedPaths(before, after).some((path) =>
-    [valueAt(before, path), valueAt(after, path)].some((value) => value && value !== true),
+  return changedPaths(before, after).some(
+    (path) =>
+      !isOthers(path) &&
+      [valueAt(before, path), valueAt(after, path)].some((value) => value && value !== true),
   );
 }
 

@@ -255,14 +255,23 @@ export function secretTexts(changes: readonly StackChange[]): readonly string[] 
     for (const part of [change.environmentBefore, change.environmentAfter]) {
       for (const [, text] of textsIn(part)) for (const secret of passwordsOf(text)) add(secret);
     }
-    for (const { sensitive, before, after } of [...resources, ...drift]) {
+    for (const { type, sensitive, before, after } of [...resources, ...drift]) {
       for (const path of sensitive) {
-        take(wrap(path, valueAt(before, path)));
-        take(wrap(path, valueAt(after, path)));
+        for (const values of [before, after]) {
+          const value = valueAt(values, path);
+          const isRelease = type === "helm_release" && path.length === 1 && path[0] === "metadata";
+          take(isRelease ? blocksOf(value).map(withoutNames) : wrap(path, value));
+        }
       }
     }
   }
   return [...found].sort((a, b) => b.length - a.length);
+}
+
+/** What Helm keeps of a release, without the names that stand beside it and everywhere. */
+function withoutNames(metadata: Values): Values {
+  const { name: _n, namespace: _s, chart: _c, version: _v, app_version: _a, ...rest } = metadata;
+  return rest;
 }
 
 /** Secrets of providers, of a backend and of the defaults of variables, by their name and by their form. */

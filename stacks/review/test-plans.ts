@@ -28,6 +28,67 @@ export const planCases: readonly PlanCase[] = [
   { name: "stack-destroyed", deployed: true, settings: {}, destroy: true },
 ];
 
+/** A saved plan of a cluster, and what it is of. */
+export interface ClusterPlanCase {
+  /** `plans/<name>.plan.json` */
+  readonly name: string;
+  readonly environment: "kind-local" | "k8s-gpu";
+  /** Whether the environment is deployed, with the settings that nothing is changed in. */
+  readonly deployed: boolean;
+  readonly change: {
+    readonly namespace?: "clipstack-other";
+    readonly deployWith?: "helm";
+    readonly memoryMiB?: number;
+    readonly maxReplicas?: number;
+    readonly gpu?: "a10";
+    readonly tritonTag?: "26.07-2";
+  };
+  readonly destroy?: true;
+}
+
+/** Of the provider for Kubernetes, and of that for Helm. */
+export const clusterPlanCases: readonly ClusterPlanCase[] = [
+  {
+    name: "kind-local-updated",
+    environment: "kind-local",
+    deployed: true,
+    change: { memoryMiB: 2_048, maxReplicas: 4 },
+  },
+  {
+    name: "kind-local-replaced",
+    environment: "kind-local",
+    deployed: true,
+    change: { namespace: "clipstack-other" },
+  },
+  {
+    name: "kind-local-to-chart",
+    environment: "kind-local",
+    deployed: true,
+    change: { deployWith: "helm" },
+  },
+  {
+    name: "kind-local-destroyed",
+    environment: "kind-local",
+    deployed: true,
+    change: {},
+    destroy: true,
+  },
+  { name: "k8s-gpu-created", environment: "k8s-gpu", deployed: false, change: {} },
+  {
+    name: "k8s-gpu-updated",
+    environment: "k8s-gpu",
+    deployed: true,
+    change: { tritonTag: "26.07-2", maxReplicas: 4 },
+  },
+  {
+    name: "k8s-gpu-replaced",
+    environment: "k8s-gpu",
+    deployed: true,
+    change: { namespace: "clipstack-other" },
+  },
+  { name: "k8s-gpu-destroyed", environment: "k8s-gpu", deployed: true, change: {}, destroy: true },
+];
+
 /** The key that Terraform is given where a port is exposed. A saved plan has it in plain text, as every plan does. */
 export const plantedKey = "planted-secret-8c1f02d7";
 

@@ -174,3 +174,6 @@ export function blockOf(
     blocksOf(value)[0] ?? {},
   );
 }
+
+/** What Kubernetes counts and names itself in the `metadata` of an object. */
+export const ofServer = new Set(["resource_version", "generation", "uid", "self_link"]);
