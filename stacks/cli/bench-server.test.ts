@@ -34,3 +34,10 @@ test("fails with code 2 on a number that is none", async () => {
 test("explains itself", async () => {
   expect((await run("--help")).code).toBe(0);
 });
+
+test("takes all its options, and says what is wrong with one of them", async () => {
+  const good = ["--quick", "--no-peer", "--strict", "--rounds", "5", "--report", "reports"];
+  const { code, stderr } = await run(...good, "--only", "all");
+  expect(code).toBe(2);
+  expect(stderr).toContain("--only must be of single");
+});

@@ -120,3 +120,9 @@ test("a port that is none exits with 2", async () => {
   );
   expect(code).toBe(2);
 });
+
+test("fails beyond this machine without a key", async () => {
+  const { code, stderr } = await serve("--model", "tiny", "--host", "0.0.0.0").ended;
+  expect(code).toBe(2);
+  expect(stderr).toContain("API_KEY is required where HOST is not this machine alone");
+});

@@ -1,0 +1,184 @@
+/**
+ * How each command of the documentation is known to work. `docs.test.ts` fails where a command is in none of these lists and its
+ * page does not say, in the comment behind it or at the head of its block, what it needs (`# needs a GPU`).
+ */
+
+/** A command that `commands.integ.test.ts` runs as it is written, in a fresh copy of the project. */
+export interface RunCommand {
+  readonly command: string;
+  /** @default 0 */
+  readonly exitCode?: number;
+  /** In what it prints. */
+  readonly prints: RegExp;
+}
+
+/** In this order: what one writes, the next ones read. Files that pages take for granted (`photo.jpg`, `plan.json`) are there. */
+export const commandsRun: readonly RunCommand[] = [
+  {
+    command: "npm run synth",
+    prints: /single-gpu: .*\nmulti-gpu-4x: .*\nkind-local: .*\nk8s-gpu: /,
+  },
+  {
+    command: "npx clipstack k8s manifests kind-local --image clipstack/embed:k8s-cpu",
+    prints: /kind: Deployment/,
+  },
+  { command: "npx clipstack review --plan plan.json", prints: /^<!-- clipstack-review -->/ },
+  {
+    command:
+      "npx clipstack review --plan cdktf.out/plan.json --head cdktf.out --output review.md --output review.json",
+    prints: /^<!-- clipstack-review -->/,
+  },
+  {
+    command: "npx clipstack review --plan cdktf.out/fresh.json --verify-plan review.json",
+    prints: /what was reviewed/,
+  },
+  { command: "npx clipstack capacity --parameters", prints: /195/ },
+  {
+    command:
+      "npx clipstack capacity multi-gpu-4x --payload float32 --bandwidth 10Gbps --round-trip 0.2ms --connections kept --concurrency 64",
+    prints: /4 × rtx-4080, instance-group[\s\S]*1,429/,
+  },
+  {
+    command:
+      "npx clipstack capacity --gpu rtx-4080 --payload float32 --bandwidth 100Mbps --round-trip 35ms --concurrency 16",
+    prints: /images\/s {8}20\.8[\s\S]*0\.027[\s\S]*send JPEG +187/,
+  },
+  {
+    command:
+      "npx clipstack capacity --record bench/reports/2026-11-22T02-22-27Z-bench-single-gpu.json --check",
+    prints: /predicted loads/,
+  },
+  { command: "npx clipstack report record.json --format md", prints: /^## Bench: / },
+  {
+    command: "npx clipstack compare before.json after.json --fail-over 5% --format md",
+    prints: /onnx-http/,
+  },
+  { command: "npx clipstack-dedupe scan ~/Pictures", prints: /photos/ },
+  { command: "npx clipstack-dedupe embed --mode local", prints: /random weights/ },
+  { command: "npx clipstack-dedupe group --threshold 0.95", prints: /group/ },
+];
+
+/** A command that a test runs, perhaps with other values, or whose code it calls. */
+export interface TestedCommand {
+  /** Its first words; with all that follows them. The longest that fits is taken. */
+  readonly command: string;
+  /** The words are in the text of these files, and so is every option that a page gives to a program of ours. */
+  readonly tests: readonly string[];
+  /** @default - the words of the command, without `npx` and the name of the program */
+  readonly words?: readonly string[];
+}
+
+const deploymentTests = ["stacks/deploy/single-gpu.integ.test.ts", "stacks/deploy/test-project.ts"];
+const multiGpuTests = ["stacks/deploy/multi-gpu.integ.test.ts", "stacks/deploy/test-project.ts"];
+const kindTests = [
+  "stacks/deploy/kind-local.integ.test.ts",
+  "stacks/deploy/test-project.ts",
+  "stacks/deploy/test-kind-project.ts",
+];
+const clusterTests = ["stacks/deploy/k8s-gpu.integ.test.ts", "stacks/deploy/test-project.ts"];
+const benchTests = [
+  "stacks/cli/bench.test.ts",
+  "stacks/cli/bench.integ.test.ts",
+  "stacks/cli/bench-options.test.ts",
+];
+const reviewTests = ["stacks/cli/review.test.ts", "stacks/cli/review-base.integ.test.ts"];
+const benchServerTests = [
+  "stacks/cli/bench-server.test.ts",
+  "stacks/cli/bench-server.integ.test.ts",
+  "bench/server/run.test.ts",
+];
+const sweepTests = ["stacks/cli/sweep.test.ts", "stacks/cli/bench-options.test.ts"];
+const launchTests = ["stacks/cli/launch-spec.test.ts", "stacks/cli/launch-spec.integ.test.ts"];
+const dedupeTests = ["examples/photo-dedupe/main.test.ts", "examples/photo-dedupe/embed.test.ts"];
+const chartTests = ["stacks/deploy/chart.integ.test.ts", "stacks/cli/test-helm.ts"];
+const imageTests = ["stacks/deploy/images.integ.test.ts"];
+
+export const commandsTested: readonly TestedCommand[] = [
+  // deployments: for real, on a Docker engine or a kind cluster, on the CPU
+  { command: "npx cdktf synth", tests: [".ci/run"], words: ["npx cdktf synth"] },
+  { command: "npx cdktf diff", tests: deploymentTests, words: ["plan("] },
+  { command: "npx cdktf deploy single-gpu", tests: deploymentTests },
+  { command: "npx cdktf destroy single-gpu", tests: deploymentTests },
+  { command: "npx cdktf deploy multi-gpu-4x", tests: multiGpuTests },
+  { command: "npx cdktf destroy multi-gpu-4x", tests: multiGpuTests },
+  { command: "npx cdktf deploy kind-local", tests: kindTests },
+  { command: "npx cdktf destroy kind-local", tests: kindTests },
+  { command: "npx cdktf deploy k8s-gpu", tests: clusterTests },
+  { command: "npx cdktf destroy k8s-gpu", tests: clusterTests },
+  {
+    command: "terraform",
+    tests: ["stacks/deploy/test-project.ts"],
+    words: ["-out", "show", "-json"],
+  },
+  { command: "npx clipstack verify single-gpu --target deployed", tests: deploymentTests },
+  { command: "npx clipstack verify multi-gpu-4x --target deployed", tests: multiGpuTests },
+  { command: "npx clipstack verify kind-local --target deployed", tests: kindTests },
+  { command: "npx clipstack verify k8s-gpu --target deployed", tests: clusterTests },
+  { command: "npx clipstack k8s rollout", tests: kindTests },
+  { command: "npx clipstack k8s scale", tests: kindTests },
+  { command: "npx clipstack k8s drain", tests: kindTests },
+  { command: "npx clipstack k8s quota", tests: kindTests },
+  { command: "npx clipstack k8s manifests", tests: kindTests },
+  { command: "npx clipstack doctor", tests: ["stacks/cli/doctor.test.ts"] },
+  { command: "npx clipstack wait-healthy", tests: ["stacks/cli/wait-healthy.integ.test.ts"] },
+  {
+    command: "npx clipstack wait-rollout",
+    tests: ["stacks/cli/wait-rollout.test.ts", "constructs/inference-deployment.test.ts"],
+  },
+  { command: "npx clipstack tunnel", tests: ["stacks/cli/tunnel.integ.test.ts"] },
+  { command: "npx clipstack launch-spec", tests: launchTests },
+  // the command line
+  { command: "npm start", tests: [".ci/run"], words: ["npm start"] },
+  { command: "npx tsx stacks/main.ts", tests: ["stacks/main.test.ts"], words: ["main.ts"] },
+  { command: "npm test", tests: [".ci/run"], words: ["npm run --silent test"] },
+  { command: "npm run render", tests: ["stacks/cli/render.test.ts"], words: ["render("] },
+  { command: "npm run review", tests: reviewTests, words: ["review-base", "--base"] },
+  {
+    command: "npm run demo:dedupe",
+    tests: ["examples/photo-dedupe/demo.integ.test.ts"],
+    words: ["demo"],
+  },
+  { command: "npm run bench:server", tests: benchServerTests, words: ["bench-server"] },
+  { command: "npx clipstack verify", tests: ["stacks/cli/verify.test.ts"] },
+  { command: "npx clipstack bench", tests: benchTests },
+  { command: "npx clipstack sweep", tests: sweepTests },
+  { command: "npx clipstack compare", tests: ["stacks/cli/report.test.ts"] },
+  { command: "npx clipstack report", tests: ["stacks/cli/report.test.ts"] },
+  { command: "npx clipstack capacity", tests: ["stacks/cli/capacity.test.ts"] },
+  { command: "npx clipstack review", tests: reviewTests },
+  { command: "npx clipstack serve", tests: ["stacks/cli/serve.test.ts"] },
+  { command: "npx clipstack model", tests: ["stacks/cli/model.test.ts"] },
+  { command: "npx clipstack-dedupe scan", tests: dedupeTests },
+  { command: "npx clipstack-dedupe embed", tests: dedupeTests },
+  { command: "npx clipstack-dedupe group", tests: dedupeTests },
+  { command: "npx clipstack-dedupe review", tests: dedupeTests },
+  // programs that ask the servers
+  {
+    command: "curl -F",
+    tests: ["inference-image/src/server/app.test.ts"],
+    words: ['"/embed"', "form("],
+  },
+  {
+    command: "curl --data-binary",
+    tests: [
+      "inference-image/src/server/app.test.ts",
+      "inference-image/src/server/ensemble.test.ts",
+    ],
+    words: ['"/embed"', "openclip_vit_b32_jpeg"],
+  },
+  // images and the chart
+  { command: "docker buildx bake", tests: imageTests, words: ["bake"] },
+  {
+    command: "docker build inference-image",
+    tests: imageTests,
+    words: ["build", "inference-image"],
+  },
+  { command: "docker run --read-only", tests: imageTests, words: ["read-only root"] },
+  { command: "helm install", tests: chartTests, words: ["install"] },
+  { command: "helm upgrade", tests: chartTests, words: ["upgrade"] },
+  { command: "helm test", tests: chartTests, words: ['"test"'] },
+  { command: "kubectl apply --server-side", tests: kindTests, words: ["apply --server-side"] },
+  // tests are run by the tests
+  { command: "npx vitest run", tests: [".ci/run"], words: ["npx vitest run --project"] },
+  { command: ".ci/run", tests: [".ci/run"], words: ["suite unit"] },
+];

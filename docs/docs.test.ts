@@ -1,0 +1,367 @@
+import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { dirname, join, normalize, relative } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Command } from "commander";
+import { beforeAll, expect, test } from "vitest";
+import { dedupeProgram } from "../examples/photo-dedupe/program.ts";
+import { clipstackProgram } from "../stacks/cli/program.ts";
+import { environmentNames } from "../stacks/settings.ts";
+import { commandsRun, commandsTested, type TestedCommand } from "./commands.ts";
+import { type Page, readPage } from "./markdown.ts";
+import { commandsOfBlock, commandsOfSession, type DocumentedCommand } from "./shell.ts";
+
+/** Every page is read: what it tells people to type exists, and is run somewhere, or says what it needs. */
+
+const root = fileURLToPath(new URL("../", import.meta.url));
+const skipped = new Set(["node_modules", "cdktf.out", "dist", "reports", "records", "plans"]);
+
+function* pagesUnder(folder: string): Generator<string> {
+  for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory()) {
+      const hidden = entry.name.startsWith(".") && entry.name !== ".ci";
+      if (!hidden && !skipped.has(entry.name)) yield* pagesUnder(path);
+    } else if (entry.name === "README.md" || (path.startsWith("docs/") && path.endsWith(".md"))) {
+      yield path;
+    }
+  }
+}
+
+const pages: ReadonlyMap<string, Page> = new Map(
+  [...pagesUnder(""), "bench/reports/README.md"].map((path) => [
+    path,
+    readPage(readFileSync(join(root, path), "utf8")),
+  ]),
+);
+
+interface Documented extends DocumentedCommand {
+  /** `docs/deploy.md:12` */
+  readonly place: string;
+}
+
+const documented: readonly Documented[] = [...pages].flatMap(([path, { blocks }]) =>
+  blocks.flatMap((block) => {
+    const commands = { sh: commandsOfBlock, console: commandsOfSession }[block.language];
+    return (commands?.(block) ?? []).map((command) => ({
+      ...command,
+      place: `${path}:${command.line}`,
+    }));
+  }),
+);
+
+/** Simple commands of one program, without `npx` and the program's name. */
+function argumentsOf(program: string): readonly { place: string; args: readonly string[] }[] {
+  const words = program.split(" ");
+  return documented.flatMap(({ place, commands }) =>
+    commands
+      .filter((command) => words.every((word, index) => command[index] === word))
+      .map((command) => ({ place, args: command.slice(words.length) })),
+  );
+}
+
+const says = (error: unknown) => (error instanceof Error ? error.message : String(error));
+
+/** Everything is parsed, and nothing is run. */
+function withoutActions(command: Command): Command {
+  command.configureOutput({ writeOut: () => {}, writeErr: () => {} });
+  for (const sub of command.commands) withoutActions(sub);
+  if (command.commands.length === 0) command.action(() => {});
+  return command;
+}
+
+let clipstack: Command;
+let dedupe: Command;
+beforeAll(async () => {
+  clipstack = withoutActions(await clipstackProgram());
+  dedupe = withoutActions(await dedupeProgram());
+});
+
+async function refused(
+  program: Command,
+  all: readonly { readonly place: string; readonly args: readonly string[] }[],
+): Promise<readonly string[]> {
+  const wrong: string[] = [];
+  for (const { place, args } of all) {
+    try {
+      await program.parseAsync([...args], { from: "user" });
+    } catch (error) {
+      if (says(error) !== "(outputHelp)") wrong.push(`${place}: ${args.join(" ")}: ${says(error)}`);
+    }
+  }
+  return wrong;
+}
+
+test("finds commands in every kind of page", () => {
+  const places = documented.map(({ place }) => place.replace(/:\d+$/, ""));
+  expect(places).toEqual(
+    expect.arrayContaining(["README.md", "docs/guides/single-gpu.md", "bench/README.md"]),
+  );
+  expect(documented.length).toBeGreaterThan(100);
+});
+
+test("every code block says what it is", () => {
+  const silent = [...pages].flatMap(([path, { blocks }]) =>
+    blocks.filter(({ language }) => language === "").map(({ line }) => `${path}:${line}`),
+  );
+  expect(silent).toEqual([]);
+});
+
+test("no command hides in a block of another language", () => {
+  const hidden = [...pages].flatMap(([path, { blocks }]) =>
+    blocks
+      .filter(({ language }) => language === "text")
+      .flatMap(({ line, lines }) =>
+        lines
+          .filter((content) => /^\s*(npx|npm run|kubectl|helm|terraform) |^docker /.test(content))
+          .map((content) => `${path}:${line}: ${content}`),
+      ),
+  );
+  expect(hidden).toEqual([]);
+});
+
+test("clipstack has every command, option and choice", async () => {
+  expect(await refused(clipstack, argumentsOf("npx clipstack"))).toEqual([]);
+});
+
+test("clipstack-dedupe has every command, option and choice", async () => {
+  expect(await refused(dedupe, argumentsOf("npx clipstack-dedupe"))).toEqual([]);
+});
+
+test("a command that does not exist is found", async () => {
+  const all = [
+    { place: "a", args: ["verfy"] },
+    { place: "b", args: ["verify", "--tarjet", "deployed"] },
+    { place: "c", args: ["review", "--fail-on", "sometimes"] },
+    { place: "d", args: ["review", "--fail-on", "never"] },
+  ];
+  expect(await refused(clipstack, all)).toEqual([
+    expect.stringContaining("unknown command 'verfy'"),
+    expect.stringContaining("unknown option '--tarjet'"),
+    expect.stringContaining("Allowed choices are error, warning, never"),
+  ]);
+});
+
+test("commands inside of sentences have names and options that exist", () => {
+  const wrong = [...pages].flatMap(([path, { spans }]) =>
+    spans.flatMap(({ line, text }) => {
+      const [, name, rest = ""] = /^(?:npx )?(clipstack|clipstack-dedupe) (.*)$/.exec(text) ?? [];
+      if (name === undefined) return [];
+      return unknownIn(name === "clipstack" ? clipstack : dedupe, rest.split(/\s+/)).map(
+        (word) => `${path}:${line}: ${text}: no ${word}`,
+      );
+    }),
+  );
+  expect(wrong).toEqual([]);
+});
+
+/** Names of subcommands and options that a program does not have. */
+function unknownIn(program: Command, words: readonly string[]): readonly string[] {
+  let command = program;
+  const unknown: string[] = [];
+  for (const word of words) {
+    if (word.startsWith("--")) {
+      const option = word.replace(/[=,;].*$/, "");
+      const known = [...command.options, ...program.options].some(({ long }) => long === option);
+      if (!known && option !== "--help" && option !== "--") unknown.push(option);
+    } else if (command.commands.length > 0 && /^[a-z0-9-]+$/.test(word)) {
+      const sub = command.commands.find((candidate) => candidate.name() === word);
+      if (sub === undefined) unknown.push(word);
+      else command = sub;
+    }
+  }
+  return unknown;
+}
+
+test("every npm script exists", () => {
+  const manifest = (folder: string): { readonly scripts: Readonly<Record<string, string>> } =>
+    JSON.parse(readFileSync(join(root, folder, "package.json"), "utf8"));
+  const missing = documented.flatMap(({ place, commands }) =>
+    commands
+      .filter(([program, run]) => program === "npm" && run === "run")
+      .filter(([, , script = "", workspace, folder = ""]) => {
+        const { scripts } = manifest(workspace === "-w" ? folder : "");
+        return scripts[script] === undefined;
+      })
+      .map((words) => `${place}: ${words.join(" ")}`),
+  );
+  expect(missing).toEqual([]);
+});
+
+test("every cdktf command names an environment, and options of cdktf", () => {
+  const options = new Set([
+    ...["--auto-approve", "--skip-provider-lock", "--migrate-state", "--skip-synth", "--hcl"],
+  ]);
+  const wrong = argumentsOf("npx cdktf").flatMap(({ place, args: [name = "", ...rest] }) => {
+    const names = rest.filter((word) => !word.startsWith("-"));
+    const known: readonly string[] = environmentNames;
+    const good =
+      ["deploy", "diff", "destroy", "output", "synth"].includes(name) &&
+      names.every((word) => known.includes(word)) &&
+      (name === "synth" || names.length > 0) &&
+      rest.every((word) => !word.startsWith("-") || options.has(word));
+    return good ? [] : [`${place}: ${name} ${rest.join(" ")}`];
+  });
+  expect(wrong).toEqual([]);
+});
+
+/** Folders at the top of the project: a word that begins with one is a path. */
+const folders = readdirSync(root, { withFileTypes: true })
+  .filter(
+    (entry) => entry.isDirectory() && !["node_modules", "cdktf.out", ".git"].includes(entry.name),
+  )
+  .map(({ name }) => name);
+
+/** What is made and not committed. */
+const made =
+  /model\.onnx|^bench\/reports\/(?!2026-11-22)|^inference-image\/dist|prepared|\.gen\/|[*…<{$]/;
+
+function isMissing(path: string, page: string): boolean {
+  const named = path.replace(/[:#].*$/, "").replace(/\/$/, "");
+  if (!folders.some((folder) => named.startsWith(`${folder}/`)) || made.test(named)) return false;
+  return !existsSync(join(root, named)) && !existsSync(join(root, dirname(page), named));
+}
+
+test("every file that a command or a sentence names exists", () => {
+  const inCommands = documented.flatMap(({ place, commands }) =>
+    commands
+      .flat()
+      .filter((word) => isMissing(word.replace(/^\.\//, ""), place))
+      .map((word) => `${place}: ${word}`),
+  );
+  const inSentences = [...pages].flatMap(([path, { spans }]) =>
+    spans
+      .filter(({ text }) => /^[\w./-]+\.[a-z]+$/.test(text) && isMissing(text, path))
+      .map(({ line, text }) => `${path}:${line}: ${text}`),
+  );
+  expect([...inCommands, ...inSentences]).toEqual([]);
+});
+
+test("every link inside the project leads somewhere", () => {
+  const broken = [...pages].flatMap(([path, { links }]) =>
+    links
+      .filter(({ target }) => !/^[a-z]+:/.test(target))
+      .filter(({ target }) => {
+        const [file = "", anchor] = target.split("#");
+        const found = file === "" ? path : normalize(join(dirname(path), file));
+        const absolute = join(root, found);
+        if (!existsSync(absolute)) return true;
+        if (anchor === undefined) return false;
+        const page =
+          pages.get(found) ??
+          (statSync(absolute).isFile() ? readPage(readFileSync(absolute, "utf8")) : undefined);
+        return page?.anchors.has(anchor) !== true;
+      })
+      .map(({ line, target }) => `${path}:${line}: ${target}`),
+  );
+  expect(broken).toEqual([]);
+});
+
+test("every page under docs can be reached from docs/README.md", () => {
+  const reached = new Set<string>();
+  const follow = (path: string) => {
+    if (reached.has(path)) return;
+    reached.add(path);
+    for (const { target } of pages.get(path)?.links ?? []) {
+      const found = normalize(join(dirname(path), target.replace(/#.*$/, "")));
+      if (pages.has(found)) follow(found);
+    }
+  };
+  follow("docs/README.md");
+  const alone = [...pages.keys()].filter((path) => path.startsWith("docs/") && !reached.has(path));
+  expect(alone).toEqual([]);
+});
+
+/** What a page may say that a command needs: what a test does not have. */
+const needs =
+  /^(a GPU|a GPU host|four GPUs|a cluster|a GPU cluster|kind|Docker|the internet|a registry|root|\w+ and the internet)$/;
+
+const wordsOf = (command: string) => command.split(" ");
+const startsWith = (words: readonly string[], start: readonly string[]) =>
+  start.every((word, index) => words[index] === word);
+
+/** The entry whose command is the longest beginning of these words. */
+function entryFor(words: readonly string[]): TestedCommand | undefined {
+  return commandsTested
+    .filter(({ command }) => startsWith(words, wordsOf(command)))
+    .sort((a, b) => wordsOf(b.command).length - wordsOf(a.command).length)[0];
+}
+
+const normalText = (words: readonly string[]) => words.join(" ");
+const isRun = (words: readonly string[]) =>
+  commandsRun.some(({ command }) => command === normalText(words));
+
+/** What needs no test: it changes a folder, a variable, or shows text. */
+const plain = new Set(["cd", "export", "cat", "head", "echo", "jq", "sh", "git", "less"]);
+
+test("every command is run by a test, or says what it needs", () => {
+  const open = documented.flatMap(({ place, commands, needs: said }) =>
+    said !== undefined
+      ? needs.test(said) || commands.some((words) => words.includes(said))
+        ? []
+        : [`${place}: '# needs ${said}' is none of the words for it`]
+      : commands
+          .filter((words) => !plain.has(words[0] ?? ""))
+          .filter((words) => !isRun(words) && entryFor(words) === undefined)
+          .map((words) => `${place}: ${normalText(words)}`),
+  );
+  expect(open).toEqual([]);
+});
+
+const textOf = (() => {
+  const texts = new Map<string, string>();
+  return (file: string) => {
+    const text = texts.get(file) ?? readFileSync(join(root, file), "utf8");
+    texts.set(file, text);
+    return text;
+  };
+})();
+
+test("a test that is named for a command has its words, and those of our programs their options", () => {
+  const missing = documented.flatMap(({ place, commands, needs: said }) =>
+    said !== undefined
+      ? []
+      : commands
+          .filter((words) => !isRun(words))
+          .flatMap((words) => {
+            const entry = entryFor(words);
+            if (entry === undefined) return [];
+            const text = entry.tests.map(textOf).join("\n");
+            const ours = ["npx", "npm"].includes(words[0] ?? "");
+            const options = (ours ? words : [])
+              .slice(wordsOf(entry.command).length)
+              .filter((word) => word.startsWith("--") && word.length > 2)
+              .map((word) => word.replace(/=.*$/, ""));
+            return [...wordsToFind(entry), ...options]
+              .filter((word) => !text.includes(word))
+              .map((word) => `${place}: '${word}' is not in ${entry.tests.join(", ")}`);
+          }),
+  );
+  expect(missing).toEqual([]);
+});
+
+function wordsToFind({ command, words }: TestedCommand): readonly string[] {
+  return (
+    words ??
+    wordsOf(command).filter(
+      (word) => !["npx", "clipstack", "clipstack-dedupe", "npm", "run"].includes(word),
+    )
+  );
+}
+
+test("every test that is named exists, and is used", () => {
+  const files = commandsTested.flatMap(({ tests }) => tests);
+  expect(files.filter((file) => !existsSync(join(root, file)))).toEqual([]);
+  const all = documented.flatMap(({ commands }) => commands);
+  const unused = [
+    ...commandsTested.filter((entry) => !all.some((words) => entryFor(words) === entry)),
+    ...commandsRun.filter(({ command }) => !all.some((words) => normalText(words) === command)),
+  ];
+  expect(unused.map(({ command }) => command)).toEqual([]);
+});
+
+test("no page names a place of the machine that it was written on", () => {
+  const wrong = [...pages.keys()].filter((path) =>
+    /\/work\/|\/root\/|\/tmp\/[fh]\//.test(readFileSync(join(root, path), "utf8")),
+  );
+  expect(wrong.map((path) => relative(".", path))).toEqual([]);
+});

@@ -1,0 +1,76 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+
+const root = fileURLToPath(new URL("../", import.meta.url));
+
+/** Sections whose messages are those of other programs. */
+const others = new Set(["Docker and NVIDIA", "Triton", "Terraform and cdktf", "Kubernetes"]);
+
+interface Message {
+  readonly section: string;
+  readonly text: string;
+}
+
+function messagesOf(page: string): readonly Message[] {
+  let section = "";
+  return page.split("\n").flatMap((line) => {
+    if (line.startsWith("## ")) section = line.slice(3);
+    const text = /^### `(.*)`$/.exec(line)?.[1];
+    return text === undefined ? [] : [{ section, text }];
+  });
+}
+
+const messages = messagesOf(readFileSync(join(root, "docs/troubleshooting.md"), "utf8"));
+const own = messages.filter(({ section }) => !others.has(section));
+
+function* sources(folder: string): Generator<string> {
+  for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {
+    const path = `${folder}/${entry.name}`;
+    if (entry.isDirectory() && entry.name !== "node_modules") yield* sources(path);
+    else if (/\.(ts|mjs)$/.test(entry.name) && !entry.name.includes("test")) yield path;
+  }
+}
+
+const texts = ["stacks", "constructs", "bench", "inference-image/src"]
+  .flatMap((folder) => [...sources(folder)])
+  .map((file) => readFileSync(join(root, file), "utf8"));
+
+/** What of a message is in the sources as it stands: what is between the values. */
+const partsOf = (text: string) =>
+  text
+    .split("…")
+    .map((part) => part.trim())
+    .filter((part) => /\w{3}/.test(part));
+
+/** Of the file that has most of them: words of different files are not a message. */
+function missingParts(text: string): readonly string[] {
+  const parts = partsOf(text);
+  const best = texts
+    .map((source) => parts.filter((part) => !source.includes(part)))
+    .sort((a, b) => a.length - b.length)[0];
+  return best ?? parts;
+}
+
+test("has messages of ours and of others", () => {
+  expect(own.length).toBeGreaterThan(30);
+  expect(messages.length - own.length).toBeGreaterThan(15);
+  expect(new Set(messages.map(({ section }) => section))).toEqual(
+    new Set([
+      ...["clipstack and cdktf synth", "Doctor", "Deploying", "Verify and bench"],
+      ...["The embed server", ...others],
+    ]),
+  );
+});
+
+test("every message of ours is still in the sources", () => {
+  const gone = own.flatMap(({ text }) =>
+    missingParts(text).map((part) => `${text}: no file has '${part}'`),
+  );
+  expect(gone).toEqual([]);
+});
+
+test("a message that nobody says is found", () => {
+  expect(missingParts("the moon is not … enough for a deployment of GPUs")).not.toEqual([]);
+});
