@@ -1,6 +1,15 @@
 import { type Capacity, hoursPerMonth, usdPerThousand } from "./capacity.ts";
+import type { RuleFinding } from "./change.ts";
 import type { DiffBlock } from "./diff-line.ts";
-import { countNames, type Review, type ReviewedChange, type StackReview } from "./review.ts";
+import {
+  type Counts,
+  countNames,
+  dangerOf,
+  type Review,
+  type ReviewedChange,
+  type StackReview,
+} from "./review.ts";
+import { sameValue } from "./value-paths.ts";
 import { few, isBroken } from "./verdict.ts";
 
 /** What a review says, as headings, lists and tables: Markdown and HTML are both made of these. */
@@ -25,26 +34,44 @@ export type Block =
   | { readonly kind: "diff"; readonly title: string; readonly diffs: readonly DiffBlock[] }
   | { readonly kind: "details"; readonly summary: Text; readonly blocks: readonly Block[] };
 
-/** How much is said: each rung leaves out more, and none the dangerous part. */
+/** How much is said: each rung leaves out more, and the dangerous part last. */
 export interface Rung {
   /** Differences of: everything; of what is destroyed, replaced or updated without steps; of none. */
   readonly differences: "all" | "services" | "none";
   /** Of what is created or a step: each by its name, or how many of each type. */
   readonly creations: "named" | "counted";
-  /** The same of what is updated. */
+  /** The same of what is updated, or replaced without harm. */
   readonly updates: "named" | "counted";
-  /** Most items of one list. What is destroyed, not answered meanwhile or lost comes first in it. */
+  /** Of all stacks together: most dangerous changes that are named, the worst first, and most errors and new exposures. */
+  readonly dangers: number;
+  /** Most rows and items of any other list or table. */
   readonly items: number;
+  /** Most stacks that have a row of their own in the table of counts; the others have one together. */
+  readonly stacks: number;
   /** What it leaves out, for the reader. Empty: nothing. */
   readonly leftOut: string;
 }
+
+const all = Number.POSITIVE_INFINITY;
 
 export const fullRung: Rung = {
   differences: "all",
   creations: "named",
   updates: "named",
-  items: Number.POSITIVE_INFINITY,
+  dangers: all,
+  items: all,
+  stacks: all,
   leftOut: "",
+};
+
+const countedRung: Rung = {
+  differences: "none",
+  creations: "counted",
+  updates: "counted",
+  dangers: all,
+  items: 100,
+  stacks: all,
+  leftOut: "names of what is created or updated, all differences, and long tables",
 };
 
 /** From the whole to the counts. */
@@ -62,29 +89,26 @@ export const ladder: readonly Rung[] = [
     creations: "counted",
     leftOut: "names of what is created and all differences",
   },
-  {
-    differences: "none",
-    creations: "counted",
-    updates: "counted",
-    items: 200,
-    leftOut:
-      "names of what is created or updated, all differences and what is beyond the first 200 of a list",
-  },
-  ...[60, 20, 5].map(
-    (items): Rung => ({
-      differences: "none",
-      creations: "counted",
-      updates: "counted",
-      items,
-      leftOut: `names of what is created or updated, all differences and what is beyond the first ${items} of a list`,
-    }),
-  ),
+  countedRung,
+  ...(
+    [
+      [300, 60, 200],
+      [150, 40, 200],
+      [80, 20, 100],
+      [40, 10, 60],
+      [20, 5, 30],
+      [8, 3, 12],
+      [3, 1, 5],
+    ] as const
+  ).map(([dangers, items, stacks]): Rung => ({ ...countedRung, dangers, items, stacks })),
 ];
 
 export interface DocumentOptions {
   readonly rung: Rung;
   /** Address of the folder with the pages of the rules, with a slash at its end. */
   readonly rulesUrl?: string;
+  /** Where the whole report is, for a comment that is shortened. */
+  readonly reportUrl?: string;
 }
 
 export const verdictTitles = {
@@ -96,46 +120,75 @@ export const verdictTitles = {
 /** Reasons of the verdict that are said at most. */
 const mostReasons = 12;
 
-export function documentOf(review: Review, { rung, rulesUrl }: DocumentOptions): readonly Block[] {
+export function documentOf(review: Review, options: DocumentOptions): readonly Block[] {
+  const { rung, rulesUrl } = options;
   const { verdict, stacks } = review;
   const nothing = stacks.every(isUnchanged);
+  const dangerous = dangerousOf(stacks);
+  const named = new Set(dangerous.slice(0, rung.dangers));
   return [
     { kind: "heading", level: 2, text: [`${verdictTitles[verdict.level]}: ${headline(review)}`] },
     ...listOf(
       verdict.reasons.slice(0, mostReasons).map((reason) => [reason]),
       verdict.reasons.length - mostReasons,
     ),
-    ...(rung.leftOut === ""
-      ? []
-      : [
-          {
-            kind: "text" as const,
-            text: [
-              { strong: "Shortened" },
-              ` to fit the limit of a comment: without ${rung.leftOut}. What is dangerous comes first; the rest is in the whole report (`,
-              { code: "clipstack review --html" },
-              " or ",
-              { code: "--json" },
-              ").",
-            ],
-          },
-        ]),
-    countTable(stacks),
-    ...(nothing ? [] : whatHappens(stacks, rung)),
-    ...capacitySection(stacks),
+    ...(rung.leftOut === "" ? [] : [shortened(options, dangerous.length, named.size)]),
+    countTable(stacks, rung),
+    ...(nothing ? [] : whatHappens(stacks, rung, named)),
+    ...capacitySection(stacks, rung),
     ...exposureSection(stacks, rung),
     ...(rung.differences === "none" ? [] : differenceSection(stacks, rung)),
     ...ruleSection(stacks, rung, rulesUrl),
     ...driftSection(stacks, rung),
-    ...notKnownSection(stacks),
+    ...notKnownSection(stacks, rung),
   ];
+}
+
+/** Dangerous changes of all stacks, the worst first, and of those that are as bad the first of every stack, then the second. */
+function dangerousOf(stacks: readonly StackReview[]): readonly ReviewedChange[] {
+  return [0, 1, 2].flatMap((danger) =>
+    stacks
+      .flatMap(({ changes }) =>
+        changes
+          .filter((change) => dangerOf(change) === danger)
+          .map((change, place) => ({ change, place })),
+      )
+      .sort((a, b) => a.place - b.place)
+      .map(({ change }) => change),
+  );
+}
+
+function shortened({ rung, reportUrl }: DocumentOptions, dangerous: number, named: number): Block {
+  const whole: Text =
+    reportUrl === undefined
+      ? ["the whole report (", { code: "clipstack review --html" }, " or ", { code: "--json" }, ")"]
+      : [{ link: reportUrl, text: "the whole report" }];
+  const said =
+    named < dangerous
+      ? [
+          " Of ",
+          { strong: `${dangerous} dangerous changes` },
+          ` the ${named} worst are named, the others counted.`,
+        ]
+      : [" Everything that stops, destroys or loses something is named."];
+  return {
+    kind: "text",
+    text: [
+      { strong: "Shortened" },
+      ` to fit the limit of a comment: without ${rung.leftOut}.`,
+      ...said,
+      " The rest is in ",
+      ...whole,
+      ".",
+    ],
+  };
 }
 
 export function isUnchanged({ changes, drift, outputs, besides }: StackReview): boolean {
   return [changes, drift, outputs, besides].every((list) => list.length === 0);
 }
 
-function headline({ stacks }: Review): string {
+function headline({ verdict, stacks }: Review): string {
   const changing = stacks.filter((stack) => stack.changes.length > 0);
   if (changing.length === 0) {
     const broken = stacks.filter(isBroken).map(({ stack }) => stack);
@@ -145,7 +198,8 @@ function headline({ stacks }: Review): string {
       const names = [...new Set(outputs.flatMap((it) => it.outputs))];
       return `${few(outputs.map(({ stack }) => stack))}: no resource changes, but the output ${few(names)}`;
     }
-    return stacks.length === 1 ? `${stacks[0]?.stack} does not change` : "nothing changes";
+    const what = verdict.level === "safe" ? "nothing changes" : "no resource changes";
+    return stacks.length === 1 ? `${stacks[0]?.stack}: ${what}` : what;
   }
   const changes = changing.flatMap((stack) => stack.changes);
   const words = { delete: "destroyed", replace: "replaced", update: "updated", create: "created" };
@@ -165,7 +219,7 @@ function headline({ stacks }: Review): string {
   return all.length === 0 ? `${names}: no resource changes` : `${names}: ${all.join(", ")}`;
 }
 
-function countTable(stacks: readonly StackReview[]): Block {
+function countTable(stacks: readonly StackReview[], rung: Rung): Block {
   const heads = {
     delete: "destroy",
     replace: "replace",
@@ -182,23 +236,54 @@ function countTable(stacks: readonly StackReview[]): Block {
   const shown = countNames.filter(
     (name) => always.has(name) || stacks.some(({ counts }) => counts[name] > 0),
   );
+  const cells = (counts: Counts) =>
+    shown.map((name): Text => {
+      const text = String(counts[name]);
+      const loud = counts[name] > 0 && (name === "delete" || name === "replace");
+      return [loud ? { strong: text } : text];
+    });
+  const kept = new Set([...stacks].sort(byWorst).slice(0, rung.stacks));
+  const own = stacks.filter((stack) => kept.has(stack));
+  const others = stacks.filter((stack) => !kept.has(stack));
   return {
     kind: "table",
     head: [["stack"], ...shown.map((name) => [heads[name]]), ["from"]],
-    rows: stacks.map(({ stack, counts, source, terraformVersion }) => [
-      [{ code: stack }],
-      ...shown.map((name): Text => {
-        const text = String(counts[name]);
-        const loud = counts[name] > 0 && (name === "delete" || name === "replace");
-        return [loud ? { strong: text } : text];
-      }),
-      [
-        source === "trees"
-          ? "two synthesized trees"
-          : `a plan${terraformVersion === undefined ? "" : ` of Terraform ${terraformVersion}`}`,
-      ],
-    ]),
+    rows: [
+      ...own.map(({ stack, counts, source, terraformVersion }) => [
+        [{ code: stack }],
+        ...cells(counts),
+        [
+          source === "trees"
+            ? "two synthesized trees"
+            : `a plan${terraformVersion === undefined ? "" : ` of Terraform ${terraformVersion}`}`,
+        ],
+      ]),
+      ...(others.length === 0
+        ? []
+        : [
+            [
+              [`${others.length} more`],
+              ...cells(
+                Object.fromEntries(
+                  countNames.map((name) => [
+                    name,
+                    others.reduce((sum, { counts }) => sum + counts[name], 0),
+                  ]),
+                ) as Counts,
+              ),
+              [""],
+            ],
+          ]),
+    ],
   };
+}
+
+/** Stacks with the worst change first, then those with the most of them. */
+function byWorst(a: StackReview, b: StackReview): number {
+  const [left, right] = [a, b].map(({ changes }) => changes.map(dangerOf));
+  const worst = (all: readonly number[] = []) => all.reduce((one, two) => Math.min(one, two), 4);
+  const many = (all: readonly number[] = []) => all.filter((it) => it < 3).length;
+  return worst(left) - worst(right) || many(right) - many(left) || (a.stack < b.stack ? -1 : 1);
 }
 
 const actionWords: Readonly<Record<ReviewedChange["action"] | "no-op", string>> = {
@@ -210,14 +295,23 @@ const actionWords: Readonly<Record<ReviewedChange["action"] | "no-op", string>> 
   "no-op": "keep",
 };
 
-function whatHappens(stacks: readonly StackReview[], rung: Rung): readonly Block[] {
+function whatHappens(
+  stacks: readonly StackReview[],
+  rung: Rung,
+  dangers: ReadonlySet<ReviewedChange>,
+): readonly Block[] {
   const changing = stacks.filter(({ changes }) => changes.length > 0);
-  if (changing.length === 0) return [];
+  // a stack without any name is told by its row of counts
+  const shown =
+    rung.stacks === all
+      ? changing
+      : changing.filter(({ changes }) => changes.some((it) => dangers.has(it)));
+  if (shown.length === 0) return [];
   return [
     { kind: "heading", level: 3, text: ["What happens"] },
-    ...changing.flatMap((stack) => [
+    ...shown.flatMap((stack) => [
       ...(stacks.length === 1 ? [] : [heading4(stack.stack)]),
-      ...stackChanges(stack, rung),
+      ...stackChanges(stack, rung, dangers),
     ]),
   ];
 }
@@ -226,29 +320,31 @@ function heading4(text: string): Block {
   return { kind: "heading", level: 4, text: [text] };
 }
 
-function stackChanges({ changes }: StackReview, rung: Rung): readonly Block[] {
+function stackChanges(
+  { changes }: StackReview,
+  rung: Rung,
+  dangers: ReadonlySet<ReviewedChange>,
+): readonly Block[] {
   const main = changes.filter(({ isStep }) => !isStep);
   const steps = changes.filter(({ isStep }) => isStep);
-  const isDangerous = ({ action }: ReviewedChange) => action === "delete" || action === "replace";
-  const isNamed = (change: ReviewedChange) =>
-    isDangerous(change) ||
-    change.consequence?.down.length ||
-    (change.action === "create" ? rung.creations === "named" : rung.updates === "named");
+  const isNamed = (change: ReviewedChange) => {
+    if (dangerOf(change) < 3) return dangers.has(change);
+    return (change.action === "create" ? rung.creations : rung.updates) === "named";
+  };
   const named = main.filter(isNamed);
+  const others = main.filter((it) => !isNamed(it));
+  const beyond = others.filter((it) => dangerOf(it) < 3);
   const counted = [
-    ...main.filter((it) => !isNamed(it)),
+    ...others.filter((it) => dangerOf(it) === 3),
     ...(rung.creations === "counted" ? steps : []),
   ];
   const creations = named.filter(({ action }) => action === "create");
   const folded = creations.length > 8 ? creations : [];
   return [
     ...listOf(
-      named
-        .filter((it) => !folded.includes(it))
-        .slice(0, rung.items)
-        .map(changeText),
-      named.length - folded.length - rung.items,
-      typeCounts(named.filter((it) => !folded.includes(it)).slice(rung.items)),
+      named.filter((it) => !folded.includes(it)).map(changeText),
+      beyond.length,
+      typeCounts(beyond),
     ),
     ...(folded.length === 0
       ? []
@@ -292,18 +388,20 @@ function listOf(items: readonly Text[], more: number, what = ""): readonly Block
 }
 
 function changeText(change: ReviewedChange): Text {
-  const { action, address, title, forcedBy, consequence, movedFrom, imported } = change;
+  const { action, address, title, forcedBy, because, consequence, movedFrom, imported } = change;
   return [
     { strong: actionWords[action] },
     " ",
     ...(title === address ? [] : [{ code: title }, " "]),
     "(",
     { code: address },
+    ...(change.deposed === undefined ? [] : [", deposed ", { code: change.deposed }]),
     ")",
     ...(change.createBeforeDestroy && !change.isStep ? [", the new one first"] : []),
     ...(movedFrom === undefined ? [] : [", moved from ", { code: movedFrom }]),
     ...(imported ? [", imported"] : []),
     ...(consequence === undefined ? [] : [`: ${lowerFirst(consequence.text)}`]),
+    ...(because === undefined ? [] : [{ break: true as const }, because]),
     ...(forcedBy.length === 0
       ? []
       : [
@@ -324,9 +422,16 @@ function lowerFirst(text: string): string {
     : text;
 }
 
-function capacitySection(stacks: readonly StackReview[]): readonly Block[] {
+function capacitySection(stacks: readonly StackReview[], rung: Rung): readonly Block[] {
   const known = stacks.filter(({ capacity }) => capacity.before ?? capacity.after);
   if (known.length === 0) return [];
+  const isOther = ({ capacity: { before, after } }: StackReview) => !sameValue(before, after);
+  const most = rung.items === all ? all : Math.max(rung.items, rung.dangers);
+  const kept = new Set(
+    [...known.filter(isOther), ...known.filter((it) => !isOther(it))].slice(0, most),
+  );
+  const shown = known.filter((it) => kept.has(it));
+  const left = known.filter((it) => !kept.has(it));
   const cell = (
     { capacity: { before, after } }: StackReview,
     text: (capacity: Capacity) => string | undefined,
@@ -335,7 +440,7 @@ function capacitySection(stacks: readonly StackReview[]): readonly Block[] {
     const [was, is] = [before, after].map((it) => (it === undefined ? none : (text(it) ?? "–")));
     return was === is ? [is ?? ""] : [`${was} → `, { strong: is ?? "" }];
   };
-  const rows = known.map((stack): readonly Text[] => [
+  const rows = shown.map((stack): readonly Text[] => [
     [{ code: stack.stack }],
     cell(stack, ({ gpus }) => gpus),
     cell(stack, vramText),
@@ -366,7 +471,13 @@ function capacitySection(stacks: readonly StackReview[]): readonly Block[] {
       ],
       rows: [...rows, ...(total === undefined ? [] : [total])],
     },
-    { kind: "list", items: capacityNotes(known) },
+    ...listOf(
+      capacityNotes(shown),
+      left.length,
+      left.some(isOther)
+        ? `${left.filter(isOther).length} of them have other capacities afterwards`
+        : "none of them changes",
+    ),
   ];
 }
 
@@ -414,13 +525,13 @@ function capacityNotes(stacks: readonly StackReview[]): readonly Text[] {
   ].sort();
   return [
     ...[...sources].map(
-      ([source, names]): Text => [`images/s of ${[...names].join(", ")}: predicted, ${source}`],
+      ([source, names]): Text => [`images/s of ${few([...names])}: predicted, ${source}`],
     ),
     ...(without.size === 0
       ? []
       : [
           [
-            `images/s of ${[...without.keys()].join(", ")}: not predicted${onCpu ? ", which is done for GPUs only" : ""}`,
+            `images/s of ${few([...without.keys()])}: not predicted${onCpu ? ", which is done for GPUs only" : ""}`,
           ],
         ]),
     ["VRAM is an estimate of the fullest GPU; usable is the part of it that models may plan with"],
@@ -431,11 +542,11 @@ function capacityNotes(stacks: readonly StackReview[]): readonly Text[] {
 }
 
 function exposureSection(stacks: readonly StackReview[], rung: Rung): readonly Block[] {
-  const all = stacks.flatMap(({ stack, exposures }) =>
+  const exposed = stacks.flatMap(({ stack, exposures }) =>
     exposures.map((exposure) => ({ stack, ...exposure })),
   );
   const rank = { new: 0, gone: 1, unchanged: 2 };
-  const sorted = all.sort((a, b) => rank[a.status] - rank[b.status]);
+  const sorted = exposed.sort((a, b) => rank[a.status] - rank[b.status]);
   const [first = undefined] = sorted;
   const heading: Block = { kind: "heading", level: 3, text: ["Exposure"] };
   if (first === undefined) {
@@ -447,17 +558,26 @@ function exposureSection(stacks: readonly StackReview[], rung: Rung): readonly B
       },
     ];
   }
-  const row = ({ stack, status, who, what }: (typeof all)[number]): readonly Text[] => [
+  const row = ({ stack, status, who, what }: (typeof exposed)[number]): readonly Text[] => [
     [status === "unchanged" ? "as before" : { strong: status }],
     [{ code: stack }],
     [{ code: who }],
     [what],
   ];
-  const shown = sorted.slice(0, rung.items);
+  const fresh = sorted.filter(({ status }) => status === "new");
+  const shown = [
+    ...fresh.slice(0, rung.dangers),
+    ...sorted.slice(fresh.length).slice(0, rung.items),
+  ];
+  const left = fresh.length - Math.min(fresh.length, rung.dangers);
   return [
     heading,
     { kind: "table", head: [["status"], ["stack"], ["who"], ["what"]], rows: shown.map(row) },
-    ...listOf([], sorted.length - shown.length),
+    ...listOf(
+      [],
+      sorted.length - shown.length,
+      left === 0 ? "none of them new" : `${left} of them new`,
+    ),
   ];
 }
 
@@ -507,17 +627,26 @@ function ruleSection(
   rung: Rung,
   rulesUrl: string | undefined,
 ): readonly Block[] {
-  const all = stacks.flatMap(({ findings }) => findings);
-  const open = all.filter(({ waived }) => waived === undefined);
-  const waived = all.filter((it) => it.waived !== undefined);
-  if (all.length === 0) return [];
+  const findings = stacks.flatMap((stack) => stack.findings);
+  if (findings.length === 0) return [];
   const order = ["error", "warning", "note"];
-  const sorted = [...open].sort((a, b) => order.indexOf(a.severity) - order.indexOf(b.severity));
+  const open = findings
+    .filter(({ waived }) => waived === undefined)
+    .sort((a, b) => order.indexOf(a.severity) - order.indexOf(b.severity));
+  const isNew = ({ severity, existing }: RuleFinding) => severity !== "note" && !existing;
+  const fresh = open.filter(isNew);
+  const errors = fresh.filter(({ severity }) => severity === "error");
+  const warnings = fresh.filter(({ severity }) => severity === "warning");
+  const loud = [...errors.slice(0, rung.dangers), ...warnings.slice(0, rung.items)];
+  const left = [
+    [errors.length - rung.dangers, "error"] as const,
+    [warnings.length - rung.items, "warning"] as const,
+  ].filter(([count]) => count > 0);
   const mark = { error: "⛔ error", warning: "⚠️ warning", note: "note" } as const;
   const rule = (id: string): Span =>
     rulesUrl === undefined ? { code: id } : { link: `${rulesUrl}${id}.md`, text: id };
-  const row = (finding: (typeof all)[number]): readonly Text[] => [
-    [mark[finding.severity], ...(finding.existing ? [", as before"] : [])],
+  const row = (finding: RuleFinding): readonly Text[] => [
+    [mark[finding.severity]],
     [rule(finding.rule)],
     [
       {
@@ -529,49 +658,49 @@ function ruleSection(
     [finding.waived ?? finding.fix],
   ];
   const head = [["severity"], ["rule"], ["where"], ["what"], ["how to fix"]];
-  const loud = sorted.filter(({ severity }) => severity !== "note").slice(0, rung.items);
-  const notes = sorted.filter(({ severity }) => severity === "note").slice(0, rung.items);
-  const rest = sorted.length - loud.length - notes.length;
+  const folded = (some: readonly RuleFinding[], summary: string, last: string): readonly Block[] =>
+    some.length === 0
+      ? []
+      : [
+          {
+            kind: "details",
+            summary: [summary],
+            blocks: [
+              {
+                kind: "table",
+                head: [...head.slice(0, 4), [last]],
+                rows: some.slice(0, rung.items).map(row),
+              },
+              ...listOf([], some.length - rung.items),
+            ],
+          },
+        ];
+  const old = open.filter((it) => it.severity !== "note" && !isNew(it));
+  const notes = open.filter(({ severity }) => severity === "note");
+  const waived = findings.filter((it) => it.waived !== undefined);
   return [
     { kind: "heading", level: 3, text: ["Rules"] },
     ...(loud.length === 0
-      ? [{ kind: "text" as const, text: ["No rule is broken."] }]
+      ? [{ kind: "text" as const, text: ["No rule is broken by this change."] }]
       : [{ kind: "table" as const, head, rows: loud.map(row) }]),
-    ...(notes.length === 0
-      ? []
-      : [
-          {
-            kind: "details" as const,
-            summary: [`${notes.length} ${notes.length === 1 ? "note" : "notes"}`],
-            blocks: [{ kind: "table" as const, head, rows: notes.map(row) }],
-          },
-        ]),
-    ...listOf([], rest),
-    ...(waived.length === 0
-      ? []
-      : [
-          {
-            kind: "details" as const,
-            summary: [`${waived.length} waived`],
-            blocks: [
-              {
-                kind: "table" as const,
-                head: [...head.slice(0, 4), ["reason"]],
-                rows: waived.slice(0, rung.items).map(row),
-              },
-            ],
-          },
-        ]),
+    ...listOf(
+      [],
+      left.reduce((sum, [count]) => sum + count, 0),
+      left.map(([count, what]) => `${count} ${what}${count === 1 ? "" : "s"}`).join(", "),
+    ),
+    ...folded(old, `${old.length} broken as before, not by this change`, "how to fix"),
+    ...folded(notes, `${notes.length} ${notes.length === 1 ? "note" : "notes"}`, "how to fix"),
+    ...folded(waived, `${waived.length} waived`, "reason"),
   ];
 }
 
 function driftSection(stacks: readonly StackReview[], rung: Rung): readonly Block[] {
-  const all = stacks.flatMap(({ stack, drift }) => drift.map((it) => ({ stack, ...it })));
-  if (all.length === 0) return [];
+  const drifts = stacks.flatMap(({ stack, drift }) => drift.map((it) => ({ stack, ...it })));
+  if (drifts.length === 0) return [];
   return [
     { kind: "heading", level: 3, text: ["Changed outside of Terraform"] },
     ...listOf(
-      all.slice(0, rung.items).map(
+      drifts.slice(0, rung.items).map(
         ({ stack, address, action, diffs }): Text => [
           { strong: action === "delete" ? "gone" : "changed" },
           " ",
@@ -586,12 +715,12 @@ function driftSection(stacks: readonly StackReview[], rung: Rung): readonly Bloc
               ]),
         ],
       ),
-      all.length - rung.items,
+      drifts.length - rung.items,
     ),
   ];
 }
 
-function notKnownSection(stacks: readonly StackReview[]): readonly Block[] {
+function notKnownSection(stacks: readonly StackReview[], rung: Rung): readonly Block[] {
   const lines = [
     ...new Set(
       stacks.filter(({ source }) => source === "trees").flatMap(({ notKnown }) => notKnown),
@@ -612,8 +741,8 @@ function notKnownSection(stacks: readonly StackReview[]): readonly Block[] {
           },
         ]),
     ...listOf(
-      ofPlans.map((line) => [line]),
-      0,
+      ofPlans.slice(0, rung.items).map((line) => [line]),
+      ofPlans.length - rung.items,
     ),
   ];
 }

@@ -11,6 +11,8 @@ export const commentLimit = 65_536;
 export interface MarkdownOptions {
   /** Address of the folder with the pages of the rules, with a slash at its end. */
   readonly rulesUrl?: string;
+  /** Where the whole report is, for a comment that is shortened. */
+  readonly reportUrl?: string;
   /**
    * Longest comment, in characters.
    *
@@ -21,17 +23,20 @@ export interface MarkdownOptions {
 
 /** A comment in GitHub's Markdown, on the first rung of the ladder that fits. */
 export function markdownComment(review: Review, options: MarkdownOptions = {}): string {
-  const { rulesUrl, limit = commentLimit } = options;
+  const { limit = commentLimit, ...links } = options;
   let text = "";
   for (const rung of ladder) {
-    const blocks = documentOf(review, { rung, ...(rulesUrl === undefined ? {} : { rulesUrl }) });
+    const blocks = documentOf(review, { rung, ...links });
     text = [commentMarker, ...blocks.map(blockText), footer(review), ""].join("\n\n").trimEnd();
     // GitHub counts characters as JavaScript does not: one of a pair is none to it
     if (text.length < limit) return `${text}\n`;
   }
   const note = `\n\n**Cut here**: the rest is in the whole report.\n\n${footer(review)}\n`;
-  const room = Math.max(0, limit - note.length - 1);
-  return `${text.slice(0, room).replace(/\n[^\n]*$/, "")}${note}`;
+  const closing = "\n\n</details>";
+  const room = Math.max(0, limit - note.length - closing.length - 1);
+  const cut = text.slice(0, room).replace(/\n[^\n]*$/, "");
+  const isOpen = cut.split("<details>").length > cut.split("</details>").length;
+  return `${cut}${isOpen ? closing : ""}${note}`;
 }
 
 /** Plans that a comment names at most, for the limit: another one counts as not reviewed. */

@@ -24,6 +24,30 @@ describe("the comment of a real plan", () => {
   });
 });
 
+test.each([
+  ["replace_because_tainted", ["delete", "create"], "It is tainted"],
+  ["replace_by_request", ["delete", "create"], "Somebody asked for it, with -replace."],
+  ["delete_because_each_key", ["delete"], "for_each has its key no more."],
+])("says of %s why Terraform does it", (reason, actions, text) => {
+  const change = plannedChange([{ address: "docker_volume.v", actions, before: {}, after: {} }]);
+  const resources = change.resources.map((it) => ({ ...it, reason }));
+  expect(markdownComment(reviewOf([{ ...change, resources }]))).toContain(text);
+});
+
+test("folds the rules that were broken before, and names those that the change breaks first", () => {
+  const finding = (rule: string, more: object) =>
+    ({ rule, severity: "warning", stack: "test", what: "w", fix: "f", ...more }) as const;
+  const findings = [finding("old", { severity: "error", existing: true }), finding("new", {})];
+  const review = reviewOf([plannedChange([])], { findings });
+  expect(review.verdict.reasons).toEqual([
+    "test: 1 rule is to look at: new.",
+    "test: 1 rule is broken as before: old.",
+  ]);
+  const text = markdownComment(review);
+  expect(text.indexOf("`new`")).toBeLessThan(text.indexOf("<details>"));
+  expect(text.indexOf("`old`")).toBeGreaterThan(text.indexOf("<details>"));
+});
+
 test("is safe where nothing changes", () => {
   expect(reviewOf([savedChange("nothing-changed")]).verdict).toEqual({
     level: "safe",
@@ -352,16 +376,66 @@ describe("a plan that is too long for a comment", () => {
     }
   });
 
-  test("names its plans even where it is cut", () => {
+  test("names its plans, and the first dangerous change of every one of many stacks", () => {
     const changes = Array.from({ length: 120 }, (_, index) => ({
       ...plannedChange(many(20, ["delete", "create"])),
       stack: `stack-${index}`,
     }));
     const text = markdownComment(reviewOf(changes));
     expect(text.length).toBeLessThan(commentLimit);
-    expect(text).toContain("**Cut here**");
+    expect(text).not.toContain("**Cut here**");
     expect(text.trimEnd().split("\n").at(-1)).toMatch(/^<!-- clipstack-plans stack-0:.* -->$/);
     expect(text.split(/:[0-9a-f]{64} /)).toHaveLength(121);
+    for (let index = 0; index < 120; index += 1) expect(text).toContain(`#### stack-${index}\n`);
+    const named = text.split("- **replace**").length - 1;
+    expect(text).toContain(`Of **2400 dangerous changes** the ${named} worst are named`);
+  });
+
+  test("gives as many stacks as nobody reads one row of counts together, the worst their own", () => {
+    const changes = Array.from({ length: 900 }, (_, index) => ({
+      ...plannedChange(many(2, index === 700 ? ["delete"] : ["update"])),
+      stack: `stack-${index}`,
+    }));
+    const text = markdownComment(reviewOf(changes));
+    expect(text.length).toBeLessThan(commentLimit);
+    expect(text).toContain("| `stack-700` | **2** | 0 | 0 |");
+    expect(text).toMatch(/\| \d+ more \| 0 \| 0 \| \d+ \| 0 \|/);
+    expect(text.split("- **destroy**")).toHaveLength(3);
+  });
+
+  test("names a service that does not answer before thousands that nobody knows, in any stack", () => {
+    const others = { ...plannedChange(many(2_000, ["delete"])), stack: "a" };
+    const text = markdownComment(reviewOf([others, savedChange("stack-destroyed")]));
+    expect(text.length).toBeLessThan(commentLimit);
+    expect(text).toContain("`docker_container.embed_container_3CD7E964`");
+  });
+
+  test("shortens tables of capacity and of exposure, and keeps what changes there", () => {
+    const swapped = savedChange("gpu-swapped");
+    const same = savedChange("nothing-changed");
+    const changes = Array.from({ length: 400 }, (_, index) => ({
+      ...(index === 399 ? swapped : same),
+      stack: `stack-${index}`,
+    }));
+    const text = markdownComment(reviewOf(changes));
+    expect(text.length).toBeLessThan(commentLimit);
+    expect(text).toContain("| `stack-399` | 1 × rtx-4080 → **1 × a10** |");
+    expect(text).toMatch(/- and \d+ more: none of them changes/);
+    expect(text).toContain("| all |");
+  });
+
+  test("is cut where nothing else helps, and names its plans even then", () => {
+    const review = reviewOf([savedChange("image-changed")]);
+    const text = markdownComment(review, { limit: 1_200 });
+    expect(text).toContain("**Cut here**");
+    expect(text.trimEnd().split("\n").at(-1)).toMatch(/^<!-- clipstack-plans /);
+    expect(text.split("<details>").length).toBe(text.split("</details>").length);
+  });
+
+  test("says where the whole report is", () => {
+    const review = reviewOf([plannedChange(many(3_000, ["delete"]))]);
+    const text = markdownComment(review, { reportUrl: "https://ci.example/runs/1" });
+    expect(text).toContain("The rest is in [the whole report](https://ci.example/runs/1).");
   });
 
   test("is not kept in memory many times over", () => {

@@ -61,8 +61,12 @@ export interface ReviewedChange {
   readonly type: string;
   readonly action: Exclude<Action, "no-op" | "read">;
   readonly createBeforeDestroy?: boolean;
+  /** Not what stands at the address, but what an earlier replacement left there: Terraform's key of it. */
+  readonly deposed?: string;
   /** What forces the replacement, with its values. */
   readonly forcedBy: readonly string[];
+  /** A sentence: why Terraform does it, where the configuration does not say it. */
+  readonly because?: string;
   readonly movedFrom?: string;
   readonly imported?: boolean;
   readonly consequence?: Consequence;
@@ -115,13 +119,17 @@ function stackReview(
         resource.action === "replace" || resource.action === "update"
           ? diffResource(resource, images)
           : [];
+      const forced = resource.action === "replace" ? forcedBy(resource.replacePaths, diffs) : [];
+      const because = becauseOf(resource, forced);
       return {
         address: resource.address,
         title: titleOf(resource),
         type: resource.type,
         action: resource.action as ReviewedChange["action"],
         ...(resource.createBeforeDestroy ? { createBeforeDestroy: true } : {}),
-        forcedBy: resource.action === "replace" ? forcedBy(resource.replacePaths, diffs) : [],
+        ...(resource.deposed === undefined ? {} : { deposed: resource.deposed }),
+        forcedBy: forced,
+        ...(because === undefined ? {} : { because }),
         ...(resource.movedFrom === undefined ? {} : { movedFrom: resource.movedFrom }),
         ...(resource.imported ? { imported: true } : {}),
         ...(consequence === undefined ? {} : { consequence }),
@@ -151,6 +159,27 @@ function stackReview(
   };
 }
 
+/** Terraform's words for what no attribute says. */
+const reasons: Readonly<Record<string, string>> = {
+  replace_because_tainted:
+    "It is tainted: an apply failed in the middle of it, or somebody marked it.",
+  replace_by_request: "Somebody asked for it, with -replace.",
+  replace_by_triggers: "A resource that it follows changes (replace_triggered_by).",
+  replace_because_cannot_update: "Its provider cannot change it in place.",
+  delete_because_wrong_repetition:
+    "It has a key, and count or for_each is gone, or the other way round.",
+  delete_because_count_index: "count is lower.",
+  delete_because_each_key: "for_each has its key no more.",
+  delete_because_no_module: "Its module is gone.",
+  delete_because_no_move_target: "It was to be moved to an address that there is none of.",
+};
+
+/** What an attribute says better is not said. */
+function becauseOf({ reason = "" }: ResourceChange, forced: readonly string[]): string | undefined {
+  const isSaid = forced.length > 0 && /^replace_(by_triggers|because_cannot_update)$/.test(reason);
+  return isSaid || !Object.hasOwn(reasons, reason) ? undefined : reasons[reason];
+}
+
 function besides({ plan }: StackChange): readonly string[] {
   if (plan === undefined) return [];
   const word: Readonly<Partial<Record<Action, string>>> = {
@@ -176,7 +205,7 @@ function isChange({ action, movedFrom, imported }: ResourceChange): boolean {
 export function withPairs(resources: readonly ResourceChange[]): readonly ResourceChange[] {
   const groups = new Map<string, ResourceChange[]>();
   for (const resource of resources) {
-    if (resource.type !== "docker_container") continue;
+    if (resource.type !== "docker_container" || resource.deposed !== undefined) continue;
     if (resource.address === withoutKey(resource.address)) continue;
     const key = withoutKey(resource.address);
     groups.set(key, [...(groups.get(key) ?? []), resource]);
@@ -197,12 +226,12 @@ export function withPairs(resources: readonly ResourceChange[]): readonly Resour
       before: was.before,
       sensitive: [...was.sensitive, ...is.sensitive],
       replacePaths: [["for_each"]],
-      reason: was.reason,
     });
   }
   return [
     ...resources.filter(
-      ({ type, address }) => type !== "docker_container" || !paired.has(withoutKey(address)),
+      ({ type, address, deposed }) =>
+        type !== "docker_container" || deposed !== undefined || !paired.has(withoutKey(address)),
     ),
     ...paired.values(),
   ].sort((a, b) => (a.address < b.address ? -1 : 1));
@@ -260,14 +289,28 @@ function countsOf({ resources, drift }: StackChange): Counts {
   };
 }
 
-const dangers = ["delete", "replace", "update", "create", "forget", "no-op"];
+/**
+ * How bad a change is: 0 a service does not answer, 1 something is lost, 2 something is destroyed, forgotten, or not there for a
+ * while for whoever uses it, 3 none of it.
+ */
+export function dangerOf({ action, consequence, isStep: step }: ReviewedChange): 0 | 1 | 2 | 3 {
+  if (step) return 3;
+  if (consequence !== undefined && consequence.down.length > 0) return 0;
+  if (consequence?.lost) return 1;
+  const replacesUnknown = action === "replace" && (consequence === undefined || consequence.waits);
+  return action === "delete" || action === "forget" || replacesUnknown ? 2 : 3;
+}
 
-/** What is destroyed first; among those what is not answered meanwhile, and what is lost. */
+const dangers = ["delete", "replace", "forget", "update", "create", "no-op"];
+
+/** The dangerous first, what is destroyed before what is replaced; among those what is not answered meanwhile, and what is lost. */
 function byDanger(a: ReviewedChange, b: ReviewedChange): number {
-  const rank = ({ action, consequence, isStep: step }: ReviewedChange) => [
-    step ? 1 : 0,
-    dangers.indexOf(action),
-    consequence === undefined ? 2 : consequence.down.length > 0 ? 0 : consequence.lost ? 1 : 2,
+  const rank = (change: ReviewedChange) => [
+    change.isStep ? 1 : 0,
+    dangerOf(change) === 3 ? 1 : 0,
+    dangers.indexOf(change.action),
+    change.deposed === undefined ? 0 : 1,
+    dangerOf(change),
   ];
   const [left, right] = [rank(a), rank(b)];
   const different = left.findIndex((value, index) => value !== right[index]);
