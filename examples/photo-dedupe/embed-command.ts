@@ -12,6 +12,7 @@ import { databaseOption, integerOf, untilInterrupt, withDatabase } from "./comma
 import { DedupeError } from "./dedupe-error.ts";
 import { type EmbedResult, embed } from "./embed.ts";
 import { durationText, openProgress } from "./progress.ts";
+import { shownName } from "./shown-name.ts";
 
 interface EmbedArguments {
   readonly db: string;
@@ -88,7 +89,7 @@ async function embedCommand(args: EmbedArguments): Promise<void> {
           waitSeconds: args.wait,
           otherModel: args.replace ? "replace" : "refuse",
           progress,
-          onSkipped: ({ path, problem }) => progress.note(`${path}: ${problem}`),
+          onSkipped: ({ path, problem }) => progress.note(shownName(`${path}: ${problem}`)),
           signal,
         });
       } finally {

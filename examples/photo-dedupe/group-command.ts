@@ -10,6 +10,7 @@ import {
   linkages,
   methods,
 } from "./group.ts";
+import { shownName } from "./shown-name.ts";
 
 /** Least cosine of two photos that show the same. */
 export const defaultThreshold = 0.95;
@@ -74,7 +75,7 @@ Examples:
 export function groupText(result: GroupResult, list: boolean): readonly string[] {
   const { groups, photos, left, how, weights, seconds } = result;
   const grouped = groups.reduce((sum, { length }) => sum + length, 0);
-  const lines = list ? groups.flatMap((paths) => [...paths, ""]) : [];
+  const lines = list ? groups.flatMap((paths) => [...paths.map(shownName), ""]) : [];
   lines.push(
     `${groups.length} groups with ${grouped} of ${photos} photos (${how}; ${seconds.toFixed(1)} s)`,
   );

@@ -189,11 +189,11 @@ function writeGroups(
     for (const [position, members] of groups.entries()) {
       const id = groupId(members[0]!.path);
       for (const photo of members) {
-        database.run("INSERT INTO group_members (photo_id, group_id, position) VALUES (?, ?, ?)", [
-          photo.id,
-          id,
-          position,
-        ]);
+        database.run(
+          `INSERT INTO group_members (photo_id, group_id, position, md5)
+           SELECT id, ?, ?, md5 FROM photos WHERE id = ?`,
+          [id, position, photo.id],
+        );
       }
     }
     writeSetting(database, "groups", JSON.stringify({ how, weights }));

@@ -1,6 +1,13 @@
-import { lstat, mkdir, open, rename, rm } from "node:fs/promises";
+import { lstat, mkdir, open, rename } from "node:fs/promises";
 import { dirname, join, parse, relative } from "node:path";
 import { systemReason } from "./dedupe-error.ts";
+import {
+  forgetMove,
+  isThere,
+  type MovedPhoto,
+  movedPhotosOf,
+  removeEmpty,
+} from "./moved-photos.ts";
 import type { PhotoDatabase } from "./photo-database.ts";
 import type { Skipped } from "./scan.ts";
 import { rejectedFolderName } from "./walk-photos.ts";
@@ -11,29 +18,50 @@ export interface MoveResult {
   readonly problems: readonly Skipped[];
 }
 
-interface RejectedPhoto {
+interface ReviewedPhoto {
   readonly id: number;
   readonly path: string;
   readonly root: string;
   readonly bytes: number;
   readonly mtime_ms: number;
+  readonly position: number;
+}
+
+export interface MoveOptions {
+  /**
+   * Of rejected photos.
+   *
+   * @default - `clipstack-rejected` in the folder that was scanned
+   */
+  readonly folder?: string;
+  /** Ends it after the photo that is being moved. */
+  readonly signal?: AbortSignal;
 }
 
 /**
- * Move rejected photos out of the way. Nothing is ever deleted or written over: a photo goes to the same place below the
- * folder of rejected photos, under a new name where there is one, and {@link restore} takes it back.
- *
- * @param folder - Of rejected photos; by default `clipstack-rejected` in the folder that was scanned.
+ * Move the rejected photos of the groups out of the way. Nothing is ever deleted or written over: a photo goes to the same
+ * place below the folder of rejected photos, under a new name where there is one, and {@link restore} takes it back. A
+ * photo stays when those of its group that are not rejected are not on the disk as they were scanned: it could be the last.
  */
-export async function moveRejected(database: PhotoDatabase, folder?: string): Promise<MoveResult> {
-  const photos = database.all<RejectedPhoto>(
-    `SELECT p.id, p.path, p.root, p.bytes, p.mtime_ms FROM photos p JOIN decisions d ON d.photo_id = p.id
-     WHERE d.decision = 'reject' AND p.state = 'present' ORDER BY p.path`,
+export async function moveRejected(
+  database: PhotoDatabase,
+  { folder, signal }: MoveOptions = {},
+): Promise<MoveResult> {
+  const rejected = "FROM reviewed WHERE decision = 'reject' AND state = 'present'";
+  const photos = database.all<ReviewedPhoto>(
+    `SELECT id, path, root, bytes, mtime_ms, position ${rejected} ORDER BY path`,
   );
   const problems: Skipped[] = [];
   let moved = 0;
   for (const photo of photos) {
-    const problem = await movePhoto(database, photo, folder);
+    if (signal?.aborted) break;
+    // a person may have decided otherwise while others were moved
+    if (database.get(`SELECT 1 ${rejected} AND id = ?`, [photo.id]) === undefined) continue;
+    const problem = await movePhoto(
+      database,
+      photo,
+      folder ?? join(photo.root, rejectedFolderName),
+    );
     if (problem === undefined) moved++;
     else problems.push({ path: photo.path, problem });
   }
@@ -43,37 +71,80 @@ export async function moveRejected(database: PhotoDatabase, folder?: string): Pr
 /** @returns Why it stayed, or `undefined`. */
 async function movePhoto(
   database: PhotoDatabase,
-  { id, path, root, bytes, mtime_ms }: RejectedPhoto,
-  folder: string | undefined,
+  photo: ReviewedPhoto,
+  folder: string,
 ): Promise<string | undefined> {
-  const rejected = folder ?? join(root, rejectedFolderName);
+  const { id, path, root, bytes, mtime_ms } = photo;
   let target: string;
   try {
-    const stats = await lstat(path);
-    if (!stats.isFile() || stats.size !== bytes || stats.mtimeMs !== mtime_ms) {
-      return "has changed since the scan: scan again";
-    }
-    target = await freeName(join(rejected, relative(root, path)));
+    if (!(await isAsScanned(photo))) return "has changed since the scan: scan again";
+    const lastOne = await lastOneProblem(database, photo);
+    if (lastOne !== undefined) return lastOne;
+    const wanted = join(folder, relative(root, path));
+    if (wanted === path) return `'${folder}' is the folder that was scanned: choose another`;
+    target = await freeName(wanted);
   } catch (error) {
     return systemReason(error);
   }
-  // first what is known, then the file: after a crash between the two, the next scan finds the photo where it is
-  setMoved(database, id, target);
+  // first what is known, then the file: after a crash between the two, the photo is found where it was
+  database.transaction(() => {
+    database.run(
+      "INSERT INTO moves (photo_id, path, root, moved_to, bytes, mtime_ms) VALUES (?, ?, ?, ?, ?, ?)",
+      [id, path, root, target, bytes, mtime_ms],
+    );
+    database.run("UPDATE photos SET state = 'moved' WHERE id = ?", [id]);
+  });
   try {
     await rename(path, target);
     return undefined;
   } catch (error) {
-    database.run("UPDATE photos SET state = 'present', moved_to = NULL WHERE id = ?", [id]);
-    // the empty file that kept the name
-    await rm(target, { force: true });
+    // a network disk may have done it all the same
+    if (!(await isThere(path))) return undefined;
+    await removeEmpty(target);
+    database.transaction(() => {
+      database.run("DELETE FROM moves WHERE moved_to = ?", [target]);
+      database.run("UPDATE photos SET state = 'present' WHERE id = ?", [id]);
+    });
     return (error as NodeJS.ErrnoException).code === "EXDEV"
-      ? `'${rejected}' is on another file system: choose a folder on the same disk with --rejected`
+      ? `'${folder}' is on another file system: choose a folder on the same disk with --rejected`
       : systemReason(error);
   }
 }
 
-function setMoved(database: PhotoDatabase, id: number, target: string): void {
-  database.run("UPDATE photos SET state = 'moved', moved_to = ? WHERE id = ?", [target, id]);
+async function isAsScanned({ path, bytes, mtime_ms }: ReviewedPhoto): Promise<boolean> {
+  const stats = await lstat(path);
+  return stats.isFile() && stats.size === bytes && stats.mtimeMs === mtime_ms;
+}
+
+/** Why a photo could be the last of its group, where a person meant to keep another. */
+async function lastOneProblem(
+  database: PhotoDatabase,
+  photo: ReviewedPhoto,
+): Promise<string | undefined> {
+  const others = database.all<ReviewedPhoto>(
+    `SELECT id, path, root, bytes, mtime_ms, position FROM reviewed
+     WHERE position = ? AND state = 'present' AND decision IS NOT 'reject' ORDER BY decision IS NULL, path`,
+    [photo.position],
+  );
+  // all are rejected: the page has asked
+  if (others.length === 0) return undefined;
+  const own = await fileNumber(photo.path);
+  let same: string | undefined;
+  for (const other of others) {
+    if (!(await isAsScanned(other).catch(() => false))) continue;
+    if ((await fileNumber(other.path)) !== own) return undefined;
+    same = other.path;
+  }
+  return same === undefined
+    ? "the photos of its group that are kept are not there as they were scanned: scan and group again"
+    : `is the same file as '${same}', under two names: moving it frees nothing`;
+}
+
+/** Names of one file have one number: a hard link, or a folder that is mounted twice. */
+async function fileNumber(path: string): Promise<string> {
+  const { dev, ino } = await lstat(path, { bigint: true });
+  // some file systems number nothing
+  return ino === 0n ? path : `${dev} ${ino}`;
 }
 
 /** Takes a name that is free, by an empty file: `photo.jpg`, else `photo (2).jpg`, … */
@@ -96,52 +167,64 @@ async function takeName(path: string): Promise<boolean> {
   }
 }
 
-interface MovedPhoto {
-  readonly id: number;
-  readonly path: string;
-  readonly moved_to: string;
+export interface RestoreOptions {
+  /** Which ones; by default all. */
+  readonly which?: (move: MovedPhoto) => boolean;
+  /** Ends it after the photo that is being put back. */
+  readonly signal?: AbortSignal;
 }
 
-/**
- * Put photos that were moved back to where they were. A photo that is there again by other means is left alone.
- *
- * @param id - Of one photo; by default all of them.
- */
-export async function restore(database: PhotoDatabase, id?: number): Promise<MoveResult> {
-  const photos = database.all<MovedPhoto>(
-    "SELECT id, path, moved_to FROM photos WHERE state = 'moved' AND (? IS NULL OR id = ?) ORDER BY path",
-    [id ?? null, id ?? null],
-  );
+/** Put photos that were moved back to where they were. A file that is there again by other means is left alone. */
+export async function restore(
+  database: PhotoDatabase,
+  { which = () => true, signal }: RestoreOptions = {},
+): Promise<MoveResult> {
   const problems: Skipped[] = [];
   let moved = 0;
-  for (const photo of photos) {
-    const problem = await restorePhoto(database, photo);
+  for (const move of movedPhotosOf(database).filter(which)) {
+    if (signal?.aborted) break;
+    const problem = await restorePhoto(database, move).catch(
+      (error: unknown) => `cannot be taken back from '${move.moved_to}': ${systemReason(error)}`,
+    );
     if (problem === undefined) moved++;
-    else problems.push({ path: photo.path, problem });
+    else problems.push({ path: move.path, problem });
   }
   return { moved, problems };
 }
 
+/** @returns Why it stayed, or `undefined`. */
 async function restorePhoto(
   database: PhotoDatabase,
-  { id, path, moved_to }: MovedPhoto,
+  move: MovedPhoto,
 ): Promise<string | undefined> {
+  const { id, path, moved_to, bytes, mtime_ms } = move;
+  const away = await lstat(moved_to).catch(() => undefined);
+  if (away === undefined || away.size === 0) {
+    // a run that was killed moved nothing, or had put it back already
+    const back = await lstat(path).catch(() => undefined);
+    if (back?.size !== bytes || back.mtimeMs !== mtime_ms) {
+      return away === undefined ? `'${moved_to}' does not exist` : `'${moved_to}' is empty`;
+    }
+    await removeEmpty(moved_to);
+    forgetMove(database, move);
+    return undefined;
+  }
+  await mkdir(dirname(path), { recursive: true });
+  database.run("UPDATE moves SET coming_back = 1 WHERE id = ?", [id]);
+  if (!(await takeName(path)) && !(move.coming_back === 1 && (await lstat(path)).size === 0)) {
+    database.run("UPDATE moves SET coming_back = 0 WHERE id = ?", [id]);
+    return `there is a file of this name again; it stays at '${moved_to}'`;
+  }
   try {
-    await lstat(moved_to);
-    await mkdir(dirname(path), { recursive: true });
-    if (!(await takeName(path))) return "there is a file of this name again";
-    try {
-      await rename(moved_to, path);
-    } catch (error) {
-      await rm(path, { force: true });
+    await rename(moved_to, path);
+  } catch (error) {
+    // a network disk may have done it all the same
+    if (await isThere(moved_to)) {
+      await removeEmpty(path);
+      database.run("UPDATE moves SET coming_back = 0 WHERE id = ?", [id]);
       throw error;
     }
-  } catch (error) {
-    return `cannot be taken back from '${moved_to}': ${systemReason(error)}`;
   }
-  database.transaction(() => {
-    database.run("UPDATE photos SET state = 'present', moved_to = NULL WHERE id = ?", [id]);
-    database.run("DELETE FROM decisions WHERE photo_id = ?", [id]);
-  });
+  forgetMove(database, move);
   return undefined;
 }

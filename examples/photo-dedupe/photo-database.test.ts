@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { movedPhotosOf } from "./moved-photos.ts";
 import { openPhotoDatabase, readSetting, writeSetting } from "./photo-database.ts";
 import { temporaryFolder } from "./test-photos.ts";
 
@@ -65,6 +66,35 @@ test("fails when the file has another version", () => {
   database.run("PRAGMA user_version = 9");
   database.close();
   expect(() => openPhotoDatabase(file)).toThrow(
-    `--db '${file}' has version 9, this program reads 1: scan into a new file`,
+    `--db '${file}' has version 9, this program reads 2: scan into a new file`,
   );
+});
+
+test("keeps the decisions, the groups and the way back of moved photos of version 1", () => {
+  const file = newFile();
+  const first = openPhotoDatabase(file, { missing: "create" });
+  for (const sql of [
+    "DROP VIEW reviewed",
+    "DROP TABLE moves",
+    "ALTER TABLE group_members DROP COLUMN md5",
+    "ALTER TABLE decisions DROP COLUMN md5",
+    "ALTER TABLE photos ADD COLUMN moved_to TEXT",
+    `INSERT INTO photos (id, path, root, bytes, mtime_ms, state, md5, seen, moved_to)
+     VALUES (1, '/p/a.jpg', '/p', 7, 1.5, 'moved', 'm', 1, '/p/clipstack-rejected/a.jpg')`,
+    "INSERT INTO group_members (photo_id, group_id, position) VALUES (1, 'g', 0)",
+    "INSERT INTO decisions (photo_id, decision) VALUES (1, 'reject')",
+    "PRAGMA user_version = 1",
+  ]) {
+    first.run(sql);
+  }
+  first.close();
+  const second = openPhotoDatabase(file);
+  expect(movedPhotosOf(second)).toMatchObject([
+    { photo_id: 1, path: "/p/a.jpg", moved_to: "/p/clipstack-rejected/a.jpg", bytes: 7 },
+  ]);
+  expect(second.all("SELECT id, position, decision FROM reviewed")).toEqual([
+    { id: 1, position: 0, decision: "reject" },
+  ]);
+  second.close();
+  openPhotoDatabase(file).close();
 });

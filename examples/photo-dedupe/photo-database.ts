@@ -28,10 +28,32 @@ export interface OpenOptions {
 }
 
 /** Bumped when a table changes; a file of another version is refused. */
-const schemaVersion = 1;
+const schemaVersion = 2;
 
 /** "clip" as four bytes: says whose file it is. */
 const applicationId = 0x63_6c_69_70;
+
+/** Where rejected photos lie, and the photos of the groups as a person sees them. */
+const movesSchema = `
+  -- a row stays until its photo is put back, whatever is found where the photo was
+  CREATE TABLE moves (
+    id INTEGER PRIMARY KEY,
+    photo_id INTEGER NOT NULL REFERENCES photos (id),
+    path TEXT NOT NULL,
+    root TEXT NOT NULL,
+    moved_to TEXT NOT NULL UNIQUE,
+    bytes INTEGER NOT NULL,
+    mtime_ms REAL NOT NULL,
+    -- 1 while it is put back: an empty file at its path is ours
+    coming_back INTEGER NOT NULL DEFAULT 0
+  );
+  CREATE INDEX moves_by_photo ON moves (photo_id);
+  -- a photo that is another file than was compared is in no group
+  CREATE VIEW reviewed AS
+    SELECT m.position, m.group_id, p.*, d.decision
+    FROM group_members m JOIN photos p ON p.id = m.photo_id AND p.md5 = m.md5
+    LEFT JOIN decisions d ON d.photo_id = p.id AND d.md5 = p.md5;
+`;
 
 const schema = `
   CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -53,9 +75,7 @@ const schema = `
     height INTEGER,
     taken_at TEXT,
     -- the scan that saw it last
-    seen INTEGER NOT NULL,
-    -- where a rejected photo was moved to
-    moved_to TEXT
+    seen INTEGER NOT NULL
   );
   CREATE INDEX photos_by_state ON photos (state, id);
   CREATE TABLE models (
@@ -79,17 +99,36 @@ const schema = `
     photo_id INTEGER PRIMARY KEY REFERENCES photos (id) ON DELETE CASCADE,
     group_id TEXT NOT NULL,
     -- order of the groups
-    position INTEGER NOT NULL
+    position INTEGER NOT NULL,
+    -- of the file that was compared
+    md5 TEXT NOT NULL
   );
   CREATE INDEX members_by_position ON group_members (position, photo_id);
   CREATE TABLE decisions (
     photo_id INTEGER PRIMARY KEY REFERENCES photos (id) ON DELETE CASCADE,
     -- keep | reject
-    decision TEXT NOT NULL
+    decision TEXT NOT NULL,
+    -- of the file that was decided on: another file of that name is another photo
+    md5 TEXT NOT NULL
   );
   -- what undo takes back: each photo's decision as it was before
   CREATE TABLE actions (id INTEGER PRIMARY KEY, before TEXT NOT NULL);
+  ${movesSchema}
   PRAGMA application_id = ${applicationId};
+  PRAGMA user_version = ${schemaVersion};
+`;
+
+/** Groups, decisions and the way back of moved photos are kept; the steps that undo knew are not. */
+const fromVersion1 = `
+  ALTER TABLE group_members ADD COLUMN md5 TEXT NOT NULL DEFAULT '';
+  UPDATE group_members SET md5 = coalesce((SELECT md5 FROM photos WHERE id = photo_id), '');
+  ALTER TABLE decisions ADD COLUMN md5 TEXT NOT NULL DEFAULT '';
+  UPDATE decisions SET md5 = coalesce((SELECT md5 FROM photos WHERE id = photo_id), '');
+  DELETE FROM actions;
+  ${movesSchema}
+  INSERT INTO moves (photo_id, path, root, moved_to, bytes, mtime_ms)
+    SELECT id, path, root, moved_to, bytes, mtime_ms FROM photos WHERE moved_to IS NOT NULL;
+  ALTER TABLE photos DROP COLUMN moved_to;
   PRAGMA user_version = ${schemaVersion};
 `;
 
@@ -136,6 +175,12 @@ function prepareSchema(database: sqlite.Database, file: string): void {
   }
   if (pragma("application_id") !== applicationId) {
     throw new DedupeError("usage", `--db '${file}' is not a file of clipstack-dedupe`);
+  }
+  if (version === 1) {
+    database.exec("BEGIN");
+    database.exec(fromVersion1);
+    database.exec("COMMIT");
+    return;
   }
   if (version !== schemaVersion) {
     throw new DedupeError(

@@ -7,6 +7,7 @@ const commands: Readonly<Record<string, (program: Command) => Promise<void>>> = 
   embed: async (program) => (await import("./embed-command.ts")).registerEmbed(program),
   group: async (program) => (await import("./group-command.ts")).registerGroup(program),
   review: async (program) => (await import("./review-command.ts")).registerReview(program),
+  restore: async (program) => (await import("./restore-command.ts")).registerRestore(program),
   demo: async (program) => (await import("./demo-command.ts")).registerDemo(program),
   evaluate: async (program) => (await import("./evaluate-command.ts")).registerEvaluate(program),
   "make-photos": async (program) =>

@@ -23,7 +23,6 @@ export interface ReviewState {
 
 interface GroupRow {
   readonly id: number;
-  readonly group_id: string;
   readonly path: string;
   readonly root: string;
   readonly bytes: number;
@@ -39,25 +38,21 @@ interface GroupRow {
 export function reviewState(database: PhotoDatabase): ReviewState {
   const number = (sql: string) => database.get<{ readonly n: number }>(`SELECT ${sql} AS n`)!.n;
   const made = groupsMadeBy(database);
-  const rejects =
-    "FROM decisions d JOIN photos p ON p.id = d.photo_id WHERE d.decision = 'reject' AND p.state = 'present'";
   return {
     how: made?.how ?? "",
     weights: made?.weights ?? "unknown",
     groups: number("(SELECT count(DISTINCT position) FROM group_members)"),
-    photos: number("(SELECT count(*) FROM group_members)"),
-    decided: number(
-      "(SELECT count(*) FROM group_members m JOIN decisions d ON d.photo_id = m.photo_id)",
+    photos: number("(SELECT count(*) FROM reviewed)"),
+    decided: number("(SELECT count(*) FROM reviewed WHERE decision IS NOT NULL)"),
+    rejected: number(
+      "(SELECT count(*) FROM reviewed WHERE decision = 'reject' AND state = 'present')",
     ),
-    rejected: number(`(SELECT count(*) ${rejects})`),
     emptied: number(
       `(SELECT count(*) FROM (
-         SELECT m.position FROM group_members m JOIN photos p ON p.id = m.photo_id
-         LEFT JOIN decisions d ON d.photo_id = m.photo_id
-         GROUP BY m.position
-         HAVING sum(p.state = 'present') > 0 AND sum(p.state = 'present' AND d.decision IS NOT 'reject') = 0))`,
+         SELECT position FROM reviewed GROUP BY position
+         HAVING sum(state = 'present') > 0 AND sum(state = 'present' AND decision IS NOT 'reject') = 0))`,
     ),
-    moved: number("(SELECT count(*) FROM photos WHERE state = 'moved')"),
+    moved: number("(SELECT count(*) FROM moves)"),
     canUndo: number("EXISTS (SELECT 1 FROM actions)") === 1,
   };
 }
@@ -65,17 +60,23 @@ export function reviewState(database: PhotoDatabase): ReviewState {
 /** A group as the page shows it; `undefined` where there is none at this place. */
 export function reviewGroup(database: PhotoDatabase, position: number) {
   const rows = database.all<GroupRow>(
-    `SELECT p.id, m.group_id, p.path, p.root, p.bytes, p.width, p.height, p.taken_at, p.format, p.md5, p.state, d.decision
-     FROM group_members m JOIN photos p ON p.id = m.photo_id LEFT JOIN decisions d ON d.photo_id = p.id
-     WHERE m.position = ? ORDER BY p.path`,
+    `SELECT id, path, root, bytes, width, height, taken_at, format, md5, state, decision
+     FROM reviewed WHERE position = ? ORDER BY path`,
     [position],
   );
-  const [first] = rows;
-  if (first === undefined) return undefined;
+  const grouped = database.get<{ readonly group_id: string; readonly n: number }>(
+    "SELECT group_id, count(*) AS n FROM group_members WHERE position = ? GROUP BY group_id",
+    [position],
+  );
+  if (grouped === undefined) return undefined;
+  const copies = new Map<string, number>();
+  for (const { md5 } of rows) copies.set(md5, (copies.get(md5) ?? 0) + 1);
   const photos = rows.map(({ taken_at: takenAt, ...row }) => ({ ...row, takenAt }));
   return {
-    id: first.group_id,
+    id: grouped.group_id,
     position,
+    /** Photos that were grouped, and are other files now or cannot be read. */
+    changed: grouped.n - rows.length,
     differs: differences(photos),
     keeper: suggestKeeper(photos.filter(({ state }) => state === "present")),
     photos: photos.map(({ id, path, root, bytes, width, height, takenAt, format, ...photo }) => ({
@@ -90,7 +91,7 @@ export function reviewGroup(database: PhotoDatabase, position: number) {
       /** Changes with the file, for the browser's cache. */
       version: photo.md5.slice(0, 8),
       /** Other photos of the group with the same bytes. */
-      identical: photos.filter((other) => other.id !== id && other.md5 === photo.md5).length,
+      identical: copies.get(photo.md5)! - 1,
       state: photo.state,
       decision: photo.decision,
     })),
@@ -105,9 +106,7 @@ export function movedPhotos(database: PhotoDatabase, limit: number) {
       readonly path: string;
       readonly root: string;
       readonly moved_to: string;
-    }>("SELECT id, path, root, moved_to FROM photos WHERE state = 'moved' ORDER BY path LIMIT ?", [
-      limit,
-    ])
+    }>("SELECT id, path, root, moved_to FROM moves ORDER BY path, id LIMIT ?", [limit])
     .map(({ id, path, root, moved_to }) => ({ id, name: relative(root, path), movedTo: moved_to }));
 }
 
@@ -126,13 +125,13 @@ export function decide(database: PhotoDatabase, decisions: readonly DecisionOn[]
   const known = decisions.every(
     ({ photo }) =>
       database.get(
-        "SELECT 1 FROM group_members m JOIN photos p ON p.id = m.photo_id WHERE p.id = ? AND p.state = 'present'",
+        "SELECT 1 FROM group_members m JOIN photos p ON p.id = m.photo_id AND p.md5 = m.md5 WHERE p.id = ? AND p.state = 'present'",
         [photo],
       ) !== undefined,
   );
   if (!known) return false;
   database.transaction(() => {
-    const before = decisions.map(({ photo }) => ({ photo, decision: decisionOf(database, photo) }));
+    const before = decisions.map(({ photo }) => decisionOf(database, photo));
     for (const decision of decisions) writeDecision(database, decision);
     database.run("INSERT INTO actions (before) VALUES (?)", [JSON.stringify(before)]);
   });
@@ -145,15 +144,15 @@ export function undo(database: PhotoDatabase): number | undefined {
     "SELECT id, before FROM actions ORDER BY id DESC LIMIT 1",
   );
   if (action === undefined) return undefined;
-  const before: readonly DecisionOn[] = JSON.parse(action.before);
+  const before: readonly DecisionBefore[] = JSON.parse(action.before);
   database.transaction(() => {
     for (const decision of before) {
-      // a photo that was moved meanwhile is restored from its list
-      const { state } = database.get<{ readonly state: string }>(
-        "SELECT state FROM photos WHERE id = ?",
+      // a photo that was moved meanwhile is restored from its list; another file of its name is another photo
+      const now = database.get<{ readonly state: string; readonly md5: string | null }>(
+        "SELECT state, md5 FROM photos WHERE id = ?",
         [decision.photo],
-      ) ?? { state: "gone" };
-      if (state === "present") writeDecision(database, decision);
+      );
+      if (now?.state === "present" && now.md5 === decision.md5) writeDecision(database, decision);
     }
     database.run("DELETE FROM actions WHERE id = ?", [action.id]);
   });
@@ -163,21 +162,25 @@ export function undo(database: PhotoDatabase): number | undefined {
   )?.position;
 }
 
-function decisionOf(database: PhotoDatabase, photo: number): Decision | null {
-  return (
-    database.get<{ readonly decision: Decision }>(
-      "SELECT decision FROM decisions WHERE photo_id = ?",
-      [photo],
-    )?.decision ?? null
-  );
+/** A photo's decision before a step, and which file it was about. */
+interface DecisionBefore extends DecisionOn {
+  readonly md5: string;
+}
+
+function decisionOf(database: PhotoDatabase, photo: number): DecisionBefore {
+  return database.get<DecisionBefore>(
+    `SELECT p.id AS photo, p.md5, d.decision FROM photos p
+     LEFT JOIN decisions d ON d.photo_id = p.id AND d.md5 = p.md5 WHERE p.id = ?`,
+    [photo],
+  )!;
 }
 
 function writeDecision(database: PhotoDatabase, { photo, decision }: DecisionOn): void {
   if (decision === null) database.run("DELETE FROM decisions WHERE photo_id = ?", [photo]);
   else {
-    database.run("INSERT OR REPLACE INTO decisions (photo_id, decision) VALUES (?, ?)", [
-      photo,
-      decision,
-    ]);
+    database.run(
+      "INSERT OR REPLACE INTO decisions (photo_id, decision, md5) SELECT id, ?, md5 FROM photos WHERE id = ?",
+      [decision, photo],
+    );
   }
 }

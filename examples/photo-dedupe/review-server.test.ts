@@ -119,7 +119,7 @@ test("moves rejected photos away, and puts them back", async () => {
   const { photos } = (await get("/api/moved")).json();
   expect(photos.map(({ name }: { name: string }) => name)).toEqual(["a/two.jpg", "b/two.jpg"]);
 
-  await post("/api/restore", { photo: set.id("b/two.jpg") });
+  await post("/api/restore", { move: photos[1].id });
   expect((await post("/api/restore")).json()).toMatchObject({ moved: 1, state: { moved: 0 } });
   expect(readFileSync(join(set.folder, "a/two.jpg"))).toEqual(before);
   // it is as it was: read again by no scan
@@ -143,7 +143,7 @@ test("never writes over a file of the same name", async () => {
   const { moved, problems } = (await post("/api/restore")).json();
   expect({ moved, problem: problems[0].problem }).toEqual({
     moved: 0,
-    problem: "there is a file of this name again",
+    problem: `there is a file of this name again; it stays at '${join(set.folder, "clipstack-rejected/a/two (2).jpg")}'`,
   });
   expect(readFileSync(join(set.folder, "a/two.jpg"), "utf8")).toBe("another photo came");
 });

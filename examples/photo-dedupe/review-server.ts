@@ -37,9 +37,9 @@ const decisionsBody = z.strictObject({
       }),
     )
     .min(1)
-    .max(1_000),
+    .max(100_000),
 });
-const restoreBody = z.strictObject({ photo: z.int().min(1).optional() });
+const restoreBody = z.strictObject({ move: z.int().min(1).optional() });
 
 const headers = {
   // nothing from elsewhere, and nothing that a photo's name could smuggle in
@@ -62,7 +62,7 @@ export function buildReviewApp({
   rejectedFolder,
   demo,
 }: ReviewAppOptions): FastifyInstance {
-  const app = Fastify({ logger: false, bodyLimit: 64 * 1024 });
+  const app = Fastify({ logger: false, bodyLimit: 8 * 1024 * 1024 });
   const thumbnails = openThumbnails();
   /** One at a time: two would move the same photos. */
   let moving: Promise<unknown> = Promise.resolve();
@@ -71,6 +71,12 @@ export function buildReviewApp({
     moving = next.catch(() => {});
     return next;
   };
+  const closing = new AbortController();
+  app.addHook("onClose", async () => {
+    // the photo that is being moved needs the database to the end
+    closing.abort();
+    await moving;
+  });
 
   app.addHook("onRequest", async (request, reply) => {
     reply.headers(headers);
@@ -119,7 +125,8 @@ export function buildReviewApp({
 
   app.post("/api/move-rejected", () =>
     alone(async () => {
-      const result = await moveRejected(database, rejectedFolder);
+      const options = { folder: rejectedFolder, signal: closing.signal };
+      const result = await moveRejected(database, options);
       return { ...result, state: state() };
     }),
   );
@@ -127,9 +134,10 @@ export function buildReviewApp({
   app.post("/api/restore", async (request, reply) => {
     const body = restoreBody.safeParse(request.body ?? {});
     if (!body.success) return badRequest(reply, body.error);
-    const { photo } = body.data;
+    const { move } = body.data;
     return alone(async () => {
-      const result = await restore(database, photo);
+      const which = move === undefined ? undefined : ({ id }: { id: number }) => id === move;
+      const result = await restore(database, { which, signal: closing.signal });
       return { ...result, state: state() };
     });
   });
@@ -141,7 +149,12 @@ export function buildReviewApp({
         readonly path: string;
         readonly moved_to: string | null;
         readonly md5: string | null;
-      }>("SELECT path, moved_to, md5 FROM photos WHERE id = ? AND md5 IS NOT NULL", [photo ?? 0]);
+      }>(
+        `SELECT p.path, p.md5,
+           CASE p.state WHEN 'moved' THEN (SELECT max(moved_to) FROM moves WHERE photo_id = p.id) END AS moved_to
+         FROM photos p WHERE p.id = ? AND p.md5 IS NOT NULL`,
+        [photo ?? 0],
+      );
       if (row === undefined) return reply.code(404).send({ error: "there is no such photo" });
       try {
         const image = await thumbnails.get(row.md5 ?? "", row.moved_to ?? row.path, sides[kind]);

@@ -3,6 +3,7 @@ import { databaseOption, integerOf, untilInterrupt, withDatabase } from "./comma
 import { DedupeError } from "./dedupe-error.ts";
 import { openProgress } from "./progress.ts";
 import { type ScanResult, type Skipped, scan } from "./scan.ts";
+import { shownName } from "./shown-name.ts";
 
 interface ScanArguments {
   readonly db: string;
@@ -35,7 +36,8 @@ Examples:
     )
     .action(async (folder: string, { db, concurrency, json }: ScanArguments) => {
       const progress = openProgress();
-      const onSkipped = ({ path, problem }: Skipped) => progress.note(`${path}: ${problem}`);
+      const onSkipped = ({ path, problem }: Skipped) =>
+        progress.note(shownName(`${path}: ${problem}`));
       const result = await untilInterrupt((signal) =>
         withDatabase(
           db,

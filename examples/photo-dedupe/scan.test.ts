@@ -22,7 +22,8 @@ let folder: string;
 let database: PhotoDatabase;
 
 beforeEach(() => {
-  folder = join(temporaryFolder(), "photos");
+  // a name that JavaScript and SQLite count otherwise
+  folder = join(temporaryFolder(), "photos 🐱");
   mkdirSync(folder);
   database = openPhotoDatabase(join(folder, "../photos.db"), { missing: "create" });
 });

@@ -2,6 +2,7 @@ import { realpath, stat } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { resolve, sep } from "node:path";
 import { DedupeError, systemReason } from "./dedupe-error.ts";
+import { cameBack, isRejected } from "./moved-photos.ts";
 import { type PhotoDatabase, readSetting, writeSetting } from "./photo-database.ts";
 import { openProgress, type Progress } from "./progress.ts";
 import { type PhotoFacts, readPhoto } from "./read-photo.ts";
@@ -49,9 +50,9 @@ export interface ScanResult {
 interface KnownPhoto {
   readonly bytes: number;
   readonly mtime_ms: number;
+  readonly id: number;
   readonly state: string;
   readonly md5: string | null;
-  readonly problem: string | null;
 }
 
 interface SeenPhoto {
@@ -100,6 +101,7 @@ export async function scan(database: PhotoDatabase, options: ScanOptions): Promi
       counts[found.kind]++;
       return;
     }
+    if (isRejected(database, found.path)) return;
     const photo = await look(database, found.path);
     if (photo.outcome === "unchanged") counts.unchanged++;
     else if (photo.outcome instanceof Error) {
@@ -145,11 +147,14 @@ async function look(database: PhotoDatabase, path: string): Promise<SeenPhoto> {
   try {
     const { size: bytes, mtimeMs } = await stat(path);
     const known = database.get<KnownPhoto>(
-      "SELECT bytes, mtime_ms, state, md5, problem FROM photos WHERE path = ?",
+      "SELECT id, bytes, mtime_ms, state, md5 FROM photos WHERE path = ?",
       [path],
     );
     const same = known?.bytes === bytes && known.mtime_ms === mtimeMs;
-    if (same && known.md5 !== null) return { path, bytes, mtimeMs, outcome: "unchanged" };
+    if (same && known.md5 !== null) {
+      if (known.state === "moved") await cameBack(database, known.id);
+      return { path, bytes, mtimeMs, outcome: "unchanged" };
+    }
     const outcome = await readPhoto(path, bytes).catch(problemOf);
     return { path, bytes, mtimeMs, outcome };
   } catch (error) {
@@ -166,23 +171,24 @@ function problemOf(error: unknown): Error {
 function writePhoto(database: PhotoDatabase, root: string, seen: number, photo: SeenPhoto): void {
   const { path, bytes, mtimeMs, outcome } = photo;
   if (outcome === "unchanged") {
-    database.run(
-      "UPDATE photos SET root = ?, seen = ?, state = 'present', moved_to = NULL WHERE path = ?",
-      [root, seen, path],
-    );
+    database.run("UPDATE photos SET root = ?, seen = ?, state = 'present' WHERE path = ?", [
+      root,
+      seen,
+      path,
+    ]);
     return;
   }
   const facts = outcome instanceof Error ? undefined : outcome;
   const problem = outcome instanceof Error ? outcome.message : null;
   database.run(
     `INSERT INTO photos
-       (path, root, bytes, mtime_ms, seen, state, problem, md5, hash, format, width, height, taken_at, moved_to)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)
+       (path, root, bytes, mtime_ms, seen, state, problem, md5, hash, format, width, height, taken_at)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
      ON CONFLICT (path) DO UPDATE SET
        root = excluded.root, bytes = excluded.bytes, mtime_ms = excluded.mtime_ms, seen = excluded.seen,
        state = excluded.state, problem = excluded.problem, md5 = excluded.md5, hash = excluded.hash,
        format = excluded.format, width = excluded.width, height = excluded.height,
-       taken_at = excluded.taken_at, moved_to = NULL`,
+       taken_at = excluded.taken_at`,
     [
       path,
       root,
@@ -214,11 +220,12 @@ function markGone(
     let gone = 0;
     let after = 0;
     for (;;) {
+      // the length is SQLite's: JavaScript counts some characters as two
       const unseen = database.all<{ readonly id: number; readonly path: string }>(
         `SELECT id, path FROM photos
-         WHERE id > ? AND seen < ? AND state IN ('present', 'unreadable') AND substr(path, 1, ?) = ?
+         WHERE id > ? AND seen < ? AND state IN ('present', 'unreadable') AND substr(path, 1, length(?)) = ?
          ORDER BY id LIMIT 1000`,
-        [after, seen, prefix.length, prefix],
+        [after, seen, prefix, prefix],
       );
       if (unseen.length === 0) return gone;
       for (const { id, path } of unseen) {

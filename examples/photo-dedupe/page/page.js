@@ -80,6 +80,7 @@ function showGroup() {
   element("previous").disabled = none || group.position === 0;
   element("next").disabled = none || group.position + 1 >= state.groups;
   element("accept").disabled = none || group.keeper === undefined;
+  element("changed").hidden = none || group.changed === 0;
   if (none) {
     element("title").textContent =
       "There are no groups: run clipstack-dedupe group, or nothing looks the same.";
@@ -88,6 +89,9 @@ function showGroup() {
   }
   element("title").textContent =
     `Group ${group.position + 1} of ${state.groups}, ${group.photos.length} photos`;
+  element("changed").textContent =
+    `${count(group.changed, "photo of this group is", "photos of this group are")} ` +
+    "not there as compared, or cannot be read: scan and group again.";
   list.replaceChildren(...group.photos.map(photoCard));
   showChosen(false);
 }
@@ -239,7 +243,8 @@ const acceptSuggestion = () =>
       .filter((photo) => photo.state === "present")
       .map((photo) => ({
         photo: photo.id,
-        decision: photo.id === group.keeper.id ? "keep" : "reject",
+        // what a person keeps is kept
+        decision: photo.id === group.keeper.id || photo.decision === "keep" ? "keep" : "reject",
       }));
     await decideAll(decisions, "Suggestion accepted");
   });
@@ -256,7 +261,7 @@ const undo = () =>
 
 const openLarge = () =>
   inTurn(() => {
-    if (group === undefined) return;
+    if (group?.photos[chosen] === undefined) return;
     showLarge();
     if (!element("large").open) element("large").showModal();
   });
@@ -271,7 +276,10 @@ function showLarge() {
 }
 
 const openMove = () =>
-  inTurn(() => {
+  inTurn(async () => {
+    // another window may have decided as well
+    state = await ask("/api/state");
+    showState();
     if (state.rejected === 0) return;
     element("move-text").textContent =
       `${count(state.rejected, "photo is", "photos are")} moved into the folder of rejected photos. ` +
@@ -307,7 +315,7 @@ async function showMoved() {
     ...photos.map(({ id, name, movedTo }) => {
       const button = make("button", { type: "button", textContent: "Put back" });
       button.setAttribute("aria-label", `Put back ${name}`);
-      button.addEventListener("click", () => restore({ photo: id }));
+      button.addEventListener("click", () => restore({ move: id }));
       return make("li", {}, make("span", { textContent: name, title: movedTo }), button);
     }),
   );
