@@ -12,6 +12,7 @@ import { type ModelInfo, modelInfo } from "../../inference-image/src/model/model
 import { preparedFolder, prepareInto } from "../../inference-image/src/model/prepare.ts";
 import { repositoryU8Model } from "../../inference-image/src/model/repository.ts";
 import { profiles } from "../../inference-image/src/model/vision-transformer.ts";
+import { registerModelCheck } from "./model-check.ts";
 import { registerModelExport } from "./model-export.ts";
 import {
   deriveOfRepository,
@@ -49,6 +50,7 @@ export function registerModel(program: Command): void {
     .command("model")
     .description("make, fetch and check the model file that the servers load");
   registerModelPull(model);
+  registerModelCheck(model);
   registerModelExport(model);
 
   model

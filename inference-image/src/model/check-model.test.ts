@@ -1,0 +1,293 @@
+import { mkdtemp, rm, truncate, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Counterpart, checkModel, type ModelReport } from "./check-model.ts";
+import { syntheticImages } from "./compare-models.ts";
+import {
+  int64Initializer,
+  type OnnxInitializer,
+  type OnnxNode,
+  onnxChunks,
+  scalarInitializer,
+  splitModel,
+} from "./onnx-writer.ts";
+import { normalPieces } from "./random-weights.ts";
+import { openModel } from "./run-model.ts";
+import { exportedTower } from "./test-exported-tower.ts";
+import { tinyModel } from "./test-model.ts";
+
+const images = syntheticImages(32);
+const limit = 0.001;
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "clipstack-check-"));
+});
+afterAll(async () => {
+  await rm(folder, { recursive: true, force: true });
+});
+
+interface SmallModel {
+  readonly input?: string;
+  readonly output?: string;
+  readonly batch?: number | "batch";
+  readonly width?: number;
+  /** From `mixed` to `embedding`. */
+  readonly end?: readonly Omit<OnnxNode, "name">[];
+  readonly more?: readonly OnnxInitializer[];
+}
+
+/** An image model that is a product of the mean colour: it runs in no time. */
+async function smallModel(name: string, options: SmallModel = {}): Promise<string> {
+  const { input = "image", output = "embedding", batch = "batch", width = 512 } = options;
+  const end = options.end ?? [{ op: "Identity", inputs: ["mixed"], outputs: [output] }];
+  const model = {
+    producer: "test",
+    opset: 17,
+    irVersion: 8,
+    graphName: "small",
+    inputs: [{ name: input, dims: [batch, 3, 224, 224] }],
+    outputs: [{ name: output, dims: [batch, width] }],
+    nodes: [
+      { op: "GlobalAveragePool", inputs: [input], outputs: ["pooled"] },
+      { op: "Reshape", inputs: ["pooled", "shape"], outputs: ["mean"] },
+      { op: "MatMul", inputs: ["mean", "weights"], outputs: ["mixed"] },
+      ...end,
+    ].map((node, index) => ({ ...node, name: `node${index}` })),
+    initializers: [
+      int64Initializer("shape", [0, 3]),
+      {
+        name: "weights",
+        dataType: "FLOAT" as const,
+        dims: [3, width],
+        data: () => normalPieces(1, "weights", 3 * width, 1),
+      },
+      ...(options.more ?? []),
+    ],
+  };
+  const path = join(folder, `${name}.onnx`);
+  await writeFile(
+    path,
+    [...onnxChunks(model)].map((chunk) => Uint8Array.from(chunk)),
+  );
+  return path;
+}
+
+function fileOf(path: string): Counterpart {
+  return { name: "the other", open: () => openModel(path), batchSize: 1 };
+}
+
+const failed = ({ findings }: ModelReport) =>
+  findings.filter(({ ok }) => !ok).map(({ message }) => message);
+
+test("finds nothing against a model of this project", async () => {
+  const path = await tinyModel();
+  const report = await checkModel(path, { images, limit, against: [fileOf(path)] });
+  expect(failed(report)).toEqual([]);
+  expect(report.ok).toBe(true);
+  expect(report.findings.map(({ check }) => check)).toEqual([
+    "fit",
+    "finite",
+    "unequal",
+    "batch",
+    "rows",
+    "parity",
+  ]);
+  expect(report.structure).toMatchObject({
+    irVersion: 8,
+    opsets: { "ai.onnx": 17 },
+    producer: "clipstack",
+    inputs: [{ name: "image", dataType: "FP32", dims: ["batch", 3, 224, 224] }],
+    outputs: [{ name: "embedding", dataType: "FP32", dims: ["batch", 512] }],
+    dynamicBatch: true,
+    fits: ["openclip_vit_b32", "openclip_vit_b32_trt"],
+    tower: "image tower of 2 blocks, 48 wide, patches of 32 pixels",
+  });
+  expect(report.info).toMatchObject({ source: "generated", weights: "random" });
+});
+
+test("says of a file as a hub publishes it what hinders it", async () => {
+  const path = join(folder, "published.onnx");
+  const model = exportedTower({ batch: 1, unitLength: true });
+  await writeFile(
+    path,
+    [...onnxChunks(model)].map((chunk) => Uint8Array.from(chunk)),
+  );
+  const report = await checkModel(path, { images, limit });
+  expect(failed(report)).toEqual([
+    "fits no config.pbtxt: input must take a batch of any size as first dimension, takes 1; " +
+      "output must take a batch of any size as first dimension, takes 1",
+  ]);
+  // a batch of 32 cannot be had
+  expect(report.findings.map(({ check }) => check)).toEqual(["fit", "finite", "unequal"]);
+  expect(report.structure.tower).toContain("divides by the length at the end");
+});
+
+test.each<[string, SmallModel, string | RegExp]>([
+  [
+    "other names",
+    { input: "pixel_values", output: "image_embeds" },
+    "fits no config.pbtxt: input must be called image, is called pixel_values; " +
+      "output must be called embedding, is called image_embeds",
+  ],
+  [
+    "another width",
+    { width: 768 },
+    "fits no config.pbtxt: output must be [512] after the batch, is [768]",
+  ],
+  [
+    "values that are no numbers",
+    { end: [{ op: "Sqrt", inputs: ["mixed"], outputs: ["embedding"] }] },
+    /^\d+ of 32 embeddings have values that are no finite numbers$/,
+  ],
+  [
+    "nothing but zeros",
+    {
+      end: [{ op: "Mul", inputs: ["mixed", "zero"], outputs: ["embedding"] }],
+      more: [scalarInitializer("zero", 0)],
+    },
+    "32 of 32 embeddings have nothing but zeros",
+  ],
+  [
+    "the same embedding for all images",
+    {
+      end: [
+        { op: "Mul", inputs: ["mixed", "zero"], outputs: ["none"] },
+        { op: "Add", inputs: ["none", "one"], outputs: ["embedding"] },
+      ],
+      more: [scalarInitializer("zero", 0), scalarInitializer("one", 1)],
+    },
+    "496 pairs of unlike images have the same embedding",
+  ],
+  [
+    "an embedding that depends on the other images of the batch",
+    {
+      end: [
+        { op: "ReduceMean", inputs: ["mixed"], outputs: ["others"], attributes: { axes: [0] } },
+        { op: "Add", inputs: ["mixed", "others"], outputs: ["embedding"] },
+      ],
+    },
+    /^batch 1 and batch 32: largest difference \d+ %, cosine at least .*; the limit is 0\.10 %$/,
+  ],
+  [
+    "an embedding that depends on the place in the batch",
+    {
+      end: [{ op: "CumSum", inputs: ["mixed", "axis"], outputs: ["embedding"] }],
+      more: [{ name: "axis", dataType: "INT64", dims: [], data: () => [new Uint8Array(8)] }],
+    },
+    /^each row, whatever its place: largest difference \d+ %/,
+  ],
+])("finds %s", async (name, options, message) => {
+  const report = await checkModel(await smallModel(name.replaceAll(" ", "-"), options), {
+    images,
+    limit,
+  });
+  expect(report.ok).toBe(false);
+  expect(failed(report)).toContainEqual(
+    typeof message === "string" ? message : expect.stringMatching(message),
+  );
+});
+
+test("finds that another file gives other embeddings, and how far they are", async () => {
+  const path = await smallModel("one");
+  const nearly = await smallModel("nearly", {
+    end: [{ op: "Mul", inputs: ["mixed", "factor"], outputs: ["embedding"] }],
+    more: [scalarInitializer("factor", 1.002)],
+  });
+  const against = [fileOf(nearly)];
+  const strict = await checkModel(path, { images, limit, against });
+  expect(failed(strict)).toEqual([
+    "the other: largest difference 0.20 %, cosine at least 1.0000000; the limit is 0.10 %",
+  ]);
+  expect((await checkModel(path, { images, limit: 0.003, against })).ok).toBe(true);
+});
+
+test("compares directions where one of the two divides by the length", async () => {
+  const unit = await smallModel("unit", {
+    end: [
+      { op: "ReduceL2", inputs: ["mixed"], outputs: ["length"], attributes: { axes: [1] } },
+      { op: "Div", inputs: ["mixed", "length"], outputs: ["embedding"] },
+    ],
+  });
+  const { findings } = await checkModel(await smallModel("plain"), {
+    images,
+    limit,
+    against: [fileOf(unit)],
+  });
+  expect(findings.at(-1)).toMatchObject({
+    ok: true,
+    message: expect.stringMatching(/^the other, after division by their lengths: largest /),
+  });
+});
+
+test("says of another width that it cannot be compared", async () => {
+  const wide = await smallModel("wide", { width: 768 });
+  const report = await checkModel(await smallModel("narrow"), {
+    images,
+    limit,
+    against: [fileOf(wide)],
+  });
+  expect(failed(report)).toEqual(["the other: must give 512 values, gives 768"]);
+});
+
+test("names the files beside the model that have its weights", async () => {
+  const { model, weights } = splitModel(exportedTower(), "weights.bin");
+  await writeFile(join(folder, "split.onnx"), model);
+  const pieces = [...weights()].map((piece) => Uint8Array.from(piece));
+  await writeFile(join(folder, "weights.bin"), pieces);
+  const { info, checksum, structure, ok } = await checkModel(join(folder, "split.onnx"), {
+    images,
+    limit,
+  });
+  const bytes = pieces.reduce((sum, { length }) => sum + length, 0);
+  expect(structure.externalData).toEqual([{ file: "weights.bin", bytes }]);
+  expect(checksum).not.toBe(info.sha256);
+  expect(ok).toBe(true);
+  await rm(join(folder, "weights.bin"));
+  await expect(checkModel(join(folder, "split.onnx"), { images, limit })).rejects.toThrow(
+    /split\.onnx: its external data 'weights\.bin' does not exist$/,
+  );
+});
+
+test.each<[string, () => Promise<string>, RegExp]>([
+  [
+    "is missing",
+    async () => join(folder, "none.onnx"),
+    /none\.onnx' does not exist or cannot be read$/,
+  ],
+  [
+    "is text",
+    async () => {
+      await writeFile(join(folder, "text.onnx"), "real weights\n");
+      return join(folder, "text.onnx");
+    },
+    /text\.onnx: is not an ONNX file$/,
+  ],
+  [
+    "is empty",
+    async () => {
+      await writeFile(join(folder, "empty.onnx"), "");
+      return join(folder, "empty.onnx");
+    },
+    /empty\.onnx: is not an ONNX file$/,
+  ],
+  [
+    "is cut short",
+    async () => {
+      const path = await smallModel("cut");
+      await truncate(path, 5000);
+      return path;
+    },
+    /cut\.onnx: is cut short$/,
+  ],
+  [
+    "has an operator that nobody knows",
+    () => smallModel("odd", { end: [{ op: "Odd", inputs: ["mixed"], outputs: ["embedding"] }] }),
+    /odd\.onnx: cannot be loaded: [^\n]*Odd[^\n]*$/,
+  ],
+])("fails with one line when the file %s", async (_name, make, message) => {
+  const error = await checkModel(await make(), { images, limit }).catch((cause: Error) => cause);
+  expect((error as Error).message).toMatch(message);
+  expect((error as Error).message).not.toContain("\n");
+});
