@@ -3,9 +3,10 @@ import { dirname, join, normalize, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
 import { beforeAll, expect, test } from "vitest";
+import { parse, stringify } from "yaml";
 import { dedupeProgram } from "../examples/photo-dedupe/program.ts";
 import { clipstackProgram } from "../stacks/cli/program.ts";
-import { environmentNames } from "../stacks/settings.ts";
+import { type EnvironmentName, environmentNames, parseSettings } from "../stacks/settings.ts";
 import { commandsRun, commandsTested, type TestedCommand } from "./commands.ts";
 import { type Page, readPage } from "./markdown.ts";
 import { commandsOfBlock, commandsOfSession, type DocumentedCommand } from "./shell.ts";
@@ -202,6 +203,31 @@ test("every cdktf command names an environment, and options of cdktf", () => {
     return good ? [] : [`${place}: ${name} ${rest.join(" ")}`];
   });
   expect(wrong).toEqual([]);
+});
+
+const isMap = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** What a page shows of a file of settings, in the place of what the file says. */
+function changed(file: unknown, shown: unknown): unknown {
+  if (!isMap(file) || !isMap(shown)) return shown;
+  const keys = Object.entries(shown).map(([key, value]) => [key, changed(file[key], value)]);
+  return { ...file, ...Object.fromEntries(keys) };
+}
+
+test("settings that a page shows are settings", () => {
+  const shown = [...pages].flatMap(([path, { blocks }]) =>
+    blocks.flatMap(({ line, lines }) => {
+      const [, file, name] = /^# (stacks\/(.*)\.settings\.yaml)$/.exec(lines[0] ?? "") ?? [];
+      return file === undefined ? [] : [{ place: `${path}:${line}`, file, name, lines }];
+    }),
+  );
+  expect(shown.length).toBeGreaterThan(6);
+  for (const { place, file, name, lines } of shown) {
+    const whole = parse(readFileSync(join(root, file), "utf8"));
+    const text = stringify(changed(whole, parse(lines.join("\n"))));
+    expect(() => parseSettings(name as EnvironmentName, place, text)).not.toThrow();
+  }
 });
 
 /** Folders at the top of the project: a word that begins with one is a path. */
