@@ -242,6 +242,25 @@ test.each([
 });
 
 test.each([
+  ["single-gpu", "host: { docker: 'ssh://ops@gpu-1' }", "host: { docker: 'ssh://ops@gpu-2' }"],
+  ["k8s-gpu", "", "cluster: { context: other }"],
+] as const)("%s whose settings say another place is not safe", (stack, before, after) => {
+  const file = (yaml: string) => parseDocument(synthesizedText(stack, yaml), "cdk.tf.json");
+  const change = changeOfTrees(stack, file(before), file(after));
+  const places = [change.configurationBefore, change.configuration].map((it) =>
+    JSON.stringify(it?.provider),
+  );
+  expect(places[0]).not.toBe(places[1]);
+  for (const facts of [{}, { environmentBefore: undefined }]) {
+    const findings = findingsOfChange(
+      { ...change, ...facts },
+      { waivers: [], today: "2026-12-01" },
+    );
+    expect(reviewOf([change], { findings }).verdict.reasons.join()).toContain("host-moved");
+  }
+});
+
+test.each([
   [{ terraform: { required_providers: { docker: { source: "evil/docker", version: "~> 4.5" } } } }],
   [{ terraform: { required_providers: { docker: { source: "a/docker", version: "~> 5.0" } } } }],
   [{ provider: { docker: [{ registry_auth: [{ password: "planted-00000" }] }] } }],

@@ -132,13 +132,13 @@ export function changeOfTrees(
     environmentAfter: after?.output?.[environmentOutput]?.value,
     configuration: {
       terraform: head?.terraform,
-      provider: head?.provider,
+      provider: providersIn(head),
       variable: head?.variable,
     },
     ...(before !== undefined && {
       configurationBefore: {
         terraform: before.terraform,
-        provider: before.provider,
+        provider: providersIn(before),
         variable: before.variable,
       },
     }),
@@ -151,7 +151,11 @@ export function withDocument(change: StackChange, head: SynthesizedDocument): St
   const declared = declaredIn(head);
   return {
     ...change,
-    configuration: { terraform: head.terraform, provider: head.provider, variable: head.variable },
+    configuration: {
+      terraform: head.terraform,
+      provider: providersIn(head),
+      variable: head.variable,
+    },
     resources: change.resources.map((it) => {
       const { constructPath } =
         declared.get(it.address) ?? declared.get(withoutKey(it.address)) ?? {};
@@ -278,6 +282,13 @@ function resolved(value: unknown, from: SynthesizedDocument | undefined): unknow
   return Object.fromEntries(
     Object.entries(value).map(([key, item]) => [key, resolved(item, from)]),
   );
+}
+
+/** Providers with what stands in the same file, also where one reference leads to the next. */
+function providersIn(from: SynthesizedDocument | undefined): unknown {
+  let provider = from?.provider;
+  for (let depth = 0; depth < 4; depth += 1) provider = resolved(provider, from);
+  return provider;
 }
 
 /** An expression with the locals that it names written out: two expressions are equal when these are. */

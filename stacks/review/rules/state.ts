@@ -1,4 +1,6 @@
+import { withoutUser } from "../secrets.ts";
 import { blocksOf, isObject, sameValue } from "../value-paths.ts";
+import { environmentBefore, environmentOf } from "./facts.ts";
 import { type ReviewRule, rule } from "./rule.ts";
 import { at, block, isExpression, isGiven, text } from "./values.ts";
 
@@ -185,15 +187,29 @@ export const stateRules: readonly ReviewRule[] = [
     title: "An environment stays on its host or cluster.",
     why: "At another address Terraform finds nothing: it makes everything there, with empty volumes, while what runs at the old one goes on, costs money and is managed by nobody.",
     looksAt:
-      "What says in the providers where they work (`host`, `config_path`, `region`, …), before and after. A plan alone does not know it before.",
+      "Where the output `environment` says that it is, and what says in the providers where they work (`host`, `config_path`, `region`, …), before and after. Of the providers a plan alone does not know it before.",
     fix: "destroy the environment at the old place first, or waive this rule where both addresses are of one host",
     example: {
       stack: "single-gpu",
-      says: "host of the provider docker is another: all is made again there, and what is at the old place stays without anybody who manages it",
+      says: "the environment is at ssh://gpu-2 in place of ssh://gpu-1: all is made again there, and what is at the old place stays without anybody who manages it",
       settings: "host: { docker: 'ssh://ops@gpu-1' }",
-      edits: [{ at: ["provider", "docker", 0, "host"], failing: "ssh://ops@gpu-2" }],
+      edits: [
+        {
+          at: ["output", "environment", "value", "where"],
+          failing: "ssh://ops@gpu-2",
+          passing: "ssh://ops@gpu-1",
+        },
+      ],
     },
-    *find({ configuration, configurationBefore }) {
+    *find(change) {
+      const { configuration, configurationBefore } = change;
+      const [old, now] = [environmentBefore(change)?.where, environmentOf(change)?.where];
+      if (old !== undefined && now !== undefined && old !== now) {
+        yield {
+          what: `the environment is at ${withoutUser(now)} in place of ${withoutUser(old)}: all is made again there, and what is at the old place stays without anybody who manages it`,
+        };
+        return;
+      }
       if (configurationBefore === undefined) return;
       const [was, is] = [configurationBefore, configuration].map((it) => providersOf(it?.provider));
       for (const [name, settings] of is ?? []) {
