@@ -22,6 +22,9 @@ export const commandsRun: readonly RunCommand[] = [
     command: "npx clipstack k8s manifests kind-local --image clipstack/embed:k8s-cpu",
     prints: /kind: Deployment/,
   },
+  { command: "npx clipstack launch-spec single-gpu", prints: /docker run/ },
+  { command: "npx clipstack model check", prints: /openclip_vit_b32/ },
+  { command: "npm run review -- --base HEAD", prints: /^<!-- clipstack-review -->/m },
   { command: "npx clipstack review --plan plan.json", prints: /^<!-- clipstack-review -->/ },
   {
     command:
@@ -42,6 +45,11 @@ export const commandsRun: readonly RunCommand[] = [
     command:
       "npx clipstack capacity --gpu rtx-4080 --payload float32 --bandwidth 100Mbps --round-trip 35ms --concurrency 16",
     prints: /images\/s {8}20\.8[\s\S]*0\.027[\s\S]*send JPEG +187/,
+  },
+  {
+    command:
+      "npx clipstack capacity --images 1000000 --within 6h --bandwidth 200Mbps --round-trip 35ms",
+    prints: /rtx-a4000 +- +jpeg +128 +1,314/,
   },
   {
     command:
@@ -147,7 +155,7 @@ export const commandsTested: readonly TestedCommand[] = [
   { command: "npx clipstack capacity", tests: ["stacks/cli/capacity.test.ts"] },
   { command: "npx clipstack review", tests: reviewTests },
   { command: "npx clipstack serve", tests: ["stacks/cli/serve.test.ts"] },
-  { command: "npx clipstack model", tests: ["stacks/cli/model.test.ts"] },
+  { command: "npx clipstack model generate", tests: ["stacks/cli/model.test.ts"] },
   { command: "npx clipstack-dedupe scan", tests: dedupeTests },
   { command: "npx clipstack-dedupe embed", tests: dedupeTests },
   { command: "npx clipstack-dedupe group", tests: dedupeTests },

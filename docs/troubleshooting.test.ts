@@ -58,7 +58,7 @@ test("has messages of ours and of others", () => {
   expect(messages.length - own.length).toBeGreaterThan(15);
   expect(new Set(messages.map(({ section }) => section))).toEqual(
     new Set([
-      ...["clipstack and cdktf synth", "Doctor", "Deploying", "Verify and bench"],
+      ...["clipstack and cdktf synth", "The model", "Doctor", "Deploying", "Verify and bench"],
       ...["The embed server", ...others],
     ]),
   );
