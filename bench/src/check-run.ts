@@ -18,7 +18,8 @@ import {
 import type { Reference } from "./reference.ts";
 import { serverVersion } from "./server-version.ts";
 import { pathsOf, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
-import { errorsByCode, p99MinimumSamples, summarizeLatency } from "./statistics.ts";
+import { errorsByCode, p99MinimumSamples } from "./statistics.ts";
+import { summarizeLatency } from "./summarize-latency.ts";
 
 /** What happens, as it happens. */
 export type VerifyEvent =

@@ -6,8 +6,8 @@ import {
   p99MinimumSamples,
   relativeDifference,
   type Sample,
-  summarizeLatency,
 } from "./statistics.ts";
+import { summarizeLatency } from "./summarize-latency.ts";
 
 const good = (latencyMs: number): Sample => ({ ok: true, latencyMs });
 const bad = (code: string): Sample => ({ ok: false, latencyMs: 1, code });

@@ -1,5 +1,3 @@
-import { build } from "hdr-histogram-js";
-
 /** One request of a load, as `load.ts` saw it. */
 export type Sample =
   | { readonly ok: true; readonly latencyMs: number }
@@ -21,33 +19,7 @@ export interface LatencySummary {
 /** Below this many samples a p99 is one or two requests, and is flagged. */
 export const p99MinimumSamples = 500;
 
-const highestUs = 3_600_000_000;
 const significantDigits = 3;
-
-/** Latency of the requests that were answered well; `undefined` when none was. */
-export function summarizeLatency(samples: readonly Sample[]): LatencySummary | undefined {
-  const good = samples.filter((sample) => sample.ok);
-  if (good.length === 0) return undefined;
-  const histogram = build({
-    lowestDiscernibleValue: 1,
-    highestTrackableValue: highestUs,
-    numberOfSignificantValueDigits: significantDigits,
-    useWebAssembly: false,
-  });
-  for (const { latencyMs } of good) {
-    histogram.recordValue(Math.min(highestUs, Math.max(1, Math.round(latencyMs * 1_000))));
-  }
-  const atMs = (percentile: number) => histogram.getValueAtPercentile(percentile) / 1_000;
-  return {
-    count: good.length,
-    p50Ms: atMs(50),
-    p95Ms: atMs(95),
-    p99Ms: atMs(99),
-    maxMs: atMs(100),
-    p99Reliable: good.length >= p99MinimumSamples,
-    histogram: latencyHistogram(good.map(({ latencyMs }) => latencyMs)),
-  };
-}
 
 /** [latency in microseconds, of three significant digits, how often it was seen], ascending. */
 export function latencyHistogram(

@@ -1,17 +1,14 @@
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import { isAbsolute, join, relative, resolve } from "node:path";
-import { fileURLToPath } from "node:url";
 import { execa } from "execa";
 import { z } from "zod";
 import { needsHelm, readEnvironment } from "../../bench/src/artefact.ts";
 import { helmIsThere, helmMissing } from "../../bench/src/helm-template.ts";
+import { project } from "./project.ts";
 import { UserError } from "./user-error.ts";
 
 /** What was synthesized, as the commands read it: never the settings, so that an edited file is what counts. */
-
-/** Root of this checkout, with a slash at its end. */
-export const project = fileURLToPath(new URL("../../", import.meta.url));
 
 /** One synthesized environment. */
 export interface ArtefactFile {

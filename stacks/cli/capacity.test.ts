@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { execa } from "execa";
 import { afterAll, expect, test } from "vitest";
 import { testBenchRecord, testEmbeddedRecord } from "../../bench/report/test-bench-record.ts";
-import { project } from "./artefact.ts";
+import { project } from "./project.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "clipstack-capacity-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

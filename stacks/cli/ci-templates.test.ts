@@ -7,7 +7,7 @@ import { delimiter, join } from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
 import { parse } from "yaml";
 import { commentMarker } from "../review/comment-markdown.ts";
-import { project } from "./artefact.ts";
+import { project } from "./project.ts";
 
 interface Step {
   readonly name?: string;
@@ -156,7 +156,7 @@ describe("the note of GitLab", () => {
   /** Runs the script against notes of a merge request, 2 a page; gives what was written. */
   async function noted(
     notes: readonly { id: number; body: string; author: number }[],
-    { token = "token-of-test", review = `${commentMarker}\nfine`, changes = review } = {},
+    { token = "token-of-test", review = `${commentMarker}\nfine`, changes = "fine" } = {},
   ) {
     const written: string[] = [];
     server = createServer((request, response) => {

@@ -11,13 +11,14 @@ import {
   hostRequirements,
   hostRequirementsVariable,
 } from "../../constructs/host-requirements.ts";
-import { environmentFiles, outputFolder, project, synthesizeUnlessEdited } from "./artefact.ts";
+import { environmentFiles, outputFolder, synthesizeUnlessEdited } from "./artefact.ts";
 import { DockerError, defaultEndpoint, isFoundByProvider } from "./docker-command.ts";
 import { clusterReportText, examineCluster } from "./doctor-cluster.ts";
 import { doctorText } from "./doctor-text.ts";
 import { type HostFacts, isUnknown, readHostFacts, type Unknown } from "./host-facts.ts";
 import { giB, judgeHost } from "./host-findings.ts";
 import type { Problem } from "./problem.ts";
+import { project } from "./project.ts";
 import { UserError } from "./user-error.ts";
 
 /** What `clipstack doctor --json` prints. */

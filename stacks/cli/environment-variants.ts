@@ -12,7 +12,8 @@ import { join } from "node:path";
 import { execa } from "execa";
 import { isNode, parseDocument } from "yaml";
 import { BenchError } from "../../bench/src/bench-error.ts";
-import { type ArtefactFile, environmentFiles, project } from "./artefact.ts";
+import { type ArtefactFile, environmentFiles } from "./artefact.ts";
+import { project } from "./project.ts";
 
 /** A setting and another value of it: `["tritonOnnx", "gpus"]`. */
 export interface SettingChange {

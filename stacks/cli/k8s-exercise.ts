@@ -32,9 +32,9 @@ import {
 } from "../../bench/src/k8s-record.ts";
 import { type Pace, type RunningLoad, startLoad, type TimedSample } from "../../bench/src/load.ts";
 import { describeCommit, describeMachine } from "../../bench/src/machine.ts";
-import { errorsByCode, summarizeLatency } from "../../bench/src/statistics.ts";
+import { errorsByCode } from "../../bench/src/statistics.ts";
+import { summarizeLatency } from "../../bench/src/summarize-latency.ts";
 import { podPortNames } from "../../inference-image/src/contract/pods.ts";
-import { project } from "./artefact.ts";
 import { Interrupted } from "./interrupt.ts";
 import {
   ApiRefusal,
@@ -44,6 +44,7 @@ import {
   kubectl,
   openCluster,
 } from "./kubectl.ts";
+import { project } from "./project.ts";
 import { UserError } from "./user-error.ts";
 
 /** What an exercise is done to. */

@@ -4,7 +4,6 @@ import { type Command, InvalidArgumentError } from "commander";
 import { type Exercise, exerciseQuestions, type K8sRecord } from "../../bench/src/k8s-record.ts";
 import { k8sReport } from "../../bench/src/k8s-report.ts";
 import { readSamples } from "../../bench/src/reference.ts";
-import { project } from "./artefact.ts";
 import { Interrupted, onInterrupt } from "./interrupt.ts";
 import { drainExercise } from "./k8s-drain.ts";
 import {
@@ -19,6 +18,7 @@ import { quotaExercise } from "./k8s-quota.ts";
 import { rolloutExercise } from "./k8s-rollout.ts";
 import { scaleExercise } from "./k8s-scale.ts";
 import { addTargetOptions, exerciseTarget, type TargetArguments } from "./k8s-target.ts";
+import { project } from "./project.ts";
 import { UserError } from "./user-error.ts";
 
 const bodies: Readonly<Record<Exercise, ExerciseBody>> = {

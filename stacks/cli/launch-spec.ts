@@ -11,7 +11,8 @@ import { openclipVitB32 } from "../../inference-image/src/contract/model-signatu
 import { embedPort, hostPorts, tritonPorts } from "../../inference-image/src/contract/ports.ts";
 import { modelRepositoryMount } from "../../inference-image/src/contract/server-env.ts";
 import { parseTritonArgs } from "../../inference-image/src/contract/triton-flags.ts";
-import { environmentFiles, outputFolder, project, synthesizeUnlessEdited } from "./artefact.ts";
+import { environmentFiles, outputFolder, synthesizeUnlessEdited } from "./artefact.ts";
+import { project } from "./project.ts";
 import { UserError } from "./user-error.ts";
 
 /** One container with all services of an environment: what a marketplace asks for, and `docker run` takes. */

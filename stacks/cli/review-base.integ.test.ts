@@ -3,7 +3,7 @@ import { appendFileSync, existsSync, mkdtempSync, symlinkSync, writeFileSync } f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeAll, expect, test } from "vitest";
-import { project } from "./artefact.ts";
+import { project } from "./project.ts";
 
 const why = existsSync(join(project, ".git")) ? "" : " (skipped: this is not a clone of git)";
 const settings = "stacks/single-gpu.settings.yaml";

@@ -12,8 +12,8 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import { execa } from "execa";
-import { project } from "./artefact.ts";
 import { onInterrupt } from "./interrupt.ts";
+import { project } from "./project.ts";
 import { UserError } from "./user-error.ts";
 
 const help = `usage: npm run review -- [--base REVISION] [options of clipstack review]

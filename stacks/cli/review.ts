@@ -17,8 +17,8 @@ import {
 } from "../review/trees.ts";
 import { verdictLevels } from "../review/verdict.ts";
 import { type EnvironmentName, loadSettings } from "../settings.ts";
-import { project } from "./artefact.ts";
 import { environmentPredictor } from "./predict-environment.ts";
+import { project } from "./project.ts";
 import { UserError } from "./user-error.ts";
 import { verifyPlans } from "./verify-plan.ts";
 

@@ -43,7 +43,6 @@ import { ensureU8Model } from "../../inference-image/src/model/derive.ts";
 import {
   environmentFiles,
   outputFolder,
-  project,
   readableFiles,
   synthesizeUnlessEdited,
 } from "./artefact.ts";
@@ -51,6 +50,7 @@ import type { BenchArguments } from "./bench-options.ts";
 import { deployedEnvironments } from "./deployed-environments.ts";
 import { gpuReader } from "./gpu-reader.ts";
 import { Interrupted, onInterrupt } from "./interrupt.ts";
+import { project } from "./project.ts";
 import { UserError } from "./user-error.ts";
 import { bundledServer, chooseModel } from "./verify.ts";
 

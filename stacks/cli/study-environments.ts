@@ -23,12 +23,12 @@ import { StudyUnavailable } from "../../bench/studies/study-run.ts";
 import type { Environment, ProtocolPath } from "../../inference-image/src/contract/environment.ts";
 import { sessionOptions } from "../../inference-image/src/engine/onnx-session.ts";
 import { prepareServerModel } from "../../inference-image/src/model/prepare.ts";
-import { project } from "./artefact.ts";
 import {
   type EnvironmentVariants,
   openVariants,
   type SettingChange,
 } from "./environment-variants.ts";
+import { project } from "./project.ts";
 import type { PreparedBench } from "./run-bench.ts";
 import { studiedContainers } from "./studied-containers.ts";
 

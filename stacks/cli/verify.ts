@@ -16,12 +16,12 @@ import { modelInfo } from "../../inference-image/src/model/model-info.ts";
 import {
   environmentFiles,
   outputFolder,
-  project,
   readableFiles,
   synthesizeUnlessEdited,
 } from "./artefact.ts";
 import { deployedEnvironments } from "./deployed-environments.ts";
 import { Interrupted, onInterrupt } from "./interrupt.ts";
+import { project } from "./project.ts";
 import { UserError } from "./user-error.ts";
 
 export const verifyTargets = ["embedded", "deployed"] as const;
