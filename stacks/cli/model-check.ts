@@ -177,7 +177,7 @@ export function checkText(file: string, report: ModelReport): string {
     `  IR version ${structure.irVersion}, operators ${opsets.join(", ")}, written by ${structure.producer || "nobody known"}`,
     ...structure.inputs.map((tensor) => `  input  ${shownTensor(tensor)}`),
     ...structure.outputs.map((tensor) => `  output ${shownTensor(tensor)}`),
-    `  ${structure.tower}`,
+    ...(structure.tower === undefined ? [] : [`  ${structure.tower}`]),
     "",
     ...findings.map(({ ok, message }) => `${ok ? "ok  " : "FAIL"}  ${message}`),
     "",

@@ -21,8 +21,8 @@ export interface ModelStructure {
   readonly fits: readonly string[];
   /** What hinders it, for the model that is nearest; empty where it fits one. */
   readonly misfits: readonly string[];
-  /** What the embed server makes its fast form of, or why it cannot. */
-  readonly tower: string;
+  /** What the embed server makes its fast form of, or why it cannot; of a model of normalised images. */
+  readonly tower?: string;
 }
 
 export interface ModelTensor {
@@ -83,7 +83,7 @@ export function structureOf(file: OnnxFile): ModelStructure {
     })),
     fits: fits.map(({ name }) => name),
     misfits: fits.length > 0 ? [] : nearest,
-    tower: towerOf(file),
+    tower: inputs[0]?.dataType === "FP32" ? towerOf(file) : undefined,
   };
 }
 

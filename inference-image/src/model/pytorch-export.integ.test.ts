@@ -7,6 +7,8 @@ import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { compareModels, embedWith, syntheticImages } from "./compare-models.ts";
 import { prepareServerModel } from "./prepare.ts";
+import { draftModelFile } from "./publish-file.ts";
+import { writeStandardModel } from "./standard-model.ts";
 
 const run = promisify(execFile);
 /** A Python with PyTorch, onnxscript and open_clip_torch, for example of a virtual environment. */
@@ -42,6 +44,24 @@ describe.skipIf(missing !== "")(`what PyTorch exports of open_clip's image tower
       );
       expect(minCosine).toBeGreaterThan(0.999999);
       expect(maxDifference).toBeLessThan(5e-6);
+    },
+    180_000,
+  );
+
+  test.each(["torchscript", "dynamo"])(
+    "gets the standard form where it takes one image and divides by the length, exported with %s",
+    async (exporter) => {
+      const path = join(folder, `${exporter}-published.onnx`);
+      await run(python, [program, path, exporter, "published"]);
+      const draft = await draftModelFile(join(folder, `${exporter}-standard.onnx`));
+      try {
+        const { changes, agreement } = await writeStandardModel(path, draft);
+        expect(changes).toEqual(["dynamic batch", "not normalised"]);
+        expect(agreement.minCosine).toBeGreaterThan(0.999999);
+        expect(agreement.maxDifference).toBeLessThan(5e-6);
+      } finally {
+        await draft.discard();
+      }
     },
     180_000,
   );

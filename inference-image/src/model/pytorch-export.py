@@ -1,11 +1,14 @@
-"""Export a small open_clip image tower with random weights: python pytorch-export.py FILE torchscript|dynamo"""
+"""Export a small open_clip image tower with random weights: python pytorch-export.py FILE torchscript|dynamo [published]
+
+`published`: as a hub has it, for one image, and with an embedding of length 1.
+"""
 
 import sys
 
 import torch
 from open_clip.transformer import VisionTransformer
 
-file, exporter = sys.argv[1:]
+file, exporter = sys.argv[1:3]
 torch.manual_seed(0)
 tower = VisionTransformer(
     image_size=224, patch_size=32, width=48, layers=2, heads=2, mlp_ratio=4, output_dim=512
@@ -20,8 +23,15 @@ for name, weights in tower.named_parameters():
 
 names = {"input_names": ["image"], "output_names": ["embedding"]}
 image = torch.randn(2, 3, 224, 224)
-if exporter == "dynamo":
-    batch = torch.export.Dim("batch", min=1, max=64)
+if "published" in sys.argv:
+    torch.backends.mha.set_fastpath_enabled(False)
+    encode = tower.forward
+    tower.forward = lambda image: torch.nn.functional.normalize(encode(image), dim=-1)
+    is_dynamo = exporter == "dynamo"
+    more = {"dynamo": True, "external_data": False} if is_dynamo else {"dynamo": False}
+    torch.onnx.export(tower, (image[:1],), file, opset_version=19, **more, **names)
+elif exporter == "dynamo":
+    batch = torch.export.Dim("batch", min=2, max=64)
     torch.onnx.export(
         tower, (image,), file, dynamo=True, dynamic_shapes=({0: batch},), external_data=False, **names
     )
