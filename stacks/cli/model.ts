@@ -13,6 +13,7 @@ import { preparedFolder, prepareInto } from "../../inference-image/src/model/pre
 import { repositoryU8Model } from "../../inference-image/src/model/repository.ts";
 import { profiles } from "../../inference-image/src/model/vision-transformer.ts";
 import { registerModelCheck } from "./model-check.ts";
+import { registerModelConvert } from "./model-convert.ts";
 import { registerModelExport } from "./model-export.ts";
 import {
   deriveOfRepository,
@@ -52,6 +53,7 @@ export function registerModel(program: Command): void {
   registerModelPull(model);
   registerModelCheck(model);
   registerModelExport(model);
+  registerModelConvert(model);
 
   model
     .command("generate")

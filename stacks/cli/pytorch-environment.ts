@@ -252,7 +252,7 @@ async function runPip(
   });
   for await (const line of createInterface({ input: child.stdout })) {
     const text = line.trim();
-    if (/^(Downloading|Using cached) \S+ \(\d[\d.]* [GM]B\)/.test(text)) onProgress(text);
+    if (/^(Downloading|Using cached) \S+ \(\d{3,}[\d.]* MB|[\d.]+ GB)\)/.test(text)) onProgress(text);
     else if (text.startsWith("Installing collected packages")) onProgress("unpacking");
   }
   const { exitCode, stderr, stdout } = await child;

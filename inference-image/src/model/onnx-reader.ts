@@ -25,7 +25,7 @@ export interface OnnxTensor {
 }
 
 /** Some of `TensorProto.DataType`. */
-export const tensorTypes = { float: 1, uint8: 2, int8: 3, int32: 6, int64: 7 } as const;
+export const tensorTypes = { float: 1, uint8: 2, int8: 3, int32: 6, int64: 7, half: 10 } as const;
 
 /** What is known of an attribute; its bytes are kept in {@link OnnxFileNode.attributeFields}. */
 export interface OnnxFileAttribute {

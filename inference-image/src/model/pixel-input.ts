@@ -44,7 +44,7 @@ export function withPixelInput(file: OnnxFile): {
 
   const initializers = [...file.initializers.values()]
     .filter(({ name }) => !folds || name !== weight.name || isUsedElsewhere(file, name))
-    .map((tensor) => copyOf(file, tensor));
+    .map((tensor) => copyTensor(file, tensor));
   const nodes = file.nodes.map(
     (node): OnnxNode => ({
       ...node,
@@ -162,8 +162,15 @@ function floats(
   return { name, dataType: "FLOAT", dims, data: () => [new Uint8Array(values().buffer)] };
 }
 
-/** A tensor of the file as it is. */
-function copyOf(file: OnnxFile, { name, dataType: code, dims, ...data }: OnnxTensor) {
+/**
+ * A tensor of a file as it is.
+ *
+ * @throws {Error} one line, when it has a type that cannot be written.
+ */
+export function copyTensor(
+  file: OnnxFile,
+  { name, dataType: code, dims, ...data }: OnnxTensor,
+): OnnxInitializer {
   const dataType = elementTypeOf(code);
   const { bytes, integers } = data;
   const count = dims.reduce((product, dim) => product * dim, 1);

@@ -109,7 +109,13 @@ export function unitLength(vector: Float32Array): Float32Array {
 /** Largest epsilon of a normalisation that is taken for the graph's own, 1e-5. */
 const epsilonTolerance = 1e-9;
 
-function standardGraph(tower: Tower, heads: number): OnnxModel {
+/**
+ * The graph of the generated model with the weights of a tower.
+ *
+ * @param heads - One of `tower.heads`.
+ * @throws {Error} where the tower computes something else
+ */
+export function standardGraph(tower: Tower, heads: number): OnnxModel {
   const { width, blocks, firstNorm, patchSide, imageSide } = tower;
   const norms = [firstNorm, tower.lastNorm, ...blocks.flatMap((b) => [b.attentionNorm, b.mlpNorm])];
   if (firstNorm === undefined) throw new Error("it has no normalisation before its first block");
