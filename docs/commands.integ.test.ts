@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
 import { chmod, copyFile, cp, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
@@ -25,8 +26,8 @@ const givenFiles: Readonly<Record<string, string>> = {
   "after.json": record,
 };
 
-/** Folders of installed packages; the copy leads to them. */
-const installed = ["node_modules", "bench/node_modules", "stacks/cli/node_modules"];
+/** Folders that may have packages of their own; the copy leads to them. */
+const packages = ["", "bench", "examples/photo-dedupe", "inference-image", "stacks/cli"];
 
 /** `npx` finds a program of the project in the packages that are linked, and would run that of this checkout. */
 const npx = `#!/bin/sh
@@ -61,7 +62,12 @@ beforeAll(async () => {
   const copy = (file: string) =>
     cp(join(root, file), join(project, file), { verbatimSymlinks: true }).catch(() => undefined);
   await Promise.all(files.map(copy));
-  for (const packages of installed) await symlink(join(root, packages), join(project, packages));
+  for (const parent of packages) {
+    const installed = join(parent, "node_modules");
+    if (existsSync(join(root, installed))) {
+      await symlink(join(root, installed), join(project, installed));
+    }
+  }
   await copyFile(
     await tinyModel(),
     join(project, "model_repository", "openclip_vit_b32", "1", "model.onnx"),
