@@ -33,6 +33,7 @@ interface ReviewArguments {
   readonly html?: true;
   readonly output: readonly string[];
   readonly rulesUrl?: string;
+  readonly reportUrl?: string;
   readonly failOn: (typeof failLevels)[number];
   readonly detailedExitcode?: true;
   readonly onlyChanges?: true;
@@ -99,7 +100,8 @@ export function registerReview(program: Command, outlet = processOutlet): void {
       list,
       [],
     )
-    .option("--rules-url <url>", "folder with the pages of the rules, for links", rulesUrl)
+    .option("--rules-url <url>", "folder with the pages of the rules, for links", folderUrl)
+    .option("--report-url <url>", "where the whole report is, for a comment that is cut", httpUrl)
     .option("--today <date>", "day that waivers are judged by, YYYY-MM-DD (default: today)", day)
     .addHelpText(
       "after",
@@ -166,8 +168,12 @@ function verified({ verifyPlan }: ReviewArguments, fresh: readonly StackChange[]
 
 type Format = "md" | "html" | "json";
 
-function rendered(result: Review, format: Format, { rulesUrl: url }: ReviewArguments): string {
-  const options = url === undefined ? {} : { rulesUrl: url };
+function rendered(result: Review, format: Format, args: ReviewArguments): string {
+  const { rulesUrl, reportUrl } = args;
+  const options = {
+    ...(rulesUrl === undefined ? {} : { rulesUrl }),
+    ...(reportUrl === undefined ? {} : { reportUrl }),
+  };
   switch (format) {
     case "json":
       return jsonReport(result);
@@ -290,9 +296,13 @@ function outputFile(file: string, before: readonly string[]): readonly string[] 
   return [...before, file];
 }
 
-function rulesUrl(url: string): string {
+function httpUrl(url: string): string {
   if (!/^https?:\/\/\S+$/.test(url)) throw new InvalidArgumentError("It must be a URL.");
-  return url.endsWith("/") ? url : `${url}/`;
+  return url;
+}
+
+function folderUrl(url: string): string {
+  return httpUrl(url).replace(/\/?$/, "/");
 }
 
 function day(text: string): string {
