@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
 import { chmod, copyFile, cp, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { delimiter, dirname, join } from "node:path";
+import { basename, delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -54,7 +54,9 @@ beforeAll(async () => {
     ["ls-files", "-z", "--cached", "--others", "--exclude-standard"],
     { cwd: root, maxBuffer: 2 ** 24 },
   );
-  const files = stdout.split("\0").filter((file) => file !== "");
+  const files = stdout
+    .split("\0")
+    .filter((file) => file !== "" && basename(file) !== "node_modules");
   for (const parent of new Set(files.map((file) => dirname(file)))) {
     await mkdir(join(project, parent), { recursive: true });
   }
