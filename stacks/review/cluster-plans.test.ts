@@ -40,7 +40,9 @@ test("the name of a release is no secret, and what Helm keeps of its values is n
 });
 
 test("two Tritons are replaced one after the other, and one of them answers", () => {
-  expect(reviewed("k8s-gpu-updated").verdict.reasons).toEqual([]);
+  expect(reviewed("k8s-gpu-updated").verdict.reasons).toEqual([
+    "k8s-gpu: Fewer pods of embed (2 to 4 in place of 2 to 6).",
+  ]);
 });
 
 test("the NodePort of a chart in a kind cluster is on this machine alone, as that of typed objects", () => {

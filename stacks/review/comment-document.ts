@@ -415,9 +415,20 @@ function changeText(change: ReviewedChange): Text {
   ];
 }
 
+/** A text on one line, and what nobody sees in it by its code: a mark may turn the direction of what follows. */
+export function visible(text: string): string {
+  return text.replaceAll(/\s+/g, " ").replaceAll(/[\p{Cc}\p{Cf}]/gu, (mark) => {
+    // parts of a picture of a face
+    if (mark === "\u200d") return mark;
+    return `(U+${(mark.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")})`;
+  });
+}
+
 /** The start of a sentence in the middle of one; a name keeps its letter. */
 function lowerFirst(text: string): string {
-  return /^(Every|It|All|Its|Until|Nobody|Pods|Everything|The|What|Any|Container|A|No)\b/.test(text)
+  return /^(Every|It|All|Its|Until|Nobody|Pods|Fewer|Everything|The|What|Who|Any|Container|A|No)\b/.test(
+    text,
+  )
     ? text.charAt(0).toLowerCase() + text.slice(1)
     : text;
 }

@@ -1,4 +1,11 @@
-import { type Block, documentOf, fullRung, type Span, type Text } from "./comment-document.ts";
+import {
+  type Block,
+  documentOf,
+  fullRung,
+  type Span,
+  type Text,
+  visible,
+} from "./comment-document.ts";
 import type { DiffBlock } from "./diff-line.ts";
 import type { Review } from "./review.ts";
 
@@ -80,7 +87,7 @@ function spanHtml(span: Span): string {
 }
 
 export function escapeHtml(text: string): string {
-  return text
+  return visible(text)
     .replaceAll("&", "&amp;")
     .replaceAll("<", "&lt;")
     .replaceAll(">", "&gt;")

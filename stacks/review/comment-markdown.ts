@@ -1,4 +1,11 @@
-import { type Block, documentOf, ladder, type Span, type Text } from "./comment-document.ts";
+import {
+  type Block,
+  documentOf,
+  ladder,
+  type Span,
+  type Text,
+  visible,
+} from "./comment-document.ts";
 import type { DiffBlock } from "./diff-line.ts";
 import type { Review } from "./review.ts";
 
@@ -119,8 +126,7 @@ function escaped(text: string): string {
 }
 
 function escapedWords(text: string): string {
-  return text
-    .replaceAll(/\s+/g, " ")
+  return visible(text)
     .replaceAll("&", "&amp;")
     .replaceAll("<", "&lt;")
     .replaceAll(">", "&gt;")
@@ -131,7 +137,7 @@ function escapedWords(text: string): string {
 
 /** What no escape works in, without what programs find in the text of a comment: its markers. */
 function unmarked(text: string): string {
-  return text.replaceAll(/\s+/g, " ").replaceAll("<!--", "<! --");
+  return visible(text).replaceAll("<!--", "<! --");
 }
 
 /** A span of code, whatever is in it. */

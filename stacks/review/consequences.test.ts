@@ -36,12 +36,13 @@ function of(first: PlannedResource, ...others: readonly PlannedResource[]) {
   return consequenceOf(resource, momentsOf(change));
 }
 
+const labels = { app: "d" };
 const deployment = (image: string, strategy: object = {}): Readonly<Record<string, unknown>> => ({
   metadata: [{ name: "d" }],
   spec: [
     {
       strategy: [{ rolling_update: [strategy] }],
-      template: [{ spec: [{ container: [{ image }] }] }],
+      template: [{ metadata: [{ labels }], spec: [{ container: [{ image }] }] }],
     },
   ],
 });
@@ -63,7 +64,7 @@ const autoscaler = (min: number) =>
 const budget = (spec: object) =>
   unchanged("kubernetes_pod_disruption_budget_v1.b", {
     metadata: [{ name: "d-budget" }],
-    spec: [spec],
+    spec: [{ selector: [{ match_labels: labels }], ...spec }],
   });
 
 test("an update without a pod fewer takes nothing down", () => {

@@ -23,12 +23,16 @@ export interface Consequence {
   readonly lost: boolean;
   /** It does not come back with the change. */
   readonly forGood?: true;
+  /** What is worse afterwards: fewer pods answer, or somebody may do or reach more. */
+  readonly worse?: "capacity" | "access";
   /** Somebody may have to wait or do without, and nothing says who. */
   readonly waits?: true;
 }
 
 const harmless = (text: string): Consequence => ({ text, down: [], lost: false });
 const waits = (text: string): Consequence => ({ ...harmless(text), waits: true });
+const fewer = (text: string): Consequence => ({ ...harmless(text), worse: "capacity" });
+const opens = (text: string): Consequence => ({ ...harmless(text), worse: "access" });
 
 export interface StackMoments {
   readonly change: StackChange;
@@ -122,6 +126,8 @@ const byType: Readonly<Record<string, Tell>> = {
       : undefined,
   kubernetes_deployment: deployment,
   kubernetes_stateful_set: deployment,
+  kubernetes_daemonset: deployment,
+  kubernetes_daemon_set: deployment,
   kubernetes_replication_controller: deployment,
   kubernetes_service: ({ address, action, before }, { before: facts }) => {
     if (!gone.has(action)) return undefined;
@@ -156,10 +162,24 @@ const byType: Readonly<Record<string, Tell>> = {
             : "Until it is made again, a drain of nodes may take every pod at once.",
         )
       : undefined,
-  kubernetes_horizontal_pod_autoscaler: ({ action }) =>
-    action === "delete" ? harmless("The number of pods stays what it is now.") : undefined,
-  kubernetes_network_policy: ({ action }) =>
-    gone.has(action) ? waits("Any pod of the cluster reaches the pods meanwhile.") : undefined,
+  kubernetes_horizontal_pod_autoscaler: autoscaler,
+  kubernetes_network_policy: ({ action }) => {
+    if (action === "update") return opens("Who reaches the pods, or whom they reach, is another.");
+    return gone.has(action)
+      ? waits("Any pod of the cluster reaches the pods meanwhile.")
+      : undefined;
+  },
+  kubernetes_role: rights,
+  kubernetes_cluster_role: rights,
+  kubernetes_role_binding: rights,
+  kubernetes_cluster_role_binding: rights,
+  kubernetes_ingress: ({ action }) => {
+    if (action === "update")
+      return opens("What is reached from outside, or by which name, is another.");
+    return gone.has(action)
+      ? waits("Nobody reaches what is behind it from outside meanwhile.")
+      : undefined;
+  },
   helm_release: release,
 };
 
@@ -211,8 +231,9 @@ function endpointsText({ endpoints }: Service): string {
     .join(", ");
 }
 
+/** Docker restarts nothing unless it is told so: `restart` says nothing of it. */
 function isOneShot(values: Values | undefined): boolean {
-  return values?.must_run === false || values?.restart === "no";
+  return values?.must_run === false;
 }
 
 function oneShot({ action, after }: ResourceChange): Consequence | undefined {
@@ -245,8 +266,13 @@ function volume({ action, before }: ResourceChange, stack: StackMoments): Conseq
     .flatMap(({ values }) => blocksOf(values.volumes).filter((it) => it.volume_name === name))
     .map(({ container_path: place }) => String(place));
   if (mounts.includes(engineCacheMount)) {
+    const isBuilt = [...stack.after.values.values()].some(
+      ({ type, values }) =>
+        type === "docker_container" && volumeAt(values, engineCacheMount) !== undefined,
+    );
+    const again = ": the next start builds them again, which takes minutes for each instance";
     return {
-      text: "The TensorRT engines in it are lost: the next start builds them again, which takes minutes for each instance.",
+      text: `The TensorRT engines in it are lost${isBuilt ? again : ""}.`,
       down: [],
       lost: true,
     };
@@ -294,14 +320,47 @@ function deployment(resource: ResourceChange, stack: StackMoments): Consequence 
   if (has === 0 && had !== 0) {
     return { text: `${who} has no pod any more.`, down, lost: false, forGood: true };
   }
-  if (sameValue(was.template, is.template)) {
+  const rolled = rollout(resource, who, stack);
+  if (had === undefined || has === undefined || has >= had) return rolled;
+  const budget = budgetOf(after, stack.after, has);
+  const below =
+    budget !== undefined && has < budget ? `, below the ${budget} of the disruption budget` : "";
+  const share = Math.round((has / had) * 100);
+  const less = `${podsText(has)} in place of ${had} answer${has === 1 ? "s" : ""}, ${share} % of the capacity${below}.`;
+  return { ...rolled, text: `${less} ${rolled.text}`, worse: "capacity" };
+}
+
+function podsText(count: number): string {
+  return `${count} ${count === 1 ? "pod" : "pods"}`;
+}
+
+/** What an update does with the pods that are there. */
+function rollout(
+  { type, before, after }: ResourceChange,
+  who: string,
+  stack: StackMoments,
+): Consequence {
+  const down = [who];
+  const [was, is] = [blockOf(before, "spec"), blockOf(after, "spec")];
+  if (sameValue(was.template, is.template)) return harmless("No pod is started anew.");
+  const pods = replicasOf(objectName(after), stack.after, is);
+  if (
+    blockOf(is, "update_strategy").type === "OnDelete" ||
+    blockOf(is, "strategy").type === "OnDelete"
+  ) {
+    return harmless("Its pods stay as they are until somebody deletes them.");
+  }
+  if (/daemon_?set/.test(type)) {
     return harmless(
-      had !== undefined && has !== undefined && has < had
-        ? `${has} pods in place of ${had} answer. No pod is started anew.`
-        : "No pod is started anew.",
+      "Its pods are replaced node by node: each is away until its next one is ready.",
     );
   }
-  const pods = replicasOf(objectName(after), stack.after, is);
+  if (/stateful_set/.test(type)) {
+    const text = "Its pods are replaced one at a time, the last one first";
+    return pods === 1
+      ? { text: `${text}: it has one, and none answers meanwhile.`, down, lost: false }
+      : harmless(`${text}: each is away until its next one is ready.`);
+  }
   if (blockOf(is, "strategy").type === "Recreate") {
     return { text: `All pods of ${who} end before new ones start.`, down, lost: false };
   }
@@ -314,17 +373,18 @@ function deployment(resource: ResourceChange, stack: StackMoments): Consequence 
   const rolled = `Its pods are replaced one after the other: ${surge} more and ${away} fewer at a time.`;
   if (pods === undefined) return harmless(rolled);
   const least = pods - missing;
-  const budget = budgetOf(objectName(after), stack.after, pods);
+  const budget = budgetOf(after, stack.after, pods);
   if (budget !== undefined && least < budget) {
     return {
-      text: `${rolled} With ${pods} pods, ${least} answer meanwhile, below the ${budget} of the disruption budget.`,
+      text: `${rolled} With ${podsText(pods)}, ${least} answer meanwhile, below the ${budget} of the disruption budget.`,
       down: least === 0 ? down : [],
       lost: false,
+      worse: "capacity",
     };
   }
   return least === 0
     ? {
-        text: `${rolled} With ${pods === 1 ? "1 pod" : `${pods} pods`}, none answers meanwhile.`,
+        text: `${rolled} With ${podsText(pods)}, none answers meanwhile.`,
         down,
         lost: false,
       }
@@ -364,11 +424,21 @@ export function replicasOf(
   return countOf(replicas, 1, Math.round);
 }
 
-/** Pods that a disruption budget of the Deployment asks for. */
-function budgetOf({ name }: ObjectName, facts: StackFacts, pods: number): number | undefined {
+/** Pods that the disruption budget which selects those of a workload asks for. */
+function budgetOf(
+  workload: Values | undefined,
+  facts: StackFacts,
+  pods: number,
+): number | undefined {
+  const { namespace } = objectName(workload);
+  const { labels } = blockOf(workload, "spec", "template", "metadata");
+  const own = isObject(labels) ? labels : {};
   for (const { type, values } of facts.values.values()) {
     if (!type.startsWith("kubernetes_pod_disruption_budget")) continue;
-    if (!objectName(values).name.startsWith(name)) continue;
+    const { match_labels: wanted } = blockOf(values, "spec", "selector");
+    const pairs = Object.entries(isObject(wanted) ? wanted : {});
+    const isIts = pairs.length > 0 && pairs.every(([name, value]) => own[name] === value);
+    if (!isIts || objectName(values).namespace !== namespace) continue;
     const spec = blockOf(values, "spec");
     if (
       spec.min_available !== undefined &&
@@ -380,6 +450,28 @@ function budgetOf({ name }: ObjectName, facts: StackFacts, pods: number): number
     return pods - countOf(spec.max_unavailable ?? 0, pods, Math.ceil);
   }
   return undefined;
+}
+
+function autoscaler({ action, before, after }: ResourceChange): Consequence | undefined {
+  if (action === "delete") return harmless("The number of pods stays what it is now.");
+  if (action !== "update") return undefined;
+  const [was, is] = [before, after].map((values) => {
+    const { min_replicas: min, max_replicas: max } = blockOf(values, "spec");
+    return { min: numberOfPods(min) ?? 1, max: numberOfPods(max) ?? 1 };
+  });
+  if (was === undefined || is === undefined) return undefined;
+  const bounds = `${is.min} to ${is.max} pods in place of ${was.min} to ${was.max}.`;
+  if (is.min < was.min || is.max < was.max) return fewer(bounds);
+  return is.min > was.min || is.max > was.max ? harmless(bounds) : undefined;
+}
+
+/** Roles, and who has them. */
+function rights({ action }: ResourceChange): Consequence | undefined {
+  // what is strong of new rights is an exposure
+  if (action === "update" || action === "replace") {
+    return opens("Who may do what in the cluster is another.");
+  }
+  return action === "delete" ? waits("Who had these rights has them no more.") : undefined;
 }
 
 function release(resource: ResourceChange, stack: StackMoments): Consequence | undefined {
@@ -404,6 +496,7 @@ function release(resource: ResourceChange, stack: StackMoments): Consequence | u
     };
   }
   if (action !== "update") return undefined;
+  if (rollsNothing(before, after)) return harmless("No pod is started anew.");
   const text =
     "Helm changes the objects that differ, and their Deployments replace pods one after the other.";
   const alone = withoutSpare(before, after);
@@ -414,6 +507,25 @@ function release(resource: ResourceChange, stack: StackMoments): Consequence | u
         lost: false,
       }
     : harmless(text);
+}
+
+/** Parts of this project's chart that no pod has. */
+const besidePods = new Set(["autoscaling", "budget", "quota", "serviceMonitor", "networkPolicy"]);
+
+/** Whether of a release of this project's chart only that is another which no pod has. */
+function rollsNothing(before: Values | undefined, after: Values | undefined): boolean {
+  const pods = (values: unknown): unknown =>
+    isObject(values)
+      ? Object.fromEntries(
+          Object.entries(values)
+            .filter(([name]) => !besidePods.has(name))
+            .map(([name, part]) => [name, pods(part)]),
+        )
+      : values;
+  const [was, is] = [before, after].map((values) => chartDocuments(values?.values));
+  if (!isObject(was?.triton) || !isObject(is?.triton) || sameValue(was, is)) return false;
+  const same = (name: string) => sameValue(before?.[name], after?.[name]);
+  return sameValue(pods(was), pods(is)) && ["chart", "version", "set", "repository"].every(same);
 }
 
 /** Whether the only Triton of this project's chart is stopped before the next one has its GPU. */

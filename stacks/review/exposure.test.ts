@@ -49,6 +49,92 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
   ],
   ["root in a container that ends at once", container({ user: "0:0", must_run: false }), []],
   [
+    "what gives the host away",
+    container({
+      publish_all_ports: true,
+      userns_mode: "host",
+      security_opts: ["seccomp=unconfined", "no-new-privileges:true"],
+      devices: [{ host_path: "/dev/sda" }],
+      volumes: [{ host_path: "/" }, { host_path: "/var/run/" }, { host_path: "/srv/models" }],
+    }),
+    [
+      "port: every port that its image names, on every interface",
+      "authentication: asks nobody who they are",
+      "privilege: / of the host is mounted",
+      "privilege: /var/run of the host is mounted",
+      "privilege: its root is root of the host",
+      "privilege: the device /dev/sda of the host",
+      "privilege: without seccomp",
+    ],
+  ],
+  [
+    "pods that have their node",
+    pods({
+      host_ipc: true,
+      security_context: [{ run_as_non_root: true }],
+      volume: [{ host_path: [{ path: "/etc" }] }],
+      init_container: [{ name: "i", security_context: [{ privileged: true }] }],
+      container: [{ name: "c", port: [{ container_port: 80, host_port: 8_002 }] }],
+    }),
+    [
+      "port: port 8002/tcp of its node",
+      "privilege: /etc of its node is mounted",
+      "privilege: i: privileged",
+      "privilege: shares the memory of its node",
+    ],
+  ],
+  [
+    "a Job",
+    {
+      address: "kubernetes_job_v1.j",
+      after: {
+        spec: [{ template: [{ spec: [{ host_network: true, container: [] }] }] }],
+      },
+    },
+    ["privilege: is on the network of its node"],
+  ],
+  [
+    "a Service at another address",
+    {
+      address: "kubernetes_service_v1.s",
+      after: { spec: [{ type: "ClusterIP", external_ips: ["203.0.113.7"] }] },
+    },
+    ["port: a Service at 203.0.113.7"],
+  ],
+  [
+    "an Ingress and its names",
+    {
+      address: "kubernetes_ingress_v1.i",
+      after: { metadata: [{ name: "web" }], spec: [{ rule: [{ host: "public.example" }] }] },
+    },
+    ["port: an Ingress, web, of public.example"],
+  ],
+  [
+    "a manifest",
+    {
+      address: "kubernetes_manifest.m",
+      after: {
+        manifest: {
+          kind: "DaemonSet",
+          metadata: { name: "d" },
+          spec: { template: { spec: { hostPID: true, volumes: [{ hostPath: { path: "/" } }] } } },
+        },
+      },
+    },
+    ["privilege: / of its node is mounted", "privilege: sees the processes of its node"],
+  ],
+  [
+    "rights in the cluster",
+    {
+      address: "kubernetes_cluster_role_binding_v1.b",
+      after: {
+        role_ref: [{ kind: "ClusterRole", name: "cluster-admin" }],
+        subject: [{ kind: "Group", name: "system:unauthenticated" }],
+      },
+    },
+    ["privilege: Group system:unauthenticated has the ClusterRole cluster-admin"],
+  ],
+  [
     "a NodePort",
     {
       address: "kubernetes_service_v1.s",

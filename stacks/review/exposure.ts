@@ -78,9 +78,23 @@ const finders: Readonly<Record<string, Finder>> = {
   kubernetes_daemonset: (values) => ofPods(blockOf(values, "spec", "template", "spec")),
   kubernetes_daemon_set: (values) => ofPods(blockOf(values, "spec", "template", "spec")),
   kubernetes_stateful_set: (values) => ofPods(blockOf(values, "spec", "template", "spec")),
+  kubernetes_replication_controller: (values) =>
+    ofPods(blockOf(values, "spec", "template", "spec")),
+  kubernetes_job: (values) => ofPods(blockOf(values, "spec", "template", "spec")),
+  kubernetes_cron_job: (values) =>
+    ofPods(blockOf(values, "spec", "job_template", "spec", "template", "spec")),
+  kubernetes_pod: (values) => ofPods(blockOf(values, "spec")),
   kubernetes_ingress: (values) => [
-    { kind: "port", what: `an Ingress, ${objectName(values).name}` },
+    ingress(
+      objectName(values).name,
+      blocksOf(blockOf(values, "spec").rule).map(({ host }) => host),
+    ),
   ],
+  kubernetes_role: ofRole,
+  kubernetes_cluster_role: ofRole,
+  kubernetes_role_binding: ofBinding,
+  kubernetes_cluster_role_binding: ofBinding,
+  kubernetes_manifest: (values) => ofManifest(blockOf(values, "manifest")),
   helm_release: (values, facts, address) => (isOfKind(facts, address) ? [] : ofRelease(values)),
 };
 
@@ -112,6 +126,9 @@ function ofContainer(values: Values, facts: StackFacts, address: string) {
     kind: "port" as const,
     what: `port ${safe(external, /^\d{1,5}$/)}/${safe(protocol || "tcp", protocols)} on ${safe(ip || "0.0.0.0", /^[\da-f.:]{1,45}$/i)}`,
   }));
+  if (values.publish_all_ports === true) {
+    ports.push({ kind: "port", what: "every port that its image names, on every interface" });
+  }
   const hostNetwork = values.network_mode === "host";
   const service = facts.services.get(address);
   const variables = environmentOf(values.env);
@@ -121,7 +138,7 @@ function ofContainer(values: Values, facts: StackFacts, address: string) {
     ...(hostNetwork
       ? [{ kind: "port" as const, what: "every port of it, on the host's network" }]
       : []),
-    ...(open.length > 0 || hostNetwork
+    ...(ports.length > 0 || hostNetwork
       ? [
           {
             kind: "authentication" as const,
@@ -156,28 +173,143 @@ function privilegesOf(values: Values): readonly Omit<Found, "address">[] {
   const binds = [...blocksOf(values.volumes), ...blocksOf(values.mounts)].map(
     ({ host_path, source }) => String(host_path || source || ""),
   );
-  if (binds.some((path) => path.endsWith("docker.sock"))) found.push("has the socket of Docker");
+  if (values.userns_mode === "host") found.push("its root is root of the host");
+  const options = Array.isArray(values.security_opts) ? values.security_opts.map(String) : [];
+  for (const option of options) {
+    const [, guard] = /^(seccomp|apparmor)[=:]unconfined$/.exec(option) ?? [];
+    if (guard !== undefined) found.push(`without ${guard}`);
+  }
+  for (const { host_path: device } of blocksOf(values.devices)) {
+    found.push(`the device ${safe(device, /^\/dev\/[\w/-]{1,60}$/)} of the host`);
+  }
+  found.push(...binds.flatMap((path) => placeOf(path, "the host")));
   return found.map((what) => ({ kind: "privilege" as const, what }));
 }
 
+/** Folders that give the whole machine away: its disk, its processes, its devices, the sockets of its daemons. */
+const places = new Set(
+  "/ /bin /boot /dev /etc /home /lib /opt /proc /root /run /sbin /srv /sys /usr /var /var/lib /var/run /var/lib/docker /var/lib/kubelet /etc/kubernetes".split(
+    " ",
+  ),
+);
+
+function placeOf(path: string, whose: string): readonly string[] {
+  if (/(docker|containerd|crio|podman)\.sock$/.test(path)) {
+    return [
+      path.endsWith("docker.sock") ? "has the socket of Docker" : "has the socket of containers",
+    ];
+  }
+  const plain = path.replaceAll(/\/{2,}/g, "/").replace(/(?<=.)\/$/, "");
+  return places.has(plain) ? [`${plain} of ${whose} is mounted`] : [];
+}
+
+const names = /^[\w.*:/-]{1,253}$/;
+const listed = (values: unknown) =>
+  (Array.isArray(values) ? values : []).map((value) => safe(value, names)).join(", ");
+
+function ingress(name: string, hosts: readonly unknown[]): Omit<Found, "address"> {
+  const named = hosts.filter((host) => typeof host === "string" && host !== "");
+  return {
+    kind: "port",
+    what: `an Ingress, ${name}${named.length === 0 ? "" : `, of ${listed(named)}`}`,
+  };
+}
+
+/** Rights that do more than look, or look at secrets. */
+function ofRole(values: Values): readonly Omit<Found, "address">[] {
+  const only = (list: unknown, words: RegExp) =>
+    Array.isArray(list) && list.every((it) => words.test(String(it)));
+  return blocksOf(values.rule)
+    .filter(
+      ({ verbs, resources }) =>
+        !only(verbs, /^(get|list|watch)$/) || !only(resources ?? [], /^(?!secrets|\*)/),
+    )
+    .map(({ verbs, resources, non_resource_urls: urls }) => ({
+      kind: "privilege" as const,
+      what: `may ${listed(verbs)} on ${[listed(resources), listed(urls)].filter((it) => it !== "").join(", ")}`,
+    }));
+}
+
+/** Roles that Kubernetes comes with and that may change all, and groups that anybody is in. */
+function ofBinding(values: Values): readonly Omit<Found, "address">[] {
+  const { kind, name } = blockOf(values, "role_ref");
+  const isStrong = /^(cluster-admin|admin|edit)$/.test(String(name));
+  return blocksOf(values.subject)
+    .filter(
+      (subject) =>
+        isStrong || /^system:(unauthenticated|authenticated|anonymous)$/.test(String(subject.name)),
+    )
+    .map((subject) => ({
+      kind: "privilege" as const,
+      what: `${safe(subject.kind, names)} ${safe(subject.name, names)} has the ${safe(kind, names)} ${safe(name, names)}`,
+    }));
+}
+
+/** Objects of kinds that open something, as the file of Kubernetes has them. */
+function ofManifest(
+  manifest: Readonly<Record<string, unknown>>,
+): readonly Omit<Found, "address">[] {
+  const { kind } = manifest;
+  const spec = blockOf(manifest, "spec");
+  const { name } = blockOf(manifest, "metadata");
+  const called = safe(name, names);
+  const port = (what: string) => [{ kind: "port" as const, what }];
+  if (kind === "Ingress")
+    return [
+      ingress(
+        called,
+        blocksOf(spec.rules).map(({ host }) => host),
+      ),
+    ];
+  if (kind === "Gateway" || /^(HTTP|GRPC|TCP|TLS|UDP)Route$|^IngressRoute/.test(String(kind))) {
+    return port(`a ${safe(kind, names)}, ${called}`);
+  }
+  if (kind === "Service" && /^(NodePort|LoadBalancer)$/.test(String(spec.type))) {
+    return port(`a Service of type ${String(spec.type)}, ${called}`);
+  }
+  const found: string[] = [];
+  const walk = (value: unknown) => {
+    if (Array.isArray(value)) for (const item of value) walk(item);
+    if (!isObject(value)) return;
+    if (value.privileged === true) found.push("privileged");
+    if (value.hostNetwork === true) found.push("is on the network of its node");
+    if (value.hostPID === true) found.push("sees the processes of its node");
+    if (value.hostIPC === true) found.push("shares the memory of its node");
+    if (isObject(value.hostPath)) found.push(...placeOf(String(value.hostPath.path), "its node"));
+    for (const item of Object.values(value)) walk(item);
+  };
+  walk(spec);
+  if (/^(Cluster)?Role(Binding)?$/.test(String(kind))) found.push(`a ${String(kind)}, ${called}`);
+  return [...new Set(found)].map((what) => ({ kind: "privilege" as const, what }));
+}
+
 function ofService(spec: Readonly<Record<string, unknown>>): readonly Omit<Found, "address">[] {
-  const { type } = spec;
-  if (type !== "NodePort" && type !== "LoadBalancer") return [];
-  return blocksOf(spec.port).map(({ node_port: node, port, protocol }) => ({
+  const { type, external_ips: external } = spec;
+  const outside =
+    Array.isArray(external) && external.length > 0
+      ? [{ kind: "port" as const, what: `a Service at ${listed(external)}` }]
+      : [];
+  if (type !== "NodePort" && type !== "LoadBalancer") return outside;
+  const ports = blocksOf(spec.port).map(({ node_port: node, port, protocol }) => ({
     kind: "port" as const,
     what:
       type === "NodePort"
         ? `port ${node ?? "?"}/${safe(protocol || "TCP", protocols).toLowerCase()} of every node (NodePort)`
         : `port ${port}/${safe(protocol || "TCP", protocols).toLowerCase()} of a load balancer`,
   }));
+  return [...ports, ...outside];
 }
 
 function ofPods(spec: Readonly<Record<string, unknown>>): readonly Omit<Found, "address">[] {
   const found: string[] = [];
   if (spec.host_network === true) found.push("is on the network of its node");
   if (spec.host_pid === true) found.push("sees the processes of its node");
+  if (spec.host_ipc === true) found.push("shares the memory of its node");
+  for (const volume of blocksOf(spec.volume)) {
+    found.push(...placeOf(String(blockOf(volume, "host_path").path ?? ""), "its node"));
+  }
   const pod = blockOf(spec, "security_context");
-  for (const container of blocksOf(spec.container)) {
+  for (const container of [...blocksOf(spec.init_container), ...blocksOf(spec.container)]) {
     const own = blockOf(container, "security_context");
     const name = String(container.name ?? "");
     if (own.privileged === true) found.push(`${name}: privileged`);
@@ -189,7 +321,14 @@ function ofPods(spec: Readonly<Record<string, unknown>>): readonly Omit<Found, "
       found.push(`${name}: capabilities ${add.map(String).sort().join(", ")}`);
     }
   }
-  return found.map((what) => ({ kind: "privilege" as const, what }));
+  const ports = blocksOf(spec.container)
+    .flatMap(({ port }) => blocksOf(port))
+    .filter(({ host_port: port }) => typeof port === "number" && port > 0)
+    .map(({ host_port: port, protocol }) => ({
+      kind: "port" as const,
+      what: `port ${port}/${safe(protocol || "TCP", protocols).toLowerCase()} of its node`,
+    }));
+  return [...ports, ...found.map((what) => ({ kind: "privilege" as const, what }))];
 }
 
 /** What the values of this project's chart say. */

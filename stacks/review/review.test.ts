@@ -39,10 +39,7 @@ test("folds the rules that were broken before, and names those that the change b
     ({ rule, severity: "warning", stack: "test", what: "w", fix: "f", ...more }) as const;
   const findings = [finding("old", { severity: "error", existing: true }), finding("new", {})];
   const review = reviewOf([plannedChange([])], { findings });
-  expect(review.verdict.reasons).toEqual([
-    "test: 1 rule is to look at: new.",
-    "test: 1 rule is broken as before: old.",
-  ]);
+  expect(review.verdict.reasons).toEqual(["test: 1 rule is to look at: new."]);
   const text = markdownComment(review);
   expect(text.indexOf("`new`")).toBeLessThan(text.indexOf("<details>"));
   expect(text.indexOf("`old`")).toBeGreaterThan(text.indexOf("<details>"));
@@ -150,7 +147,8 @@ test("is blocked by a rule of severity error, and not by a waived one or one tha
     reviewOf([change], { findings: [{ ...error, ...more }] }).verdict.level;
   expect(level({})).toBe("blocked");
   expect(level({ waived: "known", existing: true })).toBe("safe");
-  expect(level({ existing: true })).toBe("attention");
+  expect(level({ existing: true })).toBe("safe");
+  expect(level({ severity: "warning" })).toBe("attention");
 });
 
 test("says of an error that comes with its own waiver that it is waived", () => {
@@ -183,6 +181,96 @@ test.each<readonly [string, readonly string[], object]>([
   ]).verdict;
   expect(level).toBe("attention");
   expect(reasons).not.toEqual([]);
+});
+
+/** A change of one resource, reviewed. */
+const verdictOf = (address: string, before: object | null, after: object) =>
+  reviewOf([
+    plannedChange([{ address, actions: [before === null ? "create" : "update"], before, after }]),
+  ]).verdict.reasons.join("\n");
+const named = (spec: object) => ({ metadata: [{ name: "d" }], spec: [spec] });
+const pods = (replicas: number, image = "a:1") =>
+  named({ replicas: String(replicas), template: [{ spec: [{ container: [{ image }] }] }] });
+
+test.each<readonly [string, string, object | null, object]>([
+  [
+    "Fewer pods of d",
+    "kubernetes_horizontal_pod_autoscaler_v2.d",
+    named({ min_replicas: 4, max_replicas: 8 }),
+    named({ min_replicas: 2, max_replicas: 8 }),
+  ],
+  ["Fewer pods of d", "kubernetes_deployment_v1.d", pods(6), pods(1)],
+  ["Fewer pods of d", "kubernetes_deployment_v1.d", pods(6), pods(3, "a:2")],
+  ["d does not answer", "kubernetes_stateful_set_v1.d", pods(1), pods(1, "a:2")],
+  [
+    "who may do or reach what is another",
+    "kubernetes_network_policy_v1.d",
+    named({ ingress: [{ from: [{ pod_selector: [{}] }] }] }),
+    named({ ingress: [{ from: [{ pod_selector: [{ match_labels: { a: "b" } }] }] }] }),
+  ],
+  [
+    "who may do or reach what is another",
+    "kubernetes_cluster_role_v1.d",
+    { metadata: [{ name: "d" }], rule: [{ verbs: ["get"], resources: ["pods"] }] },
+    { metadata: [{ name: "d" }], rule: [{ verbs: ["get"], resources: ["nodes"] }] },
+  ],
+  [
+    "may * on secrets, which was not before",
+    "kubernetes_cluster_role_v1.d",
+    null,
+    { metadata: [{ name: "d" }], rule: [{ verbs: ["*"], resources: ["secrets"] }] },
+  ],
+])("says that it is worse afterwards: %s of %s", (text, address, before, after) => {
+  expect(verdictOf(address, before, after)).toContain(text);
+});
+
+test.each<readonly [string, object]>([
+  ["kubernetes_deployment_v1.d", pods(2, "a:2")],
+  ["kubernetes_deployment_v1.d", pods(6)],
+])("more or other pods of %s are no loss", (address, after) => {
+  expect(verdictOf(address, pods(2), after)).toBe("");
+});
+
+test("a container that Docker does not restart is a service all the same", () => {
+  const values = (image: string) => ({ name: "db", restart: "no", must_run: true, image });
+  const change = plannedChange([
+    {
+      address: "docker_container.db",
+      actions: ["delete", "create"],
+      before: values("a"),
+      after: values("b"),
+    },
+  ]);
+  const { changes } = reviewOf([change]).stacks[0]!;
+  expect(changes[0]?.consequence?.text).toBe("Container db is started anew.");
+});
+
+test("asks the disruption budget that selects the pods, whatever it is called", () => {
+  const labels = { app: "web" };
+  const deployment = (image: string) =>
+    named({
+      replicas: "4",
+      strategy: [{ rolling_update: [{ max_unavailable: "2", max_surge: "0" }] }],
+      template: [{ metadata: [{ labels }], spec: [{ container: [{ image }] }] }],
+    });
+  const budget = (match: object) => ({
+    metadata: [{ name: "other" }],
+    spec: [{ min_available: "3", selector: [{ match_labels: match }] }],
+  });
+  const text = (match: object) =>
+    reviewOf([
+      plannedChange([
+        { address: "kubernetes_deployment_v1.d", before: deployment("a"), after: deployment("b") },
+        {
+          address: "kubernetes_pod_disruption_budget_v1.b",
+          actions: ["no-op"],
+          before: budget(match),
+          after: budget(match),
+        },
+      ]),
+    ]).stacks[0]?.changes[0]?.consequence?.text;
+  expect(text(labels)).toContain("below the 3 of the disruption budget");
+  expect(text({ app: "another" })).not.toContain("budget");
 });
 
 test("a Deployment without pods goes away", () => {
@@ -275,6 +363,15 @@ test.each([
   ["https://!!", "https:<!---->//!!"],
 ])("%s is no link", (text, written) => {
   expect(commentSaying(text)).toContain(written);
+});
+
+test("a mark that turns the direction of a text is seen", () => {
+  const address = "docker_volume.a\u202eexe.b";
+  const review = reviewOf([plannedChange([{ address, actions: ["delete"], before: {} }])]);
+  for (const text of [markdownComment(review), htmlReport(review)]) {
+    expect(text).not.toContain("\u202e");
+    expect(text).toContain("(U+202E)");
+  }
 });
 
 test("is the same text from the same plan", () => {

@@ -290,15 +290,16 @@ function countsOf({ resources, drift }: StackChange): Counts {
 }
 
 /**
- * How bad a change is: 0 a service does not answer, 1 something is lost, 2 something is destroyed, forgotten, or not there for a
- * while for whoever uses it, 3 none of it.
+ * How bad a change is: 0 a service does not answer, 1 something is lost, 2 something is destroyed, forgotten, not there for a
+ * while for whoever uses it, or worse afterwards, 3 none of it.
  */
 export function dangerOf({ action, consequence, isStep: step }: ReviewedChange): 0 | 1 | 2 | 3 {
   if (step) return 3;
   if (consequence !== undefined && consequence.down.length > 0) return 0;
   if (consequence?.lost) return 1;
   const replacesUnknown = action === "replace" && (consequence === undefined || consequence.waits);
-  return action === "delete" || action === "forget" || replacesUnknown ? 2 : 3;
+  const isWorse = consequence?.worse !== undefined;
+  return action === "delete" || action === "forget" || replacesUnknown || isWorse ? 2 : 3;
 }
 
 const dangers = ["delete", "replace", "forget", "update", "create", "no-op"];

@@ -63,12 +63,16 @@ export function volumeAt(values: Values | undefined, place: string): string | un
   return typeof name === "string" && name !== "" ? name : undefined;
 }
 
-/** Seconds of `2m0s`, `90s` or `1h`. */
+/** Seconds of `2m0s`, `90s`, `1h` or `500ms`. */
 export function secondsOf(text: unknown): number | undefined {
   if (typeof text === "number") return text;
-  if (typeof text !== "string" || !/^(\d+(\.\d+)?(h|m|s|ms))+$/.test(text)) return undefined;
-  const units: Readonly<Record<string, number>> = { h: 3_600, m: 60, s: 1, ms: 0.001 };
-  return [...text.matchAll(/(\d+(?:\.\d+)?)(h|ms|m|s)/g)].reduce(
+  if (typeof text !== "string" || !/^(\d+(\.\d+)?(h|m|s|ms|us|µs|ns))+$/.test(text))
+    return undefined;
+  const units: Readonly<Record<string, number>> = {
+    ...{ h: 3_600, m: 60, s: 1, ms: 1e-3 },
+    ...{ us: 1e-6, µs: 1e-6, ns: 1e-9 },
+  };
+  return [...text.matchAll(/(\d+(?:\.\d+)?)(h|ms|us|µs|ns|m|s)/g)].reduce(
     (sum, [, count, unit]) => sum + Number(count) * (units[unit ?? ""] ?? 0),
     0,
   );

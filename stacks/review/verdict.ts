@@ -60,14 +60,14 @@ function worthAttention(review: StackReview): readonly string[] {
       action === "delete" || consequence?.forGood ? (consequence?.down ?? []) : [],
     ),
   );
+  // another resource may serve the same afterwards
+  for (const { service } of review.capacity.after?.replicas ?? []) gone.delete(service);
   const back = [...down].filter((name) => !gone.has(name));
   const lost = changes.filter(({ consequence }) => consequence?.lost === true);
   const open = newExposures(exposures);
   const warnings = findings.filter(isOpen("warning")).filter(({ existing }) => existing !== true);
-  const old = findings
-    .filter((it) => isOpen("error")(it) || isOpen("warning")(it))
-    .filter(({ existing }) => existing === true);
   const deleted = changes.filter(({ action, isStep }) => action === "delete" && !isStep);
+  const opened = changes.filter(({ consequence }) => consequence?.worse === "access");
   const forgotten = changes.filter(({ action }) => action === "forget");
   const waiting = changes.filter(
     ({ action, consequence }) => action === "replace" && consequence?.waits === true,
@@ -80,6 +80,7 @@ function worthAttention(review: StackReview): readonly string[] {
     back.length > 0
       ? `${few(back.sort())} ${back.length === 1 ? "does" : "do"} not answer for a while.`
       : "",
+    fewerText(review),
     lost.length > 0 ? `${few(lost.map(({ title }) => title))}: what is in it is lost.` : "",
     gone.size === 0 && deleted.length > 0
       ? `${countText(deleted.length, "resource")} destroyed.`
@@ -90,6 +91,9 @@ function worthAttention(review: StackReview): readonly string[] {
     forgotten.length > 0
       ? `${countText(forgotten.length, "resource")} forgotten: nobody manages ${forgotten.length === 1 ? "it" : "them"} any more.`
       : "",
+    opened.length > 0
+      ? `${few(opened.map(({ title }) => title))}: who may do or reach what is another.`
+      : "",
     waived.length > 0
       ? `${rulesText(waived)} broken by this change and waived: ${names(waived)}.`
       : "",
@@ -99,8 +103,25 @@ function worthAttention(review: StackReview): readonly string[] {
     warnings.length > 0 ? `${rulesText(warnings)} to look at: ${names(warnings)}.` : "",
     drift.length > 0 ? `${countText(drift.length, "resource")} changed outside of Terraform.` : "",
     ...review.besides,
-    old.length > 0 ? `${rulesText(old)} broken as before: ${names(old)}.` : "",
   ];
+}
+
+/** What can do less afterwards: of the services what the environment says, of anything else what happens to it. */
+function fewerText({ capacity: { before, after }, changes }: StackReview): string {
+  const services = (after?.replicas ?? []).flatMap(({ service, min, max }) => {
+    const was = before?.replicas.find((it) => it.service === service);
+    if (was === undefined || (min >= was.min && max >= was.max)) return [];
+    return [`${service} (${boundsText({ min, max })} in place of ${boundsText(was)})`];
+  });
+  const others = changes
+    .filter(({ consequence }) => consequence?.worse === "capacity")
+    .map(({ title }) => title);
+  const all = services.length > 0 ? services : others;
+  return all.length > 0 ? `Fewer pods of ${few(all)}.` : "";
+}
+
+function boundsText({ min, max }: { readonly min: number; readonly max: number }): string {
+  return min === max ? String(min) : `${min} to ${max}`;
 }
 
 function isOpen(severity: "error" | "warning") {

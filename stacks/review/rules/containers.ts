@@ -1,5 +1,6 @@
 import { podSecurity } from "../../../inference-image/src/contract/pods.ts";
 import type { ResourceChange, StackChange, Values } from "../change.ts";
+import { hidden } from "../secrets.ts";
 import {
   deploymentsOf,
   metadataOf,
@@ -192,7 +193,7 @@ export const containerRules: readonly ReviewRule[] = [
         if (options.some((it) => /^no-new-privileges([:=]true)?$/.test(it))) continue;
         yield {
           address: resource.address,
-          what: `security_opts should have no-new-privileges:true, got ${or(options)}`,
+          what: `security_opts should have no-new-privileges:true, got ${or(options.map(securityOption))}`,
         };
       }
       for (const { address, name, container } of podContainersOf(change)) {
@@ -342,6 +343,13 @@ function* dangerous(address: string, added: readonly string[]) {
 
 function or(values: readonly string[]): string {
   return values.length === 0 ? "nothing" : values.join(", ");
+}
+
+/** A profile may be written out in an option; what is usual is shown. */
+function securityOption(given: string): string {
+  const [, name = hidden, value] = /^([a-z-]{1,40})(?:[:=](.*))?$/s.exec(given) ?? [];
+  if (value === undefined) return name;
+  return `${name}=${/^(unconfined|disable|true|false)$/.test(value) ? value : hidden}`;
 }
 
 function quoted(value: unknown): string {

@@ -25,7 +25,7 @@ import {
   volumesOf,
 } from "./facts.ts";
 import { type ReviewRule, rule } from "./rule.ts";
-import { at, blocks, map, number, text } from "./values.ts";
+import { at, blocks, map, number, optionText, text } from "./values.ts";
 
 const tritonOnnx = "triton-onnx/container";
 const ports = (container: string, index: number, field: string) =>
@@ -140,7 +140,7 @@ export const exposureRules: readonly ReviewRule[] = [
         if (mode === "none") continue;
         yield {
           address: container.address,
-          what: `--model-control-mode must be none where others than the host reach Triton, got '${String(mode)}'`,
+          what: `--model-control-mode must be none where others than the host reach Triton, got '${optionText("model-control-mode", String(mode))}'`,
         };
       }
     },

@@ -20,7 +20,18 @@ import {
 } from "./facts.ts";
 import { configOf, deployedConfigs, tensorrtOf } from "./model-configs.ts";
 import { type ReviewRule, rule } from "./rule.ts";
-import { at, block, blocks, goSeconds, isMissing, number, text, texts } from "./values.ts";
+import {
+  at,
+  block,
+  blocks,
+  commandText,
+  goSeconds,
+  isMissing,
+  number,
+  pathOnly,
+  text,
+  texts,
+} from "./values.ts";
 
 const container = (construct: string, ...path: readonly (string | number)[]) =>
   ["resource", "docker_container", construct, ...path] as const;
@@ -81,7 +92,7 @@ export const healthRules: readonly ReviewRule[] = [
         if (path === undefined || test.length === 0 || test.some((word) => word.includes(path))) {
           continue;
         }
-        yield { address, what: `healthcheck.test should ask ${path}, got '${test.join(" ")}'` };
+        yield { address, what: `healthcheck.test should ask ${path}, got '${commandText(test)}'` };
       }
     },
   }),
@@ -91,7 +102,7 @@ export const healthRules: readonly ReviewRule[] = [
     title: "A health check waits as long as the model may take to load.",
     why: "Before the end of the start period a failed check does not count. A TensorRT engine is compiled for minutes on an empty cache, once for each execution instance: with a shorter period the deployment fails while Triton still works.",
     looksAt:
-      "`healthcheck.start_period` of a Triton, against the time that its model configuration may take: 120 s, and 300 s more for each execution instance that TensorRT compiles for.",
+      "`healthcheck.start_period` of a Triton (without one it is 0 s), against the time that its model configuration may take: 120 s, and 300 s more for each execution instance that TensorRT compiles for.",
     fix: "set healthcheck.start_period to at least that time",
     example: {
       stack: "single-gpu",
@@ -107,7 +118,7 @@ export const healthRules: readonly ReviewRule[] = [
     *find(change) {
       for (const triton of serviceContainers(change)) {
         const least = startSecondsOf(change, triton);
-        const given = goSeconds(at(triton.values.healthcheck, "start_period"));
+        const given = startPeriodOf(triton);
         if (least === undefined || given === undefined || given >= least) continue;
         yield {
           address: triton.address,
@@ -198,7 +209,7 @@ export const healthRules: readonly ReviewRule[] = [
     severity: "error",
     title: "A liveness probe does not ask whether the model is ready.",
     why: "The kubelet restarts what is not alive. A probe that fails while the model loads, or while Triton is away, restarts every pod at once and makes a short outage a long one.",
-    looksAt: "The paths of the liveness and the readiness probe.",
+    looksAt: `What the liveness probe asks: \`${embedPaths.readyz}\`, \`${oipPaths.ready}\` and the readiness of a model, over HTTP as in a command, or the same as the readiness probe.`,
     fix: `ask ${embedPaths.healthz} of the embed server, ${oipPaths.live} of Triton`,
     example: {
       stack: "kind-local",
@@ -214,12 +225,13 @@ export const healthRules: readonly ReviewRule[] = [
     *find(change) {
       for (const { address, container } of ourPodContainers(change)) {
         const [live, ready] = ["liveness_probe", "readiness_probe"].map((probe) =>
-          text(at(container, probe, "http_get", "path")),
+          askedBy(block(container[probe])),
         );
-        if (live === undefined || live !== ready) continue;
+        if (live === undefined || (live.identity !== ready?.identity && !live.isReadiness))
+          continue;
         yield {
           address,
-          what: `the liveness probe must not ask the path of readiness, got '${live}'`,
+          what: `the liveness probe must not ask ${live.asks} of readiness, got '${live.shown}'`,
         };
       }
     },
@@ -326,6 +338,50 @@ export const healthRules: readonly ReviewRule[] = [
     },
   }),
 ];
+
+/** Docker waits for nothing where no start period is given. */
+function startPeriodOf({ resource, values }: ServiceContainer): number | undefined {
+  const isChecked = !isMissing(resource, "healthcheck");
+  const isAbsent = isMissing(resource, "healthcheck", "start_period");
+  return isChecked && isAbsent ? 0 : goSeconds(at(values.healthcheck, "start_period"));
+}
+
+/** A path that answers only when a model is loaded, also in a command that asks it. */
+const readinessPath = new RegExp(
+  `(^|//[^/\\s]*|[^\\w/-])(${embedPaths.readyz}|${oipPaths.ready}|/v2/models/[^\\s?]*/ready)/?([?#\\s"'].*)?$`,
+  "s",
+);
+
+interface Asked {
+  readonly asks: "the path" | "the command" | "the service";
+  /** The same for two probes that ask the same. */
+  readonly identity: string;
+  /** As a reader may see it. */
+  readonly shown: string;
+  readonly isReadiness: boolean;
+}
+
+/** What a probe asks. Whether a port is open says nothing of a model. */
+function askedBy(probe: Values | undefined): Asked | undefined {
+  const path = text(at(probe, "http_get", "path"));
+  if (path !== undefined) {
+    const isReadiness = readinessPath.test(path);
+    return { asks: "the path", identity: path, shown: pathOnly(path), isReadiness };
+  }
+  const command = texts(at(probe, "exec", "command"));
+  if (command.length > 0) {
+    return {
+      asks: "the command",
+      identity: JSON.stringify(command),
+      shown: commandText(command),
+      isReadiness: command.some((word) => readinessPath.test(word)),
+    };
+  }
+  const [port, service = ""] = ["port", "service"].map((name) => text(at(probe, "grpc", name)));
+  if (port === undefined) return undefined;
+  const identity = `${port}/${service}`;
+  return { asks: "the service", identity, shown: `gRPC at ${port}`, isReadiness: false };
+}
 
 /** Time until a Triton is ready, from its model configuration. */
 function startSecondsOf(change: StackChange, triton: ServiceContainer): number | undefined {

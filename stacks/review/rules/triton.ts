@@ -19,7 +19,17 @@ import {
 } from "./facts.ts";
 import { configOf, deployedConfigs, problemsOf, tensorrtOf } from "./model-configs.ts";
 import { type ReviewRule, rule } from "./rule.ts";
-import { at, block, blocks, isMissing, number, refersTo, text, texts } from "./values.ts";
+import {
+  at,
+  block,
+  blocks,
+  isMissing,
+  number,
+  optionText,
+  refersTo,
+  text,
+  texts,
+} from "./values.ts";
 
 const onnx = "triton-onnx/container";
 const container = (construct: string, ...path: readonly (string | number)[]) =>
@@ -96,7 +106,7 @@ export const tritonRules: readonly ReviewRule[] = [
           // both are Triton's own default
           const given = option(command, name) ?? "true";
           if (given === true || /^(true|1|on|yes)$/i.test(given)) continue;
-          yield { address, what: `--${name} must be true, got '${given}'` };
+          yield { address, what: `--${name} must be true, got '${optionText(name, given)}'` };
         }
         if (option(command, "disable-auto-complete-config") === undefined) {
           yield {

@@ -1,4 +1,6 @@
 import type { Path, ResourceChange, Values } from "../change.ts";
+import { commandWord, hasSecretForm, hidden } from "../secrets.ts";
+import { secondsOf } from "../stack-facts.ts";
 import { blocksOf, isObject } from "../value-paths.ts";
 
 /**
@@ -85,11 +87,30 @@ export function refersTo(value: unknown, resource: ResourceChange, name?: string
 /** Seconds of a duration as Go writes it: `1m30s`. */
 export function goSeconds(value: unknown): number | undefined {
   const known = text(value);
-  const match =
-    known === undefined ? null : /^(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?$/.exec(known);
-  if (match === null || known === "") return undefined;
-  const [hours, minutes, seconds] = match.slice(1).map((part) => Number(part ?? 0));
-  return (hours ?? 0) * 3600 + (minutes ?? 0) * 60 + (seconds ?? 0);
+  return known === "0" ? 0 : secondsOf(known);
+}
+
+/** A command line as a reader may see it: a word of which nobody can say that it is no password is not shown. */
+export function commandText(words: readonly string[]): string {
+  return words.map((word, index) => shownWord(words, word, index)).join(" ");
+}
+
+function shownWord(words: readonly string[], word: string, index: number): string {
+  if (hasSecretForm(word)) return hidden;
+  const { option, value } = commandWord(words, index);
+  return [option, value].filter((part) => part !== undefined).join("=");
+}
+
+/** The value of an option, as a reader may see it. */
+export function optionText(name: string, value: string): string {
+  const { value: shown = "" } = commandWord([`--${name}=${value}`], 0);
+  return shown;
+}
+
+/** A path of a URL without what is asked for in it. */
+export function pathOnly(url: string): string {
+  const path = url.replace(/[?#].*$/s, "");
+  return /^\/[\w./-]{0,200}$/.test(path) && !hasSecretForm(path) ? path : hidden;
 }
 
 const memoryUnits: Readonly<Record<string, number>> = {
