@@ -76,6 +76,8 @@ function merged(pairs: readonly Pair[]): readonly (readonly number[])[] {
   };
   const heap = new PairHeap();
   for (const { a, b, similarity } of pairs) {
+    // an index finds most pairs from both sides
+    if (groups.get(a)?.links.has(b)) continue;
     groupOf(a).links.set(b, similarity);
     groupOf(b).links.set(a, similarity);
     heap.push({ a, b, similarity });
@@ -91,10 +93,14 @@ function merged(pairs: readonly Pair[]): readonly (readonly number[])[] {
     for (const [other, own] of kept.links) {
       if (other === b) continue;
       const theirs = joined.links.get(other);
-      groups.get(other)?.links.delete(a);
-      if (theirs === undefined) continue;
+      if (theirs === undefined) {
+        groups.get(other)?.links.delete(a);
+        continue;
+      }
       const least = Math.min(own, theirs);
       links.set(other, least);
+      // the entry that is in the heap holds on
+      if (least === own) continue;
       groups.get(other)?.links.set(a, least);
       heap.push({ a: Math.min(a, other), b: Math.max(a, other), similarity: least });
     }

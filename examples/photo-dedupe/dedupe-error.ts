@@ -38,3 +38,10 @@ export function systemReason(error: unknown): string {
       return (message ?? String(error)).split("\n")[0] ?? "";
   }
 }
+
+/** Why the system refused a path. One that is not UTF-8 comes with marks in place of what it is not, and is not found by it. */
+export function pathProblem(path: string, error: unknown): string {
+  const { code } = error as { readonly code?: string };
+  if (code === "ENOENT" && path.includes("\ufffd")) return "its name is not UTF-8: rename it";
+  return systemReason(error);
+}

@@ -38,7 +38,7 @@ export function registerMakePhotos(program: Command): void {
   program
     .command("make-photos")
     .description(`paint photos and near-duplicates of them, with ${labelsFile}`)
-    .argument("<folder>", "where to; files of the same name are replaced")
+    .argument("<folder>", "where to: a new folder, or an empty one")
     .action(async (folder: string) => {
       const { makePhotos } = await import("./make-photos.ts");
       const progress = openProgress();

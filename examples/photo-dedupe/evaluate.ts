@@ -55,9 +55,12 @@ const cosines = [0.999, 0.995, 0.99, 0.98, 0.97, 0.96, 0.95, 0.94, 0.92, 0.9, 0.
 export async function evaluate(database: PhotoDatabase, folder: string): Promise<EvaluateResult> {
   const labels = await readLabels(folder);
   const root = await realpath(folder);
-  const { items, table } = readEmbeddings(database);
+  const { items, rows, table } = readEmbeddings(database);
   const vectors = new Map(
-    items.map(({ path }, i) => [path, table.data.subarray(i * table.width, (i + 1) * table.width)]),
+    items.map(({ path }, i) => {
+      const at = rows[i]! * table.width;
+      return [path, table.data.subarray(at, at + table.width)];
+    }),
   );
   const photos = labels.map((label) => {
     const path = join(root, ...label.file.split("/"));

@@ -261,3 +261,23 @@ test("fails when the embeddings are of several models", async () => {
     "2 and 1 photos were embedded with different models: run 'clipstack-dedupe embed --replace'",
   );
 });
+
+test("photos with the same bytes are a group, with what is similar to them", async () => {
+  const copies = Array.from({ length: 300 }, (_, i) => `/copy ${String(i).padStart(3, "0")}`);
+  write(Object.fromEntries(copies.map((path) => [path, [1, 0]])));
+  for (const table of ["photos", "embeddings"]) database.run(`UPDATE ${table} SET md5 = 'same'`);
+  write({ "/a": [1, 0.1], "/b": [0, 1] });
+  for (const method of ["exact", "approximate"] as const) {
+    const { groups } = await group(database, { ...options, linkage: "complete", method });
+    expect(groups, method).toEqual([["/a", ...copies]]);
+  }
+  const alone = await group(database, { ...options, threshold: 1 });
+  expect(alone).toMatchObject({ groups: [copies], photos: 302 });
+});
+
+test("the index finds all pairs of a group that is larger than a first look", async () => {
+  const table = noisyCopies({ originals: 2, copies: 149, width: 16, noise: 0.02, seed: 3 });
+  const clusterer = completeLinkage();
+  await approximatePairs(table, { threshold: 0.9 }, (pair) => clusterer.add(pair));
+  expect(clusterer.groups().map(({ length }) => length)).toEqual([150, 150]);
+});

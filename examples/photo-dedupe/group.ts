@@ -49,6 +49,16 @@ export interface GroupResult {
 interface Item {
   readonly id: number;
   readonly path: string;
+  readonly md5: string;
+}
+
+/** Photos by path. Those with the same bytes are compared once: they have one row. */
+interface Rows {
+  readonly items: readonly Item[];
+  /** Of each item. */
+  readonly rows: readonly number[];
+  /** Number of rows. */
+  readonly count: number;
 }
 
 /**
@@ -72,34 +82,52 @@ export async function group(database: PhotoDatabase, options: GroupOptions): Pro
   }
   const onProgress = (share: number) =>
     progress.update(() => `comparing photos: ${Math.round(100 * share)} %`);
-  const { items, how, pairs } =
+  const { photos, how, pairs } =
     options.by === "hash"
       ? byHash(database, options, onProgress)
       : byEmbedding(database, options, onProgress);
 
   const clusterer: Clusterer =
-    options.linkage === "complete" ? completeLinkage() : components(items.length);
+    options.linkage === "complete" ? completeLinkage() : components(photos.count);
   try {
     await pairs((pair) => clusterer.add(pair));
   } catch (error) {
     if (error instanceof RangeError) throw new DedupeError("failed", error.message);
     throw error;
   }
-  const groups = clusterer.groups().map((members) => members.map((index) => items[index]!));
+  const groups = itemsOf(clusterer.groups(), photos);
   writeGroups(database, groups, how, model?.weights ?? "unknown");
   progress.end();
   return {
     groups: groups.map((members) => members.map(({ path }) => path)),
-    photos: items.length,
-    left: present - items.length,
+    photos: photos.items.length,
+    left: present - photos.items.length,
     how,
     weights: model?.weights ?? "unknown",
     seconds: (performance.now() - startedAt) / 1000,
   };
 }
 
+/** Groups of rows, as groups of photos; photos with the same bytes are a group without another one too. */
+function itemsOf(
+  groups: readonly (readonly number[])[],
+  { items, rows, count }: Rows,
+): readonly (readonly Item[])[] {
+  const groupOfRow = Int32Array.from({ length: count }, (_, row) => row);
+  for (const members of groups) for (const row of members) groupOfRow[row] = members[0]!;
+  const members = new Map<number, Item[]>();
+  // by path, so that the groups come in the order of their first
+  for (const [i, item] of items.entries()) {
+    const group = groupOfRow[rows[i]!]!;
+    const known = members.get(group);
+    if (known === undefined) members.set(group, [item]);
+    else known.push(item);
+  }
+  return [...members.values()].filter(({ length }) => length > 1);
+}
+
 interface Comparison {
-  readonly items: readonly Item[];
+  readonly photos: Rows;
   readonly how: string;
   readonly pairs: (onPair: (pair: Pair) => void) => Promise<void>;
 }
@@ -109,17 +137,16 @@ function byHash(
   { distance, linkage }: GroupOptions,
   onProgress: (share: number) => void,
 ): Comparison {
-  const items: Item[] = [];
+  const photos = collectRows();
   const hashes: string[] = [];
   for (const { hash, ...item } of pages<Item & { readonly hash: string }>(
     database,
-    "SELECT id, path, hash FROM photos WHERE state = 'present' AND path > ? ORDER BY path LIMIT 1000",
+    "SELECT id, path, md5, hash FROM photos WHERE state = 'present' AND path > ? ORDER BY path LIMIT 1000",
   )) {
-    items.push(item);
-    hashes.push(hash);
+    if (photos.add(item)) hashes.push(hash);
   }
   return {
-    items,
+    photos: photos.rows(),
     how: `perceptual hash, at most ${distance} of 64 bits differ, ${linkage}`,
     pairs: (onPair) => hashPairs(hashes, { distance, onProgress }, onPair),
   };
@@ -130,40 +157,55 @@ function byEmbedding(
   { threshold, linkage, method }: GroupOptions,
   onProgress: (share: number) => void,
 ): Comparison {
-  const { items, table } = readEmbeddings(database);
-  const exact = method === "exact" || (method === "auto" && items.length <= exactLimit);
+  const { table, ...photos } = readEmbeddings(database);
+  const exact = method === "exact" || (method === "auto" && table.count <= exactLimit);
   const find = exact ? exactPairs : approximatePairs;
   return {
-    items,
+    photos,
     how: `cosine of at least ${threshold}, ${exact ? "all pairs" : "HNSW index"}, ${linkage}`,
     pairs: (onPair) => find(table, { threshold, onProgress }, onPair),
   };
 }
 
 /** The photos that are there and have an embedding, by path, and their vectors. */
-export function readEmbeddings(database: PhotoDatabase): {
-  readonly items: readonly Item[];
-  readonly table: VectorTable;
-} {
+export function readEmbeddings(database: PhotoDatabase): Rows & { readonly table: VectorTable } {
   const from = `FROM photos p JOIN embeddings e ON e.photo_id = p.id AND e.md5 = p.md5
     WHERE p.state = 'present'`;
-  const total = count(database, `SELECT count(*) AS n ${from}`);
-  const items: Item[] = [];
+  const total = count(database, `SELECT count(DISTINCT p.md5) AS n ${from}`);
+  const photos = collectRows();
   let data = new Float32Array(0);
   let width = 0;
   for (const { vector, ...item } of pages<Item & { readonly vector: Uint8Array }>(
     database,
-    `SELECT p.id, p.path, e.vector ${from} AND p.path > ? ORDER BY p.path LIMIT 1000`,
+    `SELECT p.id, p.path, p.md5, e.vector ${from} AND p.path > ? ORDER BY p.path LIMIT 1000`,
   )) {
+    if (!photos.add(item)) continue;
     const values = vectorOf(vector);
-    if (items.length === 0) {
+    const { count: row } = photos.rows();
+    if (row === 1) {
       width = values.length;
       data = new Float32Array(total * width);
     }
-    data.set(values, items.length * width);
-    items.push(item);
+    data.set(values, (row - 1) * width);
   }
-  return { items, table: { width, count: items.length, data } };
+  const rows = photos.rows();
+  return { ...rows, table: { width, count: rows.count, data } };
+}
+
+function collectRows(): { add(item: Item): boolean; rows(): Rows } {
+  const [items, rows] = [[] as Item[], [] as number[]];
+  const rowOf = new Map<string, number>();
+  return {
+    /** @returns Whether it has a row of its own. */
+    add(item) {
+      const known = rowOf.get(item.md5);
+      items.push(item);
+      rows.push(known ?? rowOf.size);
+      if (known === undefined) rowOf.set(item.md5, rowOf.size);
+      return known === undefined;
+    },
+    rows: () => ({ items, rows, count: rowOf.size }),
+  };
 }
 
 /** Rows of a statement that goes on after a path. */

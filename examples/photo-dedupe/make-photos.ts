@@ -1,8 +1,9 @@
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import sharp, { type Exif, type Sharp } from "sharp";
 import { hash } from "../../bench/samples/noise.ts";
 import * as scenes from "../../bench/samples/scenes.ts";
+import { DedupeError } from "./dedupe-error.ts";
 import { labelsFile, type PhotoLabel } from "./photo-labels.ts";
 
 /**
@@ -145,12 +146,20 @@ function exifOf(index: number): Exif {
 /**
  * Write the photos and `labels.json` into a folder, which is made.
  *
+ * @throws {DedupeError} when the folder is there and not empty
  * @param onProgress - Told how many views of how many are done.
  */
 export async function makePhotos(
   folder: string,
   onProgress: (done: number, total: number) => void = () => {},
 ): Promise<readonly PhotoLabel[]> {
+  const there = await readdir(folder).catch(() => []);
+  if (there.length > 0) {
+    throw new DedupeError(
+      "usage",
+      `folder '${folder}' is not empty: its files could be written over`,
+    );
+  }
   const labels: PhotoLabel[] = [];
   const write = async (label: PhotoLabel, data: Buffer) => {
     await mkdir(dirname(join(folder, label.file)), { recursive: true });

@@ -1,5 +1,12 @@
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
+import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { movedPhotosOf } from "./moved-photos.ts";
 import { openPhotoDatabase, readSetting, writeSetting } from "./photo-database.ts";
@@ -57,7 +64,9 @@ test("takes over from a process that was killed", () => {
 test("fails when the file is something else", () => {
   const file = newFile();
   writeFileSync(file, "some text that is long enough to be no header of a database ".repeat(20));
-  expect(() => openPhotoDatabase(file)).toThrow(/^--db '.*' cannot be opened: /);
+  expect(() => openPhotoDatabase(file)).toThrow(
+    `--db '${file}' is damaged, or something else (file is not a database): scan into a new file`,
+  );
 });
 
 test("fails when the file has another version", () => {
@@ -97,4 +106,58 @@ test("keeps the decisions, the groups and the way back of moved photos of versio
   ]);
   second.close();
   openPhotoDatabase(file).close();
+});
+
+test("of two that find a process gone, the second waits for the first", () => {
+  const file = newFile();
+  openPhotoDatabase(file, { missing: "create" }).close();
+  writeFileSync(`${file}.owner`, "4194305");
+  mkdirSync(`${file}.owner.taking`);
+  const open = () => openPhotoDatabase(file);
+  expect(open).toThrow(`'${file}' is being opened by another process: try again`);
+  expect(existsSync(`${file}.owner`)).toBe(true);
+  // one that was killed meanwhile holds nobody up for long
+  utimesSync(`${file}.owner.taking`, 1_000, 1_000);
+  expect(open).toThrow("try again");
+  open().close();
+  expect(readdirSync(dirname(file))).toEqual(["photos.db"]);
+});
+
+test("gives back only what is its own", () => {
+  const file = newFile();
+  const database = openPhotoDatabase(file, { missing: "create" });
+  writeFileSync(`${file}.owner`, "1");
+  database.close();
+  expect(readFileSync(`${file}.owner`, "utf8")).toBe("1");
+});
+
+test("fails in one line when the disk is full, and is usable afterwards", () => {
+  const file = newFile();
+  const database = openPhotoDatabase(file, { missing: "create" });
+  writeSetting(database, "kept", "value");
+  database.run("PRAGMA max_page_count = 1");
+  const write = () =>
+    database.transaction(() => writeSetting(database, "large", "x".repeat(100_000)));
+  expect(write).toThrow(
+    `--db '${file}' cannot be read or written (database or disk is full): is the disk full?`,
+  );
+  database.close();
+  const again = openPhotoDatabase(file);
+  expect([readSetting(again, "kept"), readSetting(again, "large")]).toEqual(["value", undefined]);
+  again.close();
+});
+
+test("fails in one line when the file is damaged inside", () => {
+  const file = newFile();
+  const database = openPhotoDatabase(file, { missing: "create" });
+  for (let i = 0; i < 50; i++) writeSetting(database, `name ${i}`, "x".repeat(1_000));
+  database.close();
+  const bytes = readFileSync(file);
+  // all but the schema
+  bytes.fill(0x5a, 3 * 4096);
+  writeFileSync(file, bytes);
+  const damaged = openPhotoDatabase(file);
+  expect(() => damaged.all("SELECT * FROM settings")).toThrow(/^--db '.*' is damaged/);
+  damaged.close();
+  expect(existsSync(`${file}.owner`)).toBe(false);
 });

@@ -1,6 +1,7 @@
-import { closeSync, openSync, readFileSync, rmdirSync, rmSync, statSync, writeSync } from "node:fs";
+import { statSync } from "node:fs";
 import { resolve } from "node:path";
 import sqlite from "node-sqlite3-wasm";
+import { takeDatabase } from "./database-owner.ts";
 import { DedupeError, systemReason } from "./dedupe-error.ts";
 
 export type SqlValue = number | string | Uint8Array | null;
@@ -146,7 +147,7 @@ export function openPhotoDatabase(
     );
   }
   if (stats?.isFile() === false) throw new DedupeError("usage", `--db '${file}' is not a file`);
-  const release = takeOver(path, file);
+  const release = takeDatabase(path, file);
   let database: sqlite.Database | undefined;
   try {
     database = new sqlite.Database(path);
@@ -155,12 +156,14 @@ export function openPhotoDatabase(
     prepareSchema(database, file);
     return databaseOf(database, file, release);
   } catch (error) {
-    database?.close();
+    try {
+      database?.close();
+    } catch {
+      // what is wrong was said by the first error
+    }
     release();
     if (error instanceof DedupeError) throw error;
-    throw new DedupeError("usage", `--db '${file}' cannot be opened: ${systemReason(error)}`, {
-      cause: error,
-    });
+    throw new DedupeError("usage", problemText(file, error), { cause: error });
   }
 }
 
@@ -190,57 +193,6 @@ function prepareSchema(database: sqlite.Database, file: string): void {
   }
 }
 
-/**
- * SQLite's lock is a folder beside the file here, and a process that is killed leaves it behind. So the process that has
- * the file writes its number beside it: when that process is gone, the lock is removed and SQLite rolls back what was
- * half written.
- */
-function takeOver(path: string, file: string): () => void {
-  const owner = `${path}.owner`;
-  for (let attempt = 0; attempt < 3; attempt++) {
-    try {
-      const handle = openSync(owner, "wx");
-      writeSync(handle, String(process.pid));
-      closeSync(handle);
-      removeLock(path);
-      return () => rmSync(owner, { force: true });
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EEXIST") {
-        throw new DedupeError("usage", `--db '${file}' cannot be written: ${systemReason(error)}`, {
-          cause: error,
-        });
-      }
-      const pid = Number(readFileSync(owner, "utf8"));
-      if (isRunning(pid)) {
-        throw new DedupeError(
-          "failed",
-          `'${file}' is in use by process ${pid}; if that is another program, remove '${file}.owner'`,
-        );
-      }
-      rmSync(owner, { force: true });
-    }
-  }
-  throw new DedupeError("failed", `'${file}' is in use`);
-}
-
-function removeLock(path: string): void {
-  try {
-    rmdirSync(`${path}.lock`);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-  }
-}
-
-function isRunning(pid: number): boolean {
-  if (!Number.isInteger(pid) || pid < 1) return false;
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "EPERM";
-  }
-}
-
 function databaseOf(database: sqlite.Database, file: string, release: () => void): PhotoDatabase {
   const statements = new Map<string, sqlite.Statement>();
 
@@ -252,35 +204,69 @@ function databaseOf(database: sqlite.Database, file: string, release: () => void
     return statement;
   }
 
+  function told<Result>(work: () => Result): Result {
+    try {
+      return work();
+    } catch (error) {
+      if (!(error instanceof sqlite.SQLite3Error)) throw error;
+      throw new DedupeError("failed", problemText(file, error), { cause: error });
+    }
+  }
+
   return {
     file,
     run(sql, values = []) {
-      prepared(sql).run([...values]);
+      told(() => prepared(sql).run([...values]));
     },
     all<Row>(sql: string, values: readonly SqlValue[] = []) {
-      return prepared(sql).all([...values]) as unknown as readonly Row[];
+      return told(() => prepared(sql).all([...values])) as unknown as readonly Row[];
     },
     get<Row>(sql: string, values: readonly SqlValue[] = []) {
-      return (prepared(sql).get([...values]) ?? undefined) as unknown as Row | undefined;
+      const row = told(() => prepared(sql).get([...values]));
+      return (row ?? undefined) as unknown as Row | undefined;
     },
     transaction(work) {
-      database.exec("BEGIN");
+      told(() => database.exec("BEGIN"));
       try {
         const result = work();
-        database.exec("COMMIT");
+        told(() => database.exec("COMMIT"));
         return result;
       } catch (error) {
-        if (database.inTransaction) database.exec("ROLLBACK");
+        if (database.inTransaction) told(() => database.exec("ROLLBACK"));
         throw error;
       }
     },
     close() {
-      for (const statement of statements.values()) statement.finalize();
-      statements.clear();
-      database.close();
-      release();
+      try {
+        for (const statement of statements.values()) finalize(statement);
+        statements.clear();
+        told(() => database.close());
+      } finally {
+        release();
+      }
     },
   };
+}
+
+/** A statement that failed says so again when it is finalized. */
+function finalize(statement: sqlite.Statement): void {
+  try {
+    statement.finalize();
+  } catch {
+    // it was told when it failed
+  }
+}
+
+/** What SQLite says, and what a person can do about it. */
+function problemText(file: string, error: unknown): string {
+  const reason = systemReason(error);
+  if (reason.includes("malformed") || reason.includes("not a database")) {
+    return `--db '${file}' is damaged, or something else (${reason}): scan into a new file; moved photos lie in 'clipstack-rejected' of the scanned folder, or in that of --rejected`;
+  }
+  if (reason.includes("disk I/O error") || reason.includes("is full")) {
+    return `--db '${file}' cannot be read or written (${reason}): is the disk full? The same command goes on from here`;
+  }
+  return `--db '${file}' cannot be used: ${reason}`;
 }
 
 /** A value that is kept under a name, for example how the groups were made. */

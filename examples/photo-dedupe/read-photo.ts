@@ -2,6 +2,8 @@ import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import readExif from "exif-reader";
 import sharp from "sharp";
+import { readsHeic } from "./heic.ts";
+import { oneAtATime } from "./one-at-a-time.ts";
 import { hashSide, perceptualHash } from "./perceptual-hash.ts";
 
 /** What is read of a photo's content. */
@@ -21,15 +23,16 @@ export interface PhotoFacts {
 /** A file larger than this is no photo; it would be read into memory whole. */
 const maxFileBytes = 512 * 1024 * 1024;
 
-/** Whether this build of libvips decodes HEIC (HEVC); the one that comes with sharp reads AVIF only. */
-export const readsHeic = (sharp.format.heif.input.fileSuffix ?? []).includes(".heic");
-
 const formats: ReadonlySet<string> = new Set([
   "jpeg",
   "png",
   "webp",
   ...(readsHeic ? ["heif"] : []),
 ]);
+
+/** Progressive and interlaced pictures are decoded whole: above this, one at a time. */
+const largePixels = 50_000_000;
+const largeOnes = oneAtATime();
 
 // every photo is read once
 sharp.cache(false);
@@ -45,15 +48,20 @@ export async function readPhoto(path: string, bytes: number): Promise<PhotoFacts
   if (bytes > maxFileBytes) throw new Error(`is larger than 512 MiB (${bytes} bytes)`);
   const file = await readFile(path);
   const image = sharp(file, { failOn: "error", sequentialRead: true });
-  const { format, width, height, exif, autoOrient } = await image.metadata();
+  const { format, compression, width, height, exif, autoOrient } = await image.metadata();
+  if (format === "heif" && compression === "hevc" && !readsHeic) {
+    throw new Error("is HEIC, whatever its name: this build of libvips has no HEIC decoder");
+  }
   if (!formats.has(format)) throw new Error(`is ${format}, not JPEG, PNG or WebP`);
-  const luminance = await image
-    .autoOrient()
-    .flatten({ background: "white" })
-    .toColourspace("b-w")
-    .resize(hashSide, hashSide, { fit: "fill" })
-    .raw()
-    .toBuffer();
+  const decode = () =>
+    image
+      .autoOrient()
+      .flatten({ background: "white" })
+      .toColourspace("b-w")
+      .resize(hashSide, hashSide, { fit: "fill" })
+      .raw()
+      .toBuffer();
+  const luminance = await (width * height > largePixels ? largeOnes.run(decode) : decode());
   return {
     md5: createHash("md5").update(file).digest("hex"),
     hash: perceptualHash(luminance),

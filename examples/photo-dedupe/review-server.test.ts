@@ -80,6 +80,14 @@ test("takes decisions back, one step after the other", async () => {
   expect((await post("/api/undo")).json()).not.toHaveProperty("position");
 });
 
+test("saves what was decided on a group of thousands", async () => {
+  const decisions = Array.from({ length: 5_000 }, () => ({
+    photo: set.id("a/one.jpg"),
+    decision: "reject",
+  }));
+  expect((await post("/api/decisions", { decisions })).statusCode).toBe(200);
+});
+
 test("fails when a photo is in no group, and saves nothing", async () => {
   const answer = await post("/api/decisions", {
     decisions: [

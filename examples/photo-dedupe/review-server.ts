@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { z } from "zod";
 import { moveRejected, restore } from "./move-rejected.ts";
+import { oneAtATime } from "./one-at-a-time.ts";
 import type { PhotoDatabase } from "./photo-database.ts";
 import { decide, movedPhotos, reviewGroup, reviewState, undo } from "./review-data.ts";
 import { openThumbnails } from "./thumbnails.ts";
@@ -64,18 +65,13 @@ export function buildReviewApp({
 }: ReviewAppOptions): FastifyInstance {
   const app = Fastify({ logger: false, bodyLimit: 8 * 1024 * 1024 });
   const thumbnails = openThumbnails();
-  /** One at a time: two would move the same photos. */
-  let moving: Promise<unknown> = Promise.resolve();
-  const alone = <Result>(work: () => Promise<Result>): Promise<Result> => {
-    const next = moving.then(work);
-    moving = next.catch(() => {});
-    return next;
-  };
+  // two would move the same photos
+  const moving = oneAtATime();
   const closing = new AbortController();
   app.addHook("onClose", async () => {
     // the photo that is being moved needs the database to the end
     closing.abort();
-    await moving;
+    await moving.idle();
   });
 
   app.addHook("onRequest", async (request, reply) => {
@@ -124,7 +120,7 @@ export function buildReviewApp({
   app.get("/api/moved", async () => ({ photos: movedPhotos(database, 500) }));
 
   app.post("/api/move-rejected", () =>
-    alone(async () => {
+    moving.run(async () => {
       const options = { folder: rejectedFolder, signal: closing.signal };
       const result = await moveRejected(database, options);
       return { ...result, state: state() };
@@ -135,7 +131,7 @@ export function buildReviewApp({
     const body = restoreBody.safeParse(request.body ?? {});
     if (!body.success) return badRequest(reply, body.error);
     const { move } = body.data;
-    return alone(async () => {
+    return moving.run(async () => {
       const which = move === undefined ? undefined : ({ id }: { id: number }) => id === move;
       const result = await restore(database, { which, signal: closing.signal });
       return { ...result, state: state() };

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import type { FastifyInstance } from "fastify";
 import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { decide } from "./review-data.ts";
 import { buildReviewApp } from "./review-server.ts";
 import { type ReviewSet, reviewSet } from "./test-review.ts";
 
@@ -133,6 +134,32 @@ describe.skipIf(executable === undefined)("the review page in Chromium", () => {
     await page.locator("#large-name", { hasText: "three.webp" }).waitFor();
     await page.keyboard.press("Escape");
     await page.locator("#large:not([open])").waitFor({ state: "attached" });
+  });
+
+  test("accepts the suggestion, and keeps what a person keeps", async () => {
+    await page.keyboard.press("ArrowRight");
+    await page.keyboard.press("k");
+    await said("three.webp: kept");
+    await page.keyboard.press("a");
+    await said("Suggestion accepted");
+    expect(await pressed()).toEqual(["Keep", "Keep", "Reject"]);
+  });
+
+  test("asks about all that is rejected, in other windows too, and shows what has changed", async () => {
+    decide(set.database, [{ photo: set.id("b/two.jpg"), decision: "reject" }]);
+    await page.keyboard.press("r");
+    await said("one.jpg: rejected");
+    decide(set.database, [{ photo: set.id("a/two.jpg"), decision: "reject" }]);
+    await page.keyboard.press("m");
+    await page.getByRole("dialog").getByText("3 photos are moved").waitFor();
+    await page.keyboard.press("Escape");
+
+    set.database.run("UPDATE photos SET md5 = NULL, format = NULL WHERE id = ?", [
+      set.id("a/one.jpg"),
+    ]);
+    await page.reload();
+    await page.getByText("1 photo of this group is not there as compared").waitFor();
+    expect(await page.locator(".photo").count()).toBe(2);
   });
 
   test("loses no key of several that come fast", async () => {

@@ -62,7 +62,9 @@ export function scanText(result: ScanResult): readonly string[] {
   if (closedFolders > 0) lines.push(`${closedFolders} folders cannot be listed`);
   if (links > 0) lines.push(`${links} links left out: what they point to is not a second photo`);
   if (heic > 0) {
-    lines.push(`${heic} HEIC files left out: this build of libvips has no HEIC decoder`);
+    lines.push(
+      `${heic} HEIC files left out: this build of libvips has no HEIC decoder (a copy as JPEG is read)`,
+    );
   }
   return lines;
 }

@@ -1,7 +1,7 @@
 import { realpath, stat } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { resolve, sep } from "node:path";
-import { DedupeError, systemReason } from "./dedupe-error.ts";
+import { DedupeError, pathProblem, systemReason } from "./dedupe-error.ts";
 import { cameBack, isRejected } from "./moved-photos.ts";
 import { type PhotoDatabase, readSetting, writeSetting } from "./photo-database.ts";
 import { openProgress, type Progress } from "./progress.ts";
@@ -155,16 +155,16 @@ async function look(database: PhotoDatabase, path: string): Promise<SeenPhoto> {
       if (known.state === "moved") await cameBack(database, known.id);
       return { path, bytes, mtimeMs, outcome: "unchanged" };
     }
-    const outcome = await readPhoto(path, bytes).catch(problemOf);
+    const outcome = await readPhoto(path, bytes).catch((error) => problemOf(path, error));
     return { path, bytes, mtimeMs, outcome };
   } catch (error) {
-    return { path, bytes: 0, mtimeMs: 0, outcome: problemOf(error) };
+    return { path, bytes: 0, mtimeMs: 0, outcome: problemOf(path, error) };
   }
 }
 
 /** One line, without the path that the system puts in. */
-function problemOf(error: unknown): Error {
-  const reason = systemReason(error);
+function problemOf(path: string, error: unknown): Error {
+  const reason = pathProblem(path, error);
   return new Error(reason.startsWith("is ") ? reason : `cannot be read: ${reason}`);
 }
 

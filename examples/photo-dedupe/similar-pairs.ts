@@ -69,8 +69,10 @@ export async function exactPairs(
   }
 }
 
-/** Neighbours that are looked at for each vector: a photo with more copies than this is joined through the others. */
+/** Neighbours that are looked at for each vector. */
 const neighbours = 64;
+/** The most, for a vector whose neighbours are all similar: larger groups are joined through others, and may be cut. */
+const mostNeighbours = 4_096;
 const searchBlock = 2_000;
 const addBlock = 1_000;
 
@@ -108,12 +110,19 @@ export async function approximatePairs(
       data.subarray((first + i) * width, (first + i + 1) * width),
     );
     const found = index.search(queries, Math.min(neighbours, count), 1);
-    for (let query = 0; query < queries.length; query++) {
-      const { keys, distances } = found.get(query);
+    for (const [query, vector] of queries.entries()) {
+      let { keys, distances } = found.get(query);
+      // half precision: the distance says only what is worth a closer look
+      const isNear = (distance: number) => 1 - distance >= threshold - 0.01;
+      while (keys.length < Math.min(mostNeighbours, count) && isNear(distances.at(-1) ?? 2)) {
+        const more = Math.min(4 * keys.length, mostNeighbours, count);
+        const before = keys.length;
+        ({ keys, distances } = index.search(vector, more, 1));
+        if (keys.length <= before) break;
+      }
       for (const [i, key] of keys.entries()) {
         const [a, b] = [first + query, Number(key)];
-        // half precision: the distance says only what is worth a closer look
-        if (b === a || 1 - distances[i]! < threshold - 0.01) continue;
+        if (b === a || !isNear(distances[i]!)) continue;
         reportPair(table, Math.min(a, b), Math.max(a, b), threshold, onPair);
       }
     }

@@ -1,8 +1,8 @@
 import type { Dirent } from "node:fs";
 import { opendir } from "node:fs/promises";
 import { extname, join } from "node:path";
-import { systemReason } from "./dedupe-error.ts";
-import { readsHeic } from "./read-photo.ts";
+import { pathProblem } from "./dedupe-error.ts";
+import { readsHeic } from "./heic.ts";
 
 /** Folder that rejected photos are moved into; it is never scanned. */
 export const rejectedFolderName = "clipstack-rejected";
@@ -36,7 +36,7 @@ export async function* walkPhotos(folder: string): AsyncGenerator<Found> {
         if (found !== undefined) yield { kind: found, path };
       }
     } catch (error) {
-      yield { kind: "closed-folder", path: current, problem: systemReason(error) };
+      yield { kind: "closed-folder", path: current, problem: pathProblem(current, error) };
     }
   }
 }

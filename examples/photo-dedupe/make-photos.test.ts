@@ -1,0 +1,15 @@
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { makePhotos } from "./make-photos.ts";
+import { temporaryFolder } from "./test-photos.ts";
+
+test("fails when there is something in the folder, and leaves it alone", async () => {
+  const folder = temporaryFolder();
+  writeFileSync(join(folder, "labels.json"), "mine");
+  await expect(makePhotos(folder)).rejects.toThrow(
+    `folder '${folder}' is not empty: its files could be written over`,
+  );
+  expect(readdirSync(folder)).toEqual(["labels.json"]);
+  expect(readFileSync(join(folder, "labels.json"), "utf8")).toBe("mine");
+});
