@@ -25,12 +25,19 @@ const newestPython = [3, 14] as const;
 const versions = `${oldestPython.join(".")} to ${newestPython.join(".")}`;
 
 /** Room for the packages and for their archives while they are installed, in bytes: measured, and a fifth more. */
+const hasCuda = process.platform === "linux" && process.arch === "x64";
 const neededBytes = { pypi: 12e9, cpu: 3e9 } as const;
 
 export interface PytorchOptions {
   readonly source: PytorchSource;
   /** @default `$XDG_CACHE_HOME/clipstack` or `~/.cache/clipstack` */
   readonly cacheDir?: string;
+  /**
+   * Room that an installation must find, in bytes.
+   *
+   * @default what it was seen to take, and a fifth more
+   */
+  readonly neededBytes?: number;
   /** Programs that may be the Python to begin with, the first choice first. */
   readonly pythons?: readonly string[];
   readonly onProgress?: (line: string) => void;
@@ -183,7 +190,7 @@ async function install(options: Installation): Promise<void> {
     throw new UserError(`${dirname(folder)} cannot be written: ${error.code}`, { cause: error });
   });
   await removeAbandoned(folder);
-  await requireRoom(dirname(folder), source);
+  await requireRoom(dirname(folder), source, options.neededBytes);
   const size = source === "cpu" ? "0.3 GB to fetch" : "3 GB to fetch on Linux, 7 GB on disk";
   const from = source === "cpu" ? cpuIndex : "PyPI";
   onProgress(`installing PyTorch of ${from} into ${shown(folder)}, once: ${size}, some minutes`);
@@ -252,7 +259,8 @@ async function runPip(
   });
   for await (const line of createInterface({ input: child.stdout })) {
     const text = line.trim();
-    if (/^(Downloading|Using cached) \S+ \(\d{3,}[\d.]* MB|[\d.]+ GB)\)/.test(text)) onProgress(text);
+    if (/^(Downloading|Using cached) \S+ \((\d{3,}[\d.]* MB|[\d.]+ GB)\)/.test(text))
+      onProgress(text);
     else if (text.startsWith("Installing collected packages")) onProgress("unpacking");
   }
   const { exitCode, stderr, stdout } = await child;
@@ -278,11 +286,14 @@ function lastLine(text: string, prefix = /^(ERROR|Error): /): string {
   return found.replace(prefix, "").slice(0, 300);
 }
 
-async function requireRoom(folder: string, source: PytorchSource): Promise<void> {
+async function requireRoom(
+  folder: string,
+  source: PytorchSource,
+  needed: number = hasCuda ? neededBytes[source] : 4e9,
+): Promise<void> {
   const { bavail, bsize } = await statfs(folder);
-  const needed = process.platform === "linux" && process.arch === "x64" ? neededBytes[source] : 4e9;
   if (bavail * bsize >= needed) return;
-  const other = source === "pypi" && needed > 4e9 ? "; --torch cpu needs 3 GB" : "";
+  const other = source === "pypi" && hasCuda ? "; --torch cpu needs 3 GB" : "";
   throw new UserError(
     `${folder} has ${gigabytes(bavail * bsize)} GB free, PyTorch needs ${gigabytes(needed)} GB${other} (XDG_CACHE_HOME names another folder)`,
   );
