@@ -37,6 +37,8 @@ export interface ModelReport {
   readonly checksum: string;
   readonly structure: ModelStructure;
   readonly findings: readonly ModelFinding[];
+  /** Of all comparisons: see {@link CheckModelOptions.limit}. */
+  readonly limit: number;
   readonly ok: boolean;
 }
 
@@ -94,7 +96,7 @@ export async function checkModel(path: string, options: CheckModelOptions): Prom
     // one at a time: each takes the memory of a model
     for (const other of against) findings.push(await parityOf(vectors, images, other, limit));
   }
-  return { info, checksum, structure, findings, ok: findings.every(({ ok }) => ok) };
+  return { info, checksum, structure, findings, limit, ok: findings.every(({ ok }) => ok) };
 }
 
 function fitOf({ fits, misfits }: ModelStructure): ModelFinding {
@@ -197,7 +199,7 @@ function compared(
 ): ModelFinding {
   const ok = maxDifference <= limit && minCosine >= 1 - limit;
   const figures = `largest difference ${percent(maxDifference)}, cosine at least ${minCosine.toFixed(7)}`;
-  const rule = ok ? "" : `; the limit is ${percent(limit)}`;
+  const rule = ok ? "" : `; the limit is ${Number((100 * limit).toPrecision(6))} %`;
   return {
     check,
     ok,
@@ -206,10 +208,10 @@ function compared(
   };
 }
 
-/** `0.00012 %`: two digits that mean something, down to what float32 loses. */
+/** `0.000123 %`: three digits that mean something, down to what float32 loses. */
 function percent(fraction: number): string {
   if (!Number.isFinite(fraction)) return "beyond measure";
   const value = 100 * fraction;
-  const digits = value > 0 ? Math.min(7, Math.max(0, 1 - Math.floor(Math.log10(value)))) : 0;
+  const digits = value > 0 ? Math.min(7, Math.max(0, 2 - Math.floor(Math.log10(value)))) : 0;
   return `${value.toFixed(digits)} %`;
 }
