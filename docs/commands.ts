@@ -22,7 +22,6 @@ export const commandsRun: readonly RunCommand[] = [
     command: "npx clipstack k8s manifests kind-local --image clipstack/embed:k8s-cpu",
     prints: /kind: Deployment/,
   },
-  { command: "npx clipstack launch-spec single-gpu", prints: /docker run/ },
   { command: "npx clipstack model check", prints: /openclip_vit_b32/ },
   { command: "npm run review -- --base HEAD", prints: /^<!-- clipstack-review -->/m },
   { command: "npx clipstack review --plan plan.json", prints: /^<!-- clipstack-review -->/ },
