@@ -6,6 +6,7 @@ import { changeOfPlan } from "./plan-json.ts";
 import { ruleIds, waiverIds } from "./rule-ids.ts";
 import { constructOf } from "./rule-pages.ts";
 import { rules } from "./rules.ts";
+import { plannedChange } from "./test-plans.ts";
 import { changeOf, inFormOfPlan } from "./test-stacks.ts";
 
 test("there are at least 40 rules", () => {
@@ -66,6 +67,93 @@ test("a renamed construct that is said to have moved is no finding", () => {
   const moved = { at: ["moved"], failing: [{ from, to }], passing: undefined };
   const edits = [...(rename?.example.edits ?? []), moved];
   expect(rename?.find(changeOf({ stack: "single-gpu", edits }, "failing"))).toEqual([]);
+});
+
+const typed = (spec: object) => ({ metadata: [{ name: "db" }], spec: [spec] });
+const created = (address: string, after: object) => ({ address, actions: ["create"], after });
+const says = (id: string, ...resources: Parameters<typeof plannedChange>[0]) =>
+  rules
+    .find((rule) => rule.id === id)
+    ?.find(plannedChange(resources))
+    .map(({ what }) => what);
+
+test("a Service, a budget and an autoscaler may be of a StatefulSet", () => {
+  const labels = { app: "db" };
+  const all = [
+    created("kubernetes_stateful_set_v1.db", typed({ template: [{ metadata: [{ labels }] }] })),
+    created("kubernetes_service_v1.db", typed({ selector: labels })),
+    created(
+      "kubernetes_pod_disruption_budget_v1.db",
+      typed({ selector: [{ match_labels: labels }] }),
+    ),
+    created(
+      "kubernetes_horizontal_pod_autoscaler_v2.db",
+      typed({ scale_target_ref: [{ kind: "StatefulSet", name: "db" }] }),
+    ),
+  ];
+  for (const id of ["service-selects", "budget-selects", "autoscaler-target"]) {
+    expect(says(id, ...all), id).toEqual([]);
+  }
+});
+
+test("a Service whose pods may be of a release is no mistake", () => {
+  const service = created("kubernetes_service_v1.db", typed({ selector: { app: "db" } }));
+  const other = created("kubernetes_deployment_v1.a", typed({ template: [{}] }));
+  const release = created("helm_release.db", { name: "db", chart: "postgresql" });
+  expect(says("service-selects", service, other)).toHaveLength(1);
+  expect(says("service-selects", service, other, release)).toEqual([]);
+});
+
+/** Pods of this project, in a namespace with a quota. */
+const ownPods = (replicas: number, strategy: object, ...resources: readonly object[]) => [
+  created(
+    "kubernetes_deployment_v1.db",
+    typed({
+      replicas: String(replicas),
+      strategy: [{ type: "RollingUpdate", rolling_update: [strategy] }],
+      template: [
+        {
+          metadata: [{ labels: { "app.kubernetes.io/name": "clipstack" } }],
+          spec: [{ container: resources.map((it) => ({ resources: [it] })) }],
+        },
+      ],
+    }),
+  ),
+  created("kubernetes_resource_quota_v1.q", typed({ hard: { "requests.cpu": "4" } })),
+];
+test.each<readonly [string, ReturnType<typeof ownPods>, readonly RegExp[]]>([
+  ["what fits", ownPods(3, { max_surge: "1" }, { requests: [{ cpu: "1" }] }), []],
+  [
+    "a surge in percent",
+    ownPods(3, { max_surge: "100%" }, { requests: [{ cpu: "1" }] }),
+    [/at least 6000/],
+  ],
+  ["the surge that is usual", ownPods(4, {}, { requests: [{ cpu: "1" }] }), [/at least 5000/]],
+  [
+    "a second container",
+    ownPods(3, { max_surge: "0" }, { requests: [{ cpu: "1" }] }, { requests: [{ cpu: "2" }] }),
+    [/at least 9000/],
+  ],
+  [
+    "limits without requests",
+    ownPods(3, { max_surge: "0" }, { limits: [{ cpu: "2" }] }),
+    [/at least 6000/],
+  ],
+])("a quota is asked for %s", (_, resources, expected) => {
+  const found = says("quota-admits-pods", ...resources)?.filter((it) => /cpu/i.test(it)) ?? [];
+  expect(found).toHaveLength(expected.length);
+  for (const [index, form] of expected.entries()) expect(found[index]).toMatch(form);
+});
+
+test.each([
+  ["terraform_data", { input: "a" }],
+  ["docker_container", { name: "a", must_run: false }],
+])("a step of a deployment that is renamed is no finding: %s", (type, values) => {
+  const goes = { address: `${type}.old`, actions: ["delete"], before: values };
+  expect(says("renamed-resource", goes, created(`${type}.fresh`, values))).toEqual([]);
+  const volume = { address: "docker_volume.old", actions: ["delete"], before: { name: "v" } };
+  const fresh = created("docker_volume.fresh", { name: "v" });
+  expect(says("renamed-resource", volume, fresh)).toHaveLength(1);
 });
 
 test("no finding has the secret that it is about", () => {

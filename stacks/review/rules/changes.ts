@@ -1,5 +1,5 @@
 import type { ResourceChange, StackChange } from "../change.ts";
-import { canonical } from "../value-paths.ts";
+import { canonical, isObject } from "../value-paths.ts";
 import { environmentBefore, environmentOf, withoutKey } from "./facts.ts";
 import { type ReviewRule, rule } from "./rule.ts";
 import { at, isGiven, text } from "./values.ts";
@@ -31,7 +31,7 @@ export const changeRules: readonly ReviewRule[] = [
     title: "A resource that only has another address is moved.",
     why: "The id of a construct is part of the Terraform address. With another id Terraform destroys the resource and makes it again: downtime for a rename, and often a conflict of two that have one name.",
     looksAt:
-      "Resources of one type of which one goes and one comes with the same name (or, without a name, the same values).",
+      "Resources of one type of which one goes and one comes with the same name (or, without a name, the same values). Steps of a deployment, in which nothing runs afterwards, are none of them.",
     fix: "keep the id of the construct, or say that it moved: stack.addOverride('moved', [{ from, to }]) with both addresses",
     example: {
       stack: "single-gpu",
@@ -170,6 +170,31 @@ export const changeRules: readonly ReviewRule[] = [
     },
   }),
   rule({
+    id: "environment-described",
+    severity: "warning",
+    title: "An environment says what its services are.",
+    why: "A review knows from the output `environment` which container is which service, where it answers and on which GPU. Without it, whatever happens to a service afterwards looks harmless; `clipstack verify` and the client do not find it either.",
+    looksAt:
+      "Whether the output `environment` is there, and is of the form that this version reads, where it was before or where it has services.",
+    fix: "keep the output environment, and review with the version of the project that wrote it",
+    example: {
+      stack: "single-gpu",
+      says: "the output environment is gone: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) find nothing from now on",
+      edits: [{ at: ["output", "environment"], failing: undefined }],
+    },
+    *find(change) {
+      if (isDestroyed(change) || environmentOf(change) !== undefined) return;
+      const { environmentAfter: given } = change;
+      const wasRead = environmentBefore(change) !== undefined;
+      // an output of this name may be that of another project
+      if (!wasRead && !(isObject(given) && Array.isArray(given.services))) return;
+      const fate = isGiven(given) ? "cannot be read" : "is gone";
+      yield {
+        what: `the output environment ${fate}: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) find nothing from now on`,
+      };
+    },
+  }),
+  rule({
     id: "endpoint-changed",
     severity: "warning",
     title: "Clients find a service where it was.",
@@ -268,7 +293,7 @@ export const changeRules: readonly ReviewRule[] = [
 
 /** What a resource is called by its provider; the same for two is one thing with two addresses. */
 function identityOf({ type }: ResourceChange, values: ResourceChange["after"]): string | undefined {
-  if (values === undefined) return undefined;
+  if (values === undefined || isStep(type, values)) return undefined;
   const metadata = at(values, "metadata", "name");
   const namespace = at(values, "metadata", "namespace") ?? at(values, "namespace");
   const name = values.name ?? metadata;
@@ -276,6 +301,12 @@ function identityOf({ type }: ResourceChange, values: ResourceChange["after"]): 
   const { id: _id, output: _output, "//": _metadata, ...own } = values;
   const given = Object.values(own).filter(isGiven);
   return given.length === 0 ? undefined : `${type} ${canonical(own)}`;
+}
+
+/** What is made anew without anybody who waits for it. */
+function isStep(type: string, values: NonNullable<ResourceChange["after"]>): boolean {
+  if (type === "terraform_data") return !isGiven(at(values.input, "portMappings"));
+  return type === "null_resource" || (type === "docker_container" && values.must_run === false);
 }
 
 function dollars(usdPerHour: number): string {

@@ -6,7 +6,18 @@ import {
 } from "../../../inference-image/src/contract/environment.ts";
 import type { ResourceChange, StackChange, Values } from "../change.ts";
 import { cached } from "./cached.ts";
-import { at, block, blocks, isExpression, isMissing, map, text, texts } from "./values.ts";
+import {
+  at,
+  block,
+  blocks,
+  cpuMillicores,
+  isExpression,
+  isMissing,
+  map,
+  memoryMiB,
+  text,
+  texts,
+} from "./values.ts";
 
 /** What several rules read of a stack as it is after the change. */
 
@@ -192,6 +203,20 @@ export function deploymentsOf(change: StackChange): readonly ResourceChange[] {
   return resourcesOf(change, "kubernetes_deployment");
 }
 
+/** Everything with a template of pods that go on running. */
+export function podOwnersOf(change: StackChange): readonly ResourceChange[] {
+  const kinds = ["deployment", "stateful_set", "daemonset", "daemon_set", "replication_controller"];
+  return kinds.flatMap((kind) => resourcesOf(change, `kubernetes_${kind}`));
+}
+
+/** Whether pods may come from what is not looked into: then nobody can say that there are none. */
+export function hasOtherPods(change: StackChange): boolean {
+  const others = ["helm_release", "kubernetes_manifest", "kubernetes_pod"];
+  return (
+    podOwnersOf(change).length === 0 || others.some((type) => resourcesOf(change, type).length > 0)
+  );
+}
+
 /** Pods of a Deployment: their labels and their spec. */
 export const podOf = cached(
   (
@@ -221,8 +246,14 @@ function typedWorkloads(change: StackChange): readonly Workload[] {
       names(at(specOf(other), "scale_target_ref", "name"), resource),
     );
     const budget = budgets.find((other) => selects(budgetSelector(other), labels));
-    const strategy = at(spec, "strategy", "rolling_update", "max_surge");
-    const surge = Number(text(strategy) ?? "1");
+    const replicas = replicasOf(
+      autoscaler === undefined
+        ? { minReplicas: spec.replicas, maxReplicas: spec.replicas }
+        : {
+            minReplicas: specOf(autoscaler).min_replicas,
+            maxReplicas: specOf(autoscaler).max_replicas,
+          },
+    );
     return {
       address: resource.address,
       name: text(metadataOf(resource).name) ?? resource.name,
@@ -230,15 +261,8 @@ function typedWorkloads(change: StackChange): readonly Workload[] {
       pod,
       labels,
       kind: kindOf(labels["app.kubernetes.io/component"]),
-      replicas: replicasOf(
-        autoscaler === undefined
-          ? { minReplicas: spec.replicas, maxReplicas: spec.replicas }
-          : {
-              minReplicas: specOf(autoscaler).min_replicas,
-              maxReplicas: specOf(autoscaler).max_replicas,
-            },
-      ),
-      surge: Number.isNaN(surge) ? 1 : surge,
+      replicas,
+      surge: surgeOf(spec, replicas?.maxReplicas ?? 1),
       requests: sumOf(containers, "requests"),
       limits: sumOf(containers, "limits"),
       ...(budget !== undefined && { budget: { address: budget.address, values: specOf(budget) } }),
@@ -263,11 +287,42 @@ function replicasOf(bounds: { readonly minReplicas: unknown; readonly maxReplica
 }
 
 /** Of pods with one container, which ours are, what it says; of more, what the first of them says. */
+/** Pods that a rolling update adds; Kubernetes rounds up. */
+function surgeOf(spec: Values, pods: number): number {
+  if (at(spec, "strategy", "type") === "Recreate") return 0;
+  const given = text(at(spec, "strategy", "rolling_update", "max_surge")) ?? "25%";
+  const count = Number.parseFloat(given);
+  if (Number.isNaN(count)) return 1;
+  return given.endsWith("%") ? Math.ceil((count / 100) * pods) : count;
+}
+
+/** What all containers of a pod ask for. Of what is not requested Kubernetes takes the limit. */
 function sumOf(
   containers: readonly Values[],
   side: "requests" | "limits",
 ): Readonly<Record<string, string>> {
-  return map(at(containers[0]?.resources, side));
+  const all = containers.map(({ resources }) => ({
+    ...map(at(resources, "limits")),
+    ...(side === "requests" ? map(at(resources, "requests")) : {}),
+  }));
+  if (all.length < 2) return all[0] ?? {};
+  const names = [...new Set(all.flatMap((it) => Object.keys(it)))];
+  return Object.fromEntries(
+    names.map((name) => [
+      name,
+      totalOf(
+        name,
+        all.flatMap((it) => it[name] ?? []),
+      ),
+    ]),
+  );
+}
+
+function totalOf(name: string, given: readonly string[]): string {
+  const total = (read: (value: string) => number | undefined) =>
+    given.reduce((sum, value) => sum + (read(value) ?? 0), 0);
+  if (name === "cpu") return `${total(cpuMillicores)}m`;
+  return name === "memory" ? `${total(memoryMiB)}Mi` : String(total(Number));
 }
 
 /** Releases of this project's chart, with their values in one. */

@@ -15,10 +15,12 @@ import {
   deploymentsOf,
   environmentOf,
   gpuResource,
+  hasOtherPods,
   metadataOf,
   names,
   podContainers,
   podOf,
+  podOwnersOf,
   quotasOf,
   releasesOf,
   resourcesOf,
@@ -82,7 +84,10 @@ export const kubernetesRules: readonly ReviewRule[] = [
     example: {
       stack: "kind-local",
       says: "resources.requests.cpu must be given for the autoscaler, got nothing",
-      edits: [{ at: container("resources", "requests"), failing: { memory: "1Gi" } }],
+      edits: [
+        { at: container("resources", "requests"), failing: { memory: "1Gi" } },
+        { at: container("resources", "limits"), failing: { memory: "1536Mi" } },
+      ],
     },
     *find(change) {
       for (const scaler of autoscalersOf(change)) {
@@ -91,8 +96,9 @@ export const kubernetesRules: readonly ReviewRule[] = [
         const metrics = blocks(specOf(scaler).metric).flatMap(({ resource }) => blocks(resource));
         for (const metric of metrics) {
           const resource = text(metric.name) ?? "cpu";
+          // of what is not requested Kubernetes takes the limit
           const asked = podContainers(scaled && podOf(scaled).pod).every((it) =>
-            isGiven(at(it, "resources", "requests", resource)),
+            ["requests", "limits"].some((side) => isGiven(at(it, "resources", side, resource))),
           );
           if (scaled === undefined || asked) continue;
           yield {
@@ -108,7 +114,8 @@ export const kubernetesRules: readonly ReviewRule[] = [
     severity: "error",
     title: "An autoscaler scales a Deployment that is there.",
     why: "An autoscaler whose target was renamed does nothing, and says so only in its events.",
-    looksAt: "`scale_target_ref` of every typed autoscaler.",
+    looksAt:
+      "`scale_target_ref` of every typed autoscaler of Deployments. Nothing is said where a release or a manifest may have the Deployment.",
     fix: "name the Deployment of the stack",
     example: {
       stack: "kind-local",
@@ -116,9 +123,12 @@ export const kubernetesRules: readonly ReviewRule[] = [
       edits: [{ at: autoscaler("scale_target_ref", "name"), failing: "clipstack-embedder" }],
     },
     *find(change) {
+      if (hasOtherPods(change)) return;
       const deployments = deploymentsOf(change);
       for (const { address, ...scaler } of autoscalersOf(change)) {
-        const target = at(specOf({ address, ...scaler }), "scale_target_ref", "name");
+        const reference = at(specOf({ address, ...scaler }), "scale_target_ref");
+        if ((at(reference, "kind") ?? "Deployment") !== "Deployment") continue;
+        const target = at(reference, "name");
         if (!isGiven(target) || deployments.some((it) => names(target, it))) continue;
         yield {
           address,
@@ -197,6 +207,35 @@ export const kubernetesRules: readonly ReviewRule[] = [
     },
   }),
   rule({
+    id: "rollout-bounds",
+    severity: "error",
+    title: "A rolling update may start a pod more, or stop one first.",
+    why: "With neither, no pod could ever be replaced: the API server refuses the Deployment, after the rest is applied.",
+    looksAt: "`max_surge` and `max_unavailable` of every typed Deployment.",
+    fix: "set max_surge to 1, or max_unavailable to 1 where a pod has a GPU that cannot be shared",
+    example: {
+      stack: "kind-local",
+      says: "max_surge and max_unavailable must not both be 0",
+      edits: [
+        {
+          at: deployment("strategy", "rolling_update"),
+          failing: { max_surge: "0", max_unavailable: "0" },
+          passing: { max_surge: "1", max_unavailable: "0" },
+        },
+      ],
+    },
+    *find(change) {
+      for (const it of deploymentsOf(change)) {
+        const bounds = block(at(specOf(it), "strategy", "rolling_update"));
+        const none = ["max_surge", "max_unavailable"].every((name) =>
+          /^0+%?$/.test(text(bounds?.[name]) ?? ""),
+        );
+        if (!none) continue;
+        yield { address: it.address, what: "max_surge and max_unavailable must not both be 0" };
+      }
+    },
+  }),
+  rule({
     id: "budget-allows-drain",
     severity: "error",
     title: "A disruption budget lets one pod go, and not all.",
@@ -238,7 +277,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     title: "A disruption budget selects pods that are there.",
     why: "A budget whose labels no pod has protects nothing, and nobody is told.",
     looksAt:
-      "`selector` of every typed PodDisruptionBudget, and the labels of the pods of the stack.",
+      "`selector` of every typed PodDisruptionBudget, and the labels of the pods of the stack. Nothing is said where a release or a manifest may have the pods.",
     fix: "select the labels of the pods",
     example: {
       stack: "kind-local",
@@ -258,8 +297,8 @@ export const kubernetesRules: readonly ReviewRule[] = [
     *find(change) {
       for (const budget of resourcesOf(change, "kubernetes_pod_disruption_budget")) {
         const selector = budgetSelector(budget);
-        const selected = deploymentsOf(change).some((it) => selects(selector, podOf(it).labels));
-        if (selected || Object.keys(selector).length === 0) continue;
+        const selected = podOwnersOf(change).some((it) => selects(selector, podOf(it).labels));
+        if (selected || hasOtherPods(change) || Object.keys(selector).length === 0) continue;
         yield {
           address: budget.address,
           what: `selector must be that of pods of the stack, got ${labels(selector)}`,
@@ -515,7 +554,8 @@ export const kubernetesRules: readonly ReviewRule[] = [
     severity: "error",
     title: "A Service leads to pods that are there, at a port that they have.",
     why: "A Service whose labels or port no pod has is made without a word, and every request to it fails.",
-    looksAt: "`selector` and `target_port` of every typed Service, against the pods of the stack.",
+    looksAt:
+      "`selector` and `target_port` of every typed Service, against the pods of the stack. Nothing is said where a release or a manifest may have the pods.",
     fix: "select the labels of the pods, and a port that they name",
     example: {
       stack: "kind-local",
@@ -532,10 +572,11 @@ export const kubernetesRules: readonly ReviewRule[] = [
       for (const service of resourcesOf(change, "kubernetes_service")) {
         const selector = map(specOf(service).selector);
         if (Object.keys(selector).length === 0) continue;
-        const pods = deploymentsOf(change)
+        const pods = podOwnersOf(change)
           .map(podOf)
           .filter((it) => selects(selector, it.labels));
         if (pods.length === 0) {
+          if (hasOtherPods(change)) continue;
           yield {
             address: service.address,
             what: `selector must be that of pods of the stack, got ${labels(selector)}`,
