@@ -120,4 +120,24 @@ describe("a waiver", () => {
     ]);
     expect(found[0]).not.toHaveProperty("waived");
   });
+
+  test("that has ended is not told where another one covers the same", () => {
+    const again = { ...waiver, address, reason: "until the new profiler", expires: "2027-06-30" };
+    expect(findings([waiver, again], "2027-01-01")).toMatchObject([
+      { rule: "container-read-only", waived: again.reason },
+    ]);
+    const elsewhere = { ...again, address: "single-gpu/triton-onnx" };
+    expect(findings([waiver, elsewhere], "2027-01-01")).toMatchObject([
+      { rule: "container-read-only" },
+      { rule: "waiver-expired" },
+    ]);
+  });
+
+  test("of a note that has ended is a note", () => {
+    const ofNote = { ...waiver, rule: "image-digest" } as const;
+    const all = findingsOfChange(writable, { waivers: [ofNote], today: "2027-01-01" });
+    expect(all).toContainEqual(
+      expect.objectContaining({ rule: "waiver-expired", severity: "note" }),
+    );
+  });
 });

@@ -32,11 +32,11 @@ export function findingsOfChange(
   { waivers, today }: FindingsOptions,
 ): readonly RuleFinding[] {
   const before = new Set(unwaived(beforeOf(change)).map(keyOf));
-  const covering = new Map<Waiver, number>(waivers.map((waiver) => [waiver, 0]));
+  const covering = new Map<Waiver, Covered[]>(waivers.map((waiver) => [waiver, []]));
   const found = unwaived(change).map((finding): RuleFinding => {
     const all = waivers.filter((waiver) => covers(waiver, finding, change));
-    for (const waiver of all) covering.set(waiver, (covering.get(waiver) ?? 0) + 1);
     const valid = all.find(({ expires }) => expires >= today);
+    for (const waiver of all) covering.get(waiver)?.push({ finding, isOpen: valid === undefined });
     return {
       ...finding,
       ...(before.has(keyOf(finding)) && { existing: true }),
@@ -44,7 +44,7 @@ export function findingsOfChange(
     };
   });
   const aboutWaivers = waivers.flatMap((waiver) =>
-    waiverFindings(waiver, covering.get(waiver) ?? 0, change.stack, today),
+    waiverFindings(waiver, covering.get(waiver) ?? [], change.stack, today),
   );
   return [...found, ...aboutWaivers].sort(byImportance);
 }
@@ -94,9 +94,15 @@ function covers(waiver: Waiver, { rule, address }: RuleFinding, change: StackCha
 
 type WaiverId = (typeof waiverIds)[number];
 
+/** A finding that a waiver is for, and whether no waiver that still holds is. */
+interface Covered {
+  readonly finding: RuleFinding;
+  readonly isOpen: boolean;
+}
+
 function waiverFindings(
   waiver: Waiver,
-  covered: number,
+  covered: readonly Covered[],
   stack: string,
   today: string,
 ): readonly RuleFinding[] {
@@ -105,7 +111,7 @@ function waiverFindings(
     stack,
     ...(waiver.address !== undefined && { address: waiver.address }),
   };
-  if (covered === 0) {
+  if (covered.length === 0) {
     const rule: WaiverId = "waiver-unused";
     return [
       {
@@ -117,13 +123,16 @@ function waiverFindings(
       },
     ];
   }
-  if (waiver.expires >= today) return [];
+  const open = covered.filter(({ isOpen }) => isOpen);
+  // another one has taken its place
+  if (waiver.expires >= today || open.length === 0) return [];
   const rule: WaiverId = "waiver-expired";
   return [
     {
       ...common,
       rule,
-      severity: "warning",
+      // that a note is no longer waived is worth no more than the note
+      severity: open.some(({ finding }) => finding.severity !== "note") ? "warning" : "note",
       what: `the waiver of ${waiver.rule}${place} ended on ${waiver.expires}: ${waiver.reason}`,
       fix: "fix what it covers, or give it a new reason and a new day in review.waivers of the settings",
     },

@@ -189,7 +189,7 @@ function sentence(text: string): string {
 const waiverExpired = [
   "# waiver-expired",
   "",
-  "**warning** · Waivers · A waiver that has ended is renewed or removed.",
+  "**warning**, of a waived note **note** · Waivers · A waiver that has ended is renewed or removed.",
   "",
   "## Why",
   "",
@@ -197,7 +197,8 @@ const waiverExpired = [
   "",
   "## What it looks at",
   "",
-  "`review.waivers` in the settings of the environment, and the day of the review. A waiver holds on its last day.",
+  "`review.waivers` in the settings of the environment, and the day of the review (`--today`). A waiver holds on its last day. Where",
+  "another waiver that holds covers all of the same, nothing is said of the one that has ended.",
   "",
   "## How to fix it",
   "",

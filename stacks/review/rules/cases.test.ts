@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { rules } from "../rules.ts";
-import { changeOf, inFormOfPlan } from "../test-stacks.ts";
+import { changeOf, inFormOfPlan, synthesizedText } from "../test-stacks.ts";
 import type { Example } from "./rule.ts";
 
 /**
@@ -20,6 +20,25 @@ const embedPod = (...path: readonly (string | number)[]) =>
     ...["resource", "kubernetes_deployment_v1", "embed/deployment"],
     ...["spec", "template", "spec", "container", 0, ...path],
   ] as const;
+
+const deployment = (...path: readonly (string | number)[]) =>
+  ["resource", "kubernetes_deployment_v1", "embed/deployment", "spec", ...path] as const;
+
+/** The same resource at another address. */
+function renamed(type: string, construct: string): Example["edits"] {
+  const stack =
+    type === "terraform_data" && construct.startsWith("cluster") ? "kind-local" : "single-gpu";
+  const { resource } = JSON.parse(synthesizedText(stack)) as {
+    readonly resource: Record<string, Record<string, { "//": { metadata: { path: string } } }>>;
+  };
+  const body = Object.values(resource[type] ?? {}).find(
+    (it) => it["//"].metadata.path === `${stack}/${construct}`,
+  );
+  return [
+    { at: ["resource", type, construct], failing: undefined },
+    { at: ["resource", type, "renamed"], failing: body, passing: undefined },
+  ];
+}
 
 const cases: readonly Case[] = [
   {
@@ -159,6 +178,71 @@ const cases: readonly Case[] = [
       { at: embedPod("liveness_probe"), failing: { tcp_socket: { port: 8002 } } },
       { at: embedPod("readiness_probe"), failing: { tcp_socket: { port: 8002 } } },
     ],
+  },
+  {
+    rule: "rollout-bounds",
+    of: "percentages, and what Kubernetes takes where nothing is given",
+    stack: "kind-local",
+    says: "max_surge and max_unavailable must not both be 0",
+    edits: [
+      {
+        at: deployment("strategy", "rolling_update"),
+        failing: { max_surge: "0%", max_unavailable: "0" },
+        passing: { max_surge: "0" },
+      },
+    ],
+  },
+  {
+    rule: "environment-described",
+    of: "a form that this version does not read",
+    stack: "single-gpu",
+    says: "the output environment cannot be read: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) find nothing from now on",
+    edits: [{ at: ["output", "environment", "value", "schema"], failing: 2, passing: 1 }],
+  },
+  {
+    rule: "environment-described",
+    of: "an output of another project",
+    stack: "single-gpu",
+    says: undefined,
+    edits: [{ at: ["output", "environment", "value"], failing: "prod", passing: "prod" }],
+  },
+  {
+    rule: "environment-described",
+    of: "a stack that goes away as a whole",
+    stack: "single-gpu",
+    says: undefined,
+    edits: [
+      { at: ["resource"], failing: {} },
+      { at: ["output", "environment"], failing: undefined },
+    ],
+  },
+  {
+    rule: "renamed-resource",
+    of: "a step of the deployment",
+    stack: "single-gpu",
+    says: undefined,
+    edits: renamed("terraform_data", "embed/ready/healthy"),
+  },
+  {
+    rule: "renamed-resource",
+    of: "a container that runs once",
+    stack: "single-gpu",
+    says: undefined,
+    edits: renamed("docker_container", "weights/check/container"),
+  },
+  {
+    rule: "renamed-resource",
+    of: "a kind cluster",
+    stack: "kind-local",
+    says: "goes, and terraform_data.renamed comes with the same name: a renamed construct",
+    edits: renamed("terraform_data", "cluster/cluster"),
+  },
+  {
+    rule: "renamed-resource",
+    of: "a service",
+    stack: "single-gpu",
+    says: "goes, and docker_container.renamed comes with the same name: a renamed construct",
+    edits: renamed("docker_container", "embed/container"),
   },
 ];
 
