@@ -313,15 +313,6 @@ test("says of a plan what is besides its resources", () => {
   expect(stacks.every(isUnchanged)).toBe(false);
 });
 
-test("says that the services are not known any more, unless they go", () => {
-  const { environmentAfter: _gone, ...change } = savedChange("nothing-changed");
-  expect(reviewOf([change]).verdict.reasons.join()).toContain(
-    "The output environment does not say any more what its services are",
-  );
-  const destroyed = reviewOf([savedChange("stack-destroyed")]).verdict.reasons.join();
-  expect(destroyed).not.toContain("output environment");
-});
-
 test("says that only an output changes", () => {
   const review = reviewOf([
     plannedChange([], {

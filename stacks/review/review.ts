@@ -1,6 +1,6 @@
 import { type CapacityChange, capacityOf, type Predict } from "./capacity.ts";
 import type { Action, Path, ResourceChange, RuleFinding, StackChange } from "./change.ts";
-import { type Consequence, consequenceOf, momentsOf, type StackMoments } from "./consequences.ts";
+import { type Consequence, consequenceOf, momentsOf } from "./consequences.ts";
 import { imageNames } from "./diff-images.ts";
 import type { DiffBlock } from "./diff-line.ts";
 import { diffResource } from "./diff-values.ts";
@@ -154,7 +154,7 @@ function stackReview(
     })),
     notKnown: change.notKnown,
     outputs: Object.keys(change.plan?.outputs.values ?? {}).sort(),
-    besides: besides(change, moments),
+    besides: besides(change),
     fingerprint: fingerprintOf(given),
   };
 }
@@ -180,23 +180,7 @@ function becauseOf({ reason = "" }: ResourceChange, forced: readonly string[]): 
   return isSaid || !Object.hasOwn(reasons, reason) ? undefined : reasons[reason];
 }
 
-function besides(change: StackChange, moments: StackMoments): readonly string[] {
-  return [...blindness(change, moments), ...besidesOfPlan(change)];
-}
-
-/** Without the output `environment`, or with one of another version, most of a review has nothing to go by. */
-function blindness({ resources }: StackChange, { before, after }: StackMoments): readonly string[] {
-  const stays = resources.some(
-    ({ mode, action }) => mode === "managed" && action !== "delete" && action !== "forget",
-  );
-  return before.environment === undefined || after.environment !== undefined || !stays
-    ? []
-    : [
-        "The output environment does not say any more what its services are: who does not answer, what it costs and most rules are not known.",
-      ];
-}
-
-function besidesOfPlan({ plan }: StackChange): readonly string[] {
+function besides({ plan }: StackChange): readonly string[] {
   if (plan === undefined) return [];
   const word: Readonly<Partial<Record<Action, string>>> = {
     delete: "destroyed",
