@@ -2,6 +2,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   symlinkSync,
   writeFileSync,
@@ -12,6 +13,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import { execa } from "execa";
+import { withChangedFiles } from "./changed-files.ts";
 import { onInterrupt } from "./interrupt.ts";
 import { project } from "./project.ts";
 import { UserError } from "./user-error.ts";
@@ -69,6 +71,7 @@ export async function reviewAgainst(args: readonly string[]): Promise<number> {
     }
     const mine = await synthesize(project, after, interrupt.signal);
     if (mine !== undefined) throw new UserError(mine);
+    noteChangedFiles(after, await changedFiles(found.stdout, interrupt.signal));
     const review = ["review", "--base", before, "--head", after, ...rest];
     const { exitCode } = await execa(
       process.execPath,
@@ -149,6 +152,25 @@ async function synthesize(
     },
   );
   return exitCode === 0 ? undefined : stderr.trim() || "synthesis failed";
+}
+
+/** Files of this checkout that are not as in a revision, as git sees them. */
+async function changedFiles(revision: string, signal: AbortSignal): Promise<readonly string[]> {
+  const run = { cwd: project, cancelSignal: signal };
+  const [edited, added] = await Promise.all([
+    execa("git", ["diff", "--name-only", "-z", revision], run),
+    execa("git", ["ls-files", "--others", "--exclude-standard", "-z"], run),
+  ]);
+  return [edited, added].flatMap(({ stdout }) => stdout.split("\0")).filter((it) => it !== "");
+}
+
+/** Images, charts and weights are made of files: those that changed are another image. */
+function noteChangedFiles(outdir: string, files: readonly string[]): void {
+  const stacks = join(outdir, "stacks");
+  for (const name of readdirSync(stacks)) {
+    const file = join(stacks, name, "cdk.tf.json");
+    writeFileSync(file, withChangedFiles(readFileSync(file, "utf8"), files));
+  }
 }
 
 /** What a synth of no environments would leave. */

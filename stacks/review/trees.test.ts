@@ -328,3 +328,13 @@ test.each([
 ])("fails for %s in one line", (_, text, message) => {
   expect(() => parseDocument(text, "a/cdk.tf.json")).toThrow(message);
 });
+
+test.each([
+  ["started", { start: false }, {}],
+  ["not started", {}, { start: false }],
+  ["allowed more", { capabilities: { drop: ["ALL"] }, read_only: false }, { read_only: true }],
+])("a container that is %s by a word is changed", (_, before, after) => {
+  const file = (more: object) => fileOf({ docker_container: { c: { name: "c", ...more } } });
+  const change = changeOfTrees("s", file(before), file(after));
+  expect(of(change, "docker_container.c")?.action).not.toBe("no-op");
+});

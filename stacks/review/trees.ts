@@ -375,9 +375,10 @@ function effectOf({ was, is }: Pair, { anew, touched, locals }: Surroundings): E
         [...text.matchAll(localReference)].some(([, name]) => locals.has(name ?? "")),
     )
     .map(({ path }) => path);
-  const different = unique([...changedPaths(was.values, is.values), ...moved]).filter(
-    ([first]) => !is.ignored.includes(String(first)) && !is.ignored.includes("all"),
-  );
+  const different = unique([
+    ...changedPaths(was.values, is.values, { as: "given" }),
+    ...moved,
+  ]).filter(([first]) => !is.ignored.includes(String(first)) && !is.ignored.includes("all"));
   const forcing = [
     ...forcingPaths(is.type, different),
     ...(was.forEach === is.forEach ? [] : [["for_each"] as const]),
