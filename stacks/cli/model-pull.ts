@@ -107,8 +107,12 @@ async function pull(args: PullArguments, env: Environment): Promise<void> {
   try {
     pulled = await pullModel({ model, url, token, file, form, dispatcher, ...progress.calls });
   } catch (error) {
-    if (error instanceof FolderError) throw new UserError(error.message, { cause: error });
-    throw error;
+    const { message } = error as Error;
+    if (error instanceof FolderError) throw new UserError(message, { cause: error });
+    if (!message.includes(": cannot be reached: ")) throw error;
+    throw new Error(`${message}; for a mirror or a proxy see 'model pull --help'`, {
+      cause: error,
+    });
   } finally {
     progress.end();
     await dispatcher.destroy();

@@ -17,11 +17,25 @@ export interface FileLock {
  */
 export async function takeFileLock(path: string, what: string): Promise<FileLock> {
   const own = `${hostname()} ${process.pid} ${randomInt(2 ** 32)}\n`;
+  ours.add(own);
+  try {
+    return await tryToTake(path, what, own);
+  } catch (error) {
+    ours.delete(own);
+    throw error;
+  }
+}
+
+/** Content of the locks of this process. A container that starts again has the name and the number of the one before. */
+const ours = new Set<string>();
+
+async function tryToTake(path: string, what: string, own: string): Promise<FileLock> {
   for (let tries = 0; tries < 3; tries++) {
     if (await create(path, own)) {
       return {
         refresh: () => utimes(path, new Date(), new Date()).catch(() => {}),
         release: async () => {
+          ours.delete(own);
           if ((await contentOf(path)) === own) await rm(path, { force: true });
         },
       };
@@ -29,13 +43,15 @@ export async function takeFileLock(path: string, what: string): Promise<FileLock
     const held = await contentOf(path);
     if (held === undefined) continue;
     if (!(await isAbandoned(path, held))) {
+      // made a moment ago: who it is comes next
+      if (held === "") continue;
       const [host, pid] = held.split(" ");
       const by = host === hostname() ? `process ${pid}` : `process ${pid} of ${host}`;
       throw new Error(`${what} is being fetched already, by ${by}: wait for it, or end it`);
     }
     await takeAway(path, held);
   }
-  throw new Error(`${what} is being fetched by others`);
+  throw new Error(`${what} is being fetched already, by another process: wait for it`);
 }
 
 async function create(path: string, content: string): Promise<boolean> {
@@ -57,7 +73,8 @@ async function isAbandoned(path: string, held: string): Promise<boolean> {
   const [host, pid] = held.split(" ");
   const writtenAt = (await stat(path).catch(() => undefined))?.mtimeMs ?? Date.now();
   if (Date.now() - writtenAt > abandonedAfterMs) return true;
-  return host === hostname() && pid !== undefined && !isRunning(Number(pid));
+  if (host !== hostname() || pid === undefined) return false;
+  return Number(pid) === process.pid ? !ours.has(held) : !isRunning(Number(pid));
 }
 
 function isRunning(pid: number): boolean {

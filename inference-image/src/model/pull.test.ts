@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { hostname, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { ensureTinyModel } from "./generate.ts";
@@ -197,9 +197,12 @@ test("does what is left where all of it had come", async () => {
 test("takes over from a process that was killed", async () => {
   await mkdir(dirname(model));
   const lock = join(dirname(model), "model.pull-lock.onnx.part");
-  const { hostname } = await import("node:os");
-  // no process has the number 0 to itself, and none has this one
+  // a number that no process can have
   await writeFile(lock, `${hostname()} 4194999 1\n`);
+  await pull(await serve(file(published)));
+  expect(existsSync(lock)).toBe(false);
+  // of a container that had the name and the number of this one
+  await writeFile(lock, `${hostname()} ${process.pid} 1\n`);
   await pull(await serve(file(published)));
   expect(existsSync(lock)).toBe(false);
   await writeFile(lock, "elsewhere 1 1\n");
