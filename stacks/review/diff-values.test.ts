@@ -141,11 +141,11 @@ test("what forces a replacement and is not known yet is said", () => {
   expect(
     lines(
       "somebody_elses",
-      { place: "a", other: "b" },
+      { region: "a", other: "b" },
       {},
-      { ...more, replace_paths: [["place"]], after_unknown: { place: true, other: true } },
+      { ...more, replace_paths: [["region"]], after_unknown: { region: true, other: true } },
     ),
-  ).toEqual(["place: a → (known after apply)"]);
+  ).toEqual(["region: a → (known after apply)"]);
 });
 
 test("fields of a configuration have names, and repeated ones keys", () => {
@@ -192,4 +192,43 @@ test("values of a release are read as Helm reads them: one document each, the la
   });
   expect(chartDocuments(["a: 1\n---\nb: 2\n"])).toBeUndefined();
   expect(chartDocuments(["a: [1"])).toBeUndefined();
+});
+
+test.each<readonly [string, string, object]>([
+  [
+    "options of a volume",
+    "docker_volume",
+    { driver_opts: { o: "addr=h,username=u,pass=planted" } },
+  ],
+  ["options of a log", "docker_container", { log_opts: { "splunk-x": "planted" } }],
+  ["an environment that is a map", "docker_service", { task: [{ env: { A: "planted" } }] }],
+  [
+    "an annotation that is a file",
+    "kubernetes_ingress_v1",
+    { metadata: [{ annotations: { snippet: "auth planted;" } }] },
+  ],
+  [
+    "a header of a probe",
+    "kubernetes_pod_v1",
+    { spec: [{ http_get: [{ http_header: [{ name: "X", value: "planted" }] }] }] },
+  ],
+  ["a program for a new machine", "aws_instance", { user_data: "planted" }],
+  ["a file", "local_file", { content: "planted" }],
+  ["what triggers a program", "null_resource", { triggers: { a: "planted" } }],
+  ["a field of a manifest", "kubernetes_manifest", { manifest: { spec: { login: "planted" } } }],
+  ["a list of anybody", "somebody_elses", { words: ["planted"] }],
+])("%s is not shown", (_, type, after) => {
+  expect(lines(type, {}, after).join("\n")).not.toContain("planted");
+  expect(lines(type, {}, after).join("\n")).toContain(hidden);
+});
+
+test("of a type that is not known here numbers, switches, kinds and places are shown", () => {
+  const after = { instance_type: "t3.large", region: "eu-1", size: "3", on: true, names: ["a"] };
+  expect(lines("aws_instance", {}, after)).toEqual([
+    "instance_type:  → t3.large",
+    `names:  → [${hidden}]`,
+    "on:  → true",
+    "region:  → eu-1",
+    "size:  → 3",
+  ]);
 });

@@ -297,6 +297,7 @@ class Differ {
     const isCommand = /^(test|entrypoint)$/.test(lastName(at.path));
     const texts = list.map((item) => {
       if (secret || hasSecretForm(String(item))) return hidden;
+      if (!maySay(this.#change.type, at.path, String(item))) return hidden;
       if (!isCommand) return String(item);
       const { option, value } = commandWord(all, all.indexOf(item));
       return value === undefined ? option : option === undefined ? value : `${option}=${value}`;
@@ -421,7 +422,7 @@ class Differ {
     if (isNothing(value) && value !== false) return undefined;
     if (this.#hasSecret(at.path) || this.#hasSecret(at.pathBefore)) return hidden;
     const text = textOf(value);
-    if (hasSecretForm(text)) return hidden;
+    if (hasSecretForm(text) || !maySay(this.#change.type, at.path, text)) return hidden;
     // a file may be anything
     if (isFileContent(at.path) || isConfigData(this.#change.type, at.path))
       return `a text of ${text.length} characters`;
@@ -429,6 +430,30 @@ class Differ {
     if (lines > 2) return `a text of ${lines} lines`;
     return short(text);
   }
+}
+
+/** What this project knows the arguments of. */
+const knownTypes =
+  /^(docker_(container|image|network|volume|tag|registry_image)|kubernetes_(?!manifest$)\w+|helm_release|terraform_data)$/;
+/** Arguments of any provider that say which kind of thing it is, how big and where. */
+const plainFields =
+  /(^|_)(name|type|size|class|region|zone|version|engine|mode|protocol|family|tier|sku|kind|image|ami|cidr|cidrs|port|ports|driver|algorithm|location|status|provider|namespace|length|format)(_blocks?)?$/i;
+const plainWord = /^[\w.:/+-]{1,100}$/;
+
+/** Whether a text may be said that has neither the name nor the form of a secret: of what is not known here it may be anything. */
+function maySay(type: string, path: Path, text: string): boolean {
+  if (/^(-?\d{1,12}(\.\d{1,6})?[a-zA-Z]{0,2}|true|false|)$/.test(text)) return true;
+  const words = path.filter((step) => typeof step === "string");
+  // options of drivers have user names and passwords, and annotations whole files of configuration
+  if (words.includes("driver_opts") || words.includes("log_opts") || words.includes("options")) {
+    return (
+      /^[\w.:/-]{1,100}$/.test(text) &&
+      /^(type|device|mode|max-size|max-file|o)$/.test(words.at(-1) ?? "")
+    );
+  }
+  if (words.includes("annotations")) return plainWord.test(text);
+  if (words.includes("http_header") || words.includes("sysctls")) return words.at(-1) === "name";
+  return knownTypes.test(type) || (plainFields.test(words.at(-1) ?? "") && plainWord.test(text));
 }
 
 /** A key of a map is what somebody wrote, too. */
