@@ -488,6 +488,14 @@ test.each([
   "DB_PASS_PHRASE",
   "client-secret",
   "AWS_SECRET_ACCESS_KEY",
+  "PGPASSWORD",
+  "DBPASSWORD",
+  "GITHUBTOKEN",
+  "NGCKEY",
+  "htpasswd",
+  "rootpw",
+  "JWT",
+  "SLACK_WEBHOOK",
 ])("%s is the name of a secret", (name) => expect(isSecretName(name)).toBe(true));
 
 test.each([
@@ -500,6 +508,15 @@ test.each([
   "tokenizer",
   "passive",
   "primary_key",
+  "MAX_TOKENS",
+  "maxOutputTokens",
+  "TOKENIZERS_PARALLELISM",
+  "SESSION_TIMEOUT",
+  "token_ttl_seconds",
+  "pad_token_id",
+  "bypass",
+  "compass",
+  "hotkey",
 ])("%s is not the name of a secret", (name) => expect(isSecretName(name)).toBe(false));
 
 test.each([
@@ -515,6 +532,23 @@ test.each([
   "requirepass hunter2",
   '{"auths":{"r":{"auth":"aHVudGVyMg=="}}}',
   "u:hunter2@registry/x:1",
+  "https://hooks.slack.com/services/T0/B0/abcdef",
+  "https://discord.com/api/webhooks/1/abcdef",
+  "AIzaSyA0123456789abcdefghijklmnopqrstuvw",
+  "sk_live_0123456789abcdef",
+  "SG.0123456789.abcdefghij",
+  "hvs.0123456789abcdef",
+  "pypi-0123456789abcdef",
+  "glrt-0123456789abcdef",
+  "AGE-SECRET-KEY-10123456789ABCDEF",
+  "DefaultEndpointsProtocol=https;AccountKey=abcd==;",
+  "Endpoint=sb://x/;SharedAccessKey=abcd==",
+  "https://x.blob.core.windows.net/a?sv=1&sig=abcd1234%3D",
+  "Server=x;Uid=u;Pwd=hunter2;",
+  "addr=nas,username=u,pass=hunter2",
+  "DB_PASSWORD=1234",
+  "API_KEY=81736450",
+  "--max-tokens=512 --token=hunter2",
 ])("%s has the form of a secret", (text) => expect(hasSecretForm(text)).toBe(true));
 
 test.each([
@@ -523,10 +557,38 @@ test.each([
   "--model-repository=/models",
   "registry:5000/x:1.2@sha256:0123456789abcdef",
   "node stacks/cli/clipstack.mjs wait-healthy",
+  "MAX_TOKENS=512",
+  "TOKENIZERS_PARALLELISM=false",
+  "REQUIRE_PASSWORD=yes",
+  "SESSION_TOKEN_TTL=3600",
+  "REFRESH_TOKEN_DAYS=30",
+  "max_tokens: 1000000",
+  "bypass=cache-of-the-proxy",
 ])("%s does not", (text) => expect(hasSecretForm(text)).toBe(false));
+
+test("settings whose names only sound like secrets block nothing, and passwords of digits do", () => {
+  const broken = (...env: readonly string[]) =>
+    findingsOfChange(
+      plannedChange([{ address: "docker_container.a", actions: ["create"], after: { env } }]),
+      { waivers: [], today: "2026-01-01" },
+    ).filter(({ rule }) => rule === "secret-plain-text" || rule === "secret-form");
+  expect(
+    broken(
+      "MAX_TOKENS=512",
+      "SESSION_TIMEOUT=30",
+      "TOKENIZERS_PARALLELISM=false",
+      "SESSION=86400",
+      "CACHE_KEY=v1",
+    ),
+  ).toEqual([]);
+  expect(broken("PGPASSWORD=81736450").map(({ rule }) => rule)).toContain("secret-plain-text");
+});
 
 test.each([
   ["words with hyphens", "token-"],
+  ["settings", "token=1,"],
+  ["words before a setting", "a.token=1 "],
+  ["signed addresses", "?sig="],
   ["words with underscores", "token_"],
   ["words without an end", "passwa"],
   ["schemes", "http://"],

@@ -11,11 +11,15 @@ import { blocksOf, isObject, isWithin, textsIn, valueAt, visitTexts } from "./va
 export const hidden = "(not shown)";
 
 const secretWords =
-  /(^|[^a-z])(pass(word|wd|phrase)?|pwd|secrets?|tokens?|credentials?|api[^a-z]?keys?|(access|private|secret|signing|encryption|account|auth|license|ssh|deploy|master|shared|client)[^a-z]?keys?|keys?|bearer|authorization|auths?|cookie|session|dsn|salt|pin|otp|cert(ificate)?[^a-z]?data|kubeconfig[^a-z]?raw|connection[^a-z]?string)($|[^a-z])/;
+  /(^|[^a-z])(pass(word|wd|phrase)?|pwd|secrets?|tokens?|jwt|credentials?|api[^a-z]?keys?|(access|private|secret|signing|encryption|account|auth|license|ssh|deploy|master|shared|client)[^a-z]?keys?|keys?|bearer|authorization|auths?|cookie|session|dsn|salt|pin|otp|cert(ificate)?[^a-z]?data|kubeconfig[^a-z]?raw|connection[^a-z]?string|webhook[^a-z]?url|(slack|discord|teams|mattermost|chat|alert)[^a-z]?webhooks?)($|[^a-z])/;
+
+/** Names that end in one of the words without a border before it: `PGPASSWORD`, `githubtoken`, `rootpw`. */
+const secretEndings =
+  /((password|passwd|apikey|secret|token)|(root|admin|user|db|pg|my|sql|redis|mongo|smtp|imap|ftp|http|ldap|proxy|registry|docker|git|htp?|auth)(pass|pwd|pw)|(ngc|nvidia|openai|hf|aws|gcp|azure|ssh|gpg|pgp)key)$/;
 
 /** Names with one of the words that are none. */
 const plainNames =
-  /^(allow_anonymous|key|(public|sort|partition|topology|primary|foreign)_?keys?|.*_(file|path|dir|secret_name|key_name)|secret_?name|key_?secret|.*\.(secretname|keysecret)|.*secret_?key_?ref.*|author(ity|s)?|tls_(cert|key)_file)$/;
+  /^(allow_anonymous|key|(public|sort|partition|topology|primary|foreign)_?keys?|.*_(file|path|dir|secret_name|key_name)|secret_?name|key_?secret|.*\.(secretname|keysecret)|.*secret_?key_?ref.*|author(ity|s)?|tls_(cert|key)_file|tokeni[sz].*|(.*_)?(max|min|num|number|total)_(.*_)?tokens?|(.*_)?(pad|eos|bos|unk|mask|sep|cls|stop|special)_?tokens?(_ids?)?|.*_(timeout|ttl|lifetime|expiry|interval|seconds|minutes|hours|days|limit|count|length|size|parallelism|enabled))$/;
 
 /** Whether what has this name is a secret: `API_KEY`, `registryPassword`, `auth.token`. */
 export function isSecretName(name: string): boolean {
@@ -31,18 +35,35 @@ const judged = new Map<string, boolean>();
 const mostJudged = 10_000;
 
 function judgeName(name: string): boolean {
-  const words = name
+  const words = wordsOf(name);
+  return (secretWords.test(words) || secretEndings.test(words)) && !plainNames.test(words);
+}
+
+function wordsOf(name: string): string {
+  return name
     .replaceAll(/([a-z0-9])([A-Z])/g, "$1_$2")
     .toLowerCase()
     .replaceAll("-", "_");
-  return secretWords.test(words) && !plainNames.test(words);
 }
+
+/**
+ * Whether a value under the name of a secret can be one: no switch, and what is short or a number only where a password is asked
+ * for. `SESSION_MAX=30` and `CACHE_KEY=v1` are settings, `DB_PASSWORD=1234` is a password.
+ */
+export function canBeSecret(name: string, value: string): boolean {
+  if (value === "" || /^(true|false|on|off|yes|no|none|null)$/i.test(value)) return false;
+  const words = wordsOf(name);
+  if (/(pass(word|wd|phrase)?|pwd|pw|secret)$/.test(words)) return true;
+  return value.length >= 6 && (!/^-?[\d.]+$/.test(value) || /key$/.test(words));
+}
+
+type Form = (text: string) => boolean;
 
 /**
  * A form, and what a text must have somewhere for it to be worth a look: long texts are looked at by the thousand. What comes
  * before the end of a form is bounded, or cannot begin in its own middle: a text of hundreds of kilobytes is read in one go.
  */
-const secretForms: readonly { readonly hint: RegExp; readonly form: RegExp }[] = [
+const secretForms: readonly { readonly hint: RegExp; readonly form: RegExp | Form }[] = [
   // a URL with a password: scheme://user:password@host
   { hint: /:\/\//, form: /[a-z0-9]:\/\/[^/\s:@]{0,256}:[^/\s@]+@/i },
   { hint: /-----BEGIN/, form: /-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----/ },
@@ -51,14 +72,22 @@ const secretForms: readonly { readonly hint: RegExp; readonly form: RegExp }[] =
   { hint: /A[KS]IA/, form: /\b(AKIA|ASIA)[0-9A-Z]{16}\b/ },
   {
     hint: /[_-]/,
-    form: /\b(gh[pousr]_|github_pat_|glpat-|xox[abprs]-|sk-|hf_|npm_|dckr_pat_|nvapi-)[\w-]{10}/,
+    form: /\b(gh[pousr]_|github_pat_|gl(pat|rt|dt|ptt|cbt|agent)-|xox[abprs]-|sk-|[sr]k_(live|test)_|hf_|npm_|pypi-|dckr_pat_|nvapi-|AGE-SECRET-KEY-1)[\w-]{10}/,
   },
+  // Google, SendGrid, Vault
+  { hint: /AIza|SG\.|hv[sb]\./, form: /\b(AIza[\w-]{20}|SG\.[\w-]{10}|hv[sb]\.[\w-]{10})/ },
+  // who knows the address may write there
+  {
+    hint: /hooks?[./]/i,
+    form: /hooks\.slack\.com\/(services|workflows|triggers)\/\w|discord(app)?\.com\/api\/webhooks\/\w|webhook\.office\.com\/\w/i,
+  },
+  // Azure and AWS: connection strings, and addresses that are signed
+  { hint: /Key=|sig/i, form: /\b(AccountKey|SharedAccessKey|SharedSecretKey)=[^\s;$]/i },
+  { hint: /sig/i, form: /[?&](sig|X-Amz-Signature)=[\w%+/-]{8}/i },
+  { hint: /pass|pwd/i, form: /(^|[^a-z])(pass|pwd)=[^\s,;$]/i },
   { hint: /bearer|basic/i, form: /\b(bearer|basic)\s{1,8}[\w.~+/-]{8}/i },
   // an option or a variable of a command line: --password=…, API_KEY=…
-  {
-    hint: /passw|secret|token|api[-_]?key/i,
-    form: /(password|passwd|secret|token|api[-_]?key)[\w-]{0,64}\s{0,8}[=:]\s{0,8}[^\s$]/i,
-  },
+  { hint: /passw|secret|token|api[-_]?key/i, form: hasSecretSetting },
   // user:password@host without a scheme; `image:tag@sha256:…` is none
   { hint: /:[^\s/@]+@/, form: /(^|[\s"'=])[\w.-]{1,64}:[^\s/@]{1,256}@(?!sha256:)[\w.-]/ },
   // curl -u user:password, redis-cli -a password
@@ -75,8 +104,26 @@ const secretForms: readonly { readonly hint: RegExp; readonly form: RegExp }[] =
 /** Whether a text looks like a secret, or has one in it. */
 export function hasSecretForm(text: string): boolean {
   return (
-    text.length >= 8 && secretForms.some(({ hint, form }) => hint.test(text) && form.test(text))
+    text.length >= 8 &&
+    secretForms.some(
+      ({ hint, form }) =>
+        hint.test(text) && (form instanceof RegExp ? form.test(text) : form(text)),
+    )
   );
+}
+
+/** `--password=…`, `API_KEY: …`, and not `MAX_TOKENS=512`. */
+function hasSecretSetting(text: string): boolean {
+  const settings = text.matchAll(
+    /(?:password|passwd|secret|token|api[-_]?key)[\w-]{0,64}\s{0,8}[=:]\s{0,8}([^\s$][^\s,;&|]{0,64})/gi,
+  );
+  for (const { index, 0: whole, 1: value = "" } of settings) {
+    const [before] = /[\w.-]*$/.exec(text.slice(Math.max(0, index - 64), index)) ?? [""];
+    const name = `${before}${whole.slice(0, whole.search(/\s{0,8}[=:]/))}`.replace(/^-+/, "");
+    if (plainNames.test(wordsOf(name))) continue;
+    if (canBeSecret(name, value.replace(/^["'](.*?)["']?$/, "$1"))) return true;
+  }
+  return false;
 }
 
 /** An expression of Terraform and nothing else: a name, not a value. */

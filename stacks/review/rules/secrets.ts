@@ -1,5 +1,5 @@
 import type { Path, ResourceChange } from "../change.ts";
-import { hasSecretForm, isSecretName } from "../secrets.ts";
+import { canBeSecret, hasSecretForm, isSecretName } from "../secrets.ts";
 import { isObject, isWithin, textsIn } from "../value-paths.ts";
 import { deploymentsOf, podContainers, podOf, releasesOf, resourcesOf } from "./facts.ts";
 import { type ReviewRule, rule } from "./rule.ts";
@@ -21,7 +21,7 @@ export const secretRules: readonly ReviewRule[] = [
     title: "A secret is not written into the stack.",
     why: "What is in the synthesized file is in the repository, in every plan and in every log of the pipeline, for as long as they are kept.",
     looksAt:
-      "Environment variables of containers and pods whose name says that they are secret, and the data of typed Secrets. One that comes from a sensitive variable, or from a Secret of the cluster, passes.",
+      "Environment variables of containers and pods whose name says that they are secret, and the data of typed Secrets. Switches and numbers are none, unless the name asks for a password. One that comes from a sensitive variable, or from a Secret of the cluster, passes.",
     fix: "declare a sensitive variable, which Terraform reads from TF_VAR_…; in a cluster name a Secret (keySecret)",
     example: {
       stack: "single-gpu",
@@ -40,7 +40,7 @@ export const secretRules: readonly ReviewRule[] = [
         for (const [index, line] of texts(resource.after?.env).entries()) {
           const name = line.slice(0, line.indexOf("="));
           const value = line.slice(name.length + 1);
-          if (!isSecretName(name) || value === "" || isExpression(value)) continue;
+          if (!isSecretName(name) || !canBeSecret(name, value) || isExpression(value)) continue;
           if (isMarked(resource, ["env", index])) continue;
           yield {
             address: resource.address,
@@ -51,8 +51,9 @@ export const secretRules: readonly ReviewRule[] = [
       for (const deployment of deploymentsOf(change)) {
         const variables = podContainers(podOf(deployment).pod).flatMap(({ env }) => blocks(env));
         for (const { name, value } of variables) {
-          if (typeof value !== "string" || value === "" || isExpression(value)) continue;
-          if (typeof name !== "string" || !isSecretName(name)) continue;
+          if (typeof value !== "string" || isExpression(value)) continue;
+          if (typeof name !== "string" || !isSecretName(name) || !canBeSecret(name, value))
+            continue;
           yield {
             address: deployment.address,
             what: `${name} must come from a Secret (value_from), got its value`,
@@ -90,7 +91,7 @@ export const secretRules: readonly ReviewRule[] = [
     title: "No text of the stack looks like a secret.",
     why: "Passwords are pasted into URLs, and keys of clouds and registries into commands. They have a form that gives them away, to a reviewer as to a thief.",
     looksAt:
-      "Every text of every resource: URLs with a password, private keys, signed tokens, keys of AWS, GitHub, GitLab, Slack, Hugging Face, npm, Docker and NVIDIA.",
+      "Every text of every resource: URLs with a password, private keys, signed tokens and addresses, webhooks, keys of AWS, Azure, Google, GitHub, GitLab, Slack, Stripe, SendGrid, Vault, Hugging Face, npm, PyPI, Docker and NVIDIA.",
     fix: "take the secret out, and give it another value: whoever read the repository has the old one",
     example: {
       stack: "single-gpu",
@@ -181,7 +182,10 @@ export const secretRules: readonly ReviewRule[] = [
 function secretVariables(values: Readonly<Record<string, unknown>>): readonly string[] {
   return ["embed", "triton"].flatMap((component) =>
     blocks(blocks(values[component])[0]?.extraEnv).flatMap(({ name, value }) =>
-      typeof name === "string" && isSecretName(name) && typeof value === "string" && value !== ""
+      typeof name === "string" &&
+      isSecretName(name) &&
+      typeof value === "string" &&
+      canBeSecret(name, value)
         ? [name]
         : [],
     ),
