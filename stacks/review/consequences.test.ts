@@ -166,3 +166,33 @@ test("the only Triton of a release without a spare GPU does not answer while its
   expect(text(1)).toContain("nothing answers while it is replaced");
   expect(text(2)).not.toContain("nothing answers");
 });
+
+test.each([
+  ["another chart", { chart: "x" }, { text: /another chart/, waits: true }],
+  [
+    "another repository",
+    { repository: "https://a.example" },
+    { text: /another chart/, waits: true },
+  ],
+  ["recreate_pods", { recreate_pods: true }, { text: /all its pods at once/, down: ["embed"] }],
+  ["force_update", { force_update: true }, { text: /deletes objects that differ/, waits: true }],
+  ["no replica", { values: ['{"embed":{"replicas":0}}'] }, { down: ["embed"], forGood: true }],
+  [
+    "no policy",
+    { values: ['{"embed":{"replicas":2},"networkPolicy":{"enabled":false}}'] },
+    { worse: "access" },
+  ],
+])("a release with %s says what that means", (_, more, expected) => {
+  const values = { name: "r", chart: "./helm/clipstack", values: ['{"embed":{"replicas":2}}'] };
+  const change = plannedChange([
+    { address: "helm_release.r", before: values, after: { ...values, ...more } },
+  ]);
+  const [service] = environment.services;
+  const own = { ...service, resources: { release: "helm_release.r" } };
+  const deployed = { ...environment, services: [own] };
+  const { text, ...rest } = expected as { readonly text?: RegExp };
+  const moments = { ...change, environmentBefore: deployed, environmentAfter: deployed };
+  const found = consequenceOf(change.resources[0]!, momentsOf(moments));
+  expect(found).toMatchObject(rest);
+  expect(found?.text).toMatch(text ?? /./);
+});

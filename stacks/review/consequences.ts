@@ -496,17 +496,55 @@ function release(resource: ResourceChange, stack: StackMoments): Consequence | u
     };
   }
   if (action !== "update") return undefined;
+  const [was, is] = [before, after].map((values) => chartDocuments(values?.values) ?? {});
+  const of = (facts: StackFacts, part: string) => own(facts).filter((it) => it.startsWith(part));
+  const stopped = ["embed", "triton"].filter(
+    (part) => hasPods(was?.[part]) && isObject(is?.[part]) && !hasPods(is[part]),
+  );
+  if (stopped.length > 0) {
+    return {
+      text: `Nothing of ${stopped.join(" and ")} runs any more.`,
+      down: stopped.flatMap((part) => of(stack.before, part)),
+      lost: false,
+      forGood: true,
+    };
+  }
+  if (["chart", "repository"].some((name) => !sameValue(before?.[name], after?.[name]))) {
+    return waits(
+      "It is another chart: Helm makes what that one says, and deletes what it leaves out.",
+    );
+  }
+  if (after?.recreate_pods === true) {
+    const down = own(stack.after);
+    return { text: "Helm ends all its pods at once.", down, lost: false };
+  }
+  if (after?.force_update === true || after?.replace === true) {
+    return waits("Helm deletes objects that differ, and makes them again.");
+  }
+  const isOpened = isOn(was?.networkPolicy) && !isOn(is?.networkPolicy);
+  if (isOpened) return opens("Any pod of the cluster reaches its pods from now on.");
   if (rollsNothing(before, after)) return harmless("No pod is started anew.");
   const text =
     "Helm changes the objects that differ, and their Deployments replace pods one after the other.";
-  const alone = withoutSpare(before, after);
-  return alone
+  return withoutSpare(before, after)
     ? {
         text: `${text} Triton has one pod and no spare GPU: nothing answers while it is replaced.`,
-        down: own(stack.after).filter((it) => it.startsWith("triton")),
+        down: of(stack.after, "triton"),
         lost: false,
       }
     : harmless(text);
+}
+
+/** Whether a part of this project's chart is on: it is where nobody says otherwise. */
+function isOn(part: unknown): boolean {
+  return !isObject(part) || part.enabled !== false;
+}
+
+/** Whether a part of this project's chart has a pod. */
+function hasPods(part: unknown): boolean {
+  if (!isObject(part) || part.enabled === false) return false;
+  const isScaled = isObject(part.autoscaling) && part.autoscaling.enabled === true;
+  return isScaled || part.replicas !== 0;
 }
 
 /** Parts of this project's chart that no pod has. */
