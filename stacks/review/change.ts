@@ -81,6 +81,8 @@ export interface StackChange {
   readonly plan?: PlanFacts;
   /** What the settings aim at (`review.p99GoalMilliseconds`), where the caller has them. */
   readonly goals?: { readonly p99Milliseconds?: number };
+  /** Whole sentences: what a reader must know besides what happens to resources. */
+  readonly besides?: readonly string[];
   /** Whole sentences: what the source could not tell. */
   readonly notKnown: readonly string[];
 }

@@ -154,7 +154,7 @@ function stackReview(
     })),
     notKnown: change.notKnown,
     outputs: Object.keys(change.plan?.outputs.values ?? {}).sort(),
-    besides: besides(change),
+    besides: [...(change.besides ?? []), ...besides(change)],
     fingerprint: fingerprintOf(given),
   };
 }

@@ -283,6 +283,21 @@ test.each([
   expect(JSON.stringify(review)).not.toContain("planted");
 });
 
+test("says that a plan will be refused where what is made once gets other arguments", () => {
+  const file = (node: string) =>
+    parseDocument(
+      synthesizedText("kind-local", `cluster: { nodeImage: "${node}" }`),
+      "cdk.tf.json",
+    );
+  const reasons = (from: string, to: string) =>
+    reviewOf([changeOfTrees("kind-local", file(from), file(to))]).verdict.reasons.join();
+  const digest = (digit: string) => `kindest/node@sha256:${digit.repeat(64)}`;
+  const refused = reasons(digest("1"), digest("2"));
+  expect(refused).toMatch(/terraform_data\.cluster\S* was made with another input/);
+  expect(refused).toContain("a plan is refused");
+  expect(reasons(digest("1"), digest("1"))).toBe("");
+});
+
 test("what is moved keeps its state", () => {
   const change = changeOfTrees(
     "s",

@@ -6,7 +6,7 @@ import { parseJson, unique } from "./plan-json.ts";
 import { ReviewError } from "./review-error.ts";
 import { secretPaths } from "./secrets.ts";
 import { withoutKey } from "./stack-facts.ts";
-import { changedPaths, isObject, sameValue, textsIn, valueAt } from "./value-paths.ts";
+import { canonical, changedPaths, isObject, sameValue, textsIn, valueAt } from "./value-paths.ts";
 
 /**
  * What a change does, from what was synthesized before and after it: for when there is no plan. The tree before stands for what
@@ -65,6 +65,8 @@ interface Declared {
   readonly count?: string;
   readonly provider?: string;
   readonly createBeforeDestroy: boolean;
+  /** What must hold of it before and after an apply, as it stands there. */
+  readonly conditions: string;
   readonly ignored: readonly string[];
   readonly replacedBy: readonly string[];
 }
@@ -142,6 +144,7 @@ export function changeOfTrees(
         variable: before.variable,
       },
     }),
+    besides: pairs.flatMap(({ was, is }) => refusalOf(was, is)),
     notKnown: notKnownOf(before, after),
   };
 }
@@ -243,6 +246,7 @@ function declared(
       : {}),
     ...(typeof body.provider === "string" ? { provider: body.provider } : {}),
     createBeforeDestroy: lifecycle.create_before_destroy === true,
+    conditions: canonical([lifecycle.precondition ?? [], lifecycle.postcondition ?? []]),
     ignored: textsOf(lifecycle.ignore_changes),
     replacedBy: textsOf(lifecycle.replace_triggered_by).map((it) => it.replace(/^\$\{|\}$/g, "")),
   };
@@ -421,6 +425,19 @@ function sensitiveReferences(
   return [...textsIn(values)]
     .filter(([, text]) => [...text.matchAll(/\bvar\.([\w-]+)/g)].some(([, name]) => secret(name!)))
     .map(([path]) => path);
+}
+
+/** What is made once, and may have no other arguments from then on: they are ignored, and a condition compares them. */
+function refusalOf(was: Declared | undefined, is: Declared | undefined): readonly string[] {
+  if (was === undefined || is === undefined || was.conditions === is.conditions) return [];
+  const ignored = [
+    ...new Set(changedPaths(was.values, is.values).map(([first = ""]) => String(first))),
+  ].filter((name) => is.ignored.includes(name) || is.ignored.includes("all"));
+  return ignored.length === 0
+    ? []
+    : [
+        `${is.address} was made with another ${ignored.join(", ")}, and its conditions ask for this one: a plan is refused until it is set back, or made anew.`,
+      ];
 }
 
 /** What a plan would say, and two trees do not. */
