@@ -155,6 +155,15 @@ export const commandsTested: readonly TestedCommand[] = [
   { command: "npx clipstack review", tests: reviewTests },
   { command: "npx clipstack serve", tests: ["stacks/cli/serve.test.ts"] },
   { command: "npx clipstack model generate", tests: ["stacks/cli/model.test.ts"] },
+  {
+    command: "npx clipstack model export",
+    tests: ["stacks/cli/model-export.test.ts", "stacks/cli/model-export.integ.test.ts"],
+  },
+  {
+    command: "npx clipstack model convert",
+    tests: ["stacks/cli/model-convert.test.ts"],
+    words: ["convert"],
+  },
   { command: "npx clipstack-dedupe scan", tests: dedupeTests },
   { command: "npx clipstack-dedupe embed", tests: dedupeTests },
   { command: "npx clipstack-dedupe group", tests: dedupeTests },

@@ -12,13 +12,13 @@ import { writeStandardModel } from "./standard-model.ts";
 
 const run = promisify(execFile);
 /** A Python with PyTorch, onnxscript and open_clip_torch, for example of a virtual environment. */
-const python = process.env.CLIPSTACK_PYTHON ?? "python3";
+const python = process.env.CLIPSTACK_PYTHON_TORCH ?? "python3";
 const program = fileURLToPath(new URL("./pytorch-export.py", import.meta.url));
 
 const missing = await run(python, ["-c", "import torch, onnxscript, open_clip"]).then(
   () => "",
   () =>
-    ` (skipped: '${python}' has no torch, onnxscript and open_clip; name one that has with CLIPSTACK_PYTHON)`,
+    ` (skipped: '${python}' has no torch, onnxscript and open_clip; name one that has with CLIPSTACK_PYTHON_TORCH)`,
 );
 
 describe.skipIf(missing !== "")(`what PyTorch exports of open_clip's image tower${missing}`, () => {
