@@ -46,6 +46,7 @@ export const ruleIds = [
   "engine-cache",
   "engine-cache-gpu",
   "model-fits-gpu",
+  "memory-holds-model",
   "gpu-on-host",
   "gpu-request-agrees",
   "gpu-named-one-way",

@@ -15,6 +15,7 @@ import {
   isMissing,
   map,
   memoryMiB,
+  number,
   text,
   texts,
 } from "./values.ts";
@@ -139,6 +140,16 @@ export function isLoopback(ip: string): boolean {
   return /^(127\.|::1$|\[::1\]$|localhost$)/.test(ip);
 }
 
+/** Quantities of Kubernetes by resource: `memory: 1Gi`. */
+type Quantities = Readonly<Record<string, string>>;
+
+export interface ContainerResources {
+  readonly name: string;
+  /** Of what is not requested Kubernetes takes the limit. */
+  readonly requests: Quantities;
+  readonly limits: Quantities;
+}
+
 /** A Deployment, or what the values of the chart make one of. */
 export interface Workload {
   readonly address: string;
@@ -154,8 +165,11 @@ export interface Workload {
   readonly replicas?: { readonly minReplicas: number; readonly maxReplicas: number };
   /** Pods that a rolling update starts before it stops others. */
   readonly surge: number;
-  readonly requests: Readonly<Record<string, string>>;
-  readonly limits: Readonly<Record<string, string>>;
+  /** Of the whole pod, as the API server takes it: with what a LimitRange of the stack adds. */
+  readonly requests: Quantities;
+  readonly limits: Quantities;
+  /** Containers that run all the time, as the stack gives them. */
+  readonly containers: readonly ContainerResources[];
   readonly budget?: { readonly address: string; readonly values: Values };
   /** GPUs of one pod. */
   readonly gpus: number;
@@ -238,10 +252,11 @@ export const budgetSelector = cached((budget: ResourceChange) =>
 /** Workloads of typed resources. */
 function typedWorkloads(change: StackChange): readonly Workload[] {
   const budgets = resourcesOf(change, "kubernetes_pod_disruption_budget");
+  const defaults = containerDefaults(change);
   return deploymentsOf(change).map((resource) => {
     const spec = specOf(resource);
     const { labels, pod } = podOf(resource);
-    const containers = podContainers(pod);
+    const limits = podTotal(pod, "limits", defaults.limits);
     const autoscaler = autoscalersOf(change).find((other) =>
       names(at(specOf(other), "scale_target_ref", "name"), resource),
     );
@@ -263,10 +278,11 @@ function typedWorkloads(change: StackChange): readonly Workload[] {
       kind: kindOf(labels["app.kubernetes.io/component"]),
       replicas,
       surge: surgeOf(spec, replicas?.maxReplicas ?? 1),
-      requests: sumOf(containers, "requests"),
-      limits: sumOf(containers, "limits"),
+      requests: podTotal(pod, "requests", defaults.requests),
+      limits,
+      containers: podContainers(pod).map(resourcesGiven),
       ...(budget !== undefined && { budget: { address: budget.address, values: specOf(budget) } }),
-      gpus: Number(sumOf(containers, "limits")[gpuResource] ?? 0),
+      gpus: Number(limits[gpuResource] ?? 0),
     };
   });
 }
@@ -286,7 +302,6 @@ function replicasOf(bounds: { readonly minReplicas: unknown; readonly maxReplica
     : { minReplicas, maxReplicas };
 }
 
-/** Of pods with one container, which ours are, what it says; of more, what the first of them says. */
 /** Pods that a rolling update adds; Kubernetes rounds up. */
 function surgeOf(spec: Values, pods: number): number {
   if (at(spec, "strategy", "type") === "Recreate") return 0;
@@ -296,33 +311,57 @@ function surgeOf(spec: Values, pods: number): number {
   return given.endsWith("%") ? Math.ceil((count / 100) * pods) : count;
 }
 
-/** What all containers of a pod ask for. Of what is not requested Kubernetes takes the limit. */
-function sumOf(
-  containers: readonly Values[],
-  side: "requests" | "limits",
-): Readonly<Record<string, string>> {
-  const all = containers.map(({ resources }) => ({
-    ...map(at(resources, "limits")),
-    ...(side === "requests" ? map(at(resources, "requests")) : {}),
-  }));
-  if (all.length < 2) return all[0] ?? {};
-  const names = [...new Set(all.flatMap((it) => Object.keys(it)))];
+function resourcesGiven(container: Values): ContainerResources {
+  const limits = map(at(container.resources, "limits"));
+  const requests = { ...limits, ...map(at(container.resources, "requests")) };
+  return { name: text(container.name) ?? "container", requests, limits };
+}
+
+/** What a container has that says nothing itself, as the LimitRanges of the stack give it. */
+export function containerDefaults(
+  change: StackChange,
+): Readonly<Record<"requests" | "limits", Quantities>> {
+  const ranges = resourcesOf(change, "kubernetes_limit_range")
+    .flatMap((range) => blocks(specOf(range).limit))
+    .filter(({ type }) => type === "Container");
+  const all = (field: string) => Object.assign({}, ...ranges.map((range) => map(range[field])));
+  const limits: Quantities = { ...all("max"), ...all("default") };
+  return { limits, requests: { ...limits, ...all("min"), ...all("default_request") } };
+}
+
+/** What a pod asks for: its containers together, or more where one of those before them wants more. */
+function podTotal(pod: Values, side: "requests" | "limits", defaults: Quantities): Quantities {
+  const given = (all: readonly Values[]) =>
+    all.map((container) => ({ ...defaults, ...resourcesGiven(container)[side] }));
+  const before = blocks(pod.init_container);
+  // one that is restarted goes on beside the others
+  const running = given([
+    ...podContainers(pod),
+    ...before.filter(({ restart_policy }) => restart_policy === "Always"),
+  ]);
+  const each = [...running, ...given(before)];
   return Object.fromEntries(
-    names.map((name) => [
-      name,
-      totalOf(
+    [...new Set(each.flatMap((it) => Object.keys(it)))].map((name) => {
+      const sum = totalOf(
         name,
-        all.flatMap((it) => it[name] ?? []),
-      ),
-    ]),
+        running.flatMap((it) => it[name] ?? []),
+      );
+      const values = [sum, ...each.flatMap((it) => it[name] ?? [])];
+      return [name, values.reduce((a, b) => (sizeOf(name, b) > sizeOf(name, a) ? b : a))];
+    }),
   );
 }
 
-function totalOf(name: string, given: readonly string[]): string {
-  const total = (read: (value: string) => number | undefined) =>
-    given.reduce((sum, value) => sum + (read(value) ?? 0), 0);
-  if (name === "cpu") return `${total(cpuMillicores)}m`;
-  return name === "memory" ? `${total(memoryMiB)}Mi` : String(total(Number));
+function sizeOf(name: string, value: string): number {
+  const read = name === "cpu" ? cpuMillicores : name === "memory" ? memoryMiB : number;
+  return read(value) ?? 0;
+}
+
+function totalOf(name: string, values: readonly string[]): string {
+  const [only] = values;
+  if (only !== undefined && values.length === 1) return only;
+  const total = values.reduce((sum, value) => sum + sizeOf(name, value), 0);
+  return `${total}${name === "cpu" ? "m" : name === "memory" ? "Mi" : ""}`;
 }
 
 /** Releases of this project's chart, with their values in one. */
@@ -366,7 +405,10 @@ function chartWorkloads(change: StackChange): readonly Workload[] {
       const autoscaling = block(of.autoscaling);
       const gpus =
         component === "triton" ? Number(text(of.gpus) ?? 0) : of.accelerator === "gpu" ? 1 : 0;
-      const gpu: Readonly<Record<string, string>> = gpus > 0 ? { [gpuResource]: String(gpus) } : {};
+      const gpu: Quantities = gpus > 0 ? { [gpuResource]: String(gpus) } : {};
+      const given = resourcesGiven({ name: component, resources: of.resources });
+      const requests = { ...given.requests, ...gpu };
+      const limits = { ...given.limits, ...gpu };
       return [
         {
           address: resource.address,
@@ -380,8 +422,9 @@ function chartWorkloads(change: StackChange): readonly Workload[] {
               : { minReplicas: of.replicas, maxReplicas: of.replicas },
           ),
           surge: gpus > 0 && of.spareGpu !== true ? 0 : 1,
-          requests: { ...map(at(of, "resources", "requests")), ...gpu },
-          limits: { ...map(at(of, "resources", "limits")), ...gpu },
+          requests,
+          limits,
+          containers: [{ name: component, requests, limits }],
           ...(at(of, "budget", "enabled") !== false &&
             block(of.budget) !== undefined && {
               budget: { address: resource.address, values: snake(block(of.budget) ?? {}) },

@@ -12,6 +12,7 @@ import type { StackChange } from "../change.ts";
 import {
   autoscalersOf,
   budgetSelector,
+  containerDefaults,
   deploymentsOf,
   environmentOf,
   gpuResource,
@@ -79,7 +80,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     title: "Pods that are scaled on CPU request CPU.",
     why: "The autoscaler aims at percent of what the pods request: without a request it has nothing to compare with, and never scales.",
     looksAt:
-      "Autoscalers with a resource metric, and the requests of the Deployment that they scale.",
+      "Autoscalers with a resource metric, and the requests of the Deployment that they scale; without one its limit, or what a LimitRange of the stack gives it.",
     fix: "set resources.requests of the pods",
     example: {
       stack: "kind-local",
@@ -87,20 +88,25 @@ export const kubernetesRules: readonly ReviewRule[] = [
       edits: [
         { at: container("resources", "requests"), failing: { memory: "1Gi" } },
         { at: container("resources", "limits"), failing: { memory: "1536Mi" } },
+        {
+          at: ["resource", "kubernetes_limit_range_v1", "namespace/limit-range"],
+          failing: undefined,
+        },
       ],
     },
     *find(change) {
+      const defaults = containerDefaults(change).requests;
       for (const scaler of autoscalersOf(change)) {
         const target = at(specOf(scaler), "scale_target_ref", "name");
         const scaled = deploymentsOf(change).find((it) => names(target, it));
         const metrics = blocks(specOf(scaler).metric).flatMap(({ resource }) => blocks(resource));
         for (const metric of metrics) {
           const resource = text(metric.name) ?? "cpu";
-          // of what is not requested Kubernetes takes the limit
+          // of what is not requested Kubernetes takes the limit, or what a LimitRange says
           const asked = podContainers(scaled && podOf(scaled).pod).every((it) =>
             ["requests", "limits"].some((side) => isGiven(at(it, "resources", side, resource))),
           );
-          if (scaled === undefined || asked) continue;
+          if (scaled === undefined || asked || defaults[resource] !== undefined) continue;
           yield {
             address: scaled.address,
             what: `resources.requests.${resource} must be given for the autoscaler, got nothing`,
@@ -433,11 +439,11 @@ export const kubernetesRules: readonly ReviewRule[] = [
       ],
     },
     *find(change) {
-      for (const it of workloadsOf(change)) {
-        const [request, limit] = [it.requests[gpuResource], it.limits[gpuResource]];
+      for (const { address, requests, limits } of containersOf(workloadsOf(change))) {
+        const [request, limit] = [requests[gpuResource], limits[gpuResource]];
         if (request === undefined || request === limit) continue;
         yield {
-          address: it.address,
+          address,
           what: `requests of ${gpuResource} must be its limit (${limit ?? "none"}), got ${request}`,
         };
       }
@@ -456,7 +462,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
       edits: [{ at: container("resources", "limits"), failing: { cpu: "1" } }],
     },
     *find(change) {
-      for (const { address, name, requests, limits } of ours(change)) {
+      for (const { address, name, requests, limits } of containersOf(ours(change))) {
         const missing = [
           ...["cpu", "memory"]
             .filter((it) => requests[it] === undefined)
@@ -482,7 +488,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
       edits: [{ at: container("resources", "requests", "memory"), failing: "2Gi", passing: "1Gi" }],
     },
     *find(change) {
-      for (const { address, name, requests, limits } of workloadsOf(change)) {
+      for (const { address, name, requests, limits } of containersOf(workloadsOf(change))) {
         for (const [resource, read] of Object.entries(readers)) {
           const [request, limit] = [read(requests[resource]), read(limits[resource])];
           if (request === undefined || limit === undefined || request <= limit) continue;
@@ -513,7 +519,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
       const ranges = resourcesOf(change, "kubernetes_limit_range").flatMap((range) =>
         blocks(specOf(range).limit).filter(({ type }) => type === "Container"),
       );
-      for (const { address, name, limits } of ours(change)) {
+      for (const { address, name, limits } of containersOf(ours(change))) {
         for (const { max } of ranges) {
           for (const [resource, read] of Object.entries(readers)) {
             const [most, limit] = [read(map(max)[resource]), read(limits[resource])];
@@ -605,6 +611,17 @@ export const kubernetesRules: readonly ReviewRule[] = [
 function ours(change: StackChange): readonly Workload[] {
   return workloadsOf(change).filter(
     ({ pod, labels: of }) => pod === undefined || of["app.kubernetes.io/name"] === "clipstack",
+  );
+}
+
+/** Their containers; of several in a pod, each with its own name. */
+function containersOf(workloads: readonly Workload[]) {
+  return workloads.flatMap(({ address, name, containers }) =>
+    containers.map((it) => ({
+      ...it,
+      address,
+      name: containers.length > 1 ? `${name} (${it.name})` : name,
+    })),
   );
 }
 

@@ -1,4 +1,4 @@
-import { type VramUse, vramFindings } from "../../../constructs/checks/vram.ts";
+import { type VramUse, vram, vramFindings } from "../../../constructs/checks/vram.ts";
 import {
   engineCacheMount,
   executionInstances,
@@ -11,11 +11,14 @@ import {
   environmentOf,
   gpuOf,
   option,
+  podContainers,
   releasesOf,
   resourcesOf,
   type ServiceContainer,
   serviceContainers,
   volumesOf,
+  type Workload,
+  workloadsOf,
 } from "./facts.ts";
 import { configOf, deployedConfigs, problemsOf, tensorrtOf } from "./model-configs.ts";
 import { type ReviewRule, rule } from "./rule.ts";
@@ -24,6 +27,7 @@ import {
   block,
   blocks,
   isMissing,
+  memoryMiB,
   number,
   optionText,
   refersTo,
@@ -36,6 +40,11 @@ const container = (construct: string, ...path: readonly (string | number)[]) =>
   ["resource", "docker_container", construct, ...path] as const;
 const configText = (service: string) =>
   container(`${service}/configuration/apply/container`, "upload", 0, "content");
+
+const podResources = [
+  ...["resource", "kubernetes_deployment_v1", "embed/deployment"],
+  ...["spec", "template", "spec", "container", 0, "resources"],
+] as const;
 
 const tensorrtSettings = [
   "triton:",
@@ -52,6 +61,34 @@ const requestBytes = openclipVitB32.maxBatchSize * elementCount(openclipVitB32.i
 
 function tritons(change: StackChange): readonly ServiceContainer[] {
   return serviceContainers(change).filter(({ kind }) => kind === "triton");
+}
+
+/** Host memory that the weights take alone; absent where there are none, or nobody can say it. */
+function weightsMiB(
+  kind: ServiceContainer["kind"],
+  variable: (name: string) => string | undefined,
+): number | undefined {
+  if (kind === "other" || (kind === "embed" && variable("ENGINE") === "triton")) return undefined;
+  const isInt8 = variable("MODEL_PRECISION") === "int8";
+  return isInt8 ? Math.floor(vram.weightsFp32MiB / 4) : vram.weightsFp32MiB;
+}
+
+function tooLittle(what: string, least: number, given: string): string {
+  return `${what} must be more than ${least} MiB, the weights of the model, got ${given}`;
+}
+
+/** Environment variables of the server of a pod. */
+function variablesOf(
+  change: StackChange,
+  { address, kind, pod }: Pick<Workload, "address" | "kind" | "pod">,
+): (name: string) => string | undefined {
+  const release = releasesOf(change).find(({ resource }) => resource.address === address)?.values;
+  const component = block(release?.[kind]);
+  const given = blocks(component?.extraEnv ?? podContainers(pod)[0]?.env);
+  return (name) =>
+    name === "ENGINE" && component !== undefined
+      ? text(component.engine)
+      : text(given.find((it) => it.name === name)?.value);
 }
 
 /** Triton, its model configurations, and the GPUs that they run on. */
@@ -358,6 +395,43 @@ export const tritonRules: readonly ReviewRule[] = [
           const address = first.get(gpu);
           yield { ...(address !== undefined && { address }), what };
         }
+      }
+    },
+  }),
+  rule({
+    id: "memory-holds-model",
+    severity: "error",
+    title: "A server may take more memory than the weights of its model.",
+    why: "The kernel kills a process at its limit of memory: with one below the size of the weights each start ends while the model loads, and the next one begins.",
+    looksAt: `The limit of memory of the embed server and of Triton, on a host, in pods and in the values of the chart, against the weights alone (${vram.weightsFp32MiB} MiB, of int8 a quarter). What they need besides is for a load test. A gateway has no model.`,
+    fix: "raise limits.memory (resources.limits.memoryMiB; memory of a container on a host): the defaults of the settings are tested",
+    example: {
+      stack: "kind-local",
+      says: "limits.memory of clipstack-embed must be more than 337 MiB, the weights of the model, got 64Mi",
+      edits: [
+        {
+          at: podResources,
+          failing: { requests: { cpu: "250m", memory: "64Mi" }, limits: { memory: "64Mi" } },
+          passing: { requests: { cpu: "250m", memory: "1Gi" }, limits: { memory: "1536Mi" } },
+        },
+      ],
+    },
+    *find(change) {
+      for (const { address, kind, values, env } of serviceContainers(change)) {
+        const limit = number(values.memory) ?? 0;
+        const least = weightsMiB(kind, (name) => env.get(name));
+        // 0: Docker sets no limit
+        if (least === undefined || limit === 0 || limit > least) continue;
+        yield { address, what: tooLittle("memory", least, `${limit} MiB`) };
+      }
+      for (const { address, name, kind, pod, containers } of workloadsOf(change)) {
+        // the first is the server, as everywhere here; of the chart the values say what it is
+        const [server] = containers;
+        const limit = memoryMiB(server?.limits.memory);
+        const least = weightsMiB(kind, variablesOf(change, { address, kind, pod }));
+        if (limit === undefined || least === undefined || limit > least) continue;
+        const what = tooLittle(`limits.memory of ${name}`, least, String(server?.limits.memory));
+        yield { address, what };
       }
     },
   }),
