@@ -3,6 +3,7 @@ import { environmentOutput } from "../../inference-image/src/contract/environmen
 import type { Action, Path, ResourceChange, StackChange, Values } from "./change.ts";
 import { forcingPaths } from "./force-new.ts";
 import { parseJson, unique } from "./plan-json.ts";
+import { newPrograms } from "./programs.ts";
 import { ReviewError } from "./review-error.ts";
 import { secretPaths } from "./secrets.ts";
 import { withoutKey } from "./stack-facts.ts";
@@ -144,7 +145,7 @@ export function changeOfTrees(
         variable: before.variable,
       },
     }),
-    besides: pairs.flatMap(({ was, is }) => refusalOf(was, is)),
+    besides: [...pairs.flatMap(({ was, is }) => refusalOf(was, is)), ...newPrograms(before, after)],
     notKnown: notKnownOf(before, after),
   };
 }
