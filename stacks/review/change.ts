@@ -101,6 +101,10 @@ export interface PlanFacts {
   readonly providers: PlanPart;
   /** By the address of their resource. */
   readonly provisioners: PlanPart;
+  /** Actions of providers that the apply runs, since Terraform 1.14: a list for each address, with what sets them off. */
+  readonly actions: PlanPart;
+  /** Addresses of actions that are put off until another plan. */
+  readonly deferredActions: readonly string[];
 }
 
 /** By name, secrets in place: nothing but {@link mask} may print them. */

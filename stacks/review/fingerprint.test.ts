@@ -223,3 +223,40 @@ test.each([
   expect(unfit(plannedChange([base], more)).join()).toContain(text);
   expect(unfit(plannedChange([base]))).toEqual([]);
 });
+
+const action = {
+  address: "action.local_command.x",
+  config_values: { command: "true", token: "planted" },
+  config_sensitive: { token: true },
+  config_unknown: {},
+  lifecycle_action_trigger: {
+    triggering_resource_address: "docker_container.a",
+    action_trigger_event: "AfterCreate",
+    action_trigger_block_index: 0,
+    actions_list_index: 0,
+  },
+};
+
+test("an action of a provider that nobody reviewed is a difference, and so is another argument of it", () => {
+  const [without, one, other, rotated] = [
+    [],
+    [action],
+    [{ ...action, config_values: { command: "false", token: "planted" } }],
+    [{ ...action, config_values: { command: "true", token: "another" } }],
+  ].map((actions) => plannedChange([base], { action_invocations: actions }));
+  const line = ["test: actions: action.local_command.x is another"];
+  expect(planDifferences([without!], [one!])).toEqual(line);
+  expect(planDifferences([one!], [other!])).toEqual(line);
+  expect(planDifferences([one!], [one!])).toEqual([]);
+  const prints = [without, one, other, rotated].map((it) => fingerprintOf(it!));
+  expect(new Set(prints).size).toBe(3);
+  expect(prints[3]).toBe(prints[1]);
+  expect(fingerprintOf(plannedChange([base]))).toBe(prints[0]);
+});
+
+test("a plan that puts off an action is none to apply", () => {
+  const change = plannedChange([], {
+    deferred_action_invocations: [{ reason: "unknown", action_invocation: action }],
+  });
+  expect(unfit(change)).toEqual(["test: the fresh plan puts off action.local_command.x"]);
+});

@@ -18,16 +18,18 @@ export function fingerprintOf(change: StackChange): string {
   ]);
   const outside = change.drift.map((it) => [...identityOf(it), mask(it.after ?? {}, it.sensitive)]);
   const { plan } = change;
-  const besides = partNames.map((name) => {
+  const besides = partNames.flatMap((name) => {
     const part = plan?.[name];
-    return part === undefined ? {} : mask(part.values, part.sensitive);
+    const masked = part === undefined ? {} : mask(part.values, part.sensitive);
+    // what few plans have does not change the fingerprint of the others
+    return name === "actions" && Object.keys(masked).length === 0 ? [] : [masked];
   });
   return createHash("sha256")
     .update(canonical([change.stack, own, outside, besides, plan?.failedChecks ?? []]))
     .digest("hex");
 }
 
-const partNames = ["outputs", "variables", "providers", "provisioners"] as const;
+const partNames = ["outputs", "variables", "providers", "provisioners", "actions"] as const;
 
 /** A resource that is not touched is no part of it; a data source that is read when the plan is applied may be a program. */
 function acting({ resources }: StackChange): readonly ResourceChange[] {
@@ -61,6 +63,9 @@ export function unfit({ stack, plan }: StackChange): readonly string[] {
     ...(plan.deferred.length === 0
       ? []
       : [`${stack}: the fresh plan puts off ${plan.deferred.length} changes`]),
+    ...(plan.deferredActions.length === 0
+      ? []
+      : [`${stack}: the fresh plan puts off ${plan.deferredActions.join(", ")}`]),
   ];
 }
 

@@ -1,3 +1,4 @@
+import { basename } from "node:path";
 import { z } from "zod";
 import { environmentOutput } from "../../inference-image/src/contract/environment.ts";
 import type {
@@ -37,6 +38,22 @@ const resource = z.object({
   change,
 });
 
+const actionInvocation = z.object({
+  address: z.string(),
+  config_values: z.unknown().optional(),
+  config_sensitive: z.unknown().optional(),
+  config_unknown: z.unknown().optional(),
+  lifecycle_action_trigger: z
+    .object({
+      triggering_resource_address: z.string().nullish(),
+      action_trigger_event: z.string().nullish(),
+    })
+    .loose()
+    .nullish(),
+  invoke_action_trigger: z.unknown().optional(),
+});
+type ActionInvocation = z.infer<typeof actionInvocation>;
+
 const plan = z.object({
   terraform_version: z.string().nullish(),
   errored: z.boolean().nullish(),
@@ -44,6 +61,10 @@ const plan = z.object({
   resource_changes: z.array(resource).nullish(),
   resource_drift: z.array(resource).nullish(),
   deferred_changes: z.array(z.object({ resource_change: resource }).loose()).nullish(),
+  action_invocations: z.array(actionInvocation).nullish(),
+  deferred_action_invocations: z
+    .array(z.object({ action_invocation: actionInvocation }).loose())
+    .nullish(),
   checks: z
     .array(
       z.object({
@@ -124,7 +145,7 @@ export function changeOfPlan({ shown, text, stack }: PlanFile): StackChange {
       stack ??
       nameOf(environmentAfter) ??
       nameOf(environmentBefore) ??
-      shown.replace(/\.json$/, ""),
+      basename(shown, ".json"),
     source: "plan",
     resources: changesOf(read.resource_changes ?? [], shown).map((it) => {
       const imageResource = imageOf.get(it.address.replace(/\[[^\]]*\]$/, ""));
@@ -417,7 +438,28 @@ function factsOfPlan(read: Plan, shown: string): PlanFacts {
     ),
     providers: partOf(plainValues(read.configuration?.provider_config ?? {})),
     provisioners: partOf(plainValues(provisionersIn(read.configuration?.root_module, ""))),
+    actions: actionsPart(read.action_invocations ?? []),
+    deferredActions: (read.deferred_action_invocations ?? [])
+      .map((it) => it.action_invocation.address)
+      .sort(),
   };
+}
+
+function actionsPart(invocations: readonly ActionInvocation[]): PlanPart {
+  const byAddress = new Map<string, Values[]>();
+  const sensitive: Path[] = [];
+  for (const it of invocations) {
+    const list = byAddress.get(it.address) ?? [];
+    byAddress.set(it.address, list);
+    const place = [it.address, list.length, "config"];
+    sensitive.push(...markedPaths(it.config_sensitive).map((path) => [...place, ...path]));
+    list.push({
+      config: it.config_values,
+      unknown: it.config_unknown,
+      trigger: it.lifecycle_action_trigger ?? it.invoke_action_trigger,
+    });
+  }
+  return partOf(Object.fromEntries(byAddress), sensitive);
 }
 
 function partOf(values: Values, sensitive: readonly Path[] = []): PlanPart {

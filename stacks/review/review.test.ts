@@ -313,6 +313,31 @@ test("says of a plan what is besides its resources", () => {
   expect(stacks.every(isUnchanged)).toBe(false);
 });
 
+test("says which actions of providers the apply runs, without their arguments", () => {
+  const address = "action.local_command.warm";
+  const change = plannedChange([], {
+    action_invocations: [
+      {
+        address,
+        config_values: { command: "planted-command" },
+        config_sensitive: {},
+        lifecycle_action_trigger: {
+          triggering_resource_address: "docker_container.a",
+          action_trigger_event: "AfterCreate",
+        },
+      },
+    ],
+  });
+  const review = reviewOf([change]);
+  expect(review.verdict).toEqual({
+    level: "attention",
+    reasons: [
+      `test: The apply runs ${address} (after create of docker_container.a): what an action does is in no plan.`,
+    ],
+  });
+  expect(markdownComment(review)).not.toContain("planted-command");
+});
+
 test("says that only an output changes", () => {
   const review = reviewOf([
     plannedChange([], {

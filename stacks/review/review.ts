@@ -1,5 +1,5 @@
 import { type CapacityChange, capacityOf, type Predict } from "./capacity.ts";
-import type { Action, Path, ResourceChange, RuleFinding, StackChange } from "./change.ts";
+import type { Action, Path, ResourceChange, RuleFinding, StackChange, Values } from "./change.ts";
 import { type Consequence, consequenceOf, momentsOf } from "./consequences.ts";
 import { imageNames } from "./diff-images.ts";
 import type { DiffBlock } from "./diff-line.ts";
@@ -8,7 +8,7 @@ import { type Exposure, exposuresOf } from "./exposure.ts";
 import { fingerprintOf } from "./fingerprint.ts";
 import { scrub, secretTexts } from "./secrets.ts";
 import { titleOf, withoutKey } from "./stack-facts.ts";
-import { isObject, pathText } from "./value-paths.ts";
+import { blocksOf, isObject, pathText } from "./value-paths.ts";
 import { few, type Verdict, verdictOf } from "./verdict.ts";
 
 /** Everything that a comment says, in the order in which it says it, without a secret. */
@@ -186,11 +186,35 @@ function besides({ plan }: StackChange): readonly string[] {
     delete: "destroyed",
     replace: "replaced",
   };
-  const late = plan.deferred.map(({ address, action }) => `${address} (${word[action] ?? action})`);
+  const late = [
+    ...plan.deferred.map(({ address, action }) => `${address} (${word[action] ?? action})`),
+    ...plan.deferredActions,
+  ];
+  const programs = invokedActions(plan.actions.values);
   return [
+    ...(programs.length === 0
+      ? []
+      : [`The apply runs ${few(programs)}: what an action does is in no plan.`]),
     ...(plan.failedChecks.length === 0 ? [] : [`Checks fail: ${few(plan.failedChecks)}.`]),
     ...(late.length === 0 ? [] : [`Another plan is needed afterwards, for ${few(late)}.`]),
   ];
+}
+
+/** `action.local_command.x (after create of docker_container.a)` */
+function invokedActions(actions: Values): readonly string[] {
+  return Object.entries(actions).flatMap(([address, invocations]) =>
+    blocksOf(invocations).map(({ trigger }) => {
+      const { action_trigger_event: event, triggering_resource_address: resource } = isObject(
+        trigger,
+      )
+        ? trigger
+        : {};
+      if (typeof event !== "string" || typeof resource !== "string") return address;
+      // `AfterCreate` or `after_create`
+      const words = event.replaceAll(/([a-z])([A-Z])/g, "$1 $2").replaceAll("_", " ");
+      return `${address} (${words.toLowerCase()} of ${resource})`;
+    }),
+  );
 }
 
 function isChange({ action, movedFrom, imported }: ResourceChange): boolean {
