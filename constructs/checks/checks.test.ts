@@ -166,19 +166,25 @@ describe("images", () => {
   test.each([
     "nvcr.io/nvidia/tritonserver:26.07-py3",
     "registry.example:5000/clipstack/embed:1.0",
+    "pytorch:nightly-2026-11-20",
+    "embed:main-3f2c1ab",
     `name@sha256:${"0".repeat(64)}`,
   ])("accepts %s", (image) => {
     expect(imageFindings(image)).toEqual([]);
   });
 
-  test.each(["tritonserver:latest", "tritonserver", "registry.example:5000/embed"])(
-    "fails on %s, which does not say a version",
-    (image) => {
-      expect(imageFindings(image)).toEqual([
-        `image must name a version, like 'name:1.2' or better 'name@sha256:…', got '${image}'`,
-      ]);
-    },
-  );
+  test.each([
+    "tritonserver:latest",
+    "tritonserver",
+    "registry.example:5000/embed",
+    "nginx:main",
+    "nginx:stable-alpine",
+    "embed:Nightly",
+  ])("fails on %s, which does not say a version", (image) => {
+    expect(imageFindings(image)).toEqual([
+      `image must name a version, like 'name:1.2' or better 'name@sha256:…', got '${image}'`,
+    ]);
+  });
 
   test("fails on a digest that is none", () => {
     expect(imageFindings("name@sha256:12")).toEqual([

@@ -1,6 +1,10 @@
 import type { GpuSpec } from "../gpu-catalogue.ts";
 import type { Finding } from "./findings.ts";
 
+/** Tags that are meant to move, also with a flavour behind: `stable-alpine`. A day or a version behind one is a version. */
+const moving =
+  /^(latest|main|master|stable|edge|nightly|dev|develop|head|canary|rolling|current|lts)(-[a-z]+)*$/i;
+
 /** Images that can change under the same name. A digest is best; a tag that says a version is accepted. */
 export function imageFindings(image: string): readonly Finding[] {
   if (image.includes("@")) {
@@ -9,7 +13,7 @@ export function imageFindings(image: string): readonly Finding[] {
       : [`image must end in '@sha256:' and 64 hexadecimal digits, got '${image}'`];
   }
   const tag = /:([^:/]+)$/.exec(image)?.[1];
-  if (tag !== undefined && tag !== "latest") return [];
+  if (tag !== undefined && !moving.test(tag)) return [];
   return [`image must name a version, like 'name:1.2' or better 'name@sha256:…', got '${image}'`];
 }
 

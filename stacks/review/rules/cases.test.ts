@@ -408,6 +408,13 @@ const cases: readonly Case[] = [
     says: "resources of clipstack-embed (side) should have requests.cpu, requests.memory, limits.memory",
     edits: [{ at: secondContainer, failing: { name: "side" }, passing: undefined }],
   },
+  {
+    rule: "image-version",
+    of: "a tag that moves",
+    stack: "kind-local",
+    says: "image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'nginx:main'",
+    edits: [{ at: embedPod("image"), failing: "nginx:main", passing: "nginx:main-3f2c1ab" }],
+  },
 ];
 
 describe.each(cases.map((one) => [`${one.rule}: ${one.of}`, one] as const))("%s", (_, one) => {

@@ -9,7 +9,7 @@ export const imageRules: readonly ReviewRule[] = [
     id: "image-version",
     severity: "error",
     title: "An image names a version or a digest.",
-    why: "`latest`, or no tag at all, is another image tomorrow: a container that is made again runs what nobody has tested, and a plan shows no difference.",
+    why: "`latest`, `main`, `stable` or no tag at all is another image tomorrow: a container that is made again runs what nobody has tested, and a plan shows no difference.",
     looksAt:
       "The names of `docker_image`, of `docker_container`, of the containers of a Deployment, and of the images in the values of the chart.",
     fix: "name a version in the settings, like 'name:1.2', or better a digest, 'name@sha256:…'",
