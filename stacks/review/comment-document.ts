@@ -9,6 +9,7 @@ import {
   type ReviewedChange,
   type StackReview,
 } from "./review.ts";
+import type { Serving, ServingChange } from "./serving.ts";
 import { sameValue } from "./value-paths.ts";
 import { few, isBroken } from "./verdict.ts";
 
@@ -136,6 +137,7 @@ export function documentOf(review: Review, options: DocumentOptions): readonly B
     countTable(stacks, rung),
     ...(nothing ? [] : whatHappens(stacks, rung, named)),
     ...capacitySection(stacks, rung),
+    ...servingSection(stacks, rung),
     ...exposureSection(stacks, rung),
     ...(rung.differences === "none" ? [] : differenceSection(stacks, rung)),
     ...ruleSection(stacks, rung, rulesUrl),
@@ -489,6 +491,52 @@ function capacitySection(stacks: readonly StackReview[], rung: Rung): readonly B
         ? `${left.filter(isOther).length} of them have other capacities afterwards`
         : "none of them changes",
     ),
+  ];
+}
+
+/** What each Triton runs: what is another in sight, the others folded. */
+function servingSection(stacks: readonly StackReview[], rung: Rung): readonly Block[] {
+  const all = stacks.flatMap(({ stack, serving }) => serving.map((it) => ({ stack, ...it })));
+  const cell = (
+    { before, after }: ServingChange,
+    text: (serving: Serving) => string | undefined,
+  ): Text => {
+    const [was = "", is = ""] = [before ?? after, after ?? before].map((it) =>
+      it === undefined ? "" : (text(it) ?? "not used"),
+    );
+    return was === is ? [is] : [`${was} → `, { strong: is }];
+  };
+  const fate = ({ before, after }: ServingChange): Text => {
+    if (before === undefined) return [", ", { strong: "new" }];
+    return after === undefined ? [", ", { strong: "gone" }] : [];
+  };
+  const table = (some: typeof all): Block => ({
+    kind: "table",
+    head: [["Triton"], ["image"], ["instances"], ["largest batch"], ["TensorRT"]],
+    rows: some.map((it) => [
+      [{ code: `${it.stack}: ${it.service}` }, ...fate(it)],
+      cell(it, ({ image }) => image),
+      cell(it, ({ instances }) => instances),
+      cell(it, ({ maxBatch }) => (maxBatch === undefined ? undefined : String(maxBatch))),
+      cell(it, ({ tensorrt }) => tensorrt),
+    ]),
+  });
+  const others = all.filter(({ before, after }) => !sameValue(before, after));
+  const same = all.filter((it) => !others.includes(it));
+  return [
+    ...(others.length === 0 ? [] : [table(others.slice(0, rung.items))]),
+    ...listOf([], others.length - rung.items),
+    ...(same.length === 0 || rung.creations === "counted"
+      ? []
+      : [
+          {
+            kind: "details" as const,
+            summary: [
+              `${same.length} ${same.length === 1 ? "Triton" : "Tritons"} with image, instances and TensorRT as before`,
+            ],
+            blocks: [table(same)],
+          },
+        ]),
   ];
 }
 

@@ -7,6 +7,7 @@ import { diffResource } from "./diff-values.ts";
 import { type Exposure, exposuresOf } from "./exposure.ts";
 import { fingerprintOf } from "./fingerprint.ts";
 import { scrub, secretTexts } from "./secrets.ts";
+import { type ServingChange, servingOf } from "./serving.ts";
 import { titleOf, withoutKey } from "./stack-facts.ts";
 import { blocksOf, isObject, pathText } from "./value-paths.ts";
 import { few, type Verdict, verdictOf } from "./verdict.ts";
@@ -28,6 +29,7 @@ export interface StackReview {
   /** The most dangerous first. */
   readonly changes: readonly ReviewedChange[];
   readonly capacity: CapacityChange;
+  readonly serving: readonly ServingChange[];
   readonly exposures: readonly Exposure[];
   readonly findings: readonly RuleFinding[];
   /** Addresses of what was changed outside of Terraform, and what is different there. */
@@ -145,6 +147,7 @@ function stackReview(
     counts: countsOf(change),
     changes,
     capacity: capacityOf(moments, predict),
+    serving: servingOf(moments, images),
     exposures: exposuresOf(moments),
     findings: [...findings].sort(bySeverity),
     drift: change.drift.map((resource) => ({
