@@ -77,14 +77,20 @@ describe("the step that updates the comment", () => {
   const script = stepsOf(comment).at(-1);
 
   /** What the step asks of GitHub, with a `gh` that answers what it is told to. */
-  async function asked(review: string, pulls: string, comments: string, changes = review) {
+  async function asked(
+    review: string,
+    head: string,
+    comments: string,
+    { changes = review, number = "7" } = {},
+  ) {
     const folder = mkdtempSync(join(tmpdir(), "clipstack-comment-"));
     mkdirSync(join(folder, "review"));
     writeFileSync(join(folder, "review/changes.md"), changes);
+    writeFileSync(join(folder, "review/number"), `${number}\n`);
     writeFileSync(join(folder, "review/review.md"), review);
     writeFileSync(
       join(folder, "gh"),
-      `#!/bin/sh\nprintf '%s\\n' "$*" >> "${folder}/asked"\ncase "$*" in\n*" -F body="*) ;;\n*/comments*) printf '%s' '${comments}' ;;\n*) printf '%s' '${pulls}' ;;\nesac\n`,
+      `#!/bin/sh\nprintf '%s\\n' "$*" >> "${folder}/asked"\ncase "$*" in\n*" -F body="*) ;;\n*/comments*) printf '%s' '${comments}' ;;\n*) printf '%s' '${head}' ;;\nesac\n`,
     );
     chmodSync(join(folder, "gh"), 0o755);
     writeFileSync(join(folder, "asked"), "");
@@ -94,6 +100,7 @@ describe("the step that updates the comment", () => {
         ...process.env,
         ...script?.env,
         REPO: "a/b",
+        SHA: "c0ffee",
         LC_ALL: "C.UTF-8",
         PATH: `${folder}${delimiter}${process.env.PATH}`,
       },
@@ -105,14 +112,14 @@ describe("the step that updates the comment", () => {
   }
 
   test("writes a comment where there is none", async () => {
-    expect(await asked(`${commentMarker}\nfine\n`, "7", "")).toMatchObject({
+    expect(await asked(`${commentMarker}\nfine\n`, "c0ffee", "")).toMatchObject({
       code: 0,
       writes: ["api --silent --method POST repos/a/b/issues/7/comments -F body=@review/review.md"],
     });
   });
 
   test("updates the one that is there", async () => {
-    expect(await asked(`${commentMarker}\nfine\n`, "7", "41")).toMatchObject({
+    expect(await asked(`${commentMarker}\nfine\n`, "c0ffee", "41")).toMatchObject({
       code: 0,
       writes: [
         "api --silent --method PATCH repos/a/b/issues/comments/41 -F body=@review/review.md",
@@ -122,8 +129,8 @@ describe("the step that updates the comment", () => {
 
   test("writes no comment where nothing changes, and updates one that is there", async () => {
     const same = `${commentMarker}\nnothing changes\n`;
-    expect(await asked(same, "7", "", "")).toMatchObject({ code: 0, writes: [] });
-    expect(await asked(same, "7", "41", "")).toMatchObject({
+    expect(await asked(same, "c0ffee", "", { changes: "" })).toMatchObject({ code: 0, writes: [] });
+    expect(await asked(same, "c0ffee", "41", { changes: "" })).toMatchObject({
       code: 0,
       writes: [
         "api --silent --method PATCH repos/a/b/issues/comments/41 -F body=@review/review.md",
@@ -132,17 +139,29 @@ describe("the step that updates the comment", () => {
   });
 
   test("writes nothing where the pull request is closed, or has another commit by now", async () => {
-    expect(await asked(`${commentMarker}\nfine\n`, "", "41")).toMatchObject({
-      code: 0,
-      writes: [],
-    });
+    for (const head of ["", "decaf"]) {
+      expect(await asked(`${commentMarker}\nfine\n`, head, "41")).toMatchObject({
+        code: 0,
+        writes: [],
+      });
+    }
+  });
+
+  test("fails for a number that is none, and asks nothing", async () => {
+    const review = `${commentMarker}\nfine\n`;
+    for (const number of ["", "7/../../x", "0", "-1"]) {
+      expect(await asked(review, "c0ffee", "41", { number })).toMatchObject({
+        code: 1,
+        writes: [],
+      });
+    }
   });
 
   test.each([
     ["a text without the marker", "buy here\n"],
     ["a text that is too long", `${commentMarker}\n${"é".repeat(65_600)}`],
   ])("fails on %s, and writes nothing", async (_, review) => {
-    expect(await asked(review, "7", "41")).toMatchObject({ code: 1, writes: [] });
+    expect(await asked(review, "c0ffee", "41")).toMatchObject({ code: 1, writes: [] });
   });
 });
 

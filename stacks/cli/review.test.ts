@@ -125,6 +125,18 @@ test("--verify-plan accepts the reviewed plan, its comment and its JSON", async 
   }
 });
 
+test("--verify-plan knows a plan by its name, whatever is in it and wherever it lies", async () => {
+  const [own, same] = [file("my -- plan.json", plannedText([])), join(folder, "sub")];
+  mkdirSync(same);
+  writeFileSync(join(same, "my -- plan.json"), plannedText([]));
+  const reviewed = join(folder, "named.md");
+  await review("--plan", own, "--output", reviewed);
+  const { code, stdout } = await review(
+    ...["--plan", join(same, "my -- plan.json"), "--verify-plan", reviewed],
+  );
+  expect({ code, stdout }).toEqual({ code: 0, stdout: "my -- plan: does what was reviewed\n" });
+});
+
 test("--verify-plan believes no fingerprint that stands in the plan", async () => {
   const resource = (after: object) =>
     plannedText([{ address: "docker_container.a", before: { name: "a" }, after }]);

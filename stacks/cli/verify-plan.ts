@@ -68,6 +68,14 @@ function fingerprintsOfComment(text: string, shown: string): ReadonlyMap<string,
   }
   const pairs = (marked[1] ?? "").trim().split(" ");
   return new Map(
-    pairs.map((pair) => [pair.slice(0, pair.lastIndexOf(":")), pair.slice(-64)] as const),
+    pairs.map((pair) => [nameIn(pair.slice(0, pair.lastIndexOf(":"))), pair.slice(-64)] as const),
   );
+}
+
+function nameIn(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }

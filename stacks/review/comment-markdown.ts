@@ -55,13 +55,13 @@ export const plansMarker = "<!-- clipstack-plans ";
 function footer({ stacks }: Review): string {
   const list = stacks
     .slice(0, mostPlans)
-    .map(({ stack, fingerprint }) => `${plain(stack)}:${fingerprint}`);
+    .map(({ stack, fingerprint }) => `${markerName(stack)}:${fingerprint}`);
   return `${plansMarker}${list.join(" ")} -->`;
 }
 
-/** No name ends a comment of HTML. */
-function plain(text: string): string {
-  return text.replaceAll(/[^\w./-]/g, "_").replaceAll("--", "__");
+/** A name without spaces, which ends no comment of HTML: `decodeURIComponent` gives it back. */
+function markerName(text: string): string {
+  return encodeURIComponent(text.replaceAll(/\p{Surrogate}/gu, "_")).replaceAll("--", "%2D%2D");
 }
 
 function blockText(block: Block): string {

@@ -142,10 +142,7 @@ export function changeOfPlan({ shown, text, stack }: PlanFile): StackChange {
   const environmentBefore = output?.before ?? undefined;
   return {
     stack:
-      stack ??
-      nameOf(environmentAfter) ??
-      nameOf(environmentBefore) ??
-      basename(shown, ".json"),
+      stack ?? nameOf(environmentAfter) ?? nameOf(environmentBefore) ?? basename(shown, ".json"),
     source: "plan",
     resources: changesOf(read.resource_changes ?? [], shown).map((it) => {
       const imageResource = imageOf.get(it.address.replace(/\[[^\]]*\]$/, ""));
