@@ -415,6 +415,19 @@ const cases: readonly Case[] = [
     says: "image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'nginx:main'",
     edits: [{ at: embedPod("image"), failing: "nginx:main", passing: "nginx:main-3f2c1ab" }],
   },
+  {
+    rule: "stop-time",
+    of: "a grace that is given twice",
+    stack: "kind-local",
+    says: "termination_grace_period_seconds must be at least 130 (5 before the stop + 120 of grace + 5), got 40",
+    edits: [
+      {
+        at: embedPod("env", 7),
+        failing: { name: "SHUTDOWN_GRACE_SECONDS", value: "120" },
+        passing: { name: "SHUTDOWN_GRACE_SECONDS", value: "20" },
+      },
+    ],
+  },
 ];
 
 describe.each(cases.map((one) => [`${one.rule}: ${one.of}`, one] as const))("%s", (_, one) => {

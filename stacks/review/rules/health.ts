@@ -412,7 +412,8 @@ function startupSecondsOf(container: Values): number | undefined {
 }
 
 function graceOfPod(container: Values | undefined): number {
-  const given = blocks(container?.env).find(({ name }) => name === "SHUTDOWN_GRACE_SECONDS");
+  // of a name that is there twice, the last one counts
+  const given = blocks(container?.env).findLast(({ name }) => name === "SHUTDOWN_GRACE_SECONDS");
   const flag = option(texts(container?.args), "exit-timeout-secs");
   return number(given?.value) ?? number(flag) ?? podGraceSeconds;
 }
