@@ -27,6 +27,7 @@ const deployment = (...path: readonly (string | number)[]) =>
 const secondContainer = [...embedPod().slice(0, -1), 1] as const;
 const initContainers = [...embedPod().slice(0, -2), "init_container"] as const;
 const half = { cpu: "500m", memory: "768Mi" } as const;
+const allGpus = "NVIDIA_VISIBLE_DEVICES=all";
 const int8 = { name: "MODEL_PRECISION", value: "int8" } as const;
 const chartValues = ["resource", "helm_release", "inference/chart/release", "values", 0] as const;
 
@@ -425,6 +426,20 @@ const cases: readonly Case[] = [
         at: embedPod("env", 7),
         failing: { name: "SHUTDOWN_GRACE_SECONDS", value: "120" },
         passing: { name: "SHUTDOWN_GRACE_SECONDS", value: "20" },
+      },
+    ],
+  },
+  {
+    rule: "model-fits-gpu",
+    of: "a Triton that sees all GPUs",
+    stack: "single-gpu",
+    says: "gpu must have room for the models: GPU 0 has 1024 MiB, 921 usable, and they need 4170 (embed 1105 + triton-onnx 1105 + triton-trt 936 + a TensorRT build 1024)",
+    edits: [
+      { at: onHost("triton-onnx/container", "env", 1), failing: allGpus, passing: allGpus },
+      {
+        at: ["output", "environment", "value", "gpu", "vramMiB"],
+        failing: 1_024,
+        passing: 16_376,
       },
     ],
   },

@@ -95,6 +95,16 @@ export const serviceContainers = cached((change: StackChange): readonly ServiceC
     });
 });
 
+/** GPUs that a container sees: indexes, or ids; `all` are those of the environment. */
+export function visibleGpus(change: StackChange, { env }: ServiceContainer): readonly string[] {
+  const given = env.get("NVIDIA_VISIBLE_DEVICES") ?? "";
+  if (given === "all") {
+    const count = environmentOf(change)?.gpu?.count ?? 1;
+    return Array.from({ length: count }, (_, index) => String(index));
+  }
+  return given.split(",").filter((device) => !["", "none", "void"].includes(device));
+}
+
 /** An address without the key of `for_each`. */
 export function withoutKey(address: string): string {
   return address.replace(/\[[^\]]*\]$/, "");

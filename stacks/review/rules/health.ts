@@ -17,6 +17,7 @@ import {
   type ServiceContainer,
   serviceContainers,
   specOf,
+  visibleGpus,
 } from "./facts.ts";
 import { configOf, deployedConfigs, tensorrtOf } from "./model-configs.ts";
 import { type ReviewRule, rule } from "./rule.ts";
@@ -388,8 +389,7 @@ function startSecondsOf(change: StackChange, triton: ServiceContainer): number |
   if (triton.kind !== "triton") return undefined;
   const deployed = configOf(change, triton);
   if (deployed?.config === undefined) return undefined;
-  const visible = triton.env.get("NVIDIA_VISIBLE_DEVICES") ?? "";
-  const gpus = visible === "" ? 0 : visible.split(",").length;
+  const gpus = visibleGpus(change, triton).length;
   const compiles = tensorrtOf(deployed.config) !== undefined && gpus > 0;
   return tritonStartSeconds(compiles, executionInstances(deployed.config, gpus));
 }

@@ -16,6 +16,7 @@ import {
   resourcesOf,
   type ServiceContainer,
   serviceContainers,
+  visibleGpus,
   volumesOf,
   type Workload,
   workloadsOf,
@@ -371,7 +372,7 @@ export const tritonRules: readonly ReviewRule[] = [
       const uses = new Map<string, VramUse[]>();
       const first = new Map<string, string>();
       for (const it of serviceContainers(change)) {
-        const visible = (it.env.get("NVIDIA_VISIBLE_DEVICES") ?? "").split(",").filter(Boolean);
+        const visible = visibleGpus(change, it);
         const deployed = configOf(change, it);
         const instances =
           it.kind === "embed"
