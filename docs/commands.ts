@@ -23,7 +23,6 @@ export const commandsRun: readonly RunCommand[] = [
     prints: /kind: Deployment/,
   },
   { command: "npx clipstack model check", prints: /openclip_vit_b32/ },
-  { command: "npm run review -- --base HEAD", prints: /^<!-- clipstack-review -->/m },
   { command: "npx clipstack review --plan plan.json", prints: /^<!-- clipstack-review -->/ },
   {
     command:
