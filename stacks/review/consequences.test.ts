@@ -167,6 +167,19 @@ test("the only Triton of a release without a spare GPU does not answer while its
   expect(text(2)).not.toContain("nothing answers");
 });
 
+test("a release of which only the number of pods is another starts none anew", () => {
+  const release = (more: object) => ({
+    name: "clipstack",
+    values: [JSON.stringify({ triton: { gpus: 1, spareGpu: false, ...more } })],
+  });
+  const { text, down } = of({
+    address: "helm_release.r",
+    before: release({ autoscaling: { enabled: true, minReplicas: 2 } }),
+    after: release({ replicas: 1, autoscaling: { enabled: false } }),
+  })!;
+  expect([text, down]).toEqual(["No pod is started anew.", []]);
+});
+
 test.each([
   ["another chart", { chart: "x" }, { text: /another chart/, waits: true }],
   [

@@ -548,7 +548,9 @@ function hasPods(part: unknown): boolean {
 }
 
 /** Parts of this project's chart that no pod has. */
-const besidePods = new Set(["autoscaling", "budget", "quota", "serviceMonitor", "networkPolicy"]);
+const besidePods = new Set([
+  ...["autoscaling", "replicas", "budget", "quota", "serviceMonitor", "networkPolicy"],
+]);
 
 /** Whether of a release of this project's chart only that is another which no pod has. */
 function rollsNothing(before: Values | undefined, after: Values | undefined): boolean {
@@ -571,9 +573,9 @@ function withoutSpare(before: Values | undefined, after: Values | undefined): bo
   const [was, is] = [before, after].map((values) => chartDocuments(values?.values)?.triton);
   if (!isObject(was) || !isObject(is) || is.enabled === false || is.spareGpu === true) return false;
   if (typeof is.gpus !== "number" || is.gpus === 0) return false;
-  const { autoscaling: _was, budget: _old, ...podsBefore } = was;
-  const { autoscaling, budget: _new, ...podsAfter } = is;
+  const { autoscaling: _was, budget: _old, replicas: _had, ...podsBefore } = was;
+  const { autoscaling, budget: _new, replicas, ...podsAfter } = is;
   const isScaled = isObject(autoscaling) && autoscaling.enabled === true;
-  const least = isScaled ? autoscaling.minReplicas : is.replicas;
+  const least = isScaled ? autoscaling.minReplicas : replicas;
   return !sameValue(podsBefore, podsAfter) && Number(least ?? 1) <= 1;
 }

@@ -273,6 +273,15 @@ test("asks the disruption budget that selects the pods, whatever it is called", 
   expect(text({ app: "another" })).not.toContain("budget");
 });
 
+test.each([
+  ["another chart", { chart: "x" }],
+  ["another repository", { repository: "https://a.example" }],
+  ["force_update", { force_update: true }],
+])("a release with %s is not safe", (_, more) => {
+  const values = { name: "r", chart: "./clipstack" };
+  expect(verdictOf("helm_release.r", values, { ...values, ...more })).toContain("may have to wait");
+});
+
 test("a Deployment without pods goes away", () => {
   const values = (replicas: string) => ({
     metadata: [{ name: "d" }],

@@ -324,8 +324,8 @@ export function dangerOf({ action, consequence, isStep: step }: ReviewedChange):
   if (step) return 3;
   if (consequence !== undefined && consequence.down.length > 0) return 0;
   if (consequence?.lost) return 1;
-  const replacesUnknown = action === "replace" && (consequence === undefined || consequence.waits);
-  const isWorse = consequence?.worse !== undefined;
+  const replacesUnknown = action === "replace" && consequence === undefined;
+  const isWorse = consequence?.worse !== undefined || consequence?.waits === true;
   return action === "delete" || action === "forget" || replacesUnknown || isWorse ? 2 : 3;
 }
 

@@ -69,9 +69,9 @@ function worthAttention(review: StackReview): readonly string[] {
   const deleted = changes.filter(({ action, isStep }) => action === "delete" && !isStep);
   const opened = changes.filter(({ consequence }) => consequence?.worse === "access");
   const forgotten = changes.filter(({ action }) => action === "forget");
-  const waiting = changes.filter(
-    ({ action, consequence }) => action === "replace" && consequence?.waits === true,
-  );
+  const waits = changes.filter(({ consequence }) => consequence?.waits === true);
+  const waiting = waits.filter(({ action }) => action === "replace");
+  const perhaps = waits.filter(({ action }) => action === "update");
   const waived = findings.filter(
     (it) => it.severity === "error" && it.waived !== undefined && it.existing !== true,
   );
@@ -87,6 +87,9 @@ function worthAttention(review: StackReview): readonly string[] {
       : "",
     waiting.length > 0
       ? `${few(waiting.map(({ title }) => title))}: whoever uses ${waiting.length === 1 ? "it" : "them"} waits until ${waiting.length === 1 ? "it is" : "they are"} made again.`
+      : "",
+    perhaps.length > 0
+      ? `${few(perhaps.map(({ title }) => title))}: whoever uses ${perhaps.length === 1 ? "it" : "them"} may have to wait.`
       : "",
     forgotten.length > 0
       ? `${countText(forgotten.length, "resource")} forgotten: nobody manages ${forgotten.length === 1 ? "it" : "them"} any more.`
