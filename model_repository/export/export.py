@@ -200,12 +200,12 @@ def randomise(tower):
 
 def load(tower, file):
     """Weights of a whole CLIP model, or of its image tower only."""
-    import open_clip
+    from open_clip.factory import load_state_dict
 
     if not Path(file).is_file():
         raise ExportError(f"--weights: {file} is not a file")
     try:
-        weights = open_clip.load_state_dict(str(file))
+        weights = load_state_dict(str(file))
     except Exception as error:
         raise ExportError(f"--weights: {file} is not a checkpoint: {one_line(error)[:300]}") from error
     prefix = "visual."

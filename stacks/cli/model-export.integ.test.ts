@@ -59,16 +59,30 @@ describe.skipIf(missing !== "")(`clipstack model export, with PyTorch${missing}`
     expect([...convertPrecision(file, "fp16")].length).toBeGreaterThan(0);
   });
 
-  test("fails with one line on a checkpoint that is none, and leaves nothing", async () => {
-    await writeFile(join(folder, "weights.safetensors"), "no weights");
-    const weights = ["--weights", "weights.safetensors", "--output", "mine.onnx"];
-    const { status, last } = exportModel(...weights);
-    expect(last).toMatch(
-      /^clipstack: the export failed: --weights: \S+weights\.safetensors is not a checkpoint: /,
-    );
-    expect(status).toBe(2);
-    expect((await readdir(folder)).filter((name) => name.startsWith("mine"))).toEqual([]);
-  });
+  test.each([
+    ["that is none", Buffer.from("no weights"), /weights\.safetensors is not a checkpoint: /],
+    [
+      "of something else",
+      checkpoint({ "visual.class_embedding": 768, "visual.proj": 512 }),
+      /weights\.safetensors has no 'visual\.positional_embedding': it is not OpenCLIP's ViT-B-32$/,
+    ],
+    [
+      "of another size",
+      checkpoint({ class_embedding: 1024 }),
+      /weights\.safetensors: 'visual\.class_embedding' must be \[768\], got \[1024\]$/,
+    ],
+  ])(
+    "fails with one line on a checkpoint %s, and leaves nothing",
+    async (_name, bytes, message) => {
+      await writeFile(join(folder, "weights.safetensors"), bytes);
+      const weights = ["--weights", "weights.safetensors", "--output", "mine.onnx"];
+      const { status, last } = exportModel(...weights);
+      expect(last).toMatch(/^clipstack: the export failed: --weights: /);
+      expect(last).toMatch(message);
+      expect(status).toBe(2);
+      expect((await readdir(folder)).filter((name) => name.startsWith("mine"))).toEqual([]);
+    },
+  );
 
   test("fails with one line where the published weights cannot be had", () => {
     const { status, last } = exportModel("--output", "published.onnx");
@@ -86,3 +100,17 @@ describe.skipIf(missing !== "")(`clipstack model export, with PyTorch${missing}`
     expect(status).toBe(2);
   });
 });
+
+/** A file of safetensors with vectors of zeros. */
+function checkpoint(lengths: Readonly<Record<string, number>>): Buffer {
+  let end = 0;
+  const entries = Object.entries(lengths).map(([name, length]) => {
+    const start = end;
+    end += 4 * length;
+    return [name, { dtype: "F32", shape: [length], data_offsets: [start, end] }] as const;
+  });
+  const header = Buffer.from(JSON.stringify(Object.fromEntries(entries)));
+  const size = Buffer.alloc(8);
+  size.writeBigUInt64LE(BigInt(header.length));
+  return Buffer.concat([size, header, Buffer.alloc(end)]);
+}
