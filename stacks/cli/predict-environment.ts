@@ -26,7 +26,7 @@ export function environmentPredictor(): Predict {
   );
   // the model is calibrated when the first GPU is asked for
   let known: ServiceTimes | undefined;
-  return ({ gpu, services }) => {
+  return ({ gpu, services }, gpusOf) => {
     const name = gpuNames.find((known) => known === gpu?.name);
     if (gpu === undefined || name === undefined) return undefined;
     const tritons = services.filter(({ kind }) => kind === "triton");
@@ -34,12 +34,16 @@ export function environmentPredictor(): Predict {
     known ??= publishedTimes(publishedFacts(peaks), load.jpegBytes);
     const times = known;
     const engine = tritons.some(({ backend }) => backend === "tensorrt") ? "tensorrt" : "onnx";
+    const asked = tritons.filter(({ backend }) => engine === "onnx" || backend === "tensorrt");
+    // more GPUs than the services use are paid for, and compute nothing
+    const gpus = gpusOf(asked.map((service) => service.name)) ?? gpu.count;
+    if (gpus === 0) return undefined;
     const { imagesPerSecond, bottleneck } = answer(
       {
         ...load,
         device: { name },
-        gpus: gpu.count,
-        topology: isPerGpu(gpu.count, tritons) ? "per-gpu" : "instance-group",
+        gpus,
+        topology: isPerGpu(gpus, asked) ? "per-gpu" : "instance-group",
         engine,
       },
       times,
@@ -47,9 +51,13 @@ export function environmentPredictor(): Predict {
     const basis = times.measured(name, engine)
       ? `calibrated by published figures of ${name}`
       : `from the peak of ${name}, since nobody published figures of it`;
+    const idle = gpus < gpu.count ? ` on ${gpus} of ${gpu.count} GPUs` : "";
+    const most = tritons.some(({ workload }) => workload !== undefined)
+      ? ", with as many pods as there may be"
+      : "";
     return {
       imagesPerSecond,
-      source: `${basis}: ${engine}, ${loadText}; ${stationNames[bottleneck]} bounds it (clipstack capacity)`,
+      source: `${basis}: ${engine}${idle}${most}, ${loadText}; ${stationNames[bottleneck]} bounds it (clipstack capacity)`,
     };
   };
 }

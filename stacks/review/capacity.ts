@@ -1,14 +1,15 @@
 import { vram, vramMiB } from "../../constructs/checks/vram.ts";
-import type { Environment } from "../../inference-image/src/contract/environment.ts";
+import type { Environment, Service } from "../../inference-image/src/contract/environment.ts";
+import type { Values } from "./change.ts";
 import type { StackMoments } from "./consequences.ts";
 import { fieldsOf } from "./diff-pbtxt.ts";
 import { chartDocuments } from "./diff-values.ts";
 import { objectName, type StackFacts } from "./stack-facts.ts";
-import { blockOf, isObject } from "./value-paths.ts";
+import { blockOf, blocksOf, isObject } from "./value-paths.ts";
 
 /** What an environment can do, and what it costs, at one moment. */
 export interface Capacity {
-  /** `1 × rtx-4080`; `CPU`. */
+  /** `1 × rtx-4080`; `4 × l4 (3 used)`; `CPU`. */
   readonly gpus: string;
   /** Memory of the fullest GPU, as the services are estimated to use it. */
   readonly vramUsedMiB?: number;
@@ -37,7 +38,13 @@ export interface Prediction {
 }
 
 /** Images per second of an environment, where somebody knows them. */
-export type Predict = (environment: Environment) => Prediction | undefined;
+export type Predict = (environment: Environment, gpusOf: GpusOf) => Prediction | undefined;
+
+/**
+ * How many of the environment's GPUs services of these names use together; in a cluster when there are as many pods as there may be.
+ * `undefined`: it is not known.
+ */
+export type GpusOf = (services: readonly string[]) => number | undefined;
 
 export const hoursPerMonth = 730;
 
@@ -64,10 +71,14 @@ export function usdPerThousand({ usdPerHour, imagesPerSecond }: Capacity): numbe
 function capacityAt(facts: StackFacts, predict: Predict): Capacity | undefined {
   const { environment } = facts;
   if (environment === undefined) return undefined;
-  const { gpu } = environment;
-  const prediction = predict(environment);
+  const { gpu, services } = environment;
+  const replicas = replicasIn(facts);
+  const gpusOf = gpusUsed(facts, replicas);
+  const prediction = predict(environment, gpusOf);
+  const used = gpusOf(services.map(({ name }) => name)) ?? gpu?.count;
+  const idle = used === gpu?.count ? "" : ` (${used} used)`;
   return {
-    gpus: gpu === undefined ? "CPU" : `${gpu.count} × ${gpu.name}`,
+    gpus: gpu === undefined ? "CPU" : `${gpu.count} × ${gpu.name}${idle}`,
     ...(gpu === undefined
       ? {}
       : {
@@ -76,32 +87,81 @@ function capacityAt(facts: StackFacts, predict: Predict): Capacity | undefined {
           usdPerHour: gpu.usdPerHour,
           priceDate: gpu.priceDate,
         }),
-    replicas: replicasIn(facts),
+    replicas,
     ...(prediction === undefined
       ? {}
       : { imagesPerSecond: prediction.imagesPerSecond, predictionSource: prediction.source }),
   };
 }
 
-/** What the check of the host says that the services need, of the GPU that they need most of. */
-function usedVram(facts: StackFacts): Pick<Capacity, "vramUsedMiB"> {
+function gpusUsed(facts: StackFacts, replicas: readonly Replicas[]): GpusOf {
+  const count = facts.environment?.gpu?.count ?? 0;
+  const checked = checkedUses(facts);
+  if (checked !== undefined) {
+    return (names) => {
+      const own = checked.filter(({ service }) => names.includes(String(service)));
+      return own.length === 0 ? undefined : new Set(own.flatMap(gpuIds)).size;
+    };
+  }
+  const services = facts.environment?.services ?? [];
+  if (services.some(({ workload }) => workload === undefined)) return () => undefined;
+  return (names) => {
+    const most = services
+      .filter(({ name }) => names.includes(name))
+      .map(
+        (service) =>
+          gpusOfPod(facts, service) *
+          (replicas.find(({ service: name }) => name === service.name)?.max ?? 1),
+      );
+    return Math.min(
+      count,
+      most.reduce((sum, it) => sum + it, 0),
+    );
+  };
+}
+
+function gpusOfPod(facts: StackFacts, { name, resources, workload }: Service): number {
+  if (resources.release !== undefined) {
+    const part = chartPart(facts, name, resources.release);
+    if (name.startsWith("triton")) return Number(part?.gpus ?? 1);
+    return part?.accelerator === "gpu" ? 1 : 0;
+  }
+  for (const { type, values } of facts.values.values()) {
+    if (!type.startsWith("kubernetes_deployment") || objectName(values).name !== workload) continue;
+    const pod = blockOf(blockOf(blockOf(values, "spec"), "template"), "spec");
+    return blocksOf(pod.container).reduce((sum, container) => {
+      const limits = blockOf(container, "resources").limits;
+      return sum + Number((isObject(limits) ? limits["nvidia.com/gpu"] : undefined) ?? 0);
+    }, 0);
+  }
+  return 0;
+}
+
+/** What the check of the host says that the services need of its GPUs. */
+function checkedUses(facts: StackFacts): readonly Values[] | undefined {
   for (const { type, values } of facts.values.values()) {
     if (type !== "terraform_data" || !isObject(values.triggers_replace)) continue;
     const { gpu } = values.triggers_replace;
-    if (!isObject(gpu) || !Array.isArray(gpu.uses)) continue;
-    const used = new Map<string, number>();
-    for (const use of gpu.uses.filter(isObject)) {
-      for (const id of Array.isArray(use.gpus) ? use.gpus : []) {
-        used.set(String(id), (used.get(String(id)) ?? 0) + Number(use.miB));
-      }
-    }
-    const most = Math.max(...used.values());
-    if (Number.isFinite(most)) return { vramUsedMiB: most };
+    if (isObject(gpu) && Array.isArray(gpu.uses)) return gpu.uses.filter(isObject);
   }
+  return undefined;
+}
+
+function gpuIds({ gpus }: Values): readonly string[] {
+  return Array.isArray(gpus) ? gpus.map(String) : [];
+}
+
+/** Of the GPU that they need most of. */
+function usedVram(facts: StackFacts): Pick<Capacity, "vramUsedMiB"> {
+  const used = new Map<string, number>();
+  for (const use of checkedUses(facts) ?? []) {
+    for (const id of gpuIds(use)) used.set(id, (used.get(id) ?? 0) + Number(use.miB));
+  }
+  const most = Math.max(...used.values());
+  if (Number.isFinite(most)) return { vramUsedMiB: most };
   const pods = (facts.environment?.services ?? []).flatMap(({ name, kind, backend, resources }) => {
-    const release = facts.values.get(resources.release ?? "");
-    const part = chartDocuments(release?.values.values)?.[kind === "triton" ? "triton" : name];
-    if (backend === "triton" || !isObject(part) || !isObject(part.modelConfig)) return [];
+    const part = chartPart(facts, kind === "triton" ? "triton" : name, resources.release);
+    if (backend === "triton" || !isObject(part?.modelConfig)) return [];
     const fields = fieldsOf(String(part.modelConfig.text ?? ""));
     const instances = Number(fields?.get("instance_group.count") ?? 1);
     return [vramMiB({ service: name, backend, instances })];
@@ -113,12 +173,17 @@ function replicasIn(facts: StackFacts): readonly Replicas[] {
   return (facts.environment?.services ?? []).map(({ name, resources, workload }) => {
     if (resources.container !== undefined) return { service: name, min: 1, max: 1 };
     if (resources.release !== undefined) {
-      const values = facts.values.get(resources.release)?.values.values;
-      const part = chartDocuments(values)?.[name.startsWith("triton") ? "triton" : name];
-      return { service: name, ...scalingOf(part) };
+      return { service: name, ...scalingOf(chartPart(facts, name, resources.release)) };
     }
     return { service: name, ...typedScaling(facts, workload ?? "") };
   });
+}
+
+/** What the values of a release say of a service. */
+function chartPart(facts: StackFacts, name: string, release = ""): Values | undefined {
+  const documents = chartDocuments(facts.values.get(release)?.values.values);
+  const part = documents?.[name.startsWith("triton") ? "triton" : name];
+  return isObject(part) ? part : undefined;
 }
 
 function scalingOf(part: unknown): Omit<Replicas, "service"> {
