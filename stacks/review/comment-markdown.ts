@@ -41,7 +41,10 @@ export function markdownComment(review: Review, options: MarkdownOptions = {}): 
   const note = `\n\n**Cut here**: the rest is in the whole report.\n\n${footer(review)}\n`;
   const closing = "\n\n</details>";
   const room = Math.max(0, limit - note.length - closing.length - 1);
-  const cut = text.slice(0, room).replace(/\n[^\n]*$/, "");
+  const cut = text
+    .slice(0, room)
+    .replace(/\n[^\n]*$/, "")
+    .trimEnd();
   const isOpen = cut.split("<details>").length > cut.split("</details>").length;
   return `${cut}${isOpen ? closing : ""}${note}`;
 }
