@@ -443,6 +443,27 @@ const cases: readonly Case[] = [
       },
     ],
   },
+  {
+    rule: "gpu-asked-for",
+    of: "GPUs of a host that are left over",
+    stack: "multi-gpu-4x",
+    says: "3 of 4 GPUs (rtx-4080) are paid for, and no service asks for them",
+    edits: ["triton-onnx/container", "triton-trt/container"].map((triton) => ({
+      at: onHost(triton, "env", 1),
+      failing: "NVIDIA_VISIBLE_DEVICES=0",
+      passing: "NVIDIA_VISIBLE_DEVICES=all",
+    })),
+  },
+  {
+    rule: "gpu-asked-for",
+    of: "GPUs of which the runtime decides",
+    stack: "multi-gpu-4x",
+    says: undefined,
+    edits: ["triton-onnx/container", "triton-trt/container"].map((triton) => ({
+      at: onHost(triton, "env", 1),
+      failing: "PLAIN=1",
+    })),
+  },
 ];
 
 describe.each(cases.map((one) => [`${one.rule}: ${one.of}`, one] as const))("%s", (_, one) => {

@@ -78,6 +78,22 @@ function tooLittle(what: string, least: number, given: string): string {
   return `${what} must be more than ${least} MiB, the weights of the model, got ${given}`;
 }
 
+function mayHaveGpus({ values, env }: ServiceContainer): boolean {
+  const named = env.has("NVIDIA_VISIBLE_DEVICES") && env.get("NVIDIA_VISIBLE_DEVICES") !== "";
+  return named || Boolean(values.gpus) || values.runtime === "nvidia";
+}
+
+/** GPUs of a host that a service asks for; absent where only Terraform or the image knows. */
+function gpusUsed(change: StackChange): ReadonlySet<string> | undefined {
+  const used = new Set<string>();
+  for (const container of serviceContainers(change)) {
+    const isNamed = container.env.get("NVIDIA_VISIBLE_DEVICES") !== undefined;
+    if (!isNamed && mayHaveGpus(container)) return undefined;
+    for (const gpu of visibleGpus(change, container)) used.add(gpu);
+  }
+  return used.size === 0 ? undefined : used;
+}
+
 /** Environment variables of the server of a pod. */
 function variablesOf(
   change: StackChange,
@@ -614,11 +630,11 @@ export const tritonRules: readonly ReviewRule[] = [
   rule({
     id: "gpu-asked-for",
     severity: "warning",
-    title: "An environment with GPUs uses one.",
+    title: "An environment uses its GPUs.",
     why: "GPUs that nothing asks for are paid by the hour all the same.",
     looksAt:
-      "`gpus`, the runtime and `NVIDIA_VISIBLE_DEVICES` of containers, and `triton.gpus` and `embed.accelerator` in the values of the chart, where the output `environment` has GPUs.",
-    fix: "ask for a GPU in a service, or set accelerator to cpu",
+      "`gpus`, the runtime and `NVIDIA_VISIBLE_DEVICES` of containers, and `triton.gpus` and `embed.accelerator` in the values of the chart, where the output `environment` has GPUs. In a cluster others may use those that are left, on a host nobody does.",
+    fix: "ask for the GPUs in a service (gpus), lower host.count, or set accelerator to cpu",
     example: {
       stack: "k8s-gpu",
       says: "4 GPUs (l4) are paid for, and no service asks for one",
@@ -636,13 +652,21 @@ export const tritonRules: readonly ReviewRule[] = [
       const hosts = serviceContainers(change);
       const charts = releasesOf(change);
       const asked =
-        hosts.some(({ values, env }) => values.gpus || env.get("NVIDIA_VISIBLE_DEVICES")) ||
+        hosts.some(mayHaveGpus) ||
         charts.some(
           ({ values }) =>
             (number(at(values, "triton", "gpus")) ?? 0) > 0 ||
             at(values, "embed", "accelerator") === "gpu",
         );
-      if (asked || hosts.length + charts.length === 0) return;
+      if (asked || hosts.length + charts.length === 0) {
+        const idle = gpu.count - (gpusUsed(change)?.size ?? gpu.count);
+        if (idle <= 0) return;
+        const [are, them] = idle === 1 ? ["is", "it"] : ["are", "them"];
+        yield {
+          what: `${idle} of ${gpu.count} GPUs (${gpu.name}) ${are} paid for, and no service asks for ${them}`,
+        };
+        return;
+      }
       const address = [...hosts, ...charts.map(({ resource }) => resource)][0]?.address ?? "";
       yield {
         address,
