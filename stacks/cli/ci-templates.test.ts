@@ -13,6 +13,7 @@ interface Step {
   readonly name?: string;
   readonly uses?: string;
   readonly run?: string;
+  readonly if?: string;
   readonly env?: Readonly<Record<string, string>>;
 }
 interface Workflow {
@@ -273,6 +274,47 @@ test("GitLab's job that runs the code of a merge request has no token, and its n
   expect(note?.environment?.name).toBe("clipstack-review");
   expect(note?.script.join("\n")).not.toMatch(/npm |docs\/ci\/gitlab-note\.mjs review/);
   expect(note?.script[1]).toMatch(/^git show FETCH_HEAD:/);
+});
+
+describe("a commit that cannot be reviewed takes the place of what was said of an earlier one", () => {
+  /** What the script leaves where there is no review. */
+  async function left(script: string, env: Readonly<Record<string, string>>) {
+    const folder = mkdtempSync(join(tmpdir(), "clipstack-not-reviewed-"));
+    const { code } = await ended("bash", ["-ec", script], {
+      cwd: folder,
+      env: { PATH: process.env.PATH, LC_ALL: "C.UTF-8", ...env },
+    });
+    const [text, changes] = ["review.md", "changes.md"].map((file) =>
+      readFileSync(join(folder, file), "utf8"),
+    );
+    expect(changes).toBe(text);
+    return { code, lines: text?.split("\n").filter((line) => line !== "") };
+  }
+  const says = (link: string) => ({
+    code: 0,
+    lines: [
+      commentMarker,
+      "## ⛔ Not reviewed",
+      `c0ffee12 cannot be synthesized, or not be reviewed: [what went wrong](${link}).`,
+    ],
+  });
+
+  test("on GitHub, before the artifact is kept, and whatever Terraform says of the stacks", async () => {
+    const steps = stepsOf(plan);
+    const place = steps.findIndex(({ name }) => name === "Say that nothing was reviewed");
+    expect(steps[place]?.if).toMatch(/^failure\(\)/);
+    const kept = steps.findIndex(({ uses }) => uses?.startsWith("actions/upload-artifact@"));
+    const validated = steps.findIndex(({ name }) => name === "Validate");
+    expect([place < kept, kept < validated]).toEqual([true, true]);
+    const env = { SHA: "c0ffee1234567890", RUN: "https://github.example/runs/1" };
+    expect(await left(steps[place]?.run ?? "", env)).toEqual(says(env.RUN));
+  });
+
+  test("on GitLab", async () => {
+    const { review } = parse(gitlab) as { readonly review: { after_script: readonly string[] } };
+    const env = { CI_COMMIT_SHORT_SHA: "c0ffee12", CI_JOB_URL: "https://gitlab.example/jobs/1" };
+    expect(await left(review.after_script.join("\n"), env)).toEqual(says(env.CI_JOB_URL));
+  });
 });
 
 function ended(
