@@ -45,6 +45,20 @@ test("another program in the place of one is said", () => {
   ]);
 });
 
+test("several programs that are others are one sentence", () => {
+  const found = programs((stack) => {
+    for (const name of ["b", "a"]) {
+      stack.resource.null_resource = {
+        ...stack.resource.null_resource,
+        [name]: { provisioner: exec(name) },
+      };
+    }
+  });
+  expect(found).toEqual([
+    "null_resource.a, null_resource.b run a program where it is applied (local-exec), none before.",
+  ]);
+});
+
 test("a data source that runs a program is said", () => {
   const found = programs((stack) => {
     stack.data = { external: { e: { program: ["sh", "-c", "x"] } } };

@@ -1,11 +1,12 @@
 import type { SynthesizedDocument } from "./trees.ts";
 import { canonical, isObject, stepInto } from "./value-paths.ts";
+import { few } from "./verdict.ts";
 
 /** Data sources that run a program, or ask somebody, when a plan is made. */
 const asking = new Set(["external", "http", "terraform_remote_state"]);
 
 /**
- * A sentence for each resource that runs another program than before on the machine that plans or applies. Of a stack that is new as
+ * A sentence for resources that run another program than before on the machine that plans or applies. Of a stack that is new as
  * a whole everything is new. What runs is not said: a command may have a secret in it.
  */
 export function newPrograms(
@@ -14,11 +15,16 @@ export function newPrograms(
 ): readonly string[] {
   if (before === undefined) return [];
   const old = programsIn(before);
-  return [...programsIn(after)]
-    .filter(([address, { text }]) => old.get(address)?.text !== text)
+  const alike = new Map<string, string[]>();
+  for (const [address, { what, text }] of programsIn(after)) {
+    if (old.get(address)?.text === text) continue;
+    const said = `${what}, ${old.has(address) ? "another one" : "none"} before.`;
+    alike.set(said, [...(alike.get(said) ?? []), address]);
+  }
+  return [...alike]
     .map(
-      ([address, { what }]) =>
-        `${address} ${what}, ${old.has(address) ? "another one" : "none"} before.`,
+      ([said, all]) =>
+        `${few(all.sort())} ${all.length === 1 ? said : said.replaceAll(/\b(run|ask)s\b/g, "$1")}`,
     )
     .sort();
 }
