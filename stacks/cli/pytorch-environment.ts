@@ -209,8 +209,9 @@ async function install(options: Installation): Promise<void> {
         temporary,
       });
     if (source === "cpu") {
-      await pip(["--require-hashes", "-r", others]);
+      // what may not be had comes first
       await pip(["--index-url", cpuIndex, "-r", torch]);
+      await pip(["--require-hashes", "-r", others]);
     } else {
       await pip(["--require-hashes", "-r", others, "-r", torch]);
     }
@@ -274,7 +275,8 @@ async function runPip(
       `${name ?? "a package"} is not what the lock file says: it was not installed`,
     );
   }
-  throw new UserError(`PyTorch cannot be installed: ${lastLine(stderr, /^ERROR: /)}`);
+  const index = args.includes(cpuIndex) ? ` of ${cpuIndex}` : "";
+  throw new UserError(`PyTorch${index} cannot be installed: ${lastLine(stderr, /^ERROR: /)}`);
 }
 
 function lastLine(text: string, prefix = /^(ERROR|Error): /): string {
