@@ -2,8 +2,14 @@ import { dirname, join, relative } from "node:path";
 import { InvalidArgumentError } from "commander";
 import { ensureU8Model } from "../../inference-image/src/model/derive.ts";
 import { repositoryModel } from "../../inference-image/src/model/generate.ts";
-import { type ModelInfo, modelInfo } from "../../inference-image/src/model/model-info.ts";
+import {
+  type ModelInfo,
+  modelInfo,
+  readSidecar,
+  sidecarPath,
+} from "../../inference-image/src/model/model-info.ts";
 import { preparedFolder, prepareInto } from "../../inference-image/src/model/prepare.ts";
+import { isFolder, sizeOf } from "../../inference-image/src/model/publish-file.ts";
 import { repositoryU8Model } from "../../inference-image/src/model/repository.ts";
 import { UserError } from "./user-error.ts";
 
@@ -50,10 +56,27 @@ export async function deriveOfRepository(
 
 /** What `model generate` wrote can be written again; anything else is somebody's. @throws {UserError} */
 export async function requireReplaceable(file: string): Promise<void> {
+  await requireOwnSidecar(file);
   const info = await modelInfo(file).catch(() => undefined);
   if (info === undefined || info.source === "generated") return;
   const what = `${info.source === "unknown" ? "not of this project" : info.source}, weights ${info.weights}`;
   throw new UserError(`${shownPath(file)} is there already (${what}); --force replaces it`);
+}
+
+/** What is beside a model is written with it: `--output package` would be the end of package.json. @throws {UserError} */
+export async function requireOwnSidecar(file: string): Promise<void> {
+  const sidecar = sidecarPath(file);
+  if ((await sizeOf(sidecar)) === undefined || (await readSidecar(file)) !== undefined) return;
+  throw new UserError(
+    `${shownPath(sidecar)} is there already and does not describe a model; --force replaces it`,
+  );
+}
+
+/** @throws {UserError} */
+export async function requireNoFolder(file: string): Promise<void> {
+  if (await isFolder(file)) {
+    throw new UserError(`--output must be a file, got the folder '${shownPath(file)}'`);
+  }
 }
 
 export function seedOf(text: string): number {

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Command } from "commander";
@@ -135,6 +135,19 @@ test("replaces what 'model generate' wrote, and nothing else without --force", a
   );
   await pull("--published", "--force");
   expect((await readFile(model)).equals(published)).toBe(true);
+});
+
+test("asks for nothing where the result cannot be put", async () => {
+  const hub = await serve(file(published));
+  vi.stubEnv("HF_ENDPOINT", hub.url.href);
+  await mkdir(model);
+  await expect(pull("--force")).rejects.toThrow(/^--output must be a file, got the folder '.*'$/);
+  await rm(model, { recursive: true });
+  await writeFile(`${model}.json`, "somebody's settings");
+  await expect(pull()).rejects.toThrow(
+    /model\.onnx\.json is there already and does not describe a model; --force replaces it$/,
+  );
+  expect(hub.requests).toEqual([]);
 });
 
 test.each([

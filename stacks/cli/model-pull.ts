@@ -26,6 +26,7 @@ import {
   deriveOfRepository,
   megabytes,
   ofFiles,
+  requireNoFolder,
   requireReplaceable,
   shownCosine,
   shownPath,
@@ -93,6 +94,7 @@ async function pull(args: PullArguments, env: Environment): Promise<void> {
     );
   }
 
+  await requireNoFolder(file);
   if (!args.force) {
     if (await isPulled(file, model, form)) {
       await reportThere(args, file);

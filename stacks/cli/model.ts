@@ -20,6 +20,7 @@ import {
   megabytes,
   ofFiles,
   reportDerived,
+  requireOwnSidecar,
   seedOf,
   shownCosine,
   shownPath,
@@ -170,6 +171,7 @@ async function generate(args: GenerateArguments): Promise<void> {
     await deriveOfRepository(args, file);
     return;
   }
+  if (!args.force) await requireOwnSidecar(file);
 
   const progress = startProgress(shown);
   try {

@@ -162,6 +162,41 @@ test("begins again when another part is sent than was asked for", async () => {
   expect((await get(server)).content.equals(body)).toBe(true);
 });
 
+test("takes a part that nobody asked for to be no more than it says", async () => {
+  const some: Answer = (_request, response) => {
+    const range = `bytes 0-999/${body.length}`;
+    response.writeHead(206, { "content-range": range, etag: '"1"' }).end(body.subarray(0, 1000));
+  };
+  const server = await serve(some, file(body));
+  const { content } = await get(server, { sha256: undefined, bytes: undefined });
+  expect(content.equals(body)).toBe(true);
+  expect(rangesOf(server)).toEqual([undefined, "bytes=1000-"]);
+});
+
+test("keeps what came when a page is sent in its place", async () => {
+  await writeFile(part, body.subarray(0, 200_000));
+  const page: Answer = (_request, response) => {
+    response.writeHead(200, { "content-type": "text/html; charset=utf-8" }).end("<h1>Log in</h1>");
+  };
+  const login = await serve(page);
+  await expect(get(login)).rejects.toThrow("must be a model, got a page (text/html)");
+  expect(login.requests).toHaveLength(1);
+  expect((await get(await serve(file(body)))).resumed).toBe(200_000);
+});
+
+test("does not wait for what comes with a redirect or an error", async () => {
+  const endless =
+    (code: number, headers: Record<string, string>): Answer =>
+    (_request, response) => {
+      response.writeHead(code, headers).write("a little");
+    };
+  const store = await serve(file(body));
+  const hub = await serve(endless(302, { location: store.url.href }));
+  expect((await get(hub)).content.equals(body)).toBe(true);
+  await rm(part);
+  await expect(get(await serve(endless(404, {})))).rejects.toThrow("answered 404");
+});
+
 test("waits as long as the server asks for, and longer each time where it does not say", async () => {
   const server = await serve(
     status(503),

@@ -171,6 +171,12 @@ async function atTheEnd({ part }: DownloadOptions, answer: Answer, have: number)
   throw new Interrupted(`the server has no more than ${total ?? "fewer"} bytes`, 0);
 }
 
+/** Of the answer that is a part of a file: how long all of it is. */
+function wholeOf(answer: Answer): number | undefined {
+  const whole = /^bytes \d+-\d+\/(\d+)$/.exec(answer.header("content-range") ?? "")?.[1];
+  return answer.status === 206 && whole !== undefined ? Number(whole) : undefined;
+}
+
 /** Where a part of the file begins. */
 function startOf({ bytes }: DownloadOptions, answer: Answer, have: number): number {
   const range = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(answer.header("content-range") ?? "");
@@ -187,7 +193,8 @@ async function writeAnswer(
   from: number,
 ): Promise<void> {
   const length = answer.header("content-length");
-  const total = bytes ?? (length === undefined ? undefined : from + Number(length));
+  const announced = length === undefined ? undefined : from + Number(length);
+  const total = bytes ?? wholeOf(answer) ?? announced;
   const encoding = answer.header("content-encoding") ?? "identity";
   if (encoding !== "identity") throw new Refused(`must be sent as it is, got it as ${encoding}`);
   // less of a part is a part too; a whole file of another size is another file
@@ -196,6 +203,9 @@ async function writeAnswer(
     const got = type === undefined ? length : `${length} of ${type}`;
     if (Number(length) !== bytes) throw new Refused(`must have ${bytes} bytes, got ${got}`);
   }
+  // of a login or an error: it must not take the place of what came before
+  const page = /^text\/html\b/i.exec(answer.header("content-type") ?? "")?.[0];
+  if (page !== undefined) throw new Refused(`must be a model, got a page (${page})`);
   const most = Math.min(total ?? maxBytes, maxBytes);
   if (total !== undefined && total > maxBytes) {
     throw new Refused(`must have at most ${maxBytes} bytes, got ${total}`);
@@ -274,7 +284,8 @@ async function answerOf(
     checkAnnounced(options, header);
     const { statusCode: status } = response;
     if ([301, 302, 303, 307, 308].includes(status)) {
-      await response.body.dump();
+      // whatever comes with it is not waited for
+      response.body.destroy();
       if (left === 0) throw new Refused(`must end after ${maxRedirects} redirects`);
       url = nextOf(url, header("location"));
       continue;
@@ -282,7 +293,7 @@ async function answerOf(
     if (status === 200 || status === 206 || (status === 416 && "range" in range)) {
       return { status, body: response.body, header };
     }
-    await response.body.dump();
+    response.body.destroy();
     throw refusalOf(status, header("retry-after"), url, token !== undefined);
   }
 }

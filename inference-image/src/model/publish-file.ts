@@ -25,9 +25,10 @@ export interface ModelFileDraft {
  * Begin a model file, so that it appears whole or not at all. Its folder is made; several processes may write the same file
  * at once.
  *
- * @throws {Error} when the folder cannot be written
+ * @throws {Error} when the folder cannot be written, or the file is one
  */
 export async function draftModelFile(file: string): Promise<ModelFileDraft> {
+  await refuseFolder(file);
   await makeFolder(dirname(file));
   await removeAbandonedParts(file);
   const part = partPath(file);
@@ -53,6 +54,7 @@ export async function draftModelFile(file: string): Promise<ModelFileDraft> {
  * @param part - In the folder of the file; its name ends in `.part`.
  */
 export async function publishFile(part: string, file: string, info: ModelInfo): Promise<void> {
+  await refuseFolder(file);
   const [size, before] = await Promise.all([sizeOf(file), readSidecar(file)]);
   if (size === info.bytes && before?.bytes === size && before.sha256 === info.sha256) return;
   // The sidecar first: were this stopped in between, the next `ensure` would see that the two do not belong together.
@@ -64,6 +66,12 @@ export async function publishFile(part: string, file: string, info: ModelInfo): 
     await rm(sidecar, { force: true });
   }
   await rename(part, file);
+}
+
+/** A folder cannot be replaced by a file: known before anything is written. */
+async function refuseFolder(file: string): Promise<void> {
+  if (!(await isFolder(file))) return;
+  throw Object.assign(new Error(`${file}: is a folder`), { code: "EISDIR" });
 }
 
 /** Write a new file; its SHA-256 is computed on the way. */
@@ -145,6 +153,10 @@ async function removeAbandonedParts(file: string): Promise<void> {
     const writtenAt = (await stat(part).catch(() => undefined))?.mtimeMs ?? Date.now();
     if (Date.now() - writtenAt > abandonedAfterMs) await rm(part, { force: true });
   }
+}
+
+export async function isFolder(path: string): Promise<boolean> {
+  return (await stat(path).catch(() => undefined))?.isDirectory() ?? false;
 }
 
 export async function sizeOf(file: string): Promise<number | undefined> {
