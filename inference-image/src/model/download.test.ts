@@ -253,6 +253,11 @@ test.each([
   ["redirects without end", redirect("/again"), "must end after 10 redirects"],
   ["a file that is not there", status(404), "answered 404"],
   [
+    "what is no answer",
+    (_request, response) => void response.socket?.end("SSH-2.0-OpenSSH_9.6\r\n\r\n"),
+    "the answer is not HTTP",
+  ],
+  [
     "a hub that wants a token",
     status(401),
     "answered 401: HF_TOKEN may be needed, or a proxy or a mirror is in the way",

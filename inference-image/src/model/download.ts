@@ -1,5 +1,5 @@
 import { open, readFile, rm, writeFile } from "node:fs/promises";
-import { type Dispatcher, request } from "undici";
+import { type Dispatcher, errors, request } from "undici";
 import { z } from "zod";
 import { sizeOf } from "./publish-file.ts";
 
@@ -359,6 +359,9 @@ function meaningOf(error: unknown, have: number): unknown {
   if (error instanceof Interrupted) return error;
   if (error instanceof Refused) return error;
   const { code = "", message } = rootOf(error);
+  if (error instanceof errors.HTTPParserError) {
+    return new Refused(`the answer is not HTTP: ${message}`);
+  }
   const ofProxy = /^Proxy response \((\d+)\)/.exec(message)?.[1];
   if (ofProxy !== undefined) {
     const answered = `the proxy answered ${ofProxy}`;
