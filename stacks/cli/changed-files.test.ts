@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { markdownComment } from "../review/comment-markdown.ts";
 import { reviewOf } from "../review/review.ts";
 import { synthesizedText } from "../review/test-stacks.ts";
 import { changeOfTrees, parseDocument } from "../review/trees.ts";
@@ -39,6 +40,15 @@ test.each([
   "docs/review.md",
 ])("%s is in no image", (file) => {
   expect(reviewed(file).stacks[0]?.changes).toEqual([]);
+});
+
+test("a review of two trees whose files nobody compared does not call all of it safe", () => {
+  const alone = parseDocument(own, "cdk.tf.json");
+  const untold = reviewOf([changeOfTrees("single-gpu", alone, alone)]);
+  expect(markdownComment(untold)).toContain("✅ Safe but for files that were not compared: ");
+  const compared = markdownComment(reviewed());
+  expect(compared).toContain("✅ Safe: single-gpu: nothing changes");
+  expect(compared).toContain("Whether files that git ignores, such as weights, changed");
 });
 
 test.each([

@@ -22,7 +22,7 @@ export function withChangedFiles(document: string, changed: readonly string[]): 
     if (typeof value !== "object" || value === null) return value;
     return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, noted(inner)]));
   };
-  const stack = JSON.parse(document);
+  const stack = { ...JSON.parse(document), filesCompared: true };
   const text = JSON.stringify(noted(stack), undefined, 2);
   // what refers to such a local is another text, too
   return [...notedLocals(stack.locals ?? {}, noteOf)].reduce(

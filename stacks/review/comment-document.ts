@@ -10,6 +10,7 @@ import {
   type StackReview,
 } from "./review.ts";
 import type { Serving, ServingChange } from "./serving.ts";
+import { filesUnknown } from "./trees.ts";
 import { sameValue } from "./value-paths.ts";
 import { few, isBroken } from "./verdict.ts";
 
@@ -128,7 +129,7 @@ export function documentOf(review: Review, options: DocumentOptions): readonly B
   const dangerous = dangerousOf(stacks);
   const named = new Set(dangerous.slice(0, rung.dangers));
   return [
-    { kind: "heading", level: 2, text: [`${verdictTitles[verdict.level]}: ${headline(review)}`] },
+    { kind: "heading", level: 2, text: [`${titleOf(review)}: ${headline(review)}`] },
     ...listOf(
       verdict.reasons.slice(0, mostReasons).map((reason) => [reason]),
       verdict.reasons.length - mostReasons,
@@ -144,6 +145,13 @@ export function documentOf(review: Review, options: DocumentOptions): readonly B
     ...driftSection(stacks, rung),
     ...notKnownSection(stacks, rung),
   ];
+}
+
+/** Two trees have the same text where a file that an image is made of is another one: safe is what they tell, and no more. */
+function titleOf({ verdict, stacks }: Review): string {
+  const untold = stacks.some(({ notKnown }) => notKnown.some((it) => it.startsWith(filesUnknown)));
+  const bounds = verdict.level === "safe" && untold ? " but for files that were not compared" : "";
+  return `${verdictTitles[verdict.level]}${bounds}`;
 }
 
 /** Dangerous changes of all stacks, the worst first, and of those that are as bad the first of every stack, then the second. */

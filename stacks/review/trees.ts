@@ -35,6 +35,8 @@ const document = z
       ])
       .optional(),
     removed: z.union([z.array(removal), removal.transform((one) => [one])]).optional(),
+    /** Not of Terraform: whoever made the tree compared the files that it is made of with those of the tree before. */
+    filesCompared: z.boolean().optional(),
   })
   .loose();
 export type SynthesizedDocument = z.infer<typeof document>;
@@ -441,6 +443,9 @@ function refusalOf(was: Declared | undefined, is: Declared | undefined): readonl
       ];
 }
 
+/** Begins the sentence on files that nobody compared. */
+export const filesUnknown = "Whether files that images, charts or weights are made of";
+
 /** What a plan would say, and two trees do not. */
 function notKnownOf(
   before: SynthesizedDocument | undefined,
@@ -452,7 +457,9 @@ function notKnownOf(
     "What is deployed now, and whether it was changed by hand: the base tree stands for it.",
     ...(/file(set|sha256|md5|base64)?\(/.test(text)
       ? [
-          `Whether files that images, charts or weights are made of changed${sameLocals ? "" : " besides what is named here"}: Terraform hashes them when it plans, and makes anew what depends on them.`,
+          after?.filesCompared === true
+            ? "Whether files that git ignores, such as weights, changed: Terraform hashes them when it plans, and makes anew what depends on them."
+            : `${filesUnknown} changed${sameLocals ? "" : " besides what is named here"}: Terraform hashes them when it plans, and makes anew what depends on them.`,
         ]
       : []),
     "Values that only Terraform or a provider computes, such as ids and digests of tags.",
