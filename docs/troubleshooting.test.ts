@@ -18,7 +18,8 @@ function messagesOf(page: string): readonly Message[] {
   return page.split("\n").flatMap((line) => {
     if (line.startsWith("## ")) section = line.slice(3);
     const text = /^### `(.*)`$/.exec(line)?.[1];
-    return text === undefined ? [] : [{ section, text }];
+    // one cause may have two messages
+    return text?.split("`, or `").map((one) => ({ section, text: one })) ?? [];
   });
 }
 
