@@ -187,6 +187,11 @@ test.each([
     { repository: "https://a.example" },
     { text: /another chart/, waits: true },
   ],
+  [
+    "other files of the chart",
+    { description: "chart 0b1c" },
+    { text: /^Files of its chart are others/, waits: true },
+  ],
   ["recreate_pods", { recreate_pods: true }, { text: /all its pods at once/, down: ["embed"] }],
   ["force_update", { force_update: true }, { text: /deletes objects that differ/, waits: true }],
   ["no replica", { values: ['{"embed":{"replicas":0}}'] }, { down: ["embed"], forGood: true }],

@@ -523,7 +523,8 @@ function release(resource: ResourceChange, stack: StackMoments): Consequence | u
   }
   const isOpened = isOn(was?.networkPolicy) && !isOn(is?.networkPolicy);
   if (isOpened) return opens("Any pod of the cluster reaches its pods from now on.");
-  if (rollsNothing(before, after)) return harmless("No pod is started anew.");
+  const isOtherInside = chartFiles(before) !== chartFiles(after);
+  if (!isOtherInside && rollsNothing(before, after)) return harmless("No pod is started anew.");
   const text =
     "Helm changes the objects that differ, and their Deployments replace pods one after the other.";
   return withoutSpare(before, after)
@@ -532,7 +533,17 @@ function release(resource: ResourceChange, stack: StackMoments): Consequence | u
         down: of(stack.after, "triton"),
         lost: false,
       }
-    : harmless(text);
+    : isOtherInside
+      ? waits(`Files of its chart are others: helm template says what they make. ${text}`)
+      : harmless(text);
+}
+
+/** What a release of this project's chart says of the files of the chart: a hash, or the expression that computes it. */
+function chartFiles(values: Values | undefined): unknown {
+  const { description } = values ?? {};
+  return typeof description === "string" && description.startsWith("chart ")
+    ? description
+    : undefined;
 }
 
 /** Whether a part of this project's chart is on: it is where nobody says otherwise. */
