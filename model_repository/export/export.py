@@ -33,7 +33,8 @@ def main():
     try:
         result = run(options)
     except ImportError as error:
-        fail(2, f"{sys.executable} has no {error.name}: install the locked requirements")
+        what = "leave --python out, or install model_repository/export/requirements.txt and torch-pypi.txt"
+        fail(2, f"{sys.executable} has no {error.name}: {what}")
     except ExportError as error:
         fail(2, error)
     except OSError as error:

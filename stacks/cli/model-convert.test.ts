@@ -1,4 +1,4 @@
-import { copyFile, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -96,6 +96,14 @@ describe("fails with one line", () => {
     await expect(convert("--precision", "fp16", ...output)).rejects.toThrow(
       /^--output must not be the model itself, got '/,
     );
+  });
+
+  test("where the output is a folder", async () => {
+    await mkdir(join(folder, "models"));
+    await expect(
+      convert("--precision", "fp16", "--force", "--output", join(folder, "models")),
+    ).rejects.toThrow(/^--output must be a file, got the folder '/);
+    expect((await readdir(folder)).filter((name) => name.startsWith("models"))).toEqual(["models"]);
   });
 
   test("where the output is somebody else's", async () => {

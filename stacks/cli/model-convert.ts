@@ -22,7 +22,14 @@ import { onnxChunks } from "../../inference-image/src/model/onnx-writer.ts";
 import { draftModelFile } from "../../inference-image/src/model/publish-file.ts";
 import { sourceChecksum } from "../../inference-image/src/model/source-checksum.ts";
 import { isStandard } from "../../inference-image/src/model/standard-model.ts";
-import { megabytes, ofFiles, requireReplaceable, shownCosine, shownPath } from "./model-output.ts";
+import {
+  megabytes,
+  ofFiles,
+  requireNoFolder,
+  requireReplaceable,
+  shownCosine,
+  shownPath,
+} from "./model-output.ts";
 import { UserError } from "./user-error.ts";
 
 const sampleImages = fileURLToPath(new URL("../../bench/samples/", import.meta.url));
@@ -95,6 +102,7 @@ async function convert(args: ConvertArguments): Promise<void> {
   const source = args.model === undefined ? repositoryModel : resolve(args.model);
   const file = args.output === undefined ? besideOf(source, args.precision) : resolve(args.output);
   if (file === source) throw new UserError(`--output must not be the model itself, got '${file}'`);
+  await requireNoFolder(file);
   const minCosine = args.minCosine ?? defaultMinCosine[args.precision];
   const graph = await ofFiles((async () => readOnnx(source))());
   if (!isStandard(graph)) {
@@ -339,7 +347,7 @@ function report(args: ConvertArguments, conversion: Conversion): void {
     const cosines = `cosine to the original ${shownCosine(of.minCosine)} least, ${shownCosine(of.meanCosine)} mean`;
     const range = `${factor(Math.min(...of.rounds))} to ${factor(Math.max(...of.rounds))}`;
     console.log(
-      `batch ${String(batch).padStart(2)}: ${cosines}; ${factor(of.speed)} times as fast on this CPU (${range} in ${of.rounds.length} rounds in turn)`,
+      `batch ${String(batch).padStart(2)}: ${cosines}; ${factor(of.speed)} times as fast on this CPU (${range}, rounds in turn: ${of.rounds.length})`,
     );
   }
   if (args.precision === "fp16" && process.arch === "x64") {

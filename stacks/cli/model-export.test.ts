@@ -1,4 +1,13 @@
-import { chmod, copyFile, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import {
+  chmod,
+  copyFile,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rm,
+  writeFile,
+} from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Command } from "commander";
@@ -154,6 +163,14 @@ describe("keeps the file that is there, and fails with one line", () => {
     );
     expect(await left()).toEqual(["a.onnx"]);
   });
+});
+
+test("asks no Python where the result cannot be put", async () => {
+  await mkdir(join(folder, "a.onnx"));
+  await expect(exportModel("--force", "--python", await python({}))).rejects.toThrow(
+    /^--output must be a file, got the folder '/,
+  );
+  expect(await readdir(folder)).not.toContain("arguments");
 });
 
 test.each([

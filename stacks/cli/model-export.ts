@@ -19,6 +19,7 @@ import {
   deriveOfRepository,
   megabytes,
   ofFiles,
+  requireNoFolder,
   requireReplaceable,
   seedOf,
   shownPath,
@@ -112,6 +113,7 @@ Examples:
 async function exportModel(args: ExportArguments, { signal }: Interrupt): Promise<void> {
   checkArguments(args);
   const file = args.output === undefined ? repositoryModel : resolve(args.output);
+  await requireNoFolder(file);
   if (!args.force) await requireReplaceable(file);
   const onProgress = (line: string) => console.error(line);
   const python = args.python ?? (await ensurePytorch({ source: args.torch, onProgress, signal }));

@@ -1,5 +1,14 @@
 import { createHash } from "node:crypto";
-import { mkdtemp, readdir, readFile, rm, truncate, utimes, writeFile } from "node:fs/promises";
+import {
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rm,
+  truncate,
+  utimes,
+  writeFile,
+} from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { InferenceSession, Tensor } from "onnxruntime-node";
@@ -47,6 +56,12 @@ test("the same seed gives the same bytes, on every machine", async () => {
   const bytes = await readFile(join(folder, "pinned.onnx"));
   expect(createHash("sha256").update(bytes).digest("hex")).toBe(info.sha256);
   expect(info.sha256).toBe("3deaf0776bebf2f12fb3cc8fbf9dc66d7c56146b79e20c8371be6f62dc144e25");
+});
+
+test("leaves nothing beside a folder that has the name", async () => {
+  await mkdir(join(folder, "models"));
+  await expect(tiny("models")).rejects.toMatchObject({ code: "EISDIR" });
+  expect((await readdir(folder)).filter((name) => name.startsWith("models"))).toEqual(["models"]);
 });
 
 test("another seed gives other weights", async () => {
