@@ -2,8 +2,8 @@ import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import readExif from "exif-reader";
 import sharp from "sharp";
+import { decodePhoto } from "./decode-photo.ts";
 import { readsHeic } from "./heic.ts";
-import { oneAtATime } from "./one-at-a-time.ts";
 import { hashSide, perceptualHash } from "./perceptual-hash.ts";
 
 /** What is read of a photo's content. */
@@ -30,10 +30,6 @@ const formats: ReadonlySet<string> = new Set([
   ...(readsHeic ? ["heif"] : []),
 ]);
 
-/** Progressive and interlaced pictures are decoded whole: above this, one at a time. */
-const largePixels = 50_000_000;
-const largeOnes = oneAtATime();
-
 // every photo is read once
 sharp.cache(false);
 // photos are read next to each other
@@ -47,29 +43,28 @@ export async function readPhoto(path: string, bytes: number): Promise<PhotoFacts
   if (bytes === 0) throw new Error("is empty");
   if (bytes > maxFileBytes) throw new Error(`is larger than 512 MiB (${bytes} bytes)`);
   const file = await readFile(path);
-  const image = sharp(file, { failOn: "error", sequentialRead: true });
-  const { format, compression, width, height, exif, autoOrient } = await image.metadata();
-  if (format === "heif" && compression === "hevc" && !readsHeic) {
-    throw new Error("is HEIC, whatever its name: this build of libvips has no HEIC decoder");
-  }
-  if (!formats.has(format)) throw new Error(`is ${format}, not JPEG, PNG or WebP`);
-  const decode = () =>
-    image
+  return decodePhoto(file, { failOn: "error" }, async (image, metadata) => {
+    const { format, compression, width, height, exif, autoOrient } = metadata;
+    if (format === "heif" && compression === "hevc" && !readsHeic) {
+      throw new Error("is HEIC, whatever its name: this build of libvips has no HEIC decoder");
+    }
+    if (!formats.has(format)) throw new Error(`is ${format}, not JPEG, PNG or WebP`);
+    const luminance = await image
       .autoOrient()
       .flatten({ background: "white" })
       .toColourspace("b-w")
       .resize(hashSide, hashSide, { fit: "fill" })
       .raw()
       .toBuffer();
-  const luminance = await (width * height > largePixels ? largeOnes.run(decode) : decode());
-  return {
-    md5: createHash("md5").update(file).digest("hex"),
-    hash: perceptualHash(luminance),
-    format,
-    width: autoOrient.width ?? width,
-    height: autoOrient.height ?? height,
-    takenAt: takenAt(exif),
-  };
+    return {
+      md5: createHash("md5").update(file).digest("hex"),
+      hash: perceptualHash(luminance),
+      format,
+      width: autoOrient.width ?? width,
+      height: autoOrient.height ?? height,
+      takenAt: takenAt(exif),
+    };
+  });
 }
 
 function takenAt(exif: Buffer | undefined): string | undefined {

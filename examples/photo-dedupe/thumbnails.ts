@@ -1,4 +1,4 @@
-import sharp from "sharp";
+import { decodePhoto } from "./decode-photo.ts";
 
 /** Small copies of photos, made when they are asked for. */
 export interface Thumbnails {
@@ -26,13 +26,15 @@ export function openThumbnails(): Thumbnails {
     if (running >= maxRunning) await new Promise<void>((resolve) => waiting.push(resolve));
     running++;
     try {
-      return await sharp(path, { sequentialRead: true })
-        .autoOrient()
-        .flatten({ background: "white" })
-        .resize(side, side, { fit: "inside", withoutEnlargement: true })
-        .toColourspace("srgb")
-        .jpeg({ quality: 85 })
-        .toBuffer();
+      return await decodePhoto(path, {}, (image) =>
+        image
+          .autoOrient()
+          .flatten({ background: "white" })
+          .resize(side, side, { fit: "inside", withoutEnlargement: true })
+          .toColourspace("srgb")
+          .jpeg({ quality: 85 })
+          .toBuffer(),
+      );
     } finally {
       running--;
       waiting.shift()?.();
