@@ -7,6 +7,7 @@ import {
   readFileSync,
   renameSync,
   rmSync,
+  symlinkSync,
   utimesSync,
   writeFileSync,
 } from "node:fs";
@@ -126,11 +127,15 @@ test("leaves a photo that is kept while others are moved", async () => {
   expect(text("sub/a.jpg")).toBe("photo sub/a.jpg");
 });
 
-test("does not take the scanned folder for the one of rejected photos", async () => {
+test("does not take the scanned folder, or a link to it, for the one of rejected photos", async () => {
   reject(a);
-  const { problems } = await moveRejected(database, { folder });
-  expect(problems[0]?.problem).toBe(`'${folder}' is the folder that was scanned: choose another`);
-  expect(readdirSync(join(folder, "sub"))).toEqual(["a.jpg"]);
+  const link = join(folder, "../link");
+  symlinkSync(folder, link);
+  for (const name of [folder, link]) {
+    const { problems } = await moveRejected(database, { folder: name });
+    expect(problems[0]?.problem).toBe(`'${name}' is the folder that was scanned: choose another`);
+    expect(readdirSync(join(folder, "sub"))).toEqual(["a.jpg"]);
+  }
 });
 
 test("knows where a photo lies when another file has its name", async () => {
@@ -157,6 +162,16 @@ test("knows a moved photo wherever it lies, so that no scan takes it for a new o
   await moveRejected(database, { folder: join(folder, "bin") });
   expect(isRejected(database, join(folder, "bin/sub/a.jpg"))).toBe(true);
   expect(isRejected(database, join(folder, "b.jpg"))).toBe(false);
+});
+
+test("knows a moved photo where the folder of rejected ones was named by a link", async () => {
+  reject(a);
+  mkdirSync(join(folder, "bin"));
+  symlinkSync(join(folder, "bin"), join(folder, "../link"));
+  expect(await moveRejected(database, { folder: join(folder, "../link") })).toMatchObject({
+    moved: 1,
+  });
+  expect(isRejected(database, join(folder, "bin/sub/a.jpg"))).toBe(true);
 });
 
 test("takes nothing for moved that a crash left where it was", async () => {

@@ -1,4 +1,4 @@
-import { lstat, mkdir, open, rename } from "node:fs/promises";
+import { lstat, mkdir, open, realpath, rename } from "node:fs/promises";
 import { dirname, join, parse, relative } from "node:path";
 import { systemReason } from "./dedupe-error.ts";
 import {
@@ -81,7 +81,10 @@ async function movePhoto(
     const lastOne = await lastOneProblem(database, photo);
     if (lastOne !== undefined) return lastOne;
     const wanted = join(folder, relative(root, path));
-    if (wanted === path) return `'${folder}' is the folder that was scanned: choose another`;
+    // a link to it is the same folder
+    if ((await realpath(folder).catch(() => folder)) === root) {
+      return `'${folder}' is the folder that was scanned: choose another`;
+    }
     target = await freeName(wanted);
   } catch (error) {
     return systemReason(error);
@@ -149,10 +152,12 @@ async function fileNumber(path: string): Promise<string> {
 
 /** Takes a name that is free, by an empty file: `photo.jpg`, else `photo (2).jpg`, … */
 async function freeName(wanted: string): Promise<string> {
+  const { name, ext } = parse(wanted);
   await mkdir(dirname(wanted), { recursive: true });
-  const { dir, name, ext } = parse(wanted);
+  // the folder's own path: a scan meets the photo under that one, and knows it by it
+  const dir = await realpath(dirname(wanted));
   for (let n = 1; ; n++) {
-    const candidate = n === 1 ? wanted : join(dir, `${name} (${n})${ext}`);
+    const candidate = join(dir, n === 1 ? `${name}${ext}` : `${name} (${n})${ext}`);
     if (await takeName(candidate)) return candidate;
   }
 }
