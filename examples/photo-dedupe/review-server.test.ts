@@ -1,17 +1,22 @@
+import { execFileSync } from "node:child_process";
 import {
+  closeSync,
   existsSync,
   mkdirSync,
+  openSync,
   readdirSync,
   readFileSync,
   renameSync,
   statfsSync,
   writeFileSync,
 } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, open, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { FastifyInstance } from "fastify";
 import sharp from "sharp";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { serveReview } from "./review-command.ts";
 import { buildReviewApp } from "./review-server.ts";
 import { scan } from "./scan.ts";
 import { silent } from "./test-photos.ts";
@@ -168,6 +173,55 @@ test("does not move a photo that has changed since the scan", async () => {
   });
   expect(existsSync(join(set.folder, "clipstack-rejected"))).toBe(false);
 });
+
+/** Holds up all work with files, until it is called: opening a pipe waits for the one who writes. */
+function holdFiles(): () => void {
+  const pipe = join(set.folder, "../pipe");
+  execFileSync("mkfifo", [pipe]);
+  const threads = Number(process.env.UV_THREADPOOL_SIZE ?? 4);
+  const opened = Array.from({ length: threads }, () => open(pipe));
+  return () => {
+    const writer = openSync(pipe, "r+");
+    Promise.all(opened.map(async (file) => (await file).close())).then(() => closeSync(writer));
+  };
+}
+
+test.skipIf(process.platform === "win32")(
+  "Ctrl-C waits for the photo that is being moved, and leaves the others",
+  async () => {
+    for (const path of ["a/one.jpg", "a/two.jpg", "b/two.jpg"]) await decide(path, "reject");
+    const controller = new AbortController();
+    let listening = (_url: string) => {};
+    const address = new Promise<string>((resolve) => {
+      listening = (url) => resolve(new URL(url).origin);
+    });
+    let ended = false;
+    const serving = serveReview(set.database, {
+      port: 0,
+      demo: false,
+      signal: controller.signal,
+      onListening: (url) => listening(url),
+    }).finally(() => {
+      ended = true;
+    });
+    const origin = await address;
+    const release = holdFiles();
+    const moving = fetch(`${origin}/api/move-rejected`, { method: "POST", headers: { origin } });
+    moving.catch(() => {});
+    // the answer to a later question: it has begun
+    for (let i = 0; i < 5; i++) await (await fetch(`${origin}/api/state`)).text();
+    controller.abort();
+    await sleep(200);
+    expect(ended).toBe(false);
+    release();
+    await serving;
+    const moves = set.database.all<{ readonly path: string }>("SELECT path FROM moves");
+    expect(moves).toEqual([{ path: join(set.folder, "a/one.jpg") }]);
+    expect(existsSync(join(set.folder, "a/one.jpg"))).toBe(false);
+    expect(existsSync(join(set.folder, "clipstack-rejected/a/one.jpg"))).toBe(true);
+    expect(existsSync(join(set.folder, "a/two.jpg"))).toBe(true);
+  },
+);
 
 const memoryDisk = "/dev/shm";
 const hasOtherDisk =
