@@ -12,7 +12,7 @@ import { databaseOption, integerOf, untilInterrupt, withDatabase } from "./comma
 import { DedupeError } from "./dedupe-error.ts";
 import { type EmbedResult, embed } from "./embed.ts";
 import { durationText, openProgress } from "./progress.ts";
-import { shownName } from "./shown-name.ts";
+import { shownJson } from "./shown-name.ts";
 
 interface EmbedArguments {
   readonly db: string;
@@ -89,7 +89,7 @@ async function embedCommand(args: EmbedArguments): Promise<void> {
           waitSeconds: args.wait,
           otherModel: args.replace ? "replace" : "refuse",
           progress,
-          onSkipped: ({ path, problem }) => progress.note(shownName(`${path}: ${problem}`)),
+          onSkipped: ({ path, problem }) => progress.note(`${path}: ${problem}`),
           signal,
         });
       } finally {
@@ -99,7 +99,7 @@ async function embedCommand(args: EmbedArguments): Promise<void> {
   );
   if (args.json) {
     const { model, ...counts } = result;
-    console.log(JSON.stringify({ ...counts, weights: model.weights }, null, 2));
+    console.log(shownJson({ ...counts, weights: model.weights }));
   } else for (const line of embedText(result)) console.log(line);
   if (result.stopped) {
     throw new DedupeError("failed", "stopped: run the same command again to go on");

@@ -4,6 +4,7 @@ import { randomWeightsText } from "./embed-command.ts";
 import { type EvaluateResult, type Evaluation, evaluate } from "./evaluate.ts";
 import { labelsFile } from "./photo-labels.ts";
 import { openProgress } from "./progress.ts";
+import { shownJson, shownName } from "./shown-name.ts";
 
 /** `clipstack-dedupe evaluate <folder>` and `clipstack-dedupe make-photos <folder>` */
 export function registerEvaluate(program: Command): void {
@@ -27,7 +28,7 @@ Example:
     .action(
       async (folder: string, { db, json }: { readonly db: string; readonly json: boolean }) => {
         const result = await withDatabase(db, (database) => evaluate(database, folder));
-        if (json) console.log(JSON.stringify(result, null, 2));
+        if (json) console.log(shownJson(result));
         else for (const line of evaluateText(result)) console.log(line);
       },
     );
@@ -46,7 +47,7 @@ export function registerMakePhotos(program: Command): void {
         progress.update(() => `${done} of ${total} views painted`),
       );
       progress.end();
-      console.log(`${labels.length} photos in ${folder}`);
+      console.log(`${labels.length} photos in ${shownName(folder)}`);
     });
 }
 
@@ -66,7 +67,9 @@ export function evaluateText(result: EvaluateResult): readonly string[] {
   lines.push(`  ${"".padEnd(14)}${"hash".padStart(8)}${"embedding".padStart(12)}`);
   for (const [change, share] of Object.entries(hash.recallByChange).sort()) {
     const other = embedding.recallByChange[change] ?? 0;
-    lines.push(`  ${change.padEnd(14)}${percent(share).padStart(8)}${percent(other).padStart(12)}`);
+    lines.push(
+      `  ${shownName(change).padEnd(14)}${percent(share).padStart(8)}${percent(other).padStart(12)}`,
+    );
   }
   if (weights === "random") lines.push("", randomWeightsText);
   return lines;

@@ -10,7 +10,7 @@ import {
   linkages,
   methods,
 } from "./group.ts";
-import { shownName } from "./shown-name.ts";
+import { shownJson, shownName } from "./shown-name.ts";
 
 /** Least cosine of two photos that show the same. */
 export const defaultThreshold = 0.95;
@@ -66,7 +66,7 @@ Examples:
     )
     .action(async ({ db, list, json, ...options }: GroupArguments) => {
       const result = await withDatabase(db, (database) => group(database, options));
-      if (json) console.log(JSON.stringify(result, null, 2));
+      if (json) console.log(shownJson(result));
       else for (const line of groupText(result, list)) console.log(line);
     });
 }

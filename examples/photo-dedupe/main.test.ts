@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -57,6 +57,22 @@ test("fails with exit code 2 and one line for wrong usage", async () => {
     expect(code, line).toBe(2);
     expect(stderr).toContain(line);
     expect(stderr.trim()).not.toContain("\n");
+  }
+});
+
+test("sends no control character of a name to the terminal", async () => {
+  const folder = join(temporaryFolder(), "photos\n\x1b[2J");
+  mkdirSync(folder);
+  for (const name of ["a", "b"]) writeFileSync(join(folder, `${name}\n\x1b]0;x\x07.jpg`), "text");
+  const file = join(folder, "photos.db");
+  const shown = "photos\\n\\u001b[2J";
+  const scanned = await run("scan", folder, "--db", file);
+  expect(scanned.stderr).toContain(`${shown}/a\\n\\u001b]0;x\\u0007.jpg: cannot be read`);
+  const failed = await run("evaluate", folder, "--db", file);
+  expect(failed.stderr).toMatch(/^clipstack-dedupe: labels '.*' does not exist\n$/);
+  expect(failed.stderr).toContain(shown);
+  for (const { stdout, stderr } of [scanned, failed, await run("scan", `${folder}x`)]) {
+    expect((stdout + stderr).split("\n").join("")).not.toMatch(/\p{Cc}/u);
   }
 });
 

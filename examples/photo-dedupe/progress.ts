@@ -1,8 +1,10 @@
+import { shownName } from "./shown-name.ts";
+
 /** Tells a person how far a step is: one line that is written over on a terminal, a line every few seconds elsewhere. */
 export interface Progress {
   /** Shows the text when it is time for it. */
   update(text: () => string): void;
-  /** A line that stays. */
+  /** A line that stays. Names in it are shown as {@link shownName} has them. */
   note(text: string): void;
   /** Removes the line that is written over. */
   end(): void;
@@ -33,7 +35,7 @@ export function openProgress(stream: NodeJS.WriteStream = process.stderr): Progr
     },
     note(text) {
       clear();
-      stream.write(`${text}\n`);
+      stream.write(`${shownName(text)}\n`);
     },
     end: clear,
   };

@@ -42,7 +42,7 @@ Examples:
           const moves = movedPhotosOf(database);
           for (const name of named) {
             if (moves.some(({ path, moved_to }) => path === name || moved_to === name)) continue;
-            throw new DedupeError("usage", `'${shownName(name)}' was not moved: see --list`);
+            throw new DedupeError("usage", `'${name}' was not moved: see --list`);
           }
           if (list) {
             for (const { path, moved_to } of moves.filter(which)) {

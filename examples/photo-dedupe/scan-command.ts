@@ -3,7 +3,7 @@ import { databaseOption, integerOf, untilInterrupt, withDatabase } from "./comma
 import { DedupeError } from "./dedupe-error.ts";
 import { openProgress } from "./progress.ts";
 import { type ScanResult, type Skipped, scan } from "./scan.ts";
-import { shownName } from "./shown-name.ts";
+import { shownJson } from "./shown-name.ts";
 
 interface ScanArguments {
   readonly db: string;
@@ -36,8 +36,7 @@ Examples:
     )
     .action(async (folder: string, { db, concurrency, json }: ScanArguments) => {
       const progress = openProgress();
-      const onSkipped = ({ path, problem }: Skipped) =>
-        progress.note(shownName(`${path}: ${problem}`));
+      const onSkipped = ({ path, problem }: Skipped) => progress.note(`${path}: ${problem}`);
       const result = await untilInterrupt((signal) =>
         withDatabase(
           db,
@@ -45,7 +44,7 @@ Examples:
           { missing: "create" },
         ),
       );
-      if (json) console.log(JSON.stringify(result, null, 2));
+      if (json) console.log(shownJson(result));
       else for (const line of scanText(result)) console.log(line);
       if (result.stopped) {
         throw new DedupeError("failed", "stopped: run the same command again to go on");
