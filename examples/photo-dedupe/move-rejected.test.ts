@@ -61,7 +61,7 @@ test("a photo that is another file since it was rejected is not rejected", async
   expect(await moveRejected(database)).toEqual({ moved: 0, problems: [] });
   expect(reviewState(database)).toMatchObject({ rejected: 0, decided: 0, photos: 2 });
   expect(reviewGroup(database, 0)).toMatchObject({ changed: 1 });
-  expect(undo(database)).toBe(0);
+  expect(undo(database)).toEqual({ position: 0, left: 1 });
   database.run("UPDATE photos SET md5 = 'sub/a.jpg' WHERE id = ?", [a]);
   // the step was about this file, and is undone already
   expect(reviewState(database)).toMatchObject({ rejected: 1, canUndo: false });

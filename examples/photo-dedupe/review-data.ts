@@ -138,14 +138,22 @@ export function decide(database: PhotoDatabase, decisions: readonly DecisionOn[]
   return true;
 }
 
-/** Take the last step back. @returns Where the group is that it was about, or `undefined` where there was none. */
-export function undo(database: PhotoDatabase): number | undefined {
+export interface Undone {
+  /** Of the group that it was about; `undefined` where it is in none, or nothing was to take back. */
+  readonly position: number | undefined;
+  /** Photos whose decisions were not taken back: they were moved away, or are other files now. */
+  readonly left: number;
+}
+
+/** Take the last step back. */
+export function undo(database: PhotoDatabase): Undone {
   const action = database.get<{ readonly id: number; readonly before: string }>(
     "SELECT id, before FROM actions ORDER BY id DESC LIMIT 1",
   );
-  if (action === undefined) return undefined;
+  if (action === undefined) return { position: undefined, left: 0 };
   const before: readonly DecisionBefore[] = JSON.parse(action.before);
-  database.transaction(() => {
+  const left = database.transaction(() => {
+    let left = 0;
     for (const decision of before) {
       // a photo that was moved meanwhile is restored from its list; another file of its name is another photo
       const now = database.get<{ readonly state: string; readonly md5: string | null }>(
@@ -153,13 +161,16 @@ export function undo(database: PhotoDatabase): number | undefined {
         [decision.photo],
       );
       if (now?.state === "present" && now.md5 === decision.md5) writeDecision(database, decision);
+      else left++;
     }
     database.run("DELETE FROM actions WHERE id = ?", [action.id]);
+    return left;
   });
-  return database.get<{ readonly position: number }>(
+  const group = database.get<{ readonly position: number }>(
     "SELECT position FROM group_members WHERE photo_id = ?",
     [before[0]?.photo ?? 0],
-  )?.position;
+  );
+  return { position: group?.position, left };
 }
 
 /** A photo's decision before a step, and which file it was about. */

@@ -85,6 +85,14 @@ test("takes decisions back, one step after the other", async () => {
   expect((await post("/api/undo")).json()).not.toHaveProperty("position");
 });
 
+test("says of a step that it was not taken back for a photo that was moved away", async () => {
+  await decide("b/two.jpg", "reject");
+  await post("/api/move-rejected");
+  expect((await post("/api/undo")).json()).toMatchObject({ left: 1, moved: 1, canUndo: false });
+  await decide("a/two.jpg", "reject");
+  expect((await post("/api/undo")).json()).toMatchObject({ left: 0, decided: 1 });
+});
+
 test("saves what was decided on a group of thousands", async () => {
   const decisions = Array.from({ length: 5_000 }, () => ({
     photo: set.id("a/one.jpg"),

@@ -113,8 +113,8 @@ export function buildReviewApp({
   });
 
   app.post("/api/undo", async () => {
-    const position = undo(database);
-    return { ...state(), position };
+    const undone = undo(database);
+    return { ...state(), ...undone };
   });
 
   app.get("/api/moved", async () => ({ photos: movedPhotos(database, 500) }));

@@ -183,6 +183,8 @@ describe.skipIf(executable === undefined)("the review page in Chromium", () => {
     await said("1 photo moved.");
     expect(existsSync(join(set.folder, "a/one.jpg"))).toBe(false);
     await page.getByText("Moved away.").waitFor();
+    await page.keyboard.press("u");
+    await said("Not taken back for 1 photo: moved away");
 
     await page.getByRole("button", { name: "Moved photos (1)" }).click();
     await page.getByRole("button", { name: "Put back a/one.jpg" }).click();

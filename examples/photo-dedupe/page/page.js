@@ -252,11 +252,16 @@ const acceptSuggestion = () =>
 const undo = () =>
   inTurn(async () => {
     if (!state.canUndo) return;
-    const { position, ...next } = await ask("/api/undo", {});
+    const { position, left, ...next } = await ask("/api/undo", {});
     state = next;
     await goTo(position ?? group?.position ?? 0, position === group?.position);
     showState();
-    say("Taken back");
+    say(
+      left === 0
+        ? "Taken back"
+        : `Not taken back for ${count(left, "photo", "photos")}: moved away, or changed on the disk. ` +
+            "The list of moved photos puts them back.",
+    );
   });
 
 const openLarge = () =>
