@@ -12,6 +12,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { dirname, join } from "node:path";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { moveRejected, restore } from "./move-rejected.ts";
 import { cameBack, isRejected, movedPhotosOf } from "./moved-photos.ts";
@@ -111,6 +112,24 @@ test("does not move a photo that is the kept file under another name", async () 
       },
     ],
   });
+});
+
+test("takes a photo back when the kept ones go while it is moved", async () => {
+  reject(a);
+  rmSync(join(folder, "b.jpg"));
+  const moving = moveRejected(database);
+  while (movedPhotosOf(database).length === 0) await nextTurn();
+  rmSync(join(folder, "c.jpg"));
+  const { moved, problems } = await moving;
+  expect([moved, problems[0]]).toEqual([
+    0,
+    {
+      path: join(folder, "sub/a.jpg"),
+      problem: "the photos of its group that are kept were gone when it was moved: it was put back",
+    },
+  ]);
+  expect(text("sub/a.jpg")).toBe("photo sub/a.jpg");
+  expect(movedPhotosOf(database)).toEqual([]);
 });
 
 test("moves all photos of a group that are all rejected", async () => {

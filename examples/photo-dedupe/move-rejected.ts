@@ -99,10 +99,9 @@ async function movePhoto(
   });
   try {
     await rename(path, target);
-    return undefined;
   } catch (error) {
     // a network disk may have done it all the same
-    if (!(await isThere(path))) return undefined;
+    if (!(await isThere(path))) return takeBackLastOne(database, photo, target);
     await removeEmpty(target);
     database.transaction(() => {
       database.run("DELETE FROM moves WHERE moved_to = ?", [target]);
@@ -112,6 +111,32 @@ async function movePhoto(
       ? `'${folder}' is on another file system: choose a folder on the same disk with --rejected`
       : systemReason(error);
   }
+  return takeBackLastOne(database, photo, target);
+}
+
+/**
+ * A kept photo that has gone with the one that was moved was the same file, on a disk whose numbers of files did not show
+ * it (a share that is mounted twice), or somebody removed it meanwhile.
+ *
+ * @returns Why the photo was taken back, or `undefined` where it was not.
+ */
+async function takeBackLastOne(
+  database: PhotoDatabase,
+  photo: ReviewedPhoto,
+  target: string,
+): Promise<string | undefined> {
+  const others = othersOf(database, photo);
+  for (const other of others) {
+    if (await isAsScanned(other).catch(() => false)) return undefined;
+  }
+  const move = movedPhotosOf(database).find(({ moved_to }) => moved_to === target);
+  // all are rejected: the page has asked
+  if (others.length === 0 || move === undefined) return undefined;
+  const problem = await restorePhoto(database, move).catch(systemReason);
+  const gone = "the photos of its group that are kept were gone when it was moved";
+  return problem === undefined
+    ? `${gone}: it was put back`
+    : `${gone}: it lies at '${target}' (${problem})`;
 }
 
 async function isAsScanned({ path, bytes, mtime_ms }: ReviewedPhoto): Promise<boolean> {
@@ -119,16 +144,22 @@ async function isAsScanned({ path, bytes, mtime_ms }: ReviewedPhoto): Promise<bo
   return stats.isFile() && stats.size === bytes && stats.mtimeMs === mtime_ms;
 }
 
+/** The photos of its group that stay. */
+function othersOf(database: PhotoDatabase, { id, position }: ReviewedPhoto) {
+  return database.all<ReviewedPhoto>(
+    `SELECT id, path, root, bytes, mtime_ms, position FROM reviewed
+     WHERE position = ? AND id <> ? AND state = 'present' AND decision IS NOT 'reject'
+     ORDER BY decision IS NULL, path`,
+    [position, id],
+  );
+}
+
 /** Why a photo could be the last of its group, where a person meant to keep another. */
 async function lastOneProblem(
   database: PhotoDatabase,
   photo: ReviewedPhoto,
 ): Promise<string | undefined> {
-  const others = database.all<ReviewedPhoto>(
-    `SELECT id, path, root, bytes, mtime_ms, position FROM reviewed
-     WHERE position = ? AND state = 'present' AND decision IS NOT 'reject' ORDER BY decision IS NULL, path`,
-    [photo.position],
-  );
+  const others = othersOf(database, photo);
   // all are rejected: the page has asked
   if (others.length === 0) return undefined;
   const own = await fileNumber(photo.path);
