@@ -151,6 +151,18 @@ test("moves rejected photos away, and puts them back", async () => {
   });
 });
 
+test("moves nothing when more is rejected than a person was asked about", async () => {
+  await decide("a/two.jpg", "reject");
+  await decide("b/two.jpg", "reject");
+  const answer = await post("/api/move-rejected", { rejected: 1 });
+  expect([answer.statusCode, answer.json().error]).toEqual([
+    409,
+    "2 photos are rejected by now, not 1: nothing was moved, ask again",
+  ]);
+  expect(existsSync(join(set.folder, "a/two.jpg"))).toBe(true);
+  expect((await post("/api/move-rejected", { rejected: 2 })).json()).toMatchObject({ moved: 2 });
+});
+
 test("never writes over a file of the same name", async () => {
   mkdirSync(join(set.folder, "clipstack-rejected/a"), { recursive: true });
   writeFileSync(join(set.folder, "clipstack-rejected/a/two.jpg"), "older");

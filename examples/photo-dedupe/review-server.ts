@@ -40,6 +40,8 @@ const decisionsBody = z.strictObject({
     .min(1)
     .max(100_000),
 });
+/** As many as the person was asked about. */
+const moveBody = z.strictObject({ rejected: z.int().min(1).optional() });
 const restoreBody = z.strictObject({ move: z.int().min(1).optional() });
 
 const headers = {
@@ -119,13 +121,21 @@ export function buildReviewApp({
 
   app.get("/api/moved", async () => ({ photos: movedPhotos(database, 500) }));
 
-  app.post("/api/move-rejected", () =>
-    moving.run(async () => {
+  app.post("/api/move-rejected", async (request, reply) => {
+    const body = moveBody.safeParse(request.body ?? {});
+    if (!body.success) return badRequest(reply, body.error);
+    const { rejected } = body.data;
+    return moving.run(async () => {
+      if (rejected !== undefined && rejected !== state().rejected) {
+        return reply.code(409).send({
+          error: `${state().rejected} photos are rejected by now, not ${rejected}: nothing was moved, ask again`,
+        });
+      }
       const options = { folder: rejectedFolder, signal: closing.signal };
       const result = await moveRejected(database, options);
       return { ...result, state: state() };
-    }),
-  );
+    });
+  });
 
   app.post("/api/restore", async (request, reply) => {
     const body = restoreBody.safeParse(request.body ?? {});

@@ -298,7 +298,9 @@ const openMove = () =>
 const moveRejected = () =>
   inTurn(async () => {
     element("move").close();
-    const { moved, problems, state: next } = await ask("/api/move-rejected", {});
+    // no more than was asked about: another window may have rejected others since
+    const { rejected } = state;
+    const { moved, problems, state: next } = await ask("/api/move-rejected", { rejected });
     state = next;
     await redraw();
     const stayed = problems.map(({ path, problem }) => `${path}: ${problem}`);
