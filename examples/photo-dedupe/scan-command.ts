@@ -3,7 +3,7 @@ import { databaseOption, integerOf, untilInterrupt, withDatabase } from "./comma
 import { DedupeError } from "./dedupe-error.ts";
 import { openProgress } from "./progress.ts";
 import { type ScanResult, type Skipped, scan } from "./scan.ts";
-import { shownJson } from "./shown-name.ts";
+import { shownJson, shownName } from "./shown-name.ts";
 
 interface ScanArguments {
   readonly db: string;
@@ -54,7 +54,7 @@ Examples:
 
 /** What a scan found, for people. */
 export function scanText(result: ScanResult): readonly string[] {
-  const { read, unchanged, gone, unreadable, closedFolders, links, heic } = result;
+  const { read, unchanged, gone, unreadable, closedFolders, links, heic, heicExample } = result;
   const lines = [
     `${read} photos read, ${unchanged} unchanged, ${gone} gone, ${unreadable} cannot be read`,
   ];
@@ -62,7 +62,7 @@ export function scanText(result: ScanResult): readonly string[] {
   if (links > 0) lines.push(`${links} links left out: what they point to is not a second photo`);
   if (heic > 0) {
     lines.push(
-      `${heic} HEIC files left out: this build of libvips has no HEIC decoder (a copy as JPEG is read)`,
+      `${heic} HEIC files left out, as '${shownName(heicExample ?? "")}': this build of libvips has no HEIC decoder (a copy as JPEG is read)`,
     );
   }
   return lines;

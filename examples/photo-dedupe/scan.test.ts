@@ -16,6 +16,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { heicSample, readsHeic } from "./heic.ts";
 import { openPhotoDatabase, type PhotoDatabase } from "./photo-database.ts";
 import { type Skipped, scan } from "./scan.ts";
+import { scanText } from "./scan-command.ts";
 import { picture, silent, temporaryFolder } from "./test-photos.ts";
 
 let folder: string;
@@ -128,7 +129,10 @@ test("lists what cannot be read with one line each, and reads the rest", async (
 test("reads HEIC files, or says where they cannot be decoded", async () => {
   writeFileSync(join(folder, "phone.HEIC"), heicSample);
   writeFileSync(join(folder, "sent.jpg"), heicSample);
-  const { read, heic, unreadable } = await scanFolder();
+  const result = await scanFolder();
+  const named = scanText(result).join("\n").includes(`'${join(folder, "phone.HEIC")}'`);
+  expect(named).toBe(!readsHeic);
+  const { read, heic, unreadable } = result;
   expect({ read, heic, unreadable }).toEqual(
     readsHeic ? { read: 2, heic: 0, unreadable: 0 } : { read: 0, heic: 1, unreadable: 1 },
   );

@@ -43,6 +43,8 @@ export interface ScanResult {
   readonly links: number;
   /** HEIC files, where this build cannot decode them. */
   readonly heic: number;
+  /** One of them, for a person to see which they are. */
+  readonly heicExample: string | undefined;
   /** The signal ended it before the end. */
   readonly stopped: boolean;
 }
@@ -80,6 +82,7 @@ export async function scan(database: PhotoDatabase, options: ScanOptions): Promi
 
   const closedFolders: string[] = [];
   const counts = { read: 0, unchanged: 0, unreadable: 0, link: 0, heic: 0 };
+  let heicExample: string | undefined;
   let waiting: SeenPhoto[] = [];
 
   const flush = () => {
@@ -99,6 +102,7 @@ export async function scan(database: PhotoDatabase, options: ScanOptions): Promi
     }
     if (found.kind !== "photo") {
       counts[found.kind]++;
+      if (found.kind === "heic") heicExample ??= found.path;
       return;
     }
     if (isRejected(database, found.path)) return;
@@ -128,6 +132,7 @@ export async function scan(database: PhotoDatabase, options: ScanOptions): Promi
     closedFolders: closedFolders.length,
     links,
     heic,
+    heicExample,
     stopped,
   };
 }
