@@ -130,7 +130,9 @@ test("reads HEIC files, or says where they cannot be decoded", async () => {
   writeFileSync(join(folder, "phone.HEIC"), heicSample);
   writeFileSync(join(folder, "sent.jpg"), heicSample);
   const result = await scanFolder();
-  const named = scanText(result).join("\n").includes(`'${join(folder, "phone.HEIC")}'`);
+  const named = scanText(result)
+    .join("\n")
+    .includes(`'${join(folder, "phone.HEIC")}'`);
   expect(named).toBe(!readsHeic);
   const { read, heic, unreadable } = result;
   expect({ read, heic, unreadable }).toEqual(
