@@ -37,8 +37,8 @@ export default defineConfig({
           // against a hang, however slow the machine is
           testTimeout: 120_000,
           hookTimeout: 120_000,
-          // many wait: for a process that starts, or for a time to pass. Without this, two processors get one worker
-          maxWorkers: Math.max(2, availableParallelism() - 1),
+          // many wait: for a process that starts, or for a time to pass
+          maxWorkers: availableParallelism() + 1,
           expect: { poll },
         },
       },
