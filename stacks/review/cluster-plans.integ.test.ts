@@ -23,7 +23,13 @@ import { findsProvider } from "../deploy/test-kind-project.ts";
 import { providerPlaces } from "../deploy/test-project.ts";
 import { environmentNames } from "../settings.ts";
 import { synthesize } from "../synthesize.ts";
-import { type ClusterPlanCase, clusterPlanCases, linesOf } from "./test-plans.ts";
+import {
+  type ClusterPlanCase,
+  clusterPlanCases,
+  effectsOf,
+  keptOf,
+  linesOf,
+} from "./test-plans.ts";
 
 /**
  * The plans of `clusterPlanCases` in `plans/` are Terraform's own, made here with the providers for Kubernetes and Helm on a real
@@ -146,10 +152,10 @@ describe.skipIf(missing !== "")(
           ...["plan", "-input=false", "-out=plan"],
           ...(destroy ? ["-destroy"] : []),
         );
-        const plan = kept(JSON.parse(portable(terraform(environment, "show", "-json", "plan"))));
+        const plan = keptOf(JSON.parse(portable(terraform(environment, "show", "-json", "plan"))));
         const saved = join(plans, `${name}.plan.json`);
         if (process.env.CLIPSTACK_WRITE_PLANS === "1") writeFileSync(saved, linesOf({ ...plan }));
-        expect(effects(plan)).toEqual(effects(kept(JSON.parse(readFileSync(saved, "utf8")))));
+        expect(effectsOf(plan)).toEqual(effectsOf(keptOf(JSON.parse(readFileSync(saved, "utf8")))));
       });
     }
 
@@ -202,32 +208,4 @@ function plannable(document: Document): string {
     undefined,
     1,
   ).replaceAll(/\$\{docker_image\.[\w-]+\.name\}/g, "clipstack/embed:k8s-cpu-0123456789ab");
-}
-
-interface SavedPlan {
-  readonly resource_changes: readonly {
-    readonly address: string;
-    readonly change: { readonly actions: readonly string[]; readonly replace_paths?: unknown };
-  }[];
-}
-
-/** What of a plan a review reads: the state and the configuration are as long again. */
-function kept(plan: unknown): SavedPlan {
-  const {
-    prior_state: _state,
-    planned_values: _planned,
-    timestamp: _time,
-    relevant_attributes: _relevant,
-    ...rest
-  } = plan as Record<string, unknown>;
-  return rest as unknown as SavedPlan;
-}
-
-function effects({ resource_changes: changes }: SavedPlan): readonly string[] {
-  return changes
-    .map(
-      ({ address, change }) =>
-        `${change.actions.join()} ${address} ${JSON.stringify(change.replace_paths ?? [])}`,
-    )
-    .sort();
 }

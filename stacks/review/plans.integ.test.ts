@@ -7,7 +7,15 @@ import { type StandIns, standIns } from "../cli/test-programs.ts";
 import { command, testDocker } from "../deploy/test-docker.ts";
 import { buildImage } from "../deploy/test-image.ts";
 import { nvidiaSmi, type TestProject, testProject, tritonPortsOf } from "../deploy/test-project.ts";
-import { linesOf, type PlanCase, planCases, plantedKey } from "./test-plans.ts";
+import {
+  effectsOf,
+  keptOf,
+  linesOf,
+  type PlanCase,
+  planCases,
+  plantedKey,
+  type SavedPlan,
+} from "./test-plans.ts";
 
 /**
  * The plans in `plans/` are Terraform's own, made here with the docker provider on a real engine. `CLIPSTACK_WRITE_PLANS=1` writes
@@ -148,7 +156,7 @@ describe.skipIf(missing !== "")(
         const file = join(folder, `${name}.plan.json`);
         if (write) await writeFile(file, linesOf({ ...plan }));
         const saved = kept(JSON.parse(await readFile(file, "utf8")));
-        expect(effects(plan)).toEqual(effects(saved));
+        expect(effectsOf(plan)).toEqual(effectsOf(saved));
       });
     }
 
@@ -157,32 +165,8 @@ describe.skipIf(missing !== "")(
   },
 );
 
-interface SavedPlan {
-  readonly resource_changes: readonly {
-    readonly address: string;
-    readonly change: { readonly actions: readonly string[]; readonly replace_paths?: unknown };
-  }[];
-}
-
-/** What of a plan a review reads: the state and the configuration are as long again. */
+/** Nor what the checks of an environment were before it is there. */
 function kept(plan: unknown): SavedPlan {
-  const {
-    prior_state: _state,
-    planned_values: _planned,
-    timestamp: _time,
-    relevant_attributes: _relevant,
-    checks: _checks,
-    ...rest
-  } = plan as Record<string, unknown>;
-  return rest as unknown as SavedPlan;
-}
-
-/** What happens to each resource. The key of a one-shot container is a hash of what it runs with. */
-function effects({ resource_changes: changes }: SavedPlan): readonly string[] {
-  return changes
-    .map(
-      ({ address, change }) =>
-        `${change.actions.join()} ${address.replace(/\["[0-9a-f]{12}"\]$/, "")} ${JSON.stringify(change.replace_paths ?? [])}`,
-    )
-    .sort();
+  const { checks: _checks, ...rest } = keptOf(plan) as SavedPlan & { readonly checks?: unknown };
+  return rest;
 }

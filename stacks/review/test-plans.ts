@@ -154,3 +154,33 @@ export function linesOf(plan: Readonly<Record<string, unknown>>): string {
   });
   return `{\n${parts.join(",\n")}\n}\n`;
 }
+
+/** What of Terraform's plan a test compares. */
+export interface SavedPlan {
+  readonly resource_changes: readonly {
+    readonly address: string;
+    readonly change: { readonly actions: readonly string[]; readonly replace_paths?: unknown };
+  }[];
+}
+
+/** What of a plan a review reads: the state and the configuration are as long again. */
+export function keptOf(plan: unknown): SavedPlan {
+  const {
+    prior_state: _state,
+    planned_values: _planned,
+    timestamp: _time,
+    relevant_attributes: _relevant,
+    ...rest
+  } = plan as Record<string, unknown>;
+  return rest as unknown as SavedPlan;
+}
+
+/** What happens to each resource. The key of a one-shot container is a hash of what it runs with. */
+export function effectsOf({ resource_changes: changes }: SavedPlan): readonly string[] {
+  return changes
+    .map(
+      ({ address, change }) =>
+        `${change.actions.join()} ${address.replace(/\["[0-9a-f]{12}"\]$/, "")} ${JSON.stringify(change.replace_paths ?? [])}`,
+    )
+    .sort();
+}
