@@ -5,10 +5,12 @@ import { chartDocuments } from "./diff-values.ts";
 import {
   durationText,
   factsOf,
+  isOneShot,
   labelOf,
   objectName,
   type StackFacts,
   secondsOf,
+  selects,
   volumeAt,
 } from "./stack-facts.ts";
 import { blockOf, blocksOf, isObject, sameValue } from "./value-paths.ts";
@@ -231,11 +233,6 @@ function endpointsText({ endpoints }: Service): string {
     .join(", ");
 }
 
-/** Docker restarts nothing unless it is told so: `restart` says nothing of it. */
-function isOneShot(values: Values | undefined): boolean {
-  return values?.must_run === false;
-}
-
 function oneShot({ action, after }: ResourceChange): Consequence | undefined {
   if (action === "delete") return harmless("It ended long ago: nothing runs in it.");
   const service = labelOf(after, "clipstack.service");
@@ -432,12 +429,10 @@ function budgetOf(
 ): number | undefined {
   const { namespace } = objectName(workload);
   const { labels } = blockOf(workload, "spec", "template", "metadata");
-  const own = isObject(labels) ? labels : {};
   for (const { type, values } of facts.values.values()) {
     if (!type.startsWith("kubernetes_pod_disruption_budget")) continue;
     const { match_labels: wanted } = blockOf(values, "spec", "selector");
-    const pairs = Object.entries(isObject(wanted) ? wanted : {});
-    const isIts = pairs.length > 0 && pairs.every(([name, value]) => own[name] === value);
+    const isIts = isObject(wanted) && isObject(labels) && selects(wanted, labels);
     if (!isIts || objectName(values).namespace !== namespace) continue;
     const spec = blockOf(values, "spec");
     if (

@@ -2,7 +2,7 @@ import type { Values } from "./change.ts";
 import type { StackMoments } from "./consequences.ts";
 import { chartDocuments, chartKey } from "./diff-values.ts";
 import { hidden } from "./secrets.ts";
-import { objectName, type StackFacts, withoutKey } from "./stack-facts.ts";
+import { isOneShot, objectName, type StackFacts, withoutKey } from "./stack-facts.ts";
 import { blockOf, blocksOf, isObject } from "./value-paths.ts";
 
 export const exposureKinds = ["port", "authentication", "privilege"] as const;
@@ -163,9 +163,9 @@ function privilegesOf(values: Values): readonly Omit<Found, "address">[] {
   const found: string[] = [];
   if (values.privileged === true) found.push("privileged");
   const user = String(values.user ?? "");
-  if (/^(0|root)(:|$)/.test(user) && values.must_run !== false) found.push("runs as root");
+  if (/^(0|root)(:|$)/.test(user) && !isOneShot(values)) found.push("runs as root");
   const added = blocksOf(values.capabilities).flatMap(({ add }) => (Array.isArray(add) ? add : []));
-  if (values.must_run !== false && added.length > 0) {
+  if (!isOneShot(values) && added.length > 0) {
     found.push(`capabilities ${added.map(String).sort().join(", ")}`);
   }
   if (values.pid_mode === "host") found.push("sees the processes of the host");

@@ -8,7 +8,7 @@ import { type Exposure, exposuresOf } from "./exposure.ts";
 import { fingerprintOf } from "./fingerprint.ts";
 import { scrub, secretTexts } from "./secrets.ts";
 import { type ServingChange, servingOf } from "./serving.ts";
-import { titleOf, withoutKey } from "./stack-facts.ts";
+import { isOneShot, titleOf, withoutKey } from "./stack-facts.ts";
 import { blocksOf, isObject, pathText } from "./value-paths.ts";
 import { few, type Verdict, verdictOf } from "./verdict.ts";
 
@@ -264,10 +264,6 @@ export function withPairs(resources: readonly ResourceChange[]): readonly Resour
   ].sort((a, b) => (a.address < b.address ? -1 : 1));
 }
 
-function isOneShot(values: ResourceChange["before"]): boolean {
-  return values?.must_run === false;
-}
-
 /** What forces a replacement, each with what is different there. */
 function forcedBy(paths: readonly Path[], diffs: readonly DiffBlock[]): readonly string[] {
   const lines = diffs.filter(({ title }) => title === "").flatMap(({ lines: all }) => all);
@@ -297,7 +293,7 @@ function startsWithName(where: string, name: string): boolean {
 function isStep({ type, after, before }: ResourceChange, consequence: Consequence | undefined) {
   const noHarm = consequence === undefined || (consequence.down.length === 0 && !consequence.lost);
   if (type === "terraform_data" || type === "null_resource") return noHarm;
-  return type === "docker_container" && (after ?? before)?.must_run === false && noHarm;
+  return type === "docker_container" && isOneShot(after ?? before) && noHarm;
 }
 
 function countsOf({ resources, drift }: StackChange): Counts {

@@ -36,6 +36,17 @@ export function factsOf(change: StackChange, moment: Moment): StackFacts {
   return { ...(environment === undefined ? {} : { environment }), values, services };
 }
 
+/** A container that ends before a service is touched. `restart` says nothing of it: Docker restarts nothing unless it is told so. */
+export function isOneShot(container: Values | undefined): boolean {
+  return container?.must_run === false;
+}
+
+/** Whether all labels that a selector asks for are there. A selector of expressions selects what it may. */
+export function selects(selector: Values, labels: Values): boolean {
+  const asked = Object.entries(selector);
+  return asked.length > 0 && asked.every(([name, value]) => labels[name] === value);
+}
+
 /** `docker_container.weights_check["09000a0fb7d8"]` without its key. */
 export function withoutKey(address: string): string {
   return address.replace(/\[[^\]]*\]$/, "");

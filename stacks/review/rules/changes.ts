@@ -1,4 +1,5 @@
 import type { ResourceChange, StackChange } from "../change.ts";
+import { isOneShot } from "../stack-facts.ts";
 import { canonical, isObject } from "../value-paths.ts";
 import { environmentBefore, environmentOf, withoutKey } from "./facts.ts";
 import { type ReviewRule, rule } from "./rule.ts";
@@ -306,7 +307,7 @@ function identityOf({ type }: ResourceChange, values: ResourceChange["after"]): 
 /** What is made anew without anybody who waits for it. */
 function isStep(type: string, values: NonNullable<ResourceChange["after"]>): boolean {
   if (type === "terraform_data") return !isGiven(at(values.input, "portMappings"));
-  return type === "null_resource" || (type === "docker_container" && values.must_run === false);
+  return type === "null_resource" || (type === "docker_container" && isOneShot(values));
 }
 
 function dollars(usdPerHour: number): string {

@@ -7,6 +7,7 @@ import {
 import type { StackChange } from "../change.ts";
 import { serviceTypes } from "../diff-values.ts";
 import { withoutUser } from "../secrets.ts";
+import { selects } from "../stack-facts.ts";
 import {
   deploymentsOf,
   environmentOf,
@@ -19,7 +20,6 @@ import {
   releasesOf,
   resourcesOf,
   type ServiceContainer,
-  selects,
   serviceContainers,
   specOf,
   volumesOf,

@@ -5,6 +5,7 @@ import {
   type Service,
 } from "../../../inference-image/src/contract/environment.ts";
 import type { ResourceChange, StackChange, Values } from "../change.ts";
+import { isOneShot, selects } from "../stack-facts.ts";
 import { cached } from "./cached.ts";
 import {
   at,
@@ -76,7 +77,7 @@ export interface ServiceContainer {
 export const serviceContainers = cached((change: StackChange): readonly ServiceContainer[] => {
   const services = environmentOf(change)?.services ?? [];
   return resourcesOf(change, "docker_container")
-    .filter(({ after }) => after?.must_run !== false)
+    .filter(({ after }) => !isOneShot(after))
     .map((resource) => {
       const values = resource.after ?? {};
       const service = services.find(
@@ -194,15 +195,6 @@ export function metadataOf(resource: ResourceChange): Values {
 
 export function specOf(resource: ResourceChange): Values {
   return block(resource.after?.spec) ?? {};
-}
-
-/** Whether all labels that a selector asks for are there. A selector of expressions selects what it may. */
-export function selects(
-  selector: Readonly<Record<string, string>>,
-  labels: Readonly<Record<string, string>>,
-): boolean {
-  const asked = Object.entries(selector);
-  return asked.length > 0 && asked.every(([name, value]) => labels[name] === value);
 }
 
 /** Containers of a pod. */

@@ -9,6 +9,7 @@ import {
   sharedQuotaFindings,
 } from "../../../constructs/checks/scaling.ts";
 import type { StackChange } from "../change.ts";
+import { selects } from "../stack-facts.ts";
 import {
   autoscalersOf,
   budgetSelector,
@@ -25,7 +26,6 @@ import {
   quotasOf,
   releasesOf,
   resourcesOf,
-  selects,
   specOf,
   type Workload,
   workloadsOf,
