@@ -1,4 +1,4 @@
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -11,10 +11,10 @@ import {
   halfBits,
 } from "./convert-precision.ts";
 import { readOnnx, tensorTypes } from "./onnx-reader.ts";
-import { type OnnxModel, onnxChunks } from "./onnx-writer.ts";
+import type { OnnxModel } from "./onnx-writer.ts";
 import { isStandard } from "./standard-model.ts";
 import { exportedTower } from "./test-exported-tower.ts";
-import { tinyModel } from "./test-model.ts";
+import { tinyModel, writeModel } from "./test-model.ts";
 
 let folder: string;
 beforeAll(async () => {
@@ -28,10 +28,7 @@ let count = 0;
 async function write(model: OnnxModel): Promise<string> {
   count += 1;
   const file = join(folder, `${count}.onnx`);
-  await writeFile(
-    file,
-    Buffer.concat(Array.from(onnxChunks(model), (chunk) => Buffer.from(chunk))),
-  );
+  await writeModel(file, model);
   return file;
 }
 

@@ -4,22 +4,18 @@
 """
 
 import sys
+from pathlib import Path
 
 import torch
-from open_clip.transformer import VisionTransformer
+
+sys.dont_write_bytecode = True  # nothing beside the export of the checkout
+sys.path.insert(0, str(Path(__file__).parents[3] / "model_repository/export"))
+from export import randomise, tiny  # noqa: E402
 
 file, exporter = sys.argv[1:3]
 torch.manual_seed(0)
-tower = VisionTransformer(
-    image_size=224, patch_size=32, width=48, layers=2, heads=2, mlp_ratio=4, output_dim=512
-).eval()
-for name, weights in tower.named_parameters():
-    if weights.dim() == 1:
-        torch.nn.init.normal_(weights, 1.0 if name.endswith("weight") else 0.0, 0.1)
-    elif "conv1" in name:
-        torch.nn.init.normal_(weights, 0, 4 / 3072**0.5)
-    else:
-        torch.nn.init.normal_(weights, 0, 1.5 / weights.shape[-1] ** 0.5)
+tower = tiny().eval()
+randomise(tower)
 
 names = {"input_names": ["image"], "output_names": ["embedding"]}
 image = torch.randn(2, 3, 224, 224)

@@ -1,4 +1,6 @@
+import { writeFile } from "node:fs/promises";
 import { ensureTinyModel } from "./generate.ts";
+import { type OnnxModel, onnxChunks } from "./onnx-writer.ts";
 
 let path: Promise<string> | undefined;
 
@@ -6,4 +8,11 @@ let path: Promise<string> | undefined;
 export function tinyModel(): Promise<string> {
   path ??= ensureTinyModel();
   return path;
+}
+
+export async function writeModel(file: string, model: OnnxModel): Promise<void> {
+  await writeFile(
+    file,
+    Buffer.concat(Array.from(onnxChunks(model), (chunk) => Buffer.from(chunk))),
+  );
 }
