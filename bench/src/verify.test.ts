@@ -230,7 +230,7 @@ describe("planted faults", () => {
 
   test("a service that does not batch names its container", () => {
     expect(failure("one-by-one", "batching")).toBe(
-      `${named("one-by-one")}: 16 concurrent requests ran one by one: 16 images in 16 executions`,
+      `${named("one-by-one")}: 128 concurrent requests ran one by one: 128 images in 128 executions`,
     );
   });
 
