@@ -44,6 +44,11 @@ const [{ name: outputName, dims: outputDims }] = openclipVitB32.outputs;
  * The graph that computes a tower from 8-bit pixels with the least work: the normalisation of the pixels is in the weights
  * of the patches, which are a product of matrices, and the last block computes queries, MLP and `ln_post` of the class
  * token only. Weights are read from the tower's file when they are written.
+ *
+ * With the operators of `onnxruntime` the tokens of all images are the rows of one matrix, so that a bias is added where its
+ * product is made (`Gemm`); and the biases of keys and values are gone. A key's adds the same to all scores of a query,
+ * which softmax does not see; a value's is added to every mix, whose weights have the sum 1, so it is part of the output's
+ * bias: `b + b_value · W`.
  */
 export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel {
   const { heads, precision } = options;
@@ -114,6 +119,7 @@ export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel 
       dims: [from, to],
       data: matrix.pieces,
     });
+    if (bias !== undefined && !portable) return node("Gemm", name, [input.value, weight, bias]);
     const value = node("MatMul", bias ? `${name}.product` : name, [input.value, weight]);
     return bias ? node("Add", name, [value, bias]) : value;
   };
@@ -153,9 +159,14 @@ export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel 
     );
   const reshape = (name: string, input: string, shape: readonly number[]): string =>
     node("Reshape", name, [input, integers(`shape.${shape.join("x")}`, shape)]);
+  /** The tokens of each image, of the rows of all. */
+  const byImage = (input: string, rows: number): string =>
+    portable ? input : reshape(`${input}.by_image`, input, [-1, rows, width]);
+  const asRows = (input: string): string =>
+    portable ? input : reshape(`${input}.rows`, input, [-1, width]);
   const firstToken = (name: string, input: string): string =>
     node("Slice", name, [
-      input,
+      byImage(input, tokens),
       integers("first_token.start", [0]),
       integers("first_token.end", [1]),
       integers("first_token.axis", [1]),
@@ -173,11 +184,12 @@ export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel 
     const scale = 1 / Math.sqrt(headWidth);
     if (!portable) {
       const parts = [
-        linear(`${name}.query`, queryOf, block.query),
-        linear(`${name}.key`, input, block.key),
-        linear(`${name}.value`, input, block.value),
+        byImage(linear(`${name}.query`, queryOf, block.query), queries),
+        byImage(product(`${name}.key`, input, matrixOf(block.key)), tokens),
+        byImage(product(`${name}.value`, input, matrixOf(block.value)), tokens),
       ];
-      return contribNode("MultiHeadAttention", `${name}.mixed`, parts, { num_heads: heads });
+      const mixed = contribNode("MultiHeadAttention", `${name}.mixed`, parts, { num_heads: heads });
+      return asRows(mixed);
     }
     const byHead = (part: "query" | "key" | "value", perm: readonly number[]) => {
       const from = part === "query" ? queryOf : input;
@@ -199,13 +211,21 @@ export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel 
     return reshape(`${name}.merged`, byToken, [0, queries, width]);
   };
 
+  const attentionOutput = (name: string, mixed: string, block: Tower["blocks"][number]): string => {
+    const part = whole(block.output);
+    const values = block.value.linear.bias;
+    if (portable || values === undefined) return linear(name, quantisable(mixed), part);
+    const bias = floats(`${name}.bias`, [width], () => mixedBias(block, values));
+    return product(name, quantisable(mixed), matrixOf(part), bias);
+  };
+
   const scalar = (name: string, value: number) => floats(name, [], () => Float32Array.of(value));
   const activation = (name: string, input: string, kind: "gelu" | "quick-gelu"): string => {
     if (kind === "quick-gelu") {
       const steep = node("Mul", `${name}.steep`, [input, scalar("quick_gelu.slope", 1.702)]);
       return node("Mul", name, [input, node("Sigmoid", `${name}.gate`, [steep])]);
     }
-    // ONNX Runtime makes one operator of these
+    if (!portable) return contribNode("Gelu", name, [input]);
     const divided = node("Div", `${name}.div`, [input, scalar("gelu.sqrt2", Math.SQRT2)]);
     const gate = node("Add", `${name}.gate`, [
       node("Erf", `${name}.erf`, [divided]),
@@ -246,17 +266,18 @@ export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel 
     floats("positions", [tokens, width], positions),
   ]);
   if (tower.firstNorm !== undefined) stream = norm("ln_pre", stream, tower.firstNorm);
+  stream = asRows(stream);
 
   for (const [index, block] of blocks.entries()) {
     const name = `blocks.${index}`;
     const last = index === blocks.length - 1;
     const normed = norm(`${name}.ln_1`, stream, block.attentionNorm);
-    const queryInput = last ? firstToken(`${name}.class_token`, normed) : normed;
-    if (last) stream = firstToken(`${name}.class_stream`, stream);
+    const queryInput = last ? asRows(firstToken(`${name}.class_token`, normed)) : normed;
+    if (last) stream = asRows(firstToken(`${name}.class_stream`, stream));
     const mixed = attention(`${name}.attn`, block, normed, queryInput, last ? 1 : tokens);
     const attended = node("Add", `${name}.attended`, [
       stream,
-      linear(`${name}.attn.out`, quantisable(mixed), whole(block.output)),
+      attentionOutput(`${name}.attn.out`, mixed, block),
     ]);
     const hidden = linear(
       `${name}.mlp.hidden`,
@@ -335,6 +356,22 @@ export function matrixOf({ linear: { weight }, part, of }: TowerPart, factor = 1
 /** All columns of a projection. */
 export function whole(linear: TowerLinear): TowerPart {
   return { linear, part: 0, of: 1 };
+}
+
+/** The bias of an attention's output, with what the biases of its values add to it. Computed in float64. */
+function mixedBias({ output, value }: Tower["blocks"][number], values: OnnxTensor): Float32Array {
+  const { from, to, pieces } = matrixOf(whole(output));
+  const added = readFloats(values).subarray(value.part * from, (value.part + 1) * from);
+  const sums = Float64Array.from(output.bias ? readFloats(output.bias) : new Float32Array(to));
+  let at = 0;
+  for (const piece of pieces()) {
+    // a piece may begin anywhere in its memory, but holds whole values
+    for (const weight of new Float32Array(piece.slice().buffer)) {
+      sums[at % to]! += added[Math.floor(at / to)]! * weight;
+      at += 1;
+    }
+  }
+  return Float32Array.from(sums);
 }
 
 /**
