@@ -7,9 +7,11 @@ import { compareModels, embedWith, syntheticImages } from "./compare-models.ts";
 import { type FormOptions, modelForms } from "./model-form.ts";
 import { readOnnx } from "./onnx-reader.ts";
 import type { OnnxModel } from "./onnx-writer.ts";
+import { normalPieces } from "./random-weights.ts";
 import { recogniseTower } from "./recognise-tower.ts";
 import { exportedTower } from "./test-exported-tower.ts";
 import { tinyModel, writeModel } from "./test-model.ts";
+import { imageTower, profiles } from "./vision-transformer.ts";
 
 let folder: string;
 beforeAll(async () => {
@@ -93,6 +95,18 @@ test("two files that say the same in other words have the same form", async () =
   expect(tower.width).toBe(32);
   expect(tower.heads[0]).toBe(4);
   expect(tower.blocks).toHaveLength(2);
+});
+
+test("biases of values end up in the output's, of matrices that are read in several pieces", async () => {
+  const sizes = { ...profiles.tiny, width: 576, heads: 9, layers: 2, mlpWidth: 64 };
+  const model = imageTower(sizes, (name, dims, initial) => {
+    const count = dims.reduce((product, dim) => product * dim, 1);
+    const deviation = "value" in initial ? 0.3 : initial.deviation;
+    return normalPieces(3, name, count, deviation);
+  });
+  const { parts, maxDifference } = await chosen(await write(model));
+  expect(parts).toContain("class-token-last");
+  expect(maxDifference).toBeLessThan(5e-6);
 });
 
 test("an MLP with quick GELU, as OpenAI's weights have it, is recognised", async () => {

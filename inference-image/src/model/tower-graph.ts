@@ -360,18 +360,27 @@ export function whole(linear: TowerLinear): TowerPart {
 
 /** The bias of an attention's output, with what the biases of its values add to it. Computed in float64. */
 function mixedBias({ output, value }: Tower["blocks"][number], values: OnnxTensor): Float32Array {
-  const { from, to, pieces } = matrixOf(whole(output));
+  const matrix = matrixOf(whole(output));
+  const { from, to } = matrix;
+  const weights = floatsOf(matrix);
   const added = readFloats(values).subarray(value.part * from, (value.part + 1) * from);
   const sums = Float64Array.from(output.bias ? readFloats(output.bias) : new Float32Array(to));
-  let at = 0;
-  for (const piece of pieces()) {
-    // a piece may begin anywhere in its memory, but holds whole values
-    for (const weight of new Float32Array(piece.slice().buffer)) {
-      sums[at % to]! += added[Math.floor(at / to)]! * weight;
-      at += 1;
+  for (let row = 0; row < from; row++) {
+    for (let column = 0; column < to; column++) {
+      sums[column]! += added[row]! * weights[row * to + column]!;
     }
   }
   return Float32Array.from(sums);
+}
+
+function floatsOf({ from, to, pieces }: Matrix): Float32Array {
+  const bytes = new Uint8Array(from * to * Float32Array.BYTES_PER_ELEMENT);
+  let filled = 0;
+  for (const piece of pieces()) {
+    bytes.set(piece, filled);
+    filled += piece.length;
+  }
+  return new Float32Array(bytes.buffer);
 }
 
 /**
