@@ -1,19 +1,31 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
-
-/** How long work may hold the event loop in one go, in milliseconds. */
+/** How long the work of all requests together may hold the event loop in one go, in milliseconds. */
 const turnMs = 2;
 
-/** Divides long work into turns, so that other requests are answered in between. */
-export class Turns {
-  #since = performance.now();
+/** Who waits for a turn, in the order that they asked. */
+const waiting: (() => void)[] = [];
+let turnStartedAt = Number.NEGATIVE_INFINITY;
 
+/** One turn in each round of the event loop: sockets and timers are looked at before the next. */
+function startTurn(): void {
+  turnStartedAt = performance.now();
+  waiting.shift()!();
+  if (waiting.length > 0) setImmediate(startTurn);
+}
+
+/**
+ * Divides long work into turns, so that other requests are answered in between. Turns are of the process and not of a
+ * request: many large bodies that arrive at once take them one after the other.
+ */
+export class Turns {
   /** Whether the turn is over: then `await` {@link next}. Ask between pieces of some microseconds. */
   get over(): boolean {
-    return performance.now() - this.#since > turnMs;
+    return performance.now() - turnStartedAt > turnMs;
   }
 
-  async next(): Promise<void> {
-    await nextTurn();
-    this.#since = performance.now();
+  next(): Promise<void> {
+    return new Promise((resolve) => {
+      waiting.push(resolve);
+      if (waiting.length === 1) setImmediate(startTurn);
+    });
   }
 }
