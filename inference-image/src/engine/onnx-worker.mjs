@@ -3,7 +3,6 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { parentPort, workerData } from "node:worker_threads";
-import { lowerPriority, niceness } from "./thread-priority.mjs";
 
 // Half floats travel as Uint16Array. The runtime's binding takes nothing else, but its JavaScript side would choose
 // Float16Array where Node has it (24 and newer); it looks when the first tensor is made.
@@ -13,9 +12,6 @@ globalThis.Float16Array = undefined;
 /** @typedef {{ name: string, type: string, shape: (number | string)[] }} Meta */
 /** @typedef {{ name: string, type: string, dims: number[], data: import("node:util").types.TypedArray }} WireTensor */
 /** @typedef {{ kind: "open", model: string | Uint8Array, sessionOptions: object }} Open */
-
-// the threads that the runtime starts inherit it
-lowerPriority(niceness.runtime);
 
 /** @type {{ state: Int32Array<SharedArrayBuffer> }} */
 const { state } = workerData;

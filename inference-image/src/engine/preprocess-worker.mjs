@@ -2,9 +2,6 @@
 // so that the thread starts without a TypeScript loader, whatever loader the process has.
 import { parentPort, workerData } from "node:worker_threads";
 import { createEngines, preprocessImage } from "./preprocess-image.mjs";
-import { lowerPriority, niceness } from "./thread-priority.mjs";
-
-lowerPriority(niceness.decoding);
 
 /** @type {{ modules: import("./preprocess-image.mjs").Modules, side: number }} */
 const { modules, side } = workerData;
