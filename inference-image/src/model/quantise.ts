@@ -7,20 +7,20 @@ import type { Matrix } from "./tower-graph.ts";
  */
 export function quantise(
   name: string,
-  { from, to, pieces }: Matrix,
+  matrix: Matrix,
 ): { readonly values: OnnxInitializer; readonly scales: OnnxInitializer } {
-  const floats = () => floatsOf(pieces(), from * to);
+  const { from, to } = matrix;
   return {
     values: {
       name,
       dataType: "INT8",
       dims: [from, to],
       data: () => {
-        const matrix = floats();
-        const scales = columnScales(matrix, to);
-        const quantised = new Int8Array(matrix.length);
-        for (let i = 0, column = 0; i < matrix.length; i++) {
-          quantised[i] = Math.max(-127, Math.min(127, Math.round(matrix[i]! / scales[column]!)));
+        const floats = floatsOf(matrix);
+        const scales = columnScales(floats, to);
+        const quantised = new Int8Array(floats.length);
+        for (let i = 0, column = 0; i < floats.length; i++) {
+          quantised[i] = Math.max(-127, Math.min(127, Math.round(floats[i]! / scales[column]!)));
           column = column + 1 === to ? 0 : column + 1;
         }
         return [new Uint8Array(quantised.buffer)];
@@ -30,7 +30,7 @@ export function quantise(
       name: `${name}.scale`,
       dataType: "FLOAT",
       dims: [to],
-      data: () => [new Uint8Array(columnScales(floats(), to).buffer)],
+      data: () => [new Uint8Array(columnScales(floatsOf(matrix), to).buffer)],
     },
   };
 }
@@ -47,11 +47,12 @@ function columnScales(matrix: Float32Array, columns: number): Float32Array<Array
   return largest.map((size) => (size === 0 ? 1 : size / 127));
 }
 
-function floatsOf(pieces: Iterable<Uint8Array>, count: number): Float32Array {
-  const values = new Float32Array(count);
+/** The values of a matrix, row-major. */
+export function floatsOf({ from, to, pieces }: Matrix): Float32Array {
+  const values = new Float32Array(from * to);
   const bytes = new Uint8Array(values.buffer);
   let filled = 0;
-  for (const piece of pieces) {
+  for (const piece of pieces()) {
     bytes.set(piece, filled);
     filled += piece.length;
   }

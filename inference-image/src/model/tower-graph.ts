@@ -11,7 +11,7 @@ import {
   type OnnxModel,
   type OnnxNode,
 } from "./onnx-writer.ts";
-import { quantise } from "./quantise.ts";
+import { floatsOf, quantise } from "./quantise.ts";
 import {
   matrixDims,
   type Tower,
@@ -371,16 +371,6 @@ function mixedBias({ output, value }: Tower["blocks"][number], values: OnnxTenso
     }
   }
   return Float32Array.from(sums);
-}
-
-function floatsOf({ from, to, pieces }: Matrix): Float32Array {
-  const bytes = new Uint8Array(from * to * Float32Array.BYTES_PER_ELEMENT);
-  let filled = 0;
-  for (const piece of pieces()) {
-    bytes.set(piece, filled);
-    filled += piece.length;
-  }
-  return new Float32Array(bytes.buffer);
 }
 
 /**

@@ -1,6 +1,6 @@
 import { maxImagesPerRequest } from "../contract/embed-api.ts";
 import { EmbedError, tooManyImages } from "./errors.ts";
-import { Turns } from "./turns.ts";
+import { turns } from "./turns.ts";
 
 /** Bytes that are searched or decoded in one go: a fraction of a millisecond. A multiple of 4. */
 const pieceBytes = 64 * 1024;
@@ -30,17 +30,16 @@ const shownCharacters = 60;
  */
 export async function imagesOfBase64Body(body: Buffer): Promise<readonly Uint8Array[]> {
   if (body.length === 0) throw new EmbedError("bad_request", "the body is empty");
-  const turns = new Turns();
-  const shape = await new Scanner(body, turns, false).read();
+  const shape = await new Scanner(body, false).read();
   const mistake = mistakeIn(shape);
   if (mistake !== undefined || shape.repeated) {
     // is it JSON at all? What is in the strings was not looked at
-    await new Scanner(body, turns, true).read();
+    await new Scanner(body, true).read();
   }
   if (mistake !== undefined) throw mistake;
   const images: Uint8Array[] = [];
   for (const [index, element] of (shape.images?.first ?? []).entries()) {
-    images.push(await decode(body, element as Text, index, turns));
+    images.push(await decode(body, element as Text, index));
   }
   return images;
 }
@@ -149,7 +148,6 @@ class Scanner {
 
   constructor(
     readonly bytes: Buffer,
-    readonly turns: Turns,
     /** Whether strings without a backslash are looked into: they must have no control characters. */
     readonly strict: boolean,
   ) {
@@ -159,7 +157,7 @@ class Scanner {
 
   /** @throws {EmbedError} when it is not JSON */
   async read(): Promise<Shape> {
-    const { bytes, turns } = this;
+    const { bytes } = this;
     let images: Images | undefined;
     let repeated = false;
     const unknown = new Set<string>();
@@ -192,7 +190,7 @@ class Scanner {
   }
 
   async #images(): Promise<Images> {
-    const { bytes, turns } = this;
+    const { bytes } = this;
     if (bytes[this.#at] !== openArray) return { kind: await this.#value(), count: 0, first: [] };
     const first: Element[] = [];
     let count = 0;
@@ -240,7 +238,7 @@ class Scanner {
 
   /** Any value, skipped. */
   async #value(): Promise<Kind> {
-    const { bytes, turns } = this;
+    const { bytes } = this;
     const kind = this.#kind();
     /** How the objects and arrays end that the value is in. */
     const ends: number[] = [];
@@ -360,7 +358,7 @@ class Scanner {
 
   /** The closing quote of a string that is read byte by byte. */
   async #endOfText(from: number): Promise<number> {
-    const { bytes, turns } = this;
+    const { bytes } = this;
     let at = from;
     while (at < bytes.length) {
       if (turns.over) await turns.next();
@@ -381,7 +379,7 @@ class Scanner {
   }
 
   async #find(byte: number, from: number): Promise<number> {
-    const { bytes, turns } = this;
+    const { bytes } = this;
     for (let at = from; at < bytes.length; at += windowBytes) {
       const index = bytes.subarray(at, at + windowBytes).indexOf(byte);
       if (index >= 0) return at + index;
@@ -415,11 +413,11 @@ function hexAt(bytes: Buffer, at: number): number {
 }
 
 /** Decode one image file in its place: RFC 4648 §4, padding included, nothing else. */
-async function decode(body: Buffer, text: Text, image: number, turns: Turns): Promise<Uint8Array> {
+async function decode(body: Buffer, text: Text, image: number): Promise<Uint8Array> {
   const refuse = (why: string) =>
     new EmbedError("bad_request", `image ${image} is not base64: ${why}`, image);
   const { from } = text;
-  const to = text.escaped ? await resolveEscapes(body, text, turns) : text.to;
+  const to = text.escaped ? await resolveEscapes(body, text) : text.to;
   const length = to - from;
   if (body.toString("latin1", from, from + 5) === "data:") {
     throw refuse("it is a data URL; send what follows its comma");
@@ -459,7 +457,7 @@ function padded(piece: string, padding: number): boolean {
  *
  * @returns its new end
  */
-async function resolveEscapes(body: Buffer, { from, to }: Text, turns: Turns): Promise<number> {
+async function resolveEscapes(body: Buffer, { from, to }: Text): Promise<number> {
   let end = from;
   for (let at = from; at < to; ) {
     if (turns.over) await turns.next();

@@ -1,6 +1,6 @@
 import { maxImagesPerRequest } from "../contract/embed-api.ts";
 import { EmbedError, tooManyImages } from "./errors.ts";
-import { Turns } from "./turns.ts";
+import { turns } from "./turns.ts";
 
 /** Bytes in which a boundary is searched in one go. */
 const windowBytes = 1024 * 1024;
@@ -63,7 +63,6 @@ class FormReader {
   readonly #body: Buffer;
   /** Of all parts but the first: its line begins the part before. */
   readonly #delimiter: Buffer;
-  readonly #turns = new Turns();
   /** Just after a delimiter. */
   #at = 0;
 
@@ -117,7 +116,7 @@ class FormReader {
       const window = this.#body.subarray(at, at + windowBytes + this.#delimiter.length - 1);
       const index = window.indexOf(this.#delimiter);
       if (index >= 0) return at + index;
-      if (this.#turns.over) await this.#turns.next();
+      if (turns.over) await turns.next();
     }
     return -1;
   }

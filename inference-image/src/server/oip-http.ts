@@ -15,7 +15,7 @@ import { bodyOf, RequestBodies, sendBody, singleHeader } from "./oip-body.ts";
 import { OipError, type OipErrorCode, whereOf } from "./oip-error.ts";
 import { modelMetadata, modelStatistics, serverMetadata } from "./oip-metadata.ts";
 import { requestTimeoutMs } from "./request-timeout.ts";
-import { Turns } from "./turns.ts";
+import { turns } from "./turns.ts";
 
 export interface OipAppOptions {
   /** Largest request body, before and after decompression, in bytes: `--http-max-input-size`. */
@@ -121,7 +121,7 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
     const { body, accepted } = await bodies.infer(request, reply);
     const { model, version } = modelOf(request);
     const headerLength = singleHeader(request, headerLengthField);
-    const inferRequest = await decodeInferRequestInTurns(body, headerLength, model, new Turns());
+    const inferRequest = await decodeInferRequestInTurns(body, headerLength, model, turns);
     // as it is now: it may have been loaded anew while the body arrived
     const served = registry.model(model, version);
     const items =

@@ -1,5 +1,5 @@
-import { expect, test } from "vitest";
-import { Turns } from "./turns.ts";
+import { expect, test, vi } from "vitest";
+import { turns } from "./turns.ts";
 
 /** Rounds of the event loop while something is done. */
 async function roundsDuring(work: () => Promise<unknown>): Promise<number> {
@@ -22,7 +22,6 @@ function busy(milliseconds: number): void {
 
 /** Work of three pieces, each longer than a turn. */
 async function longWork(name: string, done: string[]): Promise<void> {
-  const turns = new Turns();
   for (let piece = 0; piece < 3; piece++) {
     if (turns.over) await turns.next();
     busy(3);
@@ -39,7 +38,13 @@ test("much work that begins at once takes its turns one after the other, each in
 });
 
 test("work that is short waits for nobody's turn", async () => {
-  const turns = new Turns();
-  await turns.next();
-  expect(turns.over).toBe(false);
+  vi.useFakeTimers({ toFake: ["performance"] });
+  try {
+    await turns.next();
+    expect(turns.over).toBe(false);
+    vi.advanceTimersByTime(3);
+    expect(turns.over).toBe(true);
+  } finally {
+    vi.useRealTimers();
+  }
 });

@@ -16,16 +16,16 @@ function startTurn(): void {
  * Divides long work into turns, so that other requests are answered in between. Turns are of the process and not of a
  * request: many large bodies that arrive at once take them one after the other.
  */
-export class Turns {
+export const turns = {
   /** Whether the turn is over: then `await` {@link next}. Ask between pieces of some microseconds. */
   get over(): boolean {
     return performance.now() - turnStartedAt > turnMs;
-  }
+  },
 
   next(): Promise<void> {
     return new Promise((resolve) => {
       waiting.push(resolve);
       if (waiting.length === 1) setImmediate(startTurn);
     });
-  }
-}
+  },
+};
