@@ -33,7 +33,6 @@ export interface LoadRow {
   readonly againstPeer?: Judged;
   readonly p95AgainstPeer?: Judged;
   /** Of the server with `PREPROCESSING=fast` to the one with `exact`. */
-  readonly fastAgainstExact?: Judged;
   readonly failures: number;
   /** The largest part of the machine that others had during a run. */
   readonly othersShare?: number;
@@ -87,7 +86,6 @@ function rowOf(load: Load, runs: readonly BenchRun[]): LoadRow {
     ofLimit: atLeast(ratio(runs, measured, "limit", rate), targets.ofLimit),
     againstPeer: atLeast(ratio(runs, measured, "peer", rate), targets.againstPeer),
     p95AgainstPeer: atMost(ratio(runs, measured, "peer", p95), targets.p95AgainstPeer),
-    fastAgainstExact: judged(ratio(runs, "server-fast", "server", rate)),
     failures: runs.reduce((sum, run) => sum + failuresOf(run), 0),
     othersShare: shares.length === 0 ? undefined : Math.max(...shares),
   };
@@ -147,6 +145,11 @@ function factsOf(runs: readonly BenchRun[]): readonly Fact[] {
   const { residentMB, residentInt8MB, readyOfCreation, healthP99Ms } = serverTargets;
   return [
     ...fact("resident size after load", "MB", atMost(of("server", resident), residentMB)),
+    ...fact(
+      "resident size after load, two instances",
+      "MB",
+      judged(of("server-instances", resident)),
+    ),
     ...fact(
       "resident size after load, int8",
       "MB",

@@ -69,8 +69,13 @@ export const serverEnv = z
      * provider: a server that was given a GPU must not run on the CPU in silence.
      */
     EXECUTION_PROVIDER: z.enum(["cpu", "cuda"]).default("cpu"),
-    /** Threads of ONNX Runtime; 0 is one a core. */
+    /** Threads of ONNX Runtime, of all instances together; 0 is one a core. */
     INTRA_OP_THREADS: integer(0, 1_024).default(0),
+    /**
+     * Instances of the model that compute side by side with the engine `onnx`, each with its share of the threads and with the
+     * weights in memory for itself. More of them answer more images a second; one image alone takes longer.
+     */
+    MODEL_INSTANCES: integer(1, 64).default(1),
     MAX_BATCH_SIZE: integer(1, 1_024).default(openclipVitB32.maxBatchSize),
     /**
      * How long an image that is ready may wait for others that are being decoded, to share their batch; never longer than

@@ -12,6 +12,8 @@ class FakeSession implements ModelSession {
   readonly runs: (readonly number[])[] = [];
   readonly #ends: ((error?: Error) => void)[] = [];
 
+  constructor(readonly instances?: number) {}
+
   run([input]: readonly Tensor[]): Promise<{ outputs: readonly Tensor[]; inferUs: number }> {
     const { shape, data } = input as Fp32Tensor;
     this.runs.push([...data]);
@@ -54,8 +56,8 @@ function valuesOf({ outputs }: InferResult): number[] {
   return [...(outputs[0] as Fp32Tensor).data];
 }
 
-function setup(options: Partial<BatcherOptions> = {}) {
-  const session = new FakeSession();
+function setup(options: Partial<BatcherOptions> = {}, instances?: number) {
+  const session = new FakeSession(instances);
   const executions: Execution[] = [];
   const batcher = createBatcher(session, {
     maxBatchSize: 4,
@@ -507,5 +509,73 @@ describe("memory", () => {
     await last;
     const given = [...requests, alone].map(([tensor]) => tensor!.data);
     expect(seen.map((data) => given.includes(data))).toEqual([false, false, true]);
+  });
+});
+
+describe("several instances", () => {
+  const eager = { maxBatchSize: 8, dispatch: "eager" } as const;
+
+  test("run side by side, and no more than there are", async () => {
+    const { session, batcher } = setup(eager, 2);
+    const answers = [1, 2, 3].map((value) => outcome(batcher.infer(request(value))));
+    expect(session.runs).toEqual([[1], [2]]);
+    expect(batcher.pendingRequests).toBe(3);
+    await session.end();
+    expect(session.runs).toEqual([[1], [2], [3]]);
+    await session.end();
+    await session.end();
+    expect(answers.map(({ value }) => value && valuesOf(value))).toEqual([[2], [4], [6]]);
+    expect(batcher.pendingRequests).toBe(0);
+  });
+
+  test("share what waits evenly", async () => {
+    const { session, batcher } = setup(eager, 2);
+    const settle = batcher.announce();
+    for (const value of [1, 2, 3, 4, 5, 6]) void batcher.infer(request(value));
+    settle();
+    expect(session.runs).toEqual([
+      [1, 2, 3],
+      [4, 5, 6],
+    ]);
+  });
+
+  test("the second one leaves work to the first, which is busy with less", async () => {
+    const { session, batcher } = setup(eager, 2);
+    void batcher.infer(request(1));
+    const settle = batcher.announce();
+    for (const value of [2, 3, 4, 5, 6, 7]) void batcher.infer(request(value));
+    settle();
+    // 7 items wait or run: 4 for each instance
+    expect(session.runs).toEqual([[1], [2, 3, 4, 5]]);
+    await session.end();
+    expect(session.runs.at(-1)).toEqual([6, 7]);
+  });
+
+  test("few items stay together: each instance reads all weights", async () => {
+    const { session, batcher } = setup(eager, 2);
+    const settle = batcher.announce();
+    for (const value of [1, 2, 3]) void batcher.infer(request(value));
+    settle();
+    expect(session.runs).toEqual([[1, 2, 3]]);
+  });
+
+  test("a request is not split", async () => {
+    const { session, batcher } = setup(eager, 2);
+    const settle = batcher.announce();
+    void batcher.infer(request(1, 2, 3, 4, 5, 6));
+    void batcher.infer(request(7));
+    settle();
+    expect(session.runs).toEqual([[1, 2, 3, 4, 5, 6], [7]]);
+  });
+
+  test("a drain waits for all of them", async () => {
+    const { session, batcher } = setup(eager, 2);
+    void batcher.infer(request(1));
+    void batcher.infer(request(2));
+    const drained = outcome(batcher.drain().then(() => "drained"));
+    await session.end();
+    expect(drained.value).toBeUndefined();
+    await session.end();
+    expect(drained.value).toBe("drained");
   });
 });

@@ -60,7 +60,8 @@ export interface AnnouncingBatcher extends Batcher {
 
 /**
  * Put requests together into batches for one session, first come, first served. A request is never split, and a batch
- * holds only items of one shape. The session runs one batch at a time.
+ * holds only items of one shape. The session runs as many batches at once as it has instances; what waits and runs is shared
+ * evenly among them.
  */
 export function createBatcher(session: ModelSession, options: BatcherOptions): AnnouncingBatcher {
   return new DynamicBatcher(session, options);
@@ -83,6 +84,12 @@ interface Waiting {
 /** Part of the time that a batch will take for which it is held back, at most, while announced requests are to come. */
 const heldForShare = 0.5;
 
+/**
+ * Items of a batch from which two instances of a model, a batch in each, do more than one instance with all: with fewer, most
+ * of the time is that of the weights, which each instance reads for itself.
+ */
+export const worthwhileBatch = 2;
+
 /** How much the newest execution counts in what is known of the runtime's speed. */
 const learnedShare = 0.25;
 
@@ -98,7 +105,8 @@ class DynamicBatcher implements AnnouncingBatcher {
 
   readonly #queue: Waiting[] = [];
   #queuedItems = 0;
-  #running: readonly Waiting[] = [];
+  readonly #running = new Set<readonly Waiting[]>();
+  #runningItems = 0;
   #announced = 0;
   /** What the runtime takes for an item, of the last executions; unknown before the first. */
   #itemMs = Infinity;
@@ -122,7 +130,9 @@ class DynamicBatcher implements AnnouncingBatcher {
   }
 
   get pendingRequests(): number {
-    return this.#queue.length + this.#running.length;
+    let running = 0;
+    for (const batch of this.#running) running += batch.length;
+    return this.#queue.length + running;
   }
 
   get queuedItems(): number {
@@ -199,13 +209,21 @@ class DynamicBatcher implements AnnouncingBatcher {
     this.#reportIdle();
   }
 
-  /** Start a batch if the session is idle and the time has come; otherwise make sure to look again. */
+  /** Start batches while an instance is idle and the time has come; otherwise make sure to look again. */
   #dispatch(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    const oldest = this.#queue[0];
-    if (this.#running.length > 0 || oldest === undefined) return;
+    while (this.#running.size < this.#instances && this.#startNext());
+  }
 
+  get #instances(): number {
+    return this.#session.instances ?? 1;
+  }
+
+  /** @returns whether a batch was started */
+  #startNext(): boolean {
+    const oldest = this.#queue[0];
+    if (oldest === undefined) return false;
     const { count, items, final } = this.#nextBatch();
     const holdMs = this.#eager
       ? Math.min(this.#delayMs, heldForShare * items * this.#itemMs)
@@ -214,9 +232,18 @@ class DynamicBatcher implements AnnouncingBatcher {
     const hurry = this.#draining || (this.#eager && this.#announced === 0);
     if (final || hurry || waitMs <= 0) {
       void this.#execute(this.#queue.splice(0, count));
-    } else {
-      this.#timer = setTimeout(() => this.#dispatch(), Math.ceil(waitMs));
+      return true;
     }
+    this.#timer = setTimeout(() => this.#dispatch(), Math.ceil(waitMs));
+    return false;
+  }
+
+  /** Most items in the next batch: an instance's share of all items that wait or run. */
+  get #share(): number {
+    const instances = this.#instances;
+    const all = this.#queuedItems + this.#runningItems;
+    if (instances === 1 || all < instances * worthwhileBatch) return this.maxBatchSize;
+    return Math.min(this.maxBatchSize, Math.ceil(all / instances));
   }
 
   /**
@@ -226,19 +253,20 @@ class DynamicBatcher implements AnnouncingBatcher {
    * preferred size is reached, it is everything that fits.
    */
   #nextBatch(): { count: number; items: number; final: boolean } {
+    const share = this.#share;
     let items = 0;
     let count = 0;
     let preferredCount = 0;
     let closed = false;
     const first = this.#queue[0]!;
     for (const waiting of this.#queue) {
-      const fits =
-        items + waiting.items <= this.maxBatchSize && waiting.shapeKey === first.shapeKey;
-      if (!fits) {
+      const together = items + waiting.items;
+      if (together > this.maxBatchSize || waiting.shapeKey !== first.shapeKey) {
         closed = true;
         break;
       }
-      items += waiting.items;
+      if (count > 0 && together > share) break;
+      items = together;
       count += 1;
       if (this.#preferred.has(items)) preferredCount = count;
       if (items >= this.maxBatchSize) break;
@@ -252,7 +280,7 @@ class DynamicBatcher implements AnnouncingBatcher {
   }
 
   async #execute(batch: readonly Waiting[]): Promise<void> {
-    this.#running = batch;
+    this.#running.add(batch);
     const startedAt = performance.now();
     let batchSize = 0;
     for (const waiting of batch) {
@@ -260,6 +288,7 @@ class DynamicBatcher implements AnnouncingBatcher {
       batchSize += waiting.items;
     }
     this.#queuedItems -= batchSize;
+    this.#runningItems += batchSize;
 
     let outputs: readonly Tensor[] = [];
     let inferUs = 0;
@@ -314,7 +343,8 @@ class DynamicBatcher implements AnnouncingBatcher {
         }
         first += waiting.items;
       }
-      this.#running = [];
+      this.#running.delete(batch);
+      this.#runningItems -= batchSize;
       this.#dispatch();
       this.#reportIdle();
     }

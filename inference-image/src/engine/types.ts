@@ -13,6 +13,12 @@ export interface ModelSession {
   readonly inputs: readonly TensorSpec[];
   readonly outputs: readonly TensorSpec[];
   /**
+   * Runs that it does side by side; more of them wait.
+   *
+   * @default 1
+   */
+  readonly instances?: number;
+  /**
    * Run the model once.
    *
    * @param inputs - One tensor for each input, the batch as first dimension, the same size in all. They are taken

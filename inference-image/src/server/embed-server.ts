@@ -64,6 +64,7 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
           cacheDir: settings.MODEL_CACHE_DIR,
           onNotice: (line) => tell(line),
           intraOpThreads: settings.INTRA_OP_THREADS,
+          instances: settings.MODEL_INSTANCES,
           executionProvider: settings.EXECUTION_PROVIDER,
           onOpening: opening,
           onDeath: reportDeath,

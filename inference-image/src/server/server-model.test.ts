@@ -43,6 +43,25 @@ test("runs the form of the model that takes pixels", async () => {
   expect(minCosine).toBeGreaterThan(0.999999);
 });
 
+test.each([
+  ["from files", {}],
+  ["in memory", { cacheDir: "/dev/null/cache" }],
+] as const)("runs several instances of a form %s, which agree", async (_where, options) => {
+  const { session, toInput } = await openServerModel({
+    modelPath: await tinyModel(),
+    cacheDir: join(folder, "cache"),
+    intraOpThreads: 2,
+    instances: 2,
+    ...options,
+  });
+  expect(session.instances).toBe(2);
+  const runs = [0, 1].map(() => session.run([toInput([Uint8Array.from(image!)]).tensor]));
+  const [one, two] = (await Promise.all(runs)).map(({ outputs }) => outputs[0]?.data);
+  await session.close();
+  expect(one).toHaveLength(512);
+  expect(two).toEqual(one);
+});
+
 test("runs int8 where it is asked for, and says how near that is", async () => {
   const { form, minCosine } = await opened({ precision: "int8" });
   expect(form.precision).toBe("int8");

@@ -1,8 +1,10 @@
+import { availableParallelism } from "node:os";
 import { openclipVitB32, openclipVitB32U8, pixelBytes } from "../contract/model-signature.ts";
 import type { ServerEnv } from "../contract/server-env.ts";
 import type { Tensor } from "../contract/tensor.ts";
 import { imageTensor, pixelTensor } from "../engine/image-tensor.ts";
 import { type OpenSessionOptions, openSession } from "../engine/onnx-session.ts";
+import { SessionPool } from "../engine/session-pool.ts";
 import { EngineError, type InferOptions, type ModelSession } from "../engine/types.ts";
 import { type PreparedModel, prepareServerModel } from "../model/prepare.ts";
 
@@ -13,8 +15,14 @@ export interface ServerModelOptions {
   readonly precision?: ServerEnv["MODEL_PRECISION"];
   /** @default as `MODEL_CACHE_DIR` */
   readonly cacheDir?: string;
-  /** 0 is one for each core that this process may use. */
+  /** Of all instances together; 0 is one for each core that this process may use. */
   readonly intraOpThreads: number;
+  /**
+   * Instances that compute side by side. Each has the weights in memory for itself, and its share of the threads.
+   *
+   * @default 1
+   */
+  readonly instances?: number;
   /** @default "cpu" */
   readonly executionProvider?: ServerEnv["EXECUTION_PROVIDER"];
   /** Called when the runtime's thread has begun to open the model. */
@@ -133,9 +141,7 @@ async function openPrepared(
   const { modelPath, modelBytes, precision, parts, agreement } = prepared;
   let session: ModelSession;
   try {
-    session = await openWarm(
-      { ...options, modelPath, modelBytes },
-      openclipVitB32U8,
+    session = await openWarm({ ...options, modelPath, modelBytes }, openclipVitB32U8, () =>
       pixelTensor([new Uint8Array(pixelBytes)]),
     );
   } catch (error) {
@@ -151,16 +157,38 @@ async function openPrepared(
 }
 
 async function openStandard(options: ServerModelOptions): Promise<OpenedModel> {
-  const session = await openWarm(
-    options,
-    openclipVitB32,
+  const session = await openWarm(options, openclipVitB32, () =>
     imageTensor([new Uint8Array(pixelBytes)]),
   );
   const form = { precision: "fp32", parts: [], minCosine: 1, meanCosine: 1 } as const;
   return { session, toInput: planesInput, form };
 }
 
+/** All instances, warm. */
 async function openWarm(
+  options: ServerModelOptions & Pick<OpenSessionOptions, "modelBytes">,
+  signature: Signature,
+  input: () => Tensor,
+): Promise<ModelSession> {
+  const { instances = 1, modelBytes } = options;
+  const threads = options.intraOpThreads || availableParallelism();
+  const intraOpThreads = Math.max(1, Math.floor(threads / instances));
+  const opening = Array.from({ length: instances }, (_, index) => {
+    // each session takes its bytes over
+    const own = index < instances - 1 ? modelBytes?.slice() : modelBytes;
+    return openInstance({ ...options, modelBytes: own, intraOpThreads }, signature, input());
+  });
+  try {
+    const [first, ...more] = await Promise.all(opening);
+    return more.length === 0 ? first! : new SessionPool([first!, ...more]);
+  } catch (error) {
+    const opened = await Promise.allSettled(opening);
+    await Promise.all(opened.map((one) => "value" in one && one.value.close()));
+    throw error;
+  }
+}
+
+async function openInstance(
   options: ServerModelOptions & Pick<OpenSessionOptions, "modelBytes">,
   signature: Signature,
   input: Tensor,
