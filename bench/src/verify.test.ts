@@ -325,10 +325,11 @@ describe("a connection that is cut in the middle of a stop", () => {
     const fault = ["TEST_FAULT=cuts a connection", `TEST_FAULT_PROTOCOL=${protocol}`];
     container.env = [...(container.env ?? []), ...fault];
     const { checks } = await run([document]);
-    const others = checks
-      .filter((it) => it.outcome !== "pass")
-      .map((it) => `${it.id} ${it.service}`);
-    expect(others).toEqual([`stop ${service}`]);
+    const others = checks.filter((it) => it.outcome !== "pass");
+    expect(
+      others.map((it) => `${it.id} ${it.service}`),
+      others.map(({ message }) => message).join("\n"),
+    ).toEqual([`stop ${service}`]);
     const stop = checks.find((it) => it.id === "stop" && it.service === service);
     return `${stop?.resource}: ${stop?.message}`;
   };
