@@ -88,7 +88,8 @@ function cutOnStop(): void {
       for (const socket of all) if (!http.has(socket)) socket.destroy();
       return;
     }
-    const [socket] = posts.values();
+    // a request that its client gave up never had an answer
+    const socket = [...posts.values()].find(({ destroyed }) => !destroyed);
     cutNext = socket === undefined;
     socket?.destroy();
   });
