@@ -32,7 +32,6 @@ export interface LoadRow {
   readonly ofLimit?: Judged;
   readonly againstPeer?: Judged;
   readonly p95AgainstPeer?: Judged;
-  /** Of the server with `PREPROCESSING=fast` to the one with `exact`. */
   readonly failures: number;
   /** The largest part of the machine that others had during a run. */
   readonly othersShare?: number;

@@ -88,7 +88,13 @@ const heldForShare = 0.5;
  * Items of a batch from which two instances of a model, a batch in each, do more than one instance with all: with fewer, most
  * of the time is that of the weights, which each instance reads for itself.
  */
-export const worthwhileBatch = 2;
+const worthwhileBatch = 2;
+
+/** Most items in one batch where so many items are computed by some instances: an even share, where that is worthwhile. */
+export function shareOf(items: number, instances: number, maxBatchSize: number): number {
+  if (items < instances * worthwhileBatch) return maxBatchSize;
+  return Math.min(maxBatchSize, Math.ceil(items / instances));
+}
 
 /** How much the newest execution counts in what is known of the runtime's speed. */
 const learnedShare = 0.25;
@@ -238,14 +244,6 @@ class DynamicBatcher implements AnnouncingBatcher {
     return false;
   }
 
-  /** Most items in the next batch: an instance's share of all items that wait or run. */
-  get #share(): number {
-    const instances = this.#instances;
-    const all = this.#queuedItems + this.#runningItems;
-    if (instances === 1 || all < instances * worthwhileBatch) return this.maxBatchSize;
-    return Math.min(this.maxBatchSize, Math.ceil(all / instances));
-  }
-
   /**
    * How many of the waiting requests to run together, and whether more of them would not change that.
    *
@@ -253,7 +251,8 @@ class DynamicBatcher implements AnnouncingBatcher {
    * preferred size is reached, it is everything that fits.
    */
   #nextBatch(): { count: number; items: number; final: boolean } {
-    const share = this.#share;
+    const all = this.#queuedItems + this.#runningItems;
+    const share = shareOf(all, this.#instances, this.maxBatchSize);
     let items = 0;
     let count = 0;
     let preferredCount = 0;

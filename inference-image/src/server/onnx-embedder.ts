@@ -1,4 +1,4 @@
-import { createBatcher, worthwhileBatch } from "../engine/batcher.ts";
+import { createBatcher, shareOf } from "../engine/batcher.ts";
 import { embeddingsOf } from "../engine/embeddings.ts";
 import type { Embedder, EmbedderObserver } from "./embedder.ts";
 import {
@@ -45,19 +45,12 @@ export function createOnnxEmbedder(model: ServerModel, options: OnnxEmbedderOpti
     },
   });
 
-  /** Of one request's images: what fits into a batch, and a part for each instance where there are enough. */
-  function sizeOfParts(images: number): number {
-    const { instances = 1 } = session;
-    if (images < instances * worthwhileBatch) return maxBatchSize;
-    return Math.min(maxBatchSize, Math.ceil(images / instances));
-  }
-
   return {
     form,
     async embed(images, { signal, onTiming } = {}) {
       const parts: Promise<readonly Float32Array[]>[] = [];
       const longest = { queueSeconds: 0, inferSeconds: 0 };
-      const partSize = sizeOfParts(images.length);
+      const partSize = shareOf(images.length, session.instances ?? 1, maxBatchSize);
       for (let first = 0; first < images.length; first += partSize) {
         const part = images.slice(first, first + partSize);
         const { tensor, inputs } = toInput(part);
