@@ -67,7 +67,7 @@ test("holds the start against the creation of the session", () => {
   const { facts } = compare({
     runs: [
       run("limit", 1, 100, { createMs: 1_000, readyMs: 1_200 }),
-      run("server", 1, 99, { readyMs: 1_500, residentMB: 800 }),
+      run("server", 1, 99, { readyMs: 1_500, residentMB: 500, residentAfterMB: 800 }),
     ],
   });
   const found = (name: string) => facts.find((fact) => fact.name === name);

@@ -8,7 +8,7 @@ export type ImageKind = (typeof imageKinds)[number];
  * - `limit`: ONNX Runtime alone, fed from memory: no HTTP, no images.
  * - `server`: the embed server with its defaults.
  * - `server-fast`: the same with `PREPROCESSING=fast`.
- * - `server-instances`: the same with `MODEL_INSTANCES=2`, which single images do not gain from.
+ * - `server-one-instance`: the same with `MODEL_INSTANCES=1`, which computes one batch after the other.
  * - `server-int8`: the same with `MODEL_PRECISION=int8`.
  * - `peer`: FastAPI, ONNX Runtime and Pillow, `bench/peers/fastapi/`.
  */
@@ -16,7 +16,7 @@ export const subjectNames = [
   "limit",
   "server",
   "server-fast",
-  "server-instances",
+  "server-one-instance",
   "server-int8",
   "peer",
 ] as const;
@@ -69,7 +69,7 @@ export const loads: readonly Load[] = [
     concurrency: 16,
     model: "full",
     measured: "server",
-    subjects: ["limit", "server", "peer", "server-fast", "server-instances"],
+    subjects: ["limit", "server", "peer", "server-fast", "server-one-instance"],
     targets: { ofLimit: 0.97, againstPeer: 1.3, p95AgainstPeer: 0.7 },
   },
   {
@@ -80,7 +80,7 @@ export const loads: readonly Load[] = [
     concurrency: 2,
     model: "full",
     measured: "server",
-    subjects: ["limit", "server", "peer", "server-instances"],
+    subjects: ["limit", "server", "peer", "server-one-instance"],
     targets: { ofLimit: 0.97, againstPeer: 1.15 },
   },
   {
@@ -91,7 +91,7 @@ export const loads: readonly Load[] = [
     concurrency: 8,
     model: "full",
     measured: "server",
-    subjects: ["limit", "server", "peer", "server-fast", "server-instances"],
+    subjects: ["limit", "server", "peer", "server-fast", "server-one-instance"],
     targets: { ofLimit: 0.93, againstPeer: 1.5 },
   },
   {
@@ -102,7 +102,7 @@ export const loads: readonly Load[] = [
     concurrency: 4,
     model: "full",
     measured: "server",
-    subjects: ["limit", "server", "peer", "server-fast", "server-instances"],
+    subjects: ["limit", "server", "peer", "server-fast", "server-one-instance"],
     targets: { ofLimit: 0.9, againstPeer: 2 },
   },
   {
@@ -143,7 +143,7 @@ export const loads: readonly Load[] = [
 
 /** Bounds that are not of one load. */
 export const serverTargets = {
-  /** Resident size after load, in 10⁶ bytes: at most. */
+  /** Resident size after the requests of a load, in 10⁶ bytes: at most. */
   residentMB: 850,
   residentInt8MB: 550,
   /** Start to ready, of the raw session's creation: at most. */

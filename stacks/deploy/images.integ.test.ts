@@ -187,6 +187,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
       expect(native).toEqual([
         expect.stringMatching(`@img/sharp-libvips-${platform}/.+\\.so`),
         expect.stringMatching(`@img/sharp-${platform}/.+\\.node$`),
+        expect.stringMatching(`@koromix/koffi-${platform}/.+\\.node$`),
         expect.stringMatching(`onnxruntime-node/bin/.+/${os}/${cpu}/libonnxruntime\\.so`),
         expect.stringMatching(`onnxruntime-node/bin/.+/${os}/${cpu}/.+\\.node$`),
       ]);
@@ -482,6 +483,7 @@ test("the lock file has what linux/arm64 runs", async () => {
       expect.arrayContaining([
         expect.stringMatching(/^@img\/sharp-linux-arm64\/.+\.node$/),
         expect.stringMatching(/^@img\/sharp-libvips-linux-arm64\/.+\.so/),
+        expect.stringMatching(/^@koromix\/koffi-linux-arm64\/.+\.node$/),
         expect.stringMatching(/^onnxruntime-node\/bin\/.+\/linux\/arm64\/libonnxruntime\.so/),
       ]),
     );

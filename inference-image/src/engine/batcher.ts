@@ -61,7 +61,7 @@ export interface AnnouncingBatcher extends Batcher {
 /**
  * Put requests together into batches for one session, first come, first served. A request is never split, and a batch
  * holds only items of one shape. The session runs as many batches at once as it has instances; what waits and runs is shared
- * evenly among them.
+ * evenly among them. A batch that is alone, with nothing announced, runs exclusively where the session can.
  */
 export function createBatcher(session: ModelSession, options: BatcherOptions): AnnouncingBatcher {
   return new DynamicBatcher(session, options);
@@ -90,10 +90,13 @@ const heldForShare = 0.5;
  */
 const worthwhileBatch = 2;
 
-/** Most items in one batch where so many items are computed by some instances: an even share, where that is worthwhile. */
+/**
+ * Most items in one batch where so many items are computed by some instances: an even share, where that is worthwhile. Together
+ * they take no more memory than one batch of the maximum.
+ */
 export function shareOf(items: number, instances: number, maxBatchSize: number): number {
   if (items < instances * worthwhileBatch) return maxBatchSize;
-  return Math.min(maxBatchSize, Math.ceil(items / instances));
+  return Math.ceil(Math.min(maxBatchSize, items) / instances);
 }
 
 /** How much the newest execution counts in what is known of the runtime's speed. */
@@ -113,6 +116,8 @@ class DynamicBatcher implements AnnouncingBatcher {
   #queuedItems = 0;
   readonly #running = new Set<readonly Waiting[]>();
   #runningItems = 0;
+  /** What runs has all threads: nothing else is to begin. */
+  #exclusive = false;
   #announced = 0;
   /** What the runtime takes for an item, of the last executions; unknown before the first. */
   #itemMs = Infinity;
@@ -219,7 +224,7 @@ class DynamicBatcher implements AnnouncingBatcher {
   #dispatch(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    while (this.#running.size < this.#instances && this.#startNext());
+    while (!this.#exclusive && this.#running.size < this.#instances && this.#startNext());
   }
 
   get #instances(): number {
@@ -237,7 +242,10 @@ class DynamicBatcher implements AnnouncingBatcher {
     const waitMs = oldest.enqueuedAt + holdMs - performance.now();
     const hurry = this.#draining || (this.#eager && this.#announced === 0);
     if (final || hurry || waitMs <= 0) {
-      void this.#execute(this.#queue.splice(0, count));
+      const batch = this.#queue.splice(0, count);
+      const alone = this.#running.size === 0 && this.#queue.length === 0 && this.#announced === 0;
+      this.#exclusive = alone && this.#session.runsExclusively === true;
+      void this.#execute(batch);
       return true;
     }
     this.#timer = setTimeout(() => this.#dispatch(), Math.ceil(waitMs));
@@ -305,7 +313,8 @@ class DynamicBatcher implements AnnouncingBatcher {
               ),
             );
       inputUs = (performance.now() - startedAt) * 1000;
-      ({ outputs, inferUs } = await this.#session.run(inputs));
+      const exclusive = this.#exclusive;
+      ({ outputs, inferUs } = await this.#session.run(inputs, { exclusive }));
       this.#learn(inferUs / 1000 / batchSize);
       checkOutputs(outputs, batchSize);
     } catch (error) {
@@ -343,6 +352,7 @@ class DynamicBatcher implements AnnouncingBatcher {
         first += waiting.items;
       }
       this.#running.delete(batch);
+      this.#exclusive = false;
       this.#runningItems -= batchSize;
       this.#dispatch();
       this.#reportIdle();

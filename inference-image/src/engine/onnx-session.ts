@@ -6,7 +6,7 @@ import type { Worker } from "node:worker_threads";
 import type { ServerEnv } from "../contract/server-env.ts";
 import type { DataType, RawTensor, Tensor, TensorSpec } from "../contract/tensor.ts";
 import { takeThread } from "./onnx-thread.ts";
-import { EngineError, type ModelSession } from "./types.ts";
+import { EngineError, type ModelSession, type RunResult } from "./types.ts";
 
 export interface OpenSessionOptions {
   /** An ONNX file. */
@@ -40,16 +40,62 @@ export interface OpenSessionOptions {
    * @default "dynamic"
    */
   readonly batch?: "dynamic" | "any";
+  /**
+   * Share the weights with other sessions of the model, where {@link canShareWeights}. Every one has the same description;
+   * the first loads the weights, the others have those of the first, which must be closed last.
+   */
+  readonly sharing?: Sharing;
   /** Called when the runtime's thread has begun: it needs nothing of this one until the model is open. */
   readonly onOpening?: () => void;
   /** Called when the runtime's thread dies by itself. The session is of no use then. */
   readonly onDeath?: (error: EngineError) => void;
 }
 
+/** A model file whose large weights lie in another file, in the words of the runtime. */
+export interface Sharing {
+  readonly inputs: readonly ValueMetadata[];
+  /** All of them `float32`, and of a known size but for the batch. */
+  readonly outputs: readonly ValueMetadata[];
+  readonly weights: WeightFile | SharedWeights;
+}
+
+export interface WeightFile {
+  readonly file: string;
+  readonly initializers: readonly {
+    readonly name: string;
+    /** `TensorProto.DataType`. */
+    readonly dataType: number;
+    readonly dims: readonly number[];
+    /** In the file, in bytes. */
+    readonly offset: number;
+    readonly length: number;
+  }[];
+}
+
+/** Addresses in this process: the mapped file, each initializer in it, and what the runtime made of them for its operators. */
+export interface SharedWeights {
+  readonly address: bigint;
+  readonly bytes: number;
+  readonly initializers: readonly { readonly name: string; readonly value: bigint }[];
+  readonly prepacked: bigint;
+}
+
+export interface OpenedSession extends ModelSession {
+  /** For the next session of the same model, where this one was opened to share them. */
+  readonly weights?: SharedWeights;
+}
+
+/** Whether sessions can share weights here: a CPU under Linux. */
+export function canShareWeights(
+  executionProvider: ServerEnv["EXECUTION_PROVIDER"] = "cpu",
+): boolean {
+  return executionProvider === "cpu" && process.platform === "linux";
+}
+
 /** Load a model into ONNX Runtime, in a thread of its own: the event loop stays free while it computes. */
-export async function openSession(options: OpenSessionOptions): Promise<ModelSession> {
+export async function openSession(options: OpenSessionOptions): Promise<OpenedSession> {
   const { modelPath, modelBytes, onDeath, batch = "dynamic" } = options;
-  const { executionProvider = "cpu" } = options;
+  const { executionProvider = "cpu", sharing } = options;
   const file = modelBytes ?? (await stat(modelPath).catch(() => undefined));
   if (file === undefined) throw new EngineError("model", `${modelPath}: no such file`);
   if ("isFile" in file && !file.isFile()) {
@@ -58,7 +104,12 @@ export async function openSession(options: OpenSessionOptions): Promise<ModelSes
 
   const { worker } = takeThread();
   worker.postMessage(
-    { kind: "open", model: modelBytes ?? modelPath, sessionOptions: sessionOptions(options) },
+    {
+      kind: "open",
+      model: modelBytes ?? modelPath,
+      sessionOptions: sessionOptions(options),
+      sharing,
+    },
     modelBytes === undefined ? [] : [modelBytes.buffer],
   );
   options.onOpening?.();
@@ -145,8 +196,10 @@ async function firstAnswer(
   }
 }
 
-interface ValueMetadata {
+/** Of an input or output, as `InferenceSession.inputMetadata` has it. */
+export interface ValueMetadata {
   readonly name: string;
+  /** As `float32`. */
   readonly type: string;
   readonly shape: readonly (number | string)[];
 }
@@ -154,6 +207,7 @@ interface Opened {
   readonly kind: "opened";
   readonly inputs: readonly ValueMetadata[];
   readonly outputs: readonly ValueMetadata[];
+  readonly weights?: SharedWeights;
 }
 interface Refused {
   readonly kind: "refused";
@@ -175,13 +229,14 @@ type RunAnswer =
   | { readonly kind: "failed"; readonly id: number; readonly message: string };
 
 interface PendingRun {
-  resolve(result: { outputs: readonly Tensor[]; inferUs: number }): void;
+  resolve(result: RunResult): void;
   reject(error: EngineError): void;
 }
 
-class OnnxSession implements ModelSession {
+class OnnxSession implements OpenedSession {
   readonly inputs: readonly TensorSpec[];
   readonly outputs: readonly TensorSpec[];
+  readonly weights?: SharedWeights;
   readonly #worker: Worker;
   readonly #ended: Promise<void>;
   readonly #pending = new Map<number, PendingRun>();
@@ -199,6 +254,7 @@ class OnnxSession implements ModelSession {
   ) {
     this.inputs = opened.inputs.map((meta) => specOf(modelPath, "input", meta, batch));
     this.outputs = opened.outputs.map((meta) => specOf(modelPath, "output", meta, batch));
+    this.weights = opened.weights;
     this.#worker = worker;
     worker.on("message", (answer: RunAnswer) => this.#settle(answer));
     let reason: string | undefined;
@@ -221,7 +277,7 @@ class OnnxSession implements ModelSession {
     });
   }
 
-  run(inputs: readonly Tensor[]): Promise<{ outputs: readonly Tensor[]; inferUs: number }> {
+  run(inputs: readonly Tensor[]): Promise<RunResult> {
     if (this.#over !== undefined) return Promise.reject(this.#over);
     return new Promise((resolve, reject) => {
       const id = this.#nextId++;

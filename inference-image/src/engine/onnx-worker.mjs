@@ -11,7 +11,8 @@ globalThis.Float16Array = undefined;
 /** @typedef {import("onnxruntime-node").InferenceSession} InferenceSession */
 /** @typedef {{ name: string, type: string, shape: (number | string)[] }} Meta */
 /** @typedef {{ name: string, type: string, dims: number[], data: import("node:util").types.TypedArray }} WireTensor */
-/** @typedef {{ kind: "open", model: string | Uint8Array, sessionOptions: object }} Open */
+/** @typedef {import("./onnx-session.ts").Sharing} Sharing */
+/** @typedef {{ kind: "open", model: string | Uint8Array, sessionOptions: object, sharing?: Sharing }} Open */
 
 /** @type {{ state: Int32Array<SharedArrayBuffer> }} */
 const { state } = workerData;
@@ -22,7 +23,7 @@ const { env, InferenceSession, Tensor } = await inRuntime(() => import("onnxrunt
 // what goes wrong is thrown: not also written to the terminal
 env.logLevel = "fatal";
 
-/** @type {InferenceSession} */
+/** @type {{ run: (inputs: WireTensor[]) => WireTensor[] | Promise<WireTensor[]>, release: () => unknown }} */
 let session;
 let last = Promise.resolve();
 parentPort.on("message", (message) => {
@@ -32,23 +33,43 @@ parentPort.on("message", (message) => {
 
 /** @param {Open} message */
 async function open(message) {
-  const inMemory = typeof message.model !== "string";
   try {
-    session = await inRuntime(() => InferenceSession.create(message.model, message.sessionOptions));
-    if (inMemory) {
-      // it has been read: 351 MB that nothing would free before the next full collection, which may never come
-      message.model = undefined;
-      setFlagsFromString("--expose-gc");
-      runInNewContext("gc")();
-    }
-    parentPort.postMessage({
-      kind: "opened",
-      inputs: session.inputMetadata,
-      outputs: session.outputMetadata,
-    });
+    parentPort.postMessage(
+      message.sharing === undefined ? await openAlone(message) : await openSharing(message),
+    );
   } catch (error) {
     parentPort.postMessage({ kind: "refused", message: messageOf(error) });
   }
+}
+
+/** @param {Open} message */
+async function openAlone(message) {
+  const inMemory = typeof message.model !== "string";
+  const opened = await inRuntime(() =>
+    InferenceSession.create(message.model, message.sessionOptions),
+  );
+  if (inMemory) {
+    // it has been read: 351 MB that nothing would free before the next full collection, which may never come
+    message.model = undefined;
+    setFlagsFromString("--expose-gc");
+    runInNewContext("gc")();
+  }
+  session = {
+    run: (inputs) => runAlone(opened, inputs),
+    release: () => opened.release(),
+  };
+  return { kind: "opened", inputs: opened.inputMetadata, outputs: opened.outputMetadata };
+}
+
+/** @param {Open} message */
+async function openSharing({ model, sessionOptions, sharing }) {
+  const { inputs, outputs } = sharing;
+  const opened = await inRuntime(async () => {
+    const runtime = await import("./onnx-c-api.mjs");
+    return runtime.openSharing({ modelPath: model, sessionOptions, ...sharing });
+  });
+  session = opened;
+  return { kind: "opened", inputs, outputs, weights: opened.weights };
 }
 
 /** @param {Open | { kind: "run", id: number, inputs: WireTensor[] } | { kind: "close" }} message */
@@ -73,23 +94,30 @@ async function onMessage(message) {
 
 /** @param {WireTensor[]} inputs */
 async function run(inputs) {
+  const startedAt = performance.now();
+  const outputs = await inRuntime(async () => session.run(inputs));
+  return { outputs, inferUs: (performance.now() - startedAt) * 1000 };
+}
+
+/**
+ * @param {InferenceSession} opened
+ * @param {WireTensor[]} inputs
+ */
+async function runAlone(opened, inputs) {
   const feeds = Object.fromEntries(
     inputs.map(({ name, type, dims, data }) => [name, new Tensor(type, data, dims)]),
   );
   const batchSize = inputs[0].dims[0];
   const fetches = Object.fromEntries(
-    session.outputMetadata.map((meta) => [meta.name, outputTensor(meta, batchSize)]),
+    opened.outputMetadata.map((meta) => [meta.name, outputTensor(meta, batchSize)]),
   );
-  const startedAt = performance.now();
-  const results = await inRuntime(() => session.run(feeds, fetches));
-  const inferUs = (performance.now() - startedAt) * 1000;
-  const outputs = session.outputNames.map((name) => {
+  const results = await opened.run(feeds, fetches);
+  return opened.outputNames.map((name) => {
     const { type, dims, data } = results[name];
     // only memory that this thread allocated can move to another one
     const own = fetches[name] === null ? data.slice() : data;
     return { name, type, dims: [...dims], data: own };
   });
-  return { outputs, inferUs };
 }
 
 /**

@@ -1,6 +1,6 @@
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { Tensor } from "../contract/tensor.ts";
-import { SessionPool } from "./session-pool.ts";
+import { DividedSession, SessionPool } from "./session-pool.ts";
 import type { ModelSession } from "./types.ts";
 
 /** Answers when it is told to. */
@@ -9,6 +9,7 @@ class Instance implements ModelSession {
   readonly outputs = [{ name: "y", dataType: "FP32", dims: [1] }] as const;
   readonly ends: ((error?: Error) => void)[] = [];
   closed = false;
+  onClose = () => {};
 
   run(inputs: readonly Tensor[]): Promise<{ outputs: readonly Tensor[]; inferUs: number }> {
     return new Promise((resolve, reject) => {
@@ -18,6 +19,7 @@ class Instance implements ModelSession {
 
   async close(): Promise<void> {
     this.closed = true;
+    this.onClose();
   }
 }
 
@@ -63,4 +65,69 @@ test("closes all instances", async () => {
   const { pool, first, second } = setup();
   await pool.close();
   expect([first.closed, second.closed]).toEqual([true, true]);
+});
+
+describe("a divided session", () => {
+  function divided() {
+    const whole = new Instance();
+    const parts = setup();
+    let resolve = (_opened: ModelSession) => {};
+    let reject = (_reason: Error) => {};
+    const opening = new Promise<ModelSession>((...settle) => {
+      [resolve, reject] = settle;
+    });
+    const session = new DividedSession(whole, opening);
+    const runs = () => [whole.ends.length, ...parts.runs()];
+    const open = async () => {
+      resolve(parts.pool);
+      await opening;
+    };
+    const fail = async () => {
+      reject(new Error("no"));
+      await expect(opening).rejects.toThrow("no");
+    };
+    return { ...parts, whole, session, runs, open, fail };
+  }
+
+  test("is one instance until its parts are open", async () => {
+    const { session, whole, runs, open } = divided();
+    expect([session.instances, session.runsExclusively]).toEqual([1, false]);
+    expect([session.inputs, session.outputs]).toEqual([whole.inputs, whole.outputs]);
+    void session.run([]);
+    expect(runs()).toEqual([1, 0, 0]);
+    await open();
+    expect([session.instances, session.runsExclusively]).toEqual([2, true]);
+  });
+
+  test("gives what is exclusive to the whole, and the rest to the parts", async () => {
+    const { session, runs, open } = divided();
+    await open();
+    void session.run([], { exclusive: true });
+    expect(runs()).toEqual([1, 0, 0]);
+    void session.run([], { exclusive: false });
+    void session.run([]);
+    expect(runs()).toEqual([1, 1, 1]);
+  });
+
+  test("goes on alone where the parts do not open", async () => {
+    const { session, whole, runs, fail } = divided();
+    await fail();
+    expect([session.instances, session.runsExclusively]).toEqual([1, false]);
+    void session.run([]);
+    expect(runs()).toEqual([1, 0, 0]);
+    await session.close();
+    expect(whole.closed).toBe(true);
+  });
+
+  test("closes the whole last, which has the weights, and waits for parts that are opening", async () => {
+    const { session, whole, first, second, open } = divided();
+    const order: string[] = [];
+    for (const [name, one] of Object.entries({ whole, first, second })) {
+      one.onClose = () => order.push(name);
+    }
+    const closed = session.close();
+    await open();
+    await closed;
+    expect(order).toEqual(["first", "second", "whole"]);
+  });
 });

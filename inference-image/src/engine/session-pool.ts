@@ -1,5 +1,5 @@
 import type { Tensor, TensorSpec } from "../contract/tensor.ts";
-import type { ModelSession } from "./types.ts";
+import type { ModelSession, RunOptions, RunResult } from "./types.ts";
 
 /** Instances of one model as one session: each run goes to the first of those that have the fewest. */
 export class SessionPool implements ModelSession {
@@ -18,7 +18,7 @@ export class SessionPool implements ModelSession {
     return this.#instances.length;
   }
 
-  async run(inputs: readonly Tensor[]): Promise<{ outputs: readonly Tensor[]; inferUs: number }> {
+  async run(inputs: readonly Tensor[]): Promise<RunResult> {
     const instance = this.#instances.reduce((fewest, next) =>
       next.runs < fewest.runs ? next : fewest,
     );
@@ -32,5 +32,53 @@ export class SessionPool implements ModelSession {
 
   async close(): Promise<void> {
     await Promise.all(this.#instances.map(({ session }) => session.close()));
+  }
+}
+
+/**
+ * A model with two sets of instances: one instance with all threads, for a batch that is alone, and several with a share each,
+ * for batches side by side. Threads that compute one batch together wait for the slowest of them at every operator.
+ */
+export class DividedSession implements ModelSession {
+  readonly inputs: readonly TensorSpec[];
+  readonly outputs: readonly TensorSpec[];
+  readonly #whole: ModelSession;
+  #parts: ModelSession | undefined;
+  /** Resolves when the parts are open, or it is known that they will not be. */
+  readonly #opened: Promise<void>;
+
+  /**
+   * @param whole - Takes every run until the parts are open. Taken over, and closed last.
+   * @param opening - Of the same model. Taken over. Where they do not open, the whole goes on alone.
+   */
+  constructor(whole: ModelSession, opening: Promise<ModelSession>) {
+    this.inputs = whole.inputs;
+    this.outputs = whole.outputs;
+    this.#whole = whole;
+    this.#opened = opening.then(
+      (parts) => {
+        this.#parts = parts;
+      },
+      () => {},
+    );
+  }
+
+  get instances(): number {
+    return this.#parts?.instances ?? 1;
+  }
+
+  get runsExclusively(): boolean {
+    return this.#parts !== undefined;
+  }
+
+  run(inputs: readonly Tensor[], options: RunOptions = {}): Promise<RunResult> {
+    const parts = options.exclusive === true ? undefined : this.#parts;
+    return (parts ?? this.#whole).run(inputs);
+  }
+
+  async close(): Promise<void> {
+    await this.#opened;
+    await this.#parts?.close();
+    await this.#whole.close();
   }
 }

@@ -3,9 +3,16 @@ import { openclipVitB32, openclipVitB32U8, pixelBytes } from "../contract/model-
 import type { ServerEnv } from "../contract/server-env.ts";
 import type { Tensor } from "../contract/tensor.ts";
 import { imageTensor, pixelTensor } from "../engine/image-tensor.ts";
-import { type OpenSessionOptions, openSession } from "../engine/onnx-session.ts";
-import { SessionPool } from "../engine/session-pool.ts";
+import {
+  canShareWeights,
+  type OpenedSession,
+  type OpenSessionOptions,
+  openSession,
+  type Sharing,
+} from "../engine/onnx-session.ts";
+import { DividedSession, SessionPool } from "../engine/session-pool.ts";
 import { EngineError, type InferOptions, type ModelSession } from "../engine/types.ts";
+import { readSharing } from "../model/model-sharing.ts";
 import { type PreparedModel, prepareServerModel } from "../model/prepare.ts";
 
 export interface ServerModelOptions {
@@ -18,9 +25,11 @@ export interface ServerModelOptions {
   /** Of all instances together; 0 is one for each core that this process may use. */
   readonly intraOpThreads: number;
   /**
-   * Instances that compute side by side. Each has the weights in memory for itself, and its share of the threads.
+   * Instances that compute batches side by side, each with its share of the threads; 0 is two where they can share the weights
+   * and there are threads for two, and else one. Several that share the weights have one more with all threads, for a batch
+   * that is alone.
    *
-   * @default 1
+   * @default 0
    */
   readonly instances?: number;
   /** @default "cpu" */
@@ -141,9 +150,7 @@ async function openPrepared(
   const { modelPath, modelBytes, precision, parts, agreement } = prepared;
   let session: ModelSession;
   try {
-    session = await openWarm({ ...options, modelPath, modelBytes }, openclipVitB32U8, () =>
-      pixelTensor([new Uint8Array(pixelBytes)]),
-    );
+    session = await openForm({ ...options, modelPath, modelBytes }, intact);
   } catch (error) {
     if (!(await intact)) return undefined;
     throw error;
@@ -164,16 +171,81 @@ async function openStandard(options: ServerModelOptions): Promise<OpenedModel> {
   return { session, toInput: planesInput, form };
 }
 
-/** All instances, warm. */
+/** @param intact - Whether the form is what was written: one that is not is not tried in another way. */
+async function openForm(
+  options: ServerModelOptions & Pick<OpenSessionOptions, "modelBytes">,
+  intact: Promise<boolean>,
+): Promise<ModelSession> {
+  try {
+    const divided = options.modelBytes === undefined ? await openDivided(options) : undefined;
+    if (divided !== undefined) return divided;
+  } catch (error) {
+    if (!(await intact)) throw error;
+    options.onNotice?.(`${options.modelPath}: weights cannot be shared: ${plain(error)}`);
+  }
+  return openWarm(options, openclipVitB32U8, pixels);
+}
+
+const pixels = () => pixelTensor([new Uint8Array(pixelBytes)]);
+
+/**
+ * A model that is divided among several instances soon after it is open; `undefined` where they cannot share its weights, or
+ * there is nothing to divide.
+ */
+async function openDivided(options: ServerModelOptions): Promise<ModelSession | undefined> {
+  const { modelPath, executionProvider, onNotice } = options;
+  const threads = options.intraOpThreads || availableParallelism();
+  const instances = options.instances || 2;
+  if (threads < 2 || instances < 2 || !canShareWeights(executionProvider)) return undefined;
+  const sharing = readSharing(modelPath);
+  if (sharing === undefined) return undefined;
+  const open = (intraOpThreads: number, weights: Sharing["weights"]) =>
+    openInstance(
+      { ...options, intraOpThreads, sharing: { ...sharing, weights } },
+      openclipVitB32U8,
+      pixels(),
+    );
+
+  const whole = await open(threads, sharing.weights);
+  const { weights } = whole;
+  if (weights === undefined) return whole;
+  const opening = openAll(sharesOf(threads, instances).map((share) => () => open(share, weights)));
+  opening.catch((error) =>
+    onNotice?.(`${modelPath}: runs with one instance instead of ${instances}: ${plain(error)}`),
+  );
+  return new DividedSession(whole, opening);
+}
+
+/** Threads of each instance: as evenly as they can be shared, and one at least. */
+function sharesOf(threads: number, instances: number): readonly number[] {
+  const [share, rest] = [Math.floor(threads / instances), threads % instances];
+  return Array.from({ length: instances }, (_, index) =>
+    Math.max(1, index < rest ? share + 1 : share),
+  );
+}
+
+/** One after the other, beside the requests that come already. */
+async function openAll(openings: readonly (() => Promise<ModelSession>)[]): Promise<SessionPool> {
+  const opened: ModelSession[] = [];
+  try {
+    for (const open of openings) opened.push(await open());
+    return new SessionPool(opened as [ModelSession, ...ModelSession[]]);
+  } catch (error) {
+    await Promise.all(opened.map((one) => one.close()));
+    throw error;
+  }
+}
+
+/** All instances, each with weights of its own, warm. */
 async function openWarm(
   options: ServerModelOptions & Pick<OpenSessionOptions, "modelBytes">,
   signature: Signature,
   input: () => Tensor,
 ): Promise<ModelSession> {
-  const { instances = 1, modelBytes } = options;
+  const { modelBytes } = options;
+  const instances = options.instances || 1;
   const threads = options.intraOpThreads || availableParallelism();
-  const intraOpThreads = Math.max(1, Math.floor(threads / instances));
-  const opening = Array.from({ length: instances }, (_, index) => {
+  const opening = sharesOf(threads, instances).map((intraOpThreads, index) => {
     // each session takes its bytes over
     const own = index < instances - 1 ? modelBytes?.slice() : modelBytes;
     return openInstance({ ...options, modelBytes: own, intraOpThreads }, signature, input());
@@ -189,14 +261,16 @@ async function openWarm(
 }
 
 async function openInstance(
-  options: ServerModelOptions & Pick<OpenSessionOptions, "modelBytes">,
+  options: ServerModelOptions & Pick<OpenSessionOptions, "modelBytes" | "sharing">,
   signature: Signature,
   input: Tensor,
-): Promise<ModelSession> {
-  const { modelPath, modelBytes, intraOpThreads, executionProvider, onOpening, onDeath } = options;
+): Promise<OpenedSession> {
+  const { modelPath, modelBytes, sharing, intraOpThreads, executionProvider } = options;
+  const { onOpening, onDeath } = options;
   const session = await openSession({
     modelPath,
     modelBytes,
+    sharing,
     intraOpThreads,
     executionProvider,
     onOpening,
