@@ -46,5 +46,7 @@ function isNeeded(path) {
     return `${platform}/`.startsWith(`${library}/`) || library.startsWith(`${platform}/`);
   }
   // there is no ONNX Runtime for musl
-  return !/^(script|install|vendor|doc|musl_\w+)$|\.([cm]?ts|map|cc|hh?|inc|def|asm|S|gypi?)$/.test(path);
+  return !/^(script|install|vendor|doc|musl_\w+)$|\.([cm]?ts|map|cc|hh?|inc|def|asm|S|gypi?)$/.test(
+    path,
+  );
 }

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Fp32Tensor, Tensor } from "../contract/tensor.ts";
-import { type BatcherOptions, createBatcher, type Execution } from "./batcher.ts";
+import { type BatcherOptions, createBatcher, type Execution, shareOf } from "./batcher.ts";
 import { EngineError, type InferResult, type ModelSession, type RunOptions } from "./types.ts";
 
 /** A session whose runs end when the test says so. The model doubles each value. */
@@ -596,6 +596,28 @@ describe("several instances", () => {
     expect(drained.value).toBe("drained");
   });
 });
+
+test.each([
+  // one instance takes what fits
+  [16, 1, 32, 32],
+  // too few to be divided
+  [3, 2, 32, 32],
+  // an even share
+  [4, 2, 32, 2],
+  [7, 2, 32, 4],
+  // half of an even share, where a larger batch gains nothing
+  [16, 2, 32, 4],
+  [32, 2, 32, 8],
+  // together as many as one batch may have, and no more
+  [500, 2, 32, 8],
+  [500, 2, 4, 2],
+  [500, 8, 4, 1],
+] as const)(
+  "of %i items for %i instances, %i at most in one, are batches of %i",
+  (items, instances, maximum, expected) => {
+    expect(shareOf(items, instances, maximum)).toBe(expected);
+  },
+);
 
 describe("a session that can run exclusively", () => {
   const exclusive = () =>

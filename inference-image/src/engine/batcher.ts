@@ -90,13 +90,18 @@ const heldForShare = 0.5;
  */
 const worthwhileBatch = 2;
 
+/** Items of a batch from which a larger one takes no less time for each. */
+const efficientBatch = 4;
+
 /**
- * Most items in one batch where so many items are computed by some instances: an even share, where that is worthwhile. Together
- * they take no more memory than one batch of the maximum.
+ * Most items in one batch where so many items are computed by some instances. All of them where they are too few to be divided;
+ * else half of an even share, where that is efficient: an instance that is faster takes more of such batches. Together they take
+ * no more memory than one batch of the maximum.
  */
 export function shareOf(items: number, instances: number, maxBatchSize: number): number {
-  if (items < instances * worthwhileBatch) return maxBatchSize;
-  return Math.ceil(Math.min(maxBatchSize, items) / instances);
+  if (instances === 1 || items < instances * worthwhileBatch) return maxBatchSize;
+  const even = Math.ceil(Math.min(maxBatchSize, items) / instances);
+  return Math.min(even, Math.max(efficientBatch, Math.ceil(even / 2)));
 }
 
 /** How much the newest execution counts in what is known of the runtime's speed. */
