@@ -275,9 +275,13 @@ test("photos with the same bytes are a group, with what is similar to them", asy
   expect(alone).toMatchObject({ groups: [copies], photos: 302 });
 });
 
-test("the index finds all pairs of a group that is larger than a first look", async () => {
-  const table = noisyCopies({ originals: 2, copies: 149, width: 16, noise: 0.02, seed: 3 });
-  const clusterer = completeLinkage();
-  await approximatePairs(table, { threshold: 0.9 }, (pair) => clusterer.add(pair));
-  expect(clusterer.groups().map(({ length }) => length)).toEqual([150, 150]);
-});
+// what an index misses differs with the processor's arithmetic
+test.each([1, 2, 3, 4, 5, 6])(
+  "the index finds all pairs of a group that is larger than a first look, seed %i",
+  async (seed) => {
+    const table = noisyCopies({ originals: 2, copies: 149, width: 16, noise: 0.02, seed });
+    const clusterer = completeLinkage();
+    await approximatePairs(table, { threshold: 0.9 }, (pair) => clusterer.add(pair));
+    expect(clusterer.groups().map(({ length }) => length)).toEqual([150, 150]);
+  },
+);

@@ -1,4 +1,5 @@
 import { setImmediate as yieldToEvents } from "node:timers/promises";
+import { components } from "./cluster.ts";
 import { openCosineBlocks } from "./cosine-block.ts";
 import { DedupeError } from "./dedupe-error.ts";
 import { hashWords, ones } from "./perceptual-hash.ts";
@@ -73,6 +74,8 @@ export async function exactPairs(
 const neighbours = 64;
 /** The most, for a vector whose neighbours are all similar: larger groups are joined through others, and may be cut. */
 const mostNeighbours = 4_096;
+/** In a set of this many linked vectors, pairs that the index missed are looked for; larger ones stay as it found them. */
+const mostCompared = 1_000;
 const searchBlock = 2_000;
 const addBlock = 1_000;
 
@@ -104,6 +107,9 @@ export async function approximatePairs(
     onProgress((0.8 * last) / count);
     await yieldToEvents();
   }
+  /** Of each vector, those that were found near it. */
+  const near = new Map<number, Set<number>>();
+  const linked = components(count);
   for (let first = 0; first < count; first += searchBlock) {
     const last = Math.min(count, first + searchBlock);
     const queries = Array.from({ length: last - first }, (_, i) =>
@@ -123,12 +129,29 @@ export async function approximatePairs(
       for (const [i, key] of keys.entries()) {
         const [a, b] = [first + query, Number(key)];
         if (b === a || !isNear(distances[i]!)) continue;
-        reportPair(table, Math.min(a, b), Math.max(a, b), threshold, onPair);
+        const found = near.get(a);
+        if (found === undefined) near.set(a, new Set([b]));
+        else found.add(b);
+        reportPair(table, Math.min(a, b), Math.max(a, b), threshold, (pair) => {
+          linked.add(pair);
+          onPair(pair);
+        });
       }
     }
-    onProgress(0.8 + (0.2 * last) / count);
+    onProgress(0.8 + (0.19 * last) / count);
     await yieldToEvents();
   }
+  // one that is missed would cut a group in two
+  for (const group of linked.groups()) {
+    if (group.length > mostCompared) continue;
+    for (const [i, a] of group.entries()) {
+      for (const b of group.slice(i + 1)) {
+        if (near.get(a)?.has(b) || near.get(b)?.has(a)) continue;
+        reportPair(table, a, b, threshold, onPair);
+      }
+    }
+  }
+  onProgress(1);
 }
 
 /** It is a native library, built for some platforms: whoever needs no index does without it. */

@@ -626,8 +626,10 @@ describe("a session that can run exclusively", () => {
   test("does so with a batch that is alone, and nothing begins before it has ended", async () => {
     const { session, batcher } = exclusive();
     void batcher.infer(request(1));
+    await settled();
     const answer = outcome(batcher.infer(request(2)));
     void batcher.infer(request(3));
+    await settled();
     expect(session.runs).toEqual([[1]]);
     expect(session.exclusive).toEqual([[1]]);
     await session.end();
@@ -635,6 +637,20 @@ describe("a session that can run exclusively", () => {
     expect(session.exclusive).toEqual([[1], [2, 3]]);
     await session.end();
     expect(valuesOf(answer.value!)).toEqual([4]);
+  });
+
+  test.each([
+    ["that may not be held back", { maxQueueDelayMicroseconds: 0 }],
+    ["that is full", { maxBatchSize: 1 }],
+  ])("does so with a batch %s: its own announcement does not count", async (_which, options) => {
+    const { session, batcher } = setup({ maxBatchSize: 8, dispatch: "eager", ...options }, 2, {
+      runsExclusively: true,
+    });
+    const settle = batcher.announce();
+    void batcher.infer(request(1));
+    settle();
+    await settled();
+    expect(session.exclusive).toEqual([[1]]);
   });
 
   test("does not with what is divided", async () => {
@@ -649,6 +665,7 @@ describe("a session that can run exclusively", () => {
     await session.end();
     // the other one still runs
     void batcher.infer(request(5));
+    await settled();
     expect(session.runs.at(-1)).toEqual([5]);
     expect(session.exclusive).toEqual([]);
   });
@@ -657,9 +674,11 @@ describe("a session that can run exclusively", () => {
     const { session, batcher } = exclusive();
     const settle = batcher.announce();
     void batcher.infer(request(1));
+    await settled();
     vi.advanceTimersByTime(5);
     expect(session.runs).toEqual([[1]]);
     void batcher.infer(request(2));
+    await settled();
     vi.advanceTimersByTime(5);
     expect(session.runs).toEqual([[1], [2]]);
     expect(session.exclusive).toEqual([]);
@@ -669,6 +688,7 @@ describe("a session that can run exclusively", () => {
   test("begins the next one where the exclusive one failed", async () => {
     const { session, batcher } = exclusive();
     const failed = outcome(batcher.infer(request(1)));
+    await settled();
     void batcher.infer(request(2));
     await session.end(new Error("no"));
     expect(failed.error).toMatchObject({ code: "failed" });

@@ -192,7 +192,9 @@ class DynamicBatcher implements AnnouncingBatcher {
       signal?.addEventListener("abort", onAbort, { once: true });
       this.#queue.push(waiting);
       this.#queuedItems += items;
-      this.#dispatch();
+      // what announced this request says in the same turn that it has come: it may be alone
+      if (this.#session.runsExclusively) queueMicrotask(() => this.#dispatch());
+      else this.#dispatch();
     });
   }
 
@@ -265,7 +267,9 @@ class DynamicBatcher implements AnnouncingBatcher {
    */
   #nextBatch(): { count: number; items: number; final: boolean } {
     const all = this.#queuedItems + this.#runningItems;
-    const share = shareOf(all, this.#instances, this.maxBatchSize);
+    const share = this.#eager
+      ? shareOf(all, this.#instances, this.maxBatchSize)
+      : this.maxBatchSize;
     let items = 0;
     let count = 0;
     let preferredCount = 0;

@@ -133,18 +133,18 @@ export function openSharing({ modelPath, sessionOptions, inputs, outputs, weight
   const env = createEnv(ORT_FATAL, "clipstack");
   const memory = createCpuMemoryInfo(OrtArenaAllocator, OrtMemTypeDefault);
   const own = "file" in weights;
-  let withAllocator = false;
   let shared;
   const release = () => {
     if (own && shared !== undefined) releaseWeights(shared);
-    if (withAllocator) unregisterAllocator(env, memory);
+    if (own) removeArena(env, memory);
     releaseMemoryInfo(memory);
     releaseEnv(env);
   };
   let session;
   const options = createSessionOptions();
   try {
-    if (own) withAllocator = registerAllocator(env, memory);
+    // sessions take the memory of their runs from one arena: otherwise each keeps what its largest batch took
+    if (own) createAndRegisterAllocator(env, memory, null);
     shared = own ? loadWeights(memory, weights) : weights;
     applyOptions(options, sessionOptions);
     addSessionConfigEntry(options, "session.use_env_allocators", "1");
@@ -221,19 +221,16 @@ function applyOptions(options, settings) {
 }
 
 /**
- * Sessions take the memory of their runs from one arena: otherwise each keeps what its largest batch took.
+ * There is one arena: that of another model that was opened later has replaced it, and its end may have removed that. Sessions
+ * keep the one that they opened with.
  *
  * @param {bigint} env
  * @param {bigint} memory
- * @returns {boolean} - Whether it was this one that registered it.
  */
-function registerAllocator(env, memory) {
+function removeArena(env, memory) {
   try {
-    createAndRegisterAllocator(env, memory, null);
-    return true;
-  } catch {
-    return false; // there is one, for another model
-  }
+    unregisterAllocator(env, memory);
+  } catch {}
 }
 
 /**
@@ -274,8 +271,9 @@ function loadWeights(memory, { file, initializers }) {
   }
   /** @type {{ name: string, value: bigint }[]} */
   const values = [];
-  const shared = { address, bytes, initializers: values, prepacked: createPrepackedWeights() };
+  const shared = { address, bytes, initializers: values, prepacked: null };
   try {
+    shared.prepacked = createPrepackedWeights();
     for (const { name, dataType, dims, offset, length } of initializers) {
       const shape = BigInt64Array.from(dims, BigInt);
       const data = address + BigInt(offset);
@@ -293,7 +291,7 @@ function loadWeights(memory, { file, initializers }) {
 
 /** @param {SharedWeights} weights */
 function releaseWeights({ address, bytes, initializers, prepacked }) {
-  releasePrepackedWeights(prepacked);
+  if (prepacked !== null) releasePrepackedWeights(prepacked);
   for (const { value } of initializers) releaseValue(value);
   munmap(address, bytes);
 }

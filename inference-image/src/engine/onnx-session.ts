@@ -117,7 +117,9 @@ export async function openSession(options: OpenSessionOptions): Promise<OpenedSe
   try {
     return new OnnxSession(worker, modelPath, opened, batch, onDeath);
   } catch (error) {
-    await worker.terminate();
+    // it is open: its thread frees it
+    worker.postMessage({ kind: "close" });
+    await once(worker, "exit");
     throw error;
   }
 }

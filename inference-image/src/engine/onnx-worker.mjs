@@ -14,11 +14,14 @@ globalThis.Float16Array = undefined;
 /** @typedef {import("./onnx-session.ts").Sharing} Sharing */
 /** @typedef {{ kind: "open", model: string | Uint8Array, sessionOptions: object, sharing?: Sharing }} Open */
 
-/** @type {{ state: Int32Array<SharedArrayBuffer> }} */
-const { state } = workerData;
+/** @type {{ state: Int32Array<SharedArrayBuffer>, sharing: boolean }} */
+const { state, sharing: mayShare } = workerData;
 
 // loaded at once: the thread may be started before it is known which model it will run
 const { env, InferenceSession, Tensor } = await inRuntime(() => import("onnxruntime-node"));
+
+// where it cannot be loaded, the session that needs it says why
+if (mayShare) await inRuntime(() => import("./onnx-c-api.mjs").catch(() => {}));
 
 // what goes wrong is thrown: not also written to the terminal
 env.logLevel = "fatal";

@@ -76,7 +76,17 @@ describe("a divided session", () => {
     const opening = new Promise<ModelSession>((...settle) => {
       [resolve, reject] = settle;
     });
-    const session = new DividedSession(whole, opening);
+    const failures: unknown[] = [];
+    let signal: AbortSignal | undefined;
+    const session = new DividedSession(
+      whole,
+      (given) => {
+        signal = given;
+        return opening;
+      },
+      (error) => failures.push(error),
+    );
+    const aborted = () => signal?.aborted;
     const runs = () => [whole.ends.length, ...parts.runs()];
     const open = async () => {
       resolve(parts.pool);
@@ -86,7 +96,7 @@ describe("a divided session", () => {
       reject(new Error("no"));
       await expect(opening).rejects.toThrow("no");
     };
-    return { ...parts, whole, session, runs, open, fail };
+    return { ...parts, whole, session, runs, open, fail, failures, aborted };
   }
 
   test("is one instance until its parts are open", async () => {
@@ -109,13 +119,25 @@ describe("a divided session", () => {
     expect(runs()).toEqual([1, 1, 1]);
   });
 
-  test("goes on alone where the parts do not open", async () => {
-    const { session, whole, runs, fail } = divided();
+  test("goes on alone where the parts do not open, and says why", async () => {
+    const { session, whole, runs, fail, failures } = divided();
     await fail();
+    expect(failures).toEqual([new Error("no")]);
     expect([session.instances, session.runsExclusively]).toEqual([1, false]);
     void session.run([]);
     expect(runs()).toEqual([1, 0, 0]);
     await session.close();
+    expect(whole.closed).toBe(true);
+  });
+
+  test("does not wait for more parts when it is closed", async () => {
+    const { session, whole, fail, failures, aborted } = divided();
+    expect(aborted()).toBe(false);
+    const closed = session.close();
+    expect(aborted()).toBe(true);
+    await fail();
+    await closed;
+    expect(failures).toEqual([]);
     expect(whole.closed).toBe(true);
   });
 

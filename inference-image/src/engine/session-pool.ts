@@ -44,22 +44,31 @@ export class DividedSession implements ModelSession {
   readonly outputs: readonly TensorSpec[];
   readonly #whole: ModelSession;
   #parts: ModelSession | undefined;
+  readonly #closing = new AbortController();
   /** Resolves when the parts are open, or it is known that they will not be. */
   readonly #opened: Promise<void>;
 
   /**
    * @param whole - Takes every run until the parts are open. Taken over, and closed last.
-   * @param opening - Of the same model. Taken over. Where they do not open, the whole goes on alone.
+   * @param open - Opens the parts, of the same model. Aborted when the session is closed meanwhile.
+   * @param onFailure - Told why they did not open: the whole goes on alone.
    */
-  constructor(whole: ModelSession, opening: Promise<ModelSession>) {
+  constructor(
+    whole: ModelSession,
+    open: (signal: AbortSignal) => Promise<ModelSession>,
+    onFailure: (error: unknown) => void,
+  ) {
     this.inputs = whole.inputs;
     this.outputs = whole.outputs;
     this.#whole = whole;
-    this.#opened = opening.then(
+    const { signal } = this.#closing;
+    this.#opened = open(signal).then(
       (parts) => {
         this.#parts = parts;
       },
-      () => {},
+      (error: unknown) => {
+        if (!signal.aborted) onFailure(error);
+      },
     );
   }
 
@@ -77,6 +86,7 @@ export class DividedSession implements ModelSession {
   }
 
   async close(): Promise<void> {
+    this.#closing.abort();
     await this.#opened;
     await this.#parts?.close();
     await this.#whole.close();

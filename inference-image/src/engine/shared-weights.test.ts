@@ -106,6 +106,29 @@ describe.runIf(canShareWeights())("sessions that share their weights", () => {
     }
   });
 
+  test("of several models open and close in any order", async () => {
+    const forms = await Promise.all([form("fp32"), form("int8")]);
+    const [one, two] = await Promise.all(
+      forms.map(({ modelPath, sharing }) => open(modelPath, sharing)),
+    );
+    const expected = await embed(two!);
+    await one!.close();
+    const third = await open(forms[0]!.modelPath, forms[0]!.sharing);
+    expect(await embed(two!)).toEqual(expected);
+    await two!.close();
+    expect(await embed(third)).toHaveLength(images.length * embeddingDims);
+    await third.close();
+  });
+
+  test("do not open where an output has another size, and leave nothing mapped", async () => {
+    const { modelPath, sharing } = await form();
+    const outputs = sharing.outputs.map((output) => ({ ...output, shape: [1, embeddingDims] }));
+    await expect(open(modelPath, { ...sharing, outputs })).rejects.toThrow(
+      "the first dimension of output 'embedding' must be dynamic",
+    );
+    expect(await readFile("/proc/self/maps", "utf8")).not.toContain(sharing.weights.file);
+  });
+
   test("fail a run that the runtime refuses, and go on", async () => {
     const { modelPath, sharing } = await form();
     const session = await open(modelPath, sharing);

@@ -199,21 +199,37 @@ async function openDivided(options: ServerModelOptions): Promise<ModelSession | 
   if (threads < 2 || instances < 2 || !canShareWeights(executionProvider)) return undefined;
   const sharing = readSharing(modelPath);
   if (sharing === undefined) return undefined;
-  const open = (intraOpThreads: number, weights: Sharing["weights"]) =>
+  const open = (
+    intraOpThreads: number,
+    weights: Sharing["weights"],
+    onDeath: ServerModelOptions["onDeath"],
+  ) =>
     openInstance(
-      { ...options, intraOpThreads, sharing: { ...sharing, weights } },
+      { ...options, intraOpThreads, onDeath, sharing: { ...sharing, weights } },
       openclipVitB32U8,
       pixels(),
     );
 
-  const whole = await open(threads, sharing.weights);
+  const whole = await open(threads, sharing.weights, options.onDeath);
   const { weights } = whole;
   if (weights === undefined) return whole;
-  const opening = openAll(sharesOf(threads, instances).map((share) => () => open(share, weights)));
-  opening.catch((error) =>
+  const openParts = async (signal: AbortSignal) => {
+    let onDeath: ServerModelOptions["onDeath"];
+    let died: EngineError | undefined;
+    const parts = await openAll(sharesOf(threads, instances), signal, (share) =>
+      open(share, weights, (error) => {
+        died ??= error;
+        onDeath?.(error);
+      }),
+    );
+    onDeath = options.onDeath;
+    if (died === undefined) return parts;
+    await parts.close();
+    throw died;
+  };
+  return new DividedSession(whole, openParts, (error) =>
     onNotice?.(`${modelPath}: runs with one instance instead of ${instances}: ${plain(error)}`),
   );
-  return new DividedSession(whole, opening);
 }
 
 /** Threads of each instance: as evenly as they can be shared, and one at least. */
@@ -225,10 +241,17 @@ function sharesOf(threads: number, instances: number): readonly number[] {
 }
 
 /** One after the other, beside the requests that come already. */
-async function openAll(openings: readonly (() => Promise<ModelSession>)[]): Promise<SessionPool> {
+async function openAll(
+  shares: readonly number[],
+  signal: AbortSignal,
+  open: (share: number) => Promise<ModelSession>,
+): Promise<SessionPool> {
   const opened: ModelSession[] = [];
   try {
-    for (const open of openings) opened.push(await open());
+    for (const share of shares) {
+      signal.throwIfAborted();
+      opened.push(await open(share));
+    }
     return new SessionPool(opened as [ModelSession, ...ModelSession[]]);
   } catch (error) {
     await Promise.all(opened.map((one) => one.close()));
