@@ -433,7 +433,8 @@ async function silentInTheEnd(load: LoadShape, ms: number) {
     requestsTo(server.url, "http"),
     optionsOf({
       load,
-      windowSeconds: 0.5,
+      // a machine that is late begins the silence later in the window
+      windowSeconds: 1,
       maxWindows: 3,
       durationSeconds: 20,
       tolerance: 0.3,
@@ -464,7 +465,7 @@ test.each([
     expect(measured.errorsInAll).toEqual({});
     const [first, , last] = measured.windows;
     expect(last?.imagesPerSecond).toBeLessThan(0.8 * (first?.imagesPerSecond ?? 0));
-    // of some 150 requests 30 were due in what was left of the window; one client had one open
+    // of some 300 requests 80 were due in what was left of the window; one client had one open
     if (load.kind === "open loop") {
       expect(measured.latencyMs?.p99).toBeGreaterThan(600);
       expect(last?.p99Ms).toBeGreaterThan(600);
