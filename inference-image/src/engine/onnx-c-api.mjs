@@ -6,7 +6,7 @@
 import { closeSync, fstatSync, openSync } from "node:fs";
 import koffi from "koffi";
 
-/** @typedef {{ name: string, type: string, shape: (number | string)[] }} Meta */
+/** @typedef {import("./onnx-session.ts").ValueMetadata} ValueMetadata */
 /** @typedef {{ name: string, type: string, dims: number[], data: import("node:util").types.TypedArray }} WireTensor */
 /** @typedef {import("./onnx-session.ts").WeightFile} WeightFile */
 /** @typedef {import("./onnx-session.ts").SharedWeights} SharedWeights */
@@ -124,8 +124,8 @@ const elementTypes = { float32: 1, uint8: 2 };
  * @param {{
  *   modelPath: string,
  *   sessionOptions: ReturnType<typeof import("./onnx-session.ts").sessionOptions>,
- *   inputs: Meta[],
- *   outputs: Meta[],
+ *   inputs: ValueMetadata[],
+ *   outputs: ValueMetadata[],
  *   weights: WeightFile | SharedWeights
  * }} options
  */
@@ -175,9 +175,7 @@ export function openSharing({ modelPath, sessionOptions, inputs, outputs, weight
       const values = [];
       try {
         for (const { type, dims, data } of [...tensors, ...results]) {
-          const shape = BigInt64Array.from(dims, BigInt);
-          const code = elementTypes[type];
-          values.push(createTensor(memory, data, data.byteLength, shape, shape.length, code));
+          values.push(tensorOver(memory, data, data.byteLength, dims, elementTypes[type]));
         }
         const [fed, fetched] = [values.slice(0, tensors.length), values.slice(tensors.length)];
         runSession(
@@ -202,6 +200,20 @@ export function openSharing({ modelPath, sessionOptions, inputs, outputs, weight
       release();
     },
   };
+}
+
+/**
+ * A tensor whose values stay where they are.
+ *
+ * @param {bigint} memory
+ * @param {bigint | import("node:util").types.TypedArray} data
+ * @param {number} bytes
+ * @param {readonly number[]} dims
+ * @param {number} type - `ONNXTensorElementDataType`.
+ */
+function tensorOver(memory, data, bytes, dims, type) {
+  const shape = BigInt64Array.from(dims, BigInt);
+  return createTensor(memory, data, bytes, shape, shape.length, type);
 }
 
 /**
@@ -275,12 +287,8 @@ function loadWeights(memory, { file, initializers }) {
   try {
     shared.prepacked = createPrepackedWeights();
     for (const { name, dataType, dims, offset, length } of initializers) {
-      const shape = BigInt64Array.from(dims, BigInt);
       const data = address + BigInt(offset);
-      values.push({
-        name,
-        value: createTensor(memory, data, length, shape, shape.length, dataType),
-      });
+      values.push({ name, value: tensorOver(memory, data, length, dims, dataType) });
     }
   } catch (error) {
     releaseWeights(shared);

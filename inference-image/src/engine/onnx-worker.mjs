@@ -9,7 +9,7 @@ import { parentPort, workerData } from "node:worker_threads";
 globalThis.Float16Array = undefined;
 
 /** @typedef {import("onnxruntime-node").InferenceSession} InferenceSession */
-/** @typedef {{ name: string, type: string, shape: (number | string)[] }} Meta */
+/** @typedef {import("./onnx-session.ts").ValueMetadata} ValueMetadata */
 /** @typedef {{ name: string, type: string, dims: number[], data: import("node:util").types.TypedArray }} WireTensor */
 /** @typedef {import("./onnx-session.ts").Sharing} Sharing */
 /** @typedef {{ kind: "open", model: string | Uint8Array, sessionOptions: object, sharing?: Sharing }} Open */
@@ -144,7 +144,7 @@ async function inRuntime(work) {
 /**
  * A tensor that the runtime writes the output into, without a copy; null where the shape is not known before.
  *
- * @param {Meta} meta
+ * @param {ValueMetadata} meta
  * @param {number} batchSize
  */
 function outputTensor({ type, shape }, batchSize) {

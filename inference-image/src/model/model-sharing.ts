@@ -23,26 +23,13 @@ export function readSharing(modelPath: string): Sharing | undefined {
       ({ type, shape }) =>
         type === "float32" && shape.slice(1).every((dim) => typeof dim === "number"),
     );
-  const initializers = [...model.initializers.values()].flatMap(
-    ({ name, dataType, dims, bytes }) =>
-      bytes === undefined || bytes.file === model.path ? [] : [{ name, dataType, dims, bytes }],
+  const apart = [...model.initializers.values()].flatMap(({ name, dataType, dims, bytes }) =>
+    bytes === undefined || bytes.file === model.path ? [] : [{ name, dataType, dims, ...bytes }],
   );
-  const [file, ...others] = new Set(initializers.map(({ bytes }) => bytes.file));
+  const [file, ...others] = new Set(apart.map((initializer) => initializer.file));
   if (!fits || file === undefined || others.length > 0) return undefined;
-  return {
-    inputs,
-    outputs,
-    weights: {
-      file,
-      initializers: initializers.map(({ name, dataType, dims, bytes }) => ({
-        name,
-        dataType,
-        dims,
-        offset: bytes.offset,
-        length: bytes.length,
-      })),
-    },
-  };
+  const initializers = apart.map(({ file: _one, ...initializer }) => initializer);
+  return { inputs, outputs, weights: { file, initializers } };
 }
 
 function metadataOf({ name, dataType, dims }: OnnxValue): ValueMetadata {
