@@ -8,10 +8,12 @@ export class JpegDecoder {
   /** @param resampler - whose memory is decoded into */
   constructor(module: WebAssembly.Module, resampler: Resampler);
   /**
-   * @returns `[side, side, channels]` in memory of its own, of grey or RGB; `undefined` where libvips has to look
+   * @param into - gets the result, where it is as long
+   * @returns `[side, side, channels]` of grey or RGB: `into`, or memory of its own; `undefined` where libvips has to look
    */
   resample(
     bytes: Uint8Array,
     plan: Plan,
+    into?: Uint8Array,
   ): { readonly pixels: Uint8Array; readonly channels: number } | undefined;
 }

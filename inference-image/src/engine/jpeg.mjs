@@ -47,16 +47,17 @@ export class JpegDecoder {
    *
    * @param {Uint8Array} bytes - the file
    * @param {Plan} plan
+   * @param {Uint8Array} [into] - gets the result, where it is as long
    * @returns {{ pixels: Uint8Array, channels: number } | undefined} of grey or RGB; `undefined` where libvips has to look
    */
-  resample(bytes, plan) {
+  resample(bytes, plan, into) {
     try {
       const frame = readFrame(bytes);
       const { stored, reduction } = plan;
       if (Math.ceil(frame.width / reduction) !== stored.width) return undefined;
       if (Math.ceil(frame.height / reduction) !== stored.height) return undefined;
       const rows = new JpegRows(this.#code, this.#resampler, bytes, frame, plan);
-      const pixels = this.#resampler.resample(rows, plan, false);
+      const pixels = this.#resampler.resample(rows, plan, false, into);
       rows.finish();
       return { pixels, channels: rows.channels };
     } catch (error) {

@@ -1,8 +1,9 @@
 import { Worker } from "node:worker_threads";
+import { threadLimits } from "./thread-limits.ts";
 
 /**
- * The thread of a model session. It imports nothing but Node's own modules, so that a program can start the thread before
- * it loads the rest of itself: the thread loads ONNX Runtime meanwhile.
+ * The thread of a model session. It imports next to nothing, so that a program can start the thread before it loads the rest
+ * of itself: the thread loads ONNX Runtime meanwhile.
  */
 export interface OnnxThread {
   readonly worker: Worker;
@@ -44,6 +45,7 @@ function startThread(sharing = false): OnnxThread {
     name: "onnx",
     // flags of the process, such as a TypeScript loader, are of no use to the thread
     execArgv: [],
+    resourceLimits: threadLimits,
     workerData: { state, sharing },
   });
   runtimes.add(state);

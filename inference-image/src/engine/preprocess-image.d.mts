@@ -20,13 +20,15 @@ export function compileModules(): Modules;
 
 export function createEngines(modules: Modules): Engines;
 
-/** @returns `[side, side, 3]` 8-bit RGB, row-major, in memory of its own */
+/** @returns `[side, side, 3]` 8-bit RGB, row-major: `into`, or memory of its own */
 export function preprocessImage(
   bytes: Uint8Array,
   how: {
     readonly header: ImageHeader;
     readonly mode: ServerEnv["PREPROCESSING"];
     readonly side: number;
+    /** Gets the result, where that is no detour. */
+    readonly into?: Uint8Array;
   },
   engines: Engines,
 ): Promise<Uint8Array>;

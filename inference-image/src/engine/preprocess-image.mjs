@@ -38,17 +38,18 @@ export function createEngines({ kernel, jpeg }) {
 
 /**
  * @param {Uint8Array} bytes
- * @param {{ header: ImageHeader, mode: "exact" | "fast", side: number }} how
+ * @param {{ header: ImageHeader, mode: "exact" | "fast", side: number, into?: Uint8Array }} how - `into` gets the result, unless it
+ *   came about otherwise
  * @param {Engines} engines
- * @returns {Promise<Uint8Array>} `[side, side, 3]` 8-bit RGB, row-major, in memory of its own
+ * @returns {Promise<Uint8Array>} `[side, side, 3]` 8-bit RGB, row-major: `into`, or memory of its own
  */
-export async function preprocessImage(bytes, { header, mode, side }, { resampler, decoder }) {
+export async function preprocessImage(bytes, { header, mode, side, into }, { resampler, decoder }) {
   const plan = planOf(header, side);
   if (header.type === "jpeg") {
     const reduction = mode === "fast" ? reductionOf(header, side) : 1;
     const decoded =
-      (reduction > 1 && decoder.resample(bytes, planOf(header, side, reduction))) ||
-      decoder.resample(bytes, plan);
+      (reduction > 1 && decoder.resample(bytes, planOf(header, side, reduction), into)) ||
+      decoder.resample(bytes, plan, into);
     if (decoded) return rgbOf(decoded.pixels, decoded.channels);
   }
   const { left, top, width, height } = plan.source;
@@ -59,7 +60,8 @@ export async function preprocessImage(bytes, { header, mode, side }, { resampler
   const { data, info } = await image.raw({ depth: "uchar" }).toBuffer({ resolveWithObject: true });
   const { channels } = info;
   const hasAlpha = header.colours !== "cmyk" && (channels === 2 || channels === 4);
-  const pixels = resampler.resample(rowsOf({ data, ...info }, plan, resampler), plan, hasAlpha);
+  const rows = rowsOf({ data, ...info }, plan, resampler);
+  const pixels = resampler.resample(rows, plan, hasAlpha, into);
   if (header.colours === "cmyk") return rgbOfCmyk(pixels);
   return rgbOf(pixels, channels);
 }

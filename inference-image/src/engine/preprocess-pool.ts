@@ -1,15 +1,18 @@
 import { availableParallelism } from "node:os";
 import { Worker } from "node:worker_threads";
-import { imageSide } from "../contract/model-signature.ts";
+import { imageSide, pixelBytes } from "../contract/model-signature.ts";
 import type { ServerEnv } from "../contract/server-env.ts";
 import type { ImageHeader } from "./image-header.ts";
 import { compileModules, type Modules } from "./preprocess-image.mjs";
+import { threadLimits } from "./thread-limits.ts";
 import { EngineError } from "./types.ts";
 
 /** One image, for a thread. */
 export interface PoolTask {
   /** The file; it must not change before there is an answer. */
   readonly bytes: Uint8Array;
+  /** Its memory moves to the thread, and nothing else is in it. Otherwise it is copied. */
+  readonly taken?: boolean;
   readonly header: ImageHeader;
   readonly mode: ServerEnv["PREPROCESSING"];
 }
@@ -21,6 +24,9 @@ interface Job {
   resolve(pixels: Uint8Array): void;
   reject(error: unknown): void;
 }
+
+/** Memory that is kept for images to come: 10 MB. */
+const maxSpares = 64;
 
 /** Compiled once, and handed to every thread. */
 let modules: Modules | undefined;
@@ -34,6 +40,8 @@ export class PreprocessPool {
   readonly #idle: Worker[] = [];
   readonly #busy = new Map<Worker, Job>();
   readonly #waiting: Job[] = [];
+  /** What {@link recycle} was given. */
+  readonly #spares: Uint8Array[] = [];
   #closing: Promise<void> | undefined;
   #emptied = () => {};
 
@@ -80,6 +88,15 @@ export class PreprocessPool {
     });
   }
 
+  /**
+   * Take back what {@link run} gave, which nobody reads any more: the memory is that of a later image. Otherwise it is for the
+   * garbage collector, which looks through everything else again for every 400 images.
+   */
+  recycle(pixels: Uint8Array): void {
+    const { byteLength } = pixels.buffer;
+    if (byteLength === pixelBytes && this.#spares.length < maxSpares) this.#spares.push(pixels);
+  }
+
   /** Threads that have been started. */
   get size(): number {
     return this.#idle.length + this.#busy.size;
@@ -107,9 +124,12 @@ export class PreprocessPool {
       const job = this.#waiting.shift()!;
       this.#busy.set(worker, job);
       worker.ref();
+      const { bytes: file, taken, header, mode } = job.task;
       // the caller's memory may hold other files too
-      const bytes = new Uint8Array(job.task.bytes);
-      worker.postMessage({ ...job.task, bytes }, [bytes.buffer]);
+      const bytes = taken === true ? file : new Uint8Array(file);
+      const into = this.#spares.pop();
+      const moved = [bytes, into].flatMap((array) => (array ? [array.buffer as ArrayBuffer] : []));
+      worker.postMessage({ bytes, header, mode, into }, moved);
     }
     if (this.#busy.size === 0) this.#emptied();
   }
@@ -119,6 +139,7 @@ export class PreprocessPool {
       workerData: { modules: theModules(), side: imageSide },
       // not the TypeScript loader of the process, nor what else it was started with
       execArgv: [],
+      resourceLimits: threadLimits,
     });
     worker.on("message", (answer: Answer) => {
       const job = this.#busy.get(worker)!;

@@ -8,9 +8,9 @@ const { modules, side } = workerData;
 const engines = createEngines(modules);
 
 // one image at a time: the pool sends the next one when it has the answer
-parentPort.on("message", async ({ bytes, header, mode }) => {
+parentPort.on("message", async ({ bytes, header, mode, into }) => {
   try {
-    const pixels = await preprocessImage(bytes, { header, mode, side }, engines);
+    const pixels = await preprocessImage(bytes, { header, mode, side, into }, engines);
     parentPort.postMessage({ pixels }, [pixels.buffer]);
   } catch (error) {
     parentPort.postMessage({ failure: error instanceof Error ? error.message : String(error) });

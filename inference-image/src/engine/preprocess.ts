@@ -45,6 +45,13 @@ export interface PreprocessorOptions {
 export interface RunOptions {
   /** Gives up while the image waits its turn; the signal's reason is thrown. */
   readonly signal?: AbortSignal;
+  /**
+   * What becomes of the file. `taken`: it lies in memory of its own, which the caller needs no more: it moves to the thread that
+   * decodes it, and the array is empty afterwards.
+   *
+   * @default "copied"
+   */
+  readonly file?: "copied" | "taken";
 }
 
 /** Turns image files into what the model sees: see {@link createPreprocessor}. */
@@ -56,6 +63,8 @@ export interface Preprocessor {
    * @throws {EngineError} `failed` when the thread that worked on it died, `draining` after {@link close}
    */
   run(bytes: Uint8Array, options?: RunOptions): Promise<Uint8Array>;
+  /** Give back what {@link run} returned, when nobody reads it any more: a later image gets its memory. */
+  recycle(pixels: Uint8Array): void;
   /** Takes no more images; those that it took are finished first. */
   close(): Promise<void>;
 }
@@ -83,12 +92,13 @@ export function createPreprocessor(options: PreprocessorOptions): Preprocessor {
   const { maxPixels, mode = "exact" } = options;
   const pool = new PreprocessPool(options.threads ?? 0);
   return {
-    run: (bytes, { signal } = {}) => inPool(pool, bytes, { maxPixels, mode, signal }),
+    run: (bytes, { signal, file } = {}) => inPool(pool, bytes, { maxPixels, mode, signal, file }),
+    recycle: (pixels) => pool.recycle(pixels),
     close: () => pool.close(),
   };
 }
 
-export interface PreprocessOptions extends RunOptions {
+export interface PreprocessOptions extends Pick<RunOptions, "signal"> {
   /** As {@link PreprocessorOptions.maxPixels}. */
   readonly maxPixels: number;
   /** @default "exact" */
@@ -110,7 +120,7 @@ export function preprocess(
 async function inPool(
   pool: PreprocessPool,
   bytes: Uint8Array,
-  { maxPixels, mode, signal }: Required<Omit<PreprocessOptions, "signal">> & RunOptions,
+  { maxPixels, mode, signal, file }: Required<Omit<PreprocessOptions, "signal">> & RunOptions,
 ): Promise<Uint8Array> {
   const header = headerOf(bytes);
   const pixels = header.width * header.height;
@@ -123,7 +133,7 @@ async function inPool(
     );
   }
   try {
-    const decode = () => pool.run({ bytes, header, mode }, signal);
+    const decode = () => pool.run({ bytes, taken: file === "taken", header, mode }, signal);
     return await budget.during(pixels, maxPixels, decode, signal);
   } catch (error) {
     if (error instanceof EngineError || signal?.aborted) throw error;

@@ -82,7 +82,8 @@ export class Resampler {
   ): { readonly at: Readonly<Record<string, number>>; readonly end: number };
   /**
    * @param hasAlpha - the last channel is alpha
-   * @returns `[side, side, channels]`, in memory of its own
+   * @param into - gets the result, where it is as long
+   * @returns `[side, side, channels]`: `into`, or memory of its own
    */
-  resample(rows: Rows, plan: Plan, hasAlpha: boolean): Uint8Array;
+  resample(rows: Rows, plan: Plan, hasAlpha: boolean, into?: Uint8Array): Uint8Array;
 }

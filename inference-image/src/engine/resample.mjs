@@ -186,17 +186,19 @@ export class Resampler {
    * @param {Rows} rows - of the stored image: all of them that the plan needs
    * @param {Plan} plan
    * @param {boolean} hasAlpha - the last channel is alpha: it weighs the colours while they are resized
-   * @returns {Uint8Array} `[side, side, channels]`, in memory of its own
+   * @param {Uint8Array | undefined} into - gets the result, where it is as long
+   * @returns {Uint8Array} `[side, side, channels]`: `into`, or memory of its own
    */
-  resample(rows, plan, hasAlpha) {
-    const result = plan.onSide
-      ? this.#rowsFirst(rows, plan, hasAlpha)
-      : this.#columnsFirst(rows, plan, hasAlpha);
+  resample(rows, plan, hasAlpha, into) {
+    const length = plan.side * plan.side * rows.channels;
+    const result = into?.length === length ? into : new Uint8Array(length);
+    if (plan.onSide) this.#rowsFirst(rows, plan, hasAlpha, result);
+    else this.#columnsFirst(rows, plan, hasAlpha, result);
     if (hasAlpha) unpremultiply(result, rows.channels);
     return result;
   }
 
-  #columnsFirst(image, { side, source, columns, rows }, hasAlpha) {
+  #columnsFirst(image, { side, source, columns, rows }, hasAlpha, result) {
     const { height } = source;
     const { channels, width } = image;
     const stride = width * channels;
@@ -224,10 +226,10 @@ export class Resampler {
       this.#horizontal(channels, chunk, stride, count, at.columns, side, line);
     }
     this.#kernel.vertical(at.lines, lineBytes, lineBytes, at.rows, side, at.result);
-    return this.bytes().slice(at.result, at.result + side * lineBytes);
+    result.set(this.bytes().subarray(at.result, at.result + result.length));
   }
 
-  #rowsFirst(image, { side, source, columns, rows }, hasAlpha) {
+  #rowsFirst(image, { side, source, columns, rows }, hasAlpha, result) {
     const { channels, width } = image;
     const stride = width * channels;
     const lineBytes = roundUp(stride);
@@ -259,7 +261,7 @@ export class Resampler {
     }
     const line = at.lines + (source.left - image.left) * channels;
     this.#horizontal(channels, line, lineBytes, side, at.columns, side, at.result);
-    return turned(this.bytes().subarray(at.result), side, channels);
+    turn(this.bytes().subarray(at.result), side, channels, result);
   }
 
   #horizontal(channels, from, stride, rows, taps, columns, to) {
@@ -374,16 +376,15 @@ function overlapping({ firsts, counts }, most) {
  * @param {Uint8Array} pixels
  * @param {number} side
  * @param {number} channels
+ * @param {Uint8Array} result
  */
-function turned(pixels, side, channels) {
-  const result = new Uint8Array(side * side * channels);
+function turn(pixels, side, channels, result) {
   for (let row = 0, to = 0; row < side; row++) {
     for (let column = 0; column < side; column++) {
       const from = (column * side + row) * channels;
       for (let channel = 0; channel < channels; channel++) result[to++] = pixels[from + channel];
     }
   }
-  return result;
 }
 
 /**

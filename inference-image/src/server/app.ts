@@ -17,7 +17,12 @@ import {
 } from "../contract/embed-api.ts";
 import { embeddingDims } from "../contract/model-signature.ts";
 import type { ServerEnv } from "../contract/server-env.ts";
-import { createPreprocessor, imageTypeOf, type PreprocessorOptions } from "../engine/preprocess.ts";
+import {
+  createPreprocessor,
+  imageTypeOf,
+  type PreprocessorOptions,
+  type RunOptions,
+} from "../engine/preprocess.ts";
 import { Admission, type Place } from "./admission.ts";
 import { binaryAnswer, jsonAnswer } from "./answer-body.ts";
 import { bearerCheck } from "./authorization.ts";
@@ -288,7 +293,9 @@ export function buildApp(options: AppOptions): FastifyInstance {
     place.arrived();
     const times: Times = { decode: 0, queue: 0, infer: 0 };
     metrics.pending(images.length);
-    const vectors = await embed(images, signal, times).finally(() =>
+    // of several images in one body, none can move without the others
+    const file = images.length === 1 && ownsItsMemory(request.body) ? "taken" : "copied";
+    const vectors = await embed(images, { signal, file }, times).finally(() =>
       metrics.pending(-images.length),
     );
     metrics.embedded(vectors.length);
@@ -313,28 +320,36 @@ export function buildApp(options: AppOptions): FastifyInstance {
 
   async function embed(
     images: readonly Uint8Array[],
-    signal: AbortSignal,
+    { signal, file }: Required<RunOptions>,
     times: Times,
   ): Promise<readonly Float32Array[]> {
     const embedder = options.embedder();
     if (embedder === undefined) throw new EmbedError("unavailable", "the model is loading");
     admission.checkImages(images.length);
-    const compute = async () => {
+    const input = embedder.input ?? "pixels";
+    const begin = async () => {
       const announced = embedder.announce();
       try {
         const startedAt = performance.now();
-        const inputs = await decodeAll(images, embedder.input ?? "pixels", signal);
+        const inputs = await decodeAll(images, input, { signal, file });
         times.decode = performance.now() - startedAt;
-        return embedder.embed(inputs, {
+        const vectors = embedder.embed(inputs, {
           signal,
           onTiming: ({ queueSeconds, inferSeconds }) => {
             times.queue = Math.max(times.queue, queueSeconds * 1000);
             times.infer = Math.max(times.infer, inferSeconds * 1000);
           },
         });
+        return { inputs, vectors };
       } finally {
         announced();
       }
+    };
+    const compute = async () => {
+      const begun = await begin();
+      const vectors = await begun.vectors;
+      if (input === "pixels") for (const pixels of begun.inputs) preprocessor.recycle(pixels);
+      return vectors;
     };
     return unlessAborted(compute(), signal);
   }
@@ -343,11 +358,11 @@ export function buildApp(options: AppOptions): FastifyInstance {
   async function decodeAll(
     images: readonly Uint8Array[],
     input: "pixels" | "encoded",
-    signal: AbortSignal,
+    options: Required<RunOptions>,
   ): Promise<readonly Uint8Array[]> {
     state.decoding += images.length;
-    const results = await Promise.allSettled(images.map((image) => decode(image, input, signal)));
-    signal.throwIfAborted();
+    const results = await Promise.allSettled(images.map((image) => decode(image, input, options)));
+    options.signal.throwIfAborted();
     return results.map((result, index) => {
       if (result.status === "fulfilled") return result.value;
       const { code, message } = toEmbedError(result.reason);
@@ -358,12 +373,12 @@ export function buildApp(options: AppOptions): FastifyInstance {
   async function decode(
     image: Uint8Array,
     input: "pixels" | "encoded",
-    signal: AbortSignal,
+    options: Required<RunOptions>,
   ): Promise<Uint8Array> {
     const startedAt = performance.now();
     try {
       if (image.length === 0) throw new EmbedError("unsupported_media_type", "is empty");
-      if (input === "pixels") return await preprocessor.run(image, { signal });
+      if (input === "pixels") return await preprocessor.run(image, options);
       if (imageTypeOf(image) !== undefined) return image;
       throw new EmbedError("unsupported_media_type", "is not a JPEG, PNG or WebP file");
     } finally {
@@ -373,6 +388,11 @@ export function buildApp(options: AppOptions): FastifyInstance {
   }
 
   return app;
+}
+
+/** Whether nothing else is in the memory of a body: not so of a small one that came in chunks. */
+function ownsItsMemory(body: unknown): boolean {
+  return Buffer.isBuffer(body) && body.byteLength === body.buffer.byteLength;
 }
 
 /** In milliseconds. */

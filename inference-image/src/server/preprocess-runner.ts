@@ -65,6 +65,7 @@ export function preprocessRunner(
       const pixels = await run(images, options);
       const inferUs = (performance.now() - startedAt) * 1000;
       const outputs = [{ ...pixelTensor(pixels), name: output.name }];
+      for (const image of pixels) preprocessor.recycle(image);
       const computeOutputUs = (performance.now() - startedAt) * 1000 - inferUs;
       const timing = { queueUs: 0, computeInputUs: 0, computeInferUs: inferUs, computeOutputUs };
       const batchSize = images.length;
