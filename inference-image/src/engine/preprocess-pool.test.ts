@@ -64,6 +64,56 @@ test("leaves the file as it was", async () => {
   expect(before.equals(task.bytes)).toBe(true);
 });
 
+test("takes the memory of a file where it may", async () => {
+  const task = await taskOf(800, 600);
+  const expected = await poolOf(1).run(task);
+  // the file is a part of the memory
+  const body = new Uint8Array(task.bytes.length + 20);
+  const bytes = body.subarray(7, 7 + task.bytes.length);
+  bytes.set(task.bytes);
+  expect(await poolOf(1).run({ ...task, bytes, taken: true })).toEqual(expected);
+  expect(body).toHaveLength(0);
+});
+
+test("a file whose memory cannot be taken is refused, and no other", async () => {
+  const pool = poolOf(1);
+  const task = await taskOf(40, 30);
+  const bytes = new Uint8Array(task.bytes);
+  structuredClone(bytes, { transfer: [bytes.buffer] }); // it has been taken before
+  const refused = pool.run({ ...task, bytes, taken: true });
+  const taken = pool.run(task);
+  await expect(refused).rejects.toMatchObject({ code: "failed" });
+  expect(await taken).toHaveLength(pixelBytes);
+  expect(await pool.run(task)).toHaveLength(pixelBytes);
+  expect(pool.size).toBe(1);
+});
+
+test("gives the memory of images that nobody reads any more to later ones", async () => {
+  const pool = poolOf(1);
+  const [first, second] = await Promise.all([taskOf(640, 480, 1), taskOf(500, 700, 2)]);
+  const expected = await poolOf(1).run(second);
+  const pixels = await pool.run(first);
+  const kept = await pool.run(first);
+  pool.recycle(pixels);
+  expect(await pool.run(second)).toEqual(expected);
+  expect(pixels).toHaveLength(0);
+  expect(kept).toHaveLength(pixelBytes);
+  // no memory is left: the next image has its own
+  expect(await pool.run(second)).toEqual(expected);
+});
+
+test("keeps the memory of some images, and of nothing else", async () => {
+  const pool = poolOf(1);
+  const task = await taskOf(40, 30);
+  const others = [new Uint8Array(10), new Uint8Array(2 * pixelBytes).subarray(0, pixelBytes)];
+  for (const other of others) pool.recycle(other);
+  const spares = Array.from({ length: 100 }, () => new Uint8Array(pixelBytes));
+  for (const spare of spares) pool.recycle(spare);
+  for (let image = 0; image < 100; image++) await pool.run(task);
+  expect(spares.filter(({ length }) => length === 0)).toHaveLength(64);
+  expect(others.map(({ length }) => length)).toEqual([10, pixelBytes]);
+});
+
 test("takes images in the order in which they came", async () => {
   const pool = poolOf(1);
   const done: number[] = [];

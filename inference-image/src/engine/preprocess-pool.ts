@@ -54,7 +54,7 @@ export class PreprocessPool {
    * @param signal - gives up while the image waits; its reason is thrown
    * @returns `[224, 224, 3]` 8-bit RGB, in memory of its own
    * @throws {Error} what the decoder said
-   * @throws {EngineError} `failed` when the thread died, `draining` after {@link close}
+   * @throws {EngineError} `failed` when the thread died or the file cannot be taken, `draining` after {@link close}
    */
   run(task: PoolTask, signal?: AbortSignal): Promise<Uint8Array> {
     return new Promise((resolve, reject) => {
@@ -122,16 +122,31 @@ export class PreprocessPool {
       const worker = this.#idle.pop() ?? (this.size < this.#threads ? this.#start() : undefined);
       if (worker === undefined) return;
       const job = this.#waiting.shift()!;
+      if (!this.#send(worker, job)) continue;
       this.#busy.set(worker, job);
       worker.ref();
-      const { bytes: file, taken, header, mode } = job.task;
-      // the caller's memory may hold other files too
-      const bytes = taken === true ? file : new Uint8Array(file);
-      const into = this.#spares.pop();
-      const moved = [bytes, into].flatMap((array) => (array ? [array.buffer as ArrayBuffer] : []));
-      worker.postMessage({ bytes, header, mode, into }, moved);
     }
     if (this.#busy.size === 0) this.#emptied();
+  }
+
+  /** @returns whether the thread has it; otherwise the thread is idle, and the job is rejected */
+  #send(worker: Worker, { task, reject }: Job): boolean {
+    const { bytes: file, taken, header, mode } = task;
+    // the caller's memory may hold other files too
+    const bytes = taken === true ? file : new Uint8Array(file);
+    const into = this.#spares.pop();
+    const moved = [bytes, into].flatMap((array) => (array ? [array.buffer as ArrayBuffer] : []));
+    try {
+      // not every Node says so: the thread would never answer
+      if (bytes.length === 0) throw new Error("it has been moved before");
+      worker.postMessage({ bytes, header, mode, into }, moved);
+      return true;
+    } catch (cause) {
+      this.#idle.push(worker);
+      worker.unref();
+      reject(new EngineError("failed", "the memory of the file cannot be moved", { cause }));
+      return false;
+    }
   }
 
   #start(): Worker {

@@ -9,7 +9,7 @@ import {
   pixelBytes,
 } from "../contract/model-signature.ts";
 import { normalised } from "./image-tensor.ts";
-import { ImageError, preprocess } from "./preprocess.ts";
+import { createPreprocessor, ImageError, preprocess } from "./preprocess.ts";
 import golden from "./preprocess-golden.json" with { type: "json" };
 import { picture } from "./test-images.ts";
 
@@ -70,6 +70,24 @@ describe("the samples are what Pillow makes of them, bit for bit", () => {
     const pixels = await preprocess(readFileSync(file), { maxPixels: 1e7 });
     expect(createHash("sha256").update(pixels).digest("hex")).toBe(hash);
   });
+});
+
+test("an image in the memory of another one is what it is in its own", async () => {
+  const preprocessor = createPreprocessor({ maxPixels: 1e7, threads: 1 });
+  const run = async (name: string) => {
+    const file = new URL(`../../../bench/samples/${name}`, import.meta.url);
+    return preprocessor.run(readFileSync(file));
+  };
+  try {
+    preprocessor.recycle(new Uint8Array(pixelBytes).fill(0xaa));
+    for (const [name, hash] of Object.entries(golden)) {
+      const pixels = await run(name);
+      expect(createHash("sha256").update(pixels).digest("hex"), name).toBe(hash);
+      preprocessor.recycle(pixels);
+    }
+  } finally {
+    await preprocessor.close();
+  }
 });
 
 describe("geometry", () => {
