@@ -78,15 +78,18 @@ describe("a divided session", () => {
     });
     const failures: unknown[] = [];
     let signal: AbortSignal | undefined;
+    let count = 0;
     const session = new DividedSession(
       whole,
       (given) => {
         signal = given;
+        count += 1;
         return opening;
       },
       (error) => failures.push(error),
     );
     const aborted = () => signal?.aborted;
+    const opened = () => count;
     const runs = () => [whole.ends.length, ...parts.runs()];
     const open = async () => {
       resolve(parts.pool);
@@ -96,42 +99,62 @@ describe("a divided session", () => {
       reject(new Error("no"));
       await expect(opening).rejects.toThrow("no");
     };
-    return { ...parts, whole, session, runs, open, fail, failures, aborted };
+    return { ...parts, whole, session, runs, open, fail, failures, aborted, opened };
   }
+
+  const images = (count: number): readonly Tensor[] => [
+    { name: "x", dataType: "FP32", shape: [count, 1], data: new Float32Array(count) },
+  ];
 
   test("is one instance until its parts are open", async () => {
     const { session, whole, runs, open } = divided();
-    expect([session.instances, session.runsExclusively]).toEqual([1, false]);
+    expect([session.instances, session.runsExclusively]).toEqual([1, true]);
     expect([session.inputs, session.outputs]).toEqual([whole.inputs, whole.outputs]);
-    void session.run([]);
+    void session.run(images(2));
     expect(runs()).toEqual([1, 0, 0]);
     await open();
     expect([session.instances, session.runsExclusively]).toEqual([2, true]);
   });
 
+  test.each([
+    ["several images", 2, true],
+    ["an image that is not alone", 1, false],
+  ])("opens its parts once, with %s", (_what, count, exclusive) => {
+    const { session, opened } = divided();
+    void session.run(images(1), { exclusive: true });
+    void session.run(images(1), { exclusive: true });
+    expect(opened()).toBe(0);
+    void session.run(images(count), { exclusive });
+    void session.run(images(count), { exclusive });
+    expect(opened()).toBe(1);
+  });
+
   test("gives what is exclusive to the whole, and the rest to the parts", async () => {
     const { session, runs, open } = divided();
+    void session.run(images(2));
     await open();
-    void session.run([], { exclusive: true });
-    expect(runs()).toEqual([1, 0, 0]);
-    void session.run([], { exclusive: false });
-    void session.run([]);
-    expect(runs()).toEqual([1, 1, 1]);
+    void session.run(images(2), { exclusive: true });
+    expect(runs()).toEqual([2, 0, 0]);
+    void session.run(images(1), { exclusive: false });
+    void session.run(images(2));
+    expect(runs()).toEqual([2, 1, 1]);
   });
 
   test("goes on alone where the parts do not open, and says why", async () => {
     const { session, whole, runs, fail, failures } = divided();
+    void session.run(images(2));
     await fail();
     expect(failures).toEqual([new Error("no")]);
     expect([session.instances, session.runsExclusively]).toEqual([1, false]);
-    void session.run([]);
-    expect(runs()).toEqual([1, 0, 0]);
+    void session.run(images(2));
+    expect(runs()).toEqual([2, 0, 0]);
     await session.close();
     expect(whole.closed).toBe(true);
   });
 
   test("does not wait for more parts when it is closed", async () => {
     const { session, whole, fail, failures, aborted } = divided();
+    void session.run(images(2));
     expect(aborted()).toBe(false);
     const closed = session.close();
     expect(aborted()).toBe(true);
@@ -143,6 +166,7 @@ describe("a divided session", () => {
 
   test("closes the whole last, which has the weights, and waits for parts that are opening", async () => {
     const { session, whole, first, second, open } = divided();
+    void session.run(images(2));
     const order: string[] = [];
     for (const [name, one] of Object.entries({ whole, first, second })) {
       one.onClose = () => order.push(name);

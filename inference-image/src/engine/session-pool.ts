@@ -37,20 +37,25 @@ export class SessionPool implements ModelSession {
 
 /**
  * A model with two sets of instances: one instance with all threads, for a batch that is alone, and several with a share each,
- * for batches side by side. Threads that compute one batch together wait for the slowest of them at every operator.
+ * for batches side by side. Threads that compute one batch together wait for the slowest of them at every operator. The several
+ * open when there is first a use for them.
  */
 export class DividedSession implements ModelSession {
   readonly inputs: readonly TensorSpec[];
   readonly outputs: readonly TensorSpec[];
   readonly #whole: ModelSession;
+  readonly #open: (signal: AbortSignal) => Promise<ModelSession>;
+  readonly #onFailure: (error: unknown) => void;
   #parts: ModelSession | undefined;
   readonly #closing = new AbortController();
   /** Resolves when the parts are open, or it is known that they will not be. */
-  readonly #opened: Promise<void>;
+  #opening: Promise<void> | undefined;
+  #failed = false;
 
   /**
    * @param whole - Takes every run until the parts are open. Taken over, and closed last.
-   * @param open - Opens the parts, of the same model. Aborted when the session is closed meanwhile.
+   * @param open - Opens the parts, of the same model: called with the first run of several items, or that is not alone. Aborted
+   *   when the session is closed meanwhile.
    * @param onFailure - Told why they did not open: the whole goes on alone.
    */
   constructor(
@@ -61,15 +66,8 @@ export class DividedSession implements ModelSession {
     this.inputs = whole.inputs;
     this.outputs = whole.outputs;
     this.#whole = whole;
-    const { signal } = this.#closing;
-    this.#opened = open(signal).then(
-      (parts) => {
-        this.#parts = parts;
-      },
-      (error: unknown) => {
-        if (!signal.aborted) onFailure(error);
-      },
-    );
+    this.#open = open;
+    this.#onFailure = onFailure;
   }
 
   get instances(): number {
@@ -77,17 +75,30 @@ export class DividedSession implements ModelSession {
   }
 
   get runsExclusively(): boolean {
-    return this.#parts !== undefined;
+    return !this.#failed;
   }
 
-  run(inputs: readonly Tensor[], options: RunOptions = {}): Promise<RunResult> {
-    const parts = options.exclusive === true ? undefined : this.#parts;
+  run(inputs: readonly Tensor[], { exclusive = false }: RunOptions = {}): Promise<RunResult> {
+    const items = inputs[0]?.shape[0] ?? 0;
+    if (!exclusive || items > 1) this.#opening ??= this.#openParts();
+    const parts = exclusive ? undefined : this.#parts;
     return (parts ?? this.#whole).run(inputs);
+  }
+
+  async #openParts(): Promise<void> {
+    const { signal } = this.#closing;
+    try {
+      signal.throwIfAborted();
+      this.#parts = await this.#open(signal);
+    } catch (error) {
+      this.#failed = true;
+      if (!signal.aborted) this.#onFailure(error);
+    }
   }
 
   async close(): Promise<void> {
     this.#closing.abort();
-    await this.#opened;
+    await this.#opening;
     await this.#parts?.close();
     await this.#whole.close();
   }

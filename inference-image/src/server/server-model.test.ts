@@ -69,11 +69,14 @@ test.runIf(canShareWeights()).each([
     intraOpThreads: 2,
     instances,
   });
+  expect(model.session.instances).toBe(1);
+  const [first] = await embeddings(model);
   await vi.waitFor(() => expect(model.session.instances).toBe(expected), 10_000);
   expect(model.session.runsExclusively).toBe(true);
   const [one, two, alone] = await embeddings(model);
   await model.session.close();
   expect(one).toHaveLength(512);
+  expect(first).toEqual(one);
   expect(two).toEqual(one);
   expect(alone).toEqual(one);
 });

@@ -189,8 +189,8 @@ async function openForm(
 const pixels = () => pixelTensor([new Uint8Array(pixelBytes)]);
 
 /**
- * A model that is divided among several instances soon after it is open; `undefined` where they cannot share its weights, or
- * there is nothing to divide.
+ * A model that is divided among several instances as soon as there are several images; `undefined` where they cannot share its
+ * weights, or there is nothing to divide.
  */
 async function openDivided(options: ServerModelOptions): Promise<ModelSession | undefined> {
   const { modelPath, executionProvider, onNotice } = options;
@@ -240,7 +240,7 @@ function sharesOf(threads: number, instances: number): readonly number[] {
   );
 }
 
-/** One after the other, beside the requests that come already. */
+/** One after the other, beside the requests that are computed already. */
 async function openAll(
   shares: readonly number[],
   signal: AbortSignal,
