@@ -53,8 +53,8 @@ export interface BenchServerResult {
   readonly saved: { readonly json: string; readonly md: string };
 }
 
-/** Part of a measurement's length that comes before it and is not counted. */
-const warmupShare = 0.25;
+/** Before a measurement, and not counted: code is compiled, and what opens with the first load is open. */
+const warmupSeconds = 2;
 
 /** What the peer is started with: one process with the defaults of ONNX Runtime; without spinning, single images took longer. */
 const peerSettings = { WORKERS: "1", ALLOW_SPINNING: "1" } as const;
@@ -94,7 +94,7 @@ export async function benchServer(options: BenchServerOptions): Promise<BenchSer
       bodies: payloads.bodies,
       eachImage: payloads.eachImage,
       scratch,
-      warmupSeconds: options.seconds * warmupShare,
+      warmupSeconds,
       seconds: options.seconds,
       signal: interrupt.signal,
     };
