@@ -152,6 +152,10 @@
     (local.set $place (i32.const 1))
     (block $end
       (loop $more
+        ;; Before more bits are there: at least 25 are left, and neither waits for the other.
+        (local.set $entry
+          (i32.load
+            (i32.add (local.get $ac) (i32.and (i32.wrap_i64 (i64.shr_u (local.get $bits) (i64.const 52))) (i32.const 0xffc)))))
         (local.set $bits
           (i64.or (local.get $bits)
             (i64.shr_u
@@ -162,9 +166,6 @@
         (local.set $next
           (i32.add (local.get $next) (i32.shr_u (i32.sub (i32.const 63) (local.get $count)) (i32.const 3))))
         (local.set $count (i32.or (local.get $count) (i32.const 56)))
-        (local.set $entry
-          (i32.load
-            (i32.add (local.get $ac) (i32.and (i32.wrap_i64 (i64.shr_u (local.get $bits) (i64.const 52))) (i32.const 0xffc)))))
         (if (i32.eqz (local.get $entry))
           (then
             (local.set $entry (call $long (local.get $ac) (local.get $bits)))
