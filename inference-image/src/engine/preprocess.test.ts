@@ -48,6 +48,14 @@ async function colour(bytes: Uint8Array, x = 112, y = 112): Promise<readonly num
   return colourAt(normalised(await preprocess(bytes, limits)), x, y);
 }
 
+function sample(name: string): Buffer {
+  return readFileSync(new URL(`../../../bench/samples/${name}`, import.meta.url));
+}
+
+function sha256Of(bytes: Uint8Array): string {
+  return createHash("sha256").update(bytes).digest("hex");
+}
+
 test("gives planes of red, green and blue with CLIP's mean and deviation", async () => {
   const bytes = await plain(300, 200, { r: 255, g: 0, b: 51 }).png().toBuffer();
   const values = normalised(await preprocess(bytes, limits));
@@ -66,23 +74,18 @@ test.each(["jpeg", "png", "webp"] as const)("reads %s", async (format) => {
 
 describe("the samples are what Pillow makes of them, bit for bit", () => {
   test.each(Object.entries(golden))("%s", async (name, hash) => {
-    const file = new URL(`../../../bench/samples/${name}`, import.meta.url);
-    const pixels = await preprocess(readFileSync(file), { maxPixels: 1e7 });
-    expect(createHash("sha256").update(pixels).digest("hex")).toBe(hash);
+    const pixels = await preprocess(sample(name), { maxPixels: 1e7 });
+    expect(sha256Of(pixels)).toBe(hash);
   });
 });
 
 test("an image in the memory of another one is what it is in its own", async () => {
   const preprocessor = createPreprocessor({ maxPixels: 1e7, threads: 1 });
-  const run = async (name: string) => {
-    const file = new URL(`../../../bench/samples/${name}`, import.meta.url);
-    return preprocessor.run(readFileSync(file));
-  };
   try {
     preprocessor.recycle(new Uint8Array(pixelBytes).fill(0xaa));
     for (const [name, hash] of Object.entries(golden)) {
-      const pixels = await run(name);
-      expect(createHash("sha256").update(pixels).digest("hex"), name).toBe(hash);
+      const pixels = await preprocessor.run(sample(name));
+      expect(sha256Of(pixels), name).toBe(hash);
       preprocessor.recycle(pixels);
     }
   } finally {
