@@ -88,6 +88,21 @@ test("the portable form has ONNX's own operators only", async () => {
   expect(form?.model.otherOpsets).toBeUndefined();
 });
 
+test("the last block makes no keys and values of all tokens", async () => {
+  const weightsOf = async (precision: FormOptions["precision"]) => {
+    const [form] = modelForms(await tinyModel(), { operators: "onnxruntime", precision });
+    return form!.model.initializers.map(({ name, dims }) => `${name} ${dims.join(" x ")}`);
+  };
+  const last = `blocks.${profiles.tiny.layers - 1}.attn`;
+  const { width, heads } = profiles.tiny;
+  const weights = await weightsOf("fp32");
+  expect(weights).toContain(`${last}.key.by_head ${heads} x ${width / heads} x ${width}`);
+  expect(weights).toContain(`${last}.value.by_head ${heads} x ${width} x ${width / heads}`);
+  const ofAllTokens = expect.stringMatching(`^${last}\\.(key|value)\\.weight`);
+  expect(weights).not.toContainEqual(ofAllTokens);
+  expect(await weightsOf("int8")).toContainEqual(ofAllTokens);
+});
+
 test("two files that say the same in other words have the same form", async () => {
   const { tower } = recogniseTower(readOnnx(await write(exportedTower()))) as {
     tower: { width: number; heads: readonly number[]; blocks: readonly unknown[] };

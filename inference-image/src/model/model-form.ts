@@ -5,7 +5,7 @@ import { recogniseTower } from "./recognise-tower.ts";
 import { type TowerGraphOptions, towerGraph } from "./tower-graph.ts";
 
 /** Bumped when the same file would give another form: forms that were kept are made anew. */
-export const rewriterVersion = 3;
+export const rewriterVersion = 4;
 
 /** What is different from the file that a form was made of. */
 export const formParts = [

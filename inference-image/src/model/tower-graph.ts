@@ -43,7 +43,7 @@ const [{ name: outputName, dims: outputDims }] = openclipVitB32.outputs;
 /**
  * The graph that computes a tower from 8-bit pixels with the least work: the normalisation of the pixels is in the weights
  * of the patches, which are a product of matrices, and the last block computes queries, MLP and `ln_post` of the class
- * token only. Weights are read from the tower's file when they are written.
+ * token only; in fp32 with the operators of `onnxruntime` it has no keys and values of the other tokens either. Weights are read from the tower's file when they are written.
  *
  * With the operators of `onnxruntime` the tokens of all images are the rows of one matrix, so that a bias is added where its
  * product is made (`Gemm`); and the biases of keys and values are gone. A key's adds the same to all scores of a query,
@@ -164,14 +164,20 @@ export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel 
     portable ? input : reshape(`${input}.by_image`, input, [-1, rows, width]);
   const asRows = (input: string): string =>
     portable ? input : reshape(`${input}.rows`, input, [-1, width]);
-  const firstToken = (name: string, input: string): string =>
-    node("Slice", name, [
-      byImage(input, tokens),
-      integers("first_token.start", [0]),
-      integers("first_token.end", [1]),
-      integers("first_token.axis", [1]),
-    ]);
+  /** Of the tokens of each image, as rows. */
+  const firstToken = (name: string, tokensOf: string): string =>
+    asRows(
+      node("Slice", name, [
+        tokensOf,
+        integers("first_token.start", [0]),
+        integers("first_token.end", [1]),
+        integers("first_token.axis", [1]),
+      ]),
+    );
 
+  const scale = 1 / Math.sqrt(headWidth);
+
+  /** The mixed values of `queries`, of one or of all tokens. */
   const attention = (
     name: string,
     block: Tower["blocks"][number],
@@ -181,7 +187,6 @@ export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel 
   ): string => {
     const input = quantisable(normed);
     const queryOf = queryInput === normed ? input : quantisable(queryInput);
-    const scale = 1 / Math.sqrt(headWidth);
     if (!portable) {
       const parts = [
         byImage(linear(`${name}.query`, queryOf, block.query), queries),
@@ -209,6 +214,45 @@ export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel 
     ]);
     const byToken = node("Transpose", `${name}.by_token`, [mixed], { perm: [0, 2, 1, 3] });
     return reshape(`${name}.merged`, byToken, [0, queries, width]);
+  };
+
+  /**
+   * The mixed values of the class token, without the keys and values of all tokens: `q · (W_k x) = (q · W_k) · x`, and the mix of
+   * `W_v x` is `W_v` times the mix of `x`. That is one row for each head where there was one for each token.
+   */
+  const classAttention = (name: string, block: Tower["blocks"][number], normed: string): string => {
+    const tokensOf = byImage(normed, tokens);
+    const classToken = firstToken(`${name}.class_token`, tokensOf);
+    if (portable || precision === "int8") {
+      return attention(name, block, normed, classToken, 1);
+    }
+    const swap = (from: string, perm: readonly number[]) =>
+      node("Transpose", `${from}.swapped`, [from], { perm });
+    /** `[images, heads, …]` to and from `[heads, images, …]`, so that each head's rows are one matrix. */
+    const swapHeads = (from: string) => swap(from, [1, 0, 2]);
+    const byHead = (part: "key" | "value", dims: readonly number[], values: () => Float32Array) =>
+      floats(`${name}.${part}.by_head`, dims, values);
+    const query = reshape(
+      `${name}.query.heads`,
+      linear(`${name}.query`, quantisable(classToken), block.query, scale),
+      [-1, heads, headWidth],
+    );
+    const asked = node("MatMul", `${name}.asked`, [
+      swapHeads(query),
+      byHead("key", [heads, headWidth, width], () => columnsByHead(block.key, heads, "rows")),
+    ]);
+    const scores = node("MatMul", `${name}.scores`, [swapHeads(asked), swap(tokensOf, [0, 2, 1])]);
+    const mix = node("MatMul", `${name}.mix`, [
+      node("Softmax", `${name}.weights`, [scores], { axis: -1 }),
+      tokensOf,
+    ]);
+    const mixed = node("MatMul", `${name}.mixed`, [
+      swapHeads(mix),
+      byHead("value", [heads, width, headWidth], () =>
+        columnsByHead(block.value, heads, "columns"),
+      ),
+    ]);
+    return asRows(swapHeads(mixed));
   };
 
   const attentionOutput = (name: string, mixed: string, block: Tower["blocks"][number]): string => {
@@ -270,11 +314,12 @@ export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel 
 
   for (const [index, block] of blocks.entries()) {
     const name = `blocks.${index}`;
-    const last = index === blocks.length - 1;
+    const isLast = index === blocks.length - 1;
     const normed = norm(`${name}.ln_1`, stream, block.attentionNorm);
-    const queryInput = last ? asRows(firstToken(`${name}.class_token`, normed)) : normed;
-    if (last) stream = asRows(firstToken(`${name}.class_stream`, stream));
-    const mixed = attention(`${name}.attn`, block, normed, queryInput, last ? 1 : tokens);
+    if (isLast) stream = firstToken(`${name}.class_stream`, byImage(stream, tokens));
+    const mixed = isLast
+      ? classAttention(`${name}.attn`, block, normed)
+      : attention(`${name}.attn`, block, normed, normed, tokens);
     const attended = node("Add", `${name}.attended`, [
       stream,
       attentionOutput(`${name}.attn.out`, mixed, block),
@@ -351,6 +396,27 @@ export function matrixOf({ linear: { weight }, part, of }: TowerPart, factor = 1
       return [bytesOf(matrix)];
     },
   };
+}
+
+/**
+ * The columns of each head of a projection, one head after the other: as `columns` of `[heads, from, width of a head]`, or turned into
+ * `rows`, `[heads, width of a head, from]`.
+ */
+function columnsByHead(part: TowerPart, heads: number, as: "rows" | "columns"): Float32Array {
+  const matrix = matrixOf(part);
+  const { from, to } = matrix;
+  const values = floatsOf(matrix);
+  const headWidth = to / heads;
+  const [rowStep, columnStep] = as === "columns" ? [headWidth, 1] : [1, from];
+  const turned = new Float32Array(from * to);
+  for (let row = 0; row < from; row++) {
+    for (let column = 0; column < to; column++) {
+      const inHead = column % headWidth;
+      const head = (column - inHead) * from;
+      turned[head + row * rowStep + inHead * columnStep] = values[row * to + column]!;
+    }
+  }
+  return turned;
 }
 
 /** All columns of a projection. */
