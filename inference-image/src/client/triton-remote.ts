@@ -1,5 +1,5 @@
 import { openclipVitB32 } from "../contract/model-signature.ts";
-import { embeddingsOf } from "../engine/embeddings.ts";
+import { embeddingsOf, InvalidEmbeddingError } from "../engine/embeddings.ts";
 import { EngineError } from "../engine/types.ts";
 import { type Transport, TritonError } from "../triton/transport.ts";
 import { ClientError, type ClientErrorCode } from "./client-error.ts";
@@ -77,7 +77,8 @@ function clientErrorOf(cause: unknown, target: string): unknown {
     return new ClientError(codes[cause.code], withoutCode(cause), { cause });
   }
   if (cause instanceof EngineError) {
-    return new ClientError("protocol", `${target}: ${withoutCode(cause)}`, { cause });
+    const image = cause instanceof InvalidEmbeddingError ? cause.image : undefined;
+    return new ClientError("protocol", `${target}: ${withoutCode(cause)}`, { cause, image });
   }
   return cause;
 }

@@ -48,6 +48,8 @@ export const embedErrorStatus = {
   overloaded: 429,
   headers_too_large: 431,
   internal: 500,
+  /** The model computed a vector that cannot be scaled to unit norm: all zeros, or not finite. */
+  invalid_embedding: 500,
   /** Draining, or no model behind the gateway. */
   unavailable: 503,
   /** No answer within the caller's `timeout`, or none from the model behind the gateway. */

@@ -19,8 +19,9 @@ export const serverEnv = z
     /** Address to listen on. A container listens on all; what is published is the host's decision. */
     HOST: z.string().min(1).default("0.0.0.0"),
     PORT: integer(1, 65_535).default(embedPort),
-    /** Architecture and weights, as open_clip names them; part of every answer and log line. */
-    MODEL_NAME: z.string().min(1).default("ViT-B-32"),
+    /** Architecture, as open_clip names it: part of every response. The only one that the server supports. */
+    MODEL_NAME: z.enum(["ViT-B-32"]).default("ViT-B-32"),
+    /** Name of the weights in responses, if the model file has no manifest. */
     MODEL_PRETRAINED: z.string().min(1).default("laion2b_s34b_b79k"),
     LOG_LEVEL: z.enum(logLevels).default("info"),
     /** `onnx`: ONNX Runtime in this process. `triton`: gateway that infers over gRPC. */

@@ -5,19 +5,7 @@ import { binaryAnswer, jsonAnswer } from "./answer-body.ts";
 
 const value = fc.oneof(
   fc.float({ min: -1, max: 1, noNaN: true }),
-  fc.constantFrom(
-    0,
-    -0,
-    1,
-    -1,
-    1e-9,
-    -4e-9,
-    0.1,
-    0.5,
-    -0.00001,
-    Number.NaN,
-    Number.POSITIVE_INFINITY,
-  ),
+  fc.constantFrom(0, -0, 1, -1, 1e-9, -4e-9, 0.1, 0.5, -0.00001),
 );
 const vectors = fc.array(
   fc

@@ -39,11 +39,6 @@ function writeRow(bytes: Buffer, start: number, vector: Float32Array): number {
     if (index > 0) bytes[at++] = 0x2c;
     const rounded = Math.round(vector[index]! * scale);
     const size = Math.abs(rounded);
-    // what is no component of a unit vector is no number in JSON either
-    if (!(size <= scale)) {
-      at += bytes.write("null", at, "latin1");
-      continue;
-    }
     if (rounded < 0) bytes[at++] = 0x2d;
     bytes[at++] = size === scale ? 0x31 : 0x30;
     const fraction = size === scale ? 0 : size;

@@ -5,6 +5,7 @@ import {
   imageContentTypes,
   maxImagesPerRequest,
 } from "../contract/embed-api.ts";
+import { InvalidEmbeddingError } from "../engine/embeddings.ts";
 import { ImageError } from "../engine/preprocess.ts";
 import { EngineError, type EngineErrorCode } from "../engine/types.ts";
 import { TritonError, type TritonErrorCode } from "../triton/transport.ts";
@@ -76,6 +77,10 @@ export function toEmbedError(error: unknown): EmbedError {
   const options = { cause: error };
   if (error instanceof ImageError) {
     return new EmbedError(error.code, error.message, undefined, options);
+  }
+  if (error instanceof InvalidEmbeddingError) {
+    const message = withoutCode(error);
+    return new EmbedError("invalid_embedding", message, error.image, options);
   }
   if (error instanceof EngineError) {
     return new EmbedError(engineCodes[error.code], withoutCode(error), undefined, options);

@@ -58,7 +58,7 @@ export function createOnnxEmbedder(model: ServerModel, options: OnnxEmbedderOpti
           batcher.infer([tensor], { signal, inputs }).then(({ outputs, timing }) => {
             longest.queueSeconds = Math.max(longest.queueSeconds, timing.queueUs / 1e6);
             longest.inferSeconds = Math.max(longest.inferSeconds, timing.computeInferUs / 1e6);
-            return embeddingsOf(outputs[0], part.length);
+            return embeddingsOf(outputs[0], part.length, first);
           }),
         );
       }

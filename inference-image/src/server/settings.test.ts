@@ -40,6 +40,7 @@ test.each([
     { LOG_LEVEL: "loud" },
     "LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent, got 'loud'",
   ],
+  [{ MODEL_NAME: "ViT-L-14" }, "MODEL_NAME must be one of ViT-B-32, got 'ViT-L-14'"],
   [{ ENGINE: "torch" }, "ENGINE must be one of onnx, triton, got 'torch'"],
   [
     { TRITON_GRPC_URLS: "http://a" },

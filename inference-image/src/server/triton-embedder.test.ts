@@ -43,6 +43,8 @@ class FakeTriton {
   ready = true;
   failure: Failure | undefined;
   instances: readonly { readonly count: number; readonly gpus: readonly number[] }[] = [];
+  /** Norm of an image's embedding. */
+  normOf: (level: number) => number = () => 3;
   refuse: (level: number) => string | undefined = () => undefined;
   /** Inferences wait for it. */
   gate: Promise<void> = Promise.resolve();
@@ -103,7 +105,9 @@ class FakeTriton {
         }
         this.calls.push(levels.length);
         const embeddings = new Float32Array(levels.length * embeddingDims);
-        for (const [row, level] of levels.entries()) embeddings[row * embeddingDims + level] = 3;
+        for (const [row, level] of levels.entries()) {
+          embeddings[row * embeddingDims + level] = this.normOf(level);
+        }
         callback(null, {
           outputs: [{ name: "embedding", datatype: "FP32", shape: [levels.length, embeddingDims] }],
           raw_output_contents: [Buffer.from(embeddings.buffer)],
@@ -221,6 +225,20 @@ test("says which image of the request its model cannot read", async () => {
     message: "image 1 cannot be decoded: no end",
     image: 1,
   });
+});
+
+test("fails only the request whose embedding is not finite, and names its image", async () => {
+  const triton = await new FakeTriton().start();
+  const embedder = await embedderOf([triton], { callsPerTriton: 1 });
+  const { closed, open } = gate();
+  triton.gate = closed;
+  triton.normOf = (level) => (level === 7 ? Number.NaN : 3);
+  const [first, sound, broken] = [axes(embedder, 1), axes(embedder, 2), axes(embedder, 5, 7)];
+  await until(() => triton.arrived === 1);
+  open();
+  await expect(broken).rejects.toMatchObject({ image: 1 });
+  expect(await Promise.all([first, sound])).toEqual([[1], [2]]);
+  expect(triton.calls).toEqual([1, 3]);
 });
 
 test("splits what is more than one call may carry", async () => {

@@ -7,7 +7,7 @@ import {
   openclipVitB32U8,
 } from "../contract/model-signature.ts";
 import type { Tensor, TensorSpec } from "../contract/tensor.ts";
-import { embeddingsOf } from "../engine/embeddings.ts";
+import { rowsOf, unitVector } from "../engine/embeddings.ts";
 import { imageTensor, pixelTensor } from "../engine/image-tensor.ts";
 import { type GrpcPool, type GrpcPoolObserver, openGrpcPool } from "../triton/grpc-pool.ts";
 import { type CallOptions, type Transport, TritonError } from "../triton/transport.ts";
@@ -122,7 +122,7 @@ class TritonEmbedder implements Embedder {
     this.#dispatch();
     const results = await Promise.allSettled(vectors);
     return results.map((result, index) => {
-      if (result.status === "fulfilled") return result.value;
+      if (result.status === "fulfilled") return unitVector(result.value, index);
       throw refusalOf(result.reason, index) ?? result.reason;
     });
   }
@@ -194,8 +194,8 @@ class TritonEmbedder implements Embedder {
       for (const { enqueuedAt, onTiming } of batch) {
         onTiming?.({ queueSeconds: (sentAt - enqueuedAt) / 1000, inferSeconds });
       }
-      const vectors = embeddingsOf(output, batch.length);
-      for (const [at, waiting] of batch.entries()) waiting.resolve(vectors[at]!);
+      const rows = rowsOf(output, batch.length);
+      for (const [at, waiting] of batch.entries()) waiting.resolve(rows[at]!);
     } catch (error) {
       for (const waiting of batch) waiting.reject(error);
     } finally {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { normaliseInPlace } from "./normalise.ts";
+import { unitVector } from "./embeddings.ts";
 
 test("gives any vector but zero unit norm and the same direction", () => {
   fc.assert(
@@ -10,7 +10,7 @@ test("gives any vector but zero unit norm and the same direction", () => {
         const before = Float64Array.from(vector);
         const norm = Math.hypot(...before);
         fc.pre(norm > 1e-6);
-        normaliseInPlace(vector);
+        unitVector(vector, 0);
         expect(Math.hypot(...vector)).toBeCloseTo(1, 5);
         for (const [index, value] of vector.entries()) {
           expect(value).toBeCloseTo(before[index]! / norm, 5);
@@ -20,6 +20,12 @@ test("gives any vector but zero unit norm and the same direction", () => {
   );
 });
 
-test("leaves a vector of zeros as it is", () => {
-  expect(normaliseInPlace(new Float32Array(3))).toEqual(new Float32Array(3));
+test.each([
+  [[0, 0], "0"],
+  [[1, Number.NaN], "NaN"],
+  [[Number.NEGATIVE_INFINITY, 1], "Infinity"],
+])("fails on %o", (values, norm) => {
+  expect(() => unitVector(Float32Array.from(values), 3)).toThrow(
+    `[failed] image 3 must have an embedding of finite, non-zero norm, got ${norm}`,
+  );
 });
