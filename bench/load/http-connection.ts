@@ -15,6 +15,7 @@ export function httpConnections(prepared: PreparedRequests): OpenConnection {
     host: hostname.replace(/^\[|\]$/g, ""),
     port: port === "" ? (secure ? 443 : 80) : Number(port),
     noDelay: true,
+    ...prepared.connect,
   };
   const open = secure
     ? () => connectTls({ ...address, servername: address.host })

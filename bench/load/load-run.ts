@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { BenchError } from "../src/bench-error.ts";
-import { reason } from "../src/http-client.ts";
 import { describeLatency, sortedLatencies } from "./latency.ts";
 import type { MeasuredLoad, MeasureOptions } from "./measure-load.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
+import { countCodes, isGood, shownCode, type TimedSample } from "./samples.ts";
 import { clientUse, distrust } from "./saturation.ts";
 import { agreement, agrees, describeWindow, type LoadWindow, makeWindow } from "./windows.ts";
 import { clockMs, ownCodes } from "./worker-messages.ts";
-import type { Collected, TimedSample, Workers } from "./workers.ts";
+import type { Collected, Workers } from "./workers.ts";
 
 /** The server has warmed up when two windows in a row differ by less. */
 const warmDifference = 0.2;
@@ -202,7 +202,7 @@ export class LoadRun {
         ? { achievedShare: good.length / due.length }
         : {}),
       ...latency,
-      errors: countCodes(due.filter((sample) => !isGood(sample))),
+      errors: countCodes(due),
       errorsInAll: Object.fromEntries(this.#totals.errors),
       client,
       requestBytes: mean(requests.map(({ body }) => body.byteLength)),
@@ -329,10 +329,6 @@ export class LoadRun {
   }
 }
 
-function isGood({ code }: TimedSample): boolean {
-  return code === "";
-}
-
 /** Too short, or of too few answers for a rate. */
 function saysLittle({ window, whole }: MeasuredWindow): boolean {
   return !whole || window.good.length + window.failed.length < fewestAnswers;
@@ -374,17 +370,6 @@ function shares(total: number, parts: number): readonly number[] {
     { length: count },
     (_, i) => Math.floor((total * (i + 1)) / count) - Math.floor((total * i) / count),
   );
-}
-
-function countCodes(failed: readonly TimedSample[]): Record<string, number> {
-  const counts: Record<string, number> = {};
-  for (const { code } of failed) counts[shownCode(code)] = (counts[shownCode(code)] ?? 0) + 1;
-  return counts;
-}
-
-/** The code of a request that failed, for people: `connection refused`, `503`, `UNAVAILABLE`. */
-function shownCode(code: string): string {
-  return reason(Object.assign(new Error(code), { code }));
 }
 
 function mean(values: readonly number[]): number {

@@ -13,15 +13,12 @@ import { encodeInferRequest } from "../../inference-image/src/triton/wire-http.t
 import { BenchError } from "../src/bench-error.ts";
 import type { BenchPath, Payload } from "../src/bench-record.ts";
 import type { BenchTarget } from "../src/bench-targets.ts";
-import { multipart } from "../src/embed-requests.ts";
+import { type EncodedImage, multipart } from "../src/embed-requests.ts";
 import { inputTensor } from "../src/infer.ts";
 import type { PreparedRequest, PreparedRequests } from "./prepared-requests.ts";
 
 /** An image, as the paths send it. */
-export interface LoadImage {
-  /** The file. */
-  readonly bytes: Uint8Array;
-  readonly contentType: string;
+export interface LoadImage extends EncodedImage {
   /** `[3, 224, 224]` float32, CLIP-normalised. */
   readonly tensor: Float32Array;
 }
@@ -45,9 +42,44 @@ export async function prepareRequests(
   images: readonly LoadImage[],
   batch: number,
 ): Promise<PreparedRequests> {
+  const write = writerOf(target, benchPath);
+  return {
+    transport: isGrpc(target) ? "grpc" : "http",
+    url: target.url,
+    path: pathOf(target, benchPath),
+    headers: target.apiKey === undefined ? {} : { authorization: `Bearer ${target.apiKey}` },
+    requests: await writeAll(images, batch, write),
+    imagesPerRequest: batch,
+  };
+}
+
+/**
+ * Writes the requests of a load on the embed API, which needs no tensors.
+ *
+ * @param url - May have a path: that of the API server's proxy to a Service.
+ */
+export async function prepareEmbedRequests(
+  { url, apiKey }: Pick<BenchTarget, "url" | "apiKey">,
+  images: readonly EncodedImage[],
+): Promise<PreparedRequests> {
+  const { origin, pathname } = new URL(url);
+  return {
+    transport: "http",
+    url: origin,
+    path: `${pathname.replace(/\/$/, "")}${embedPaths.embed}`,
+    headers: apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` },
+    requests: await writeAll(images, 1, writeEmbed),
+    imagesPerRequest: 1,
+  };
+}
+
+async function writeAll<Image>(
+  images: readonly Image[],
+  batch: number,
+  write: (images: readonly Image[]) => Promise<PreparedRequest>,
+): Promise<PreparedRequest[]> {
   const [first] = images;
   if (first === undefined) throw new BenchError("a load needs an image, got none");
-  const write = writerOf(target, benchPath);
   const requests: PreparedRequest[] = [];
   let bytes = 0;
   while (requests.length < images.length) {
@@ -60,14 +92,7 @@ export async function prepareRequests(
     if (bytes > bodyBudget && requests.length > 0) break;
     requests.push(request);
   }
-  return {
-    transport: isGrpc(target) ? "grpc" : "http",
-    url: target.url,
-    path: pathOf(target, benchPath),
-    headers: target.apiKey === undefined ? {} : { authorization: `Bearer ${target.apiKey}` },
-    requests,
-    imagesPerRequest: batch,
-  };
+  return requests;
 }
 
 /** Name of the model that takes a payload: that of the target, or the variant beside it on the same Triton. */
@@ -127,7 +152,7 @@ function writerOf(
   };
 }
 
-async function writeEmbed(images: readonly LoadImage[]): Promise<PreparedRequest> {
+async function writeEmbed(images: readonly EncodedImage[]): Promise<PreparedRequest> {
   const accept = "application/octet-stream";
   const [first] = images;
   if (images.length === 1 && first !== undefined) {

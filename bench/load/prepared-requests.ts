@@ -1,3 +1,5 @@
+import type { ConnectionOptions } from "node:tls";
+
 /**
  * Requests that are written before the clock starts, so that a load measures the server and not the writing. They can be
  * sent to another process as they are (structured clone).
@@ -13,6 +15,8 @@ export interface PreparedRequests {
   /** Sent one after the other, and around again; at least one. */
   readonly requests: readonly PreparedRequest[];
   readonly imagesPerRequest: number;
+  /** How HTTP connects, beyond the URL: a Unix socket in place of its host, TLS keys. */
+  readonly connect?: Pick<ConnectionOptions, "path" | "ca" | "cert" | "key" | "rejectUnauthorized">;
 }
 
 export interface PreparedRequest {

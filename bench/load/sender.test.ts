@@ -50,7 +50,7 @@ async function send(
   sender.start(clockMs() + 5);
   await expect.poll(() => sent.length).toBeGreaterThan(0);
   await sleep(ms);
-  await sender.stop(1_000);
+  await sender.stop(AbortSignal.timeout(1_000));
   return samplesOf(sender);
 }
 
@@ -134,7 +134,7 @@ test("beyond the limit of open requests the others are counted, and not sent", a
   sender.start(clockMs());
   await expect.poll(() => server.sent.length).toBe(3);
   await sleep(200);
-  await sender.stop(0);
+  await sender.stop(AbortSignal.abort());
   const codes = samplesOf(sender).map(({ code }) => code);
   expect(server.sent).toHaveLength(3);
   expect(codes.filter((code) => code === ownCodes.tooManyOpen).length).toBeGreaterThan(5);

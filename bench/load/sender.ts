@@ -1,7 +1,10 @@
 import type { LoadShape } from "../src/bench-record.ts";
 import { arrivals, shareOf } from "./arrivals.ts";
 import type { Connection, OpenConnection } from "./connection.ts";
+import { grpcConnections } from "./grpc-connection.ts";
+import { httpConnections } from "./http-connection.ts";
 import { startMetronome } from "./metronome.ts";
+import type { PreparedRequests } from "./prepared-requests.ts";
 import { clockMs, ownCodes, sampleWidth } from "./worker-messages.ts";
 
 export interface SenderOptions {
@@ -31,16 +34,21 @@ export interface Sender {
   take(): Float64Array;
   /** Of the code n is `codes[n - 1]`. */
   readonly codes: readonly string[];
-  /** Send no more; resolves when every request has its answer, or patience is over. */
-  stop(patienceMs: number): Promise<void>;
+  /** Sends no more; resolves when every request has its answer. `cut` ends the wait. */
+  stop(cut: AbortSignal): Promise<void>;
 }
 
 const defaultTimeoutMs = 60_000;
 const defaultOpenLimit = 10_000;
 const timeoutCheckMs = 500;
-/** An address that refuses at once must not be asked ten thousand times a second. */
+/** A server that rejects at once must not be sent ten thousand requests per second. */
 const failedPauseMs = 100;
 const manySamples = 1_000;
+
+/** Opens the connections that the requests need. */
+export function connectionOpener(requests: PreparedRequests): OpenConnection {
+  return (requests.transport === "grpc" ? grpcConnections : httpConnections)(requests);
+}
 
 export function createSender(options: SenderOptions): Sender {
   const { load, requests, index, workers } = options;
@@ -62,7 +70,7 @@ export function createSender(options: SenderOptions): Sender {
     };
     const slot: Slot = {
       connection: options.open({
-        answered: (code, bytes) => end(code, bytes, false),
+        answered: (code, bytes) => end(code, bytes, code !== ""),
         failed: (code) => end(code, 0, true),
       }),
       dueMs: 0,
@@ -129,17 +137,17 @@ export function createSender(options: SenderOptions): Sender {
 
   return {
     start(atMs) {
-      setTimeout(() => begin(atMs), Math.max(0, atMs - clockMs() - 1));
+      setTimeout(() => !stopping && begin(atMs), Math.max(0, atMs - clockMs() - 1));
     },
     take: () => log.take(),
     codes: log.codes,
-    async stop(patienceMs) {
+    async stop(cut) {
       stopping = true;
       endSending();
-      if (busy > 0) {
+      if (busy > 0 && !cut.aborted) {
         await new Promise<void>((resolve) => {
           allAnswered = resolve;
-          setTimeout(resolve, patienceMs).unref();
+          cut.addEventListener("abort", () => resolve(), { once: true });
         });
       }
       for (const slot of slots) if (slot.busy) slot.connection.abandon(ownCodes.ended);

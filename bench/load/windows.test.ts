@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
+import type { TimedSample } from "./samples.ts";
 import { agreement, agrees, describeWindow, makeWindow, requestsPerSecond } from "./windows.ts";
-import type { TimedSample } from "./workers.ts";
 
 const sample = (doneMs: number, latencyMs = 10, code = ""): TimedSample => ({
   dueMs: doneMs - latencyMs,

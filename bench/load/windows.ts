@@ -1,6 +1,6 @@
 import type { Cell } from "../src/bench-record.ts";
 import { percentile, sortedLatencies } from "./latency.ts";
-import type { TimedSample } from "./workers.ts";
+import type { TimedSample } from "./samples.ts";
 
 /** What came in between two times. */
 export interface LoadWindow {

@@ -4,9 +4,7 @@
  */
 import { constants as osConstants, setPriority } from "node:os";
 import { type IntervalHistogram, monitorEventLoopDelay } from "node:perf_hooks";
-import { grpcConnections } from "./grpc-connection.ts";
-import { httpConnections } from "./http-connection.ts";
-import { createSender, type Sender } from "./sender.ts";
+import { connectionOpener, createSender, type Sender } from "./sender.ts";
 import { clockMs, type FromWorker, type ToWorker } from "./worker-messages.ts";
 
 const resolutionMs = 5;
@@ -23,9 +21,8 @@ async function receive(message: ToWorker): Promise<void> {
   if (message.kind === "prepare") {
     const { requests, load, index, workers, priority } = message;
     if (priority === "raised") raisePriority();
-    const open = requests.transport === "grpc" ? grpcConnections : httpConnections;
     sender = createSender({
-      open: open(requests),
+      open: connectionOpener(requests),
       requests: requests.requests.length,
       load,
       index,
@@ -41,7 +38,7 @@ async function receive(message: ToWorker): Promise<void> {
     collected(false);
     if (message.boundary) delay?.reset();
   } else {
-    await sender?.stop(message.patienceMs);
+    await sender?.stop(AbortSignal.timeout(message.patienceMs));
     collected(true);
   }
 }

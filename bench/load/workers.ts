@@ -4,25 +4,8 @@ import { fileURLToPath } from "node:url";
 import { BenchError } from "../src/bench-error.ts";
 import type { LoadShape } from "../src/bench-record.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
-import {
-  clockMs,
-  type FromWorker,
-  sampleColumns,
-  sampleWidth,
-  type ToWorker,
-  type WorkerPriority,
-} from "./worker-messages.ts";
-
-/** One request, as the worker that sent it saw it. Times on the clock of `clockMs`. */
-export interface TimedSample {
-  readonly dueMs: number;
-  readonly sentMs: number;
-  readonly doneMs: number;
-  /** Of the answer's body. */
-  readonly bytes: number;
-  /** Empty for a good answer. */
-  readonly code: string;
-}
+import { addRows, type TimedSample } from "./samples.ts";
+import { clockMs, type FromWorker, type ToWorker, type WorkerPriority } from "./worker-messages.ts";
 
 /** What the workers tell at one time: samples since the last time, the event loop since the last boundary. */
 export interface Collected {
@@ -167,18 +150,5 @@ class Worker {
     const lines = this.#said.trim() === "" ? "" : `:\n${this.#said.trim()}`;
     this.#waiting?.reject(new BenchError(`load generator: ${reason}${lines}`));
     this.#waiting = undefined;
-  }
-}
-
-function addRows(rows: TimedSample[], samples: Float64Array, codes: readonly string[]): void {
-  for (let at = 0; at < samples.length; at += sampleWidth) {
-    const value = (column: number) => samples[at + column] ?? 0;
-    rows.push({
-      dueMs: value(sampleColumns.dueMs),
-      sentMs: value(sampleColumns.sentMs),
-      doneMs: value(sampleColumns.doneMs),
-      bytes: value(sampleColumns.bytes),
-      code: codes[value(sampleColumns.code) - 1] ?? "",
-    });
   }
 }

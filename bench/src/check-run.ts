@@ -1,10 +1,15 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { describeLatency, sortedLatencies } from "../load/latency.ts";
+import { prepareRequests } from "../load/prepare.ts";
+import { countCodes, isGood } from "../load/samples.ts";
+import { startLoad } from "../load/start-load.ts";
+import { clockMs } from "../load/worker-messages.ts";
 import { checkBatches } from "./check-batches.ts";
 import { checkEmbedding } from "./check-embedding.ts";
 import { checkEndpoints } from "./check-endpoints.ts";
 import { checkErrors } from "./check-errors.ts";
 import { checkParity, parityLimits, type Runtime } from "./check-parity.ts";
 import { reason } from "./http-client.ts";
-import { runLoad } from "./load.ts";
 import { describeCommit, describeMachine } from "./machine.ts";
 import {
   type CheckId,
@@ -17,9 +22,8 @@ import {
 } from "./record.ts";
 import type { Reference } from "./reference.ts";
 import { serverVersion } from "./server-version.ts";
-import { pathsOf, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
-import { errorsByCode, p99MinimumSamples } from "./statistics.ts";
-import { summarizeLatency } from "./summarize-latency.ts";
+import { type PathTarget, pathsOf, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
+import { p99MinimumSamples } from "./statistics.ts";
 
 /** What happens, as it happens. */
 export type VerifyEvent =
@@ -128,58 +132,74 @@ export class CheckRun {
 
   async #load(service: ServiceUnderTest): Promise<readonly CheckResult[]> {
     const results: CheckResult[] = [];
-    const { secondsPerPath, signal } = this.options;
     for (const target of pathsOf(service)) {
       const { path } = target;
       this.phase(`load: ${path}`);
-      const { samples, seconds } = await runLoad(service, target, this.reference, {
-        concurrency,
-        seconds: secondsPerPath,
-        signal,
-      });
-      const latency = summarizeLatency(samples);
-      const errors = errorsByCode(samples);
-      const good = latency?.count ?? 0;
-      const measurement: Measurement = {
-        environment: this.environment,
-        service: service.workload.service.name,
-        path,
-        load: { kind: "closed loop", concurrency, imagesPerRequest: 1, seconds },
-        samples: good,
-        imagesPerSecond: good / seconds,
-        latencyMs:
-          latency === undefined
-            ? undefined
-            : {
-                p50: latency.p50Ms,
-                p95: latency.p95Ms,
-                p99: latency.p99Ms,
-                max: latency.maxMs,
-                p99Reliable: latency.p99Reliable,
-              },
-        histogram: (latency?.histogram ?? []).map(([us, count]) => [us, count]),
-        errors,
-      };
+      const { measurement, requests } = await this.#measure(service, target);
       this.measurements.push(measurement);
       this.options.onEvent({ kind: "measurement", measurement });
-      const failed = samples.length - good;
-      const measured = {
-        requests: samples.length,
-        failed,
-        imagesPerSecond: measurement.imagesPerSecond,
-      };
+      const { samples: good, errors, imagesPerSecond } = measurement;
+      const failed = requests - good;
+      const measured = { requests, failed, imagesPerSecond };
       if (failed === 0 && good > 0) {
         results.push(
           resultOf(service, "load", "pass", `${good} requests answered`, { path, measured }),
         );
       } else {
         const codes = Object.entries(errors).map(([code, count]) => `${count} × ${code}`);
-        const message = `${failed} of ${samples.length} requests failed: ${codes.join(", ")}`;
+        const message = `${failed} of ${requests} requests failed: ${codes.join(", ")}`;
         results.push(resultOf(service, "load", "fail", message, { path, measured }));
       }
     }
     return results;
   }
+
+  /** Closed loop of single images on one path: maximum throughput, not the latency at a given rate. */
+  async #measure(
+    service: ServiceUnderTest,
+    { path, url }: PathTarget,
+  ): Promise<{ readonly measurement: Measurement; readonly requests: number }> {
+    const { secondsPerPath, signal } = this.options;
+    const { name, model } = service.workload.service;
+    const isEmbed = path === "embed-http";
+    const requests = await prepareRequests(
+      { path, url, model, apiKey: isEmbed ? service.apiKey : undefined },
+      { payload: isEmbed ? "encoded" : "fp32", serialization: "binary" },
+      this.reference.images,
+      1,
+    );
+    const startedMs = clockMs();
+    const load = startLoad(requests, { kind: "closed loop", concurrency });
+    await sleep(secondsPerPath * 1_000, undefined, { signal }).catch(() => {});
+    await load.stop(signal);
+    signal.throwIfAborted();
+    const seconds = (clockMs() - startedMs) / 1_000;
+    const { samples } = load;
+    const good = samples.filter(isGood);
+    const { latencyMs: latency, histogram } = describeLatency(sortedLatencies(good));
+    const measurement: Measurement = {
+      environment: this.environment,
+      service: name,
+      path,
+      load: { kind: "closed loop", concurrency, imagesPerRequest: 1, seconds },
+      samples: good.length,
+      imagesPerSecond: good.length / seconds,
+      latencyMs: latency && latencyOf(latency),
+      histogram,
+      errors: countCodes(samples),
+    };
+    return { measurement, requests: samples.length };
+  }
+}
+
+function latencyOf({
+  p50,
+  p95,
+  p99,
+  max,
+  p99Reliable,
+}: NonNullable<Measurement["latencyMs"]>): Measurement["latencyMs"] {
+  return { p50, p95, p99, max, p99Reliable };
 }
 
 /** The record of some runs, in their order. */

@@ -1,6 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
+import { describeLatency, sortedLatencies } from "../../bench/load/latency.ts";
+import { prepareEmbedRequests } from "../../bench/load/prepare.ts";
+import { countCodes, isGood, type TimedSample } from "../../bench/load/samples.ts";
+import { type RunningLoad, startLoad } from "../../bench/load/start-load.ts";
+import { clockMs } from "../../bench/load/worker-messages.ts";
 import {
   type ClusterAutoscaler,
   type ClusterDeployment,
@@ -30,10 +35,7 @@ import {
   k8sRecordSchemaVersion,
   type ReplicaPoint,
 } from "../../bench/src/k8s-record.ts";
-import { type Pace, type RunningLoad, startLoad, type TimedSample } from "../../bench/src/load.ts";
 import { describeCommit, describeMachine } from "../../bench/src/machine.ts";
-import { errorsByCode } from "../../bench/src/statistics.ts";
-import { summarizeLatency } from "../../bench/src/summarize-latency.ts";
 import { podPortNames } from "../../inference-image/src/contract/pods.ts";
 import { Interrupted } from "./interrupt.ts";
 import {
@@ -85,6 +87,11 @@ export interface ExerciseOptions {
   readonly onStep?: (line: string) => void;
 }
 
+/** Rate or number of clients of a load. Each client sends its next request once the last one is answered. */
+export type Pace =
+  | { readonly kind: "fixed rate"; readonly ratePerSecond: number }
+  | { readonly kind: "closed loop"; readonly concurrency: number };
+
 /** How an exercise goes, and what undoes it. */
 export interface ExerciseBody {
   readonly exercise: Exercise;
@@ -117,6 +124,8 @@ const actPatienceMs = 15_000;
 const restorePatienceMs = 90_000;
 /** For requests that are still open when the cluster is as it was. */
 const endLoadMs = 5_000;
+/** Open requests at a fixed rate; beyond it the load would only lengthen a queue. */
+const openLimit = 500;
 /** Beyond what an autoscaler waits by itself: its period, the metrics' age and the pods' own end. */
 const scaleMarginSeconds = 120;
 
@@ -278,7 +287,19 @@ export class ExerciseRun {
           );
     this.#cleanups.push(() => http.close());
     if (this.#loads.length === 0) await requireAnswer(http, url, images, this.signal);
-    const running = startLoad(http, url, images, pace);
+    const requests = await prepareEmbedRequests({ url, apiKey: target.url && apiKey }, images);
+    const running = startLoad(
+      {
+        ...requests,
+        // a new connection for each request, so that the Service chooses a pod for each
+        headers: { ...requests.headers, connection: "close" },
+        connect: target.url === undefined ? this.api.connect : undefined,
+      },
+      pace.kind === "closed loop"
+        ? pace
+        : { kind: "open loop", arrivals: "constant", ratePerSecond: pace.ratePerSecond, seed: 0 },
+      { openLimit },
+    );
     // an autoscaler may act on it
     this.changed = true;
     this.#load = { running, pace, url };
@@ -292,7 +313,7 @@ export class ExerciseRun {
   /** What is done from here on is called so in the record. */
   phase(name: string): void {
     const last = this.#phases.at(-1);
-    const now = performance.now();
+    const now = clockMs();
     if (last !== undefined) last.toMs ??= now;
     this.#phases.push({ name, fromMs: now });
   }
@@ -300,7 +321,7 @@ export class ExerciseRun {
   /** @param cut - Ends the wait for answers. */
   async endLoad(cut = this.signal): Promise<void> {
     const last = this.#phases.at(-1);
-    if (last !== undefined) last.toMs ??= performance.now();
+    if (last !== undefined) last.toMs ??= clockMs();
     await this.#stopLoad(cut);
     await this.#close();
   }
@@ -381,7 +402,7 @@ export class ExerciseRun {
 
   #loadOf(phase: string): ExerciseLoad {
     const spans = this.#phases.filter(({ name }) => name === phase);
-    const now = performance.now();
+    const now = clockMs();
     const samples = [...this.#loads.map((it) => it.samples), this.#load?.running.samples ?? []]
       .flat()
       .filter(({ dueMs }) =>
@@ -424,24 +445,22 @@ async function requireAnswer(
 
 /** Of the samples of one phase. */
 function loadOf(phase: string, samples: readonly TimedSample[], seconds: number): ExerciseLoad {
-  const latency = summarizeLatency(samples);
+  const good = samples.filter(isGood);
+  const { latencyMs } = describeLatency(sortedLatencies(good));
   return {
     phase,
     seconds: Math.round(seconds * 10) / 10,
     requests: samples.length,
-    failed: samples.filter(({ ok }) => !ok).length,
-    errors: errorsByCode(samples),
-    latencyMs:
-      latency === undefined
-        ? undefined
-        : {
-            samples: latency.count,
-            p50: latency.p50Ms,
-            p95: latency.p95Ms,
-            p99: latency.p99Ms,
-            max: latency.maxMs,
-            p99Reliable: latency.p99Reliable,
-          },
+    failed: samples.length - good.length,
+    errors: countCodes(samples),
+    latencyMs: latencyMs && {
+      samples: good.length,
+      p50: latencyMs.p50,
+      p95: latencyMs.p95,
+      p99: latencyMs.p99,
+      max: latencyMs.max,
+      p99Reliable: latencyMs.p99Reliable,
+    },
   };
 }
 

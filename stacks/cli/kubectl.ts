@@ -3,6 +3,7 @@ import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { execa, type ResultPromise } from "execa";
 import type { z } from "zod";
+import type { PreparedRequests } from "../../bench/load/prepared-requests.ts";
 import { apiStatus } from "../../bench/src/cluster-objects.ts";
 import {
   type HttpAnswer,
@@ -124,6 +125,8 @@ export interface ClusterApi {
   serviceUrl(namespace: string, service: string, port: string | number): string;
   /** A client for {@link serviceUrl}. */
   openHttp(): HttpClient;
+  /** How a load connects to {@link serviceUrl}. */
+  readonly connect: PreparedRequests["connect"];
   close(): Promise<void>;
 }
 
@@ -260,6 +263,7 @@ export async function openCluster(
     serviceUrl: (namespace, service, port) =>
       `http://localhost/api/v1/namespaces/${namespace}/services/http:${service}:${port}/proxy`,
     openHttp: () => openHttpClient(512, undefined, { socketPath, oneRequestEach: true }),
+    connect: { path: socketPath },
     close,
   };
 }

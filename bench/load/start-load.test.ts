@@ -1,0 +1,80 @@
+import { once } from "node:events";
+import { createServer, type RequestListener } from "node:http";
+import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect, onTestFinished, test } from "vitest";
+import type { PreparedRequests } from "./prepared-requests.ts";
+import { startLoad } from "./start-load.ts";
+
+const twoClients = { kind: "closed loop", concurrency: 2 } as const;
+
+function requestsTo(url: string): PreparedRequests {
+  return {
+    transport: "http",
+    url,
+    path: "/embed",
+    headers: { connection: "close" },
+    requests: [{ headers: {}, body: new Uint8Array([1]) }],
+    imagesPerRequest: 1,
+  };
+}
+
+async function serve(listener: RequestListener): Promise<string> {
+  const server = createServer((request, response) => {
+    request.resume();
+    listener(request, response);
+  }).listen(0, "127.0.0.1");
+  onTestFinished(() => void server.close());
+  await once(server, "listening");
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+test("a fixed rate goes on while answers are missing, with a connection for each request", async () => {
+  const ports = new Set<number | undefined>();
+  const url = await serve(({ socket }, response) => {
+    ports.add(socket.remotePort);
+    setTimeout(() => response.end("{}"), 200);
+  });
+  const rate = { kind: "open loop", arrivals: "constant", ratePerSecond: 50, seed: 0 } as const;
+  const load = startLoad(requestsTo(url), rate);
+  // no answer has come by then, unless this process was held up for long
+  await expect.poll(() => ports.size, { timeout: 5_000 }).toBeGreaterThan(5);
+  await load.stop();
+  expect(load.samples.filter(({ code }) => code !== "")).toEqual([]);
+  expect(ports.size).toBe(load.samples.length);
+});
+
+test("requests that were sent are waited for when the load stops", async () => {
+  const url = await serve((_request, response) => setTimeout(() => response.end("{}"), 150));
+  const load = startLoad(requestsTo(url), twoClients);
+  await sleep(50);
+  await load.stop();
+  expect(load.samples.map(({ code }) => code)).toEqual(["", ""]);
+});
+
+test("a server that rejects or is gone is a failure with its code, and no storm of requests", async () => {
+  const rejecting = await serve((_request, response) => {
+    response.statusCode = 503;
+    response.end();
+  });
+  for (const [url, code] of [
+    [rejecting, "503"],
+    ["http://127.0.0.1:1", "ECONNREFUSED"],
+  ] as const) {
+    const load = startLoad(requestsTo(url), twoClients);
+    await sleep(250);
+    await load.stop();
+    expect(new Set(load.samples.map((sample) => sample.code))).toEqual(new Set([code]));
+    expect(load.samples.length).toBeLessThan(20);
+  }
+});
+
+test("a request that hangs has failed when the wait for answers is cut", async () => {
+  const url = await serve(() => {});
+  const load = startLoad(requestsTo(url), twoClients);
+  await sleep(50);
+  await load.stop(AbortSignal.timeout(50));
+  expect(load.samples.map(({ code }) => code)).toEqual(
+    Array(2).fill("no answer before the load ended"),
+  );
+});
