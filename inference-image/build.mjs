@@ -47,8 +47,8 @@ const results = await Promise.all([
   }),
   build({
     ...options,
-    entryPoints: ["onnx-worker", "onnx-c-api", "preprocess-worker"].map((name) =>
-      join(source, `engine/${name}.mjs`),
+    entryPoints: ["onnx-worker", "onnx-c-api", "preprocess-worker", "preprocess-process"].map(
+      (name) => join(source, `engine/${name}.mjs`),
     ),
     external: [...external, "./onnx-c-api.mjs"],
     outExtension: { ".js": ".mjs" },

@@ -48,8 +48,13 @@ export const serverEnv = z
      * of its size first, at a cosine of at least 0.9996 to it.
      */
     PREPROCESSING: z.enum(["exact", "fast"]).default("exact"),
-    /** Threads that resize images; 0 is one a core. */
+    /** Threads that decode images; 0 is one per core. */
     PREPROCESS_THREADS: integer(0, 1_024).default(0),
+    /**
+     * Longest time that decoding one image may take, without its time in queues; beyond it 422. The thread that decodes it is
+     * ended and replaced.
+     */
+    DECODE_TIMEOUT_MS: integer(100, 600_000).default(30_000),
     /** Tritons of the engine `triton`: `host:port[,host:port…]`, gRPC. */
     TRITON_GRPC_URLS: z
       .string()
@@ -91,11 +96,13 @@ export const serverEnv = z
     MAX_CONNECTIONS: integer(1, 1_000_000).default(4_096),
     /** Largest request body. */
     MAX_BODY_BYTES: integer(1_024, 2_147_483_647).default(64 * 1024 * 1024),
-    /**
-     * Largest decoded image, in pixels: a small file can decode to a very large one. Also the most that are decoded at
-     * a time, of all images together.
-     */
+    /** Largest decoded image, in pixels: a small file can decode to a very large one. */
     MAX_IMAGE_PIXELS: integer(1, 1_000_000_000).default(40_000_000),
+    /**
+     * Decoded pixels that all images together hold in memory, at least MAX_IMAGE_PIXELS; an image beyond it waits. 0 is
+     * MAX_IMAGE_PIXELS per decoding thread. A baseline JPEG holds none: it is decoded row by row.
+     */
+    MAX_PIXELS_IN_FLIGHT: integer(0, 1_000_000_000_000).default(0),
     /**
      * What a client must send as `Authorization: Bearer …`. Health checks need none. Without it the server listens on the
      * loopback interface only, unless ALLOW_ANONYMOUS says that something else keeps strangers out.
@@ -121,6 +128,10 @@ export const serverEnv = z
     // also when another setting is wrong: all mistakes are reported at once
     when: ({ issues }) =>
       issues.every(({ path }) => path?.[0] !== undefined && path[0] !== "TRITON_GRPC_URLS"),
+  })
+  .refine(({ MAX_PIXELS_IN_FLIGHT: all, MAX_IMAGE_PIXELS: one }) => all === 0 || all >= one, {
+    path: ["MAX_PIXELS_IN_FLIGHT"],
+    message: "must be 0 or at least MAX_IMAGE_PIXELS",
   });
 export type ServerEnv = z.infer<typeof serverEnv>;
 

@@ -55,7 +55,13 @@ test("counts the scans of a progressive JPEG", async () => {
   const image = sharp(await picture("png"));
   const progressive = await image.clone().jpeg({ progressive: true }).toBuffer();
   expect(readImageHeader(progressive)?.scans).toBeGreaterThan(5);
-  expect(readImageHeader(await image.jpeg().toBuffer())?.scans).toBe(1);
+  const sequential = await image.jpeg().toBuffer();
+  expect(readImageHeader(sequential)?.scans).toBe(1);
+  // the first scan holds one component of three: more scans must follow
+  const scan = sequential.indexOf("\xff\xda", 0, "latin1");
+  sequential[scan + 4] = 1;
+  const more = Array.from({ length: 8 }, () => sequential.subarray(scan, -2));
+  expect(readImageHeader(Buffer.concat([sequential, ...more]))?.scans).toBe(9);
 });
 
 test("gives up on a header without end", async () => {

@@ -15,7 +15,7 @@ export interface ImageHeader {
   readonly colours: "grey" | "rgb" | "cmyk";
   /** One colour that stands for "transparent", in a file without alpha: Pillow does not look at it. */
   readonly colourKey: boolean;
-  /** Passes over the whole image that a progressive JPEG makes; 1 for everything else. */
+  /** Passes over the whole image that decoding a JPEG takes; 1 for everything else. */
   readonly scans: number;
 }
 
@@ -58,6 +58,8 @@ const plain = {
 function jpegHeader(bytes: Uint8Array): ImageHeader {
   const view = viewOf(bytes);
   let orientation = 1;
+  /** The first scan holds all components. */
+  let isWhole = false;
   let frame:
     | { width: number; height: number; components: number; progressive: boolean }
     | undefined;
@@ -66,7 +68,11 @@ function jpegHeader(bytes: Uint8Array): ImageHeader {
     for (; view.getUint8(at) === 0xff; at++) steps++;
     if (steps > maxSteps) throw new RangeError("no end of the header");
     const marker = view.getUint8(at++);
-    if (marker === 0xd9 || marker === 0xda) break; // end, or the first scan
+    if (marker === 0xd9) break;
+    if (marker === 0xda) {
+      isWhole = view.getUint8(at + 2) === frame?.components;
+      break;
+    }
     if (marker === 0 || marker === 1 || (marker >= 0xd0 && marker <= 0xd8)) continue;
     const end = at + view.getUint16(at);
     const body = at + 2;
@@ -92,7 +98,7 @@ function jpegHeader(bytes: Uint8Array): ImageHeader {
     height,
     orientation,
     colours: components === 1 ? "grey" : components === 4 ? "cmyk" : "rgb",
-    scans: progressive ? scansOf(bytes) : 1,
+    scans: progressive || !isWhole ? scansOf(bytes) : 1,
   };
 }
 

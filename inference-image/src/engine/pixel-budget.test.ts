@@ -1,54 +1,32 @@
 import { expect, test } from "vitest";
 import { PixelBudget } from "./pixel-budget.ts";
 
-/** Work that lasts until it is told to end. */
-function held(budget: PixelBudget, started: string[], name: string, pixels: number) {
-  const controller = new AbortController();
-  let end = () => {};
-  const gate = new Promise<void>((resolve) => {
-    end = resolve;
-  });
-  const work = async () => {
-    started.push(name);
-    await gate;
-  };
-  const done = budget.during(pixels, 10, work, controller.signal);
-  return { done, end, abort: () => controller.abort() };
-}
-
-test("lets in what fits, in order, and one image that is too large by itself", async () => {
-  const budget = new PixelBudget();
-  const started: string[] = [];
-  const [a, b, c, d] = [
-    held(budget, started, "a", 6),
-    held(budget, started, "b", 4),
-    held(budget, started, "c", 20),
-    held(budget, started, "d", 1),
-  ];
-  await new Promise(setImmediate);
-  expect(started).toEqual(["a", "b"]);
-  a.end();
-  b.end();
-  await Promise.all([a.done, b.done]);
-  await new Promise(setImmediate);
-  expect(started).toEqual(["a", "b", "c"]);
-  c.end();
-  d.end();
-  await Promise.all([c.done, d.done]);
-  expect(started).toEqual(["a", "b", "c", "d"]);
+test("admits what fits, in order, and one image that exceeds the limit by itself", () => {
+  const budget = new PixelBudget(10);
+  const admitted: string[] = [];
+  const acquire = (name: string, pixels: number) =>
+    budget.acquire(pixels, () => admitted.push(name));
+  const releaseA = acquire("a", 6);
+  const releaseB = acquire("b", 4);
+  const releaseC = acquire("c", 20);
+  acquire("d", 1);
+  expect(admitted).toEqual(["a", "b"]);
+  releaseA();
+  expect(admitted).toEqual(["a", "b"]);
+  releaseB();
+  expect(admitted).toEqual(["a", "b", "c"]);
+  releaseC();
+  expect(admitted).toEqual(["a", "b", "c", "d"]);
 });
 
-test("gives up the place of one that is aborted while it waits", async () => {
-  const budget = new PixelBudget();
-  const started: string[] = [];
-  const a = held(budget, started, "a", 6);
-  const b = held(budget, started, "b", 6);
-  const c = held(budget, started, "c", 4);
-  b.abort();
-  await expect(b.done).rejects.toMatchObject({ name: "AbortError" });
-  await new Promise(setImmediate);
-  expect(started).toEqual(["a", "c"]);
-  a.end();
-  c.end();
-  await Promise.all([a.done, c.done]);
+test("forgets a claim that is given up while it waits", () => {
+  const budget = new PixelBudget(10);
+  const admitted: string[] = [];
+  const acquire = (name: string, pixels: number) =>
+    budget.acquire(pixels, () => admitted.push(name));
+  acquire("a", 6);
+  const giveUpB = acquire("b", 6);
+  acquire("c", 4);
+  giveUpB();
+  expect(admitted).toEqual(["a", "c"]);
 });

@@ -1,58 +1,46 @@
-/** Lets images be decoded side by side as long as their pixels stay within a limit. First come, first served. */
+interface Claim {
+  readonly pixels: number;
+  readonly granted: () => void;
+}
+
+/**
+ * Limit of the decoded pixels that images hold in memory together. First come, first served; a single image is always admitted.
+ */
 export class PixelBudget {
+  readonly #limit: number;
+  readonly #queue: Claim[] = [];
   #held = 0;
-  readonly #waiting: { readonly pixels: number; readonly limit: number; go(): void }[] = [];
+
+  /** @param limit - in pixels */
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
 
   /**
-   * Wait for a place, then work. One image is always let in, however large.
+   * Calls `granted` as soon as `pixels` more fit, which may be at once.
    *
-   * @param signal - gives the place up while it is waited for
+   * @returns Gives the pixels back, or gives up waiting for them. Call it once.
    */
-  async during<T>(
-    pixels: number,
-    limit: number,
-    work: () => Promise<T>,
-    signal?: AbortSignal,
-  ): Promise<T> {
-    await this.#enter(pixels, limit, signal);
-    try {
-      return await work();
-    } finally {
-      this.#held -= pixels;
-      this.#next();
-    }
+  acquire(pixels: number, granted: () => void): () => void {
+    const claim = { pixels, granted };
+    this.#queue.push(claim);
+    this.#admit();
+    return () => {
+      const place = this.#queue.indexOf(claim);
+      if (place >= 0) this.#queue.splice(place, 1);
+      else this.#held -= pixels;
+      this.#admit();
+    };
   }
 
-  #enter(pixels: number, limit: number, signal?: AbortSignal): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const leave = () => {
-        this.#waiting.splice(this.#waiting.indexOf(place), 1);
-        reject(signal?.reason);
-        this.#next();
-      };
-      const go = () => {
-        signal?.removeEventListener("abort", leave);
-        resolve();
-      };
-      const place = { pixels, limit, go };
-      if (signal?.aborted) {
-        reject(signal.reason);
-        return;
-      }
-      signal?.addEventListener("abort", leave, { once: true });
-      this.#waiting.push(place);
-      this.#next();
-    });
-  }
-
-  #next(): void {
+  #admit(): void {
     for (;;) {
-      const [first] = this.#waiting;
+      const [first] = this.#queue;
       if (first === undefined) return;
-      if (this.#held > 0 && this.#held + first.pixels > first.limit) return;
-      this.#waiting.shift();
+      if (this.#held > 0 && this.#held + first.pixels > this.#limit) return;
+      this.#queue.shift();
       this.#held += first.pixels;
-      first.go();
+      first.granted();
     }
   }
 }

@@ -1,5 +1,7 @@
 // Makes of one image file what the model sees: the usual JPEG is decoded here, everything else by libvips; it is resized by
 // the kernel. Plain JavaScript, for preprocess-worker.mjs.
+import { spawn } from "node:child_process";
+import { fileURLToPath } from "node:url";
 import sharp from "sharp";
 import { compileJpeg, JpegDecoder } from "./jpeg.mjs";
 import { compileKernel, planOf, Resampler, rowsOf } from "./resample.mjs";
@@ -15,6 +17,12 @@ sharp.concurrency(1);
 
 /** To let libvips cut something off costs as much as to copy so many pixels. */
 const worthCutting = 100_000;
+
+/**
+ * Passes over pixels, in pixels, beyond which a JPEG of several scans is decoded in a process of its own: libjpeg reads all scans
+ * before libvips checks for its timeout, and a thread cannot be ended while libvips works. It is about half a second of a core.
+ */
+const maxScannedPixels = 250_000_000;
 
 /**
  * Code that can be handed to other threads.
@@ -38,12 +46,12 @@ export function createEngines({ kernel, jpeg }) {
 
 /**
  * @param {Uint8Array} bytes
- * @param {{ header: ImageHeader, mode: "exact" | "fast", side: number, into?: Uint8Array }} how - `into` gets the result, unless it
- *   came about otherwise
+ * @param {import("./preprocess-image.mjs").Task} task
  * @param {Engines} engines
- * @returns {Promise<Uint8Array>} `[side, side, 3]` 8-bit RGB, row-major: `into`, or memory of its own
+ * @returns {Promise<Uint8Array>} `[side, side, 3]` 8-bit RGB, row-major: `task.into`, or memory of its own
  */
-export async function preprocessImage(bytes, { header, mode, side, into }, { resampler, decoder }) {
+export async function preprocessImage(bytes, task, { resampler, decoder }) {
+  const { header, mode, side, into, reserve } = task;
   const plan = planOf(header, side);
   if (header.type === "jpeg") {
     const reduction = mode === "fast" ? reductionOf(header, side) : 1;
@@ -52,25 +60,55 @@ export async function preprocessImage(bytes, { header, mode, side, into }, { res
       decoder.resample(bytes, plan, into);
     if (decoded) return rgbOf(decoded.pixels, decoded.channels);
   }
+  const pixels = header.width * header.height;
+  await reserve?.(pixels);
+  if (reserve && header.scans * pixels > maxScannedPixels) return await inProcess(bytes, task);
   const { left, top, width, height } = plan.source;
-  const image = opened(bytes, header);
-  if (header.width * header.height - width * height > worthCutting) {
-    image.extract({ left, top, width, height });
-  }
+  const image = opened(bytes, task);
+  if (pixels - width * height > worthCutting) image.extract({ left, top, width, height });
   const { data, info } = await image.raw({ depth: "uchar" }).toBuffer({ resolveWithObject: true });
   const { channels } = info;
   const hasAlpha = header.colours !== "cmyk" && (channels === 2 || channels === 4);
   const rows = rowsOf({ data, ...info }, plan, resampler);
-  const pixels = resampler.resample(rows, plan, hasAlpha, into);
-  if (header.colours === "cmyk") return rgbOfCmyk(pixels);
-  return rgbOf(pixels, channels);
+  const result = resampler.resample(rows, plan, hasAlpha, into);
+  if (header.colours === "cmyk") return rgbOfCmyk(result);
+  return rgbOf(result, channels);
+}
+
+/**
+ * Decodes in a process, which ends itself at the deadline, whatever happens to this one.
+ *
+ * @param {Uint8Array} bytes
+ * @param {import("./preprocess-image.mjs").Task} task
+ * @returns {Promise<Uint8Array>}
+ */
+function inProcess(bytes, { header, mode, side, timeoutMs }) {
+  const program = fileURLToPath(new URL("./preprocess-process.mjs", import.meta.url));
+  const child = spawn(
+    process.execPath,
+    [program, JSON.stringify({ header, mode, side, timeoutMs })],
+    { stdio: "pipe" },
+  );
+  child.stdin.on("error", () => {}); // it ended before it read the file: its exit is reported
+  child.stdin.end(bytes);
+  return Promise.all([
+    child.stdout.toArray(),
+    child.stderr.toArray(),
+    new Promise((resolve, reject) => {
+      child.on("error", reject);
+      child.on("exit", resolve);
+    }),
+  ]).then(([output, errors, code]) => {
+    if (code === 0) return new Uint8Array(Buffer.concat(output));
+    throw new Error(String(Buffer.concat(errors)).trim() || "the process that decoded it ended");
+  });
 }
 
 /**
  * @param {Uint8Array} bytes
- * @param {ImageHeader} header
+ * @param {import("./preprocess-image.mjs").Task} task
  */
-function opened(bytes, { width, height, colours, colourKey }) {
+function opened(bytes, { header: { width, height, colours, colourKey }, timeoutMs }) {
   const image = sharp(bytes, {
     // warnings do not refuse a photo; a truncated file does
     failOn: "error",
@@ -78,6 +116,7 @@ function opened(bytes, { width, height, colours, colourKey }) {
     // known from the header, and checked there: a file that decodes to more lied
     limitInputPixels: width * height,
   });
+  image.timeout({ seconds: Math.ceil(timeoutMs / 1_000) });
   if (colours === "cmyk") image.pipelineColourspace("cmyk").toColourspace("cmyk");
   if (colours === "grey") image.toColourspace("b-w");
   if (colourKey) image.removeAlpha();

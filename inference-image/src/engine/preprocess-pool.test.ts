@@ -5,8 +5,10 @@ import type { Worker } from "node:worker_threads";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { pixelBytes } from "../contract/model-signature.ts";
 import { readImageHeader } from "./image-header.ts";
+import { PixelBudget } from "./pixel-budget.ts";
 import { type PoolTask, PreprocessPool } from "./preprocess-pool.ts";
 import { picture } from "./test-images.ts";
+import { slowProgressiveJpeg } from "./test-progressive.ts";
 
 /** Of the pools of a test. */
 const threads: Worker[] = [];
@@ -22,8 +24,11 @@ afterEach(async () => {
   threads.splice(0);
 });
 
-function poolOf(count: number): PreprocessPool {
-  const pool = new PreprocessPool(count);
+function poolOf(
+  threads: number,
+  { budget = new PixelBudget(100_000_000), timeoutMs = 60_000 } = {},
+): PreprocessPool {
+  const pool = new PreprocessPool({ threads, budget, timeoutMs });
   pools.push(pool);
   return pool;
 }
@@ -155,6 +160,79 @@ test("a thread that dies takes its image with it, and is replaced", async () => 
   ]);
   expect(await kept).toHaveLength(pixelBytes);
   expect(threads).toHaveLength(2);
+});
+
+/** Goes on only when both of two images hold their pixels. */
+class PairBudget extends PixelBudget {
+  readonly #granted: (() => void)[] = [];
+
+  override acquire(pixels: number, granted: () => void): () => void {
+    return super.acquire(pixels, () => {
+      this.#granted.push(granted);
+      if (this.#granted.length === 2) for (const go of this.#granted) go();
+    });
+  }
+}
+
+test("decodes two images of 24 MP side by side on two threads", async () => {
+  const bytes = slowProgressiveJpeg(6_000, 4_000, 2);
+  const task: PoolTask = { bytes, header: readImageHeader(bytes)!, mode: "exact" };
+  const pool = poolOf(2, { budget: new PairBudget(2 * 40_000_000) });
+  const results = await Promise.all([pool.run(task), pool.run(task)]);
+  expect(results.map(({ length }) => length)).toEqual([pixelBytes, pixelBytes]);
+});
+
+test("charges the pixels of an image only while it holds them", async () => {
+  const held: number[] = [];
+  class Recorded extends PixelBudget {
+    override acquire(pixels: number, granted: () => void): () => void {
+      held.push(pixels);
+      const release = super.acquire(pixels, granted);
+      return () => {
+        held.push(-pixels);
+        release();
+      };
+    }
+  }
+  const pool = poolOf(1, { budget: new Recorded(1) });
+  await pool.run(await taskOf(320, 240));
+  expect(held, "a baseline JPEG is decoded row by row").toEqual([]);
+  const bytes = await picture("png");
+  await pool.run({ bytes, header: readImageHeader(bytes)!, mode: "exact" });
+  const broken = { bytes: bytes.subarray(0, 5_000), header: readImageHeader(bytes)! };
+  await expect(pool.run({ ...broken, mode: "exact" })).rejects.toThrow();
+  expect(held).toEqual([76_800, -76_800, 76_800, -76_800]);
+});
+
+const slow = slowProgressiveJpeg(6_300, 6_300, 100);
+const slowTask: PoolTask = { bytes: slow, header: readImageHeader(slow)!, mode: "exact" };
+
+test("ends a thread at the deadline of its image, and no other image is lost", async () => {
+  const pool = poolOf(1, { timeoutMs: 1_000 });
+  const failed = pool.run(slowTask);
+  const others = [1, 2].map(async () => pool.run(await taskOf(60, 40)));
+  await expect(failed).rejects.toThrow("decoding took longer than 1000 ms");
+  for (const pixels of await Promise.all(others)) expect(pixels).toHaveLength(pixelBytes);
+  expect(pool.size).toBe(1);
+  expect(threads).toHaveLength(2);
+});
+
+test("a process that decodes a slow image kills itself at the deadline", async () => {
+  const program = fileURLToPath(new URL("./preprocess-process.mjs", import.meta.url));
+  const task = { header: slowTask.header, mode: "exact", side: 224, timeoutMs: 500 };
+  const child = promisify(execFile)(process.execPath, [program, JSON.stringify(task)]);
+  child.child.stdin!.on("error", () => {});
+  child.child.stdin!.end(slow);
+  await expect(child).rejects.toMatchObject({ signal: "SIGKILL" });
+});
+
+test("decodes an image of many scans in a process, to the same pixels", async () => {
+  // 80 scans of 4 MP are more than a thread decodes by itself, 2 scans are not
+  const images = [80, 2].map((scans) => slowProgressiveJpeg(2_000, 2_000, scans));
+  const [many, few] = await Promise.all(
+    images.map((bytes) => poolOf(1).run({ bytes, header: readImageHeader(bytes)!, mode: "exact" })),
+  );
+  expect(many).toEqual(few);
 });
 
 test("finishes what it took when it is closed, and takes nothing more", async () => {

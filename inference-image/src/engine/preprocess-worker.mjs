@@ -7,12 +7,29 @@ import { createEngines, preprocessImage } from "./preprocess-image.mjs";
 const { modules, side } = workerData;
 const engines = createEngines(modules);
 
+let granted = () => {};
+
+/** @param {number} needsPixels */
+function reserve(needsPixels) {
+  return /** @type {Promise<void>} */ (
+    new Promise((resolve) => {
+      granted = resolve;
+      parentPort.postMessage({ needsPixels });
+    })
+  );
+}
+
 // one image at a time: the pool sends the next one when it has the answer
-parentPort.on("message", async ({ bytes, header, mode, into }) => {
+parentPort.on("message", async ({ granted: isGranted, bytes, ...task }) => {
+  if (isGranted) {
+    granted();
+    return;
+  }
   try {
-    const pixels = await preprocessImage(bytes, { header, mode, side, into }, engines);
+    const pixels = await preprocessImage(bytes, { ...task, side, reserve }, engines);
     parentPort.postMessage({ pixels }, [pixels.buffer]);
   } catch (error) {
     parentPort.postMessage({ failure: error instanceof Error ? error.message : String(error) });
   }
 });
+parentPort.postMessage({ ready: true });

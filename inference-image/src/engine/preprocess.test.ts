@@ -12,6 +12,7 @@ import { normalised } from "./image-tensor.ts";
 import { createPreprocessor, ImageError, preprocess } from "./preprocess.ts";
 import golden from "./preprocess-golden.json" with { type: "json" };
 import { picture } from "./test-images.ts";
+import { slowProgressiveJpeg } from "./test-progressive.ts";
 
 const limits = { maxPixels: 1_000_000 };
 const red = { r: 255, g: 0, b: 0 };
@@ -348,6 +349,22 @@ describe("refuses", () => {
     const { code, message } = await refusal(Buffer.concat([whole.subarray(0, -2), ...scans]));
     expect(code).toBe("undecodable_image");
     expect(message).toMatch(/^cannot be decoded: it is stored in \d+ scans, more than 100$/);
+  });
+
+  test("a progressive JPEG whose 100 scans take longer than the deadline, and no other image", async () => {
+    const preprocessor = createPreprocessor({
+      maxPixels: 40_000_000,
+      threads: 1,
+      timeoutMs: 1_000,
+    });
+    const slow = preprocessor.run(slowProgressiveJpeg(6_300, 6_300, 100));
+    const other = preprocessor.run(await plain(64, 64).jpeg().toBuffer());
+    await expect(slow).rejects.toMatchObject({
+      code: "undecodable_image",
+      message: "cannot be decoded: decoding took longer than 1000 ms",
+    });
+    expect(await other).toHaveLength(pixelBytes);
+    await preprocessor.close();
   });
 
   test.each(["png", "webp"] as const)(

@@ -1,3 +1,4 @@
+import { availableParallelism } from "node:os";
 import type { EmbedErrorCode } from "../contract/embed-api.ts";
 import type { ServerEnv } from "../contract/server-env.ts";
 import { type ImageHeader, readImageHeader } from "./image-header.ts";
@@ -35,11 +36,23 @@ export interface PreprocessorOptions {
   /** @default "exact" */
   readonly mode?: PreprocessMode;
   /**
-   * Threads that resize images. They start with the first image.
+   * Threads that decode images. They start with the first image.
    *
    * @default 0 - one a core
    */
   readonly threads?: number;
+  /**
+   * Decoded pixels that all images together hold in memory. A baseline JPEG holds none: it is decoded row by row.
+   *
+   * @default 0 - threads × maxPixels
+   */
+  readonly maxPixelsInFlight?: number;
+  /**
+   * Longest time that decoding one image may take, in milliseconds, without its time in queues.
+   *
+   * @default 30000
+   */
+  readonly timeoutMs?: number;
 }
 
 export interface RunOptions {
@@ -70,13 +83,10 @@ export interface Preprocessor {
 }
 
 /**
- * Each scan of a progressive JPEG is a pass over the whole image, and can be a dozen bytes: thousands of them would keep a
- * thread busy for minutes. Encoders make about ten.
+ * Maximum number of scans of a JPEG. Each is a pass over the whole image, however few bytes it has; encoders write about ten, and
+ * libvips rejects more than this.
  */
 const maxScans = 100;
-
-/** Of the process: its images are decoded in the same memory. The limit is `maxPixels`. */
-const budget = new PixelBudget();
 
 /**
  * Turns image files into what the model sees, as OpenCLIP's validation transform does: shortest side to 224 with
@@ -90,12 +100,23 @@ const budget = new PixelBudget();
  */
 export function createPreprocessor(options: PreprocessorOptions): Preprocessor {
   const { maxPixels, mode = "exact" } = options;
-  const pool = new PreprocessPool(options.threads ?? 0);
+  const pool = poolOf(options);
   return {
     run: (bytes, { signal, file } = {}) => inPool(pool, bytes, { maxPixels, mode, signal, file }),
     recycle: (pixels) => pool.recycle(pixels),
     close: () => pool.close(),
   };
+}
+
+function poolOf({
+  maxPixels,
+  maxPixelsInFlight,
+  threads,
+  timeoutMs = 30_000,
+}: PreprocessorOptions): PreprocessPool {
+  const count = threads || availableParallelism();
+  const budget = new PixelBudget(maxPixelsInFlight || count * maxPixels);
+  return new PreprocessPool({ threads: count, budget, timeoutMs });
 }
 
 export interface PreprocessOptions extends Pick<RunOptions, "signal"> {
@@ -113,7 +134,7 @@ export function preprocess(
   bytes: Uint8Array,
   { maxPixels, mode = "exact", signal }: PreprocessOptions,
 ): Promise<Uint8Array> {
-  commonPool ??= new PreprocessPool(0);
+  commonPool ??= poolOf({ maxPixels });
   return inPool(commonPool, bytes, { maxPixels, mode, signal });
 }
 
@@ -133,8 +154,7 @@ async function inPool(
     );
   }
   try {
-    const decode = () => pool.run({ bytes, taken: file === "taken", header, mode }, signal);
-    return await budget.during(pixels, maxPixels, decode, signal);
+    return await pool.run({ bytes, taken: file === "taken", header, mode }, signal);
   } catch (error) {
     if (error instanceof EngineError || signal?.aborted) throw error;
     throw undecodable(reasonOf(error), error);

@@ -47,7 +47,7 @@ export interface AppOptions {
   readonly metrics: EmbedMetrics;
   readonly limits: Limits;
   /** @default exact, one thread a core */
-  readonly preprocessing?: Pick<PreprocessorOptions, "mode" | "threads">;
+  readonly preprocessing?: Omit<PreprocessorOptions, "maxPixels">;
   /**
    * What clients must send as bearer token.
    *

@@ -92,7 +92,12 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
     },
     apiKey: settings.API_KEY,
     tls,
-    preprocessing: { mode: settings.PREPROCESSING, threads: settings.PREPROCESS_THREADS },
+    preprocessing: {
+      mode: settings.PREPROCESSING,
+      threads: settings.PREPROCESS_THREADS,
+      maxPixelsInFlight: settings.MAX_PIXELS_IN_FLIGHT,
+      timeoutMs: settings.DECODE_TIMEOUT_MS,
+    },
     logLevel: settings.LOG_LEVEL,
   });
 

@@ -46,6 +46,14 @@ test.each([
     { TRITON_GRPC_URLS: "http://a" },
     "TRITON_GRPC_URLS must be host:port[,host:port…], got 'http://a'",
   ],
+  [
+    { MAX_IMAGE_PIXELS: "1000", MAX_PIXELS_IN_FLIGHT: "999" },
+    "MAX_PIXELS_IN_FLIGHT must be 0 or at least MAX_IMAGE_PIXELS, got '999'",
+  ],
+  [
+    { DECODE_TIMEOUT_MS: "99" },
+    "DECODE_TIMEOUT_MS must be a whole number, 100 to 600000, got '99'",
+  ],
   [{ ENGINE: "triton" }, "TRITON_GRPC_URLS is required when ENGINE is triton"],
   [
     {},
