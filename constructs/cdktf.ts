@@ -2,12 +2,17 @@
  * The only module that imports `cdktf`. A move to its community fork is this file, `package.json` and the name of the
  * command line.
  */
-import { DefaultTokenResolver, StringConcat, type TerraformResource, Tokenization } from "cdktf";
-import type { IConstruct } from "constructs";
+import {
+  type DataConfig,
+  DefaultTokenResolver,
+  StringConcat,
+  TerraformResource,
+  Tokenization,
+} from "cdktf";
+import type { Construct, IConstruct } from "constructs";
 
 export {
   App,
-  DataResource,
   GcsBackend,
   HttpBackend,
   Lazy,
@@ -20,6 +25,24 @@ export {
   TerraformVariable,
   Testing,
 } from "cdktf";
+
+/**
+ * `terraform_data`, a resource without a provider. cdktf's own class runs `terraform version` for each resource, twice;
+ * Terraform checks `required_version` itself (`state.ts`).
+ */
+export class DataResource extends TerraformResource {
+  readonly #attributes: { [name: string]: unknown };
+
+  constructor(scope: Construct, id: string, config: DataConfig) {
+    const { input, triggersReplace, ...meta } = config;
+    super(scope, id, { ...meta, terraformResourceType: "terraform_data" });
+    this.#attributes = { input, triggers_replace: triggersReplace };
+  }
+
+  protected override synthesizeAttributes(): { [name: string]: unknown } {
+    return this.#attributes;
+  }
+}
 
 /** Address of a resource, `docker_volume.x`: for places that take no expression, as `replace_triggered_by`. */
 export function addressOf(resource: TerraformResource): string {

@@ -34,12 +34,16 @@ export type StateBackend =
       readonly unlockAddress?: string;
     };
 
+/** Oldest Terraform with `terraform_data`; every OpenTofu has it. */
+const minimumTerraform = ">= 1.4.0";
+
 /**
  * Say where the state of `stack` is kept. A path is relative to `cdktf.out/stacks/<name>`, where Terraform runs: the
  * backend that a stack has without this writes the absolute path of the machine that synthesized it.
  */
 export function keepState(stack: TerraformStack, state: StateBackend): void {
   const environment = stack.node.id;
+  stack.addOverride("terraform.required_version", minimumTerraform);
   switch (state.backend) {
     case "local": {
       const path = state.path ?? `terraform.${environment}.tfstate`;

@@ -73,6 +73,8 @@ test("synthesizes the same bytes from any folder, and says what is in each stack
     DOCKER_AUTH_CONFIG: canary,
     KUBECONFIG: `/tmp/${canary}`,
     TF_VAR_registry_password: canary,
+    // synthesizing needs no Terraform
+    TERRAFORM_BINARY_NAME: "no-such-terraform",
   };
   const [one, two] = await Promise.all([run(undefined), run(undefined, secrets)]);
   expect(one.stderr).toBe("");
@@ -120,11 +122,11 @@ test("synthesizes the same bytes from any folder, and says what is in each stack
 });
 
 /** Run the command in this process. */
-function runHere(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
+async function runHere(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
   const outdir = join(mkdtempSync(join(tmpdir(), "clipstack-synth-")), "cdktf.out");
   const log: string[] = [];
   const error: string[] = [];
-  const code = synthCommand({
+  const code = await synthCommand({
     args,
     env: { CDKTF_OUTDIR: outdir, ...env },
     defaultSettings: "/nowhere",
@@ -157,15 +159,19 @@ test("keeps a password in a URL out of what is said and of what is written", asy
 });
 
 /** Exit code 2, these lines and nothing else, and nothing written. */
-function expectRefusal(files: Readonly<Record<string, string>>, lines: readonly string[]): void {
+async function expectRefusal(
+  files: Readonly<Record<string, string>>,
+  lines: readonly string[],
+): Promise<void> {
   const settings = settingsWith(files);
-  const outcome = runHere(["--settings", settings]);
+  const outcome = await runHere(["--settings", settings]);
   expect(outcome.stderr.split("\n")).toEqual(
     lines.map((line) => line.replace("SETTINGS", settings)),
   );
   expect(outcome.code).toBe(2);
   expect(outcome.stdout).toBe("");
-  expect(filesBelow(outcome.outdir).filter((file) => file.endsWith("cdk.tf.json"))).toEqual([]);
+  const files = existsSync(outcome.outdir) ? filesBelow(outcome.outdir) : [];
+  expect(files.filter((file) => file.endsWith("cdk.tf.json"))).toEqual([]);
 }
 
 test.each([
@@ -216,19 +222,22 @@ test.each([
     ],
   ],
   [
-    "a mistake in one file and a finding in another",
-    { "single-gpu": "embed: { gpuz: [0] }", "kind-local": "budget: { maxUnavailable: 0 }" },
+    "errors in two files, before any finding of the checks",
+    {
+      "single-gpu": "embed: { gpuz: [0] }",
+      "multi-gpu-4x": "embed: *foo",
+      "kind-local": "budget: { maxUnavailable: 0 }",
+    },
     [
       "SETTINGS/single-gpu.settings.yaml:",
       "  unknown key 'embed.gpuz' (did you mean 'embed.gpus'?)",
-      "kind-local/embed: budget.maxUnavailable must be at least 1, or no node can be drained, got 0",
+      "SETTINGS/multi-gpu-4x.settings.yaml:1:8: alias '*foo' must come after its anchor '&foo'",
     ],
   ],
   [
-    "a lost alias in one file and a rule between settings of another",
-    { "single-gpu": "embed: *foo", "multi-gpu-4x": "tritonOnnx: { enabled: false }" },
+    "a rule between settings",
+    { "multi-gpu-4x": "tritonOnnx: { enabled: false }" },
     [
-      "SETTINGS/single-gpu.settings.yaml:1:8: alias '*foo' must come after its anchor '&foo'",
       "multi-gpu-4x: embed.upstream must name a service that is enabled (tritonOnnx.enabled is false), got 'triton-onnx'",
     ],
   ],
@@ -240,12 +249,34 @@ test.each([
       "kind-local/embed: budget.maxUnavailable must be at least 1, or no node can be drained, got 0",
     ],
   ],
-])("fails with exit code 2 and one clear line on %s", (_, files, lines) => {
-  expectRefusal(files, lines);
+])("fails with exit code 2 and one clear line on %s", async (_, files, lines) => {
+  await expectRefusal(files, lines);
 });
 
-test("says what is worth knowing, and synthesizes all the same", () => {
-  const { code, stdout, stderr } = runHere([
+test.each([
+  ["--help", 0],
+  ["--settings=/nowhere", 2],
+])("loads neither cdktf nor a provider for %s", async (arg, expected) => {
+  const folder = mkdtempSync(join(tmpdir(), "clipstack-synth-"));
+  const hook = join(folder, "hook.cjs");
+  writeFileSync(
+    hook,
+    `process.on("exit", () => console.log("loaded", Object.keys(require.cache).filter((it) => /cdktf/.test(it))))`,
+  );
+  const result = await new Promise<{ code: unknown; stdout: string }>((resolve) =>
+    execFile(
+      process.execPath,
+      ["--require", hook, "--import", import.meta.resolve("tsx"), main, arg],
+      { cwd: folder },
+      (error, stdout) => resolve({ code: error?.code ?? 0, stdout }),
+    ),
+  );
+  expect(result.code).toBe(expected);
+  expect(result.stdout).toMatch(/loaded \[\]\n$/);
+});
+
+test("says what is worth knowing, and synthesizes all the same", async () => {
+  const { code, stdout, stderr } = await runHere([
     "--settings",
     settingsWith({ "k8s-gpu": "triton: { autoscaler: { minReplicas: 1 } }" }),
   ]);
@@ -256,41 +287,43 @@ test("says what is worth knowing, and synthesizes all the same", () => {
   expect(stdout).toContain("k8s-gpu: triton (1 to 4 pods)");
 });
 
-test("fails with exit code 2 when there are no settings", () => {
-  const { code, stderr } = runHere([]);
+test("fails with exit code 2 when there are no settings", async () => {
+  const { code, stderr } = await runHere([]);
   expect(code).toBe(2);
   expect(stderr.split("\n")).toEqual(
     environmentNames.map((name) => `/nowhere/${name}.settings.yaml: cannot be read (ENOENT)`),
   );
 });
 
-test("explains itself with --help, and writes nothing", () => {
-  const { code, stdout, outdir } = runHere(["--help"]);
+test("explains itself with --help, and writes nothing", async () => {
+  const { code, stdout, outdir } = await runHere(["--help"]);
   expect(code).toBe(0);
   expect(existsSync(outdir)).toBe(false);
   expect(stdout).toContain("usage: tsx stacks/main.ts [--settings FOLDER]");
   expect(stdout).toContain("Exit codes: 0 all good, 2 wrong usage or settings.");
 });
 
-test("fails with exit code 2 on an argument that it does not know", () => {
-  const { code, stderr } = runHere(["--setings", "x"]);
+test("fails with exit code 2 on an argument that it does not know", async () => {
+  const { code, stderr } = await runHere(["--setings", "x"]);
   expect(code).toBe(2);
   expect(stderr).toMatch(/^Unknown option '--setings'/);
   expect(stderr).toContain("usage: tsx stacks/main.ts [--settings FOLDER]");
 });
 
-test("fails with exit code 1 and one line when the folder cannot be written", () => {
+test("fails with exit code 1 and one line when the folder cannot be written", async () => {
   const settings = settingsWith({});
   const file = join(settings, "single-gpu.settings.yaml");
-  const { code, stderr } = runHere(["--settings", settings], { CDKTF_OUTDIR: join(file, "out") });
+  const { code, stderr } = await runHere(["--settings", settings], {
+    CDKTF_OUTDIR: join(file, "out"),
+  });
   expect(code).toBe(1);
   expect(stderr).toMatch(/^synth failed: /);
   expect(stderr.split("\n")).toHaveLength(1);
 });
 
-test("takes the folder of the settings from CLIPSTACK_SETTINGS_DIR", () => {
+test("takes the folder of the settings from CLIPSTACK_SETTINGS_DIR", async () => {
   const folder = settingsWith({ "kind-local": "autoscaler: { maxReplicas: 5 }" });
-  const { code, stdout } = runHere([], { CLIPSTACK_SETTINGS_DIR: folder });
+  const { code, stdout } = await runHere([], { CLIPSTACK_SETTINGS_DIR: folder });
   expect(code).toBe(0);
   expect(stdout).toContain("kind-local: embed (2 to 5 pods)");
 });

@@ -1,6 +1,4 @@
 import { parseArgs } from "node:util";
-import { SettingsError } from "./settings.ts";
-import { synthesize } from "./synthesize.ts";
 
 /** Where the command's lines go. */
 export interface Output {
@@ -36,7 +34,12 @@ Exit codes: 0 all good, 2 wrong usage or settings.`;
  *
  * @returns The exit code: 0 all good, 1 a mistake of ours, 2 wrong usage or settings.
  */
-export function synthCommand({ args, env, defaultSettings, output }: SynthCommandOptions): number {
+export async function synthCommand({
+  args,
+  env,
+  defaultSettings,
+  output,
+}: SynthCommandOptions): Promise<number> {
   let folder: string | undefined;
   try {
     const options = {
@@ -53,8 +56,11 @@ export function synthCommand({ args, env, defaultSettings, output }: SynthComman
     output.error(`${(error as Error).message}\n${usage}`);
     return 2;
   }
+  // after the options: help and usage errors need no settings
+  const { SettingsError } = await import("./settings.ts");
+  const { synthesize } = await import("./synthesize.ts");
   try {
-    const lines = synthesize({
+    const lines = await synthesize({
       settings: folder ?? env.CLIPSTACK_SETTINGS_DIR ?? defaultSettings,
       outdir: env.CDKTF_OUTDIR ?? "cdktf.out",
       warn: output.error,

@@ -16,7 +16,7 @@ beforeAll(async () => {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-validate-"));
   outdir = join(folder, "cdktf.out");
   places = await providerPlaces(folder);
-  synthesize({ settings: fileURLToPath(new URL(".", import.meta.url)), outdir });
+  await synthesize({ settings: fileURLToPath(new URL(".", import.meta.url)), outdir });
 });
 
 function terraform(cwd: string, ...args: readonly string[]) {

@@ -5,7 +5,8 @@ import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { stringify } from "yaml";
 import { readArtefact } from "../../bench/src/artefact.ts";
-import { synthesize } from "../synthesize.ts";
+import { loadSettings } from "../settings.ts";
+import { writeStacks } from "../write-stacks.ts";
 import { dockerRun, type LaunchOptions, launchSpec, shellText } from "./launch-spec.ts";
 
 const stacks = fileURLToPath(new URL("../", import.meta.url));
@@ -21,7 +22,7 @@ function launch(
     writeFileSync(join(folder, `${name}.settings.yaml`), stringify(settings));
   }
   const outdir = join(folder, "cdktf.out");
-  synthesize({ settings: folder, outdir });
+  writeStacks(loadSettings(folder).settings, { outdir });
   const file = join(outdir, "stacks", name, "cdk.tf.json");
   return launchSpec(readArtefact(file), readFileSync(file, "utf8"), options);
 }

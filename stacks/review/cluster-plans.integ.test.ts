@@ -21,8 +21,8 @@ import {
 } from "../deploy/test-cluster.ts";
 import { findsProvider } from "../deploy/test-kind-project.ts";
 import { providerPlaces } from "../deploy/test-project.ts";
-import { environmentNames } from "../settings.ts";
-import { synthesize } from "../synthesize.ts";
+import { environmentNames, loadSettings } from "../settings.ts";
+import { writeStacks } from "../write-stacks.ts";
 import {
   type ClusterPlanCase,
   clusterPlanCases,
@@ -127,8 +127,7 @@ describe.skipIf(missing !== "")(
         },
       }[environment];
       writeFileSync(join(folder, "settings", `${environment}.settings.yaml`), stringify(settings));
-      synthesize({
-        settings: join(folder, "settings"),
+      writeStacks(loadSettings(join(folder, "settings")).settings, {
         outdir: join(folder, "cdktf.out"),
       });
       // it synthesizes every environment

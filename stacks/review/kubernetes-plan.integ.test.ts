@@ -6,7 +6,8 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { testDocker } from "../deploy/test-docker.ts";
 import { providerPlaces } from "../deploy/test-project.ts";
-import { synthesize } from "../synthesize.ts";
+import { loadSettings } from "../settings.ts";
+import { writeStacks } from "../write-stacks.ts";
 import { changeOfPlan } from "./plan-json.ts";
 import { reviewOf } from "./review.ts";
 import { linesOf } from "./test-plans.ts";
@@ -36,8 +37,7 @@ function terraform(...args: readonly string[]) {
 
 /** The stack without the helm provider, which it declares for `deployWith: helm` and does not use here. */
 function prepared(): string {
-  synthesize({
-    settings: fileURLToPath(new URL("..", import.meta.url)),
+  writeStacks(loadSettings(fileURLToPath(new URL("..", import.meta.url))).settings, {
     outdir: join(folder, "cdktf.out"),
   });
   const file = join(cwd, "cdk.tf.json");
