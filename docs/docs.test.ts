@@ -5,7 +5,7 @@ import type { Command } from "commander";
 import { beforeAll, expect, test } from "vitest";
 import { parse, stringify } from "yaml";
 import { dedupeProgram } from "../examples/photo-dedupe/program.ts";
-import { clipstackProgram } from "../stacks/cli/program.ts";
+import { clipstackProgram, commandNames } from "../stacks/cli/program.ts";
 import { type EnvironmentName, environmentNames, parseSettings } from "../stacks/settings.ts";
 import { commandsRun, commandsTested, type TestedCommand } from "./commands.ts";
 import { type Page, readPage } from "./markdown.ts";
@@ -73,7 +73,7 @@ function withoutActions(command: Command): Command {
 let clipstack: Command;
 let dedupe: Command;
 beforeAll(async () => {
-  clipstack = withoutActions(await clipstackProgram());
+  clipstack = withoutActions(await clipstackProgram(commandNames));
   dedupe = withoutActions(await dedupeProgram());
 });
 

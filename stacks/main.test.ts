@@ -170,8 +170,8 @@ async function expectRefusal(
   );
   expect(outcome.code).toBe(2);
   expect(outcome.stdout).toBe("");
-  const files = existsSync(outcome.outdir) ? filesBelow(outcome.outdir) : [];
-  expect(files.filter((file) => file.endsWith("cdk.tf.json"))).toEqual([]);
+  const paths = existsSync(outcome.outdir) ? filesBelow(outcome.outdir) : [];
+  expect(paths.filter((file) => file.endsWith("cdk.tf.json"))).toEqual([]);
 }
 
 test.each([

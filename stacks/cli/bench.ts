@@ -13,9 +13,6 @@ import { runAndReport } from "./run-bench.ts";
 export function registerBench(program: Command): void {
   const command = program
     .command("bench")
-    .description(
-      "measure protocol paths under load: throughput, latency, time in the server, cost; environments where they are synthesized or deployed, or any address",
-    )
     .argument(
       "[environment...]",
       "environments to measure, one after the other (default: single-gpu)",

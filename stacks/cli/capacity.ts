@@ -78,9 +78,6 @@ interface CapacityArguments {
 export function registerCapacity(program: Command): void {
   program
     .command("capacity")
-    .description(
-      "predict images/s, latency and dollars per 1,000 images of a GPU, payload, link and topology",
-    )
     .argument(
       "[environment]",
       "take GPU, their number, topology and engine from what is synthesized",

@@ -3,4 +3,6 @@
 import { register } from "tsx/esm/api";
 
 register();
+// Node parses the source map of every loaded file otherwise
+if (process.env.CLIPSTACK_DEBUG === undefined) process.setSourceMapsEnabled(false);
 await import("./main.ts");

@@ -93,7 +93,6 @@ interface CommandArguments extends CompareArguments {
 export function registerCompare(program: Command): void {
   program
     .command("compare")
-    .description("compare two records of bench or sweep: ratios with confidence intervals")
     .argument("<from>", "a record: what was before")
     .argument("<to>", "a record: what is now")
     .addOption(

@@ -79,9 +79,6 @@ interface DoctorArguments {
 export function registerDoctor(program: Command): void {
   program
     .command("doctor")
-    .description(
-      "look at the host or cluster of an environment: does it have what a deployment needs?",
-    )
     .argument("<environment>", "single-gpu, multi-gpu-4x, kind-local or k8s-gpu")
     .option("--no-synth", "take the requirements from what lies in cdktf.out")
     .option("--json", "print the report, and nothing else, on stdout")

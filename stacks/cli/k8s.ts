@@ -78,18 +78,15 @@ Deployment makes up for the evicted pod.`,
 
 /** `clipstack k8s …`: what a cluster adds, shown on the real one. */
 export function registerK8s(program: Command): void {
-  const k8s = program
-    .command("k8s")
-    .description("exercises on a cluster: rolling update, autoscaler, disruption budget, quota")
-    .addHelpText(
-      "after",
-      `
+  const k8s = program.command("k8s").addHelpText(
+    "after",
+    `
 Each exercise leaves the cluster as it was, also after Ctrl-C, and writes a record to bench/reports.
 
 Examples:
   $ npx clipstack k8s rollout
   $ npx clipstack k8s manifests kind-local | kubectl apply --server-side -f -`,
-    );
+  );
   for (const exercise of Object.keys(bodies) as Exercise[]) register(k8s, exercise);
   registerManifests(k8s);
 }

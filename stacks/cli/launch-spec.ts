@@ -595,9 +595,6 @@ interface LaunchArguments {
 export function registerLaunchSpec(program: Command): void {
   program
     .command("launch-spec")
-    .description(
-      "an environment as one container of the all-in-one image, for hosts that run a single one",
-    )
     .argument("<environment>", "single-gpu, or one like it")
     .addOption(
       new Option("--format <format>", "what is printed")

@@ -14,7 +14,8 @@ for (const output of [process.stdout, process.stderr]) {
   });
 }
 
-const program = await clipstackProgram(process.argv[2]);
+const [first = "", second = ""] = process.argv.slice(2);
+const program = await clipstackProgram([first === "help" ? second : first]);
 
 try {
   await program.parseAsync();

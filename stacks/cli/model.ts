@@ -48,9 +48,7 @@ interface PrepareArguments extends DeriveArguments {
 
 /** `clipstack model …`: the file that the servers load. */
 export function registerModel(program: Command): void {
-  const model = program
-    .command("model")
-    .description("make, fetch and check the model file that the servers load");
+  const model = program.command("model");
   registerModelPull(model);
   registerModelCheck(model);
   registerModelExport(model);

@@ -113,7 +113,6 @@ export function outputOf(record: string, { format, output }: Omit<ReportArgument
 export function registerReport(program: Command): void {
   program
     .command("report")
-    .description("render a saved record of bench, sweep or verify again")
     .argument("<record>", "a record: the JSON that bench, sweep or verify wrote")
     .addOption(
       new Option("--format <format>", "html, md (for a pull request), text, or json (the record)")

@@ -59,7 +59,6 @@ export function registerReview(program: Command, outlet = processOutlet): void {
   const list = (value: string, before: readonly string[]) => [...before, value];
   program
     .command("review")
-    .description("say what a change does, costs and exposes, as a comment for a pull request")
     .option(
       "--plan <file>",
       "a plan, as 'terraform show -json' prints it; NAME=FILE names its stack; '-' is the standard input; for several stacks more than once",

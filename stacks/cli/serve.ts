@@ -35,7 +35,6 @@ export function registerServe(program: Command): void {
   const { http, grpc, metrics } = standaloneTritonPorts;
   program
     .command("serve")
-    .description("start the server alone: the embed API, or what stands where a Triton will stand")
     .addOption(
       new Option("--role <role>", "what to be").choices(["embed", "triton"]).default("embed"),
     )

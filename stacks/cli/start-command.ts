@@ -3,13 +3,7 @@ import { addRunOptions, type RunArguments, runVerify } from "./verify.ts";
 
 /** `npm start`: from a fresh clone to three verified environments. Packages are installed before this is loaded. */
 export function registerStart(program: Command): void {
-  addRunOptions(
-    program
-      .command("start")
-      .description(
-        "make the model if none is there, synthesize all environments, verify each, and write the report",
-      ),
-  )
+  addRunOptions(program.command("start"))
     .addHelpText(
       "after",
       `

@@ -57,9 +57,6 @@ const usual = {
 export function registerSweep(program: Command): void {
   const command = program
     .command("sweep")
-    .description(
-      "study an environment: cold start, batch, concurrency, queue delay, protocol, serialization, link, operators, memory, scaling, topology",
-    )
     .argument("<study...>", `${studyIds.join(", ")}; or ${all}`)
     .option(
       "--environment <names...>",

@@ -22,7 +22,6 @@ interface TunnelArguments {
 export function registerTunnel(program: Command): void {
   program
     .command("tunnel")
-    .description("reach the loopback ports of a GPU host over ssh, until Ctrl-C")
     .argument("<environment>", "an environment whose host.docker is ssh://…")
     .option(
       "--port-offset <number>",

@@ -228,9 +228,6 @@ export function registerVerify(program: Command): void {
   addRunOptions(
     program
       .command("verify")
-      .description(
-        "check environments: run as they were synthesized, one local process in place of each container, or where they are deployed",
-      )
       .argument(
         "[environment...]",
         "single-gpu, multi-gpu-4x, kind-local, k8s-gpu; all of them without one",

@@ -13,9 +13,6 @@ interface WaitArguments {
 export function registerWaitHealthy(program: Command): void {
   program
     .command("wait-healthy")
-    .description(
-      "wait until a container is healthy; where it will not be, say why with its last log lines",
-    )
     .argument("<container>", "name or id")
     .option("--docker <endpoint>", "Docker endpoint (default: DOCKER_HOST, or this machine's)")
     .option("--timeout <seconds>", "how long it may take", positive, 150)

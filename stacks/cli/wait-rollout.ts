@@ -18,9 +18,6 @@ interface WaitArguments {
 export function registerWaitRollout(program: Command): void {
   program
     .command("wait-rollout")
-    .description(
-      "wait until the pods of a Deployment are ready; where they will not be, say why with their events and last log lines",
-    )
     .argument("<deployment>", "its name")
     .option("--kubeconfig <file>", "kubeconfig (default: the one that kubectl takes by itself)")
     .option("--context <name>", "its context (default: the current one)")
