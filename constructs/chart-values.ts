@@ -203,6 +203,11 @@ const scaling = (on: boolean, minReplicas: number, maxReplicas: number) => ({
   scaleDownWindowSeconds: integer(0, 3_600)
     .default(180)
     .describe("How long the load must be low before pods go."),
+  behavior: passedOn
+    .optional()
+    .describe(
+      "`behavior` of the autoscaler in place of the chart's, which adds and removes pods with GPUs one per minute.",
+    ),
 });
 
 const service = (port: number | undefined) =>
@@ -281,7 +286,7 @@ const embed = z
     startSeconds: integer(10, 14_400)
       .optional()
       .describe(
-        `Seconds that a pod may take until it is ready: ${startSeconds}, and of a gateway as much more as its Tritons may take.`,
+        `Seconds that the server may take to start: until the model is loaded, of a gateway until it answers \`/healthz\`; ${startSeconds} without a setting.`,
       ),
     imagePullSeconds: pull("embed"),
     graceSeconds: integer(1, 3_600)
@@ -367,6 +372,11 @@ const triton = z
         targetQueueMilliseconds: integer(1, 60_000)
           .default(50)
           .describe("Average queue time of a request that is aimed at."),
+        fallbackReplicas: integer(0, 1_000)
+          .optional()
+          .describe(
+            "Minimum number of pods while KEDA has failed to read the queue time for a minute; `minReplicas` without a setting. More pods than that stay. Needs KEDA 2.18: 0 leaves it out.",
+          ),
         prometheus: z
           .strictObject({
             url: matching("https?://\\S+", "Address of Prometheus, with `keda`."),

@@ -36,7 +36,6 @@ export function clusterChartValues(props: ClusterInferenceProps, plan: ClusterPl
       },
       ...scalingValues(embed.autoscaler),
       budget: { enabled: true, ...embed.budget },
-      startSeconds: plan.embed.startSeconds,
       ...(plan.embed.gpus > 0 && onGpuNodes(cluster)),
       ...scrapedAt(scraping, embedPort),
     },

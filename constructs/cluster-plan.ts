@@ -137,11 +137,10 @@ export interface ClusterPlan {
     readonly executionInstances: number;
     readonly startSeconds: number;
   };
-  readonly embed: { readonly gpus: number; readonly startSeconds: number };
+  readonly embed: { readonly gpus: number };
   readonly workloads: readonly (Pods & {
     readonly service: PodComponent;
     readonly gpusPerPod: number;
-    readonly startSeconds: number;
     /** Longest time that all pods take to be replaced, each on a node that is new and pulls its image. */
     readonly rolloutSeconds: number;
   })[];
@@ -168,7 +167,7 @@ export function clusterPlan(props: ClusterInferenceProps): ClusterPlan {
   const startSeconds = tritonStartSeconds(compiles, instances);
   const embedGpus = hasGpus && embed.engine === "onnx" ? 1 : 0;
   // a gateway is ready when its first Triton is
-  const embedStart =
+  const embedReady =
     embed.engine === "triton" ? startSeconds + embedStartSeconds : embedStartSeconds;
   // the first gateway also waits for a Triton's image
   const tritonPull = embed.engine === "triton" ? imagePullSeconds.triton : 0;
@@ -177,9 +176,8 @@ export function clusterPlan(props: ClusterInferenceProps): ClusterPlan {
     { autoscaler, resources }: ClusterEmbed | ClusterTriton,
     gpusPerPod: number,
     extra: number,
-    start: number,
+    readySeconds: number,
   ) => ({
-    startSeconds: start,
     service,
     resources,
     minReplicas: autoscaler.minReplicas,
@@ -189,7 +187,7 @@ export function clusterPlan(props: ClusterInferenceProps): ClusterPlan {
     rolloutSeconds: Math.min(
       longestRolloutSeconds,
       (service === "embed" ? tritonPull : 0) +
-        autoscaler.maxReplicas * (imagePullSeconds[service] + start + terminationSeconds()),
+        autoscaler.maxReplicas * (imagePullSeconds[service] + readySeconds + terminationSeconds()),
     ),
   });
   return {
@@ -202,12 +200,12 @@ export function clusterPlan(props: ClusterInferenceProps): ClusterPlan {
       executionInstances: instances,
       startSeconds,
     },
-    embed: { gpus: embedGpus, startSeconds: embedStart },
+    embed: { gpus: embedGpus },
     workloads: [
       ...(triton.enabled
         ? [workload("triton", triton, gpus, gpus > 0 && !triton.spareGpu ? 0 : surge, startSeconds)]
         : []),
-      workload("embed", embed, embedGpus, embedGpus > 0 ? 0 : surge, embedStart),
+      workload("embed", embed, embedGpus, embedGpus > 0 ? 0 : surge, embedReady),
     ],
   };
 }

@@ -120,6 +120,12 @@ test("probes the start often, readiness soon and liveness without the model", ()
   expect(live.http_get.path).toBe("/healthz");
 });
 
+test("spreads the pods of one version, without those that a rolling update stops", () => {
+  expect(synthDeployment().pod.topology_spread_constraint).toMatchObject([
+    { topology_key: "kubernetes.io/hostname", match_label_keys: ["pod-template-hash"] },
+  ]);
+});
+
 test("gives up on a rollout only after the pods had the time to start", () => {
   const { spec, container } = synthDeployment();
   const { period_seconds: period, failure_threshold: threshold } = container.startup_probe;

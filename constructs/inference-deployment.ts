@@ -23,6 +23,7 @@ import {
   selectorLabels,
   startupProbeOf,
   surge,
+  templateHashLabel,
   terminationSeconds,
 } from "../inference-image/src/contract/pods.ts";
 import { embedPort } from "../inference-image/src/contract/ports.ts";
@@ -128,6 +129,7 @@ export class InferenceDeployment extends Construct {
                 topologyKey: "kubernetes.io/hostname",
                 whenUnsatisfiable: "ScheduleAnyway",
                 labelSelector: [{ matchLabels: labels }],
+                matchLabelKeys: [templateHashLabel],
               },
             ],
             container: [

@@ -322,12 +322,12 @@ triton: { backend: tensorrt, engineCache: { enabled: true, storageClass: nfs, si
     });
   });
 
-  test("may take as long to start as TensorRT takes to build its engines, and the gateway longer", () => {
+  test("may take as long to start as TensorRT takes to build its engines, which the gateway's start does not need", () => {
     const { triton, embed } = values(
       `triton: { backend: tensorrt, image: '${pinned}', instancesPerGpu: 2, engineCache: { enabled: true } }`,
     );
     expect(triton.startSeconds).toBe(120 + 2 * 300);
-    expect(embed.startSeconds).toBe(120 + 2 * 300 + 120);
+    expect(embed).not.toHaveProperty("startSeconds");
   });
 
   test("are a fixed number when there are to be as many at the least as at the most", () => {

@@ -198,11 +198,22 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
       });
     });
 
-    test("waits, as a gateway, for a Triton that builds engines", () => {
+    test("starts, as a gateway, without its Tritons, and is ready with the first", () => {
       const { spec } = deployment(tensorrt, "embed");
-      const probe = spec.template.spec.containers[0].startupProbe;
-      expect(probe.periodSeconds * probe.failureThreshold).toBe(120 + 120 + 300);
-      // and for the images of both
+      const { startupProbe, readinessProbe, livenessProbe } = spec.template.spec.containers[0];
+      expect(startupProbe.httpGet.path).toBe("/healthz");
+      expect(startupProbe.periodSeconds * startupProbe.failureThreshold).toBe(120);
+      expect(readinessProbe.httpGet.path).toBe("/readyz");
+      expect(livenessProbe.httpGet.path).toBe("/healthz");
+    });
+
+    test("starts with its own model where it computes itself", () => {
+      const { startupProbe } = podOf({}, "embed").containers[0];
+      expect(startupProbe.httpGet.path).toBe("/readyz");
+    });
+
+    test("has failed, as a gateway, only after a Triton's image and engines", () => {
+      const { spec } = deployment(tensorrt, "embed");
       expect(spec.progressDeadlineSeconds).toBe(2 * (120 + 120 + 300) + 60 + 300 + 900);
     });
   });
@@ -546,6 +557,43 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
         "clipstack-triton",
       );
       expect(spec.triggers[0].metadata.ignoreNullValues).toBe("false");
+    });
+
+    test("by KEDA keeps the fewest pods at least where Prometheus is away", () => {
+      const fallback = (more: object) =>
+        objectOf(
+          template(scaling({ prometheus: { url: "http://prometheus:9090" }, ...more })),
+          "ScaledObject",
+          "clipstack-triton",
+        ).spec.fallback;
+      const behavior = "currentReplicasIfHigher";
+      expect(fallback({ minReplicas: 2 })).toEqual({ failureThreshold: 4, replicas: 2, behavior });
+      expect(fallback({ fallbackReplicas: 3 })).toMatchObject({ replicas: 3 });
+      // KEDA before 2.18 rejects it for a metric of type Value
+      expect(fallback({ fallbackReplicas: 0 })).toBeUndefined();
+    });
+
+    test("adds and removes one pod per minute where a pod holds a GPU, or as the values say", () => {
+      const behaviorOf = (values: ChartValues): unknown =>
+        objectOf(template(values), "HorizontalPodAutoscaler", "clipstack-triton").spec.behavior;
+      const policies = [{ type: "Pods", value: 1, periodSeconds: 60 }];
+      expect(behaviorOf(scaling({ source: "prometheus-adapter" }))).toEqual({
+        scaleUp: { stabilizationWindowSeconds: 30, selectPolicy: "Max", policies },
+        scaleDown: { stabilizationWindowSeconds: 180, selectPolicy: "Max", policies },
+      });
+      expect(
+        behaviorOf({
+          triton: { ...own, gpus: 0, autoscaling: { enabled: true, metric: "cpu" } },
+        }),
+      ).not.toHaveProperty("scaleUp");
+      const behavior = { scaleUp: { stabilizationWindowSeconds: 0 } };
+      expect(behaviorOf(scaling({ source: "prometheus-adapter", behavior }))).toEqual(behavior);
+    });
+
+    test("counts the pods of one version where it spreads them", () => {
+      expect(podOf({ triton: own }, "triton").topologySpreadConstraints).toMatchObject([
+        { matchLabelKeys: ["pod-template-hash"] },
+      ]);
     });
 
     test("on queue time by the Prometheus adapter reads a metric of the pods", () => {

@@ -21,6 +21,7 @@ import {
 } from "../../inference-image/src/contract/model-signature.ts";
 import { oipPaths } from "../../inference-image/src/contract/oip-paths.ts";
 import {
+  gpuScaling,
   livenessProbe,
   minReadySeconds,
   podTmpMiB,
@@ -31,6 +32,7 @@ import {
   startupProbe,
   stopMarginSeconds,
   surge,
+  templateHashLabel,
   tritonTmpMiB,
 } from "../../inference-image/src/contract/pods.ts";
 import { embedPort, tritonPorts } from "../../inference-image/src/contract/ports.ts";
@@ -217,6 +219,8 @@ function contractText(): string {
     minReadySeconds,
     revisionHistoryLimit,
     surge,
+    gpuScaling,
+    templateHashLabel,
     user: podUser,
     tmpMiB: podTmpMiB,
     tritonTmpMiB,

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
+import { templateHashLabel } from "../../inference-image/src/contract/pods.ts";
 
 /** Waiting for the pods of a Deployment, with `kubectl get` and nothing else. */
 
@@ -111,12 +112,12 @@ export async function readRollout(
     .array(replicaSet)
     .parse(sets)
     .find(({ metadata }) => metadata.annotations[revisionAnnotation] === revision);
-  const hash = newest?.metadata.labels[hashLabel];
+  const hash = newest?.metadata.labels[templateHashLabel];
   const refused = newest?.status.conditions.find(
     ({ type, status }) => type === "ReplicaFailure" && status === "True",
   );
   const isNew = ({ metadata }: PodState) =>
-    metadata.deletionTimestamp === undefined && metadata.labels[hashLabel] === hash;
+    metadata.deletionTimestamp === undefined && metadata.labels[templateHashLabel] === hash;
   const all = z.array(pod).parse(items);
   const pods = all
     .filter(isNew)
@@ -136,7 +137,6 @@ export async function readRollout(
 }
 
 const revisionAnnotation = "deployment.kubernetes.io/revision";
-const hashLabel = "pod-template-hash";
 
 /** `ready`, `waiting`, or why the pods will not become ready, and which pod says so. */
 export type RolloutVerdict =

@@ -63,6 +63,7 @@ export const ruleIds = [
   "startup-budget",
   "progress-deadline",
   "pre-stop",
+  "probe-independent",
   // kubernetes
   "autoscaler-bounds",
   "autoscaler-requests",

@@ -4,6 +4,7 @@ import { exposureRules } from "./rules/exposure.ts";
 import { healthRules } from "./rules/health.ts";
 import { imageRules } from "./rules/images.ts";
 import { kubernetesRules } from "./rules/kubernetes.ts";
+import { probeRules } from "./rules/probes.ts";
 import type { ReviewRule } from "./rules/rule.ts";
 import { secretRules } from "./rules/secrets.ts";
 import { stateRules } from "./rules/state.ts";
@@ -21,7 +22,7 @@ export const ruleFamilies: readonly RuleFamily[] = [
   { title: "Containers and pods", rules: containerRules },
   { title: "Secrets", rules: secretRules },
   { title: "Triton and GPUs", rules: tritonRules },
-  { title: "Health, start and stop", rules: healthRules },
+  { title: "Health, start and stop", rules: [...healthRules, ...probeRules] },
   { title: "Kubernetes", rules: kubernetesRules },
   { title: "State and providers", rules: stateRules },
   { title: "The change itself", rules: changeRules },

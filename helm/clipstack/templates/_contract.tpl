@@ -44,6 +44,30 @@
   "minReadySeconds": 5,
   "revisionHistoryLimit": 3,
   "surge": 1,
+  "gpuScaling": {
+    "scaleUp": {
+      "stabilizationWindowSeconds": 30,
+      "selectPolicy": "Max",
+      "policies": [
+        {
+          "type": "Pods",
+          "value": 1,
+          "periodSeconds": 60
+        }
+      ]
+    },
+    "scaleDown": {
+      "selectPolicy": "Max",
+      "policies": [
+        {
+          "type": "Pods",
+          "value": 1,
+          "periodSeconds": 60
+        }
+      ]
+    }
+  },
+  "templateHashLabel": "pod-template-hash",
   "user": {
     "uid": 1000,
     "gid": 1000

@@ -159,6 +159,8 @@ topologySpreadConstraints:
     labelSelector:
       matchLabels:
         {{- include "clipstack.selectorLabels" . | nindent 8 }}
+    # a rolling update spreads the new pods by themselves
+    matchLabelKeys: [{{ (include "clipstack.contract" nil | fromJson).templateHashLabel }}]
 {{- end }}
 {{- end -}}
 
@@ -181,15 +183,24 @@ spec:
       {{- include "clipstack.selectorLabels" . | nindent 6 }}
 {{- end -}}
 
-{{/* `behavior` of an autoscaler. */}}
+{{/* `behavior` of an autoscaler. Takes a list: its values, the GPUs of a pod. */}}
 {{- define "clipstack.behavior" -}}
+{{- $scaling := index . 0 -}}
+{{- if $scaling.behavior -}}
+{{- toYaml $scaling.behavior -}}
+{{- else if gt (index . 1 | int) 0 -}}
+{{- $behavior := (include "clipstack.contract" nil | fromJson).gpuScaling -}}
+{{- $_ := set $behavior.scaleDown "stabilizationWindowSeconds" (int $scaling.scaleDownWindowSeconds) -}}
+{{- toYaml $behavior -}}
+{{- else -}}
 scaleDown:
-  stabilizationWindowSeconds: {{ .scaleDownWindowSeconds }}
+  stabilizationWindowSeconds: {{ $scaling.scaleDownWindowSeconds }}
   selectPolicy: Max
   policies:
     - type: Percent
       value: 100
       periodSeconds: 15
+{{- end -}}
 {{- end -}}
 
 {{/* To find other pods by their names. */}}
@@ -213,19 +224,17 @@ scaleDown:
 {{- .Values.triton.startSeconds | default (add $times.triton (mul $times.tritonEngine $engines)) -}}
 {{- end -}}
 
-{{/* Seconds that the embed server may take: a gateway waits for its first Triton. */}}
+{{/* Seconds that the embed server may take to start: until its model is loaded, or until a gateway answers /healthz. */}}
 {{- define "clipstack.embedStart" -}}
-{{- $times := (include "clipstack.contract" nil | fromJson).startSeconds -}}
-{{- $tritons := eq .Values.embed.engine "triton" | ternary (include "clipstack.tritonStart" . | int) 0 -}}
-{{- .Values.embed.startSeconds | default (add $times.embed $tritons) -}}
+{{- .Values.embed.startSeconds | default (include "clipstack.contract" nil | fromJson).startSeconds.embed -}}
 {{- end -}}
 
-{{/* Seconds after which a rollout has failed: twice the start, and what comes before it; of a gateway, also before its Tritons' start. */}}
+{{/* Seconds after which a rollout has failed: twice the start, and what comes before it. A gateway is ready with its first Triton. */}}
 {{- define "clipstack.tritonDeadline" -}}
 {{- add (mul 2 (include "clipstack.tritonStart" .)) 60 .Values.triton.imagePullSeconds -}}
 {{- end -}}
 
 {{- define "clipstack.embedDeadline" -}}
-{{- $tritons := eq .Values.embed.engine "triton" | ternary .Values.triton.imagePullSeconds 0 -}}
+{{- $tritons := eq .Values.embed.engine "triton" | ternary (add (mul 2 (include "clipstack.tritonStart" .)) .Values.triton.imagePullSeconds) 0 -}}
 {{- add (mul 2 (include "clipstack.embedStart" .)) 60 .Values.embed.imagePullSeconds $tritons -}}
 {{- end -}}

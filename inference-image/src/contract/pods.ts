@@ -68,7 +68,10 @@ export const minReadySeconds = 5;
 /** Old ReplicaSets that are kept, to go back to. */
 export const revisionHistoryLimit = 3;
 
-/** The model loads: looked at often, with all the time that it may need. `startSeconds` gives the `failureThreshold`. */
+/**
+ * The model loads: looked at often, with all the time that it may need. `startSeconds` gives the `failureThreshold`. A gateway has no
+ * model: its startup probe asks `/healthz`, because the kubelet would restart it while the first Triton's image is pulled.
+ */
 export const startupProbe = { periodSeconds: 2, timeoutSeconds: 2 } as const;
 
 /** Not ready in `seconds`: the kubelet restarts the container. */
@@ -106,6 +109,29 @@ export const imagePullSeconds = { embed: 300, triton: 900 } as const satisfies R
 export function progressDeadlineSeconds(seconds: number = startSeconds, pullSeconds = 0): number {
   return 2 * seconds + 60 + pullSeconds;
 }
+
+/**
+ * `behavior` of an autoscaler of pods with GPUs, one pod per step. A pod is paid for from its node's start and serves minutes later,
+ * and the queue time looks back one minute: a step shows its effect before the next.
+ */
+export const gpuScaling = {
+  scaleUp: {
+    /** A burst that is over within it adds no pod. */
+    stabilizationWindowSeconds: 30,
+    selectPolicy: "Max",
+    policies: [{ type: "Pods", value: 1, periodSeconds: 60 }],
+  },
+  scaleDown: {
+    selectPolicy: "Max",
+    policies: [{ type: "Pods", value: 1, periodSeconds: 60 }],
+  },
+} as const;
+
+/**
+ * Label that a Deployment gives the pods of each version of its template. Spread constraints name it in `matchLabelKeys` (enabled by
+ * default since Kubernetes 1.27), or a rolling update would count the old pods and crowd the new ones on the other nodes.
+ */
+export const templateHashLabel = "pod-template-hash";
 
 /** User and group in the images: Node's `node`, Triton's `triton-server`. */
 export const podUser = { uid: 1000, gid: 1000 } as const;

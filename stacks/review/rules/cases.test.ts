@@ -49,6 +49,47 @@ function renamed(type: string, construct: string): Example["edits"] {
 
 const cases: readonly Case[] = [
   {
+    rule: "probe-independent",
+    of: "a liveness probe that asks another workload in a command",
+    stack: "kind-local",
+    says: "liveness_probe must ask the container itself, got host 'clipstack-triton'",
+    edits: [
+      {
+        at: embedPod("liveness_probe"),
+        failing: {
+          exec: { command: ["curl", "-f", "http://clipstack-triton:8000/v2/health/live"] },
+        },
+        passing: { exec: { command: ["curl", "-f", "http://127.0.0.1:8002/healthz"] } },
+      },
+    ],
+  },
+  {
+    rule: "probe-independent",
+    of: "a startup probe of another host",
+    stack: "kind-local",
+    says: "startup_probe must ask the container itself, got host 'clipstack-triton'",
+    edits: [
+      {
+        at: embedPod("startup_probe", "http_get", "host"),
+        failing: "clipstack-triton",
+        passing: "127.0.0.1",
+      },
+    ],
+  },
+  {
+    rule: "probe-independent",
+    of: "a server that waits for its own model",
+    stack: "kind-local",
+    says: undefined,
+    edits: [
+      {
+        at: embedPod("startup_probe", "http_get", "path"),
+        failing: "/readyz",
+        passing: "/healthz",
+      },
+    ],
+  },
+  {
     rule: "health-check-readiness",
     of: "words of a command that may be secret",
     stack: "single-gpu",

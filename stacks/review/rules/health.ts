@@ -363,7 +363,7 @@ interface Asked {
 }
 
 /** What a probe asks. Whether a port is open says nothing of a model. */
-function askedBy(probe: Values | undefined): Asked | undefined {
+export function askedBy(probe: Values | undefined): Asked | undefined {
   const path = text(at(probe, "http_get", "path"));
   if (path !== undefined) {
     const isReadiness = readinessPath.test(path);
@@ -394,7 +394,7 @@ function startSecondsOf(change: StackChange, triton: ServiceContainer): number |
   return tritonStartSeconds(compiles, executionInstances(deployed.config, gpus));
 }
 
-function ourPodContainers(
+export function ourPodContainers(
   change: StackChange,
 ): readonly { readonly address: string; readonly container: Values }[] {
   return deploymentsOf(change).flatMap((deployment) => {
