@@ -1,5 +1,5 @@
 // `npm run build -w inference-image`: compiles the server into `dist/`, or into the folder that is given. What comes out needs
-// Node, `onnxruntime-node`, `koffi` and `sharp`, and nothing else: `node dist/main.js`, `node dist/main.js tritonserver …`.
+// Node, `onnxruntime-node` and `sharp`, and nothing else: `node dist/main.js`, `node dist/main.js tritonserver …`.
 import { cp, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -10,7 +10,7 @@ const source = join(here, "src");
 const target = resolve(process.argv[2] ?? join(here, "dist"));
 
 /** Loaded from node_modules: they are native libraries. */
-const external = ["onnxruntime-node", "koffi", "sharp"];
+const external = ["onnxruntime-node", "sharp"];
 
 /** Read at run time, from the folder of the file that reads them: all files of `dist/` lie in one. */
 const kernels = (await readdir(join(source, "engine"))).filter((file) => file.endsWith(".wasm"));
@@ -47,10 +47,10 @@ const results = await Promise.all([
   }),
   build({
     ...options,
-    entryPoints: ["onnx-worker", "onnx-c-api", "preprocess-worker", "preprocess-process"].map(
-      (name) => join(source, `engine/${name}.mjs`),
+    entryPoints: ["onnx-worker", "preprocess-worker", "preprocess-process"].map((name) =>
+      join(source, `engine/${name}.mjs`),
     ),
-    external: [...external, "./onnx-c-api.mjs"],
+    external,
     outExtension: { ".js": ".mjs" },
   }),
   // by itself, so that it loads nothing else

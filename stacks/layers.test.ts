@@ -71,7 +71,7 @@ const guarded: readonly { readonly name: RegExp; readonly only: readonly string[
     only: ["inference-image/src/server/", "examples/photo-dedupe/"],
   },
   {
-    name: /^(onnxruntime-node|koffi|sharp)$/,
+    name: /^(onnxruntime-node|sharp)$/,
     only: ["inference-image/src/engine/", "bench/samples/", "examples/photo-dedupe/"],
   },
 ];

@@ -147,11 +147,6 @@ function factsOf(runs: readonly BenchRun[]): readonly Fact[] {
     ...fact("resident size at ready", "MB", judged(of("server", resident))),
     ...fact("resident size after load", "MB", atMost(of("server", loaded), residentMB)),
     ...fact(
-      "resident size after load, one instance",
-      "MB",
-      judged(of("server-one-instance", loaded)),
-    ),
-    ...fact(
       "resident size after load, int8",
       "MB",
       atMost(of("server-int8", loaded), residentInt8MB),

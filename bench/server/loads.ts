@@ -8,18 +8,10 @@ export type ImageKind = (typeof imageKinds)[number];
  * - `limit`: ONNX Runtime alone, fed from memory: no HTTP, no images.
  * - `server`: the embed server with its defaults.
  * - `server-fast`: the same with `PREPROCESSING=fast`.
- * - `server-one-instance`: the same with `MODEL_INSTANCES=1`, which computes one batch after the other.
  * - `server-int8`: the same with `MODEL_PRECISION=int8`.
  * - `peer`: FastAPI, ONNX Runtime and Pillow, `bench/peers/fastapi/`.
  */
-export const subjectNames = [
-  "limit",
-  "server",
-  "server-fast",
-  "server-one-instance",
-  "server-int8",
-  "peer",
-] as const;
+export const subjectNames = ["limit", "server", "server-fast", "server-int8", "peer"] as const;
 export type SubjectName = (typeof subjectNames)[number];
 
 /** Bounds of the ratios that a load must reach. */
@@ -69,7 +61,7 @@ export const loads: readonly Load[] = [
     concurrency: 16,
     model: "full",
     measured: "server",
-    subjects: ["limit", "server", "peer", "server-fast", "server-one-instance"],
+    subjects: ["limit", "server", "peer", "server-fast"],
     targets: { ofLimit: 0.97, againstPeer: 1.3, p95AgainstPeer: 0.7 },
   },
   {
@@ -80,7 +72,7 @@ export const loads: readonly Load[] = [
     concurrency: 2,
     model: "full",
     measured: "server",
-    subjects: ["limit", "server", "peer", "server-one-instance"],
+    subjects: ["limit", "server", "peer"],
     targets: { ofLimit: 0.97, againstPeer: 1.15 },
   },
   {
@@ -91,7 +83,7 @@ export const loads: readonly Load[] = [
     concurrency: 8,
     model: "full",
     measured: "server",
-    subjects: ["limit", "server", "peer", "server-fast", "server-one-instance"],
+    subjects: ["limit", "server", "peer", "server-fast"],
     targets: { ofLimit: 0.93, againstPeer: 1.5 },
   },
   {
@@ -102,7 +94,7 @@ export const loads: readonly Load[] = [
     concurrency: 4,
     model: "full",
     measured: "server",
-    subjects: ["limit", "server", "peer", "server-fast", "server-one-instance"],
+    subjects: ["limit", "server", "peer", "server-fast"],
     targets: { ofLimit: 0.9, againstPeer: 2 },
   },
   {

@@ -200,7 +200,6 @@ function serverProcess(bench: Bench, load: Load, subject: SubjectName, port: num
     MODEL_PATH: modelOf(bench, load).standard,
     LOG_LEVEL: "warn",
     ...(subject === "server-fast" ? { PREPROCESSING: "fast" } : {}),
-    ...(subject === "server-one-instance" ? { MODEL_INSTANCES: "1" } : {}),
     ...(subject === "server-int8" ? { MODEL_PRECISION: "int8" } : {}),
   };
   const command = [

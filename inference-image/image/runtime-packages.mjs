@@ -1,13 +1,13 @@
 // Build stage of the images: copies what the compiled server needs of node_modules, and nothing else.
 // usage: node runtime-packages.mjs NODE_MODULES TARGET
 // The server is compiled into a few files; left are the packages with native libraries, and what these load. Of their files,
-// those that this platform runs: onnxruntime-node comes with the libraries of five, koffi with its sources.
+// those that this platform runs: onnxruntime-node comes with the libraries of five.
 import { cpSync, existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join, relative, resolve } from "node:path";
 
 /** What the compiled server imports. */
-const packages = ["onnxruntime-node", "koffi", "sharp"];
+const packages = ["onnxruntime-node", "sharp"];
 
 /** What onnxruntime-node's install script imports, and nobody else. */
 const onlyToInstall = new Set(["adm-zip", "global-agent"]);
@@ -45,8 +45,5 @@ function isNeeded(path) {
   if (library !== undefined) {
     return `${platform}/`.startsWith(`${library}/`) || library.startsWith(`${platform}/`);
   }
-  // there is no ONNX Runtime for musl
-  return !/^(script|install|vendor|doc|musl_\w+)$|\.([cm]?ts|map|cc|hh?|inc|def|asm|S|gypi?)$/.test(
-    path,
-  );
+  return !/^(script|install)$|\.([cm]?ts|map|cc|h|gyp)$/.test(path);
 }

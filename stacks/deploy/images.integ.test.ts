@@ -187,7 +187,6 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
       expect(native).toEqual([
         expect.stringMatching(`@img/sharp-libvips-${platform}/.+\\.so`),
         expect.stringMatching(`@img/sharp-${platform}/.+\\.node$`),
-        expect.stringMatching(`@koromix/koffi-${platform}/.+\\.node$`),
         expect.stringMatching(`onnxruntime-node/bin/.+/${os}/${cpu}/libonnxruntime\\.so`),
         expect.stringMatching(`onnxruntime-node/bin/.+/${os}/${cpu}/.+\\.node$`),
       ]);

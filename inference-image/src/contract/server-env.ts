@@ -78,10 +78,10 @@ export const serverEnv = z
     /** Threads of ONNX Runtime, of all instances together; 0 is one a core. */
     INTRA_OP_THREADS: integer(0, 1_024).default(0),
     /**
-     * Instances of the model that compute batches side by side with the engine `onnx`, each with its share of the threads; 0 is
-     * two where they can share the weights (on a CPU, with two threads or more), and else one.
+     * Sessions of the model that compute batches side by side with the engine `onnx`, each with its share of the threads and
+     * weights of its own.
      */
-    MODEL_INSTANCES: integer(0, 64).default(0),
+    MODEL_INSTANCES: integer(1, 64).default(1),
     MAX_BATCH_SIZE: integer(1, 1_024).default(openclipVitB32.maxBatchSize),
     /**
      * How long an image that is ready may wait for others that are being decoded, to share their batch; never longer than

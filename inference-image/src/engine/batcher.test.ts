@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Fp32Tensor, Tensor } from "../contract/tensor.ts";
 import { type BatcherOptions, createBatcher, type Execution, shareOf } from "./batcher.ts";
-import { EngineError, type InferResult, type ModelSession, type RunOptions } from "./types.ts";
+import { EngineError, type InferResult, type ModelSession } from "./types.ts";
 
 /** A session whose runs end when the test says so. The model doubles each value. */
 class FakeSession implements ModelSession {
@@ -12,24 +12,11 @@ class FakeSession implements ModelSession {
   readonly runs: (readonly number[])[] = [];
   readonly #ends: ((error?: Error) => void)[] = [];
 
-  /** Rows of those that were exclusive. */
-  readonly exclusive: (readonly number[])[] = [];
-  readonly runsExclusively: boolean;
+  constructor(readonly instances?: number) {}
 
-  constructor(
-    readonly instances?: number,
-    { runsExclusively = false } = {},
-  ) {
-    this.runsExclusively = runsExclusively;
-  }
-
-  run(
-    [input]: readonly Tensor[],
-    { exclusive = false }: RunOptions = {},
-  ): Promise<{ outputs: readonly Tensor[]; inferUs: number }> {
+  run([input]: readonly Tensor[]): Promise<{ outputs: readonly Tensor[]; inferUs: number }> {
     const { shape, data } = input as Fp32Tensor;
     this.runs.push([...data]);
-    if (exclusive) this.exclusive.push([...data]);
     return new Promise((resolve, reject) => {
       this.#ends.push((error) => {
         if (error !== undefined) return reject(error);
@@ -69,12 +56,8 @@ function valuesOf({ outputs }: InferResult): number[] {
   return [...(outputs[0] as Fp32Tensor).data];
 }
 
-function setup(
-  options: Partial<BatcherOptions> = {},
-  instances?: number,
-  { runsExclusively = false } = {},
-) {
-  const session = new FakeSession(instances, { runsExclusively });
+function setup(options: Partial<BatcherOptions> = {}, instances?: number) {
+  const session = new FakeSession(instances);
   const executions: Execution[] = [];
   const batcher = createBatcher(session, {
     maxBatchSize: 4,
@@ -618,80 +601,3 @@ test.each([
     expect(shareOf(items, instances, maximum)).toBe(expected);
   },
 );
-
-describe("a session that can run exclusively", () => {
-  const exclusive = () =>
-    setup({ maxBatchSize: 8, dispatch: "eager" }, 2, { runsExclusively: true });
-
-  test("does so with a batch that is alone, and nothing begins before it has ended", async () => {
-    const { session, batcher } = exclusive();
-    void batcher.infer(request(1));
-    await settled();
-    const answer = outcome(batcher.infer(request(2)));
-    void batcher.infer(request(3));
-    await settled();
-    expect(session.runs).toEqual([[1]]);
-    expect(session.exclusive).toEqual([[1]]);
-    await session.end();
-    // too few for two: they are alone again
-    expect(session.exclusive).toEqual([[1], [2, 3]]);
-    await session.end();
-    expect(valuesOf(answer.value!)).toEqual([4]);
-  });
-
-  test.each([
-    ["that may not be held back", { maxQueueDelayMicroseconds: 0 }],
-    ["that is full", { maxBatchSize: 1 }],
-  ])("does so with a batch %s: its own announcement does not count", async (_which, options) => {
-    const { session, batcher } = setup({ maxBatchSize: 8, dispatch: "eager", ...options }, 2, {
-      runsExclusively: true,
-    });
-    const settle = batcher.announce();
-    void batcher.infer(request(1));
-    settle();
-    await settled();
-    expect(session.exclusive).toEqual([[1]]);
-  });
-
-  test("does not with what is divided", async () => {
-    const { session, batcher } = exclusive();
-    const settle = batcher.announce();
-    for (const value of [1, 2, 3, 4]) void batcher.infer(request(value));
-    settle();
-    expect(session.runs).toEqual([
-      [1, 2],
-      [3, 4],
-    ]);
-    await session.end();
-    // the other one still runs
-    void batcher.infer(request(5));
-    await settled();
-    expect(session.runs.at(-1)).toEqual([5]);
-    expect(session.exclusive).toEqual([]);
-  });
-
-  test("does not while others are on their way", async () => {
-    const { session, batcher } = exclusive();
-    const settle = batcher.announce();
-    void batcher.infer(request(1));
-    await settled();
-    vi.advanceTimersByTime(5);
-    expect(session.runs).toEqual([[1]]);
-    void batcher.infer(request(2));
-    await settled();
-    vi.advanceTimersByTime(5);
-    expect(session.runs).toEqual([[1], [2]]);
-    expect(session.exclusive).toEqual([]);
-    settle();
-  });
-
-  test("begins the next one where the exclusive one failed", async () => {
-    const { session, batcher } = exclusive();
-    const failed = outcome(batcher.infer(request(1)));
-    await settled();
-    void batcher.infer(request(2));
-    await session.end(new Error("no"));
-    expect(failed.error).toMatchObject({ code: "failed" });
-    expect(session.exclusive).toEqual([[1], [2]]);
-  });
-});

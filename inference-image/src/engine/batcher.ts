@@ -61,7 +61,7 @@ export interface AnnouncingBatcher extends Batcher {
 /**
  * Put requests together into batches for one session, first come, first served. A request is never split, and a batch
  * holds only items of one shape. The session runs as many batches at once as it has instances; what waits and runs is shared
- * evenly among them. A batch that is alone, with nothing announced, runs exclusively where the session can.
+ * evenly among them.
  */
 export function createBatcher(session: ModelSession, options: BatcherOptions): AnnouncingBatcher {
   return new DynamicBatcher(session, options);
@@ -121,8 +121,6 @@ class DynamicBatcher implements AnnouncingBatcher {
   #queuedItems = 0;
   readonly #running = new Set<readonly Waiting[]>();
   #runningItems = 0;
-  /** What runs has all threads: nothing else is to begin. */
-  #exclusive = false;
   #announced = 0;
   /** What the runtime takes for an item, of the last executions; unknown before the first. */
   #itemMs = Infinity;
@@ -192,9 +190,7 @@ class DynamicBatcher implements AnnouncingBatcher {
       signal?.addEventListener("abort", onAbort, { once: true });
       this.#queue.push(waiting);
       this.#queuedItems += items;
-      // what announced this request says in the same turn that it has come: it may be alone
-      if (this.#session.runsExclusively) queueMicrotask(() => this.#dispatch());
-      else this.#dispatch();
+      this.#dispatch();
     });
   }
 
@@ -231,7 +227,7 @@ class DynamicBatcher implements AnnouncingBatcher {
   #dispatch(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    while (!this.#exclusive && this.#running.size < this.#instances && this.#startNext());
+    while (this.#running.size < this.#instances && this.#startNext());
   }
 
   get #instances(): number {
@@ -249,10 +245,7 @@ class DynamicBatcher implements AnnouncingBatcher {
     const waitMs = oldest.enqueuedAt + holdMs - performance.now();
     const hurry = this.#draining || (this.#eager && this.#announced === 0);
     if (final || hurry || waitMs <= 0) {
-      const batch = this.#queue.splice(0, count);
-      const alone = this.#running.size === 0 && this.#queue.length === 0 && this.#announced === 0;
-      this.#exclusive = alone && this.#session.runsExclusively === true;
-      void this.#execute(batch);
+      void this.#execute(this.#queue.splice(0, count));
       return true;
     }
     this.#timer = setTimeout(() => this.#dispatch(), Math.ceil(waitMs));
@@ -322,8 +315,7 @@ class DynamicBatcher implements AnnouncingBatcher {
               ),
             );
       inputUs = (performance.now() - startedAt) * 1000;
-      const exclusive = this.#exclusive;
-      ({ outputs, inferUs } = await this.#session.run(inputs, { exclusive }));
+      ({ outputs, inferUs } = await this.#session.run(inputs));
       this.#learn(inferUs / 1000 / batchSize);
       checkOutputs(outputs, batchSize);
     } catch (error) {
@@ -361,7 +353,6 @@ class DynamicBatcher implements AnnouncingBatcher {
         first += waiting.items;
       }
       this.#running.delete(batch);
-      this.#exclusive = false;
       this.#runningItems -= batchSize;
       this.#dispatch();
       this.#reportIdle();

@@ -40,62 +40,16 @@ export interface OpenSessionOptions {
    * @default "dynamic"
    */
   readonly batch?: "dynamic" | "any";
-  /**
-   * Share the weights with other sessions of the model, where {@link canShareWeights}. Every one has the same description;
-   * the first loads the weights, the others have those of the first, which must be closed last.
-   */
-  readonly sharing?: Sharing;
   /** Called when the runtime's thread has begun: it needs nothing of this one until the model is open. */
   readonly onOpening?: () => void;
   /** Called when the runtime's thread dies by itself. The session is of no use then. */
   readonly onDeath?: (error: EngineError) => void;
 }
 
-/** A model file whose large weights lie in another file, in the words of the runtime. */
-export interface Sharing {
-  readonly inputs: readonly ValueMetadata[];
-  /** All of them `float32`, and of a known size but for the batch. */
-  readonly outputs: readonly ValueMetadata[];
-  readonly weights: WeightFile | SharedWeights;
-}
-
-export interface WeightFile {
-  readonly file: string;
-  readonly initializers: readonly {
-    readonly name: string;
-    /** `TensorProto.DataType`. */
-    readonly dataType: number;
-    readonly dims: readonly number[];
-    /** In the file, in bytes. */
-    readonly offset: number;
-    readonly length: number;
-  }[];
-}
-
-/** Addresses in this process: the mapped file, each initializer in it, and what the runtime made of them for its operators. */
-export interface SharedWeights {
-  readonly address: bigint;
-  readonly bytes: number;
-  readonly initializers: readonly { readonly name: string; readonly value: bigint }[];
-  readonly prepacked: bigint;
-}
-
-export interface OpenedSession extends ModelSession {
-  /** For the next session of the same model, where this one was opened to share them. */
-  readonly weights?: SharedWeights;
-}
-
-/** Whether sessions can share weights here: a CPU under Linux. */
-export function canShareWeights(
-  executionProvider: ServerEnv["EXECUTION_PROVIDER"] = "cpu",
-): boolean {
-  return executionProvider === "cpu" && process.platform === "linux";
-}
-
 /** Load a model into ONNX Runtime, in a thread of its own: the event loop stays free while it computes. */
-export async function openSession(options: OpenSessionOptions): Promise<OpenedSession> {
+export async function openSession(options: OpenSessionOptions): Promise<ModelSession> {
   const { modelPath, modelBytes, onDeath, batch = "dynamic" } = options;
-  const { executionProvider = "cpu", sharing } = options;
+  const { executionProvider = "cpu" } = options;
   const file = modelBytes ?? (await stat(modelPath).catch(() => undefined));
   if (file === undefined) throw new EngineError("model", `${modelPath}: no such file`);
   if ("isFile" in file && !file.isFile()) {
@@ -104,12 +58,7 @@ export async function openSession(options: OpenSessionOptions): Promise<OpenedSe
 
   const { worker } = takeThread();
   worker.postMessage(
-    {
-      kind: "open",
-      model: modelBytes ?? modelPath,
-      sessionOptions: sessionOptions(options),
-      sharing,
-    },
+    { kind: "open", model: modelBytes ?? modelPath, sessionOptions: sessionOptions(options) },
     modelBytes === undefined ? [] : [modelBytes.buffer],
   );
   options.onOpening?.();
@@ -199,7 +148,7 @@ async function firstAnswer(
 }
 
 /** Of an input or output, as `InferenceSession.inputMetadata` has it. */
-export interface ValueMetadata {
+interface ValueMetadata {
   readonly name: string;
   /** As `float32`. */
   readonly type: string;
@@ -209,7 +158,6 @@ interface Opened {
   readonly kind: "opened";
   readonly inputs: readonly ValueMetadata[];
   readonly outputs: readonly ValueMetadata[];
-  readonly weights?: SharedWeights;
 }
 interface Refused {
   readonly kind: "refused";
@@ -235,10 +183,9 @@ interface PendingRun {
   reject(error: EngineError): void;
 }
 
-class OnnxSession implements OpenedSession {
+class OnnxSession implements ModelSession {
   readonly inputs: readonly TensorSpec[];
   readonly outputs: readonly TensorSpec[];
-  readonly weights?: SharedWeights;
   readonly #worker: Worker;
   readonly #ended: Promise<void>;
   readonly #pending = new Map<number, PendingRun>();
@@ -256,7 +203,6 @@ class OnnxSession implements OpenedSession {
   ) {
     this.inputs = opened.inputs.map((meta) => specOf(modelPath, "input", meta, batch));
     this.outputs = opened.outputs.map((meta) => specOf(modelPath, "output", meta, batch));
-    this.weights = opened.weights;
     this.#worker = worker;
     worker.on("message", (answer: RunAnswer) => this.#settle(answer));
     let reason: string | undefined;

@@ -17,10 +17,10 @@ process.env.ORT_DISABLE_TELEMETRY ??= "1";
 
 let spare: OnnxThread | undefined;
 
-/** Start the thread of the next session now, which may share its weights. It keeps no process alive. */
+/** Starts the thread of the next session now. It keeps no process alive. */
 export function startSpareThread(): void {
   if (spare !== undefined) return;
-  const thread = startThread(true);
+  const thread = startThread();
   thread.worker.unref();
   // why it failed is told by the one that is started in its place
   thread.worker.on("error", () => {});
@@ -38,15 +38,14 @@ export function takeThread(): OnnxThread {
   return thread;
 }
 
-/** @param sharing - Whether it also loads, meanwhile, what a session needs that shares its weights. */
-function startThread(sharing = false): OnnxThread {
+function startThread(): OnnxThread {
   const state = new Int32Array(new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT));
   const worker = new Worker(new URL("./onnx-worker.mjs", import.meta.url), {
     name: "onnx",
     // flags of the process, such as a TypeScript loader, are of no use to the thread
     execArgv: [],
     resourceLimits: threadLimits,
-    workerData: { state, sharing },
+    workerData: { state },
   });
   runtimes.add(state);
   const ended = new Promise<void>((resolve) => {

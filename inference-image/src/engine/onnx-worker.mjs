@@ -11,22 +11,18 @@ globalThis.Float16Array = undefined;
 /** @typedef {import("onnxruntime-node").InferenceSession} InferenceSession */
 /** @typedef {import("./onnx-session.ts").ValueMetadata} ValueMetadata */
 /** @typedef {{ name: string, type: string, dims: number[], data: import("node:util").types.TypedArray }} WireTensor */
-/** @typedef {import("./onnx-session.ts").Sharing} Sharing */
-/** @typedef {{ kind: "open", model: string | Uint8Array, sessionOptions: object, sharing?: Sharing }} Open */
+/** @typedef {{ kind: "open", model: string | Uint8Array, sessionOptions: object }} Open */
 
-/** @type {{ state: Int32Array<SharedArrayBuffer>, sharing: boolean }} */
-const { state, sharing: mayShare } = workerData;
+/** @type {{ state: Int32Array<SharedArrayBuffer> }} */
+const { state } = workerData;
 
 // loaded at once: the thread may be started before it is known which model it will run
 const { env, InferenceSession, Tensor } = await inRuntime(() => import("onnxruntime-node"));
 
-// where it cannot be loaded, the session that needs it says why
-if (mayShare) await inRuntime(() => import("./onnx-c-api.mjs").catch(() => {}));
-
 // what goes wrong is thrown: not also written to the terminal
 env.logLevel = "fatal";
 
-/** @type {{ run: (inputs: WireTensor[]) => WireTensor[] | Promise<WireTensor[]>, release: () => unknown }} */
+/** @type {InferenceSession} */
 let session;
 let last = Promise.resolve();
 parentPort.on("message", (message) => {
@@ -37,42 +33,19 @@ parentPort.on("message", (message) => {
 /** @param {Open} message */
 async function open(message) {
   try {
-    parentPort.postMessage(
-      message.sharing === undefined ? await openAlone(message) : await openSharing(message),
-    );
+    const inMemory = typeof message.model !== "string";
+    session = await inRuntime(() => InferenceSession.create(message.model, message.sessionOptions));
+    if (inMemory) {
+      // it has been read: 351 MB that nothing would free before the next full collection, which may never come
+      message.model = undefined;
+      setFlagsFromString("--expose-gc");
+      runInNewContext("gc")();
+    }
+    const { inputMetadata: inputs, outputMetadata: outputs } = session;
+    parentPort.postMessage({ kind: "opened", inputs, outputs });
   } catch (error) {
     parentPort.postMessage({ kind: "refused", message: messageOf(error) });
   }
-}
-
-/** @param {Open} message */
-async function openAlone(message) {
-  const inMemory = typeof message.model !== "string";
-  const opened = await inRuntime(() =>
-    InferenceSession.create(message.model, message.sessionOptions),
-  );
-  if (inMemory) {
-    // it has been read: 351 MB that nothing would free before the next full collection, which may never come
-    message.model = undefined;
-    setFlagsFromString("--expose-gc");
-    runInNewContext("gc")();
-  }
-  session = {
-    run: (inputs) => runAlone(opened, inputs),
-    release: () => opened.release(),
-  };
-  return { kind: "opened", inputs: opened.inputMetadata, outputs: opened.outputMetadata };
-}
-
-/** @param {Open} message */
-async function openSharing({ model, sessionOptions, sharing }) {
-  const { inputs, outputs } = sharing;
-  const opened = await inRuntime(async () => {
-    const runtime = await import("./onnx-c-api.mjs");
-    return runtime.openSharing({ modelPath: model, sessionOptions, ...sharing });
-  });
-  session = opened;
-  return { kind: "opened", inputs, outputs, weights: opened.weights };
 }
 
 /** @param {Open | { kind: "run", id: number, inputs: WireTensor[] } | { kind: "close" }} message */
@@ -98,24 +71,21 @@ async function onMessage(message) {
 /** @param {WireTensor[]} inputs */
 async function run(inputs) {
   const startedAt = performance.now();
-  const outputs = await inRuntime(async () => session.run(inputs));
+  const outputs = await inRuntime(() => runSession(inputs));
   return { outputs, inferUs: (performance.now() - startedAt) * 1000 };
 }
 
-/**
- * @param {InferenceSession} opened
- * @param {WireTensor[]} inputs
- */
-async function runAlone(opened, inputs) {
+/** @param {WireTensor[]} inputs */
+async function runSession(inputs) {
   const feeds = Object.fromEntries(
     inputs.map(({ name, type, dims, data }) => [name, new Tensor(type, data, dims)]),
   );
   const batchSize = inputs[0].dims[0];
   const fetches = Object.fromEntries(
-    opened.outputMetadata.map((meta) => [meta.name, outputTensor(meta, batchSize)]),
+    session.outputMetadata.map((meta) => [meta.name, outputTensor(meta, batchSize)]),
   );
-  const results = await opened.run(feeds, fetches);
-  return opened.outputNames.map((name) => {
+  const results = await session.run(feeds, fetches);
+  return session.outputNames.map((name) => {
     const { type, dims, data } = results[name];
     // only memory that this thread allocated can move to another one
     const own = fetches[name] === null ? data.slice() : data;

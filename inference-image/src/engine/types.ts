@@ -19,12 +19,6 @@ export interface ModelSession {
    */
   readonly instances?: number;
   /**
-   * Whether a run can have the threads of all instances: see {@link RunOptions.exclusive}.
-   *
-   * @default false
-   */
-  readonly runsExclusively?: boolean;
-  /**
    * Run the model once.
    *
    * @param inputs - One tensor for each input, the batch as first dimension, the same size in all. They are taken
@@ -32,18 +26,9 @@ export interface ModelSession {
    * @returns One tensor for each output, in the model's order, and the time inside the runtime.
    * @throws {EngineError} `failed`
    */
-  run(inputs: readonly Tensor[], options?: RunOptions): Promise<RunResult>;
+  run(inputs: readonly Tensor[]): Promise<RunResult>;
   /** Frees the model. Runs in flight are answered first. */
   close(): Promise<void>;
-}
-
-export interface RunOptions {
-  /**
-   * Nothing else runs, nor is to run before this has ended: it may take all threads.
-   *
-   * @default false
-   */
-  readonly exclusive?: boolean;
 }
 
 export interface RunResult {

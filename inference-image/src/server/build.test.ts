@@ -15,7 +15,7 @@ import { openGrpcTransport } from "../triton/grpc-transport.ts";
 const packageFolder = fileURLToPath(new URL("../../", import.meta.url));
 
 /** What the compiled server finds in node_modules; nothing else is there. */
-const packages = ["onnxruntime-node", "koffi", "sharp"];
+const packages = ["onnxruntime-node", "sharp"];
 
 let folder: string;
 let main: string;

@@ -1,19 +1,11 @@
 import { mkdtemp, open, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { canShareWeights, type WeightFile } from "../engine/onnx-session.ts";
-import type { RunOptions } from "../engine/types.ts";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { compareModels, embedWith, syntheticImages } from "../model/compare-models.ts";
-import { readSharing } from "../model/model-sharing.ts";
 import { prepareServerModel } from "../model/prepare.ts";
 import { tinyModel } from "../model/test-model.ts";
-import { openServerModel, type ServerModel, type ServerModelOptions } from "./server-model.ts";
-
-vi.mock("../model/model-sharing.ts", { spy: true });
-const { readSharing: actualSharing } = await vi.importActual<
-  typeof import("../model/model-sharing.ts")
->("../model/model-sharing.ts");
+import { openServerModel, type ServerModelOptions } from "./server-model.ts";
 
 let folder: string;
 beforeAll(async () => {
@@ -51,85 +43,22 @@ test("runs the form of the model that takes pixels", async () => {
   expect(minCosine).toBeGreaterThan(0.999999);
 });
 
-/** Embed the image several times at once, and then alone. */
-async function embeddings({ session, toInput }: ServerModel) {
-  const run = (options?: RunOptions) =>
-    session.run([toInput([Uint8Array.from(image!)]).tensor], options);
-  const results = [...(await Promise.all([run(), run()])), await run({ exclusive: true })];
-  return results.map(({ outputs }) => outputs[0]?.data);
-}
-
-test.runIf(canShareWeights()).each([
-  ["by itself", 0, 2],
-  ["into as many as it is told", 3, 3],
-])("is divided among instances that agree, %s", async (_how, instances, expected) => {
-  const model = await openServerModel({
-    modelPath: await tinyModel(),
-    cacheDir: join(folder, "cache"),
-    intraOpThreads: 2,
-    instances,
-  });
-  expect(model.session.instances).toBe(1);
-  const [first] = await embeddings(model);
-  await vi.waitFor(() => expect(model.session.instances).toBe(expected), 10_000);
-  expect(model.session.runsExclusively).toBe(true);
-  const [one, two, alone] = await embeddings(model);
-  await model.session.close();
-  expect(one).toHaveLength(512);
-  expect(first).toEqual(one);
-  expect(two).toEqual(one);
-  expect(alone).toEqual(one);
-});
-
 test.each([
-  ["one instance", { intraOpThreads: 2, instances: 1 }],
-  ["one thread", { intraOpThreads: 1 }],
-  ["weights in memory", { intraOpThreads: 2, cacheDir: "/dev/null/cache" }],
-])("is not divided with %s", async (_what, options) => {
-  const model = await openServerModel({
+  ["from a folder", undefined],
+  ["from memory", "/dev/null/cache"],
+])("runs several instances of the model, which agree, %s", async (_where, cacheDir) => {
+  const { session, toInput } = await openServerModel({
     modelPath: await tinyModel(),
-    cacheDir: join(folder, "cache"),
-    ...options,
-  });
-  expect(model.session.instances ?? 1).toBe(1);
-  const [one, two] = await embeddings(model);
-  await model.session.close();
-  expect(model.session.instances ?? 1).toBe(1);
-  expect(two).toEqual(one);
-});
-
-test("runs several instances of a form in memory, which agree", async () => {
-  const model = await openServerModel({
-    modelPath: await tinyModel(),
-    cacheDir: "/dev/null/cache",
+    cacheDir: cacheDir ?? join(folder, "cache"),
     intraOpThreads: 2,
     instances: 2,
   });
-  expect(model.session.instances).toBe(2);
-  const [one, two] = await embeddings(model);
-  await model.session.close();
-  expect(two).toEqual(one);
+  const run = () => session.run([toInput([Uint8Array.from(image!)]).tensor]);
+  const [one, two] = await Promise.all([run(), run()]);
+  await session.close();
+  expect(session.instances).toBe(2);
+  expect(two.outputs[0]?.data).toEqual(one.outputs[0]?.data);
 });
-
-test.runIf(canShareWeights())(
-  "gives each instance weights of its own where they cannot be shared, and says why",
-  async () => {
-    const { modelPath } = await prepareServerModel({
-      modelPath: await tinyModel(),
-      cacheDir: join(folder, "cache"),
-    });
-    vi.mocked(readSharing).mockImplementationOnce((path) => {
-      const sharing = actualSharing(path)!;
-      return { ...sharing, weights: { ...(sharing.weights as WeightFile), file: path } };
-    });
-    const { notices, form, minCosine } = await opened({ intraOpThreads: 2 });
-    expect(notices).toEqual([
-      `${modelPath}: weights cannot be shared: ${modelPath}: cannot be loaded: ${modelPath}: is cut short`,
-    ]);
-    expect(form.parts).toContain("class-token-last");
-    expect(minCosine).toBeGreaterThan(0.999999);
-  },
-);
 
 test("runs int8 where it is asked for, and says how near that is", async () => {
   const { form, minCosine } = await opened({ precision: "int8" });

@@ -3,16 +3,9 @@ import { openclipVitB32, openclipVitB32U8, pixelBytes } from "../contract/model-
 import type { ServerEnv } from "../contract/server-env.ts";
 import type { Tensor } from "../contract/tensor.ts";
 import { imageTensor, pixelTensor } from "../engine/image-tensor.ts";
-import {
-  canShareWeights,
-  type OpenedSession,
-  type OpenSessionOptions,
-  openSession,
-  type Sharing,
-} from "../engine/onnx-session.ts";
-import { DividedSession, SessionPool } from "../engine/session-pool.ts";
+import { type OpenSessionOptions, openSession } from "../engine/onnx-session.ts";
+import { SessionPool } from "../engine/session-pool.ts";
 import { EngineError, type InferOptions, type ModelSession } from "../engine/types.ts";
-import { readSharing } from "../model/model-sharing.ts";
 import { type PreparedModel, prepareServerModel } from "../model/prepare.ts";
 
 export interface ServerModelOptions {
@@ -25,11 +18,9 @@ export interface ServerModelOptions {
   /** Of all instances together; 0 is one for each core that this process may use. */
   readonly intraOpThreads: number;
   /**
-   * Instances that compute batches side by side, each with its share of the threads; 0 is two where they can share the weights
-   * and there are threads for two, and else one. Several that share the weights have one more with all threads, for a batch
-   * that is alone.
+   * Sessions that compute batches side by side, each with its share of the threads and weights of its own.
    *
-   * @default 0
+   * @default 1
    */
   readonly instances?: number;
   /** @default "cpu" */
@@ -150,7 +141,7 @@ async function openPrepared(
   const { modelPath, modelBytes, precision, parts, agreement } = prepared;
   let session: ModelSession;
   try {
-    session = await openForm({ ...options, modelPath, modelBytes }, intact);
+    session = await openWarm({ ...options, modelPath, modelBytes }, openclipVitB32U8, pixels);
   } catch (error) {
     if (!(await intact)) return undefined;
     throw error;
@@ -171,66 +162,7 @@ async function openStandard(options: ServerModelOptions): Promise<OpenedModel> {
   return { session, toInput: planesInput, form };
 }
 
-/** @param intact - Whether the form is what was written: one that is not is not tried in another way. */
-async function openForm(
-  options: ServerModelOptions & Pick<OpenSessionOptions, "modelBytes">,
-  intact: Promise<boolean>,
-): Promise<ModelSession> {
-  try {
-    const divided = options.modelBytes === undefined ? await openDivided(options) : undefined;
-    if (divided !== undefined) return divided;
-  } catch (error) {
-    if (!(await intact)) throw error;
-    options.onNotice?.(`${options.modelPath}: weights cannot be shared: ${plain(error)}`);
-  }
-  return openWarm(options, openclipVitB32U8, pixels);
-}
-
 const pixels = () => pixelTensor([new Uint8Array(pixelBytes)]);
-
-/**
- * A model that is divided among several instances as soon as there are several images; `undefined` where they cannot share its
- * weights, or there is nothing to divide.
- */
-async function openDivided(options: ServerModelOptions): Promise<ModelSession | undefined> {
-  const { modelPath, executionProvider, onNotice } = options;
-  const threads = options.intraOpThreads || availableParallelism();
-  const instances = options.instances || 2;
-  if (threads < 2 || instances < 2 || !canShareWeights(executionProvider)) return undefined;
-  const sharing = readSharing(modelPath);
-  if (sharing === undefined) return undefined;
-  const open = (
-    intraOpThreads: number,
-    weights: Sharing["weights"],
-    onDeath: ServerModelOptions["onDeath"],
-  ) =>
-    openInstance(
-      { ...options, intraOpThreads, onDeath, sharing: { ...sharing, weights } },
-      openclipVitB32U8,
-      pixels(),
-    );
-
-  const whole = await open(threads, sharing.weights, options.onDeath);
-  const { weights } = whole;
-  if (weights === undefined) return whole;
-  const openParts = async (signal: AbortSignal) => {
-    let onDeath: ServerModelOptions["onDeath"];
-    let died: EngineError | undefined;
-    const parts = await openAll(sharesOf(threads, instances), signal, (share) =>
-      open(share, weights, (error) => {
-        died ??= error;
-        onDeath?.(error);
-      }),
-    );
-    onDeath = options.onDeath;
-    if (died === undefined) return parts;
-    await parts.close();
-    throw died;
-  };
-  return new DividedSession(whole, openParts, (error) =>
-    onNotice?.(`${modelPath}: runs with one instance instead of ${instances}: ${plain(error)}`),
-  );
-}
 
 /** Threads of each instance: as evenly as they can be shared, and one at least. */
 function sharesOf(threads: number, instances: number): readonly number[] {
@@ -240,33 +172,13 @@ function sharesOf(threads: number, instances: number): readonly number[] {
   );
 }
 
-/** One after the other, beside the requests that are computed already. */
-async function openAll(
-  shares: readonly number[],
-  signal: AbortSignal,
-  open: (share: number) => Promise<ModelSession>,
-): Promise<SessionPool> {
-  const opened: ModelSession[] = [];
-  try {
-    for (const share of shares) {
-      signal.throwIfAborted();
-      opened.push(await open(share));
-    }
-    return new SessionPool(opened as [ModelSession, ...ModelSession[]]);
-  } catch (error) {
-    await Promise.all(opened.map((one) => one.close()));
-    throw error;
-  }
-}
-
 /** All instances, each with weights of its own, warm. */
 async function openWarm(
   options: ServerModelOptions & Pick<OpenSessionOptions, "modelBytes">,
   signature: Signature,
   input: () => Tensor,
 ): Promise<ModelSession> {
-  const { modelBytes } = options;
-  const instances = options.instances || 1;
+  const { modelBytes, instances = 1 } = options;
   const threads = options.intraOpThreads || availableParallelism();
   const opening = sharesOf(threads, instances).map((intraOpThreads, index) => {
     // each session takes its bytes over
@@ -284,16 +196,15 @@ async function openWarm(
 }
 
 async function openInstance(
-  options: ServerModelOptions & Pick<OpenSessionOptions, "modelBytes" | "sharing">,
+  options: ServerModelOptions & Pick<OpenSessionOptions, "modelBytes">,
   signature: Signature,
   input: Tensor,
-): Promise<OpenedSession> {
-  const { modelPath, modelBytes, sharing, intraOpThreads, executionProvider } = options;
+): Promise<ModelSession> {
+  const { modelPath, modelBytes, intraOpThreads, executionProvider } = options;
   const { onOpening, onDeath } = options;
   const session = await openSession({
     modelPath,
     modelBytes,
-    sharing,
     intraOpThreads,
     executionProvider,
     onOpening,
