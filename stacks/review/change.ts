@@ -25,6 +25,10 @@ export interface ResourceChange {
   readonly name: string;
   /** Path of its construct in the stack, where the synthesized file says it: `single-gpu/embed/container`. */
   readonly constructPath?: string;
+  /** Namespace and name of its provider, if known: `hashicorp/aws`. */
+  readonly provider?: string;
+  /** Commands that its provisioners run, secrets in place; empty text for other provisioners than `local-exec`. */
+  readonly programs?: readonly string[];
   readonly mode: "managed" | "data";
   readonly action: Action;
   /** Terraform's own words for it, in its order. */
@@ -83,6 +87,8 @@ export interface StackChange {
   readonly goals?: { readonly p99Milliseconds?: number };
   /** Whole sentences: what a reader must know besides what happens to resources. */
   readonly besides?: readonly string[];
+  /** Modules of synthesized files, by name: which resources are in them only a plan tells. */
+  readonly modules?: { readonly before: Values; readonly after: Values };
   /** Whole sentences: what the source could not tell. */
   readonly notKnown: readonly string[];
 }

@@ -1,5 +1,6 @@
 import { type Capacity, hoursPerMonth, usdPerThousand } from "./capacity.ts";
 import type { RuleFinding } from "./change.ts";
+import { gapTexts, type Topic } from "./coverage.ts";
 import type { DiffBlock } from "./diff-line.ts";
 import {
   type Counts,
@@ -10,9 +11,10 @@ import {
   type StackReview,
 } from "./review.ts";
 import type { Serving, ServingChange } from "./serving.ts";
-import { filesUnknown } from "./trees.ts";
+import { few } from "./stack-facts.ts";
+import { filesUnknown, modulesUnknown } from "./trees.ts";
 import { sameValue } from "./value-paths.ts";
-import { few, isBroken } from "./verdict.ts";
+import { isBroken } from "./verdict.ts";
 
 /** What a review says, as headings, lists and tables: Markdown and HTML are both made of these. */
 
@@ -149,7 +151,9 @@ export function documentOf(review: Review, options: DocumentOptions): readonly B
 
 /** Two trees have the same text where a file that an image is made of is another one: safe is what they tell, and no more. */
 function titleOf({ verdict, stacks }: Review): string {
-  const untold = stacks.some(({ notKnown }) => notKnown.some((it) => it.startsWith(filesUnknown)));
+  const untold = stacks.some(({ notKnown }) =>
+    notKnown.some((it) => [filesUnknown, modulesUnknown].some((start) => it.startsWith(start))),
+  );
   const bounds = verdict.level === "safe" && untold ? " but for files that were not compared" : "";
   return `${verdictTitles[verdict.level]}${bounds}`;
 }
@@ -411,6 +415,9 @@ function changeText(change: ReviewedChange): Text {
     ...(movedFrom === undefined ? [] : [", moved from ", { code: movedFrom }]),
     ...(imported ? [", imported"] : []),
     ...(consequence === undefined ? [] : [`: ${lowerFirst(consequence.text)}`]),
+    ...(change.unexamined === undefined
+      ? []
+      : [{ break: true as const }, `Not examined for ${change.unexamined.join(", ")}.`]),
     ...(because === undefined ? [] : [{ break: true as const }, because]),
     ...(forcedBy.length === 0
       ? []
@@ -493,7 +500,7 @@ function capacitySection(stacks: readonly StackReview[], rung: Rung): readonly B
       rows: [...rows, ...(total === undefined ? [] : [total])],
     },
     ...listOf(
-      capacityNotes(shown),
+      [...capacityNotes(shown), ...gapItems(stacks, "capacity and cost")],
       left.length,
       left.some(isOther)
         ? `${left.filter(isOther).length} of them have other capacities afterwards`
@@ -617,13 +624,14 @@ function exposureSection(stacks: readonly StackReview[], rung: Rung): readonly B
   const [first = undefined] = sorted;
   const heading: Block = { kind: "heading", level: 3, text: ["Exposure"] };
   if (first === undefined) {
-    return [
-      heading,
-      {
-        kind: "text",
-        text: ["No port is open beyond loopback, and no container is privileged or runs as root."],
-      },
-    ];
+    const examined = stacks.reduce((sum, { coverage: { resources, unexamined } }) => {
+      return sum + resources - unexamined.filter((it) => it.topics.includes("exposure")).length;
+    }, 0);
+    const text =
+      examined === 0
+        ? "No resource was examined for exposure."
+        : `Of the ${examined} resources examined, none publishes a port beyond loopback or its cluster, is privileged, or is set to run as root (steps that end before the services start excepted).`;
+    return [heading, { kind: "text", text: [text] }, ...listOf(gapItems(stacks, "exposure"), 0)];
   }
   const row = ({ stack, status, who, what }: (typeof exposed)[number]): readonly Text[] => [
     [status === "unchanged" ? "as before" : { strong: status }],
@@ -645,7 +653,14 @@ function exposureSection(stacks: readonly StackReview[], rung: Rung): readonly B
       sorted.length - shown.length,
       left === 0 ? "none of them new" : `${left} of them new`,
     ),
+    ...listOf(gapItems(stacks, "exposure"), 0),
   ];
+}
+
+/** Resources that a statement of the comment does not cover. */
+function gapItems(stacks: readonly StackReview[], topic: Topic): readonly Text[] {
+  const all = stacks.flatMap(({ coverage }) => coverage.unexamined);
+  return gapTexts(all, topic).map((text) => [text]);
 }
 
 function differenceSection(stacks: readonly StackReview[], rung: Rung): readonly Block[] {
@@ -758,6 +773,16 @@ function ruleSection(
     ...folded(old, `${old.length} broken as before, not by this change`, "how to fix"),
     ...folded(notes, `${notes.length} ${notes.length === 1 ? "note" : "notes"}`, "how to fix"),
     ...folded(waived, `${waived.length} waived`, "reason"),
+    ...listOf(
+      gapTexts(
+        stacks.flatMap(({ coverage }) =>
+          coverage.unexamined.filter(({ topics }) => topics.includes("impact")),
+        ),
+        undefined,
+        (count) => `${count === 1 ? "is" : "are"} not covered by the rules`,
+      ).map((text) => [text]),
+      0,
+    ),
   ];
 }
 

@@ -2,6 +2,7 @@ import type { Service } from "../../inference-image/src/contract/environment.ts"
 import { engineCacheMount } from "../../inference-image/src/contract/model-config.ts";
 import type { ResourceChange, StackChange, Values } from "./change.ts";
 import { chartDocuments } from "./diff-values.ts";
+import { asTyped, baseType, type ExaminedType } from "./resource-types.ts";
 import {
   durationText,
   factsOf,
@@ -47,10 +48,8 @@ export function momentsOf(change: StackChange): StackMoments {
 }
 
 /** What `resource` means, or nothing where its action says it all. */
-export function consequenceOf(
-  resource: ResourceChange,
-  stack: StackMoments,
-): Consequence | undefined {
+export function consequenceOf(given: ResourceChange, stack: StackMoments): Consequence | undefined {
+  const resource = typedChange(given);
   const { type, action } = resource;
   if (action === "no-op" || action === "read") return undefined;
   if (action === "forget") {
@@ -59,12 +58,23 @@ export function consequenceOf(
   if (resource.deposed !== undefined) {
     return harmless("It is what an earlier replacement left: what is at the address now stays.");
   }
-  const base = type.replace(/_v\d\w*$/, "");
+  const base = baseType(type);
   // where nothing stays, nobody asks what pods do without their budget
   const allGone = action === "delete" && stack.after.environment === undefined;
   if (allGone && companions.has(base)) return undefined;
-  const tell = Object.hasOwn(byType, base) ? byType[base] : undefined;
+  const tell = Object.hasOwn(byType, base) ? byType[base as ExaminedType] : undefined;
   return tell === undefined ? unknownType(resource, base) : tell(resource, stack);
+}
+
+/** A manifest of an examined kind as the resource of that kind. */
+function typedChange(resource: ResourceChange): ResourceChange {
+  const [before, after] = [resource.before, resource.after].map(
+    (values) => values && asTyped(resource.type, values),
+  );
+  const type = (after ?? before)?.type ?? resource.type;
+  return type === resource.type
+    ? resource
+    : { ...resource, type, before: before?.values, after: after?.values };
 }
 
 /** What keeps something that is not in its values, by the words of its type. */
@@ -105,12 +115,17 @@ const companions = new Set([
 
 const gone = new Set(["delete", "replace"]);
 
-const byType: Readonly<Record<string, Tell>> = {
+const keptUntilRestart =
+  "Running pods keep the old values in their environment until they restart; mounted files follow within minutes.";
+
+const byType: Readonly<Partial<Record<ExaminedType, Tell>>> = {
   docker_container: container,
   docker_volume: volume,
   docker_network: ({ action }) =>
     action === "replace"
-      ? harmless("Every container on it is made again: each says its own downtime.")
+      ? harmless(
+          "Every container of this stack on it is recreated, and each states its own downtime.",
+        )
       : undefined,
   docker_image: ({ action }) => {
     if (action === "delete") return harmless("It is removed from the host, unless it is kept.");
@@ -131,7 +146,14 @@ const byType: Readonly<Record<string, Tell>> = {
   kubernetes_daemonset: deployment,
   kubernetes_daemon_set: deployment,
   kubernetes_replication_controller: deployment,
-  kubernetes_service: ({ address, action, before }, { before: facts }) => {
+  kubernetes_service: ({ address, action, before, after }, { before: facts }) => {
+    if (action === "update") {
+      const [was, is] = [before, after].map((values) => blockOf(values, "spec"));
+      const same = (name: string) => sameValue(was?.[name], is?.[name]);
+      return ["selector", "port", "type"].every(same)
+        ? undefined
+        : waits("Its ports, or the pods behind it, are others.");
+    }
     if (!gone.has(action)) return undefined;
     const service = facts.services.get(address);
     const back =
@@ -151,11 +173,13 @@ const byType: Readonly<Record<string, Tell>> = {
   kubernetes_secret: ({ action }) =>
     gone.has(action)
       ? waits("Pods that start meanwhile do not find it, and wait.")
-      : harmless("Pods that run keep the old values until they are started anew."),
+      : harmless(keptUntilRestart),
   kubernetes_config_map: ({ action }) =>
-    action === "create"
-      ? undefined
-      : harmless("Pods that run keep the old values until they are started anew."),
+    action === "create" ? undefined : harmless(keptUntilRestart),
+  kubernetes_service_account: (resource) =>
+    resource.action === "update"
+      ? opens("The rights of its pods may be others.")
+      : unknownType(resource, "kubernetes_service_account"),
   kubernetes_pod_disruption_budget: ({ action }) =>
     gone.has(action)
       ? harmless(
@@ -255,11 +279,16 @@ function rebuildsEngines({ before, after }: ResourceChange, { change }: StackMom
   return volumes.some(({ before: values }) => values?.name === was);
 }
 
+/** Whether this project's constructs declare a container: what its mounts hold is known then. */
+function isOwn(container: Values): boolean {
+  return labelOf(container, "clipstack.service") !== undefined;
+}
+
 function volume({ action, before }: ResourceChange, stack: StackMoments): Consequence | undefined {
   if (!gone.has(action)) return undefined;
   const name = before?.name;
   const mounts = [...stack.before.values.values()]
-    .filter(({ type }) => type === "docker_container")
+    .filter(({ type, values }) => type === "docker_container" && isOwn(values))
     .flatMap(({ values }) => blocksOf(values.volumes).filter((it) => it.volume_name === name))
     .map(({ container_path: place }) => String(place));
   if (mounts.includes(engineCacheMount)) {

@@ -8,6 +8,7 @@ function exposed(...resources: readonly Omit<PlannedResource, "actions">[]): rea
   const change = plannedChange(resources.map((it) => ({ ...it, actions: ["create"] })));
   return exposuresOf(momentsOf(change)).map(({ kind, what }) => `${kind}: ${what}`);
 }
+const keyUnknown = "authentication: whether it asks for a key was not examined";
 const container = (after: object) => ({ address: "docker_container.a", after });
 const pods = (spec: object) => ({
   address: "kubernetes_deployment_v1.a",
@@ -18,19 +19,19 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
   ["a port on the loopback", container({ ports: [{ external: 80, ip: "127.0.0.1" }] }), []],
   ["a port that is not published", container({ ports: [{ internal: 80 }] }), []],
   [
-    "a port on every address, without a key",
+    "a port on every address",
     container({ ports: [{ external: 80, ip: "" }] }),
-    ["port: port 80/tcp on 0.0.0.0", "authentication: asks nobody who they are"],
+    ["port: port 80/tcp on 0.0.0.0", keyUnknown],
   ],
   [
-    "a port on one address, with a key",
+    "a port of another program, which may not read API_KEY",
     container({ ports: [{ external: 80, ip: "10.0.0.1", protocol: "udp" }], env: ["API_KEY=x"] }),
-    ["port: port 80/udp on 10.0.0.1", "authentication: asks for a key"],
+    ["port: port 80/udp on 10.0.0.1", keyUnknown],
   ],
   [
     "the network of the host",
     container({ network_mode: "host" }),
-    ["port: every port of it, on the host's network", "authentication: asks nobody who they are"],
+    ["port: every port of it, on the host's network", keyUnknown],
   ],
   [
     "privileges",
@@ -47,7 +48,26 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
       "privilege: runs as root",
     ],
   ],
-  ["root in a container that ends at once", container({ user: "0:0", must_run: false }), []],
+  [
+    "root in a container whose end the apply waits for",
+    container({ user: "0:0", must_run: false, attach: true }),
+    [],
+  ],
+  [
+    "root in a container that may go on running",
+    container({ user: "0:0", must_run: false }),
+    ["privilege: runs as root"],
+  ],
+  [
+    "a network of the host's physical one",
+    { address: "docker_network.n", after: { driver: "macvlan" } },
+    ["port: every port of the containers on this macvlan network, on the host's network"],
+  ],
+  [
+    "a volume that is a folder of the host",
+    { address: "docker_volume.v", after: { driver_opts: { type: "none", device: "/etc" } } },
+    ["privilege: /etc of the host is mounted"],
+  ],
   [
     "what gives the host away",
     container({
@@ -59,7 +79,7 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
     }),
     [
       "port: every port that its image names, on every interface",
-      "authentication: asks nobody who they are",
+      keyUnknown,
       "privilege: / of the host is mounted",
       "privilege: /var/run of the host is mounted",
       "privilege: its root is root of the host",
@@ -117,11 +137,36 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
         manifest: {
           kind: "DaemonSet",
           metadata: { name: "d" },
-          spec: { template: { spec: { hostPID: true, volumes: [{ hostPath: { path: "/" } }] } } },
+          spec: {
+            template: {
+              spec: {
+                hostPID: true,
+                volumes: [{ hostPath: { path: "/" } }],
+                containers: [{ name: "c", securityContext: { runAsUser: 0 } }],
+              },
+            },
+          },
         },
       },
     },
-    ["privilege: / of its node is mounted", "privilege: sees the processes of its node"],
+    [
+      "privilege: / of its node is mounted",
+      "privilege: c: may run as root",
+      "privilege: sees the processes of its node",
+    ],
+  ],
+  [
+    "a Service in a manifest",
+    {
+      address: "kubernetes_manifest.m",
+      after: {
+        manifest: {
+          kind: "Service",
+          spec: { type: "NodePort", ports: [{ nodePort: 30_092 }], externalIPs: ["203.0.113.7"] },
+        },
+      },
+    },
+    ["port: a Service at 203.0.113.7", "port: port 30092/tcp of every node (NodePort)"],
   ],
   [
     "rights in the cluster",

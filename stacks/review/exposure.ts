@@ -1,6 +1,7 @@
 import type { Values } from "./change.ts";
 import type { StackMoments } from "./consequences.ts";
 import { chartDocuments, chartKey } from "./diff-values.ts";
+import { baseType, type ExaminedType } from "./resource-types.ts";
 import { hidden } from "./secrets.ts";
 import { isOneShot, objectName, type StackFacts, withoutKey } from "./stack-facts.ts";
 import { blockOf, blocksOf, isObject } from "./value-paths.ts";
@@ -58,8 +59,8 @@ function order({ status, kind, address, what }: Exposure): string {
 
 function allIn(facts: StackFacts): readonly Found[] {
   return [...facts.values].flatMap(([address, { type, values }]) => {
-    const base = type.replace(/_v\d\w*$/, "");
-    const find = Object.hasOwn(finders, base) ? finders[base] : undefined;
+    const base = baseType(type);
+    const find = Object.hasOwn(finders, base) ? finders[base as ExaminedType] : undefined;
     return (find?.(values, facts, address) ?? []).map((it) => ({ ...it, address }));
   });
 }
@@ -70,17 +71,19 @@ type Finder = (
   address: string,
 ) => readonly Omit<Found, "address">[];
 
-const finders: Readonly<Record<string, Finder>> = {
+const finders: Readonly<Partial<Record<ExaminedType, Finder>>> = {
   docker_container: ofContainer,
+  docker_network: ofNetwork,
+  docker_volume: ({ driver_opts: options }) =>
+    isObject(options) ? mounted(String(options.device ?? ""), "the host") : [],
   kubernetes_service: (values, facts, address) =>
     isOfKind(facts, address) ? [] : ofService(blockOf(values, "spec")),
-  kubernetes_deployment: (values) => ofPods(blockOf(values, "spec", "template", "spec")),
-  kubernetes_daemonset: (values) => ofPods(blockOf(values, "spec", "template", "spec")),
-  kubernetes_daemon_set: (values) => ofPods(blockOf(values, "spec", "template", "spec")),
-  kubernetes_stateful_set: (values) => ofPods(blockOf(values, "spec", "template", "spec")),
-  kubernetes_replication_controller: (values) =>
-    ofPods(blockOf(values, "spec", "template", "spec")),
-  kubernetes_job: (values) => ofPods(blockOf(values, "spec", "template", "spec")),
+  kubernetes_deployment: ofTemplate,
+  kubernetes_daemonset: ofTemplate,
+  kubernetes_daemon_set: ofTemplate,
+  kubernetes_stateful_set: ofTemplate,
+  kubernetes_replication_controller: ofTemplate,
+  kubernetes_job: ofTemplate,
   kubernetes_cron_job: (values) =>
     ofPods(blockOf(values, "spec", "job_template", "spec", "template", "spec")),
   kubernetes_pod: (values) => ofPods(blockOf(values, "spec")),
@@ -94,9 +97,32 @@ const finders: Readonly<Record<string, Finder>> = {
   kubernetes_cluster_role: ofRole,
   kubernetes_role_binding: ofBinding,
   kubernetes_cluster_role_binding: ofBinding,
-  kubernetes_manifest: (values) => ofManifest(blockOf(values, "manifest")),
+  kubernetes_gateway: route("Gateway"),
+  kubernetes_httproute: route("HTTPRoute"),
+  kubernetes_grpcroute: route("GRPCRoute"),
+  kubernetes_tcproute: route("TCPRoute"),
+  kubernetes_tlsroute: route("TLSRoute"),
+  kubernetes_udproute: route("UDPRoute"),
+  kubernetes_ingress_route: route("IngressRoute"),
+  kubernetes_ingress_routetcp: route("IngressRouteTCP"),
+  kubernetes_ingress_routeudp: route("IngressRouteUDP"),
+  kubernetes_persistent_volume: (values) => [
+    ...mounted(
+      String(
+        blockOf(values, "spec", "persistent_volume_source", "host_path").path ??
+          blockOf(values, "spec", "host_path").path ??
+          "",
+      ),
+      "its node",
+    ),
+  ],
   helm_release: (values, facts, address) => (isOfKind(facts, address) ? [] : ofRelease(values)),
 };
+
+/** Whether a resource of a type can expose anything itself. */
+export function canExpose(base: string): boolean {
+  return Object.hasOwn(finders, base);
+}
 
 const protocols = /^(tcp|udp|sctp)$/i;
 
@@ -118,6 +144,13 @@ function isOfKind(facts: StackFacts, address: string): boolean {
   );
 }
 
+/** Containers on a network of these drivers are on the physical network of the host. */
+function ofNetwork({ driver }: Values): readonly Omit<Found, "address">[] {
+  if (driver !== "macvlan" && driver !== "ipvlan") return [];
+  const what = `every port of the containers on this ${driver} network, on the host's network`;
+  return [{ kind: "port", what }];
+}
+
 function ofContainer(values: Values, facts: StackFacts, address: string) {
   const open = blocksOf(values.ports).filter(
     ({ external, ip }) => external !== undefined && external !== null && !isLoopback(ip),
@@ -131,8 +164,9 @@ function ofContainer(values: Values, facts: StackFacts, address: string) {
   }
   const hostNetwork = values.network_mode === "host";
   const service = facts.services.get(address);
-  const variables = environmentOf(values.env);
-  const asks = variables.has("API_KEY") || service?.authorization === "bearer";
+  const asks =
+    service?.authorization === "bearer" ||
+    (service?.kind === "embed" && environmentOf(values.env).has("API_KEY"));
   return [
     ...ports,
     ...(hostNetwork
@@ -142,13 +176,18 @@ function ofContainer(values: Values, facts: StackFacts, address: string) {
       ? [
           {
             kind: "authentication" as const,
-            what: asks ? "asks for a key" : "asks nobody who they are",
+            what:
+              service === undefined ? unknownKey : asks ? asksForKey : "asks nobody who they are",
           },
         ]
       : []),
     ...privilegesOf(values),
   ];
 }
+
+const asksForKey = "asks for a key";
+/** Another program than this project's may read any variable, or none. */
+const unknownKey = "whether it asks for a key was not examined";
 
 /** Names and values of `NAME=value`. */
 function environmentOf(list: unknown): ReadonlyMap<string, string> {
@@ -245,42 +284,9 @@ function ofBinding(values: Values): readonly Omit<Found, "address">[] {
     }));
 }
 
-/** Objects of kinds that open something, as the file of Kubernetes has them. */
-function ofManifest(
-  manifest: Readonly<Record<string, unknown>>,
-): readonly Omit<Found, "address">[] {
-  const { kind } = manifest;
-  const spec = blockOf(manifest, "spec");
-  const { name } = blockOf(manifest, "metadata");
-  const called = safe(name, names);
-  const port = (what: string) => [{ kind: "port" as const, what }];
-  if (kind === "Ingress")
-    return [
-      ingress(
-        called,
-        blocksOf(spec.rules).map(({ host }) => host),
-      ),
-    ];
-  if (kind === "Gateway" || /^(HTTP|GRPC|TCP|TLS|UDP)Route$|^IngressRoute/.test(String(kind))) {
-    return port(`a ${safe(kind, names)}, ${called}`);
-  }
-  if (kind === "Service" && /^(NodePort|LoadBalancer)$/.test(String(spec.type))) {
-    return port(`a Service of type ${String(spec.type)}, ${called}`);
-  }
-  const found: string[] = [];
-  const walk = (value: unknown) => {
-    if (Array.isArray(value)) for (const item of value) walk(item);
-    if (!isObject(value)) return;
-    if (value.privileged === true) found.push("privileged");
-    if (value.hostNetwork === true) found.push("is on the network of its node");
-    if (value.hostPID === true) found.push("sees the processes of its node");
-    if (value.hostIPC === true) found.push("shares the memory of its node");
-    if (isObject(value.hostPath)) found.push(...placeOf(String(value.hostPath.path), "its node"));
-    for (const item of Object.values(value)) walk(item);
-  };
-  walk(spec);
-  if (/^(Cluster)?Role(Binding)?$/.test(String(kind))) found.push(`a ${String(kind)}, ${called}`);
-  return [...new Set(found)].map((what) => ({ kind: "privilege" as const, what }));
+/** Objects that let requests into the cluster. */
+function route(kind: string): Finder {
+  return (values) => [{ kind: "port", what: `a ${kind}, ${safe(objectName(values).name, names)}` }];
 }
 
 function ofService(spec: Readonly<Record<string, unknown>>): readonly Omit<Found, "address">[] {
@@ -298,6 +304,14 @@ function ofService(spec: Readonly<Record<string, unknown>>): readonly Omit<Found
         : `port ${port}/${safe(protocol || "TCP", protocols).toLowerCase()} of a load balancer`,
   }));
   return [...ports, ...outside];
+}
+
+function mounted(path: string, whose: string): readonly Omit<Found, "address">[] {
+  return placeOf(path, whose).map((what) => ({ kind: "privilege", what }));
+}
+
+function ofTemplate(values: Values): readonly Omit<Found, "address">[] {
+  return ofPods(blockOf(values, "spec", "template", "spec"));
 }
 
 function ofPods(spec: Readonly<Record<string, unknown>>): readonly Omit<Found, "address">[] {
@@ -356,5 +370,5 @@ function ofRelease(values: Values): readonly Omit<Found, "address">[] {
 
 /** Whether anything of a stack is exposed after it, that was not before. */
 export function newExposures(list: readonly Exposure[]): readonly Exposure[] {
-  return list.filter(({ status, what }) => status === "new" && what !== "asks for a key");
+  return list.filter(({ status, what }) => status === "new" && what !== asksForKey);
 }

@@ -1,4 +1,5 @@
 import type { Path } from "./change.ts";
+import { baseType } from "./resource-types.ts";
 
 /**
  * Which attributes make a provider replace a resource, for what has no plan. `terraform providers schema` does not say it; the
@@ -66,7 +67,7 @@ const replacing: Readonly<Record<string, Replacing>> = {
 
 /** Of the changed places those that make the provider replace the resource. */
 export function forcingPaths(type: string, changed: readonly Path[]): readonly Path[] {
-  const base = type.replace(/_v\d\w*$/, "");
+  const base = baseType(type);
   const known =
     (Object.hasOwn(replacing, base) ? replacing[base] : undefined) ??
     (base.startsWith("kubernetes_") ? updatedButFor(...identity) : undefined);

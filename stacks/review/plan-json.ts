@@ -12,7 +12,17 @@ import type {
 } from "./change.ts";
 import { ReviewError } from "./review-error.ts";
 import { isSecretName, secretPaths } from "./secrets.ts";
-import { changedPaths, isObject, markedPaths, ofServer, textsIn, valueAt } from "./value-paths.ts";
+import { withoutKey } from "./stack-facts.ts";
+import {
+  blocksOf,
+  changedPaths,
+  isObject,
+  markedPaths,
+  ofServer,
+  stepInto,
+  textsIn,
+  valueAt,
+} from "./value-paths.ts";
 
 /** `terraform show -json PLAN`: https://developer.hashicorp.com/terraform/internals/json-format, version 1.x. */
 
@@ -33,6 +43,7 @@ const resource = z.object({
   mode: z.enum(["managed", "data"]).default("managed"),
   type: z.string(),
   name: z.string(),
+  provider_name: z.string().nullish(),
   action_reason: z.string().nullish(),
   deposed: z.string().nullish(),
   change,
@@ -137,6 +148,7 @@ export function changeOfPlan({ shown, text, stack }: PlanFile): StackChange {
   }
   const read = result.data;
   const imageOf = imagesOfContainers(read);
+  const provisioners = plainValues(provisionersIn(read.configuration?.root_module, ""));
   const output = read.output_changes?.[environmentOutput];
   const environmentAfter = output?.after ?? undefined;
   const environmentBefore = output?.before ?? undefined;
@@ -145,8 +157,13 @@ export function changeOfPlan({ shown, text, stack }: PlanFile): StackChange {
       stack ?? nameOf(environmentAfter) ?? nameOf(environmentBefore) ?? basename(shown, ".json"),
     source: "plan",
     resources: changesOf(read.resource_changes ?? [], shown).map((it) => {
-      const imageResource = imageOf.get(it.address.replace(/\[[^\]]*\]$/, ""));
-      return imageResource === undefined ? it : { ...it, imageResource };
+      const imageResource = imageOf.get(withoutKey(it.address));
+      const own = stepInto(provisioners, it.address.replaceAll(/\[(\d+|"([^"\\]|\\.)*")\]/g, ""));
+      return {
+        ...it,
+        ...(imageResource === undefined ? {} : { imageResource }),
+        ...(own === undefined ? {} : { programs: commandsOf(own) }),
+      };
     }),
     drift: driftOf(read, shown),
     environmentBefore,
@@ -301,6 +318,7 @@ function resourceChange(it: PlannedResource, shown: string): ResourceChange {
     ]),
     replacePaths: it.change.replace_paths ?? [],
     actions,
+    ...(it.provider_name ? { provider: it.provider_name.split("/").slice(-2).join("/") } : {}),
     ...(it.deposed ? { deposed: it.deposed } : {}),
     ...(it.action_reason ? { reason: it.action_reason } : {}),
     ...(it.previous_address ? { movedFrom: it.previous_address } : {}),
@@ -472,6 +490,14 @@ function plainValues(values: Values): Values {
     return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, walk(item)]));
   };
   return walk(values) as Values;
+}
+
+/** Commands of the provisioners of one resource, as a plan has them. */
+function commandsOf(provisioners: unknown): readonly string[] {
+  return blocksOf(provisioners).map(({ type, expressions }) => {
+    const command = isObject(expressions) ? expressions.command : undefined;
+    return type === "local-exec" && typeof command === "string" ? command : "";
+  });
 }
 
 /** Programs that Terraform runs when it makes or destroys a resource, in all modules. */

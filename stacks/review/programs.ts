@@ -1,6 +1,6 @@
+import { few } from "./stack-facts.ts";
 import type { SynthesizedDocument } from "./trees.ts";
 import { canonical, isObject, stepInto } from "./value-paths.ts";
-import { few } from "./verdict.ts";
 
 /** Data sources that run a program, or ask somebody, when a plan is made. */
 const asking = new Set(["external", "http", "terraform_remote_state"]);

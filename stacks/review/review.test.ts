@@ -303,7 +303,7 @@ test("two keys of one address are two things, unless they are of a one-shot cont
     reviewOf([instances(type, more)]).stacks[0]?.counts;
   expect(counts("docker_volume")).toMatchObject({ delete: 1, create: 1, replace: 0 });
   expect(counts("docker_container")).toMatchObject({ delete: 1, create: 1, replace: 0 });
-  const oneShot = counts("docker_container", { must_run: false });
+  const oneShot = counts("docker_container", { must_run: false, attach: true });
   expect(oneShot).toMatchObject({ delete: 0, create: 0, replace: 1 });
 });
 

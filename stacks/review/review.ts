@@ -1,6 +1,7 @@
 import { type CapacityChange, capacityOf, type Predict } from "./capacity.ts";
 import type { Action, Path, ResourceChange, RuleFinding, StackChange, Values } from "./change.ts";
 import { type Consequence, consequenceOf, momentsOf } from "./consequences.ts";
+import { type Coverage, coverageOf, type Topic } from "./coverage.ts";
 import { imageNames } from "./diff-images.ts";
 import type { DiffBlock } from "./diff-line.ts";
 import { diffResource } from "./diff-values.ts";
@@ -8,9 +9,9 @@ import { type Exposure, exposuresOf } from "./exposure.ts";
 import { fingerprintOf } from "./fingerprint.ts";
 import { scrub, secretTexts } from "./secrets.ts";
 import { type ServingChange, servingOf } from "./serving.ts";
-import { isOneShot, titleOf, withoutKey } from "./stack-facts.ts";
+import { few, isOneShot, titleOf, withoutKey } from "./stack-facts.ts";
 import { blocksOf, isObject, pathText } from "./value-paths.ts";
-import { few, type Verdict, verdictOf } from "./verdict.ts";
+import { type Verdict, verdictOf } from "./verdict.ts";
 
 /** Everything that a comment says, in the order in which it says it, without a secret. */
 export interface Review {
@@ -31,6 +32,7 @@ export interface StackReview {
   readonly capacity: CapacityChange;
   readonly serving: readonly ServingChange[];
   readonly exposures: readonly Exposure[];
+  readonly coverage: Coverage;
   readonly findings: readonly RuleFinding[];
   /** Addresses of what was changed outside of Terraform, and what is different there. */
   readonly drift: readonly ReviewedDrift[];
@@ -73,6 +75,8 @@ export interface ReviewedChange {
   readonly imported?: boolean;
   readonly consequence?: Consequence;
   readonly diffs: readonly DiffBlock[];
+  /** Statements of the review that do not cover it. */
+  readonly unexamined?: readonly Topic[];
   /** A step of the deployment, and nothing that anybody uses. */
   readonly isStep: boolean;
 }
@@ -113,6 +117,12 @@ function stackReview(
   const change = { ...given, resources: withPairs(given.resources) };
   const moments = momentsOf(change);
   const images = imageNames(change.resources);
+  const coverage = coverageOf(moments);
+  const unexamined = new Map(
+    coverage.unexamined
+      .filter(({ changes }) => changes)
+      .map(({ address, topics }) => [address, topics]),
+  );
   const changes = change.resources
     .filter(isChange)
     .map((resource): ReviewedChange => {
@@ -123,6 +133,7 @@ function stackReview(
           : [];
       const forced = resource.action === "replace" ? forcedBy(resource.replacePaths, diffs) : [];
       const because = becauseOf(resource, forced);
+      const topics = unexamined.get(resource.address);
       return {
         address: resource.address,
         title: titleOf(resource),
@@ -136,7 +147,8 @@ function stackReview(
         ...(resource.imported ? { imported: true } : {}),
         ...(consequence === undefined ? {} : { consequence }),
         diffs,
-        isStep: isStep(resource, consequence),
+        ...(topics === undefined ? {} : { unexamined: topics }),
+        isStep: topics === undefined && isStep(resource, consequence),
       };
     })
     .sort(byDanger);
@@ -149,6 +161,7 @@ function stackReview(
     capacity: capacityOf(moments, predict),
     serving: servingOf(moments, images),
     exposures: exposuresOf(moments),
+    coverage,
     findings: [...findings].sort(bySeverity),
     drift: change.drift.map((resource) => ({
       address: resource.address,
@@ -314,15 +327,17 @@ function countsOf({ resources, drift }: StackChange): Counts {
 
 /**
  * How bad a change is: 0 a service does not answer, 1 something is lost, 2 something is destroyed, forgotten, not there for a
- * while for whoever uses it, or worse afterwards, 3 none of it.
+ * while for whoever uses it, worse afterwards or not examined, 3 none of it.
  */
-export function dangerOf({ action, consequence, isStep: step }: ReviewedChange): 0 | 1 | 2 | 3 {
+export function dangerOf(change: ReviewedChange): 0 | 1 | 2 | 3 {
+  const { action, consequence, isStep: step } = change;
   if (step) return 3;
   if (consequence !== undefined && consequence.down.length > 0) return 0;
   if (consequence?.lost) return 1;
   const replacesUnknown = action === "replace" && consequence === undefined;
   const isWorse = consequence?.worse !== undefined || consequence?.waits === true;
-  return action === "delete" || action === "forget" || replacesUnknown || isWorse ? 2 : 3;
+  const isHarmful = replacesUnknown || isWorse || change.unexamined !== undefined;
+  return action === "delete" || action === "forget" || isHarmful ? 2 : 3;
 }
 
 const dangers = ["delete", "replace", "forget", "update", "create", "no-op"];

@@ -4,6 +4,7 @@ import {
   type Service,
 } from "../../inference-image/src/contract/environment.ts";
 import type { ResourceChange, StackChange, Values } from "./change.ts";
+import { asTyped } from "./resource-types.ts";
 import { blockOf, blocksOf } from "./value-paths.ts";
 
 /** What a stack says of its services, before or after a change. */
@@ -31,14 +32,26 @@ export function factsOf(change: StackChange, moment: Moment): StackFacts {
   for (const { address, type, mode, before, after, deposed } of change.resources) {
     if (deposed !== undefined) continue;
     const own = moment === "before" ? before : after;
-    if (own !== undefined && mode === "managed") values.set(address, { type, values: own });
+    if (own !== undefined && mode === "managed") values.set(address, asTyped(type, own));
   }
   return { ...(environment === undefined ? {} : { environment }), values, services };
 }
 
-/** A container that ends before a service is touched. `restart` says nothing of it: Docker restarts nothing unless it is told so. */
+/** A container whose end the apply waits for, and which may have ended. `restart` does not decide it: Docker's default is no restart. */
 export function isOneShot(container: Values | undefined): boolean {
-  return container?.must_run === false;
+  return container?.must_run === false && container.attach === true;
+}
+
+/** Whether a release is of this project's chart. */
+export function isOwnChart(release: Values | undefined): boolean {
+  return /(^|\/)clipstack$/.test(String(release?.chart ?? ""));
+}
+
+/** The first of a list, and how many more there are. */
+export function few(all: readonly string[]): string {
+  return all.length <= 5
+    ? all.join(", ")
+    : `${all.slice(0, 4).join(", ")} and ${all.length - 4} more`;
 }
 
 /** Whether all labels that a selector asks for are there. A selector of expressions selects what it may. */

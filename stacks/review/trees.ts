@@ -6,8 +6,17 @@ import { parseJson, unique } from "./plan-json.ts";
 import { newPrograms } from "./programs.ts";
 import { ReviewError } from "./review-error.ts";
 import { secretPaths } from "./secrets.ts";
-import { withoutKey } from "./stack-facts.ts";
-import { canonical, changedPaths, isObject, sameValue, textsIn, valueAt } from "./value-paths.ts";
+import { few, withoutKey } from "./stack-facts.ts";
+import {
+  blockOf,
+  blocksOf,
+  canonical,
+  changedPaths,
+  isObject,
+  sameValue,
+  textsIn,
+  valueAt,
+} from "./value-paths.ts";
 
 /**
  * What a change does, from what was synthesized before and after it: for when there is no plan. The tree before stands for what
@@ -25,6 +34,7 @@ const document = z
     provider: z.unknown().optional(),
     variable: z.unknown().optional(),
     locals: z.record(z.string(), z.unknown()).optional(),
+    module: z.record(z.string(), z.object({}).loose()).optional(),
     resource: byName.optional(),
     data: byName.optional(),
     output: z.record(z.string(), z.object({ value: z.unknown().optional() }).loose()).optional(),
@@ -67,6 +77,7 @@ interface Declared {
   /** Of a resource with a `count` that is no number: as it stands there. */
   readonly count?: string;
   readonly provider?: string;
+  readonly programs?: readonly string[];
   readonly createBeforeDestroy: boolean;
   /** What must hold of it before and after an apply, as it stands there. */
   readonly conditions: string;
@@ -100,6 +111,7 @@ export function changeOfTrees(
   const kept = new Set(
     (after?.removed ?? []).filter((it) => it.lifecycle?.destroy === false).map(({ from }) => from),
   );
+  const head = after ?? before;
   const resources = pairs.map(({ address, from, was, is }): ResourceChange => {
     const one = (is ?? was)!;
     const { forcing, unknown, ...effect } = effects.get(address)!;
@@ -111,6 +123,8 @@ export function changeOfTrees(
       name: one.name,
       ...(one.constructPath === undefined ? {} : { constructPath: one.constructPath }),
       mode: one.mode,
+      ...sourceOf(one, head),
+      ...(one.programs === undefined ? {} : { programs: one.programs }),
       action,
       ...(action === "replace" && one.createBeforeDestroy ? { createBeforeDestroy: true } : {}),
       before: was?.values,
@@ -127,7 +141,6 @@ export function changeOfTrees(
       ...imageIn(is?.values ?? was?.values),
     };
   });
-  const head = after ?? before;
   return {
     stack,
     source: "trees",
@@ -148,6 +161,9 @@ export function changeOfTrees(
       },
     }),
     besides: [...pairs.flatMap(({ was, is }) => refusalOf(was, is)), ...newPrograms(before, after)],
+    ...((before?.module ?? after?.module) && {
+      modules: { before: before?.module ?? {}, after: after?.module ?? {} },
+    }),
     notKnown: notKnownOf(before, after),
   };
 }
@@ -248,11 +264,32 @@ function declared(
       ? { count: withLocals(String(body.count), from) }
       : {}),
     ...(typeof body.provider === "string" ? { provider: body.provider } : {}),
+    ...(body.provisioner === undefined ? {} : { programs: commandsOf(body.provisioner) }),
     createBeforeDestroy: lifecycle.create_before_destroy === true,
     conditions: canonical([lifecycle.precondition ?? [], lifecycle.postcondition ?? []]),
     ignored: textsOf(lifecycle.ignore_changes),
     replacedBy: textsOf(lifecycle.replace_triggered_by).map((it) => it.replace(/^\$\{|\}$/g, "")),
   };
+}
+
+/** Commands of provisioners, as a synthesized file has them. */
+function commandsOf(provisioners: unknown): readonly string[] {
+  return blocksOf(provisioners).flatMap((provisioner) =>
+    Object.entries(provisioner).map(([type, body]) => {
+      const command = isObject(body) ? body.command : undefined;
+      return type === "local-exec" && typeof command === "string" ? command : "";
+    }),
+  );
+}
+
+/** The provider of a resource, as `required_providers` names its source. */
+function sourceOf(
+  { type, provider }: Declared,
+  from: SynthesizedDocument | undefined,
+): Pick<ResourceChange, "provider"> {
+  const [name = ""] = (provider ?? type.replace(/_.*/s, "")).split(".");
+  const required = blockOf(from?.terraform, "required_providers", name).source;
+  return typeof required === "string" ? { provider: required.split("/").slice(-2).join("/") } : {};
 }
 
 function textsOf(value: unknown): readonly string[] {
@@ -445,6 +482,8 @@ function refusalOf(was: Declared | undefined, is: Declared | undefined): readonl
 
 /** Begins the sentence on files that nobody compared. */
 export const filesUnknown = "Whether files that images, charts or weights are made of";
+/** Begins the sentence on modules in folders, whose files are not compared. */
+export const modulesUnknown = "Whether files of modules changed";
 
 /** What a plan would say, and two trees do not. */
 function notKnownOf(
@@ -453,6 +492,9 @@ function notKnownOf(
 ): readonly string[] {
   const text = JSON.stringify([after?.resource ?? {}, after?.locals ?? {}]);
   const sameLocals = sameValue(before?.locals, after?.locals);
+  const localModules = Object.entries(after?.module ?? {}).flatMap(([name, { source }]) =>
+    /^\.{0,2}\//.test(String(source)) ? [`module.${name}`] : [],
+  );
   return [
     "What is deployed now, and whether it was changed by hand: the base tree stands for it.",
     ...(/file(set|sha256|md5|base64)?\(/.test(text)
@@ -462,6 +504,9 @@ function notKnownOf(
             : `${filesUnknown} changed${sameLocals ? "" : " besides what is named here"}: Terraform hashes them when it plans, and makes anew what depends on them.`,
         ]
       : []),
+    ...(localModules.length === 0
+      ? []
+      : [`${modulesUnknown} (${few(localModules)}): only a plan names what is in a module.`]),
     "Values that only Terraform or a provider computes, such as ids and digests of tags.",
   ];
 }

@@ -1,5 +1,7 @@
+import { gapTexts } from "./coverage.ts";
 import { newExposures } from "./exposure.ts";
 import type { StackReview } from "./review.ts";
+import { few } from "./stack-facts.ts";
 
 export const verdictLevels = ["safe", "attention", "blocked"] as const;
 
@@ -103,10 +105,20 @@ function worthAttention(review: StackReview): readonly string[] {
     open.length > 0
       ? `${few([...new Set(open.map(({ who }) => who))])}: ${few(open.map(({ what }) => what))}, which was not before.`
       : "",
+    unexaminedText(review),
     warnings.length > 0 ? `${rulesText(warnings)} to look at: ${names(warnings)}.` : "",
     drift.length > 0 ? `${countText(drift.length, "resource")} changed outside of Terraform.` : "",
     ...review.besides,
+    ...review.notKnown.filter((line) => line.startsWith("The plan is not complete")),
   ];
+}
+
+/** What a change does to resources that some statements of the review do not cover. */
+function unexaminedText({ coverage: { unexamined } }: StackReview): string {
+  const changed = unexamined.filter(({ changes }) => changes);
+  return gapTexts(changed, undefined, (count) =>
+    count === 1 ? "changes and was not examined" : "change and were not examined",
+  ).join(" ");
 }
 
 /** What can do less afterwards: of the services what the environment says, of anything else what happens to it. */
@@ -141,13 +153,6 @@ function rulesText(findings: StackReview["findings"]): string {
   const rules = new Set(findings.map(({ rule }) => rule)).size;
   const places = findings.length > rules ? ` (at ${findings.length} places)` : "";
   return `${rules} ${rules === 1 ? "rule" : "rules"}${places} ${rules === 1 ? "is" : "are"}`;
-}
-
-/** The first of a list, and how many more there are. */
-export function few(all: readonly string[]): string {
-  return all.length <= 5
-    ? all.join(", ")
-    : `${all.slice(0, 4).join(", ")} and ${all.length - 4} more`;
 }
 
 function countText(count: number, noun: string): string {

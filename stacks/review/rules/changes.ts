@@ -1,7 +1,7 @@
 import type { ResourceChange, StackChange } from "../change.ts";
-import { isOneShot } from "../stack-facts.ts";
+import { isOneShot, withoutKey } from "../stack-facts.ts";
 import { canonical, isObject } from "../value-paths.ts";
-import { environmentBefore, environmentOf, withoutKey } from "./facts.ts";
+import { environmentBefore, environmentOf } from "./facts.ts";
 import { type ReviewRule, rule } from "./rule.ts";
 import { at, isGiven, text } from "./values.ts";
 

@@ -5,7 +5,8 @@ import {
   type Service,
 } from "../../../inference-image/src/contract/environment.ts";
 import type { ResourceChange, StackChange, Values } from "../change.ts";
-import { isOneShot, selects } from "../stack-facts.ts";
+import { baseType } from "../resource-types.ts";
+import { isOneShot, isOwnChart, selects, withoutKey } from "../stack-facts.ts";
 import { cached } from "./cached.ts";
 import {
   at,
@@ -28,7 +29,7 @@ const byType = cached(({ resources }: StackChange): ReadonlyMap<string, Resource
   const found = new Map<string, ResourceChange[]>();
   for (const resource of resources) {
     if (resource.mode !== "managed" || resource.after === undefined) continue;
-    const type = resource.type.replace(/_v\d\w*$/, "");
+    const type = baseType(resource.type);
     const same = found.get(type);
     if (same === undefined) found.set(type, [resource]);
     else same.push(resource);
@@ -104,11 +105,6 @@ export function visibleGpus(change: StackChange, { env }: ServiceContainer): rea
     return Array.from({ length: count }, (_, index) => String(index));
   }
   return given.split(",").filter((device) => !["", "none", "void"].includes(device));
-}
-
-/** An address without the key of `for_each`. */
-export function withoutKey(address: string): string {
-  return address.replace(/\[[^\]]*\]$/, "");
 }
 
 /** `NAME=value` lines of a container. */
@@ -372,7 +368,7 @@ export const releasesOf = cached(
     change: StackChange,
   ): readonly { readonly resource: ResourceChange; readonly values: Values }[] =>
     resourcesOf(change, "helm_release")
-      .filter(({ after }) => /(^|\/)clipstack$/.test(String(after?.chart ?? "")))
+      .filter(({ after }) => isOwnChart(after))
       .map((resource) => ({
         resource,
         values: texts(resource.after?.values).map(jsonOf).reduce<Values>(merged, {}),
