@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Fp32Tensor, Tensor } from "../contract/tensor.ts";
-import { type BatcherOptions, createBatcher, type Execution, shareOf } from "./batcher.ts";
+import { type BatcherOptions, createBatcher, type Execution } from "./batcher.ts";
 import { EngineError, type InferResult, type ModelSession } from "./types.ts";
 
 /** A session whose runs end when the test says so. The model doubles each value. */
@@ -226,6 +226,27 @@ describe("eager", () => {
   });
 });
 
+describe("single", () => {
+  test("runs each request by itself, in order of arrival, although others would fit", async () => {
+    const { session, batcher } = setup({ dispatch: "single", maxQueueDelayMicroseconds: 0 });
+    for (const value of [1, 2, 3]) void batcher.infer(request(value));
+    expect(session.runs).toEqual([[1]]);
+    await session.end();
+    await session.end();
+    expect(session.runs).toEqual([[1], [2], [3]]);
+  });
+
+  test("the time of a request includes its wait for those before it", async () => {
+    const { session, batcher } = setup({ dispatch: "single", maxQueueDelayMicroseconds: 0 });
+    void batcher.infer(request(1));
+    const second = batcher.infer(request(2));
+    vi.advanceTimersByTime(7);
+    await session.end();
+    await session.end();
+    expect((await second).timing.queueUs).toBe(7000);
+  });
+});
+
 test("gives each request its own rows, in the order of arrival", async () => {
   const { session, batcher } = setup();
   const first = batcher.infer(request(1, 2));
@@ -289,27 +310,6 @@ test("tells of each execution, with the time that each request waited", async ()
 });
 
 describe("the queue", () => {
-  test("refuses a request when too many items wait", async () => {
-    const { session, batcher } = setup({ dispatch: "eager", maxQueueSize: 2 });
-    void batcher.infer(request(1));
-    const waits = outcome(batcher.infer(request(2, 3)));
-    const refused = outcome(batcher.infer(request(4)));
-    await settled();
-    expect(refused.error).toMatchObject({
-      code: "overloaded",
-      message: "[overloaded] 2 items wait, and 1 more are over the limit of 2",
-    });
-    await session.end();
-    await session.end();
-    expect(waits.value).toBeDefined();
-  });
-
-  test("takes a request that is larger than the limit when nobody waits", () => {
-    const { session, batcher } = setup({ dispatch: "eager", maxQueueSize: 1 });
-    void batcher.infer(request(1, 2, 3));
-    expect(session.runs).toEqual([[1, 2, 3]]);
-  });
-
   test("drops a waiting request when its caller goes away", async () => {
     const { session, batcher } = setup({ dispatch: "eager" });
     const caller = new AbortController();
@@ -446,7 +446,7 @@ test("whatever arrives when, each request is answered once with its own rows, in
     { maxLength: 25 },
   );
   const settings = fc.record({
-    dispatch: fc.constantFrom("eager" as const, "delayed" as const),
+    dispatch: fc.constantFrom("eager" as const, "delayed" as const, "single" as const),
     preferredBatchSizes: fc.subarray([2, 3, 5, 8]),
     maxQueueDelayMicroseconds: fc.constantFrom(0, 1000, 3000),
   });
@@ -539,24 +539,13 @@ describe("several instances", () => {
     ]);
   });
 
-  test("the second one leaves work to the first, which is busy with less", async () => {
+  test("an instance that is idle takes all that waits while the other one is busy", async () => {
     const { session, batcher } = setup(eager, 2);
     void batcher.infer(request(1));
     const settle = batcher.announce();
     for (const value of [2, 3, 4, 5, 6, 7]) void batcher.infer(request(value));
     settle();
-    // 7 items wait or run: 4 for each instance
-    expect(session.runs).toEqual([[1], [2, 3, 4, 5]]);
-    await session.end();
-    expect(session.runs.at(-1)).toEqual([6, 7]);
-  });
-
-  test("few items stay together: each instance reads all weights", async () => {
-    const { session, batcher } = setup(eager, 2);
-    const settle = batcher.announce();
-    for (const value of [1, 2, 3]) void batcher.infer(request(value));
-    settle();
-    expect(session.runs).toEqual([[1, 2, 3]]);
+    expect(session.runs).toEqual([[1], [2, 3, 4, 5, 6, 7]]);
   });
 
   test("a request is not split", async () => {
@@ -579,25 +568,3 @@ describe("several instances", () => {
     expect(drained.value).toBe("drained");
   });
 });
-
-test.each([
-  // one instance takes what fits
-  [16, 1, 32, 32],
-  // too few to be divided
-  [3, 2, 32, 32],
-  // an even share
-  [4, 2, 32, 2],
-  [7, 2, 32, 4],
-  // half of an even share, where a larger batch gains nothing
-  [16, 2, 32, 4],
-  [32, 2, 32, 8],
-  // together as many as one batch may have, and no more
-  [500, 2, 32, 8],
-  [500, 2, 4, 2],
-  [500, 8, 4, 1],
-] as const)(
-  "of %i items for %i instances, %i at most in one, are batches of %i",
-  (items, instances, maximum, expected) => {
-    expect(shareOf(items, instances, maximum)).toBe(expected);
-  },
-);

@@ -1,4 +1,5 @@
-import { bytesPerElement, elementCount, type Tensor, type TensorSpec } from "../contract/tensor.ts";
+import type { Tensor } from "../contract/tensor.ts";
+import { checkInputs, checkOutputs, concatenate, rowsOf } from "./batch-tensors.ts";
 import {
   type Batcher,
   EngineError,
@@ -7,6 +8,7 @@ import {
   type ModelSession,
   type RequestTiming,
 } from "./types.ts";
+import { WaitQueue } from "./wait-queue.ts";
 
 export interface BatcherOptions {
   /** Most items in one execution, and in one request. */
@@ -17,23 +19,23 @@ export interface BatcherOptions {
    * @default [] - only `maxBatchSize`
    */
   readonly preferredBatchSizes?: readonly number[];
-  /** How long a request may be held back to fill a batch. Timers are as fine as 1 ms. */
-  readonly maxQueueDelayMicroseconds: number;
   /**
-   * Items that may wait. A request that finds nobody waiting is always taken.
+   * How long a request may be held back to fill a batch. Timers have a resolution of 1 ms.
    *
-   * @default Infinity
+   * @default 0
    */
-  readonly maxQueueSize?: number;
+  readonly maxQueueDelayMicroseconds?: number;
   /**
-   * When the model is idle and a batch is not full: `delayed` waits for more, as Triton does, until a preferred size is
-   * there or the oldest request has waited the delay; `eager` runs what there is, and waits only while announced requests
-   * are on their way, up to the delay and never longer than half the time that the batch will take. The processor is busy
-   * meanwhile, with what is announced, and an image of a larger batch takes less of it.
+   * When a batch starts that is not full, while the session is idle:
+   *
+   * - `delayed`: as in Triton, when it has a preferred size or the oldest request has waited the delay.
+   * - `eager`: at once; while announced requests are on their way after the delay, but never later than half the time that
+   *   the batch will take, because an image in a larger batch takes less time.
+   * - `single`: at once, and each request is a batch of its own, as in Triton without `dynamic_batching`.
    *
    * @default "delayed"
    */
-  readonly dispatch?: "delayed" | "eager";
+  readonly dispatch?: "delayed" | "eager" | "single";
   /** Called after each execution, before its requests are answered. */
   readonly onExecution?: (execution: Execution) => void;
 }
@@ -41,7 +43,7 @@ export interface BatcherOptions {
 /** One run of the model. */
 export interface Execution {
   readonly batchSize: number;
-  /** The requests that were put together, in the order of their arrival. */
+  /** The requests of the batch, in order of arrival. */
   readonly requests: readonly { readonly items: number; readonly timing: RequestTiming }[];
   /** Time inside the runtime; 0 when it failed. */
   readonly inferUs: number;
@@ -51,7 +53,7 @@ export interface Execution {
 /** A {@link Batcher} that can be told of requests to come. */
 export interface AnnouncingBatcher extends Batcher {
   /**
-   * Say that a request is on its way, for example while its images are decoded.
+   * Announces a request, for example while its images are decoded.
    *
    * @returns Call it once, after `infer()` or when the request will not come.
    */
@@ -59,9 +61,8 @@ export interface AnnouncingBatcher extends Batcher {
 }
 
 /**
- * Put requests together into batches for one session, first come, first served. A request is never split, and a batch
- * holds only items of one shape. The session runs as many batches at once as it has instances; what waits and runs is shared
- * evenly among them.
+ * Batches requests for one session, first in, first out. A request is never split, and a batch holds only items of one
+ * shape. The session runs as many batches at once as it has instances.
  */
 export function createBatcher(session: ModelSession, options: BatcherOptions): AnnouncingBatcher {
   return new DynamicBatcher(session, options);
@@ -72,124 +73,70 @@ interface Waiting {
   /** The inputs need not be copied. */
   readonly taken: boolean;
   readonly items: number;
-  /** Two requests fit into one batch when their keys are equal. */
+  /** Requests fit into one batch if their keys are equal. */
   readonly shapeKey: string;
   readonly enqueuedAt: number;
   resolve(result: InferResult): void;
   reject(error: EngineError): void;
-  /** Forgets the timer and the abort listener. */
-  release(): void;
 }
 
-/** Part of the time that a batch will take for which it is held back, at most, while announced requests are to come. */
+/** Maximum share of a batch's own time for which it is held back while announced requests are to come. */
 const heldForShare = 0.5;
 
-/**
- * Items of a batch from which two instances of a model, a batch in each, do more than one instance with all: with fewer, most
- * of the time is that of the weights, which each instance reads for itself.
- */
-const worthwhileBatch = 2;
-
-/** Items of a batch from which a larger one takes no less time for each. */
-const efficientBatch = 4;
-
-/**
- * Most items in one batch where so many items are computed by some instances. All of them where they are too few to be divided;
- * else half of an even share, where that is efficient: an instance that is faster takes more of such batches. Together they take
- * no more memory than one batch of the maximum.
- */
-export function shareOf(items: number, instances: number, maxBatchSize: number): number {
-  if (instances === 1 || items < instances * worthwhileBatch) return maxBatchSize;
-  const even = Math.ceil(Math.min(maxBatchSize, items) / instances);
-  return Math.min(even, Math.max(efficientBatch, Math.ceil(even / 2)));
-}
-
-/** How much the newest execution counts in what is known of the runtime's speed. */
+/** Weight of the newest execution in the time per item. */
 const learnedShare = 0.25;
 
 class DynamicBatcher implements AnnouncingBatcher {
   readonly maxBatchSize: number;
   readonly #session: ModelSession;
-  readonly #preferred: ReadonlySet<number>;
-  readonly #largestPreferred: number;
+  readonly #options: BatcherOptions;
   readonly #delayMs: number;
-  readonly #maxQueueSize: number;
-  readonly #eager: boolean;
-  readonly #onExecution: BatcherOptions["onExecution"];
-
-  readonly #queue: Waiting[] = [];
-  #queuedItems = 0;
-  readonly #running = new Set<readonly Waiting[]>();
-  #runningItems = 0;
+  /** Sizes with which a `delayed` batch starts without waiting for its delay. */
+  readonly #preferred: ReadonlySet<number>;
+  readonly #queue = new WaitQueue<Waiting>();
+  #runningBatches = 0;
+  #runningRequests = 0;
   #announced = 0;
-  /** What the runtime takes for an item, of the last executions; unknown before the first. */
-  #itemMs = Infinity;
+  /** Time in the runtime per item, over the last executions; unknown before the first. */
+  #itemMs = Number.POSITIVE_INFINITY;
   #timer: NodeJS.Timeout | undefined;
   #draining = false;
-  readonly #idle: (() => void)[] = [];
+  #onIdle: (() => void)[] = [];
 
   constructor(session: ModelSession, options: BatcherOptions) {
-    const { maxBatchSize, preferredBatchSizes = [] } = options;
-    this.maxBatchSize = maxBatchSize;
+    this.maxBatchSize = options.maxBatchSize;
     this.#session = session;
-    this.#preferred = new Set(preferredBatchSizes);
-    this.#largestPreferred = Math.min(
-      maxBatchSize,
-      Math.max(0, ...preferredBatchSizes) || Infinity,
+    this.#options = options;
+    this.#delayMs = (options.maxQueueDelayMicroseconds ?? 0) / 1000;
+    this.#preferred = new Set(
+      options.dispatch === undefined || options.dispatch === "delayed"
+        ? options.preferredBatchSizes
+        : [],
     );
-    this.#delayMs = options.maxQueueDelayMicroseconds / 1000;
-    this.#maxQueueSize = options.maxQueueSize ?? Infinity;
-    this.#eager = options.dispatch === "eager";
-    this.#onExecution = options.onExecution;
   }
 
   get pendingRequests(): number {
-    let running = 0;
-    for (const batch of this.#running) running += batch.length;
-    return this.#queue.length + running;
+    return this.#queue.length + this.#runningRequests;
   }
 
   get queuedItems(): number {
-    return this.#queuedItems;
+    return itemsOf(this.#queue);
   }
 
   infer(inputs: readonly Tensor[], options: InferOptions = {}): Promise<InferResult> {
     return new Promise((resolve, reject) => {
       if (this.#draining) throw new EngineError("draining", "no new requests are taken");
       const { items, shapeKey } = checkInputs(inputs, this.#session.inputs, this.maxBatchSize);
-      if (this.#queue.length > 0 && this.#queuedItems + items > this.#maxQueueSize) {
-        throw new EngineError(
-          "overloaded",
-          `${this.#queuedItems} items wait, and ${items} more are over the limit of ${this.#maxQueueSize}`,
-        );
-      }
-      const { signal, queueTimeoutMs } = options;
-      if (signal?.aborted) throw new EngineError("expired", "the caller went away");
-
-      const onAbort = () => this.#drop(waiting, "the caller went away");
-      const timer =
-        queueTimeoutMs === undefined
-          ? undefined
-          : setTimeout(
-              () => this.#drop(waiting, `waited longer than ${queueTimeoutMs} ms`),
-              queueTimeoutMs,
-            );
-      const waiting: Waiting = {
-        inputs,
-        taken: options.inputs === "taken",
-        items,
-        shapeKey,
-        enqueuedAt: performance.now(),
-        resolve,
-        reject,
-        release: () => {
-          clearTimeout(timer);
-          signal?.removeEventListener("abort", onAbort);
-        },
-      };
-      signal?.addEventListener("abort", onAbort, { once: true });
-      this.#queue.push(waiting);
-      this.#queuedItems += items;
+      const { signal, queueTimeoutMs: timeoutMs } = options;
+      const taken = options.inputs === "taken";
+      const enqueuedAt = performance.now();
+      const waiting = { inputs, taken, items, shapeKey, enqueuedAt, resolve, reject };
+      this.#queue.push(waiting, { signal, timeoutMs }, (expiry) => {
+        const reason =
+          expiry === "aborted" ? "the caller went away" : `waited longer than ${timeoutMs} ms`;
+        reject(new EngineError("expired", reason));
+        this.#dispatch();
+      });
       this.#dispatch();
     });
   }
@@ -207,113 +154,82 @@ class DynamicBatcher implements AnnouncingBatcher {
 
   drain(): Promise<void> {
     this.#draining = true;
-    this.#dispatch();
-    if (this.pendingRequests === 0) return Promise.resolve();
-    return new Promise((resolve) => this.#idle.push(resolve));
+    return new Promise((resolve) => {
+      this.#onIdle.push(resolve);
+      this.#dispatch();
+    });
   }
 
-  #drop(waiting: Waiting, why: string): void {
-    const index = this.#queue.indexOf(waiting);
-    if (index < 0) return;
-    this.#queue.splice(index, 1);
-    this.#queuedItems -= waiting.items;
-    waiting.release();
-    waiting.reject(new EngineError("expired", why));
-    this.#dispatch();
-    this.#reportIdle();
-  }
-
-  /** Start batches while an instance is idle and the time has come; otherwise make sure to look again. */
+  /** Starts the batches that are due on idle instances, and sets a timer for the next one. */
   #dispatch(): void {
     clearTimeout(this.#timer);
-    this.#timer = undefined;
-    while (this.#running.size < this.#instances && this.#startNext());
-  }
-
-  get #instances(): number {
-    return this.#session.instances ?? 1;
-  }
-
-  /** @returns whether a batch was started */
-  #startNext(): boolean {
-    const oldest = this.#queue[0];
-    if (oldest === undefined) return false;
-    const { count, items, final } = this.#nextBatch();
-    const holdMs = this.#eager
-      ? Math.min(this.#delayMs, heldForShare * items * this.#itemMs)
-      : this.#delayMs;
-    const waitMs = oldest.enqueuedAt + holdMs - performance.now();
-    const hurry = this.#draining || (this.#eager && this.#announced === 0);
-    if (final || hurry || waitMs <= 0) {
-      void this.#execute(this.#queue.splice(0, count));
-      return true;
+    const instances = this.#session.instances ?? 1;
+    while (this.#queue.length > 0 && this.#runningBatches < instances) {
+      const { batch, ready } = this.#nextBatch(instances - this.#runningBatches);
+      const waitMs = ready ? 0 : batch[0]!.enqueuedAt + this.#holdMs(batch) - performance.now();
+      if (waitMs > 0) {
+        this.#timer = setTimeout(() => this.#dispatch(), Math.ceil(waitMs));
+        return;
+      }
+      for (const waiting of batch) this.#queue.delete(waiting);
+      void this.#execute(batch);
     }
-    this.#timer = setTimeout(() => this.#dispatch(), Math.ceil(waitMs));
-    return false;
+    if (this.#draining && this.pendingRequests === 0) {
+      for (const resolve of this.#onIdle.splice(0)) resolve();
+    }
+  }
+
+  /** How long the oldest request of a batch that is not full is held back, from its arrival. */
+  #holdMs(batch: readonly Waiting[]): number {
+    if (this.#options.dispatch !== "eager") return this.#delayMs;
+    if (this.#announced === 0) return 0;
+    return Math.min(this.#delayMs, heldForShare * itemsOf(batch) * this.#itemMs);
   }
 
   /**
-   * How many of the waiting requests to run together, and whether more of them would not change that.
-   *
-   * The largest preferred size that the requests reach goes first. Once the oldest has waited the delay, and where no
-   * preferred size is reached, it is everything that fits.
+   * Oldest requests that fit into one batch, and whether waiting for more of them is of no use. A `delayed` batch ends at the
+   * largest preferred size that is reached, until its oldest request has waited the delay.
    */
-  #nextBatch(): { count: number; items: number; final: boolean } {
-    const all = this.#queuedItems + this.#runningItems;
-    const share = this.#eager
-      ? shareOf(all, this.#instances, this.maxBatchSize)
-      : this.maxBatchSize;
+  #nextBatch(idleInstances: number): { batch: readonly Waiting[]; ready: boolean } {
+    const { dispatch } = this.#options;
+    const first = this.#queue.first!;
+    const share =
+      idleInstances > 1 && dispatch === "eager"
+        ? Math.ceil(this.queuedItems / idleInstances)
+        : this.maxBatchSize;
+    const batch: Waiting[] = [];
     let items = 0;
-    let count = 0;
-    let preferredCount = 0;
-    let closed = false;
-    const first = this.#queue[0]!;
+    let preferred = 0;
+    let full = false;
     for (const waiting of this.#queue) {
       const together = items + waiting.items;
-      if (together > this.maxBatchSize || waiting.shapeKey !== first.shapeKey) {
-        closed = true;
-        break;
-      }
-      if (count > 0 && together > share) break;
+      full =
+        batch.length > 0 &&
+        (dispatch === "single" ||
+          together > this.maxBatchSize ||
+          waiting.shapeKey !== first.shapeKey);
+      if (full || (batch.length > 0 && together > share)) break;
+      batch.push(waiting);
       items = together;
-      count += 1;
-      if (this.#preferred.has(items)) preferredCount = count;
-      if (items >= this.maxBatchSize) break;
+      if (this.#preferred.has(items)) preferred = batch.length;
     }
     const late = performance.now() - first.enqueuedAt >= this.#delayMs;
-    if (preferredCount > 0 && !late && !this.#eager && !this.#draining) {
-      return { count: preferredCount, items, final: true };
+    if (preferred > 0 && !late && !this.#draining) {
+      return { batch: batch.slice(0, preferred), ready: true };
     }
-    const enough = this.#eager ? this.maxBatchSize : this.#largestPreferred;
-    return { count, items, final: closed || items >= enough };
+    return { batch, ready: full || this.#draining || items >= this.maxBatchSize };
   }
 
   async #execute(batch: readonly Waiting[]): Promise<void> {
-    this.#running.add(batch);
+    this.#runningBatches += 1;
+    this.#runningRequests += batch.length;
     const startedAt = performance.now();
-    let batchSize = 0;
-    for (const waiting of batch) {
-      waiting.release();
-      batchSize += waiting.items;
-    }
-    this.#queuedItems -= batchSize;
-    this.#runningItems += batchSize;
-
+    const batchSize = itemsOf(batch);
     let outputs: readonly Tensor[] = [];
-    let inferUs = 0;
-    let inputUs = 0;
+    let [inferUs, inputUs] = [0, 0];
     let failure: EngineError | undefined;
     try {
-      const [first] = batch;
-      const inputs =
-        batch.length === 1 && first?.taken
-          ? first.inputs
-          : this.#session.inputs.map((_, index) =>
-              concatenate(
-                batch.map((waiting) => waiting.inputs[index]!),
-                batchSize,
-              ),
-            );
+      const inputs = this.#inputsOf(batch, batchSize);
       inputUs = (performance.now() - startedAt) * 1000;
       ({ outputs, inferUs } = await this.#session.run(inputs));
       this.#learn(inferUs / 1000 / batchSize);
@@ -326,37 +242,44 @@ class DynamicBatcher implements AnnouncingBatcher {
     }
 
     const totalUs = (performance.now() - startedAt) * 1000;
-    const timings = batch.map(
-      (waiting): RequestTiming => ({
-        queueUs: (startedAt - waiting.enqueuedAt) * 1000,
+    const requests = batch.map(({ items, enqueuedAt }) => {
+      const timing: RequestTiming = {
+        queueUs: (startedAt - enqueuedAt) * 1000,
         computeInputUs: inputUs,
         computeInferUs: inferUs,
         computeOutputUs: Math.max(0, totalUs - inputUs - inferUs),
-      }),
-    );
+      };
+      return { items, timing };
+    });
     try {
-      this.#onExecution?.({
-        batchSize,
-        requests: batch.map(({ items }, index) => ({ items, timing: timings[index]! })),
-        inferUs,
-        error: failure,
-      });
+      this.#options.onExecution?.({ batchSize, requests, inferUs, error: failure });
     } finally {
-      let first = 0;
-      for (const [index, waiting] of batch.entries()) {
-        if (failure === undefined) {
-          const part = outputs.map((output) => slice(output, first, waiting.items));
-          waiting.resolve({ outputs: part, timing: timings[index]!, batchSize });
-        } else {
-          waiting.reject(failure);
+      let row = 0;
+      for (const [index, { items, resolve, reject }] of batch.entries()) {
+        const { timing } = requests[index]!;
+        const own = row;
+        row += items;
+        if (failure !== undefined) reject(failure);
+        else {
+          resolve({ outputs: outputs.map((all) => rowsOf(all, own, items)), timing, batchSize });
         }
-        first += waiting.items;
       }
-      this.#running.delete(batch);
-      this.#runningItems -= batchSize;
+      this.#runningBatches -= 1;
+      this.#runningRequests -= batch.length;
       this.#dispatch();
-      this.#reportIdle();
     }
+  }
+
+  /** Inputs of a batch, in memory that the session may take over. */
+  #inputsOf(batch: readonly Waiting[], batchSize: number): readonly Tensor[] {
+    const [first] = batch;
+    if (batch.length === 1 && first?.taken) return first.inputs;
+    return this.#session.inputs.map((_, index) =>
+      concatenate(
+        batch.map(({ inputs }) => inputs[index]!),
+        batchSize,
+      ),
+    );
   }
 
   #learn(itemMs: number): void {
@@ -364,122 +287,12 @@ class DynamicBatcher implements AnnouncingBatcher {
       ? this.#itemMs + (itemMs - this.#itemMs) * learnedShare
       : itemMs;
   }
-
-  #reportIdle(): void {
-    if (!this.#draining || this.pendingRequests > 0) return;
-    for (const resolve of this.#idle.splice(0)) resolve();
-  }
 }
 
-/** @throws {EngineError} `invalid`, in the order of the model's inputs. */
-function checkInputs(
-  inputs: readonly Tensor[],
-  specs: readonly TensorSpec[],
-  maxBatchSize: number,
-): { items: number; shapeKey: string } {
-  const invalid = (message: string) => new EngineError("invalid", message);
-  if (inputs.length !== specs.length) {
-    throw invalid(`expected ${specs.length} inputs, got ${inputs.length}`);
-  }
-  const items = inputs[0]?.shape[0] ?? 0;
-  if (!Number.isInteger(items) || items < 1 || items > maxBatchSize) {
-    throw invalid(`batch size must be 1 to ${maxBatchSize}, got ${items}`);
-  }
-  for (const [index, spec] of specs.entries()) {
-    const input = inputs[index]!;
-    if (input.name !== spec.name) {
-      throw invalid(`input ${index} must be '${spec.name}', got '${input.name}'`);
-    }
-    if (input.dataType !== spec.dataType) {
-      throw invalid(`input '${spec.name}' must be ${spec.dataType}, got ${input.dataType}`);
-    }
-    const dims = input.shape.slice(1);
-    const fits =
-      input.shape[0] === items &&
-      dims.length === spec.dims.length &&
-      dims.every((dim, axis) =>
-        spec.dims[axis] === -1 ? Number.isInteger(dim) && dim >= 0 : dim === spec.dims[axis],
-      );
-    if (!fits) {
-      throw invalid(
-        `input '${spec.name}' must be [${[items, ...spec.dims].join(", ")}], got [${input.shape.join(", ")}]`,
-      );
-    }
-    const values = valueCount(input);
-    if (values !== elementCount(input.shape)) {
-      throw invalid(
-        `input '${spec.name}' must have ${elementCount(input.shape)} values, got ${values}`,
-      );
-    }
-  }
-  return { items, shapeKey: inputs.map(({ shape }) => shape.slice(1).join("x")).join(";") };
-}
-
-function valueCount({ dataType, data }: Tensor): number {
-  return data instanceof Uint8Array
-    ? data.byteLength / (bytesPerElement[dataType] ?? 1)
-    : data.length;
-}
-
-function checkOutputs(outputs: readonly Tensor[], batchSize: number): void {
-  for (const { name, shape } of outputs) {
-    if (shape[0] !== batchSize) {
-      throw new EngineError(
-        "failed",
-        `output '${name}' must have ${batchSize} rows, got [${shape.join(", ")}]`,
-      );
-    }
-  }
-}
-
-/** One tensor of all rows, in new memory: the session takes it over, and the callers keep theirs. */
-function concatenate(parts: readonly Tensor[], batchSize: number): Tensor {
-  const { name, shape } = parts[0]!;
-  const head = { name, shape: [batchSize, ...shape.slice(1)] };
-  const first = parts[0]!;
-  if (first.dataType === "FP32") {
-    const data = new Float32Array(elementCount(head.shape));
-    let offset = 0;
-    for (const part of parts as readonly (typeof first)[]) {
-      data.set(part.data, offset);
-      offset += part.data.length;
-    }
-    return { ...head, dataType: "FP32", data };
-  }
-  if (first.dataType === "BYTES") {
-    const data = (parts as readonly (typeof first)[]).flatMap((part) => [...part.data]);
-    return { ...head, dataType: "BYTES", data };
-  }
-  const pieces = (parts as readonly (typeof first)[]).map((part) => part.data);
-  const data = new Uint8Array(pieces.reduce((total, piece) => total + piece.byteLength, 0));
-  let offset = 0;
-  for (const piece of pieces) {
-    data.set(piece, offset);
-    offset += piece.byteLength;
-  }
-  return { ...head, dataType: first.dataType, data };
-}
-
-/** Rows `first` to `first + count` of a tensor: a view, not a copy. */
-function slice(tensor: Tensor, first: number, count: number): Tensor {
-  const rows = tensor.shape[0]!;
-  const head = { name: tensor.name, shape: [count, ...tensor.shape.slice(1)] };
-  const cut = (length: number) => [(first * length) / rows, ((first + count) * length) / rows];
-  if (tensor.dataType === "FP32") {
-    return {
-      ...head,
-      dataType: "FP32",
-      data: tensor.data.subarray(...cut(tensor.data.length)),
-    };
-  }
-  if (tensor.dataType === "BYTES") {
-    return { ...head, dataType: "BYTES", data: tensor.data.slice(...cut(tensor.data.length)) };
-  }
-  return {
-    ...head,
-    dataType: tensor.dataType,
-    data: tensor.data.subarray(...cut(tensor.data.length)),
-  };
+function itemsOf(requests: Iterable<Pick<Waiting, "items">>): number {
+  let sum = 0;
+  for (const { items } of requests) sum += items;
+  return sum;
 }
 
 function messageOf(error: unknown): string {

@@ -2,7 +2,6 @@ import type { Tensor } from "../contract/tensor.ts";
 import { createBatcher, type Execution } from "../engine/batcher.ts";
 import type { InferOptions, InferResult, ModelSession } from "../engine/types.ts";
 import type { ModelConfigJson } from "../triton/model-config.ts";
-import { oneAtATime } from "./one-at-a-time.ts";
 
 /** Computes what a served model was asked, after the request was checked. */
 export interface ModelRunner {
@@ -48,18 +47,17 @@ export function onnxRunner(
     {
       maxBatchSize: config.max_batch_size > 0 ? config.max_batch_size : Number.MAX_SAFE_INTEGER,
       preferredBatchSizes: batching?.preferred_batch_size ?? [],
-      maxQueueDelayMicroseconds: batching?.max_queue_delay_microseconds ?? 0,
+      maxQueueDelayMicroseconds: batching?.max_queue_delay_microseconds,
+      dispatch: batching !== undefined && config.max_batch_size > 0 ? "delayed" : "single",
       onExecution: executed,
     },
   );
-  const scheduler =
-    batching !== undefined && config.max_batch_size > 0 ? batcher : oneAtATime(batcher);
   return {
     inputNames: session.inputs.map(({ name }) => name),
-    infer: (inputs, options) => scheduler.infer(inputs, options),
+    infer: (inputs, options) => batcher.infer(inputs, options),
     itemsAhead: 0,
     async close() {
-      await scheduler.drain();
+      await batcher.drain();
       await session.close();
     },
   };

@@ -1,4 +1,4 @@
-import { createBatcher, shareOf } from "../engine/batcher.ts";
+import { createBatcher } from "../engine/batcher.ts";
 import { embeddingsOf } from "../engine/embeddings.ts";
 import type { Embedder, EmbedderObserver } from "./embedder.ts";
 import {
@@ -50,7 +50,7 @@ export function createOnnxEmbedder(model: ServerModel, options: OnnxEmbedderOpti
     async embed(images, { signal, onTiming } = {}) {
       const parts: Promise<readonly Float32Array[]>[] = [];
       const longest = { queueSeconds: 0, inferSeconds: 0 };
-      const partSize = shareOf(images.length, session.instances ?? 1, maxBatchSize);
+      const partSize = Math.min(maxBatchSize, Math.ceil(images.length / (session.instances ?? 1)));
       for (let first = 0; first < images.length; first += partSize) {
         const part = images.slice(first, first + partSize);
         const { tensor, inputs } = toInput(part);

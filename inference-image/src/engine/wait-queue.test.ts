@@ -1,0 +1,79 @@
+import { getEventListeners } from "node:events";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { type Expiry, WaitQueue } from "./wait-queue.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const [a, b, c] = [{ name: "a" }, { name: "b" }, { name: "c" }];
+
+test("returns entries in order of arrival", () => {
+  const queue = new WaitQueue<object>();
+  for (const entry of [a, b, c]) queue.push(entry);
+  expect(queue.first).toBe(a);
+  expect([...queue]).toEqual([a, b, c]);
+  expect([queue.shift(), queue.shift(), queue.shift(), queue.shift()]).toEqual([
+    a,
+    b,
+    c,
+    undefined,
+  ]);
+  expect(queue.length).toBe(0);
+});
+
+test("removes an entry whose signal is aborted, and keeps the order of the others", () => {
+  const queue = new WaitQueue<object>();
+  const caller = new AbortController();
+  const expiries: Expiry[] = [];
+  queue.push(a);
+  queue.push(b, { signal: caller.signal, timeoutMs: 5 }, (expiry) => expiries.push(expiry));
+  queue.push(c);
+  caller.abort();
+  expect([...queue]).toEqual([a, c]);
+  vi.advanceTimersByTime(5);
+  expect(expiries).toEqual(["aborted"]);
+});
+
+test("removes an entry when its time is up, and not before", () => {
+  const queue = new WaitQueue<object>();
+  const expiries: Expiry[] = [];
+  queue.push(a, { timeoutMs: 5 }, (expiry) => expiries.push(expiry));
+  vi.advanceTimersByTime(4);
+  expect(queue.length).toBe(1);
+  vi.advanceTimersByTime(1);
+  expect(queue.length).toBe(0);
+  expect(expiries).toEqual(["timeout"]);
+});
+
+test("does not accept an entry whose signal is aborted already", () => {
+  const queue = new WaitQueue<object>();
+  const expiries: Expiry[] = [];
+  queue.push(a, { signal: AbortSignal.abort() }, (expiry) => expiries.push(expiry));
+  expect(queue.length).toBe(0);
+  expect(expiries).toEqual(["aborted"]);
+});
+
+test.each([
+  ["shifted", (queue: WaitQueue<object>) => queue.shift()],
+  ["deleted", (queue: WaitQueue<object>) => queue.delete(a)],
+])("an entry that was %s no longer expires, and leaves no listener or timer", (_how, remove) => {
+  const queue = new WaitQueue<object>();
+  const caller = new AbortController();
+  const expiries: Expiry[] = [];
+  queue.push(a, { signal: caller.signal, timeoutMs: 5 }, (expiry) => expiries.push(expiry));
+  remove(queue);
+  expect(getEventListeners(caller.signal, "abort")).toEqual([]);
+  expect(vi.getTimerCount()).toBe(0);
+  caller.abort();
+  expect(expiries).toEqual([]);
+});
+
+test("reports whether a deleted entry was waiting", () => {
+  const queue = new WaitQueue<object>();
+  queue.push(a);
+  expect([queue.delete(a), queue.delete(a), queue.delete(b)]).toEqual([true, false, false]);
+});
