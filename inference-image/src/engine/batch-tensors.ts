@@ -97,7 +97,7 @@ export function concatenate(parts: readonly Tensor[], batchSize: number): Tensor
 }
 
 /** Rows `first` to `first + count` of a tensor: a view, not a copy. */
-export function rowsOf(tensor: Tensor, first: number, count: number): Tensor {
+export function sliceRows(tensor: Tensor, first: number, count: number): Tensor {
   const rows = tensor.shape[0]!;
   const head = { name: tensor.name, shape: [count, ...tensor.shape.slice(1)] };
   const cut = (length: number) => [(first * length) / rows, ((first + count) * length) / rows];

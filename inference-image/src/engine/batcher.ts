@@ -1,5 +1,5 @@
 import type { Tensor } from "../contract/tensor.ts";
-import { checkInputs, checkOutputs, concatenate, rowsOf } from "./batch-tensors.ts";
+import { checkInputs, checkOutputs, concatenate, sliceRows } from "./batch-tensors.ts";
 import {
   type Batcher,
   EngineError,
@@ -261,7 +261,7 @@ class DynamicBatcher implements AnnouncingBatcher {
         row += items;
         if (failure !== undefined) reject(failure);
         else {
-          resolve({ outputs: outputs.map((all) => rowsOf(all, own, items)), timing, batchSize });
+          resolve({ outputs: outputs.map((all) => sliceRows(all, own, items)), timing, batchSize });
         }
       }
       this.#runningBatches -= 1;

@@ -4,8 +4,8 @@ import { promisify } from "node:util";
 import type { Worker } from "node:worker_threads";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { pixelBytes } from "../contract/model-signature.ts";
+import { Budget } from "./budget.ts";
 import { readImageHeader } from "./image-header.ts";
-import { PixelBudget } from "./pixel-budget.ts";
 import { type PoolTask, PreprocessPool } from "./preprocess-pool.ts";
 import { picture } from "./test-images.ts";
 import { slowProgressiveJpeg } from "./test-progressive.ts";
@@ -26,7 +26,7 @@ afterEach(async () => {
 
 function poolOf(
   threads: number,
-  { budget = new PixelBudget(100_000_000), timeoutMs = 60_000 } = {},
+  { budget = new Budget(100_000_000), timeoutMs = 60_000 } = {},
 ): PreprocessPool {
   const pool = new PreprocessPool({ threads, budget, timeoutMs });
   pools.push(pool);
@@ -163,7 +163,7 @@ test("a thread that dies takes its image with it, and is replaced", async () => 
 });
 
 /** Goes on only when both of two images hold their pixels. */
-class PairBudget extends PixelBudget {
+class PairBudget extends Budget {
   readonly #granted: (() => void)[] = [];
 
   override acquire(pixels: number, granted: () => void): () => void {
@@ -184,7 +184,7 @@ test("decodes two images of 24 MP side by side on two threads", async () => {
 
 test("charges the pixels of an image only while it holds them", async () => {
   const held: number[] = [];
-  class Recorded extends PixelBudget {
+  class Recorded extends Budget {
     override acquire(pixels: number, granted: () => void): () => void {
       held.push(pixels);
       const release = super.acquire(pixels, granted);

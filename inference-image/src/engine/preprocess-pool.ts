@@ -1,11 +1,12 @@
 import { Worker } from "node:worker_threads";
 import { imageSide, pixelBytes } from "../contract/model-signature.ts";
 import type { ServerEnv } from "../contract/server-env.ts";
+import type { Budget } from "./budget.ts";
 import type { ImageHeader } from "./image-header.ts";
-import type { PixelBudget } from "./pixel-budget.ts";
 import { compileModules, type Modules } from "./preprocess-image.mjs";
 import { threadLimits } from "./thread-limits.ts";
 import { EngineError } from "./types.ts";
+import { WaitQueue } from "./wait-queue.ts";
 
 /** One image, for a thread. */
 export interface PoolTask {
@@ -20,7 +21,7 @@ export interface PoolTask {
 export interface PoolOptions {
   readonly threads: number;
   /** Memory for decoded images, charged from when a thread needs it until it has its result. */
-  readonly budget: PixelBudget;
+  readonly budget: Budget;
   /** Longest time that a thread may decode one image, in milliseconds; time in queues does not count. */
   readonly timeoutMs: number;
 }
@@ -57,7 +58,7 @@ export class PreprocessPool {
   readonly #options: PoolOptions;
   readonly #idle: Worker[] = [];
   readonly #busy = new Map<Worker, Job>();
-  readonly #waiting: Job[] = [];
+  readonly #waiting = new WaitQueue<Job>();
   /** Threads that were ended at the deadline. */
   readonly #ending = new Set<Promise<unknown>>();
   /** What {@link recycle} was given. */
@@ -81,28 +82,7 @@ export class PreprocessPool {
         reject(new EngineError("draining", "no more images are taken"));
         return;
       }
-      if (signal?.aborted) {
-        reject(signal.reason);
-        return;
-      }
-      const job = { task, resolve, reject };
-      const leave = () => {
-        const place = this.#waiting.indexOf(job);
-        if (place < 0) return; // it is being worked on
-        this.#waiting.splice(place, 1);
-        reject(signal?.reason);
-      };
-      signal?.addEventListener("abort", leave, { once: true });
-      const settled = () => signal?.removeEventListener("abort", leave);
-      job.resolve = (pixels) => {
-        settled();
-        resolve(pixels);
-      };
-      job.reject = (error) => {
-        settled();
-        reject(error);
-      };
-      this.#waiting.push(job);
+      this.#waiting.push({ task, resolve, reject }, { signal }, () => reject(signal?.reason));
       this.#next();
     });
   }

@@ -1,8 +1,8 @@
 import { availableParallelism } from "node:os";
 import type { EmbedErrorCode } from "../contract/embed-api.ts";
 import type { ServerEnv } from "../contract/server-env.ts";
+import { Budget } from "./budget.ts";
 import { type ImageHeader, readImageHeader } from "./image-header.ts";
-import { PixelBudget } from "./pixel-budget.ts";
 import { PreprocessPool } from "./preprocess-pool.ts";
 import { EngineError } from "./types.ts";
 
@@ -115,7 +115,7 @@ function poolOf({
   timeoutMs = 30_000,
 }: PreprocessorOptions): PreprocessPool {
   const count = threads || availableParallelism();
-  const budget = new PixelBudget(maxPixelsInFlight || count * maxPixels);
+  const budget = new Budget(maxPixelsInFlight || count * maxPixels);
   return new PreprocessPool({ threads: count, budget, timeoutMs });
 }
 

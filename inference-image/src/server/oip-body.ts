@@ -3,6 +3,7 @@ import type { IncomingMessage } from "node:http";
 import { promisify } from "node:util";
 import { deflate, gunzip, gzip, inflate } from "node:zlib";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { Budget } from "../engine/budget.ts";
 import type { HttpBody } from "../triton/wire-http.ts";
 import type { Place } from "./admission.ts";
 import { EmbedError } from "./errors.ts";
@@ -34,7 +35,7 @@ interface Accepted {
 export class RequestBodies {
   readonly #options: InferBodiesOptions;
   readonly #accepted = new WeakMap<FastifyRequest, Accepted>();
-  readonly #decompressing = new Slots(maxDecompressing);
+  readonly #decompressing = new Budget(maxDecompressing);
 
   constructor(app: FastifyInstance, options: InferBodiesOptions) {
     this.#options = options;
@@ -73,7 +74,7 @@ export class RequestBodies {
     const encoding = contentEncoding(request, reply);
     if (encoding === undefined) return { body, accepted };
     const { admission, maxInputBytes } = this.#options;
-    const whole = await this.#decompressing.during(() =>
+    const whole = await this.#decompressing.during(1, () =>
       decompressed(body, encoding, maxInputBytes),
     );
     // from here on it takes more room
@@ -168,26 +169,4 @@ export async function sendBody(
   const { "content-length": _, ...headers } = body.headers;
   const compressed = await compressors[encoding](Buffer.concat(body.chunks, body.byteLength));
   return reply.headers({ ...headers, "content-encoding": encoding }).send(compressed);
-}
-
-/** So many at a time; the others wait, the first come first. */
-class Slots {
-  #free: number;
-  readonly #waiting: (() => void)[] = [];
-
-  constructor(count: number) {
-    this.#free = count;
-  }
-
-  async during<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#free > 0) this.#free -= 1;
-    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    try {
-      return await work();
-    } finally {
-      const next = this.#waiting.shift();
-      if (next === undefined) this.#free += 1;
-      else next();
-    }
-  }
 }

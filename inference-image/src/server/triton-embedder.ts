@@ -9,6 +9,7 @@ import {
 import type { Tensor, TensorSpec } from "../contract/tensor.ts";
 import { rowsOf, unitVector } from "../engine/embeddings.ts";
 import { imageTensor, pixelTensor } from "../engine/image-tensor.ts";
+import { WaitQueue } from "../engine/wait-queue.ts";
 import { type GrpcPool, type GrpcPoolObserver, openGrpcPool } from "../triton/grpc-pool.ts";
 import { type CallOptions, type Transport, TritonError } from "../triton/transport.ts";
 import type { Embedder, EmbedderObserver, EmbedOptions } from "./embedder.ts";
@@ -66,7 +67,7 @@ class TritonEmbedder implements Embedder {
   readonly #options: TritonEmbedderOptions;
   #callsPerTriton = 2;
   readonly #pool: GrpcPool;
-  readonly #queue: Waiting[] = [];
+  readonly #queue = new WaitQueue<Waiting>();
   readonly #calls = new Set<Promise<void>>();
   /** Connections whose model was looked at. */
   readonly #checked = new WeakSet<Transport>();
@@ -135,8 +136,7 @@ class TritonEmbedder implements Embedder {
   #enqueue(image: Uint8Array, { signal, onTiming }: EmbedOptions): Promise<Float32Array> {
     return new Promise((resolve, reject) => {
       const giveUp = (error: TritonError) => {
-        const at = this.#queue.indexOf(waiting);
-        if (at >= 0) this.#queue.splice(at, 1);
+        this.#queue.delete(waiting);
         waiting.reject(error);
       };
       const { model, timeoutMs } = this.#options;
@@ -170,7 +170,9 @@ class TritonEmbedder implements Embedder {
   #dispatch(): void {
     const limit = this.#callsPerTriton * Math.max(1, this.#pool.healthy);
     while (this.#queue.length > 0 && this.#calls.size < limit && this.#form !== undefined) {
-      const batch = this.#queue.splice(0, this.#form.input === "encoded" ? 1 : this.#maxBatchSize);
+      const most = this.#form.input === "encoded" ? 1 : this.#maxBatchSize;
+      const batch = [...this.#queue].slice(0, most);
+      for (const waiting of batch) this.#queue.delete(waiting);
       const call: Promise<void> = this.#send(this.#form, batch).finally(() => {
         this.#calls.delete(call);
         this.#dispatch();

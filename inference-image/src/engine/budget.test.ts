@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { PixelBudget } from "./pixel-budget.ts";
+import { Budget } from "./budget.ts";
 
 test("admits what fits, in order, and one image that exceeds the limit by itself", () => {
-  const budget = new PixelBudget(10);
+  const budget = new Budget(10);
   const admitted: string[] = [];
   const acquire = (name: string, pixels: number) =>
     budget.acquire(pixels, () => admitted.push(name));
@@ -20,7 +20,7 @@ test("admits what fits, in order, and one image that exceeds the limit by itself
 });
 
 test("forgets a claim that is given up while it waits", () => {
-  const budget = new PixelBudget(10);
+  const budget = new Budget(10);
   const admitted: string[] = [];
   const acquire = (name: string, pixels: number) =>
     budget.acquire(pixels, () => admitted.push(name));
@@ -29,4 +29,15 @@ test("forgets a claim that is given up while it waits", () => {
   acquire("c", 4);
   giveUpB();
   expect(admitted).toEqual(["a", "c"]);
+});
+
+test("holds the amount while the work runs, and gives it back if the work fails", async () => {
+  const budget = new Budget(1);
+  let fail = (_error: Error) => {};
+  const first = budget.during(1, () => new Promise((_, reject) => (fail = reject)));
+  const second = budget.during(1, async () => "done");
+  const early = await Promise.race([second, Promise.resolve("waits")]);
+  fail(new Error("no"));
+  await expect(first).rejects.toThrow("no");
+  expect([early, await second]).toEqual(["waits", "done"]);
 });
