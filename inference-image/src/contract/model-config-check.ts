@@ -6,7 +6,7 @@ import type {
   ModelConfigTensor,
   ModelWarmup,
 } from "./model-config.ts";
-import { modelConfigs, tritonType } from "./model-config.ts";
+import { maxWarmupRuns, modelConfigs, tritonType, warmupRuns } from "./model-config.ts";
 import { type ModelSignature, models } from "./model-signature.ts";
 
 /** What the host that a configuration is for has. */
@@ -375,7 +375,12 @@ function parseShapes(text: string): ReadonlyMap<string, readonly number[]> | und
 }
 
 function* checkWarmup(config: ModelConfig): Generator<string> {
-  for (const [i, warmup] of (config.model_warmup ?? []).entries()) {
+  const samples = config.model_warmup ?? [];
+  const runs = warmupRuns(samples);
+  if (!(runs <= maxWarmupRuns)) {
+    yield `model_warmup must run at most ${maxWarmupRuns} times in all, got ${runs}`;
+  }
+  for (const [i, warmup] of samples.entries()) {
     for (const problem of checkSample(config, warmup)) yield `model_warmup[${i}]${problem}`;
   }
 }

@@ -308,6 +308,11 @@ describe("refuses", () => {
       "model_warmup[0].batch_size must be 1 to 32, got 33",
     ],
     [
+      "more warm-up runs than a model may have",
+      warmup({ count: 101 }),
+      "model_warmup must run at most 100 times in all, got 101",
+    ],
+    [
       "a warm-up without the input",
       warmup({ inputs: {} }),
       "model_warmup[0].inputs must give 'image'",

@@ -94,7 +94,16 @@ export interface ModelWarmup {
   readonly name: string;
   readonly batch_size: number;
   readonly inputs: Readonly<Record<string, WarmupInput>>;
+  /** @default 1 */
   readonly count?: number;
+}
+
+/** Maximum warm-up runs of a model, all samples together: a model is not ready, and does not unload, before they end. */
+export const maxWarmupRuns = 100;
+
+/** Warm-up runs of all samples together; a sample without `count` runs once. */
+export function warmupRuns(samples: readonly ModelWarmup[]): number {
+  return samples.reduce((sum, { count }) => sum + (count || 1), 0);
 }
 
 export interface WarmupInput {

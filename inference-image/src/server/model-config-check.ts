@@ -1,4 +1,4 @@
-import type { ModelConfigTensor } from "../contract/model-config.ts";
+import { type ModelConfigTensor, maxWarmupRuns, warmupRuns } from "../contract/model-config.ts";
 import type { TensorSpec } from "../contract/tensor.ts";
 import type { ModelSession } from "../engine/types.ts";
 import type { ModelConfigJson } from "../triton/model-config.ts";
@@ -47,6 +47,12 @@ export function checkModelConfig(config: ModelConfigJson, folder: string): void 
     if (size > config.max_batch_size) {
       throw invalid(`dynamic batching preferred size must be <= max batch size for ${name}`);
     }
+  }
+  const runs = warmupRuns(config.model_warmup);
+  if (runs > maxWarmupRuns) {
+    throw invalid(
+      `model_warmup of model '${name}' must run at most ${maxWarmupRuns} times in all, got ${runs}`,
+    );
   }
   // a configuration may come from a client
   if (config.default_model_filename.split(/[\\/]/).includes("..")) {

@@ -287,6 +287,11 @@ describe("loading", () => {
       `model_warmup 'w' of model '${model}' has batch_size 64, above max_batch_size 32`,
     ],
     [
+      "more warm-up runs than a model may have",
+      `${config}\nmodel_warmup [ { name: "v" }, { name: "w" count: 100 } ]`,
+      `model_warmup of model '${model}' must run at most 100 times in all, got 101`,
+    ],
+    [
       "a thread count that is not a number",
       `${config}\nparameters { key: "intra_op_thread_count" value { string_value: "many" } }`,
       `failed to convert intra_op_thread_count 'many' to integral number for model '${model}'`,
