@@ -113,6 +113,12 @@ describe("delayed, as Triton", () => {
     expect(session.runs).toEqual([[1, 2]]);
   });
 
+  test("runs at once beyond the largest preferred size", () => {
+    const { session, batcher } = setup({ preferredBatchSizes: [2] });
+    void batcher.infer(request(1, 2, 3));
+    expect(session.runs).toEqual([[1, 2, 3]]);
+  });
+
   test("takes the largest preferred size that waits, and leaves the rest", async () => {
     const { session, batcher } = setup({ maxBatchSize: 8, preferredBatchSizes: [2, 4] });
     void batcher.infer(request(1, 2));

@@ -93,6 +93,8 @@ class DynamicBatcher implements AnnouncingBatcher {
   readonly #delayMs: number;
   /** Sizes with which a `delayed` batch starts without waiting for its delay. */
   readonly #preferred: ReadonlySet<number>;
+  /** Size from which any batch does. */
+  readonly #enough: number;
   readonly #queue = new WaitQueue<Waiting>();
   #runningBatches = 0;
   #runningRequests = 0;
@@ -113,6 +115,7 @@ class DynamicBatcher implements AnnouncingBatcher {
         ? options.preferredBatchSizes
         : [],
     );
+    this.#enough = Math.min(this.maxBatchSize, Math.max(0, ...this.#preferred) || Infinity);
   }
 
   get pendingRequests(): number {
@@ -217,7 +220,7 @@ class DynamicBatcher implements AnnouncingBatcher {
     if (preferred > 0 && !late && !this.#draining) {
       return { batch: batch.slice(0, preferred), ready: true };
     }
-    return { batch, ready: full || this.#draining || items >= this.maxBatchSize };
+    return { batch, ready: full || this.#draining || items >= this.#enough };
   }
 
   async #execute(batch: readonly Waiting[]): Promise<void> {
