@@ -534,7 +534,7 @@ describe("several instances", () => {
     expect(batcher.pendingRequests).toBe(0);
   });
 
-  test("share what waits evenly", async () => {
+  test("share the queued requests evenly", async () => {
     const { session, batcher } = setup(eager, 2);
     const settle = batcher.announce();
     for (const value of [1, 2, 3, 4, 5, 6]) void batcher.infer(request(value));
@@ -545,7 +545,7 @@ describe("several instances", () => {
     ]);
   });
 
-  test("an instance that is idle takes all that waits while the other one is busy", async () => {
+  test("an idle instance takes all queued requests while the other one is busy", async () => {
     const { session, batcher } = setup(eager, 2);
     void batcher.infer(request(1));
     const settle = batcher.announce();

@@ -190,7 +190,7 @@ class DynamicBatcher implements AnnouncingBatcher {
   }
 
   /**
-   * Oldest requests that fit into one batch, and whether waiting for more of them is of no use. A `delayed` batch ends at the
+   * Oldest requests that fit into one batch, and whether it starts without waiting for more. A `delayed` batch ends at the
    * largest preferred size that is reached, until its oldest request has waited the delay.
    */
   #nextBatch(idleInstances: number): { batch: readonly Waiting[]; ready: boolean } {
