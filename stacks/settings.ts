@@ -6,7 +6,7 @@ import { gpuNames } from "../constructs/gpu-catalogue.ts";
 import { optimumBatchSizes } from "../inference-image/src/contract/deployed-model-config.ts";
 import { openclipVitB32 } from "../inference-image/src/contract/model-signature.ts";
 import { hostPorts, kindPorts, type TritonPorts } from "../inference-image/src/contract/ports.ts";
-import { ruleIds } from "./review/rule-ids.ts";
+import { type RemovedRuleId, removedRules, ruleIds } from "./review/rule-ids.ts";
 import { issueLines, nearest } from "./settings-issues.ts";
 
 /** Settings of the environments: one YAML file for each, one schema for each. */
@@ -152,7 +152,8 @@ const state = (environment: string) =>
       ].join(" "),
     );
 
-const ruleId = z.enum(ruleIds, {
+const removedIds = Object.keys(removedRules) as RemovedRuleId[];
+const ruleId = z.enum([...ruleIds, ...removedIds], {
   error: ({ input }) => {
     const near = typeof input === "string" ? nearest(input, ruleIds) : undefined;
     const hint = near === undefined ? "" : `; did you mean '${near}'?`;

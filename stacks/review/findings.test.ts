@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { parseSettings } from "../settings.ts";
 import { findingsOfChange, type Waiver } from "./findings.ts";
 import { plannedChange } from "./test-plans.ts";
 import { changeOf } from "./test-stacks.ts";
@@ -29,7 +30,7 @@ test("tells where, what, and how to fix it", () => {
       stack: "single-gpu",
       address,
       what: "read_only should be true, got false",
-      fix: "set read_only to true (read_only_root_filesystem), with a tmpfs at /tmp",
+      fix: "set read_only to true, with a tmpfs at /tmp",
     },
   ]);
 });
@@ -104,6 +105,21 @@ describe("a waiver", () => {
       });
     },
   );
+
+  test("of a rule of an earlier version is one note that names what enforces it", () => {
+    const yaml = `review: { waivers: [{ rule: autoscaler-target, reason: ${waiver.reason}, expires: 2020-01-01 }] }`;
+    const { waivers } = parseSettings("single-gpu", "x", yaml).review;
+    const found = findingsOfChange(writable, { waivers, today: "2026-12-01" });
+    expect(found.filter(({ rule }) => rule.startsWith("waiver-"))).toEqual([
+      {
+        rule: "waiver-unused",
+        severity: "note",
+        stack: "single-gpu",
+        what: "the waiver of autoscaler-target covers nothing: the review no longer has this rule, kube-linter's dangling-horizontalpodautoscaler enforces it",
+        fix: "remove it from review.waivers in the settings",
+      },
+    ]);
+  });
 
   test("holds on its last day", () => {
     expect(findings([waiver], "2026-12-31")).toMatchObject([{ waived: waiver.reason }]);

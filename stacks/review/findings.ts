@@ -1,12 +1,18 @@
 import type { ResourceChange, RuleFinding, StackChange } from "./change.ts";
 import { severities } from "./change.ts";
-import { type RuleId, ruleIds, type waiverIds } from "./rule-ids.ts";
+import {
+  type RemovedRuleId,
+  type RuleId,
+  removedRules,
+  ruleIds,
+  type waiverIds,
+} from "./rule-ids.ts";
 import { rules } from "./rules.ts";
 import { isWithin } from "./value-paths.ts";
 
 /** What the settings say of one finding, or of several: it is known, and for this reason it may stay until that day. */
 export interface Waiver {
-  readonly rule: RuleId;
+  readonly rule: RuleId | RemovedRuleId;
   /**
    * Address of a resource, with or without the key of an instance, or path of a construct, which covers all that is in it:
    * `single-gpu/triton-onnx`.
@@ -100,6 +106,14 @@ interface Covered {
   readonly isOpen: boolean;
 }
 
+/** Why a rule of an earlier version finds nothing. */
+function removedText(rule: string): string {
+  const known: Readonly<Record<string, string>> = removedRules;
+  return Object.hasOwn(known, rule)
+    ? `: the review no longer has this rule, ${known[rule]} enforces it`
+    : "";
+}
+
 function waiverFindings(
   waiver: Waiver,
   covered: readonly Covered[],
@@ -118,7 +132,7 @@ function waiverFindings(
         ...common,
         rule,
         severity: "note",
-        what: `the waiver of ${waiver.rule}${place} covers nothing`,
+        what: `the waiver of ${waiver.rule}${place} covers nothing${removedText(waiver.rule)}`,
         fix: "remove it from review.waivers in the settings",
       },
     ];

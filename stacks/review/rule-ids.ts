@@ -15,7 +15,6 @@ export const ruleIds = [
   "model-control-exposed",
   "metrics-exposed",
   "embed-anonymous",
-  "node-port-range",
   "node-port-mapped",
   "docker-socket-mounted",
   "docker-endpoint-plain",
@@ -29,8 +28,6 @@ export const ruleIds = [
   "container-restart",
   "container-log-limit",
   "pod-security-level",
-  "pod-account-token",
-  "pod-system-calls",
   // secrets
   "secret-plain-text",
   "secret-form",
@@ -65,22 +62,13 @@ export const ruleIds = [
   "pre-stop",
   "probe-independent",
   // kubernetes
-  "autoscaler-bounds",
-  "autoscaler-requests",
-  "autoscaler-target",
   "autoscaler-metric-source",
   "autoscaler-owns-replicas",
-  "rollout-bounds",
-  "budget-allows-drain",
   "budget-selects",
   "quota-admits-pods",
   "gpu-quota-admits-pods",
   "gpu-pool-holds-pods",
   "gpu-limits-equal-requests",
-  "resources-given",
-  "requests-within-limits",
-  "limit-range-admits-pods",
-  "single-replica",
   "service-selects",
   // state
   "state-locking",
@@ -103,6 +91,23 @@ export const ruleIds = [
   "changed-outside",
 ] as const;
 export type RuleId = (typeof ruleIds)[number];
+
+/** Rules of earlier versions, and what enforces the same. Waivers may still name them, and have no effect. */
+export const removedRules = {
+  "node-port-range": "the API server",
+  "pod-account-token": "checkov's CKV_K8S_38",
+  "pod-system-calls": "checkov's CKV_K8S_31",
+  "autoscaler-bounds": "the API server",
+  "autoscaler-requests": "kube-linter's unset-cpu-requirements",
+  "autoscaler-target": "kube-linter's dangling-horizontalpodautoscaler",
+  "rollout-bounds": "the API server",
+  "budget-allows-drain": "kube-linter's pdb-max-unavailable and pdb-min-available",
+  "resources-given": "kube-linter's unset-cpu-requirements and unset-memory-requirements",
+  "requests-within-limits": "the API server",
+  "limit-range-admits-pods": "the API server",
+  "single-replica": "kube-linter's minimum-three-replicas",
+} as const;
+export type RemovedRuleId = keyof typeof removedRules;
 
 /** Findings about waivers. They have no rule, and no waiver covers them. */
 export const waiverIds = ["waiver-expired", "waiver-unused"] as const;

@@ -228,19 +228,6 @@ const cases: readonly Case[] = [
     ],
   },
   {
-    rule: "rollout-bounds",
-    of: "percentages, and what Kubernetes takes where nothing is given",
-    stack: "kind-local",
-    says: "max_surge and max_unavailable must not both be 0",
-    edits: [
-      {
-        at: deployment("strategy", "rolling_update"),
-        failing: { max_surge: "0%", max_unavailable: "0" },
-        passing: { max_surge: "0" },
-      },
-    ],
-  },
-  {
     rule: "environment-described",
     of: "a form that this version does not read",
     stack: "single-gpu",
@@ -335,25 +322,6 @@ const cases: readonly Case[] = [
     ],
   },
   {
-    rule: "autoscaler-requests",
-    of: "limits alone, which Kubernetes takes for requests",
-    stack: "kind-local",
-    says: undefined,
-    edits: [{ at: embedPod("resources", "requests"), failing: undefined }],
-  },
-  {
-    rule: "autoscaler-requests",
-    of: "pods that a LimitRange gives a request",
-    stack: "kind-local",
-    says: undefined,
-    edits: [
-      {
-        at: embedPod("resources"),
-        failing: { requests: { memory: "1Gi" }, limits: { memory: "1536Mi" } },
-      },
-    ],
-  },
-  {
     rule: "quota-admits-pods",
     of: "limits that Kubernetes takes for requests",
     stack: "kind-local",
@@ -419,36 +387,6 @@ const cases: readonly Case[] = [
         ],
       },
     ],
-  },
-  {
-    rule: "limit-range-admits-pods",
-    of: "two containers that are within the limits each",
-    stack: "kind-local",
-    says: undefined,
-    edits: [
-      { at: embedPod("resources", "limits", "memory"), failing: "3Gi" },
-      { at: secondContainer, failing: { name: "side", resources: { limits: { memory: "3Gi" } } } },
-    ],
-  },
-  {
-    rule: "requests-within-limits",
-    of: "a container without a limit beside another one",
-    stack: "kind-local",
-    says: undefined,
-    edits: [
-      {
-        at: secondContainer,
-        failing: { name: "side", resources: { requests: { memory: "3Gi" } } },
-        passing: undefined,
-      },
-    ],
-  },
-  {
-    rule: "resources-given",
-    of: "the second container of a pod",
-    stack: "kind-local",
-    says: "resources of clipstack-embed (side) should have requests.cpu, requests.memory, limits.memory",
-    edits: [{ at: secondContainer, failing: { name: "side" }, passing: undefined }],
   },
   {
     rule: "image-version",

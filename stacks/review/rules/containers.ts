@@ -1,55 +1,11 @@
 import { podSecurity } from "../../../inference-image/src/contract/pods.ts";
-import type { ResourceChange, StackChange, Values } from "../change.ts";
 import { hidden } from "../secrets.ts";
-import {
-  deploymentsOf,
-  metadataOf,
-  podContainers,
-  podOf,
-  resourcesOf,
-  serviceContainers,
-} from "./facts.ts";
+import { metadataOf, resourcesOf, serviceContainers } from "./facts.ts";
 import { type ReviewRule, rule } from "./rule.ts";
-import { at, block, isGiven, isMissing, map, text, texts } from "./values.ts";
+import { at, isMissing, map, text, texts } from "./values.ts";
 
 const embed = (field: string) =>
   ["resource", "docker_container", "embed/container", field] as const;
-const pod = (...path: readonly (string | number)[]) =>
-  [
-    ...["resource", "kubernetes_deployment_v1", "embed/deployment"],
-    ...["spec", "template", "spec", ...path],
-  ] as const;
-
-interface PodContainer {
-  readonly deployment: ResourceChange;
-  readonly address: string;
-  readonly pod: Values;
-  readonly container: Values;
-  readonly name: string;
-  /** What the container says, or else the pod. */
-  readonly security: (field: string) => unknown;
-}
-
-/** Containers of the pods that this project makes; of system pods others decide. */
-function podContainersOf(change: StackChange): readonly PodContainer[] {
-  return deploymentsOf(change).flatMap((deployment) => {
-    const { pod: spec } = podOf(deployment);
-    return podContainers(spec).map((container) => ({
-      deployment,
-      address: deployment.address,
-      pod: spec,
-      container,
-      name: text(container.name) ?? "container",
-      // a plan has an empty list, or an empty text, for what is not given
-      security: (field) =>
-        [at(container, "security_context", field), at(spec, "security_context", field)].find(
-          (value) =>
-            isGiven(value) && value !== "" && !(Array.isArray(value) && value.length === 0),
-        ),
-    }));
-  });
-}
-
 /** What a container may do to the machine that it runs on. */
 export const containerRules: readonly ReviewRule[] = [
   rule({
@@ -57,8 +13,7 @@ export const containerRules: readonly ReviewRule[] = [
     severity: "error",
     title: "No container is privileged.",
     why: "A privileged container, or one with SYS_ADMIN, is root on the host: it mounts its disks and loads kernel modules. A GPU does not need it.",
-    looksAt:
-      "`privileged` and added capabilities of containers on Docker, and the security context of containers in pods.",
+    looksAt: "`privileged` and added capabilities of containers on Docker.",
     fix: "remove privileged and the capability",
     example: {
       stack: "single-gpu",
@@ -70,13 +25,6 @@ export const containerRules: readonly ReviewRule[] = [
         if (after.privileged === true) yield { address, what: "privileged must not be true" };
         yield* dangerous(address, texts(at(after.capabilities, "add")));
       }
-      for (const { address, name, container } of podContainersOf(change)) {
-        if (at(container, "security_context", "privileged") === true) {
-          yield { address, what: `privileged must not be true, of the container ${name}` };
-        }
-        const added = texts(at(container, "security_context", "capabilities", "add"));
-        yield* dangerous(address, added);
-      }
     },
   }),
   rule({
@@ -85,8 +33,8 @@ export const containerRules: readonly ReviewRule[] = [
     title: "A service does not run as root.",
     why: "Who breaks out of a container is on the host as the user that it ran as. The servers need no right that root has.",
     looksAt:
-      "`user` of containers that keep running, and `run_as_non_root` and `run_as_user` of pods. Containers that run once, without a network, and hand a volume over are left out.",
-    fix: "set the user to 1000:1000, which the images have (in pods run_as_non_root and run_as_user)",
+      "`user` of containers that keep running. Containers that run once, without a network, and hand a volume over are left out.",
+    fix: "set the user to 1000:1000, which the images have",
     example: {
       stack: "single-gpu",
       says: "user should not be root, got '0:0'",
@@ -103,14 +51,6 @@ export const containerRules: readonly ReviewRule[] = [
           yield { address, what: `user should not be root, got '${text(values.user)}'` };
         }
       }
-      for (const { address, name, security } of podContainersOf(change)) {
-        const user = text(security("run_as_user"));
-        if (security("run_as_non_root") === true && user !== "0") continue;
-        yield {
-          address,
-          what: `run_as_non_root should be true, of the container ${name}, got ${user === "0" ? "run_as_user 0" : String(security("run_as_non_root") ?? "nothing")}`,
-        };
-      }
     },
   }),
   rule({
@@ -118,7 +58,7 @@ export const containerRules: readonly ReviewRule[] = [
     severity: "warning",
     title: "A container gives up all capabilities of the kernel.",
     why: "Docker leaves a container fourteen capabilities, raw sockets among them. The servers use none.",
-    looksAt: "`capabilities.drop` of every container, on Docker and in pods.",
+    looksAt: "`capabilities.drop` of every container on Docker.",
     fix: "set capabilities.drop to ALL",
     example: {
       stack: "single-gpu",
@@ -136,14 +76,6 @@ export const containerRules: readonly ReviewRule[] = [
           what: `capabilities.drop should be ALL, got ${or(dropped)}`,
         };
       }
-      for (const { address, name, container } of podContainersOf(change)) {
-        const dropped = texts(at(container, "security_context", "capabilities", "drop"));
-        if (dropped.includes("ALL")) continue;
-        yield {
-          address,
-          what: `capabilities.drop should be ALL, of the container ${name}, got ${or(dropped)}`,
-        };
-      }
     },
   }),
   rule({
@@ -151,9 +83,8 @@ export const containerRules: readonly ReviewRule[] = [
     severity: "warning",
     title: "A service cannot change its own image.",
     why: "On a read-only disk nobody can leave a program behind, and what a service writes goes where someone thought of it: a volume or a tmpfs.",
-    looksAt:
-      "`read_only` of containers that keep running, and `read_only_root_filesystem` in pods.",
-    fix: "set read_only to true (read_only_root_filesystem), with a tmpfs at /tmp",
+    looksAt: "`read_only` of containers that keep running.",
+    fix: "set read_only to true, with a tmpfs at /tmp",
     example: {
       stack: "single-gpu",
       says: "read_only should be true, got false",
@@ -164,14 +95,6 @@ export const containerRules: readonly ReviewRule[] = [
         if (values.read_only === true) continue;
         yield { address, what: `read_only should be true, got ${values.read_only ?? "nothing"}` };
       }
-      for (const { address, name, container } of podContainersOf(change)) {
-        const given = at(container, "security_context", "read_only_root_filesystem");
-        if (given === true) continue;
-        yield {
-          address,
-          what: `read_only_root_filesystem should be true, of the container ${name}, got ${given ?? "nothing"}`,
-        };
-      }
     },
   }),
   rule({
@@ -179,9 +102,8 @@ export const containerRules: readonly ReviewRule[] = [
     severity: "warning",
     title: "A program in a container gets no rights that it did not start with.",
     why: "A setuid program in the image would make an ordinary user root in the container.",
-    looksAt:
-      "`security_opts` of containers on Docker (`no-new-privileges:true`), and `allow_privilege_escalation` in pods.",
-    fix: "add no-new-privileges:true to security_opts (in pods: allow_privilege_escalation false)",
+    looksAt: "`security_opts` of containers on Docker (`no-new-privileges:true`).",
+    fix: "add no-new-privileges:true to security_opts",
     example: {
       stack: "single-gpu",
       says: "security_opts should have no-new-privileges:true, got nothing",
@@ -194,14 +116,6 @@ export const containerRules: readonly ReviewRule[] = [
         yield {
           address: resource.address,
           what: `security_opts should have no-new-privileges:true, got ${or(options.map(securityOption))}`,
-        };
-      }
-      for (const { address, name, container } of podContainersOf(change)) {
-        const given = at(container, "security_context", "allow_privilege_escalation");
-        if (given === false) continue;
-        yield {
-          address,
-          what: `allow_privilege_escalation should be false, of the container ${name}, got ${given ?? "nothing"}`,
         };
       }
     },
@@ -279,53 +193,6 @@ export const containerRules: readonly ReviewRule[] = [
         yield {
           address: namespace.address,
           what: `${podSecurity.label} should be restricted or baseline, got ${quoted(level)}`,
-        };
-      }
-    },
-  }),
-  rule({
-    id: "pod-account-token",
-    severity: "warning",
-    title: "A pod that asks the API server for nothing has no token for it.",
-    why: "The token of a service account is in every pod by default, for whoever reads files in it.",
-    looksAt: "`automount_service_account_token` of the pods of clipstack.",
-    fix: "set automount_service_account_token to false",
-    example: {
-      stack: "kind-local",
-      says: "automount_service_account_token should be false, got true",
-      edits: [{ at: pod("automount_service_account_token"), failing: true, passing: false }],
-    },
-    *find(change) {
-      for (const deployment of deploymentsOf(change)) {
-        const { pod: spec, labels } = podOf(deployment);
-        if (labels["app.kubernetes.io/name"] !== "clipstack") continue;
-        if (spec.automount_service_account_token === false) continue;
-        yield {
-          address: deployment.address,
-          what: `automount_service_account_token should be false, got ${String(spec.automount_service_account_token ?? "nothing")}`,
-        };
-      }
-    },
-  }),
-  rule({
-    id: "pod-system-calls",
-    severity: "warning",
-    title: "A pod has the system calls of its runtime's default profile, and no more.",
-    why: "Without a seccomp profile a container may use every system call of the kernel; most escapes began with one that no server needs.",
-    looksAt: "`seccomp_profile` of pods and of their containers.",
-    fix: "set seccomp_profile.type to RuntimeDefault",
-    example: {
-      stack: "kind-local",
-      says: "seccomp_profile.type should be RuntimeDefault, of the container embed, got 'Unconfined'",
-      edits: [{ at: pod("security_context", "seccomp_profile"), failing: { type: "Unconfined" } }],
-    },
-    *find(change) {
-      for (const { address, name, security } of podContainersOf(change)) {
-        const type = text(block(security("seccomp_profile"))?.type);
-        if (type === "RuntimeDefault" || type === "Localhost") continue;
-        yield {
-          address,
-          what: `seccomp_profile.type should be RuntimeDefault, of the container ${name}, got ${quoted(type)}`,
         };
       }
     },

@@ -1,9 +1,5 @@
 import { type PortClaim, portConflicts } from "../../../constructs/checks/ports.ts";
-import {
-  embedPort,
-  nodePortRange,
-  tritonPorts,
-} from "../../../inference-image/src/contract/ports.ts";
+import { embedPort, tritonPorts } from "../../../inference-image/src/contract/ports.ts";
 import type { StackChange } from "../change.ts";
 import { serviceTypes } from "../diff-values.ts";
 import { withoutUser } from "../secrets.ts";
@@ -207,37 +203,6 @@ export const exposureRules: readonly ReviewRule[] = [
     },
   }),
   rule({
-    id: "node-port-range",
-    severity: "error",
-    title: "A NodePort is one that Kubernetes gives out.",
-    why: "The API server refuses any other, in the middle of the apply.",
-    looksAt: "`node_port` of every Service, and the values of the chart.",
-    fix: `take a port of ${nodePortRange.min} to ${nodePortRange.max} (embed.nodePort)`,
-    example: {
-      stack: "kind-local",
-      says: "node_port must be 30000 to 32767, got 8092",
-      edits: [
-        {
-          at: [
-            ...["resource", "kubernetes_service_v1", "embed/service", "spec"],
-            ...["port", 0, "node_port"],
-          ],
-          failing: 8092,
-          passing: 30092,
-        },
-      ],
-    },
-    *find(change) {
-      for (const { address, nodePort } of nodePortsOf(change)) {
-        if (nodePort >= nodePortRange.min && nodePort <= nodePortRange.max) continue;
-        yield {
-          address,
-          what: `node_port must be ${nodePortRange.min} to ${nodePortRange.max}, got ${nodePort}`,
-        };
-      }
-    },
-  }),
-  rule({
     id: "node-port-mapped",
     severity: "error",
     title: "kind maps the NodePort of a Service.",
@@ -281,7 +246,7 @@ export const exposureRules: readonly ReviewRule[] = [
     severity: "error",
     title: "No container has the socket of Docker.",
     why: "Who can talk to Docker's socket can start a container with the disk of the host in it: that is root on the host.",
-    looksAt: "Volumes and mounts of every container, and `host_path` volumes of pods.",
+    looksAt: "Volumes and mounts of every container on Docker.",
     fix: "remove the mount of the socket",
     example: {
       stack: "single-gpu",
@@ -302,14 +267,6 @@ export const exposureRules: readonly ReviewRule[] = [
         ];
         for (const source of sources.filter((path) => socket.test(String(path)))) {
           yield { address, what: `must not mount the socket ${String(source)}` };
-        }
-      }
-      for (const deployment of deploymentsOf(change)) {
-        for (const volume of blocks(podOf(deployment).pod.volume)) {
-          const path = text(at(volume, "host_path", "path")) ?? "";
-          if (socket.test(path)) {
-            yield { address: deployment.address, what: `must not mount the socket ${path}` };
-          }
         }
       }
     },
@@ -350,8 +307,8 @@ export const exposureRules: readonly ReviewRule[] = [
     severity: "warning",
     title: "A service has a network of its own.",
     why: "On the network of the host a container listens on every interface, whatever its ports say, and reaches what listens on the loopback interface of the host.",
-    looksAt: "`network_mode` of containers and `host_network` of pods.",
-    fix: "remove network_mode host (host_network), and publish the ports that are needed",
+    looksAt: "`network_mode` of containers on Docker.",
+    fix: "remove network_mode host, and publish the ports that are needed",
     example: {
       stack: "single-gpu",
       says: "network_mode should not be host",
@@ -366,11 +323,6 @@ export const exposureRules: readonly ReviewRule[] = [
       for (const { address, values } of serviceContainers(change)) {
         if (values.network_mode === "host") {
           yield { address, what: "network_mode should not be host" };
-        }
-      }
-      for (const deployment of deploymentsOf(change)) {
-        if (podOf(deployment).pod.host_network === true) {
-          yield { address: deployment.address, what: "host_network should not be true" };
         }
       }
     },

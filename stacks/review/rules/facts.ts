@@ -6,7 +6,7 @@ import {
 } from "../../../inference-image/src/contract/environment.ts";
 import type { ResourceChange, StackChange, Values } from "../change.ts";
 import { baseType } from "../resource-types.ts";
-import { isOneShot, isOwnChart, selects, withoutKey } from "../stack-facts.ts";
+import { isOneShot, isOwnChart, withoutKey } from "../stack-facts.ts";
 import { cached } from "./cached.ts";
 import {
   at,
@@ -177,7 +177,6 @@ export interface Workload {
   readonly limits: Quantities;
   /** Containers that run all the time, as the stack gives them. */
   readonly containers: readonly ContainerResources[];
-  readonly budget?: { readonly address: string; readonly values: Values };
   /** GPUs of one pod. */
   readonly gpus: number;
 }
@@ -249,7 +248,6 @@ export const budgetSelector = cached((budget: ResourceChange) =>
 
 /** Workloads of typed resources. */
 function typedWorkloads(change: StackChange): readonly Workload[] {
-  const budgets = resourcesOf(change, "kubernetes_pod_disruption_budget");
   const defaults = containerDefaults(change);
   return deploymentsOf(change).map((resource) => {
     const spec = specOf(resource);
@@ -258,7 +256,6 @@ function typedWorkloads(change: StackChange): readonly Workload[] {
     const autoscaler = autoscalersOf(change).find((other) =>
       names(at(specOf(other), "scale_target_ref", "name"), resource),
     );
-    const budget = budgets.find((other) => selects(budgetSelector(other), labels));
     const replicas = replicasOf(
       autoscaler === undefined
         ? { minReplicas: spec.replicas, maxReplicas: spec.replicas }
@@ -279,7 +276,6 @@ function typedWorkloads(change: StackChange): readonly Workload[] {
       requests: podTotal(pod, "requests", defaults.requests),
       limits,
       containers: podContainers(pod).map(resourcesGiven),
-      ...(budget !== undefined && { budget: { address: budget.address, values: specOf(budget) } }),
       gpus: Number(limits[gpuResource] ?? 0),
     };
   });
@@ -423,20 +419,11 @@ function chartWorkloads(change: StackChange): readonly Workload[] {
           requests,
           limits,
           containers: [{ name: component, requests, limits }],
-          ...(at(of, "budget", "enabled") !== false &&
-            block(of.budget) !== undefined && {
-              budget: { address: resource.address, values: snake(block(of.budget) ?? {}) },
-            }),
           gpus,
         },
       ];
     }),
   );
-}
-
-/** The two fields of a budget, as the provider has them. */
-function snake({ maxUnavailable, minAvailable }: Values): Values {
-  return { max_unavailable: maxUnavailable, min_available: minAvailable };
 }
 
 /** Every Deployment of the stack. */

@@ -1,8 +1,4 @@
-import {
-  autoscalerFindings,
-  budgetFindings,
-  type Quantities,
-} from "../../../constructs/checks/kubernetes.ts";
+import type { Quantities } from "../../../constructs/checks/kubernetes.ts";
 import {
   metricSourceFindings,
   type Pods,
@@ -13,7 +9,6 @@ import { selects } from "../stack-facts.ts";
 import {
   autoscalersOf,
   budgetSelector,
-  containerDefaults,
   deploymentsOf,
   environmentOf,
   gpuResource,
@@ -45,8 +40,6 @@ import {
 
 const object = (type: string, construct: string, ...path: readonly (string | number)[]) =>
   ["resource", type, construct, "spec", ...path] as const;
-const autoscaler = (...path: readonly (string | number)[]) =>
-  object("kubernetes_horizontal_pod_autoscaler_v2", "embed/autoscaler", ...path);
 const deployment = (...path: readonly (string | number)[]) =>
   object("kubernetes_deployment_v1", "embed/deployment", ...path);
 const container = (...path: readonly (string | number)[]) =>
@@ -55,94 +48,6 @@ const release = ["resource", "helm_release", "inference/chart/release", "values"
 
 /** Objects of Kubernetes that must agree with each other. */
 export const kubernetesRules: readonly ReviewRule[] = [
-  rule({
-    id: "autoscaler-bounds",
-    severity: "error",
-    title: "The fewest pods of an autoscaler are not more than the most.",
-    why: "The API server refuses the autoscaler, after the rest is applied.",
-    looksAt: "Bounds of every autoscaler, typed and in the values of the chart.",
-    fix: "lower autoscaler.minReplicas, or raise autoscaler.maxReplicas",
-    example: {
-      stack: "kind-local",
-      says: "autoscaler.minReplicas (8) must not exceed autoscaler.maxReplicas (6)",
-      edits: [{ at: autoscaler("min_replicas"), failing: 8, passing: 2 }],
-    },
-    *find(change) {
-      for (const { address, replicas } of workloadsOf(change)) {
-        if (replicas === undefined) continue;
-        for (const what of autoscalerFindings(replicas)) yield { address, what };
-      }
-    },
-  }),
-  rule({
-    id: "autoscaler-requests",
-    severity: "error",
-    title: "Pods that are scaled on CPU request CPU.",
-    why: "The autoscaler aims at percent of what the pods request: without a request it has nothing to compare with, and never scales.",
-    looksAt:
-      "Autoscalers with a resource metric, and the requests of the Deployment that they scale; without one its limit, or what a LimitRange of the stack gives it.",
-    fix: "set resources.requests of the pods",
-    example: {
-      stack: "kind-local",
-      says: "resources.requests.cpu must be given for the autoscaler, got nothing",
-      edits: [
-        { at: container("resources", "requests"), failing: { memory: "1Gi" } },
-        { at: container("resources", "limits"), failing: { memory: "1536Mi" } },
-        {
-          at: ["resource", "kubernetes_limit_range_v1", "namespace/limit-range"],
-          failing: undefined,
-        },
-      ],
-    },
-    *find(change) {
-      const defaults = containerDefaults(change).requests;
-      for (const scaler of autoscalersOf(change)) {
-        const target = at(specOf(scaler), "scale_target_ref", "name");
-        const scaled = deploymentsOf(change).find((it) => names(target, it));
-        const metrics = blocks(specOf(scaler).metric).flatMap(({ resource }) => blocks(resource));
-        for (const metric of metrics) {
-          const resource = text(metric.name) ?? "cpu";
-          // of what is not requested Kubernetes takes the limit, or what a LimitRange says
-          const asked = podContainers(scaled && podOf(scaled).pod).every((it) =>
-            ["requests", "limits"].some((side) => isGiven(at(it, "resources", side, resource))),
-          );
-          if (scaled === undefined || asked || defaults[resource] !== undefined) continue;
-          yield {
-            address: scaled.address,
-            what: `resources.requests.${resource} must be given for the autoscaler, got nothing`,
-          };
-        }
-      }
-    },
-  }),
-  rule({
-    id: "autoscaler-target",
-    severity: "error",
-    title: "An autoscaler scales a Deployment that is there.",
-    why: "An autoscaler whose target was renamed does nothing, and says so only in its events.",
-    looksAt:
-      "`scale_target_ref` of every typed autoscaler of Deployments. Nothing is said where a release or a manifest may have the Deployment.",
-    fix: "name the Deployment of the stack",
-    example: {
-      stack: "kind-local",
-      says: "scale_target_ref must name a Deployment of the stack, got 'clipstack-embedder'",
-      edits: [{ at: autoscaler("scale_target_ref", "name"), failing: "clipstack-embedder" }],
-    },
-    *find(change) {
-      if (hasOtherPods(change)) return;
-      const deployments = deploymentsOf(change);
-      for (const { address, ...scaler } of autoscalersOf(change)) {
-        const reference = at(specOf({ address, ...scaler }), "scale_target_ref");
-        if ((at(reference, "kind") ?? "Deployment") !== "Deployment") continue;
-        const target = at(reference, "name");
-        if (!isGiven(target) || deployments.some((it) => names(target, it))) continue;
-        yield {
-          address,
-          what: `scale_target_ref must name a Deployment of the stack, got '${String(target)}'`,
-        };
-      }
-    },
-  }),
   rule({
     id: "autoscaler-metric-source",
     severity: "error",
@@ -209,71 +114,6 @@ export const kubernetesRules: readonly ReviewRule[] = [
           address: it.address,
           what: `replicas should not be given, the autoscaler owns it, got ${String(specOf(it).replicas)}`,
         };
-      }
-    },
-  }),
-  rule({
-    id: "rollout-bounds",
-    severity: "error",
-    title: "A rolling update may start a pod more, or stop one first.",
-    why: "With neither, no pod could ever be replaced: the API server refuses the Deployment, after the rest is applied.",
-    looksAt: "`max_surge` and `max_unavailable` of every typed Deployment.",
-    fix: "set max_surge to 1, or max_unavailable to 1 where a pod has a GPU that cannot be shared",
-    example: {
-      stack: "kind-local",
-      says: "max_surge and max_unavailable must not both be 0",
-      edits: [
-        {
-          at: deployment("strategy", "rolling_update"),
-          failing: { max_surge: "0", max_unavailable: "0" },
-          passing: { max_surge: "1", max_unavailable: "0" },
-        },
-      ],
-    },
-    *find(change) {
-      for (const it of deploymentsOf(change)) {
-        const bounds = block(at(specOf(it), "strategy", "rolling_update"));
-        const none = ["max_surge", "max_unavailable"].every((name) =>
-          /^0+%?$/.test(text(bounds?.[name]) ?? ""),
-        );
-        if (!none) continue;
-        yield { address: it.address, what: "max_surge and max_unavailable must not both be 0" };
-      }
-    },
-  }),
-  rule({
-    id: "budget-allows-drain",
-    severity: "error",
-    title: "A disruption budget lets one pod go, and not all.",
-    why: "A budget that no pod may leave stops every drain: nodes are not upgraded. One that lets all go protects nothing.",
-    looksAt: "Every PodDisruptionBudget, with the bounds of the autoscaler of its pods.",
-    fix: "set budget.maxUnavailable to 1",
-    example: {
-      stack: "kind-local",
-      says: "budget.maxUnavailable must be at least 1, or no node can be drained, got 0 (clipstack-embed)",
-      edits: [
-        {
-          at: object("kubernetes_pod_disruption_budget_v1", "embed/budget", "max_unavailable"),
-          failing: "0",
-          passing: "1",
-        },
-      ],
-    },
-    *find(change) {
-      for (const { replicas, budget, name } of workloadsOf(change)) {
-        if (replicas === undefined || budget === undefined) continue;
-        const { max_unavailable, min_available } = budget.values;
-        const [maxUnavailable, minAvailable] = [number(max_unavailable), number(min_available)];
-        // percents are left to Kubernetes
-        if (maxUnavailable === undefined && minAvailable === undefined) continue;
-        const findings = budgetFindings(
-          {
-            ...(maxUnavailable !== undefined && { maxUnavailable }),
-            ...(minAvailable !== undefined && { minAvailable }),
-          },
-          replicas,
-        );
-        for (const what of findings) yield { address: budget.address, what: `${what} (${name})` };
       }
     },
   }),
@@ -450,112 +290,6 @@ export const kubernetesRules: readonly ReviewRule[] = [
     },
   }),
   rule({
-    id: "resources-given",
-    severity: "warning",
-    title: "A pod says how much CPU and memory it needs, and the most that it may take.",
-    why: "Without requests the scheduler puts pods where there is no room; without a limit of memory one pod takes that of all others on the node.",
-    looksAt: "`resources` of the containers of clipstack's pods.",
-    fix: "set resources.requests and resources.limits",
-    example: {
-      stack: "kind-local",
-      says: "resources of clipstack-embed should have limits.memory",
-      edits: [{ at: container("resources", "limits"), failing: { cpu: "1" } }],
-    },
-    *find(change) {
-      for (const { address, name, requests, limits } of containersOf(ours(change))) {
-        const missing = [
-          ...["cpu", "memory"]
-            .filter((it) => requests[it] === undefined)
-            .map((it) => `requests.${it}`),
-          ...(limits.memory === undefined ? ["limits.memory"] : []),
-        ];
-        if (missing.length > 0) {
-          yield { address, what: `resources of ${name} should have ${missing.join(", ")}` };
-        }
-      }
-    },
-  }),
-  rule({
-    id: "requests-within-limits",
-    severity: "error",
-    title: "A pod does not request more than its limit.",
-    why: "The API server refuses such a pod: the Deployment is made, and has none.",
-    looksAt: "Requests and limits of CPU and memory, typed and in the values of the chart.",
-    fix: "lower the request, or raise the limit",
-    example: {
-      stack: "kind-local",
-      says: "requests.memory of clipstack-embed must not exceed its limit (1536Mi), got 2Gi",
-      edits: [{ at: container("resources", "requests", "memory"), failing: "2Gi", passing: "1Gi" }],
-    },
-    *find(change) {
-      for (const { address, name, requests, limits } of containersOf(workloadsOf(change))) {
-        for (const [resource, read] of Object.entries(readers)) {
-          const [request, limit] = [read(requests[resource]), read(limits[resource])];
-          if (request === undefined || limit === undefined || request <= limit) continue;
-          yield {
-            address,
-            what: `requests.${resource} of ${name} must not exceed its limit (${limits[resource]}), got ${requests[resource]}`,
-          };
-        }
-      }
-    },
-  }),
-  rule({
-    id: "limit-range-admits-pods",
-    severity: "error",
-    title: "The limits of a container are within those of the namespace.",
-    why: "The API server refuses a pod with a container above the maximum of a LimitRange.",
-    looksAt:
-      "`max` of every typed LimitRange, against the limits of the containers of clipstack's pods.",
-    fix: "raise limitRange.max, or lower resources.limits",
-    example: {
-      stack: "kind-local",
-      says: "limits.memory of clipstack-embed must be at most 4Gi, the maximum of the LimitRange, got 8Gi",
-      edits: [
-        { at: container("resources", "limits", "memory"), failing: "8Gi", passing: "1536Mi" },
-      ],
-    },
-    *find(change) {
-      const ranges = resourcesOf(change, "kubernetes_limit_range").flatMap((range) =>
-        blocks(specOf(range).limit).filter(({ type }) => type === "Container"),
-      );
-      for (const { address, name, limits } of containersOf(ours(change))) {
-        for (const { max } of ranges) {
-          for (const [resource, read] of Object.entries(readers)) {
-            const [most, limit] = [read(map(max)[resource]), read(limits[resource])];
-            if (most === undefined || limit === undefined || limit <= most) continue;
-            yield {
-              address,
-              what: `limits.${resource} of ${name} must be at most ${map(max)[resource]}, the maximum of the LimitRange, got ${limits[resource]}`,
-            };
-          }
-        }
-      }
-    },
-  }),
-  rule({
-    id: "single-replica",
-    severity: "warning",
-    title: "A service has two pods at the least.",
-    why: "Where a node is drained or dies, nobody answers until the next pod is ready: minutes, with a model to load.",
-    looksAt: "The fewest pods of clipstack's Deployments, typed and in the values of the chart.",
-    fix: "set autoscaler.minReplicas to 2",
-    example: {
-      stack: "kind-local",
-      says: "clipstack-embed should have 2 pods at the least, got 1",
-      edits: [{ at: autoscaler("min_replicas"), failing: 1, passing: 2 }],
-    },
-    *find(change) {
-      for (const { address, name, replicas } of ours(change)) {
-        if (replicas === undefined || replicas.minReplicas > 1) continue;
-        yield {
-          address,
-          what: `${name} should have 2 pods at the least, got ${replicas.minReplicas}`,
-        };
-      }
-    },
-  }),
-  rule({
     id: "service-selects",
     severity: "error",
     title: "A Service leads to pods that are there, at a port that they have.",
@@ -632,8 +366,6 @@ function gpusAtMost(workloads: readonly Workload[]): number {
     0,
   );
 }
-
-const readers = { cpu: cpuMillicores, memory: memoryMiB } as const;
 
 /** What is not said is nothing of a pod. */
 function quantities(of: Readonly<Record<string, string>>, prefix = ""): Quantities {
