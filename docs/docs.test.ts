@@ -173,6 +173,24 @@ function unknownIn(program: Command, words: readonly string[]): readonly string[
   return unknown;
 }
 
+test("the plan that is applied is the one that was compared with the review", () => {
+  const compared = [...pages].flatMap(([path, { blocks }]) =>
+    blocks.flatMap(({ lines, line }) => {
+      const text = lines.join("\n");
+      if (!text.includes("--verify-plan")) return [];
+      const [, file] = /--plan (\S+) --verify-plan/.exec(text) ?? [];
+      const [, plan] = new RegExp(`show -json (\\S+) > ${file}$`, "m").exec(text) ?? [];
+      const [, applied] = /--verify-plan \S+ && terraform .*\bapply (\S+)$/m.exec(text) ?? [];
+      return [{ place: `${path}:${line}`, plan, applied }];
+    }),
+  );
+  expect(compared.length).toBeGreaterThan(2);
+  for (const { place, plan, applied } of compared) {
+    expect(plan, place).toBeDefined();
+    expect(applied, place).toBe(plan);
+  }
+});
+
 test("every npm script exists", () => {
   const manifest = (folder: string): { readonly scripts: Readonly<Record<string, string>> } =>
     JSON.parse(readFileSync(join(root, folder, "package.json"), "utf8"));

@@ -111,7 +111,7 @@ Examples:
   $ terraform show -json plan > plan.json && npx clipstack review --plan plan.json
   $ npx clipstack review --plan single-gpu=a.json --plan kind-local=b.json --output review.md --output review.html
   $ npx clipstack review --base ../main/cdktf.out --head cdktf.out
-  $ npx clipstack review --plan fresh.json --verify-plan reviewed.json && terraform apply plan
+  $ npx clipstack review --plan fresh.json --verify-plan reviewed.json && terraform apply fresh
 
 Exit codes: 0 all good, 1 the change is blocked, or is not what was reviewed, 2 wrong usage or files.`,
     )
