@@ -1,11 +1,5 @@
-import {
-  type Block,
-  documentOf,
-  fullRung,
-  type Span,
-  type Text,
-  visible,
-} from "./comment-document.ts";
+import { type Block, type Span, type Text, visible } from "./comment-blocks.ts";
+import { documentOf } from "./comment-document.ts";
 import type { DiffBlock } from "./diff-line.ts";
 import type { Review } from "./review.ts";
 
@@ -16,7 +10,7 @@ export interface HtmlOptions {
 /** A review as one HTML file, whole: opens from disk, asks the network for nothing, prints, and follows a dark theme. */
 export function htmlReport(review: Review, { rulesUrl }: HtmlOptions = {}): string {
   const blocks = documentOf(review, {
-    rung: fullRung,
+    level: "full",
     ...(rulesUrl === undefined ? {} : { rulesUrl }),
   });
   const names = review.stacks.map(({ stack }) => stack).join(", ");

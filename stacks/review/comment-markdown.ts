@@ -1,11 +1,5 @@
-import {
-  type Block,
-  documentOf,
-  ladder,
-  type Span,
-  type Text,
-  visible,
-} from "./comment-document.ts";
+import { type Block, levels, type Span, type Text, visible } from "./comment-blocks.ts";
+import { documentOf } from "./comment-document.ts";
 import type { DiffBlock } from "./diff-line.ts";
 import type { Review } from "./review.ts";
 
@@ -28,12 +22,12 @@ export interface MarkdownOptions {
   readonly limit?: number;
 }
 
-/** A comment in GitHub's Markdown, on the first rung of the ladder that fits. */
+/** A comment in GitHub's Markdown, in the most detailed level that fits. */
 export function markdownComment(review: Review, options: MarkdownOptions = {}): string {
   const { limit = commentLimit, ...links } = options;
   let text = "";
-  for (const rung of ladder) {
-    const blocks = documentOf(review, { rung, ...links });
+  for (const level of levels) {
+    const blocks = documentOf(review, { level, ...links });
     text = [commentMarker, ...blocks.map(blockText), footer(review), ""].join("\n\n").trimEnd();
     // GitHub counts characters as JavaScript does not: one of a pair is none to it
     if (text.length < limit) return `${text}\n`;

@@ -464,21 +464,18 @@ describe("a plan that is too long for a comment", () => {
     expect(text).toContain("**Shortened** to fit the limit of a comment");
   });
 
-  test("says how many are beyond the list where the dangerous alone are too many", () => {
+  test("counts what needs attention where its names alone are too many", () => {
     const text = markdownComment(reviewOf([plannedChange(many(3_000, ["delete"]))]));
     expect(text.length).toBeLessThan(commentLimit);
-    expect(text).toMatch(/and \d+ more: \d+ × docker_container destroy/);
+    expect(text).toContain("3000 changes that need attention: 3000 × docker_container destroy.");
     expect(text).toContain("| `test` | **3000** |");
   });
 
-  test("puts the services that do not answer before thousands of others", () => {
-    const destroyed = savedChange("stack-destroyed");
-    const more = plannedChange(many(2_000, ["delete"])).resources;
-    const text = markdownComment(
-      reviewOf([{ ...destroyed, resources: [...more, ...destroyed.resources] }]),
-    );
+  test("names the services that go away, whatever else is counted", () => {
+    const others = { ...plannedChange(many(2_000, ["delete"])), stack: "a" };
+    const text = markdownComment(reviewOf([others, savedChange("stack-destroyed")]));
     expect(text.length).toBeLessThan(commentLimit);
-    expect(text).toContain("`docker_container.embed_container_3CD7E964`");
+    expect(text).toContain("- single-gpu: embed, triton-onnx, triton-trt go away.");
   });
 
   test("keeps errors of rules before notes", () => {
@@ -507,7 +504,7 @@ describe("a plan that is too long for a comment", () => {
     }
   });
 
-  test("names its plans, and the first dangerous change of every one of many stacks", () => {
+  test("names its plans, and gives the counts of a hundred stacks with a row of their own", () => {
     const changes = Array.from({ length: 120 }, (_, index) => ({
       ...plannedChange(many(20, ["delete", "create"])),
       stack: `stack-${index}`,
@@ -517,12 +514,12 @@ describe("a plan that is too long for a comment", () => {
     expect(text).not.toContain("**Cut here**");
     expect(text.trimEnd().split("\n").at(-1)).toMatch(/^<!-- clipstack-plans stack-0:.* -->$/);
     expect(text.split(/:[0-9a-f]{64} /)).toHaveLength(121);
-    for (let index = 0; index < 120; index += 1) expect(text).toContain(`#### stack-${index}\n`);
-    const named = text.split("- **replace**").length - 1;
-    expect(text).toContain(`Of **2400 dangerous changes** the ${named} worst are named`);
+    expect(text).toContain("2400 changes that need attention: 2400 × docker_container replace.");
+    expect(text.split("\n| `stack-")).toHaveLength(101);
+    expect(text).toContain("| 20 more | 0 | **400** | 0 | 0 |");
   });
 
-  test("gives as many stacks as nobody reads one row of counts together, the worst their own", () => {
+  test("counts stacks that need no attention in one row", () => {
     const changes = Array.from({ length: 900 }, (_, index) => ({
       ...plannedChange(many(2, index === 700 ? ["delete"] : ["update"])),
       stack: `stack-${index}`,
@@ -530,15 +527,8 @@ describe("a plan that is too long for a comment", () => {
     const text = markdownComment(reviewOf(changes));
     expect(text.length).toBeLessThan(commentLimit);
     expect(text).toContain("| `stack-700` | **2** | 0 | 0 |");
-    expect(text).toMatch(/\| \d+ more \| 0 \| 0 \| \d+ \| 0 \|/);
+    expect(text).toContain("| 899 more | 0 | 0 | 1798 | 0 |");
     expect(text.split("- **destroy**")).toHaveLength(3);
-  });
-
-  test("names a service that does not answer before thousands that nobody knows, in any stack", () => {
-    const others = { ...plannedChange(many(2_000, ["delete"])), stack: "a" };
-    const text = markdownComment(reviewOf([others, savedChange("stack-destroyed")]));
-    expect(text.length).toBeLessThan(commentLimit);
-    expect(text).toContain("`docker_container.embed_container_3CD7E964`");
   });
 
   test("shortens tables of capacity and of exposure, and keeps what changes there", () => {
@@ -555,9 +545,20 @@ describe("a plan that is too long for a comment", () => {
     expect(text).toContain("| all |");
   });
 
+  test("keeps an unexamined resource by name, and its statement", () => {
+    const change = plannedChange([
+      ...many(2_000, ["create"]),
+      { address: "aws_security_group_rule.open", after: { cidr_blocks: ["0.0.0.0/0"] } },
+    ]);
+    const text = markdownComment(reviewOf([change]));
+    expect(text.length).toBeLessThan(commentLimit);
+    expect(text).toContain("- **update** `open` (`aws_security_group_rule.open`)");
+    expect(text).toContain("1 resource of aws was not examined for exposure");
+  });
+
   test("is cut where nothing else helps, and names its plans even then", () => {
     const review = reviewOf([savedChange("image-changed")]);
-    const text = markdownComment(review, { limit: 1_200 });
+    const text = markdownComment(review, { limit: 700 });
     expect(text).toContain("**Cut here**");
     expect(text.trimEnd().split("\n").at(-1)).toMatch(/^<!-- clipstack-plans /);
     expect(text.split("<details>").length).toBe(text.split("</details>").length);

@@ -53,6 +53,11 @@ export function isBroken({ notKnown }: StackReview): boolean {
   return notKnown.some(saysBroken);
 }
 
+/** Whether a stack has a reason for another verdict than safe. */
+export function needsAttention(review: StackReview): boolean {
+  return [...blockers(review), ...worthAttention(review)].some((line) => line !== "");
+}
+
 /** The same as {@link blockers}. */
 function worthAttention(review: StackReview): readonly string[] {
   const { changes, exposures, findings, drift } = review;
