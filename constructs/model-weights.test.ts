@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { expression } from "./expression.ts";
 import { ModelWeights, type ModelWeightsProps } from "./model-weights.ts";
 import { hostIn, synth } from "./test-synth.ts";
 
@@ -57,11 +58,25 @@ test("makes the form that the embed server runs on a GPU where that has one", ()
 
 test("says what to do where there are no weights", () => {
   const [precondition] = synthWeights().only("docker_volume").lifecycle.precondition;
-  expect(precondition.condition).toContain("fileexists(");
   expect(precondition.error_message).toBe(
     "There are no weights at model_repository/openclip_vit_b32/1/model.onnx: 'npx clipstack model pull' gets them, 'npx clipstack model generate' makes random ones.",
   );
 });
+
+test.each(["model_repository", "../models", "/srv/models"])(
+  "checks the weights of %s with a condition that is not constant, which Terraform rejects",
+  (modelRepository) => {
+    const { only, at } = synthWeights({ modelRepository });
+    const [precondition] = only("docker_volume").lifecycle.precondition;
+    expect(precondition.condition).toMatch(/^\$\{local\.\w+ != "missing"\}$/);
+    const folder = modelRepository.startsWith("/")
+      ? modelRepository
+      : `${expression("path.root")}/../../../${modelRepository}`;
+    expect(at("test/weights/check/container").upload[0].source).toBe(
+      `${folder}/openclip_vit_b32/1/model.onnx`,
+    );
+  },
+);
 
 test("mounts a folder of the host, where that has them", () => {
   const { weights, json } = synthWeights({ source: "host-path", modelRepository: "/srv/models" });

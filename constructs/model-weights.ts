@@ -72,20 +72,21 @@ export class ModelWeights extends Construct {
     host.needsDisk({ what: "weights", miB: weightsMiB });
 
     const file = `${host.sourcePath(folder)}/${weightsFile}`;
-    const checksum = new TerraformLocal(
+    const local = new TerraformLocal(
       this,
       "sha256",
       // computed once for a plan: the file is large
       expression(`try(filesha256("${file}"), "missing")`),
     );
-    this.sha256 = expression(`local.${checksum.friendlyUniqueId}`);
-    this.version = expression(`substr(local.${checksum.friendlyUniqueId}, 0, 12)`);
+    const checksum = `local.${local.friendlyUniqueId}`;
+    this.sha256 = expression(checksum);
+    this.version = expression(`substr(${checksum}, 0, 12)`);
 
     const volume = new Volume(this, "volume", {
       name: `${TerraformStack.of(this).node.id}-weights-${this.version}`,
       lifecycle: {
         createBeforeDestroy: true,
-        precondition: [weightsCondition(modelRepository, host.sourcePath("."))],
+        precondition: [weightsCondition(modelRepository, `${checksum} != "missing"`)],
       },
     });
     const sidecar = `${file}.json`;

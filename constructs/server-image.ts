@@ -4,7 +4,7 @@ import { Construct } from "constructs";
 import { asWritten, TerraformLocal, type TerraformResource, TerraformStack } from "./cdktf.ts";
 import { contentHash } from "./content-hash.ts";
 import { expression, projectFolder } from "./expression.ts";
-import { weightsCondition } from "./weights-file.ts";
+import { weightsCondition, weightsFile, weightsFolder } from "./weights-file.ts";
 
 /** Where an image comes from. */
 export type ImageSource =
@@ -209,7 +209,12 @@ class BuiltImage {
       lifecycle: {
         createBeforeDestroy: true,
         ...(build.hasWeights && {
-          precondition: [weightsCondition("model_repository", projectFolder)],
+          precondition: [
+            weightsCondition(
+              "model_repository",
+              `fileexists("${projectFolder}/model_repository/${weightsFolder}/${weightsFile}")`,
+            ),
+          ],
         }),
       },
     });

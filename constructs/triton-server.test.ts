@@ -430,6 +430,15 @@ test("fails when a reload, with new instances beside the old ones, does not fit 
   ]);
 });
 
+test("fails on an image that is too old for its options, also where no GPU is used", () => {
+  const image = "nvcr.io/nvidia/tritonserver:24.05-py3";
+  expect(
+    findings((stack) => triton(stack, { engine: nvidia(image) }, { accelerator: "cpu" })),
+  ).toEqual([
+    `test/triton: image must be 24.06 or newer, because older Tritons reject --model-config-name, got '${image}'`,
+  ]);
+});
+
 test("fails on a GPU that is newer than the image, but not where no GPU is used", () => {
   const image = "nvcr.io/nvidia/tritonserver:24.12-py3";
   const engine = nvidia(image);

@@ -21,7 +21,7 @@ import { renderTritonCommand } from "../inference-image/src/contract/triton-flag
 import { TerraformStack } from "./cdktf.ts";
 import { check, type Finding } from "./checks/findings.ts";
 import { type GpuId, variantFor, variantGpuFindings } from "./checks/gpus.ts";
-import { imageFindings, releaseFindings } from "./checks/images.ts";
+import { imageFindings, releaseFindings, tritonOptionFindings } from "./checks/images.ts";
 import { exposureFindings } from "./checks/ports.ts";
 import { weightsFindings } from "./checks/weights.ts";
 import {
@@ -279,6 +279,7 @@ function tritonImageFindings(source: ImageSource, host: GpuHost): readonly Findi
   if (name === undefined) return [];
   const findings = [
     ...imageFindings(name),
+    ...tritonOptionFindings(name),
     ...(host.accelerator === "gpu" ? releaseFindings(name, host.gpu) : []),
   ];
   const prop = source.source === "pull" ? "image" : "image.buildArgs.TRITON_IMAGE";

@@ -8,15 +8,15 @@ export const weightsFolder = `${openclipVitB32.name}/1`;
 export const weightsFile = "model.onnx";
 
 /**
- * That there are weights: what to do is said when a plan is made.
+ * Precondition that the weights exist, with how to get them.
  *
- * @param repository - As the settings name it.
- * @param root - What it is relative to, as Terraform is told.
+ * @param repository - Model repository, as the settings name it.
+ * @param exists - Terraform expression. It refers to another object, because Terraform rejects a constant condition.
  */
-export function weightsCondition(repository: string, root: string) {
+export function weightsCondition(repository: string, exists: string) {
   const path = `${repository}/${weightsFolder}/${weightsFile}`;
   return {
-    condition: expression(`fileexists("${repository.startsWith("/") ? path : `${root}/${path}`}")`),
+    condition: expression(exists),
     errorMessage: `There are no weights at ${path}: 'npx clipstack model pull' gets them, 'npx clipstack model generate' makes random ones.`,
   };
 }

@@ -107,8 +107,8 @@ test.each([
     "network must be lower-case letters, digits and '-', at most 40, got 'Clip Stack'",
   ],
   [
-    "modelRepository: ../models",
-    "modelRepository must be a path without '..' or spaces, got '../models'",
+    "modelRepository: ~/models",
+    "modelRepository must be a path without '~' or spaces, got '~/models'",
   ],
   [
     "state: { backend: local, path: /srv/states/a.tfstate }",

@@ -279,10 +279,10 @@ const tritonOnnx = (defaultGpus: readonly number[]) =>
 const tritonTrt = (defaultGpus: readonly number[]) =>
   triton(hostPorts.tritonTrt, defaultGpus, { optimumBatchSize });
 
-const modelRepository = path
+const modelRepository = text("a path without '~' or spaces", /^[\w@+=,./-]+$/)
   .default("model_repository")
   .describe(
-    "Model repository, which has the weights in `openclip_vit_b32/1`: relative to the project, or absolute. With the weights `host-path` on the host of Docker, else on the machine that deploys.",
+    "Model repository, which has the weights in `openclip_vit_b32/1`: relative to the project (`../weights` is beside it), or absolute. With the weights `host-path` on the host of Docker, else on the machine that deploys.",
   );
 const upstream = word(["triton-onnx", "triton-trt"])
   .default("triton-onnx")

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { gpuCatalogue } from "../gpu-catalogue.ts";
 import { gpuIndexFindings, gpuNamingFindings, variantGpuFindings } from "./gpus.ts";
-import { imageFindings, releaseFindings } from "./images.ts";
+import { imageFindings, releaseFindings, tritonOptionFindings } from "./images.ts";
 import {
   autoscalerFindings,
   budgetFindings,
@@ -202,6 +202,14 @@ describe("GPU and image", () => {
 
   test.each(Object.values(gpuCatalogue))("accepts the default image for $label", (gpu) => {
     expect(releaseFindings("nvcr.io/nvidia/tritonserver:26.07-py3", gpu)).toEqual([]);
+  });
+
+  test("fails on a Triton that is too old for the options of the stacks", () => {
+    expect(tritonOptionFindings("nvcr.io/nvidia/tritonserver:24.05-py3")).toEqual([
+      "image must be 24.06 or newer, because older Tritons reject --model-config-name, got 'nvcr.io/nvidia/tritonserver:24.05-py3'",
+    ]);
+    expect(tritonOptionFindings("nvcr.io/nvidia/tritonserver:24.06-py3")).toEqual([]);
+    expect(tritonOptionFindings("my/triton:1.0")).toEqual([]);
   });
 
   test("says nothing of an image whose release it cannot read", () => {

@@ -4,7 +4,7 @@ import type { ClusterEmbed, ClusterInferenceProps, ClusterPlan } from "../cluste
 import type { Finding } from "./findings.ts";
 import { type GpuPods, gpuQuotaFindings, gpusPerPodFindings, poolFindings } from "./gpu-pool.ts";
 import { variantGpuCounts } from "./gpus.ts";
-import { imageFindings, releaseFindings } from "./images.ts";
+import { imageFindings, releaseFindings, tritonOptionFindings } from "./images.ts";
 import { autoscalerFindings, budgetFindings, resourceFindings } from "./kubernetes.ts";
 import { metricSourceFindings, scalingWarnings, sharedQuotaFindings } from "./scaling.ts";
 import { vramFindings } from "./vram.ts";
@@ -44,7 +44,9 @@ export function clusterFindings(
       : []),
     ...(triton.enabled
       ? [
-          ...(triton.engine === "tritonserver" ? of("triton", imageFindings(triton.image)) : []),
+          ...(triton.engine === "tritonserver"
+            ? of("triton", [...imageFindings(triton.image), ...tritonOptionFindings(triton.image)])
+            : []),
           ...(gpus > 0 ? of("triton", releaseFindings(triton.image, gpu)) : []),
           ...weightsFindings(props),
           ...variantFindings(gpus, model),

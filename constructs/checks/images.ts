@@ -26,12 +26,29 @@ const firstRelease: Readonly<Record<GpuSpec["architecture"], string>> = {
   Blackwell: "25.01",
 };
 
-/** A GPU that is newer than the image. NVIDIA's tags are `year.month-…`; of another tag, or a digest, nothing is known. */
+/** Release in one of NVIDIA's tags, `year.month-…`; unknown for other tags and for digests. */
+function tritonRelease(image: string): string | undefined {
+  return /:(\d\d\.\d\d)-[^:/]*$/.exec(image)?.[1];
+}
+
+/** First release with every option that the stacks pass: `--model-config-name` is the newest of them. */
+const firstWithOptions = "24.06";
+
+/** A Triton image that is too old for the options that the stacks pass. */
+export function tritonOptionFindings(image: string): readonly Finding[] {
+  const release = tritonRelease(image);
+  if (release === undefined || release >= firstWithOptions) return [];
+  return [
+    `image must be ${firstWithOptions} or newer, because older Tritons reject --model-config-name, got '${image}'`,
+  ];
+}
+
+/** A GPU that is newer than the image. */
 export function releaseFindings(
   image: string,
   { label, architecture }: Pick<GpuSpec, "label" | "architecture">,
 ): readonly Finding[] {
-  const release = /:(\d\d\.\d\d)-[^:/]*$/.exec(image)?.[1];
+  const release = tritonRelease(image);
   const first = firstRelease[architecture];
   if (release === undefined || release >= first) return [];
   return [`image must be ${first} or newer for ${label} (${architecture}), got '${image}'`];

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 // Loads the TypeScript command line in this process. `tsx` strips types; `npm run typecheck` checks them.
+import "./exit-with-parent.mjs";
 import { register } from "tsx/esm/api";
 
 register();

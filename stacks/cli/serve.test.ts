@@ -64,6 +64,21 @@ test("starts the embed server on this machine only, and stops it on Ctrl-C", asy
   expect(stdout).toContain(`listening on http://127.0.0.1:${port}`);
 });
 
+test.each(["SIGTERM", "SIGKILL"] as const)(
+  "ends when npx is killed with %s",
+  async (signal) => {
+    const [port] = await freePorts(1);
+    const args = ["clipstack", "serve", "--model", "tiny", "--http-port", String(port)];
+    const npx = spawn("npx", args, { env: { ...process.env, TMPDIR: folder }, stdio: "ignore" });
+    child = npx;
+    const url = `http://127.0.0.1:${port}/healthz`;
+    await expect.poll(() => answers(url), { timeout: 60_000 }).toBe(true);
+    npx.kill(signal);
+    await expect.poll(() => answers(url), { timeout: 20_000 }).toBe(false);
+  },
+  90_000,
+);
+
 test("starts what stands where a Triton will stand, and leaves no folder behind", async () => {
   const [http, grpc, metrics] = await freePorts(3);
   const { child: server, ended } = serve(

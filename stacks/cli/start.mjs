@@ -1,4 +1,5 @@
 // `npm start`: install what is missing, then hand over to TypeScript.
+import "./exit-with-parent.mjs";
 import { ensureInstalled } from "./install.mjs";
 
 ensureInstalled();

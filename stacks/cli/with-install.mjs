@@ -1,5 +1,6 @@
 // `node with-install.mjs <tool> [args…]`: install what is missing, then run a tool of node_modules/.bin.
 import { spawn } from "node:child_process";
+import "./exit-with-parent.mjs";
 import { ensureInstalled, root } from "./install.mjs";
 
 ensureInstalled();
