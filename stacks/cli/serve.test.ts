@@ -56,7 +56,7 @@ test("starts the embed server on this machine only, and stops it on Ctrl-C", asy
   const [port] = await freePorts(1);
   const { child: server, ended } = serve("--model", "tiny", "--http-port", String(port));
   await expect
-    .poll(() => answers(`http://127.0.0.1:${port}/readyz`), { timeout: 20_000 })
+    .poll(() => answers(`http://127.0.0.1:${port}/readyz`), { timeout: 60_000 })
     .toBe(true);
   server.kill("SIGINT");
   const { code, stdout } = await ended;
@@ -74,7 +74,7 @@ test.each(["SIGTERM", "SIGKILL"] as const)(
     const url = `http://127.0.0.1:${port}/healthz`;
     await expect.poll(() => answers(url), { timeout: 60_000 }).toBe(true);
     npx.kill(signal);
-    await expect.poll(() => answers(url), { timeout: 20_000 }).toBe(false);
+    await expect.poll(() => answers(url), { timeout: 60_000 }).toBe(false);
   },
   90_000,
 );
@@ -93,7 +93,7 @@ test("starts what stands where a Triton will stand, and leaves no folder behind"
     ],
   );
   const base = `http://127.0.0.1:${http}/v2`;
-  await expect.poll(() => answers(`${base}/health/ready`), { timeout: 20_000 }).toBe(true);
+  await expect.poll(() => answers(`${base}/health/ready`), { timeout: 60_000 }).toBe(true);
   for (const model of ["trt", "u8", "jpeg"]) {
     expect(await answers(`${base}/models/openclip_vit_b32_${model}/ready`)).toBe(true);
   }
