@@ -1,9 +1,9 @@
 import { vram, vramMiB } from "../../constructs/checks/vram.ts";
 import type { Environment, Service } from "../../inference-image/src/contract/environment.ts";
 import type { Values } from "./change.ts";
+import { chartDocuments } from "./chart-values.ts";
 import type { StackMoments } from "./consequences.ts";
 import { fieldsOf } from "./diff-pbtxt.ts";
-import { chartDocuments } from "./diff-values.ts";
 import { objectName, type StackFacts } from "./stack-facts.ts";
 import { blockOf, blocksOf, isObject } from "./value-paths.ts";
 

@@ -1,7 +1,7 @@
 import type { Service } from "../../inference-image/src/contract/environment.ts";
 import { engineCacheMount } from "../../inference-image/src/contract/model-config.ts";
 import type { ResourceChange, StackChange, Values } from "./change.ts";
-import { chartDocuments } from "./diff-values.ts";
+import { chartDocuments } from "./chart-values.ts";
 import { asTyped, baseType, type ExaminedType } from "./resource-types.ts";
 import {
   durationText,

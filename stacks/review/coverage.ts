@@ -1,6 +1,6 @@
 import type { ResourceChange, StackChange } from "./change.ts";
+import { chartDocuments } from "./chart-values.ts";
 import type { StackMoments } from "./consequences.ts";
-import { chartDocuments } from "./diff-values.ts";
 import { canExpose } from "./exposure.ts";
 import { asTyped, baseType, isExaminedType } from "./resource-types.ts";
 import { few, isOneShot, isOwnChart, withoutKey } from "./stack-facts.ts";

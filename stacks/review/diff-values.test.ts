@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
+import { chartDocuments } from "./chart-values.ts";
 import { imageNames } from "./diff-images.ts";
 import { diffPbtxt, fieldsOf } from "./diff-pbtxt.ts";
-import { chartDocuments, diffResource } from "./diff-values.ts";
+import { diffResource } from "./diff-values.ts";
 import { hidden } from "./secrets.ts";
 import { plannedChange } from "./test-plans.ts";
 

@@ -1,9 +1,10 @@
-import { Composer, type Document, Parser } from "yaml";
 import type { Path, ResourceChange } from "./change.ts";
+import { chartDocuments, diffChartValues } from "./chart-values.ts";
 import { diffEnvironment, isEnvironmentList } from "./diff-env.ts";
 import { type DiffBlock, type DiffLine, knownAfterApply, lineOf } from "./diff-line.ts";
 import { diffPbtxt, isModelConfig } from "./diff-pbtxt.ts";
-import { collapsed, commandWord, hasSecretForm, hidden, isSecretName } from "./secrets.ts";
+import { guarded, isNothing, safeKey, short, textOf, toList } from "./diff-texts.ts";
+import { commandWord, hasSecretForm, hidden } from "./secrets.ts";
 import { isObject, isWithin, ofServer, sameValue, stepInto } from "./value-paths.ts";
 
 /**
@@ -21,9 +22,6 @@ export interface ImageNames {
   readonly after: ReadonlyMap<string, string>;
 }
 
-/** Longer texts are said to have changed. */
-const longText = 160;
-
 /** Arguments that are no fact about the thing, or are said elsewhere. */
 const silent = new Set(["id", "timeouts", "output", "network_data", "hostname", "container_logs"]);
 
@@ -37,36 +35,6 @@ const itemNames = [
   ...["name", "label", "key", "file", "container_path", "target", "mount_path", "host"],
   ...["container_port", "type", "source", "topology_key", "what", "image", "port", "service"],
 ] as const;
-
-/** Values of this project's chart whose texts are names, sizes and words, and no secrets. */
-const plainChartPaths = [
-  /^(embed|triton)\.image\.(repository|tag|digest|pullPolicy)$/,
-  /^(embed|triton)\.(engine|backend|accelerator|sharedMemory|runtimeClassName|priorityClassName)$/,
-  /^(embed|triton)\.resources\.(requests|limits)\.(cpu|memory)$/,
-  /^(embed|triton)\.autoscaling\.(metric|source)$/,
-  /^(embed|triton)\.budget\.unhealthyPodEvictionPolicy$/,
-  /^(embed|triton)\.topologySpread\.(topologyKey|whenUnsatisfiable)$/,
-  /^(embed|triton)\.tolerations\[\d+\]\.(operator|effect)$/,
-  /^triton\.modelConfig\.variant$/,
-  /^triton\.engineCache\.(existingClaim|storageClass|accessMode|size)$/,
-  /^model\.(weights|pvc\.(claimName|cacheSizeLimit)|init\.sizeLimit)$/,
-  /^quota\.hard\.(pods|(requests|limits)\.(cpu|memory)|requests\.nvidia\.com\/gpu)$/,
-  /^limitRange\.(defaultRequest|default|max)\.(cpu|memory)$/,
-  /^serviceMonitor\.interval$/,
-];
-
-/** Types of a Service: the only words that its `type` has. */
-export const serviceTypes = /^(ClusterIP|NodePort|LoadBalancer|ExternalName)$/;
-
-/** What names, sizes and words are made of. */
-const plainForm = /^[\w.:/-]+$/;
-
-/** A key of a chart's values as a reader may see it: a word, not what may be a name or a password that somebody chose. */
-export function chartKey(name: string): string {
-  const isWord = /^[a-z]{1,30}([A-Z][a-z]{1,30}){0,6}$/.test(name);
-  const isResource = /^((requests|limits)\.(cpu|memory)|(requests\.)?nvidia\.com\/gpu|sha256)$/;
-  return isWord || isResource.test(name) ? name : hidden;
-}
 
 /** Arguments of a release that may be anything that somebody wrote. */
 function isUnknownText(type: string, path: Path): boolean {
@@ -358,46 +326,9 @@ class Differ {
       );
       return;
     }
-    const walk = (was: unknown, is: unknown, place: string, key: string, secret: boolean) => {
-      if (sameValue(was, is)) return;
-      const known = secret || isSecretName(key);
-      if (isObject(was) || isObject(is)) {
-        const [a, b] = [isObject(was) ? was : {}, isObject(is) ? is : {}];
-        for (const name of [...new Set([...Object.keys(a), ...Object.keys(b)])].sort()) {
-          const inner = place === "" ? chartKey(name) : `${place}.${chartKey(name)}`;
-          walk(stepInto(a, name), stepInto(b, name), inner, name, known);
-        }
-        return;
-      }
-      if (Array.isArray(was) || Array.isArray(is)) {
-        const [a, b] = [toList(was), toList(is)];
-        for (let i = 0; i < Math.max(a.length, b.length); i += 1) {
-          walk(a[i], b[i], `${place}[${i}]`, key, known);
-        }
-        return;
-      }
-      const [from, to] = [textOf(was), textOf(is)];
-      if (!known && (isModelConfig(from) || isModelConfig(to))) {
-        const block = diffPbtxt(from, to);
-        if (block !== undefined) {
-          this.#blocks.push({ title: block.title, lines: block.lines.map(guarded) });
-          return;
-        }
-      }
-      const shown = (value: unknown) => {
-        if (isNothing(value) && typeof value !== "boolean") return undefined;
-        if (typeof value === "boolean") return String(value);
-        if (known) return hidden;
-        if (typeof value === "number") return String(value);
-        const text = String(value);
-        const isKnown = /^(embed|triton)\.service\.type$/.test(place)
-          ? serviceTypes.test(text)
-          : plainChartPaths.some((path) => path.test(place)) && plainForm.test(text);
-        return isKnown && text.length <= longText && !hasSecretForm(text) ? text : hidden;
-      };
-      this.#lines.push(lineOf(`values ${place}`, shown(was), shown(is)));
-    };
-    walk(left, right, "", "", false);
+    const { lines, blocks } = diffChartValues(left, right);
+    this.#lines.push(...lines);
+    this.#blocks.push(...blocks);
   }
 
   #isSecret({ path, pathBefore }: Pick<Place, "path" | "pathBefore">): boolean {
@@ -456,11 +387,6 @@ function maySay(type: string, path: Path, text: string): boolean {
   return knownTypes.test(type) || (plainFields.test(words.at(-1) ?? "") && plainWord.test(text));
 }
 
-/** A key of a map is what somebody wrote, too. */
-function safeKey(key: string): string {
-  return hasSecretForm(key) ? hidden : short(key);
-}
-
 function keyOf(path: Path): string {
   return path.join("\u0000");
 }
@@ -497,24 +423,6 @@ function isConfigData(type: string, path: Path): boolean {
     return /^(binary_)?data$/.test(String(path[0]));
   if (type !== "kubernetes_manifest") return false;
   return /^(manifest|object)$/.test(String(path[0])) && /^(data|binaryData)$/.test(String(path[1]));
-}
-
-/** What providers write for what nobody set. */
-function isNothing(value: unknown): boolean {
-  return (
-    value === undefined ||
-    value === null ||
-    value === "" ||
-    value === 0 ||
-    value === false ||
-    (Array.isArray(value) && value.length === 0) ||
-    (isObject(value) && Object.values(value).every(isNothing))
-  );
-}
-
-function toList(value: unknown): readonly unknown[] {
-  if (Array.isArray(value)) return value;
-  return value === undefined || value === null ? [] : [value];
 }
 
 function fieldOf(item: unknown, name: string): unknown {
@@ -571,87 +479,4 @@ function byName(
 
 function canonicalSet(list: readonly unknown[]): string {
   return JSON.stringify(list);
-}
-
-function textOf(value: unknown): string {
-  if (value === undefined || value === null) return "";
-  return typeof value === "object" ? JSON.stringify(value) : String(value);
-}
-
-/** A text as one line of bounded length; {@link scrub} knows what it makes of a secret. */
-export function short(text: string): string {
-  const line = collapsed(text);
-  return line.length <= longText ? line : `${line.slice(0, longText - 1)}…`;
-}
-
-/** A field of a configuration may be anything that somebody wrote. */
-function guarded({ where, before, after }: DiffLine): DiffLine {
-  const clean = (text: string | undefined) =>
-    text === undefined
-      ? undefined
-      : hasSecretForm(text) ||
-          where.split(/[.[\]]/).some(isSecretName) ||
-          (where.endsWith("string_value") &&
-            !/^"(-?\d{1,12}(\.\d{1,6})?|true|false|yes|no)"$/.test(text))
-        ? hidden
-        : short(text);
-  return lineOf(safeKey(where), clean(before), clean(after));
-}
-
-/** The documents of a release's `values`, the later over the earlier. Nothing where one is no YAML. */
-export function chartDocuments(values: unknown): Readonly<Record<string, unknown>> | undefined {
-  let merged: Readonly<Record<string, unknown>> = {};
-  for (const text of toList(values)) {
-    if (typeof text !== "string") return undefined;
-    try {
-      const parsed = parsedYaml(text);
-      if (parsed === null || parsed === undefined) continue;
-      if (!isObject(parsed)) return undefined;
-      merged = mergedWith(merged, parsed);
-    } catch {
-      return undefined;
-    }
-  }
-  return merged;
-}
-
-/** Deeper values are of no chart, and the reader of YAML, which calls itself for each level, may end the whole process there. */
-const maxYamlDepth = 60;
-
-/** One document of YAML. */
-function parsedYaml(text: string): unknown {
-  const tokens = [...new Parser().parse(text)];
-  if (isDeep(tokens)) throw new RangeError("deeper than any chart");
-  const documents = [...new Composer().compose(tokens)];
-  const [document] = documents as readonly Document[];
-  if (document === undefined) return undefined;
-  if (documents.length > 1 || document.errors.length > 0) throw new SyntaxError("not one document");
-  return document.toJS({ maxAliasCount: 50 });
-}
-
-/** Whether lists and maps lie too deep in each other; without recursion, as the depth is what is asked for. */
-function isDeep(tokens: readonly unknown[]): boolean {
-  let level: readonly unknown[] = tokens;
-  for (let depth = 0; level.length > 0; depth += 1) {
-    if (depth > maxYamlDepth) return true;
-    level = level.flatMap((token) => {
-      if (!isObject(token)) return [];
-      const items = Array.isArray(token.items) ? token.items.filter(isObject) : [];
-      return [token.value, ...items.flatMap(({ key, value }) => [key, value])].filter(isObject);
-    });
-  }
-  return false;
-}
-
-function mergedWith(
-  under: Readonly<Record<string, unknown>>,
-  over: Readonly<Record<string, unknown>>,
-): Readonly<Record<string, unknown>> {
-  return Object.fromEntries(
-    [...new Set([...Object.keys(under), ...Object.keys(over)])].map((key) => {
-      const [a, b] = [under[key], over[key]];
-      if (!(key in over)) return [key, a];
-      return [key, isObject(a) && isObject(b) ? mergedWith(a, b) : b];
-    }),
-  );
 }

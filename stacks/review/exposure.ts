@@ -1,9 +1,9 @@
 import type { Values } from "./change.ts";
+import { chartDocuments, chartKey } from "./chart-values.ts";
 import type { StackMoments } from "./consequences.ts";
-import { chartDocuments, chartKey } from "./diff-values.ts";
 import { baseType, type ExaminedType } from "./resource-types.ts";
 import { hidden } from "./secrets.ts";
-import { isOneShot, objectName, type StackFacts, withoutKey } from "./stack-facts.ts";
+import { isLoopback, isOneShot, objectName, type StackFacts, withoutKey } from "./stack-facts.ts";
 import { blockOf, blocksOf, isObject } from "./value-paths.ts";
 
 export const exposureKinds = ["port", "authentication", "privilege"] as const;
@@ -131,10 +131,6 @@ function safe(value: unknown, form: RegExp): string {
   return form.test(String(value)) ? String(value) : hidden;
 }
 
-function isLoopback(address: unknown): boolean {
-  return typeof address === "string" && /^(127\.|::1$|localhost$)/.test(address);
-}
-
 /** Whether a Service is one of a kind cluster that this machine alone reaches: kind maps its NodePort to the loopback. */
 function isOfKind(facts: StackFacts, address: string): boolean {
   const service = facts.services.get(address);
@@ -153,7 +149,7 @@ function ofNetwork({ driver }: Values): readonly Omit<Found, "address">[] {
 
 function ofContainer(values: Values, facts: StackFacts, address: string) {
   const open = blocksOf(values.ports).filter(
-    ({ external, ip }) => external !== undefined && external !== null && !isLoopback(ip),
+    ({ external, ip }) => external !== undefined && external !== null && !isLoopback(String(ip)),
   );
   const ports = open.map(({ external, protocol, ip }) => ({
     kind: "port" as const,
@@ -166,7 +162,7 @@ function ofContainer(values: Values, facts: StackFacts, address: string) {
   const service = facts.services.get(address);
   const asks =
     service?.authorization === "bearer" ||
-    (service?.kind === "embed" && environmentOf(values.env).has("API_KEY"));
+    (service?.kind === "embed" && setsVariable(values.env, "API_KEY"));
   return [
     ...ports,
     ...(hostNetwork
@@ -189,13 +185,8 @@ const asksForKey = "asks for a key";
 /** Another program than this project's may read any variable, or none. */
 const unknownKey = "whether it asks for a key was not examined";
 
-/** Names and values of `NAME=value`. */
-function environmentOf(list: unknown): ReadonlyMap<string, string> {
-  const entries = (Array.isArray(list) ? list : []).flatMap((item) => {
-    const [, name, value] = /^([^=]+)=(.*)$/s.exec(String(item)) ?? [];
-    return name === undefined || value === undefined ? [] : [[name, value] as const];
-  });
-  return new Map(entries);
+function setsVariable(list: unknown, name: string): boolean {
+  return Array.isArray(list) && list.some((item) => String(item).startsWith(`${name}=`));
 }
 
 function privilegesOf(values: Values): readonly Omit<Found, "address">[] {

@@ -8,6 +8,7 @@ import {
   type waiverIds,
 } from "./rule-ids.ts";
 import { rules } from "./rules.ts";
+import { withoutKey } from "./stack-facts.ts";
 import { isWithin } from "./value-paths.ts";
 
 /** What the settings say of one finding, or of several: it is known, and for this reason it may stay until that day. */
@@ -91,7 +92,7 @@ function covers(waiver: Waiver, { rule, address }: RuleFinding, change: StackCha
   if (waiver.rule !== rule) return false;
   if (waiver.address === undefined) return true;
   if (address === undefined) return false;
-  if (waiver.address === address || waiver.address === address.replace(/\[[^\]]*\]$/, "")) {
+  if (waiver.address === address || waiver.address === withoutKey(address)) {
     return true;
   }
   const path = change.resources.find((resource) => resource.address === address)?.constructPath;

@@ -1,7 +1,8 @@
 import type { ResourceChange } from "./change.ts";
+import { chartDocuments } from "./chart-values.ts";
 import type { StackMoments } from "./consequences.ts";
 import { fieldsOf, isModelConfig } from "./diff-pbtxt.ts";
-import { chartDocuments, type ImageNames } from "./diff-values.ts";
+import type { ImageNames } from "./diff-values.ts";
 import { hasSecretForm } from "./secrets.ts";
 import type { StackFacts } from "./stack-facts.ts";
 import { blocksOf, isObject } from "./value-paths.ts";

@@ -110,6 +110,11 @@ export function durationText(seconds: number): string {
   return rest === 0 ? `${minutes} min` : `${minutes} min ${rest} s`;
 }
 
+/** Whether only the machine itself reaches an address. */
+export function isLoopback(address: string): boolean {
+  return /^(127\.|::1$|\[::1\]$|localhost$)/.test(address);
+}
+
 /** Names of a Kubernetes object: `clipstack/clipstack-embed`. */
 export function objectName(values: Values | undefined): {
   readonly namespace: string;

@@ -1,13 +1,12 @@
 import { type PortClaim, portConflicts } from "../../../constructs/checks/ports.ts";
 import { embedPort, tritonPorts } from "../../../inference-image/src/contract/ports.ts";
 import type { StackChange } from "../change.ts";
-import { serviceTypes } from "../diff-values.ts";
+import { serviceTypes } from "../chart-values.ts";
 import { withoutUser } from "../secrets.ts";
-import { selects } from "../stack-facts.ts";
+import { isLoopback, selects } from "../stack-facts.ts";
 import {
   deploymentsOf,
   environmentOf,
-  isLoopback,
   metadataOf,
   option,
   podContainers,

@@ -5,6 +5,7 @@ import {
   type Service,
 } from "../../../inference-image/src/contract/environment.ts";
 import type { ResourceChange, StackChange, Values } from "../change.ts";
+import { chartDocuments } from "../chart-values.ts";
 import { baseType } from "../resource-types.ts";
 import { isOneShot, isOwnChart, withoutKey } from "../stack-facts.ts";
 import { cached } from "./cached.ts";
@@ -141,10 +142,6 @@ export function publishedPorts(values: Values): readonly PublishedPort[] {
     external,
     ip: typeof ip === "string" && ip !== "" ? ip : "0.0.0.0",
   }));
-}
-
-export function isLoopback(ip: string): boolean {
-  return /^(127\.|::1$|\[::1\]$|localhost$)/.test(ip);
 }
 
 /** Quantities of Kubernetes by resource: `memory: 1Gi`. */
@@ -367,28 +364,9 @@ export const releasesOf = cached(
       .filter(({ after }) => isOwnChart(after))
       .map((resource) => ({
         resource,
-        values: texts(resource.after?.values).map(jsonOf).reduce<Values>(merged, {}),
+        values: chartDocuments(resource.after?.values) ?? {},
       })),
 );
-
-/** Values that the stacks write are JSON; of other text nothing is known. */
-function jsonOf(values: string): Values {
-  try {
-    return block(JSON.parse(values)) ?? {};
-  } catch {
-    return {};
-  }
-}
-
-function merged(a: Values, b: Values): Values {
-  return Object.fromEntries(
-    [...new Set([...Object.keys(a), ...Object.keys(b)])].map((key) => {
-      const [left, right] = [block(a[key]), block(b[key])];
-      const both = left !== undefined && right !== undefined && !Array.isArray(b[key]);
-      return [key, both ? merged(left, right) : (b[key] ?? a[key])];
-    }),
-  );
-}
 
 /** Workloads of the chart, as its values say; what they leave out has the chart's default and is not looked at. */
 function chartWorkloads(change: StackChange): readonly Workload[] {
