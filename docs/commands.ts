@@ -144,7 +144,7 @@ export const commandsTested: readonly TestedCommand[] = [
     tests: ["examples/photo-dedupe/demo.integ.test.ts"],
     words: ["demo"],
   },
-  { command: "npm run bench:server", tests: benchServerTests, words: ["bench-server"] },
+  { command: "npx clipstack bench-server", tests: benchServerTests },
   { command: "npx clipstack verify", tests: ["stacks/cli/verify.test.ts"] },
   { command: "npx clipstack bench", tests: benchTests },
   { command: "npx clipstack sweep", tests: sweepTests },

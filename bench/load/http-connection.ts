@@ -28,7 +28,10 @@ export function httpConnections(prepared: PreparedRequests): OpenConnection {
       "content-length": String(body.byteLength),
     }).map(([name, value]) => `${name}: ${value}\r\n`);
     return Buffer.concat([
-      Buffer.from(`POST ${prepared.path} HTTP/1.1\r\n${head.join("")}\r\n`, "latin1"),
+      Buffer.from(
+        `${prepared.method ?? "POST"} ${prepared.path} HTTP/1.1\r\n${head.join("")}\r\n`,
+        "latin1",
+      ),
       body,
     ]);
   });

@@ -90,11 +90,13 @@ export class LoadRun {
 
   /** @returns Cores that the busiest worker used in the end, 0..1. */
   async warmUp(): Promise<number> {
-    const { durationSeconds, windowSeconds } = this.#options;
+    const { durationSeconds, windowSeconds, warmupSeconds } = this.#options;
     const startMs = this.#workers.start();
     const ceilingMs = durationSeconds * 1_000;
+    const warmupMs =
+      warmupSeconds === undefined ? ceilingMs * longestWarmup : warmupSeconds * 1_000;
     if (Number.isNaN(this.#totals.endMs)) this.#totals.endMs = startMs + ceilingMs;
-    const untilMs = Math.min(this.#totals.endMs, startMs + ceilingMs * longestWarmup);
+    const untilMs = Math.min(this.#totals.endMs, startMs + warmupMs);
     const { workers } = await this.#collect(true);
     this.#boundary = { atMs: startMs, countedToMs: startMs, workers, counters: undefined };
     let last: MeasuredWindow;
@@ -103,7 +105,12 @@ export class LoadRun {
       last = await this.#timedWindow(windowSeconds, untilMs);
       this.#totals.warmup.requests += last.window.good.length;
       if (last.window.good.length === 0) this.#refuseUnreachable(last.window.failed);
-      if (before !== undefined && isWarm([before.window, last.window])) break;
+      if (
+        warmupSeconds === undefined &&
+        before !== undefined &&
+        isWarm([before.window, last.window])
+      )
+        break;
       before = last;
     } while (this.#boundary.atMs < untilMs && !this.#options.signal.aborted);
     this.#totals.warmup.seconds += (this.#boundary.atMs - startMs) / 1_000;

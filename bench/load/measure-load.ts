@@ -16,6 +16,12 @@ export interface MeasureOptions {
   readonly tolerance: number;
   /** After so many windows without agreement the load is unstable. */
   readonly maxWindows: number;
+  /**
+   * Length of the warm-up.
+   *
+   * @default until two windows in a row agree, at most 30 % of the ceiling
+   */
+  readonly warmupSeconds?: number;
   /** Measure so many requests in place of windows. */
   readonly iterations?: number;
   /** Ceiling, warm-up included, in seconds. */

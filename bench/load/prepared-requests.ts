@@ -8,7 +8,9 @@ export interface PreparedRequests {
   readonly transport: "http" | "grpc";
   /** `http://host:port`, or `host:port` for gRPC. */
   readonly url: string;
-  /** Path of the HTTP request (`POST`), or of the gRPC method. */
+  /** Of the HTTP request. @default "POST" */
+  readonly method?: "GET";
+  /** Path of the HTTP request, or of the gRPC method. */
   readonly path: string;
   /** Sent with each; what differs between them is in `requests`. For gRPC, metadata. */
   readonly headers: Readonly<Record<string, string>>;

@@ -38,7 +38,7 @@ async function receive(message: ToWorker): Promise<void> {
     collected(false);
     if (message.boundary) delay?.reset();
   } else {
-    await sender?.stop(AbortSignal.timeout(message.patienceMs));
+    await sender?.stop(AbortSignal.timeout(Math.ceil(message.patienceMs)));
     collected(true);
   }
 }

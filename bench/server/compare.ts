@@ -166,18 +166,12 @@ function factsOf(runs: readonly BenchRun[]): readonly Fact[] {
       "ratio",
       created && serverReady && atMost(single(serverReady.value / created.value), readyOfCreation),
     ),
-    ...fact("added beyond preprocessing and compute, concurrency 1, p50", "ms", judged(added)),
+    ...fact("added beyond preprocessing and compute, concurrency 1", "ms", judged(added)),
     ...fact("GET /healthz beside 32 requests, p99", "ms", lessThan(health, healthP99Ms)),
     ...fact(
       "GET /healthz beside 32 requests, p99, peer",
       "ms",
       judged(of("peer", (run) => run.health?.p99Ms)),
-    ),
-    // of pixels it is held by preprocess.integ.test.ts; random weights magnify what is left
-    ...fact(
-      "smallest cosine of embeddings, fast to exact preprocessing",
-      "cosine",
-      judged(cosineOf("server-fast")),
     ),
     ...fact(
       "smallest cosine of embeddings, int8 to fp32",

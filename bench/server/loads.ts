@@ -5,13 +5,20 @@ export const imageKinds = ["thumbnail", "photo", "camera"] as const;
 export type ImageKind = (typeof imageKinds)[number];
 
 /**
- * - `limit`: ONNX Runtime alone, fed from memory: no HTTP, no images.
+ * - `limit`: the ceiling: ONNX Runtime alone, fed from memory: no HTTP, no images.
  * - `server`: the embed server with its defaults.
- * - `server-fast`: the same with `PREPROCESSING=fast`.
  * - `server-int8`: the same with `MODEL_PRECISION=int8`.
- * - `peer`: FastAPI, ONNX Runtime and Pillow, `bench/peers/fastapi/`.
+ * - `peer`: the baseline: FastAPI, ONNX Runtime and Pillow, `bench/peers/fastapi/`.
+ * - `server-fast`, `server-one-instance`: variants of the server in records of before 2026-11-24.
  */
-export const subjectNames = ["limit", "server", "server-fast", "server-int8", "peer"] as const;
+export const subjectNames = [
+  "limit",
+  "server",
+  "server-fast",
+  "server-one-instance",
+  "server-int8",
+  "peer",
+] as const;
 export type SubjectName = (typeof subjectNames)[number];
 
 /** Bounds of the ratios that a load must reach. */
@@ -61,7 +68,7 @@ export const loads: readonly Load[] = [
     concurrency: 16,
     model: "full",
     measured: "server",
-    subjects: ["limit", "server", "peer", "server-fast"],
+    subjects: ["limit", "server", "peer"],
     targets: { ofLimit: 0.97, againstPeer: 1.3, p95AgainstPeer: 0.7 },
   },
   {
@@ -83,7 +90,7 @@ export const loads: readonly Load[] = [
     concurrency: 8,
     model: "full",
     measured: "server",
-    subjects: ["limit", "server", "peer", "server-fast"],
+    subjects: ["limit", "server", "peer"],
     targets: { ofLimit: 0.93, againstPeer: 1.5 },
   },
   {
@@ -94,7 +101,7 @@ export const loads: readonly Load[] = [
     concurrency: 4,
     model: "full",
     measured: "server",
-    subjects: ["limit", "server", "peer", "server-fast"],
+    subjects: ["limit", "server", "peer"],
     targets: { ofLimit: 0.9, againstPeer: 2 },
   },
   {

@@ -1,5 +1,4 @@
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { request } from "undici";
 import {
   embedMetrics,
@@ -7,20 +6,24 @@ import {
   embedResponse,
 } from "../../inference-image/src/contract/embed-api.ts";
 import type { ServerEnvName } from "../../inference-image/src/contract/server-env.ts";
+import { type MeasuredLoad, type MeasureOptions, measureLoad } from "../load/measure-load.ts";
+import type { PreparedRequests } from "../load/prepared-requests.ts";
 import { BenchError } from "../src/bench-error.ts";
 import { type ChildOptions, endWithParent } from "../src/child-process.ts";
 import { freePorts } from "../src/free-ports.ts";
 import { type Metrics, metricSum, parseMetrics } from "../src/prometheus.ts";
-import { errorsByCode, median, type Sample } from "../src/statistics.ts";
-import { summarizeLatency } from "../src/summarize-latency.ts";
-import { groupCpuMs, othersShare, ownGroup, readCpu, residentMB } from "./cpu-use.ts";
-import type { HealthJob } from "./health-probe.ts";
-import type { Answer, LoadJob, LoadResult } from "./load-job.ts";
+import {
+  type CpuReading,
+  groupCpuMs,
+  othersShare,
+  ownGroup,
+  readCpu,
+  residentMB,
+} from "./cpu-use.ts";
 import { type Load, limitBatchSizes, type SubjectName } from "./loads.ts";
 import { peerFolder } from "./peer-environment.ts";
-import { answersPerSecond, counted } from "./rates.ts";
 import type { BenchRun } from "./record.ts";
-import { runCommand, runProgram, type Service, withService } from "./run-process.ts";
+import { runCommand, type Service, withService } from "./run-process.ts";
 
 /** What the measurements need of this machine. */
 export interface Bench {
@@ -32,11 +35,10 @@ export interface Bench {
   readonly models: Readonly<Partial<Record<Load["model"], BenchModel>>>;
   /** `undefined` where the peer is not measured. */
   readonly peer?: { readonly python: string; readonly settings: Readonly<Record<string, string>> };
-  /** Files with the bodies of a load's requests. */
-  readonly bodies: (load: Load) => readonly string[];
-  /** A file with each image of a load's kind once, as one request. */
+  /** Bodies of a load's requests. */
+  readonly bodies: (load: Load) => readonly Buffer[];
+  /** A body with each image of a load's kind once, as one request. */
   readonly eachImage: (load: Load) => Buffer;
-  readonly scratch: string;
   readonly warmupSeconds: number;
   readonly seconds: number;
   readonly signal: AbortSignal;
@@ -139,6 +141,12 @@ async function measureLimit(bench: Bench, load: Load, round: number): Promise<Be
 /** As the server does: its official build reports model and machine unless this is set. */
 const limitEnv = { ORT_DISABLE_TELEMETRY: "1" };
 
+/** Read at the boundaries of the measured window. */
+interface Counters {
+  readonly cpu: CpuReading | undefined;
+  readonly metrics: Metrics | undefined;
+}
+
 async function measureService(
   bench: Bench,
   load: Load,
@@ -148,43 +156,94 @@ async function measureService(
 ): Promise<Measured> {
   const resident = residentMB(child.pid);
   const embeddings = await embedEach(url, bench.eachImage(load), bench.signal);
-  const metricsBefore = await readMetrics(url, subject);
-  const before = readCpu();
-  const [result, health] = await Promise.all([
-    generateLoad(bench, load, url),
-    load.healthChecks === undefined ? undefined : askHealth(bench, url),
+  const readCounters = async (): Promise<Counters> => ({
+    metrics: await readMetrics(url, subject),
+    cpu: readCpu(),
+  });
+  const [found, health] = await Promise.all([
+    measureLoad(embedRequests(bench, load, url), {
+      ...optionsOf(bench),
+      load: { kind: "closed loop", concurrency: load.concurrency },
+      readCounters,
+    }),
+    load.healthChecks &&
+      measureLoad(healthRequests(url), { ...optionsOf(bench), load: healthLoad }),
   ]);
-  const after = readCpu();
-  const metricsAfter = await readMetrics(url, subject);
-
-  const warmupMs = bench.warmupSeconds * 1_000;
-  const good = counted(result.answers, warmupMs);
-  const rate = answersPerSecond(result.answers, load.concurrency, warmupMs);
-  const images = result.answers.length * load.imagesPerRequest;
-  const cpuMs = before && after && groupCpuMs(before, after, child.pid);
-  const healthSummary = health === undefined ? undefined : summarizeLatency(health);
+  bench.signal.throwIfAborted();
+  const { before, after } = (found.counters ?? {}) as { before?: Counters; after?: Counters };
+  const cpu = before?.cpu && after?.cpu && { before: before.cpu, after: after.cpu };
+  const images =
+    load.imagesPerRequest * found.windows.reduce((sum, { requests }) => sum + requests, 0);
   return {
     embeddings,
     run: {
       load: load.id,
       subject,
       round,
-      imagesPerSecond: rate === undefined ? undefined : rate * load.imagesPerRequest,
-      latency: summarizeLatency(
-        good.map(({ latencyMs }): Sample => ({ ok: true, latencyMs })),
-      ) as BenchRun["latency"],
-      failures: failuresOf(result),
-      cpuMsPerImage: cpuMs === undefined || images === 0 ? undefined : cpuMs / images,
-      othersShare: before && after && othersShare(before, after, [child.pid, ownGroup()]),
-      generatorCores: result.cpuMs / result.wallMs,
+      imagesPerSecond: found.samples === 0 ? undefined : found.imagesPerSecond,
+      latency: latencyOf(found),
+      failures: found.errorsInAll,
+      cpuMsPerImage:
+        cpu && images > 0 ? groupCpuMs(cpu.before, cpu.after, child.pid) / images : undefined,
+      othersShare: cpu && othersShare(cpu.before, cpu.after, [child.pid, ownGroup()]),
+      generatorCores: found.client.busiestWorkerCores,
       readyMs,
       residentMB: resident,
       residentAfterMB: residentMB(child.pid),
-      added: addedOf(good, metricsBefore, metricsAfter),
-      health: healthSummary as BenchRun["health"],
-      healthFailures: health === undefined ? undefined : errorsByCode(health),
+      added: addedOf(found.latencyMs?.mean, before?.metrics, after?.metrics),
+      health: health && latencyOf(health),
+      healthFailures: health?.errorsInAll,
     },
   };
+}
+
+/** One window, whose length differs only if answers are few. */
+function optionsOf({ seconds, warmupSeconds, signal }: Bench): Omit<MeasureOptions, "load"> {
+  return {
+    windowSeconds: seconds,
+    warmupSeconds,
+    stableWindows: 1,
+    maxWindows: 1,
+    tolerance: 0,
+    durationSeconds: warmupSeconds + seconds + longestSeconds,
+    workers: 1,
+    signal,
+  };
+}
+
+/** A slow service gets so much longer to answer the requests that a rate needs. */
+const longestSeconds = 60;
+
+function embedRequests(bench: Bench, load: Load, url: string): PreparedRequests {
+  return {
+    transport: "http",
+    url,
+    path: embedPaths.embedBase64,
+    headers: { "content-type": "application/json" },
+    requests: bench.bodies(load).map((body) => ({ headers: {}, body })),
+    imagesPerRequest: load.imagesPerRequest,
+  };
+}
+
+/** One every 20 ms, whether or not the one before was answered. */
+const healthLoad = { kind: "open loop", arrivals: "constant", ratePerSecond: 50, seed: 0 } as const;
+
+function healthRequests(url: string): PreparedRequests {
+  return {
+    transport: "http",
+    url,
+    method: "GET",
+    path: embedPaths.healthz,
+    headers: {},
+    requests: [{ headers: {}, body: new Uint8Array() }],
+    imagesPerRequest: 1,
+  };
+}
+
+function latencyOf({ latencyMs, samples, histogram }: MeasuredLoad): BenchRun["latency"] {
+  if (latencyMs === undefined) return undefined;
+  const { p50, p95, p99, max, p99Reliable } = latencyMs;
+  return { count: samples, p50Ms: p50, p95Ms: p95, p99Ms: p99, maxMs: max, p99Reliable, histogram };
 }
 
 function modelOf(bench: Bench, load: Load): BenchModel {
@@ -199,7 +258,6 @@ function serverProcess(bench: Bench, load: Load, subject: SubjectName, port: num
     PORT: String(port),
     MODEL_PATH: modelOf(bench, load).standard,
     LOG_LEVEL: "warn",
-    ...(subject === "server-fast" ? { PREPROCESSING: "fast" } : {}),
     ...(subject === "server-int8" ? { MODEL_PRECISION: "int8" } : {}),
   };
   const command = [
@@ -248,71 +306,24 @@ async function embedEach(
   return embedResponse.parse(JSON.parse(text)).embeddings;
 }
 
-let jobs = 0;
-const resultFile = (bench: Bench, name: string) => join(bench.scratch, `${name}-${jobs++}.json`);
-
-function generateLoad(bench: Bench, load: Load, url: string): Promise<LoadResult> {
-  const job: LoadJob = {
-    url,
-    path: embedPaths.embedBase64,
-    bodies: bench.bodies(load),
-    connections: load.concurrency,
-    warmupSeconds: bench.warmupSeconds,
-    seconds: bench.seconds,
-    result: resultFile(bench, "load"),
-  };
-  return runProgram<LoadResult>("load-generator.ts", job, bench.signal);
-}
-
-/** Ask while the load is on: after its warm-up, and not beyond its end. */
-async function askHealth(bench: Bench, url: string): Promise<readonly Sample[]> {
-  await sleep(bench.warmupSeconds * 1_000, undefined, { signal: bench.signal });
-  const job: HealthJob = {
-    url: `${url}${embedPaths.healthz}`,
-    seconds: bench.seconds,
-    result: resultFile(bench, "health"),
-  };
-  return runProgram<readonly Sample[]>("health-probe.ts", job, bench.signal);
-}
-
-function failuresOf({ answers, failures }: LoadResult): BenchRun["failures"] {
-  const byCode: Record<string, number> = failures > 0 ? { "no answer": failures } : {};
-  for (const { status } of answers) {
-    if (status !== 200) byCode[status] = (byCode[status] ?? 0) + 1;
-  }
-  return byCode;
-}
-
 async function readMetrics(url: string, subject: SubjectName): Promise<Metrics | undefined> {
   if (subject === "peer") return undefined;
   const answer = await request(`${url}${embedPaths.metrics}`);
   return parseMetrics(await answer.body.text());
 }
 
-/** Names in the server's `Server-Timing` that are preprocessing and compute. */
-const workNames = ["decode", "infer"] as const;
-
-/** What requests took beyond their work: the latency that the load generator saw, less what the server says it worked. */
+/** Mean time of a request beyond decoding and inference: latency at the client less the means of the server's histograms. */
 function addedOf(
-  answers: readonly Answer[],
+  meanLatencyMs: number | undefined,
   before: Metrics | undefined,
   after: Metrics | undefined,
 ): BenchRun["added"] {
-  const added = answers.flatMap(({ latencyMs, timing }) => {
-    const work = workNames.map((name) => timing?.[name]);
-    return work.every((ms) => ms !== undefined)
-      ? [latencyMs - work.reduce((sum, ms) => sum + ms, 0)]
-      : [];
-  });
-  const ms = median(added);
-  if (ms !== undefined) return { ms, from: "Server-Timing" };
-  if (before === undefined || after === undefined || answers.length === 0) return undefined;
+  if (meanLatencyMs === undefined || before === undefined || after === undefined) return undefined;
   const meanMs = (name: string) => {
     const change = (suffix: string) =>
       (metricSum(after, `${name}${suffix}`) ?? 0) - (metricSum(before, `${name}${suffix}`) ?? 0);
     return (1_000 * change("_sum")) / change("_count");
   };
-  const latencyMs = answers.reduce((sum, answer) => sum + answer.latencyMs, 0) / answers.length;
   const work = meanMs(embedMetrics.decodeSeconds) + meanMs(embedMetrics.inferSeconds);
-  return Number.isFinite(work) ? { ms: latencyMs - work, from: "metrics" } : undefined;
+  return Number.isFinite(work) ? { ms: meanLatencyMs - work, from: "metrics" } : undefined;
 }

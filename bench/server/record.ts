@@ -3,7 +3,7 @@ import { machineSubject } from "../src/record.ts";
 import { imageKinds, subjectNames } from "./loads.ts";
 
 /**
- * One saved run of `npm run bench:server`. The tables are computed from this and from nothing else.
+ * One saved run of `clipstack bench-server`. The tables are computed from this and from nothing else.
  * `bench/server-record.schema.json` is the same as JSON Schema (`npm run render`).
  */
 
@@ -29,7 +29,7 @@ export const benchRun = z.strictObject({
   subject: z.enum(subjectNames),
   /** From 1. */
   round: z.int().min(1),
-  /** Images a second: of the connections' rates between their first and last counted answers, the sum. */
+  /** Images per second of the measured window, between its answers. */
   imagesPerSecond: z.number().min(0).optional(),
   latency: latency.optional(),
   /** Requests that failed, by status or code. */
@@ -49,7 +49,7 @@ export const benchRun = z.strictObject({
   added: z
     .strictObject({
       ms: z.number(),
-      /** `Server-Timing`: the median of the requests. `metrics`: the mean of all, from the server's histograms. */
+      /** `metrics`: the mean, from the server's histograms. `Server-Timing`: the median, in records of before 2026-11-24. */
       from: z.enum(["Server-Timing", "metrics"]),
     })
     .optional(),
@@ -144,5 +144,5 @@ export type ServerRecord = z.infer<typeof serverRecord>;
 /** `bench/server-record.schema.json`, whole. */
 export function renderServerRecordSchema(): string {
   const schema = z.toJSONSchema(serverRecord, { target: "draft-2020-12" });
-  return `${JSON.stringify({ title: "clipstack bench:server record", ...schema }, null, 2)}\n`;
+  return `${JSON.stringify({ title: "clipstack bench-server record", ...schema }, null, 2)}\n`;
 }

@@ -6,7 +6,7 @@ import type { ServerRecord } from "./record.ts";
 export function serverReport(record: ServerRecord): string {
   const { rows, facts, misses } = compare(record);
   return `${[
-    `# bench:server, ${record.startedAt.slice(0, 10)}`,
+    `# bench-server, ${record.startedAt.slice(0, 10)}`,
     subjectLines(record).join("\n"),
     "## Against the limit and the peer",
     table(

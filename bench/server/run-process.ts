@@ -1,44 +1,11 @@
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { request } from "undici";
 import { BenchError } from "../src/bench-error.ts";
-import { type Child, type ChildOptions, endWithParent, startChild } from "../src/child-process.ts";
+import { type Child, type ChildOptions, startChild } from "../src/child-process.ts";
 import { howEnded } from "../src/embedded.ts";
-
-/** `node`, with what reads TypeScript and what ends it with the bench. */
-const nodeCommand = [
-  process.execPath,
-  "--import",
-  import.meta.resolve("tsx"),
-  "--import",
-  endWithParent,
-];
 
 const stopPatienceSeconds = 5;
 const shownLines = 6;
-
-/**
- * Run a program of this folder to its end: it reads its job from a file and writes its result into one.
- *
- * @param program - File name, like `load-generator.ts`.
- */
-export async function runProgram<Result>(
-  program: string,
-  job: { readonly result: string },
-  signal: AbortSignal,
-): Promise<Result> {
-  const jobFile = `${job.result}.job`;
-  writeFileSync(jobFile, JSON.stringify(job));
-  const child = startChild({
-    command: nodeCommand,
-    args: [fileURLToPath(new URL(program, import.meta.url)), jobFile],
-    env: {},
-  });
-  await ended(child, program, signal);
-  if (!existsSync(job.result)) throw failed(child, program);
-  return JSON.parse(readFileSync(job.result, "utf8")) as Result;
-}
 
 /** Run a command to its end; its last line is its result. */
 export async function runCommand<Result>(

@@ -1,5 +1,3 @@
-import { mkdirSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { loadImages, makeLoadImages } from "../samples/load-images.ts";
 import { cosine } from "../src/statistics.ts";
 import { type ImageKind, type Load, loads, type SubjectName } from "./loads.ts";
@@ -36,36 +34,21 @@ export function chooseLoads(names: readonly string[]): readonly Load[] {
   return names.length === 0 ? loads : loads.filter(({ id }) => names.includes(id));
 }
 
-/** The images of some loads, and the bodies of their requests as files. */
+/** Images and request bodies of some loads. */
 export interface Payloads {
   readonly images: ReadonlyMap<ImageKind, readonly Buffer[]>;
-  readonly bodies: (load: Load) => readonly string[];
+  readonly bodies: (load: Load) => readonly Buffer[];
   readonly eachImage: (load: Load) => Buffer;
 }
 
-export async function makePayloads(chosen: readonly Load[], folder: string): Promise<Payloads> {
+export async function makePayloads(chosen: readonly Load[]): Promise<Payloads> {
   const images = new Map<ImageKind, readonly Buffer[]>();
-  const files = new Map<string, readonly string[]>();
-  const key = ({ images: kind, imagesPerRequest }: Load) => `${kind}-${imagesPerRequest}`;
-  mkdirSync(folder, { recursive: true });
-  for (const load of chosen) {
-    if (!images.has(load.images)) {
-      images.set(load.images, await makeLoadImages(loadImages[load.images]));
-    }
-    if (files.has(key(load))) continue;
-    const bodies = requestBodies(images.get(load.images)!, load.imagesPerRequest);
-    files.set(
-      key(load),
-      bodies.map((body, index) => {
-        const file = join(folder, `${key(load)}-${index}.json`);
-        writeFileSync(file, body);
-        return file;
-      }),
-    );
+  for (const kind of new Set(chosen.map((load) => load.images))) {
+    images.set(kind, await makeLoadImages(loadImages[kind]));
   }
   return {
     images,
-    bodies: (load) => files.get(key(load))!,
+    bodies: (load) => requestBodies(images.get(load.images)!, load.imagesPerRequest),
     eachImage: (load) => requestBody(images.get(load.images)!),
   };
 }

@@ -1,21 +1,3 @@
-/** One request of a load, as `load.ts` saw it. */
-export type Sample =
-  | { readonly ok: true; readonly latencyMs: number }
-  | { readonly ok: false; readonly latencyMs: number; readonly code: string };
-
-export interface LatencySummary {
-  /** Requests that were answered well; only they are in the percentiles. */
-  readonly count: number;
-  readonly p50Ms: number;
-  readonly p95Ms: number;
-  readonly p99Ms: number;
-  readonly maxMs: number;
-  /** Whether there are enough samples for p99 to mean anything. */
-  readonly p99Reliable: boolean;
-  /** Latency in microseconds (three significant digits) and how often it was seen, ascending. */
-  readonly histogram: readonly (readonly [us: number, count: number])[];
-}
-
 /** Below this many samples a p99 is one or two requests, and is flagged. */
 export const p99MinimumSamples = 500;
 
@@ -49,15 +31,6 @@ export function median(values: readonly number[]): number | undefined {
   const upper = sorted[middle];
   if (upper === undefined) return undefined;
   return sorted.length % 2 === 1 ? upper : (upper + sorted[middle - 1]!) / 2;
-}
-
-/** Failed requests by their code. */
-export function errorsByCode(samples: readonly Sample[]): Readonly<Record<string, number>> {
-  const counts: Record<string, number> = {};
-  for (const sample of samples) {
-    if (!sample.ok) counts[sample.code] = (counts[sample.code] ?? 0) + 1;
-  }
-  return counts;
 }
 
 /** Cosine of the angle between two vectors; NaN for a zero vector. */

@@ -1,43 +1,36 @@
-import { expect, test, vi } from "vitest";
-import { main } from "./bench-server.ts";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { serverRecord } from "../../bench/server/record.ts";
+import { serverReport } from "../../bench/server/report.ts";
+import { clipstackProgram } from "./program.ts";
+import { project } from "./project.ts";
 
-/** Exit code and what was written to stderr. */
-async function run(...args: string[]): Promise<{ code: number; stderr: string }> {
-  const lines: string[] = [];
-  const write = (text: unknown) => lines.push(String(text)) > 0;
-  const spies = [
-    vi.spyOn(process.stderr, "write").mockImplementation(write),
-    vi.spyOn(process.stdout, "write").mockImplementation(() => true),
-    vi.spyOn(console, "error").mockImplementation(write),
-  ];
-  try {
-    return { code: await main(args), stderr: lines.join("\n") };
-  } finally {
-    for (const spy of spies) spy.mockRestore();
-  }
+async function run(...args: readonly string[]): Promise<void> {
+  const program = await clipstackProgram(["bench-server"]);
+  for (const command of program.commands) command.configureOutput({ writeErr: () => {} });
+  await program.parseAsync(["bench-server", ...args], { from: "user" });
 }
 
-test("fails with code 2 on a load that there is not", async () => {
-  expect(await run("--only", "c16", "c17")).toEqual({
-    code: 2,
-    stderr:
-      "bench:server: --only must be of single, c16, batch32, photos, 12mp, tiny, int8, health, got 'c17'",
-  });
-});
-
-test("fails with code 2 on a number that is none", async () => {
-  const { code, stderr } = await run("--rounds", "many");
-  expect(code).toBe(2);
-  expect(stderr).toContain("It must be an integer, 1 to 100.");
-});
-
-test("explains itself", async () => {
-  expect((await run("--help")).code).toBe(0);
-});
-
-test("takes all its options, and says what is wrong with one of them", async () => {
+test("fails on a load that does not exist, with all options taken", async () => {
   const good = ["--quick", "--no-peer", "--strict", "--rounds", "5", "--report", "reports"];
-  const { code, stderr } = await run(...good, "--only", "all");
-  expect(code).toBe(2);
-  expect(stderr).toContain("--only must be of single");
+  await expect(run(...good, "--only", "c16", "c17")).rejects.toThrow(
+    "--only must be of single, c16, batch32, photos, 12mp, tiny, int8, health, got 'c17'",
+  );
+});
+
+test("fails on a number of rounds that is none", async () => {
+  await expect(run("--rounds", "many")).rejects.toThrow("It must be an integer, 1 to 100.");
+});
+
+test("older records are readable: their tables can be rendered again", () => {
+  const folder = join(project, "bench/records");
+  const files = readdirSync(folder).filter((name) => name.endsWith(".json"));
+  expect(files.length).toBeGreaterThan(4);
+  for (const file of files) {
+    const record = serverRecord.parse(JSON.parse(readFileSync(join(folder, file), "utf8")));
+    const saved = readFileSync(join(folder, file.replace(/json$/, "md")), "utf8");
+    const row = /^\| 10 KB JPEG, batch 1, concurrency 16 \|.*$/m;
+    expect(row.exec(serverReport(record))?.[0]).toBe(row.exec(saved)?.[0]);
+  }
 });

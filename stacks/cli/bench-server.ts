@@ -1,10 +1,9 @@
 import { execFile } from "node:child_process";
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, join, relative, resolve } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
 import { promisify } from "node:util";
-import { Command, CommanderError, InvalidArgumentError } from "commander";
+import { type Command, InvalidArgumentError } from "commander";
 import { loadImages } from "../../bench/samples/load-images.ts";
 import { compare } from "../../bench/server/compare.ts";
 import { type Load, loads, type SubjectName } from "../../bench/server/loads.ts";
@@ -24,15 +23,13 @@ import {
   runPlan,
 } from "../../bench/server/run.ts";
 import { describeCommit, describeMachine } from "../../bench/src/machine.ts";
-import { makeScratchFolder } from "../../bench/src/scratch-folder.ts";
 import { sessionOptions } from "../../inference-image/src/engine/onnx-session.ts";
 import { ensureGeneratedModel, ensureTinyModel } from "../../inference-image/src/model/generate.ts";
 import { modelInfo } from "../../inference-image/src/model/model-info.ts";
 import { type PreparedModel, prepareServerModel } from "../../inference-image/src/model/prepare.ts";
 import { Interrupted, onInterrupt } from "./interrupt.ts";
-import { isUserError, UserError } from "./user-error.ts";
-
-const project = fileURLToPath(new URL("../../", import.meta.url));
+import { project } from "./project.ts";
+import { UserError } from "./user-error.ts";
 
 export interface BenchServerOptions {
   readonly rounds: number;
@@ -74,7 +71,6 @@ export async function benchServer(options: BenchServerOptions): Promise<BenchSer
   }
   const chosen = chooseLoads(options.only);
   const interrupt = onInterrupt();
-  const scratch = makeScratchFolder();
   const startedAt = new Date().toISOString();
   const { say } = options;
   try {
@@ -84,7 +80,7 @@ export async function benchServer(options: BenchServerOptions): Promise<BenchSer
       : ({ ok: false, reason: "--no-peer" } as const);
     if (!peer.ok) say(`the peer is not measured: ${peer.reason}`);
     say("making the images");
-    const payloads = await makePayloads(chosen, scratch);
+    const payloads = await makePayloads(chosen);
     const bench: Bench = {
       serverCommand: [process.execPath, await compiledServer(say)],
       limitCommand: [process.execPath, join(project, "inference-image/src/engine/raw-session.mjs")],
@@ -93,7 +89,6 @@ export async function benchServer(options: BenchServerOptions): Promise<BenchSer
       peer: peer.ok ? { python: peer.python, settings: peerSettings } : undefined,
       bodies: payloads.bodies,
       eachImage: payloads.eachImage,
-      scratch,
       warmupSeconds,
       seconds: options.seconds,
       signal: interrupt.signal,
@@ -112,11 +107,11 @@ export async function benchServer(options: BenchServerOptions): Promise<BenchSer
     };
     return { record, misses: compare(record).misses, saved: save(record, options.reports) };
   } catch (error) {
-    if (interrupt.signal.aborted) throw new Interrupted("interrupted", { cause: error });
+    if (interrupt.signal.aborted)
+      throw new Interrupted("nothing is left running", { cause: error });
     throw error;
   } finally {
     interrupt.remove();
-    rmSync(scratch, { recursive: true, force: true });
   }
 }
 
@@ -218,7 +213,7 @@ async function subjectOf(
       seconds: options.seconds,
       warmupSeconds: bench.warmupSeconds,
       loads: chosen.map(({ id }) => id),
-      loadGenerator: `autocannon ${versions.autocannon}`,
+      loadGenerator: "clipstack bench/load",
     },
   };
 }
@@ -236,7 +231,7 @@ function versionsOf(): Record<string, string> {
     }
     return "unknown";
   };
-  const names = ["onnxruntime-node", "sharp", "fastify", "autocannon"];
+  const names = ["onnxruntime-node", "sharp", "fastify"];
   return Object.fromEntries(names.map((name) => [name, installed(name)]));
 }
 
@@ -269,65 +264,58 @@ interface Arguments {
 /** What `--quick` measures: that everything works, not how fast it is. */
 const quick = { rounds: 1, seconds: 1, only: ["tiny"] } as const;
 
-/** `npm run bench:server`. @returns The exit code: 0 measured, 1 failed or, with --strict, missed; 2 wrong usage. */
-export async function main(argv: readonly string[]): Promise<number> {
-  let exitCode = 0;
-  const program = new Command("bench:server")
+/** `clipstack bench-server`: the embed server beside its ceiling and its baseline. */
+export function registerBenchServer(program: Command): void {
+  program
+    .command("bench-server")
     .description(
-      "measure the embed server against ONNX Runtime alone and against a FastAPI service, in alternating rounds",
+      "measure the embed server against ONNX Runtime alone (ceiling) and a FastAPI service (baseline), in alternating rounds",
     )
     .option("--rounds <number>", "how often everything is measured", integer, 3)
     .option("--seconds <number>", "length of a measurement, after its warm-up", secondsOf, 4)
     .option("--only <loads...>", `some of ${loads.map(({ id }) => id).join(", ")}`)
     .option("--quick", "the tiny model only, one round, one second: does it work?")
     .option("--no-peer", "without the FastAPI service, which needs Python and its packages")
-    .option("--strict", "exit with 1 when a target is missed")
+    .option("--strict", "exit with 1 if a target is missed")
     .option(
       "--report <folder>",
-      "where the record and the table go",
-      join(project, "bench", "reports"),
+      "folder of the record and its table",
+      join(project, "bench/reports"),
     )
     .option("--json", "print the record, and nothing else, on stdout")
     .addHelpText(
       "after",
       `
 Examples:
-  $ npm run bench:server
-  $ npm run bench:server -- --only c16 photos --rounds 5
-  $ npm run bench:server -- --quick --no-peer
+  $ npx clipstack bench-server
+  $ npx clipstack bench-server --only c16 photos --rounds 5
+  $ npx clipstack bench-server --quick --no-peer
 
 Exit codes: 0 measured, 1 failed (with --strict: or a target missed), 2 wrong usage.`,
     )
-    .showHelpAfterError("(run with --help for usage and examples)")
-    .exitOverride()
-    .action(async (args: Arguments) => {
-      const { rounds, seconds, only } = args.quick
-        ? { ...quick, only: args.only ?? quick.only }
-        : { ...args, only: args.only ?? [] };
-      const { record, misses, saved } = await benchServer({
-        rounds,
-        seconds,
-        only,
-        peer: args.peer,
-        reports: resolve(args.report),
-        say: (line) => console.error(line),
-      });
-      console.log(args.json ? JSON.stringify(record, null, 2) : `\n${serverReport(record)}`);
-      console.error(`record: ${relative("", saved.json)}\ntable: ${relative("", saved.md)}`);
-      if (args.strict && misses.length > 0) exitCode = 1;
-    });
+    .action(run);
+}
+
+async function run(args: Arguments): Promise<void> {
+  const { rounds, seconds, only } = args.quick
+    ? { ...quick, only: args.only ?? quick.only }
+    : { ...args, only: args.only ?? [] };
   try {
-    await program.parseAsync(argv, { from: "user" });
-    return exitCode;
+    const { record, misses, saved } = await benchServer({
+      rounds,
+      seconds,
+      only,
+      peer: args.peer,
+      reports: resolve(args.report),
+      say: (line) => console.error(line),
+    });
+    console.log(args.json ? JSON.stringify(record, null, 2) : `\n${serverReport(record)}`);
+    console.error(`record: ${relative("", saved.json)}\ntable: ${relative("", saved.md)}`);
+    if (args.strict && misses.length > 0) process.exitCode = 1;
   } catch (error) {
-    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
-    if (error instanceof Interrupted) {
-      console.error("bench:server: interrupted; nothing is left running");
-      return error.exitCode;
-    }
-    console.error(`bench:server: ${error instanceof Error ? error.message : String(error)}`);
-    if (process.env.CLIPSTACK_DEBUG !== undefined) console.error(error);
-    return isUserError(error) ? 2 : 1;
+    if (!(error instanceof Interrupted)) throw error;
+    console.error(`clipstack: interrupted; ${error.message}`);
+    process.exitCode = error.exitCode;
   }
 }
 
@@ -345,8 +333,4 @@ function secondsOf(given: string): number {
     throw new InvalidArgumentError("It must be more than 0 and at most 40.");
   }
   return value;
-}
-
-if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
-  process.exitCode = await main(process.argv.slice(2));
 }

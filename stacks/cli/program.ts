@@ -19,6 +19,11 @@ const commands: Readonly<Record<string, CommandEntry>> = {
       "measure protocol paths under load: throughput, latency, time in the server, cost; environments where they are synthesized or deployed, or any address",
     register: async (program) => (await import("./bench.ts")).registerBench(program),
   },
+  "bench-server": {
+    description:
+      "measure the embed server against ONNX Runtime alone (ceiling) and a FastAPI service (baseline), in alternating rounds",
+    register: async (program) => (await import("./bench-server.ts")).registerBenchServer(program),
+  },
   sweep: {
     description:
       "study an environment: cold start, batch, concurrency, queue delay, protocol, serialization, link, operators, memory, scaling, topology",

@@ -1,6 +1,6 @@
 """What a competent person writes to serve CLIP image embeddings in Python: FastAPI, ONNX Runtime and Pillow.
 
-The peer of `npm run bench:server`. Same request and answer as the embed server's `POST /embed/base64`, same model file,
+The peer of `clipstack bench-server`. Same request and answer as the embed server's `POST /embed/base64`, same model file,
 OpenCLIP's validation transform. The endpoint is synchronous, so FastAPI runs it in its thread pool: decoding, resizing
 and inference release the GIL and overlap. A request is one batch. Settings by environment: MODEL_PATH (required),
 INTRA_OP_THREADS (0 is ONNX Runtime's default) and ALLOW_SPINNING.

@@ -1,4 +1,4 @@
-// ONNX Runtime alone: what `npm run bench:server` holds the server against. No worker, no batcher, no copies; random
+// ONNX Runtime alone: what `clipstack bench-server` holds the server against. No worker, no batcher, no copies; random
 // input, made once. Takes its job as JSON in the first argument and prints what it measured as one line of JSON.
 import { env, InferenceSession, Tensor } from "onnxruntime-node";
 
