@@ -10,7 +10,6 @@ import {
 import {
   arithmeticShare,
   computeTime,
-  figuresRead,
   float32Bytes,
   ownDecodeMs,
   type Peaks,
@@ -79,7 +78,7 @@ const formulas: Readonly<Record<string, Formula>> = {
     costPerThousand(of("cost/rtx-4080-price"), of("rtx-4080-remote/throughput")),
   "cost/rtx-4080-x4": (of) =>
     costPerThousand(of("cost/rtx-4080-x4-price"), of("rtx-4080-x4-remote/c32-throughput")),
-  "cost/a100": (of) => costPerThousand(of("cost/a100-price"), of("a100-remote/embed-b32")),
+  "cost/a100": (of) => costPerThousand(of("cost/a100-price"), of("a100-remote/pytorch-b32")),
   "operators/else": (of) =>
     100 -
     ["matmul", "gemm", "bias-gelu", "conv"].reduce((sum, id) => sum + of(`operators/${id}`), 0),
@@ -91,56 +90,6 @@ const formulas: Readonly<Record<string, Formula>> = {
 export function costPerThousand(usdPerHour: number, imagesPerSecond: number): number {
   return (usdPerHour / 3600 / imagesPerSecond) * 1000;
 }
-
-/** Figures that set a parameter without a load. */
-const calibrating: ReadonlySet<string> = new Set([
-  "serialization/json-b32",
-  "serialization/json-b32-bytes",
-  "serialization/binary-b32",
-  "a100-remote/onnx-overhead",
-  "rtx-4080-x4-remote/input",
-  "model-only/rtx-4090",
-  "triton-tutorial/none-throughput",
-  "triton-tutorial/dynamic-throughput",
-]);
-
-const notes: Readonly<Record<string, string>> = {
-  "serialization/binary-b1": "a copy of 0.6 MB stays in the cache; 0.04 ms of difference",
-  "rtx-a4000-remote/json-b32-latency":
-    "95 MB in at most 7.8 s are at least 97 Mbit/s, 19 MB in 5.6 s at most 28: no one bandwidth gives both, and one that fits the concurrent figures gives neither",
-  "rtx-a4000-remote/binary-b32-latency":
-    "would need a connection of 28 Mbit/s, while 35.8 requests/s on the same setting are 172: not explained",
-  "rtx-a4000-remote/json-b1-p50":
-    "reading 3 MB of text on the server and in the client is in no parameter: about 175 ms are missing",
-  "rtx-4080-remote/embed-b1-latency":
-    "would need 123 ms of decoding, where the A100's server took 10: another processor, or another way to it",
-  "rtx-4080-x4-remote/efficiency": "from the rounded 1.8; 43.2 / (4 × 24.3) is 44.4 %",
-  "rtx-4080-x4-remote/saturation": "lowest published concurrency within 5 % of the model's highest",
-  "rtx-4080-x4-remote/c64-p50":
-    "the client's work and the link are nearly as slow, and only waiting for the link is in a latency: 24.7 ms of work in place of 26.1, which is within the rounding of 3.4 img/s, would give it",
-  "rtx-4080-x4-remote/c128-p50": "as with 64 clients",
-  "rtx-a4000-server/onnx-input": "the time of the four RTX 4080's host; half a millisecond",
-  "rtx-a4000-server/trt-input": "the time of the four RTX 4080's host; 0.2 ms",
-  "operators/matmul": "share of the arithmetic, as if nothing else took time",
-  "operators/gemm": "share of the arithmetic",
-  "operators/conv": "share of the arithmetic: a convolution is less efficient",
-  "a100-protocols/onnx-http-c16":
-    "in this run the link carried at least 210 Mbit/s and the client worked at most 22.9 ms a request; the runs that calibrate say 195 and 26.1",
-  "a100-protocols/embed-b32": "the decoding of the other A100 run; 14 ms an image would explain it",
-  "a100-protocols/embed-c16":
-    "would need 33 ms a request on the server: 16 requests at a time slow that server down, which no parameter says",
-  "a100-protocols/grpc-b1-ratio": "the model knows no difference with one client",
-  "a100-protocols/grpc-b4-ratio":
-    "the model knows no difference with one client; read as latency it would be 0.6 to 0.7",
-  "a100-protocols/onnx-grpc-c16": "one connection carries one request after the other",
-  "a100-protocols/trt-compute-cold": "an engine was built meanwhile",
-  "clip-retrieval/rtx-3080":
-    "limit of the GPU alone: reading and resizing of images bound it, of which nothing was published",
-  "clip-as-service/titan-rtx":
-    "limit of the GPU alone: a whole server, of whose own work nothing was published",
-  "triton-tutorial/two-instances-throughput":
-    "as if two instances shared all fixed time of an execution",
-};
 
 const why: Partial<Record<Figure["quantity"], string>> = {
   vram: "memory is no part of this model; synth estimates it before a deployment",
@@ -156,7 +105,6 @@ export function checkPublished(
   parameters: PublishedParameters,
   peaks: Peaks,
 ): readonly CheckRow[] {
-  const calibrated = new Set([...calibrating, ...parameters.list.flatMap(({ from }) => from)]);
   return [...published.values()].flatMap((file) =>
     file.figures.map((figure): CheckRow => {
       const name = `${file.id}/${figure.id}`;
@@ -169,6 +117,7 @@ export function checkPublished(
         unit: figure.unit,
         published: { low, high },
         assumed: figure.load?.assumed ?? [],
+        note: figure.note ?? "",
       };
       const formula = formulas[name];
       if (formula !== undefined) {
@@ -180,29 +129,23 @@ export function checkPublished(
           role: "derived",
           predicted,
           error: errorOf(predicted, low, high),
-          note: notes[name] ?? "",
         };
       }
-      if (figuresRead.has(name)) {
-        return { ...row, role: "read", predicted: low, error: 0, note: notes[name] ?? "" };
+      if (figure.role === "gpu-compute" || figure.role === "setting-compute") {
+        return { ...row, role: "read", predicted: low, error: 0 };
       }
-      if (
-        figure.quantity === "peak" ||
-        figure.quantity === "price" ||
-        name === "serialization/jpeg-image"
-      ) {
-        return { ...row, role: "read", note: notes[name] ?? "" };
+      if (figure.role === "read" || figure.quantity === "peak" || figure.quantity === "price") {
+        return { ...row, role: "read" };
       }
       const predicted = predictionOf(file, figure, published, parameters, peaks);
       if (predicted === undefined) {
-        return { ...row, role: "carried", note: notes[name] ?? why[figure.quantity] ?? "" };
+        return { ...row, role: "carried", note: figure.note ?? why[figure.quantity] ?? "" };
       }
       return {
         ...row,
-        role: calibrated.has(name) ? "calibrates" : "predicted",
+        role: figure.role === undefined ? "predicted" : "calibrates",
         predicted,
         error: errorOf(predicted, low, high),
-        note: notes[name] ?? "",
       };
     }),
   );
@@ -300,7 +243,7 @@ const grpcRatio =
 const specials: Readonly<Record<string, Special>> = {
   "a100-protocols/grpc-b1-ratio": grpcRatio(1),
   "a100-protocols/grpc-b4-ratio": grpcRatio(4),
-  "a100-remote/embed-compute": (published, parameters) =>
+  "a100-remote/pytorch-compute": (published, parameters) =>
     parameters.decodeMsPerImage + publishedValue(published, "a100-remote/onnx-compute"),
   "a100-remote/onnx-network": (published, parameters, peaks) =>
     predictFigure(published, "a100-remote", "onnx-b1-latency", parameters, peaks) -

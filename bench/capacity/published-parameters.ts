@@ -6,6 +6,7 @@ import {
 } from "./compute-time.ts";
 import { type Demand, predict, type System } from "./model.ts";
 import {
+  figuresOf,
   type PublishedFile,
   type PublishedLoad,
   publishedFigure,
@@ -36,7 +37,7 @@ export interface PublishedParameters {
   readonly jsonMsPerImage: number;
   readonly jsonBytesPerImage: number;
   readonly jpegBytes: number;
-  /** Of the server of the published figures, which decodes one image after the other. */
+  /** Of the published PyTorch service, which decodes one image after the other. */
   readonly decodeMsPerImage: number;
   /** Of clipstack's embed server: a JPEG of 10 kB, and the power of the size with which the time grows. */
   readonly ownDecode: {
@@ -50,6 +51,8 @@ export interface PublishedParameters {
   readonly sustainedShare: number;
   /** One image, by `gpu/engine`. */
   readonly firstImageMs: Readonly<Record<string, number>>;
+  /** One image in a setting whose compute differs from the GPU's best, by `file/engine`. */
+  readonly settingFirstImageMs: Readonly<Record<string, number>>;
   /** What of the model was left out. */
   readonly variation: Variation;
   /** All of them, with their origin, for people. */
@@ -64,38 +67,7 @@ export const uint8Bytes = 3 * 224 * 224;
 /** An embedding as 512 floats, and as JSON text. */
 export const answerBytes = { binary: 512 * 4, json: 10_700 } as const;
 
-/** The figure of a single request that sets a setting's round trip. */
-const roundTripFigures: Readonly<Record<string, string>> = {
-  "a100-remote": "embed-b1-latency",
-  "a100-protocols": "embed-b1-latency",
-  "rtx-a4000-remote": "binary-b1-p50",
-  "rtx-4080-remote": "onnx-b1-latency",
-  "rtx-4080-x4-remote": "c1-p50",
-};
-
-/** The figures that give the compute of one image. */
-const computeFigures: Readonly<Record<string, string>> = {
-  "rtx-a4000/onnx": "rtx-a4000-server/onnx-compute",
-  "rtx-a4000/tensorrt": "rtx-a4000-server/trt-compute",
-  "a100-sxm4-80gb/onnx": "a100-remote/onnx-compute",
-  "a100-sxm4-80gb/tensorrt": "a100-protocols/trt-compute-warm",
-  "rtx-4080/onnx": "rtx-4080-remote/onnx-compute",
-  "rtx-4080/tensorrt": "rtx-4080-remote/trt-compute",
-};
-
-/** Settings whose own compute differs from the GPU's best: the model takes what was published for the setting. */
-const settingCompute: Readonly<Record<string, string>> = {
-  "a100-remote/tensorrt": "a100-remote/trt-compute",
-  "rtx-4080-x4-remote/onnx": "rtx-4080-x4-remote/compute",
-};
-
 type Published = ReadonlyMap<string, PublishedFile>;
-
-/** Figures that the model reads as they are. */
-export const figuresRead: ReadonlySet<string> = new Set([
-  ...Object.values(computeFigures),
-  ...Object.values(settingCompute),
-]);
 
 /** The model without one of its parts: what that part explains is seen from the errors. */
 export interface Variation {
@@ -116,12 +88,12 @@ export function publishedParameters(
   const figure = (name: string) => publishedValue(published, name);
   const sustainedShare =
     figure("model-only/rtx-4090") / modelOnlyRate(peaks["rtx-4090"] ?? Number.NaN, 1);
-  const firstImageMs = Object.fromEntries(
-    Object.entries({ ...computeFigures, ...settingCompute }).map(([key, name]) => [
-      key,
-      figure(name),
-    ]),
-  );
+  const computes = computesOf(published);
+  const roundTrips = figuresOf(published, "round-trip");
+  const firstMsOf = (of: Compute["of"]) =>
+    Object.fromEntries(
+      computes.filter((one) => one.of === of).map(({ key, name }) => [key, figure(name)]),
+    );
   const small = publishedFigure(published, "clipstack-decoding/small");
   const large = publishedFigure(published, "clipstack-decoding/large");
   const ratio = (one?: number, other?: number) => (one ?? Number.NaN) / (other ?? Number.NaN);
@@ -137,7 +109,8 @@ export function publishedParameters(
       power: Math.log(ratio(large.value, small.value)) / Math.log(ratio(large.bytes, small.bytes)),
     },
     sustainedShare,
-    firstImageMs,
+    firstImageMs: firstMsOf("gpu"),
+    settingFirstImageMs: firstMsOf("setting"),
     variation,
   };
 
@@ -147,20 +120,20 @@ export function publishedParameters(
     bandwidthMbps: 200,
     clientBetweenMs: 25,
     decodeMsPerImage: 10,
-    roundTripMs: Object.fromEntries(Object.keys(roundTripFigures).map((id) => [id, 25])),
+    roundTripMs: Object.fromEntries(roundTrips.map(({ file }) => [file.id, 25])),
   };
   const result = (file: string, id: string, tried: Partial<typeof values>) =>
     predictFigure(published, file, id, { ...values, ...tried }, peaks);
   for (let pass = 0; pass < 25; pass++) {
     const before = values.bandwidthMbps;
-    for (const [file, id] of Object.entries(roundTripFigures)) {
-      const found = solve(figure(`${file}/${id}`), [0.01, 2000], (ms) =>
-        result(file, id, { roundTripMs: { ...values.roundTripMs, [file]: ms } }),
+    for (const { file, figure: single, name } of roundTrips) {
+      const found = solve(figure(name), [0.01, 2000], (ms) =>
+        result(file.id, single.id, { roundTripMs: { ...values.roundTripMs, [file.id]: ms } }),
       );
-      values = { ...values, roundTripMs: { ...values.roundTripMs, [file]: found } };
+      values = { ...values, roundTripMs: { ...values.roundTripMs, [file.id]: found } };
     }
-    values.decodeMsPerImage = solve(figure("a100-remote/embed-b32"), [0.01, 100], (ms) =>
-      result("a100-remote", "embed-b32", { decodeMsPerImage: ms }),
+    values.decodeMsPerImage = solve(figure("a100-remote/pytorch-b32"), [0.01, 100], (ms) =>
+      result("a100-remote", "pytorch-b32", { decodeMsPerImage: ms }),
     );
     values.bandwidthMbps = solve(figure("a100-remote/onnx-b32"), [1, 10_000], (mbps) =>
       result("a100-remote", "onnx-b32", { bandwidthMbps: mbps }),
@@ -174,23 +147,40 @@ export function publishedParameters(
           );
     if (Math.abs(values.bandwidthMbps / before - 1) < 1e-9) break;
   }
-  return { ...values, list: describe(values) };
+  return { ...values, list: describe(published, values) };
 }
 
 type Values = Omit<PublishedParameters, "list">;
 
-function describe(values: Values): readonly Parameter[] {
-  const roundTrips = Object.entries(roundTripFigures).map(([file, id]) => ({
-    name: `round trip, ${file}`,
-    value: values.roundTripMs[file] ?? Number.NaN,
+/** A figure of the compute of one image, and the key under which the model looks it up. */
+interface Compute {
+  readonly of: "gpu" | "setting";
+  /** `gpu/engine` or `file/engine`. */
+  readonly key: string;
+  readonly name: string;
+}
+
+function computesOf(published: Published): readonly Compute[] {
+  return (["gpu", "setting"] as const).flatMap((of) =>
+    figuresOf(published, `${of}-compute`).map(({ file, figure, name }) => {
+      const engine: Engine = figure.load?.path.startsWith("trt") ? "tensorrt" : "onnx";
+      return { of, key: `${of === "gpu" ? file.setting.gpu : file.id}/${engine}`, name };
+    }),
+  );
+}
+
+function describe(published: Published, values: Values): readonly Parameter[] {
+  const roundTrips = figuresOf(published, "round-trip").map(({ file, name }) => ({
+    name: `round trip, ${file.id}`,
+    value: values.roundTripMs[file.id] ?? Number.NaN,
     unit: "ms",
     meaning:
       "there and back between client and server; a request pays two, and one for each doubling of the window",
-    from: [`${file}/${id}`],
+    from: [name],
   }));
-  const computes = Object.entries({ ...computeFigures, ...settingCompute }).map(([key, name]) => ({
+  const computes = computesOf(published).map(({ key, name }) => ({
     name: `compute of one image, ${key}`,
-    value: values.firstImageMs[key] ?? Number.NaN,
+    value: publishedValue(published, name),
     unit: "ms",
     meaning: "one execution of the model with batch 1",
     from: [name],
@@ -230,8 +220,8 @@ function describe(values: Values): readonly Parameter[] {
       name: "decoding",
       value: values.decodeMsPerImage,
       unit: "ms an image",
-      meaning: "JPEG to tensor in the published embed server, one image after the other",
-      from: ["a100-remote/embed-b32"],
+      meaning: "JPEG to tensor in the published PyTorch service, one image after the other",
+      from: ["a100-remote/pytorch-b32"],
     },
     {
       name: "decoding, clipstack's own server",
@@ -311,17 +301,17 @@ export function publishedCase(
   peaks: Peaks,
 ): { readonly demand: Demand; readonly system: System } {
   const engine: Engine = load.path.startsWith("trt") ? "tensorrt" : "onnx";
-  const embed = load.path === "embed-http";
+  const pytorch = load.path === "pytorch-http";
   const json = load.serialization === "json";
   const gpu = file.setting.gpu ?? "";
-  const bytesPerImage = embed ? values.jpegBytes : json ? values.jsonBytesPerImage : float32Bytes;
+  const bytesPerImage = pytorch ? values.jpegBytes : json ? values.jsonBytesPerImage : float32Bytes;
   const moved = values.variation.ingestInPlaceOfLink === true;
   return {
     demand: {
       concurrency: load.concurrency,
       imagesPerRequest: load.imagesPerRequest,
       bytesPerImage,
-      answerBytesPerImage: embed || json ? answerBytes.json : answerBytes.binary,
+      answerBytesPerImage: pytorch || json ? answerBytes.json : answerBytes.binary,
     },
     system: {
       link: {
@@ -334,12 +324,12 @@ export function publishedCase(
         betweenMs: values.clientBetweenMs,
         writeMsPerImage: json ? values.jsonMsPerImage : 0,
       },
-      // the published embed server decodes and computes in one process, without a Triton
-      ...(embed ? { decode: { msPerImage: values.decodeMsPerImage, workers: 1 } } : {}),
-      overheadMs: embed ? 0 : values.overheadMs,
+      // it decodes and computes in one process, without a Triton
+      ...(pytorch ? { decode: { msPerImage: values.decodeMsPerImage, workers: 1 } } : {}),
+      overheadMs: pytorch ? 0 : values.overheadMs,
       overheadMsPerImage: 0,
       ingestMsPerImage:
-        (embed ? 0 : values.ingestMsPerImage) +
+        (pytorch ? 0 : values.ingestMsPerImage) +
         (moved ? (bytesPerImage * 8) / (values.bandwidthMbps * 1000) : 0),
       compute: computeTime(gpu, engine, values, peaks, file.id),
       maxBatch: 32,
@@ -354,7 +344,8 @@ export function publishedCase(
 export function computeTime(
   gpu: string,
   engine: Engine,
-  values: Pick<Values, "firstImageMs" | "sustainedShare">,
+  values: Pick<Values, "firstImageMs" | "sustainedShare"> &
+    Partial<Pick<Values, "settingFirstImageMs">>,
   peaks: Peaks,
   setting = "",
 ): ComputeTime {
@@ -363,7 +354,7 @@ export function computeTime(
   if (peak === undefined) throw new Error(`no peak of ${gpu}`);
   const perImage = perImageMs(engine, peak, values.sustainedShare);
   const firstMs =
-    firstImageMs[`${setting}/${engine}`] ??
+    values.settingFirstImageMs?.[`${setting}/${engine}`] ??
     firstImageMs[`${gpu}/${engine}`] ??
     Math.max(
       Math.min(usualFirstMs(engine, firstImageMs), slowerGpusMs(peak, engine, firstImageMs, peaks)),
@@ -388,9 +379,9 @@ function slowerGpusMs(
 
 /** Of a GPU without figures: the middle of those with. */
 export function usualFirstMs(engine: Engine, firstImageMs: Values["firstImageMs"]): number {
-  const known = Object.keys(computeFigures)
-    .filter((key) => key.endsWith(`/${engine}`))
-    .map((key) => firstImageMs[key] ?? Number.NaN)
+  const known = Object.entries(firstImageMs)
+    .filter(([key]) => key.endsWith(`/${engine}`))
+    .map(([, ms]) => ms)
     .sort((a, b) => a - b);
   return known[Math.floor(known.length / 2)] ?? Number.NaN;
 }

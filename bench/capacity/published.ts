@@ -33,8 +33,25 @@ export const quantities = [
   "peak",
 ] as const;
 
+/**
+ * Endpoints of published figures. `pytorch-http`: a FastAPI service that ran the model with PyTorch on the GPU and took JPEGs;
+ * it is not this project's embed server.
+ */
+const publishedPaths = [...protocolPaths, "pytorch-http"] as const;
+
+/**
+ * Use of a figure in the capacity model.
+ *
+ * - `calibrates`: sets a parameter.
+ * - `round-trip`: sets the round trip of its setting; one per setting.
+ * - `gpu-compute`, `setting-compute`: compute of one image, for its GPU or for its setting alone.
+ * - `read`: used as it is.
+ */
+const figureRoles = ["calibrates", "round-trip", "gpu-compute", "setting-compute", "read"] as const;
+type FigureRole = (typeof figureRoles)[number];
+
 const publishedLoad = z.strictObject({
-  path: z.enum(protocolPaths),
+  path: z.enum(publishedPaths),
   payload: z.enum(payloads),
   serialization: z.enum(serializations),
   imagesPerRequest: z.int().min(1),
@@ -52,6 +69,8 @@ const figure = z
     /** For people. */
     shown: z.string(),
     quantity: z.enum(quantities),
+    /** @default - predicted, or not used */
+    role: z.enum(figureRoles).optional(),
     unit: z.string(),
     /** As it was published, in its digits. */
     value: z.number().optional(),
@@ -65,6 +84,7 @@ const figure = z
     gpu: z.string().optional(),
     /** How it follows from other figures. */
     derived: z.string().optional(),
+    /** About the figure, or about the difference from what the model predicts. */
     note: z.string().optional(),
   })
   .refine(({ value, range }) => (value === undefined) !== (range === undefined), {
@@ -139,6 +159,18 @@ function checked(file: PublishedFile, shown: string): PublishedFile {
   const twice = ids.find((id, index) => ids.indexOf(id) !== index);
   if (twice !== undefined) throw new BenchError(`${shown}: figure '${twice}' is there twice`);
   return file;
+}
+
+/** Figures of one role, with their file. */
+export function figuresOf(
+  published: ReadonlyMap<string, PublishedFile>,
+  role: FigureRole,
+): readonly { readonly file: PublishedFile; readonly figure: Figure; readonly name: string }[] {
+  return [...published.values()].flatMap((file) =>
+    file.figures
+      .filter((figure) => figure.role === role)
+      .map((figure) => ({ file, figure, name: `${file.id}/${figure.id}` })),
+  );
 }
 
 /** One figure by file and id. */
