@@ -1,15 +1,12 @@
-// What TypeScript has to know of jpeg.mjs.
+// Types of jpeg.mjs.
 import type { Plan, Resampler } from "./resample.mjs";
 
-/** The decoder's code. It can be handed to other threads. */
-export function compileJpeg(): WebAssembly.Module;
-
 export class JpegDecoder {
-  /** @param resampler - whose memory is decoded into */
-  constructor(module: WebAssembly.Module, resampler: Resampler);
+  /** @param resampler - in the memory of whose kernel is decoded */
+  constructor(resampler: Resampler);
   /**
-   * @param into - gets the result, where it is as long
-   * @returns `[side, side, channels]` of grey or RGB: `into`, or memory of its own; `undefined` where libvips has to look
+   * @param into - gets the result if it is as long
+   * @returns `[side, side, channels]` of grey or RGB: `into`, or memory of its own; `undefined` if the file is left to libvips
    */
   resample(
     bytes: Uint8Array,

@@ -4,21 +4,13 @@ import type { ImageHeader } from "./image-header.ts";
 import type { JpegDecoder } from "./jpeg.mjs";
 import type { Resampler } from "./resample.mjs";
 
-/** Code that can be handed to other threads. */
-export interface Modules {
-  readonly kernel: WebAssembly.Module;
-  readonly jpeg: WebAssembly.Module;
-}
-
 /** What one thread works with. */
 export interface Engines {
   readonly resampler: Resampler;
   readonly decoder: JpegDecoder;
 }
 
-export function compileModules(): Modules;
-
-export function createEngines(modules: Modules): Engines;
+export function createEngines(module: WebAssembly.Module): Engines;
 
 export interface Task {
   readonly header: ImageHeader;

@@ -3,11 +3,12 @@
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import sharp from "sharp";
-import { compileJpeg, JpegDecoder } from "./jpeg.mjs";
-import { compileKernel, planOf, Resampler, rowsOf } from "./resample.mjs";
+import { ImageKernel } from "./image-kernel.mjs";
+import { JpegDecoder } from "./jpeg.mjs";
+import { Resampler, rowsOf } from "./resample.mjs";
+import { planOf } from "./resample-plan.mjs";
 
 /** @typedef {import("./image-header.ts").ImageHeader} ImageHeader */
-/** @typedef {import("./preprocess-image.mjs").Modules} Modules */
 /** @typedef {import("./preprocess-image.mjs").Engines} Engines */
 
 // no image comes twice
@@ -25,23 +26,14 @@ const worthCutting = 100_000;
 const maxScannedPixels = 250_000_000;
 
 /**
- * Code that can be handed to other threads.
- *
- * @returns {Modules}
- */
-export function compileModules() {
-  return { kernel: compileKernel(), jpeg: compileJpeg() };
-}
-
-/**
  * What one thread works with: it has memory of its own, which grows to what the largest image needed.
  *
- * @param {Modules} modules
+ * @param {WebAssembly.Module} module - `compileKernel`'s
  * @returns {Engines}
  */
-export function createEngines({ kernel, jpeg }) {
-  const resampler = new Resampler(kernel);
-  return { resampler, decoder: new JpegDecoder(jpeg, resampler) };
+export function createEngines(module) {
+  const resampler = new Resampler(new ImageKernel(module));
+  return { resampler, decoder: new JpegDecoder(resampler) };
 }
 
 /**

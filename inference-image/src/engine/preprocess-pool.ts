@@ -3,7 +3,7 @@ import { imageSide, pixelBytes } from "../contract/model-signature.ts";
 import type { ServerEnv } from "../contract/server-env.ts";
 import type { Budget } from "./budget.ts";
 import type { ImageHeader } from "./image-header.ts";
-import { compileModules, type Modules } from "./preprocess-image.mjs";
+import { compileKernel } from "./image-kernel.mjs";
 import { threadLimits } from "./thread-limits.ts";
 import { EngineError } from "./types.ts";
 import { WaitQueue } from "./wait-queue.ts";
@@ -47,7 +47,7 @@ interface Job {
 const maxSpares = 64;
 
 /** Compiled once, and handed to every thread. */
-let modules: Modules | undefined;
+let kernel: WebAssembly.Module | undefined;
 
 /**
  * Threads that make of image files what the model sees: first come, first served. A thread starts when an image finds all
@@ -156,7 +156,7 @@ export class PreprocessPool {
 
   #start(): Worker {
     const worker = new Worker(new URL("./preprocess-worker.mjs", import.meta.url), {
-      workerData: { modules: theModules(), side: imageSide },
+      workerData: { kernel: compiledKernel(), side: imageSide },
       // not the TypeScript loader of the process, nor what else it was started with
       execArgv: [],
       resourceLimits: threadLimits,
@@ -231,7 +231,7 @@ export class PreprocessPool {
   }
 }
 
-function theModules(): Modules {
-  modules ??= compileModules();
-  return modules;
+function compiledKernel(): WebAssembly.Module {
+  kernel ??= compileKernel();
+  return kernel;
 }

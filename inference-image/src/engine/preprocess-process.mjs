@@ -1,14 +1,15 @@
 // Decodes and resizes one image file from standard input, in a process that can be killed while libvips works. It writes the
 // result to standard output, or why there is none to standard error. Started by preprocess-image.mjs.
 import { buffer } from "node:stream/consumers";
-import { compileModules, createEngines, preprocessImage } from "./preprocess-image.mjs";
+import { compileKernel } from "./image-kernel.mjs";
+import { createEngines, preprocessImage } from "./preprocess-image.mjs";
 
 const task = JSON.parse(process.argv[2]);
 // an ordinary exit waits for libvips
 setTimeout(() => process.kill(process.pid, "SIGKILL"), task.timeoutMs).unref();
 try {
   const bytes = await buffer(process.stdin);
-  const pixels = await preprocessImage(bytes, task, createEngines(compileModules()));
+  const pixels = await preprocessImage(bytes, task, createEngines(compileKernel()));
   process.stdout.write(pixels);
 } catch (error) {
   process.stderr.write(error instanceof Error ? error.message : String(error));

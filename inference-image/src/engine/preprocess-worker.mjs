@@ -3,9 +3,9 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { createEngines, preprocessImage } from "./preprocess-image.mjs";
 
-/** @type {{ modules: import("./preprocess-image.mjs").Modules, side: number }} */
-const { modules, side } = workerData;
-const engines = createEngines(modules);
+/** @type {{ kernel: WebAssembly.Module, side: number }} */
+const { kernel, side } = workerData;
+const engines = createEngines(kernel);
 
 let granted = () => {};
 

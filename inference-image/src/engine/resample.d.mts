@@ -1,4 +1,5 @@
 // What TypeScript has to know of resample.mjs.
+import type { ImageKernel } from "./image-kernel.mjs";
 
 /** 8-bit samples, interleaved, row-major. */
 export interface Pixels {
@@ -52,12 +53,6 @@ export interface StoredImage {
   readonly orientation: number;
 }
 
-/** @param reduction - 1 where it is left out */
-export function planOf(stored: StoredImage, side: number, reduction?: number): Plan;
-
-/** The kernel's code. It can be handed to other threads. */
-export function compileKernel(): WebAssembly.Module;
-
 /** Rows of a stored image, or as much of each as a plan needs, read once from above. */
 export interface Rows {
   readonly width: number;
@@ -73,13 +68,9 @@ export interface Rows {
 export function rowsOf(image: Pixels, plan: Plan, resampler: Resampler): Rows;
 
 export class Resampler {
-  constructor(module: WebAssembly.Module);
-  readonly memory: WebAssembly.Memory;
-  bytes(): Uint8Array;
-  reserve(
-    sizes: Readonly<Record<string, number>>,
-    end?: number,
-  ): { readonly at: Readonly<Record<string, number>>; readonly end: number };
+  constructor(kernel: ImageKernel);
+  /** Decoders may write to its memory what is to be resized. */
+  readonly kernel: ImageKernel;
   /**
    * @param hasAlpha - the last channel is alpha
    * @param into - gets the result, where it is as long

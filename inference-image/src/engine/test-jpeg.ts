@@ -2,13 +2,17 @@
 export interface JpegShape {
   readonly width: number;
   readonly height: number;
-  /** Of the first component, horizontally × 16 + vertically; the other two have 0x11. 0 is grey. */
-  readonly sampling: number;
+  /** Sampling factors of each component, horizontally × 16 + vertically. One component is grey. */
+  readonly sampling: readonly number[];
   /** MCUs between restarts; 0 is none. */
   readonly interval: number;
   /** How many coefficients of a block are not 0, at most. */
   readonly density: number;
   readonly seed: number;
+  /** Number of Huffman tables, 2 to 8: half of them for DC, half for AC. 1 is a table for DC and none for AC. */
+  readonly tables?: number;
+  /** Marker of the frame. */
+  readonly frame?: "SOF0" | "SOF1";
 }
 
 /** Numbers below 2^32 that look random. */
@@ -42,27 +46,41 @@ function codesOf(symbols: readonly number[]): {
 
 const sizes = [3, 2, 1, 4, 0, 5, 6, 7, 8, 9, 10, 11];
 const runs = Array.from({ length: 16 }, (_, run) => run);
-const tables = {
-  dc: { symbols: sizes, ...codesOf(sizes) },
-  ac: { symbols: [] as number[], ...codesOf([]) },
-};
 const acSymbols = [
   0,
   ...sizes.slice(0, 4).flatMap((size) => (size === 0 ? [] : runs.map((run) => run * 16 + size))),
   0xf0,
   ...[5, 6, 7, 8, 9, 10].flatMap((size) => runs.map((run) => run * 16 + size)),
 ];
-tables.ac = { symbols: acSymbols, ...codesOf(acSymbols) };
+
+/** A table of the same symbols as the others, with other codes. */
+function tableOf(all: readonly number[], id: number) {
+  const start = (id * 5) % all.length;
+  const symbols = [...all.slice(start), ...all.slice(0, start)];
+  return { symbols, ...codesOf(symbols) };
+}
+type Table = ReturnType<typeof tableOf>;
+
+const dcTables = [0, 1, 2, 3].map((id) => tableOf(sizes, id));
+const acTables = [0, 1, 2, 3].map((id) => tableOf(acSymbols, id));
 
 /** A baseline JPEG of random coefficients: noise of every frequency, in any subsampling, with restarts. */
 export function randomJpeg(shape: JpegShape): Buffer {
   const { width, height, interval, density } = shape;
   const random = randomNumbers(shape.seed);
-  const [across, down] = shape.sampling === 0 ? [1, 1] : [shape.sampling >> 4, shape.sampling & 15];
-  const components = shape.sampling === 0 ? [0] : [0, 1, 2];
+  const { sampling, tables = 2, frame = "SOF0" } = shape;
+  const components = [...sampling.keys()];
+  // one component alone is not interleaved: an MCU is one block, whatever its factors
+  const factors = sampling.length === 1 ? [0x11] : sampling;
+  const across = Math.max(...factors.map((factor) => factor >> 4));
+  const down = Math.max(...factors.map((factor) => factor & 15));
   const blocks = components.flatMap((component) =>
-    new Array<number>(component === 0 ? across * down : 1).fill(component),
+    new Array<number>((factors[component]! >> 4) * (factors[component]! & 15)).fill(component),
   );
+  const [dcCount, acCount] = [Math.ceil(tables / 2), Math.floor(tables / 2)];
+  /** Destination of a component's table; of four, the first is not used. */
+  const idOf = (component: number, count: number) =>
+    count === 4 ? component + 1 : component % Math.max(count, 1);
   const data: number[] = [];
   let [bits, free] = [0, 8];
   const byte = (value: number) => data.push(...(value === 0xff ? [0xff, 0] : [value]));
@@ -74,15 +92,17 @@ export function randomJpeg(shape: JpegShape): Buffer {
       [bits, free] = [0, 8];
     }
   };
-  const number = (table: typeof tables.dc, zeros: number, value: number) => {
+  const number = (table: Table, zeros: number, value: number) => {
     const size = 32 - Math.clz32(Math.abs(value));
     put(...table.codes.get(zeros * 16 + size)!);
     put(value < 0 ? value + (1 << size) - 1 : value, size);
   };
   const levels = [0, 0, 0];
   const block = (component: number) => {
+    const dc = dcTables[idOf(component, dcCount)]!;
+    const ac = acTables[idOf(component, acCount)]!;
     const level = (random() % 121) - 60;
-    number(tables.dc, 0, level - levels[component]!);
+    number(dc, 0, level - levels[component]!);
     levels[component] = level;
     let zeros = 0;
     const amount = density === 0 ? 0 : random() % (density + 1);
@@ -92,11 +112,11 @@ export function randomJpeg(shape: JpegShape): Buffer {
         zeros++;
         continue;
       }
-      for (; zeros > 15; zeros -= 16) put(...tables.ac.codes.get(0xf0)!);
-      number(tables.ac, zeros, value);
+      for (; zeros > 15; zeros -= 16) put(...ac.codes.get(0xf0)!);
+      number(ac, zeros, value);
       zeros = 0;
     }
-    if (zeros > 0) put(...tables.ac.codes.get(0)!);
+    if (zeros > 0) put(...ac.codes.get(0)!);
   };
   const flush = () => {
     while (free < 8) put(1, 1);
@@ -120,23 +140,26 @@ export function randomJpeg(shape: JpegShape): Buffer {
     ...body,
   ];
   const quantisers = Array.from({ length: 64 }, () => 1 + (random() % 24));
-  const factors = (component: number) =>
-    component === 0 && shape.sampling !== 0 ? shape.sampling : 0x11;
+  const definition = (kind: number, { counts, symbols }: Table) =>
+    segment(0xc4, [kind, ...counts, ...symbols]);
   return Buffer.from([
     0xff,
     0xd8,
     ...segment(0xe0, [...Buffer.from("JFIF\0"), 1, 1, 0, 0, 1, 0, 1, 0, 0]),
     ...segment(0xdb, [0, ...quantisers]),
-    ...segment(0xc0, [
+    ...segment(frame === "SOF0" ? 0xc0 : 0xc1, [
       ...[8, height >> 8, height & 0xff, width >> 8, width & 0xff, components.length],
-      ...components.flatMap((component) => [component + 1, factors(component), 0]),
+      ...components.flatMap((component) => [component + 1, sampling[component]!, 0]),
     ]),
-    ...segment(0xc4, [0x00, ...tables.dc.counts, ...tables.dc.symbols]),
-    ...segment(0xc4, [0x10, ...tables.ac.counts, ...tables.ac.symbols]),
+    ...dcTables.slice(0, dcCount).flatMap((table, id) => definition(id, table)),
+    ...acTables.slice(0, acCount).flatMap((table, id) => definition(0x10 + id, table)),
     ...segment(0xdd, [interval >> 8, interval & 0xff]),
     ...segment(0xda, [
       components.length,
-      ...components.flatMap((component) => [component + 1, 0]),
+      ...components.flatMap((component) => [
+        component + 1,
+        idOf(component, dcCount) * 16 + idOf(component, acCount),
+      ]),
       ...[0, 63, 0],
     ]),
     ...data,

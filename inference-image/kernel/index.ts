@@ -1,0 +1,27 @@
+// Decoding of baseline JPEG and resampling of images, compiled to `src/engine/image-kernel.wasm` by `npm run kernel`.
+// `src/engine/jpeg.mjs` and `src/engine/resample.mjs` call it.
+export { defineTable, TABLE_INPUT_BYTES, tableInput } from "./entropy";
+export { convertToRgb, repeatEdges, RGB_OVERSHOOT, upsample } from "./colour";
+export {
+  horizontal1,
+  horizontal2,
+  horizontal3,
+  horizontal4,
+  premultiply,
+  vertical,
+} from "./resample";
+export {
+  addBlock,
+  clearBlocks,
+  DATA_SLACK,
+  decodeRow,
+  isAtEnd,
+  quantisersOf,
+  startScan,
+  unstuff,
+} from "./scan";
+
+/** Address of the first byte that the kernel itself does not use: the caller's memory begins here. */
+export function heapBase(): usize {
+  return __heap_base;
+}

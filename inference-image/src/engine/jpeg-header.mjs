@@ -1,0 +1,151 @@
+// Reads the segments of a JPEG up to the data of its first scan (ITU-T T.81, annex B). What this file does not recognise, or
+// jpeg.mjs does not decode, is an UnusualJpeg. Plain JavaScript, for preprocess-worker.mjs.
+
+/** @typedef {import("./jpeg-header.mjs").Component} Component */
+/** @typedef {import("./jpeg-header.mjs").Frame} Frame */
+
+/** A file that is left to libvips: it is unusual or damaged. */
+export class UnusualJpeg extends Error {
+  name = "UnusualJpeg";
+}
+
+const SOF0 = 0xc0; // baseline
+const SOF1 = 0xc1; // extended sequential, Huffman
+const DHT = 0xc4;
+const SOS = 0xda;
+const DQT = 0xdb;
+const DRI = 0xdd;
+const APP0 = 0xe0;
+const APP14 = 0xee;
+const APP15 = 0xef;
+const COM = 0xfe;
+
+/** Identifiers of the segments that name the colour space (libjpeg's default_decompress_parms). */
+const jfif = Buffer.from("JFIF\0");
+const adobe = Buffer.from("Adobe");
+
+/** Bytes of a JFIF or Adobe segment's body, at least; the last one of Adobe's is the colour transform. */
+const colourBytes = 12;
+/** Value of Adobe's colour transform: YCbCr. */
+const adobeYcc = 1;
+
+/**
+ * @param {Uint8Array} bytes
+ * @returns {Frame}
+ * @throws {UnusualJpeg}
+ */
+export function readFrame(bytes) {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const tables = { quantisers: [], dc: [], ac: [] };
+  let isJfif = false;
+  let transform;
+  let interval = 0;
+  let frame;
+  let at = 2;
+  for (;;) {
+    if (at + 4 > bytes.length || bytes[at] !== 0xff) throw new UnusualJpeg("no marker");
+    const marker = bytes[at + 1];
+    const end = at + 2 + view.getUint16(at + 2);
+    if (end > bytes.length || end < at + 4) throw new UnusualJpeg("a segment is cut short");
+    const body = Buffer.from(bytes.buffer, bytes.byteOffset + at + 4, end - at - 4);
+    at = end;
+    if (marker === APP0) isJfif ||= isOf(body, jfif);
+    else if (marker === APP14) transform = isOf(body, adobe) ? body[colourBytes - 1] : transform;
+    else if (marker === DQT) readQuantisers(body, tables.quantisers);
+    else if (marker === DHT) readTables(body, tables);
+    else if (marker === DRI) interval = body.readUInt16BE(0);
+    else if (marker === SOF0 || marker === SOF1) {
+      if (frame !== undefined) throw new UnusualJpeg("two frames");
+      frame = readComponents(body);
+    } else if (marker === SOS) {
+      if (frame === undefined) throw new UnusualJpeg("no frame");
+      readScan(body, frame.components, tables);
+      break;
+    } else if ((marker < APP0 || marker > APP15) && marker !== COM) {
+      throw new UnusualJpeg(`marker ${marker}`);
+    }
+  }
+  const { components } = frame;
+  const areNumbered = components.every(({ id }, index) => id === index + 1);
+  const isYcc = isJfif || transform === adobeYcc || (transform === undefined && areNumbered);
+  if (components.length === 3 && !isYcc) throw new UnusualJpeg("other colours");
+  return { ...frame, interval, scan: at };
+}
+
+function isOf(body, identifier) {
+  return body.length >= colourBytes && body.subarray(0, identifier.length).equals(identifier);
+}
+
+/** Frame header (T.81, B.2.2). */
+function readComponents(body) {
+  const count = body[5];
+  if (body[0] !== 8 || (count !== 1 && count !== 3) || body.length !== 6 + 3 * count) {
+    throw new UnusualJpeg("another frame");
+  }
+  const [height, width] = [body.readUInt16BE(1), body.readUInt16BE(3)];
+  const components = Array.from({ length: count }, (_, index) => ({
+    id: body[6 + 3 * index],
+    factors: body[7 + 3 * index],
+    quantiser: body[8 + 3 * index],
+  }));
+  // one component alone is not interleaved, so its factors have no effect (A.2.2)
+  const factors = count === 1 ? 0x11 : components[0].factors;
+  const isUsual = [0x11, 0x21, 0x22].includes(factors);
+  if (!isUsual || components.slice(1).some((component) => component.factors !== 0x11)) {
+    throw new UnusualJpeg("another subsampling");
+  }
+  const [across, down] = [factors >> 4, factors & 15];
+  // libjpeg upsamples so few columns in another way
+  if (across === 2 && width <= 4) throw new UnusualJpeg("too narrow");
+  return { width, height, across, down, components };
+}
+
+/** Scan header (T.81, B.2.3): gives each component its tables. */
+function readScan(body, components, tables) {
+  const count = components.length;
+  const isWhole = body[0] === count && body.length === 4 + 2 * count;
+  const isSequential =
+    body[1 + 2 * count] === 0 && body[2 + 2 * count] === 63 && body[3 + 2 * count] === 0;
+  if (!isWhole || !isSequential) throw new UnusualJpeg("another scan");
+  for (const [index, component] of components.entries()) {
+    if (component.id !== body[1 + 2 * index]) throw new UnusualJpeg("another order of components");
+    const [dcId, acId] = [body[2 + 2 * index] >> 4, body[2 + 2 * index] & 15];
+    const [dc, ac] = [tables.dc[dcId], tables.ac[acId]];
+    const quantisers = tables.quantisers[component.quantiser];
+    if (!dc || !ac || !quantisers) throw new UnusualJpeg("a table is missing");
+    Object.assign(component, { dcId, acId, dc, ac, quantisers });
+  }
+}
+
+/** Row-major place of each coefficient in zigzag order (T.81, figure A.6). */
+const zigzag = [
+  0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20,
+  13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52,
+  45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
+];
+
+/** Quantisation tables (T.81, B.2.4.1). */
+function readQuantisers(body, quantisers) {
+  for (let at = 0; at < body.length; at += 65) {
+    // 16 bits are for samples of 12 bits
+    if (body[at] > 3 || at + 65 > body.length) throw new UnusualJpeg("another quantiser");
+    const values = new Uint16Array(64);
+    for (let place = 0; place < 64; place++) values[zigzag[place]] = body[at + 1 + place];
+    quantisers[body[at]] = values;
+  }
+}
+
+/** Huffman tables (T.81, B.2.4.2): 16 counts, by length of the code, and the symbols. The kernel checks what they define. */
+function readTables(body, { dc, ac }) {
+  for (let at = 0; at < body.length; ) {
+    const kind = body[at];
+    const counts = body.subarray(at + 1, at + 17);
+    const symbols = counts.reduce((sum, count) => sum + count, 0);
+    const end = at + 17 + symbols;
+    if (end > body.length || symbols > 256 || (kind & 0xef) > 3) {
+      throw new UnusualJpeg("another table");
+    }
+    (kind < 16 ? dc : ac)[kind & 15] = body.subarray(at + 1, end);
+    at = end;
+  }
+}
