@@ -11,6 +11,7 @@ variable "NODE_IMAGE" { default = "node:22-bookworm-slim" }
 variable "CUDA_IMAGE" { default = "nvidia/cuda:12.9.1-cudnn-runtime-ubuntu24.04" }
 variable "TRITON_IMAGE" { default = "nvcr.io/nvidia/tritonserver:26.07-py3" }
 variable "WEIGHTS" { default = "none" }
+variable "MODEL_PRECISION" { default = "fp32" } // of embed-weights
 
 group "default" { targets = ["embed"] }
 group "all" { targets = ["embed", "embed-gpu", "embed-weights", "triton", "all-in-one", "all-in-one-bundled"] }
@@ -44,7 +45,7 @@ target "embed-gpu" {
 target "embed-weights" {
   dockerfile = "inference-image/Dockerfile.weights"
   contexts   = { "clipstack/embed:cpu" = "target:embed" }
-  args       = { IMAGE = "clipstack/embed:cpu" }
+  args       = { IMAGE = "clipstack/embed:cpu", MODEL_PRECISION = MODEL_PRECISION }
   tags       = ["${REGISTRY}clipstack/embed:cpu-weights"]
 }
 

@@ -439,9 +439,6 @@ export const chartValues = z.strictObject({
         .strictObject({
           claimName: text("", "PersistentVolumeClaim that has `model.onnx`."),
           subPath: text("", "Folder of the volume that has it."),
-          cacheSizeLimit: quantity
-            .default("1Gi")
-            .describe("Room on the node for the form that the embed server runs."),
         })
         .prefault({}),
       init: z

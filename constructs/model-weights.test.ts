@@ -39,23 +39,6 @@ test("keeps the weights out of the state: a path and a checksum, no content", ()
   expect(Object.keys(model).sort()).toEqual(["file", "source", "source_hash"]);
 });
 
-test("makes the form that the embed server runs on a GPU where that has one", () => {
-  const { at } = synth((stack) => {
-    const host = hostIn(stack);
-    const tools = host.image("embed-gpu", { source: "pull", name: "embed:1" });
-    new ModelWeights(stack, "weights", {
-      host,
-      tools,
-      source: "volume",
-      modelRepository: "model_repository",
-    });
-  });
-  expect(at("test/weights/check/container").command.slice(-2)).toEqual([
-    "--execution-provider",
-    "cuda",
-  ]);
-});
-
 test("says what to do where there are no weights", () => {
   const [precondition] = synthWeights().only("docker_volume").lifecycle.precondition;
   expect(precondition.error_message).toBe(

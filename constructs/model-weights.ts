@@ -34,8 +34,8 @@ export interface ModelWeightsProps {
 
 const mountInTools = "/weights";
 
-/** Room for the weights and the form of them that the embed server runs, in MiB. */
-const weightsMiB = 1_024;
+/** Room for the weights, in MiB. */
+const weightsMiB = 512;
 
 /**
  * The weights of the models, one file for all. Terraform's state has their path and their checksum, and nothing else.
@@ -95,13 +95,7 @@ export class ModelWeights extends Construct {
       image: tools,
       service: "weights",
       run: {
-        command: [
-          "check-weights",
-          ...["--folder", mountInTools],
-          ...["--sha256", this.sha256],
-          // the embed server runs another form of them there
-          ...(tools.kind === "embed-gpu" ? ["--execution-provider", "cuda"] : []),
-        ],
+        command: ["check-weights", ...["--folder", mountInTools], ...["--sha256", this.sha256]],
         networkMode: "none",
         volumes: [{ volumeName: volume.name, containerPath: mountInTools }],
         upload: [

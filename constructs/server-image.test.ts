@@ -59,7 +59,6 @@ test("puts the weights on top of an embed image", () => {
   expect(top.build).toMatchObject({
     context: `${expression("path.root")}/../../../.`,
     dockerfile: "inference-image/Dockerfile.weights",
-    build_args: { EXECUTION_PROVIDER: "cuda" },
   });
   expect(top.build.build_args.IMAGE).toMatch(
     /^\$\{docker_image\.host_embed-gpu-image_image.*name\}$|name\}$/,

@@ -155,7 +155,6 @@ export class ServerImage extends Construct {
               { ...weightsBuild, name: withWeights(kind), hasWeights: true },
               {
                 IMAGE: expression(`${first.resource.fqn}.name`),
-                EXECUTION_PROVIDER: kind === "embed-gpu" ? "cuda" : "cpu",
               },
               { base: first.version },
             );
@@ -228,7 +227,6 @@ const ignored = [
   "^src/trials/",
   "^src/(.*/)?test-[^/]*$",
   "^src/.*[.](test[.]ts|suite[.]ts|py)$",
-  "/prepared/",
   "/README[.]md$",
   "[.]part$",
 ].join("|");

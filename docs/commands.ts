@@ -158,9 +158,10 @@ export const commandsTested: readonly TestedCommand[] = [
     command: "npx clipstack model export",
     tests: ["stacks/cli/model-export.test.ts", "stacks/cli/model-export.integ.test.ts"],
   },
+  { command: "npx clipstack model optimise", tests: ["stacks/cli/model.test.ts"] },
   {
     command: "npx clipstack model convert",
-    tests: ["stacks/cli/model-convert.test.ts"],
+    tests: ["stacks/cli/model-prepare.integ.test.ts"],
     words: ["convert"],
   },
   { command: "npx clipstack-dedupe scan", tests: dedupeTests },

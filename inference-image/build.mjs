@@ -35,7 +35,7 @@ await mkdir(target, { recursive: true });
 const results = await Promise.all([
   build({
     ...options,
-    entryPoints: [join(source, "server/main.ts"), join(source, "model/prepare-process.ts")],
+    entryPoints: [join(source, "server/main.ts")],
     entryNames: "[name]",
     chunkNames: "[name]-[hash]",
     splitting: true,

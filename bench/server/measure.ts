@@ -47,13 +47,13 @@ export interface Bench {
 export interface BenchModel {
   /** The standard file, for the server and the peer. */
   readonly standard: string;
-  /** What the limit runs: the server's own form. */
+  /** File that the limit runs: the optimised one, as the server. */
   readonly limit: string;
-  /** The server's own forms of the file, the one of fp32 first. */
+  /** Files prepared from it, the one of fp32 first. */
   readonly forms: readonly [BenchForm, ...BenchForm[]];
 }
 
-/** A form of a model, and how near its embeddings are to those of the standard file, on synthetic images. */
+/** A prepared file, and the agreement of its embeddings with those of the standard file. */
 export interface BenchForm {
   readonly modelPath: string;
   readonly precision: "fp32" | "int8";
@@ -258,7 +258,7 @@ function serverProcess(bench: Bench, load: Load, subject: SubjectName, port: num
     PORT: String(port),
     MODEL_PATH: modelOf(bench, load).standard,
     LOG_LEVEL: "warn",
-    ...(subject === "server-int8" ? { MODEL_PRECISION: "int8" } : {}),
+    MODEL_PRECISION: subject === "server-int8" ? "int8" : "fp32-optimised",
   };
   const command = [
     ...bench.serverCommand.slice(0, -1),

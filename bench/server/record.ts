@@ -102,7 +102,7 @@ export const serverRecord = z.strictObject({
     }),
     /** What the limit runs. */
     limit: z.strictObject({ file: z.string(), form: z.string(), sessionOptions: z.unknown() }),
-    /** The server's own forms of the model, and how near they are to the standard file on synthetic images. */
+    /** Prepared files of the model, and their agreement with the standard file. */
     forms: z.array(
       z.strictObject({
         precision: z.enum(["fp32", "int8"]),

@@ -58,7 +58,7 @@ function subjectLines({ subject }: ServerRecord): readonly string[] {
     `- limit: ONNX Runtime alone on ${limit.file} (${limit.form}), session options ${JSON.stringify(limit.sessionOptions)}; the best of the batch sizes up to the load's concurrency`,
     ...forms.map(
       ({ precision, parts, minCosine, images: count }) =>
-        `- server's own form, ${precision}: ${parts.join(", ")}; smallest cosine to the standard file ${minCosine.toFixed(6)} on ${count} synthetic images`,
+        `- prepared file, ${precision}: ${parts.join(", ")}; lowest cosine to the standard file ${minCosine.toFixed(6)} on ${count} images`,
     ),
     `- peer: ${peerLine}`,
     `- load: ${settings.loadGenerator}, closed loop, base64 JPEG, ${settings.rounds} rounds of ${settings.seconds} s after ${settings.warmupSeconds} s`,

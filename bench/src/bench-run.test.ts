@@ -7,8 +7,8 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { normalised } from "../../inference-image/src/engine/image-tensor.ts";
 import { preprocess } from "../../inference-image/src/engine/preprocess.ts";
-import { ensureU8Model } from "../../inference-image/src/model/derive.ts";
 import { generateModel } from "../../inference-image/src/model/generate.ts";
+import { ensureOptimised } from "../../inference-image/src/model/optimise.ts";
 import { tinyModel } from "../../inference-image/src/model/test-model.ts";
 import { testCell } from "../report/test-bench-record.ts";
 import { readBenchImages } from "./bench-images.ts";
@@ -237,7 +237,7 @@ test(
   async () => {
     const { document } = await twoServices();
     const u8ModelFile = join(folder, "u8.onnx");
-    await ensureU8Model(await tinyModel(), u8ModelFile);
+    await ensureOptimised(await tinyModel(), u8ModelFile);
     const { record } = await run(
       [await source(document, { paths: ["onnx-http", "onnx-grpc"], u8ModelFile })],
       [

@@ -12,6 +12,15 @@ case $WEIGHTS in
       echo "model_repository/$file: sha256 must be $MODEL_SHA256, got $sha256" >&2
       exit 1
     fi
+    # an image for one precision has no files of others
+    if [ -n "${MODEL_PRECISION:-}" ]; then
+      selected=model.$MODEL_PRECISION.onnx
+      if [ "$MODEL_PRECISION" != fp32 ] && [ ! -e "/models/${file%/*}/$selected" ]; then
+        echo "model_repository/${file%/*}/$selected: there is no such file for MODEL_PRECISION $MODEL_PRECISION" >&2
+        exit 1
+      fi
+      find "/models/${file%/*}" -name 'model.*.onnx*' ! -name "$selected*" -delete
+    fi
     ;;
   *) echo "WEIGHTS must be none or image, got '$WEIGHTS'" >&2; exit 2 ;;
 esac

@@ -26,8 +26,9 @@ import { describeCommit, describeMachine } from "../../bench/src/machine.ts";
 import { sessionOptions } from "../../inference-image/src/engine/onnx-session.ts";
 import { ensureGeneratedModel, ensureTinyModel } from "../../inference-image/src/model/generate.ts";
 import { modelInfo } from "../../inference-image/src/model/model-info.ts";
-import { type PreparedModel, prepareServerModel } from "../../inference-image/src/model/prepare.ts";
+import { ensureOptimised } from "../../inference-image/src/model/optimise.ts";
 import { Interrupted, onInterrupt } from "./interrupt.ts";
+import { ensureConverted } from "./model-prepare.ts";
 import { project } from "./project.ts";
 import { UserError } from "./user-error.ts";
 
@@ -139,10 +140,9 @@ async function prepareModels(
           });
     const needed = chosen.filter((load) => load.model === model);
     const isInt8 = needed.some((load) => load.subjects.includes("server-int8"));
-    // made before anything is measured: a server that finds none makes its own at its start
     const forms: BenchModel["forms"] = [
-      await prepared(standard, "fp32", say),
-      ...(isInt8 ? [await prepared(standard, "int8", say)] : []),
+      await benchForm("fp32", await ensureOptimised(standard)),
+      ...(isInt8 ? [await benchForm("int8", await ensureConverted(standard, "int8", say))] : []),
     ];
     const [own] = forms;
     models[model] = { standard, limit: own.modelPath, forms };
@@ -150,17 +150,10 @@ async function prepareModels(
   return models;
 }
 
-async function prepared(
-  modelPath: string,
-  precision: PreparedModel["precision"],
-  say: (line: string) => void,
-): Promise<BenchForm> {
-  const { agreement, parts, ...form } = await prepareServerModel({
-    modelPath,
-    precision,
-    onMaking: () => say(`making the server's own form of the model, ${precision}`),
-  });
-  return { modelPath: form.modelPath, precision, parts: [...parts], ...agreement };
+/** @param modelPath - A prepared file with a manifest. */
+async function benchForm(precision: BenchForm["precision"], modelPath: string): Promise<BenchForm> {
+  const { precision: part, agreement } = await modelInfo(modelPath);
+  return { modelPath, precision, parts: [part!], ...agreement! };
 }
 
 function runLine({ load, subject, round, imagesPerSecond, latency, failures }: BenchRun): string {

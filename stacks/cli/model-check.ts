@@ -17,7 +17,6 @@ import {
 import { syntheticImages } from "../../inference-image/src/model/compare-models.ts";
 import { repositoryModel } from "../../inference-image/src/model/generate.ts";
 import { shownTensor } from "../../inference-image/src/model/model-structure.ts";
-import { prepareServerModel } from "../../inference-image/src/model/prepare.ts";
 import { openModel, type RunnableModel } from "../../inference-image/src/model/run-model.ts";
 import { openHttpTransport } from "../../inference-image/src/triton/http-transport.ts";
 import { megabytes, ofFiles, shownPath } from "./model-output.ts";
@@ -26,7 +25,6 @@ import { UserError } from "./user-error.ts";
 interface CheckArguments {
   readonly model?: string;
   readonly against: readonly string[];
-  readonly serverForm?: true;
   readonly url?: string;
   readonly tritonModel: string;
   readonly limit: number;
@@ -43,10 +41,6 @@ export function registerModelCheck(model: Command): void {
     )
     .option("--model <file>", "default: the standard file of the model repository of this checkout")
     .option("--against <file>", "another ONNX file; can be given again", collect, [])
-    .option(
-      "--server-form",
-      "against the form that the embed server runs, made where it is missing",
-    )
     .option("--url <url>", "against a Triton that serves it: http://host:port")
     .option("--triton-model <name>", "what it is called there", openclipVitB32.name)
     .option(
@@ -63,7 +57,6 @@ Exit code 1 where something is not as it must be, 2 where the file cannot be rea
 
 Examples:
   $ npx clipstack model check
-  $ npx clipstack model check --server-form
   $ npx clipstack model check --model int8.onnx --against model.onnx --limit 5
   $ npx clipstack model check --url http://localhost:8010 --json`,
     )
@@ -75,7 +68,6 @@ async function check(args: CheckArguments): Promise<void> {
   const others = args.against.map((path) => resolve(path));
   const against = [
     ...others.map((path) => fileCounterpart(path)),
-    ...(args.serverForm ? [serverForm(file)] : []),
     ...(args.url === undefined ? [] : [triton(args.url, args.tritonModel)]),
   ];
   console.error(`checking ${shownPath(file)} …`);
@@ -100,17 +92,6 @@ async function images(): Promise<readonly Uint8Array[]> {
 
 function fileCounterpart(path: string): Counterpart {
   return { name: shownPath(path), open: () => openModel(path), batchSize: 1 };
-}
-
-function serverForm(modelPath: string): Counterpart {
-  return {
-    name: "the embed server's form",
-    batchSize: 8,
-    open: async () => {
-      const form = await prepareServerModel({ modelPath });
-      return openModel(form.modelPath, form.modelBytes);
-    },
-  };
 }
 
 /** How long Triton may take for eight images, a cold start included. */
@@ -160,7 +141,7 @@ function triton(url: string, model: string): Counterpart {
 
 /** What a person reads. */
 export function checkText(file: string, report: ModelReport): string {
-  const { info, checksum, structure, findings } = report;
+  const { info, structure, findings } = report;
   const opsets = Object.entries(structure.opsets).map(
     ([domain, version]) => `${domain} ${version}`,
   );
@@ -172,7 +153,6 @@ export function checkText(file: string, report: ModelReport): string {
     ...structure.externalData.map(
       ({ file: other, bytes }) => `  weights in ${other}, ${megabytes(bytes)} MB`,
     ),
-    ...(checksum === info.sha256 ? [] : [`  with them ${checksum}`]),
     `  ${info.source === "unknown" ? "not of this project" : info.source}, ${weights}`,
     `  IR version ${structure.irVersion}, operators ${opsets.join(", ")}, written by ${structure.producer || "nobody known"}`,
     ...structure.inputs.map((tensor) => `  input  ${shownTensor(tensor)}`),

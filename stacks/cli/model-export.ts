@@ -16,7 +16,6 @@ import { isStandard } from "../../inference-image/src/model/standard-model.ts";
 import { profiles } from "../../inference-image/src/model/vision-transformer.ts";
 import { type Interrupt, onInterrupt } from "./interrupt.ts";
 import {
-  deriveOfRepository,
   megabytes,
   ofFiles,
   requireNoFolder,
@@ -24,7 +23,12 @@ import {
   seedOf,
   shownPath,
 } from "./model-output.ts";
-import { ensurePytorch, type PytorchSource, pytorchSources } from "./pytorch-environment.ts";
+import {
+  ensurePython,
+  type PytorchSource,
+  pytorchPackages,
+  pytorchSources,
+} from "./python-environment.ts";
 import { UserError } from "./user-error.ts";
 
 const program = fileURLToPath(new URL("../../model_repository/export/export.py", import.meta.url));
@@ -116,7 +120,8 @@ async function exportModel(args: ExportArguments, { signal }: Interrupt): Promis
   await requireNoFolder(file);
   if (!args.force) await requireReplaceable(file);
   const onProgress = (line: string) => console.error(line);
-  const python = args.python ?? (await ensurePytorch({ source: args.torch, onProgress, signal }));
+  const packages = pytorchPackages(args.torch);
+  const python = args.python ?? (await ensurePython(packages, { onProgress, signal }));
 
   const draft = await draftModelFile(file).catch((error: NodeJS.ErrnoException) => {
     throw new UserError(`--output ${shownPath(file)} cannot be written: ${error.code}`, {
@@ -144,7 +149,6 @@ async function exportModel(args: ExportArguments, { signal }: Interrupt): Promis
     await draft.discard();
   }
   report(args, file, info, exported);
-  await deriveOfRepository(args, file);
 }
 
 /** @throws {UserError} */

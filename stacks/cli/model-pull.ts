@@ -23,7 +23,6 @@ import {
   type WantedModel,
 } from "../../inference-image/src/model/pull.ts";
 import {
-  deriveOfRepository,
   megabytes,
   ofFiles,
   requireNoFolder,
@@ -124,7 +123,6 @@ async function pull(args: PullArguments, env: Environment): Promise<void> {
     await ofFiles(writeModelLock(lockPath, { ...lock, ...model, sha256, bytes, note: undefined }));
   }
   report(args, { file, lockPath, lock, model, pulled });
-  await deriveOfRepository(args, file);
 }
 
 /** @throws {UserError} */
@@ -182,7 +180,6 @@ async function reportThere(args: PullArguments, file: string): Promise<void> {
     const size = `${megabytes(info.bytes)} MB, sha256 ${info.sha256}`;
     console.log(`${shownPath(file)} is there already: ${size}, weights ${info.weights}`);
   }
-  await deriveOfRepository(args, file);
 }
 
 interface Pull {

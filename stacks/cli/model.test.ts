@@ -86,27 +86,19 @@ function model(...args: readonly string[]) {
   });
 }
 
-test("derives the model with pixels as input, and prepares the server's form", async () => {
+test("writes the optimised file beside the model, with its agreement on photos", async () => {
   generate("--profile", "tiny", "--output", "standard.onnx");
-  const derived = model("derive", "--model", "standard.onnx", "--output", "u8.onnx", "--json");
-  expect(JSON.parse(derived.stdout)).toMatchObject({ file: "u8.onnx", source: "derived" });
-  const prepared = model("prepare", "--model", "standard.onnx", "--precision", "int8", "--json");
-  expect(JSON.parse(prepared.stdout)).toMatchObject({
-    model: expect.stringMatching(/^prepared\/[0-9a-f]{16}-int8-r\d+\/model\.onnx$/),
-    precision: "int8",
-    agreement: { minCosine: expect.closeTo(1, 2) },
+  const { stdout } = model("optimise", "--model", "standard.onnx", "--json");
+  expect(JSON.parse(stdout)).toMatchObject({
+    file: "standard.fp32-optimised.onnx",
+    precision: "fp32-optimised",
+    agreement: { images: 21, minCosine: expect.closeTo(1, 6) },
   });
 });
 
-test.each([
-  ["derive", ["--output", "x.onnx"]],
-  ["prepare", []],
-])(
-  "model %s fails on a file that is no model with exit code 2 and one line",
-  async (command, args) => {
-    await writeFile(join(folder, "text.onnx"), "real weights\n");
-    const { status, stderr } = model(command, "--model", "text.onnx", ...args);
-    expect(stderr).toMatch(/^clipstack: [^\n]*text\.onnx: [^\n]+\n$/);
-    expect(status).toBe(2);
-  },
-);
+test("model optimise fails on a file that is no model with exit code 2 and one line", async () => {
+  await writeFile(join(folder, "text.onnx"), "real weights\n");
+  const { status, stderr } = model("optimise", "--model", "text.onnx");
+  expect(stderr.trim().split("\n").at(-1)).toMatch(/^clipstack: [^\n]*text\.onnx: [^\n]+$/);
+  expect(status).toBe(2);
+});

@@ -1,7 +1,5 @@
-import { dirname, join, resolve } from "node:path";
+import { resolve } from "node:path";
 import { type Command, Option } from "commander";
-import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
-import { ensureU8Model } from "../../inference-image/src/model/derive.ts";
 import {
   defaultSeed,
   type GenerateOptions,
@@ -9,22 +7,11 @@ import {
   repositoryModel,
 } from "../../inference-image/src/model/generate.ts";
 import { type ModelInfo, modelInfo } from "../../inference-image/src/model/model-info.ts";
-import { preparedFolder, prepareInto } from "../../inference-image/src/model/prepare.ts";
-import { repositoryU8Model } from "../../inference-image/src/model/repository.ts";
 import { profiles } from "../../inference-image/src/model/vision-transformer.ts";
 import { registerModelCheck } from "./model-check.ts";
-import { registerModelConvert } from "./model-convert.ts";
 import { registerModelExport } from "./model-export.ts";
-import {
-  deriveOfRepository,
-  megabytes,
-  ofFiles,
-  reportDerived,
-  requireOwnSidecar,
-  seedOf,
-  shownCosine,
-  shownPath,
-} from "./model-output.ts";
+import { megabytes, requireOwnSidecar, seedOf, shownPath } from "./model-output.ts";
+import { registerModelPrepare } from "./model-prepare.ts";
 import { registerModelPull } from "./model-pull.ts";
 import { UserError } from "./user-error.ts";
 
@@ -36,23 +23,13 @@ interface GenerateArguments {
   readonly json?: true;
 }
 
-interface DeriveArguments {
-  readonly model?: string;
-  readonly output?: string;
-  readonly json?: true;
-}
-
-interface PrepareArguments extends DeriveArguments {
-  readonly precision: "fp32" | "int8";
-}
-
 /** `clipstack model …`: the file that the servers load. */
 export function registerModel(program: Command): void {
   const model = program.command("model");
   registerModelPull(model);
   registerModelCheck(model);
   registerModelExport(model);
-  registerModelConvert(model);
+  registerModelPrepare(model);
 
   model
     .command("generate")
@@ -78,78 +55,6 @@ Examples:
   $ npx clipstack model generate --profile tiny --output /tmp/tiny.onnx --json`,
     )
     .action(generate);
-
-  model
-    .command("derive")
-    .description(
-      "write the model whose input is 8-bit pixels (openclip_vit_b32_u8) from the standard file: same weights, the " +
-        "normalisation inside the graph",
-    )
-    .option("--model <file>", "default: the standard file of the model repository of this checkout")
-    .option("--output <file>", "default: the model repository of this checkout")
-    .option("--json", "print what was written as JSON")
-    .addHelpText(
-      "after",
-      `
-A file that something else wrote is left alone. \`model generate\` does this for the weights that it writes.
-
-Examples:
-  $ npx clipstack model derive
-  $ npx clipstack model derive --model weights/vit-b-32.onnx --output /tmp/u8.onnx --json`,
-    )
-    .action(derive);
-
-  model
-    .command("prepare")
-    .description(
-      "make the form of a model that the embed server runs, for a container whose folders are read-only; elsewhere the " +
-        "server makes it at its first start",
-    )
-    .option("--model <file>", "default: the standard file of the model repository of this checkout")
-    .addOption(
-      new Option("--precision <precision>", "as MODEL_PRECISION of the server")
-        .choices(serverEnv.shape.MODEL_PRECISION.unwrap().options)
-        .default("fp32"),
-    )
-    .option("--output <folder>", `default: ${preparedFolder}/ beside the model file`)
-    .option("--json", "print what was made as JSON")
-    .addHelpText(
-      "after",
-      `
-The server looks into ${preparedFolder}/ beside MODEL_PATH, and into MODEL_CACHE_DIR.
-
-Examples:
-  $ npx clipstack model prepare
-  $ npx clipstack model prepare --precision int8 --json`,
-    )
-    .action(prepare);
-}
-
-async function derive(args: DeriveArguments): Promise<void> {
-  const model = args.model === undefined ? repositoryModel : resolve(args.model);
-  const file = args.output === undefined ? repositoryU8Model : resolve(args.output);
-  if (file === model) throw new UserError(`--output must not be the model itself, got '${file}'`);
-  const info = await ofFiles(ensureU8Model(model, file));
-  if (args.json) console.log(JSON.stringify({ file: shownPath(file), ...info }, null, 2));
-  else if (info.source === "derived") reportDerived(file, info);
-  else console.log(`${shownPath(file)} is somebody else's: left alone`);
-}
-
-async function prepare(args: PrepareArguments): Promise<void> {
-  const model = args.model === undefined ? repositoryModel : resolve(args.model);
-  const folder = resolve(args.output ?? join(dirname(model), preparedFolder));
-  const { modelPath, facts } = await ofFiles(
-    prepareInto(folder, { modelPath: model, precision: args.precision }),
-  );
-  if (args.json) {
-    console.log(JSON.stringify({ model: shownPath(modelPath), ...facts }, null, 2));
-    return;
-  }
-  const { minCosine, meanCosine, images } = facts.agreement;
-  console.log(`${shownPath(modelPath)}: ${facts.precision}, ${facts.parts.join(", ")}`);
-  console.log(
-    `Cosine to the original on ${images} synthetic images: ${shownCosine(minCosine)} least, ${shownCosine(meanCosine)} mean.`,
-  );
 }
 
 async function generate(args: GenerateArguments): Promise<void> {
@@ -166,7 +71,6 @@ async function generate(args: GenerateArguments): Promise<void> {
     const same = before.architecture === args.profile && before.seed === args.seed;
     if (!same) throw new UserError(`${shown} is there already; --force replaces it`);
     report(args, shown, before, "is there already");
-    await deriveOfRepository(args, file);
     return;
   }
   if (!args.force) await requireOwnSidecar(file);
@@ -187,7 +91,6 @@ async function generate(args: GenerateArguments): Promise<void> {
     if (code === undefined) throw error;
     throw new UserError(`--output ${shown} cannot be written: ${code}`, { cause: error });
   }
-  await deriveOfRepository(args, file);
 }
 
 function report(args: GenerateArguments, file: string, info: ModelInfo, what: string): void {

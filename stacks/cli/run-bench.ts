@@ -39,7 +39,7 @@ import { openclipVitB32U8 } from "../../inference-image/src/contract/model-signa
 import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
 import { normalised } from "../../inference-image/src/engine/image-tensor.ts";
 import { preprocess } from "../../inference-image/src/engine/preprocess.ts";
-import { ensureU8Model } from "../../inference-image/src/model/derive.ts";
+import { ensureOptimised } from "../../inference-image/src/model/optimise.ts";
 import {
   environmentFiles,
   outputFolder,
@@ -99,7 +99,7 @@ export async function withPreparedBench<Result>(
     const wantsVariants = paths === undefined || paths.some(isVariant);
     if (wantsVariants && targetOf(args) === "embedded") {
       phase(`make ${openclipVitB32U8.name} of the model`);
-      await ensureU8Model(file, u8ModelFile);
+      await ensureOptimised(file, u8ModelFile);
     }
     const sources = await sourcesOf(environments, args, {
       modelFile: args.model === "generated" ? undefined : file,

@@ -7,16 +7,15 @@ import { openclipVitB32Jpeg } from "../../inference-image/src/contract/model-sig
 import { embedPort, standaloneTritonPorts } from "../../inference-image/src/contract/ports.ts";
 import type { ServerEnvName } from "../../inference-image/src/contract/server-env.ts";
 import { renderTritonCommand } from "../../inference-image/src/contract/triton-flags.ts";
-import { ensureU8Model } from "../../inference-image/src/model/derive.ts";
 import {
   ensureGeneratedModel,
   ensureTinyModel,
   repositoryModel,
 } from "../../inference-image/src/model/generate.ts";
+import { ensureOptimised } from "../../inference-image/src/model/optimise.ts";
 import {
   checkoutRepository,
   copyModelRepository,
-  repositoryU8Model,
 } from "../../inference-image/src/model/repository.ts";
 import { UserError } from "./user-error.ts";
 
@@ -86,7 +85,7 @@ async function serveEmbed(args: ServeArguments): Promise<void> {
   const overrides: Partial<Record<ServerEnvName, string>> = {
     HOST: args.host,
     PORT: String(args.httpPort ?? embedPort),
-    ...(gateway ? {} : { MODEL_PATH: await modelFile(args.model) }),
+    ...(gateway ? {} : await servedModel(args.model)),
   };
   const { runEmbedServer } = await import("../../inference-image/src/server/embed-server.ts");
   await runEmbedServer({ ...process.env, ...overrides });
@@ -106,6 +105,19 @@ async function serveTriton(args: ServeArguments): Promise<void> {
   });
   const { runTritonServer } = await import("../../inference-image/src/server/triton-server.ts");
   await runTritonServer(flags);
+}
+
+/** Settings for the file that `--model` names. The checkout's own models are optimised first, unless MODEL_PRECISION is set. */
+async function servedModel(model: string): Promise<Partial<Record<ServerEnvName, string>>> {
+  const MODEL_PATH = await modelFile(model);
+  if (process.env.MODEL_PRECISION || !["tiny", "generated"].includes(model)) return { MODEL_PATH };
+  try {
+    await ensureOptimised(MODEL_PATH);
+    return { MODEL_PATH, MODEL_PRECISION: "fp32-optimised" };
+  } catch (error) {
+    console.error(`serving ${MODEL_PATH} without optimising it: ${(error as Error).message}`);
+    return { MODEL_PATH };
+  }
 }
 
 /** Path of the ONNX file that `--model` names; made when it can be and is missing. */
@@ -133,7 +145,7 @@ async function modelRepository(model: string): Promise<string> {
   if (folder?.isDirectory()) return resolve(model);
   const file = await modelFile(model);
   if (file === repositoryModel) {
-    await ensureU8Model(repositoryModel, repositoryU8Model);
+    await ensureOptimised(repositoryModel);
     return checkoutRepository;
   }
   const repository = await mkdtemp(join(tmpdir(), "clipstack-models-"));

@@ -22,7 +22,6 @@ import { cellsAgainst } from "../../bench/studies/scale-studies.ts";
 import { StudyUnavailable } from "../../bench/studies/study-run.ts";
 import type { Environment, ProtocolPath } from "../../inference-image/src/contract/environment.ts";
 import { sessionOptions } from "../../inference-image/src/engine/onnx-session.ts";
-import { prepareServerModel } from "../../inference-image/src/model/prepare.ts";
 import {
   type EnvironmentVariants,
   openVariants,
@@ -86,7 +85,7 @@ function endpoints(
       endpoints: source.endpoints.filter(({ path }) => paths.includes(path)),
     }),
     coldStarts: unavailable("of addresses nothing can be started from here"),
-    profiles: profiles(name, ["model"], false, prepared, options),
+    profiles: profiles(name, ["model"], prepared, options),
     variants: unavailable("addresses have one set of GPUs"),
   };
 }
@@ -127,13 +126,7 @@ function embedded(
         "Local processes of the bundled server, one after the other; what they read was in the operating system's cache. An image is not pulled, and no TensorRT engine is built.",
       ];
     },
-    profiles: profiles(
-      name,
-      servicesOf(artefact.environment),
-      hasOnnxEmbed(artefact.environment),
-      prepared,
-      options,
-    ),
+    profiles: profiles(name, servicesOf(artefact.environment), prepared, options),
     variants: (study, change) =>
       (study === "scaling" ? scalingVariants : topologyVariants)(
         name,
@@ -195,7 +188,7 @@ function deployed(
       });
     },
     readMemory: containers?.readMemory,
-    profiles: profiles(name, servicesOf(environment), hasOnnxEmbed(environment), prepared, options),
+    profiles: profiles(name, servicesOf(environment), prepared, options),
     async variants(study, { paths }) {
       if (options.against === undefined) {
         throw new StudyUnavailable(
@@ -232,10 +225,6 @@ function pathsIn({ services }: Environment): readonly ProtocolPath[] {
   return services.flatMap(({ endpoints: all }) => all.flatMap(({ path }) => path ?? []));
 }
 
-function hasOnnxEmbed({ services }: Environment): boolean {
-  return services.some(({ kind, backend }) => kind === "embed" && backend === "onnx");
-}
-
 const profileCommand = [
   process.execPath,
   join(project, "inference-image/src/engine/profile-session.mjs"),
@@ -247,7 +236,6 @@ const profiledImages = 160;
 function profiles(
   environment: string,
   services: readonly string[],
-  hasEmbed: boolean,
   { modelFile, record, context }: PreparedBench,
   {
     profileBatches,
@@ -270,15 +258,6 @@ function profiles(
     });
   return [
     ...profileBatches.map((batch) => () => profile(services.join(", "), name, modelFile, batch)),
-    ...(hasEmbed
-      ? [
-          async () => {
-            const form = await prepareServerModel({ modelPath: modelFile, executionProvider });
-            const model = `${name}, as the embed server opens it`;
-            return profile("embed", model, form.modelPath, 1);
-          },
-        ]
-      : []),
   ];
 }
 

@@ -100,8 +100,7 @@ export async function weightsContext(): Promise<string> {
   await cp(join(root, "model_repository"), join(context, "model_repository"), {
     recursive: true,
     verbatimSymlinks: true,
-    filter: (path) =>
-      !/model\.onnx(\.json)?$|\/prepared(\/|$)/.test(path) || path.includes("_trt/"),
+    filter: (path) => !/model\.[\w.-]*onnx(\.json)?$/.test(path) || path.includes("_trt/"),
   });
   await cp(
     await tinyModel(),

@@ -20,7 +20,7 @@ const plainChartPaths = [
   /^(embed|triton)\.tolerations\[\d+\]\.(operator|effect)$/,
   /^triton\.modelConfig\.variant$/,
   /^triton\.engineCache\.(existingClaim|storageClass|accessMode|size)$/,
-  /^model\.(weights|pvc\.(claimName|cacheSizeLimit)|init\.sizeLimit)$/,
+  /^model\.(weights|pvc\.claimName|init\.sizeLimit)$/,
   /^quota\.hard\.(pods|(requests|limits)\.(cpu|memory)|requests\.nvidia\.com\/gpu)$/,
   /^limitRange\.(defaultRequest|default|max)\.(cpu|memory)$/,
   /^serviceMonitor\.interval$/,

@@ -76,7 +76,6 @@
   "tritonTmpMiB": 256,
   "repository": "/models",
   "engineCache": "/engine-cache",
-  "modelCache": "/model-cache",
   "enginesMark": "CHART-ENGINES",
   "models": {
     "onnx": "openclip_vit_b32",
@@ -92,7 +91,6 @@
     "EXECUTION_PROVIDER",
     "INTRA_OP_THREADS",
     "MODEL_PATH",
-    "MODEL_CACHE_DIR",
     "TRITON_GRPC_URLS",
     "TRITON_MODEL",
     "HOST",

@@ -14,10 +14,6 @@
 {{- end }}
 - name: MODEL_PATH
   value: {{ $contract.repository }}/{{ $contract.weightsFolder }}/{{ $contract.weightsFile }}
-{{- if eq .Values.model.weights "pvc" }}
-- name: MODEL_CACHE_DIR
-  value: {{ $contract.modelCache }}
-{{- end }}
 {{- else }}
 - name: TRITON_GRPC_URLS
   value: {{ include "clipstack.fullname" . }}-triton-grpc:{{ $contract.ports.tritonGrpc }}

@@ -4,7 +4,6 @@ the root, the component.
 */}}
 {{- define "clipstack.weightsInit" -}}
 {{- $root := index . 0 -}}
-{{- $embed := eq (index . 1) "embed" -}}
 {{- $model := $root.Values.model -}}
 {{- $it := index $root.Values (index . 1) -}}
 {{- $image := $root.Values.embed.image -}}
@@ -24,12 +23,6 @@ initContainers:
       {{- end }}
       - --folder=/weights
       - --sha256={{ $model.sha256 }}
-      {{- if and $embed (eq $model.weights "init") }}
-      # the embed server runs another form of them, which is made here once
-      - --execution-provider={{ ternary "cuda" "cpu" (eq $it.accelerator "gpu") }}
-      {{- else }}
-      - --execution-provider=none
-      {{- end }}
     {{- if and (eq $model.weights "init") $model.init.existingSecret }}
     env:
       - name: WEIGHTS_URL

@@ -11,6 +11,10 @@ export const logLevels = ["fatal", "error", "warn", "info", "debug", "trace", "s
 /** Folder that a container mounts the model repository at. */
 export const modelRepositoryMount = "/models";
 
+/** Precisions of a model file. All but `fp32` are files prepared offline from it: `clipstack model optimise | convert`. */
+export const modelPrecisions = ["fp32", "fp32-optimised", "fp16", "int8"] as const;
+export type ModelPrecision = (typeof modelPrecisions)[number];
+
 /** Shorter keys are refused. */
 export const minKeyLength = 16;
 
@@ -32,17 +36,10 @@ export const serverEnv = z
       .min(1)
       .default(`${modelRepositoryMount}/${openclipVitB32.name}/1/model.onnx`),
     /**
-     * Weights of the engine `onnx`. `int8`: the matrices quantised to 8 bits, 2 to 3 times as fast on a CPU; how far its
-     * embeddings are from those of `fp32` is computed once and logged at every start.
+     * File that the engine `onnx` loads. `fp32`: MODEL_PATH itself. Any other: the file of this precision beside it, such as
+     * `model.int8.onnx` beside `model.onnx`; the start fails if it is missing or was made from another model.
      */
-    MODEL_PRECISION: z.enum(["fp32", "int8"]).default("fp32"),
-    /**
-     * Folder for the model in the form that the server runs fastest, made at the first start. Where it cannot be written,
-     * the form is made anew at each start, in memory.
-     *
-     * @default `$XDG_CACHE_HOME/clipstack/models`, or `~/.cache/clipstack/models`
-     */
-    MODEL_CACHE_DIR: z.string().min(1).optional(),
+    MODEL_PRECISION: z.enum(modelPrecisions).default("fp32"),
     /**
      * How images are resized. `exact`: as Pillow does it for OpenCLIP, bit for bit. `fast`: a large JPEG is decoded at a part
      * of its size first, at a cosine of at least 0.9996 to it.

@@ -236,13 +236,12 @@ test("names the files beside the model that have its weights", async () => {
   await writeFile(join(folder, "split.onnx"), model);
   const pieces = [...weights()].map((piece) => Uint8Array.from(piece));
   await writeFile(join(folder, "weights.bin"), pieces);
-  const { info, checksum, structure, ok } = await checkModel(join(folder, "split.onnx"), {
+  const { structure, ok } = await checkModel(join(folder, "split.onnx"), {
     images,
     limit,
   });
   const bytes = pieces.reduce((sum, { length }) => sum + length, 0);
   expect(structure.externalData).toEqual([{ file: "weights.bin", bytes }]);
-  expect(checksum).not.toBe(info.sha256);
   expect(ok).toBe(true);
   await rm(join(folder, "weights.bin"));
   await expect(checkModel(join(folder, "split.onnx"), { images, limit })).rejects.toThrow(

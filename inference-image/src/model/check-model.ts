@@ -4,7 +4,6 @@ import { type ModelInfo, modelInfo } from "./model-info.ts";
 import { type ModelStructure, structureOf } from "./model-structure.ts";
 import { readOnnx } from "./onnx-reader.ts";
 import { openModel, type RunnableModel } from "./run-model.ts";
-import { sourceChecksum } from "./source-checksum.ts";
 import { unitLength } from "./standard-model.ts";
 
 export const modelChecks = [
@@ -33,8 +32,6 @@ export interface ModelFinding {
 
 export interface ModelReport {
   readonly info: ModelInfo;
-  /** What tells the model from every other, weights in other files too. */
-  readonly checksum: string;
   readonly structure: ModelStructure;
   readonly findings: readonly ModelFinding[];
   /** Of all comparisons: see {@link CheckModelOptions.limit}. */
@@ -76,7 +73,6 @@ export async function checkModel(path: string, options: CheckModelOptions): Prom
   const file = readOnnx(path);
   const structure = structureOf(file);
   const info = await modelInfo(path);
-  const checksum = await sourceChecksum(path, info);
   const findings: ModelFinding[] = [fitOf(structure)];
 
   const model = await openModel(path);
@@ -96,7 +92,7 @@ export async function checkModel(path: string, options: CheckModelOptions): Prom
     // one at a time: each takes the memory of a model
     for (const other of against) findings.push(await parityOf(vectors, images, other, limit));
   }
-  return { info, checksum, structure, findings, limit, ok: findings.every(({ ok }) => ok) };
+  return { info, structure, findings, limit, ok: findings.every(({ ok }) => ok) };
 }
 
 function fitOf({ fits, misfits }: ModelStructure): ModelFinding {

@@ -42,16 +42,13 @@ export function compareModels(
 /**
  * Embeddings of images, as the model gives them.
  *
- * @param model - Path of an ONNX file, or its bytes; they are taken over.
  * @param images - `[224, 224, 3]` 8-bit RGB; the model may take them as pixels or as normalised planes.
  */
 export async function embedWith(
-  model: string | Uint8Array<ArrayBuffer>,
+  modelPath: string,
   images: readonly Uint8Array[],
 ): Promise<readonly Float32Array[]> {
-  const modelPath = typeof model === "string" ? model : "the model in memory";
-  const modelBytes = typeof model === "string" ? undefined : model;
-  const session = await openSession({ modelPath, modelBytes });
+  const session = await openSession({ modelPath });
   try {
     return await embedAll(modelPath, session, images);
   } finally {

@@ -2,8 +2,9 @@ import { createHash } from "node:crypto";
 import { createReadStream, type Stats } from "node:fs";
 import { readFile, realpath, stat } from "node:fs/promises";
 import { z } from "zod";
+import { modelPrecisions } from "../contract/server-env.ts";
 
-/** The sidecar `<file>.json`: what a model file is and where it came from. Part of every record. */
+/** The manifest `<file>.json`: what a model file is and where it came from. Part of every record. */
 export const modelSidecar = z.object({
   /** Bumped when a field changes meaning. */
   schema: z.literal(1),
@@ -22,11 +23,24 @@ export const modelSidecar = z.object({
   opset: z.int().optional(),
   /** Of a pulled file: where it was published, `owner/name@commit path`. */
   origin: z.string().optional(),
-  /** Of a derived file, and of a pulled one that was changed: the checksum of the model that it was made of (`sourceChecksum()`), and what made it. */
+  /** Of a prepared file, and of a pulled one that was changed: SHA-256 of the file that it was made from. */
   derivedFrom: z.string().optional(),
-  rewriter: z.int().optional(),
-  /** Of both: what is different from the file that it was made of. */
+  /** Of a pulled file: what was changed. */
   parts: z.array(z.string()).optional(),
+  /** Of a prepared file. */
+  precision: z.enum(modelPrecisions).optional(),
+  /** Of a prepared file: version of each tool that made it. */
+  versions: z.record(z.string(), z.string()).optional(),
+  /** Of a prepared file: agreement of its embeddings with those of the source, on photos. */
+  agreement: z
+    .object({
+      images: z.int(),
+      minCosine: z.number(),
+      meanCosine: z.number(),
+      /** Largest difference of two values, relative to the largest value. */
+      maxDifference: z.number(),
+    })
+    .optional(),
 });
 export type ModelInfo = z.infer<typeof modelSidecar>;
 

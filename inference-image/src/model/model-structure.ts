@@ -21,7 +21,7 @@ export interface ModelStructure {
   readonly fits: readonly string[];
   /** What hinders it, for the model that is nearest; empty where it fits one. */
   readonly misfits: readonly string[];
-  /** What the embed server makes its fast form of, or why it cannot; of a model of normalised images. */
+  /** What `model optimise` makes the optimised file of, or why it cannot; of a model of normalised images. */
   readonly tower?: string;
 }
 

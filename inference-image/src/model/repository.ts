@@ -1,21 +1,18 @@
 import { cp, mkdir, stat, symlink } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { type ModelSignature, models, openclipVitB32U8 } from "../contract/model-signature.ts";
-import { ensureU8Model } from "./derive.ts";
 import { repositoryModel } from "./generate.ts";
+import { ensureOptimised } from "./optimise.ts";
 
 /** The model repository of this checkout: `model_repository/<model>/1/model.onnx`. */
 export const checkoutRepository = resolve(dirname(repositoryModel), "..", "..");
-
-/** Where the checkout's repository has the file of `openclip_vit_b32_u8`. */
-export const repositoryU8Model = join(checkoutRepository, openclipVitB32U8.name, "1", "model.onnx");
 
 /**
  * A copy of the checkout's model repository with another model file.
  *
  * @param modelFile - The image tower as an ONNX file, with the input of `openclip_vit_b32`.
  * @param folder - Where to write it.
- * @param u8File - Where to keep the form of the file that takes pixels. It is made when it is missing.
+ * @param u8File - Where to keep the optimised file, which takes pixels. It is written if it is missing.
  */
 export async function copyModelRepository(
   modelFile: string,
@@ -33,7 +30,7 @@ export async function copyModelRepository(
     if (platform === "python") {
       await cp(join(checkoutRepository, name, "1", "model.py"), join(version, "model.py"));
     } else if (name === openclipVitB32U8.name) {
-      await ensureU8Model(modelFile, u8File);
+      await ensureOptimised(modelFile, u8File);
       if (u8File !== target) await symlink(u8File, target);
     } else if (platform === "onnxruntime_onnx") {
       await symlink(modelFile, target);

@@ -25,14 +25,10 @@ const ways = [
 /**
  * Open an image model that takes normalised planes or pixels, with a batch of any size or of one.
  *
- * @param bytes - What would be in the file, where it is in memory only; they are taken over.
  * @throws {EngineError} `model`, when it cannot be loaded, or is not one.
  */
-export async function openModel(
-  path: string,
-  bytes?: Uint8Array<ArrayBuffer>,
-): Promise<RunnableModel> {
-  const session = await openSession({ modelPath: path, modelBytes: bytes, batch: "any" });
+export async function openModel(path: string): Promise<RunnableModel> {
+  const session = await openSession({ modelPath: path, batch: "any" });
   const [input] = session.inputs;
   const [output] = session.outputs;
   const way = ways.find(

@@ -11,7 +11,7 @@ import { type OnnxModel, onnxChunks } from "./onnx-writer.ts";
 import type { ModelFileDraft } from "./publish-file.ts";
 import { matrixDims, recogniseTower, type Tower, type TowerLinear } from "./recognise-tower.ts";
 import { openModel } from "./run-model.ts";
-import { matrixOf, whole } from "./tower-graph.ts";
+import { floatsOf, matrixOf, whole } from "./tower-graph.ts";
 import { imageTower } from "./vision-transformer.ts";
 
 /** What the standard file of a published one was found to be. */
@@ -135,7 +135,7 @@ export function standardGraph(tower: Tower, heads: number): OnnxModel {
     vector(`${name}.bias`, bias);
   };
   const linear = (name: string, value: TowerLinear) => {
-    tensors.set(`${name}.weight`, () => valuesOf(matrixOf(whole(value))));
+    tensors.set(`${name}.weight`, () => floatsOf(matrixOf(whole(value))));
     const [, to] = matrixDims(value.weight);
     tensors.set(`${name}.bias`, () => (value.bias ? readFloats(value.bias) : new Float32Array(to)));
   };
@@ -154,7 +154,7 @@ export function standardGraph(tower: Tower, heads: number): OnnxModel {
     linear(`${name}.mlp.c_proj`, block.projection);
   }
   norm("ln_post", tower.lastNorm);
-  tensors.set("proj", () => valuesOf(matrixOf(whole(tower.projection))));
+  tensors.set("proj", () => floatsOf(matrixOf(whole(tower.projection))));
 
   const sizes = { imageSide, patchSide, width, layers: blocks.length, heads, mlpWidth, outputs };
   return imageTower(sizes, (name) => {
@@ -162,16 +162,6 @@ export function standardGraph(tower: Tower, heads: number): OnnxModel {
     if (values === undefined) throw new Error(`${name}: is in the graph and not in the tower`);
     return [new Uint8Array(values.buffer, values.byteOffset, values.byteLength)];
   });
-}
-
-function valuesOf({ from, to, pieces }: ReturnType<typeof matrixOf>): Float32Array {
-  const bytes = new Uint8Array(from * to * 4);
-  let filled = 0;
-  for (const piece of pieces()) {
-    bytes.set(piece, filled);
-    filled += piece.length;
-  }
-  return new Float32Array(bytes.buffer);
 }
 
 /** Positions; the class token is part of the first, and a bias of the patches of the others. */
@@ -189,7 +179,7 @@ function embeddingOf({ positions, classToken, patches, width }: Tower): Float32A
 function projectionOf(block: Tower["blocks"][number], width: number): Float32Array {
   const all = new Float32Array(width * 3 * width);
   for (const [index, part] of [block.query, block.key, block.value].entries()) {
-    const values = valuesOf(matrixOf(part));
+    const values = floatsOf(matrixOf(part));
     for (let row = 0; row < width; row++) {
       all.set(values.subarray(row * width, (row + 1) * width), (row * 3 + index) * width);
     }

@@ -11,7 +11,6 @@ import {
   type OnnxModel,
   type OnnxNode,
 } from "./onnx-writer.ts";
-import { floatsOf, quantise } from "./quantise.ts";
 import {
   matrixDims,
   type Tower,
@@ -20,39 +19,24 @@ import {
   type TowerPart,
 } from "./recognise-tower.ts";
 
-export interface TowerGraphOptions {
-  /** Number of attention heads: one of `tower.heads`. */
-  readonly heads: number;
-  /**
-   * `onnxruntime`: with the operators that only ONNX Runtime's CPU provider has. `portable`: ONNX's own operators, for a
-   * Triton of any version and any execution provider.
-   */
-  readonly operators: "onnxruntime" | "portable";
-  /** `int8` needs the operators of `onnxruntime`. */
-  readonly precision: "fp32" | "int8";
-}
-
 /** Operator set of the graphs: the first with LayerNormalization. */
 const opset = 17;
-
-const contrib = "com.microsoft";
 
 const [{ name: inputName, dims: inputDims }] = openclipVitB32U8.inputs;
 const [{ name: outputName, dims: outputDims }] = openclipVitB32.outputs;
 
 /**
- * The graph that computes a tower from 8-bit pixels with the least work: the normalisation of the pixels is in the weights
- * of the patches, which are a product of matrices, and the last block computes queries, MLP and `ln_post` of the class
- * token only; in fp32 with the operators of `onnxruntime` it has no keys and values of the other tokens either. Weights are read from the tower's file when they are written.
+ * The graph that computes a tower from 8-bit pixels with the least work, with ONNX's own operators: the pixel normalisation is in the weights
+ * of the patches, which are a matrix product, and the last block computes queries, MLP and `ln_post` of the class
+ * token only, without keys and values of the other tokens. Weights are read from the tower's file when they are written.
  *
- * With the operators of `onnxruntime` the tokens of all images are the rows of one matrix, so that a bias is added where its
- * product is made (`Gemm`); and the biases of keys and values are gone. A key's adds the same to all scores of a query,
- * which softmax does not see; a value's is added to every mix, whose weights have the sum 1, so it is part of the output's
- * bias: `b + b_value · W`.
+ * The tokens of all images are the rows of one matrix, so that a bias is added where its product is computed (`Gemm`); keys and
+ * values have no biases. A key's adds the same to all scores of a query, which softmax ignores; a value's is added to
+ * every mix, whose weights have the sum 1, so it is part of the output's bias: `b + b_value · W`.
+ *
+ * @param heads - Number of attention heads: one of `tower.heads`.
  */
-export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel {
-  const { heads, precision } = options;
-  const portable = options.operators === "portable";
+export function towerGraph(tower: Tower, heads: number): OnnxModel {
   const { width, patchSide, imageSide, blocks } = tower;
   const grid = imageSide / patchSide;
   const tokens = grid * grid + 1;
@@ -62,28 +46,15 @@ export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel 
   const nodes: OnnxNode[] = [];
   const initializers = new Map<string, OnnxInitializer>();
 
-  const emit = (
-    op: string,
-    outputs: readonly string[],
-    inputs: readonly string[],
-    attributes?: Record<string, OnnxAttribute>,
-    domain?: string,
-  ): string => {
-    nodes.push({ name: outputs[0]!, op, domain, inputs, outputs, attributes });
-    return outputs[0]!;
-  };
   const node = (
     op: string,
     name: string,
     inputs: readonly string[],
     attributes?: Record<string, OnnxAttribute>,
-  ) => emit(op, [name], inputs, attributes);
-  const contribNode = (
-    op: string,
-    name: string,
-    inputs: readonly string[],
-    attributes?: Record<string, OnnxAttribute>,
-  ) => emit(op, [name], inputs, attributes, contrib);
+  ): string => {
+    nodes.push({ name, op, inputs, outputs: [name], attributes });
+    return name;
+  };
 
   const add = (initializer: OnnxInitializer): string => {
     initializers.set(initializer.name, initializer);
@@ -95,35 +66,19 @@ export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel 
   const vector = (name: string, tensor: OnnxTensor) =>
     floats(name, [elements(tensor)], () => readFloats(tensor));
 
-  /** `x · W`, without the bias. `input` is quantised where the weights are. */
-  const product = (name: string, input: Quantisable, matrix: Matrix, bias?: string): string => {
-    const { from, to } = matrix;
-    if (precision === "int8") {
-      const { values, scales } = quantise(`${name}.weight`, matrix);
-      add(values);
-      add(scales);
-      const quantised = input.quantised();
-      const inputs = [
-        quantised.values,
-        values.name,
-        quantised.scale,
-        scales.name,
-        quantised.zeroPoint,
-        "",
-      ];
-      return contribNode("MatMulIntegerToFloat", name, bias ? [...inputs, bias] : inputs);
-    }
+  const product = (name: string, input: string, matrix: Matrix, bias?: string): string => {
+    const { from, to, pieces } = matrix;
     const weight = add({
       name: `${name}.weight`,
       dataType: "FLOAT",
       dims: [from, to],
-      data: matrix.pieces,
+      data: pieces,
     });
-    if (bias !== undefined && !portable) return node("Gemm", name, [input.value, weight, bias]);
-    const value = node("MatMul", bias ? `${name}.product` : name, [input.value, weight]);
-    return bias ? node("Add", name, [value, bias]) : value;
+    return bias === undefined
+      ? node("MatMul", name, [input, weight])
+      : node("Gemm", name, [input, weight, bias]);
   };
-  const linear = (name: string, input: Quantisable, part: TowerPart, factor = 1): string =>
+  const linear = (name: string, input: string, part: TowerPart, factor = 1): string =>
     product(name, input, matrixOf(part, factor), biasOf(name, part, factor));
   const biasOf = (name: string, part: TowerPart, factor = 1): string | undefined => {
     const { bias } = part.linear;
@@ -135,21 +90,6 @@ export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel 
         .map((value) => value * factor),
     );
   };
-  const quantisable = (value: string): Quantisable => {
-    let quantised: QuantisedValue | undefined;
-    return {
-      value,
-      quantised() {
-        if (quantised === undefined) {
-          const outputs = ["values", "scale", "zero_point"].map((part) => `${value}.${part}`);
-          const [values, scale, zeroPoint] = outputs as [string, string, string];
-          emit("DynamicQuantizeLinear", outputs, [value]);
-          quantised = { values, scale, zeroPoint };
-        }
-        return quantised;
-      },
-    };
-  };
   const norm = (name: string, input: string, { gain, bias, epsilon }: TowerNorm): string =>
     node(
       "LayerNormalization",
@@ -160,11 +100,10 @@ export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel 
   const reshape = (name: string, input: string, shape: readonly number[]): string =>
     node("Reshape", name, [input, integers(`shape.${shape.join("x")}`, shape)]);
   /** The tokens of each image, of the rows of all. */
-  const byImage = (input: string, rows: number): string =>
-    portable ? input : reshape(`${input}.by_image`, input, [-1, rows, width]);
-  const asRows = (input: string): string =>
-    portable ? input : reshape(`${input}.rows`, input, [-1, width]);
-  /** Of the tokens of each image, as rows. */
+  const byImage = (input: string): string =>
+    reshape(`${input}.by_image`, input, [-1, tokens, width]);
+  const asRows = (input: string): string => reshape(`${input}.rows`, input, [-1, width]);
+  /** First of the tokens of each image, as rows. */
   const firstToken = (name: string, tokensOf: string): string =>
     asRows(
       node("Slice", name, [
@@ -175,45 +114,30 @@ export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel 
       ]),
     );
 
+  /** Of the scores; it is in the weights of the queries. */
   const scale = 1 / Math.sqrt(headWidth);
 
-  /** The mixed values of `queries`, of one or of all tokens. */
-  const attention = (
-    name: string,
-    block: Tower["blocks"][number],
-    normed: string,
-    queryInput: string,
-    queries: number,
-  ): string => {
-    const input = quantisable(normed);
-    const queryOf = queryInput === normed ? input : quantisable(queryInput);
-    if (!portable) {
-      const parts = [
-        byImage(linear(`${name}.query`, queryOf, block.query), queries),
-        byImage(product(`${name}.key`, input, matrixOf(block.key)), tokens),
-        byImage(product(`${name}.value`, input, matrixOf(block.value)), tokens),
-      ];
-      const mixed = contribNode("MultiHeadAttention", `${name}.mixed`, parts, { num_heads: heads });
-      return asRows(mixed);
-    }
-    const byHead = (part: "query" | "key" | "value", perm: readonly number[]) => {
-      const from = part === "query" ? queryOf : input;
-      // the scale is in the weights of the query
-      const projected = linear(`${name}.${part}`, from, block[part], part === "query" ? scale : 1);
-      const rows = part === "query" ? queries : tokens;
-      const split = reshape(`${name}.${part}.heads`, projected, [0, rows, heads, headWidth]);
-      return node("Transpose", `${name}.${part}.by_head`, [split], { perm });
-    };
+  /** The mixed values of all tokens. */
+  const attention = (name: string, block: Tower["blocks"][number], normed: string): string => {
+    const byHead = (projected: string, perm: readonly number[]) =>
+      node(
+        "Transpose",
+        `${projected}.by_head`,
+        [reshape(`${projected}.heads`, projected, [-1, tokens, heads, headWidth])],
+        { perm },
+      );
+    const query = linear(`${name}.query`, normed, block.query, scale);
+    const key = product(`${name}.key`, normed, matrixOf(block.key));
+    const value = product(`${name}.value`, normed, matrixOf(block.value));
     const scores = node("MatMul", `${name}.scores`, [
-      byHead("query", [0, 2, 1, 3]),
-      byHead("key", [0, 2, 3, 1]),
+      byHead(query, [0, 2, 1, 3]),
+      byHead(key, [0, 2, 3, 1]),
     ]);
     const mixed = node("MatMul", `${name}.mixed`, [
       node("Softmax", `${name}.weights`, [scores], { axis: -1 }),
-      byHead("value", [0, 2, 1, 3]),
+      byHead(value, [0, 2, 1, 3]),
     ]);
-    const byToken = node("Transpose", `${name}.by_token`, [mixed], { perm: [0, 2, 1, 3] });
-    return reshape(`${name}.merged`, byToken, [0, queries, width]);
+    return asRows(node("Transpose", `${name}.by_token`, [mixed], { perm: [0, 2, 1, 3] }));
   };
 
   /**
@@ -221,11 +145,8 @@ export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel 
    * `W_v x` is `W_v` times the mix of `x`. That is one row for each head where there was one for each token.
    */
   const classAttention = (name: string, block: Tower["blocks"][number], normed: string): string => {
-    const tokensOf = byImage(normed, tokens);
+    const tokensOf = byImage(normed);
     const classToken = firstToken(`${name}.class_token`, tokensOf);
-    if (portable || precision === "int8") {
-      return attention(name, block, normed, classToken, 1);
-    }
     const swap = (from: string, perm: readonly number[]) =>
       node("Transpose", `${from}.swapped`, [from], { perm });
     /** `[images, heads, …]` to and from `[heads, images, …]`, so that each head's rows are one matrix. */
@@ -234,7 +155,7 @@ export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel 
       floats(`${name}.${part}.by_head`, dims, values);
     const query = reshape(
       `${name}.query.heads`,
-      linear(`${name}.query`, quantisable(classToken), block.query, scale),
+      linear(`${name}.query`, classToken, block.query, scale),
       [-1, heads, headWidth],
     );
     const asked = node("MatMul", `${name}.asked`, [
@@ -258,9 +179,9 @@ export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel 
   const attentionOutput = (name: string, mixed: string, block: Tower["blocks"][number]): string => {
     const part = whole(block.output);
     const values = block.value.linear.bias;
-    if (portable || values === undefined) return linear(name, quantisable(mixed), part);
+    if (values === undefined) return linear(name, mixed, part);
     const bias = floats(`${name}.bias`, [width], () => mixedBias(block, values));
-    return product(name, quantisable(mixed), matrixOf(part), bias);
+    return product(name, mixed, matrixOf(part), bias);
   };
 
   const scalar = (name: string, value: number) => floats(name, [], () => Float32Array.of(value));
@@ -269,7 +190,6 @@ export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel 
       const steep = node("Mul", `${name}.steep`, [input, scalar("quick_gelu.slope", 1.702)]);
       return node("Mul", name, [input, node("Sigmoid", `${name}.gate`, [steep])]);
     }
-    if (!portable) return contribNode("Gelu", name, [input]);
     const divided = node("Div", `${name}.div`, [input, scalar("gelu.sqrt2", Math.SQRT2)]);
     const gate = node("Add", `${name}.gate`, [
       node("Erf", `${name}.erf`, [divided]),
@@ -291,9 +211,8 @@ export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel 
       ),
       [0, grid * grid, patchValues],
     );
-  // not every execution provider moves bytes: they are floats first where the graph must run anywhere
-  const toFloat = (value: string) => node("Cast", "pixels", [value], { to: 1 });
-  const patchInput = portable ? cut(toFloat(inputName)) : toFloat(cut(inputName));
+  // not every execution provider moves bytes: they are floats first
+  const patchInput = cut(node("Cast", "pixels", [inputName], { to: 1 }));
   const { matrix: patchMatrix, positions } = foldPatches(tower);
   const patches = node("MatMul", "patches", [
     patchInput,
@@ -316,33 +235,32 @@ export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel 
     const name = `blocks.${index}`;
     const isLast = index === blocks.length - 1;
     const normed = norm(`${name}.ln_1`, stream, block.attentionNorm);
-    if (isLast) stream = firstToken(`${name}.class_stream`, byImage(stream, tokens));
+    if (isLast) stream = firstToken(`${name}.class_stream`, byImage(stream));
     const mixed = isLast
       ? classAttention(`${name}.attn`, block, normed)
-      : attention(`${name}.attn`, block, normed, normed, tokens);
+      : attention(`${name}.attn`, block, normed);
     const attended = node("Add", `${name}.attended`, [
       stream,
       attentionOutput(`${name}.attn.out`, mixed, block),
     ]);
     const hidden = linear(
       `${name}.mlp.hidden`,
-      quantisable(norm(`${name}.ln_2`, attended, block.mlpNorm)),
+      norm(`${name}.ln_2`, attended, block.mlpNorm),
       whole(block.hidden),
     );
     const active = activation(`${name}.mlp.active`, hidden, block.activation);
     stream = node("Add", `${name}.out`, [
       attended,
-      linear(`${name}.mlp.out`, quantisable(active), whole(block.projection)),
+      linear(`${name}.mlp.out`, active, whole(block.projection)),
     ]);
   }
 
   const classToken = norm("ln_post", reshape("class_token", stream, [0, width]), tower.lastNorm);
-  linear(outputName, quantisable(classToken), whole(tower.projection));
+  linear(outputName, classToken, whole(tower.projection));
 
   return {
     producer: "clipstack",
     opset,
-    otherOpsets: portable ? undefined : { [contrib]: 1 },
     irVersion: 8,
     graphName: "clip_image_tower_u8",
     inputs: [{ name: inputName, dataType: "UINT8", dims: ["batch", ...inputDims] }],
@@ -350,17 +268,6 @@ export function towerGraph(tower: Tower, options: TowerGraphOptions): OnnxModel 
     nodes,
     initializers: [...initializers.values()],
   };
-}
-
-/** A value that is quantised once, however many products it is in. */
-interface Quantisable {
-  readonly value: string;
-  quantised(): QuantisedValue;
-}
-interface QuantisedValue {
-  readonly values: string;
-  readonly scale: string;
-  readonly zeroPoint: string;
 }
 
 /** A matrix as it is written: `[from, to]`, row-major. */
@@ -417,6 +324,18 @@ function columnsByHead(part: TowerPart, heads: number, as: "rows" | "columns"): 
     }
   }
   return turned;
+}
+
+/** The values of a matrix, row-major. */
+export function floatsOf({ from, to, pieces }: Matrix): Float32Array {
+  const values = new Float32Array(from * to);
+  const bytes = new Uint8Array(values.buffer);
+  let filled = 0;
+  for (const piece of pieces()) {
+    bytes.set(piece, filled);
+    filled += piece.length;
+  }
+  return values;
 }
 
 /** All columns of a projection. */

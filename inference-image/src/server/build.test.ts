@@ -37,10 +37,8 @@ afterEach(async () => {
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-test("compiles an embed server that makes its form of the model, answers, and stops in order", async () => {
-  const cache = join(folder, "cache");
-  server = await startEmbed({ MODEL_CACHE_DIR: cache }, [main]);
-  expect(await readdir(cache)).toEqual([expect.stringMatching(/^[0-9a-f]{16}-fp32-r\d+$/)]);
+test("compiles an embed server that answers, and stops in order", async () => {
+  server = await startEmbed({}, [main]);
 
   const [port] = server.ports;
   const response = await fetch(`http://127.0.0.1:${port}${embedPaths.embed}`, {

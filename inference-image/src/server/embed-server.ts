@@ -1,11 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Server as TlsServer } from "node:tls";
 import type { FastifyInstance } from "fastify";
-import type { ServerEnv } from "../contract/server-env.ts";
+import type { ModelPrecision, ServerEnv } from "../contract/server-env.ts";
 import type { Embedder } from "./embedder.ts";
-import { type ModelFile, readModelFile } from "./model-file.ts";
 import { createOnnxEmbedder } from "./onnx-embedder.ts";
-import { openServerModel, type ServedForm } from "./server-model.ts";
+import { openServerModel, type ServerModel } from "./server-model.ts";
 import { readSettings, SettingsError } from "./settings.ts";
 import { readTlsFiles } from "./tls.ts";
 
@@ -47,10 +46,6 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
 
   const tls = await readTlsFiles(settings);
   const startedAt = performance.now();
-  const notices: string[] = [];
-  let tell = (line: string): void => {
-    notices.push(line);
-  };
   // begun first, and left alone until its thread has it: to load the rest of the server, meanwhile, takes as long
   let opening = () => {};
   const begun = new Promise<void>((resolve) => {
@@ -61,8 +56,6 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
       ? openServerModel({
           modelPath: settings.MODEL_PATH,
           precision: settings.MODEL_PRECISION,
-          cacheDir: settings.MODEL_CACHE_DIR,
-          onNotice: (line) => tell(line),
           intraOpThreads: settings.INTRA_OP_THREADS,
           instances: settings.MODEL_INSTANCES,
           executionProvider: settings.EXECUTION_PROVIDER,
@@ -71,7 +64,7 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
         })
       : undefined;
   model?.catch(() => {});
-  // a form that is made first, or a file that is read first, takes seconds: the server is live before
+  // a file may take seconds to read: the server is live before
   if (model !== undefined) await Promise.race([begun, sleep(longestHeadStartMs)]);
 
   const [{ buildApp }, { createMetrics }] = await Promise.all([
@@ -101,8 +94,6 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
     logLevel: settings.LOG_LEVEL,
   });
 
-  tell = (line) => app.log.warn(line);
-  for (const line of notices) tell(line);
   try {
     await listen(app, settings.HOST, settings.PORT);
   } catch (error) {
@@ -136,16 +127,14 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
       app.log.info({ tritons: settings.TRITON_GRPC_URLS, model: settings.TRITON_MODEL }, "gateway");
       return;
     }
-    const file = await readModelFile(settings.MODEL_PATH);
-    weights = file?.weights ?? weights;
-    const opened = createOnnxEmbedder(await model, {
+    const opened = await model;
+    weights = opened.manifest?.weights ?? weights;
+    embedder = createOnnxEmbedder(opened, {
       maxBatchSize: settings.MAX_BATCH_SIZE,
       maxQueueDelayMicroseconds: settings.MAX_QUEUE_DELAY_MICROSECONDS,
       observer: metrics,
     });
-    embedder = opened;
-    const seconds = (performance.now() - startedAt) / 1000;
-    logModel(app, settings.MODEL_PATH, file, opened.form, seconds);
+    logModel(app, opened, settings.MODEL_PRECISION, (performance.now() - startedAt) / 1000);
   };
   const loaded = load();
   loaded.catch(() => {});
@@ -168,13 +157,12 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
 
 function logModel(
   app: FastifyInstance,
-  path: string,
-  file: ModelFile | undefined,
-  form: ServedForm,
+  { path, manifest }: ServerModel,
+  precision: ModelPrecision,
   seconds: number,
 ): void {
-  const facts = { path, ...file, form, seconds: Math.round(seconds * 100) / 100 };
-  if (file?.weights === "random") {
+  const facts = { path, ...manifest, precision, seconds: Math.round(seconds * 100) / 100 };
+  if (manifest?.weights === "random") {
     app.log.warn(facts, "ready; the weights are random: embeddings mean nothing");
   } else {
     app.log.info(facts, "ready");

@@ -77,7 +77,6 @@ const options = async (path: string) =>
     url: `${origin}${path}`,
     folder,
     sha256: await sha256(),
-    executionProvider: "none",
     maxBytes: 10_000_000,
     timeoutSeconds: 60,
   }) as const;
@@ -108,15 +107,6 @@ test("fetches the file and checks it", async () => {
   );
   expect(await readdir(folder)).toEqual(["model.onnx"]);
   expect(await sha256Of(join(folder, "model.onnx"))).toBe(await sha256());
-});
-
-test("makes the folder ready for the embed server", async () => {
-  const line = await fetchWeights({
-    ...(await options("/model.onnx")),
-    executionProvider: "cpu",
-  });
-  expect(line).toContain("the form that the embed server runs lies beside it");
-  expect(await readdir(folder)).toEqual(["model.onnx", "model.onnx.json", "prepared"]);
 });
 
 test("makes the folder where there is none", async () => {
@@ -267,7 +257,6 @@ test("reads its options", () => {
     url: given.url,
     folder: "/weights",
     sha256: given.sha256,
-    executionProvider: "cpu",
     maxBytes: 2 ** 30,
     timeoutSeconds: 900,
   };
@@ -309,7 +298,7 @@ test.each<[string, Readonly<Record<string, string>>, string]>([
 });
 
 const usage =
-  "usage: fetch-weights --url … --folder … --sha256 … --max-bytes … [--timeout-seconds …] [--execution-provider …]";
+  "usage: fetch-weights --url … --folder … --sha256 … --max-bytes … [--timeout-seconds …]";
 
 test.each<[string, readonly string[], string]>([
   ["no address", ["--folder=/weights"], "--url must be given"],

@@ -5,8 +5,8 @@ import { sha256Of } from "../model/model-info.ts";
 import { makeFolder, sizeOf } from "../model/publish-file.ts";
 import {
   type CheckWeightsOptions,
-  checkedBy,
   checkWeights,
+  requireSha256,
   weightsFileName,
 } from "./check-weights.ts";
 import { readArguments, UsageError } from "./role-arguments.ts";
@@ -29,7 +29,7 @@ export function readFetchWeightsArguments(args: readonly string[]): FetchWeights
     ...rest
   } = readArguments("fetch-weights", args, {
     required: ["url", "folder", "sha256", "max-bytes"],
-    optional: ["timeout-seconds", "execution-provider"],
+    optional: ["timeout-seconds"],
   });
   if (!URL.canParse(url) || !/^https?:\/\//.test(url)) {
     throw new UsageError("fetch-weights: --url must be http://… or https://…");
@@ -52,7 +52,7 @@ export function readFetchWeightsArguments(args: readonly string[]): FetchWeights
     url,
     maxBytes: Number(maxBytes),
     timeoutSeconds: Number(timeoutSeconds),
-    ...checkedBy("fetch-weights", rest),
+    ...requireSha256("fetch-weights", rest),
   };
 }
 

@@ -1,22 +1,12 @@
 import { createBatcher } from "../engine/batcher.ts";
 import { embeddingsOf } from "../engine/embeddings.ts";
 import type { Embedder, EmbedderObserver } from "./embedder.ts";
-import {
-  openServerModel,
-  type ServedForm,
-  type ServerModel,
-  type ServerModelOptions,
-} from "./server-model.ts";
+import { openServerModel, type ServerModel, type ServerModelOptions } from "./server-model.ts";
 
 export interface OnnxEmbedderOptions {
   readonly maxBatchSize: number;
   readonly maxQueueDelayMicroseconds: number;
   readonly observer?: EmbedderObserver;
-}
-
-/** An {@link Embedder} of this process, and what of the model it runs. */
-export interface OnnxEmbedder extends Embedder {
-  readonly form: ServedForm;
 }
 
 /**
@@ -26,13 +16,13 @@ export interface OnnxEmbedder extends Embedder {
  */
 export async function openOnnxEmbedder(
   options: ServerModelOptions & OnnxEmbedderOptions,
-): Promise<OnnxEmbedder> {
+): Promise<Embedder> {
   return createOnnxEmbedder(await openServerModel(options), options);
 }
 
 /** ONNX Runtime in this process, with dynamic batching. The embedder closes the model. */
-export function createOnnxEmbedder(model: ServerModel, options: OnnxEmbedderOptions): OnnxEmbedder {
-  const { session, form, toInput } = model;
+export function createOnnxEmbedder(model: ServerModel, options: OnnxEmbedderOptions): Embedder {
+  const { session, toInput } = model;
   const { maxBatchSize, maxQueueDelayMicroseconds, observer } = options;
   const batcher = createBatcher(session, {
     maxBatchSize,
@@ -46,7 +36,6 @@ export function createOnnxEmbedder(model: ServerModel, options: OnnxEmbedderOpti
   });
 
   return {
-    form,
     async embed(images, { signal, onTiming } = {}) {
       const parts: Promise<readonly Float32Array[]>[] = [];
       const longest = { queueSeconds: 0, inferSeconds: 0 };

@@ -1,15 +1,22 @@
-import { mkdtemp, open, rm, writeFile } from "node:fs/promises";
+import { copyFile, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { identityModel } from "../engine/test-identity-model.ts";
 import { compareModels, embedWith, syntheticImages } from "../model/compare-models.ts";
-import { prepareServerModel } from "../model/prepare.ts";
+import { generateModel } from "../model/generate.ts";
+import { sha256Of, sidecarPath } from "../model/model-info.ts";
+import { ensureOptimised } from "../model/optimise.ts";
 import { tinyModel } from "../model/test-model.ts";
 import { openServerModel, type ServerModelOptions } from "./server-model.ts";
 
 let folder: string;
+let modelPath: string;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "clipstack-server-model-"));
+  modelPath = join(folder, "model.onnx");
+  await copyFile(await tinyModel(), modelPath);
+  await ensureOptimised(modelPath);
 });
 afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
@@ -17,42 +24,26 @@ afterAll(async () => {
 
 const [image] = syntheticImages(1);
 
-/** Open the tiny model, embed one image, and tell how near that is to what the file itself gives. */
-async function opened(options: Partial<ServerModelOptions> = {}) {
-  const modelPath = await tinyModel();
-  const notices: string[] = [];
-  const { session, form, toInput } = await openServerModel({
-    modelPath,
-    cacheDir: join(folder, "cache"),
-    intraOpThreads: 1,
-    onNotice: (line) => notices.push(line),
-    ...options,
-  });
-  const { outputs } = await session.run([toInput([Uint8Array.from(image!)]).tensor]);
-  await session.close();
-  const got = [Float32Array.from(outputs[0]?.data as Float32Array)];
-  const { minCosine } = compareModels(await embedWith(modelPath, [image!]), got);
-  return { notices, form, minCosine, dataType: session.inputs[0]?.dataType };
+function open(options: Partial<ServerModelOptions> = {}) {
+  return openServerModel({ modelPath, intraOpThreads: 1, ...options });
 }
 
-test("runs the form of the model that takes pixels", async () => {
-  const { form, minCosine, dataType } = await opened();
-  expect(dataType).toBe("UINT8");
-  expect(form).toMatchObject({ precision: "fp32" });
-  expect(form.parts).toContain("class-token-last");
+test.each([
+  ["fp32", "model.onnx", "FP32"],
+  ["fp32-optimised", "model.fp32-optimised.onnx", "UINT8"],
+] as const)("loads the file of precision %s", async (precision, name, dataType) => {
+  const { session, path, toInput } = await open({ precision });
+  const { outputs } = await session.run([toInput([Uint8Array.from(image!)]).tensor]);
+  await session.close();
+  expect(path).toBe(join(folder, name));
+  expect(session.inputs[0]?.dataType).toBe(dataType);
+  const got = [Float32Array.from(outputs[0]?.data as Float32Array)];
+  const { minCosine } = compareModels(await embedWith(modelPath, [image!]), got);
   expect(minCosine).toBeGreaterThan(0.999999);
 });
 
-test.each([
-  ["from a folder", undefined],
-  ["from memory", "/dev/null/cache"],
-])("runs several instances of the model, which agree, %s", async (_where, cacheDir) => {
-  const { session, toInput } = await openServerModel({
-    modelPath: await tinyModel(),
-    cacheDir: cacheDir ?? join(folder, "cache"),
-    intraOpThreads: 2,
-    instances: 2,
-  });
+test("runs several instances of the model, which agree", async () => {
+  const { session, toInput } = await open({ intraOpThreads: 2, instances: 2 });
   const run = () => session.run([toInput([Uint8Array.from(image!)]).tensor]);
   const [one, two] = await Promise.all([run(), run()]);
   await session.close();
@@ -60,47 +51,46 @@ test.each([
   expect(two.outputs[0]?.data).toEqual(one.outputs[0]?.data);
 });
 
-test("runs int8 where it is asked for, and says how near that is", async () => {
-  const { form, minCosine } = await opened({ precision: "int8" });
-  expect(form.precision).toBe("int8");
-  expect(form.minCosine).toBeGreaterThan(0.999);
-  expect(form.meanCosine).toBeGreaterThan(form.minCosine);
-  expect(minCosine).toBeGreaterThan(0.999);
-  expect(minCosine).toBeLessThan(0.9999999);
-});
-
-test.each([
-  ["the weights", "weights.bin", 50_000],
-  ["the graph", "model.onnx", 300],
-])("makes the form anew when a byte of %s has changed", async (_what, name, position) => {
-  const cacheDir = join(folder, name);
-  const { modelPath } = await prepareServerModel({ modelPath: await tinyModel(), cacheDir });
-  const handle = await open(join(dirname(modelPath), name), "r+");
-  await handle.write(Buffer.from([255, 255, 255, 255]), 0, 4, position);
-  await handle.close();
-
-  const { notices, minCosine, form } = await opened({ cacheDir });
-  expect(notices[0]).toBe(`${modelPath}: is not what was written; making it anew`);
-  expect(form.parts).toContain("class-token-last");
-  expect(minCosine).toBeGreaterThan(0.999999);
-  expect((await opened({ cacheDir })).notices).toEqual([]);
-});
-
-test("runs the form from memory where it cannot be kept", async () => {
-  const file = join(folder, "plain");
-  await writeFile(file, "");
-  const { notices, form, minCosine } = await opened({ cacheDir: join(file, "cache") });
-  expect(notices.at(-1)).toMatch(
-    /^the form of the model is not kept, set MODEL_CACHE_DIR: ENOTDIR/,
+test("fails where the file of the precision is missing, and names the command", async () => {
+  const file = join(folder, "model.int8.onnx");
+  await expect(open({ precision: "int8" })).rejects.toThrow(
+    `[model] ${file}: must exist for MODEL_PRECISION int8; write it with 'npx clipstack model convert --precision int8 --model ${modelPath}'`,
   );
-  expect(form.parts).toContain("class-token-last");
-  expect(minCosine).toBeGreaterThan(0.999999);
+});
+
+test("fails where the prepared file was made from another model", async () => {
+  const other = join(folder, "other.onnx");
+  await generateModel({ profile: "tiny", seed: 7, file: other });
+  const optimised = join(folder, "model.fp32-optimised.onnx");
+  const stale = join(folder, "other.fp32-optimised.onnx");
+  await copyFile(optimised, stale);
+  await copyFile(sidecarPath(optimised), sidecarPath(stale));
+  await expect(open({ modelPath: other, precision: "fp32-optimised" })).rejects.toThrow(
+    `${stale}: must be made from ${other} (sha256 ${await sha256Of(other)}), not from ${await sha256Of(modelPath)}; write it with 'npx clipstack model optimise --model ${other}'`,
+  );
+});
+
+test("fails where the prepared file has no manifest", async () => {
+  const optimised = join(folder, "bare.fp32-optimised.onnx");
+  await copyFile(modelPath, join(folder, "bare.onnx"));
+  await copyFile(join(folder, "model.fp32-optimised.onnx"), optimised);
+  await expect(
+    open({ modelPath: join(folder, "bare.onnx"), precision: "fp32-optimised" }),
+  ).rejects.toThrow(`${optimised}: must have a manifest ${optimised}.json that names its source`);
+});
+
+test("fails on a model with other inputs and outputs", async () => {
+  const other = join(folder, "identity.onnx");
+  await writeFile(other, identityModel("FP32", ["N", 4]));
+  await expect(open({ modelPath: other })).rejects.toThrow(
+    `[model] ${other}: must be image FP32 [3, 224, 224] -> embedding FP32 [512], or image UINT8 [224, 224, 3] -> embedding FP32 [512], got x FP32 [4] -> y FP32 [4]`,
+  );
 });
 
 test("fails on a file that is no model in one line about the file itself", async () => {
-  const modelPath = join(folder, "text.onnx");
-  await writeFile(modelPath, "real weights\n");
-  await expect(opened({ modelPath })).rejects.toThrow(
+  const text = join(folder, "text.onnx");
+  await writeFile(text, "real weights\n");
+  await expect(open({ modelPath: text })).rejects.toThrow(
     /^\[model\] [^\n]*text\.onnx: cannot be loaded: [^\n]*$/,
   );
 });

@@ -60,6 +60,10 @@ test.each([
     "API_KEY is required where HOST is not this machine alone (or ALLOW_ANONYMOUS=true where something else keeps strangers out), got HOST '0.0.0.0'",
   ],
   [{ API_KEY: "short" }, "API_KEY must be at least 16 printable ASCII characters without spaces"],
+  [
+    { MODEL_PRECISION: "int8", EXECUTION_PROVIDER: "cuda" },
+    "MODEL_PRECISION int8 requires EXECUTION_PROVIDER cpu, got 'cuda'",
+  ],
   [{ HOST: "::1", TLS_CERT_FILE: "a.pem" }, "TLS_KEY_FILE is required when TLS_CERT_FILE is set"],
   [{ HOST: "::1", TLS_KEY_FILE: "a.pem" }, "TLS_CERT_FILE is required when TLS_KEY_FILE is set"],
 ])("fails on %o", (env, message) => {

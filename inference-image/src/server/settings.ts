@@ -42,6 +42,9 @@ function mistakesBetween(env: ServerEnv): readonly string[] {
       `API_KEY is required where HOST is not this machine alone (or ALLOW_ANONYMOUS=true where something else keeps strangers out), got HOST '${env.HOST}'`,
     );
   }
+  if (env.MODEL_PRECISION === "int8" && env.EXECUTION_PROVIDER === "cuda") {
+    mistakes.push("MODEL_PRECISION int8 requires EXECUTION_PROVIDER cpu, got 'cuda'");
+  }
   if ((env.TLS_CERT_FILE === undefined) !== (env.TLS_KEY_FILE === undefined)) {
     const [given, missing] =
       env.TLS_CERT_FILE === undefined
