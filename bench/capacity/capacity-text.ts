@@ -1,3 +1,4 @@
+import { aligned } from "../report/text-table.ts";
 import { median } from "../src/statistics.ts";
 import type { RecordCalibration } from "./calibrate-record.ts";
 import {
@@ -25,25 +26,12 @@ import {
 
 const right = (text: string, width: number) => text.padStart(width);
 
-/** A table with columns as wide as they must be; numbers to the right. */
+/** A table whose columns of numbers are aligned to the right. */
 export function textTable(rows: readonly (readonly string[])[]): string {
-  const widths = (rows[0] ?? []).map((_, column) =>
-    Math.max(...rows.map((row) => (row[column] ?? "").length)),
+  const number = /^([-+]?[$]?\d.*)?$/;
+  return aligned(rows, (column) =>
+    rows.slice(1).every((row) => number.test(row[column] ?? "")) ? "right" : "left",
   );
-  const number = /^[-+]?[$]?\d/;
-  const alignRight = widths.map((_, column) =>
-    rows.slice(1).every((row) => row[column] === "" || number.test(row[column] ?? "")),
-  );
-  return rows
-    .map((row) =>
-      row
-        .map((cell, column) =>
-          alignRight[column] ? right(cell, widths[column] ?? 0) : cell.padEnd(widths[column] ?? 0),
-        )
-        .join("  ")
-        .trimEnd(),
-    )
-    .join("\n");
 }
 
 /** Three digits that mean something. */

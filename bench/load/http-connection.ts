@@ -1,4 +1,4 @@
-import { connect as connectTcp, type Socket } from "node:net";
+import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import type { Connection, ConnectionEvents, OpenConnection } from "./connection.ts";
 import { HttpAnswerReader } from "./http-answer-reader.ts";
@@ -18,7 +18,8 @@ export function httpConnections(prepared: PreparedRequests): OpenConnection {
     ...prepared.connect,
   };
   const open = secure
-    ? () => connectTls({ ...address, servername: address.host })
+    ? () =>
+        connectTls({ ...address, servername: prepared.connect?.servername ?? sniOf(address.host) })
     : () => connectTcp(address);
   const texts = prepared.requests.map(({ headers, body }) => {
     const head = Object.entries({
@@ -37,6 +38,9 @@ export function httpConnections(prepared: PreparedRequests): OpenConnection {
   });
   return (events) => new HttpConnection(open, texts, events);
 }
+
+/** TLS has no name for an address. */
+const sniOf = (host: string) => (isIP(host) === 0 ? host : "");
 
 /**
  * A server that closed an idle connection just before a request came on it did not see the request, and closes at once.

@@ -18,7 +18,10 @@ export interface PreparedRequests {
   readonly requests: readonly PreparedRequest[];
   readonly imagesPerRequest: number;
   /** How HTTP connects, beyond the URL: a Unix socket in place of its host, TLS keys. */
-  readonly connect?: Pick<ConnectionOptions, "path" | "ca" | "cert" | "key" | "rejectUnauthorized">;
+  readonly connect?: Pick<
+    ConnectionOptions,
+    "path" | "ca" | "cert" | "key" | "rejectUnauthorized" | "servername"
+  >;
 }
 
 export interface PreparedRequest {

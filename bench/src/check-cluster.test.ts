@@ -6,7 +6,7 @@ import {
   checkObject,
   checkPods,
 } from "./check-cluster.ts";
-import { clusterPod } from "./cluster-objects.ts";
+import type { ClusterPod } from "./cluster-objects.ts";
 import { openService } from "./service-under-test.ts";
 import type { DeclaredObject, Manifest } from "./terraform-manifests.ts";
 import { kubernetesDocument } from "./test-artefact.ts";
@@ -34,7 +34,7 @@ function inspectionOf(
   return {
     ok: true,
     found: new Map(found),
-    pods: new Map([["clipstack-embed", pods.map((pod) => clusterPod.parse(pod))]]),
+    pods: new Map([["clipstack-embed", pods as unknown as ClusterPod[]]]),
   };
 }
 

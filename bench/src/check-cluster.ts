@@ -1,14 +1,13 @@
+import { quantity } from "../../inference-image/src/contract/quantity.ts";
 import {
   type ClusterAutoscaler,
+  type ClusterBudget,
+  type ClusterDeployment,
   type ClusterPod,
-  clusterAutoscaler,
-  clusterBudget,
-  clusterDeployment,
-  clusterQuota,
+  type ClusterQuota,
   isReady,
   metricText,
   podTrouble,
-  quantity,
 } from "./cluster-objects.ts";
 import { differences } from "./container-aspects.ts";
 import { manifestAspects } from "./manifest-aspects.ts";
@@ -45,10 +44,10 @@ export function checkPods(
   )?.[1];
   if (deployment === undefined)
     return report("fail", `there is no Deployment '${name}'`, { ready: 0 });
-  const { spec } = clusterDeployment.parse(deployment);
+  const { spec } = deployment as ClusterDeployment;
   const pods = inspection.pods.get(name) ?? [];
   const ready = pods.filter(isReady).length;
-  const statuses = pods.flatMap(({ status }) => status.containerStatuses);
+  const statuses = pods.flatMap(({ status }) => status?.containerStatuses ?? []);
   const restarts = statuses.reduce((sum, { restartCount }) => sum + restartCount, 0);
   const measured = { pods: pods.length, ready, restarts };
   const trouble = pods.map(podTrouble).find((it) => it !== undefined);
@@ -58,7 +57,7 @@ export function checkPods(
   }
   const killed = statuses.find(
     ({ state, lastState }) =>
-      state.terminated?.reason === "OOMKilled" || lastState.terminated?.reason === "OOMKilled",
+      state?.terminated?.reason === "OOMKilled" || lastState?.terminated?.reason === "OOMKilled",
   );
   if (killed !== undefined) {
     return report("fail", `${killed.name} ran out of memory and was restarted`, measured);
@@ -74,7 +73,7 @@ export function checkPods(
 
 /** Seconds since a pod became ready. */
 function ageSeconds({ status }: ClusterPod, now: number): number | undefined {
-  const since = status.conditions.find(({ type }) => type === "Ready")?.lastTransitionTime;
+  const since = status?.conditions?.find(({ type }) => type === "Ready")?.lastTransitionTime;
   return since === undefined
     ? undefined
     : Math.max(0, Math.round((now - Date.parse(since)) / 1_000));
@@ -161,8 +160,8 @@ function controllerVerdict(
 ): Verdict | undefined {
   if (kind === "HorizontalPodAutoscaler") return autoscalerVerdict(found, objects, all);
   if (kind === "PodDisruptionBudget") {
-    const { currentHealthy, desiredHealthy, disruptionsAllowed } =
-      clusterBudget.parse(found).status;
+    const { status } = found as ClusterBudget;
+    const { currentHealthy = 0, desiredHealthy = 0, disruptionsAllowed = 0 } = status ?? {};
     return {
       ok: disruptionsAllowed > 0,
       message: `${disruptionsAllowed} ${disruptionsAllowed === 1 ? "pod" : "pods"} may be evicted: ${currentHealthy} are healthy, ${desiredHealthy} must stay`,
@@ -170,7 +169,7 @@ function controllerVerdict(
     };
   }
   if (kind !== "ResourceQuota") return undefined;
-  const { hard, used } = clusterQuota.parse(found).status;
+  const { hard = {}, used = {} } = (found as ClusterQuota).status ?? {};
   const over = Object.keys(hard).filter(
     (name) => quantity(used[name] ?? "0") > quantity(hard[name] ?? "0"),
   );
@@ -194,16 +193,17 @@ function autoscalerVerdict(
   const { autoscaler, metric, replicas, owns } = scalingOf(found, objects, all);
   const { status, spec } = autoscaler;
   if (metric === undefined) {
-    const why = status.conditions.find((it) => it.status === "False")?.message;
+    const why = status?.conditions?.find((it) => it.status === "False")?.message;
     return { ok: false, message: `it has no metric${why === undefined ? "" : `: ${why}`}` };
   }
-  const { desiredReplicas } = status;
+  const { desiredReplicas = 0 } = status ?? {};
+  const { minReplicas = 1, maxReplicas } = spec;
   return {
     ok: owns,
     message: owns
-      ? `sees ${metric} and asks for ${desiredReplicas} pods, of ${spec.minReplicas} to ${spec.maxReplicas}`
+      ? `sees ${metric} and asks for ${desiredReplicas} pods, of ${minReplicas} to ${maxReplicas}`
       : `asks for ${desiredReplicas} pods, but the Deployment has ${replicas}: something else sets its replicas`,
-    measured: { desiredReplicas, minReplicas: spec.minReplicas, maxReplicas: spec.maxReplicas },
+    measured: { desiredReplicas, minReplicas, maxReplicas },
   };
 }
 
@@ -223,15 +223,15 @@ function scalingOf(
   objects: readonly DeclaredObject[],
   all: ReadonlyMap<DeclaredObject, unknown>,
 ): Scaling {
-  const autoscaler = clusterAutoscaler.parse(found);
+  const autoscaler = found as ClusterAutoscaler;
   const { status, spec } = autoscaler;
   const target = objects.find(
     ({ manifest }) =>
       manifest.kind === "Deployment" && manifest.metadata.name === spec.scaleTargetRef.name,
   );
   const live = target === undefined ? undefined : all.get(target);
-  const replicas = live === undefined ? undefined : clusterDeployment.parse(live).spec.replicas;
-  const owns = replicas === undefined || replicas === status.desiredReplicas;
+  const replicas = live === undefined ? undefined : (live as ClusterDeployment).spec.replicas;
+  const owns = replicas === undefined || replicas === status?.desiredReplicas;
   return { autoscaler, metric: metricText(autoscaler), target, replicas, owns };
 }
 

@@ -1,4 +1,5 @@
-import { Agent, request } from "undici";
+import type { ConnectionOptions as TlsOptions } from "node:tls";
+import { Agent, EnvHttpProxyAgent, request } from "undici";
 
 export interface HttpAnswer {
   readonly status: number;
@@ -37,22 +38,31 @@ export interface ConnectionOptions {
    * @default false - connections are used again
    */
   readonly oneRequestEach?: boolean;
-  /** Unix socket that is connected to, whatever host a URL names. */
-  readonly socketPath?: string;
+  /** TLS to the server. With it, `HTTPS_PROXY` and `NO_PROXY` count, as for kubectl. */
+  readonly tls?: Pick<TlsOptions, "ca" | "cert" | "key" | "rejectUnauthorized" | "servername">;
+  /** URL of the proxy, in place of the environment's. */
+  readonly proxy?: string;
+  /** Sent with each request. */
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 /** @param bearer - Sent along where a request has no `authorization` of its own. */
 export function openHttpClient(
   connections = 64,
   bearer?: BearerKey,
-  { oneRequestEach = false, socketPath }: ConnectionOptions = {},
+  { oneRequestEach = false, tls, proxy, headers: always }: ConnectionOptions = {},
 ): HttpClient {
-  const dispatcher = new Agent({
-    connections,
-    // 0 is undici's way to say `connection: close`
-    pipelining: oneRequestEach ? 0 : 1,
-    ...(socketPath === undefined ? {} : { connect: { socketPath } }),
-  });
+  // 0 is undici's way to say `connection: close`
+  const options = { connections, pipelining: oneRequestEach ? 0 : 1 };
+  const dispatcher =
+    tls === undefined
+      ? new Agent(options)
+      : new EnvHttpProxyAgent({
+          ...options,
+          connect: tls,
+          requestTls: tls,
+          ...(proxy !== undefined && { httpProxy: proxy, httpsProxy: proxy }),
+        });
   const authorization = (url: string): Readonly<Record<string, string>> =>
     bearer !== undefined && new URL(url).origin === new URL(bearer.origin).origin
       ? { authorization: `Bearer ${bearer.key}` }
@@ -66,6 +76,7 @@ export function openHttpClient(
         method: method ?? (body === undefined ? "GET" : "POST"),
         headers: {
           ...authorization(url),
+          ...always,
           ...headers,
           ...(encoded === undefined
             ? {}

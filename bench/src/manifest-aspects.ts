@@ -1,4 +1,4 @@
-import { quantity } from "./cluster-objects.ts";
+import { quantity } from "../../inference-image/src/contract/quantity.ts";
 import type { Aspect } from "./container-aspects.ts";
 
 /** Lists whose items have a name: the order is the API server's business. */

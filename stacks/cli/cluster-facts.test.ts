@@ -1,23 +1,20 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterEach, expect, test } from "vitest";
 import type { ClusterRequirements } from "../../constructs/cluster-requirements.ts";
 import { readClusterFacts } from "./cluster-facts.ts";
-import { pathWith, standIns } from "./test-programs.ts";
+import {
+  type ApiAnswer,
+  type ApiRequest,
+  type TestCluster,
+  testCluster,
+} from "./test-cluster-server.ts";
 
-const programs = standIns();
-const path = process.env.PATH;
-beforeAll(() => {
-  process.env.PATH = pathWith(programs.folder);
-});
-afterAll(() => {
-  process.env.PATH = path;
-  programs.remove();
-});
+let cluster: TestCluster | undefined;
+afterEach(() => cluster?.close());
 
-const requirements: ClusterRequirements = {
+const requirements: Omit<ClusterRequirements, "kubeconfig"> = {
   schema: 1,
   environment: "k8s-gpu",
-  kubeconfig: "config",
-  context: "gpu",
+  context: "mine",
   namespace: "clipstack",
   createNamespace: false,
   apis: [],
@@ -27,64 +24,84 @@ const requirements: ClusterRequirements = {
   ],
   serviceMonitor: { labels: {} },
 };
+const forbidden = { refused: 403, message: "you may not" };
+const reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
-/** Facts of a cluster whose kubectl answers with the first of `answers` that its arguments have; to the rest it says no. */
-function facts(answers: Readonly<Record<string, string>>) {
-  const cases = Object.entries(answers).map(([words, script]) => `*"${words}"*) ${script};;`);
-  programs.put(
-    "kubectl",
-    [
-      'case "$*" in',
-      ...cases,
-      `*"get --raw /version"*) echo '{"gitVersion":"v1.33.13"}';;`,
-      "*api-versions*) echo v1;;",
-      '*) echo "Error from server (Forbidden): you may not" >&2; exit 1;;',
-      "esac",
-    ].join("\n"),
-  );
-  return readClusterFacts(requirements);
+/** Facts of a cluster that answers these paths; it forbids the rest. */
+async function facts(
+  answers: Readonly<Record<string, (request: ApiRequest) => ApiAnswer | undefined>>,
+  needs: Partial<ClusterRequirements> = {},
+) {
+  cluster = await testCluster((request) => {
+    const own = answers[request.path];
+    if (own !== undefined) return own(request);
+    if (request.path === "/version") return { gitVersion: "v1.33.13" };
+    if (request.path === "/apis") {
+      return {
+        groups: [{ versions: [{ groupVersion: "apps/v1" }, { groupVersion: "apps/v1beta1" }] }],
+      };
+    }
+    return forbidden;
+  });
+  return readClusterFacts({ ...requirements, kubeconfig: cluster.kubeconfig, ...needs });
 }
-const says = (value: unknown) => `echo '${JSON.stringify(value)}'`;
+
+const namespace = "/api/v1/namespaces/clipstack";
+const secret = `${namespace}/secrets/key`;
+const claim = `${namespace}/persistentvolumeclaims/weights`;
+const nothing = () => undefined;
 
 test("knows nothing of what it may not look at, and does not say that it is not there", async () => {
   const seen = await facts({});
   expect(seen).not.toHaveProperty("namespace");
   expect(seen).not.toHaveProperty("prometheuses");
-  expect(seen).toMatchObject({ objects: [undefined, undefined], claims: {}, forbidden: [] });
+  expect(seen).toMatchObject({
+    version: "v1.33.13",
+    apis: ["v1", "apps/v1", "apps/v1beta1"],
+    ...{ objects: [undefined, undefined], claims: {}, forbidden: [] },
+  });
   expect(seen.unanswered).toContain("deployments.apps");
 });
 
 test("tells a permission that is refused from one that nobody answers for", async () => {
   const seen = await facts({
-    "can-i create services": "echo no; exit 1",
-    "can-i create secrets": "echo 'no - RBAC: role not found'; exit 1",
-    "can-i create deployments.apps": "echo 'Unable to connect to the server' >&2; exit 1",
-    "can-i create": "echo yes",
+    [reviews]: ({ body }) => {
+      const { resource, group, namespace, verb } = body.spec.resourceAttributes;
+      if (resource === "deployments") return "closed";
+      const allowed = !(verb === "create" && ["services", "networkpolicies"].includes(resource));
+      return { status: { allowed: allowed && namespace === "clipstack" }, group };
+    },
   });
-  expect(seen.forbidden).toEqual(["services", "secrets"]);
+  expect(seen.forbidden).toEqual(["services", "networkpolicies.networking.k8s.io"]);
   expect(seen.unanswered).toEqual(["deployments.apps"]);
+  expect(
+    cluster?.requests.find(
+      ({ body }) => body?.spec?.resourceAttributes?.resource === "networkpolicies",
+    )?.body.spec.resourceAttributes.group,
+  ).toBe("networking.k8s.io");
 });
 
 test("sees that there is no namespace, and none of its objects", async () => {
-  const seen = await facts({ "--ignore-not-found": ":" });
+  const seen = await facts({ [namespace]: nothing, [secret]: nothing, [claim]: nothing });
   expect(seen).toMatchObject({ namespace: false, objects: [false, false], claims: {} });
 });
 
 test("reads the access of a claim, the labels of the namespace and what Prometheus looks for", async () => {
+  const prometheus = (name: string, of: string, spec: object) => ({
+    metadata: { name, namespace: of },
+    spec,
+  });
   const seen = await facts({
-    "get namespace clipstack": says({ metadata: { labels: { team: "ml" } } }),
-    "get secret key": "echo secret/key",
-    "get persistentvolumeclaim weights": says({ spec: { accessModes: ["ReadWriteOnce"] } }),
-    "get prometheuses": says({
+    [namespace]: () => ({ metadata: { name: "clipstack", labels: { team: "ml" } } }),
+    [secret]: () => ({ metadata: { name: "key" } }),
+    [claim]: () => ({ metadata: { name: "weights" }, spec: { accessModes: ["ReadWriteOnce"] } }),
+    "/apis/monitoring.coreos.com/v1/prometheuses": () => ({
       items: [
-        {
-          metadata: { name: "kps", namespace: "monitoring" },
-          spec: {
-            serviceMonitorSelector: { matchLabels: { release: "kps" } },
-            serviceMonitorNamespaceSelector: {},
-          },
-        },
-        { metadata: { name: "none", namespace: "default" }, spec: {} },
+        prometheus("kps", "monitoring", {
+          serviceMonitorSelector: { matchLabels: { release: "kps" } },
+          serviceMonitorNamespaceSelector: {},
+        }),
+        prometheus("none", "default", {}),
       ],
     }),
   });
@@ -97,10 +114,50 @@ test("reads the access of a claim, the labels of the namespace and what Promethe
       {
         namespace: "monitoring",
         name: "kps",
-        monitors: { matchLabels: { release: "kps" }, matchExpressions: [] },
-        namespaces: { matchLabels: {}, matchExpressions: [] },
+        monitors: { matchLabels: { release: "kps" } },
+        namespaces: {},
       },
       { namespace: "default", name: "none" },
     ],
   });
+});
+
+test("reads nodes with their GPUs, and quotas on GPUs that are others'", async () => {
+  const quota = (name: string, labels = {}) => ({
+    metadata: { name, labels },
+    spec: { hard: { "requests.nvidia.com/gpu": "4" } },
+  });
+  const gpu = { label: "A10", vramMiB: 24_576, nodes: 1, gpusPerNode: 1, gpus: 1, gpusAtLeast: 1 };
+  const seen = await facts(
+    {
+      "/api/v1/nodes": () => ({
+        items: [
+          {
+            metadata: { name: "a", labels: { pool: "gpu" } },
+            spec: { taints: [{ key: "nvidia.com/gpu", effect: "NoSchedule" }] },
+            status: {
+              allocatable: { "nvidia.com/gpu": "2" },
+              conditions: [{ type: "Ready", status: "True" }],
+            },
+          },
+          { metadata: { name: "b" }, spec: { unschedulable: true }, status: {} },
+        ],
+      }),
+      [`${namespace}/resourcequotas`]: () => ({
+        items: [quota("team"), quota("own", { "app.kubernetes.io/name": "clipstack" })],
+      }),
+    },
+    { gpu: { ...gpu, selector: {}, tolerations: [] } as unknown as ClusterRequirements["gpu"] },
+  );
+  expect(seen.nodes).toMatchObject([
+    {
+      name: "a",
+      ready: true,
+      gpus: 2,
+      labels: { pool: "gpu" },
+      taints: [{ effect: "NoSchedule" }],
+    },
+    { name: "b", ready: false, gpus: 0, labels: {}, taints: [] },
+  ]);
+  expect(seen.gpuQuotas).toEqual([{ name: "team", hard: 4 }]);
 });

@@ -1,8 +1,18 @@
-import { z } from "zod";
+import type {
+  V1APIGroupList,
+  V1LabelSelector,
+  V1PersistentVolumeClaim,
+  V1SelfSubjectAccessReview,
+  VersionInfo,
+} from "@kubernetes/client-node";
+import type {
+  ClusterQuota,
+  ClusterNode as NodeObject,
+  Stored,
+  Wire,
+} from "../../bench/src/cluster-objects.ts";
 import type { ClusterRequirements } from "../../constructs/cluster-requirements.ts";
-import { accessArgs, answerMs, kubectl } from "./kubectl.ts";
-import { runProgram } from "./run-program.ts";
-import { UserError } from "./user-error.ts";
+import { ApiRefusal, ClusterUnreachable, namespacedPath, openCluster } from "./cluster-api.ts";
 
 /** A cluster, as its API server describes it, with the eyes of the user of the kubeconfig. */
 export interface ClusterFacts {
@@ -42,20 +52,8 @@ export interface PrometheusObject {
   readonly namespaces?: LabelSelector;
 }
 
-const labelSelector = z.object({
-  matchLabels: z.record(z.string(), z.string()).default({}),
-  matchExpressions: z
-    .array(
-      z.object({
-        key: z.string(),
-        operator: z.enum(["In", "NotIn", "Exists", "DoesNotExist"]),
-        values: z.array(z.string()).default([]),
-      }),
-    )
-    .default([]),
-});
 /** A selector of Kubernetes: all of it must be so. */
-export type LabelSelector = z.infer<typeof labelSelector>;
+export type LabelSelector = Wire<V1LabelSelector>;
 
 export interface ClusterNode {
   readonly name: string;
@@ -73,57 +71,14 @@ export interface ClusterNode {
 /** Resource that NVIDIA's device plugin offers. */
 const gpuResource = "nvidia.com/gpu";
 
-const nodeList = z.object({
-  items: z.array(
-    z.object({
-      metadata: z.object({
-        name: z.string(),
-        labels: z.record(z.string(), z.string()).default({}),
-      }),
-      spec: z
-        .object({
-          unschedulable: z.boolean().default(false),
-          taints: z
-            .array(z.object({ key: z.string(), value: z.string().optional(), effect: z.string() }))
-            .default([]),
-        })
-        .prefault({}),
-      status: z.object({
-        allocatable: z.record(z.string(), z.string()).default({}),
-        conditions: z.array(z.object({ type: z.string(), status: z.string() })).default([]),
-      }),
-    }),
-  ),
-});
-const quotaList = z.object({
-  items: z.array(
-    z.object({
-      metadata: z.object({
-        name: z.string(),
-        labels: z.record(z.string(), z.string()).default({}),
-      }),
-      spec: z.object({ hard: z.record(z.string(), z.string()).default({}) }),
-    }),
-  ),
-});
-
-const namespaceObject = z.object({
-  metadata: z.object({ labels: z.record(z.string(), z.string()).default({}) }),
-});
-const claimObject = z.object({
-  spec: z.object({ accessModes: z.array(z.string()).default([]) }),
-});
-const prometheusList = z.object({
-  items: z.array(
-    z.object({
-      metadata: z.object({ name: z.string(), namespace: z.string() }),
-      spec: z.object({
-        serviceMonitorSelector: labelSelector.optional(),
-        serviceMonitorNamespaceSelector: labelSelector.optional(),
-      }),
-    }),
-  ),
-});
+/** What is read of an object of the Prometheus operator. */
+interface Prometheus {
+  readonly metadata: { readonly name: string; readonly namespace: string };
+  readonly spec: {
+    readonly serviceMonitorSelector?: LabelSelector;
+    readonly serviceMonitorNamespaceSelector?: LabelSelector;
+  };
+}
 
 /** What a deployment creates; a Helm release is kept in Secrets. */
 const created = [
@@ -136,117 +91,129 @@ const created = [
 ];
 
 /**
- * Look at the cluster that `requirements` are for. It changes nothing.
+ * Reads what `requirements` need of the cluster. It changes nothing.
  *
- * @throws {UserError} in one line where there is no kubectl, no such context, or nobody answers.
+ * @throws {UserError} in one line if there is no such context, or the cluster does not answer.
  */
 export async function readClusterFacts(requirements: ClusterRequirements): Promise<ClusterFacts> {
   const { kubeconfig, context, namespace, gpu, objects, createNamespace, serviceMonitor } =
     requirements;
-  const ask = (...args: readonly string[]) => kubectl({ kubeconfig, context }, args);
+  const api = await openCluster({ kubeconfig, context });
   // what this user may not see holds nothing up: the deployment may not need it
-  const try_ = async (...args: readonly string[]): Promise<string | undefined> => {
+  const try_ = async <T>(read: Promise<T>): Promise<T | "unknown"> => {
     try {
-      return await ask(...args);
+      return await read;
     } catch (error) {
-      if (error instanceof UserError) return undefined;
+      if (error instanceof ApiRefusal || error instanceof ClusterUnreachable) return "unknown";
       throw error;
     }
   };
-  const version = z
-    .object({ gitVersion: z.string() })
-    .parse(JSON.parse(await ask("get", "--raw", "/version"))).gitVersion;
-  const exists = async (kind: string, name: string, ...where: readonly string[]) => {
-    const text = await try_("get", kind, name, "--ignore-not-found", "--output=name", ...where);
-    return text === undefined ? undefined : text.trim() !== "";
-  };
-  const inNamespace = [`--namespace=${namespace}`];
   const mayCreate = async (resource: string): Promise<boolean | undefined> => {
-    const args = ["auth", "can-i", "create", resource, ...inNamespace];
-    // it exits with 1 where the answer is no, and where there is none
-    const { stdout } = await runProgram(
-      "kubectl",
-      [...accessArgs({ kubeconfig, context }), ...args],
-      { timeoutMs: answerMs },
-    );
-    return /^yes\b/.test(stdout) ? true : /^no\b/.test(stdout) ? false : undefined;
-  };
-  /** Nothing where it is not there; undefined where nobody may look. */
-  const read = (kind: string, name: string, ...where: readonly string[]) =>
-    try_("get", kind, name, "--ignore-not-found", "--output=json", ...where);
-  const wanted = [...created, ...(createNamespace ? ["namespaces"] : [])];
-  const [nodes, runtimeClass, apis, namespaceText, found, prometheuses, quotas, allowed] =
-    await Promise.all([
-      gpu === undefined ? undefined : try_("get", "nodes", "--output=json"),
-      gpu?.runtimeClass === undefined ? undefined : exists("runtimeclass", gpu.runtimeClass),
-      ask("api-versions"),
-      read("namespace", namespace),
-      Promise.all(
-        objects.map(({ kind, name }) =>
-          // of a Secret only whether it is there
-          kind === "secret" ? exists(kind, name, ...inNamespace) : read(kind, name, ...inNamespace),
-        ),
+    const [plural, ...group] = resource.split(".");
+    const review = await try_(
+      api.post<V1SelfSubjectAccessReview>(
+        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+        {
+          apiVersion: "authorization.k8s.io/v1",
+          kind: "SelfSubjectAccessReview",
+          spec: {
+            resourceAttributes: {
+              ...{ verb: "create", group: group.join("."), resource: plural },
+              ...(resource !== "namespaces" && { namespace }),
+            },
+          },
+        },
       ),
-      serviceMonitor === undefined
-        ? undefined
-        : try_("get", "prometheuses.monitoring.coreos.com", "--all-namespaces", "--output=json"),
-      gpu === undefined
-        ? undefined
-        : try_("get", "resourcequotas", "--output=json", ...inNamespace),
-      Promise.all(wanted.map(mayCreate)),
-    ]);
-  return {
-    version,
-    ...(nodes !== undefined && { nodes: nodesIn(nodes) }),
-    ...(runtimeClass !== undefined && { runtimeClass }),
-    apis: apis.split("\n").filter((line) => line !== ""),
-    ...(namespaceText !== undefined && { namespace: namespaceText.trim() !== "" }),
-    ...(namespaceText?.trim() && {
-      namespaceLabels: namespaceObject.parse(JSON.parse(namespaceText)).metadata.labels,
-    }),
-    objects: found.map((it) => (typeof it === "string" ? it.trim() !== "" : it)),
-    claims: Object.fromEntries(
-      objects.flatMap(({ name }, at) => {
-        const text = found[at];
-        if (typeof text !== "string" || text.trim() === "") return [];
-        return [[name, claimObject.parse(JSON.parse(text)).spec.accessModes]];
-      }),
-    ),
-    ...(prometheuses !== undefined && { prometheuses: prometheusesIn(prometheuses) }),
-    gpuQuotas: quotas === undefined ? [] : gpuQuotasIn(quotas),
-    forbidden: wanted.filter((_, at) => allowed[at] === false),
-    unanswered: wanted.filter((_, at) => allowed[at] === undefined),
+    );
+    return review === "unknown" ? undefined : review.status?.allowed;
   };
+  const objectOf = ({ kind, name }: ClusterRequirements["objects"][number]) =>
+    try_(
+      api.get<Stored<V1PersistentVolumeClaim>>(namespacedPath(namespace, "v1", `${kind}s`, name)),
+    );
+  try {
+    const version = await api.get<VersionInfo>("/version");
+    const wanted = [...created, ...(createNamespace ? ["namespaces"] : [])];
+    const [nodes, runtimeClass, groups, namespaceObject, found, prometheuses, quotas, allowed] =
+      await Promise.all([
+        gpu && try_(api.list<NodeObject>("/api/v1/nodes")),
+        gpu?.runtimeClass &&
+          try_(api.get(`/apis/node.k8s.io/v1/runtimeclasses/${gpu.runtimeClass}`)),
+        api.get<V1APIGroupList>("/apis"),
+        try_(
+          api.get<Stored<{ metadata?: object; spec?: object }>>(`/api/v1/namespaces/${namespace}`),
+        ),
+        Promise.all(objects.map(objectOf)),
+        serviceMonitor &&
+          try_(
+            api.get<{ readonly items: readonly Prometheus[] }>(
+              "/apis/monitoring.coreos.com/v1/prometheuses",
+            ),
+          ),
+        gpu && try_(api.list<ClusterQuota>(namespacedPath(namespace, "v1", "resourcequotas"))),
+        Promise.all(wanted.map(mayCreate)),
+      ]);
+    return {
+      version: version?.gitVersion ?? "unknown",
+      ...(nodes && nodes !== "unknown" && { nodes: nodesIn(nodes) }),
+      ...(gpu?.runtimeClass &&
+        runtimeClass !== "unknown" && { runtimeClass: runtimeClass !== undefined }),
+      apis: [
+        "v1",
+        ...(groups?.groups ?? []).flatMap(({ versions }) => versions.map((it) => it.groupVersion)),
+      ],
+      ...(namespaceObject !== "unknown" && { namespace: namespaceObject !== undefined }),
+      ...(namespaceObject !== undefined &&
+        namespaceObject !== "unknown" && {
+          namespaceLabels: namespaceObject.metadata.labels ?? {},
+        }),
+      objects: found.map((it) => (it === "unknown" ? undefined : it !== undefined)),
+      claims: Object.fromEntries(
+        objects.flatMap(({ kind, name }, at) => {
+          const claim = found[at];
+          if (kind === "secret" || claim === undefined || claim === "unknown") return [];
+          return [[name, claim.spec.accessModes ?? []]];
+        }),
+      ),
+      ...(prometheuses &&
+        prometheuses !== "unknown" && { prometheuses: prometheuses.items.map(prometheusOf) }),
+      gpuQuotas: quotas === undefined || quotas === "unknown" ? [] : gpuQuotasIn(quotas),
+      forbidden: wanted.filter((_, at) => allowed[at] === false),
+      unanswered: wanted.filter((_, at) => allowed[at] === undefined),
+    };
+  } finally {
+    await api.close();
+  }
 }
 
-function nodesIn(json: string): readonly ClusterNode[] {
-  return nodeList.parse(JSON.parse(json)).items.map(({ metadata, spec, status }) => ({
+function nodesIn(nodes: readonly NodeObject[]): readonly ClusterNode[] {
+  return nodes.map(({ metadata, spec, status }) => ({
     name: metadata.name,
     ready:
       !spec.unschedulable &&
-      status.conditions.some(({ type, status: state }) => type === "Ready" && state === "True"),
-    gpus: Number(status.allocatable[gpuResource] ?? 0),
-    labels: metadata.labels,
-    taints: spec.taints,
+      (status?.conditions ?? []).some((it) => it.type === "Ready" && it.status === "True"),
+    gpus: Number(status?.allocatable?.[gpuResource] ?? 0),
+    labels: metadata.labels ?? {},
+    taints: spec.taints ?? [],
   }));
 }
 
-function prometheusesIn(json: string): readonly PrometheusObject[] {
-  return prometheusList.parse(JSON.parse(json)).items.map(({ metadata, spec }) => ({
+function prometheusOf({ metadata, spec }: Prometheus): PrometheusObject {
+  return {
     namespace: metadata.namespace,
     name: metadata.name,
     ...(spec.serviceMonitorSelector !== undefined && { monitors: spec.serviceMonitorSelector }),
     ...(spec.serviceMonitorNamespaceSelector !== undefined && {
       namespaces: spec.serviceMonitorNamespaceSelector,
     }),
-  }));
+  };
 }
 
 /** The chart's own carries its label, and changes with the deployment. */
-function gpuQuotasIn(json: string): ClusterFacts["gpuQuotas"] {
-  return quotaList.parse(JSON.parse(json)).items.flatMap(({ metadata, spec }) => {
-    const hard = spec.hard[`requests.${gpuResource}`];
-    const own = metadata.labels["app.kubernetes.io/name"] === "clipstack";
+function gpuQuotasIn(quotas: readonly ClusterQuota[]): ClusterFacts["gpuQuotas"] {
+  return quotas.flatMap(({ metadata, spec }) => {
+    const hard = spec.hard?.[`requests.${gpuResource}`];
+    const own = metadata.labels?.["app.kubernetes.io/name"] === "clipstack";
     return hard === undefined || own ? [] : [{ name: metadata.name, hard: Number(hard) }];
   });
 }

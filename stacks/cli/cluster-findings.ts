@@ -8,11 +8,12 @@ import type {
 } from "./cluster-facts.ts";
 import type { HostVerdict } from "./host-findings.ts";
 import type { Problem } from "./problem.ts";
+import { isOlder } from "./versions.ts";
 
 type GpuNeeds = NonNullable<ClusterRequirements["gpu"]>;
 
 /** First Kubernetes with all that the chart makes; `kubeVersion` of its Chart.yaml. */
-const oldestMinor = 27;
+const oldestKubernetes = "1.27";
 
 /** Label of NVIDIA's GPU feature discovery: MiB of one GPU. */
 const memoryLabel = "nvidia.com/gpu.memory";
@@ -36,13 +37,12 @@ export function judgeCluster(needs: ClusterRequirements, facts: ClusterFacts): H
 const nothing: HostVerdict = { problems: [], notes: [] };
 
 function judgeVersion({ version }: ClusterFacts): HostVerdict {
-  const [, major, minor] = /^v(\d+)\.(\d+)/.exec(version) ?? [];
-  if (Number(major) !== 1 || Number(minor) >= oldestMinor) return nothing;
+  if (!isOlder(version, oldestKubernetes)) return nothing;
   return {
     problems: [
       {
         code: "cluster-version",
-        message: `Kubernetes must be 1.${oldestMinor} or newer, it is ${version}`,
+        message: `Kubernetes must be ${oldestKubernetes} or newer, it is ${version}`,
         fix: "upgrade the cluster, or set cluster.context to another one",
       },
     ],
@@ -196,7 +196,7 @@ function madeLabels({ createNamespace, namespace }: ClusterRequirements, facts: 
 
 /** As Kubernetes has it: an empty selector selects everything. */
 function selects(
-  { matchLabels, matchExpressions }: LabelSelector,
+  { matchLabels = {}, matchExpressions = [] }: LabelSelector,
   labels: Readonly<Record<string, string>>,
 ): boolean {
   return (
@@ -206,7 +206,7 @@ function selects(
 }
 
 function fits(
-  { operator, values }: LabelSelector["matchExpressions"][number],
+  { operator, values = [] }: NonNullable<LabelSelector["matchExpressions"]>[number],
   value: string | undefined,
 ): boolean {
   const isThere = value !== undefined;
@@ -217,16 +217,16 @@ function fits(
       return !isThere || !values.includes(value);
     case "Exists":
       return isThere;
-    case "DoesNotExist":
-      return !isThere;
+    default:
+      return !isThere; // DoesNotExist
   }
 }
 
 /** `release=monitoring, team In (a, b)` */
-function selectorText({ matchLabels, matchExpressions }: LabelSelector): string {
+function selectorText({ matchLabels = {}, matchExpressions = [] }: LabelSelector): string {
   return [
     ...Object.entries(matchLabels).map(([key, value]) => `${key}=${value}`),
-    ...matchExpressions.map(({ key, operator, values }) =>
+    ...matchExpressions.map(({ key, operator, values = [] }) =>
       values.length === 0 ? `${key} ${operator}` : `${key} ${operator} (${values.join(", ")})`,
     ),
   ].join(", ");

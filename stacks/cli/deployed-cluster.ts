@@ -1,27 +1,27 @@
+import type { AddressInfo } from "node:net";
+import { createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { z } from "zod";
 import { type ClusterInspection, unsettledAutoscalers } from "../../bench/src/check-cluster.ts";
 import { clusterAddress } from "../../bench/src/cluster-address.ts";
 import {
+  type ClusterDeployment,
   type ClusterPod,
-  clusterDeployment,
-  clusterPod,
+  type ClusterService,
   isOver,
-  listOf,
+  isReady,
 } from "../../bench/src/cluster-objects.ts";
 import type { DeclaredObject } from "../../bench/src/terraform-manifests.ts";
 import type { Reach } from "../../bench/src/verify-deployed.ts";
 import type { Environment } from "../../inference-image/src/contract/environment.ts";
 import {
   ApiRefusal,
-  accessArgs,
   accessText,
   type ClusterAccess,
   type ClusterApi,
-  kubectlProblem,
+  namespacedPath,
   openCluster,
-  startKubectl,
-} from "./kubectl.ts";
+  selectedBy,
+} from "./cluster-api.ts";
 import { UserError } from "./user-error.ts";
 
 /** The cluster that an environment is in. */
@@ -60,21 +60,18 @@ export async function inspectCluster(
   objects: readonly DeclaredObject[],
   signal?: AbortSignal,
 ): Promise<ClusterInspection> {
-  let api: ClusterApi;
+  let api: ClusterApi | undefined;
   try {
     api = await openCluster(access, signal);
-  } catch (error) {
-    if (error instanceof UserError) return { ok: false, message: error.message };
-    throw error;
-  }
-  try {
     return await lookAt(api, objects, signal);
   } catch (error) {
-    if (error instanceof ApiRefusal)
+    if (error instanceof UserError) return { ok: false, message: error.message };
+    if (error instanceof ApiRefusal) {
       return { ok: false, message: `the API server refuses: ${error.message}` };
+    }
     throw error;
   } finally {
-    await api.close();
+    await api?.close();
   }
 }
 
@@ -97,7 +94,7 @@ const patience: Patience = {
 
 /** What there is of the declared objects, read until the autoscalers can be judged, or for as long as `patience` lasts. */
 export async function lookAt(
-  api: Pick<ClusterApi, "get">,
+  api: Pick<ClusterApi, "get" | "list">,
   objects: readonly DeclaredObject[],
   signal?: AbortSignal,
   { metricMs, metricPollMs, rereads, rereadPauseMs }: Patience = patience,
@@ -107,13 +104,12 @@ export async function lookAt(
   const read = async (wanted: readonly DeclaredObject[]) => {
     for (const object of wanted) {
       signal?.throwIfAborted();
-      const there = await api.get(objectPath(object.manifest), z.unknown());
+      const there = await api.get(objectPath(object.manifest));
       found.set(object, there);
       if (object.manifest.kind !== "Deployment" || there === undefined) continue;
-      const { metadata, spec } = clusterDeployment.parse(there);
-      const selector = Object.entries(spec.selector.matchLabels).map((pair) => pair.join("="));
-      const path = `/api/v1/namespaces/${metadata.namespace ?? "default"}/pods?labelSelector=${encodeURIComponent(selector.join(","))}`;
-      const all = (await api.get(path, listOf(clusterPod)))?.items ?? [];
+      const { metadata, spec } = there as ClusterDeployment;
+      const path = namespacedPath(metadata.namespace ?? "default", "v1", "pods");
+      const all = await api.list<ClusterPod>(`${path}${selectedBy(spec.selector.matchLabels)}`);
       pods.set(
         metadata.name,
         all.filter((pod) => !isOver(pod)),
@@ -147,8 +143,10 @@ export async function isInCluster(
   const api = await openCluster(accessOf(environment), signal);
   try {
     for (const { workload } of environment.services) {
-      const path = `/apis/apps/v1/namespaces/${environment.namespace ?? "default"}/deployments/${workload ?? ""}`;
-      if (workload !== undefined && (await api.get(path, z.unknown())) !== undefined) return true;
+      if (workload === undefined) continue;
+      const { namespace = "default" } = environment;
+      const path = namespacedPath(namespace, "apps/v1", "deployments", workload);
+      if ((await api.get(path)) !== undefined) return true;
     }
     return false;
   } finally {
@@ -156,22 +154,21 @@ export async function isInCluster(
   }
 }
 
-const forwardMs = 20_000;
-
-/** Endpoints as they are; those that only the cluster reaches, through `kubectl port-forward`. */
+/** Endpoints as they are; those that only the cluster reaches, forwarded to a pod of their Service. */
 export async function reachCluster(environment: Environment, signal: AbortSignal): Promise<Reach> {
   const urls = environment.services.flatMap(({ endpoints }) => endpoints.map(({ url }) => url));
-  const access = accessOf(environment);
-  const forwards = new Map<string, Forward>();
+  const inside = urls.flatMap((url) => clusterAddress(url) ?? []);
+  const ports = new Map<string, Forward>();
+  const keyOf = ({ namespace, service, port }: Address) => `${namespace}/${service}:${port}`;
+  const api = inside.length === 0 ? undefined : await openCluster(accessOf(environment), signal);
   const close = async () => {
-    await Promise.all([...forwards.values()].map((it) => it.close()));
+    for (const { close } of ports.values()) close();
+    await api?.close();
   };
   try {
-    for (const url of urls) {
-      const address = clusterAddress(url);
-      if (address === undefined) continue;
-      const key = `${address.namespace}/${address.service}:${address.port}`;
-      if (!forwards.has(key)) forwards.set(key, await forward(access, address, signal));
+    for (const address of inside) {
+      if (api === undefined || ports.has(keyOf(address))) continue;
+      ports.set(keyOf(address), await forward(api, address));
     }
   } catch (error) {
     await close();
@@ -180,63 +177,63 @@ export async function reachCluster(environment: Environment, signal: AbortSignal
   return {
     url: (url) => {
       const address = clusterAddress(url);
-      const key = `${address?.namespace}/${address?.service}:${address?.port}`;
-      const port = forwards.get(key)?.port;
-      if (address === undefined || port === undefined) return url;
+      const port = address && ports.get(keyOf(address))?.port;
+      if (port === undefined) return url;
       return `${/^https?:\/\//.exec(url)?.[0] ?? ""}127.0.0.1:${port}`;
     },
     notes:
-      forwards.size === 0
+      ports.size === 0
         ? []
         : [
-            "reached through kubectl port-forward: one pod of each Service answers, and latency has the way through the API server in it",
+            "forwarded by the API server: one pod of each Service answers, and latency has the way through the API server in it",
           ],
     close,
   };
 }
 
-interface Forward {
+interface Address {
+  readonly service: string;
+  readonly namespace: string;
   readonly port: number;
-  close(): Promise<void>;
 }
 
-async function forward(
-  access: ClusterAccess,
-  {
-    service,
-    namespace,
-    port,
-  }: { readonly service: string; readonly namespace: string; readonly port: number },
-  signal: AbortSignal,
-): Promise<Forward> {
-  const args = [
-    "port-forward",
-    `--namespace=${namespace}`,
-    "--address=127.0.0.1",
-    `service/${service}`,
-    `:${port}`,
-  ];
-  const program = startKubectl([...accessArgs(access), ...args]);
-  const { child } = program;
-  const local = await Promise.race([
-    new Promise<number | undefined>((resolve) => {
-      let said = "";
-      child.stdout?.on("data", (text) => {
-        said += String(text);
-        const found = /127\.0\.0\.1:(\d+) ->/.exec(said)?.[1];
-        if (found !== undefined) resolve(Number(found));
-      });
-      void child.then(() => resolve(undefined));
-    }),
-    sleep(forwardMs, undefined, { ref: false, signal }).catch(() => undefined),
-  ]);
-  if (local !== undefined) {
-    const close = async () => {
-      await program.end();
-    };
-    return { port: local, close };
-  }
-  const said = await program.end();
-  signal.throwIfAborted();
-  throw new UserError(`${service} of ${accessText(access)}: ${kubectlProblem(said, access, args)}`);
+interface Forward {
+  /** On the loopback interface. */
+  readonly port: number;
+  close(): void;
+}
+
+/** Forwards a port of this machine to one ready pod of a Service, a stream through the API server for each connection. */
+async function forward(api: ClusterApi, { namespace, service, port }: Address): Promise<Forward> {
+  const { PortForward } = await import("@kubernetes/client-node");
+  const where = `${service} of ${accessText(api.access)}`;
+  const found = await api.get<ClusterService>(namespacedPath(namespace, "v1", "services", service));
+  if (found === undefined) throw new UserError(`${where}: there is no such Service`);
+  const pods = await api.list<ClusterPod>(
+    `${namespacedPath(namespace, "v1", "pods")}${selectedBy(found.spec.selector)}`,
+  );
+  const pod = pods.find(isReady);
+  if (pod === undefined) throw new UserError(`${where}: no pod of it is ready`);
+  const target = found.spec.ports?.find((it) => it.port === port)?.targetPort ?? port;
+  const containerPort =
+    typeof target === "number"
+      ? target
+      : pod.spec.containers.flatMap(({ ports = [] }) => ports).find(({ name }) => name === target)
+          ?.containerPort;
+  if (containerPort === undefined)
+    throw new UserError(`${where}: no container has port '${target}'`);
+  const streams = new PortForward(api.config);
+  const server = createServer((socket) => {
+    const drop = () => void socket.destroy();
+    socket.on("error", drop);
+    streams
+      .portForward(namespace, pod.metadata.name, [containerPort], socket, null, socket)
+      .then((stream) => {
+        const end = typeof stream === "function" ? stream() : stream;
+        end?.addEventListener("close", drop);
+        socket.on("close", () => end?.close());
+      }, drop);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return { port: (server.address() as AddressInfo).port, close: () => void server.close() };
 }

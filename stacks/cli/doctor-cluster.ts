@@ -1,8 +1,8 @@
 import type { ClusterRequirements } from "../../constructs/cluster-requirements.ts";
+import { accessText } from "./cluster-api.ts";
 import { type ClusterFacts, readClusterFacts } from "./cluster-facts.ts";
 import { judgeCluster } from "./cluster-findings.ts";
 import { doctorText } from "./doctor-text.ts";
-import { accessText } from "./kubectl.ts";
 import type { Problem } from "./problem.ts";
 import { UserError } from "./user-error.ts";
 

@@ -87,7 +87,7 @@ export function registerDoctor(program: Command): void {
       "after",
       `
 Looks at Docker (with the docker command line), NVIDIA's driver and container toolkit, GPUs, ports, free disk and the
-weights, on this machine or over ssh; for kind-local at kind and kubectl too; for k8s-gpu at the cluster, with kubectl: nodes
+weights, on this machine or over ssh; for kind-local at kind too; for k8s-gpu at the cluster: nodes
 and their GPUs, RuntimeClass, APIs of the autoscaler, quota, rights. Changes nothing. A deployment asks the same before it
 makes anything.
 
@@ -256,9 +256,7 @@ function factLines(facts: HostFacts, { gpu, ports, disk }: HostRequirements): re
   return [
     line("docker", `${engine.version}, ${engine.osType} ${engine.architecture}`),
     ...(gpu === undefined ? [line("gpus", "none needed")] : []),
-    ...(facts.kind === undefined
-      ? []
-      : [line("kind", `${shownTool(facts.kind.kind)}; kubectl ${shownTool(facts.kind.kubectl)}`)]),
+    ...(facts.kind === undefined ? [] : [line("kind", shownTool(facts.kind.kind))]),
     ...(Array.isArray(gpus)
       ? gpus.map((it) =>
           line(

@@ -50,12 +50,10 @@ export interface HostFacts {
   readonly kind?: KindFacts;
 }
 
-/** What makes a kind cluster on this machine. A program that is not installed is undefined. */
+/** What makes a kind cluster on this machine. */
 export interface KindFacts {
-  /** Version. */
+  /** Version; undefined if it is not installed. */
   readonly kind: string | Unknown | undefined;
-  /** Version of the client. */
-  readonly kubectl: string | Unknown | undefined;
   /** Names of the kind clusters that are there. */
   readonly clusters: readonly string[];
 }
@@ -177,13 +175,12 @@ async function readNvidia(onHost: RunOnHost): Promise<NonNullable<HostFacts["nvi
   };
 }
 
-/** kind and kubectl run on the machine that deploys. */
+/** kind runs on the machine that deploys. */
 async function readKind(): Promise<KindFacts> {
   const ask = (program: string, ...args: readonly string[]) =>
     runProgram(program, args, { timeoutMs: programMs });
-  const [kind, kubectl, clusters] = await Promise.all([
+  const [kind, clusters] = await Promise.all([
     ask("kind", "version"),
-    ask("kubectl", "version", "--client"),
     ask("kind", "get", "clusters"),
   ]);
   const version = (result: ProgramResult) => {
@@ -193,7 +190,6 @@ async function readKind(): Promise<KindFacts> {
   };
   return {
     kind: version(kind),
-    kubectl: version(kubectl),
     // it says 'No kind clusters found.' on stderr
     clusters: clusters.stdout.split("\n").filter((line) => line.trim() !== ""),
   };

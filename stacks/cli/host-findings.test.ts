@@ -329,19 +329,16 @@ test("reports every problem at once", () => {
 describe("a kind cluster", () => {
   const kind = { cluster: "clipstack", images: ["clipstack/embed:1"] };
   const own: Partial<HostRequirements> = { gpu: undefined, kind };
-  const tools = { kind: "v0.30.0", kubectl: "v1.33.1", clusters: [] };
+  const tools = { kind: "v0.30.0", clusters: [] };
   const there: Partial<HostFacts> = { kind: tools, images: ["clipstack/embed:1"] };
 
-  test("is made where kind, kubectl and the image are there", () => {
+  test("is made where kind and the image are there", () => {
     expect(messages(own, there)).toEqual([]);
   });
 
-  test("needs kind and kubectl", () => {
-    expect(
-      messages(own, { ...there, kind: { kind: undefined, kubectl: undefined, clusters: [] } }),
-    ).toEqual([
+  test("needs kind", () => {
+    expect(messages(own, { ...there, kind: { kind: undefined, clusters: [] } })).toEqual([
       "kind: kind is not installed on this machine, and a deployment of the cluster runs it",
-      "kubectl: kubectl is not installed on this machine, and a deployment of the cluster runs it",
     ]);
     expect(
       messages(own, { ...there, kind: { ...tools, kind: { unknown: "no such file" } } }),

@@ -2,6 +2,7 @@ import type { HostRequirements, RequiredPort } from "../../constructs/host-requi
 import { type HostFacts, isUnknown } from "./host-facts.ts";
 import type { Gpu, Listener, PublishedPort } from "./host-parse.ts";
 import type { Problem } from "./problem.ts";
+import { isOlder } from "./versions.ts";
 
 /** What the comparison of a host with its requirements gives. */
 export interface HostVerdict {
@@ -41,7 +42,7 @@ const oldestEngine = "20.10";
 
 function judgeEngine({ engine }: HostFacts): HostVerdict {
   const problems: Problem[] = [];
-  if (compareVersions(engine.version, oldestEngine) < 0) {
+  if (isOlder(engine.version, oldestEngine)) {
     problems.push({
       code: "docker-version",
       message: `Docker must be ${oldestEngine} or newer, it is ${engine.version}`,
@@ -65,17 +66,6 @@ function judgeEngine({ engine }: HostFacts): HostVerdict {
 }
 
 const architectures: ReadonlySet<string> = new Set(["x86_64", "amd64", "aarch64", "arm64"]);
-
-/** Numbers before the first letter, part by part. */
-function compareVersions(a: string, b: string): number {
-  const parts = (text: string) => text.split(/[.+-]/).map((part) => Number.parseInt(part, 10) || 0);
-  const [left, right] = [parts(a), parts(b)];
-  for (let index = 0; index < Math.max(left.length, right.length); index++) {
-    const difference = (left[index] ?? 0) - (right[index] ?? 0);
-    if (difference !== 0) return difference;
-  }
-  return 0;
-}
 
 const installToolkit =
   "install NVIDIA Container Toolkit on the host, then 'sudo nvidia-ctk runtime configure --runtime=docker' and 'sudo systemctl restart docker'";
@@ -231,28 +221,21 @@ function judgeDriver(needs: GpuNeeds, gpus: readonly Gpu[]): HostVerdict {
   });
 }
 
-const installed = (program: string, code: Problem["code"], where: string): Problem => ({
-  code,
-  message: `${program} is not installed on this machine, and a deployment of the cluster runs it`,
-  fix: `install it: ${where}`,
-});
-
 function judgeKind(needs: NonNullable<Needs["kind"]>, { kind, images }: HostFacts): HostVerdict {
   const problems: Problem[] = [];
   const notes: string[] = [];
-  const tools = [
-    ["kind", kind?.kind, "kind.sigs.k8s.io"],
-    ["kubectl", kind?.kubectl, "kubernetes.io/docs/tasks/tools"],
-  ] as const;
-  for (const [program, version, where] of tools) {
-    if (version === undefined) problems.push(installed(program, program, where));
-    else if (isUnknown(version)) {
-      problems.push({
-        code: program,
-        message: `${program} does not work on this machine: ${version.unknown}`,
-        fix: `install it again: ${where}`,
-      });
-    }
+  if (kind?.kind === undefined) {
+    problems.push({
+      code: "kind",
+      message: "kind is not installed on this machine, and a deployment of the cluster runs it",
+      fix: "install it: kind.sigs.k8s.io",
+    });
+  } else if (isUnknown(kind.kind)) {
+    problems.push({
+      code: "kind",
+      message: `kind does not work on this machine: ${kind.kind.unknown}`,
+      fix: "install it again: kind.sigs.k8s.io",
+    });
   }
   for (const image of needs.images.filter((it) => !images.includes(it))) {
     problems.push({

@@ -1,28 +1,15 @@
-import {
-  type ClusterBudget,
-  clusterBudget,
-  isReady,
-  listOf,
-  selects,
-} from "../../bench/src/cluster-objects.ts";
-import {
-  deadlineSeconds,
-  defaultRate,
-  type ExerciseBody,
-  type ExerciseRun,
-} from "./k8s-exercise.ts";
-import { ApiRefusal } from "./kubectl.ts";
+import { type ClusterBudget, isReady, selects } from "../../bench/src/cluster-objects.ts";
+import { ApiRefusal } from "./cluster-api.ts";
+import type { Drill, DrillRun } from "./k8s-drill.ts";
+import { deadlineSeconds } from "./k8s-snapshot.ts";
 import { UserError } from "./user-error.ts";
 
-const evictions = "evictions";
-
-/** Load before the first eviction, in seconds. */
-const calmSeconds = 3;
 const budgetSeconds = 30;
 
 /** What `kubectl drain` asks for each pod, one after the other: the budget allows one and refuses the next. */
-export const drainExercise: ExerciseBody = {
+export const drainDrill: Drill = {
   exercise: "drain",
+  scaledDown: "awaited",
 
   async prepare(run) {
     const budget = await budgetOf(run);
@@ -38,7 +25,7 @@ export const drainExercise: ExerciseBody = {
       .until(
         "",
         budgetSeconds,
-        async () => ((await budgetOf(run))?.status.disruptionsAllowed ?? 0) > 0,
+        async () => ((await budgetOf(run))?.status?.disruptionsAllowed ?? 0) > 0,
       )
       .catch(async () => {
         run.signal.throwIfAborted();
@@ -48,50 +35,49 @@ export const drainExercise: ExerciseBody = {
       });
   },
 
-  async act(run) {
-    await run.load({
-      kind: "fixed rate",
-      ratePerSecond: run.options.ratePerSecond ?? defaultRate,
-    });
-    run.phase(evictions);
-    await run.watch(calmSeconds);
-    const { pods } = await run.look();
-    const budget = await budgetOf(run);
-    run.step(`budget '${budget?.metadata.name}': ${budgetText(budget)}`);
-    let allowed = 0;
-    let refusal: ApiRefusal | undefined;
-    for (const pod of pods.filter(isReady)) {
-      refusal = await evict(run, pod.metadata.name);
-      if (refusal !== undefined) break;
-      allowed++;
-    }
-    run.check(
-      "the budget allows an eviction",
-      allowed > 0,
-      `${allowed} of ${pods.length} pods evicted`,
-    );
-    run.check(
-      "the budget refuses the next eviction",
-      refusal?.status === 429,
-      refusal === undefined
-        ? "every pod could be evicted"
-        : `status ${refusal.status}: ${refusal.message}`,
-    );
-    const began = performance.now();
-    await run.atRest("a pod takes the place of the evicted one", deadlineSeconds(run.before));
-    run.step(
-      `${run.before.pods.length} pods are ready again after ${((performance.now() - began) / 1_000).toFixed(1)} s`,
-    );
-    await run.endLoad();
-    run.checkAnswered(evictions);
-  },
-
-  // a pod that was evicted is replaced by its Deployment, which is waited for anyway
-  async restore() {},
+  phases: [
+    {
+      name: "evictions",
+      load: ({ ratePerSecond }) => ({ kind: "fixed rate", ratePerSecond }),
+      calmSeconds: 3,
+      act: evictAll,
+    },
+  ],
+  // nothing to restore: the Deployment replaces a pod that was evicted, which is waited for anyway
 };
 
+async function evictAll(run: DrillRun): Promise<void> {
+  const { pods } = await run.look();
+  const budget = await budgetOf(run);
+  run.step(`budget '${budget?.metadata.name}': ${budgetText(budget)}`);
+  let allowed = 0;
+  let refusal: ApiRefusal | undefined;
+  for (const pod of pods.filter(isReady)) {
+    refusal = await evict(run, pod.metadata.name);
+    if (refusal !== undefined) break;
+    allowed++;
+  }
+  run.check(
+    "the budget allows an eviction",
+    allowed > 0,
+    `${allowed} of ${pods.length} pods evicted`,
+  );
+  run.check(
+    "the budget refuses the next eviction",
+    refusal?.status === 429,
+    refusal === undefined
+      ? "every pod could be evicted"
+      : `status ${refusal.status}: ${refusal.message}`,
+  );
+  const began = performance.now();
+  await run.atRest("a pod takes the place of the evicted one", deadlineSeconds(run.before));
+  run.step(
+    `${run.before.pods.length} pods are ready again after ${((performance.now() - began) / 1_000).toFixed(1)} s`,
+  );
+}
+
 /** @returns Why it was refused; nothing when it was allowed. */
-async function evict(run: ExerciseRun, pod: string): Promise<ApiRefusal | undefined> {
+async function evict(run: DrillRun, pod: string): Promise<ApiRefusal | undefined> {
   const { namespace } = run.target;
   run.signal.throwIfAborted();
   try {
@@ -109,17 +95,14 @@ async function evict(run: ExerciseRun, pod: string): Promise<ApiRefusal | undefi
   }
 }
 
-async function budgetOf(run: ExerciseRun): Promise<ClusterBudget | undefined> {
-  const found = await run.api.get(
-    run.path("policy/v1", "poddisruptionbudgets"),
-    listOf(clusterBudget),
-  );
-  const labels = run.before.pods[0]?.metadata.labels ?? {};
-  return found?.items.find(({ spec }) => selects(spec.selector.matchLabels, labels));
+async function budgetOf(run: DrillRun): Promise<ClusterBudget | undefined> {
+  const budgets = await run.api.list<ClusterBudget>(run.path("policy/v1", "poddisruptionbudgets"));
+  const labels = run.before.pods[0]?.metadata.labels;
+  return budgets.find(({ spec }) => selects(spec.selector?.matchLabels, labels));
 }
 
 function budgetText(budget: ClusterBudget | undefined): string {
   if (budget === undefined) return "it is gone";
-  const { currentHealthy, desiredHealthy, disruptionsAllowed } = budget.status;
+  const { currentHealthy = 0, desiredHealthy = 0, disruptionsAllowed = 0 } = budget.status ?? {};
   return `${currentHealthy} pods are healthy, ${desiredHealthy} must stay, ${disruptionsAllowed} may go`;
 }

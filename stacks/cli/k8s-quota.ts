@@ -1,14 +1,12 @@
 import { isDeepStrictEqual } from "node:util";
-import {
-  type ClusterQuota,
-  clusterLimitRange,
-  clusterPod,
-  clusterQuota,
-  listOf,
-  quantity,
+import type {
+  ClusterLimitRange,
+  ClusterPod,
+  ClusterQuota,
 } from "../../bench/src/cluster-objects.ts";
-import type { ExerciseBody, ExerciseRun } from "./k8s-exercise.ts";
-import { ApiRefusal } from "./kubectl.ts";
+import { quantity } from "../../inference-image/src/contract/quantity.ts";
+import { ApiRefusal } from "./cluster-api.ts";
+import type { Drill, DrillRun } from "./k8s-drill.ts";
 import { UserError } from "./user-error.ts";
 
 /** Label of the pods of this exercise: none of them is ever started. */
@@ -28,7 +26,7 @@ type QuotaResource = keyof typeof quotaResources;
 const small = { cpu: 0.01, memory: 16 * 2 ** 20 } as const;
 
 /** Pods that ask for more than the quota has left are refused, and one that fits is not. */
-export const quotaExercise: ExerciseBody = {
+export const quotaDrill: Drill = {
   exercise: "quota",
 
   async prepare(run) {
@@ -38,70 +36,72 @@ export const quotaExercise: ExerciseBody = {
     );
   },
 
-  async act(run) {
-    const pods = await podsOf(run);
-    const quota = await quotaOf(run);
-    if (quota === undefined) return;
-    const { hard, used } = quota.status;
-    for (const name of Object.keys(hard)) {
-      run.step(`quota '${quota.metadata.name}': ${name} ${used[name] ?? 0} of ${hard[name]} used`);
-    }
-    const max = await largestContainer(run);
-    await fits(run);
-    for (const name of namesOf(quota)) {
-      const left = quantity(hard[name] ?? "0") - quantity(used[name] ?? "0");
-      await tooMuch(run, name, left, max);
-    }
-    const after = await quotaOf(run);
-    if (!isDeepStrictEqual(await podsOf(run), pods)) {
-      run.step("pods have come or gone meanwhile: what the quota has used is not compared");
-      return;
-    }
-    const same = JSON.stringify(after?.status.used) === JSON.stringify(used);
-    run.check(
-      "what is refused uses nothing of the quota",
-      same,
-      Object.entries(after?.status.used ?? {})
-        .map(([name, value]) => `${name} ${value}`)
-        .join(", "),
-    );
-  },
+  phases: [{ name: "quota", act: askForPods }],
 
   async restore(run) {
-    const selector = encodeURIComponent(exerciseLabel);
-    const left = await run.api.get(
-      `${run.path("v1", "pods")}?labelSelector=${selector}`,
-      listOf(clusterPod),
+    const left = await run.api.list<ClusterPod>(
+      `${run.path("v1", "pods")}?labelSelector=${encodeURIComponent(exerciseLabel)}`,
     );
-    for (const { metadata } of left?.items ?? []) {
+    for (const { metadata } of left) {
       await run.api.delete(`${run.path("v1", "pods", metadata.name)}?gracePeriodSeconds=0`);
       run.step(`${metadata.name} is deleted`);
     }
   },
 };
 
+async function askForPods(run: DrillRun): Promise<void> {
+  const pods = await podsOf(run);
+  const quota = await quotaOf(run);
+  if (quota === undefined) return;
+  const { hard = {}, used = {} } = quota.status ?? {};
+  for (const name of Object.keys(hard)) {
+    run.step(`quota '${quota.metadata.name}': ${name} ${used[name] ?? 0} of ${hard[name]} used`);
+  }
+  const max = await largestContainer(run);
+  await fits(run);
+  for (const name of namesOf(quota)) {
+    const left = quantity(hard[name] ?? "0") - quantity(used[name] ?? "0");
+    await tooMuch(run, name, left, max);
+  }
+  const after = await quotaOf(run);
+  if (!isDeepStrictEqual(await podsOf(run), pods)) {
+    run.step("pods have come or gone meanwhile: what the quota has used is not compared");
+    return;
+  }
+  const same = JSON.stringify(after?.status?.used) === JSON.stringify(used);
+  run.check(
+    "what is refused uses nothing of the quota",
+    same,
+    Object.entries(after?.status?.used ?? {})
+      .map(([name, value]) => `${name} ${value}`)
+      .join(", "),
+  );
+}
+
 /** What the quota counts; an autoscaler may change it at any time. */
-async function podsOf(run: ExerciseRun): Promise<readonly string[]> {
-  const found = await run.api.get(run.path("v1", "pods"), listOf(clusterPod));
-  return (found?.items ?? []).map(({ metadata }) => metadata.uid).sort();
+async function podsOf(run: DrillRun): Promise<readonly string[]> {
+  const pods = await run.api.list<ClusterPod>(run.path("v1", "pods"));
+  return pods.map(({ metadata }) => metadata.uid).sort();
 }
 
 function namesOf({ status }: ClusterQuota): readonly QuotaResource[] {
-  return (Object.keys(quotaResources) as QuotaResource[]).filter((name) => name in status.hard);
+  return (Object.keys(quotaResources) as QuotaResource[]).filter(
+    (name) => status?.hard?.[name] !== undefined,
+  );
 }
 
-async function quotaOf(run: ExerciseRun): Promise<ClusterQuota | undefined> {
-  const found = await run.api.get(run.path("v1", "resourcequotas"), listOf(clusterQuota));
-  return found?.items.find((quota) => namesOf(quota).length > 0);
+async function quotaOf(run: DrillRun): Promise<ClusterQuota | undefined> {
+  const quotas = await run.api.list<ClusterQuota>(run.path("v1", "resourcequotas"));
+  return quotas.find((quota) => namesOf(quota).length > 0);
 }
 
 /** The most that one container may ask for, where a range says so. */
-async function largestContainer(run: ExerciseRun): Promise<Readonly<Record<string, number>>> {
-  const found = await run.api.get(run.path("v1", "limitranges"), listOf(clusterLimitRange));
+async function largestContainer(run: DrillRun): Promise<Readonly<Record<string, number>>> {
+  const ranges = await run.api.list<ClusterLimitRange>(run.path("v1", "limitranges"));
   const max: Record<string, number> = {};
-  for (const { type, max: most } of found?.items.flatMap(({ spec }) => spec.limits) ?? []) {
+  for (const { type, max: most } of ranges.flatMap(({ spec }) => spec.limits)) {
     if (type !== "Container") continue;
-    for (const [name, value] of Object.entries(most)) {
+    for (const [name, value] of Object.entries(most ?? {})) {
       max[name] = Math.min(max[name] ?? Number.POSITIVE_INFINITY, quantity(value));
     }
   }
@@ -109,7 +109,7 @@ async function largestContainer(run: ExerciseRun): Promise<Readonly<Record<strin
 }
 
 /** That pods of this form are refused for nothing else: a small one is accepted, if only on trial. */
-async function fits(run: ExerciseRun): Promise<void> {
+async function fits(run: DrillRun): Promise<void> {
   try {
     await run.post(
       `${run.path("v1", "pods")}?dryRun=All`,
@@ -123,7 +123,7 @@ async function fits(run: ExerciseRun): Promise<void> {
 }
 
 async function tooMuch(
-  run: ExerciseRun,
+  run: DrillRun,
   name: QuotaResource,
   left: number,
   max: Readonly<Record<string, number>>,
@@ -192,7 +192,7 @@ function container(
 }
 
 /** A pod that every Pod Security Standard allows, and that is never started. */
-function podOf(run: ExerciseRun, name: string, containers: readonly object[]): object {
+function podOf(run: DrillRun, name: string, containers: readonly object[]): object {
   return {
     apiVersion: "v1",
     kind: "Pod",

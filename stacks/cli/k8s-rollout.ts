@@ -1,62 +1,60 @@
 import { isDeepStrictEqual } from "node:util";
-import { z } from "zod";
-import { type ClusterPod, podTrouble, unrest } from "../../bench/src/cluster-objects.ts";
 import {
-  ClaimFailed,
-  deadlineSeconds,
-  defaultRate,
-  type ExerciseBody,
-  type ExerciseRun,
-  type Snapshot,
-} from "./k8s-exercise.ts";
-
-const restart = "restart";
-const undo = "undo";
-const badImage = "bad image";
+  type ClusterDeployment,
+  type ClusterPod,
+  podTrouble,
+  unrest,
+} from "../../bench/src/cluster-objects.ts";
+import { templateHashLabel } from "../../inference-image/src/contract/pods.ts";
+import type { Drill, DrillRun } from "./k8s-drill.ts";
+import { deadlineSeconds, type Snapshot } from "./k8s-snapshot.ts";
 
 /** No registry has it, and nobody is asked for it. */
 const badTag = "clipstack-no-such-image";
 
-/** Load before the first change, and while a bad rollout stands still; in seconds. */
-const calmSeconds = 3;
+/** While a bad rollout stands still, in seconds. */
 const holdSeconds = 10;
 /** The kubelet says at once that an image is not there. */
 const badPodSeconds = 60;
 
-/** Versions that the exercise makes: nothing of the user's may be dropped for them. */
+/** Versions that the drill makes: nothing of the user's may be dropped for them. */
 const madeVersions = 2;
 
 /**
  * A rollout that an image stops, then a rolling update and the way back, all under load. In this order, since the version
  * before the last one is what the next `kubectl rollout undo` goes to.
  */
-export const rolloutExercise: ExerciseBody = {
+export const rolloutDrill: Drill = {
   exercise: "rollout",
+  scaledDown: "awaited",
 
-  async act(run) {
-    const { deployment: name } = run.target;
-    await run.load({
-      kind: "fixed rate",
-      ratePerSecond: run.options.ratePerSecond ?? defaultRate,
-    });
-    run.phase(badImage);
-    await run.watch(calmSeconds);
-    await holds(run, await breakImage(run));
-    await run.kubectl("rollout", "undo", `deployment/${name}`);
-    run.step("rollback to the version before");
-    await run.atRest("the rollback is done", deadlineSeconds(run.before));
-
-    run.phase(restart);
-    run.step("rolling update: every pod is replaced");
-    await replaces(run, restart, () => run.kubectl("rollout", "restart", `deployment/${name}`));
-
-    run.phase(undo);
-    run.step("rollback to the version before");
-    await replaces(run, undo, () => run.kubectl("rollout", "undo", `deployment/${name}`));
-
-    await run.endLoad();
-    for (const phase of [badImage, restart, undo]) run.checkAnswered(phase);
-  },
+  phases: [
+    {
+      name: "bad image",
+      load: ({ ratePerSecond }) => ({ kind: "fixed rate", ratePerSecond }),
+      calmSeconds: 3,
+      async act(run) {
+        await holds(run, await breakImage(run));
+        await undo(run);
+        run.step("rollback to the version before");
+        await run.atRest("the rollback is done", deadlineSeconds(run.before));
+      },
+    },
+    {
+      name: "restart",
+      async act(run) {
+        run.step("rolling update: every pod is replaced");
+        await replaces(run, "restart", () => restart(run));
+      },
+    },
+    {
+      name: "undo",
+      async act(run) {
+        run.step("rollback to the version before");
+        await replaces(run, "undo", () => undo(run));
+      },
+    },
+  ],
 
   async restore(run) {
     const { deployment } = await run.look();
@@ -70,7 +68,8 @@ export const rolloutExercise: ExerciseBody = {
     const { deployment, replicaSets } = await run.look();
     const there = new Set(run.before.replicaSets.map(({ metadata }) => metadata.uid));
     for (const { metadata, spec, status } of replicaSets) {
-      if (there.has(metadata.uid) || spec.replicas > 0 || status.replicas > 0) continue;
+      const pods = Math.max(spec.replicas ?? 0, status?.replicas ?? 0);
+      if (there.has(metadata.uid) || pods > 0) continue;
       await run.api.delete(run.path("apps/v1", "replicasets", metadata.name));
       run.step(`${metadata.name}, a version of this exercise, is deleted`);
     }
@@ -82,30 +81,52 @@ export const rolloutExercise: ExerciseBody = {
   },
 };
 
+const revisionAnnotation = "deployment.kubernetes.io/revision";
+
+/** What `kubectl rollout restart` does. */
+async function restart(run: DrillRun): Promise<void> {
+  const annotations = { "kubectl.kubernetes.io/restartedAt": new Date().toISOString() };
+  await run.patch("strategic-merge", { spec: { template: { metadata: { annotations } } } });
+}
+
+/** What `kubectl rollout undo` does: back to the template of the version before the last. */
+async function undo(run: DrillRun): Promise<void> {
+  const { replicaSets } = await run.look();
+  const revisionOf = ({ metadata }: (typeof replicaSets)[number]) =>
+    Number(metadata.annotations?.[revisionAnnotation] ?? 0);
+  const [, previous] = [...replicaSets].sort((a, b) => revisionOf(b) - revisionOf(a));
+  const template = structuredClone(previous?.spec.template);
+  if (template === undefined) throw new Error("there is no version to roll back to");
+  const labels: Record<string, string> = { ...template.metadata?.labels };
+  delete labels[templateHashLabel];
+  await replace(run, "/spec/template", {
+    ...template,
+    metadata: { ...template.metadata, labels },
+  });
+}
+
 /**
  * A patch takes the fields that it sets over from whoever had applied them, and the next server-side apply would conflict.
  * Fields of the status and of an autoscaler are left to those who write them meanwhile.
  */
-async function giveFieldsBack(run: ExerciseRun): Promise<void> {
+async function giveFieldsBack(run: DrillRun): Promise<void> {
   const { deployment } = await run.look();
-  const { managedFields } = deployment.metadata;
+  const { managedFields = [] } = deployment.metadata;
+  const { managedFields: before = [] } = run.before.deployment.metadata;
   const owned = [
-    ...run.before.deployment.metadata.managedFields.filter((it) => it.subresource === undefined),
+    ...before.filter((it) => it.subresource === undefined),
     ...managedFields.filter((it) => it.subresource !== undefined),
   ];
   if (owned.length === 0 || isDeepStrictEqual(new Set(managedFields), new Set(owned))) return;
   await replace(run, "/metadata/managedFields", owned);
 }
 
-async function replace(run: ExerciseRun, path: string, value: unknown): Promise<void> {
-  await run.kubectl(
-    ...["patch", "deployment", run.target.deployment, "--type=json"],
-    `--patch=${JSON.stringify([{ op: "replace", path, value }])}`,
-  );
+async function replace(run: DrillRun, path: string, value: unknown): Promise<void> {
+  await run.patch("json", [{ op: "replace", path, value }]);
 }
 
 /** The fewest pods that were ready since some point, and that had to be: an autoscaler may ask for fewer meanwhile. */
-function readySince(run: ExerciseRun, from: number): { least: number; needed: number } {
+function readySince(run: DrillRun, from: number): { least: number; needed: number } {
   const points = run.replicas.slice(Math.max(0, from));
   const wanted = Math.min(...points.map((point) => point.wanted));
   return {
@@ -117,7 +138,7 @@ function readySince(run: ExerciseRun, from: number): { least: number; needed: nu
 
 /** A rolling update, to its end. Says how many pods are new, and how few there ever were. */
 async function replaces(
-  run: ExerciseRun,
+  run: DrillRun,
   phase: string,
   change: () => Promise<unknown>,
 ): Promise<void> {
@@ -142,26 +163,17 @@ async function replaces(
   );
 }
 
-const strategy = z.object({
-  strategy: z
-    .object({
-      rollingUpdate: z
-        .object({
-          maxUnavailable: z.union([z.number(), z.string()]).default("25%"),
-          maxSurge: z.union([z.number(), z.string()]).default("25%"),
-        })
-        .optional(),
-    })
-    .optional(),
-});
-
 /** Pods that a rolling update may take away before their successors are ready, as Kubernetes counts them. */
-export function mayBeAway(spec: unknown, replicas: number): number {
-  const update = strategy.safeParse(spec).data?.strategy?.rollingUpdate;
+export function mayBeAway(
+  { strategy }: Pick<ClusterDeployment["spec"], "strategy">,
+  replicas: number,
+): number {
+  const update = strategy?.rollingUpdate;
   if (update === undefined) return 0;
-  const away = podsOf(update.maxUnavailable, replicas, Math.floor);
+  const { maxUnavailable = "25%", maxSurge = "25%" } = update;
+  const away = podsOf(maxUnavailable, replicas, Math.floor);
   // with neither, a rollout could not begin
-  return away === 0 && podsOf(update.maxSurge, replicas, Math.ceil) === 0 ? 1 : away;
+  return away === 0 && podsOf(maxSurge, replicas, Math.ceil) === 0 ? 1 : away;
 }
 
 function podsOf(given: number | string, replicas: number, round: (value: number) => number) {
@@ -170,35 +182,32 @@ function podsOf(given: number | string, replicas: number, round: (value: number)
 }
 
 /** @returns The image that is not there. */
-async function breakImage(run: ExerciseRun): Promise<string> {
+async function breakImage(run: DrillRun): Promise<string> {
   const { revisionHistoryLimit, template } = run.before.deployment.spec;
-  const container = template.spec.containers[0];
-  if (container === undefined) throw new ClaimFailed("the pod template has no container");
+  const container = template.spec?.containers[0];
+  if (container?.image === undefined) throw new Error("the pod template has no container");
+  const { name } = container;
   const image = withTag(container.image, badTag);
-  const patch = {
+  await run.patch("strategic-merge", {
     spec: {
       revisionHistoryLimit: revisionHistoryLimit + madeVersions,
-      template: {
-        spec: { containers: [{ name: container.name, image, imagePullPolicy: "Never" }] },
-      },
+      template: { spec: { containers: [{ name, image, imagePullPolicy: "Never" }] } },
     },
-  };
-  await run.kubectl(
-    ...["patch", "deployment", run.target.deployment, "--type=strategic"],
-    `--patch=${JSON.stringify(patch)}`,
-  );
+  });
   run.step(`rolling update to an image that is not there: ${image}`);
   return image;
 }
 
 /** Why the image of a pod cannot be had, in the words of the kubelet. */
 function imageTrouble(pod: ClusterPod): string | undefined {
-  const reasons = pod.status.containerStatuses.map(({ state }) => state.waiting?.reason ?? "");
-  return reasons.some((it) => /Image/.test(it)) ? podTrouble(pod) : undefined;
+  const waits = pod.status?.containerStatuses?.some(({ state }) =>
+    /Image/.test(state?.waiting?.reason ?? ""),
+  );
+  return waits ? podTrouble(pod) : undefined;
 }
 
 /** The rollout must stand still, with the old pods serving. */
-async function holds(run: ExerciseRun, image: string): Promise<void> {
+async function holds(run: DrillRun, image: string): Promise<void> {
   const from = run.replicas.length - 1;
   // another pod may be in trouble for another reason
   const bad = ({ pods }: Snapshot) =>

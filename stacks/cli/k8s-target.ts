@@ -4,7 +4,7 @@ import { clusterAddress } from "../../bench/src/cluster-address.ts";
 import type { Environment, Service } from "../../inference-image/src/contract/environment.ts";
 import { podAppName, podObjectName } from "../../inference-image/src/contract/pods.ts";
 import { environmentFiles, outputFolder } from "./artefact.ts";
-import type { ExerciseTarget } from "./k8s-exercise.ts";
+import type { DrillTarget } from "./k8s-snapshot.ts";
 import { UserError } from "./user-error.ts";
 
 /** How a person names a cluster, a Deployment and the way to it. */
@@ -43,7 +43,7 @@ const defaultEnvironment = "kind-local";
 export function exerciseTarget(
   environment: string | undefined,
   args: TargetArguments,
-): ExerciseTarget {
+): DrillTarget {
   const byHand = args.context ?? args.kubeconfig ?? args.namespace;
   if (environment === undefined && byHand !== undefined) {
     return {

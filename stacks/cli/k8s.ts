@@ -5,28 +5,27 @@ import { type Exercise, exerciseQuestions, type K8sRecord } from "../../bench/sr
 import { k8sReport } from "../../bench/src/k8s-report.ts";
 import { readSamples } from "../../bench/src/reference.ts";
 import { Interrupted, onInterrupt } from "./interrupt.ts";
-import { drainExercise } from "./k8s-drain.ts";
-import {
-  defaultConcurrency,
-  defaultRate,
-  type ExerciseBody,
-  type ExerciseOptions,
-  runExercise,
-} from "./k8s-exercise.ts";
+import { drainDrill } from "./k8s-drain.ts";
+import type { Drill, DrillOptions } from "./k8s-drill.ts";
 import { registerManifests } from "./k8s-manifests.ts";
-import { quotaExercise } from "./k8s-quota.ts";
-import { rolloutExercise } from "./k8s-rollout.ts";
-import { scaleExercise } from "./k8s-scale.ts";
+import { quotaDrill } from "./k8s-quota.ts";
+import { rolloutDrill } from "./k8s-rollout.ts";
+import { runDrill } from "./k8s-run-drill.ts";
+import { scaleDrill } from "./k8s-scale.ts";
 import { addTargetOptions, exerciseTarget, type TargetArguments } from "./k8s-target.ts";
 import { project } from "./project.ts";
 import { UserError } from "./user-error.ts";
 
-const bodies: Readonly<Record<Exercise, ExerciseBody>> = {
-  rollout: rolloutExercise,
-  scale: scaleExercise,
-  drain: drainExercise,
-  quota: quotaExercise,
+const drills: Readonly<Record<Exercise, Drill>> = {
+  rollout: rolloutDrill,
+  scale: scaleDrill,
+  drain: drainDrill,
+  quota: quotaDrill,
 };
+
+/** Requests per second that two pods of kind-local answer without their autoscaler. */
+const defaultRate = 2;
+const defaultConcurrency = 8;
 
 const sampleLimit = 8;
 const apiKeyVariable = "INFERENCE_API_KEY";
@@ -37,9 +36,9 @@ const apiKeyVariable = "INFERENCE_API_KEY";
  * @param options - Less the images: the project's samples are sent.
  * @throws {UserError} one line where it cannot begin; {@link Interrupted} when the signal came.
  */
-export async function exerciseCluster(
+async function drillCluster(
   exercise: Exercise,
-  options: Omit<ExerciseOptions, "images" | "apiKey">,
+  options: Omit<DrillOptions, "images" | "apiKey">,
 ): Promise<K8sRecord> {
   const apiKey = process.env[apiKeyVariable]?.trim() || undefined;
   const { target } = options;
@@ -51,7 +50,7 @@ export async function exerciseCluster(
       `${target.deployment} asks for a key, which the API server does not pass on: give --url`,
     );
   }
-  return runExercise(bodies[exercise], {
+  return runDrill(drills[exercise], {
     ...options,
     images: readSamples(join(project, "bench/samples"), sampleLimit),
     apiKey: target.asksForKey ? apiKey : undefined,
@@ -87,7 +86,7 @@ Examples:
   $ npx clipstack k8s rollout
   $ npx clipstack k8s manifests kind-local | kubectl apply --server-side -f -`,
   );
-  for (const exercise of Object.keys(bodies) as Exercise[]) register(k8s, exercise);
+  for (const exercise of Object.keys(drills) as Exercise[]) register(k8s, exercise);
   registerManifests(k8s);
 }
 
@@ -138,7 +137,7 @@ async function run(
   const target = exerciseTarget(environment, args);
   const interrupt = onInterrupt();
   try {
-    const record = await exerciseCluster(exercise, {
+    const record = await drillCluster(exercise, {
       target,
       ratePerSecond: args.rate,
       concurrency: args.concurrency,

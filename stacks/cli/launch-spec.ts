@@ -13,6 +13,7 @@ import { modelRepositoryMount } from "../../inference-image/src/contract/server-
 import { parseTritonArgs } from "../../inference-image/src/contract/triton-flags.ts";
 import { environmentFiles, outputFolder, synthesizeUnlessEdited } from "./artefact.ts";
 import { project } from "./project.ts";
+import { shellQuote } from "./shell-quote.ts";
 import { UserError } from "./user-error.ts";
 
 /** One container with all services of an environment: what a marketplace asks for, and `docker run` takes. */
@@ -539,11 +540,7 @@ export function dockerRun(spec: LaunchSpec): readonly (readonly string[])[] {
 
 /** For a POSIX shell, one option a line. */
 export function shellText(words: readonly (readonly string[])[]): string {
-  return words.map((part) => part.map(quoted).join(" ")).join(" \\\n  ");
-}
-
-function quoted(word: string): string {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+  return words.map((part) => part.map(shellQuote).join(" ")).join(" \\\n  ");
 }
 
 function specText(spec: LaunchSpec): string {
@@ -554,7 +551,7 @@ function specText(spec: LaunchSpec): string {
   return [
     `${spec.environment} as one container`,
     "",
-    ...line("image", [spec.image, `made by: ${spec.build.map(quoted).join(" ")}`]),
+    ...line("image", [spec.image, `made by: ${spec.build.map(shellQuote).join(" ")}`]),
     ...line(
       "GPU",
       spec.gpu === undefined

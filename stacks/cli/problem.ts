@@ -22,7 +22,6 @@ export const problemCodes = [
   "disk",
   "file",
   "kind",
-  "kubectl",
   "image",
   "cluster",
   "cluster-version",

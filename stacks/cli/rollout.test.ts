@@ -1,9 +1,8 @@
 import { expect, test } from "vitest";
+import type { ClusterDeployment, ClusterPod } from "../../bench/src/cluster-objects.ts";
 import {
-  type DeploymentState,
-  type Kubectl,
   lastPodLines,
-  type PodState,
+  type RolloutReader,
   type RolloutState,
   readRollout,
   rolloutJudge,
@@ -14,9 +13,15 @@ import {
 
 const madeAt = "2026-11-21T20:00:00Z";
 
-const ready: DeploymentState = {
-  metadata: { generation: 3, annotations: {} },
-  spec: { replicas: 2, selector: { matchLabels: { app: "embed" } } },
+const ready: ClusterDeployment = {
+  metadata: { name: "embed", uid: "1", generation: 3, annotations: {} },
+  spec: {
+    replicas: 2,
+    revisionHistoryLimit: 3,
+    progressDeadlineSeconds: 300,
+    selector: { matchLabels: { app: "embed" } },
+    template: {},
+  },
   status: {
     observedGeneration: 3,
     replicas: 2,
@@ -25,16 +30,17 @@ const ready: DeploymentState = {
     conditions: [],
   },
 };
-const status = (changes: Partial<DeploymentState["status"]>): DeploymentState => ({
+const status = (changes: Partial<ClusterDeployment["status"]>): ClusterDeployment => ({
   ...ready,
   status: { ...ready.status, ...changes },
 });
 const notYet = status({ availableReplicas: 1 });
 
-type ContainerStatus = PodState["status"]["containerStatuses"][number];
+type ContainerStatus = NonNullable<NonNullable<ClusterPod["status"]>["containerStatuses"]>[number];
 const starting: ContainerStatus = {
   name: "embed",
   image: "clipstack/embed:1",
+  imageID: "",
   ready: false,
   restartCount: 0,
   state: { running: {} },
@@ -42,11 +48,11 @@ const starting: ContainerStatus = {
 };
 function pod(
   container: Partial<ContainerStatus> = {},
-  more: Partial<PodState["status"]> = {},
-): PodState {
+  more: Partial<ClusterPod["status"]> = {},
+): ClusterPod {
   return {
-    metadata: { name: "embed-1", creationTimestamp: madeAt, labels: {} },
-    spec: { terminationGracePeriodSeconds: 30 },
+    metadata: { name: "embed-1", uid: "2", creationTimestamp: madeAt, labels: {} },
+    spec: { containers: [], terminationGracePeriodSeconds: 30 },
     status: {
       phase: "Pending",
       conditions: [],
@@ -65,8 +71,8 @@ const state = (changes: Partial<RolloutState> = {}): RolloutState => ({
 });
 /** What the first look says. */
 const judge = (
-  deployment: DeploymentState,
-  pods: readonly PodState[] = [],
+  deployment: ClusterDeployment,
+  pods: readonly ClusterPod[] = [],
   { replicas = 1, pulling = [] as readonly string[] } = {},
 ) => rolloutJudge(replicas)(state({ deployment, pods, pulling: new Set(pulling) }), 0);
 
@@ -255,11 +261,20 @@ test("says how far a rollout is", () => {
   ).toBe("1 of 2 pods are new, 2 ready, 2 old, CrashLoopBackOff");
 });
 
-/** A cluster that answers `kubectl get …` with these objects. */
-function cluster(objects: Readonly<Record<string, unknown>>): Kubectl {
-  return async ([verb = "", kind = ""]) => {
-    if (verb !== "get") throw new Error(`not expected: ${verb}`);
-    return objects[kind] === undefined ? "" : JSON.stringify(objects[kind]);
+/** A cluster that has these objects, by the last part of their path. */
+function cluster(objects: Readonly<Record<string, unknown>>): RolloutReader {
+  const of = (path: string) => objects[/([^/?]+)(?:\?.*)?$/.exec(path)?.[1] ?? ""];
+  return {
+    namespace: "clipstack",
+    api: {
+      get: async <T>(path: string) => of(path) as T | undefined,
+      list: async <T>(path: string) => {
+        const found = of(path) as { readonly items: readonly T[] } | undefined;
+        if (found === undefined) throw new Error(`${path} must not be read`);
+        return found.items;
+      },
+      text: async (path) => (path.includes("previous=true") ? "a\n\nb\n" : "\n"),
+    },
   };
 }
 
@@ -276,11 +291,12 @@ test("looks at the pods of the newest template, and not at those that go", async
   });
   const of = (name: string, hash: string, more = {}) => ({
     metadata: { name, creationTimestamp: madeAt, labels: { "pod-template-hash": hash }, ...more },
+    spec: {},
     status: {},
   });
   const state = await readRollout(
     cluster({
-      deployment: {
+      embed: {
         ...ready,
         metadata: { generation: 3, annotations: { "deployment.kubernetes.io/revision": "2" } },
       },
@@ -310,7 +326,7 @@ test("knows how long the pods that go, and those that are old, may take to stop"
   const graceOf = async (...items: readonly unknown[]) => {
     const found = await readRollout(
       cluster({
-        deployment: {
+        embed: {
           ...ready,
           metadata: { generation: 3, annotations: { "deployment.kubernetes.io/revision": "2" } },
         },
@@ -345,7 +361,7 @@ test("takes from a pod's events whether its image is pulled again", async () => 
   const pullingWith = async (items: readonly unknown[] | undefined) => {
     const found = await readRollout(
       cluster({
-        deployment: notYet,
+        embed: notYet,
         replicasets: { items: [] },
         pods: { items: [unpulled("ImagePullBackOff")] },
         ...(items !== undefined && { events: { items } }),
@@ -365,20 +381,20 @@ test("takes from a pod's events whether its image is pulled again", async () => 
 
 test("fails when there is no such Deployment", async () => {
   const options = { replicas: 1, timeoutMs: 1, intervalMs: 1, onState: () => {} };
-  expect(await waitForRollout({ ...options, kubectl: cluster({}), deployment: "embed" })).toEqual({
+  expect(await waitForRollout({ ...options, reader: cluster({}), deployment: "embed" })).toEqual({
     failed: "is not there",
   });
 });
 
 test("gives up after the time that it has, and says how far it was", async () => {
-  const kubectl = cluster({
-    deployment: notYet,
+  const reader = cluster({
+    embed: notYet,
     replicasets: { items: [] },
     pods: { items: [pod({}, { phase: "Running" })] },
   });
   const told: string[] = [];
   const failure = await waitForRollout({
-    kubectl,
+    reader,
     deployment: "embed",
     replicas: 1,
     timeoutMs: 20,
@@ -399,7 +415,7 @@ test("tells each warning of the cluster once, the oldest first", async () => {
     lastTimestamp,
     metadata: { creationTimestamp: madeAt },
   });
-  const kubectl = cluster({
+  const reader = cluster({
     events: {
       items: [
         event("second\n line", "2026-11-21T20:00:02Z"),
@@ -408,10 +424,9 @@ test("tells each warning of the cluster once, the oldest first", async () => {
       ],
     },
   });
-  expect(await warningsOf(kubectl, "embed-1")).toEqual(["Failed: first", "Failed: second line"]);
+  expect(await warningsOf(reader, "embed-1")).toEqual(["Failed: first", "Failed: second line"]);
 });
 
 test("shows what a container wrote before its last end when it has written nothing since", async () => {
-  const kubectl: Kubectl = async (args) => (args.includes("--previous") ? "a\n\nb\n" : "\n");
-  expect(await lastPodLines(kubectl, { pod: "embed-1" }, 20)).toEqual(["a", "b"]);
+  expect(await lastPodLines(cluster({}), { pod: "embed-1" }, 20)).toEqual(["a", "b"]);
 });

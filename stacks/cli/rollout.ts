@@ -1,139 +1,89 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { z } from "zod";
+import type {
+  CoreV1Event,
+  V1Condition,
+  V1ContainerStateTerminated,
+  V1ContainerStatus,
+} from "@kubernetes/client-node";
+import {
+  type ClusterDeployment,
+  type ClusterPod,
+  type ClusterReplicaSet,
+  isReady,
+  type Wire,
+} from "../../bench/src/cluster-objects.ts";
 import { templateHashLabel } from "../../inference-image/src/contract/pods.ts";
+import { type ClusterApi, namespacedPath, selectedBy } from "./cluster-api.ts";
 
-/** Waiting for the pods of a Deployment, with `kubectl get` and nothing else. */
-
-const condition = z.object({
-  type: z.string(),
-  status: z.string(),
-  reason: z.string().default(""),
-  message: z.string().default(""),
-  lastTransitionTime: z.string().optional(),
-});
-
-const deployment = z.object({
-  metadata: z.object({
-    generation: z.number(),
-    annotations: z.record(z.string(), z.string()).default({}),
-  }),
-  spec: z.object({
-    replicas: z.number().default(1),
-    selector: z.object({ matchLabels: z.record(z.string(), z.string()) }),
-  }),
-  status: z
-    .object({
-      observedGeneration: z.number().default(0),
-      replicas: z.number().default(0),
-      updatedReplicas: z.number().default(0),
-      availableReplicas: z.number().default(0),
-      conditions: z.array(condition).default([]),
-    })
-    .prefault({}),
-});
-
-const ended = z.object({ exitCode: z.number(), reason: z.string().default("") });
-const container = z.object({
-  name: z.string(),
-  image: z.string().default(""),
-  ready: z.boolean().default(false),
-  restartCount: z.number().default(0),
-  state: z
-    .object({
-      waiting: z
-        .object({ reason: z.string().default(""), message: z.string().default("") })
-        .optional(),
-      running: z.unknown().optional(),
-      terminated: ended.optional(),
-    })
-    .prefault({}),
-  lastState: z.object({ terminated: ended.optional() }).prefault({}),
-});
-const pod = z.object({
-  metadata: z.object({
-    name: z.string(),
-    creationTimestamp: z.string(),
-    deletionTimestamp: z.string().optional(),
-    labels: z.record(z.string(), z.string()).default({}),
-  }),
-  spec: z.object({ terminationGracePeriodSeconds: z.number().default(30) }).prefault({}),
-  status: z.object({
-    phase: z.string().default(""),
-    conditions: z.array(condition).default([]),
-    initContainerStatuses: z.array(container).default([]),
-    containerStatuses: z.array(container).default([]),
-  }),
-});
-const replicaSet = z.object({
-  metadata: z.object({
-    annotations: z.record(z.string(), z.string()).default({}),
-    labels: z.record(z.string(), z.string()).default({}),
-  }),
-  status: z.object({ conditions: z.array(condition).default([]) }).prefault({}),
-});
-
-export type DeploymentState = z.infer<typeof deployment>;
-export type PodState = z.infer<typeof pod>;
+/** Waiting for the pods of a Deployment. It only reads. */
 
 /** A Deployment, and the pods of its newest template. */
 export interface RolloutState {
-  readonly deployment: DeploymentState;
+  readonly deployment: ClusterDeployment;
   /** Why pods of the newest template are refused, and since when. What the Deployment says may be about old ones. */
   readonly refused?: { readonly message: string; readonly since?: string };
-  readonly pods: readonly PodState[];
+  readonly pods: readonly ClusterPod[];
   /** How long the pods that go, or are old, may take to stop: the longest of them, 0 without any. */
   readonly graceSeconds: number;
   /** Of the pods whose image did not come, the names of those that pull it again now. */
   readonly pulling: ReadonlySet<string>;
 }
 
-/** Runs `kubectl` with these arguments, and gives what it printed. */
-export type Kubectl = (args: readonly string[]) => Promise<string>;
+/** What waiting reads, in one namespace. */
+export interface RolloutReader {
+  readonly api: Pick<ClusterApi, "get" | "list" | "text">;
+  readonly namespace: string;
+}
 
 /** Nothing where there is no such Deployment. */
 export async function readRollout(
-  kubectl: Kubectl,
+  reader: RolloutReader,
   name: string,
 ): Promise<RolloutState | undefined> {
-  const text = await kubectl(["get", "deployment", name, "--ignore-not-found", "--output=json"]);
-  if (text.trim() === "") return undefined;
-  const found = deployment.parse(JSON.parse(text));
-  const selector = Object.entries(found.spec.selector.matchLabels)
-    .map(([key, value]) => `${key}=${value}`)
-    .join(",");
-  const list = async (kind: string) =>
-    z
-      .object({ items: z.array(z.unknown()) })
-      .parse(JSON.parse(await kubectl(["get", kind, `--selector=${selector}`, "--output=json"])))
-      .items;
-  const [sets, items] = await Promise.all([list("replicasets"), list("pods")]);
-  const revision = found.metadata.annotations[revisionAnnotation];
-  const newest = z
-    .array(replicaSet)
-    .parse(sets)
-    .find(({ metadata }) => metadata.annotations[revisionAnnotation] === revision);
-  const hash = newest?.metadata.labels[templateHashLabel];
-  const refused = newest?.status.conditions.find(
-    ({ type, status }) => type === "ReplicaFailure" && status === "True",
+  const { api, namespace } = reader;
+  const path = (group: string, plural: string, object?: string) =>
+    namespacedPath(namespace, group, plural, object);
+  const deployment = await api.get<ClusterDeployment>(path("apps/v1", "deployments", name));
+  if (deployment === undefined) return undefined;
+  const selected = selectedBy(deployment.spec.selector.matchLabels);
+  const [sets, all] = await Promise.all([
+    api.list<ClusterReplicaSet>(`${path("apps/v1", "replicasets")}${selected}`),
+    api.list<ClusterPod>(`${path("v1", "pods")}${selected}`),
+  ]);
+  const revision = deployment.metadata.annotations?.[revisionAnnotation];
+  const newest = sets.find(
+    ({ metadata }) => metadata.annotations?.[revisionAnnotation] === revision,
   );
-  const isNew = ({ metadata }: PodState) =>
-    metadata.deletionTimestamp === undefined && metadata.labels[templateHashLabel] === hash;
-  const all = z.array(pod).parse(items);
+  const hash = newest?.metadata.labels?.[templateHashLabel];
+  const refused = conditionOf(newest?.status?.conditions, "ReplicaFailure", "True");
+  const isNew = ({ metadata }: ClusterPod) =>
+    metadata.deletionTimestamp === undefined && metadata.labels?.[templateHashLabel] === hash;
   const pods = all
     .filter(isNew)
-    .sort((a, b) => a.metadata.creationTimestamp.localeCompare(b.metadata.creationTimestamp));
+    .sort((a, b) =>
+      (a.metadata.creationTimestamp ?? "").localeCompare(b.metadata.creationTimestamp ?? ""),
+    );
   const graces = all
     .filter((it) => !isNew(it))
-    .map(({ spec }) => spec.terminationGracePeriodSeconds);
+    .map(({ spec }) => spec.terminationGracePeriodSeconds ?? 30);
   return {
-    deployment: found,
+    deployment,
     ...(refused !== undefined && {
-      refused: { message: refused.message, since: refused.lastTransitionTime },
+      refused: { message: refused.message ?? "", since: refused.lastTransitionTime },
     }),
     pods,
     graceSeconds: Math.max(0, ...graces),
-    pulling: await pullingAgain(kubectl, pods),
+    pulling: await pullingAgain(reader, pods),
   };
+}
+
+type Condition = Pick<Wire<V1Condition>, "type" | "status"> & {
+  readonly message?: string;
+  readonly lastTransitionTime?: string;
+};
+
+function conditionOf(all: readonly Condition[] | undefined, type: string, status: string) {
+  return all?.find((it) => it.type === type && it.status === status);
 }
 
 const revisionAnnotation = "deployment.kubernetes.io/revision";
@@ -189,16 +139,14 @@ export function rolloutJudge(
 type AgeMs = (trouble: string) => number;
 
 function judgeRollout(
-  { deployment: { metadata, spec, status }, refused, pods, graceSeconds, pulling }: RolloutState,
+  { deployment, refused, pods, graceSeconds, pulling }: RolloutState,
   replicas: number,
   ageMs: AgeMs,
 ): RolloutVerdict {
-  const seen = status.observedGeneration >= metadata.generation;
-  const done =
-    status.updatedReplicas >= spec.replicas &&
-    status.replicas === status.updatedReplicas &&
-    status.availableReplicas >= status.updatedReplicas;
-  if (seen && done && status.availableReplicas >= replicas) return "ready";
+  const { observed, all, updated, available } = countsOf(deployment);
+  const seen = observed >= (deployment.metadata.generation ?? 0);
+  const done = updated >= deployment.spec.replicas && all === updated && available >= updated;
+  if (seen && done && available >= replicas) return "ready";
   if (!seen) return "waiting";
   const [trouble] = pods.flatMap((it) => podTrouble(it, pulling, ageMs) ?? []);
   if (trouble !== undefined) return trouble;
@@ -208,69 +156,83 @@ function judgeRollout(
   ) {
     return { failed: `a pod was refused: ${refused.message}` };
   }
-  const late = status.conditions.some(({ reason }) => reason === "ProgressDeadlineExceeded");
+  const late = deployment.status?.conditions?.some(
+    ({ reason }) => reason === "ProgressDeadlineExceeded",
+  );
   return late ? stuck(pods) : "waiting";
 }
 
+/** Counts of pods; the API server leaves out those that are 0. */
+function countsOf({ status }: ClusterDeployment) {
+  return {
+    observed: status?.observedGeneration ?? 0,
+    all: status?.replicas ?? 0,
+    updated: status?.updatedReplicas ?? 0,
+    available: status?.availableReplicas ?? 0,
+  };
+}
+
 /** What is said of pods that are late without a reason of their own. */
-export function stuck(pods: readonly PodState[]): Exclude<RolloutVerdict, string> {
-  const it = pods.find(({ status }) => !isReady(status.conditions));
+export function stuck(pods: readonly ClusterPod[]): Exclude<RolloutVerdict, string> {
+  const it = pods.find((pod) => !isReady(pod));
   if (it === undefined) return { failed: "there are fewer pods than asked for" };
-  const name = it.metadata.name;
-  const unscheduled = it.status.conditions.find(
-    ({ type, status }) => type === "PodScheduled" && status === "False",
-  );
+  const { name } = it.metadata;
+  const unscheduled = conditionOf(it.status?.conditions, "PodScheduled", "False");
   if (unscheduled !== undefined) {
     return { failed: `no node has room for a pod: ${unscheduled.message}`, pod: name };
   }
-  const late = it.status.containerStatuses.find(({ ready }) => !ready);
-  const state = it.status.phase.toLowerCase();
+  const late = it.status?.containerStatuses?.find(({ ready }) => !ready);
+  const state = (it.status?.phase ?? "").toLowerCase();
   return late === undefined
     ? { failed: `a pod is ${state} and not ready`, pod: name }
     : {
-        failed: `container ${late.name} is ${late.state.running === undefined ? state : "running and not ready"}`,
+        failed: `container ${late.name} is ${late.state?.running === undefined ? state : "running and not ready"}`,
         pod: name,
         container: late.name,
       };
 }
 
-function isReady(conditions: PodState["status"]["conditions"]): boolean {
-  return conditions.some(({ type, status }) => type === "Ready" && status === "True");
+type ContainerStatus = Wire<V1ContainerStatus>;
+
+function statusesOf({ status }: ClusterPod): readonly ContainerStatus[] {
+  return [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])];
 }
 
 function podTrouble(
-  { metadata: { name: pod }, status }: PodState,
+  it: ClusterPod,
   pulling: ReadonlySet<string>,
   ageMs: AgeMs,
 ): Exclude<RolloutVerdict, string> | undefined {
-  for (const it of [...status.initContainerStatuses, ...status.containerStatuses]) {
+  const pod = it.metadata.name;
+  for (const container of statusesOf(it)) {
+    const { name, image, state, lastState, restartCount, ready } = container;
     const said = (text: string) => ({
-      failed: `container ${it.name} ${text}`,
+      failed: `container ${name} ${text}`,
       pod,
-      container: it.name,
+      container: name,
     });
-    const lasts = (trouble: string) => ageMs(`${pod} ${it.name} ${trouble}`) >= patienceMs;
-    const { reason = "", message = "" } = it.state.waiting ?? {};
+    const lasts = (trouble: string) => ageMs(`${pod} ${name} ${trouble}`) >= patienceMs;
+    const { reason = "", message = "" } = state?.waiting ?? {};
     if (reason === "ErrImageNeverPull" || reason === "InvalidImageName") {
       return said(`has no image: ${message}`);
     }
-    if (pullFailed(it) && lasts("image") && !pulling.has(pod)) {
+    if (pullFailed(container) && lasts("image") && !pulling.has(pod)) {
       return said(
-        `cannot get its image ${it.image}, which is not on the node: ${message.replace(/\s+/g, " ")}`,
+        `cannot get its image ${image}, which is not on the node: ${message.replace(/\s+/g, " ")}`,
       );
     }
     if (/^Create(Container|PodSandbox).*Error$|^RunContainerError$/.test(reason) && lasts(reason)) {
       return said(`cannot be started: ${message}`);
     }
-    if (it.restartCount >= restartLimit && !it.ready) {
-      const last = it.state.terminated ?? it.lastState.terminated;
-      return said(`restarts in a loop (${it.restartCount} times)${endText(last)}`);
+    if (restartCount >= restartLimit && !ready) {
+      const last = state?.terminated ?? lastState?.terminated;
+      return said(`restarts in a loop (${restartCount} times)${endText(last)}`);
     }
   }
   return undefined;
 }
 
-function endText(last: z.infer<typeof ended> | undefined): string {
+function endText(last: Wire<V1ContainerStateTerminated> | undefined): string {
   if (last === undefined) return "";
   return last.reason === "OOMKilled"
     ? ": it was ended for lack of memory"
@@ -278,27 +240,24 @@ function endText(last: z.infer<typeof ended> | undefined): string {
 }
 
 /** Also while it is pulled again: the reason stays until the container starts. */
-function pullFailed({ state }: z.infer<typeof container>): boolean {
-  return state.waiting?.reason === "ImagePullBackOff" || state.waiting?.reason === "ErrImagePull";
+function pullFailed({ state }: ContainerStatus): boolean {
+  return state?.waiting?.reason === "ImagePullBackOff" || state?.waiting?.reason === "ErrImagePull";
 }
 
 /** `2 of 2 pods are new, 1 is ready`: what changes while one waits. */
-export function rolloutText({ deployment: { spec, status }, pods }: RolloutState): string {
-  const waiting = pods.flatMap(({ status: { containerStatuses } }) =>
-    containerStatuses.flatMap(({ state }) => state.waiting?.reason ?? []),
+export function rolloutText({ deployment, pods }: RolloutState): string {
+  const waiting = pods.flatMap((pod) =>
+    (pod.status?.containerStatuses ?? []).flatMap(({ state }) => state?.waiting?.reason ?? []),
   );
-  const parts = [
-    `${status.updatedReplicas} of ${spec.replicas} pods are new`,
-    `${status.availableReplicas} ready`,
-  ];
-  const old = status.replicas - status.updatedReplicas;
-  if (old > 0) parts.push(`${old} old`);
+  const { all, updated, available } = countsOf(deployment);
+  const parts = [`${updated} of ${deployment.spec.replicas} pods are new`, `${available} ready`];
+  if (all > updated) parts.push(`${all - updated} old`);
   const reasons = [...new Set(waiting)].filter((reason) => reason !== "ContainerCreating");
   return [...parts, ...reasons].join(", ");
 }
 
 export interface RolloutWait {
-  readonly kubectl: Kubectl;
+  readonly reader: RolloutReader;
   readonly deployment: string;
   /** The fewest pods that must be ready. */
   readonly replicas: number;
@@ -318,12 +277,12 @@ export interface RolloutWait {
 export async function waitForRollout(
   options: RolloutWait,
 ): Promise<Exclude<RolloutVerdict, string> | undefined> {
-  const { kubectl, deployment: name, replicas, timeoutMs, intervalMs, signal, onState } = options;
+  const { reader, deployment: name, replicas, timeoutMs, intervalMs, signal, onState } = options;
   const startMs = performance.now();
   const judge = rolloutJudge(replicas);
   let told = "";
   while (true) {
-    const state = await readRollout(kubectl, name);
+    const state = await readRollout(reader, name);
     signal?.throwIfAborted();
     if (state === undefined) return { failed: "is not there" };
     const elapsedMs = performance.now() - startMs;
@@ -341,42 +300,35 @@ export async function waitForRollout(
   }
 }
 
-const event = z.object({
-  type: z.string().default(""),
-  reason: z.string().default(""),
-  message: z.string().default(""),
-  count: z.number().nullish(),
-  lastTimestamp: z.string().nullish(),
-  eventTime: z.string().nullish(),
-  metadata: z.object({ creationTimestamp: z.string() }),
-});
+type ClusterEvent = Wire<CoreV1Event>;
 
-type ClusterEvent = z.infer<typeof event>;
-
-async function eventsOf(kubectl: Kubectl, selector: string): Promise<readonly ClusterEvent[]> {
-  const text = await kubectl(["get", "events", `--field-selector=${selector}`, "--output=json"]);
-  const { items } = z.object({ items: z.array(event) }).parse(JSON.parse(text));
-  return items.sort((a, b) => timeOf(a).localeCompare(timeOf(b)));
+async function eventsOf(
+  { api, namespace }: RolloutReader,
+  selector: string,
+): Promise<readonly ClusterEvent[]> {
+  const path = namespacedPath(namespace, "v1", "events");
+  const events = await api.list<ClusterEvent>(
+    `${path}?fieldSelector=${encodeURIComponent(selector)}`,
+  );
+  return [...events].sort((a, b) => timeOf(a).localeCompare(timeOf(b)));
 }
 
-function timeOf(it: ClusterEvent): string {
-  return it.lastTimestamp ?? it.eventTime ?? it.metadata.creationTimestamp;
+function timeOf({ lastTimestamp, eventTime, metadata }: ClusterEvent): string {
+  return lastTimestamp ?? eventTime ?? metadata.creationTimestamp ?? "";
 }
 
 /** Of the pods whose image did not come, those that pull it again: only their events say so. */
 async function pullingAgain(
-  kubectl: Kubectl,
-  pods: readonly PodState[],
+  reader: RolloutReader,
+  pods: readonly ClusterPod[],
 ): Promise<ReadonlySet<string>> {
   const failed = pods
-    .filter(({ status }) =>
-      [...status.initContainerStatuses, ...status.containerStatuses].some(pullFailed),
-    )
+    .filter((pod) => statusesOf(pod).some(pullFailed))
     .map(({ metadata }) => metadata.name);
   const pulling = await Promise.all(
     failed.map(async (name) => {
       // without the events, what the state says counts
-      const events = await eventsOf(kubectl, `involvedObject.name=${name}`).catch(() => []);
+      const events = await eventsOf(reader, `involvedObject.name=${name}`).catch(() => []);
       const lastOf = (is: (it: ClusterEvent) => boolean) => {
         const last = events.findLast(is);
         return last === undefined ? "" : timeOf(last);
@@ -389,25 +341,30 @@ async function pullingAgain(
 }
 
 /** What the cluster warned of about an object, the oldest first, each message once. */
-export async function warningsOf(kubectl: Kubectl, name: string): Promise<readonly string[]> {
-  const events = await eventsOf(kubectl, `involvedObject.name=${name},type=Warning`);
+export async function warningsOf(reader: RolloutReader, name: string): Promise<readonly string[]> {
+  const events = await eventsOf(reader, `involvedObject.name=${name},type=Warning`);
   const lines = events.map(
-    ({ reason, message }) => `${reason}: ${message.trim().replace(/\s+/g, " ")}`,
+    ({ reason, message = "" }) => `${reason}: ${message.trim().replace(/\s+/g, " ")}`,
   );
   return [...new Set(lines)];
 }
 
 /** The last lines that a container wrote; of one that was restarted, those before its end. */
 export async function lastPodLines(
-  kubectl: Kubectl,
-  { pod: name, container: of }: { readonly pod: string; readonly container?: string },
+  { api, namespace }: RolloutReader,
+  { pod, container }: { readonly pod: string; readonly container?: string },
   count: number,
 ): Promise<readonly string[]> {
-  const ask = async (...more: readonly string[]) => {
-    const args = ["logs", name, ...(of === undefined ? [] : [`--container=${of}`])];
-    const text = await kubectl([...args, `--tail=${count}`, ...more]).catch(() => "");
+  const read = async (previous: boolean) => {
+    const query = new URLSearchParams({
+      tailLines: String(count),
+      previous: String(previous),
+      ...(container !== undefined && { container }),
+    });
+    const path = `${namespacedPath(namespace, "v1", "pods", pod)}/log?${query}`;
+    const text = await api.text(path).catch(() => "");
     return text.split("\n").filter((line) => line.trim() !== "");
   };
-  const now = await ask();
-  return now.length > 0 ? now : ask("--previous");
+  const now = await read(false);
+  return now.length > 0 ? now : read(true);
 }

@@ -1,5 +1,6 @@
 import type { Problem } from "./problem.ts";
 import { type ProgramResult, runProgram } from "./run-program.ts";
+import { shellQuote } from "./shell-quote.ts";
 
 /** A machine that is reached over ssh. */
 export interface SshTarget {
@@ -29,7 +30,7 @@ export function runOverSsh(
   args: readonly string[],
   timeoutMs: number,
 ): Promise<ProgramResult> {
-  const command = [program, ...args].map(quoted).join(" ");
+  const command = [program, ...args].map(shellQuote).join(" ");
   return runProgram(
     "ssh",
     [
@@ -43,11 +44,6 @@ export function runOverSsh(
     ],
     { timeoutMs },
   );
-}
-
-/** As a POSIX shell reads one word. */
-function quoted(text: string): string {
-  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
 /** What `ssh` itself exits with when it could not run the command. */

@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { type Command, InvalidArgumentError } from "commander";
+import { aligned } from "../../bench/report/text-table.ts";
 import { readEnvironment } from "../../bench/src/artefact.ts";
 import type { Environment } from "../../inference-image/src/contract/environment.ts";
 import { environmentFiles, outputFolder } from "./artefact.ts";
@@ -127,13 +128,13 @@ function reachable(environment: Environment, plan: TunnelPlan | undefined): read
 
 function tunnelText(environment: Environment, plan: TunnelPlan): string {
   const rows = reachable(environment, plan);
-  const width = (key: "service" | "protocol") => Math.max(...rows.map((row) => row[key].length));
-  const [service, protocol] = [width("service"), width("protocol")];
+  const table = aligned(
+    rows.map(({ service, protocol, url }) => [`  ${service}`, protocol, url]),
+    () => "left",
+  );
   return [
     `${environment.name} on ${plan.target.shown} is reached here:`,
-    ...rows.map(
-      (row) => `  ${row.service.padEnd(service)}  ${row.protocol.padEnd(protocol)}  ${row.url}`,
-    ),
+    table,
     "Ctrl-C closes the tunnel",
   ].join("\n");
 }

@@ -245,8 +245,8 @@ export function registerVerify(program: Command): void {
     .addHelpText(
       "after",
       `
-A deployed environment is asked over its own ports, through an ssh tunnel where only its host reaches them, or
-'kubectl port-forward' where only its cluster does, and its containers or Kubernetes objects are compared with
+A deployed environment is asked over its own ports, through an ssh tunnel where only its host reaches them, or the
+cluster's API server where only its cluster does, and its containers or Kubernetes objects are compared with
 cdk.tf.json. It goes on running: nothing is stopped or changed. Where an embed server asks for a key, INFERENCE_API_KEY
 must have it.
 

@@ -1,9 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Command, InvalidArgumentError } from "commander";
+import { type ClusterApi, ClusterUnreachable, openCluster } from "./cluster-api.ts";
 import { Interrupted, onInterrupt } from "./interrupt.ts";
-import { kubectl } from "./kubectl.ts";
-import { type Kubectl, lastPodLines, waitForRollout, warningsOf } from "./rollout.ts";
-import { UserError } from "./user-error.ts";
+import { lastPodLines, waitForRollout, warningsOf } from "./rollout.ts";
 
 interface WaitArguments {
   readonly kubeconfig?: string;
@@ -19,7 +18,7 @@ export function registerWaitRollout(program: Command): void {
   program
     .command("wait-rollout")
     .argument("<deployment>", "its name")
-    .option("--kubeconfig <file>", "kubeconfig (default: the one that kubectl takes by itself)")
+    .option("--kubeconfig <file>", "kubeconfig (default: KUBECONFIG, or ~/.kube/config)")
     .option("--context <name>", "its context (default: the current one)")
     .option("--namespace <name>", "namespace of the Deployment", "clipstack")
     .option("--replicas <number>", "the fewest pods that must be ready", positive, 1)
@@ -42,11 +41,12 @@ const unreachableMs = 15_000;
 
 async function waitRollout(deployment: string, args: WaitArguments): Promise<void> {
   const interrupt = onInterrupt();
-  const run: Kubectl = (words) =>
-    kubectl(args, [`--namespace=${args.namespace}`, ...words], interrupt.signal);
+  let api: ClusterApi | undefined;
   try {
+    api = await openCluster(args, interrupt.signal);
+    const reader = { api, namespace: args.namespace };
     const failure = await waitForRollout({
-      kubectl: patient(run, interrupt.signal),
+      reader: { ...reader, api: patient(api, interrupt.signal) },
       deployment,
       replicas: args.replicas,
       timeoutMs: args.timeout * 1000,
@@ -61,8 +61,8 @@ async function waitRollout(deployment: string, args: WaitArguments): Promise<voi
     if (failure.pod === undefined) return;
     const { pod, container } = failure;
     const [warnings, lines] = await Promise.all([
-      warningsOf(run, pod).catch(() => []),
-      lastPodLines(run, { pod, container }, args.lines),
+      warningsOf(reader, pod).catch(() => []),
+      lastPodLines(reader, { pod, container }, args.lines),
     ]);
     if (warnings.length > 0) console.log(`what the cluster says of pod ${pod}:`);
     for (const line of warnings) console.log(`  ${line}`);
@@ -73,25 +73,31 @@ async function waitRollout(deployment: string, args: WaitArguments): Promise<voi
     console.error("clipstack: interrupted");
     process.exitCode = new Interrupted("interrupted").exitCode;
   } finally {
+    await api?.close();
     interrupt.remove();
   }
 }
 
 /** An API server may be out of reach for a moment, as in a cluster that was made just now. */
-function patient(run: Kubectl, signal: AbortSignal): Kubectl {
+function patient(api: ClusterApi, signal: AbortSignal): Pick<ClusterApi, "get" | "list" | "text"> {
   let reachedMs = performance.now();
-  return async (words) => {
+  const again = async <T>(read: () => Promise<T>): Promise<T> => {
     while (true) {
       try {
-        const text = await run(words);
+        const found = await read();
         reachedMs = performance.now();
-        return text;
+        return found;
       } catch (error) {
-        const silent = error instanceof UserError && /d(oes|id) not answer/.test(error.message);
-        if (!silent || signal.aborted || performance.now() - reachedMs > unreachableMs) throw error;
+        const gaveUp = performance.now() - reachedMs > unreachableMs;
+        if (!(error instanceof ClusterUnreachable) || signal.aborted || gaveUp) throw error;
         await sleep(1_000, undefined, { signal });
       }
     }
+  };
+  return {
+    get: (path) => again(() => api.get(path)),
+    list: (path) => again(() => api.list(path)),
+    text: (path) => again(() => api.text(path)),
   };
 }
 

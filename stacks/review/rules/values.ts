@@ -1,3 +1,4 @@
+import { quantity } from "../../../inference-image/src/contract/quantity.ts";
 import type { Path, ResourceChange, Values } from "../change.ts";
 import { commandWord, hasSecretForm, hidden } from "../secrets.ts";
 import { secondsOf } from "../stack-facts.ts";
@@ -113,28 +114,14 @@ export function pathOnly(url: string): string {
   return /^\/[\w./-]{0,200}$/.test(path) && !hasSecretForm(path) ? path : hidden;
 }
 
-const memoryUnits: Readonly<Record<string, number>> = {
-  "": 1 / 1024 ** 2,
-  Ki: 1 / 1024,
-  Mi: 1,
-  Gi: 1024,
-  Ti: 1024 ** 2,
-  k: 1000 / 1024 ** 2,
-  M: 1000 ** 2 / 1024 ** 2,
-  G: 1000 ** 3 / 1024 ** 2,
-  T: 1000 ** 4 / 1024 ** 2,
-};
-
 /** Memory of Kubernetes in MiB: `1Gi` is 1024. */
 export function memoryMiB(value: unknown): number | undefined {
-  const match = /^(\d+(?:\.\d+)?)([A-Za-z]{0,2})$/.exec(text(value) ?? "");
-  const unit = memoryUnits[match?.[2] ?? "none"];
-  return match === null || unit === undefined ? undefined : Number(match[1]) * unit;
+  const bytes = quantity(text(value) ?? "");
+  return Number.isNaN(bytes) ? undefined : bytes / 2 ** 20;
 }
 
 /** CPU of Kubernetes in thousandths of a core: `250m`, `1.5`. */
 export function cpuMillicores(value: unknown): number | undefined {
-  const match = /^(\d+(?:\.\d+)?)(m?)$/.exec(text(value) ?? "");
-  if (match === null) return undefined;
-  return Number(match[1]) * (match[2] === "m" ? 1 : 1000);
+  const cores = quantity(text(value) ?? "");
+  return Number.isNaN(cores) ? undefined : Math.round(cores * 1e9) / 1e6;
 }
