@@ -1,3 +1,4 @@
+import jstat from "jstat";
 import { xoroshiro128plus } from "pure-rand/generator/xoroshiro128plus";
 import type { Cell } from "../src/bench-record.ts";
 
@@ -23,6 +24,7 @@ export interface Interval {
   readonly high: number;
 }
 
+const { jStat } = jstat;
 export const confidence = 0.95;
 const draws = 2_000;
 
@@ -168,30 +170,11 @@ function quantileDraws(
   };
   const estimate = at(quantile);
   const rank = Math.min(count, Math.max(1, Math.ceil(quantile * count)));
+  // the library's draws are seeded as ours are
+  jStat.setRandom(uniform);
   return Array.from({ length: draws }, () =>
-    Math.log(at(beta(rank, count - rank + 1, uniform)) / estimate),
+    Math.log(at(jStat.beta.sample(rank, count - rank + 1)) / estimate),
   );
-}
-
-/** One draw of Beta(a, b), both at least 1. */
-function beta(a: number, b: number, uniform: () => number): number {
-  const x = gamma(a, uniform);
-  return x / (x + gamma(b, uniform));
-}
-
-/** One draw of Gamma(shape, 1), shape at least 1: Marsaglia and Tsang 2000. */
-function gamma(shape: number, uniform: () => number): number {
-  const d = shape - 1 / 3;
-  const c = 1 / Math.sqrt(9 * d);
-  for (;;) {
-    const x = normal(uniform);
-    const v = (1 + c * x) ** 3;
-    if (v > 0 && Math.log(1 - uniform()) < 0.5 * x * x + d - d * v + d * Math.log(v)) return d * v;
-  }
-}
-
-function normal(uniform: () => number): number {
-  return Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
 }
 
 function intervalOf(ratio: number, logs: readonly number[], windows: number): Interval {
@@ -202,27 +185,8 @@ function intervalOf(ratio: number, logs: readonly number[], windows: number): In
   return { ratio, low: ratio * Math.exp(at(tail)), high: ratio * Math.exp(at(1 - tail)) };
 }
 
-/** Student's t at 97.5 % by degrees of freedom; from 30 on, the normal distribution's. */
-const t975 = [
-  12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.16, 2.145,
-  2.131, 2.12, 2.11, 2.101, 2.093, 2.086, 2.08, 2.074, 2.069, 2.064, 2.06, 2.056, 2.052, 2.048,
-  2.045,
-];
-
 /** Part of the draws to leave out at each end so that the interval covers 95 % with so few windows. */
 function expandedTail(windows: number): number {
-  const t = t975[windows - 2] ?? 1.96;
-  return normalBelow(-t * Math.sqrt(windows / (windows - 1)));
-}
-
-/** Part of the standard normal distribution below `z`: Abramowitz and Stegun 26.2.17, z ≤ 0. */
-function normalBelow(z: number): number {
-  const k = 1 / (1 - 0.231_641_9 * z);
-  const density = Math.exp((-z * z) / 2) / Math.sqrt(2 * Math.PI);
-  return (
-    density *
-    k *
-    (0.319_381_53 +
-      k * (-0.356_563_782 + k * (1.781_477_937 + k * (-1.821_255_978 + k * 1.330_274_429))))
-  );
+  const t = jStat.studentt.inv((1 + confidence) / 2, windows - 1);
+  return jStat.normal.cdf(-t * Math.sqrt(windows / (windows - 1)), 0, 1);
 }

@@ -1,4 +1,5 @@
 import { levenbergMarquardt } from "ml-levenberg-marquardt";
+import { Matrix, solve } from "ml-matrix";
 
 /**
  * The Universal Scalability Law (Gunther 1993): X(N) = λN / (1 + σ(N − 1) + κN(N − 1)).
@@ -90,15 +91,14 @@ function startsOf(x: readonly number[], y: readonly number[]): readonly (readonl
 /** Least squares of N/X = a + b(N − 1) + cN(N − 1), relative, with what is negative left out. */
 function linearStart(x: readonly number[], y: readonly number[]): readonly number[] | undefined {
   for (const columns of [[0, 1, 2], [0, 1], [0, 2], [0]]) {
-    const rows = x.map((n, i) => {
+    const basis = x.map((n, i) => {
       const target = n / (y[i] ?? 1);
-      return {
-        basis: columns.map((column) => [1, n - 1, n * (n - 1)][column]! / target),
-        target: 1,
-      };
+      return columns.map((column) => [1, n - 1, n * (n - 1)][column]! / target);
     });
-    const solved = leastSquares(rows, columns.length);
-    if (solved === undefined || solved.some((value) => value < 0) || !(solved[0]! > 0)) continue;
+    const ones = Matrix.ones(x.length, 1);
+    // by singular values: two numbers of clients do not determine three columns
+    const solved = solve(new Matrix(basis), ones, true).to1DArray();
+    if (solved.some((value) => value < 0) || !(solved[0]! > 0)) continue;
     const [a, b, c] = [0, 1, 2].map((column) => solved[columns.indexOf(column)] ?? 0) as [
       number,
       number,
@@ -107,31 +107,6 @@ function linearStart(x: readonly number[], y: readonly number[]): readonly numbe
     return [1 / a, b / a, c / a];
   }
   return undefined;
-}
-
-function leastSquares(
-  rows: readonly { readonly basis: readonly number[]; readonly target: number }[],
-  size: number,
-): readonly number[] | undefined {
-  const matrix = Array.from({ length: size }, (_, i) => [
-    ...Array.from({ length: size }, (_, j) =>
-      rows.reduce((sum, { basis }) => sum + (basis[i] ?? 0) * (basis[j] ?? 0), 0),
-    ),
-    rows.reduce((sum, { basis, target }) => sum + (basis[i] ?? 0) * target, 0),
-  ]);
-  for (let i = 0; i < size; i++) {
-    const pivot = matrix[i]?.[i] ?? 0;
-    if (Math.abs(pivot) < 1e-12) return undefined;
-    for (let j = 0; j < size; j++) {
-      if (j === i) continue;
-      const factor = (matrix[j]?.[i] ?? 0) / pivot;
-      for (let k = i; k <= size; k++) {
-        const row = matrix[j];
-        if (row !== undefined) row[k] = (row[k] ?? 0) - factor * (matrix[i]?.[k] ?? 0);
-      }
-    }
-  }
-  return matrix.map((row, i) => (row[size] ?? 0) / (row[i] ?? 1));
 }
 
 /** Below this a parameter is nothing but the fit's rounding. */
