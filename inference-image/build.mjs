@@ -35,7 +35,7 @@ await mkdir(target, { recursive: true });
 const results = await Promise.all([
   build({
     ...options,
-    entryPoints: [join(source, "server/main.ts")],
+    entryPoints: ["server/main.ts", "server/json-worker.ts"].map((file) => join(source, file)),
     entryNames: "[name]",
     chunkNames: "[name]-[hash]",
     splitting: true,

@@ -1,4 +1,4 @@
-import { EmbedError } from "./errors.ts";
+import { EmbedError } from "./embed-error.ts";
 
 export interface AdmissionLimits {
   /** Images that may wait, to arrive, to be decoded or for the model. */

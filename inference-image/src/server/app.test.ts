@@ -369,7 +369,7 @@ describe("with the tiny model", () => {
         request: () => base64("{"),
         code: "bad_request",
         status: 400,
-        message: "the body is not valid JSON",
+        message: /^failed to parse JSON: /,
       },
       {
         what: "empty JSON",

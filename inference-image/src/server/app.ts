@@ -23,13 +23,15 @@ import {
   type PreprocessorOptions,
   type RunOptions,
 } from "../engine/preprocess.ts";
+import { maxJsonBytes } from "../triton/parse-json.ts";
 import { Admission, type Place } from "./admission.ts";
 import { binaryAnswer, jsonAnswer } from "./answer-body.ts";
 import { bearerCheck } from "./authorization.ts";
-import { imagesOfBase64Body } from "./base64-body.ts";
 import { answerClientError, headersTimeoutMs } from "./client-errors.ts";
+import { EmbedError } from "./embed-error.ts";
 import type { Embedder } from "./embedder.ts";
-import { EmbedError, toEmbedError } from "./errors.ts";
+import { toEmbedError } from "./errors.ts";
+import { JsonThread } from "./json-thread.ts";
 import type { EmbedMetrics } from "./metrics.ts";
 import { openApiDocument } from "./openapi.ts";
 import { page, pageSecurityPolicy } from "./page.ts";
@@ -88,6 +90,7 @@ interface Accepted {
   /** Goes off, with an {@link EmbedError}, when nobody waits for the answer any more. */
   readonly signal: AbortSignal;
   readonly reply: FastifyReply;
+  readonly maxBytes: number;
   readonly startedAt: number;
   /** When the whole body was there. */
   arrivedAt: number;
@@ -105,6 +108,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     ...options.preprocessing,
     maxPixels: limits.maxImagePixels,
   });
+  const json = new JsonThread();
   const state = { draining: false, decoding: 0 };
   const admission = new Admission(
     limits,
@@ -135,6 +139,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   app.addHook("onClose", async () => {
     await accepted.answered();
     await preprocessor.close();
+    await json.close();
     await options.embedder()?.close();
   });
 
@@ -213,7 +218,8 @@ export function buildApp(options: AppOptions): FastifyInstance {
 
   /** Refuse before the body is read: a request that cannot be taken must not cost memory. */
   const admit =
-    (contentTypes: readonly string[]) => async (request: FastifyRequest, reply: FastifyReply) => {
+    (contentTypes: readonly string[], maxBytes: number) =>
+    async (request: FastifyRequest, reply: FastifyReply) => {
       if (state.draining) throw new EmbedError("unavailable", "the server is stopping");
       if (options.embedder() === undefined) {
         throw new EmbedError("unavailable", "the model is loading");
@@ -221,9 +227,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
       checkContent(request, contentTypes);
       const timeoutUs = timeoutOf(request);
       const announced = announcedLength(request.raw);
-      if (announced !== undefined && announced > limits.maxBodyBytes) {
-        throw tooLarge(limits.maxBodyBytes);
-      }
+      if (announced !== undefined && announced > maxBytes) throw tooLarge(maxBytes);
 
       const controller = new AbortController();
       // each image of the request listens
@@ -242,17 +246,18 @@ export function buildApp(options: AppOptions): FastifyInstance {
       });
       const startedAt = performance.now();
       const { signal } = controller;
-      requests.set(request, { place, signal, reply, startedAt, arrivedAt: startedAt });
+      const times = { startedAt, arrivedAt: startedAt };
+      requests.set(request, { place, signal, reply, maxBytes, ...times });
     };
 
   async function receive(request: FastifyRequest, body: IncomingMessage) {
     const accepted = requests.get(request);
     // no route wants it
     if (accepted === undefined) return undefined;
-    const { place, signal, reply } = accepted;
+    const { place, signal, reply, maxBytes } = accepted;
     if (request.headers.expect?.toLowerCase() === "100-continue") reply.raw.writeContinue();
     const bytes = await readBody(body, {
-      maxBytes: limits.maxBodyBytes,
+      maxBytes,
       onBytes: (count) => place.receive(count),
       signal,
     });
@@ -267,18 +272,28 @@ export function buildApp(options: AppOptions): FastifyInstance {
 
   app.post(
     embedPaths.embed,
-    { onRequest: [authorize, admit(["multipart/form-data", ...imageContentTypes])] },
+    {
+      onRequest: [
+        authorize,
+        admit(["multipart/form-data", ...imageContentTypes], limits.maxBodyBytes),
+      ],
+    },
     (request, reply) => answer(request, reply, imagesOfBody),
   );
   app.post(
     embedPaths.embedBase64,
-    { onRequest: [authorize, admit(["application/json"])] },
+    {
+      onRequest: [
+        authorize,
+        admit(["application/json"], Math.min(maxJsonBytes, limits.maxBodyBytes)),
+      ],
+    },
     (request, reply) =>
       answer(request, reply, async ({ body }) => {
         if (!Buffer.isBuffer(body)) {
           throw new EmbedError("bad_request", "the body is empty: send JSON");
         }
-        return imagesOfBase64Body(body);
+        return json.images(body);
       }),
   );
 
@@ -294,7 +309,9 @@ export function buildApp(options: AppOptions): FastifyInstance {
     const times: Times = { decode: 0, queue: 0, infer: 0 };
     metrics.pending(images.length);
     // of several images in one body, none can move without the others
-    const file = images.length === 1 && ownsItsMemory(request.body) ? "taken" : "copied";
+    const movable =
+      images.every(ownsItsMemory) || (images.length === 1 && ownsItsMemory(request.body));
+    const file = movable ? "taken" : "copied";
     const vectors = await embed(images, { signal, file }, times).finally(() =>
       metrics.pending(-images.length),
     );
@@ -392,7 +409,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
 
 /** Whether nothing else is in the memory of a body: not so of a small one that came in chunks. */
 function ownsItsMemory(body: unknown): boolean {
-  return Buffer.isBuffer(body) && body.byteLength === body.buffer.byteLength;
+  return body instanceof Uint8Array && body.byteLength === body.buffer.byteLength;
 }
 
 /** In milliseconds. */

@@ -1,6 +1,6 @@
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
-import { EmbedError } from "./errors.ts";
+import { EmbedError } from "./embed-error.ts";
 import { requestTimeoutMs } from "./request-timeout.ts";
 
 /** How long a connection that was answered here stays open for its client to read that, in milliseconds. */

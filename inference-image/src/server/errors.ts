@@ -1,42 +1,9 @@
-import {
-  type EmbedErrorCode,
-  type EmbedErrorResponse,
-  embedErrorStatus,
-  imageContentTypes,
-  maxImagesPerRequest,
-} from "../contract/embed-api.ts";
+import { type EmbedErrorCode, imageContentTypes } from "../contract/embed-api.ts";
 import { InvalidEmbeddingError } from "../engine/embeddings.ts";
 import { ImageError } from "../engine/preprocess.ts";
 import { EngineError, type EngineErrorCode } from "../engine/types.ts";
 import { TritonError, type TritonErrorCode } from "../triton/transport.ts";
-
-/** What a caller of the embed API is told. Branch on `code`, not on the text. */
-export class EmbedError extends Error {
-  override readonly name = "EmbedError";
-
-  constructor(
-    readonly code: EmbedErrorCode,
-    message: string,
-    /** Index of the image at fault. */
-    readonly image?: number,
-    options?: ErrorOptions,
-  ) {
-    super(message, options);
-  }
-
-  get status(): number {
-    return embedErrorStatus[this.code];
-  }
-
-  get body(): EmbedErrorResponse {
-    const { code, message, image } = this;
-    return { error: { code, message, ...(image === undefined ? {} : { image }) } };
-  }
-}
-
-export function tooManyImages(got: string): EmbedError {
-  return new EmbedError("too_large", `images must be 1 to ${maxImagesPerRequest}, got ${got}`);
-}
+import { EmbedError } from "./embed-error.ts";
 
 const engineCodes: Readonly<Record<EngineErrorCode, EmbedErrorCode>> = {
   overloaded: "overloaded",

@@ -1,5 +1,5 @@
 import { maxImagesPerRequest } from "../contract/embed-api.ts";
-import { EmbedError, tooManyImages } from "./errors.ts";
+import { EmbedError, tooManyImages } from "./embed-error.ts";
 import { turns } from "./turns.ts";
 
 /** Bytes in which a boundary is searched in one go. */

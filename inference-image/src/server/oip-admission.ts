@@ -1,6 +1,6 @@
 import { serverEnv } from "../contract/server-env.ts";
 import { Admission, type AdmissionLimits, type Place } from "./admission.ts";
-import { EmbedError } from "./errors.ts";
+import { EmbedError } from "./embed-error.ts";
 import type { ModelRegistry } from "./model-registry.ts";
 import { OipError } from "./oip-error.ts";
 import type { ServedModel } from "./served-model.ts";

@@ -6,7 +6,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Budget } from "../engine/budget.ts";
 import type { HttpBody } from "../triton/wire-http.ts";
 import type { Place } from "./admission.ts";
-import { EmbedError } from "./errors.ts";
+import { EmbedError } from "./embed-error.ts";
 import { type OipAdmission, oipErrorOf } from "./oip-admission.ts";
 import { OipError } from "./oip-error.ts";
 import { announcedLength, readBody } from "./request-body.ts";

@@ -2,20 +2,15 @@ import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest }
 import { z } from "zod";
 import { oipPaths } from "../contract/oip-paths.ts";
 import { WireError } from "../triton/wire.ts";
-import {
-  decodeInferRequestInTurns,
-  encodeInferResponse,
-  type HttpBody,
-  headerLengthField,
-} from "../triton/wire-http.ts";
+import { encodeInferResponse, type HttpBody, headerLengthField } from "../triton/wire-http.ts";
 import { answerClientError, headersTimeoutMs } from "./client-errors.ts";
+import { JsonThread } from "./json-thread.ts";
 import type { ModelRegistry } from "./model-registry.ts";
 import { OipAdmission } from "./oip-admission.ts";
 import { bodyOf, RequestBodies, sendBody, singleHeader } from "./oip-body.ts";
 import { OipError, type OipErrorCode, whereOf } from "./oip-error.ts";
 import { modelMetadata, modelStatistics, serverMetadata } from "./oip-metadata.ts";
 import { requestTimeoutMs } from "./request-timeout.ts";
-import { turns } from "./turns.ts";
 
 export interface OipAppOptions {
   /** Largest request body, before and after decompression, in bytes: `--http-max-input-size`. */
@@ -46,6 +41,8 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
       reply.code(400).type("application/json").send({ error: error.message });
     },
   });
+  const json = new JsonThread();
+  app.addHook("onClose", () => json.close());
   const bodies = new RequestBodies(app, { admission, maxInputBytes });
 
   app.addHook("onSend", async (_request, reply) => {
@@ -121,7 +118,7 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
     const { body, accepted } = await bodies.infer(request, reply);
     const { model, version } = modelOf(request);
     const headerLength = singleHeader(request, headerLengthField);
-    const inferRequest = await decodeInferRequestInTurns(body, headerLength, model, turns);
+    const inferRequest = await json.inferRequest(body, headerLength, model);
     // as it is now: it may have been loaded anew while the body arrived
     const served = registry.model(model, version);
     const items =
@@ -193,7 +190,7 @@ function answerOf(error: Error & { code?: string; statusCode?: number }): {
 } {
   if (error instanceof OipError) return { status: statusOf[error.code], message: error.message };
   if (error instanceof WireError) {
-    return { status: 400, message: error.message };
+    return { status: error.code === "too_large" ? 413 : 400, message: error.message };
   }
   const status = error.statusCode ?? 500;
   // what Fastify refuses is the client's mistake; anything else is ours, and none of its business

@@ -72,7 +72,10 @@ export function openApiDocument(needsKey = false): Readonly<Record<string, unkno
     400: answer("Malformed request.", "Error"),
     ...unauthorized,
     408: answer("The body arrives too slowly while others wait.", "Error"),
-    413: answer("Body, pixels of an image, or number of images over the limit.", "Error"),
+    413: answer(
+      "Body (16 MiB of JSON), pixels of an image, or number of images over the limit.",
+      "Error",
+    ),
     415: answer("Not a JPEG, PNG or WebP file.", "Error"),
     422: answer("The bytes are not an image that can be decoded.", "Error"),
     429: {

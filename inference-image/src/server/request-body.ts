@@ -1,5 +1,6 @@
 import type { IncomingMessage } from "node:http";
-import { EmbedError } from "./errors.ts";
+import { maxJsonBytes } from "../triton/parse-json.ts";
+import { EmbedError } from "./embed-error.ts";
 
 export interface ReadBodyOptions {
   readonly maxBytes: number;
@@ -16,7 +17,9 @@ export function announcedLength({ headers }: IncomingMessage): number | undefine
 }
 
 export function tooLarge(maxBytes: number): EmbedError {
-  return new EmbedError("too_large", `the body is larger than ${maxBytes} bytes`);
+  const hint =
+    maxBytes === maxJsonBytes ? "; send more as multipart/form-data or as raw bytes" : "";
+  return new EmbedError("too_large", `the body is larger than ${maxBytes} bytes${hint}`);
 }
 
 /**

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from "fastify";
-import { EmbedError } from "./errors.ts";
+import { EmbedError } from "./embed-error.ts";
 import { filesOfForm } from "./form-body.ts";
 
 /** The image files of a request to `POST /embed`: one raw body, or the files of a form. They are views of the body. */

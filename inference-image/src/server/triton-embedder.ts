@@ -12,8 +12,8 @@ import { imageTensor, pixelTensor } from "../engine/image-tensor.ts";
 import { WaitQueue } from "../engine/wait-queue.ts";
 import { type GrpcPool, type GrpcPoolObserver, openGrpcPool } from "../triton/grpc-pool.ts";
 import { type CallOptions, type Transport, TritonError } from "../triton/transport.ts";
+import { EmbedError } from "./embed-error.ts";
 import type { Embedder, EmbedderObserver, EmbedOptions } from "./embedder.ts";
-import { EmbedError } from "./errors.ts";
 
 export interface TritonEmbedderOptions {
   /** `host:port` of each Triton's gRPC; all serve the same model. */

@@ -11,7 +11,6 @@ import {
   type ParameterValue,
   refuseExtensions,
   shapeText,
-  TensorData,
   toWire,
   WireError,
   type WireTensor,
@@ -346,7 +345,7 @@ function bytesOfContents(
     return toWire({ name, dataType: "FP32", shape, data: Float32Array.from(list as number[]) })
       .bytes;
   }
-  return bytesOfElements(name, dataType, shape, TensorData.of(list));
+  return bytesOfElements(name, dataType, shape, list);
 }
 
 function parametersOf(parameters: Parameters | undefined): Record<string, ParameterValue> {

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { Tensor } from "../contract/tensor.ts";
-import { JsonReader, type Pace } from "./json-reader.ts";
+import { parseJson, parseRequestJson } from "./parse-json.ts";
 import {
   bytesOfElements,
   fromWire,
@@ -86,8 +86,8 @@ export function decodeInferResponse(
   body: Buffer,
   headerLength: string | undefined,
 ): { id: string; outputs: Tensor[] } {
-  const length = parseHeaderLength(headerLength, body.byteLength) ?? body.byteLength;
-  const json = checkJson(responseJson, new JsonReader(body.subarray(0, length)).readAll());
+  const length = jsonLength(body, headerLength);
+  const json = checkJson(responseJson, parseJson(body.subarray(0, length)));
   const outputs = readTensors(json.outputs, body.subarray(length), "output", "");
   return { id: json.id ?? "", outputs: outputs.map(fromWire) };
 }
@@ -105,35 +105,18 @@ export function decodeInferRequest(
   headerLength: string | undefined,
   model: string,
 ): InferRequest | RawInferRequest {
-  const parts = partsOf(body, headerLength);
-  if (parts.json === undefined) return { rawInput: body };
-  return requestOf(new JsonReader(parts.json).readAll(), parts.binary, model);
+  const length = jsonLength(body, headerLength);
+  if (length === 0 && headerLength !== undefined) return { rawInput: body };
+  return requestOf(parseRequestJson(body.subarray(0, length)), body.subarray(length), model);
 }
 
 /**
- * {@link decodeInferRequest} of a body that may be large.
+ * Bytes of JSON at the start of a request's body.
  *
- * @param pace - Divides the reading into turns.
+ * @throws {WireError} if the header is not a length within the body.
  */
-export async function decodeInferRequestInTurns(
-  body: Buffer,
-  headerLength: string | undefined,
-  model: string,
-  pace: Pace,
-): Promise<InferRequest | RawInferRequest> {
-  const parts = partsOf(body, headerLength);
-  if (parts.json === undefined) return { rawInput: body };
-  return requestOf(await new JsonReader(parts.json).read(pace), parts.binary, model);
-}
-
-/** The JSON of a request, unless it has none, and what follows it. */
-function partsOf(
-  body: Buffer,
-  headerLength: string | undefined,
-): { readonly json?: Buffer; readonly binary: Buffer } {
-  const length = parseHeaderLength(headerLength, body.byteLength) ?? body.byteLength;
-  if (length === 0 && headerLength !== undefined) return { binary: body };
-  return { json: body.subarray(0, length), binary: body.subarray(length) };
+export function jsonLength(body: Buffer, headerLength: string | undefined): number {
+  return parseHeaderLength(headerLength, body.byteLength) ?? body.byteLength;
 }
 
 function requestOf(value: unknown, binary: Buffer, model: string): InferRequest {

@@ -17,8 +17,8 @@ export class WireError extends Error {
 
   constructor(
     message: string,
-    /** `unsupported`: allowed by the protocol, but not offered here. */
-    readonly code: "invalid" | "unsupported" = "invalid",
+    /** `unsupported`: allowed by the protocol, but not offered here. `too_large`: beyond a limit of this server. */
+    readonly code: "invalid" | "unsupported" | "too_large" = "invalid",
   ) {
     super(message);
   }
@@ -215,63 +215,8 @@ const arrays = {
   FP64: Float64Array,
 } as const;
 
-/** Elements of a tensor that are not numbers: strings, of which a model here takes one for each image. */
-const maxOtherElements = 1_000_000;
-
-/** The elements of a tensor as they came: nested or not, in their order. */
-export class TensorData {
-  /** What is in use of it is the first {@link length}. Empty where {@link others} are there. */
-  #numbers = new Float64Array(16);
-  #others: unknown[] | undefined;
-  #length = 0;
-
-  static of(values: readonly unknown[]): TensorData {
-    const data = new TensorData();
-    for (const value of values) data.push(value);
-    return data;
-  }
-
-  get length(): number {
-    return this.#length;
-  }
-
-  /** All of them, where all of them are numbers. */
-  get numbers(): Float64Array | undefined {
-    return this.#others === undefined ? this.#numbers.subarray(0, this.#length) : undefined;
-  }
-
-  get values(): Iterable<unknown> {
-    return this.#others ?? this.#numbers.subarray(0, this.#length);
-  }
-
-  pushNumber(value: number): void {
-    if (this.#others !== undefined) {
-      this.push(value);
-      return;
-    }
-    if (this.#length === this.#numbers.length) {
-      const larger = new Float64Array(this.#length * 2);
-      larger.set(this.#numbers);
-      this.#numbers = larger;
-    }
-    this.#numbers[this.#length++] = value;
-  }
-
-  push(value: unknown): void {
-    if (typeof value === "number" && this.#others === undefined) {
-      this.pushNumber(value);
-      return;
-    }
-    this.#others ??= Array.from(this.#numbers.subarray(0, this.#length));
-    if (this.#length >= maxOtherElements) {
-      throw new WireError(
-        `failed to parse JSON: 'data' has more than ${maxOtherElements} elements, and they are not numbers`,
-      );
-    }
-    this.#others.push(value);
-    this.#length += 1;
-  }
-}
+/** Maximum nesting of a tensor's elements. A tensor has at most 32 dimensions. */
+const maxNesting = 32;
 
 /**
  * The bytes of a tensor whose elements came as JSON, or one by one.
@@ -290,66 +235,48 @@ export function bytesOfElements(
       `FP16 data via JSON is not supported. Please use the binary data format for '${name}'`,
     );
   }
-  if (!(data instanceof TensorData)) {
+  if (!Array.isArray(data)) {
     throw new WireError(`Unable to parse 'data' of '${name}': not an array`);
   }
+  const elements: readonly unknown[] = data.some(Array.isArray) ? data.flat(maxNesting) : data;
   // before anything is allocated: the shape is a stranger's word
-  if (data.length !== count) {
+  if (elements.length !== count) {
     throw new WireError(
       `Unable to parse 'data' of '${name}': its number of elements does not match shape ${shapeText(shape)}`,
     );
   }
-  const wrong = (index: number, value: unknown, rule: string) =>
-    new WireError(
-      `Unable to parse 'data' of '${name}': element ${index} must be ${rule}, got ${oneLine(value)}`,
+  const check = (rule: string, isRight: (value: unknown, index: number) => boolean) => {
+    const index = elements.findIndex((value, at) => !isRight(value, at));
+    if (index < 0) return;
+    throw new WireError(
+      `Unable to parse 'data' of '${name}': element ${index} must be ${rule}, got ${oneLine(elements[index])}`,
     );
+  };
 
   if (dataType === "BYTES") {
+    check("a string", (value) => typeof value === "string");
     const encoder = new TextEncoder();
-    const elements: Uint8Array[] = [];
-    for (const value of data.values) {
-      if (typeof value !== "string") throw wrong(elements.length, value, "a string");
-      elements.push(encoder.encode(value));
-    }
-    return joinElements(elements);
+    return joinElements((elements as readonly string[]).map((value) => encoder.encode(value)));
   }
   if (dataType === "BOOL") {
-    const bytes = new Uint8Array(count);
-    let index = 0;
-    for (const value of data.values) {
-      if (typeof value !== "boolean") throw wrong(index, value, "true or false");
-      bytes[index++] = value ? 1 : 0;
-    }
-    return bytes;
+    check("true or false", (value) => typeof value === "boolean");
+    return Uint8Array.from(elements as readonly boolean[], Number);
   }
-  const { numbers } = data;
-  if (numbers === undefined) {
-    const values = [...data.values];
-    const index = values.findIndex((value) => typeof value !== "number");
-    throw wrong(index, values[index], "a number");
-  }
+  check("a number", (value) => typeof value === "number");
+  const numbers = elements as readonly number[];
   if (dataType === "FP32") return new Uint8Array(new Float32Array(numbers).buffer);
   if (dataType === "FP64") return new Uint8Array(new Float64Array(numbers).buffer);
-  const array = new arrays[dataType](count);
-  if (array instanceof BigInt64Array || array instanceof BigUint64Array) {
-    for (const [index, value] of numbers.entries()) {
-      if (!Number.isSafeInteger(value)) {
-        throw wrong(
-          index,
-          value,
-          "an integer that JSON carries exactly; use the binary data format",
-        );
-      }
-      array[index] = BigInt(value);
-      if (array[index] !== BigInt(value)) throw wrong(index, value, `${dataType}`);
-    }
-    return new Uint8Array(array.buffer);
+  if (dataType === "INT64" || dataType === "UINT64") {
+    check("an integer that JSON carries exactly; use the binary data format", Number.isSafeInteger);
+    const integers = numbers.map(BigInt);
+    const values = (dataType === "INT64" ? BigInt64Array : BigUint64Array).from(integers);
+    check(dataType, (_, index) => integers[index] === values[index]);
+    return new Uint8Array(values.buffer);
   }
-  array.set(numbers);
-  for (let index = 0; index < count; index += 1) {
-    if (array[index] !== numbers[index]) throw wrong(index, numbers[index], `${dataType}`);
-  }
-  return new Uint8Array(array.buffer);
+  const values = new arrays[dataType](count);
+  values.set(numbers);
+  check(dataType, (value, index) => value === values[index]);
+  return new Uint8Array(values.buffer);
 }
 
 /**
@@ -400,6 +327,9 @@ function float32Json(values: Float32Array): string {
 }
 
 function oneLine(value: unknown): string {
+  // it may be nested deeply
+  if (Array.isArray(value)) return "an array";
+  if (typeof value === "object" && value !== null) return "an object";
   const text = JSON.stringify(value) ?? String(value);
   return text.length > 40 ? `${text.slice(0, 40)}…` : text;
 }
