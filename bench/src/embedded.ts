@@ -161,6 +161,7 @@ function mirror(source: string, target: string): void {
   mkdirSync(target, { recursive: true });
   for (const entry of readdirSync(source)) {
     const [from, to] = [join(source, entry), join(target, entry)];
+    if (!existsSync(from)) continue; // a link to an optimised file that has not been made
     if (statSync(from).isDirectory()) mirror(from, to);
     else {
       rmSync(to, { force: true });
