@@ -37,6 +37,7 @@ describe("against this project's server", () => {
         open: () => at(server.ports.http),
         openSilent: at,
         openUnreachable: at,
+        largestBatch: encoding === "json" ? 8 : model.maxBatchSize, // 16 MiB of JSON
       });
     }
   }

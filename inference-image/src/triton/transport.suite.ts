@@ -17,6 +17,8 @@ export interface TransportSuite {
   openSilent(port: number): Transport;
   /** To a port of 127.0.0.1 where nobody listens. */
   openUnreachable(port: number): Transport;
+  /** Largest batch whose request the server accepts; larger ones are rejected by their bytes. @default model.maxBatchSize */
+  readonly largestBatch?: number;
 }
 
 const options = { timeoutMs: 30_000 };
@@ -27,6 +29,7 @@ export function describeTransport({
   open,
   openSilent,
   openUnreachable,
+  largestBatch = model.maxBatchSize,
 }: TransportSuite): void {
   const [inputSpec] = model.inputs;
   const [outputSpec] = model.outputs;
@@ -159,7 +162,7 @@ export function describeTransport({
     });
 
     test("carries the largest batch", async () => {
-      expect(await rows(inputOf(model.maxBatchSize))).toHaveLength(model.maxBatchSize);
+      expect(await rows(inputOf(largestBatch))).toHaveLength(largestBatch);
     });
 
     test("carries an input that is a part of another array", async () => {
@@ -239,7 +242,9 @@ export function describeTransport({
       );
       expect(error.code).toBe("rejected");
       expect(error.message).toContain(
-        `inference request batch-size must be <= ${model.maxBatchSize} for '${model.name}'`,
+        largestBatch < model.maxBatchSize
+          ? "JSON must be at most 16777216 bytes, got "
+          : `inference request batch-size must be <= ${model.maxBatchSize} for '${model.name}'`,
       );
     });
 
