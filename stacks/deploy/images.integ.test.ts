@@ -292,7 +292,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
       await server.healthy();
       expect(await embed(await server.address(embedPort), await picture())).toBe(200);
       const { stdout } = await server.exec("ls", `/models/${openclipVitB32.name}/1`);
-      expect(stdout.trim().split("\n")).toEqual(["model.onnx", "model.onnx.json"]);
+      expect(stdout.trim().split("\n")).toEqual(["model.onnx"]);
     });
 
     test("fails when they are not what they must be", async () => {
