@@ -15,8 +15,8 @@ import {
   type Environment,
   openProxyDispatcher,
 } from "../../inference-image/src/model/proxy-dispatcher.ts";
+import { FolderError } from "../../inference-image/src/model/publish-file.ts";
 import {
-  FolderError,
   isPulled,
   type PulledModel,
   pullModel,

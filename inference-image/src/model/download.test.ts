@@ -51,6 +51,7 @@ async function get(server: TestServer, options: Partial<DownloadOptions> = {}) {
     sha256,
     maxBytes: 1e6,
     dispatcher,
+    tokenVariable: "HF_TOKEN",
     wait: async (ms) => void waits.push(ms),
     onRetry: (line) => lines.push(line),
     ...options,

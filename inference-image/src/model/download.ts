@@ -1,6 +1,7 @@
 import { open, readFile, rm, writeFile } from "node:fs/promises";
 import { type Dispatcher, errors, request } from "undici";
 import { z } from "zod";
+import { sha256Of } from "./model-info.ts";
 import { sizeOf } from "./publish-file.ts";
 
 export interface DownloadOptions {
@@ -15,6 +16,10 @@ export interface DownloadOptions {
   readonly maxBytes: number;
   /** Sent to the origin of `url`, and to no other that it leads to. */
   readonly token?: string;
+  /** Variable that the token is from, for the message of a server that rejects the request. */
+  readonly tokenVariable?: string;
+  /** Aborted at a deadline; its reason is thrown as it is. */
+  readonly signal?: AbortSignal;
   readonly dispatcher: Dispatcher;
   readonly onProgress?: (progress: DownloadProgress) => void;
   /** Told in one line what went wrong, and when it is tried again. */
@@ -48,7 +53,7 @@ const maxWaitMs = 60_000;
  * @throws {Error} one line: the address without its query, and what is wrong. What came is kept, unless it is of no use.
  */
 export async function download(options: DownloadOptions): Promise<{ readonly resumed: number }> {
-  const { part, onRetry, wait = pause } = options;
+  const { part, signal, onRetry, wait = pause } = options;
   let resumed: number | undefined;
   let failures = 0;
   for (let tries = 1; ; tries++) {
@@ -57,6 +62,7 @@ export async function download(options: DownloadOptions): Promise<{ readonly res
       const kept = await fetchOnce(options);
       return { resumed: resumed ?? kept };
     } catch (error) {
+      signal?.throwIfAborted();
       const where = shownUrl(options.url);
       if (error instanceof Refused) throw new Error(`${where}: ${error.message}`, { cause: error });
       if (!(error instanceof Interrupted)) throw error;
@@ -76,7 +82,33 @@ export async function download(options: DownloadOptions): Promise<{ readonly res
       }
       onRetry?.(`${error.message}; trying again in ${Math.ceil(waitMs / 1000)} s`);
       await wait(waitMs);
+      signal?.throwIfAborted();
     }
+  }
+}
+
+/**
+ * Downloads a file as {@link download} does, and checks its checksum. What an earlier download left of another file is discarded.
+ *
+ * @returns SHA-256 of the file, and how many bytes of it were there before.
+ * @throws {Error} one line; a file with another checksum is removed
+ */
+export async function downloadChecked(
+  options: DownloadOptions,
+): Promise<{ readonly sha256: string; readonly resumed: number }> {
+  const { url, part, sha256: expected, onRetry } = options;
+  for (;;) {
+    const { resumed } = await download(options);
+    const sha256 = await sha256Of(part);
+    if (expected === undefined || sha256 === expected) return { sha256, resumed };
+    const bytes = await sizeOf(part);
+    await discardPart(part);
+    if (resumed === 0) {
+      throw new Error(
+        `${shownUrl(url)}: sha256 must be ${expected}, got ${sha256} (${bytes} bytes)`,
+      );
+    }
+    onRetry?.("what an earlier download left is of another file; starting again");
   }
 }
 
@@ -143,7 +175,8 @@ async function fetchOnce(options: DownloadOptions): Promise<number> {
   const sameAddress = state?.url === shownUrl(url) ? state.validator : undefined;
   const gone = new AbortController();
   try {
-    const answer = await answerOf(options, gone.signal, {
+    const signal = AbortSignal.any([gone.signal, options.signal ?? gone.signal]);
+    const answer = await answerOf(options, signal, {
       ...(have > 0 && { range: `bytes=${have}-` }),
       ...(have > 0 && sameAddress !== undefined && { "if-range": sameAddress }),
     });
@@ -257,7 +290,7 @@ async function answerOf(
   signal: AbortSignal,
   range: Readonly<Record<string, string>>,
 ): Promise<Answer> {
-  const { dispatcher, token } = options;
+  const { dispatcher, token, tokenVariable } = options;
   let url = options.url;
   for (let left = maxRedirects; ; left--) {
     const secret = url.origin === options.url.origin ? token : undefined;
@@ -294,7 +327,11 @@ async function answerOf(
       return { status, body: response.body, header };
     }
     response.body.destroy();
-    throw refusalOf(status, header("retry-after"), url, token !== undefined);
+    const hint =
+      tokenVariable === undefined
+        ? ""
+        : `: ${tokenVariable} ${token === undefined ? "may be needed" : "is not accepted"}, or a proxy or a mirror is in the way`;
+    throw refusalOf(status, header("retry-after"), url, hint);
   }
 }
 
@@ -329,21 +366,12 @@ function nextOf(from: URL, location: string | undefined): URL {
 }
 
 /** What an answer that has no file means. */
-function refusalOf(
-  status: number,
-  retryAfter: string | undefined,
-  url: URL,
-  hasToken: boolean,
-): Error {
+function refusalOf(status: number, retryAfter: string | undefined, url: URL, hint: string): Error {
   const answered = `${url.host} answered ${status}`;
   if (status === 408 || status === 429 || status >= 500) {
     return new Interrupted(answered, 0, waitOf(retryAfter));
   }
-  if (status === 401 || status === 403) {
-    const token = hasToken ? "HF_TOKEN is not accepted, or" : "HF_TOKEN may be needed, or";
-    return new Refused(`${answered}: ${token} a proxy or a mirror is in the way`);
-  }
-  return new Refused(answered);
+  return new Refused(status === 401 || status === 403 ? `${answered}${hint}` : answered);
 }
 
 /** Seconds, or a date. */

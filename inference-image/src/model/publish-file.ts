@@ -162,3 +162,21 @@ export async function isFolder(path: string): Promise<boolean> {
 export async function sizeOf(file: string): Promise<number | undefined> {
   return (await stat(file).catch(() => undefined))?.size;
 }
+
+/** An error of the file system in words; any other as it is. */
+export function aboutFolder(error: unknown, folder: string, kept: number): unknown {
+  const { code } = error as NodeJS.ErrnoException;
+  if (code === "ENOSPC" || code === "EDQUOT") {
+    const rest = kept > 0 ? `; the ${Math.round(kept / 1e6)} MB that came are kept` : "";
+    return new FolderError(`${folder}: no room is left${rest}`, { cause: error });
+  }
+  if (["EACCES", "EPERM", "EROFS", "ENOTDIR", "EEXIST", "EISDIR", "EFBIG"].includes(code ?? "")) {
+    return new FolderError(`${folder}: cannot be written: ${code}`, { cause: error });
+  }
+  return error;
+}
+
+/** A folder that cannot be written, or has no room: whoever named it can mend it. */
+export class FolderError extends Error {
+  override readonly name = "FolderError";
+}

@@ -8,15 +8,8 @@ import { ensureTinyModel } from "./generate.ts";
 import { modelInfo, sha256Of, sidecarPath } from "./model-info.ts";
 import { onnxChunks } from "./onnx-writer.ts";
 import { openProxyDispatcher } from "./proxy-dispatcher.ts";
-import { sizeOf } from "./publish-file.ts";
-import {
-  FolderError,
-  isPulled,
-  type PullOptions,
-  pullModel,
-  pullPartPath,
-  type WantedModel,
-} from "./pull.ts";
+import { FolderError, sizeOf } from "./publish-file.ts";
+import { isPulled, type PullOptions, pullModel, pullPartPath, type WantedModel } from "./pull.ts";
 import { exportedTower } from "./test-exported-tower.ts";
 import { type Answer, file, startFileServer, status, type TestServer } from "./test-file-server.ts";
 
@@ -125,7 +118,7 @@ test("refuses another checksum, and keeps the old file", async () => {
   const other = Buffer.from(published);
   other[other.length - 1]! ^= 1;
   await expect(pull(await serve(file(other)))).rejects.toThrow(
-    `model.onnx: sha256 must be ${wanted.sha256}, got ${sha256(other)} (${other.length} bytes); ${model} is as it was`,
+    `model.onnx: sha256 must be ${wanted.sha256}, got ${sha256(other)} (${other.length} bytes)`,
   );
   expect(await readFile(model, "utf8")).toBe("old weights");
   expect(await readdir(dirname(model))).toEqual(["model.onnx"]);
@@ -137,7 +130,7 @@ test("begins again when what an earlier pull left was of another file", async ()
   const server = await serve(file(published));
   const lines: string[] = [];
   await pull(server, { onRetry: (line) => lines.push(line) });
-  expect(lines).toEqual(["what an earlier pull had left is of another file; beginning again"]);
+  expect(lines).toEqual(["what an earlier download left is of another file; starting again"]);
   expect(server.requests.map(({ headers }) => headers.range)).toEqual(["bytes=1000-", undefined]);
 });
 

@@ -1,11 +1,18 @@
 import { statfs } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { Dispatcher } from "undici";
-import { type DownloadOptions, discardPart, download, shownUrl } from "./download.ts";
-import { type ModelInfo, modelInfo, sha256Of } from "./model-info.ts";
+import { type DownloadOptions, discardPart, downloadChecked } from "./download.ts";
+import { type ModelInfo, modelInfo } from "./model-info.ts";
 import type { LockedModel } from "./model-lock.ts";
 import { readOnnx } from "./onnx-reader.ts";
-import { draftModelFile, makeFolder, publishFile, sizeOf } from "./publish-file.ts";
+import {
+  aboutFolder,
+  draftModelFile,
+  FolderError,
+  makeFolder,
+  publishFile,
+  sizeOf,
+} from "./publish-file.ts";
 import { type FileLock, takeFileLock } from "./pull-lock.ts";
 import { isStandard, type StandardModel, writeStandardModel } from "./standard-model.ts";
 
@@ -73,7 +80,16 @@ export async function pullModel(options: PullOptions): Promise<PulledModel> {
     lock = await takeFileLock(part.replace(".pull.", ".pull-lock."), file);
     const refresh = setInterval(() => void lock?.refresh(), 30_000);
     try {
-      const { sha256, resumed } = await fetchChecked(options, part);
+      await checkRoom(options, part);
+      const { bytes, sha256: expected } = options.model;
+      const { sha256, resumed } = await downloadChecked({
+        ...options,
+        part,
+        maxBytes,
+        bytes,
+        sha256: expected,
+        tokenVariable: "HF_TOKEN",
+      });
       const pulled = await putInPlace(options, part, sha256);
       await discardPart(part);
       return { ...pulled, sha256, resumed };
@@ -81,51 +97,9 @@ export async function pullModel(options: PullOptions): Promise<PulledModel> {
       clearInterval(refresh);
     }
   } catch (error) {
-    throw await aboutFolder(error, dirname(file), (await sizeOf(part)) ?? 0);
+    throw aboutFolder(error, dirname(file), (await sizeOf(part)) ?? 0);
   } finally {
     await lock?.release().catch(() => {});
-  }
-}
-
-/** What the disk has against it, in words. */
-async function aboutFolder(error: unknown, folder: string, kept: number): Promise<unknown> {
-  const { code } = error as NodeJS.ErrnoException;
-  if (code === "ENOSPC" || code === "EDQUOT") {
-    const rest = kept > 0 ? `; the ${Math.round(kept / 1e6)} MB that came are kept` : "";
-    return new FolderError(`${folder}: no room is left${rest}`, { cause: error });
-  }
-  if (["EACCES", "EPERM", "EROFS", "ENOTDIR", "EEXIST", "EISDIR", "EFBIG"].includes(code ?? "")) {
-    return new FolderError(`${folder}: cannot be written: ${code}`, { cause: error });
-  }
-  return error;
-}
-
-/** A folder that cannot be written, or has no room: whoever named it can mend it. */
-export class FolderError extends Error {
-  override readonly name = "FolderError";
-}
-
-async function fetchChecked(
-  options: PullOptions,
-  part: string,
-): Promise<{ readonly sha256: string; readonly resumed: number }> {
-  const { model, url, file } = options;
-  await checkRoom(options, part);
-  const wanted = { ...options, part, maxBytes, bytes: model.bytes, sha256: model.sha256 };
-  for (;;) {
-    const { resumed } = await download(wanted);
-    const sha256 = await sha256Of(part);
-    if (model.sha256 === undefined || sha256 === model.sha256) return { sha256, resumed };
-    const bytes = await sizeOf(part);
-    await discardPart(part);
-    if (resumed > 0) {
-      options.onRetry?.("what an earlier pull had left is of another file; beginning again");
-      continue;
-    }
-    const kept = (await sizeOf(file)) === undefined ? "" : `; ${file} is as it was`;
-    throw new Error(
-      `${shownUrl(url)}: sha256 must be ${model.sha256}, got ${sha256} (${bytes} bytes)${kept}`,
-    );
   }
 }
 

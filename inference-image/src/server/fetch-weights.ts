@@ -1,8 +1,15 @@
-import { createHash } from "node:crypto";
-import { open, rename, rm } from "node:fs/promises";
+import { rename } from "node:fs/promises";
 import { join } from "node:path";
+import {
+  type DownloadProgress,
+  discardPart,
+  downloadChecked,
+  shownUrl,
+} from "../model/download.ts";
 import { sha256Of } from "../model/model-info.ts";
-import { makeFolder, sizeOf } from "../model/publish-file.ts";
+import { openProxyDispatcher } from "../model/proxy-dispatcher.ts";
+import { aboutFolder, makeFolder, sizeOf } from "../model/publish-file.ts";
+import { type FileLock, takeFileLock } from "../model/pull-lock.ts";
 import {
   type CheckWeightsOptions,
   checkWeights,
@@ -58,175 +65,80 @@ export function readFetchWeightsArguments(args: readonly string[]): FetchWeights
 
 /** Four hours: as long as a pod of the chart may take to start. */
 const maxTimeoutSeconds = 14_400;
-/** A server that sends nothing for so long is given up. */
-const idleMs = 60_000;
 /** Between two lines about how far it is. */
 const progressMs = 10_000;
-/** From one address to the next. */
-const maxRedirects = 10;
-
 /**
- * Bring the weights to a folder that has room for them, and make it ready as {@link checkWeights} does. A file that is there
- * and is the right one is not fetched again. One process at a time.
+ * Downloads the weights into a folder and checks them as {@link checkWeights} does. A file that is there and is the right one
+ * is not fetched again. An interrupted download is resumed, also by another process; one process at a time.
  *
- * @param onProgress - Told in one line how far it is.
- * @returns What the folder has, in one line.
+ * @param tell - Receives one line about the progress or a retry.
+ * @param wait - Waits before a retry. @default the time passes
+ * @returns Description of the file, in one line.
  * @throws {Error} one line: the address without its query, the rule and what came.
  */
 export async function fetchWeights(
   { url, maxBytes, timeoutSeconds, ...options }: FetchWeightsOptions,
-  onProgress: (line: string) => void = () => {},
+  tell: (line: string) => void = () => {},
+  wait?: (ms: number) => Promise<void>,
 ): Promise<string> {
   const { folder, sha256 } = options;
   const file = join(folder, weightsFileName);
   if ((await sizeOf(file)) !== undefined && (await sha256Of(file)) === sha256) {
     return `it was there already; ${await checkWeights(options)}`;
   }
-  const part = `${file}.part`;
+  // another file is another part: what is left of it is never taken for this one
+  const part = join(folder, `model.${sha256.slice(0, 12)}.onnx.part`);
+  const deadline = new AbortController();
+  const timer = setTimeout(() => {
+    const rule = `must be there within ${timeoutSeconds} s, and is not`;
+    deadline.abort(new Error(`${shownUrl(new URL(url))}: ${rule}`));
+  }, timeoutSeconds * 1000);
+  const dispatcher = openProxyDispatcher(process.env);
+  let lock: FileLock | undefined;
   try {
     await makeFolder(folder);
+    lock = await takeFileLock(`${part}-lock`, file);
+    const refresh = setInterval(() => void lock?.refresh(), 30_000);
     const startedAt = performance.now();
-    const { got, bytes } = await download(new URL(url), part, {
-      maxBytes,
-      timeoutSeconds,
-      onProgress,
-    });
-    if (got !== sha256) {
-      throw new Error(
-        `${shown(new URL(url))}: sha256 must be ${sha256}, got ${got} (${bytes} bytes)`,
-      );
+    try {
+      await downloadChecked({
+        url: new URL(url),
+        part,
+        sha256,
+        maxBytes,
+        dispatcher,
+        signal: deadline.signal,
+        wait,
+        onProgress: progressTold(tell),
+        onRetry: tell,
+      });
+    } finally {
+      clearInterval(refresh);
     }
     await rename(part, file);
+    await discardPart(part);
     const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
     return `fetched in ${seconds} s; ${await checkWeights(options)}`;
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    if (code === "ENOSPC") throw new Error(`${folder}: no room is left`, { cause: error });
-    if (code === "EACCES" || code === "EROFS") {
-      throw new Error(`${folder}: cannot be written: ${message}`, { cause: error });
-    }
-    throw error;
+    throw aboutFolder(error, folder, (await sizeOf(part)) ?? 0);
   } finally {
-    await rm(part, { force: true }).catch(() => {});
+    clearTimeout(timer);
+    await lock?.release().catch(() => {});
+    await dispatcher.destroy();
   }
 }
 
-interface DownloadOptions extends Pick<FetchWeightsOptions, "maxBytes" | "timeoutSeconds"> {
-  readonly onProgress: (line: string) => void;
-}
-
-/** Write what `url` has to `path`; its SHA-256 is computed on the way. */
-async function download(
-  url: URL,
-  path: string,
-  { maxBytes, timeoutSeconds, onProgress }: DownloadOptions,
-): Promise<{ readonly got: string; readonly bytes: number }> {
-  const where = shown(url);
-  const gone = new AbortController();
-  const giveUp = (why: string) => gone.abort(new Refused(`${where}: ${why}`));
-  const idle = setTimeout(() => giveUp(`sent nothing for ${idleMs / 1000} s`), idleMs);
-  const deadline = setTimeout(
-    () => giveUp(`must be there within ${timeoutSeconds} s, and is not`),
-    timeoutSeconds * 1000,
-  );
-  try {
-    const response = await answerOf(url, gone.signal);
-    const total = Number(response.headers.get("content-length"));
-    const tooLong = (got: string) =>
-      new Refused(`${where}: must be at most ${maxBytes} bytes, got ${got}`);
-    if (total > maxBytes) throw tooLong(`${total}`);
-    const hash = createHash("sha256");
-    const handle = await open(path, "w");
-    let bytes = 0;
-    let toldAt = performance.now();
-    try {
-      for await (const chunk of response.body ?? []) {
-        idle.refresh();
-        bytes += chunk.byteLength;
-        if (bytes > maxBytes) throw tooLong("more");
-        hash.update(chunk);
-        await writeAll(handle, chunk);
-        if (performance.now() - toldAt < progressMs) continue;
-        toldAt = performance.now();
-        onProgress(`${megabytes(bytes)}${total > 0 ? ` of ${megabytes(total)}` : ""} MB fetched`);
-      }
-    } finally {
-      await handle.close();
-    }
-    return { got: hash.digest("hex"), bytes };
-  } catch (error) {
-    if (error instanceof Refused) throw error;
-    if (gone.signal.aborted) throw gone.signal.reason;
-    const { code, cause } = error as NodeJS.ErrnoException;
-    // of a file
-    if (code !== undefined && !(error instanceof TypeError)) throw error;
-    // without the error's own words: they can have the address, whole
-    const reason = reasonOf(cause);
-    throw new Error(`${where}: cannot be fetched${reason === undefined ? "" : `: ${reason}`}`, {
-      cause: error,
-    });
-  } finally {
-    clearTimeout(idle);
-    clearTimeout(deadline);
-    // what is left of an answer is not waited for
-    gone.abort();
-  }
-}
-
-/** What is at the end of the redirects. */
-async function answerOf(url: URL, signal: AbortSignal, left = maxRedirects): Promise<Response> {
-  const where = shown(url);
-  const response = await fetch(url, { signal, redirect: "manual" });
-  const location = response.headers.get("location");
-  if ([301, 302, 303, 307, 308].includes(response.status) && location !== null) {
-    const next = URL.canParse(location, url.href) ? new URL(location, url) : undefined;
-    if (next === undefined || !/^https?:$/.test(next.protocol) || hasUser(next)) {
-      throw new Refused(
-        `${where}: must lead to http://… or https://… without a user or a password`,
-      );
-    }
-    if (url.protocol === "https:" && next.protocol === "http:") {
-      throw new Refused(`${where}: must not lead from https to http, got ${shown(next)}`);
-    }
-    if (left === 0) throw new Refused(`${where}: must end after ${maxRedirects} redirects`);
-    return await answerOf(next, signal, left - 1);
-  }
-  if (!response.ok) {
-    throw new Refused(`${where}: answered ${response.status} ${response.statusText}`.trimEnd());
-  }
-  return response;
-}
-
-class Refused extends Error {}
-
-async function writeAll(
-  handle: Awaited<ReturnType<typeof open>>,
-  chunk: Uint8Array,
-): Promise<void> {
-  for (let from = 0; from < chunk.byteLength; ) {
-    const { bytesWritten } = await handle.write(chunk, from);
-    from += bytesWritten;
-  }
-}
-
-/** Of an error of the network: its own words, or those of the addresses that were tried. */
-function reasonOf(cause: unknown): string | undefined {
-  // of an argument: its words can have the argument
-  if (!(cause instanceof Error) || cause instanceof TypeError) return undefined;
-  const inner = cause instanceof AggregateError ? cause.errors[0] : undefined;
-  const { code } = cause as NodeJS.ErrnoException;
-  return cause.message || (inner instanceof Error ? inner.message : undefined) || code;
+/** Every {@link progressMs} at most. */
+function progressTold(tell: (line: string) => void) {
+  let toldAt = performance.now();
+  return ({ bytes, total }: DownloadProgress) => {
+    if (performance.now() - toldAt < progressMs) return;
+    toldAt = performance.now();
+    const of = total === undefined ? "" : ` of ${Math.round(total / 1e6)}`;
+    tell(`${Math.round(bytes / 1e6)}${of} MB fetched`);
+  };
 }
 
 function hasUser({ username, password }: URL): boolean {
   return username !== "" || password !== "";
-}
-
-/** Without its query: a signed address has a secret there. */
-function shown({ origin, pathname }: URL): string {
-  return `${origin}${pathname}`;
-}
-
-function megabytes(bytes: number): number {
-  return Math.round(bytes / 1e6);
 }
