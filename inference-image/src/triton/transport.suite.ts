@@ -1,4 +1,5 @@
 import { createServer, type Server } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { tritonType } from "../contract/model-config.ts";
 import type { ModelSignature } from "../contract/model-signature.ts";
@@ -187,7 +188,13 @@ export function describeTransport({
     });
 
     test("counts inferences and executions", async () => {
-      const before = await transport.statistics(model.name, options);
+      // a request of an earlier test may still be uncounted
+      let before = await transport.statistics(model.name, options);
+      for (let last = -1; last !== before.success.count; ) {
+        last = before.success.count;
+        await sleep(100);
+        before = await transport.statistics(model.name, options);
+      }
       await transport.infer(model.name, [inputOf(4)], options);
       await transport.infer(model.name, [inputOf(2)], options);
       // a Triton counts a request a moment after it has answered it
