@@ -12,11 +12,6 @@ export interface OpenSessionOptions {
   /** An ONNX file. */
   readonly modelPath: string;
   /**
-   * What would be in the file, where it exists in memory only; `modelPath` is a name for messages then. Taken over: the
-   * memory moves to the runtime's thread.
-   */
-  readonly modelBytes?: Uint8Array<ArrayBuffer>;
-  /**
    * Threads that share one operator.
    *
    * @default 0 - one for each core that this process may use
@@ -48,19 +43,16 @@ export interface OpenSessionOptions {
 
 /** Load a model into ONNX Runtime, in a thread of its own: the event loop stays free while it computes. */
 export async function openSession(options: OpenSessionOptions): Promise<ModelSession> {
-  const { modelPath, modelBytes, onDeath, batch = "dynamic" } = options;
+  const { modelPath, onDeath, batch = "dynamic" } = options;
   const { executionProvider = "cpu" } = options;
-  const file = modelBytes ?? (await stat(modelPath).catch(() => undefined));
+  const file = await stat(modelPath).catch(() => undefined);
   if (file === undefined) throw new EngineError("model", `${modelPath}: no such file`);
-  if ("isFile" in file && !file.isFile()) {
+  if (!file.isFile()) {
     throw new EngineError("model", `${modelPath}: is not a file`);
   }
 
   const { worker } = takeThread();
-  worker.postMessage(
-    { kind: "open", model: modelBytes ?? modelPath, sessionOptions: sessionOptions(options) },
-    modelBytes === undefined ? [] : [modelBytes.buffer],
-  );
+  worker.postMessage({ kind: "open", model: modelPath, sessionOptions: sessionOptions(options) });
   options.onOpening?.();
   const opened = await firstAnswer(worker, modelPath, executionProvider);
   try {

@@ -27,7 +27,7 @@ export interface OnnxTensor {
 /** Some of `TensorProto.DataType`. */
 export const tensorTypes = { float: 1, uint8: 2, int8: 3, int32: 6, int64: 7, half: 10 } as const;
 
-/** What is known of an attribute; its bytes are kept in {@link OnnxFileNode.attributeFields}. */
+/** Value of an attribute, by its type. */
 export interface OnnxFileAttribute {
   readonly int?: number;
   readonly float?: number;
@@ -44,8 +44,6 @@ export interface OnnxFileNode {
   readonly inputs: readonly string[];
   readonly outputs: readonly string[];
   readonly attributes: ReadonlyMap<string, OnnxFileAttribute>;
-  /** The attributes as they are in the file, each without tag and length. */
-  readonly attributeFields: readonly Uint8Array[];
 }
 
 export interface OnnxValue {
@@ -255,17 +253,15 @@ function readNode(source: Source, span: Span): OnnxFileNode {
   const inputs: string[] = [];
   const outputs: string[] = [];
   const attributes = new Map<string, OnnxFileAttribute>();
-  const attributeSpans: Span[] = [];
   let [name, op, domain] = ["", "", ""];
   for (const field of fields(source, span)) {
     if (field.number === 1) inputs.push(textOf(source, field.span));
     else if (field.number === 2) outputs.push(textOf(source, field.span));
     else if (field.number === 3) name = textOf(source, field.span);
     else if (field.number === 4) op = textOf(source, field.span);
-    else if (field.number === 5) attributeSpans.push(field.span);
+    else if (field.number === 5) attributes.set(...readAttribute(source, field.span));
     else if (field.number === 7) domain = textOf(source, field.span);
   }
-  for (const attribute of attributeSpans) attributes.set(...readAttribute(source, attribute));
   return {
     name,
     op,
@@ -273,10 +269,6 @@ function readNode(source: Source, span: Span): OnnxFileNode {
     inputs,
     outputs,
     attributes,
-    attributeFields:
-      op === "Constant"
-        ? []
-        : attributeSpans.map(({ start, end }) => Uint8Array.from(source.bytes(start, end - start))),
   };
 }
 

@@ -22,8 +22,6 @@ export interface OnnxNode {
   readonly inputs: readonly string[];
   readonly outputs: readonly string[];
   readonly attributes?: Readonly<Record<string, OnnxAttribute>>;
-  /** Attributes as another file has them, each an `AttributeProto`. */
-  readonly attributeFields?: readonly Uint8Array[];
 }
 
 export interface OnnxInitializer {
@@ -40,8 +38,6 @@ export interface OnnxInitializer {
 export interface OnnxModel {
   readonly producer: string;
   readonly opset: number;
-  /** Versions of the operator sets that are not ONNX's own, by domain. */
-  readonly otherOpsets?: Readonly<Record<string, number>>;
   /** Intermediate representation version: 8 goes with opset 15 to 18. */
   readonly irVersion: number;
   readonly graphName: string;
@@ -196,9 +192,6 @@ function onnxHead(model: OnnxModel): Buffer {
     int(1, model.irVersion),
     text(2, model.producer),
     message(8, [text(1, ""), int(2, model.opset)]),
-    ...Object.entries(model.otherOpsets ?? {}).map(([domain, version]) =>
-      message(8, [text(1, domain), int(2, version)]),
-    ),
     ...Object.entries(model.metadata ?? {}).map(([key, value]) =>
       message(14, [text(1, key), text(2, value)]),
     ),
@@ -237,7 +230,6 @@ function nodeField(node: OnnxNode): Buffer {
     text(3, node.name),
     text(4, node.op),
     ...Object.entries(node.attributes ?? {}).map(([name, value]) => attributeField(name, value)),
-    ...(node.attributeFields ?? []).map((field) => message(5, [field])),
     ...(node.domain === undefined ? [] : [text(7, node.domain)]),
   ]);
 }
