@@ -37,7 +37,7 @@ export interface PublishedParameters {
   readonly jsonMsPerImage: number;
   readonly jsonBytesPerImage: number;
   readonly jpegBytes: number;
-  /** Of the published PyTorch service, which decodes one image after the other. */
+  /** Of the published PyTorch service, which decodes images one at a time. */
   readonly decodeMsPerImage: number;
   /** Of clipstack's embed server: a JPEG of 10 kB, and the power of the size with which the time grows. */
   readonly ownDecode: {

@@ -8,7 +8,7 @@ export interface PreparedRequests {
   readonly transport: "http" | "grpc";
   /** `http://host:port`, or `host:port` for gRPC. */
   readonly url: string;
-  /** Of the HTTP request. @default "POST" */
+  /** HTTP method. @default "POST" */
   readonly method?: "GET";
   /** Path of the HTTP request, or of the gRPC method. */
   readonly path: string;

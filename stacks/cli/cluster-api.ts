@@ -18,7 +18,7 @@ import { UserError } from "./user-error.ts";
 export interface ClusterAccess {
   /** File; absent: `KUBECONFIG`, or `~/.kube/config`. `~` is the home folder. */
   readonly kubeconfig?: string;
-  /** Of the kubeconfig; absent: its current one. */
+  /** Context of the kubeconfig. @default - its current context */
   readonly context?: string;
 }
 
@@ -229,7 +229,7 @@ function noContext(access: ClusterAccess): UserError {
   );
 }
 
-/** What a connection and a request need; programs that give credentials are run, and their tokens kept until they expire. */
+/** Options of a connection and a request. Credential plugins are run, and their tokens are cached until they expire. */
 async function credentials(config: KubeConfig, access: ClusterAccess) {
   const options: RequestOptions = {};
   try {
@@ -247,7 +247,7 @@ async function credentials(config: KubeConfig, access: ClusterAccess) {
   };
 }
 
-/** What the API server said, its reasons included. */
+/** Error message of the API server, with its causes. */
 export function refusalOf(answer: HttpAnswer): ApiRefusal {
   const said = jsonOf(answer) as Wire<V1Status> | undefined;
   if (said?.kind !== "Status") {

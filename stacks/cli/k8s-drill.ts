@@ -254,7 +254,7 @@ export class DrillRun {
   }
 }
 
-/** What no second try makes good: a wait that was too long, and a user who may not. */
+/** Errors that are not retried: an exceeded wait and missing permissions. */
 function isFinal(error: unknown): boolean {
   if (error instanceof ApiRefusal) return error.status === 403;
   return error instanceof ClaimFailed;

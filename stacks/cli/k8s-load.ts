@@ -76,7 +76,7 @@ export class DrillLoad {
     return this.#running?.pace;
   }
 
-  /** What is due from here on belongs to this part of the drill. */
+  /** Assigns the requests due from now on to this phase of the drill. */
   phase(name: string): void {
     this.#endPhase();
     this.#phases.push({ name, fromMs: clockMs() });

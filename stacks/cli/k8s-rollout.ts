@@ -83,13 +83,13 @@ export const rolloutDrill: Drill = {
 
 const revisionAnnotation = "deployment.kubernetes.io/revision";
 
-/** What `kubectl rollout restart` does. */
+/** Restarts a rollout, as `kubectl rollout restart` does. */
 async function restart(run: DrillRun): Promise<void> {
   const annotations = { "kubectl.kubernetes.io/restartedAt": new Date().toISOString() };
   await run.patch("strategic-merge", { spec: { template: { metadata: { annotations } } } });
 }
 
-/** What `kubectl rollout undo` does: back to the template of the version before the last. */
+/** Rolls back to the template of the previous revision, as `kubectl rollout undo` does. */
 async function undo(run: DrillRun): Promise<void> {
   const { replicaSets } = await run.look();
   const revisionOf = ({ metadata }: (typeof replicaSets)[number]) =>

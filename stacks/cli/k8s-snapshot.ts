@@ -27,7 +27,7 @@ export interface DrillTarget {
   readonly namespace: string;
   /** Name of the Deployment. */
   readonly deployment: string;
-  /** Where its Service is reached from this machine; absent: through the API server. */
+  /** Address of the Service from this machine. @default - through the API server */
   readonly url?: string;
   /** The Service that leads to it, where it is reached through the API server; absent: the first that selects its pods. */
   readonly service?: { readonly name: string; readonly port: string | number };
@@ -108,7 +108,7 @@ export function deadlineSeconds({ deployment }: Snapshot): number {
   return deployment.spec.progressDeadlineSeconds + 60;
 }
 
-/** What a drill has changed and not restored, one line for each. */
+/** Changes that a drill has not restored yet, one line each. */
 export function differencesOf(before: Snapshot, now: Snapshot): readonly string[] {
   const owned = before.autoscaler !== undefined;
   const [was, is] = [before.deployment.spec, now.deployment.spec];

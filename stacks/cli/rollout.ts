@@ -29,7 +29,7 @@ export interface RolloutState {
   readonly pulling: ReadonlySet<string>;
 }
 
-/** What waiting reads, in one namespace. */
+/** Objects of one namespace that the wait reads. */
 export interface RolloutReader {
   readonly api: Pick<ClusterApi, "get" | "list" | "text">;
   readonly namespace: string;

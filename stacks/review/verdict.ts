@@ -118,7 +118,7 @@ function worthAttention(review: StackReview): readonly string[] {
   ];
 }
 
-/** What a change does to resources that some statements of the review do not cover. */
+/** Resources of a change that some statements of the review do not cover. */
 function unexaminedText({ coverage: { unexamined } }: StackReview): string {
   const changed = unexamined.filter(({ changes }) => changes);
   return gapTexts(changed, undefined, (count) =>

@@ -8,7 +8,7 @@
 const precisionBits = 22;
 
 /**
- * What becomes of a stored image: which part of it is needed, and what its columns and rows are made of.
+ * Plan for resizing a stored image: the part of it that is needed, and the weights of its columns and rows.
  *
  * EXIF orients before the resize, and the resize rounds between its horizontal and its vertical pass. So a mirrored image
  * has its weights mirrored, and of an image that lies on its side the stored rows are resized first: what comes out is the
@@ -54,7 +54,7 @@ function geometryOf({ width, height, orientation }, side) {
 }
 
 /**
- * What each of the `side` samples from `begin` on is made of, when `from` samples are resized to `to`.
+ * Weights of each of the `side` samples from `begin` on, when `from` samples are resized to `to`.
  *
  * @param {{ from: number, to: number, begin: number, mirrored: boolean }} axis
  * @param {number} side

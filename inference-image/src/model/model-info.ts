@@ -21,17 +21,17 @@ export const modelSidecar = z.object({
   architecture: z.string().optional(),
   /** ONNX operator set. */
   opset: z.int().optional(),
-  /** Of a pulled file: where it was published, `owner/name@commit path`. */
+  /** Place where a pulled file was published: `owner/name@commit path`. */
   origin: z.string().optional(),
-  /** Of a prepared file, and of a pulled one that was changed: SHA-256 of the file that it was made from. */
+  /** SHA-256 of the source of a prepared file, or of a pulled file that was changed. */
   derivedFrom: z.string().optional(),
-  /** Of a pulled file: what was changed. */
+  /** Changes made to a pulled file. */
   parts: z.array(z.string()).optional(),
-  /** Of a prepared file. */
+  /** Precision of a prepared file. */
   precision: z.enum(modelPrecisions).optional(),
-  /** Of a prepared file: version of each tool that made it. */
+  /** Version of each tool that made a prepared file. */
   versions: z.record(z.string(), z.string()).optional(),
-  /** Of a prepared file: agreement of its embeddings with those of the source, on photos. */
+  /** Agreement of a prepared file's embeddings with those of its source, on photos. */
   agreement: z
     .object({
       images: z.int(),

@@ -176,7 +176,7 @@ export function aboutFolder(error: unknown, folder: string, kept: number): unkno
   return error;
 }
 
-/** A folder that cannot be written, or has no room: whoever named it can mend it. */
+/** A folder cannot be written or its disk is full; the user can fix it. */
 export class FolderError extends Error {
   override readonly name = "FolderError";
 }

@@ -10,7 +10,7 @@ const podPath = (...path: readonly (string | number)[]) =>
     ...["spec", "template", "spec", "container", 0, ...path],
   ] as const;
 
-/** What the kubelet's probes of a pod may depend on. */
+/** Rules on the dependencies of a pod's probes. */
 export const probeRules: readonly ReviewRule[] = [
   rule({
     id: "probe-independent",
