@@ -67,6 +67,18 @@ export const serverEnv = z
     TRITON_MODEL: z.string().min(1).default(openclipVitB32.name),
     /** Deadline of one inference on a Triton. */
     TRITON_TIMEOUT_MS: integer(1, 600_000).default(30_000),
+    /** Certificates of the authorities that sign the Tritons' certificates, a PEM file: gRPC then uses TLS. */
+    TRITON_TLS_CA_FILE: z.string().min(1).optional(),
+    /** Certificate chain and private key of the gateway, PEM files. Both or neither. */
+    TRITON_TLS_CERT_FILE: z.string().min(1).optional(),
+    TRITON_TLS_KEY_FILE: z.string().min(1).optional(),
+    /** Name that the Tritons' certificates must have instead of the host in TRITON_GRPC_URLS. */
+    TRITON_TLS_SERVER_NAME: z
+      .string()
+      .regex(/^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/, "must be a host name")
+      .optional(),
+    /** File of gRPC metadata that is sent with every call, one `name: value` per line, such as `authorization: Bearer …`. */
+    TRITON_METADATA_FILE: z.string().min(1).optional(),
     /**
      * What ONNX Runtime computes on, with the engine `onnx`. `cuda` is refused at start where the runtime has no CUDA
      * provider: a server that was given a GPU must not run on the CPU in silence.

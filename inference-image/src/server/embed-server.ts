@@ -6,7 +6,7 @@ import type { Embedder } from "./embedder.ts";
 import { createOnnxEmbedder } from "./onnx-embedder.ts";
 import { openServerModel, type ServerModel } from "./server-model.ts";
 import { readSettings, SettingsError } from "./settings.ts";
-import { readTlsFiles } from "./tls.ts";
+import { readTlsFiles, readTritonSecurity } from "./tls.ts";
 
 /** How long the server waits for its model's thread before it loads the rest of itself, in milliseconds. */
 const longestHeadStartMs = 100;
@@ -32,7 +32,7 @@ export interface RunningEmbedServer {
 /**
  * Listen while the model loads: the server is live at once, and ready when the model is warm. Port 0 takes any free port.
  *
- * @throws {SettingsError} one line, when the certificate or its key cannot be used
+ * @throws {SettingsError} one line, if a certificate, a key or the metadata cannot be used
  * @throws {Error} one line, when the port is taken
  */
 export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbedServer> {
@@ -45,6 +45,7 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
   died.catch(() => {});
 
   const tls = await readTlsFiles(settings);
+  const security = settings.ENGINE === "triton" ? await readTritonSecurity(settings) : undefined;
   const startedAt = performance.now();
   // begun first, and left alone until its thread has it: to load the rest of the server, meanwhile, takes as long
   let opening = () => {};
@@ -113,6 +114,7 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
       embedder = createTritonEmbedder({
         targets: settings.TRITON_GRPC_URLS,
         model: settings.TRITON_MODEL,
+        security,
         timeoutMs: settings.TRITON_TIMEOUT_MS,
         maxBatchSize: settings.MAX_BATCH_SIZE,
         observer: {

@@ -1,10 +1,10 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 import { embedMetrics } from "../contract/embed-api.ts";
-import type { GrpcPoolObserver } from "../triton/grpc-pool.ts";
+import type { TritonPoolObserver } from "../triton/triton-pool.ts";
 import type { EmbedderObserver } from "./embedder.ts";
 
 /** The embed server's metrics. Each server has its own: nothing is global. */
-export interface EmbedMetrics extends EmbedderObserver, GrpcPoolObserver {
+export interface EmbedMetrics extends EmbedderObserver, TritonPoolObserver {
   request(route: string, status: number, seconds: number): void;
   decoded(seconds: number): void;
   embedded(images: number): void;

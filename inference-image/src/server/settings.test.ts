@@ -66,6 +66,18 @@ test.each([
   ],
   [{ HOST: "::1", TLS_CERT_FILE: "a.pem" }, "TLS_KEY_FILE is required when TLS_CERT_FILE is set"],
   [{ HOST: "::1", TLS_KEY_FILE: "a.pem" }, "TLS_CERT_FILE is required when TLS_KEY_FILE is set"],
+  [
+    { HOST: "::1", TRITON_TLS_CA_FILE: "ca.pem", TRITON_TLS_CERT_FILE: "a.pem" },
+    "TRITON_TLS_KEY_FILE is required when TRITON_TLS_CERT_FILE is set",
+  ],
+  [
+    { HOST: "::1", TRITON_TLS_SERVER_NAME: "triton" },
+    "TRITON_TLS_CA_FILE is required when TRITON_TLS_SERVER_NAME is set",
+  ],
+  [
+    { HOST: "::1", TRITON_TLS_SERVER_NAME: "triton:8001" },
+    "TRITON_TLS_SERVER_NAME must be a host name, got 'triton:8001'",
+  ],
 ])("fails on %o", (env, message) => {
   expect(() => readSettings(env)).toThrow(message);
 });

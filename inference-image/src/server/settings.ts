@@ -45,12 +45,21 @@ function mistakesBetween(env: ServerEnv): readonly string[] {
   if (env.MODEL_PRECISION === "int8" && env.EXECUTION_PROVIDER === "cuda") {
     mistakes.push("MODEL_PRECISION int8 requires EXECUTION_PROVIDER cpu, got 'cuda'");
   }
-  if ((env.TLS_CERT_FILE === undefined) !== (env.TLS_KEY_FILE === undefined)) {
-    const [given, missing] =
-      env.TLS_CERT_FILE === undefined
-        ? ["TLS_KEY_FILE", "TLS_CERT_FILE"]
-        : ["TLS_CERT_FILE", "TLS_KEY_FILE"];
-    mistakes.push(`${missing} is required when ${given} is set`);
+  for (const prefix of ["", "TRITON_"] as const) {
+    const files = [`${prefix}TLS_CERT_FILE`, `${prefix}TLS_KEY_FILE`] as const;
+    const given = files.find((name) => env[name] !== undefined);
+    const missing = files.find((name) => env[name] === undefined);
+    if (given !== undefined && missing !== undefined) {
+      mistakes.push(`${missing} is required when ${given} is set`);
+    }
+  }
+  if (env.TRITON_TLS_CA_FILE === undefined) {
+    const names = ["TRITON_TLS_CERT_FILE", "TRITON_TLS_SERVER_NAME"] as const;
+    for (const name of names) {
+      if (env[name] !== undefined) {
+        mistakes.push(`TRITON_TLS_CA_FILE is required when ${name} is set`);
+      }
+    }
   }
   return mistakes;
 }

@@ -1,7 +1,11 @@
 import { generateKeyPairSync, sign } from "node:crypto";
 
-/** For tests: a certificate for `localhost` and 127.0.0.1 that signs itself, and its key, in PEM. */
-export function testCertificate(): { readonly cert: string; readonly key: string } {
+/**
+ * For tests: a self-signed certificate and its key, in PEM.
+ *
+ * @param host - The only name of the certificate. Without it: `localhost` and 127.0.0.1.
+ */
+export function testCertificate(host?: string): { readonly cert: string; readonly key: string } {
   const { publicKey, privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   const ecdsaWithSha256 = der(0x30, objectId("2a8648ce3d040302"));
   const name = der(
@@ -14,8 +18,8 @@ export function testCertificate(): { readonly cert: string; readonly key: string
   };
   const alternativeNames = der(
     0x30,
-    der(0x82, Buffer.from("localhost")),
-    der(0x87, Buffer.from([127, 0, 0, 1])),
+    der(0x82, Buffer.from(host ?? "localhost")),
+    ...(host === undefined ? [der(0x87, Buffer.from([127, 0, 0, 1]))] : []),
   );
   const signed = der(
     0x30,

@@ -1,4 +1,3 @@
-import { status } from "@grpc/grpc-js";
 import { z } from "zod";
 import {
   type ModelSignature,
@@ -10,8 +9,9 @@ import type { Tensor, TensorSpec } from "../contract/tensor.ts";
 import { rowsOf, unitVector } from "../engine/embeddings.ts";
 import { imageTensor, pixelTensor } from "../engine/image-tensor.ts";
 import { WaitQueue } from "../engine/wait-queue.ts";
-import { type GrpcPool, type GrpcPoolObserver, openGrpcPool } from "../triton/grpc-pool.ts";
-import { type CallOptions, type Transport, TritonError } from "../triton/transport.ts";
+import type { GrpcSecurity, GrpcTransport } from "../triton/grpc-transport.ts";
+import { type CallOptions, TritonError } from "../triton/transport.ts";
+import { TritonPool, type TritonPoolObserver } from "../triton/triton-pool.ts";
 import { EmbedError } from "./embed-error.ts";
 import type { Embedder, EmbedderObserver, EmbedOptions } from "./embedder.ts";
 
@@ -19,6 +19,8 @@ export interface TritonEmbedderOptions {
   /** `host:port` of each Triton's gRPC; all serve the same model. */
   readonly targets: readonly string[];
   readonly model: string;
+  /** @default - neither encryption nor authentication */
+  readonly security?: GrpcSecurity | undefined;
   /** Deadline of one inference, waiting and all attempts together. */
   readonly timeoutMs: number;
   /** Most images in one call; fewer where the model takes fewer. */
@@ -30,7 +32,7 @@ export interface TritonEmbedderOptions {
    * @default - one for each instance of the model, and one that is on its way
    */
   readonly callsPerTriton?: number;
-  readonly observer?: EmbedderObserver & GrpcPoolObserver;
+  readonly observer?: EmbedderObserver & TritonPoolObserver;
 }
 
 /** A form of the model: what a client sends it. */
@@ -66,20 +68,21 @@ export function createTritonEmbedder(options: TritonEmbedderOptions): Embedder {
 class TritonEmbedder implements Embedder {
   readonly #options: TritonEmbedderOptions;
   #callsPerTriton = 2;
-  readonly #pool: GrpcPool;
+  readonly #pool: TritonPool;
   readonly #queue = new WaitQueue<Waiting>();
   readonly #calls = new Set<Promise<void>>();
-  /** Connections whose model was looked at. */
-  readonly #checked = new WeakSet<Transport>();
+  /** Tritons whose model was inspected after their last failed health check. */
+  readonly #checked = new WeakSet<GrpcTransport>();
   #form: Form | undefined;
   #maxBatchSize: number;
 
   constructor(options: TritonEmbedderOptions) {
     this.#options = options;
     this.#maxBatchSize = options.maxBatchSize;
-    this.#pool = openGrpcPool({
+    this.#pool = new TritonPool({
+      ...options.security,
       targets: options.targets,
-      check: (transport, call) => this.#check(transport, call),
+      check: (triton, call) => this.#check(triton, call),
       observer: {
         ended: (target, ok) => options.observer?.ended(target, ok),
         health: (target, healthy, reason) => {
@@ -205,24 +208,17 @@ class TritonEmbedder implements Embedder {
     }
   }
 
-  /** grpc-js repeats a call that was not answered, but not one whose Triton died while it answered. */
   async #infer(input: Tensor, due: number, signal: AbortSignal): Promise<Tensor | undefined> {
     const { model } = this.#options;
-    for (;;) {
-      const remainingMs = Math.ceil(due - performance.now());
-      if (remainingMs <= 0) throw this.#timeout();
-      try {
-        const [output] = await this.#pool.infer(model, [input], {
-          timeoutMs: remainingMs,
-          signal,
-          outputs: [openclipVitB32.outputs[0].name],
-        });
-        return output;
-      } catch (error) {
-        if (!mayBeTakenElsewhere(error)) throw error;
-        await new Promise((resolve) => setTimeout(resolve, 50));
-      }
-    }
+    const timeoutMs = Math.ceil(due - performance.now());
+    if (timeoutMs <= 0) throw this.#timeout();
+    const outputs = [openclipVitB32.outputs[0].name];
+    const [output] = await this.#pool.run(
+      model,
+      (triton, options) => triton.infer(model, [input], { ...options, outputs }),
+      { timeoutMs, signal },
+    );
+    return output;
   }
 
   #timeout(): TritonError {
@@ -232,14 +228,16 @@ class TritonEmbedder implements Embedder {
   }
 
   /** @throws {TritonError} in one line, where this Triton cannot be used */
-  async #check(transport: Transport, options: CallOptions): Promise<void> {
+  async #check(triton: GrpcTransport, options: CallOptions): Promise<void> {
     const { model } = this.#options;
-    if (!(await transport.ready(model, options))) {
-      throw new TritonError("unavailable", `${model} is not ready`);
+    const checked = this.#checked.delete(triton);
+    await triton.requireReady(model, options);
+    if (checked) {
+      this.#checked.add(triton);
+      return;
     }
-    if (this.#checked.has(transport)) return;
-    const form = await formOf(transport, model, options);
-    const config = await transport.modelConfig(model, options);
+    const form = await formOf(triton, model, options);
+    const config = await triton.modelConfig(model, options);
     const before = this.#form;
     // with nothing on its way to any Triton, all of them may have been changed
     const free = this.#pool.healthy === 0 && this.#calls.size === 0 && form.input === before?.input;
@@ -256,20 +254,13 @@ class TritonEmbedder implements Embedder {
       this.#options.callsPerTriton ??
       // each image is a call of its own there, and Triton makes the batches
       (form.input === "encoded" ? 2 * this.#maxBatchSize : instancesOf(config) + 1);
-    this.#checked.add(transport);
+    this.#checked.add(triton);
   }
 }
 
-/** A Triton that goes down says that there is no such model. */
-function mayBeTakenElsewhere(error: unknown): boolean {
-  if (!(error instanceof TritonError)) return false;
-  const { code } = (error.cause ?? {}) as { readonly code?: status };
-  return error.code === "unavailable" || code === status.NOT_FOUND;
-}
-
 /** @throws {TritonError} `rejected` where it is another model */
-async function formOf(transport: Transport, model: string, options: CallOptions): Promise<Form> {
-  const { inputs, outputs } = await transport.modelMetadata(model, options);
+async function formOf(triton: GrpcTransport, model: string, options: CallOptions): Promise<Form> {
+  const { inputs, outputs } = await triton.modelMetadata(model, options);
   const gives = shown(outputs, false);
   const form = forms.find(({ signature }) => {
     return shown(signature.inputs) === shown(inputs, false) && shown(signature.outputs) === gives;

@@ -35,31 +35,61 @@ import {
   methodOf,
 } from "./wire-grpc.ts";
 
-export interface GrpcTransportOptions {
+/** Encryption and authentication of the calls to a Triton. */
+export interface GrpcSecurity {
+  /** @default - no encryption */
+  readonly tls?: GrpcTls | undefined;
+  /** Sent with every call, such as `authorization`: lower-case names, values of printable ASCII characters. */
+  readonly metadata?: Readonly<Record<string, string>> | undefined;
+}
+
+/** PEM contents. */
+export interface GrpcTls {
+  /** Certificates of the authorities that may have signed the server's certificate. */
+  readonly ca: Buffer;
+  /** Certificate chain and key of this client. */
+  readonly client?: { readonly cert: Buffer; readonly key: Buffer } | undefined;
+  /**
+   * Name that the server's certificate must have.
+   *
+   * @default - the host of the target
+   */
+  readonly serverName?: string | undefined;
+}
+
+export interface GrpcTransportOptions extends GrpcSecurity {
   /** `host:port` */
   readonly target: string;
+  /**
+   * Address of the host, `ip:port`.
+   *
+   * @default - the host is resolved with each new connection
+   */
+  readonly address?: string;
   /**
    * Connections, used in turn. One carries any number of calls at once, but its bytes go through one TCP stream.
    *
    * @default 1
    */
   readonly channels?: number;
+  /** @default - none besides {@link channelOptionsOf} */
+  readonly channelOptions?: ChannelOptions;
 }
 
 /** Open Inference Protocol over gRPC. It connects with the first call. */
-export function openGrpcTransport({ target, channels = 1 }: GrpcTransportOptions): Transport {
-  checkTarget(target);
-  const clients = Array.from(
-    { length: channels },
-    () => new Client(target, credentials.createInsecure(), channelOptionsOf()),
-  );
-  return new GrpcTransport(target, clients);
+export function openGrpcTransport(options: GrpcTransportOptions): Transport {
+  return new GrpcTransport(options);
 }
 
 /** @throws {Error} one line */
 export function checkTarget(target: string): void {
   if (/^[^\s/]+:\d{1,5}$/.test(target)) return;
   throw new Error(`target must be host:port, got '${target}'`);
+}
+
+/** Host of `host:port`, without the brackets of an IPv6 address. */
+export function hostOf(target: string): string {
+  return target.slice(0, target.lastIndexOf(":")).replace(/^\[(.*)\]$/, "$1");
 }
 
 /** Options of a channel of its own. */
@@ -75,26 +105,36 @@ export function channelOptionsOf(): ChannelOptions {
   };
 }
 
-export interface GrpcCallPolicy {
-  /**
-   * A call waits for a connection, to its deadline, where it would fail.
-   *
-   * @default false
-   */
-  readonly waitForReady?: boolean;
+function openClient(options: GrpcTransportOptions): Client {
+  const { target, address = target, tls, channelOptions } = options;
+  const { ca, client, serverName = hostOf(target) } = tls ?? {};
+  return new Client(
+    address,
+    ca === undefined
+      ? credentials.createInsecure()
+      : credentials.createSsl(ca, client?.key, client?.cert),
+    {
+      ...channelOptionsOf(),
+      "grpc.default_authority": target,
+      ...(ca !== undefined && { "grpc.ssl_target_name_override": serverName }),
+      ...channelOptions,
+    },
+  );
 }
 
-/** The protocol over clients that were opened by others; they are used in turn, and closed with it. */
+/** Client of one Triton. */
 export class GrpcTransport implements Transport {
   readonly target: string;
   readonly #clients: readonly Client[];
   readonly #metadata = new Metadata();
   #next = 0;
 
-  constructor(target: string, clients: readonly Client[], policy: GrpcCallPolicy = {}) {
+  constructor(options: GrpcTransportOptions) {
+    const { target, channels = 1, metadata = {} } = options;
+    checkTarget(target);
     this.target = target;
-    this.#clients = clients;
-    this.#metadata.setOptions({ waitForReady: policy.waitForReady ?? false });
+    this.#clients = Array.from({ length: channels }, () => openClient(options));
+    for (const [name, value] of Object.entries(metadata)) this.#metadata.set(name, value);
   }
 
   async infer(
@@ -130,6 +170,21 @@ export class GrpcTransport implements Transport {
           : await this.#call("ModelReady", model, { name: model }, options);
       return answer.ready;
     });
+  }
+
+  /**
+   * As {@link ready}, with the reason.
+   *
+   * @throws {TritonError}
+   */
+  async requireReady(model: string, options: CallOptions): Promise<void> {
+    let ready = false;
+    try {
+      ({ ready } = await this.#call("ModelReady", model, { name: model }, options));
+    } catch (error) {
+      if (!(error instanceof TritonError) || error.code !== "rejected") throw error;
+    }
+    if (!ready) throw new TritonError("unavailable", `${model} is not ready`);
   }
 
   async serverMetadata(options: CallOptions): Promise<ServerMetadata> {

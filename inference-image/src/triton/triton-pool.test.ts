@@ -1,7 +1,7 @@
 import dns from "node:dns";
 import { Server, ServerCredentials } from "@grpc/grpc-js";
 import { afterEach, expect, test, vi } from "vitest";
-import { type GrpcPool, openGrpcPool } from "./grpc-pool.ts";
+import { TritonPool } from "./triton-pool.ts";
 import { inferenceService } from "./wire-grpc.ts";
 
 /** A Triton in a cluster is one of several addresses of a name, and they change: here the test says which there are. */
@@ -15,6 +15,8 @@ afterEach(async () => {
 /** Server on one address of this machine. It knows how often it was asked for its metadata, which the test counts. */
 class AskedServer {
   asked = 0;
+  /** Responses wait for it. */
+  gate: Promise<void> = Promise.resolve();
   readonly #server = new Server();
 
   constructor(readonly address: string) {}
@@ -26,8 +28,9 @@ class AskedServer {
     this.#server.addService(inferenceService, {
       ...Object.fromEntries(all),
       ServerReady: (_call: unknown, callback: Callback) => callback(null, { ready: true }),
-      ServerMetadata: (_call: unknown, callback: Callback) => {
+      ServerMetadata: async (_call: unknown, callback: Callback) => {
         this.asked += 1;
+        await this.gate;
         callback(null, { name: "triton", version: "1", extensions: [] });
       },
     });
@@ -78,12 +81,12 @@ function poolOf(port: number) {
   vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
   let checks = 0;
   const known = new WeakSet<object>();
-  const pool = openGrpcPool({
+  const pool = new TritonPool({
     targets: [`${name}:${port}`],
-    check: async (transport, options) => {
-      if (!(await transport.ready(undefined, options))) throw new Error("not ready");
-      if (!known.has(transport)) checks += 1;
-      known.add(transport);
+    check: async (triton, options) => {
+      if (!(await triton.ready(undefined, options))) throw new Error("not ready");
+      if (!known.has(triton)) checks += 1;
+      known.add(triton);
     },
   });
   cleanUps.push(
@@ -98,15 +101,29 @@ function poolOf(port: number) {
   };
 }
 
-async function ask(pool: GrpcPool, times: number): Promise<void> {
-  for (let i = 0; i < times; i += 1) await pool.serverMetadata({ timeoutMs: 10_000 });
+async function ask(pool: TritonPool, times: number): Promise<void> {
+  for (let i = 0; i < times; i += 1) {
+    await pool.run("test", (triton, options) => triton.serverMetadata(options), {
+      timeoutMs: 10_000,
+    });
+  }
 }
 
 /** How many of `times` requests each server had. */
-async function shares(pool: GrpcPool, servers: readonly AskedServer[], times: number) {
+async function shares(pool: TritonPool, servers: readonly AskedServer[], times: number) {
   const before = servers.map(({ asked }) => asked);
   await ask(pool, times);
   return servers.map(({ asked }, at) => asked - before[at]!);
+}
+
+/** A promise that is pending until it is opened. */
+function gate(): { readonly closed: Promise<void>; open(): void } {
+  let open = () => {};
+  const closed = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  cleanUps.push(() => open());
+  return { closed, open: () => open() };
 }
 
 const addressesOf = (servers: readonly AskedServer[]) => servers.map(({ address }) => address);
@@ -119,6 +136,40 @@ onLinux("shares the calls to a name out to all of its addresses", async () => {
   const { pool } = poolOf(port);
   await vi.waitFor(() => expect(pool.healthy).toBe(3), { timeout: 10_000 });
   expect(await shares(pool, servers, 30)).toEqual([10, 10, 10]);
+});
+
+onLinux("sends a call to the Triton with the fewest outstanding calls", async () => {
+  const { servers, port } = await serversOn(2);
+  const [slow, fast] = servers as [AskedServer, AskedServer];
+  resolver(...addressesOf(servers));
+  const { pool } = poolOf(port);
+  await vi.waitFor(() => expect(pool.healthy).toBe(2), { timeout: 10_000 });
+  const { closed, open } = gate();
+  slow.gate = closed;
+  const held = [ask(pool, 1), ask(pool, 1)];
+  await vi.waitFor(() => expect([slow.asked, fast.asked]).toEqual([1, 1]), { timeout: 10_000 });
+  expect(await shares(pool, servers, 5)).toEqual([0, 5]);
+  open();
+  await Promise.all(held);
+});
+
+onLinux("answers the outstanding calls of an address that is gone", async () => {
+  const { servers, port } = await serversOn(2);
+  const [leaves, stays] = servers as [AskedServer, AskedServer];
+  const names = resolver(leaves.address);
+  const { pool, lookUpAgain } = poolOf(port);
+  await vi.waitFor(() => expect(pool.healthy).toBe(1), { timeout: 10_000 });
+  const { closed, open } = gate();
+  leaves.gate = closed;
+  const held = ask(pool, 1);
+  await vi.waitFor(() => expect(leaves.asked).toBe(1), { timeout: 10_000 });
+  names.set(stays.address);
+  await lookUpAgain();
+  await vi.waitFor(() => expect(pool.healthy).toBe(1), { timeout: 10_000 });
+  expect(await shares(pool, servers, 3)).toEqual([0, 3]);
+  open();
+  await held;
+  expect(stays.asked).toBe(3);
 });
 
 onLinux("finds a Triton at a new address, and asks no more where there is none", async () => {
