@@ -1,12 +1,13 @@
 import { createHash } from "node:crypto";
 import type { BenchRecord } from "../src/bench-record.ts";
-import { formatMs, formatRate } from "../src/summary.ts";
-import { escapeHtml } from "../src/svg-plots.ts";
 import { type Caveat, caveatsOf, warningText } from "./caveats.ts";
 import { settingText } from "./cells.ts";
 import {
   type DataTable,
+  escapeHtml,
   type Figure,
+  formatMs,
+  formatRate,
   listed,
   numberCell,
   numberColumn,

@@ -1,8 +1,15 @@
 import type { BenchRecord } from "../src/bench-record.ts";
-import { formatDuration, formatMs, formatRate } from "../src/summary.ts";
 import { caveatsOf, warningText } from "./caveats.ts";
 import { pathOf, settingText } from "./cells.ts";
-import { counted, type DataTable, listed, type Section } from "./document.ts";
+import {
+  counted,
+  type DataTable,
+  formatDuration,
+  formatMs,
+  formatRate,
+  listed,
+  type Section,
+} from "./document.ts";
 import { inline, markdownTable, plain, tableOf } from "./markdown.ts";
 import { sectionsOf } from "./sections.ts";
 import { commitText, dateText, headFacts, placeText, secondsOf } from "./subject.ts";

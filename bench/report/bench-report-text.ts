@@ -1,7 +1,6 @@
 import type { BenchRecord } from "../src/bench-record.ts";
-import { formatRate } from "../src/summary.ts";
 import { caveatsOf } from "./caveats.ts";
-import { counted } from "./document.ts";
+import { counted, formatRate } from "./document.ts";
 import { sectionsOf } from "./sections.ts";
 import { aligned, textTable } from "./text-table.ts";
 import { verdictOf } from "./verdict.ts";

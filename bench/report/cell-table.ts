@@ -1,7 +1,6 @@
 import type { Cell } from "../src/bench-record.ts";
-import { formatMs } from "../src/summary.ts";
 import { doubtsOf, trustOf, trustText } from "./cells.ts";
-import { numberCell, numberColumn, type TableCell, textColumn } from "./document.ts";
+import { formatMs, numberCell, numberColumn, type TableCell, textColumn } from "./document.ts";
 
 /** What tables of every section have in common. */
 

@@ -1,5 +1,4 @@
 import type { BenchRecord } from "../src/bench-record.ts";
-import { formatMs, formatRate } from "../src/summary.ts";
 import {
   type CellChange,
   type Comparison,
@@ -11,6 +10,8 @@ import {
 import {
   counted,
   type DataTable,
+  formatMs,
+  formatRate,
   listed,
   numberColumn,
   type TableCell,

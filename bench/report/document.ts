@@ -127,3 +127,46 @@ export function formatPercent(fraction: number): string {
   const percentage = fraction * 100;
   return `${percentage !== 0 && Math.abs(percentage) < 10 ? percentage.toFixed(1) : percentage.toFixed(0)} %`;
 }
+
+/** Milliseconds with three significant digits, at most two after the point. */
+export function formatMs(ms: number): string {
+  return ms >= 100 ? ms.toFixed(0) : ms >= 10 ? ms.toFixed(1) : ms.toFixed(2);
+}
+
+/** Images or requests per second. */
+export function formatRate(perSecond: number): string {
+  return perSecond >= 100 ? perSecond.toFixed(0) : perSecond.toFixed(1);
+}
+
+/** `45 s`, `2 min 5 s`. */
+export function formatDuration(seconds: number): string {
+  const rounded = Math.round(seconds);
+  return rounded < 60 ? `${rounded} s` : `${Math.floor(rounded / 60)} min ${rounded % 60} s`;
+}
+
+/** Fraction as a percentage with two significant digits; below 0.001 % as a power of ten. */
+export function formatFraction(fraction: number): string {
+  const percentage = fraction * 100;
+  if (percentage === 0) return "0 %";
+  return `${percentage >= 0.001 ? percentage.toPrecision(2) : percentage.toExponential(0)} %`;
+}
+
+/** p99 in milliseconds, marked with `*` if it comes from too few requests. */
+export function formatP99(latency: {
+  readonly p99: number;
+  readonly p99Reliable: boolean;
+}): string {
+  return `${formatMs(latency.p99)}${latency.p99Reliable ? "" : " *"}`;
+}
+
+/** Escapes text for HTML content and attributes. */
+export function escapeHtml(text: string): string {
+  const entities: Readonly<Record<string, string>> = {
+    "&": "&amp;",
+    "<": "&lt;",
+    ">": "&gt;",
+    '"': "&quot;",
+    "'": "&#39;",
+  };
+  return text.replace(/[&<>"']/g, (character) => entities[character] ?? character);
+}

@@ -1,5 +1,4 @@
 import type { Cell } from "../src/bench-record.ts";
-import { formatMs, formatRate } from "../src/summary.ts";
 import {
   clientsOf,
   pathOf,
@@ -12,7 +11,9 @@ import {
 import {
   type Figure,
   formatCount,
+  formatMs,
   formatPercent,
+  formatRate,
   formatRatio,
   formatUsd,
   type Swatch,

@@ -1,9 +1,10 @@
 import type { BenchRecord, Cell } from "../src/bench-record.ts";
-import { formatMs, formatRate } from "../src/summary.ts";
 import { closedLoop, pathOf, trustOf } from "./cells.ts";
 import {
   counted,
   formatCount,
+  formatMs,
+  formatRate,
   formatRatio,
   numberCell,
   numberColumn,

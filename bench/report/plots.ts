@@ -9,8 +9,8 @@ import {
   symbolTimes,
   symbolTriangle,
 } from "d3-shape";
-import { escapeHtml } from "../src/svg-plots.ts";
 import type { Swatch } from "./document.ts";
+import { escapeHtml } from "./document.ts";
 
 /**
  * Plots as inline SVG: no script, no network. Colours come from the page's style sheet, so they follow its theme; a line is also

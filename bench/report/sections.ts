@@ -1,5 +1,4 @@
 import type { BenchRecord, Cell } from "../src/bench-record.ts";
-import { formatMs, formatRate } from "../src/summary.ts";
 import { latencyCells, latencyColumns, trustCell, trustColumn } from "./cell-table.ts";
 import {
   clientsOf,
@@ -27,7 +26,9 @@ import {
   type DataTable,
   formatBytes,
   formatCount,
+  formatMs,
   formatPercent,
+  formatRate,
   formatRatio,
   formatUsd,
   listed,

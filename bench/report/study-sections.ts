@@ -6,7 +6,6 @@ import {
   studyQuestions,
 } from "../src/bench-record.ts";
 import { median } from "../src/statistics.ts";
-import { formatMs, formatRate } from "../src/summary.ts";
 import { latencyCells, latencyColumns, trustCell, trustColumn } from "./cell-table.ts";
 import {
   clientsOf,
@@ -29,7 +28,9 @@ import {
   type Figure,
   formatBytes,
   formatCount,
+  formatMs,
   formatPercent,
+  formatRate,
   formatRatio,
   listed,
   numberCell,

@@ -1,6 +1,6 @@
 import { type BenchRecord, benchRecordVersion } from "../src/bench-record.ts";
-import { formatDuration, modelText as verifyModelText } from "../src/summary.ts";
-import { formatBytes, listed } from "./document.ts";
+import { modelText as verifyModelText } from "../src/summary.ts";
+import { formatBytes, formatDuration, listed } from "./document.ts";
 
 /** What was measured, and on what: the facts that every report names. */
 

@@ -1,5 +1,4 @@
 import type { BenchRecord, Cell } from "../src/bench-record.ts";
-import { formatMs, formatRate } from "../src/summary.ts";
 import { isTheRealThing } from "./caveats.ts";
 import {
   clientsOf,
@@ -21,7 +20,16 @@ import {
   usdPerThousand,
   weaknessOf,
 } from "./cells.ts";
-import { counted, formatBytes, formatPercent, formatRatio, formatUsd, listed } from "./document.ts";
+import {
+  counted,
+  formatBytes,
+  formatMs,
+  formatPercent,
+  formatRate,
+  formatRatio,
+  formatUsd,
+  listed,
+} from "./document.ts";
 import { differs, ratioInterval } from "./intervals.ts";
 
 /** What to choose for each goal, and why: computed from the record, in words. */

@@ -6,6 +6,7 @@ import {
 } from "../../inference-image/src/triton/wire-http.ts";
 import { prepareRequests } from "../load/prepare.ts";
 import type { PreparedRequest, PreparedRequests } from "../load/prepared-requests.ts";
+import { formatFraction } from "../report/document.ts";
 import { type BenchPath, type BenchRecord, benchPathName } from "./bench-record.ts";
 import type { BenchTarget } from "./bench-targets.ts";
 import { parityLimits } from "./check-parity.ts";
@@ -14,7 +15,6 @@ import { reason } from "./http-client.ts";
 import { rowsOf, unit } from "./infer.ts";
 import type { ReferenceImage } from "./reference.ts";
 import { cosine, relativeDifference } from "./statistics.ts";
-import { formatFraction } from "./summary.ts";
 
 type ParityResult = BenchRecord["parity"][number];
 

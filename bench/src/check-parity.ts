@@ -1,5 +1,6 @@
 import { openInferenceClient } from "../../inference-image/src/client/inference-client.ts";
 import type { ProtocolPath } from "../../inference-image/src/contract/environment.ts";
+import { formatFraction } from "../report/document.ts";
 import { embedBy, embedForms } from "./embed-requests.ts";
 import { reason } from "./http-client.ts";
 import { inferRows, unit } from "./infer.ts";
@@ -7,7 +8,6 @@ import type { CheckResult, VerifyRecord } from "./record.ts";
 import { cycle, type Reference } from "./reference.ts";
 import { type PathTarget, pathsOf, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
 import { cosine, relativeDifference } from "./statistics.ts";
-import { formatFraction } from "./summary.ts";
 
 /** Two embeddings of one image are the same when both hold. */
 export const parityLimits = { cosineAtLeast: 0.999, relativeDifferenceAtMost: 0.001 } as const;

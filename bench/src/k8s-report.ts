@@ -1,5 +1,5 @@
+import { formatMs, formatP99 } from "../report/document.ts";
 import { type ExerciseLoad, exerciseQuestions, type K8sRecord } from "./k8s-record.ts";
-import { formatMs, formatP99 } from "./summary.ts";
 
 /** What an exercise showed, for a terminal. A pure function of the record. */
 export function k8sReport(record: K8sRecord): string {

@@ -1,16 +1,14 @@
-import { type CheckId, type CheckResult, checkQuestions, type VerifyRecord } from "./record.ts";
 import {
-  commitText,
+  escapeHtml,
   formatDuration,
   formatFraction,
   formatMs,
   formatP99,
   formatRate,
-  modelText,
-  type Summary,
-  summarize,
-} from "./summary.ts";
-import { escapeHtml, latencyPlot, parityPlot, throughputPlot } from "./svg-plots.ts";
+} from "../report/document.ts";
+import { type CheckId, type CheckResult, checkQuestions, type VerifyRecord } from "./record.ts";
+import { commitText, modelText, type Summary, summarize } from "./summary.ts";
+import { latencyPlot, parityPlot, throughputPlot } from "./svg-plots.ts";
 
 /** A record as one HTML file: opens from disk, asks the network for nothing, prints, and follows a dark theme. */
 export function reportHtml(record: VerifyRecord): string {

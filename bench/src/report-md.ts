@@ -1,13 +1,6 @@
+import { formatDuration, formatFraction, formatMs, formatRate } from "../report/document.ts";
 import type { CheckResult, VerifyRecord } from "./record.ts";
-import {
-  commitText,
-  formatDuration,
-  formatFraction,
-  formatMs,
-  formatRate,
-  modelText,
-  summarize,
-} from "./summary.ts";
+import { commitText, modelText, summarize } from "./summary.ts";
 
 const words: Readonly<Record<CheckResult["outcome"], string>> = {
   pass: "pass",

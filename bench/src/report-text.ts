@@ -1,12 +1,6 @@
+import { formatFraction, formatMs, formatP99, formatRate } from "../report/document.ts";
 import type { CheckResult, VerifyRecord } from "./record.ts";
-import {
-  enginesText,
-  formatFraction,
-  formatMs,
-  formatP99,
-  formatRate,
-  summarize,
-} from "./summary.ts";
+import { enginesText, summarize } from "./summary.ts";
 
 const marks: Readonly<Record<CheckResult["outcome"], string>> = { pass: "✔", fail: "✘", skip: "–" };
 

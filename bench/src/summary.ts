@@ -175,29 +175,3 @@ export function modelText({
   ].filter((fact) => fact !== undefined);
   return facts.length === 0 ? model.name : `${model.name} (${facts.join(", ")})`;
 }
-
-/** Milliseconds with as many digits as mean something. */
-export function formatMs(ms: number): string {
-  return ms >= 100 ? ms.toFixed(0) : ms >= 10 ? ms.toFixed(1) : ms.toFixed(2);
-}
-
-export function formatRate(perSecond: number): string {
-  return perSecond >= 100 ? perSecond.toFixed(0) : perSecond.toFixed(1);
-}
-
-/** p99, marked where there are too few samples for it. */
-export function formatP99(latency: NonNullable<Measurement["latencyMs"]>): string {
-  return `${formatMs(latency.p99)}${latency.p99Reliable ? "" : " *"}`;
-}
-
-export function formatDuration(seconds: number): string {
-  const rounded = Math.round(seconds);
-  return rounded < 60 ? `${rounded} s` : `${Math.floor(rounded / 60)} min ${rounded % 60} s`;
-}
-
-/** A fraction as a percentage of two digits; the very small ones as a power of ten. */
-export function formatFraction(fraction: number): string {
-  const percentage = fraction * 100;
-  if (percentage === 0) return "0 %";
-  return `${percentage >= 0.001 ? percentage.toPrecision(2) : percentage.toExponential(0)} %`;
-}

@@ -1,4 +1,5 @@
-import { formatFraction, formatMs, formatRate, type PathRow } from "./summary.ts";
+import { escapeHtml, formatFraction, formatMs, formatRate } from "../report/document.ts";
+import type { PathRow } from "./summary.ts";
 
 /** Plots as inline SVG: no script, no network. Colours come from the page's style sheet, so they follow its theme. */
 
@@ -10,18 +11,6 @@ const rowHeight = 30;
 const top = 34;
 const plotLeft = labelWidth + 10;
 const plotRight = width - valueWidth - 10;
-
-/** Text that HTML must not read as markup. */
-export function escapeHtml(text: string): string {
-  const entities: Readonly<Record<string, string>> = {
-    "&": "&amp;",
-    "<": "&lt;",
-    ">": "&gt;",
-    '"': "&quot;",
-    "'": "&#39;",
-  };
-  return text.replace(/[&<>"']/g, (character) => entities[character] ?? character);
-}
 
 interface Axis {
   readonly at: (value: number) => number;
