@@ -3,12 +3,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { type BenchRecord, parseBenchRecord, studyIds } from "../src/bench-record.ts";
-import { benchReportHtml } from "./bench-report-html.ts";
-import { benchReportMarkdown } from "./bench-report-md.ts";
-import { benchReportText } from "./bench-report-text.ts";
-import { benchRecordText, benchReportName, saveBenchReports } from "./save-bench-reports.ts";
+import { benchReport } from "./bench-report.ts";
+import { renderHtml } from "./render-html.ts";
+import { renderMarkdown } from "./render-md.ts";
+import { renderText } from "./render-text.ts";
+import { benchRecordText, benchReportName, saveReports } from "./save-reports.ts";
 import { sectionsOf } from "./sections.ts";
 import { testBenchRecord, testCell, testEmbeddedRecord } from "./test-bench-record.ts";
+
+const benchReportHtml = (record: BenchRecord) => renderHtml(benchReport(record));
+const benchReportMarkdown = (record: BenchRecord) => renderMarkdown(benchReport(record));
+const benchReportText = (record: BenchRecord) => renderText(benchReport(record));
 
 const withoutCells = (): BenchRecord => testBenchRecord({ cells: [], studies: [], parity: [] });
 
@@ -26,8 +31,8 @@ test("the page answers first, then warns, then shows the evidence", () => {
   expect(headings).toMatchInlineSnapshot(`
     [
       "What to choose",
+      "If latency is limited",
       "Before you rely on it",
-      "If your latency has a limit",
       "Evidence",
       "Latency of each path, alone",
       "Batch size",
@@ -107,7 +112,7 @@ test("a failed run says so before anything else", () => {
   expect(html).toContain('<header class="bad">');
   expect(html.indexOf("trt-http: other embeddings")).toBeLessThan(html.indexOf("What to choose"));
   expect(benchReportMarkdown(testBenchRecord({ passed: false, failures: ["x"] }))).toContain(
-    "**Failed**",
+    "### What failed",
   );
   expect(benchReportText(testBenchRecord({ passed: false, failures: ["x is wrong"] }))).toContain(
     "x is wrong",
@@ -215,25 +220,28 @@ test("the Markdown fits into a comment of a pull request, and names what it left
 test("the Markdown begins with the answer and its warning", () => {
   const lines = benchReportMarkdown(testEmbeddedRecord()).split("\n");
   expect(lines[0]).toBe(
-    "## Bench: `onnx-http_u8` is fastest here, on a CPU: this says nothing about the GPU that it will run on",
+    "## Sweep: `onnx-http_u8` is fastest here, on a CPU: this says nothing about the GPU that it will run on",
   );
   expect(lines.slice(0, 8).join("\n")).toContain(
-    "> [!WARNING]\n> CPU in place of a GPU, embedded runtime,",
+    "> [!WARNING]\n> CPU in place of a GPU, local simulation,",
   );
 });
 
-test("the text for a terminal ends with what to choose and what limits it", () => {
+test("the text for a terminal has every load, what to choose, what limits it, and the verdict last", () => {
   const text = benchReportText(testBenchRecord());
   expect(text).toMatch(/Lowest latency +onnx-http_u8 +4\.\d+ ms p50/);
   expect(text).toContain("! 1 load invalid: trt-grpc b1 c128.");
   expect(text).not.toContain("`");
+  expect(text).toContain("Every load");
+  expect(text.trimEnd().split("\n").at(-1)).toMatch(/^Choose .*\.$/);
 });
 
 test("a record and its reports are saved under one name", () => {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-reports-"));
   try {
     const record = testBenchRecord();
-    const saved = saveBenchReports(record, folder);
+    const name = benchReportName(record);
+    const saved = saveReports(folder, name, benchRecordText(record), benchReport(record));
     expect(saved.html).toBe(join(folder, "2026-11-21T10-30-00Z-sweep-single-gpu.html"));
     expect(parseBenchRecord(readFileSync(saved.json, "utf8"), saved.json).cells).toHaveLength(
       record.cells.length,

@@ -1,26 +1,23 @@
 import type { BenchRecord, Cell } from "../src/bench-record.ts";
-import { enginesText } from "../src/summary.ts";
+import type { EnvironmentSubject, ModelSubject, VerifyRecord } from "../src/record.ts";
 import { trustOf } from "./cells.ts";
-import { counted, formatCount, listed } from "./document.ts";
+import { type Caveat, counted, formatCount, listed } from "./document.ts";
 
-/** What the numbers do not say. */
-export interface Caveat {
-  readonly title: string;
-  /** In whole sentences. */
-  readonly text: string;
-  /**
-   * `subject`: the figures are not those of what will be deployed. `figures`: some of them are not to be relied on.
-   * `know`: good to know.
-   */
-  readonly kind: "subject" | "figures" | "know";
+/** Subject of a run, whichever command made its record. */
+export interface RunSubject {
+  readonly runtime: "embedded" | "deployed" | "endpoints";
+  readonly dirty?: boolean;
+  readonly machine: VerifyRecord["subject"]["machine"];
+  readonly model: ModelSubject;
+  readonly environments: readonly EnvironmentSubject[];
 }
 
-/** Everything that a reader must know before trusting a number, the gravest first. */
+/** Limitations of a benchmark's figures, the gravest first. */
 export function caveatsOf(record: BenchRecord): readonly Caveat[] {
-  return [...subjectCaveats(record), ...figureCaveats(record), ...knowledge(record)];
+  return [...subjectCaveats(record.subject), ...figureCaveats(record), ...knowledge(record)];
 }
 
-/** The gravest in a few words, for the top of a report; nothing where there is none. */
+/** The gravest limitations in a few words; empty if there are none. */
 export function warningText(record: BenchRecord): string {
   const titles = caveatsOf(record)
     .filter(({ kind }) => kind !== "know")
@@ -28,31 +25,32 @@ export function warningText(record: BenchRecord): string {
   return listed(titles);
 }
 
-/** Whether the figures are those of the thing that will be deployed. */
-export function isTheRealThing(record: BenchRecord): boolean {
-  return subjectCaveats(record).length === 0;
+/** Returns whether the figures are those of the deployment. */
+export function isTheRealThing({ subject }: BenchRecord): boolean {
+  return subjectCaveats(subject).length === 0;
 }
 
-function subjectCaveats({ subject }: BenchRecord): readonly Caveat[] {
+/** Differences between what was measured and what will be deployed. */
+export function subjectCaveats(subject: RunSubject): readonly Caveat[] {
   const caveats: Caveat[] = [];
   const add = (title: string, text: string) => caveats.push({ kind: "subject", title, text });
   const onGpu = subject.environments.filter(({ accelerator }) => accelerator === "gpu");
   if (subject.runtime === "embedded" && onGpu.length > 0) {
     add(
       "CPU in place of a GPU",
-      `${listed(onGpu.map(({ name }) => name))} will run on GPUs, but here ${counted(subject.machine.cores, "CPU core")} computed, and the load generator shared them. Latency and throughput say nothing about a GPU, and nothing about one path against another on it.`,
+      `${listed(onGpu.map(({ name }) => name))} will run on GPUs, but this run used ${counted(subject.machine.cores, "CPU core")}, shared with the load generator. Latency and throughput do not predict those of a GPU, nor which path is faster on it.`,
     );
   }
   if (subject.runtime === "embedded") {
     add(
-      "Embedded runtime",
-      "Local processes of clipstack's bundled server stood in for the containers. Ports, settings, models and protocols are the synthesized ones; images, drivers, networks and limits were not tried.",
+      "Local simulation",
+      "Local processes of clipstack's server and Triton emulator replaced the containers. Ports, settings, models and protocols are the synthesized ones; images, drivers, networks and limits were not tested.",
     );
   }
   if (subject.model.name === "tiny") {
     add(
       "Tiny model",
-      "A toy for tests, with random weights, computed in place of ViT-B/32: the figures are those of the servers and the protocols around it, and its embeddings mean nothing.",
+      "A small test model with random weights replaced ViT-B/32: the figures are those of the servers and protocols around it, and its embeddings are meaningless.",
     );
   }
   return caveats;
@@ -114,51 +112,54 @@ function figureCaveats(record: BenchRecord): readonly Caveat[] {
   return caveats;
 }
 
-function knowledge({ subject, cells, notes }: BenchRecord): readonly Caveat[] {
+/** Facts about a run that do not make its figures wrong. */
+export function runCaveats(subject: RunSubject): readonly Caveat[] {
   const caveats: Caveat[] = [];
+  const add = (title: string, text: string) => caveats.push({ kind: "know", title, text });
+  const { runtime, model, environments, dirty } = subject;
+  if (model.weights === "random" && model.name !== "tiny") {
+    add(
+      "Random weights",
+      "The model has the real architecture and cost, but its embeddings are meaningless. Timings and agreement between endpoints hold; do not judge the quality of embeddings from this run.",
+    );
+  }
+  if (runtime === "deployed") {
+    add(
+      "Network included",
+      "Requests came from the machine named below: latency includes the network between, and clients elsewhere see different figures.",
+    );
+  }
+  if (dirty === true) add("Changes", "Files differed from the commit that is named.");
+  for (const { name, artefact, notes } of environments) {
+    if (artefact.editedByHand) {
+      add(name, `${artefact.file} was edited after it was synthesized, and was used as edited.`);
+    }
+    for (const note of notes) add(name, sentence(note));
+  }
+  return caveats;
+}
+
+function knowledge({ subject, cells, notes }: BenchRecord): readonly Caveat[] {
+  const caveats: Caveat[] = [...runCaveats(subject)];
   const add = (title: string, text: string) => caveats.push({ kind: "know", title, text });
   const payloads = new Set(cells.map(({ payload }) => payload));
   if (payloads.has("encoded") && payloads.size > 1) {
     add(
       "Decoding",
-      "Paths that take files (`embed-http`, `…_jpeg`) decode and resize them on the server. The others were sent tensors that were made before the clock started: what a client needs for that comes on top of their figures.",
-    );
-  }
-  if (subject.model.weights === "random" && subject.model.name !== "tiny") {
-    add(
-      "Random weights",
-      "The model has the real architecture and cost, but its embeddings mean nothing. Timings hold; do not judge the quality of embeddings from this run.",
-    );
-  }
-  if (subject.runtime === "deployed") {
-    add(
-      "The way is in it",
-      "Requests came from the machine named below: latency has the network between in it, and a client elsewhere will see another one.",
+      "Endpoints that accept image files (`embed-http`, `…_jpeg`) decode and resize them on the server. The others received tensors prepared before the clock started: their figures exclude that work of the client.",
     );
   }
   if (subject.runtime === "endpoints") {
     add(
       "Addresses given by hand",
-      "Nothing is known of how the servers were deployed, but what they say of themselves.",
+      "How the servers were deployed is unknown, except for what they report of themselves.",
     );
   }
   if (cells.some(({ load }) => load.kind === "closed loop")) {
     add(
       "Closed loop",
-      "Each client waits for its answer before it asks again: it shows how much a path can do, and hides stalls that arrivals at a given rate would meet.",
+      "Each client sends its next request after the last response: this shows the capacity of an endpoint, and hides stalls that arrivals at a given rate would meet.",
     );
-  }
-  const engines = enginesText(subject.environments);
-  if (engines !== "" && subject.runtime === "deployed") add("Engine", engines);
-  if (subject.dirty === true) add("Changes", "Files differed from the commit that is named.");
-  for (const { name, artefact, notes: differences } of subject.environments) {
-    if (artefact.editedByHand) {
-      add(
-        name,
-        `${artefact.file} was edited after it was synthesized, and was measured as it lies.`,
-      );
-    }
-    for (const note of differences) add(name, sentence(note));
   }
   for (const note of notes) add("Note", sentence(note));
   return caveats;

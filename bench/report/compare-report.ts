@@ -8,23 +8,24 @@ import {
   ratioText,
 } from "./compare.ts";
 import {
+  commitText,
   counted,
   type DataTable,
+  dateText,
   formatMs,
   formatRate,
   listed,
   numberColumn,
+  type Report,
+  type Section,
   type TableCell,
   type Tone,
+  tableSection,
   textCell,
   textColumn,
 } from "./document.ts";
 import type { Metric } from "./intervals.ts";
-import { markdownTable, plain } from "./markdown.ts";
-import { commitText, dateText, placeText } from "./subject.ts";
-import { textTable } from "./text-table.ts";
-
-/** A comparison as text for a terminal, and as Markdown for a pull request. Pure. */
+import { placeText } from "./subject.ts";
 
 const marks: Readonly<Record<Judgement, string>> = {
   worse: "✗ worse",
@@ -37,66 +38,62 @@ const marks: Readonly<Record<Judgement, string>> = {
 
 const tones: Readonly<Partial<Record<Judgement, Tone>>> = { worse: "bad", better: "good" };
 
-export function compareText(from: BenchRecord, to: BenchRecord, comparison: Comparison): string {
-  const { regressions, suspects, broken, cells, paths, onlyFrom, onlyTo, warnings } = comparison;
-  const doubts = cells.filter(({ notJudged }) => notJudged.length > 0);
-  return [
-    `${subjectLine("from", from)}\n${subjectLine("to", to)}`,
-    warnings.map((line) => `! ${line}`).join("\n"),
-    paths.length === 0 ? "" : textTable(pathTable(comparison)),
-    cells.length === 0 ? "" : textTable(cellTable(comparison)),
-    doubts.length === 0
-      ? ""
-      : `Not judged:\n${doubts.map(({ name, notJudged }) => `  ${name}: ${notJudged.join(" ")}`).join("\n")}`,
-    [missingLine("first", onlyFrom), missingLine("second", onlyTo)]
-      .filter((line) => line !== "")
-      .join("\n"),
-    suspects.length === 0
-      ? ""
-      : `To look at, one load of several (it may be drift between the runs):\n${suspects.map((line) => `  ${line}`).join("\n")}`,
-    [...broken, ...regressions].map((line) => `✗ ${line}`).join("\n"),
-    `${verdictText(comparison)}.`,
-  ]
-    .filter((part) => part !== "")
-    .join("\n\n");
-}
-
-export function compareMarkdown(
-  from: BenchRecord,
-  to: BenchRecord,
-  comparison: Comparison,
-): string {
+/** Report of two compared benchmarks. */
+export function compareReport(from: BenchRecord, to: BenchRecord, comparison: Comparison): Report {
   const { regressions, suspects, broken, cells, onlyFrom, onlyTo, warnings } = comparison;
   const doubts = cells.filter(({ notJudged }) => notJudged.length > 0);
-  const bullets = (lines: readonly string[]) => lines.map((line) => `- ${plain(line)}`).join("\n");
-  return `${[
-    `## Bench compared: ${verdictText(comparison)}`,
-    bullets([subjectLine("from", from), subjectLine("to", to)]),
-    warnings.length === 0
-      ? ""
-      : `> [!WARNING]\n${warnings.map((line) => `> ${plain(line)}`).join("\n")}`,
-    broken.length === 0 ? "" : `### Failed or missing\n\n${bullets(broken)}`,
-    regressions.length === 0 ? "" : `### Worse\n\n${bullets(regressions)}`,
-    suspects.length === 0
-      ? ""
-      : `### To look at\n\nOne load of several: it may be drift between the runs.\n\n${bullets(suspects)}`,
-    markdownTable(pathTable(comparison)),
-    cells.length === 0
-      ? ""
-      : `<details><summary>${counted(cells.length, "load")}</summary>\n\n${markdownTable(cellTable(comparison))}\n\n</details>`,
-    doubts.length === 0
-      ? ""
-      : `### Not judged\n\n${bullets(doubts.map(({ name, notJudged }) => `${name}: ${notJudged.join(" ")}`))}`,
-    bullets(
-      [missingLine("first", onlyFrom), missingLine("second", onlyTo)].filter((it) => it !== ""),
-    ),
-    "Ratios are the second record's figures divided by the first's, with the interval that holds them with 95 % confidence: throughput above 1 and latency below 1 is better.",
-  ]
-    .filter((part) => part !== "")
-    .join("\n\n")}\n`;
+  const isBad = regressions.length + broken.length > 0;
+  return {
+    title: "Bench compared",
+    verdict: verdictText(comparison),
+    tone: isBad ? "bad" : comparison.judged === 0 ? "care" : "good",
+    ...(warnings.length === 0 ? {} : { warning: warnings.map(bare).join("; ") }),
+    facts: [
+      ["From", subjectText(from)],
+      ["To", subjectText(to)],
+    ],
+    failures: [
+      ...broken.map((text) => ({ title: "Failed or missing", text })),
+      ...regressions.map((text) => ({ title: "Worse", text })),
+    ],
+    caveats: warnings.map((text) => ({ kind: "figures", title: "The runs differ", text })),
+    summary: [
+      tableSection("paths", "Endpoints", pathTable(comparison), {
+        notes: [
+          "Ratios are the second record's figures divided by the first's, with their 95 % confidence intervals: throughput above 1 and latency below 1 is better.",
+        ],
+      }),
+      tableSection("loads", "Load points", cellTable(comparison)),
+      listSection("drift", "Possible drift", suspects, [
+        "One load point of several: the machine may have drifted between the runs.",
+      ]),
+      listSection(
+        "doubts",
+        "Not judged",
+        doubts.map(({ name, notJudged }) => `${name}: ${notJudged.join(" ")}`),
+      ),
+      listSection("missing", "Only in one record", [
+        ...missingLine("first", onlyFrom),
+        ...missingLine("second", onlyTo),
+      ]),
+    ].filter(({ answer, tables }) => answer.length + (tables[0]?.rows.length ?? 0) > 0),
+    sections: [],
+    subject: [],
+  };
 }
 
-/** What came of it, in a few words. */
+const bare = (line: string) => line.replace(/\.$/, "");
+
+function listSection(
+  id: string,
+  title: string,
+  answer: readonly string[],
+  notes: readonly string[] = [],
+): Section {
+  return { id, title, answer, figures: [], tables: [], notes };
+}
+
+/** Result in a few words. */
 export function verdictText(comparison: Comparison): string {
   const { regressions, broken, cells, paths, judged, limit } = comparison;
   const percent = `${Number((limit * 100).toPrecision(3))} %`;
@@ -122,19 +119,19 @@ export function verdictText(comparison: Comparison): string {
   return `no regression of more than ${percent} in ${counted(judged, "load")}${gain}`;
 }
 
-function subjectLine(which: string, record: BenchRecord): string {
-  return `${which}: ${placeText(record)}, ${commitText(record)}, ${dateText(record.startedAt)} UTC`;
+function subjectText(record: BenchRecord): string {
+  return `${placeText(record)}, ${commitText(record.subject)}, ${dateText(record.startedAt)} UTC`;
 }
 
 const shown = 6;
 
-function missingLine(which: string, names: readonly string[]): string {
-  if (names.length === 0) return "";
+function missingLine(which: string, names: readonly string[]): readonly string[] {
+  if (names.length === 0) return [];
   const rest = names.length > shown ? ` and ${counted(names.length - shown, "other")}` : "";
-  return `Only in the ${which} record: ${names.slice(0, shown).join("; ")}${rest}`;
+  return [`${which}: ${names.slice(0, shown).join("; ")}${rest}`];
 }
 
-export function pathTable({ paths }: Comparison): DataTable {
+function pathTable({ paths }: Comparison): DataTable {
   return {
     caption: "Each path, all its loads together",
     columns: [
@@ -152,7 +149,7 @@ export function pathTable({ paths }: Comparison): DataTable {
   };
 }
 
-export function cellTable({ cells }: Comparison): DataTable {
+function cellTable({ cells }: Comparison): DataTable {
   return {
     caption: "Each load",
     columns: [

@@ -1,7 +1,9 @@
 import { expect, test } from "vitest";
 import type { BenchRecord, Cell } from "../src/bench-record.ts";
 import { compareRecords, differences, mismatches } from "./compare.ts";
-import { compareMarkdown, compareText, verdictText } from "./compare-report.ts";
+import { compareReport, verdictText } from "./compare-report.ts";
+import { renderMarkdown } from "./render-md.ts";
+import { renderText } from "./render-text.ts";
 import { testBenchRecord, testCell } from "./test-bench-record.ts";
 
 const record = (cells: readonly Cell[], changes: Partial<BenchRecord> = {}): BenchRecord =>
@@ -190,14 +192,14 @@ test("another Node is a difference to know, and no reason to refuse", () => {
 
 test("the comparison as text has ratios with their intervals, and the verdict last", () => {
   const [before, after] = [record(cells(1)), record(cells(1.3))];
-  const text = compareText(before, after, compareRecords(before, after, limit));
+  const text = renderText(compareReport(before, after, compareRecords(before, after, limit)));
   expect(text).toMatch(/embed-http +2 +0\.7\d × \(/);
   expect(text.trimEnd().split("\n").at(-1)).toMatch(/^\d+ regressions of more than 10 %\.$/);
 });
 
 test("the comparison as Markdown has what is worse before its tables", () => {
   const [before, after] = [record(cells(1)), record(cells(1.3))];
-  const text = compareMarkdown(before, after, compareRecords(before, after, limit));
-  expect(text.indexOf("### Worse")).toBeGreaterThan(0);
-  expect(text.indexOf("### Worse")).toBeLessThan(text.indexOf("| path |"));
+  const text = renderMarkdown(compareReport(before, after, compareRecords(before, after, limit)));
+  expect(text.indexOf("- **Worse**")).toBeGreaterThan(0);
+  expect(text.indexOf("- **Worse**")).toBeLessThan(text.indexOf("| path |"));
 });

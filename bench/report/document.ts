@@ -1,25 +1,80 @@
 /**
- * What a report says, before it is HTML, Markdown or text: sections of sentences, tables and figures. The same sections
- * are rendered three times, so no report can say what another does not.
+ * Document model of a report. A report of any kind is computed once from its record; `render-html.ts`, `render-md.ts` and
+ * `render-text.ts` render it, so the three formats agree.
  *
- * Sentences may have `code` in backticks, and no other markup.
+ * Strings may contain `code` in backticks if documented as inline text, and no other markup.
  */
 
-/** How a figure stands: shown by a word or a mark as well, never by colour alone. */
+export interface Report {
+  /** Kind of the report, as a heading: `Bench`. */
+  readonly title: string;
+  /** Result in one sentence without a full stop; inline text. */
+  readonly verdict: string;
+  readonly tone: "good" | "care" | "bad";
+  /** Reason for caution, shown below the verdict. */
+  readonly warning?: string;
+  readonly facts: readonly Fact[];
+  readonly failures: readonly Failure[];
+  readonly caveats: readonly Caveat[];
+  /** Sections in every format, before the evidence. */
+  readonly summary: readonly Section[];
+  /** Evidence: whole in HTML, as far as it fits in Markdown, left out of text. */
+  readonly sections: readonly Section[];
+  /** Details of the subject: versions, hashes, settings. */
+  readonly subject: readonly Fact[];
+}
+
+export type Fact = readonly [name: string, value: string];
+
+export interface Failure {
+  readonly title?: string;
+  readonly text: string;
+  /** Address and name of the resource that failed. */
+  readonly resource?: string;
+  /** End of the resource's log. */
+  readonly log?: readonly string[];
+}
+
+export interface Caveat {
+  readonly title: string;
+  /** Whole sentences; inline text. */
+  readonly text: string;
+  /** `subject`: the figures are not those of the deployment. `figures`: some are unreliable. `know`: good to know. */
+  readonly kind: "subject" | "figures" | "know";
+}
+
+/** Recommendation for one goal. */
+export interface Card {
+  readonly title: string;
+  /** Absent if nothing can be recommended; `why` gives the reason. */
+  readonly choice?: string;
+  /** Alternatives within the noise. */
+  readonly ties: readonly string[];
+  readonly value: string;
+  readonly unit: string;
+  readonly setting: string;
+  /** Whole sentences; inline text. */
+  readonly why: readonly string[];
+  /** Reasons not to rely on it. */
+  readonly doubts: readonly string[];
+}
+
+/** Rating of a figure. A word or a mark expresses it as well, so it never depends on colour alone. */
 export type Tone = "good" | "care" | "bad" | "quiet";
 
 export interface TableCell {
   readonly text: string;
-  /** What rows are sorted by, where that is not the text. */
+  /** Sort key, if not the text. */
   readonly sort?: number | string;
   readonly tone?: Tone;
-  /** Said in full, where the text is short. */
+  /** Full text of an abbreviation. */
   readonly title?: string;
 }
 
 export interface Column {
   readonly label: string;
-  readonly kind: "text" | "number";
+  /** `long`: text that wraps. */
+  readonly kind: "text" | "number" | "long";
   readonly title?: string;
 }
 
@@ -27,13 +82,13 @@ export interface DataTable {
   readonly caption: string;
   readonly columns: readonly Column[];
   readonly rows: readonly (readonly TableCell[])[];
-  /** Long, and for looking things up: folded away on a page, left out of Markdown. */
+  /** A long reference table: collapsed in HTML, left out of Markdown. */
   readonly lookUp?: boolean;
 }
 
 export interface Swatch {
   readonly label: string;
-  /** Written at the end of its line as well, where there is room. */
+  /** The line is also labelled directly if the plot has room. */
   readonly named?: boolean;
   /** Content of an SVG of 26 × 14. */
   readonly mark: string;
@@ -41,24 +96,62 @@ export interface Swatch {
 
 export interface Figure {
   readonly title: string;
-  /** How to read it. */
+  /** How to read it; inline text. */
   readonly caption?: string;
   readonly legend: readonly Swatch[];
-  /** A whole SVG, for a column of so many pixels. */
+  /** Draws the whole SVG, `width` pixels wide. */
   readonly draw: (width: number) => string;
 }
 
 export interface Section {
   readonly id: string;
   readonly title: string;
-  /** What is asked, where the title does not say it. */
+  /** Question, if the title does not imply it. */
   readonly question?: string;
-  /** What was found, in a sentence or two: the first thing that is read. */
+  /** Findings in one or two sentences; inline text. */
   readonly answer: readonly string[];
+  readonly cards?: readonly Card[];
   readonly figures: readonly Figure[];
   readonly tables: readonly DataTable[];
-  /** How it was measured, and what to bear in mind. */
+  /** Method and limitations; inline text. */
   readonly notes: readonly string[];
+  /** Evidence that text renders as well. */
+  readonly terminal?: boolean;
+}
+
+/** Section with a table and no figure. */
+export function tableSection(
+  id: string,
+  title: string,
+  table: DataTable,
+  { answer = [], notes = [] }: Partial<Pick<Section, "answer" | "notes">> = {},
+): Section {
+  return { id, title, answer, figures: [], tables: [table], notes };
+}
+
+/** `2026-11-21 10:30` of an ISO 8601 time. */
+export const dateText = (iso: string): string => iso.replace("T", " ").slice(0, 16);
+
+/** Start in UTC and duration of a run. */
+export function whenText({ startedAt, finishedAt }: RunTimes): string {
+  const seconds = (Date.parse(finishedAt) - Date.parse(startedAt)) / 1_000;
+  return `${dateText(startedAt)} UTC, ${formatDuration(seconds)}`;
+}
+
+export interface RunTimes {
+  /** UTC, ISO 8601. */
+  readonly startedAt: string;
+  readonly finishedAt: string;
+}
+
+/** Short commit and whether files differed from it. */
+export function commitText({ commit, dirty }: { commit?: string; dirty?: boolean }): string {
+  if (commit === undefined) return "no commit";
+  return `${commit.slice(0, 12)}${dirty === true ? " with changes" : ""}`;
+}
+
+export function machineText(machine: { cpu: string; cores: number; memoryMiB: number }): string {
+  return `${machine.cpu}, ${machine.cores} cores, ${Math.round(machine.memoryMiB / 1_024)} GiB`;
 }
 
 /** A cell of a table from a number; absent: a dash that sorts last. */

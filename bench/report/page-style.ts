@@ -96,6 +96,8 @@ details .tablehead .caption { visibility: hidden; }
 .copy { display: flex; gap: 4px; }
 .copy button { font: inherit; font-size: 13px; color: var(--soft); background: none; border: 1px solid transparent; border-radius: 5px; padding: 2px 8px; cursor: pointer; }
 .table:hover .copy button, .copy button:focus-visible { border-color: var(--line); color: var(--ink); }
+td.long { white-space: pre-line; min-width: 34ch; overflow-wrap: anywhere; }
+pre { font-family: var(--mono); font-size: 13px; background: var(--surface); border: 1px solid var(--line); border-radius: 6px; padding: 8px 12px; white-space: pre-wrap; overflow-wrap: anywhere; margin: 6px 0; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-numeric: tabular-nums; }
 th, td { padding: 6px 14px 6px 0; border-bottom: 1px solid var(--line); vertical-align: baseline; text-align: left; white-space: nowrap; }
@@ -144,6 +146,8 @@ svg .line { fill: none; stroke: currentColor; stroke-width: 2; stroke-linejoin: 
 svg .line.dashed { stroke-dasharray: 6 4; }
 svg .mark { fill: currentColor; stroke: var(--page); stroke-width: 1.5; }
 svg .mark.open { fill: var(--page); stroke: currentColor; stroke-width: 2; }
+svg .mark.dot { fill-opacity: 0.55; }
+svg .limit { stroke: var(--bad); stroke-width: 1.5; stroke-dasharray: 4 3; }
 svg .mark.thin { stroke: currentColor; }
 svg .crossed { fill: none; stroke: currentColor; stroke-width: 2.5; }
 svg .ring { fill: none; stroke: currentColor; stroke-width: 1.5; }

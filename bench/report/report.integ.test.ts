@@ -5,7 +5,9 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { type Browser, chromium, type Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { benchReportHtml } from "./bench-report-html.ts";
+import { failedCheck, testRecord } from "../src/test-record.ts";
+import { benchReport } from "./bench-report.ts";
+import { renderHtml } from "./render-html.ts";
 import { testBenchRecord, testEmbeddedRecord } from "./test-bench-record.ts";
 import {
   axeViolations,
@@ -17,6 +19,7 @@ import {
   plotFacts,
   poorContrast,
 } from "./test-page-probes.ts";
+import { verifyReport } from "./verify-report.ts";
 
 /** The page of a report in a real browser, opened from disk with the network off. */
 
@@ -45,23 +48,26 @@ interface PlotFacts {
 interface PageOptions {
   readonly dark?: boolean;
   readonly width?: number;
-  readonly embedded?: boolean;
+  readonly of?: "embedded" | "verify";
   readonly script?: boolean;
 }
 
 describe.skipIf(executable === undefined)("the report in Chromium", () => {
   let browser: Browser;
   let folder: string;
-  const files = { deployed: "", embedded: "" };
+  const files = { deployed: "", embedded: "", verify: "" };
 
   beforeAll(async () => {
     folder = mkdtempSync(join(tmpdir(), "clipstack-report-"));
-    for (const [name, record] of [
-      ["deployed", testBenchRecord()],
-      ["embedded", testEmbeddedRecord()],
+    const verified = testRecord();
+    const checks = [...verified.checks, failedCheck()];
+    for (const [name, report] of [
+      ["deployed", benchReport(testBenchRecord())],
+      ["embedded", benchReport(testEmbeddedRecord())],
+      ["verify", verifyReport({ ...verified, checks })],
     ] as const) {
       files[name] = join(folder, `${name}.html`);
-      writeFileSync(files[name], benchReportHtml(record));
+      writeFileSync(files[name], renderHtml(report));
     }
     // in a container and as root there is no sandbox to be had
     browser = await chromium.launch({ executablePath: executable, args: ["--no-sandbox"] });
@@ -87,7 +93,7 @@ describe.skipIf(executable === undefined)("the report in Chromium", () => {
     try {
       const page = await context.newPage();
       const complaints: string[] = [];
-      const url = pathToFileURL(files[options.embedded === true ? "embedded" : "deployed"]).href;
+      const url = pathToFileURL(files[options.of ?? "deployed"]).href;
       page.on("console", (message) => complaints.push(`${message.type()}: ${message.text()}`));
       page.on("pageerror", (error) => complaints.push(error.message));
       page.on("request", (request) => {
@@ -181,7 +187,9 @@ describe.skipIf(executable === undefined)("the report in Chromium", () => {
     ["dark", { dark: true }],
     ["narrow", { width: 390 }],
     ["narrow and dark", { width: 390, dark: true }],
-    ["of local processes", { embedded: true }],
+    ["of local processes", { of: "embedded" }],
+    ["of a verification", { of: "verify" }],
+    ["of a verification, narrow and dark", { of: "verify", width: 390, dark: true }],
   ] as const)("axe-core finds nothing wrong, contrast included: %s", async (_name, options) => {
     const violations = await withPage(options, async (page) => {
       // all that is folded away counts too
@@ -200,8 +208,11 @@ describe.skipIf(executable === undefined)("the report in Chromium", () => {
     expect(poor).toEqual([]);
   });
 
-  test("on a narrow screen nothing but tables is wider than the screen, and texts of plots are large enough", async () => {
-    await withPage({ width: 390 }, async (page) => {
+  test.each([
+    "deployed",
+    "verify",
+  ] as const)("on a narrow screen nothing but tables is wider than the screen, and texts of plots are large enough: %s", async (of) => {
+    await withPage({ width: 390, ...(of === "verify" ? { of } : {}) }, async (page) => {
       expect(await page.evaluate<number>(pageWidth)).toBeLessThanOrEqual(390);
       for (const { name, smallest, outside } of await page.evaluate<readonly PlotFacts[]>(
         plotFacts,

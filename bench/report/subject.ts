@@ -1,10 +1,9 @@
+import { type TritonEngine, tritonEngines } from "../../inference-image/src/contract/environment.ts";
 import { type BenchRecord, benchRecordVersion } from "../src/bench-record.ts";
-import { modelText as verifyModelText } from "../src/summary.ts";
-import { formatBytes, formatDuration, listed } from "./document.ts";
+import type { EnvironmentSubject, ModelSubject } from "../src/record.ts";
+import { commitText, type Fact, formatBytes, listed, machineText, whenText } from "./document.ts";
 
-/** What was measured, and on what: the facts that every report names. */
-
-export type Fact = readonly [name: string, value: string];
+/** Facts about the subject of a benchmark. */
 
 /** The few that belong to the headline. */
 export function headFacts(record: BenchRecord): readonly Fact[] {
@@ -12,11 +11,12 @@ export function headFacts(record: BenchRecord): readonly Fact[] {
   return [
     ["Environment", placeText(record)],
     ["Computed on", deviceText(record)],
-    ["Model", modelText(record)],
+    ["Triton as deployed", tritonsText(subject.environments) || undefined],
+    ["Model", modelText(subject.model)],
     ["Price", priceText(record)],
-    ["Commit", commitText(record)],
-    ["When", `${dateText(record.startedAt)} UTC, ${formatDuration(secondsOf(record))}`],
-  ].filter((fact): fact is [string, string] => fact[1] !== undefined && subject !== undefined);
+    ["Commit", commitText(subject)],
+    ["When", whenText(record)],
+  ].filter((fact): fact is [string, string] => fact[1] !== undefined);
 }
 
 /** Everything else that belongs to a result. */
@@ -24,10 +24,7 @@ export function allFacts(record: BenchRecord): readonly Fact[] {
   const { subject, settings } = record;
   const { machine, model } = subject;
   return [
-    [
-      "Load generator",
-      `${machine.cpu}, ${machine.cores} cores, ${Math.round(machine.memoryMiB / 1_024)} GiB`,
-    ],
+    ["Load generator", machineText(machine)],
     ["System", `${machine.os}, Node ${machine.node}`],
     [
       "Servers",
@@ -58,12 +55,7 @@ export function allFacts(record: BenchRecord): readonly Fact[] {
         : `${settings.iterations} requests a load; ${settings.durationSeconds} s at most`,
     ],
     ["Seed", String(settings.seed)],
-    ...subject.environments.map(
-      ({ name, artefact, where }): Fact => [
-        name,
-        `${artefact.file}, sha256 ${artefact.sha256.slice(0, 16)}, at ${where}`,
-      ],
-    ),
+    ...artefactFacts(subject.environments),
     ["Record", `schema ${benchRecordVersion}, ${record.kind}`],
   ].filter((fact): fact is [string, string] => fact[1] !== "");
 }
@@ -82,25 +74,43 @@ export function deviceText({ subject }: BenchRecord): string {
   return "unknown";
 }
 
-export function modelText({ subject: { model } }: BenchRecord): string {
-  return verifyModelText({ subject: { model } });
+/** Name of a model, its architecture, weights, seed and short hash. */
+export function modelText(model: ModelSubject): string {
+  const facts = [
+    model.architecture,
+    model.weights === undefined ? undefined : `${model.weights} weights`,
+    model.seed === undefined ? undefined : `seed ${model.seed}`,
+    model.sha256 === undefined ? undefined : `sha256 ${model.sha256.slice(0, 12)}`,
+  ].filter((fact) => fact !== undefined);
+  return facts.length === 0 ? model.name : `${model.name} (${facts.join(", ")})`;
+}
+
+const serverNames: Readonly<Record<TritonEngine, string>> = {
+  tritonserver: "NVIDIA's tritonserver",
+  bundled: "clipstack's Triton emulator",
+};
+
+/** Server behind each deployed Triton; empty if no artefact declares it. */
+export function tritonsText(environments: readonly EnvironmentSubject[]): string {
+  const parts = environments.flatMap(({ name, services }) =>
+    tritonEngines.flatMap((engine) => {
+      const names = services.filter((service) => service.engine === engine).map((it) => it.name);
+      return names.length === 0 ? [] : [`${names.join(", ")} of ${name}: ${serverNames[engine]}`];
+    }),
+  );
+  return parts.join("; ");
+}
+
+/** File and place of each environment. */
+export function artefactFacts(environments: readonly EnvironmentSubject[]): readonly Fact[] {
+  return environments.map(({ name, artefact, where }) => [
+    name,
+    `${artefact.file}, sha256 ${artefact.sha256.slice(0, 16)}, at ${where}`,
+  ]);
 }
 
 export function priceText({ subject: { price } }: BenchRecord): string | undefined {
   return price === undefined
     ? undefined
     : `$${price.usdPerHour} an hour (${price.source}, seen ${price.date})`;
-}
-
-export function commitText({ subject }: BenchRecord): string {
-  if (subject.commit === undefined) return "no commit";
-  return `${subject.commit.slice(0, 12)}${subject.dirty === true ? " with changes" : ""}`;
-}
-
-export function dateText(iso: string): string {
-  return iso.replace("T", " ").slice(0, 16);
-}
-
-export function secondsOf({ startedAt, finishedAt }: BenchRecord): number {
-  return (Date.parse(finishedAt) - Date.parse(startedAt)) / 1_000;
 }

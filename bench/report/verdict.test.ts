@@ -283,13 +283,13 @@ test("a path of which many requests fail is behind those that answer, and says s
 test("caveats come with the gravest first", () => {
   expect(caveatsOf(testEmbeddedRecord()).map(({ kind, title }) => `${kind}: ${title}`)).toEqual([
     "subject: CPU in place of a GPU",
-    "subject: Embedded runtime",
+    "subject: Local simulation",
     "figures: 1 load invalid",
     "figures: 1 load unstable",
     "figures: Failed requests",
     "figures: Few samples",
-    "know: Decoding",
     "know: Random weights",
+    "know: Decoding",
     "know: Closed loop",
   ]);
 });
@@ -335,7 +335,7 @@ test("an edited file and the notes of an environment are caveats", () => {
     ({ text }) => text,
   );
   expect(texts).toContain(
-    "a.json was edited after it was synthesized, and was measured as it lies.",
+    "a.json was edited after it was synthesized, and was used as edited.",
   );
   expect(texts).toContain("embed: no volume is mounted.");
 });

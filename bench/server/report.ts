@@ -1,77 +1,92 @@
+import {
+  commitText,
+  type DataTable,
+  type Fact as ReportFact,
+  machineText,
+  numberColumn,
+  type Report,
+  type TableCell,
+  tableSection,
+  textCell,
+  textColumn,
+  whenText,
+} from "../report/document.ts";
 import { compare, type Fact, type Figure, type Judged, type LoadRow } from "./compare.ts";
 import { type SubjectName, subjectNames } from "./loads.ts";
 import type { ServerRecord } from "./record.ts";
 
-/** The record as Markdown: what is printed, and what is saved beside the record. */
-export function serverReport(record: ServerRecord): string {
+/** Report of the server benchmark: ratios to the ceiling and the baseline, then the figures behind them. */
+export function serverReport(record: ServerRecord): Report {
   const { rows, facts, misses } = compare(record);
-  return `${[
-    `# bench-server, ${record.startedAt.slice(0, 10)}`,
-    subjectLines(record).join("\n"),
-    "## Against the limit and the peer",
-    table(
-      ["load", "of the limit", "against the peer", "p95 against the peer"],
-      rows.map((row) => [
-        row.load.title,
-        judgedCell(row.ofLimit),
-        judgedCell(row.againstPeer),
-        judgedCell(row.p95AgainstPeer),
-      ]),
-    ),
-    `${countText(rows, facts)}: median of the rounds' ratios, each round's in parentheses, then what it must be.`,
-    "## Images a second",
-    ratesTable(rows, "imagesPerSecond"),
-    "## Latency, p50 and p95 in ms",
-    latencyTable(rows),
-    "## Processor time an image, ms",
-    ratesTable(rows, "cpuMsPerImage"),
-    disturbances(rows),
-    "## Beside the loads",
-    table(
-      ["", "median", "rounds", "must be"],
-      facts.map((fact) => [fact.name, valueText(fact), roundsText(fact), targetText(fact)]),
-    ),
-    ...(misses.length === 0 ? [] : ["## Missed", misses.map((miss) => `- ${miss}`).join("\n")]),
-  ].join("\n\n")}\n`;
+  return {
+    title: "Server bench",
+    verdict: targetsText(rows, facts),
+    tone: misses.length === 0 ? "good" : "bad",
+    facts: [
+      ["Machine", machineText(record.subject.machine)],
+      ["Commit", commitText(record.subject)],
+      ["When", whenText(record)],
+    ],
+    failures: misses.map((text) => ({ title: "Target missed", text })),
+    caveats: disturbances(rows),
+    summary: [
+      tableSection("ratios", "Against the ceiling and the baseline", ratioTable(rows), {
+        notes: ["Median of the rounds' ratios, each round's in parentheses, then the target."],
+      }),
+      tableSection("rates", "Images per second", ratesTable(rows, "imagesPerSecond")),
+      tableSection("latency", "Latency, p50 and p95 in ms", latencyTable(rows)),
+      tableSection("cpu", "Processor time per image, ms", ratesTable(rows, "cpuMsPerImage")),
+      tableSection("figures", "Other figures", factTable(facts)),
+    ].filter(({ tables }) => (tables[0]?.rows.length ?? 0) > 0),
+    sections: [],
+    subject: subjectFacts(record),
+  };
 }
 
-function subjectLines({ subject }: ServerRecord): readonly string[] {
-  const { machine, settings, peer, limit, versions, images, models } = subject;
-  const { commit, dirty, forms } = subject;
-  const peerLine = peer.measured
-    ? `${peer.packages.join(", ")}; ${Object.entries(peer.settings)
-        .map(([name, value]) => `${name}=${value}`)
-        .join(" ")}`
-    : `not measured: ${peer.reason}`;
+function subjectFacts({ subject }: ServerRecord): readonly ReportFact[] {
+  const { machine, settings, peer, limit, versions, images, models, forms } = subject;
+  const pairs = (values: Readonly<Record<string, string>>, between: string) =>
+    Object.entries(values).map(([name, value]) => `${name}${between}${value}`);
   return [
-    `- machine: ${machine.cpu}, ${machine.cores} cores, ${machine.memoryMiB} MiB, ${machine.os}, Node ${machine.node}`,
-    `- server: ${commit === undefined ? "no commit" : commit.slice(0, 12)}${dirty ? " with changes" : ""}; ${Object.entries(
-      versions,
-    )
-      .map(([name, version]) => `${name} ${version}`)
-      .join(", ")}`,
-    ...Object.entries(models).flatMap(([name, model]) =>
+    ["System", `${machine.os}, Node ${machine.node}`],
+    ["Server", pairs(versions, " ").join(", ")],
+    ...Object.entries(models).flatMap(([name, model]): readonly ReportFact[] =>
       model === undefined
         ? []
-        : `- ${name} model: ${model.file}, ${(model.bytes / 1e6).toFixed(1)} MB, ${model.weights} weights`,
+        : [[`Model, ${name}`, `${model.file}, ${(model.bytes / 1e6).toFixed(1)} MB, ${model.weights} weights`]],
     ),
-    `- limit: ONNX Runtime alone on ${limit.file} (${limit.form}), session options ${JSON.stringify(limit.sessionOptions)}; the best of the batch sizes up to the load's concurrency`,
+    [
+      "Ceiling",
+      `ONNX Runtime alone on ${limit.file} (${limit.form}), session options ${JSON.stringify(limit.sessionOptions)}; the best of the batch sizes up to the load's concurrency`,
+    ],
     ...forms.map(
-      ({ precision, parts, minCosine, images: count }) =>
-        `- prepared file, ${precision}: ${parts.join(", ")}; lowest cosine to the standard file ${minCosine.toFixed(6)} on ${count} images`,
+      ({ precision, parts, minCosine, images: count }): ReportFact => [
+        `Prepared file, ${precision}`,
+        `${parts.join(", ")}; lowest cosine to the standard file ${minCosine.toFixed(6)} on ${count} images`,
+      ],
     ),
-    `- peer: ${peerLine}`,
-    `- load: ${settings.loadGenerator}, closed loop, base64 JPEG, ${settings.rounds} rounds of ${settings.seconds} s after ${settings.warmupSeconds} s`,
+    [
+      "Baseline",
+      peer.measured
+        ? `${peer.packages.join(", ")}; ${pairs(peer.settings, "=").join(" ")}`
+        : `not measured: ${peer.reason}`,
+    ],
+    [
+      "Load",
+      `${settings.loadGenerator}, closed loop, base64 JPEG, ${settings.rounds} rounds of ${settings.seconds} s after ${settings.warmupSeconds} s`,
+    ],
     ...images.map(
-      ({ kind, width, height, bytes }) =>
-        `- ${kind}: ${bytes.length} images of ${width} × ${height}, ${kilobytes(Math.min(...bytes))}-${kilobytes(Math.max(...bytes))} KB`,
+      ({ kind, width, height, bytes }): ReportFact => [
+        `Images, ${kind}`,
+        `${bytes.length} of ${width} × ${height}, ${kilobytes(Math.min(...bytes))}-${kilobytes(Math.max(...bytes))} KB`,
+      ],
     ),
   ];
 }
 
 const kilobytes = (bytes: number) => Math.round(bytes / 1_000);
 
-function countText(rows: readonly LoadRow[], facts: readonly Fact[]): string {
+function targetsText(rows: readonly LoadRow[], facts: readonly Fact[]): string {
   const judged = [
     ...rows.flatMap(({ ofLimit, againstPeer, p95AgainstPeer }) => [
       ofLimit,
@@ -80,66 +95,110 @@ function countText(rows: readonly LoadRow[], facts: readonly Fact[]): string {
     ]),
     ...facts,
   ].filter((value) => value?.passed !== undefined);
-  const passed = judged.filter((value) => value?.passed).length;
-  return `${passed} of ${judged.length} targets reached, those of the last table included`;
+  return `${judged.filter((value) => value?.passed).length} of ${judged.length} targets met`;
 }
 
-function ratesTable(rows: readonly LoadRow[], what: "imagesPerSecond" | "cpuMsPerImage"): string {
-  const subjects = seen(rows, what);
-  return table(
-    ["load", ...subjects],
-    rows.map((row) => [
-      row.load.title,
-      ...subjects.map((subject) => figureCell(row[what][subject])),
+function ratioTable(rows: readonly LoadRow[]): DataTable {
+  return {
+    caption: "Ratios of images per second and of p95",
+    columns: [
+      textColumn("load"),
+      textColumn("of the ceiling"),
+      textColumn("to the baseline"),
+      textColumn("p95 to the baseline"),
+    ],
+    rows: rows.map((row) => [
+      textCell(row.load.title),
+      judgedCell(row.ofLimit),
+      judgedCell(row.againstPeer),
+      judgedCell(row.p95AgainstPeer),
     ]),
-  );
+  };
 }
 
-function latencyTable(rows: readonly LoadRow[]): string {
-  const subjects = seen(rows, "p50Ms");
-  return table(
-    ["load", ...subjects],
-    rows.map((row) => [
-      row.load.title,
-      ...subjects.map((subject) => {
-        const [p50, p95] = [row.p50Ms[subject], row.p95Ms[subject]];
-        return p50 === undefined || p95 === undefined
-          ? ""
-          : `${digits(p50.value)} / ${digits(p95.value)}`;
-      }),
-    ]),
-  );
-}
+type SubjectFigures = "imagesPerSecond" | "cpuMsPerImage" | "p50Ms";
 
-function seen(
+/** One column for each subject with a figure. */
+function subjectTable(
+  caption: string,
   rows: readonly LoadRow[],
-  what: "imagesPerSecond" | "cpuMsPerImage" | "p50Ms",
-): readonly SubjectName[] {
-  return subjectNames.filter((subject) => rows.some((row) => row[what][subject] !== undefined));
+  what: SubjectFigures,
+  cell: (row: LoadRow, subject: SubjectName) => string,
+): DataTable {
+  const subjects = subjectNames.filter((subject) =>
+    rows.some((row) => row[what][subject] !== undefined),
+  );
+  return {
+    caption,
+    columns: [textColumn("load"), ...subjects.map((name) => numberColumn(name))],
+    rows: rows.map((row) => [
+      textCell(row.load.title),
+      ...subjects.map((subject) => textCell(cell(row, subject), { sort: row[what][subject]?.value })),
+    ]),
+  };
 }
 
-/** Above this, what others did on the machine is said. */
+const ratesTable = (rows: readonly LoadRow[], what: "imagesPerSecond" | "cpuMsPerImage") =>
+  subjectTable("Median, and each round's in parentheses", rows, what, (row, subject) =>
+    figureText(row[what][subject]),
+  );
+
+const latencyTable = (rows: readonly LoadRow[]) =>
+  subjectTable("Medians of the rounds: p50 / p95", rows, "p50Ms", (row, subject) => {
+    const [p50, p95] = [row.p50Ms[subject], row.p95Ms[subject]];
+    return p50 === undefined || p95 === undefined
+      ? ""
+      : `${digits(p50.value)} / ${digits(p95.value)}`;
+  });
+
+function factTable(facts: readonly Fact[]): DataTable {
+  return {
+    caption: "Figures that do not belong to one load",
+    columns: ["figure", "median", "rounds", "target"].map((name) => textColumn(name)),
+    rows: facts.map((fact) => [
+      textCell(fact.name),
+      textCell(valueText(fact)),
+      textCell(roundsText(fact)),
+      textCell(targetText(fact), toneOf(fact)),
+    ]),
+  };
+}
+
+/** Maximum share of the machine used by other processes that is not reported. */
 const quietShare = 0.05;
 
-function disturbances(rows: readonly LoadRow[]): string {
+function disturbances(rows: readonly LoadRow[]): Report["caveats"] {
   const loud = rows.filter(({ othersShare = 0 }) => othersShare > quietShare);
-  if (loud.length === 0) return "Nothing else ran on the machine.";
+  if (loud.length === 0) return [];
   const list = loud.map(
     ({ load, othersShare = 0 }) => `${load.id} ${Math.round(100 * othersShare)} %`,
   );
-  return `Others used the machine meanwhile, at most: ${list.join(", ")}. Such figures are rough.`;
+  return [
+    {
+      kind: "figures",
+      title: "Other processes used the machine",
+      text: `At most: ${list.join(", ")}. These figures are rough.`,
+    },
+  ];
 }
 
-function judgedCell(value: Judged | undefined): string {
-  if (value === undefined) return "";
+const toneOf = ({ passed }: Judged): Partial<TableCell> =>
+  passed === undefined ? {} : { tone: passed ? "good" : "bad" };
+
+function judgedCell(value: Judged | undefined): TableCell {
+  if (value === undefined) return textCell("");
   const rounds = value.rounds.map((one) => one.toFixed(2)).join(", ");
   const { passed, target } = value;
   const verdict =
     target === undefined ? "" : ` ${passed ? "✓" : "✘"} ${target.bound} ${target.value}`;
-  return `**${value.value.toFixed(2)}** (${rounds})${verdict}`;
+  return {
+    text: `${value.value.toFixed(2)} (${rounds})${verdict}`,
+    sort: value.value,
+    ...toneOf(value),
+  };
 }
 
-function figureCell(value: Figure | undefined): string {
+function figureText(value: Figure | undefined): string {
   return value === undefined
     ? ""
     : `${digits(value.value)} (${value.rounds.map(digits).join(", ")})`;
@@ -165,12 +224,7 @@ function targetText({ target, passed, unit }: Fact): string {
   return `${passed ? "✓" : "✘"} ${target.bound} ${target.value}${shown}`;
 }
 
-/** Three digits that mean something. */
+/** Three significant digits. */
 function digits(value: number): string {
   return Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3);
-}
-
-function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const line = (cells: readonly string[]) => `| ${cells.join(" | ")} |`;
-  return [line(head), line(head.map(() => "---")), ...rows.map(line)].join("\n");
 }

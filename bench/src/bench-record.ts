@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { z } from "zod";
 import { protocolPaths } from "../../inference-image/src/contract/environment.ts";
 import { BenchError } from "./bench-error.ts";
+import { parseRecordAs } from "./parse-record.ts";
 import { environmentSubject, machineSubject, measurement, modelSubject } from "./record.ts";
 
 /**
@@ -417,31 +418,8 @@ export function readBenchRecord(file: string): BenchRecord {
   return parseBenchRecord(text, file);
 }
 
-/** What {@link readBenchRecord} does, on text. */
+/** Parses a saved record; see {@link parseRecordAs}. */
 export function parseBenchRecord(text: string, shown: string): BenchRecord {
-  let raw: unknown;
-  try {
-    // without the byte order mark that some editors put before a text
-    raw = JSON.parse(text.replace(/^\uFEFF/, ""));
-  } catch {
-    throw new BenchError(`${shown}: must be JSON`);
-  }
-  const head = z
-    .looseObject({ schema: z.unknown().optional(), kind: z.unknown().optional() })
-    .safeParse(raw);
-  if (!head.success) throw new BenchError(`${shown}: must be a record of the bench`);
-  const got = (value: unknown) => (value === undefined ? "nothing" : JSON.stringify(value));
-  if (head.data.kind !== "bench") {
-    throw new BenchError(`${shown}: kind must be "bench", got ${got(head.data.kind)}`);
-  }
-  if (head.data.schema !== benchRecordVersion) {
-    throw new BenchError(
-      `${shown}: schema must be ${benchRecordVersion}, got ${got(head.data.schema)}`,
-    );
-  }
-  const result = benchRecord.safeParse(raw);
-  if (result.success) return result.data;
-  const issue = result.error.issues[0];
-  const where = issue === undefined || issue.path.length === 0 ? [] : [issue.path.join(".")];
-  throw new BenchError([shown, ...where, issue?.message ?? "is invalid"].join(": "));
+  const kind = { kind: "bench", version: benchRecordVersion, schema: benchRecord };
+  return parseRecordAs(kind, text, shown);
 }

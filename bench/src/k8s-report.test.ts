@@ -1,75 +1,43 @@
 import { expect, test } from "vitest";
-import { type K8sRecord, k8sRecord } from "./k8s-record.ts";
+import { renderText } from "../report/render-text.ts";
+import { k8sRecord } from "./k8s-record.ts";
 import { k8sReport } from "./k8s-report.ts";
-
-const record: K8sRecord = {
-  schema: 1,
-  kind: "k8s",
-  exercise: "drain",
-  startedAt: "2026-11-21T21:00:00.000Z",
-  finishedAt: "2026-11-21T21:00:16.000Z",
-  subject: {
-    machine: { cpu: "a processor", cores: 2, memoryMiB: 24_000, os: "Linux 6", node: "v20.20.2" },
-    cluster: {
-      context: "kind-clipstack",
-      version: "v1.33.13",
-      nodes: [{ name: "node", kubelet: "v1.33.13", os: "Debian", cpu: "2", memory: "24684084Ki" }],
-    },
-    namespace: "clipstack",
-    deployment: "clipstack-embed",
-    image: "clipstack/embed:k8s-cpu",
-    imageId: "sha256:50d8",
-  },
-  load: {
-    kind: "fixed rate",
-    ratePerSecond: 2,
-    imagesPerRequest: 1,
-    connections: "one for each request",
-    url: "http://127.0.0.1:8092",
-    phases: [
-      {
-        phase: "evictions",
-        seconds: 15.4,
-        requests: 30,
-        failed: 1,
-        errors: { "503": 1 },
-        latencyMs: { samples: 29, p50: 174, p95: 652, p99: 901, max: 901, p99Reliable: false },
-      },
-    ],
-  },
-  replicas: [
-    { atSeconds: 0, wanted: 2, ready: 2, pods: 2 },
-    { atSeconds: 4.1, wanted: 2, ready: 1, pods: 3 },
-    { atSeconds: 10.4, wanted: 2, ready: 2, pods: 3 },
-    { atSeconds: 12, wanted: 2, ready: 2, pods: 2 },
-  ],
-  steps: [],
-  refusals: [],
-  checks: [
-    { claim: "the budget allows an eviction", passed: true, message: "1 of 2 pods evicted" },
-    { claim: "every request is answered", passed: false, message: "1 of 30 requests failed" },
-  ],
-  passed: false,
-};
+import { testK8sRecord as record } from "./test-k8s-record.ts";
 
 test("the record is one of its schema", () => {
   expect(k8sRecord.parse(record)).toEqual(record);
 });
 
 test("a report says what it was done to, what was seen and how many requests it was seen on", () => {
-  expect(k8sReport(record)).toMatchInlineSnapshot(`
-    "drain: Does the disruption budget allow one eviction and refuse the next, with no request lost?
-    Deployment clipstack/clipstack-embed on kind-clipstack, Kubernetes v1.33.13, node (2 CPU, 24684084Ki)
-    image clipstack/embed:k8s-cpu
+  expect(renderText(k8sReport(record))).toMatchInlineSnapshot(`
+    "Deployment  clipstack/clipstack-embed
+    Cluster     kind-clipstack, Kubernetes v1.33.13
+    Nodes       node (2 CPU, 24684084Ki)
+    Image       clipstack/embed:k8s-cpu
+    When        2026-11-21 21:00 UTC, 16 s
 
-    ✔ the budget allows an eviction: 1 of 2 pods evicted
-    ✘ every request is answered: 1 of 30 requests failed
+    Checks
 
-    load: 2 requests a second, a connection for each, http://127.0.0.1:8092
-      evictions  15.4 s, 30 requests, 1 failed (1 × 503), ms: p50 174, p95 652, p99 901 *, max 901 of 29
+    Does the disruption budget allow one eviction and refuse the next, with no request lost?
 
-    pods ready: 2 → 1 (4 s) → 2 (10 s)
+    outcome  check                          finding
+    ✓ pass   the budget allows an eviction  1 of 2 pods evicted
+    ✗ FAIL   every request is answered      1 of 30 requests failed
 
-    1 of 2 checks failed"
+    Load
+
+    2 requests per second, a new connection for each request, to http://127.0.0.1:8092
+
+    phase      seconds  requests  failed  errors   p50 ms  p95 ms  p99 ms  max ms  samples
+    evictions     15.4        30       1  1 × 503     174     652   901 *     901       29
+
+    Ready pods
+
+    2 → 1 (4 s) → 2 (10 s)
+
+    ✗ every request is answered: 1 of 30 requests failed
+
+    1 of 2 checks failed.
+    "
   `);
 });

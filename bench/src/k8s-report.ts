@@ -1,57 +1,117 @@
-import { formatMs, formatP99 } from "../report/document.ts";
-import { type ExerciseLoad, exerciseQuestions, type K8sRecord } from "./k8s-record.ts";
+import {
+  commitText,
+  counted,
+  formatMs,
+  formatP99,
+  numberCell,
+  numberColumn,
+  type Report,
+  type Section,
+  tableSection,
+  textCell,
+  textColumn,
+  whenText,
+} from "../report/document.ts";
+import { exerciseQuestions, type K8sRecord } from "./k8s-record.ts";
 
-/** What an exercise showed, for a terminal. A pure function of the record. */
-export function k8sReport(record: K8sRecord): string {
+/** Report of a drill on a cluster. */
+export function k8sReport(record: K8sRecord): Report {
   const { subject, checks, exercise } = record;
-  const { cluster, namespace, deployment, image } = subject;
+  const { cluster, namespace, deployment, image, imageId } = subject;
+  const failed = checks.filter(({ passed }) => !passed);
   const nodes = cluster.nodes.map(({ name, cpu, memory }) => `${name} (${cpu} CPU, ${memory})`);
-  const failed = checks.filter(({ passed }) => !passed).length;
-  return [
-    `${exercise}: ${exerciseQuestions[exercise]}`,
-    `Deployment ${namespace}/${deployment} on ${cluster.context}, Kubernetes ${cluster.version}${nodes.length === 0 ? "" : `, ${nodes.join(", ")}`}`,
-    `image ${image}`,
-    "",
-    ...checks.map(({ claim, passed, message }) => `${passed ? "✔" : "✘"} ${claim}: ${message}`),
-    ...loadLines(record),
-    ...(record.replicas.length > 1 ? ["", `pods ready: ${replicasText(record)}`] : []),
-    "",
-    failed === 0 ? `${checks.length} checks passed` : `${failed} of ${checks.length} checks failed`,
-  ].join("\n");
+  const total = counted(checks.length, "check");
+  return {
+    title: `Drill ${exercise}`,
+    verdict: failed.length === 0 ? `${total} passed` : `${failed.length} of ${total} failed`,
+    tone: failed.length === 0 ? "good" : "bad",
+    facts: [
+      ["Deployment", `${namespace}/${deployment}`],
+      ["Cluster", `${cluster.context}, Kubernetes ${cluster.version}`],
+      ...(nodes.length === 0 ? [] : [["Nodes", nodes.join(", ")] as const]),
+      ["Image", image],
+      ["When", whenText(record)],
+    ],
+    failures: failed.map(({ claim, message }) => ({ title: claim, text: message })),
+    caveats: [],
+    summary: [checkSection(record), ...loadSections(record), ...replicaSections(record)],
+    sections: [],
+    subject: [
+      ["Commit", commitText(subject)],
+      ["Image id", imageId],
+      ["Record", `schema ${record.schema}, ${record.kind}`],
+    ],
+  };
 }
 
-function loadLines({ load }: K8sRecord): readonly string[] {
+function checkSection({ exercise, checks }: K8sRecord): Section {
+  const table = {
+    caption: "Checks",
+    columns: [
+      textColumn("outcome"),
+      textColumn("check"),
+      { label: "finding", kind: "long" } as const,
+    ],
+    rows: checks.map(({ claim, passed, message }) => [
+      textCell(passed ? "✓ pass" : "✗ FAIL", { tone: passed ? "good" : "bad" }),
+      textCell(claim),
+      textCell(message),
+    ]),
+  };
+  return tableSection("checks", "Checks", table, { answer: [exerciseQuestions[exercise]] });
+}
+
+function loadSections({ load }: K8sRecord): readonly Section[] {
   if (load === undefined) return [];
-  const width = Math.max(...load.phases.map(({ phase }) => phase.length));
-  return [
-    "",
-    `load: ${load.kind === "fixed rate" ? `${load.ratePerSecond} requests a second` : `${load.concurrency} clients in a closed loop`}, a connection for each, ${urlText(load.url)}`,
-    ...load.phases.map((phase) => `  ${phase.phase.padEnd(width)}  ${phaseText(phase)}`),
-  ];
+  const rate =
+    load.kind === "fixed rate"
+      ? `${load.ratePerSecond} requests per second`
+      : `${load.concurrency} clients in a closed loop`;
+  const table = {
+    caption: "Requests in each phase",
+    columns: [
+      textColumn("phase"),
+      ...["seconds", "requests", "failed"].map((name) => numberColumn(name)),
+      textColumn("errors"),
+      ...["p50 ms", "p95 ms", "p99 ms", "max ms", "samples"].map((name) => numberColumn(name)),
+    ],
+    rows: load.phases.map(({ phase, seconds, requests, failed, errors, latencyMs }) => [
+      textCell(phase),
+      numberCell(seconds, (value) => value.toFixed(1)),
+      numberCell(requests, String),
+      numberCell(failed, String, failed > 0 ? { tone: "bad" } : {}),
+      textCell(
+        Object.entries(errors)
+          .map(([code, count]) => `${count} × ${code}`)
+          .join(", ") || "none",
+      ),
+      numberCell(latencyMs?.p50, formatMs),
+      numberCell(latencyMs?.p95, formatMs),
+      latencyMs === undefined ? numberCell(undefined, String) : textCell(formatP99(latencyMs)),
+      numberCell(latencyMs?.max, formatMs),
+      numberCell(latencyMs?.samples, String),
+    ]),
+  };
+  const answer = `${rate}, a new connection for each request, to ${urlText(load.url)}`;
+  return [tableSection("load", "Load", table, { answer: [answer] })];
 }
 
-/** A Service that only its cluster reaches is asked through the API server. */
+/** A Service without an external address is reached through the API server. */
 function urlText(url: string): string {
   const [, service] = /\/services\/http:(.+)\/proxy$/.exec(url) ?? [];
   return service === undefined ? url : `Service ${service} through the API server`;
 }
 
-function phaseText({ seconds, requests, failed, errors, latencyMs }: ExerciseLoad): string {
-  const codes = Object.entries(errors).map(([code, count]) => `${count} × ${code}`);
-  const failures = failed === 0 ? "0 failed" : `${failed} failed (${codes.join(", ")})`;
-  const times =
-    latencyMs === undefined
-      ? ""
-      : `, ms: p50 ${formatMs(latencyMs.p50)}, p95 ${formatMs(latencyMs.p95)}, p99 ${formatP99(latencyMs)}, max ${formatMs(latencyMs.max)} of ${latencyMs.samples}`;
-  return `${seconds.toFixed(1)} s, ${requests} requests, ${failures}${times}`;
-}
-
-/** `2 → 3 (24 s) → 2 (31 s)`: when the number of ready pods changed. */
-function replicasText({ replicas }: K8sRecord): string {
+/** `2 → 3 (24 s) → 2 (31 s)`: changes in the number of ready pods. */
+function replicaSections({ replicas }: K8sRecord): readonly Section[] {
+  if (replicas.length < 2) return [];
   const changes = replicas.filter((point, i) => point.ready !== replicas[i - 1]?.ready);
-  return changes
+  const answer = changes
     .map(({ ready, atSeconds }, i) =>
       i === 0 ? String(ready) : `${ready} (${atSeconds.toFixed(0)} s)`,
     )
     .join(" → ");
+  return [
+    { id: "replicas", title: "Ready pods", answer: [answer], figures: [], tables: [], notes: [] },
+  ];
 }

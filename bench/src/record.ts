@@ -1,7 +1,6 @@
-import { readFileSync } from "node:fs";
 import { z } from "zod";
 import { protocolPaths, tritonEngines } from "../../inference-image/src/contract/environment.ts";
-import { BenchError } from "./bench-error.ts";
+import { parseRecordAs } from "./parse-record.ts";
 
 /**
  * One saved run. Every report is computed from this and from nothing else, so an old run can be read, compared and
@@ -191,40 +190,8 @@ export function renderRecordSchema(): string {
   return `${JSON.stringify({ title: "clipstack verify record", ...schema }, null, 2)}\n`;
 }
 
-/**
- * Read a saved record.
- *
- * @throws {BenchError} one line; a record of another version is refused by its number.
- */
-export function readRecord(file: string): VerifyRecord {
-  let text: string;
-  try {
-    text = readFileSync(file, "utf8");
-  } catch {
-    throw new BenchError(`${file}: cannot be read`);
-  }
-  return parseRecord(text, file);
-}
-
-/** What {@link readRecord} does, on text. */
+/** Parses a saved record; see {@link parseRecordAs}. */
 export function parseRecord(text: string, shown: string): VerifyRecord {
-  let raw: unknown;
-  try {
-    raw = JSON.parse(text);
-  } catch {
-    throw new BenchError(`${shown}: must be JSON`);
-  }
-  const head = z.looseObject({ schema: z.unknown().optional() }).safeParse(raw);
-  if (!head.success) throw new BenchError(`${shown}: must be a record of the bench`);
-  if (head.data.schema !== recordSchemaVersion) {
-    throw new BenchError(
-      `${shown}: schema must be ${recordSchemaVersion}, got ${head.data.schema === undefined ? "nothing" : JSON.stringify(head.data.schema)}`,
-    );
-  }
-  const result = verifyRecord.safeParse(raw);
-  if (result.success) return result.data;
-  const issue = result.error.issues[0];
-  throw new BenchError(
-    `${shown}: ${issue?.path.join(".") ?? ""}: ${issue?.message ?? "is invalid"}`,
-  );
+  const kind = { kind: "verify", version: recordSchemaVersion, schema: verifyRecord };
+  return parseRecordAs(kind, text, shown);
 }

@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { renderMarkdown } from "../../bench/report/render-md.ts";
 import { serverRecord } from "../../bench/server/record.ts";
 import { serverReport } from "../../bench/server/report.ts";
 import { clipstackProgram } from "./program.ts";
@@ -31,6 +32,7 @@ test("older records are readable: their tables can be rendered again", () => {
     const record = serverRecord.parse(JSON.parse(readFileSync(join(folder, file), "utf8")));
     const saved = readFileSync(join(folder, file.replace(/json$/, "md")), "utf8");
     const row = /^\| 10 KB JPEG, batch 1, concurrency 16 \|.*$/m;
-    expect(row.exec(serverReport(record))?.[0]).toBe(row.exec(saved)?.[0]);
+    const shown = row.exec(renderMarkdown(serverReport(record)))?.[0];
+    expect(shown).toBe(row.exec(saved)?.[0].replaceAll("**", ""));
   }
 });

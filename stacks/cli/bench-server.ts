@@ -1,9 +1,11 @@
 import { execFile } from "node:child_process";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, join, relative, resolve } from "node:path";
 import { promisify } from "node:util";
 import { type Command, InvalidArgumentError } from "commander";
+import { renderText } from "../../bench/report/render-text.ts";
+import { reportName, type SavedReports, saveReports } from "../../bench/report/save-reports.ts";
 import { loadImages } from "../../bench/samples/load-images.ts";
 import { compare } from "../../bench/server/compare.ts";
 import { type Load, loads, type SubjectName } from "../../bench/server/loads.ts";
@@ -39,7 +41,7 @@ export interface BenchServerOptions {
   /** Names of loads; none: all of them. */
   readonly only: readonly string[];
   readonly peer: boolean;
-  /** Folder for the record and its table. */
+  /** Folder for the record and its reports. */
   readonly reports: string;
   readonly say: (line: string) => void;
 }
@@ -48,7 +50,7 @@ export interface BenchServerResult {
   readonly record: ServerRecord;
   /** Targets that were missed, in words. */
   readonly misses: readonly string[];
-  readonly saved: { readonly json: string; readonly md: string };
+  readonly saved: SavedReports;
 }
 
 /** Before a measurement, and not counted: code is compiled, and what opens with the first load is open. */
@@ -106,7 +108,10 @@ export async function benchServer(options: BenchServerOptions): Promise<BenchSer
       subject: await subjectOf(options, chosen, bench, peer, payloads),
       runs: [...runs],
     };
-    return { record, misses: compare(record).misses, saved: save(record, options.reports) };
+    const name = reportName(record.startedAt, "bench-server");
+    const json = `${JSON.stringify(record)}\n`;
+    const saved = saveReports(options.reports, name, json, serverReport(record));
+    return { record, misses: compare(record).misses, saved };
   } catch (error) {
     if (interrupt.signal.aborted)
       throw new Interrupted("nothing is left running", { cause: error });
@@ -228,21 +233,6 @@ function versionsOf(): Record<string, string> {
   return Object.fromEntries(names.map((name) => [name, installed(name)]));
 }
 
-function save(record: ServerRecord, folder: string): BenchServerResult["saved"] {
-  const time = record.startedAt.replace(/\.\d+Z$/, "Z").replaceAll(":", "-");
-  const base = join(folder, `${time}-bench-server`);
-  const saved = { json: `${base}.json`, md: `${base}.md` };
-  const report = serverReport(record);
-  try {
-    mkdirSync(folder, { recursive: true });
-    writeFileSync(saved.json, `${JSON.stringify(record)}\n`);
-    writeFileSync(saved.md, report);
-  } catch (error) {
-    throw new UserError(`--report ${folder} cannot be written: ${(error as Error).message}`);
-  }
-  return saved;
-}
-
 interface Arguments {
   readonly rounds: number;
   readonly seconds: number;
@@ -272,7 +262,7 @@ export function registerBenchServer(program: Command): void {
     .option("--strict", "exit with 1 if a target is missed")
     .option(
       "--report <folder>",
-      "folder of the record and its table",
+      "folder of the record and its reports",
       join(project, "bench/reports"),
     )
     .option("--json", "print the record, and nothing else, on stdout")
@@ -302,8 +292,8 @@ async function run(args: Arguments): Promise<void> {
       reports: resolve(args.report),
       say: (line) => console.error(line),
     });
-    console.log(args.json ? JSON.stringify(record, null, 2) : `\n${serverReport(record)}`);
-    console.error(`record: ${relative("", saved.json)}\ntable: ${relative("", saved.md)}`);
+    console.log(args.json ? JSON.stringify(record, null, 2) : `\n${renderText(serverReport(record))}`);
+    console.error(`record: ${relative("", saved.json)}\nreport: ${relative("", saved.html)}`);
     if (args.strict && misses.length > 0) process.exitCode = 1;
   } catch (error) {
     if (!(error instanceof Interrupted)) throw error;

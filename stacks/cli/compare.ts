@@ -6,7 +6,9 @@ import {
   differences,
   mismatches,
 } from "../../bench/report/compare.ts";
-import { compareMarkdown, compareText } from "../../bench/report/compare-report.ts";
+import { compareReport } from "../../bench/report/compare-report.ts";
+import { renderMarkdown } from "../../bench/report/render-md.ts";
+import { renderText } from "../../bench/report/render-text.ts";
 import { type BenchRecord, readBenchRecord } from "../../bench/src/bench-record.ts";
 import { UserError } from "./user-error.ts";
 
@@ -142,9 +144,9 @@ function rendered(result: CompareResult, format: CommandArguments["format"]): st
   const { from, to, comparison } = result;
   switch (format) {
     case "text":
-      return `${compareText(from, to, comparison)}\n`;
+      return renderText(compareReport(from, to, comparison));
     case "md":
-      return compareMarkdown(from, to, comparison);
+      return renderMarkdown(compareReport(from, to, comparison));
     case "json":
       return comparisonJson(result);
   }

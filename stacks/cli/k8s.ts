@@ -1,6 +1,8 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
 import { type Command, InvalidArgumentError } from "commander";
+import { renderText } from "../../bench/report/render-text.ts";
+import { recordText, reportName } from "../../bench/report/save-reports.ts";
 import { type Exercise, exerciseQuestions, type K8sRecord } from "../../bench/src/k8s-record.ts";
 import { k8sReport } from "../../bench/src/k8s-report.ts";
 import { readSamples } from "../../bench/src/reference.ts";
@@ -147,8 +149,8 @@ async function run(
     const folder = resolve(project, args.report);
     const saved = saveK8sRecord(record, folder);
     if (args.output !== undefined) write(args.output, record, "--output");
-    if (args.json) process.stdout.write(k8sRecordText(record));
-    else console.log(`\n${k8sReport(record)}\nrecord: ${relative("", saved)}`);
+    if (args.json) process.stdout.write(recordText(record));
+    else console.log(`\n${renderText(k8sReport(record))}record: ${relative("", saved)}`);
     process.exitCode = record.passed ? 0 : 1;
   } catch (error) {
     if (!(error instanceof Interrupted)) throw error;
@@ -159,15 +161,9 @@ async function run(
   }
 }
 
-/** The record as it is saved and printed. */
-export function k8sRecordText(record: K8sRecord): string {
-  return `${JSON.stringify(record, null, 2)}\n`;
-}
-
 /** @returns Path of the file. */
 export function saveK8sRecord(record: K8sRecord, folder: string): string {
-  const time = record.startedAt.replace(/\.\d+Z$/, "Z").replaceAll(":", "-");
-  const file = join(folder, `${time}-k8s-${record.exercise}.json`);
+  const file = join(folder, `${reportName(record.startedAt, `k8s-${record.exercise}`)}.json`);
   try {
     mkdirSync(folder, { recursive: true });
   } catch (error) {
@@ -179,7 +175,7 @@ export function saveK8sRecord(record: K8sRecord, folder: string): string {
 
 function write(file: string, record: K8sRecord, option: string): void {
   try {
-    writeFileSync(file, k8sRecordText(record));
+    writeFileSync(file, recordText(record));
   } catch (error) {
     throw new UserError(
       `${option} ${file} cannot be written: ${(error as NodeJS.ErrnoException).code}`,

@@ -5,12 +5,13 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Command } from "commander";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { benchRecordText } from "../../bench/report/save-bench-reports.ts";
+import { benchRecordText, recordText } from "../../bench/report/save-reports.ts";
 import { testBenchRecord, testCell } from "../../bench/report/test-bench-record.ts";
 import type { BenchRecord, Cell } from "../../bench/src/bench-record.ts";
-import { recordText } from "../../bench/src/save-reports.ts";
+import { testK8sRecord } from "../../bench/src/test-k8s-record.ts";
 import { testRecord } from "../../bench/src/test-record.ts";
 import { compareFiles, comparisonJson } from "./compare.ts";
+import { project } from "./project.ts";
 import { outputOf, parseImport, registerReport, renderRecord } from "./report.ts";
 
 const program = fileURLToPath(new URL("./clipstack.mjs", import.meta.url));
@@ -45,6 +46,7 @@ beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), "clipstack-report-"));
   writeFileSync(file("bench.json"), benchRecordText(testBenchRecord()));
   writeFileSync(file("verify.json"), recordText(testRecord()));
+  writeFileSync(file("k8s.json"), recordText(testK8sRecord));
   writeFileSync(file("slow.json"), slower(1.4));
   writeFileSync(file("fast.json"), slower(1));
   writeFileSync(file("other.json"), slower(1, 2));
@@ -66,11 +68,15 @@ beforeAll(() => {
 
 afterAll(() => rmSync(folder, { recursive: true }));
 
-test("renders a record of bench and one of verify, each as it was", () => {
-  expect(renderRecord(file("bench.json"), "md")).toContain("## Bench: Choose");
+test("renders records of bench, verify, k8s and bench-server", () => {
+  expect(renderRecord(file("bench.json"), "md")).toContain("## Sweep: Choose");
   expect(renderRecord(file("bench.json"), "html")).toContain('<h2 id="choose">');
   expect(renderRecord(file("verify.json"), "md")).toContain("## Verification: 40 checks passed");
   expect(renderRecord(file("verify.json"), "text")).toContain("single-gpu");
+  expect(renderRecord(file("k8s.json"), "html")).toContain("1 of 2 checks failed");
+  expect(JSON.parse(renderRecord(file("k8s.json"), "json"))).toEqual(testK8sRecord);
+  const server = join(project, "bench/records/2026-11-23T01-23-45Z-bench-server.json");
+  expect(renderRecord(server, "html")).toContain("Images per second");
 });
 
 test("a record as JSON is the same record, with what was imported", () => {

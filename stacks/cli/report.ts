@@ -1,37 +1,25 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { basename, relative, resolve } from "node:path";
 import { type Command, Option } from "commander";
-import { benchReportHtml } from "../../bench/report/bench-report-html.ts";
-import { benchReportMarkdown } from "../../bench/report/bench-report-md.ts";
-import { benchReportText } from "../../bench/report/bench-report-text.ts";
+import { benchReport } from "../../bench/report/bench-report.ts";
+import type { Report } from "../../bench/report/document.ts";
 import { parsePerfAnalyzer } from "../../bench/report/import-perf-analyzer.ts";
-import { benchRecordText } from "../../bench/report/save-bench-reports.ts";
-import { type BenchRecord, parseBenchRecord } from "../../bench/src/bench-record.ts";
-import { parseRecord, type VerifyRecord } from "../../bench/src/record.ts";
-import { reportHtml } from "../../bench/src/report-html.ts";
-import { reportMarkdown } from "../../bench/src/report-md.ts";
-import { reportText } from "../../bench/src/report-text.ts";
-import { recordText } from "../../bench/src/save-reports.ts";
+import { renderHtml } from "../../bench/report/render-html.ts";
+import { renderMarkdown } from "../../bench/report/render-md.ts";
+import { renderText } from "../../bench/report/render-text.ts";
+import { benchRecordText, recordText } from "../../bench/report/save-reports.ts";
+import { verifyReport } from "../../bench/report/verify-report.ts";
+import { serverRecord, serverRecordVersion } from "../../bench/server/record.ts";
+import { serverReport } from "../../bench/server/report.ts";
+import { parseBenchRecord } from "../../bench/src/bench-record.ts";
+import { k8sRecord, k8sRecordSchemaVersion } from "../../bench/src/k8s-record.ts";
+import { k8sReport } from "../../bench/src/k8s-report.ts";
+import { parseRecordAs } from "../../bench/src/parse-record.ts";
+import { parseRecord } from "../../bench/src/record.ts";
 import { UserError } from "./user-error.ts";
 
 export const reportFormats = ["html", "md", "text", "json"] as const;
 export type ReportFormat = (typeof reportFormats)[number];
-
-type Renderers<T> = Readonly<Record<ReportFormat, (record: T) => string>>;
-
-const benchRenderers: Renderers<BenchRecord> = {
-  html: benchReportHtml,
-  md: benchReportMarkdown,
-  text: (record) => `${benchReportText(record)}\n`,
-  json: benchRecordText,
-};
-
-const verifyRenderers: Renderers<VerifyRecord> = {
-  html: reportHtml,
-  md: reportMarkdown,
-  text: (record) => `${reportText(record)}\n`,
-  json: recordText,
-};
 
 /** An output of perf_analyzer, and which load it was. */
 export interface ImportedFile {
@@ -40,31 +28,71 @@ export interface ImportedFile {
 }
 
 /**
- * A saved record rendered again, whichever command made it.
+ * Renders a saved record of any command.
  *
- * @throws {BenchError} | {UserError} one line: the file, and what is wrong with it.
+ * @throws {BenchError} | {UserError} one line: the file, the rule and the value.
  */
 export function renderRecord(
   file: string,
   format: ReportFormat,
   imports: readonly ImportedFile[] = [],
 ): string {
-  const text = withoutMark(readText(file));
-  if (kindOf(text) === "verify") {
-    if (imports.length > 0) {
-      throw new UserError(
-        `--import needs a record of bench or sweep, got a verify record: ${file}`,
-      );
-    }
-    return verifyRenderers[format](parseRecord(text, file));
+  const { report, json } = readReport(file, imports);
+  switch (format) {
+    case "html":
+      return renderHtml(report());
+    case "md":
+      return renderMarkdown(report());
+    case "text":
+      return renderText(report());
+    case "json":
+      return json;
   }
+}
+
+interface ReadReport {
+  readonly report: () => Report;
+  readonly json: string;
+}
+
+/** Reads the record of one kind. */
+const readers: Readonly<Record<string, (text: string, file: string) => ReadReport>> = {
+  verify: (text, file) => {
+    const record = parseRecord(text, file);
+    return { report: () => verifyReport(record), json: recordText(record) };
+  },
+  k8s: (text, file) => {
+    const kind = { kind: "k8s", version: k8sRecordSchemaVersion, schema: k8sRecord };
+    const record = parseRecordAs(kind, text, file);
+    return { report: () => k8sReport(record), json: recordText(record) };
+  },
+  "bench-server": (text, file) => {
+    const kind = { kind: "bench-server", version: serverRecordVersion, schema: serverRecord };
+    const record = parseRecordAs(kind, text, file);
+    return { report: () => serverReport(record), json: recordText(record) };
+  },
+};
+
+function readReport(file: string, imports: readonly ImportedFile[]): ReadReport {
+  const text = readText(file);
+  const kind = kindOf(text);
+  const reader = readers[String(kind)];
+  if (reader === undefined) return readBench(text, file, imports);
+  if (imports.length > 0) {
+    throw new UserError(`--import needs a record of bench or sweep, got a ${kind} record: ${file}`);
+  }
+  return reader(text, file);
+}
+
+function readBench(text: string, file: string, imports: readonly ImportedFile[]): ReadReport {
   const record = parseBenchRecord(text, file);
   const imported = imports.map(({ file: csv, label }) =>
     parsePerfAnalyzer(readText(csv), csv, label),
   );
   const whole = { ...record, imported: [...record.imported, ...imported] };
-  // what is written must be readable again
-  return benchRenderers[format](parseBenchRecord(JSON.stringify(whole), file));
+  // the printed record must be readable again
+  const checked = parseBenchRecord(JSON.stringify(whole), file);
+  return { report: () => benchReport(checked), json: benchRecordText(checked) };
 }
 
 function readText(file: string): string {
@@ -75,16 +103,10 @@ function readText(file: string): string {
   }
 }
 
-/** Without the byte order mark that some editors put before a text. */
-function withoutMark(text: string): string {
-  return text.replace(/^\uFEFF/, "");
-}
-
-/** What kind of record it says it is; whether that is true, its reader says. */
+/** Declared kind of a record, if it has one. */
 function kindOf(text: string): unknown {
   try {
-    const raw: unknown = JSON.parse(text);
-    return typeof raw === "object" && raw !== null && "kind" in raw ? raw.kind : undefined;
+    return (JSON.parse(text.replace(/^\uFEFF/, "")) as { kind?: unknown } | null)?.kind;
   } catch {
     return undefined;
   }
@@ -109,11 +131,11 @@ export function outputOf(record: string, { format, output }: Omit<ReportArgument
   return format === "html" ? `${record.replace(/\.json$/i, "")}.html` : undefined;
 }
 
-/** `clipstack report`: a saved record as HTML, Markdown or text. */
+/** Registers `clipstack report`, which renders a saved record as HTML, Markdown or text. */
 export function registerReport(program: Command): void {
   program
     .command("report")
-    .argument("<record>", "a record: the JSON that bench, sweep or verify wrote")
+    .argument("<record>", "a record: the JSON that bench, sweep, verify, k8s or bench-server wrote")
     .addOption(
       new Option("--format <format>", "html, md (for a pull request), text, or json (the record)")
         .choices(reportFormats)

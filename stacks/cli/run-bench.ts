@@ -9,8 +9,9 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join, relative, resolve } from "node:path";
-import { benchReportText } from "../../bench/report/bench-report-text.ts";
-import { benchRecordText, saveBenchReports } from "../../bench/report/save-bench-reports.ts";
+import { benchReport } from "../../bench/report/bench-report.ts";
+import { renderText } from "../../bench/report/render-text.ts";
+import { benchRecordText, benchReportName, saveReports } from "../../bench/report/save-reports.ts";
 import { readArtefact } from "../../bench/src/artefact.ts";
 import { type BenchImage, readBenchImages } from "../../bench/src/bench-images.ts";
 import { startBenchProgress } from "../../bench/src/bench-progress.ts";
@@ -339,14 +340,15 @@ function requireWritable(args: BenchArguments): void {
 }
 
 function report(record: BenchRecord, args: BenchArguments): void {
-  const saved = saveBenchReports(record, reportFolder(args));
   const json = benchRecordText(record);
+  const rendered = benchReport(record);
+  const saved = saveReports(reportFolder(args), benchReportName(record), json, rendered);
   if (args.output !== undefined) writeFileSync(args.output, json);
   if (args.json) {
     process.stdout.write(json);
     for (const failure of record.failures) console.error(`✘ ${failure}`);
   } else {
-    console.log(`\n${benchReportText(record)}\n\nreport: ${relative("", saved.html)}`);
+    console.log(`\n${renderText(rendered)}report: ${relative("", saved.html)}`);
   }
   if (record.interrupted) {
     console.error("clipstack: interrupted; what was measured until then is saved");

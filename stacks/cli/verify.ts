@@ -1,11 +1,17 @@
 import { existsSync, writeFileSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
 import { type Command, InvalidArgumentError, Option } from "commander";
+import { renderText } from "../../bench/report/render-text.ts";
+import {
+  recordText,
+  reportName,
+  type SavedReports,
+  saveReports,
+} from "../../bench/report/save-reports.ts";
+import { verifyReport } from "../../bench/report/verify-report.ts";
 import type { VerifyEvent } from "../../bench/src/check-run.ts";
-import { failureLine, startProgress } from "../../bench/src/progress.ts";
+import { startProgress } from "../../bench/src/progress.ts";
 import type { ModelSubject, VerifyRecord } from "../../bench/src/record.ts";
-import { reportText } from "../../bench/src/report-text.ts";
-import { recordText, type SavedReports, saveReports } from "../../bench/src/save-reports.ts";
 import { verify } from "../../bench/src/verify.ts";
 import { verifyDeployed } from "../../bench/src/verify-deployed.ts";
 import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
@@ -119,7 +125,9 @@ export async function verifyEnvironments(
             modelRepository: join(project, "model_repository"),
             modelFile: options.model === "generated" ? undefined : file,
           });
-    const saved = saveReports(record, resolve(options.reports ?? join(project, "bench/reports")));
+    const folder = resolve(options.reports ?? join(project, "bench/reports"));
+    const name = reportName(record.startedAt, record.environments.map((it) => it.name).join("+"));
+    const saved = saveReports(folder, name, recordText(record), verifyReport(record));
     return { record, saved, exitCode: record.passed ? 0 : 1 };
   } catch (error) {
     if (interrupt.signal.aborted) throw new Interrupted("interrupted", { cause: error });
@@ -213,7 +221,7 @@ export async function runVerify(
     progress.end();
     if (args.output !== undefined) writeRecord(args.output, record);
     if (args.json) process.stdout.write(recordText(record));
-    else console.log(resultText(record, saved));
+    else console.log(`\n${renderText(verifyReport(record))}report: ${relative("", saved.html)}`);
     process.exitCode = exitCode;
   } catch (error) {
     progress.end();
@@ -260,25 +268,6 @@ Examples:
 Exit codes: 0 all good, 1 a check failed, 2 wrong usage or settings.`,
     )
     .action(runVerify);
-}
-
-/** What a person reads at the end. */
-export function resultText(record: VerifyRecord, saved: SavedReports): string {
-  const passed = record.checks.filter(({ outcome }) => outcome === "pass").length;
-  const failures = record.checks.filter(({ outcome }) => outcome === "fail").map(failureLine);
-  const verdict =
-    failures.length === 0
-      ? `${passed} checks passed`
-      : `${failures.length} ${failures.length === 1 ? "check" : "checks"} failed, ${passed} passed`;
-  return [
-    "",
-    reportText(record),
-    "",
-    ...failures,
-    ...(failures.length === 0 ? [] : [""]),
-    verdict,
-    `report: ${relative("", saved.html)}`,
-  ].join("\n");
 }
 
 function writeRecord(file: string, record: VerifyRecord): void {

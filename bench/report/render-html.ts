@@ -1,35 +1,24 @@
 import { createHash } from "node:crypto";
-import type { BenchRecord } from "../src/bench-record.ts";
-import { type Caveat, caveatsOf, warningText } from "./caveats.ts";
-import { settingText } from "./cells.ts";
 import {
+  type Card,
+  type Caveat,
   type DataTable,
   escapeHtml,
+  type Fact,
+  type Failure,
   type Figure,
-  formatMs,
-  formatRate,
   listed,
-  numberCell,
-  numberColumn,
+  type Report,
   type Section,
   type TableCell,
-  textCell,
-  textColumn,
 } from "./document.ts";
 import { pageScript } from "./page-script.ts";
 import { pageStyle } from "./page-style.ts";
-import { sectionsOf } from "./sections.ts";
-import { allFacts, dateText, type Fact, headFacts, placeText } from "./subject.ts";
-import { type Choice, type Verdict, verdictOf } from "./verdict.ts";
 
-/**
- * A record as one HTML file: opens from disk, asks the network for nothing, prints, and follows a dark theme. What to choose
- * comes first, then what limits it, then the evidence.
- */
-export function benchReportHtml(record: BenchRecord): string {
-  const verdict = verdictOf(record);
-  const sections = sectionsOf(record);
+/** Renders a report as one self-contained HTML file: no network access, printable, with a light and a dark theme. */
+export function renderHtml(report: Report): string {
   const script = createHash("sha256").update(pageScript).digest("base64");
+  const { sections } = report;
   return `<!doctype html>
 <html lang="en">
 <head>
@@ -37,21 +26,24 @@ export function benchReportHtml(record: BenchRecord): string {
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-${script}'">
-<title>clipstack bench: ${escapeHtml(placeText(record))}, ${dateText(record.startedAt)}</title>
+<title>clipstack ${escapeHtml(report.title.toLowerCase())}: ${escapeHtml(report.verdict.replaceAll("`", ""))}</title>
 <style>${pageStyle}</style>
 </head>
 <body>
-<a class="skip" href="#evidence">To the evidence</a>
+${sections.length === 0 ? "" : '<a class="skip" href="#evidence">To the evidence</a>'}
 <main>
 ${[
-  header(record, verdict),
-  failures(record),
-  choices(verdict),
-  caveats(caveatsOf(record)),
-  limits(verdict),
-  contents(sections),
-  `<div id="evidence">\n${sections.map(section).join("\n")}\n</div>`,
-  subject(record),
+  header(report),
+  failures(report.failures),
+  ...report.summary.map(section),
+  caveats(report.caveats),
+  contents(report),
+  sections.length === 0
+    ? ""
+    : `<div id="evidence">\n${sections.map(section).join("\n")}\n</div>`,
+  report.subject.length === 0
+    ? ""
+    : titled("subject", "What was measured, and on what", facts(report.subject, true)),
 ]
   .filter((part) => part !== "")
   .join("\n")}
@@ -63,19 +55,22 @@ ${[
 `;
 }
 
-function header(record: BenchRecord, { headline }: Verdict): string {
-  const warning = warningText(record);
-  const [tone, seal] = !record.passed
-    ? ["bad", "✗"]
-    : warning === ""
-      ? ["good", "✓"]
-      : ["care", "!"];
+const seals = { good: "✓", care: "!", bad: "✗" } as const;
+
+function header({ title, verdict, tone, warning, facts: list }: Report): string {
   return `<header class="${tone}">
-<p class="kicker">clipstack ${record.studies.length > 0 ? "sweep" : "bench"}</p>
-<h1><span class="seal" aria-hidden="true">${seal}</span>${inline(headline)}</h1>
-${warning === "" ? "" : `<p class="warning"><strong>Read with care:</strong> ${escapeHtml(lowerFirst(warning))}. <a href="#care">Why</a></p>`}
-${facts(headFacts(record))}
+<p class="kicker">clipstack ${escapeHtml(title.toLowerCase())}</p>
+<h1><span class="seal" aria-hidden="true">${seals[tone]}</span>${inline(verdict)}</h1>
+${warning === undefined ? "" : `<p class="warning"><strong>Read with care:</strong> ${escapeHtml(lowerFirst(warning))}. <a href="#care">Why</a></p>`}
+${facts(list)}
 </header>`;
+}
+
+function titled(id: string, title: string, body: string, style = ""): string {
+  return `<section aria-labelledby="${id}"${style === "" ? "" : ` class="${style}"`}>
+<h2 id="${id}">${escapeHtml(title)}</h2>
+${body}
+</section>`;
 }
 
 function facts(list: readonly Fact[], wide = false): string {
@@ -85,27 +80,25 @@ function facts(list: readonly Fact[], wide = false): string {
   return `<dl class="facts${wide ? " wide" : ""}">\n${items.join("\n")}\n</dl>`;
 }
 
-function failures({ failures: list }: BenchRecord): string {
+function failures(list: readonly Failure[]): string {
   if (list.length === 0) return "";
-  return `<section aria-labelledby="failed" class="failed">
-<h2 id="failed">What failed</h2>
-<ul>${list.map((line) => `<li>${escapeHtml(line)}</li>`).join("\n")}</ul>
-</section>`;
+  const items = list.map(({ title, text, resource, log }) =>
+    [
+      "<li>",
+      title === undefined ? "" : `<strong>${escapeHtml(title)}:</strong> `,
+      escapeHtml(text),
+      resource === undefined ? "" : ` <code>${escapeHtml(resource)}</code>`,
+      log === undefined ? "" : `<pre>${escapeHtml(log.join("\n"))}</pre>`,
+      "</li>",
+    ].join(""),
+  );
+  return titled("failed", "What failed", `<ul>${items.join("\n")}</ul>`, "failed");
 }
 
-function choices({ choices: list }: Verdict): string {
-  return `<section aria-labelledby="choose">
-<h2 id="choose">What to choose</h2>
-<div class="cards">
-${list.map(card).join("\n")}
-</div>
-</section>`;
-}
-
-function card({ title, winner, ties, value, unit, setting, why, doubts }: Choice): string {
+function card({ title, choice, ties, value, unit, setting, why, doubts }: Card): string {
   const reasons = why.map((line) => `<li>${inline(line)}</li>`).join("");
   const doubt = doubts.map((line) => `<p class="doubt">${escapeHtml(line)}</p>`).join("");
-  if (winner === undefined) {
+  if (choice === undefined) {
     return `<article class="card none"><h3>${title}</h3><p class="choice">–</p><ul>${reasons}</ul></article>`;
   }
   const also =
@@ -114,7 +107,7 @@ function card({ title, winner, ties, value, unit, setting, why, doubts }: Choice
       : `<p class="ties">Within the noise: ${listed(ties.map((name) => `<code>${escapeHtml(name)}</code>`))}</p>`;
   return `<article class="card">
 <h3>${title}</h3>
-<p class="choice"><code>${escapeHtml(winner.name)}</code></p>
+<p class="choice"><code>${escapeHtml(choice)}</code></p>
 <p class="figure"><strong>${escapeHtml(value)}</strong> ${unit}</p>
 <p class="setting">${inline(setting)}</p>
 ${also}${doubt}<ul>${reasons}</ul>
@@ -122,8 +115,8 @@ ${also}${doubt}<ul>${reasons}</ul>
 }
 
 const caveatHeads: Readonly<Record<Caveat["kind"], string>> = {
-  subject: "These are not the figures of what will run",
-  figures: "Some figures are not to be relied on",
+  subject: "These are not the figures of the deployment",
+  figures: "Some figures are unreliable",
   know: "Good to know",
 };
 
@@ -137,57 +130,39 @@ function caveats(list: readonly Caveat[]): string {
     );
     return [`<div class="${kind}"><h3>${caveatHeads[kind]}</h3><ul>${items.join("\n")}</ul></div>`];
   });
-  return `<section aria-labelledby="care" class="caveats">
-<h2 id="care">Before you rely on it</h2>
-${groups.join("\n")}
-</section>`;
+  return titled("care", "Before you rely on it", groups.join("\n"), "caveats");
 }
 
-function limits({ limits: list }: Verdict): string {
-  if (list.length === 0) return "";
-  const table: DataTable = {
-    caption: "The most images a second whose p95 stays within a limit",
-    columns: [
-      numberColumn("p95 at most"),
-      textColumn("choose"),
-      textColumn("load"),
-      numberColumn("images/s"),
-      numberColumn("its p95 ms"),
-    ],
-    rows: list.map(({ limitMs, name, cell }) => [
-      { text: `${limitMs} ms`, sort: limitMs },
-      textCell(name),
-      textCell(settingText(cell)),
-      numberCell(cell.imagesPerSecond, formatRate),
-      numberCell(cell.latencyMs?.p95, formatMs),
-    ]),
-  };
-  return `<section aria-labelledby="limits">
-<h2 id="limits">If your latency has a limit</h2>
-${tableHtml(table)}
-</section>`;
+function contents({ sections, subject }: Report): string {
+  if (sections.length === 0) return "";
+  const links = sections.map(
+    ({ id, title }) => `<li><a href="#${id}">${escapeHtml(title)}</a></li>`,
+  );
+  const last =
+    subject.length === 0 ? "" : '<li><a href="#subject">What was measured</a></li>';
+  return `<nav aria-label="Evidence"><h2>Evidence</h2><ul>${links.join("")}${last}</ul></nav>`;
 }
 
-function contents(sections: readonly Section[]): string {
-  const links = sections.map(({ id, title }) => `<li><a href="#${id}">${title}</a></li>`);
-  return `<nav aria-label="Evidence"><h2>Evidence</h2><ul>${links.join("")}<li><a href="#subject">What was measured</a></li></ul></nav>`;
+function section(content: Section): string {
+  const { id, title, question, answer, cards = [], figures, tables, notes } = content;
+  const parts = [
+    question === undefined ? "" : `<p class="question">${escapeHtml(question)}</p>`,
+    answerHtml(answer),
+    cards.length === 0 ? "" : `<div class="cards">\n${cards.map(card).join("\n")}\n</div>`,
+    ...figures.map(figure),
+    ...tables.map(tableHtml),
+    ...notes.map((note) => `<p class="note">${inline(note)}</p>`),
+  ];
+  return titled(id, title, parts.filter((part) => part !== "").join("\n"));
 }
 
-function section({ id, title, question, answer, figures, tables, notes }: Section): string {
-  const said =
-    answer.length === 1
-      ? `<p class="answer">${inline(answer[0] ?? "")}</p>`
-      : answer.length === 0
-        ? ""
-        : `<ul class="answer">${answer.map((line) => `<li>${inline(line)}</li>`).join("")}</ul>`;
-  const below = notes.map((note) => `<p class="note">${inline(note)}</p>`);
-  return `<section aria-labelledby="${id}">
-<h2 id="${id}">${title}</h2>
-${[question === undefined ? "" : `<p class="question">${escapeHtml(question)}</p>`, said, ...figures.map(figure), ...tables.map(tableHtml), ...below].filter((part) => part !== "").join("\n")}
-</section>`;
+function answerHtml(answer: readonly string[]): string {
+  if (answer.length === 0) return "";
+  if (answer.length === 1) return `<p class="answer">${inline(answer[0] ?? "")}</p>`;
+  return `<ul class="answer">${answer.map((line) => `<li>${inline(line)}</li>`).join("")}</ul>`;
 }
 
-/** Two drawings of each figure, so that text is as large on a phone as on a screen; the page shows one. */
+/** Each figure is drawn twice, so that its text has the same size on a phone and a screen; CSS shows one. */
 const columnWidths = { wide: 984, narrow: 358 } as const;
 
 function figure({ title, caption, legend, draw }: Figure): string {
@@ -203,7 +178,7 @@ ${items.length === 0 ? "" : `<p class="legend">${items.join("")}</p>`}
 </figure>`;
 }
 
-/** Longer ones are folded away: what they say is drawn above them. */
+/** Maximum number of rows of a table that is not collapsed. */
 const longTable = 16;
 
 function tableHtml(table: DataTable): string {
@@ -228,7 +203,7 @@ ${body.join("\n")}
 
 function cellHtml({ text, sort, tone, title }: TableCell, kind: string, first: boolean): string {
   const classes = [kind, ...(tone === undefined ? [] : [tone])].join(" ");
-  // a dash has no figure: it sorts last
+  // a dash is an absent figure and sorts last
   const key = sort ?? (text === "–" ? "" : undefined);
   const attributes = [
     `class="${classes}"`,
@@ -240,14 +215,6 @@ function cellHtml({ text, sort, tone, title }: TableCell, kind: string, first: b
     : `<td ${attributes}>${escapeHtml(text)}</td>`;
 }
 
-function subject(record: BenchRecord): string {
-  return `<section aria-labelledby="subject">
-<h2 id="subject">What was measured, and on what</h2>
-${facts(allFacts(record), true)}
-</section>`;
-}
-
-/** Text with code in backticks. */
 function inline(text: string): string {
   return escapeHtml(text)
     .replace(/`([^`]*)`/g, "<code>$1</code>")

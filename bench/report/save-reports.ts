@@ -1,0 +1,61 @@
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { BenchError } from "../src/bench-error.ts";
+import type { BenchRecord } from "../src/bench-record.ts";
+import type { Report } from "./document.ts";
+import { renderHtml } from "./render-html.ts";
+import { renderMarkdown } from "./render-md.ts";
+
+/** Paths of one saved run. */
+export interface SavedReports {
+  readonly json: string;
+  readonly html: string;
+  readonly md: string;
+}
+
+/** File name without extension: start in UTC and subject, `2026-11-21T10-30-00Z-bench-single-gpu`. */
+export function reportName(startedAt: string, what: string): string {
+  return `${startedAt.replace(/\.\d+Z$/, "Z").replaceAll(":", "-")}-${what}`;
+}
+
+export function benchReportName({ startedAt, studies, subject, cells }: BenchRecord): string {
+  const known = subject.environments.map(({ name }) => name);
+  const names = known.length > 0 ? known : [...new Set(cells.map((cell) => cell.environment))];
+  const what = names.join("+").replace(/[^\w.+-]+/g, "-") || "endpoints";
+  return reportName(startedAt, `${studies.length > 0 ? "sweep" : "bench"}-${what}`);
+}
+
+/** Saved and printed form of a record: indented JSON. */
+export function recordText(record: unknown): string {
+  return `${JSON.stringify(record, null, 2)}\n`;
+}
+
+/** The same for a benchmark, with each pair of a histogram on one line. */
+export function benchRecordText(record: BenchRecord): string {
+  return recordText(record).replace(/\[\n\s+(\d+),\n\s+(\d+)\n\s+\]/g, "[$1, $2]");
+}
+
+/**
+ * Writes a record and its HTML and Markdown reports.
+ *
+ * @throws {BenchError} one line: the folder and the error.
+ */
+export function saveReports(
+  folder: string,
+  name: string,
+  record: string,
+  report: Report,
+): SavedReports {
+  const base = join(folder, name);
+  const saved = { json: `${base}.json`, html: `${base}.html`, md: `${base}.md` };
+  try {
+    mkdirSync(folder, { recursive: true });
+    // the record first, because the reports can be rendered from it
+    writeFileSync(saved.json, record);
+    writeFileSync(saved.html, renderHtml(report));
+    writeFileSync(saved.md, renderMarkdown(report));
+  } catch (error) {
+    throw new BenchError(`reports cannot be written to ${folder}: ${(error as Error).message}`);
+  }
+  return saved;
+}

@@ -1,0 +1,369 @@
+import {
+  type CheckId,
+  type CheckResult,
+  checkIds,
+  checkQuestions,
+  type Measurement,
+  type VerifyRecord,
+} from "../src/record.ts";
+import { runCaveats, subjectCaveats } from "./caveats.ts";
+import {
+  type Caveat,
+  commitText,
+  counted,
+  type DataTable,
+  type Failure,
+  type Figure,
+  formatDuration,
+  formatFraction,
+  formatMs,
+  formatP99,
+  formatRate,
+  machineText,
+  numberCell,
+  numberColumn,
+  type Report,
+  type Section,
+  type TableCell,
+  tableSection,
+  textCell,
+  textColumn,
+  whenText,
+} from "./document.ts";
+import { barPlot, dotPlot, pathStyle, rangeLegend, rangePlot } from "./plots.ts";
+import { artefactFacts, modelText, tritonsText } from "./subject.ts";
+
+/** Report of a verification: checks by environment, then endpoints, parity and every check. */
+export function verifyReport(record: VerifyRecord): Report {
+  const { environments, checks, subject } = record;
+  const failed = checks.filter(({ outcome }) => outcome === "fail");
+  const total = checks.filter(({ outcome }) => outcome !== "skip").length;
+  const skipped = checks.length - total;
+  const verdict =
+    failed.length === 0
+      ? `${counted(total, "check")} passed`
+      : `${failed.length} of ${counted(total, "check")} failed`;
+  const rows = endpointRows(record);
+  const tritons = tritonsText(environments);
+  return {
+    title: "Verification",
+    verdict: `${verdict}${skipped === 0 ? "" : `, ${skipped} skipped`}`,
+    tone: failed.length === 0 ? "good" : "bad",
+    facts: [
+      ["Environments", environments.map(({ name }) => name).join(", ")],
+      ["Runtime", subject.runtime],
+      ["Model", modelText(subject.model)],
+      ...(tritons === "" ? [] : [["Triton as deployed", tritons] as const]),
+      ["Commit", commitText(subject)],
+      ["When", whenText(record)],
+      ["Machine", machineText(subject.machine)],
+    ],
+    failures: failed.map(failureOf),
+    caveats: caveatsOf(record),
+    summary: [matrixSection(record), ...endpointSections(record, rows)],
+    sections: [
+      ...loadSections(rows),
+      ...paritySections(record, rows),
+      ...detailSections(record),
+    ],
+    subject: subjectFacts(record),
+  };
+}
+
+function caveatsOf({ subject, environments, measurements }: VerifyRecord): readonly Caveat[] {
+  const run = { ...subject, environments };
+  const few = measurements.some(({ latencyMs }) => latencyMs?.p99Reliable === false);
+  return [
+    ...subjectCaveats(run),
+    ...(few
+      ? [
+          {
+            kind: "figures",
+            title: "Short load",
+            text: `A p99 marked with * comes from fewer than ${subject.settings.p99MinimumSamples} requests, and is about the slowest of them.`,
+          } as const,
+        ]
+      : []),
+    ...runCaveats(run),
+  ];
+}
+
+/** The first line of a message is the finding; further lines are a log. */
+function failureOf({ id, environment, service, path, resource, message }: CheckResult): Failure {
+  const [text = "", ...log] = message.split("\n");
+  const where = [environment, service, path].filter((part) => part !== undefined).join(" / ");
+  return {
+    title: `${id}, ${where}`,
+    text,
+    resource,
+    ...(log.length === 0 ? {} : { log: log.map((line) => line.replace(/^ {4}/, "")) }),
+  };
+}
+
+const outcomes = {
+  pass: { text: "✓ pass", tone: "good" },
+  fail: { text: "✗ FAIL", tone: "bad" },
+  skip: { text: "– skipped", tone: "quiet" },
+} as const satisfies Readonly<Record<CheckResult["outcome"], TableCell>>;
+
+/** The worst outcome; checks that were only skipped have not passed. */
+function outcomeCell(checks: readonly CheckResult[]): TableCell {
+  const count = (outcome: CheckResult["outcome"]) =>
+    checks.filter((check) => check.outcome === outcome).length;
+  const [passed, failed, skipped] = [count("pass"), count("fail"), count("skip")];
+  const worst = failed > 0 ? "fail" : passed > 0 ? "pass" : "skip";
+  return { ...outcomes[worst], title: `${failed} failed, ${passed} passed, ${skipped} skipped` };
+}
+
+function matrixSection({ environments, checks }: VerifyRecord): Section {
+  const shown = checkIds.filter((id) => checks.some((check) => check.id === id));
+  return tableSection("checks", "Checks", {
+    caption: "Checks by environment",
+    columns: [textColumn("environment"), ...shown.map((id) => textColumn(id, checkQuestions[id]))],
+    rows: environments.map(({ name }) => [
+      textCell(name),
+      ...shown.map((id) =>
+        outcomeCell(checks.filter((check) => check.environment === name && check.id === id)),
+      ),
+    ]),
+  });
+}
+
+/** Load and parity of one endpoint. */
+interface EndpointRow {
+  readonly environment: string;
+  readonly path: string;
+  readonly measurement?: Measurement;
+  readonly parity?: CheckResult;
+}
+
+function endpointRows({ checks, measurements }: VerifyRecord): readonly EndpointRow[] {
+  const rows = new Map<string, EndpointRow>();
+  const add = (
+    { environment, service, path }: { environment: string; service: string; path: string },
+    more: Pick<EndpointRow, "measurement" | "parity"> = {},
+  ): void => {
+    const key = [environment, service, path].join("/");
+    rows.set(key, { environment, path, ...rows.get(key), ...more });
+  };
+  for (const check of checks) {
+    const { path } = check;
+    if (path !== undefined) add({ ...check, path }, check.id === "parity" ? { parity: check } : {});
+  }
+  for (const measurement of measurements) add(measurement, { measurement });
+  return [...rows.values()];
+}
+
+function endpointSections(
+  { subject: { settings } }: VerifyRecord,
+  rows: readonly EndpointRow[],
+): readonly Section[] {
+  if (rows.length === 0) return [];
+  const table: DataTable = {
+    caption: "Latency, throughput and agreement of each endpoint",
+    columns: [
+      textColumn("environment"),
+      textColumn("endpoint"),
+      ...["p50 ms", "p95 ms", "p99 ms", "images/s", "requests"].map((name) => numberColumn(name)),
+      textColumn("errors"),
+      numberColumn("cosine"),
+      numberColumn("difference"),
+    ],
+    rows: rows.map(({ environment, path, measurement, parity }) => {
+      const latency = measurement?.latencyMs;
+      const errors = Object.entries(measurement?.errors ?? {});
+      return [
+        textCell(environment),
+        textCell(path),
+        numberCell(latency?.p50, formatMs),
+        numberCell(latency?.p95, formatMs),
+        numberCell(latency?.p99, () => (latency === undefined ? "–" : formatP99(latency))),
+        numberCell(measurement?.imagesPerSecond, formatRate),
+        numberCell(measurement?.samples, String),
+        textCell(errors.map(([code, count]) => `${count} × ${code}`).join(", ") || "none"),
+        numberCell(parity?.measured.cosine, (value) => value.toFixed(6)),
+        numberCell(parity?.measured.relativeDifference, formatFraction),
+      ];
+    }),
+  };
+  const note = `Closed loop: ${settings.concurrency} clients, one image per request, ${settings.secondsPerPath} s per endpoint; this measures capacity, not behaviour at a given rate. Cosine and difference are the worst of ${counted(settings.sampleImages.length, "image")} against the local reference.`;
+  return [tableSection("endpoints", "Endpoints", table, { notes: [note] })];
+}
+
+function loadSections(rows: readonly EndpointRow[]): readonly Section[] {
+  const measured = rows.flatMap(({ environment, path, measurement }) => {
+    const latency = measurement?.latencyMs;
+    if (measurement === undefined || latency === undefined) return [];
+    return [{ group: environment, label: path, measurement, latency, ...pathStyle(path) }];
+  });
+  if (measured.length === 0) return [];
+  const latencyRows = measured.map(({ measurement, latency, ...row }) => ({
+    ...row,
+    ...latency,
+    weak: !latency.p99Reliable,
+    value: `${formatMs(latency.p50)} ms`,
+    title: `${row.group}, ${row.label}: p50 ${formatMs(latency.p50)} ms, p95 ${formatMs(latency.p95)} ms, p99 ${formatMs(latency.p99)} ms, max ${formatMs(latency.max)} ms, ${measurement.samples} requests`,
+  }));
+  const rateRows = measured.map(({ group, label, colour, measurement: { imagesPerSecond } }) => ({
+    group,
+    label,
+    value: `${formatRate(imagesPerSecond)} /s`,
+    title: `${group}, ${label}: ${formatRate(imagesPerSecond)} images per second`,
+    segments: [{ colour, value: imagesPerSecond }],
+  }));
+  const figures: readonly Figure[] = [
+    {
+      title: "Latency",
+      legend: rangeLegend.filter(
+        ({ label }) => !label.includes("few") || latencyRows.some(({ weak }) => weak),
+      ),
+      draw: (width) =>
+        rangePlot(
+          {
+            description: "Latency of each endpoint: p50, p95 and p99 in milliseconds",
+            axis: "ms",
+            rows: latencyRows,
+          },
+          width,
+        ),
+    },
+    {
+      title: "Throughput",
+      legend: [],
+      draw: (width) =>
+        barPlot(
+          {
+            description: "Throughput of each endpoint in images per second",
+            axis: "images/s",
+            format: String,
+            rows: rateRows,
+          },
+          width,
+        ),
+    },
+  ];
+  return [
+    { id: "load", title: "Latency and throughput", answer: [], figures, tables: [], notes: [] },
+  ];
+}
+
+function paritySections(
+  { subject: { settings } }: VerifyRecord,
+  rows: readonly EndpointRow[],
+): readonly Section[] {
+  const compared = rows.flatMap(({ environment, path, parity }) => {
+    const images = parity?.images ?? [];
+    if (images.length === 0) return [];
+    const worst = formatFraction(Math.max(...images.map((image) => image.relativeDifference)));
+    return [
+      {
+        group: environment,
+        label: path,
+        colour: pathStyle(path).colour,
+        value: worst,
+        title: `${environment}, ${path}: at most ${worst} in ${counted(images.length, "image")}`,
+        dots: images.map(({ image, cosine, relativeDifference }) => ({
+          value: relativeDifference,
+          title: `${image}: ${formatFraction(relativeDifference)}, cosine ${cosine.toFixed(7)}`,
+        })),
+      },
+    ];
+  });
+  if (compared.length === 0) return [];
+  const { cosineAtLeast, relativeDifferenceAtMost: limit, sampleImages } = settings;
+  const figure: Figure = {
+    title: "Relative difference, logarithmic",
+    caption: "One dot per sample image; a cross is beyond the limit.",
+    legend: [],
+    draw: (width) =>
+      dotPlot(
+        {
+          description: "Relative difference of each sample image from the local reference",
+          axis: "difference",
+          rows: compared,
+          format: formatFraction,
+          limit: { x: limit, label: `limit ${formatFraction(limit)}` },
+        },
+        width,
+      ),
+  };
+  const answer = `Each endpoint must return the same embedding for the same image. The difference ‖a − b‖ / ‖b‖ from the embedding computed by this process must be at most ${formatFraction(limit)} with a cosine of at least ${cosineAtLeast}, for each of ${counted(sampleImages.length, "sample image")}.`;
+  return [
+    { id: "parity", title: "Parity", answer: [answer], figures: [figure], tables: [], notes: [] },
+  ];
+}
+
+/** Checks whose measured times are not in their messages. */
+const timedChecks: ReadonlySet<CheckId> = new Set(["batches"]);
+
+function detailSections({ environments, checks }: VerifyRecord): readonly Section[] {
+  const tables = environments.map(
+    ({ name, seconds }): DataTable => ({
+      caption: `${name}: every check, ${formatDuration(seconds)}`,
+      lookUp: true,
+      columns: [
+        textColumn("check"),
+        textColumn("service"),
+        textColumn("endpoint"),
+        textColumn("outcome"),
+        { label: "finding", kind: "long" },
+      ],
+      rows: checks
+        .filter((check) => check.environment === name)
+        .map((check) => [
+          textCell(check.id),
+          textCell(check.service),
+          textCell(check.path ?? ""),
+          outcomes[check.outcome],
+          textCell([check.message, ...timesOf(check)].join("\n")),
+        ]),
+    }),
+  );
+  const services: DataTable = {
+    caption: "Services",
+    lookUp: true,
+    columns: [
+      ...["environment", "service", "resource", "Triton"].map((name) => textColumn(name)),
+      numberColumn("processes"),
+    ],
+    rows: environments.flatMap(({ name, services: list }) =>
+      list.map((service) => [
+        textCell(name),
+        textCell(service.name),
+        textCell(service.resource),
+        textCell(service.engine ?? ""),
+        numberCell(service.processes, String),
+      ]),
+    ),
+  };
+  return [
+    {
+      id: "details",
+      title: "Every check",
+      answer: [],
+      figures: [],
+      tables: [...tables, services],
+      notes: [],
+    },
+  ];
+}
+
+function timesOf({ id, measured }: CheckResult): readonly string[] {
+  const times = Object.entries(measured).map(
+    ([name, value]) => `${name.replace(/Ms$/, "")} ${formatMs(value)} ms`,
+  );
+  return timedChecks.has(id) && times.length > 0 ? [times.join(" · ")] : [];
+}
+
+function subjectFacts({ subject, environments, schema, kind }: VerifyRecord): Report["subject"] {
+  const { machine, settings, server, model } = subject;
+  return [
+    ["System", `${machine.os}, Node ${machine.node}`],
+    ["Server", server],
+    ["Model file", model.sha256 === undefined ? model.name : `sha256 ${model.sha256}`],
+    ["Port offset", String(settings.portOffset)],
+    ["Sample images", settings.sampleImages.join(", ")],
+    ...artefactFacts(environments),
+    ["Record", `schema ${schema}, ${kind}`],
+  ];
+}

@@ -1,0 +1,52 @@
+import type { K8sRecord } from "./k8s-record.ts";
+
+/** Drain drill with one lost request. */
+export const testK8sRecord: K8sRecord = {
+  schema: 1,
+  kind: "k8s",
+  exercise: "drain",
+  startedAt: "2026-11-21T21:00:00.000Z",
+  finishedAt: "2026-11-21T21:00:16.000Z",
+  subject: {
+    machine: { cpu: "a processor", cores: 2, memoryMiB: 24_000, os: "Linux 6", node: "v20.20.2" },
+    cluster: {
+      context: "kind-clipstack",
+      version: "v1.33.13",
+      nodes: [{ name: "node", kubelet: "v1.33.13", os: "Debian", cpu: "2", memory: "24684084Ki" }],
+    },
+    namespace: "clipstack",
+    deployment: "clipstack-embed",
+    image: "clipstack/embed:k8s-cpu",
+    imageId: "sha256:50d8",
+  },
+  load: {
+    kind: "fixed rate",
+    ratePerSecond: 2,
+    imagesPerRequest: 1,
+    connections: "one for each request",
+    url: "http://127.0.0.1:8092",
+    phases: [
+      {
+        phase: "evictions",
+        seconds: 15.4,
+        requests: 30,
+        failed: 1,
+        errors: { "503": 1 },
+        latencyMs: { samples: 29, p50: 174, p95: 652, p99: 901, max: 901, p99Reliable: false },
+      },
+    ],
+  },
+  replicas: [
+    { atSeconds: 0, wanted: 2, ready: 2, pods: 2 },
+    { atSeconds: 4.1, wanted: 2, ready: 1, pods: 3 },
+    { atSeconds: 10.4, wanted: 2, ready: 2, pods: 3 },
+    { atSeconds: 12, wanted: 2, ready: 2, pods: 2 },
+  ],
+  steps: [],
+  refusals: [],
+  checks: [
+    { claim: "the budget allows an eviction", passed: true, message: "1 of 2 pods evicted" },
+    { claim: "every request is answered", passed: false, message: "1 of 30 requests failed" },
+  ],
+  passed: false,
+};
