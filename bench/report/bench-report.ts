@@ -39,9 +39,7 @@ export function benchReport(record: BenchRecord): Report {
 }
 
 function choiceSection(choices: readonly Choice[]): Section {
-  const cards = choices.map(
-    ({ winner, ...choice }): Card => ({ ...choice, choice: winner?.name }),
-  );
+  const cards = choices.map(({ winner, ...choice }): Card => ({ ...choice, choice: winner?.name }));
   return {
     id: "choose",
     title: "What to choose",

@@ -15,6 +15,7 @@ import {
   formatMs,
   formatRate,
   listed,
+  longColumn,
   numberColumn,
   type Report,
   type Section,
@@ -133,7 +134,7 @@ function missingLine(which: string, names: readonly string[]): readonly string[]
 
 function pathTable({ paths }: Comparison): DataTable {
   return {
-    caption: "Each path, all its loads together",
+    caption: "Each endpoint, all its load points together",
     columns: [
       textColumn("path"),
       numberColumn("loads"),
@@ -151,9 +152,9 @@ function pathTable({ paths }: Comparison): DataTable {
 
 function cellTable({ cells }: Comparison): DataTable {
   return {
-    caption: "Each load",
+    caption: "Each load point",
     columns: [
-      textColumn("load"),
+      longColumn("load"),
       numberColumn("images/s"),
       numberColumn("then"),
       ...comparedMetrics.map((metric) => numberColumn(metric)),

@@ -181,6 +181,8 @@ export const numberColumn = (label: string, title?: string): Column => ({
   title,
 });
 
+export const longColumn = (label: string): Column => ({ label, kind: "long" });
+
 /** `a, b and c`. */
 export function listed(parts: readonly string[]): string {
   return parts.length < 2 ? parts.join("") : `${parts.slice(0, -1).join(", ")} and ${parts.at(-1)}`;

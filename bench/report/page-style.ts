@@ -96,7 +96,7 @@ details .tablehead .caption { visibility: hidden; }
 .copy { display: flex; gap: 4px; }
 .copy button { font: inherit; font-size: 13px; color: var(--soft); background: none; border: 1px solid transparent; border-radius: 5px; padding: 2px 8px; cursor: pointer; }
 .table:hover .copy button, .copy button:focus-visible { border-color: var(--line); color: var(--ink); }
-td.long { white-space: pre-line; min-width: 34ch; overflow-wrap: anywhere; }
+td.long, tbody th.long { white-space: pre-line; min-width: 20ch; overflow-wrap: anywhere; }
 pre { font-family: var(--mono); font-size: 13px; background: var(--surface); border: 1px solid var(--line); border-radius: 6px; padding: 8px 12px; white-space: pre-wrap; overflow-wrap: anywhere; margin: 6px 0; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-numeric: tabular-nums; }
@@ -110,9 +110,9 @@ th[aria-sort] { color: var(--ink); }
 th[aria-sort=ascending] button::after { content: " ▲"; font-size: 10px; }
 th[aria-sort=descending] button::after { content: " ▼"; font-size: 10px; }
 .number { text-align: right; }
-td.good { color: var(--good); }
-td.care { color: var(--care); font-weight: 600; }
-td.bad { color: var(--bad); font-weight: 600; }
+td.good, th.good { color: var(--good); }
+td.care, th.care { color: var(--care); font-weight: 600; }
+td.bad, th.bad { color: var(--bad); font-weight: 600; }
 td.quiet, th.quiet { color: var(--soft); }
 
 figure { margin: 22px 0 26px; }
@@ -198,7 +198,7 @@ svg .part.json { fill: var(--soft); }
   .cards { grid-template-columns: repeat(3, minmax(0, 1fr)); }
   .card ul, .card .setting, .caveats ul, .note, table { font-size: 10px; }
   th, td { padding: 2px 6px 2px 0; font-size: 9px; white-space: normal; }
-  tbody .number, tbody th { white-space: nowrap; }
+  tbody .number, tbody th:not(.long) { white-space: nowrap; }
   .answer { font-size: 12px; }
   .caption, figcaption, figcaption span, summary, h3, .caveats ul, .warning { font-size: 11px; }
   .facts dt, .card h3, .legend, .kicker, .card .setting, .card .figure { font-size: 10px; }

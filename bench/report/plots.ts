@@ -373,8 +373,7 @@ function rowChart(chart: RowChart, width: number): string {
   );
   const valueWidth = Math.max(...rows.map(({ value }) => value.length)) * letter + 10;
   const range = [nameWidth, width - valueWidth];
-  const scale =
-    kind === "log" ? scaleLog(domain, range).clamp(true) : scaleLinear(domain, range);
+  const scale = kind === "log" ? scaleLog(domain, range).clamp(true) : scaleLinear(domain, range);
   const top = 38;
   const parts: string[] = [];
   let y = limit === undefined ? top : top + 16;

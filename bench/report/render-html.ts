@@ -38,9 +38,7 @@ ${[
   ...report.summary.map(section),
   caveats(report.caveats),
   contents(report),
-  sections.length === 0
-    ? ""
-    : `<div id="evidence">\n${sections.map(section).join("\n")}\n</div>`,
+  sections.length === 0 ? "" : `<div id="evidence">\n${sections.map(section).join("\n")}\n</div>`,
   report.subject.length === 0
     ? ""
     : titled("subject", "What was measured, and on what", facts(report.subject, true)),
@@ -138,8 +136,7 @@ function contents({ sections, subject }: Report): string {
   const links = sections.map(
     ({ id, title }) => `<li><a href="#${id}">${escapeHtml(title)}</a></li>`,
   );
-  const last =
-    subject.length === 0 ? "" : '<li><a href="#subject">What was measured</a></li>';
+  const last = subject.length === 0 ? "" : '<li><a href="#subject">What was measured</a></li>';
   return `<nav aria-label="Evidence"><h2>Evidence</h2><ul>${links.join("")}${last}</ul></nav>`;
 }
 

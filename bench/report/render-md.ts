@@ -44,7 +44,8 @@ export function renderMarkdown(report: Report): string {
     length += block.length + 2;
     blocks.push(block);
   }
-  if (omitted.length > 0) blocks.push(`Too long for here: ${listed(omitted)}. See the HTML report.`);
+  if (omitted.length > 0)
+    blocks.push(`Too long for here: ${listed(omitted)}. See the HTML report.`);
   return `${[...blocks, ...end].filter((block) => block !== "").join("\n\n")}\n`;
 }
 

@@ -208,20 +208,20 @@ describe.skipIf(executable === undefined)("the report in Chromium", () => {
     expect(poor).toEqual([]);
   });
 
-  test.each([
-    "deployed",
-    "verify",
-  ] as const)("on a narrow screen nothing but tables is wider than the screen, and texts of plots are large enough: %s", async (of) => {
-    await withPage({ width: 390, ...(of === "verify" ? { of } : {}) }, async (page) => {
-      expect(await page.evaluate<number>(pageWidth)).toBeLessThanOrEqual(390);
-      for (const { name, smallest, outside } of await page.evaluate<readonly PlotFacts[]>(
-        plotFacts,
-      )) {
-        expect(smallest, name).toBeGreaterThan(11);
-        expect(outside, name).toEqual([]);
-      }
-    });
-  });
+  test.each(["deployed", "verify"] as const)(
+    "on a narrow screen nothing but tables is wider than the screen, and texts of plots are large enough: %s",
+    async (of) => {
+      await withPage({ width: 390, ...(of === "verify" ? { of } : {}) }, async (page) => {
+        expect(await page.evaluate<number>(pageWidth)).toBeLessThanOrEqual(390);
+        for (const { name, smallest, outside } of await page.evaluate<readonly PlotFacts[]>(
+          plotFacts,
+        )) {
+          expect(smallest, name).toBeGreaterThan(11);
+          expect(outside, name).toEqual([]);
+        }
+      });
+    },
+  );
 
   test("prints every row, also of what is folded away, and no button", async () => {
     await withPage({}, async (page) => {

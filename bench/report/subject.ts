@@ -1,4 +1,7 @@
-import { type TritonEngine, tritonEngines } from "../../inference-image/src/contract/environment.ts";
+import {
+  type TritonEngine,
+  tritonEngines,
+} from "../../inference-image/src/contract/environment.ts";
 import { type BenchRecord, benchRecordVersion } from "../src/bench-record.ts";
 import type { EnvironmentSubject, ModelSubject } from "../src/record.ts";
 import { commitText, type Fact, formatBytes, listed, machineText, whenText } from "./document.ts";

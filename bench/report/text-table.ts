@@ -3,7 +3,10 @@ import type { DataTable } from "./document.ts";
 /** A table for a terminal. */
 export function textTable({ columns, rows }: DataTable): string {
   return aligned(
-    [columns.map(({ label }) => label), ...rows.map((row) => row.map(({ text }) => text.replace(/\s*\n\s*/g, " ")))],
+    [
+      columns.map(({ label }) => label),
+      ...rows.map((row) => row.map(({ text }) => text.replace(/\s*\n\s*/g, " "))),
+    ],
     (column) => (columns[column]?.kind === "number" ? "right" : "left"),
   );
 }

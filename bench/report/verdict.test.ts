@@ -334,8 +334,6 @@ test("an edited file and the notes of an environment are caveats", () => {
   const texts = caveatsOf({ ...base, subject: { ...base.subject, environments } }).map(
     ({ text }) => text,
   );
-  expect(texts).toContain(
-    "a.json was edited after it was synthesized, and was used as edited.",
-  );
+  expect(texts).toContain("a.json was edited after it was synthesized, and was used as edited.");
   expect(texts).toContain("embed: no volume is mounted.");
 });

@@ -112,7 +112,7 @@ test("a failure has its log below it", () => {
 test("the Markdown report has the failure, the checks and the endpoints", () => {
   const text = reportMarkdown(failed());
   expect(text).toContain(
-    "- **wiring, single-gpu / triton-onnx**: publishes 8010 for its port 8009, but listens on 8000, 8001, 8002 (`docker_container.triton (container 'single-gpu-triton-onnx')`)",
+    "- **wiring single-gpu/triton-onnx**: publishes 8010 for its port 8009, but listens on 8000, 8001, 8002 (`docker_container.triton (container 'single-gpu-triton-onnx')`)",
   );
   expect(text).toContain("| single-gpu | ✗ FAIL | ✓ pass | ✓ pass |");
   expect(text).toContain(
@@ -205,7 +205,7 @@ test("the table for a terminal is aligned", () => {
     ! Local simulation: Local processes of clipstack's server and Triton emulator replaced the containers. Ports, settings, models and protocols are the synthesized ones; images, drivers, networks and limits were not tested.
     ! Short load: A p99 marked with * comes from fewer than 500 requests, and is about the slowest of them.
 
-    ✗ wiring, single-gpu / triton-onnx: docker_container.triton (container 'single-gpu-triton-onnx'): publishes 8010 for its port 8009, but listens on 8000, 8001, 8002
+    ✗ wiring single-gpu/triton-onnx: docker_container.triton (container 'single-gpu-triton-onnx'): publishes 8010 for its port 8009, but listens on 8000, 8001, 8002
 
     1 of 41 checks failed.
     "

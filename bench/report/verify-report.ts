@@ -19,6 +19,7 @@ import {
   formatMs,
   formatP99,
   formatRate,
+  longColumn,
   machineText,
   numberCell,
   numberColumn,
@@ -61,11 +62,7 @@ export function verifyReport(record: VerifyRecord): Report {
     failures: failed.map(failureOf),
     caveats: caveatsOf(record),
     summary: [matrixSection(record), ...endpointSections(record, rows)],
-    sections: [
-      ...loadSections(rows),
-      ...paritySections(record, rows),
-      ...detailSections(record),
-    ],
+    sections: [...loadSections(rows), ...paritySections(record, rows), ...detailSections(record)],
     subject: subjectFacts(record),
   };
 }
@@ -91,9 +88,9 @@ function caveatsOf({ subject, environments, measurements }: VerifyRecord): reado
 /** The first line of a message is the finding; further lines are a log. */
 function failureOf({ id, environment, service, path, resource, message }: CheckResult): Failure {
   const [text = "", ...log] = message.split("\n");
-  const where = [environment, service, path].filter((part) => part !== undefined).join(" / ");
+  const where = [environment, service, path].filter((part) => part !== undefined).join("/");
   return {
-    title: `${id}, ${where}`,
+    title: `${id} ${where}`,
     text,
     resource,
     ...(log.length === 0 ? {} : { log: log.map((line) => line.replace(/^ {4}/, "")) }),
@@ -306,7 +303,7 @@ function detailSections({ environments, checks }: VerifyRecord): readonly Sectio
         textColumn("service"),
         textColumn("endpoint"),
         textColumn("outcome"),
-        { label: "finding", kind: "long" },
+        longColumn("finding"),
       ],
       rows: checks
         .filter((check) => check.environment === name)

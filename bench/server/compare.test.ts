@@ -47,8 +47,8 @@ test("a target that is missed is said in words", () => {
     ],
   });
   expect(misses).toEqual([
-    "10 KB JPEG, batch 1, concurrency 16: images/s by the peer's must be at least 1.3, got 1.200",
-    "10 KB JPEG, batch 1, concurrency 16: p95 by the peer's must be at most 0.7, got 0.800",
+    "10 KB JPEG, batch 1, concurrency 16: images/s as a ratio to the baseline must be at least 1.3, got 1.200",
+    "10 KB JPEG, batch 1, concurrency 16: p95 as a ratio to the baseline must be at most 0.7, got 0.800",
   ]);
 });
 

@@ -221,9 +221,9 @@ function missesOf({
         ]
       : [];
   return [
-    ...miss("images/s of the limit's", ofLimit),
-    ...miss("images/s by the peer's", againstPeer),
-    ...miss("p95 by the peer's", p95AgainstPeer),
+    ...miss("images/s as a ratio to the ceiling", ofLimit),
+    ...miss("images/s as a ratio to the baseline", againstPeer),
+    ...miss("p95 as a ratio to the baseline", p95AgainstPeer),
     ...(failures > 0 ? [`${load.title}: ${failures} requests failed`] : []),
   ];
 }

@@ -1,10 +1,11 @@
 import {
   commitText,
   type DataTable,
-  type Fact as ReportFact,
+  longColumn,
   machineText,
   numberColumn,
   type Report,
+  type Fact as ReportFact,
   type TableCell,
   tableSection,
   textCell,
@@ -53,7 +54,12 @@ function subjectFacts({ subject }: ServerRecord): readonly ReportFact[] {
     ...Object.entries(models).flatMap(([name, model]): readonly ReportFact[] =>
       model === undefined
         ? []
-        : [[`Model, ${name}`, `${model.file}, ${(model.bytes / 1e6).toFixed(1)} MB, ${model.weights} weights`]],
+        : [
+            [
+              `Model, ${name}`,
+              `${model.file}, ${(model.bytes / 1e6).toFixed(1)} MB, ${model.weights} weights`,
+            ],
+          ],
     ),
     [
       "Ceiling",
@@ -102,10 +108,10 @@ function ratioTable(rows: readonly LoadRow[]): DataTable {
   return {
     caption: "Ratios of images per second and of p95",
     columns: [
-      textColumn("load"),
-      textColumn("of the ceiling"),
-      textColumn("to the baseline"),
-      textColumn("p95 to the baseline"),
+      longColumn("load"),
+      longColumn("of the ceiling"),
+      longColumn("to the baseline"),
+      longColumn("p95 to the baseline"),
     ],
     rows: rows.map((row) => [
       textCell(row.load.title),
@@ -117,6 +123,11 @@ function ratioTable(rows: readonly LoadRow[]): DataTable {
 }
 
 type SubjectFigures = "imagesPerSecond" | "cpuMsPerImage" | "p50Ms";
+
+const labels: Readonly<Partial<Record<SubjectName, string>>> = {
+  limit: "ceiling",
+  peer: "baseline",
+};
 
 /** One column for each subject with a figure. */
 function subjectTable(
@@ -130,16 +141,18 @@ function subjectTable(
   );
   return {
     caption,
-    columns: [textColumn("load"), ...subjects.map((name) => numberColumn(name))],
+    columns: [longColumn("load"), ...subjects.map((name) => numberColumn(labels[name] ?? name))],
     rows: rows.map((row) => [
       textCell(row.load.title),
-      ...subjects.map((subject) => textCell(cell(row, subject), { sort: row[what][subject]?.value })),
+      ...subjects.map((subject) =>
+        textCell(cell(row, subject), { sort: row[what][subject]?.value }),
+      ),
     ]),
   };
 }
 
 const ratesTable = (rows: readonly LoadRow[], what: "imagesPerSecond" | "cpuMsPerImage") =>
-  subjectTable("Median, and each round's in parentheses", rows, what, (row, subject) =>
+  subjectTable("Median, and the rounds or their range in parentheses", rows, what, (row, subject) =>
     figureText(row[what][subject]),
   );
 
@@ -190,7 +203,7 @@ function judgedCell(value: Judged | undefined): TableCell {
   const rounds = value.rounds.map((one) => one.toFixed(2)).join(", ");
   const { passed, target } = value;
   const verdict =
-    target === undefined ? "" : ` ${passed ? "✓" : "✘"} ${target.bound} ${target.value}`;
+    target === undefined ? "" : ` ${passed ? "✓" : "✗"} ${target.bound} ${target.value}`;
   return {
     text: `${value.value.toFixed(2)} (${rounds})${verdict}`,
     sort: value.value,
@@ -199,9 +212,14 @@ function judgedCell(value: Judged | undefined): TableCell {
 }
 
 function figureText(value: Figure | undefined): string {
-  return value === undefined
-    ? ""
-    : `${digits(value.value)} (${value.rounds.map(digits).join(", ")})`;
+  return value === undefined ? "" : `${digits(value.value)} (${spread(value.rounds, digits)})`;
+}
+
+/** The rounds, or their range if there are more than three. */
+function spread(rounds: readonly number[], format: (value: number) => string): string {
+  return rounds.length > 3
+    ? `${format(Math.min(...rounds))} to ${format(Math.max(...rounds))}`
+    : rounds.map(format).join(", ");
 }
 
 function valueText({ value, unit }: Fact): string {
@@ -211,17 +229,14 @@ function valueText({ value, unit }: Fact): string {
 
 function roundsText({ rounds, unit }: Fact): string {
   if (rounds.length < 2) return "";
-  const shown = unit === "cosine" ? (one: number) => one.toFixed(6) : digits;
-  const [low, high] = [Math.min(...rounds), Math.max(...rounds)];
-  return rounds.length > 3
-    ? `${shown(low)} to ${shown(high)} in ${rounds.length} runs`
-    : rounds.map(shown).join(", ");
+  const text = spread(rounds, unit === "cosine" ? (value) => value.toFixed(6) : digits);
+  return rounds.length > 3 ? `${text} in ${rounds.length} runs` : text;
 }
 
 function targetText({ target, passed, unit }: Fact): string {
   if (target === undefined) return "";
   const shown = unit === "MB" || unit === "ms" ? ` ${unit}` : "";
-  return `${passed ? "✓" : "✘"} ${target.bound} ${target.value}${shown}`;
+  return `${passed ? "✓" : "✗"} ${target.bound} ${target.value}${shown}`;
 }
 
 /** Three significant digits. */

@@ -3,6 +3,7 @@ import {
   counted,
   formatMs,
   formatP99,
+  longColumn,
   numberCell,
   numberColumn,
   type Report,
@@ -47,11 +48,7 @@ export function k8sReport(record: K8sRecord): Report {
 function checkSection({ exercise, checks }: K8sRecord): Section {
   const table = {
     caption: "Checks",
-    columns: [
-      textColumn("outcome"),
-      textColumn("check"),
-      { label: "finding", kind: "long" } as const,
-    ],
+    columns: [textColumn("outcome"), textColumn("check"), longColumn("finding")],
     rows: checks.map(({ claim, passed, message }) => [
       textCell(passed ? "✓ pass" : "✗ FAIL", { tone: passed ? "good" : "bad" }),
       textCell(claim),

@@ -292,7 +292,9 @@ async function run(args: Arguments): Promise<void> {
       reports: resolve(args.report),
       say: (line) => console.error(line),
     });
-    console.log(args.json ? JSON.stringify(record, null, 2) : `\n${renderText(serverReport(record))}`);
+    console.log(
+      args.json ? JSON.stringify(record, null, 2) : `\n${renderText(serverReport(record))}`,
+    );
     console.error(`record: ${relative("", saved.json)}\nreport: ${relative("", saved.html)}`);
     if (args.strict && misses.length > 0) process.exitCode = 1;
   } catch (error) {

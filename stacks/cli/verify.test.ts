@@ -74,7 +74,7 @@ describe("an environment with one service", async () => {
       expect(code).toBe(1);
       expect(stderr).toContain("one: cdk.tf.json was edited after it was synthesized");
       expect(stdout).toContain(
-        `✘ wiring one/embed: docker_container.embed (container 'one-embed'): publishes ${otherPort}, but the environment's embed-http endpoint is http://127.0.0.1:${port}`,
+        `✗ wiring one/embed: docker_container.embed (container 'one-embed'): publishes ${otherPort}, but the environment's embed-http endpoint is http://127.0.0.1:${port}`,
       );
     },
     timeoutMs,
