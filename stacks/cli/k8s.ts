@@ -162,7 +162,7 @@ async function run(
 }
 
 /** @returns Path of the file. */
-export function saveK8sRecord(record: K8sRecord, folder: string): string {
+function saveK8sRecord(record: K8sRecord, folder: string): string {
   const file = join(folder, `${reportName(record.startedAt, `k8s-${record.exercise}`)}.json`);
   try {
     mkdirSync(folder, { recursive: true });
