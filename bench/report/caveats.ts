@@ -2,6 +2,7 @@ import type { BenchRecord, Cell } from "../src/bench-record.ts";
 import type { EnvironmentSubject, ModelSubject, VerifyRecord } from "../src/record.ts";
 import { trustOf } from "./cells.ts";
 import { type Caveat, counted, formatCount, listed } from "./document.ts";
+import { modelText } from "./subject.ts";
 
 /** Subject of a run, whichever command made its record. */
 export interface RunSubject {
@@ -130,7 +131,8 @@ export function runCaveats(subject: RunSubject): readonly Caveat[] {
     );
   }
   if (dirty === true) add("Changes", "Files differed from the commit that is named.");
-  for (const { name, artefact, notes } of environments) {
+  for (const { name, artefact, model: own, notes } of environments) {
+    if (own !== undefined) add(name, `Compared with its own model, ${modelText(own)}.`);
     if (artefact.editedByHand) {
       add(name, `${artefact.file} was edited after it was synthesized, and was used as edited.`);
     }

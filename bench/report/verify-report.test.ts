@@ -166,6 +166,29 @@ test("an environment whose checks were all skipped has not passed", () => {
   expect(verifyReport(record).summary[0]?.tables[0]?.rows[0]?.[1]?.text).toBe("– skipped");
 });
 
+test("services of one environment with the same endpoint have a name each", () => {
+  const record = testRecord();
+  const [first] = record.measurements.filter(({ path }) => path === "onnx-http");
+  const measurements = ["triton-0", "triton-1"].map((service) => ({ ...first!, service }));
+  const perGpu = { ...record, checks: [], measurements };
+  for (const report of [reportText, reportMarkdown, reportHtml]) {
+    expect(report(perGpu)).toContain("single-gpu/triton-0");
+    expect(report(perGpu)).toContain("single-gpu/triton-1");
+  }
+});
+
+test("a report names the model of an environment that has its own", () => {
+  const record = testRecord();
+  const [first, second] = record.environments;
+  const model = { name: "/data/model.onnx", sha256: "0123456789ab".padEnd(64, "0") };
+  const environments = [first!, { ...second!, model }];
+  expect(verifyReport({ ...record, environments }).caveats).toContainEqual({
+    kind: "know",
+    title: "kind-local",
+    text: "Compared with its own model, /data/model.onnx (sha256 0123456789ab).",
+  });
+});
+
 test("a difference beyond the limit is drawn as a cross", () => {
   const record = testRecord();
   const [first, ...rest] = record.checks.filter(({ id }) => id === "parity");

@@ -128,27 +128,37 @@ function matrixSection({ environments, checks }: VerifyRecord): Section {
 
 /** Load and parity of one endpoint. */
 interface EndpointRow {
-  readonly environment: string;
+  /** Environment; with the service if several services of the environment have the endpoint. */
+  readonly name: string;
   readonly path: string;
   readonly measurement?: Measurement;
   readonly parity?: CheckResult;
 }
 
 function endpointRows({ checks, measurements }: VerifyRecord): readonly EndpointRow[] {
-  const rows = new Map<string, EndpointRow>();
-  const add = (
-    { environment, service, path }: { environment: string; service: string; path: string },
-    more: Pick<EndpointRow, "measurement" | "parity"> = {},
-  ): void => {
+  interface Row extends Omit<EndpointRow, "name"> {
+    readonly environment: string;
+    readonly service: string;
+  }
+  const rows = new Map<string, Row>();
+  const add = ({ environment, service, path, ...more }: Row): void => {
     const key = [environment, service, path].join("/");
-    rows.set(key, { environment, path, ...rows.get(key), ...more });
+    rows.set(key, { ...rows.get(key), environment, service, path, ...more });
   };
   for (const check of checks) {
-    const { path } = check;
-    if (path !== undefined) add({ ...check, path }, check.id === "parity" ? { parity: check } : {});
+    const { environment, service, path } = check;
+    const parity = check.id === "parity" ? { parity: check } : {};
+    if (path !== undefined) add({ environment, service, path, ...parity });
   }
-  for (const measurement of measurements) add(measurement, { measurement });
-  return [...rows.values()];
+  for (const measurement of measurements) {
+    const { environment, service, path } = measurement;
+    add({ environment, service, path, measurement });
+  }
+  const all = [...rows.values()];
+  return all.map(({ environment, service, ...row }) => {
+    const same = all.filter((it) => it.environment === environment && it.path === row.path);
+    return { ...row, name: same.length > 1 ? `${environment}/${service}` : environment };
+  });
 }
 
 function endpointSections(
@@ -166,11 +176,11 @@ function endpointSections(
       numberColumn("cosine"),
       numberColumn("difference"),
     ],
-    rows: rows.map(({ environment, path, measurement, parity }) => {
+    rows: rows.map(({ name, path, measurement, parity }) => {
       const latency = measurement?.latencyMs;
       const errors = Object.entries(measurement?.errors ?? {});
       return [
-        textCell(environment),
+        textCell(name),
         textCell(path),
         numberCell(latency?.p50, formatMs),
         numberCell(latency?.p95, formatMs),
@@ -188,10 +198,10 @@ function endpointSections(
 }
 
 function loadSections(rows: readonly EndpointRow[]): readonly Section[] {
-  const measured = rows.flatMap(({ environment, path, measurement }) => {
+  const measured = rows.flatMap(({ name, path, measurement }) => {
     const latency = measurement?.latencyMs;
     if (measurement === undefined || latency === undefined) return [];
-    return [{ group: environment, label: path, measurement, latency, ...pathStyle(path) }];
+    return [{ group: name, label: path, measurement, latency, ...pathStyle(path) }];
   });
   if (measured.length === 0) return [];
   const latencyRows = measured.map(({ measurement, latency, ...row }) => ({
@@ -248,17 +258,17 @@ function paritySections(
   { subject: { settings } }: VerifyRecord,
   rows: readonly EndpointRow[],
 ): readonly Section[] {
-  const compared = rows.flatMap(({ environment, path, parity }) => {
+  const compared = rows.flatMap(({ name, path, parity }) => {
     const images = parity?.images ?? [];
     if (images.length === 0) return [];
     const worst = formatFraction(Math.max(...images.map((image) => image.relativeDifference)));
     return [
       {
-        group: environment,
+        group: name,
         label: path,
         colour: pathStyle(path).colour,
         value: worst,
-        title: `${environment}, ${path}: at most ${worst} in ${counted(images.length, "image")}`,
+        title: `${name}, ${path}: at most ${worst} in ${counted(images.length, "image")}`,
         dots: images.map(({ image, cosine, relativeDifference }) => ({
           value: relativeDifference,
           title: `${image}: ${formatFraction(relativeDifference)}, cosine ${cosine.toFixed(7)}`,

@@ -1,9 +1,10 @@
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { parseArtefact } from "./artefact.ts";
 import {
   checkContainer,
   checkContainerState,
   checkDeployedService,
+  checkWeights,
   type DeclaredBlock,
   declaredBlocks,
   type Inspection,
@@ -11,7 +12,7 @@ import {
 import { declaredContainer } from "./container-aspects.ts";
 import type { InspectedContainer } from "./docker-inspect.ts";
 import { openService } from "./service-under-test.ts";
-import { dockerDocument } from "./test-artefact.ts";
+import { dockerDocument, volumesDocument } from "./test-artefact.ts";
 import { declaredBody, imageId, inspected, moduleFolder } from "./test-containers.ts";
 
 function blockOf(changes: Readonly<Record<string, unknown>> = {}): DeclaredBlock {
@@ -34,6 +35,49 @@ function said(change?: Parameters<typeof inspected>[0], declared = blockOf()): r
     ({ outcome, message }) => `${outcome}: ${message}`,
   );
 }
+
+describe("the model file of a deployed environment", () => {
+  const sha256 = "0123456789abcdef".repeat(4);
+
+  function compared(deployed: string) {
+    const artefact = parseArtefact(JSON.stringify(volumesDocument("")), "one.json");
+    const found = ["embed", "triton-onnx"].map((service) =>
+      inspected((container) => {
+        container.Name = `/two-services-${service}`;
+        container.Mounts = [
+          {
+            Type: "volume",
+            Name: deployed,
+            Source: "/var/lib/docker/volumes/x/_data",
+            Destination: "/models/openclip_vit_b32/1",
+            RW: false,
+          },
+        ];
+      }),
+    );
+    const blocks = declaredBlocks({ ...artefact, file: "one.json", sha256: "" }, state);
+    const reference = { file: "/project/model.onnx", subject: { name: "generated", sha256 } };
+    return checkWeights("two-services", blocks, inspection(...found), reference).map(
+      ({ id, service, outcome, message }) => `${id} ${service}: ${outcome}: ${message}`,
+    );
+  }
+
+  test("fails once if it is not the reference file, with both checksums", () => {
+    expect(compared("two-services-weights-aaaabbbbcccc")).toEqual([
+      "parity embed: fail: the deployed model.onnx is aaaabbbbcccc, the reference file is 0123456789ab (/project/model.onnx)",
+    ]);
+  });
+
+  test("passes if it is the reference file", () => {
+    expect(compared("two-services-weights-0123456789ab")).toEqual([
+      "parity embed: pass: the deployed model.onnx is the reference file, sha256 0123456789ab",
+    ]);
+  });
+
+  test("is not compared if the name of its volume has no checksum", () => {
+    expect(compared("two-services-weights-missing")).toEqual([]);
+  });
+});
 
 test("a container that is as declared passes, and says what was compared", () => {
   expect(said()).toEqual([

@@ -1,4 +1,6 @@
+import { posix } from "node:path";
 import type { Service } from "../../inference-image/src/contract/environment.ts";
+import { modelRepositoryMount } from "../../inference-image/src/contract/server-env.ts";
 import type { Artefact, ContainerBlock } from "./artefact.ts";
 import {
   aspectsOf,
@@ -8,6 +10,7 @@ import {
 } from "./container-aspects.ts";
 import type { InspectedContainer } from "./docker-inspect.ts";
 import type { CheckResult } from "./record.ts";
+import type { ReferenceModel } from "./reference.ts";
 import { pathsOf, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
 
 /** What Terraform's state says of the containers and images that it made, by address. */
@@ -159,6 +162,51 @@ export function checkContainer(
   return [
     report("pass", `${aspects.length} facts are as declared: ${shown(aspects)}`, { measured }),
   ];
+}
+
+/** Name of a volume that ends in the first digits of a checksum which only Terraform knows. */
+const namedByChecksum = /^(?<prefix>[^$]*)\$\{substr\([^{}]+, 0, (?<digits>\d+)\)\}$/;
+
+/**
+ * Compares the model files of the deployed containers with the reference file, by the checksum in the name of their
+ * volume: one result for each deployed file, none for a folder of the host or a file of the image.
+ */
+export function checkWeights(
+  environment: string,
+  blocks: readonly DeclaredBlock[],
+  inspection: Inspection,
+  { file, subject: { sha256 } }: ReferenceModel,
+): readonly CheckResult[] {
+  if (!inspection.ok || sha256 === undefined) return [];
+  const results = new Map<string, CheckResult>();
+  for (const block of blocks) {
+    const deployed = deployedChecksum(block, inspection);
+    if (deployed === undefined || results.has(deployed)) continue;
+    const same = sha256.startsWith(deployed);
+    const message = same
+      ? `the deployed model.onnx is the reference file, sha256 ${deployed}`
+      : `the deployed model.onnx is ${deployed}, the reference file is ${sha256.slice(0, deployed.length)} (${file})`;
+    const outcome = same ? "pass" : "fail";
+    results.set(deployed, result(environment, block, { id: "parity", outcome, message }));
+  }
+  return [...results.values()];
+}
+
+/** First digits of the checksum of the model file that a container mounts, where the name of its volume has them. */
+function deployedChecksum(
+  { declared, service }: DeclaredBlock,
+  inspection: Inspection & { readonly ok: true },
+): string | undefined {
+  if (service === undefined) return undefined;
+  const target = posix.join(modelRepositoryMount, service.model, "1");
+  const volume = declared.volumes.find(({ container_path }) => container_path === target);
+  const { prefix, digits } = namedByChecksum.exec(volume?.volume_name ?? "")?.groups ?? {};
+  if (prefix === undefined) return undefined;
+  const mounts = inspection.containers.get(declared.name)?.Mounts ?? [];
+  const name = mounts.find(({ Destination }) => Destination === target)?.Name ?? "";
+  const checksum = name.slice(prefix.length);
+  const isChecksum = checksum.length === Number(digits) && /^[0-9a-f]+$/.test(checksum);
+  return name.startsWith(prefix) && isChecksum ? checksum : undefined;
 }
 
 /** The facts that a reviewer asks for, with their values. */

@@ -4,6 +4,7 @@ import { prepareRequests } from "../load/prepare.ts";
 import { countCodes, isGood } from "../load/samples.ts";
 import { startLoad } from "../load/start-load.ts";
 import { clockMs } from "../load/worker-messages.ts";
+import { BenchError } from "./bench-error.ts";
 import { checkBatches } from "./check-batches.ts";
 import { checkEmbedding } from "./check-embedding.ts";
 import { checkEndpoints } from "./check-endpoints.ts";
@@ -16,11 +17,10 @@ import {
   type CheckResult,
   type EnvironmentSubject,
   type Measurement,
-  type ModelSubject,
   recordSchemaVersion,
   type VerifyRecord,
 } from "./record.ts";
-import type { Reference } from "./reference.ts";
+import type { ChooseModel, Reference, ReferenceModel, SampleImage } from "./reference.ts";
 import { serverVersion } from "./server-version.ts";
 import { type PathTarget, pathsOf, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
 import { p99MinimumSamples } from "./statistics.ts";
@@ -35,7 +35,8 @@ export type VerifyEvent =
 export interface CheckOptions {
   /** Folder of the project: for the commit, and how paths are shown. */
   readonly project: string;
-  readonly model: ModelSubject;
+  /** Model that every protocol path of an environment is compared with. */
+  readonly chooseModel: ChooseModel;
   readonly portOffset: number;
   /** Length of the load on each protocol path. */
   readonly secondsPerPath: number;
@@ -202,15 +203,24 @@ function latencyOf({
   return { p50, p95, p99, max, p99Reliable };
 }
 
-/** The record of some runs, in their order. */
+/** One environment that was checked. */
+export interface CheckedEnvironment {
+  readonly subject: EnvironmentSubject;
+  readonly model: ReferenceModel;
+  readonly run: CheckRun;
+}
+
+/** Record of a run: the model of its first environment is the subject's, others are recorded with their environment. */
 export async function recordOf(
   startedAt: Date,
   runtime: Runtime,
-  reference: Reference,
-  environments: readonly EnvironmentSubject[],
-  runs: readonly CheckRun[],
+  samples: readonly SampleImage[],
+  environments: readonly CheckedEnvironment[],
   options: CheckOptions,
 ): Promise<VerifyRecord> {
+  const [first] = environments;
+  if (first === undefined) throw new BenchError("no environment to verify");
+  const runs = environments.map(({ run }) => run);
   const checks = runs.flatMap((run) => run.checks);
   const servers = new Set(runs.flatMap((run) => [...run.servers]));
   return {
@@ -222,18 +232,20 @@ export async function recordOf(
       ...(await describeCommit(options.project)),
       runtime,
       server: [...servers].sort().join(", ") || unknownServer,
-      model: options.model,
+      model: first.model.subject,
       machine: describeMachine(),
       settings: {
         portOffset: options.portOffset,
         secondsPerPath: options.secondsPerPath,
         concurrency,
-        sampleImages: reference.images.map(({ name }) => name),
+        sampleImages: samples.map(({ name }) => name),
         ...parityLimits,
         p99MinimumSamples,
       },
     },
-    environments: [...environments],
+    environments: environments.map(({ subject, model }) =>
+      model.file === first.model.file ? subject : { ...subject, model: model.subject },
+    ),
     checks,
     measurements: runs.flatMap((run) => run.measurements),
     passed: checks.every(({ outcome }) => outcome !== "fail"),

@@ -136,6 +136,8 @@ export const environmentSubject = z.strictObject({
       processes: z.int().min(0),
     }),
   ),
+  /** Model that the environment was compared with, if it is not the subject's. */
+  model: modelSubject.optional(),
   /** Where the run differed from the real thing on purpose. */
   notes: z.array(z.string()),
   seconds: z.number().min(0),

@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { extname, join } from "node:path";
 import { openInferenceClient } from "../../inference-image/src/client/inference-client.ts";
 import { BenchError } from "./bench-error.ts";
+import type { ModelSubject } from "./record.ts";
 
 /** What every protocol path must reproduce: the sample images, and what the local model makes of them. */
 export interface Reference {
@@ -88,6 +89,40 @@ export async function makeReference(
     return { images };
   } finally {
     await model.close();
+  }
+}
+
+/** Model file that an environment is compared with, and its description in the record. */
+export interface ReferenceModel {
+  readonly file: string;
+  readonly subject: ModelSubject;
+}
+
+/**
+ * Chooses the model file that an environment is compared with.
+ *
+ * @param own - Model file that the environment's services load; absent if it is not on this machine.
+ */
+export type ChooseModel = (own: string | undefined) => Promise<ReferenceModel>;
+
+/** Reference embeddings of a run: environments with the same model file share them. */
+export class References {
+  readonly #made = new Map<string, Reference>();
+
+  constructor(
+    private readonly samples: readonly SampleImage[],
+    private readonly preprocess: Preprocess,
+    /** Called before the embeddings of a model are computed. */
+    private readonly onMake: (text: string) => void,
+  ) {}
+
+  async of({ file }: ReferenceModel): Promise<Reference> {
+    const known = this.#made.get(file);
+    if (known !== undefined) return known;
+    this.onMake(`reference embeddings of ${this.samples.length} sample images`);
+    const made = await makeReference(this.samples, file, this.preprocess);
+    this.#made.set(file, made);
+    return made;
   }
 }
 

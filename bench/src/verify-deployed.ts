@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import type { Environment } from "../../inference-image/src/contract/environment.ts";
 import { type Artefact, readArtefact, type Workload } from "./artefact.ts";
@@ -14,16 +15,30 @@ import {
   checkContainerState,
   checkDeployedService,
   checkEngine,
+  checkWeights,
   type DeployedState,
   declaredBlocks,
   type Inspection,
 } from "./check-deployed.ts";
-import { type CheckOptions, CheckRun, recordOf, sampleLimit } from "./check-run.ts";
+import {
+  type CheckedEnvironment,
+  type CheckOptions,
+  CheckRun,
+  recordOf,
+  sampleLimit,
+} from "./check-run.ts";
 import { checkWiring } from "./check-wiring.ts";
 import { type EmbeddedPlan, planEmbedded, type Target } from "./embedded-plan.ts";
+import { environmentModel } from "./environment-model.ts";
 import type { MetricsSource } from "./instance-metrics.ts";
 import type { EnvironmentSubject, VerifyRecord } from "./record.ts";
-import { makeReference, type Preprocess, type Reference, readSamples } from "./reference.ts";
+import {
+  type Preprocess,
+  type Reference,
+  type ReferenceModel,
+  References,
+  readSamples,
+} from "./reference.ts";
 import { openService, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
 import type { DeclaredObject } from "./terraform-manifests.ts";
 import { type EnvironmentFile, subjectOf } from "./verify.ts";
@@ -56,7 +71,6 @@ export interface Reach {
 export interface VerifyDeployedOptions extends CheckOptions {
   readonly environments: readonly DeployedEnvironment[];
   readonly samples: string;
-  readonly referenceModel: string;
   readonly preprocess: Preprocess;
 }
 
@@ -68,21 +82,21 @@ export async function verifyDeployed(options: VerifyDeployedOptions): Promise<Ve
   const startedAt = new Date();
   const artefacts = options.environments.map((it) => readArtefact(it.file, it.shown));
   const samples = readSamples(options.samples, sampleLimit);
-  options.onEvent({
-    kind: "phase",
-    text: `reference embeddings of ${samples.length} sample images`,
-  });
-  const reference = await makeReference(samples, options.referenceModel, options.preprocess);
-  const subjects: EnvironmentSubject[] = [];
-  const runs: CheckRun[] = [];
+  const references = new References(samples, options.preprocess, (text) =>
+    options.onEvent({ kind: "phase", text }),
+  );
+  const environments: CheckedEnvironment[] = [];
   for (const [index, environment] of options.environments.entries()) {
     options.signal.throwIfAborted();
     const artefact = artefacts[index] as Artefact;
+    const moduleFolder = dirname(resolve(environment.file));
+    const model = await options.chooseModel(environmentModel(artefact, moduleFolder, existsSync));
+    const reference = await references.of(model);
     const run = new CheckRun(artefact.environment.name, "deployed", reference, options);
-    subjects.push(await runDeployed(environment, artefact, run, reference));
-    runs.push(run);
+    const subject = await runDeployed(environment, artefact, run, reference, model);
+    environments.push({ subject, model, run });
   }
-  return recordOf(startedAt, "deployed", reference, subjects, runs, options);
+  return recordOf(startedAt, "deployed", samples, environments, options);
 }
 
 async function runDeployed(
@@ -90,6 +104,7 @@ async function runDeployed(
   artefact: Artefact,
   run: CheckRun,
   reference: Reference,
+  model: ReferenceModel,
 ): Promise<EnvironmentSubject> {
   const began = performance.now();
   const { deployed } = environment;
@@ -99,6 +114,8 @@ async function runDeployed(
   run.phase(objects.length > 0 ? "look at the cluster" : "look at the containers");
   const blocks = declaredBlocks(artefact, environment.state);
   const inspection = await environment.inspect(blocks.map(({ declared }) => declared.name));
+  // before anything is compared with the reference: a failure here explains the others
+  run.report(checkWeights(run.environment, blocks, inspection, model));
   const cluster = objects.length > 0 ? await environment.inspectObjects(objects) : undefined;
   const reach = await environment.reach();
   const services = servicesOfDeployed(environment, artefact, reach);

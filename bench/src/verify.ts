@@ -2,15 +2,28 @@ import { existsSync, rmSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { type Artefact, readArtefact } from "./artefact.ts";
 import { checkBatching } from "./check-batching.ts";
-import { type CheckOptions, CheckRun, recordOf, sampleLimit } from "./check-run.ts";
+import {
+  type CheckedEnvironment,
+  type CheckOptions,
+  CheckRun,
+  recordOf,
+  sampleLimit,
+} from "./check-run.ts";
 import { checkStop } from "./check-stop.ts";
 import { checkStart, checkWiring } from "./check-wiring.ts";
 import { type RunningInstance, requirePorts, startEmbedded } from "./embedded.ts";
 import { describe, type EmbeddedPlan, instancesBehind, planEmbedded } from "./embedded-plan.ts";
+import { environmentModel } from "./environment-model.ts";
 import { freePorts } from "./free-ports.ts";
 import { metricsSource } from "./instance-metrics.ts";
 import type { EnvironmentSubject, VerifyRecord } from "./record.ts";
-import { makeReference, type Preprocess, type Reference, readSamples } from "./reference.ts";
+import {
+  type Preprocess,
+  type Reference,
+  type ReferenceModel,
+  References,
+  readSamples,
+} from "./reference.ts";
 import { makeScratchFolder } from "./scratch-folder.ts";
 import { openService, type ServiceUnderTest } from "./service-under-test.ts";
 
@@ -24,8 +37,6 @@ export interface VerifyOptions extends CheckOptions {
   readonly modelFile?: string;
   /** Folder of sample images. */
   readonly samples: string;
-  /** ONNX file of the local reference, that every path is compared with. */
-  readonly referenceModel: string;
   readonly preprocess: Preprocess;
   /**
    * No start takes longer, whatever budget was synthesized, in seconds.
@@ -60,28 +71,26 @@ export async function verify(options: VerifyOptions): Promise<VerifyRecord> {
     for (const [index, environment] of options.environments.entries()) {
       const artefact = readArtefact(environment.file, environment.shown);
       const plan = await planFor(artefact, environment, options, join(scratch, String(index)));
-      prepared.push({ ...environment, artefact, plan });
+      const own = environmentModel(artefact, dirname(resolve(environment.file)), existsSync);
+      prepared.push({ ...environment, artefact, plan, model: await options.chooseModel(own) });
     }
     await requirePorts(
       prepared.map(({ artefact, plan }) => ({ environment: artefact.environment.name, plan })),
     );
 
     const samples = readSamples(options.samples, sampleLimit);
-    options.onEvent({
-      kind: "phase",
-      text: `reference embeddings of ${samples.length} sample images`,
-    });
-    const reference = await makeReference(samples, options.referenceModel, options.preprocess);
-
-    const environments: EnvironmentSubject[] = [];
-    const runs: CheckRun[] = [];
+    const references = new References(samples, options.preprocess, (text) =>
+      options.onEvent({ kind: "phase", text }),
+    );
+    const environments: CheckedEnvironment[] = [];
     for (const one of prepared) {
       options.signal.throwIfAborted();
+      const reference = await references.of(one.model);
       const run = new CheckRun(one.artefact.environment.name, "embedded", reference, options);
-      environments.push(await runEmbedded(one, run, reference, options));
-      runs.push(run);
+      const subject = await runEmbedded(one, run, reference, options);
+      environments.push({ subject, model: one.model, run });
     }
-    return await recordOf(startedAt, "embedded", reference, environments, runs, options);
+    return await recordOf(startedAt, "embedded", samples, environments, options);
   } finally {
     rmSync(scratch, { recursive: true, force: true });
   }
@@ -90,6 +99,7 @@ export async function verify(options: VerifyOptions): Promise<VerifyRecord> {
 interface Prepared extends EnvironmentFile {
   readonly artefact: Artefact;
   readonly plan: EmbeddedPlan;
+  readonly model: ReferenceModel;
 }
 
 /** The processes that stand in for an environment, on free ports where it publishes none. */

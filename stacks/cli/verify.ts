@@ -11,13 +11,18 @@ import {
 import { verifyReport } from "../../bench/report/verify-report.ts";
 import type { VerifyEvent } from "../../bench/src/check-run.ts";
 import { startProgress } from "../../bench/src/progress.ts";
-import type { ModelSubject, VerifyRecord } from "../../bench/src/record.ts";
+import type { VerifyRecord } from "../../bench/src/record.ts";
+import type { ReferenceModel } from "../../bench/src/reference.ts";
 import { verify } from "../../bench/src/verify.ts";
 import { verifyDeployed } from "../../bench/src/verify-deployed.ts";
 import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
 import { normalised } from "../../inference-image/src/engine/image-tensor.ts";
 import { preprocess } from "../../inference-image/src/engine/preprocess.ts";
-import { ensureGeneratedModel, ensureTinyModel } from "../../inference-image/src/model/generate.ts";
+import {
+  ensureGeneratedModel,
+  ensureTinyModel,
+  repositoryModel,
+} from "../../inference-image/src/model/generate.ts";
 import { modelInfo } from "../../inference-image/src/model/model-info.ts";
 import {
   environmentFiles,
@@ -51,7 +56,10 @@ export interface VerifyEnvironmentsOptions {
   readonly outdir?: string;
   /** Added to every port of this machine. */
   readonly portOffset: number;
-  /** `generated` is the model repository's file, made when it is missing; `tiny`; or an ONNX file. */
+  /**
+   * `generated`: the environment's own file, or that of the project's model repository, which is made when it is missing;
+   * `tiny`; or an ONNX file.
+   */
   readonly model: string;
   /** Length of the load on each protocol path. */
   readonly seconds: number;
@@ -102,13 +110,11 @@ export async function verifyEnvironments(
             signal: interrupt.signal,
             onNotice: notice,
           });
-    const { file, subject } = await chooseModel(options.model, tell);
     const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
     const common = {
       project,
-      model: subject,
+      chooseModel: (own: string | undefined) => chooseModel(options.model, tell, own),
       samples: join(project, "bench/samples"),
-      referenceModel: file,
       preprocess: async (image: Uint8Array) => normalised(await preprocess(image, { maxPixels })),
       portOffset: options.portOffset,
       secondsPerPath: options.seconds,
@@ -123,7 +129,8 @@ export async function verifyEnvironments(
             environments: files,
             serverCommand: bundledServer,
             modelRepository: join(project, "model_repository"),
-            modelFile: options.model === "generated" ? undefined : file,
+            modelFile:
+              options.model === "generated" ? undefined : await modelFile(options.model, tell),
           });
     const folder = resolve(options.reports ?? join(project, "bench/reports"));
     const name = reportName(record.startedAt, record.environments.map((it) => it.name).join("+"));
@@ -146,14 +153,20 @@ export const bundledServer: readonly string[] = [
   join(project, "inference-image/src/server/main.ts"),
 ];
 
-/** The ONNX file of `--model`, made when it is missing, and what a record says of it. */
+/**
+ * The ONNX file of `--model`, made when it is missing, and its description in a record.
+ *
+ * @param own - File that an environment loads, used in place of `generated`; absent if it is not on this machine.
+ */
 export async function chooseModel(
   model: string,
   tell: (event: VerifyEvent & { readonly kind: "phase" }) => void,
-): Promise<{ readonly file: string; readonly subject: ModelSubject }> {
-  const file = await modelFile(model, tell);
+  own?: string,
+): Promise<ReferenceModel> {
+  const isOwn = model === "generated" && own !== undefined && own !== repositoryModel;
+  const file = isOwn ? own : await modelFile(model, tell);
   const { sha256, source, weights, architecture, seed } = await modelInfo(file);
-  const name = model === "tiny" || model === "generated" ? model : file;
+  const name = !isOwn && (model === "tiny" || model === "generated") ? model : file;
   return { file, subject: { name, sha256, source, weights, architecture, seed } };
 }
 
@@ -191,7 +204,7 @@ export function addRunOptions(command: Command): Command {
     .option("--port-offset <number>", "added to every port, where ports are taken", integer, 0)
     .option(
       "--model <model>",
-      "generated (the model repository's), tiny, or an ONNX file",
+      "generated (the environment's own file, or that of model_repository), tiny, or an ONNX file",
       "generated",
     )
     .option("--seconds <number>", "length of the load on each protocol path", seconds, 3)
