@@ -10,6 +10,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import { freePorts, isTaken } from "../../bench/src/free-ports.ts";
 import { parseRecord } from "../../bench/src/record.ts";
 import { embedsDocument } from "../../bench/src/test-artefact.ts";
+import { generateModel } from "../../inference-image/src/model/generate.ts";
 import { synthesized } from "./test-synthesized.ts";
 
 const program = fileURLToPath(new URL("clipstack.mjs", import.meta.url));
@@ -36,6 +37,26 @@ const quick = (reports: string) => ["--model", "tiny", "--seconds", "0.2", "--re
 
 describe("an environment with one service", async () => {
   const [port = 0, otherPort = 0] = await freePorts(2);
+
+  test(
+    "is compared with the model file in its own model repository",
+    async () => {
+      const repository = join(folder, "own-models");
+      const model = join(repository, "openclip_vit_b32/1/model.onnx");
+      await generateModel({ profile: "tiny", seed: 2, file: model });
+      const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port, repository }]));
+      const reports = join(folder, "own-reports");
+      const { code, stdout } = await clipstack(
+        ["one", "--no-synth", "--json", "--seconds", "0.2", "--report", reports],
+        { CDKTF_OUTDIR: outdir },
+      );
+      const { subject, checks } = parseRecord(stdout, "stdout");
+      expect(checks.filter(({ outcome }) => outcome === "fail")).toEqual([]);
+      expect(code).toBe(0);
+      expect(subject.model).toMatchObject({ name: model, architecture: "tiny", seed: 2 });
+    },
+    timeoutMs,
+  );
 
   test(
     "prints the record and nothing else with --json, and saves three files",
