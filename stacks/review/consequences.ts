@@ -32,7 +32,12 @@ export interface Consequence {
   readonly waits?: true;
 }
 
-const harmless = (text: string): Consequence => ({ text, down: [], lost: false });
+const stops = (text: string, down: readonly string[]): Consequence => ({ text, down, lost: false });
+const harmless = (text: string): Consequence => stops(text, []);
+const loses = (text: string, down: readonly string[] = []): Consequence => ({
+  ...stops(text, down),
+  lost: true,
+});
 const waits = (text: string): Consequence => ({ ...harmless(text), waits: true });
 const fewer = (text: string): Consequence => ({ ...harmless(text), worse: "capacity" });
 const opens = (text: string): Consequence => ({ ...harmless(text), worse: "access" });
@@ -87,19 +92,17 @@ const madeUp = /^(random|tls)_/;
 function unknownType({ action }: ResourceChange, type: string): Consequence | undefined {
   if (action !== "delete" && action !== "replace") return undefined;
   if (madeUp.test(type)) {
-    const text =
+    return loses(
       action === "replace"
         ? "Its value is another: whoever has the old one is refused."
-        : "Its value is lost.";
-    return { text, down: [], lost: true };
+        : "Its value is lost.",
+    );
   }
   const text =
     action === "replace"
       ? "It is destroyed and made again: whoever uses it waits."
       : "It is destroyed: whoever uses it does without it.";
-  return keeping.test(type)
-    ? { text: `${text} What is in it is lost.`, down: [], lost: true }
-    : waits(text);
+  return keeping.test(type) ? loses(`${text} What is in it is lost.`) : waits(text);
 }
 
 type Tell = (resource: ResourceChange, stack: StackMoments) => Consequence | undefined;
@@ -135,11 +138,10 @@ const byType: Readonly<Partial<Record<ExaminedType, Tell>>> = {
   terraform_data: terraformData,
   kubernetes_namespace: ({ action, before }, { before: facts }) =>
     gone.has(action)
-      ? {
-          text: `Everything in namespace ${objectName(before).name} is deleted with it.`,
-          down: servicesOf(facts),
-          lost: true,
-        }
+      ? loses(
+          `Everything in namespace ${objectName(before).name} is deleted with it.`,
+          servicesOf(facts),
+        )
       : undefined,
   kubernetes_deployment: deployment,
   kubernetes_stateful_set: deployment,
@@ -160,15 +162,13 @@ const byType: Readonly<Partial<Record<ExaminedType, Tell>>> = {
       action === "replace"
         ? "Nobody reaches the pods behind it until it is made again, and its address may be another."
         : "Nobody reaches the pods behind it any more.";
-    return { text: back, down: [service?.name ?? objectName(before).name], lost: false };
+    return stops(back, [service?.name ?? objectName(before).name]);
   },
   kubernetes_persistent_volume: ({ action }) =>
-    gone.has(action)
-      ? { text: "What is on the volume is lost, unless it is retained.", down: [], lost: true }
-      : undefined,
+    gone.has(action) ? loses("What is on the volume is lost, unless it is retained.") : undefined,
   kubernetes_persistent_volume_claim: ({ action }) =>
     gone.has(action)
-      ? { text: "What is on the volume is lost, unless its class keeps it.", down: [], lost: true }
+      ? loses("What is on the volume is lost, unless its class keeps it.")
       : undefined,
   kubernetes_secret: ({ action }) =>
     gone.has(action)
@@ -230,9 +230,7 @@ function container(resource: ResourceChange, stack: StackMoments): Consequence |
   const grace = numberOf(before?.destroy_grace_seconds) ?? numberOf(before?.stop_timeout);
   const stop = grace === undefined ? "" : ` (accepted requests have ${durationText(grace)})`;
   const who = `${service.name} (${endpointsText(service)})`;
-  if (action === "delete") {
-    return { text: `${who} is gone${stop}.`, down: [service.name], lost: false };
-  }
+  if (action === "delete") return stops(`${who} is gone${stop}.`, [service.name]);
   const allowed = secondsOf(blockOf(after, "healthcheck").start_period);
   const start =
     allowed === undefined || allowed === 0
@@ -243,11 +241,7 @@ function container(resource: ResourceChange, stack: StackMoments): Consequence |
     : volumeAt(after, engineCacheMount) === undefined
       ? ""
       : " Its TensorRT engines are still there.";
-  return {
-    text: `${who} does not answer from its stop${stop} ${start}.${engines}`,
-    down: [service.name],
-    lost: false,
-  };
+  return stops(`${who} does not answer from its stop${stop} ${start}.${engines}`, [service.name]);
 }
 
 function endpointsText({ endpoints }: Service): string {
@@ -297,11 +291,7 @@ function volume({ action, before }: ResourceChange, stack: StackMoments): Conseq
         type === "docker_container" && volumeAt(values, engineCacheMount) !== undefined,
     );
     const again = ": the next start builds them again, which takes minutes for each instance";
-    return {
-      text: `The TensorRT engines in it are lost${isBuilt ? again : ""}.`,
-      down: [],
-      lost: true,
-    };
+    return loses(`The TensorRT engines in it are lost${isBuilt ? again : ""}.`);
   }
   if (mounts.some((place) => /^\/(weights|models\/[^/]+\/1)$/.test(place))) {
     return harmless("The weights in it are a copy, which a deployment makes.");
@@ -309,7 +299,7 @@ function volume({ action, before }: ResourceChange, stack: StackMoments): Conseq
   if (mounts.some((place) => place === "/configs" || /\/configs$/.test(place))) {
     return harmless("The model configuration in it is derived: a deployment writes it.");
   }
-  return { text: "What is in the volume is lost.", down: [], lost: true };
+  return loses("What is in the volume is lost.");
 }
 
 function terraformData(resource: ResourceChange, stack: StackMoments): Consequence | undefined {
@@ -319,11 +309,7 @@ function terraformData(resource: ResourceChange, stack: StackMoments): Consequen
   );
   if (!isCluster || !gone.has(action)) return undefined;
   const again = action === "replace" ? " and made again, with all that is in it" : "";
-  return {
-    text: `The kind cluster is deleted${again}.`,
-    down: servicesOf(stack.before),
-    lost: true,
-  };
+  return loses(`The kind cluster is deleted${again}.`, servicesOf(stack.before));
 }
 
 function deployment(resource: ResourceChange, stack: StackMoments): Consequence | undefined {
@@ -332,19 +318,16 @@ function deployment(resource: ResourceChange, stack: StackMoments): Consequence 
   const { name } = objectName(after ?? before);
   const who = service?.name ?? name;
   const down = [who];
-  if (action === "delete") return { text: `${who} is gone.`, down, lost: false };
+  if (action === "delete") return stops(`${who} is gone.`, down);
   if (action === "replace") {
-    return {
-      text: `All pods of ${who} are deleted, and it does not answer until new ones are ready.`,
-      down,
-      lost: false,
-    };
+    const text = `All pods of ${who} are deleted, and it does not answer until new ones are ready.`;
+    return stops(text, down);
   }
   if (action !== "update") return undefined;
   const [was, is] = [blockOf(before, "spec"), blockOf(after, "spec")];
   const [had, has] = [numberOfPods(was.replicas), numberOfPods(is.replicas)];
   if (has === 0 && had !== 0) {
-    return { text: `${who} has no pod any more.`, down, lost: false, forGood: true };
+    return { ...stops(`${who} has no pod any more.`, down), forGood: true };
   }
   const rolled = rollout(resource, who, stack);
   if (had === undefined || has === undefined || has >= had) return rolled;
@@ -370,10 +353,7 @@ function rollout(
   const [was, is] = [blockOf(before, "spec"), blockOf(after, "spec")];
   if (sameValue(was.template, is.template)) return harmless("No pod is started anew.");
   const pods = replicasOf(objectName(after), stack.after, is);
-  if (
-    blockOf(is, "update_strategy").type === "OnDelete" ||
-    blockOf(is, "strategy").type === "OnDelete"
-  ) {
+  if (["update_strategy", "strategy"].some((name) => blockOf(is, name).type === "OnDelete")) {
     return harmless("Its pods stay as they are until somebody deletes them.");
   }
   if (/daemon_?set/.test(type)) {
@@ -384,11 +364,11 @@ function rollout(
   if (/stateful_set/.test(type)) {
     const text = "Its pods are replaced one at a time, the last one first";
     return pods === 1
-      ? { text: `${text}: it has one, and none answers meanwhile.`, down, lost: false }
+      ? stops(`${text}: it has one, and none answers meanwhile.`, down)
       : harmless(`${text}: each is away until its next one is ready.`);
   }
   if (blockOf(is, "strategy").type === "Recreate") {
-    return { text: `All pods of ${who} end before new ones start.`, down, lost: false };
+    return stops(`All pods of ${who} end before new ones start.`, down);
   }
   const { max_unavailable: away = "25%", max_surge: surge = "25%" } = blockOf(
     is,
@@ -401,25 +381,17 @@ function rollout(
   const least = pods - missing;
   const budget = budgetOf(after, stack.after, pods);
   if (budget !== undefined && least < budget) {
-    return {
-      text: `${rolled} With ${podsText(pods)}, ${least} answer meanwhile, below the ${budget} of the disruption budget.`,
-      down: least === 0 ? down : [],
-      lost: false,
-      worse: "capacity",
-    };
+    const text = `${rolled} With ${podsText(pods)}, ${least} answer meanwhile, below the ${budget} of the disruption budget.`;
+    return { ...stops(text, least === 0 ? down : []), worse: "capacity" };
   }
   return least === 0
-    ? {
-        text: `${rolled} With ${podsText(pods)}, none answers meanwhile.`,
-        down,
-        lost: false,
-      }
+    ? stops(`${rolled} With ${podsText(pods)}, none answers meanwhile.`, down)
     : harmless(rolled);
 }
 
 function numberOfPods(replicas: unknown): number | undefined {
-  const given = replicas !== undefined && replicas !== null && replicas !== "";
-  return given && Number.isFinite(Number(replicas)) ? Number(replicas) : undefined;
+  const count = Number((replicas ?? "") === "" ? Number.NaN : replicas);
+  return Number.isFinite(count) ? count : undefined;
 }
 
 /** `1`, `"1"` or `"25%"` of the pods. */
@@ -445,9 +417,8 @@ export function replicasOf(
       return countOf(scaler.min_replicas ?? 1, 1, Math.round);
     }
   }
-  const { replicas } = spec;
-  if (replicas === undefined || replicas === null) return undefined;
-  return countOf(replicas, 1, Math.round);
+  const { replicas = null } = spec;
+  return replicas === null ? undefined : countOf(replicas, 1, Math.round);
 }
 
 /** Pods that the disruption budget which selects those of a workload asks for. */
@@ -464,13 +435,8 @@ function budgetOf(
     const isIts = isObject(wanted) && isObject(labels) && selects(wanted, labels);
     if (!isIts || objectName(values).namespace !== namespace) continue;
     const spec = blockOf(values, "spec");
-    if (
-      spec.min_available !== undefined &&
-      spec.min_available !== null &&
-      spec.min_available !== ""
-    ) {
-      return countOf(spec.min_available, pods, Math.ceil);
-    }
+    const least = spec.min_available ?? "";
+    if (least !== "") return countOf(least, pods, Math.ceil);
     return pods - countOf(spec.max_unavailable ?? 0, pods, Math.ceil);
   }
   return undefined;
@@ -505,19 +471,11 @@ function release(resource: ResourceChange, stack: StackMoments): Consequence | u
       .filter(({ resources }) => resources.release === address)
       .map(({ name }) => name);
   const name = String((after ?? before)?.name ?? "");
-  if (action === "delete") {
-    return {
-      text: `Every object of release ${name} is deleted.`,
-      down: own(stack.before),
-      lost: false,
-    };
-  }
+  const served = own(stack.before);
+  if (action === "delete") return stops(`Every object of release ${name} is deleted.`, served);
   if (action === "replace") {
-    return {
-      text: `Every object of release ${name} is deleted, and made again.`,
-      down: own(stack.before).length === 0 ? [name] : own(stack.before),
-      lost: false,
-    };
+    const text = `Every object of release ${name} is deleted, and made again.`;
+    return stops(text, served.length === 0 ? [name] : served);
   }
   if (action !== "update") return undefined;
   const [was, is] = [before, after].map((values) => chartDocuments(values?.values) ?? {});
@@ -526,12 +484,8 @@ function release(resource: ResourceChange, stack: StackMoments): Consequence | u
     (part) => hasPods(was?.[part]) && isObject(is?.[part]) && !hasPods(is[part]),
   );
   if (stopped.length > 0) {
-    return {
-      text: `Nothing of ${stopped.join(" and ")} runs any more.`,
-      down: stopped.flatMap((part) => of(stack.before, part)),
-      lost: false,
-      forGood: true,
-    };
+    const down = stopped.flatMap((part) => of(stack.before, part));
+    return { ...stops(`Nothing of ${stopped.join(" and ")} runs any more.`, down), forGood: true };
   }
   if (["chart", "repository"].some((name) => !sameValue(before?.[name], after?.[name]))) {
     return waits(
@@ -539,8 +493,7 @@ function release(resource: ResourceChange, stack: StackMoments): Consequence | u
     );
   }
   if (after?.recreate_pods === true) {
-    const down = own(stack.after);
-    return { text: "Helm ends all its pods at once.", down, lost: false };
+    return stops("Helm ends all its pods at once.", own(stack.after));
   }
   if (after?.force_update === true || after?.replace === true) {
     return waits("Helm deletes objects that differ, and makes them again.");
@@ -552,11 +505,10 @@ function release(resource: ResourceChange, stack: StackMoments): Consequence | u
   const text =
     "Helm changes the objects that differ, and their Deployments replace pods one after the other.";
   return withoutSpare(before, after)
-    ? {
-        text: `${text} Triton has one pod and no spare GPU: nothing answers while it is replaced.`,
-        down: of(stack.after, "triton"),
-        lost: false,
-      }
+    ? stops(
+        `${text} Triton has one pod and no spare GPU: nothing answers while it is replaced.`,
+        of(stack.after, "triton"),
+      )
     : isOtherInside
       ? waits(`Files of its chart are others: helm template says what they make. ${text}`)
       : harmless(text);
@@ -583,9 +535,9 @@ function hasPods(part: unknown): boolean {
 }
 
 /** Parts of this project's chart that no pod has. */
-const besidePods = new Set([
-  ...["autoscaling", "replicas", "budget", "quota", "serviceMonitor", "networkPolicy"],
-]);
+const besidePods = new Set(
+  "autoscaling replicas budget quota serviceMonitor networkPolicy".split(" "),
+);
 
 /** Whether of a release of this project's chart only that is another which no pod has. */
 function rollsNothing(before: Values | undefined, after: Values | undefined): boolean {

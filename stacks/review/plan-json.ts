@@ -140,13 +140,7 @@ const maxDepth = 100;
 export function changeOfPlan({ shown, text, stack }: PlanFile): StackChange {
   const raw = parseJson(text, shown);
   checkVersion(raw, shown);
-  const result = plan.safeParse(raw);
-  if (!result.success) {
-    const [issue] = result.error.issues;
-    const place = issue?.path.map(String).join(".") ?? "";
-    throw new ReviewError(`${shown}: ${place}: ${issue?.message ?? "is no plan"}`);
-  }
-  const read = result.data;
+  const read = readAs(plan, raw, shown);
   const imageOf = imagesOfContainers(read);
   const provisioners = plainValues(provisionersIn(read.configuration?.root_module, ""));
   const output = read.output_changes?.[environmentOutput];
@@ -168,7 +162,9 @@ export function changeOfPlan({ shown, text, stack }: PlanFile): StackChange {
     drift: driftOf(read, shown),
     environmentBefore,
     environmentAfter,
-    secrets: sensitiveVariables(read),
+    secrets: sensitiveVariables(read).flatMap(([, value]) =>
+      [...textsIn(value)].map(([, text]) => text),
+    ),
     configuration: configurationOf(read),
     terraformVersion: read.terraform_version ?? undefined,
     plan: factsOfPlan(read, shown),
@@ -179,6 +175,18 @@ export function changeOfPlan({ shown, text, stack }: PlanFile): StackChange {
         : []),
     ],
   };
+}
+
+/**
+ * Reads a value of a file by its schema.
+ *
+ * @throws {ReviewError} one line with the place and the rule, without anything of the content.
+ */
+export function readAs<T extends z.ZodType>(schema: T, value: unknown, shown: string): z.infer<T> {
+  const { data, error } = schema.safeParse(value);
+  const [issue] = error?.issues ?? [];
+  if (issue === undefined) return data as z.infer<T>;
+  throw new ReviewError(`${shown}: ${issue.path.map(String).join(".")}: ${issue.message}`);
 }
 
 /**
@@ -326,25 +334,16 @@ function resourceChange(it: PlannedResource, shown: string): ResourceChange {
   };
 }
 
-const actionWords: Readonly<Record<string, Action>> = {
-  "no-op": "no-op",
-  create: "create",
-  read: "read",
-  update: "update",
-  delete: "delete",
-  forget: "forget",
-  "delete,create": "replace",
-  "create,delete": "replace",
-  "create,forget": "replace",
-};
+const singleActions = ["no-op", "create", "read", "update", "delete", "forget"] as const;
+const replaceActions = ["delete,create", "create,delete", "create,forget"];
 
 function actionOf(actions: readonly string[], place: string): Action {
   const words = actions.join();
-  const action = Object.hasOwn(actionWords, words) ? actionWords[words] : undefined;
-  if (action === undefined) {
-    throw new ReviewError(`${place}: change.actions must be an action that Terraform 1 has`);
-  }
-  return action;
+  const action = replaceActions.includes(words)
+    ? "replace"
+    : singleActions.find((single) => single === words);
+  if (action !== undefined) return action;
+  throw new ReviewError(`${place}: change.actions must be an action that Terraform 1 has`);
 }
 
 export function unique(paths: readonly Path[]): readonly Path[] {
@@ -353,10 +352,8 @@ export function unique(paths: readonly Path[]): readonly Path[] {
 }
 
 function nameOf(environment: unknown): string | undefined {
-  if (!isObject(environment)) return undefined;
-  return typeof environment.name === "string" && environment.name !== ""
-    ? environment.name
-    : undefined;
+  const name = isObject(environment) ? environment.name : undefined;
+  return typeof name === "string" && name !== "" ? name : undefined;
 }
 
 /** Which `docker_image` each container of the configuration names. */
@@ -372,14 +369,14 @@ function imagesOfContainers({ configuration }: Plan): ReadonlyMap<string, string
 }
 
 /** Values of variables that are declared as sensitive, or have the name of a secret: a plan has them in plain text. */
-function sensitiveVariables({ variables, configuration }: Plan): readonly string[] {
-  const declared = configuration?.root_module?.variables ?? {};
-  return Object.entries(variables ?? {})
+function sensitiveVariables(read: Plan): readonly (readonly [name: string, value: unknown])[] {
+  const declared = read.configuration?.root_module?.variables ?? {};
+  return Object.entries(read.variables ?? {})
     .filter(
       ([name]) =>
         (Object.hasOwn(declared, name) && declared[name]?.sensitive === true) || isSecretName(name),
     )
-    .flatMap(([, { value }]) => [...textsIn(value)].map(([, text]) => text));
+    .map(([name, { value }]) => [name, value]);
 }
 
 /** What a plan says of the configuration, in the words of the synthesized file. The backend is not in it. */
@@ -421,10 +418,6 @@ function factsOfPlan(read: Plan, shown: string): PlanFacts {
   const outputs = Object.entries(read.output_changes ?? {}).filter(
     ([, { actions }]) => actions.join() !== "no-op",
   );
-  const variables = Object.entries(read.variables ?? {});
-  const declared = read.configuration?.root_module?.variables ?? {};
-  const secret = ([name]: readonly [string, unknown]) =>
-    (Object.hasOwn(declared, name) && declared[name]?.sensitive === true) || isSecretName(name);
   return {
     errored: read.errored === true,
     complete: read.complete !== false,
@@ -448,8 +441,10 @@ function factsOfPlan(read: Plan, shown: string): PlanFacts {
       ]),
     ),
     variables: partOf(
-      Object.fromEntries(variables.map(([name, { value }]) => [name, value])),
-      variables.filter(secret).map(([name]) => [name]),
+      Object.fromEntries(
+        Object.entries(read.variables ?? {}).map(([name, { value }]) => [name, value]),
+      ),
+      sensitiveVariables(read).map(([name]) => [name]),
     ),
     providers: partOf(plainValues(read.configuration?.provider_config ?? {})),
     provisioners: partOf(plainValues(provisionersIn(read.configuration?.root_module, ""))),

@@ -2,9 +2,8 @@ import { z } from "zod";
 import { environmentOutput } from "../../inference-image/src/contract/environment.ts";
 import type { Action, Path, ResourceChange, StackChange, Values } from "./change.ts";
 import { forcingPaths } from "./force-new.ts";
-import { parseJson, unique } from "./plan-json.ts";
+import { parseJson, readAs, unique } from "./plan-json.ts";
 import { newPrograms } from "./programs.ts";
-import { ReviewError } from "./review-error.ts";
 import { secretPaths } from "./secrets.ts";
 import { few, withoutKey } from "./stack-facts.ts";
 import {
@@ -57,11 +56,7 @@ export type SynthesizedDocument = z.infer<typeof document>;
  * @throws {ReviewError} one line.
  */
 export function parseDocument(text: string, shown: string): SynthesizedDocument {
-  const result = document.safeParse(parseJson(text, shown));
-  if (result.success) return result.data;
-  const [issue] = result.error.issues;
-  const place = issue?.path.map(String).join(".") ?? "";
-  throw new ReviewError(`${shown}: ${place}: ${issue?.message ?? "is not what cdktf writes"}`);
+  return readAs(document, parseJson(text, shown), shown);
 }
 
 interface Declared {
@@ -250,8 +245,7 @@ function declared(
 ): Declared {
   const own = Object.fromEntries(Object.entries(body).filter(([key]) => !metaArguments.has(key)));
   const lifecycle = isObject(body.lifecycle) ? body.lifecycle : {};
-  const metadata = isObject(body["//"]) ? body["//"].metadata : undefined;
-  const path = isObject(metadata) ? metadata.path : undefined;
+  const path = valueAt(body, ["//", "metadata", "path"]);
   return {
     address,
     type,
@@ -293,8 +287,7 @@ function sourceOf(
 }
 
 function textsOf(value: unknown): readonly string[] {
-  if (typeof value === "string") return [value];
-  return Array.isArray(value) ? value.filter((it) => typeof it === "string") : [];
+  return [value].flat().filter((it) => typeof it === "string");
 }
 
 /** `${docker_network.host.name}`: a whole reference, to one attribute of one resource. */
@@ -457,11 +450,7 @@ function sensitiveReferences(
   values: Values | undefined,
   from: SynthesizedDocument | undefined,
 ): readonly Path[] {
-  const variables = isObject(from?.variable) ? from.variable : {};
-  const secret = (name: string) => {
-    const declared = variables[name];
-    return isObject(declared) && declared.sensitive === true;
-  };
+  const secret = (name: string) => valueAt(from?.variable, [name, "sensitive"]) === true;
   return [...textsIn(values)]
     .filter(([, text]) => [...text.matchAll(/\bvar\.([\w-]+)/g)].some(([, name]) => secret(name!)))
     .map(([path]) => path);
