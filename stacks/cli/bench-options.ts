@@ -87,7 +87,7 @@ export function addBenchOptions(command: Command): Command {
     )
     .option(
       "--model <model>",
-      "generated (the model repository's), tiny, or an ONNX file: what is served with --target embedded, and what answers are compared with",
+      "generated (the environment's own file, or that of model_repository), tiny, or an ONNX file: what is served with --target embedded, and what answers are compared with",
       "generated",
     )
     .option(

@@ -8,7 +8,7 @@ import {
   rmSync,
   writeFileSync,
 } from "node:fs";
-import { join, relative, resolve } from "node:path";
+import { dirname, join, relative, resolve } from "node:path";
 import { benchReport } from "../../bench/report/bench-report.ts";
 import { renderText } from "../../bench/report/render-text.ts";
 import { benchRecordText, benchReportName, saveReports } from "../../bench/report/save-reports.ts";
@@ -26,6 +26,7 @@ import {
 } from "../../bench/src/bench-run.ts";
 import type { TargetsSource } from "../../bench/src/bench-targets.ts";
 import { sampleLimit } from "../../bench/src/check-run.ts";
+import { environmentModel } from "../../bench/src/environment-model.ts";
 import {
   makeReference,
   type Preprocess,
@@ -40,8 +41,10 @@ import { openclipVitB32U8 } from "../../inference-image/src/contract/model-signa
 import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
 import { normalised } from "../../inference-image/src/engine/image-tensor.ts";
 import { preprocess } from "../../inference-image/src/engine/preprocess.ts";
+import { repositoryModel } from "../../inference-image/src/model/generate.ts";
 import { ensureOptimised } from "../../inference-image/src/model/optimise.ts";
 import {
+  type ArtefactFile,
   environmentFiles,
   outputFolder,
   readableFiles,
@@ -95,14 +98,16 @@ export async function withPreparedBench<Result>(
   const phase = (text: string) => onEvent({ kind: "phase", text });
   const scratch = makeScratchFolder();
   try {
-    const { file, subject } = await chooseModel(args.model, onEvent);
+    const files = await environmentsOf(environments, args, onEvent);
+    const own = args.model === "generated" ? sharedModel(files) : undefined;
+    const { file, subject } = await chooseModel(args.model, onEvent, own);
     const u8ModelFile = join(scratch, openclipVitB32U8.name, "model.onnx");
     const wantsVariants = paths === undefined || paths.some(isVariant);
     if (wantsVariants && targetOf(args) === "embedded") {
       phase(`make ${openclipVitB32U8.name} of the model`);
       await ensureOptimised(file, u8ModelFile);
     }
-    const sources = await sourcesOf(environments, args, {
+    const sources = await sourcesOf(files, args, {
       modelFile: args.model === "generated" ? undefined : file,
       u8ModelFile: wantsVariants ? u8ModelFile : undefined,
       paths,
@@ -175,34 +180,62 @@ interface SourceOptions extends Pick<PrepareOptions, "paths" | "signal" | "onEve
   readonly u8ModelFile?: string;
 }
 
-async function sourcesOf(
+/** Synthesized files of the environments to measure; none if addresses are given. */
+async function environmentsOf(
   asked: readonly string[],
   args: BenchArguments,
-  { modelFile, u8ModelFile, paths, signal, onEvent }: SourceOptions,
-): Promise<readonly TargetsSource[]> {
+  onEvent: PrepareOptions["onEvent"],
+): Promise<readonly ArtefactFile[]> {
   const onNotice = (text: string) => onEvent({ kind: "notice", text });
   if (args.url !== undefined) {
     if (asked.length > 0 || args.target !== undefined) {
       throw new UserError("--url: give addresses, or environments with --target, not both");
     }
-    const apiKey = process.env.INFERENCE_API_KEY?.trim() || undefined;
-    return [{ kind: "endpoints", endpoints: args.url, metrics: args.metricsUrl ?? [], apiKey }];
+    return [];
   }
   if (args.metricsUrl !== undefined) {
     throw new UserError("--metrics-url goes with --url: an environment says where its metrics are");
   }
   const environments = asked.length === 0 ? [defaultEnvironment] : asked;
   const outdir = outputFolder();
-  const isEmbedded = targetOf(args) === "embedded";
-  if (args.synth && isEmbedded) {
+  if (args.synth && targetOf(args) === "embedded") {
     await synthesizeUnlessEdited(environments, outdir, {
       onNotice,
       onSynthesize: () => onEvent({ kind: "phase", text: "synthesize" }),
     });
   }
-  const files = readableFiles(environments, environmentFiles(environments, outdir), onNotice);
+  return readableFiles(environments, environmentFiles(environments, outdir), onNotice);
+}
+
+/**
+ * Returns the model file that all environments load, if it is on this machine.
+ *
+ * @throws {UserError} if environments load different files, because a record has one model.
+ */
+export function sharedModel(files: readonly ArtefactFile[]): string | undefined {
+  const models = files.map(({ file, shown }) => {
+    const artefact = readArtefact(file, shown);
+    return environmentModel(artefact, dirname(resolve(file)), existsSync) ?? repositoryModel;
+  });
+  const other = models.findIndex((model) => model !== models[0]);
+  if (other < 0) return models[0];
+  throw new UserError(
+    `environments of one run must load the same model file, got ${models[0]} (${files[0]?.name}) and ${models[other]} (${files[other]?.name}): measure one at a time`,
+  );
+}
+
+async function sourcesOf(
+  files: readonly ArtefactFile[],
+  args: BenchArguments,
+  { modelFile, u8ModelFile, paths, signal, onEvent }: SourceOptions,
+): Promise<readonly TargetsSource[]> {
+  const onNotice = (text: string) => onEvent({ kind: "notice", text });
+  if (args.url !== undefined) {
+    const apiKey = process.env.INFERENCE_API_KEY?.trim() || undefined;
+    return [{ kind: "endpoints", endpoints: args.url, metrics: args.metricsUrl ?? [], apiKey }];
+  }
   const names = paths && [...new Set(paths.map(({ path }) => path))];
-  if (isEmbedded) {
+  if (targetOf(args) === "embedded") {
     return files.map((environment) => ({
       kind: "embedded",
       environment,
@@ -214,6 +247,7 @@ async function sourcesOf(
       paths: names,
     }));
   }
+  const environments = files.map(({ name }) => name);
   const deployed = await deployedEnvironments(environments, files, {
     portOffset: args.portOffset,
     signal,
