@@ -37,8 +37,8 @@ export interface Bench {
   readonly peer?: { readonly python: string; readonly settings: Readonly<Record<string, string>> };
   /** Bodies of a load's requests. */
   readonly bodies: (load: Load) => readonly Buffer[];
-  /** A body with each image of a load's kind once, as one request. */
-  readonly eachImage: (load: Load) => Buffer;
+  /** A request body for each image of a load's kind: all in one would be larger than a server takes. */
+  readonly eachImage: (load: Load) => readonly Buffer[];
   readonly warmupSeconds: number;
   readonly seconds: number;
   readonly signal: AbortSignal;
@@ -197,6 +197,9 @@ async function measureService(
   };
 }
 
+/** As inference-image/Dockerfile sets it. */
+const imageEnv = { NODE_ENV: "production", MALLOC_MMAP_THRESHOLD_: String(2 * 1024 * 1024) };
+
 /** One window, whose length differs only if answers are few. */
 function optionsOf({ seconds, warmupSeconds, signal }: Bench): Omit<MeasureOptions, "load"> {
   return {
@@ -266,7 +269,7 @@ function serverProcess(bench: Bench, load: Load, subject: SubjectName, port: num
     endWithParent,
     ...bench.serverCommand.slice(-1),
   ];
-  return { command, args: [], env: { NODE_ENV: "production", ...env } };
+  return { command, args: [], env: { ...imageEnv, ...env } };
 }
 
 function peerProcess(bench: Bench, load: Load, port: number): ChildOptions {
@@ -286,6 +289,16 @@ function peerProcess(bench: Bench, load: Load, port: number): ChildOptions {
 
 /** Each image of the load once: what its embedding is, and the server's first large request. */
 async function embedEach(
+  url: string,
+  bodies: readonly Buffer[],
+  signal: AbortSignal,
+): Promise<readonly (readonly number[])[]> {
+  const embeddings: (readonly number[])[] = [];
+  for (const body of bodies) embeddings.push(...(await embedOne(url, body, signal)));
+  return embeddings;
+}
+
+async function embedOne(
   url: string,
   body: Buffer,
   signal: AbortSignal,

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { chooseLoads, planRounds } from "./run.ts";
+import { chooseLoads, makePayloads, planRounds } from "./run.ts";
 
 const planned = (leftOut: readonly "peer"[] = []) =>
   planRounds(chooseLoads(["tiny", "single"]), 2, new Set(leftOut)).map(
@@ -24,4 +24,11 @@ test("reverses the subjects in every second round", () => {
 test("leaves out the peer where it cannot be had", () => {
   expect(planned(["peer"])).not.toContain("1 single peer");
   expect(planned(["peer"])).toHaveLength(6);
+});
+
+test("sends each image of a load by itself, so that large photos stay below the size a server takes", async () => {
+  const chosen = chooseLoads(["batch32"]);
+  const { images, eachImage } = await makePayloads(chosen);
+  const sent = eachImage(chosen[0]!).map((body) => JSON.parse(body.toString()).images as string[]);
+  expect(sent.map((each) => each.length)).toEqual(images.get(chosen[0]!.images)!.map(() => 1));
 });
