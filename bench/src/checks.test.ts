@@ -3,13 +3,9 @@ import type { AddressInfo } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { embedPaths } from "../../inference-image/src/contract/embed-api.ts";
 import type { ProtocolPath } from "../../inference-image/src/contract/environment.ts";
-import {
-  embeddingDims,
-  imageElements,
-  openclipVitB32,
-} from "../../inference-image/src/contract/model-signature.ts";
+import { embeddingDims, imageElements } from "../../inference-image/src/contract/model-signature.ts";
 import type { Fp32Tensor } from "../../inference-image/src/contract/tensor.ts";
-import { openInMemoryTransport } from "../../inference-image/src/triton/in-memory-transport.ts";
+import type { Transport } from "../../inference-image/src/triton/transport.ts";
 import { parseArtefact } from "./artefact.ts";
 import { checkBatches } from "./check-batches.ts";
 import { countsIn } from "./check-batching.ts";
@@ -26,34 +22,27 @@ type Rows = (rows: readonly Float32Array[]) => readonly Float32Array[];
 
 /** A model whose embedding is the first 512 numbers of its input; `spoil` changes what it answers. */
 function service(spoil: Rows = (rows) => rows, state: "up" | "down" = "up"): ServiceUnderTest {
-  const transport = openInMemoryTransport({
-    state: () => state,
-    models: [
-      {
-        signature: openclipVitB32,
-        infer([input]) {
-          const { data, shape } = input as Fp32Tensor;
-          const batch = shape[0] ?? 0;
-          const rows = Array.from({ length: batch }, (_, i) =>
-            data.slice(i * imageElements, i * imageElements + embeddingDims),
-          );
-          const output = new Float32Array(batch * embeddingDims);
-          spoil(rows).forEach((row, i) => {
-            output.set(row, i * embeddingDims);
-          });
-          return [
-            { name: "embedding", dataType: "FP32", shape: [batch, embeddingDims], data: output },
-          ];
-        },
-      },
-    ],
-  });
+  const transport: Pick<Transport, "live" | "infer"> = {
+    live: async () => state === "up",
+    async infer(_model, [input]) {
+      const { data, shape } = input as Fp32Tensor;
+      const batch = shape[0] ?? 0;
+      const rows = Array.from({ length: batch }, (_, i) =>
+        data.slice(i * imageElements, i * imageElements + embeddingDims),
+      );
+      const output = new Float32Array(batch * embeddingDims);
+      spoil(rows).forEach((row, i) => {
+        output.set(row, i * embeddingDims);
+      });
+      return [{ name: "embedding", dataType: "FP32", shape: [batch, embeddingDims], data: output }];
+    },
+  };
   const { workloads } = parseArtefact(JSON.stringify(dockerDocument()), "cdk.tf.json");
   const workload = workloads.find((it) => it.service.name === "triton-onnx");
   const endpoint = workload?.service.endpoints.find((it) => it.protocol === "oip-grpc");
   if (workload === undefined || endpoint === undefined) throw new Error("no Triton");
   const opened = openService("test", workload, [], [{ workload, endpoint, url: "127.0.0.1:1" }]);
-  return { ...opened, transport: () => transport };
+  return { ...opened, transport: () => transport as Transport };
 }
 
 const reference: Reference = {

@@ -26,8 +26,6 @@ export interface TritonFlags {
   readonly "disable-auto-complete-config"?: boolean;
   readonly "allow-metrics"?: boolean;
   readonly "allow-gpu-metrics"?: boolean;
-  /** `<setting>=<value>`, any number of them: see {@link metricsSettings}. */
-  readonly "metrics-config"?: readonly string[];
   readonly "log-verbose"?: number;
 }
 
@@ -52,7 +50,6 @@ const flagKinds: Readonly<Record<keyof TritonFlags, FlagKind>> = {
   "disable-auto-complete-config": "switch",
   "allow-metrics": "bool",
   "allow-gpu-metrics": "bool",
-  "metrics-config": "strings",
   "log-verbose": "int",
 };
 
@@ -76,7 +73,6 @@ const schema = z.strictObject({
   "disable-auto-complete-config": z.boolean().default(false),
   "allow-metrics": z.boolean().default(true),
   "allow-gpu-metrics": z.boolean().default(true),
-  "metrics-config": z.array(z.string()).default([]),
   "log-verbose": z.int().min(0).default(0),
 });
 
@@ -129,60 +125,7 @@ export function parseTritonArgs(args: readonly string[]): ResolvedTritonFlags {
     const got = raw[name] === undefined ? "nothing" : `'${String(raw[name])}'`;
     throw new Error(`--${name}: ${issue?.message ?? "is invalid"}, got ${got}`);
   }
-  metricsSettings(result.data["metrics-config"]);
   return result.data;
-}
-
-/** What `--metrics-config` says of the metrics of a model. */
-export interface MetricsSettings {
-  /** `counter_latencies`: the cumulative durations. */
-  readonly counterLatencies: boolean;
-  /** `summary_latencies`: quantiles of the last minute. */
-  readonly summaryLatencies: boolean;
-  /** `summary_quantiles`: which, as `<quantile>:<error>,…`; the error is not used here. */
-  readonly summaryQuantiles: readonly number[];
-  /** `histogram_latencies`: of the time to the first response. */
-  readonly histogramLatencies: boolean;
-}
-
-/**
- * Read the values of `--metrics-config`; a later one counts.
- *
- * @throws {Error} one line. Triton ignores a setting that it does not know; that is a spelling mistake more often than not.
- */
-export function metricsSettings(values: readonly string[]): MetricsSettings {
-  let settings: MetricsSettings = {
-    counterLatencies: true,
-    summaryLatencies: false,
-    summaryQuantiles: [0.5, 0.9, 0.95, 0.99, 0.999],
-    histogramLatencies: false,
-  };
-  for (const text of values) {
-    const [, setting, value] = /^([^=]+)=(.+)$/s.exec(text) ?? [];
-    const refuse = (rule: string) => new Error(`--metrics-config ${rule}, got '${text}'`);
-    if (setting === undefined || value === undefined) {
-      throw refuse("must be <setting>=<value>");
-    }
-    const flag = value === "true" ? true : value === "false" ? false : undefined;
-    const known = {
-      counter_latencies: "counterLatencies",
-      summary_latencies: "summaryLatencies",
-      histogram_latencies: "histogramLatencies",
-    } as const;
-    if (setting === "summary_quantiles") {
-      const pairs = value.split(",").map((pair) => /^(0?\.\d+|0|1):(0?\.\d+|0|1)$/.exec(pair));
-      if (pairs.some((pair) => pair === null)) {
-        throw refuse("summary_quantiles must be <quantile>:<error>,… of 0 to 1");
-      }
-      settings = { ...settings, summaryQuantiles: pairs.map((pair) => Number(pair?.[1])) };
-    } else if (Object.hasOwn(known, setting)) {
-      if (flag === undefined) throw refuse(`${setting} must be true or false`);
-      settings = { ...settings, [known[setting as keyof typeof known]]: flag };
-    } else {
-      throw refuse(`knows ${[...Object.keys(known), "summary_quantiles"].join(", ")}`);
-    }
-  }
-  return settings;
 }
 
 function readValue(name: string, kind: FlagKind, value: string, before: unknown): unknown {

@@ -1,6 +1,5 @@
 import type { Execution } from "../engine/batcher.ts";
 import type { RequestTiming } from "../engine/types.ts";
-import { LatencyHistogram, LatencySummary } from "./latency-summary.ts";
 
 /** Triton's reasons of `nv_inference_request_failure`. */
 export const failureReasons = ["REJECTED", "CANCELED", "BACKEND", "OTHER"] as const;
@@ -18,19 +17,6 @@ export interface BatchCount {
   readonly computeInfer: DurationCount;
   readonly computeOutput: DurationCount;
 }
-
-/** Parts of the time of a request. */
-export const latencyParts = [
-  "request",
-  "queue",
-  "compute_input",
-  "compute_infer",
-  "compute_output",
-] as const;
-export type LatencyPart = (typeof latencyParts)[number];
-
-/** Milliseconds: Triton's own. */
-const firstResponseBounds = [100, 500, 2000, 5000];
 
 /** What one model has done since it was loaded: counted as Triton counts. */
 export class ModelCounters {
@@ -80,21 +66,8 @@ export class ModelCounters {
       .map(([batchSize, counts]) => ({ batchSize, ...counts }));
   }
 
-  /** Of the last minute, in microseconds. */
-  readonly summaries = Object.fromEntries(
-    latencyParts.map((part) => [part, new LatencySummary()]),
-  ) as Readonly<Record<LatencyPart, LatencySummary>>;
-  /** In milliseconds. */
-  readonly firstResponse = new LatencyHistogram(firstResponseBounds);
-
   requestSucceeded(items: number, timing: RequestTiming, totalUs: number): void {
     this.inferenceCount += items;
-    this.summaries.request.observe(totalUs);
-    this.summaries.queue.observe(timing.queueUs);
-    this.summaries.compute_input.observe(timing.computeInputUs);
-    this.summaries.compute_infer.observe(timing.computeInferUs);
-    this.summaries.compute_output.observe(timing.computeOutputUs);
-    this.firstResponse.observe(Math.floor(totalUs / 1000));
     this.#success = plus(this.#success, totalUs);
     this.#queue = plus(this.#queue, timing.queueUs);
     this.#computeInput = plus(this.#computeInput, timing.computeInputUs);

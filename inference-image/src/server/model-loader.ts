@@ -280,11 +280,9 @@ async function loadVersion(
   path: string,
   options: LoadModelOptions,
 ): Promise<ServedModel> {
-  const startedAt = performance.now();
   const started = await startModel(config, version, path, options);
-  const loadSeconds = (performance.now() - startedAt) / 1000;
   const totals = options.before.find((model) => model.version === version)?.totals;
-  return new ServedModel({ config, version, loadSeconds, totals, ...started });
+  return new ServedModel({ config, version, totals, ...started });
 }
 
 /** What is different about a kind of model: what runs it, and whether that is alive. */

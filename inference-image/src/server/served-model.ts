@@ -35,8 +35,6 @@ export interface ServedModelProps {
   readonly config: ModelConfigJson;
   /** What computes. The model closes it. */
   readonly start: (events: RunnerEvents) => ModelRunner;
-  /** Time that loading took, warm-up included. */
-  readonly loadSeconds: number;
   /**
    * Of the same version, loaded before: they go on.
    *
@@ -59,7 +57,6 @@ export interface InternalRequest {
 export class ServedModel {
   readonly name: string;
   readonly version: string;
-  readonly loadSeconds: number;
   readonly isAlive: () => boolean;
   /** Since it was loaded: what the statistics say. */
   readonly counters = new ModelCounters();
@@ -72,12 +69,11 @@ export class ServedModel {
   /** Requests that wait, the first come first. A batch takes them from the front. */
   readonly #waiting: { readonly items: number }[] = [];
 
-  constructor({ version, config, start, loadSeconds, totals, isAlive }: ServedModelProps) {
+  constructor({ version, config, start, totals, isAlive }: ServedModelProps) {
     this.name = config.name;
     this.version = version;
     this.#config = config;
     this.totals = totals ?? new ModelCounters();
-    this.loadSeconds = loadSeconds;
     this.isAlive = isAlive;
     this.#inputs = new Map(config.input.map((input) => [input.name, specOf(input)]));
     this.#outputNames = config.output.map(({ name }) => name);

@@ -5,10 +5,8 @@ import {
   openclipVitB32Jpeg,
   openclipVitB32U8,
 } from "../contract/model-signature.ts";
-import type { Fp32Tensor } from "../contract/tensor.ts";
 import { openGrpcTransport } from "../triton/grpc-transport.ts";
 import { openHttpTransport } from "../triton/http-transport.ts";
-import { openInMemoryTransport } from "../triton/in-memory-transport.ts";
 import { describeTransport } from "../triton/transport.suite.ts";
 import { type TestRepository, wholeRepository } from "./test-repository.ts";
 import { type RunningTritonServer, startTritonServer } from "./triton-server.ts";
@@ -59,27 +57,5 @@ describe("against this project's server", () => {
     open: () => at(server.ports.grpc, 2),
     openSilent: (port) => at(port, 2),
     openUnreachable: (port) => at(port, 2),
-  });
-});
-
-describe("in memory", () => {
-  const width = openclipVitB32.outputs[0].dims[0];
-  /** Each row is made of the beginning of its image. */
-  const infer = ([image]: readonly unknown[]) => {
-    const { shape, data } = image as Fp32Tensor;
-    const [items = 0] = shape;
-    const size = data.length / items;
-    const rows = Float32Array.from(
-      { length: items * width },
-      (_, index) => data[Math.floor(index / width) * size + (index % width)]!,
-    );
-    return [{ name: "embedding", dataType: "FP32", shape: [items, width], data: rows } as const];
-  };
-  describeTransport({
-    name: "in-memory",
-    model: openclipVitB32,
-    open: () => openInMemoryTransport({ models: [{ signature: openclipVitB32, infer }] }),
-    openSilent: () => openInMemoryTransport({ models: [], state: () => "silent" }),
-    openUnreachable: () => openInMemoryTransport({ models: [], state: () => "down" }),
   });
 });

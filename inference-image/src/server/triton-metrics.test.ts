@@ -1,6 +1,5 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { imageElements } from "../contract/model-signature.ts";
-import { metricsSettings } from "../contract/triton-flags.ts";
 import { toWire } from "../triton/wire.ts";
 import { type ModelRegistry, openModelRegistry } from "./model-registry.ts";
 import { type TestRepository, testRepository, tinyConfig } from "./test-repository.ts";
@@ -76,59 +75,4 @@ test("the parts of a request's time add up to no more than the whole", async () 
   const parts = ["queue", "compute_input", "compute_infer", "compute_output"].map(us);
   expect(us("compute_infer")).toBeGreaterThan(0);
   expect(parts.reduce((sum, part) => sum + part)).toBeLessThanOrEqual(us("request"));
-});
-
-describe("--metrics-config", () => {
-  const textOf = (...values: readonly string[]) =>
-    renderTritonMetrics(registry, metricsSettings(values));
-
-  test("without it there are counters, and neither summaries nor histograms", () => {
-    expect(textOf()).not.toMatch(/summary|histogram/);
-    expect(textOf()).toContain("nv_inference_queue_duration_us");
-  });
-
-  test("summary_latencies=true adds the quantiles of each part of a request's time", async () => {
-    await infer("b", 1);
-    const text = textOf("summary_latencies=true");
-    for (const part of ["request", "queue", "compute_input", "compute_infer", "compute_output"]) {
-      const name = `nv_inference_${part}_summary_us`;
-      expect(text).toMatch(new RegExp(`^# TYPE ${name} summary$`, "m"));
-      for (const quantile of [0.5, 0.9, 0.95, 0.99, 0.999]) {
-        const series = `${name}{model="b",version="1",quantile="${quantile}"}`;
-        expect(text).toMatch(new RegExp(`^${series.replaceAll(/[{}"]/g, "\\$&")} \\d+$`, "m"));
-      }
-      const counted = metric('nv_inference_request_success{model="b",version="1"}');
-      expect(text).toContain(`${name}_count{model="b",version="1"} ${counted}\n`);
-    }
-    const sum = /nv_inference_request_summary_us_sum\{model="b",version="1"\} (\d+)/.exec(
-      text,
-    )?.[1];
-    const total = metric('nv_inference_request_duration_us{model="b",version="1"}');
-    expect(Math.abs(Number(sum) - total)).toBeLessThan(2);
-  });
-
-  test("summary_quantiles says which", () => {
-    const text = textOf("summary_latencies=true", "summary_quantiles=0.25:0.05,0.75:0.01");
-    const quantiles = [...text.matchAll(/queue_summary_us\{model="a".*quantile="(.*?)"/g)];
-    expect(quantiles.map(([, quantile]) => quantile)).toEqual(["0.25", "0.75"]);
-  });
-
-  test("histogram_latencies=true adds the time to the first response", () => {
-    const name = "nv_inference_first_response_histogram_ms";
-    const labels = 'model="b",version="1"';
-    const text = textOf("histogram_latencies=true");
-    const count = metric(`nv_inference_request_success{${labels}}`);
-    expect(text).toContain(`# TYPE ${name} histogram\n`);
-    for (const bound of ["100", "500", "2000", "5000"]) {
-      expect(text).toContain(`${name}_bucket{${labels},le="${bound}"} `);
-    }
-    expect(text).toContain(`${name}_bucket{${labels},le="+Inf"} ${count}\n`);
-    expect(text).toContain(`${name}_count{${labels}} ${count}\n`);
-  });
-
-  test("counter_latencies=false leaves out the cumulative durations only", () => {
-    const text = textOf("counter_latencies=false");
-    expect(text).not.toContain("_duration_us");
-    expect(text).toContain("nv_inference_exec_count");
-  });
 });

@@ -1,5 +1,4 @@
-import { type MetricsSettings, metricsSettings } from "../contract/triton-flags.ts";
-import { failureReasons, type LatencyPart, latencyParts } from "./model-counters.ts";
+import { failureReasons } from "./model-counters.ts";
 import type { ModelRegistry } from "./model-registry.ts";
 import type { ServedModel } from "./served-model.ts";
 
@@ -76,44 +75,11 @@ const families: readonly Family[] = [
     type: "gauge",
     value: (model) => model.pendingRequests,
   },
-  {
-    name: "nv_model_load_duration_secs",
-    help: "Model load time in seconds",
-    type: "gauge",
-    value: (model) => model.loadSeconds,
-  },
 ];
 
-/** Families that `counter_latencies=false` leaves out. */
-const latencyCounter = /_duration_us$/;
-
-/** Triton's words for the summaries. */
-const summaryHelp: Readonly<Record<LatencyPart, string>> = {
-  request: "Summary of inference request duration in microseconds (includes cached requests)",
-  queue: "Summary of inference queuing duration in microseconds (includes cached requests)",
-  compute_input:
-    "Cumulative compute input duration in microseconds (does not include cached requests)",
-  compute_infer:
-    "Cumulative compute inference duration in microseconds (does not include cached requests)",
-  compute_output:
-    "Cumulative inference compute output duration in microseconds (does not include cached requests)",
-};
-
 /** Triton's metrics of the loaded models, in Prometheus' text format. */
-export function renderTritonMetrics(
-  { models }: Pick<ModelRegistry, "models">,
-  settings: MetricsSettings = metricsSettings([]),
-): string {
-  const lines = [
-    ...families
-      .filter(({ name }) => settings.counterLatencies || !latencyCounter.test(name))
-      .flatMap((family) => familyLines(family, models)),
-    ...(settings.histogramLatencies ? histogramLines(models) : []),
-    ...(settings.summaryLatencies
-      ? latencyParts.flatMap((part) => summaryLines(part, models, settings.summaryQuantiles))
-      : []),
-  ];
-  return `${lines.join("\n")}\n`;
+export function renderTritonMetrics({ models }: Pick<ModelRegistry, "models">): string {
+  return `${families.flatMap((family) => familyLines(family, models)).join("\n")}\n`;
 }
 
 function familyLines(
@@ -121,7 +87,8 @@ function familyLines(
   models: readonly ServedModel[],
 ): readonly string[] {
   return [
-    ...headLines(name, help, type),
+    `# HELP ${name} ${help}`,
+    `# TYPE ${name} ${type}`,
     ...models.flatMap((model) => {
       const labels = labelsOf(model);
       const current = value(model);
@@ -131,54 +98,6 @@ function familyLines(
       );
     }),
   ];
-}
-
-function histogramLines(models: readonly ServedModel[]): readonly string[] {
-  const name = "nv_inference_first_response_histogram_ms";
-  return [
-    ...headLines(name, "Duration from request to first response in milliseconds", "histogram"),
-    ...models.flatMap((model) => {
-      const labels = labelsOf(model);
-      const { count, sum, bounds, cumulative } = model.totals.firstResponse;
-      return [
-        `${name}_count{${labels}} ${count}`,
-        `${name}_sum{${labels}} ${sum}`,
-        ...bounds.map(
-          (bound, index) => `${name}_bucket{${labels},le="${bound}"} ${cumulative[index]}`,
-        ),
-        `${name}_bucket{${labels},le="+Inf"} ${count}`,
-      ];
-    }),
-  ];
-}
-
-function summaryLines(
-  part: LatencyPart,
-  models: readonly ServedModel[],
-  quantiles: readonly number[],
-): readonly string[] {
-  const name = `nv_inference_${part}_summary_us`;
-  return [
-    ...headLines(name, summaryHelp[part], "summary"),
-    ...models.flatMap((model) => {
-      const labels = labelsOf(model);
-      const summary = model.totals.summaries[part];
-      const values = summary.quantiles(quantiles);
-      return [
-        `${name}_count{${labels}} ${summary.count}`,
-        `${name}_sum{${labels}} ${Math.floor(summary.sum)}`,
-        ...quantiles.map((quantile, index) => {
-          const value = values[index]!;
-          const text = Number.isNaN(value) ? "NaN" : Math.floor(value);
-          return `${name}{${labels},quantile="${quantile}"} ${text}`;
-        }),
-      ];
-    }),
-  ];
-}
-
-function headLines(name: string, help: string, type: string): readonly string[] {
-  return [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`];
 }
 
 function labelsOf(model: ServedModel): string {

@@ -8,12 +8,7 @@ import {
 } from "@grpc/grpc-js";
 import Fastify, { type FastifyInstance } from "fastify";
 import { serverEnv } from "../contract/server-env.ts";
-import {
-  type MetricsSettings,
-  metricsSettings,
-  parseTritonArgs,
-  type ResolvedTritonFlags,
-} from "../contract/triton-flags.ts";
+import { parseTritonArgs, type ResolvedTritonFlags } from "../contract/triton-flags.ts";
 import type { AdmissionLimits } from "./admission.ts";
 import { type ModelRegistry, openModelRegistry } from "./model-registry.ts";
 import { OipAdmission } from "./oip-admission.ts";
@@ -79,7 +74,7 @@ export async function startTritonServer(
   const grpc = buildOipGrpcServer(registry, { ...common, accepted: grpcCalls });
   const http = buildOipApp(registry, common);
   const httpRequests = trackRequests(http);
-  const metrics = buildMetricsApp(registry, metricsSettings(flags["metrics-config"]));
+  const metrics = buildMetricsApp(registry);
   const close = async () => {
     await Promise.all([closeHttp(http, httpRequests), shutdown(grpc, grpcCalls)]);
     await registry.close();
@@ -188,10 +183,10 @@ export async function runTritonServer(
   }
 }
 
-function buildMetricsApp(registry: ModelRegistry, settings: MetricsSettings): FastifyInstance {
+function buildMetricsApp(registry: ModelRegistry): FastifyInstance {
   const app = Fastify({ forceCloseConnections: true, requestTimeout: requestTimeoutMs });
   app.get("/metrics", (_request, reply) =>
-    reply.header("content-type", metricsContentType).send(renderTritonMetrics(registry, settings)),
+    reply.header("content-type", metricsContentType).send(renderTritonMetrics(registry)),
   );
   app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: "Not Found" }));
   return app;

@@ -69,7 +69,7 @@ export interface ModelStatistics {
   readonly batches: readonly { readonly batchSize: number; readonly executions: number }[];
 }
 
-/** Carries Open Inference Protocol v2 calls to Triton. HTTP, gRPC and in-memory implement it. */
+/** Carries Open Inference Protocol v2 calls to Triton. Implemented over HTTP and gRPC. */
 export interface Transport {
   /** `http://host:port` or `host:port`, for messages. */
   readonly target: string;
