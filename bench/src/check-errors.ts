@@ -220,9 +220,9 @@ export function inferenceMistakes(): readonly InferenceMistake[] {
       inputs: [
         {
           name: good.name,
-          dataType: "FP64",
+          dataType: "UINT8",
           shape: good.shape,
-          data: new Uint8Array(imageElements * Float64Array.BYTES_PER_ELEMENT),
+          data: new Uint8Array(imageElements),
         },
       ],
       message: /data-?type/i,

@@ -36,14 +36,33 @@ export function checkModelConfig(
   options: CheckOptions = {},
 ): readonly string[] {
   return [
+    ...loadProblems(config, options.models ?? repository()),
+    ...[...checkInstances(config, options.gpus), ...checkOptimization(config)].map((problem) =>
+      ofModel(config, problem),
+    ),
+  ];
+}
+
+/**
+ * Lists why Triton would reject a configuration, whatever the host.
+ *
+ * @param others - The models that the steps of an ensemble name.
+ */
+export function loadProblems(
+  config: ModelConfig,
+  others: readonly ModelConfig[],
+): readonly string[] {
+  return [
     ...checkHead(config),
     ...checkTensors(config),
-    ...checkEnsemble(config, options.models ?? repository()),
+    ...checkEnsemble(config, others),
     ...checkBatching(config),
-    ...checkInstances(config, options.gpus),
-    ...checkOptimization(config),
     ...checkWarmup(config),
-  ].map((problem) => `${config.name || "model"}: ${problem}`);
+  ].map((problem) => ofModel(config, problem));
+}
+
+function ofModel(config: ModelConfig, problem: string): string {
+  return `${config.name || "model"}: ${problem}`;
 }
 
 const maxInt32 = 2 ** 31 - 1;
@@ -409,7 +428,9 @@ function* checkSample(
     }
     const fits =
       sample.dims.length === dims.length &&
-      dims.every((dim, j) => dim === -1 || dim === sample.dims[j]);
+      dims.every((dim, j) =>
+        dim === -1 ? isInteger(sample.dims[j], 1) : dim === sample.dims[j],
+      );
     if (!fits) {
       yield `.inputs.${name}.dims must be [${dims.join(", ")}], got [${sample.dims.join(", ")}]`;
     }

@@ -41,7 +41,7 @@ export interface ModelConfigTensor {
 }
 
 /** Triton's name of a data type: `TYPE_FP32`; BYTES is `TYPE_STRING`. */
-export type TritonType = `TYPE_${Exclude<DataType, "BYTES">}` | "TYPE_STRING" | "TYPE_BF16";
+export type TritonType = `TYPE_${Exclude<DataType, "BYTES">}` | "TYPE_STRING";
 
 /** Which of the numbered folders are served. One of the three. */
 export interface VersionPolicy {

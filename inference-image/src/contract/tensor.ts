@@ -1,37 +1,13 @@
 /** Tensors as the Open Inference Protocol names them. Plain data: no runtime behind it. */
 
-/** Data types of the Open Inference Protocol v2 that clipstack carries. */
-export const dataTypes = [
-  "BOOL",
-  "UINT8",
-  "UINT16",
-  "UINT32",
-  "UINT64",
-  "INT8",
-  "INT16",
-  "INT32",
-  "INT64",
-  "FP16",
-  "FP32",
-  "FP64",
-  "BYTES",
-] as const;
+/** Data types of the Open Inference Protocol v2 that the models of clipstack have. */
+export const dataTypes = ["UINT8", "FP32", "BYTES"] as const;
 export type DataType = (typeof dataTypes)[number];
 
 /** Bytes an element takes on the wire; `undefined` for BYTES, whose elements carry their own length. */
 export const bytesPerElement: Readonly<Record<DataType, number | undefined>> = {
-  BOOL: 1,
   UINT8: 1,
-  UINT16: 2,
-  UINT32: 4,
-  UINT64: 8,
-  INT8: 1,
-  INT16: 2,
-  INT32: 4,
-  INT64: 8,
-  FP16: 2,
   FP32: 4,
-  FP64: 8,
   BYTES: undefined,
 };
 
@@ -44,7 +20,7 @@ export interface TensorSpec {
 }
 
 /** One tensor. Row-major, little endian; `shape` includes the batch dimension. */
-export type Tensor = Fp32Tensor | BytesTensor | RawTensor;
+export type Tensor = Fp32Tensor | BytesTensor | Uint8Tensor;
 
 interface TensorHead {
   readonly name: string;
@@ -59,9 +35,9 @@ export interface BytesTensor extends TensorHead {
   readonly dataType: "BYTES";
   readonly data: readonly Uint8Array[];
 }
-/** Any other type, as its bytes on the wire. */
-export interface RawTensor extends TensorHead {
-  readonly dataType: Exclude<DataType, "FP32" | "BYTES">;
+/** For example the pixels of images. */
+export interface Uint8Tensor extends TensorHead {
+  readonly dataType: "UINT8";
   readonly data: Uint8Array;
 }
 

@@ -6,7 +6,7 @@ import {
   openclipVitB32U8,
   pixelBytes,
 } from "../contract/model-signature.ts";
-import type { Fp32Tensor, RawTensor } from "../contract/tensor.ts";
+import type { Fp32Tensor, Uint8Tensor } from "../contract/tensor.ts";
 
 /**
  * Preprocessed images as the input of `openclip_vit_b32`.
@@ -29,7 +29,7 @@ export function imageTensor(images: readonly Uint8Array[]): Fp32Tensor {
  * @param images - `[224, 224, 3]` 8-bit RGB each, row-major
  * @returns `[B, 224, 224, 3]` UINT8
  */
-export function pixelTensor(images: readonly Uint8Array[]): RawTensor {
+export function pixelTensor(images: readonly Uint8Array[]): Uint8Tensor {
   const [input] = openclipVitB32U8.inputs;
   const data = new Uint8Array(images.length * pixelBytes);
   for (const [index, image] of images.entries()) data.set(image, index * pixelBytes);

@@ -4,7 +4,7 @@ import { stat } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import type { Worker } from "node:worker_threads";
 import type { ServerEnv } from "../contract/server-env.ts";
-import type { DataType, RawTensor, Tensor, TensorSpec } from "../contract/tensor.ts";
+import type { DataType, Tensor, TensorSpec } from "../contract/tensor.ts";
 import { takeThread } from "./onnx-thread.ts";
 import { EngineError, type ModelSession, type RunResult } from "./types.ts";
 
@@ -258,22 +258,11 @@ class OnnxSession implements ModelSession {
   }
 }
 
-/** ONNX Runtime's name of a type, the protocol's, and the array that holds it. BYTES is not here: no model of ours has it. */
-const elementTypes = {
-  float32: { dataType: "FP32", array: Float32Array },
-  float64: { dataType: "FP64", array: Float64Array },
-  float16: { dataType: "FP16", array: Uint16Array },
-  bool: { dataType: "BOOL", array: Uint8Array },
-  uint8: { dataType: "UINT8", array: Uint8Array },
-  uint16: { dataType: "UINT16", array: Uint16Array },
-  uint32: { dataType: "UINT32", array: Uint32Array },
-  uint64: { dataType: "UINT64", array: BigUint64Array },
-  int8: { dataType: "INT8", array: Int8Array },
-  int16: { dataType: "INT16", array: Int16Array },
-  int32: { dataType: "INT32", array: Int32Array },
-  int64: { dataType: "INT64", array: BigInt64Array },
-} as const satisfies Record<string, { dataType: DataType; array: unknown }>;
-type ElementType = keyof typeof elementTypes;
+/** The protocol's name of a type of ONNX Runtime. BYTES is not here: no model of ours has it. */
+const elementTypes: Readonly<Record<string, DataType | undefined>> = {
+  float32: "FP32",
+  uint8: "UINT8",
+};
 
 function specOf(
   modelPath: string,
@@ -281,7 +270,8 @@ function specOf(
   { name, type, shape }: ValueMetadata,
   wanted: OpenSessionOptions["batch"],
 ): TensorSpec {
-  if (!(type in elementTypes)) {
+  const dataType = elementTypes[type];
+  if (dataType === undefined) {
     throw new EngineError("model", `${modelPath}: ${what} '${name}' has type ${type}: unsupported`);
   }
   const [batch, ...dims] = shape;
@@ -293,7 +283,7 @@ function specOf(
   }
   return {
     name,
-    dataType: elementTypes[type as ElementType].dataType,
+    dataType,
     dims: dims.map((dim) => (typeof dim === "number" ? dim : -1)),
   };
 }
@@ -303,24 +293,8 @@ function toWire(tensor: Tensor): WireTensor {
   if (tensor.dataType === "FP32") {
     return { name, type: "float32", dims, data: movable(tensor.data) };
   }
-  const type = (Object.keys(elementTypes) as ElementType[]).find(
-    (key) => elementTypes[key].dataType === tensor.dataType,
-  );
-  if (type === undefined || tensor.dataType === "BYTES") {
-    throw new EngineError("invalid", `input '${name}' has type ${tensor.dataType}: unsupported`);
-  }
-  const bytes = movable(tensor.data);
-  const Elements = elementTypes[type].array;
-  return {
-    name,
-    type,
-    dims,
-    data: new Elements(
-      bytes.buffer as ArrayBuffer,
-      0,
-      bytes.byteLength / Elements.BYTES_PER_ELEMENT,
-    ),
-  };
+  if (tensor.dataType === "UINT8") return { name, type: "uint8", dims, data: movable(tensor.data) };
+  throw new EngineError("invalid", `input '${name}' has type ${tensor.dataType}: unsupported`);
 }
 
 /** The array itself where it is all of its memory, a copy where it is a part. */
@@ -329,14 +303,10 @@ function movable<T extends Float32Array | Uint8Array>(data: T): T {
   return whole ? data : (data.slice() as T);
 }
 
-function fromWire({ name, type, dims, data }: WireTensor): Tensor {
-  if (data instanceof Float32Array) return { name, dataType: "FP32", shape: dims, data };
-  return {
-    name,
-    dataType: elementTypes[type as ElementType].dataType as RawTensor["dataType"],
-    shape: dims,
-    data: new Uint8Array(data.buffer, data.byteOffset, data.byteLength),
-  };
+function fromWire({ name, dims, data }: WireTensor): Tensor {
+  return data instanceof Float32Array
+    ? { name, dataType: "FP32", shape: dims, data }
+    : { name, dataType: "UINT8", shape: dims, data };
 }
 
 function oneLine(text: string): string {

@@ -1,7 +1,5 @@
 import { readdir, readFile, stat } from "node:fs/promises";
-import { join, sep } from "node:path";
-import { isDeepStrictEqual } from "node:util";
-import { ensembleProblems } from "../contract/ensemble-check.ts";
+import { join } from "node:path";
 import {
   type ModelWarmup,
   maxImagePixelsParameter,
@@ -30,10 +28,8 @@ export interface LoadModelOptions {
   readonly override?: string;
   /** Finds the models of an ensemble; they are loaded before it. Throws {@link OipError} where there is none. */
   readonly modelOf: ModelLookup;
-  /** The versions that serve until the new ones are there: their totals go on. */
+  /** The versions that serve until the new ones are there: their counters go on. */
   readonly before: readonly ServedModel[];
-  /** Whether something else than the configuration has changed since `before` were loaded. */
-  readonly filesChanged: boolean;
   readonly log: (line: string) => void;
 }
 
@@ -41,23 +37,18 @@ export interface LoadModelOptions {
 type ConfigSource = Pick<LoadModelOptions, "repository" | "name" | "variant" | "override">;
 
 /**
- * Load the versions of one model that its version policy asks for. Where only the instances are others than before, the
- * versions that serve take the new configuration over and are given again, as Triton does it.
+ * Load the versions of one model that its version policy asks for.
  *
- * @throws {OipError} one line, in Triton's words where it has some.
+ * @throws {OipError} one line
  */
 export async function loadModel(options: LoadModelOptions): Promise<readonly ServedModel[]> {
-  const { name, repository, before, filesChanged, log } = options;
+  const { name, repository, log } = options;
   const folder = join(repository, name);
-  const config = withInstanceNames(await readConfig(options, folder, log), name);
-  checkModelConfig(config, name);
+  const read = await readConfig(options, folder, log);
+  const config = { ...read, name: read.name || name };
+  checkModelConfig(config, name, partConfigs(config, options.modelOf));
   const versions = await versionsToServe(folder, config);
   logDifferences(config, log);
-  if (!filesChanged && canTakeOver(before, config, versions)) {
-    for (const model of before) model.takeOver(config);
-    log(`successfully loaded '${name}': what runs is the same`);
-    return before;
-  }
 
   const models: ServedModel[] = [];
   try {
@@ -73,22 +64,15 @@ export async function loadModel(options: LoadModelOptions): Promise<readonly Ser
   return models;
 }
 
-/** Triton core's `ConfigChangeRequiresReload`, for all versions at once. */
-function canTakeOver(
-  before: readonly ServedModel[],
-  config: ModelConfigJson,
-  versions: readonly string[],
-): boolean {
-  const rest = (all: ModelConfigJson) => ({
-    ...all,
-    instance_group: [],
-    version_policy: undefined,
+/** The configurations of the models of an ensemble that are loaded. */
+function partConfigs(config: ModelConfigJson, modelOf: ModelLookup): readonly ModelConfigJson[] {
+  return (config.ensemble_scheduling?.step ?? []).flatMap((step) => {
+    try {
+      return [modelOf(step.model_name, stepVersion(step)).config];
+    } catch {
+      return [];
+    }
   });
-  return (
-    config.ensemble_scheduling === undefined &&
-    before.map(({ version }) => version).join() === versions.join() &&
-    before.every((model) => model.isAlive() && isDeepStrictEqual(rest(model.config), rest(config)))
-  );
 }
 
 /**
@@ -101,36 +85,20 @@ export async function partsOf(options: ConfigSource): Promise<readonly string[]>
   return config?.ensemble_scheduling?.step.map((step) => step.model_name) ?? [];
 }
 
-/** Of a model's folder: when what is in it was last changed, in nanoseconds. */
-export interface ModifiedAt {
-  readonly latest: bigint;
-  /** Without the configuration, and without the folder itself, which changes with each name in it. */
-  readonly files: bigint;
-}
-
+/** When something in a model's folder was last changed, in nanoseconds. */
 export async function modifiedAt({
   repository,
   name,
-  variant,
-}: Omit<ConfigSource, "override">): Promise<ModifiedAt> {
+}: Pick<ConfigSource, "repository" | "name">): Promise<bigint> {
   const folder = join(repository, name);
-  const { custom } = await configFileOf(folder, variant);
-  const configuration = custom ? "configs" : "config.pbtxt";
   const paths = await readdir(folder, { recursive: true }).catch(() => []);
-  const changes = await Promise.all(
+  const times = await Promise.all(
     ["", ...paths].map(async (path) => {
       const found = await stat(join(folder, path), { bigint: true }).catch(() => undefined);
-      return { path, time: found?.mtimeNs ?? 0n };
+      return found?.mtimeNs ?? 0n;
     }),
   );
-  const latestOf = (some: typeof changes) =>
-    some.reduce((latest, { time }) => (time > latest ? time : latest), 0n);
-  return {
-    latest: latestOf(changes),
-    files: latestOf(
-      changes.filter(({ path }) => path !== "" && path.split(sep)[0] !== configuration),
-    ),
-  };
+  return times.reduce((latest, time) => (time > latest ? time : latest), 0n);
 }
 
 /** Names of the folders of a repository that can hold a model. */
@@ -199,33 +167,6 @@ function parseConfig(text: string, file: string): ModelConfigJson {
   }
 }
 
-const defaultGroup = {
-  name: "",
-  count: 1,
-  kind: "KIND_CPU",
-  gpus: [],
-  secondary_devices: [],
-  profile: [],
-  passive: false,
-  host_policy: "",
-} as const;
-
-/** What Triton fills in for the host: the name of the model and of its instance groups, and how many instances. */
-function withInstanceNames(config: ModelConfigJson, folder: string): ModelConfigJson {
-  const name = config.name === "" ? folder : config.name;
-  if (config.ensemble_scheduling !== undefined) return { ...config, name };
-  const groups = config.instance_group.length > 0 ? config.instance_group : [defaultGroup];
-  return {
-    ...config,
-    name,
-    instance_group: groups.map((group, index) => ({
-      ...group,
-      name: group.name || `${name}_${index}`,
-      count: group.count || 1,
-    })),
-  };
-}
-
 /** Where this server stands in for a Triton with GPUs, one line says what is different. */
 function logDifferences(config: ModelConfigJson, log: (line: string) => void): void {
   const { instance_group: groups, optimization } = config;
@@ -281,8 +222,8 @@ async function loadVersion(
   options: LoadModelOptions,
 ): Promise<ServedModel> {
   const started = await startModel(config, version, path, options);
-  const totals = options.before.find((model) => model.version === version)?.totals;
-  return new ServedModel({ config, version, totals, ...started });
+  const counters = options.before.find((model) => model.version === version)?.counters;
+  return new ServedModel({ config, version, counters, ...started });
 }
 
 /** What is different about a kind of model: what runs it, and whether that is alive. */
@@ -300,23 +241,7 @@ async function startModel(
 }
 
 function startEnsemble(config: ModelConfigJson, modelOf: ModelLookup): StartedModel {
-  const { name } = config;
   const steps = config.ensemble_scheduling?.step ?? [];
-  for (const step of steps) {
-    try {
-      if (step.model_name !== "") modelOf(step.model_name, stepVersion(step));
-    } catch (error) {
-      throw new OipError(
-        "invalid-argument",
-        `ensemble '${name}' depends on '${step.model_name}' which has no loaded version: ${(error as Error).message}`,
-        { cause: error },
-      );
-    }
-  }
-  const part = (model: string) => modelOf(model, "").config;
-  for (const problem of ensembleProblems(config, part)) {
-    throw new OipError("invalid-argument", problem);
-  }
   return {
     isAlive: () =>
       steps.every((step) => {
@@ -379,31 +304,13 @@ async function openModel(
   onDeath: (error: EngineError) => void,
 ): Promise<ModelSession> {
   try {
-    return await openSession({
-      modelPath,
-      onDeath,
-      intraOpThreads: threadCount(config, "intra_op_thread_count"),
-      interOpThreads: threadCount(config, "inter_op_thread_count"),
-    });
+    return await openSession({ modelPath, onDeath });
   } catch (error) {
     if (!(error instanceof EngineError)) throw error;
     throw new OipError("internal", `failed to load '${config.name}': ${plainMessage(error)}`, {
       cause: error,
     });
   }
-}
-
-/** A thread count of the onnxruntime backend's `parameters`; it leaves the choice to ONNX Runtime with 0. */
-function threadCount(config: ModelConfigJson, name: string): number | undefined {
-  const value = config.parameters?.[name]?.string_value;
-  if (value === undefined) return undefined;
-  if (!/^\d+$/.test(value)) {
-    throw new OipError(
-      "invalid-argument",
-      `failed to convert ${name} '${value}' to integral number for model '${config.name}'`,
-    );
-  }
-  return Number(value) || undefined;
 }
 
 async function warmUp(
@@ -416,36 +323,16 @@ async function warmUp(
       "invalid-argument",
       `model_warmup '${warmup.name}' of model '${config.name}' ${problem}`,
     );
-  const batchSize = warmup.batch_size || 1;
-  if (batchSize > config.max_batch_size && config.max_batch_size > 0) {
-    throw refuse(`has batch_size ${batchSize}, above max_batch_size ${config.max_batch_size}`);
-  }
   const inputs = () =>
-    session.inputs.map((spec): Tensor => {
-      const input = warmup.inputs[spec.name];
-      if (input === undefined) throw refuse(`has no data for input '${spec.name}'`);
-      const dataType = dataTypeOf(input);
-      if (dataType !== spec.dataType) {
-        throw refuse(
-          `has ${input.data_type} for input '${spec.name}', expecting TYPE_${spec.dataType}`,
-        );
-      }
-      const fits =
-        input.dims.length === spec.dims.length &&
-        input.dims.every(
-          (dim, axis) => dim > 0 && (spec.dims[axis] === -1 || dim === spec.dims[axis]),
-        );
-      if (config.max_batch_size > 0 && !fits) {
-        throw refuse(
-          `has dims [${input.dims.join(",")}] for input '${spec.name}', expecting [${spec.dims.join(",")}]`,
-        );
-      }
-      const shape = config.max_batch_size > 0 ? [batchSize, ...input.dims] : input.dims;
+    session.inputs.map(({ name, dataType }): Tensor => {
+      const input = warmup.inputs[name]!;
+      const shape =
+        config.max_batch_size > 0 ? [warmup.batch_size, ...input.dims] : input.dims;
       const bytes = warmupBytes(input, elementCount(shape) * (bytesPerElement[dataType] ?? 0));
       if (bytes === undefined) {
-        throw refuse(`reads input '${spec.name}' from a file: not supported by this server`);
+        throw refuse(`reads input '${name}' from a file: not supported by this server`);
       }
-      return fromWire({ name: spec.name, dataType, shape, bytes });
+      return fromWire({ name, dataType, shape, bytes });
     });
   try {
     for (let run = 0; run < Math.max(1, warmup.count ?? 1); run += 1) await session.run(inputs());
@@ -459,14 +346,8 @@ function warmupBytes(input: WarmupInput, byteLength: number): Uint8Array | undef
   const bytes = new Uint8Array(byteLength);
   if (input.zero_data) return bytes;
   if (!input.random_data) return undefined;
-  if (input.data_type === "TYPE_FP32") {
-    const values = new Float32Array(bytes.buffer);
-    for (let index = 0; index < values.length; index += 1) values[index] = Math.random();
-  } else if (!/FP|STRING/.test(input.data_type)) {
-    // 0 and 1 are in the range of every type
-    const step = bytesPerElement[dataTypeOf(input) ?? "UINT8"] ?? 1;
-    for (let index = 0; index < byteLength; index += step) bytes[index] = Math.round(Math.random());
-  }
+  const values = input.data_type === "TYPE_FP32" ? new Float32Array(bytes.buffer) : bytes;
+  for (let index = 0; index < values.length; index += 1) values[index] = Math.random();
   return bytes;
 }
 

@@ -1,7 +1,7 @@
 import { setMaxListeners } from "node:events";
 import type { ResolvedTritonFlags } from "../contract/triton-flags.ts";
 import { configTextOfJson } from "./config-override.ts";
-import { loadModel, type ModifiedAt, modelFolders, modifiedAt, partsOf } from "./model-loader.ts";
+import { loadModel, modelFolders, modifiedAt, partsOf } from "./model-loader.ts";
 import { OipError } from "./oip-error.ts";
 import type { ServedModel } from "./served-model.ts";
 
@@ -41,8 +41,7 @@ export interface ModelRegistry {
    * @throws {OipError} also when the server does not take orders (`--model-control-mode`).
    */
   load(name: string, configJson?: string): Promise<void>;
-  /** @param options - `dependents`: of an ensemble, its models too. */
-  unload(name: string, options?: { readonly dependents?: boolean }): Promise<void>;
+  unload(name: string): Promise<void>;
   /** Goes off with {@link beginExit}. */
   readonly exit: AbortSignal;
   /** From here on not ready. Requests are still answered, so that those on their way are not lost. */
@@ -84,7 +83,7 @@ interface Entry {
   readonly state: "READY" | "UNAVAILABLE" | "LOADING" | "UNLOADING";
   readonly reason: string;
   /** When the model's files were changed before they were loaded. */
-  readonly modified?: ModifiedAt;
+  readonly modified?: bigint;
 }
 
 class Registry implements ModelRegistry {
@@ -234,37 +233,26 @@ class Registry implements ModelRegistry {
     const entry = this.#entries.get(name);
     if (entry === undefined || entry.versions.length === 0) return false;
     if (!entry.versions.every((model) => model.isAlive())) return false;
-    return entry.modified?.latest === (await this.#modifiedAt(name)).latest;
+    return entry.modified === (await this.#modifiedAt(name));
   }
 
-  #modifiedAt(name: string): Promise<ModifiedAt> {
-    const { "model-repository": repository, "model-config-name": variant } = this.#flags;
-    return modifiedAt({ repository, name, variant });
+  #modifiedAt(name: string): Promise<bigint> {
+    return modifiedAt({ repository: this.#flags["model-repository"], name });
   }
 
-  async unload(name: string, { dependents = false } = {}): Promise<void> {
+  async unload(name: string): Promise<void> {
     this.#checkControl();
     await this.#inTurn(async () => {
       const entry = this.#entries.get(name);
       if (entry === undefined) {
         throw new OipError("invalid-argument", "Model to be unloaded has not been served");
       }
-      const steps = entry.versions.flatMap(({ config }) => config.ensemble_scheduling?.step ?? []);
-      await this.#unload(name, entry);
-      if (!dependents) return;
-      for (const part of new Set(steps.map((step) => step.model_name))) {
-        const other = this.#entries.get(part);
-        if (other !== undefined) await this.#unload(part, other);
+      this.#entries.set(name, { ...entry, versions: [], state: "UNAVAILABLE", reason: unloaded });
+      await Promise.all(entry.versions.map((model) => model.close()));
+      for (const { version } of entry.versions) {
+        this.#log(`successfully unloaded '${name}' version ${version}`);
       }
     });
-  }
-
-  async #unload(name: string, entry: Entry): Promise<void> {
-    this.#entries.set(name, { ...entry, versions: [], state: "UNAVAILABLE", reason: unloaded });
-    await Promise.all(entry.versions.map((model) => model.close()));
-    for (const { version } of entry.versions) {
-      this.#log(`successfully unloaded '${name}' version ${version}`);
-    }
   }
 
   get exit(): AbortSignal {
@@ -302,13 +290,11 @@ class Registry implements ModelRegistry {
         override,
         modelOf: (other, version) => this.model(other, version),
         before: before?.versions ?? [],
-        filesChanged: before?.modified?.files !== modified.files,
         log: this.#log,
       });
       const known = versions.map(({ version }) => version);
       this.#entries.set(name, { versions, known, state: "READY", reason: "", modified });
-      const replaced = (before?.versions ?? []).filter((model) => !versions.includes(model));
-      await Promise.all(replaced.map((model) => model.close()));
+      await Promise.all((before?.versions ?? []).map((model) => model.close()));
     } catch (error) {
       if (before === undefined || before.versions.length === 0) {
         const reason = error instanceof Error ? error.message : String(error);

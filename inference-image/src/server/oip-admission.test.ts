@@ -36,9 +36,9 @@ const inputOf = (items: number): Fp32Tensor => ({
 /** A server whose requests wait for so long before they are computed, so that the queue stays full. */
 async function start(
   limits: Partial<AdmissionLimits>,
-  { holdMs = 2000, policy = "" } = {},
+  { holdMs = 2000 } = {},
 ): Promise<RunningTritonServer> {
-  const extra = `dynamic_batching { max_queue_delay_microseconds: ${holdMs * 1000} ${policy} }`;
+  const extra = `dynamic_batching { max_queue_delay_microseconds: ${holdMs * 1000} }`;
   const repository = await testRepository({ [`${model}/config.pbtxt`]: tinyConfig({ extra }) });
   cleanUps.push(() => repository.remove());
   const server = await startTritonServer(repository.flags(), {
@@ -214,16 +214,10 @@ describe("what nobody waits for", () => {
     const answer = await infer(server, timeout(200_000));
     expect(answer.statusCode).toBe(503);
     expect(await answer.body.json()).toEqual({
-      error: "[request id: <id_unknown>] Request timeout expired",
+      error: "Request timeout expired",
     });
     expect(await executed(server)).toBe(0);
     expect(await rejected(server)).toBe(1);
-  });
-
-  test("a policy of the model decides where there is one, as in Triton", async () => {
-    const policy = "default_queue_policy { max_queue_size: 100 }";
-    const server = await start({}, { holdMs: 300, policy });
-    expect((await infer(server, timeout(1))).statusCode).toBe(200);
   });
 
   test("a call whose grpc-timeout is over is dropped before it is computed", async () => {
@@ -245,19 +239,6 @@ describe("what nobody waits for", () => {
       /^Unable to parse 'timeout': must be a whole number from 0 on, got /,
     );
   });
-});
-
-test("max_queue_size of a model counts requests, whatever their batch, and is UNAVAILABLE", async () => {
-  const policy = "default_queue_policy { max_queue_size: 2 }";
-  const server = await start({}, { holdMs: 1500, policy });
-  const waiting = [post(server, 8), post(server, 8)];
-  await expect.poll(() => pending(server)).toBe(2);
-  const refused = await post(server, 1);
-  expect(refused.statusCode).toBe(503);
-  expect(await refused.body.json()).toEqual({
-    error: "[request id: <id_unknown>] Exceeds maximum queue size",
-  });
-  for (const answer of waiting) expect((await answer).statusCode).toBe(200);
 });
 
 test("the transports call a full server unavailable", async () => {

@@ -141,7 +141,7 @@ describe("infer", () => {
     [
       "too few bytes",
       inferRequest({ raw_input_contents: [pixelBytes.subarray(4)] }),
-      `[request id: <id_unknown>] input byte size mismatch for input 'image' for model '${model}'. Expected 602112, got 602108`,
+      "byte size mismatch for 'image': FP32 [1,3,224,224] has 602112 bytes, got 602108",
     ],
     [
       "an unknown data type",
@@ -257,7 +257,7 @@ describe("a stream that is not as it should be", () => {
   test("answers what is no message, and goes on", async () => {
     const { requestSerialize } = inferenceService.ModelStreamInfer!;
     const stream = streamOf();
-    stream.write(Buffer.from([0x0a, 0x7f, 0x01]));
+    stream.write(Buffer.from([0x0f]));
     stream.write(requestSerialize(inferRequest({ id: "after" })));
     stream.end();
     const answers: unknown[] = [];
@@ -299,28 +299,6 @@ describe("health", () => {
       code: status.NOT_FOUND,
       details: "unknown service 'nope'",
     });
-  });
-
-  test("who watches is told when the server is on its way out, and the stream ends", async () => {
-    const leaving = await openModelRegistry(repository.flags({ "load-model": [] }), () => {});
-    const leavingServer = buildOipGrpcServer(leaving);
-    const watcher = await clientOf(leavingServer);
-    const method = healthService.Watch!;
-    const stream = watcher.makeServerStreamRequest(
-      method.path,
-      method.requestSerialize,
-      method.responseDeserialize,
-      { service: "" },
-    );
-    const seen: unknown[] = [];
-    for await (const answer of stream) {
-      seen.push(answer);
-      leaving.beginExit();
-    }
-    expect(seen).toEqual([{ status: "SERVING" }, { status: "NOT_SERVING" }]);
-    watcher.close();
-    leavingServer.forceShutdown();
-    await leaving.close();
   });
 });
 

@@ -1,13 +1,11 @@
 import { setMaxListeners } from "node:events";
 import {
   type handleBidiStreamingCall,
-  type handleServerStreamingCall,
   type handleUnaryCall,
   Metadata,
   Server,
   type ServerDuplexStream,
   type ServerUnaryCall,
-  type ServerWritableStream,
   type ServiceDefinition,
   type ServiceError,
   type sendUnaryData,
@@ -280,30 +278,7 @@ function healthHandlers(registry: ModelRegistry): UntypedServiceImplementation {
       callback(null, { status: answer });
     }
   };
-  const watch: handleServerStreamingCall<HealthRequest, HealthResponse> = (
-    call: ServerWritableStream<HealthRequest, HealthResponse>,
-  ) => {
-    let last: HealthResponse["status"] | undefined;
-    const tell = () => {
-      const now = statusOf(call.request.service);
-      if (now !== last) call.write({ status: now });
-      last = now;
-    };
-    tell();
-    const timer = setInterval(tell, 500);
-    const onExit = () => {
-      tell();
-      call.end();
-    };
-    registry.exit.addEventListener("abort", onExit, { once: true });
-    const end = () => {
-      clearInterval(timer);
-      registry.exit.removeEventListener("abort", onExit);
-    };
-    call.once("cancelled", end);
-    call.once("close", end);
-  };
-  return { Check: check, Watch: watch };
+  return { Check: check };
 }
 
 const statusOfCode: Readonly<Record<OipErrorCode, status>> = {

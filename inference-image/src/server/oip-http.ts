@@ -65,14 +65,6 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
 
   const route = (method: "GET" | "POST", url: string, handler: Handler, admit?: Admit) => {
     app.route({ method, url, handler, onRequest: admit });
-    const others = methods.filter(
-      (other) => other !== method && (method !== "GET" || other !== "HEAD"),
-    );
-    app.route({
-      method: others,
-      url,
-      handler: (_request, reply) => reply.code(405).send({ error: "Method Not Allowed" }),
-    });
   };
   const forModel = (method: "GET" | "POST", rest: string, handler: Handler, admit?: Admit) => {
     route(method, `/v2/models/:model${rest}`, handler, admit);
@@ -153,10 +145,7 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
     return reply.code(200).send();
   });
   route("POST", "/v2/repository/models/:model/unload", async (request, reply) => {
-    const { parameters } = parseControl(unloadRequest, bodyOf(request));
-    await registry.unload(modelOf(request).model, {
-      dependents: parameters?.unload_dependents ?? false,
-    });
+    await registry.unload(modelOf(request).model);
     return reply.code(200).send();
   });
 
@@ -169,8 +158,6 @@ type Admit = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 
 /** How often Node looks for requests that arrive too slowly, in milliseconds. */
 const timeoutCheckMs = 5_000;
-
-const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] as const;
 
 const statusOf: Readonly<Record<OipErrorCode, number>> = {
   "invalid-argument": 400,
@@ -220,10 +207,6 @@ function encodeAnswer(encode: () => HttpBody): HttpBody {
 
 const indexRequest = z.object({ ready: z.boolean().optional() });
 const loadRequest = z.object({ parameters: z.record(z.string(), z.string()).optional() });
-
-const unloadRequest = z.object({
-  parameters: z.object({ unload_dependents: z.boolean().optional() }).optional(),
-});
 
 function parseControl<T>(schema: z.ZodType<T>, body: Buffer): T {
   let value: unknown = {};

@@ -10,7 +10,6 @@ export const serverMetadata = {
   version: packageJson.version,
   extensions: [
     "model_repository",
-    "model_repository(unload_dependents)",
     "schedule_policy",
     "model_configuration",
     "binary_tensor_data",

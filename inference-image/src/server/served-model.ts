@@ -14,8 +14,6 @@ import {
   isDataType,
   joinElements,
   shapeText,
-  splitElements,
-  WireError,
   type WireTensor,
 } from "../triton/wire.ts";
 import type { RawInferRequest } from "../triton/wire-http.ts";
@@ -36,11 +34,11 @@ export interface ServedModelProps {
   /** What computes. The model closes it. */
   readonly start: (events: RunnerEvents) => ModelRunner;
   /**
-   * Of the same version, loaded before: they go on.
+   * Counters of the same version, loaded before: they go on.
    *
    * @default - they begin
    */
-  readonly totals?: ModelCounters;
+  readonly counters?: ModelCounters;
   /** False once the runtime has died: the model cannot answer any more. */
   readonly isAlive: () => boolean;
 }
@@ -58,22 +56,20 @@ export class ServedModel {
   readonly name: string;
   readonly version: string;
   readonly isAlive: () => boolean;
-  /** Since it was loaded: what the statistics say. */
-  readonly counters = new ModelCounters();
-  /** Since a version was loaded where none was: what the metrics say. */
-  readonly totals: ModelCounters;
-  #config: ModelConfigJson;
+  /** Counted since a version was loaded where none was. */
+  readonly counters: ModelCounters;
+  readonly config: ModelConfigJson;
   readonly #runner: ModelRunner;
   readonly #inputs: ReadonlyMap<string, TensorSpec>;
   readonly #outputNames: readonly string[];
   /** Requests that wait, the first come first. A batch takes them from the front. */
   readonly #waiting: { readonly items: number }[] = [];
 
-  constructor({ version, config, start, totals, isAlive }: ServedModelProps) {
+  constructor({ version, config, start, counters, isAlive }: ServedModelProps) {
     this.name = config.name;
     this.version = version;
-    this.#config = config;
-    this.totals = totals ?? new ModelCounters();
+    this.config = config;
+    this.counters = counters ?? new ModelCounters();
     this.isAlive = isAlive;
     this.#inputs = new Map(config.input.map((input) => [input.name, specOf(input)]));
     this.#outputNames = config.output.map(({ name }) => name);
@@ -83,24 +79,8 @@ export class ServedModel {
         while (rest > 0 && this.#waiting.length > 0) rest -= this.#waiting.shift()!.items;
       },
       executed: (execution) =>
-        this.#count((counters) =>
-          counters.executed({ ...execution, batchSize: this.#itemsOf(execution.batchSize) }),
-        ),
+        this.counters.executed({ ...execution, batchSize: this.#itemsOf(execution.batchSize) }),
     });
-  }
-
-  get config(): ModelConfigJson {
-    return this.#config;
-  }
-
-  /** Another configuration, of which nothing that runs depends. */
-  takeOver(config: ModelConfigJson): void {
-    this.#config = config;
-  }
-
-  #count(change: (counters: ModelCounters) => void): void {
-    change(this.counters);
-    change(this.totals);
   }
 
   /** Requests that wait for their execution. */
@@ -115,7 +95,7 @@ export class ServedModel {
 
   /** Count a request that was refused before it was read. */
   refused(): void {
-    this.#count((counters) => counters.requestFailed("REJECTED", 0));
+    this.counters.requestFailed("REJECTED", 0);
   }
 
   /**
@@ -148,12 +128,9 @@ export class ServedModel {
       if (this.#outputNames.includes(name)) continue;
       throw invalid(`unexpected inference output '${name}' for model '${this.name}'`);
     }
-    this.#checkParameters(parameters);
-    const { tensors, items } = this.#labelled(id, () => {
-      const checked = this.#checkInputs(inputs);
-      return { items: checked, tensors: this.#inOrder(inputs).map((wire) => this.#tensorOf(wire)) };
-    });
-    const queueTimeoutMs = this.#queueTimeoutMs(microseconds(parameters.timeout));
+    const queueTimeoutMs = timeoutMs(parameters.timeout);
+    const items = this.#checkInputs(inputs);
+    const tensors = this.#inOrder(inputs).map(fromWire);
     const result = await this.#run(tensors, items, { id, signal, queueTimeoutMs });
     const byName = new Map(result.outputs.map((tensor) => [tensor.name, tensor]));
     return {
@@ -169,12 +146,7 @@ export class ServedModel {
    * @throws {OipError}
    */
   async inferTensors(inputs: readonly Tensor[], request: InternalRequest): Promise<InferResult> {
-    const { id, signal } = request;
-    const items = this.#labelled(id, () => this.#checkInputs(inputs));
-    const queueTimeoutMs = this.#queueTimeoutMs(
-      request.queueTimeoutMs === undefined ? 0 : request.queueTimeoutMs * 1000,
-    );
-    return await this.#run(this.#inOrder(inputs), items, { id, signal, queueTimeoutMs });
+    return await this.#run(this.#inOrder(inputs), this.#checkInputs(inputs), request);
   }
 
   async #run(
@@ -184,23 +156,17 @@ export class ServedModel {
   ): Promise<InferResult> {
     const startedAt = performance.now();
     const totalUs = () => (performance.now() - startedAt) * 1000;
-    this.#count((counters) => {
-      counters.lastInferenceMs = Date.now();
-    });
+    this.counters.lastInferenceMs = Date.now();
     const waiting = { items };
     try {
-      this.#checkQueue();
       this.#waiting.push(waiting);
       const result = await this.#runner.infer(tensors, { id, signal, queueTimeoutMs });
-      const [inferences, us] = [this.#itemsOf(items), totalUs()];
-      this.#count((counters) => counters.requestSucceeded(inferences, result.timing, us));
+      this.counters.requestSucceeded(this.#itemsOf(items), result.timing, totalUs());
       return result;
     } catch (error) {
       const [reason, failure] = this.#failureOf(error, signal);
-      const us = totalUs();
-      this.#count((counters) => counters.requestFailed(reason, us));
-      // what another model, or an image, is refused with already says whose it is
-      throw failure === error ? failure : this.#labelledError(id, failure);
+      this.counters.requestFailed(reason, totalUs());
+      throw failure;
     } finally {
       const index = this.#waiting.indexOf(waiting);
       if (index >= 0) this.#waiting.splice(index, 1);
@@ -210,13 +176,6 @@ export class ServedModel {
   /** Answers what was taken on, then frees the model. */
   close(): Promise<void> {
     return this.#runner.close();
-  }
-
-  /** `max_queue_size` counts requests that wait, whatever their batch. */
-  #checkQueue(): void {
-    const limit = this.config.dynamic_batching?.default_queue_policy?.max_queue_size ?? 0;
-    if (limit === 0 || this.#waiting.length < limit) return;
-    throw new EngineError("overloaded", `${this.#waiting.length} requests wait`);
   }
 
   /** What counts as batch size: without a batch dimension a request is one inference. */
@@ -265,7 +224,7 @@ export class ServedModel {
   }
 
   /**
-   * In the order of Triton's checks, so that the first mistake it names is the first that we name.
+   * Checks names, types and shapes.
    *
    * @returns The batch size.
    */
@@ -277,16 +236,14 @@ export class ServedModel {
       throw invalid(`input '${twice?.name}' already exists in request`);
     }
     if (inputs.length !== this.#inputs.size) {
-      const quoted = (names: Iterable<string>) => `[${[...names].map((n) => `'${n}'`).join(",")}]`;
-      const missing = [...this.#inputs.keys()].filter((name) => !given.has(name));
       throw invalid(
-        `expected ${this.#inputs.size} inputs but got ${inputs.length} inputs for model '${model}'. Got input(s) ${quoted(given.keys())}, but missing required input(s) ${quoted(missing)}. Please provide all required input(s).`,
+        `expected ${this.#inputs.size} inputs but got ${inputs.length} inputs for model '${model}'`,
       );
     }
     const specOfInput = ({ name }: TensorHead) => {
       const spec = this.#inputs.get(name);
       if (spec !== undefined) return spec;
-      throw new UnlabelledError(`unexpected inference input '${name}' for model '${model}'`);
+      throw invalid(`unexpected inference input '${name}' for model '${model}'`);
     };
     for (const input of inputs) specOfInput(input);
 
@@ -298,27 +255,6 @@ export class ServedModel {
   #inOrder<Input extends TensorHead>(inputs: readonly Input[]): readonly Input[] {
     return this.#runner.inputNames.map(
       (wanted) => inputs.find(({ name }) => name === wanted) as Input,
-    );
-  }
-
-  #checkParameters(parameters: InferRequest["parameters"]): void {
-    for (const name of ["timeout", "priority"]) {
-      const value = parameters[name] ?? 0;
-      if (typeof value === "number" && Number.isSafeInteger(value) && value >= 0) continue;
-      throw invalid(`Unable to parse '${name}': must be a whole number from 0 on, got ${value}`);
-    }
-    for (const name of ["sequence_start", "sequence_end"]) {
-      const value = parameters[name] ?? false;
-      if (typeof value === "boolean") continue;
-      throw invalid(`Unable to parse '${name}': must be true or false, got ${value}`);
-    }
-    // the stream of gRPC has this one, and no use for it here
-    const reserved = Object.keys(parameters).some(
-      (name) => name.startsWith("triton_") && name !== "triton_enable_empty_final_response",
-    );
-    if (!reserved) return;
-    throw invalid(
-      "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified.",
     );
   }
 
@@ -363,38 +299,8 @@ export class ServedModel {
       );
     if (fits) return;
     throw invalid(
-      `unexpected shape for input '${name}' for model '${model}'. Expected ${shapeText(this.#withBatchDimension(spec).dims)}, got ${shapeText(shape)}. ${batching ? batchDimensionNote : ""}`.trim(),
+      `unexpected shape for input '${name}' for model '${model}'. Expected ${shapeText(this.#withBatchDimension(spec).dims)}, got ${shapeText(shape)}`,
     );
-  }
-
-  #tensorOf(wire: WireTensor): Tensor {
-    const { name, dataType, shape, bytes } = wire;
-    const expected = elementCount(shape) * (bytesPerElement[dataType] ?? 0);
-    if (dataType === "BYTES") {
-      const data = splitElements(name, bytes, elementCount(shape), this.name);
-      return { name, shape, dataType, data };
-    }
-    if (bytes.byteLength !== expected) {
-      throw invalid(
-        `input byte size mismatch for input '${name}' for model '${this.name}'. Expected ${expected}, got ${bytes.byteLength}`,
-      );
-    }
-    return fromWire(wire);
-  }
-
-  /**
-   * How long a request may wait: what `default_queue_policy` says, and the request's own `timeout` where that allows it.
-   * Without a policy, Triton ignores the request's `timeout`; here it holds, so that nothing is computed for nobody.
-   *
-   * @param own - In microseconds; 0 is none.
-   */
-  #queueTimeoutMs(own: number): number | undefined {
-    const policy = this.config.dynamic_batching?.default_queue_policy;
-    if (policy === undefined) return own > 0 ? own / 1000 : undefined;
-    if (policy.timeout_action === "DELAY") return undefined;
-    let us = policy.default_timeout_microseconds ?? 0;
-    if (policy.allow_timeout_override && own > 0 && (us === 0 || own < us)) us = own;
-    return us > 0 ? us / 1000 : undefined;
   }
 
   #failureOf(error: unknown, signal: AbortSignal | undefined): [FailureReason, OipError] {
@@ -408,8 +314,6 @@ export class ServedModel {
     const as = (code: OipError["code"], message: string) =>
       new OipError(code, message, { cause: error });
     switch (error.code) {
-      case "overloaded":
-        return ["REJECTED", as("unavailable", "Exceeds maximum queue size")];
       case "expired":
         return signal?.aborted
           ? ["CANCELED", as("cancelled", "request was cancelled")]
@@ -424,35 +328,10 @@ export class ServedModel {
     }
   }
 
-  /** Run a check, and put the request's id before what it says: so Triton does. */
-  #labelled<T>(id: string, check: () => T): T {
-    try {
-      return check();
-    } catch (error) {
-      if (error instanceof WireError) {
-        const code = error.code === "unsupported" ? "unsupported" : "invalid-argument";
-        throw this.#labelledError(id, new OipError(code, error.message));
-      }
-      if (error instanceof UnlabelledError) throw invalid(error.message);
-      throw error instanceof OipError ? this.#labelledError(id, error) : error;
-    }
-  }
-
-  #labelledError(id: string, error: OipError): OipError {
-    return new OipError(error.code, `[request id: ${id || "<id_unknown>"}] ${error.message}`, {
-      cause: error.cause,
-    });
-  }
 }
 
 /** What is checked before the elements are looked at. */
 type TensorHead = Pick<WireTensor, "name" | "dataType" | "shape">;
-
-/** A mistake that Triton tells of without the request's id. */
-class UnlabelledError extends Error {}
-
-const batchDimensionNote =
-  "NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be prepended to each input shape. If you want to specify the full shape including the batch dim in your input dims config, try setting max_batch_size to zero. See the model configuration docs for more info on max_batch_size.";
 
 /** The protocol's name of a type in a configuration: `TYPE_FP32` is FP32, `TYPE_STRING` is BYTES. */
 export function dataTypeOf({
@@ -481,9 +360,12 @@ const reasonOfCode: Readonly<Record<OipErrorCode, FailureReason>> = {
   internal: "BACKEND",
 };
 
-/** A `timeout` that was checked. */
-function microseconds(timeout: unknown): number {
-  return typeof timeout === "number" ? timeout : 0;
+/** The request's `timeout`, in microseconds, as milliseconds; 0 is none. */
+function timeoutMs(timeout: unknown = 0): number | undefined {
+  if (typeof timeout === "number" && Number.isSafeInteger(timeout) && timeout >= 0) {
+    return timeout / 1000 || undefined;
+  }
+  throw invalid(`Unable to parse 'timeout': must be a whole number from 0 on, got ${timeout}`);
 }
 
 function invalid(message: string): OipError {

@@ -230,16 +230,15 @@ export function describeTransport({
     });
 
     test("fails with 'rejected' and the server's words when the input has another type", async () => {
-      const wrong = {
-        name: inputSpec.name,
-        dataType: "FP64",
-        shape: [1, ...inputSpec.dims],
-        data: new Uint8Array(8 * itemElements),
-      } as const;
+      const head = { name: inputSpec.name, shape: [1, ...inputSpec.dims] };
+      const wrong: Tensor =
+        inputSpec.dataType === "UINT8"
+          ? { ...head, dataType: "FP32", data: new Float32Array(itemElements) }
+          : { ...head, dataType: "UINT8", data: new Uint8Array(itemElements) };
       const error = await rejection(transport.infer(model.name, [wrong], options));
       expect(error.code).toBe("rejected");
       expect(error.message).toContain(
-        `data-type is 'FP64', but model '${model.name}' expects '${inputSpec.dataType}'`,
+        `data-type is '${wrong.dataType}', but model '${model.name}' expects '${inputSpec.dataType}'`,
       );
     });
 

@@ -296,22 +296,12 @@ function hasContents(contents: InferTensorContents | null | undefined): boolean 
   return Object.values(contents ?? {}).some((list) => list.length > 0);
 }
 
-/** The list that holds the elements of a type; FP16 has none. */
-const contentsOf: Readonly<Record<DataType, keyof InferTensorContents | undefined>> = {
-  BOOL: "bool_contents",
-  INT8: "int_contents",
-  INT16: "int_contents",
-  INT32: "int_contents",
-  INT64: "int64_contents",
+/** The list that holds the elements of a type. */
+const contentsOf = {
   UINT8: "uint_contents",
-  UINT16: "uint_contents",
-  UINT32: "uint_contents",
-  UINT64: "uint64_contents",
-  FP16: undefined,
   FP32: "fp32_contents",
-  FP64: "fp64_contents",
   BYTES: "bytes_contents",
-};
+} as const satisfies Record<DataType, keyof InferTensorContents>;
 
 function bytesOfContents(
   name: string,
@@ -328,7 +318,7 @@ function bytesOfContents(
     }
   }
   const count = checkedElementCount(name, shape);
-  const list = field === undefined ? [] : (contents[field] ?? []);
+  const list = contents[field] ?? [];
   if (list.length !== count) {
     const size = bytesPerElement[dataType];
     throw new WireError(

@@ -25,7 +25,7 @@ const label: Tensor = {
 };
 const flags: Tensor = {
   name: "flags",
-  dataType: "BOOL",
+  dataType: "UINT8",
   shape: [2],
   data: new Uint8Array([1, 0]),
 };
@@ -240,7 +240,7 @@ test("whatever arrives, decoding gives a request or a WireError", () => {
   const tensorJson = fc.record(
     {
       name: fc.string(),
-      datatype: fc.constantFrom("FP32", "BYTES", "BOOL", "nonsense"),
+      datatype: fc.constantFrom("FP32", "BYTES", "UINT8", "nonsense"),
       shape: fc.array(fc.integer({ min: -1, max: 4 }), { maxLength: 3 }),
       parameters: fc.record({ binary_data_size: fc.integer({ min: -1, max: 20 }) }),
       data: fc.jsonValue(),

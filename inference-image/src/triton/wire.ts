@@ -102,13 +102,8 @@ export function toWire(tensor: Tensor): WireTensor {
   if (tensor.dataType === "BYTES")
     return { name, shape, dataType, bytes: joinElements(tensor.data) };
   const { data } = tensor;
-  if (data instanceof Uint8Array) return { name, shape, dataType, bytes: data };
-  return {
-    name,
-    shape,
-    dataType,
-    bytes: new Uint8Array(data.buffer, data.byteOffset, data.byteLength),
-  };
+  const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+  return { name, shape, dataType, bytes };
 }
 
 /**
@@ -160,60 +155,38 @@ export function joinElements(elements: readonly Uint8Array[]): Uint8Array {
 /**
  * Take BYTES apart.
  *
- * @param model - Whose input it is, for messages in Triton's words.
  * @throws {WireError} when a length leads out of the bytes, or there are more or fewer than `count` elements.
  */
-export function splitElements(
-  name: string,
-  bytes: Uint8Array,
-  count: number,
-  model?: string,
-): Uint8Array[] {
-  const tensor = model === undefined ? `'${name}'` : `inference input '${name}'`;
-  const subject = model === undefined ? tensor : `${tensor} for model '${model}'`;
+export function splitElements(name: string, bytes: Uint8Array, count: number): Uint8Array[] {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const elements: Uint8Array[] = [];
   let offset = 0;
   while (offset < bytes.byteLength) {
     if (elements.length === count) {
       throw new WireError(
-        `unexpected number of string elements ${count + 1} for ${subject}, expecting ${count}`,
+        `unexpected number of string elements ${count + 1} for '${name}', expecting ${count}`,
       );
     }
     const start = offset + lengthBytes;
     if (start > bytes.byteLength) {
       throw new WireError(
-        `incomplete string length indicator for ${subject}, expecting ${lengthBytes} bytes but only ${bytes.byteLength - offset} bytes available`,
+        `incomplete string length indicator for '${name}', expecting ${lengthBytes} bytes but only ${bytes.byteLength - offset} bytes available`,
       );
     }
     const end = start + view.getUint32(offset, true);
     if (end > bytes.byteLength) {
       throw new WireError(
-        `incomplete string data for ${tensor}, expecting string of length ${end - start} but only ${bytes.byteLength - start} bytes available`,
+        `incomplete string data for '${name}', expecting string of length ${end - start} but only ${bytes.byteLength - start} bytes available`,
       );
     }
     elements.push(bytes.subarray(start, end));
     offset = end;
   }
   if (elements.length !== count) {
-    throw new WireError(`expected ${count} string elements for ${subject}, got ${elements.length}`);
+    throw new WireError(`expected ${count} string elements for '${name}', got ${elements.length}`);
   }
   return elements;
 }
-
-/** Arrays that hold the elements of a type, where JavaScript has one. */
-const arrays = {
-  UINT8: Uint8Array,
-  UINT16: Uint16Array,
-  UINT32: Uint32Array,
-  UINT64: BigUint64Array,
-  INT8: Int8Array,
-  INT16: Int16Array,
-  INT32: Int32Array,
-  INT64: BigInt64Array,
-  FP32: Float32Array,
-  FP64: Float64Array,
-} as const;
 
 /** Maximum nesting of a tensor's elements. A tensor has at most 32 dimensions. */
 const maxNesting = 32;
@@ -230,11 +203,6 @@ export function bytesOfElements(
   data: unknown,
 ): Uint8Array {
   const count = checkedElementCount(name, shape);
-  if (dataType === "FP16") {
-    throw new WireError(
-      `FP16 data via JSON is not supported. Please use the binary data format for '${name}'`,
-    );
-  }
   if (!Array.isArray(data)) {
     throw new WireError(`Unable to parse 'data' of '${name}': not an array`);
   }
@@ -258,38 +226,24 @@ export function bytesOfElements(
     const encoder = new TextEncoder();
     return joinElements((elements as readonly string[]).map((value) => encoder.encode(value)));
   }
-  if (dataType === "BOOL") {
-    check("true or false", (value) => typeof value === "boolean");
-    return Uint8Array.from(elements as readonly boolean[], Number);
-  }
   check("a number", (value) => typeof value === "number");
   const numbers = elements as readonly number[];
   if (dataType === "FP32") return new Uint8Array(new Float32Array(numbers).buffer);
-  if (dataType === "FP64") return new Uint8Array(new Float64Array(numbers).buffer);
-  if (dataType === "INT64" || dataType === "UINT64") {
-    check("an integer that JSON carries exactly; use the binary data format", Number.isSafeInteger);
-    const integers = numbers.map(BigInt);
-    const values = (dataType === "INT64" ? BigInt64Array : BigUint64Array).from(integers);
-    check(dataType, (_, index) => integers[index] === values[index]);
-    return new Uint8Array(values.buffer);
-  }
-  const values = new arrays[dataType](count);
-  values.set(numbers);
+  const values = Uint8Array.from(numbers);
   check(dataType, (value, index) => value === values[index]);
-  return new Uint8Array(values.buffer);
+  return values;
 }
 
 /**
  * The elements of a tensor as a JSON array, flat.
  *
- * @throws {WireError} when an element has no form in JSON: not a finite number, not UTF-8, or FP16.
+ * @throws {WireError} when an element has no form in JSON: not a finite number, or not UTF-8.
  */
 export function jsonOfBytes(wire: WireTensor): string {
   const { name, dataType } = wire;
   const refuse = (what: string) =>
     new WireError(`'${name}' has ${what}, which JSON cannot carry: use the binary data format`);
 
-  if (dataType === "FP16") throw refuse("type FP16");
   if (dataType === "BYTES") {
     const decoder = new TextDecoder("utf-8", { fatal: true });
     const count = checkedElementCount(name, wire.shape);
@@ -302,21 +256,10 @@ export function jsonOfBytes(wire: WireTensor): string {
       throw refuse("an element that is not UTF-8");
     }
   }
-  if (dataType === "BOOL") return JSON.stringify(Array.from(wire.bytes, (byte) => byte !== 0));
-  const Elements = arrays[dataType];
-  const { bytes } = wire;
-  const aligned =
-    bytes.byteOffset % Elements.BYTES_PER_ELEMENT === 0 ? bytes : Uint8Array.from(bytes);
-  const elements = new Elements(
-    aligned.buffer as ArrayBuffer,
-    aligned.byteOffset,
-    aligned.byteLength / Elements.BYTES_PER_ELEMENT,
-  );
-  if (elements instanceof Float32Array || elements instanceof Float64Array) {
-    if (!elements.every(Number.isFinite)) throw refuse("a value that is not finite");
-  }
-  if (elements instanceof Float32Array) return float32Json(elements);
-  return `[${elements.join(",")}]`;
+  if (dataType === "UINT8") return `[${wire.bytes.join(",")}]`;
+  const values = float32View(wire.bytes);
+  if (!values.every(Number.isFinite)) throw refuse("a value that is not finite");
+  return float32Json(values);
 }
 
 /** Nine digits give every float32 back exactly: two thirds of the size of what `join` writes, and faster. */
