@@ -3,7 +3,10 @@ import type { AddressInfo } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { embedPaths } from "../../inference-image/src/contract/embed-api.ts";
 import type { ProtocolPath } from "../../inference-image/src/contract/environment.ts";
-import { embeddingDims, imageElements } from "../../inference-image/src/contract/model-signature.ts";
+import {
+  embeddingDims,
+  imageElements,
+} from "../../inference-image/src/contract/model-signature.ts";
 import type { Fp32Tensor } from "../../inference-image/src/contract/tensor.ts";
 import type { Transport } from "../../inference-image/src/triton/transport.ts";
 import { parseArtefact } from "./artefact.ts";

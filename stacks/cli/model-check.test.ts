@@ -137,5 +137,5 @@ test("fails on a server that does not answer, and on a file that is none", async
   await writeFile(text, "real weights\n");
   const broken = await check("--model", text).catch((error: unknown) => error);
   expect(broken).toBeInstanceOf(UserError);
-  expect((broken as Error).message).toBe(`${text}: is not an ONNX file`);
+  expect((broken as Error).message).toBe(`${text}: is not a whole ONNX file`);
 });

@@ -428,9 +428,7 @@ function* checkSample(
     }
     const fits =
       sample.dims.length === dims.length &&
-      dims.every((dim, j) =>
-        dim === -1 ? isInteger(sample.dims[j], 1) : dim === sample.dims[j],
-      );
+      dims.every((dim, j) => (dim === -1 ? isInteger(sample.dims[j], 1) : dim === sample.dims[j]));
     if (!fits) {
       yield `.inputs.${name}.dims must be [${dims.join(", ")}], got [${sample.dims.join(", ")}]`;
     }

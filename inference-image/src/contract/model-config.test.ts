@@ -209,8 +209,8 @@ describe("refuses", () => {
     ["an input twice", { ...onnx, input: [image, image] }, "input must not name 'image' twice"],
     [
       "another data type",
-      { ...onnx, output: [{ ...onnx.output[0]!, data_type: "TYPE_FP16" }] },
-      "output embedding: data_type must be TYPE_FP32, got TYPE_FP16",
+      { ...onnx, output: [{ ...onnx.output[0]!, data_type: "TYPE_UINT8" }] },
+      "output embedding: data_type must be TYPE_FP32, got TYPE_UINT8",
     ],
     [
       "a count of 0",

@@ -10,7 +10,7 @@ import type { Fp32Tensor } from "../contract/tensor.ts";
 import { tinyModel } from "../model/test-model.ts";
 import { imageTensor } from "./image-tensor.ts";
 import { openSession } from "./onnx-session.ts";
-import { identityModel, onnxTypes } from "./test-identity-model.ts";
+import { identityModel } from "./test-identity-model.ts";
 import type { EngineError, ModelSession } from "./types.ts";
 
 /** The threads that were started: real ones, kept so that a test can end them. */

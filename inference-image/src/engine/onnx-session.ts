@@ -159,7 +159,7 @@ interface WireTensor {
   readonly name: string;
   readonly type: string;
   readonly dims: readonly number[];
-  readonly data: NodeJS.TypedArray;
+  readonly data: Float32Array | Uint8Array;
 }
 type RunAnswer =
   | {

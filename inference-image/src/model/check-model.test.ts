@@ -10,11 +10,11 @@ import {
   type OnnxNode,
   onnxChunks,
   scalarInitializer,
-  splitModel,
 } from "./onnx-writer.ts";
 import { normalPieces } from "./random-weights.ts";
 import { openModel } from "./run-model.ts";
 import { exportedTower } from "./test-exported-tower.ts";
+import { writeWithExternalData } from "./test-external-data.ts";
 import { tinyModel } from "./test-model.ts";
 
 const images = syntheticImages(32);
@@ -232,15 +232,11 @@ test("says of another width that it cannot be compared", async () => {
 });
 
 test("names the files beside the model that have its weights", async () => {
-  const { model, weights } = splitModel(exportedTower(), "weights.bin");
-  await writeFile(join(folder, "split.onnx"), model);
-  const pieces = [...weights()].map((piece) => Uint8Array.from(piece));
-  await writeFile(join(folder, "weights.bin"), pieces);
+  const bytes = await writeWithExternalData(exportedTower(), join(folder, "split.onnx"));
   const { structure, ok } = await checkModel(join(folder, "split.onnx"), {
     images,
     limit,
   });
-  const bytes = pieces.reduce((sum, { length }) => sum + length, 0);
   expect(structure.externalData).toEqual([{ file: "weights.bin", bytes }]);
   expect(ok).toBe(true);
   await rm(join(folder, "weights.bin"));
@@ -261,7 +257,7 @@ test.each<[string, () => Promise<string>, RegExp]>([
       await writeFile(join(folder, "text.onnx"), "real weights\n");
       return join(folder, "text.onnx");
     },
-    /text\.onnx: is not an ONNX file$/,
+    /text\.onnx: is not a whole ONNX file$/,
   ],
   [
     "is empty",
@@ -269,7 +265,7 @@ test.each<[string, () => Promise<string>, RegExp]>([
       await writeFile(join(folder, "empty.onnx"), "");
       return join(folder, "empty.onnx");
     },
-    /empty\.onnx: is not an ONNX file$/,
+    /empty\.onnx: is not a whole ONNX file$/,
   ],
   [
     "is cut short",
@@ -278,7 +274,7 @@ test.each<[string, () => Promise<string>, RegExp]>([
       await truncate(path, 5000);
       return path;
     },
-    /cut\.onnx: is cut short$/,
+    /cut\.onnx: is not a whole ONNX file$/,
   ],
   [
     "has an operator that nobody knows",

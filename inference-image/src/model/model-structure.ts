@@ -65,8 +65,8 @@ export function structureOf(file: OnnxFile): ModelStructure {
   const fits = candidates.filter((_, index) => misfits[index]!.length === 0);
   const nearest = misfits.reduce((best, found) => (found.length < best.length ? found : best));
   const others = new Set<string>();
-  for (const { bytes } of file.initializers.values()) {
-    if (bytes !== undefined && bytes.file !== file.path) others.add(bytes.file);
+  for (const { externalFile } of file.initializers.values()) {
+    if (externalFile !== undefined) others.add(externalFile);
   }
   return {
     irVersion: file.irVersion,

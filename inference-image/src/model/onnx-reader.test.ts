@@ -3,7 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { readFloats, readIntegers, readOnnx, tensorTypes } from "./onnx-reader.ts";
-import { onnxChunks, splitModel } from "./onnx-writer.ts";
+import { onnxChunks } from "./onnx-writer.ts";
+import { writeWithExternalData } from "./test-external-data.ts";
 import { tinyModel } from "./test-model.ts";
 import { profiles, visionTransformer } from "./vision-transformer.ts";
 
@@ -35,24 +36,21 @@ test("reads back what was written", async () => {
   ]);
 });
 
-test("knows where the bytes of a tensor lie", async () => {
+test("reads the values of tensors", async () => {
   const file = readOnnx(await tinyModel());
   for (const name of ["conv1.weight", "resblocks.1.mlp.c_proj.bias"]) {
     const written = model.initializers.find((item) => item.name === name)!;
     const bytes = Buffer.concat(Array.from(written.data(), (piece) => Buffer.from(piece)));
-    expect(Buffer.from(readFloats(file.initializers.get(name)!).buffer)).toEqual(bytes);
+    const read = Buffer.from(readFloats(file.initializers.get(name)!).buffer);
+    expect(read.equals(bytes), name).toBe(true);
   }
   expect(readIntegers(file.initializers.get("patches.pads")!)).toEqual([0, 1, 0, 0, 0, 0]);
 });
 
 test("reads weights that lie in a file of their own", async () => {
-  const split = splitModel(model, "weights.bin");
-  await writeFile(join(folder, "split.onnx"), split.model);
-  const weights = Buffer.concat(Array.from(split.weights(), (piece) => Buffer.from(piece)));
-  expect(weights).toHaveLength(split.weightBytes);
-  await writeFile(join(folder, "weights.bin"), weights);
+  await writeWithExternalData(model, join(folder, "split.onnx"));
   const tensor = readOnnx(join(folder, "split.onnx")).initializers.get("conv1.weight")!;
-  expect(tensor.bytes?.file).toBe(join(folder, "weights.bin"));
+  expect(tensor.externalFile).toBe(join(folder, "weights.bin"));
   expect(readFloats(tensor)).toEqual(
     readFloats(readOnnx(await tinyModel()).initializers.get("conv1.weight")!),
   );
@@ -66,7 +64,7 @@ test("reads weights that lie in a file of their own", async () => {
 
 test("fails on external data outside the model's folder", async () => {
   const file = join(folder, "outside.onnx");
-  await writeFile(file, splitModel(model, "../secret").model);
+  await writeWithExternalData(model, file, "../secret");
   expect(() => readOnnx(file)).toThrow("has its data in '../secret': not beside the file");
 });
 
@@ -75,8 +73,7 @@ test.each([10, 1_000, 30_000, 900_000])(
   async (bytes) => {
     const file = join(folder, "cut.onnx");
     await writeFile(file, (await readFile(await tinyModel())).subarray(0, bytes));
-    expect(() => readOnnx(file)).toThrow(`${file}: is `);
-    expect(() => readOnnx(file)).toThrow(/is (cut short|not an ONNX file)$/);
+    expect(() => readOnnx(file)).toThrow(new Error(`${file}: is not a whole ONNX file`));
   },
 );
 
@@ -89,7 +86,7 @@ test.each([
 ])("fails on a file of %s", async (_name, bytes) => {
   const file = join(folder, "other.onnx");
   await writeFile(file, bytes);
-  expect(() => readOnnx(file)).toThrow(new Error(`${file}: is not an ONNX file`));
+  expect(() => readOnnx(file)).toThrow(new Error(`${file}: is not a whole ONNX file`));
 });
 
 test("fails on a file that does not exist, and on a folder", () => {

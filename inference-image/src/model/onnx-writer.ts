@@ -1,9 +1,9 @@
-/**
- * Writes an ONNX file (onnx.proto3, protobuf wire format) as a stream of chunks, so that the size of the weights is never
- * the size of the memory. Field numbers are those of `onnx/onnx.proto`.
- */
+import protobuf from "protobufjs";
+import { onnxMessage } from "./onnx-proto.ts";
 
-export interface OnnxTensorType {
+/** Writes an ONNX file as a stream of chunks, so that its weights are never all in memory. */
+
+interface OnnxTensorType {
   readonly name: string;
   /** @default "FLOAT" */
   readonly dataType?: OnnxElementType;
@@ -46,263 +46,134 @@ export interface OnnxModel {
   /** In topological order. */
   readonly nodes: readonly OnnxNode[];
   readonly initializers: readonly OnnxInitializer[];
-  readonly metadata?: Readonly<Record<string, string>>;
 }
 
-/** What `TensorProto.DataType` calls them, and the bytes of one element. */
+/** `TensorProto.DataType`, and the bytes of one element. */
 const elementTypes = {
   FLOAT: { code: 1, bytes: 4 },
   UINT8: { code: 2, bytes: 1 },
-  INT8: { code: 3, bytes: 1 },
-  UINT16: { code: 4, bytes: 2 },
-  INT16: { code: 5, bytes: 2 },
-  INT32: { code: 6, bytes: 4 },
   INT64: { code: 7, bytes: 8 },
-  BOOL: { code: 9, bytes: 1 },
-  FLOAT16: { code: 10, bytes: 2 },
-  DOUBLE: { code: 11, bytes: 8 },
-  BFLOAT16: { code: 16, bytes: 2 },
 } as const;
-export type OnnxElementType = keyof typeof elementTypes;
+type OnnxElementType = keyof typeof elementTypes;
 
-/** What the writer calls a `TensorProto.DataType`; `undefined` for one that it does not write. */
-export function elementTypeOf(code: number): OnnxElementType | undefined {
-  return (Object.keys(elementTypes) as OnnxElementType[]).find(
-    (name) => elementTypes[name].code === code,
-  );
-}
-
-/** What `AttributeProto.AttributeType` calls them. */
+/** `AttributeProto.AttributeType` */
 const attributeTypes = { float: 1, int: 2, ints: 7 } as const;
+
+/** Field numbers of messages that are written in pieces. */
+const fields = { graph: 7, initializer: 5, rawData: 9 } as const;
 
 /** The file, in pieces. A piece is valid until the next one is asked for. */
 export function* onnxChunks(model: OnnxModel): Generator<Uint8Array, void, undefined> {
-  const { head, tensors, tail, graphBytes } = layout(model);
-  yield Buffer.concat([head, tag(7, 2), varint(graphBytes)]);
-  yield tail;
+  const { head, tensors } = layout(model);
+  yield head;
   for (const { initializer, header } of tensors) {
     yield header;
-    yield* checkedPieces(initializer);
+    let written = 0;
+    for (const piece of initializer.data()) {
+      written += piece.byteLength;
+      yield piece;
+    }
+    const expected = rawBytes(initializer);
+    if (written !== expected) {
+      throw new Error(`${initializer.name}: expected ${expected} bytes of data, got ${written}`);
+    }
   }
-}
-
-/** The data of an initializer, refused at its end when it is not as long as its shape says. */
-function* checkedPieces(initializer: OnnxInitializer): Generator<Uint8Array, void, undefined> {
-  let written = 0;
-  for (const piece of initializer.data()) {
-    written += piece.byteLength;
-    yield piece;
-  }
-  const expected = rawBytes(initializer);
-  if (written !== expected) {
-    throw new Error(`${initializer.name}: expected ${expected} bytes of data, got ${written}`);
-  }
-}
-
-function copyOf(piece: Uint8Array): Uint8Array {
-  return Uint8Array.from(piece);
 }
 
 /** Size of the file in bytes, known before a weight is computed. */
 export function onnxBytes(model: OnnxModel): number {
-  const { head, graphBytes } = layout(model);
-  return head.length + tag(7, 2).length + varint(graphBytes).length + graphBytes;
-}
-
-/** A model whose larger tensors lie in a file of their own. */
-export interface SplitModel {
-  /** The ONNX file. */
-  readonly model: Uint8Array;
-  /** The file of the weights, in pieces. A piece is valid until the next one is asked for. */
-  readonly weights: () => Generator<Uint8Array, void, undefined>;
-  readonly weightBytes: number;
-}
-
-/** Where a tensor starts: a page, so that ONNX Runtime maps the file into memory and copies nothing. */
-const weightAlignment = 4096;
-
-/** Smaller tensors stay in the ONNX file: shapes, biases, gains. */
-const smallTensorBytes = 64 * 1024;
-
-/**
- * Split a model into an ONNX file and the file of its weights, which lies beside it.
- *
- * @param location - Name of the file of the weights.
- */
-export function splitModel(model: OnnxModel, location: string): SplitModel {
-  const small = model.initializers.filter((item) => rawBytes(item) < smallTensorBytes);
-  const large = model.initializers.filter((item) => rawBytes(item) >= smallTensorBytes);
-  let end = 0;
-  const placed = large.map((initializer) => {
-    const offset = Math.ceil(end / weightAlignment) * weightAlignment;
-    end = offset + rawBytes(initializer);
-    return { initializer, offset };
-  });
-  const head = onnxHead(model);
-  const tail = onnxTail(model);
-  const references = placed.map(({ initializer, offset }) =>
-    message(5, [
-      ...initializer.dims.map((dim) => int(1, dim)),
-      int(2, elementTypes[initializer.dataType].code),
-      text(8, initializer.name),
-      ...Object.entries({ location, offset, length: rawBytes(initializer) }).map(([key, value]) =>
-        message(13, [text(1, key), text(2, String(value))]),
-      ),
-      int(14, 1), // data_location: EXTERNAL
-    ]),
+  const { head, tensors } = layout(model);
+  return tensors.reduce(
+    (sum, { initializer, header }) => sum + header.length + rawBytes(initializer),
+    head.length,
   );
-  const inline = small.map((initializer) =>
-    Buffer.concat([
-      initializerHeader(initializer),
-      ...Array.from(checkedPieces(initializer), copyOf),
-    ]),
-  );
-  return {
-    model: Buffer.concat([head, message(7, [tail, ...references, ...inline])]),
-    *weights() {
-      let written = 0;
-      for (const { initializer, offset } of placed) {
-        if (offset > written) yield Buffer.alloc(offset - written);
-        yield* checkedPieces(initializer);
-        written = offset + rawBytes(initializer);
-      }
-    },
-    weightBytes: end,
-  };
 }
 
 /** An initializer of 64-bit integers, for shapes and axes. */
 export function int64Initializer(name: string, values: readonly number[]): OnnxInitializer {
-  const data = Buffer.alloc(8 * values.length);
-  values.forEach((value, i) => {
-    data.writeBigInt64LE(BigInt(value), 8 * i);
-  });
+  const data = new Uint8Array(BigInt64Array.from(values, BigInt).buffer);
   return { name, dataType: "INT64", dims: [values.length], data: () => [data] };
 }
 
 /** An initializer that is one FP32 scalar. */
 export function scalarInitializer(name: string, value: number): OnnxInitializer {
-  const data = Buffer.alloc(4);
-  data.writeFloatLE(value);
+  const data = new Uint8Array(Float32Array.of(value).buffer);
   return { name, dataType: "FLOAT", dims: [], data: () => [data] };
 }
 
-function onnxHead(model: OnnxModel): Buffer {
-  return Buffer.concat([
-    int(1, model.irVersion),
-    text(2, model.producer),
-    message(8, [text(1, ""), int(2, model.opset)]),
-    ...Object.entries(model.metadata ?? {}).map(([key, value]) =>
-      message(14, [text(1, key), text(2, value)]),
-    ),
-  ]);
-}
-
-/** The graph without its tensors. */
-function onnxTail(model: OnnxModel): Buffer {
-  return Buffer.concat([
-    text(2, model.graphName),
-    ...model.nodes.map(nodeField),
-    ...model.inputs.map((input) => valueInfoField(11, input)),
-    ...model.outputs.map((output) => valueInfoField(12, output)),
-  ]);
-}
-
+/** Everything small comes before the weights, so a reader sees the graph at once. */
 function layout(model: OnnxModel) {
-  const head = onnxHead(model);
-  // The order of fields is free: everything small comes before the weights, so a reader sees the graph at once.
-  const tail = onnxTail(model);
+  const encoded = (type: string, message: object) => onnxMessage(type).encode(message).finish();
   const tensors = model.initializers.map((initializer) => ({
     initializer,
     header: initializerHeader(initializer),
   }));
+  const graph = Buffer.concat([
+    encoded("GraphProto", { name: model.graphName }),
+    encoded("GraphProto", { node: model.nodes.map(nodeOf) }),
+    encoded("GraphProto", {
+      input: model.inputs.map(valueInfoOf),
+      output: model.outputs.map(valueInfoOf),
+    }),
+  ]);
   const graphBytes = tensors.reduce(
     (sum, { initializer, header }) => sum + header.length + rawBytes(initializer),
-    tail.length,
+    graph.length,
   );
-  return { head, tensors, tail, graphBytes };
-}
-
-function nodeField(node: OnnxNode): Buffer {
-  return message(1, [
-    ...node.inputs.map((name) => text(1, name)),
-    ...node.outputs.map((name) => text(2, name)),
-    text(3, node.name),
-    text(4, node.op),
-    ...Object.entries(node.attributes ?? {}).map(([name, value]) => attributeField(name, value)),
-    ...(node.domain === undefined ? [] : [text(7, node.domain)]),
+  const head = Buffer.concat([
+    encoded("ModelProto", {
+      ir_version: model.irVersion,
+      producer_name: model.producer,
+      opset_import: [{ domain: "", version: model.opset }],
+    }),
+    lengthPrefix(fields.graph, graphBytes),
+    graph,
   ]);
+  return { head, tensors };
 }
 
-function attributeField(name: string, value: OnnxAttribute): Buffer {
-  if (typeof value === "number") {
-    return message(5, [text(1, name), int(3, value), int(20, attributeTypes.int)]);
-  }
-  if ("float" in value) {
-    return message(5, [text(1, name), float(2, value.float), int(20, attributeTypes.float)]);
-  }
-  return message(5, [
-    text(1, name),
-    ...value.map((item) => int(8, item)),
-    int(20, attributeTypes.ints),
-  ]);
+function nodeOf({ name, op, domain, inputs, outputs, attributes = {} }: OnnxNode) {
+  return {
+    input: inputs,
+    output: outputs,
+    name,
+    op_type: op,
+    attribute: Object.entries(attributes).map(([key, value]) => attributeOf(key, value)),
+    ...(domain !== undefined && { domain }),
+  };
 }
 
-function valueInfoField(field: number, { name, dims, dataType = "FLOAT" }: OnnxTensorType): Buffer {
-  const shape = dims.map((dim) =>
-    message(1, [typeof dim === "number" ? int(1, dim) : text(2, dim)]),
-  );
-  const tensorType = message(1, [int(1, elementTypes[dataType].code), message(2, shape)]);
-  return message(field, [text(1, name), message(2, [tensorType])]);
+function attributeOf(name: string, value: OnnxAttribute) {
+  if (typeof value === "number") return { name, i: value, type: attributeTypes.int };
+  if ("float" in value) return { name, f: value.float, type: attributeTypes.float };
+  return { name, ints: value, type: attributeTypes.ints };
+}
+
+function valueInfoOf({ name, dims, dataType = "FLOAT" }: OnnxTensorType) {
+  const dim = dims.map((it) => (typeof it === "number" ? { dim_value: it } : { dim_param: it }));
+  const { code } = elementTypes[dataType];
+  return { name, type: { tensor_type: { elem_type: code, shape: { dim } } } };
 }
 
 /** Everything of a `TensorProto`, its own tag and length included, up to the first byte of its data. */
 function initializerHeader(initializer: OnnxInitializer): Buffer {
+  const { name, dims, dataType } = initializer;
   const bytes = rawBytes(initializer);
-  const inner = Buffer.concat([
-    ...initializer.dims.map((dim) => int(1, dim)),
-    int(2, elementTypes[initializer.dataType].code),
-    text(8, initializer.name),
-    tag(9, 2),
-    varint(bytes),
-  ]);
-  return Buffer.concat([tag(5, 2), varint(inner.length + bytes), inner]);
+  const head = onnxMessage("TensorProto")
+    .encode({ dims, data_type: elementTypes[dataType].code, name })
+    .finish();
+  const inner = Buffer.concat([head, lengthPrefix(fields.rawData, bytes)]);
+  return Buffer.concat([lengthPrefix(fields.initializer, inner.length + bytes), inner]);
 }
 
 function rawBytes({ dims, dataType }: OnnxInitializer): number {
   return dims.reduce((product, dim) => product * dim, elementTypes[dataType].bytes);
 }
 
-function tag(field: number, wireType: 0 | 2 | 5): Buffer {
-  return varint((field << 3) | wireType);
-}
-
-function varint(value: number): Buffer {
-  const bytes: number[] = [];
-  let rest = BigInt.asUintN(64, BigInt(value));
-  while (rest > 0x7fn) {
-    bytes.push(Number(rest & 0x7fn) | 0x80);
-    rest >>= 7n;
-  }
-  bytes.push(Number(rest));
-  return Buffer.from(bytes);
-}
-
-function int(field: number, value: number): Buffer {
-  return Buffer.concat([tag(field, 0), varint(value)]);
-}
-
-function float(field: number, value: number): Buffer {
-  const data = Buffer.alloc(4);
-  data.writeFloatLE(value);
-  return Buffer.concat([tag(field, 5), data]);
-}
-
-function text(field: number, value: string): Buffer {
-  return message(field, [Buffer.from(value, "utf8")]);
-}
-
-function message(field: number, parts: readonly Uint8Array[]): Buffer {
-  const body = Buffer.concat(parts);
-  return Buffer.concat([tag(field, 2), varint(body.length), body]);
+/** Tag and length before a message or bytes. */
+function lengthPrefix(field: number, length: number): Uint8Array {
+  return protobuf.Writer.create()
+    .uint32((field << 3) | 2)
+    .uint32(length)
+    .finish();
 }

@@ -142,9 +142,9 @@ export function preparedInfo(
 
 /** @throws {Error} if weights are in other files: the checksum of the file would not identify the model */
 export function requireOwnWeights({ path, initializers }: OnnxFile): void {
-  const other = [...initializers.values()].find(({ bytes }) => bytes && bytes.file !== path);
-  if (other?.bytes !== undefined) {
-    throw new Error(`${path}: must contain its weights, has them in ${other.bytes.file}`);
+  const other = [...initializers.values()].find(({ externalFile }) => externalFile !== undefined);
+  if (other !== undefined) {
+    throw new Error(`${path}: must contain its weights, has them in ${other.externalFile}`);
   }
 }
 

@@ -155,7 +155,7 @@ test("fails when what came is no image tower, and keeps what came", async () => 
   const text = Buffer.from("no model at all, and as long as it likes to be");
   const own = { ...wanted, bytes: text.length, sha256: sha256(text) };
   await expect(pull(await serve(file(text)), { model: own })).rejects.toThrow(
-    /model\.pull\.onnx\.part: is not an ONNX file$/,
+    /model\.pull\.onnx\.part: is not a whole ONNX file$/,
   );
   expect(existsSync(pullPartPath(model))).toBe(true);
   expect(existsSync(model)).toBe(false);

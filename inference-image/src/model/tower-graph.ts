@@ -3,7 +3,7 @@ import {
   openclipVitB32,
   openclipVitB32U8,
 } from "../contract/model-signature.ts";
-import { type OnnxTensor, readFloats, tensorPieces } from "./onnx-reader.ts";
+import { type OnnxTensor, readFloats } from "./onnx-reader.ts";
 import {
   int64Initializer,
   type OnnxAttribute,
@@ -285,7 +285,7 @@ export function matrixOf({ linear: { weight }, part, of }: TowerPart, factor = 1
   const { tensor, transposed } = weight;
   const { bytes } = tensor;
   if (!transposed && of === 1 && factor === 1 && bytes !== undefined) {
-    return { from, to, pieces: () => tensorPieces(bytes) };
+    return { from, to, pieces: () => [bytes] };
   }
   return {
     from,

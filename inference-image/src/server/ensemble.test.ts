@@ -214,7 +214,9 @@ describe("fails to load", () => {
     [
       "a tensor of another type",
       (config: string) => config.replace(`model_name: "${python}"`, `model_name: "${u8}"`),
-      new RegExp(`^${jpeg}: in ensemble ${jpeg}, ensemble tensor image is mapping to non-existing input`),
+      new RegExp(
+        `^${jpeg}: in ensemble ${jpeg}, ensemble tensor image is mapping to non-existing input`,
+      ),
     ],
     [
       "a model that waits for itself",

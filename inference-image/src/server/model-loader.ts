@@ -16,7 +16,7 @@ import { checkModelConfig, checkModelFits } from "./model-config-check.ts";
 import { onnxRunner } from "./model-runner.ts";
 import { OipError } from "./oip-error.ts";
 import { preprocessRunner } from "./preprocess-runner.ts";
-import { dataTypeOf, plainMessage, ServedModel, type ServedModelProps } from "./served-model.ts";
+import { plainMessage, ServedModel, type ServedModelProps } from "./served-model.ts";
 
 export interface LoadModelOptions {
   readonly repository: string;
@@ -326,8 +326,7 @@ async function warmUp(
   const inputs = () =>
     session.inputs.map(({ name, dataType }): Tensor => {
       const input = warmup.inputs[name]!;
-      const shape =
-        config.max_batch_size > 0 ? [warmup.batch_size, ...input.dims] : input.dims;
+      const shape = config.max_batch_size > 0 ? [warmup.batch_size, ...input.dims] : input.dims;
       const bytes = warmupBytes(input, elementCount(shape) * (bytesPerElement[dataType] ?? 0));
       if (bytes === undefined) {
         throw refuse(`reads input '${name}' from a file: not supported by this server`);

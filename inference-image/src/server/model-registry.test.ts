@@ -379,7 +379,9 @@ describe("with explicit control, a variant that has changed", () => {
     const before = opened.registry.model(model);
     await infer(opened, 3);
     const refused = text(100, 2).replace("size: 32", "size: -1");
-    await expect(change(opened, refused)).rejects.toThrow("max_batch_size must be an integer of at least 0, got -1");
+    await expect(change(opened, refused)).rejects.toThrow(
+      "max_batch_size must be an integer of at least 0, got -1",
+    );
     expect(opened.registry.ready).toBe(true);
     expect(opened.registry.model(model)).toBe(before);
     expect(instances(opened)).toEqual([1]);

@@ -327,7 +327,6 @@ export class ServedModel {
         return ["BACKEND", as("internal", `onnx runtime error: ${plainMessage(error)}`)];
     }
   }
-
 }
 
 /** What is checked before the elements are looked at. */

@@ -98,7 +98,7 @@ test("a request may mix binary and JSON inputs, and binary and JSON outputs", ()
   const [body, length] = request(
     {
       inputs: [
-        { name: "a", datatype: "INT32", shape: [2], data: [1, 2] },
+        { name: "a", datatype: "UINT8", shape: [2], data: [1, 2] },
         { name: "b", datatype: "UINT8", shape: [3], parameters: { binary_data_size: 3 } },
       ],
       outputs: [{ name: "x" }, { name: "y", parameters: { binary_data: true } }],
@@ -107,7 +107,7 @@ test("a request may mix binary and JSON inputs, and binary and JSON outputs", ()
   );
   const decodedRequest = decodeInferRequest(body, length, "m") as InferRequest;
   expect(decodedRequest.inputs.map(({ bytes }) => Array.from(bytes))).toEqual([
-    [1, 0, 0, 0, 2, 0, 0, 0],
+    [1, 2],
     [7, 8, 9],
   ]);
   expect(decodedRequest.outputs).toEqual([

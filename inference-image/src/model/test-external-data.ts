@@ -1,0 +1,41 @@
+import { writeFile } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { onnxMessage } from "./onnx-proto.ts";
+import { type OnnxModel, onnxChunks } from "./onnx-writer.ts";
+
+interface Tensor {
+  raw_data: Uint8Array;
+  data_location?: number;
+  external_data?: { key: string; value: string }[];
+}
+
+/**
+ * For tests: writes a model whose tensors above 1 KiB are in `weights.bin` beside it.
+ *
+ * @param location - Where the model says that file is.
+ * @returns Its size in bytes.
+ */
+export async function writeWithExternalData(
+  model: OnnxModel,
+  file: string,
+  location = "weights.bin",
+): Promise<number> {
+  const type = onnxMessage("ModelProto");
+  const whole = Buffer.concat(Array.from(onnxChunks(model), (chunk) => Buffer.from(chunk)));
+  const message = type.decode(whole) as unknown as { graph: { initializer: Tensor[] } };
+  const weights: Uint8Array[] = [];
+  let offset = 0;
+  for (const tensor of message.graph.initializer) {
+    const { length } = tensor.raw_data;
+    if (length < 1024) continue;
+    weights.push(Uint8Array.from(tensor.raw_data));
+    const entries = Object.entries({ location, offset, length });
+    tensor.external_data = entries.map(([key, value]) => ({ key, value: String(value) }));
+    tensor.data_location = 1;
+    delete (tensor as Partial<Tensor>).raw_data;
+    offset += length;
+  }
+  await writeFile(file, type.encode(message as object).finish());
+  await writeFile(join(file.slice(0, -basename(file).length), "weights.bin"), weights);
+  return offset;
+}
