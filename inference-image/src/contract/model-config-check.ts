@@ -37,10 +37,9 @@ export function checkModelConfig(
 ): readonly string[] {
   return [
     ...loadProblems(config, options.models ?? repository()),
-    ...[...checkInstances(config, options.gpus), ...checkOptimization(config)].map((problem) =>
-      ofModel(config, problem),
-    ),
-  ];
+    ...checkInstances(config, options.gpus),
+    ...checkOptimization(config),
+  ].map((problem) => `${config.name || "model"}: ${problem}`);
 }
 
 /**
@@ -48,21 +47,15 @@ export function checkModelConfig(
  *
  * @param others - The models that the steps of an ensemble name.
  */
-export function loadProblems(
+export function* loadProblems(
   config: ModelConfig,
   others: readonly ModelConfig[],
-): readonly string[] {
-  return [
-    ...checkHead(config),
-    ...checkTensors(config),
-    ...checkEnsemble(config, others),
-    ...checkBatching(config),
-    ...checkWarmup(config),
-  ].map((problem) => ofModel(config, problem));
-}
-
-function ofModel(config: ModelConfig, problem: string): string {
-  return `${config.name || "model"}: ${problem}`;
+): Generator<string> {
+  yield* checkHead(config);
+  yield* checkTensors(config);
+  yield* checkEnsemble(config, others);
+  yield* checkBatching(config);
+  yield* checkWarmup(config);
 }
 
 const maxInt32 = 2 ** 31 - 1;

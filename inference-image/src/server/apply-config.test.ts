@@ -123,7 +123,7 @@ test("what a server refuses is put back, and what was served is served", async (
     "preferred_batch_size: [64]",
   );
   await expect(apply(refused, { server })).rejects.toThrow(
-    `${model}: single-gpu.pbtxt is not served: ${server} refused it: load failed for model '${model}': dynamic batching preferred size must be <= max batch size for ${model}; the configuration before is back, and served`,
+    `${model}: single-gpu.pbtxt is not served: ${server} refused it: load failed for model '${model}': dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64; the configuration before is back, and served`,
   );
   expect(await published()).toBe(textOf());
   expect(await servedDelay(server)).toBe(5_000);

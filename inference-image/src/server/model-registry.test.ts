@@ -183,7 +183,7 @@ describe("loading", () => {
     [
       "a preferred batch above the maximum",
       config.replace("8, 16, 32", "64"),
-      `${model}: dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64`,
+      `dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64`,
     ],
     [
       "a file outside its folder",
@@ -203,7 +203,7 @@ describe("loading", () => {
     [
       "a backend that is not here",
       config.replace("onnxruntime_onnx", "tensorrt_plan"),
-      `${model}: platform must be onnxruntime_onnx or ensemble, or backend python, got 'tensorrt_plan'`,
+      `platform must be onnxruntime_onnx or ensemble, or backend python, got 'tensorrt_plan'`,
     ],
     [
       "a version that is not there",
@@ -223,12 +223,12 @@ describe("loading", () => {
     [
       "a warm-up that does not fit the model",
       `${config}\nmodel_warmup [ { name: "w" batch_size: 64 } ]`,
-      `${model}: model_warmup[0].batch_size must be 1 to 32, got 64`,
+      `model_warmup[0].batch_size must be 1 to 32, got 64`,
     ],
     [
       "more warm-up runs than a model may have",
       `${config}\nmodel_warmup [ { name: "v" }, { name: "w" count: 100 } ]`,
-      `${model}: model_warmup must run at most 100 times in all, got 101`,
+      `model_warmup must run at most 100 times in all, got 101`,
     ],
   ])("fails on %s", async (_, text, message) => {
     const failure = open({ [`${model}/config.pbtxt`]: text });

@@ -336,7 +336,7 @@ describe("over gRPC, too", () => {
     ],
     [
       "bytes that are no message",
-      () => Buffer.from([0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f]),
+      () => Buffer.from([0x0f]),
       status.INVALID_ARGUMENT,
       /^failed to parse the request: /,
     ],

@@ -244,7 +244,7 @@ describe("a start", () => {
     });
     cleanUps.push(() => repository.remove());
     await expect(startTritonServer(repository.flags(), { log: () => {} })).rejects.toThrow(
-      `failed to load model '${model}': ${model}: output embedding: dims must be [512], got [256]`,
+      `failed to load model '${model}': output embedding: dims must be [512], got [256]`,
     );
   });
 
@@ -323,7 +323,7 @@ describe("the program", () => {
     expect(await exited).toBe(1);
     const lines = stderr().trimEnd().split("\n");
     expect(lines.at(-1)).toBe(
-      `error: creating server: failed to load model '${model}': ${model}: dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64`,
+      `error: creating server: failed to load model '${model}': dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64`,
     );
     expect(stderr()).not.toMatch(/^\s+at /m);
   });
