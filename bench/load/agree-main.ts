@@ -1,5 +1,6 @@
-/** `npm run bench:agree`: our generator beside perf_analyzer and hey. */
+/** `npm run bench:agree` and `npm run bench:generator`: our generator beside perf_analyzer and hey. */
 import { readFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
@@ -14,9 +15,9 @@ import { oipPaths } from "../../inference-image/src/contract/oip-paths.ts";
 import { BenchError } from "../src/bench-error.ts";
 import { type Child, endWithParent, startChild } from "../src/child-process.ts";
 import { freePorts } from "../src/free-ports.ts";
-import { type AgreeTargets, agreeTable, compareWithPeers, disagreement } from "./agree.ts";
+import { type AgreeTargets, agreeTable, compareWithPeers, disagreement, ratioOf } from "./agree.ts";
 import { startNullHttpServer } from "./null-server.ts";
-import { heyVariable } from "./peers.ts";
+import { heyVariable, pinned } from "./peers.ts";
 import { numberOption, runMain } from "./run-main.ts";
 
 const tritonVariable = "CLIPSTACK_REAL_TRITON";
@@ -31,8 +32,10 @@ Options:
   --grpc <host:port>       Triton's gRPC address
   --embed <url>            embed API
   --server <kind>          what is started: bundled (the default), which computes, on the cores that the generators are on;
-                           or sleeping: a real tritonserver and a server without a model that wait 30 ms for each
-                           request, so that no generator takes anything from the server
+                           sleeping: a real tritonserver and a server without a model that wait 30 ms for each
+                           request, so that no generator takes anything from the server;
+                           or null: a server that responds at once, so that the generator is the limit; each is held to
+                           one core, and hey alone is compared with (npm run bench:generator)
   --model <name>           of the bundled server: tiny, generated, an ONNX file (default: generated)
   --perf-analyzer <path>   default: bin/perf_analyzer below $${tritonVariable}, which .ci/real-triton prints
   --hey <path>             default: $${heyVariable}, which .ci/hey prints
@@ -42,7 +45,8 @@ Options:
   --within <percent>       largest difference of a median (default: 5)
   --help
 
-Exit code 1 where throughput, p50 or p95 differ by more.
+Exit code 1 where throughput, p50 or p95 differ by more; with --server null, where ours sends less than half of the requests
+per second that hey sends.
 
 Example:
   $ ${heyVariable}=$(.ci/hey) ${tritonVariable}=$(.ci/real-triton) npm run bench:agree
@@ -52,6 +56,9 @@ const sample = new URL("../samples/mountains.jpg", import.meta.url);
 const clipstack = fileURLToPath(new URL("../../stacks/cli/main.ts", import.meta.url));
 const longestStartMs = 120_000;
 const sleepMs = 30;
+const kinds = ["bundled", "sleeping", "null"] as const;
+/** Least part of hey's rate that our generator must reach on a server that responds at once. */
+const leastRate = 0.5;
 
 await runMain(async (signal) => {
   const { values } = parseArgs({
@@ -92,9 +99,19 @@ await runMain(async (signal) => {
     signal,
     say: (line: string) => console.error(line),
   };
-  const { http, grpc, embed, server } = values;
-  if (server !== "bundled" && server !== "sleeping") {
-    throw new BenchError(`--server must be bundled or sleeping, got '${server}'`);
+  const { http, grpc, embed } = values;
+  const server = kinds.find((kind) => kind === values.server);
+  if (server === undefined) {
+    throw new BenchError(`--server must be one of ${kinds.join(", ")}, got '${values.server}'`);
+  }
+  if (server === "null") {
+    if (hey === undefined) throw new BenchError(`--hey or ${heyVariable} must name hey`);
+    const cores = (await canPin()) ? "0" : undefined;
+    const rows = await withNullServer(0, ({ embed: targets }) =>
+      compareWithPeers({ ...targets, model: openclipVitB32.name }, { ...options, cores }),
+    );
+    console.log(agreeTable(rows));
+    return rows.every((row) => ratioOf(row, "requestsPerSecond") >= leastRate);
   }
   const given = http !== undefined || grpc !== undefined || embed !== undefined;
   const compare = (targets: AgreeTargets) => compareWithPeers(targets, options);
@@ -128,18 +145,31 @@ async function withSleepingServers<T>(work: (started: Started) => Promise<T>): P
   const { startSleepingTriton } = await import("./test-sleeping-triton.ts");
   const triton = await startSleepingTriton(sleepMs);
   try {
-    const server = await startNullHttpServer({ delayMs: sleepMs });
-    try {
-      return await work({
-        triton: { http: triton.url, grpc: triton.grpcTarget },
-        embed: { embed: server.url },
-      });
-    } finally {
-      await server.close();
-    }
+    return await withNullServer(sleepMs, ({ embed }) =>
+      work({ triton: { http: triton.url, grpc: triton.grpcTarget }, embed }),
+    );
   } finally {
     await triton.stop();
   }
+}
+
+async function withNullServer<T>(
+  delayMs: number,
+  work: (started: Pick<Started, "embed">) => Promise<T>,
+): Promise<T> {
+  const server = await startNullHttpServer({ delayMs });
+  try {
+    return await work({ embed: { embed: server.url } });
+  } finally {
+    await server.close();
+  }
+}
+
+/** Returns whether a generator can be held to one core while the server has another. */
+async function canPin(): Promise<boolean> {
+  if (process.platform !== "linux" || availableParallelism() < 2) return false;
+  const command = [...pinned("0"), process.execPath, "--version"];
+  return (await startChild({ command, args: [], env: {} }).exited).code === 0;
 }
 
 /** `clipstack serve`, once for each role. */

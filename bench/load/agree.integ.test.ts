@@ -61,6 +61,20 @@ test.skipIf(heyMissing !== "")(
   },
 );
 
+test.skipIf(heyMissing !== "")(
+  `our generator is not much slower than hey${heyMissing === "" ? "" : ` (not here: ${heyMissing})`}`,
+  async () => {
+    const server = await startNullHttpServer();
+    stops.push(() => server.close());
+    const [row] = await compareWithPeers(
+      { embed: server.url, model },
+      { ...options, hey, concurrency: 8, rounds: 2, seconds: 1 },
+    );
+    // half is what it has to be on a quiet machine; a test must hold on any
+    expect(row && ratioOf(row, "requestsPerSecond")).toBeGreaterThan(0.25);
+  },
+);
+
 function expectSimilar(row: Parameters<typeof ratioOf>[0]): void {
   for (const figure of ["requestsPerSecond", "p50Ms"] as const) {
     expect(ratioOf(row, figure)).toBeGreaterThan(0.6);

@@ -1,6 +1,6 @@
 import { BenchError } from "../src/bench-error.ts";
 import { median } from "../src/statistics.ts";
-import { type PeerFigures, type PeerLoad, runHey, runPerfAnalyzer } from "./peers.ts";
+import { type PeerFigures as Figures, type PeerLoad, runHey, runPerfAnalyzer } from "./peers.ts";
 import { type LoadImage, prepareRequests } from "./prepare.ts";
 import { runOurs } from "./run-load.ts";
 
@@ -22,13 +22,14 @@ export interface AgreeOptions {
   readonly rounds: number;
   readonly seconds: number;
   readonly concurrency: number;
+  /** Cores that each generator is held to; see {@link PeerLoad}. */
+  readonly cores?: string;
   readonly signal: AbortSignal;
   readonly say: (line: string) => void;
 }
 
 const figures = ["requestsPerSecond", "p50Ms", "p95Ms"] as const;
 export type Figure = (typeof figures)[number];
-type Figures = Readonly<Record<Figure, number>>;
 
 /** What both programs saw on one path, round by round. */
 export interface AgreeRow {
@@ -55,7 +56,7 @@ interface Pair {
   readonly path: AgreeRow["path"];
   readonly peer: AgreeRow["peer"];
   readonly ours: (load: PeerLoad) => Promise<Figures>;
-  readonly theirs: (load: PeerLoad) => Promise<PeerFigures>;
+  readonly theirs: (load: PeerLoad) => Promise<Figures>;
 }
 
 /**
@@ -109,7 +110,7 @@ async function pairsOf(
       path,
       peer: "perf_analyzer",
       ours: async (load) => ours(await runOurs(requests, load)),
-      theirs: (load) => runPerfAnalyzer(perfAnalyzer, { protocol, address, model, batch: 1 }, load),
+      theirs: (load) => runPerfAnalyzer(perfAnalyzer, { protocol, address, model }, load),
     });
   }
   if (embed !== undefined) {

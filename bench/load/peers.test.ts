@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { parseHey, parsePerfAnalyzer } from "./peers.ts";
+import { parseHey } from "./peers.ts";
 
 const hey = `
 Summary:
@@ -21,7 +21,6 @@ test("hey's rate and latencies are read", () => {
     requestsPerSecond: 241.9792,
     p50Ms: expect.closeTo(31.2),
     p95Ms: expect.closeTo(35),
-    p99Ms: expect.closeTo(40.1),
   });
 });
 
@@ -30,18 +29,4 @@ test.each([
   ["an error", '[3]	Post "http://127.0.0.1:1/": EOF'],
 ])("fails when hey saw %s that is not good", (_what, line) => {
   expect(() => parseHey(`${hey}  ${line}\n`)).toThrow(`hey: ${line.replace("\t", " ")}`);
-});
-
-test("perf_analyzer's rate is turned into requests, its microseconds into milliseconds", () => {
-  const csv = [
-    "Concurrency,Inferences/Second,Client Send,p50 latency,p90 latency,p95 latency,p99 latency",
-    "2,120.5,10,31000,32000,33000,34000",
-    "",
-  ].join("\n");
-  expect(parsePerfAnalyzer(csv, 4)).toEqual({
-    requestsPerSecond: 30.125,
-    p50Ms: 31,
-    p95Ms: 33,
-    p99Ms: 34,
-  });
 });

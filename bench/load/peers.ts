@@ -1,7 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { parse } from "csv-parse/sync";
+import { parsePerfAnalyzer } from "../report/import-perf-analyzer.ts";
 import { BenchError } from "../src/bench-error.ts";
 import { startChild } from "../src/child-process.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
@@ -13,7 +13,6 @@ export interface PeerFigures {
   readonly requestsPerSecond: number;
   readonly p50Ms: number;
   readonly p95Ms: number;
-  readonly p99Ms: number;
 }
 
 /** Where hey is looked for: `.ci/hey` builds it. */
@@ -82,7 +81,6 @@ export function parseHey(text: string): PeerFigures {
     requestsPerSecond: Number(rate),
     p50Ms: percent(50),
     p95Ms: percent(95),
-    p99Ms: percent(99),
   };
 }
 
@@ -91,13 +89,12 @@ export interface PerfAnalyzerTarget {
   /** `host:port` */
   readonly address: string;
   readonly model: string;
-  readonly batch: number;
 }
 
 /** Run NVIDIA's load generator: its own warm-up, windows and rule of stability, random inputs. */
 export async function runPerfAnalyzer(
   program: string,
-  { protocol, address, model, batch }: PerfAnalyzerTarget,
+  { protocol, address, model }: PerfAnalyzerTarget,
   { concurrency, seconds, cores, signal }: PeerLoad,
 ): Promise<PeerFigures> {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-perf-"));
@@ -107,7 +104,7 @@ export async function runPerfAnalyzer(
       [
         ...pinned(cores),
         program,
-        ...["-m", model, "-i", protocol, "-u", address, "-b", String(batch)],
+        ...["-m", model, "-i", protocol, "-u", address, "-b", "1"],
         ...["--concurrency-range", `${concurrency}:${concurrency}`, "-f", report],
         ...["--measurement-interval", String(Math.round((seconds * 1_000) / 3))],
         // three windows, whatever they say: both programs get the same time
@@ -116,26 +113,16 @@ export async function runPerfAnalyzer(
       "perf_analyzer",
       signal,
     );
-    return parsePerfAnalyzer(readFileSync(report, "utf8"));
+    const [row] = parsePerfAnalyzer(readFileSync(report, "utf8"), report).rows;
+    return {
+      // with a batch of one image
+      requestsPerSecond: row?.inferencesPerSecond ?? Number.NaN,
+      p50Ms: row?.p50Ms ?? Number.NaN,
+      p95Ms: row?.p95Ms ?? Number.NaN,
+    };
   } finally {
     rmSync(folder, { recursive: true });
   }
-}
-
-/** @param csv - What `perf_analyzer -f` writes, with one line of figures; one inference is one request. */
-export function parsePerfAnalyzer(csv: string, batch = 1): PeerFigures {
-  const [row] = parse(csv, { columns: true }) as Record<string, string>[];
-  const value = (name: string): number => {
-    const text = row?.[name];
-    if (text === undefined) throw new BenchError(`perf_analyzer: no column '${name}'`);
-    return Number(text);
-  };
-  return {
-    requestsPerSecond: value("Inferences/Second") / batch,
-    p50Ms: value("p50 latency") / 1_000,
-    p95Ms: value("p95 latency") / 1_000,
-    p99Ms: value("p99 latency") / 1_000,
-  };
 }
 
 /** Run a program to its end, and give all that it printed. */
