@@ -5,13 +5,12 @@ import {
   type Card,
   formatMs,
   formatRate,
-  numberCell,
-  numberColumn,
+  numberField,
   type Report,
   type Section,
+  tableOf,
   tableSection,
-  textCell,
-  textColumn,
+  textField,
 } from "./document.ts";
 import { sectionsOf } from "./sections.ts";
 import { allFacts, headFacts } from "./subject.ts";
@@ -53,20 +52,16 @@ function choiceSection(choices: readonly Choice[]): Section {
 
 function limitSections({ limits }: Verdict): readonly Section[] {
   if (limits.length === 0) return [];
-  const columns = [
-    numberColumn("p95 at most"),
-    textColumn("choose"),
-    textColumn("load"),
-    numberColumn("images/s"),
-    numberColumn("its p95 ms"),
-  ];
-  const rows = limits.map(({ limitMs, name, cell }) => [
-    { text: `${limitMs} ms`, sort: limitMs },
-    textCell(name),
-    textCell(settingText(cell)),
-    numberCell(cell.imagesPerSecond, formatRate),
-    numberCell(cell.latencyMs?.p95, formatMs),
+  const table = tableOf("Highest throughput whose p95 stays within a limit", limits, [
+    numberField(
+      "p95 at most",
+      ({ limitMs }) => limitMs,
+      (limitMs) => `${limitMs} ms`,
+    ),
+    textField("choose", ({ name }) => name),
+    textField("load", ({ cell }) => settingText(cell)),
+    numberField("images/s", ({ cell }) => cell.imagesPerSecond, formatRate),
+    numberField("its p95 ms", ({ cell }) => cell.latencyMs?.p95, formatMs),
   ]);
-  const caption = "Highest throughput whose p95 stays within a limit";
-  return [tableSection("limits", "If latency is limited", { caption, columns, rows })];
+  return [tableSection("limits", "If latency is limited", table)];
 }

@@ -119,6 +119,74 @@ export interface Section {
   readonly terminal?: boolean;
 }
 
+/** Column of a table with its cell in each row. */
+export interface Field<Row> extends Column {
+  readonly cell: (row: Row) => TableCell;
+}
+
+/** Table with a row for each item. */
+export function tableOf<Row>(
+  caption: string,
+  rows: readonly Row[],
+  fields: readonly Field<Row>[],
+): DataTable {
+  return {
+    caption,
+    columns: fields.map(({ label, kind, title }) => ({ label, kind, title })),
+    rows: rows.map((row) => fields.map(({ cell }) => cell(row))),
+  };
+}
+
+export function textField<Row>(
+  label: string,
+  text: (row: Row) => string | TableCell,
+  title?: string,
+): Field<Row> {
+  const cell = (row: Row) => {
+    const found = text(row);
+    return typeof found === "string" ? { text: found } : found;
+  };
+  return { label, kind: "text", title, cell };
+}
+
+export const longField = <Row>(label: string, text: (row: Row) => string): Field<Row> => ({
+  ...textField(label, text),
+  kind: "long",
+});
+
+/** @param more - Tone and title of the cell. */
+export function numberField<Row>(
+  label: string,
+  value: (row: Row) => number | undefined,
+  format: (value: number) => string,
+  title?: string,
+  more: (row: Row) => Omit<TableCell, "text" | "sort"> = () => ({}),
+): Field<Row> {
+  const cell = (row: Row) => numberCell(value(row), format, more(row));
+  return { label, kind: "number", title, cell };
+}
+
+/** p99 of a latency, marked with `*` if it comes from too few requests. */
+export function p99Field<Row>(latencyOf: (row: Row) => Latency | undefined): Field<Row> {
+  const cell = (row: Row): TableCell => {
+    const latency = latencyOf(row);
+    if (latency === undefined) return { text: "–", tone: "quiet" };
+    const few = "from too few requests: about the slowest of them";
+    return {
+      text: formatP99(latency),
+      sort: latency.p99,
+      title: latency.p99Reliable ? undefined : few,
+    };
+  };
+  return { label: "p99 ms", kind: "number", cell };
+}
+
+/** `2 × 503, 1 × connection refused`, or `none`. */
+export function errorsText(errors: Readonly<Record<string, number>> = {}): string {
+  const parts = Object.entries(errors).map(([code, count]) => `${formatCount(count)} × ${code}`);
+  return parts.join(", ") || "none";
+}
+
 /** Section with a table and no figure. */
 export function tableSection(
   id: string,
@@ -246,11 +314,13 @@ export function formatFraction(fraction: number): string {
   return `${percentage >= 0.001 ? percentage.toPrecision(2) : percentage.toExponential(0)} %`;
 }
 
-/** p99 in milliseconds, marked with `*` if it comes from too few requests. */
-export function formatP99(latency: {
+export interface Latency {
   readonly p99: number;
   readonly p99Reliable: boolean;
-}): string {
+}
+
+/** p99 in milliseconds, marked with `*` if it comes from too few requests. */
+function formatP99(latency: Latency): string {
   return `${formatMs(latency.p99)}${latency.p99Reliable ? "" : " *"}`;
 }
 

@@ -6,11 +6,10 @@ import {
   formatMs,
   formatRate,
   formatRatio,
-  numberCell,
-  numberColumn,
+  numberField,
   type Section,
-  textCell,
-  textColumn,
+  tableOf,
+  textField,
 } from "./document.ts";
 
 type Row = BenchRecord["imported"][number]["rows"][number];
@@ -41,45 +40,32 @@ export function importedSection(record: BenchRecord): Section | undefined {
     ],
     figures: [],
     tables: [
-      {
-        caption: "Measured by perf_analyzer, and by clipstack",
-        columns: [
-          textColumn("label"),
-          numberColumn("concurrency or rate"),
-          numberColumn("images/s"),
-          numberColumn("ours"),
-          numberColumn("ratio"),
-          numberColumn("p50 ms"),
-          numberColumn("ours"),
-          numberColumn("ratio"),
-          numberColumn("p95 ms"),
-          numberColumn("ours"),
-          numberColumn("queue ms"),
-          numberColumn("model ms"),
-        ],
-        rows: rows.map(({ row, ours }) => [
-          textCell(row.label),
-          numberCell(row.concurrency ?? row.ratePerSecond, formatCount),
-          numberCell(row.inferencesPerSecond, formatRate),
-          numberCell(ours?.imagesPerSecond, formatRate),
-          numberCell(
-            ours === undefined ? undefined : ours.imagesPerSecond / row.inferencesPerSecond,
-            formatRatio,
-          ),
-          numberCell(row.p50Ms, formatMs),
-          numberCell(ours?.latencyMs?.p50, formatMs),
-          numberCell(
-            ours?.latencyMs === undefined || row.p50Ms === undefined
-              ? undefined
-              : ours.latencyMs.p50 / row.p50Ms,
-            formatRatio,
-          ),
-          numberCell(row.p95Ms, formatMs),
-          numberCell(ours?.latencyMs?.p95, formatMs),
-          numberCell(row.queueMs, formatMs),
-          numberCell(row.inferMs, formatMs),
-        ]),
-      },
+      tableOf("Measured by perf_analyzer, and by clipstack", rows, [
+        textField("label", ({ row }) => row.label),
+        numberField(
+          "concurrency or rate",
+          ({ row }) => row.concurrency ?? row.ratePerSecond,
+          formatCount,
+        ),
+        numberField("images/s", ({ row }) => row.inferencesPerSecond, formatRate),
+        numberField("ours", ({ ours }) => ours?.imagesPerSecond, formatRate),
+        numberField(
+          "ratio",
+          ({ row, ours }) => ours && ours.imagesPerSecond / row.inferencesPerSecond,
+          formatRatio,
+        ),
+        numberField("p50 ms", ({ row }) => row.p50Ms, formatMs),
+        numberField("ours", ({ ours }) => ours?.latencyMs?.p50, formatMs),
+        numberField(
+          "ratio",
+          ({ row: { p50Ms = Number.NaN }, ours }) => ours?.latencyMs && ours.latencyMs.p50 / p50Ms,
+          formatRatio,
+        ),
+        numberField("p95 ms", ({ row }) => row.p95Ms, formatMs),
+        numberField("ours", ({ ours }) => ours?.latencyMs?.p95, formatMs),
+        numberField("queue ms", ({ row }) => row.queueMs, formatMs),
+        numberField("model ms", ({ row }) => row.inferMs, formatMs),
+      ]),
     ],
     notes: [
       `Read from ${record.imported.map(({ file }) => file).join(", ")}. Its figures are beside ours, and in no choice of this report.`,

@@ -1,16 +1,23 @@
 import type { BenchRecord, Cell } from "../src/bench-record.ts";
-import { latencyCells, latencyColumns, trustCell, trustColumn } from "./cell-table.ts";
+import {
+  type CellRow,
+  cellRows,
+  conditionsFields,
+  environmentFields,
+  executionField,
+  latencyFields,
+  loadField,
+  nameField,
+  trustField,
+} from "./cell-table.ts";
 import {
   clientsOf,
   closedLoop,
-  conditionsText,
   costBasis,
   doubtsOf,
-  environmentsOf,
   fastest,
   heldShare,
   isPlain,
-  loadText,
   openLoop,
   pathOf,
   preferTrusted,
@@ -24,6 +31,7 @@ import {
 import {
   counted,
   type DataTable,
+  errorsText,
   formatBytes,
   formatCount,
   formatMs,
@@ -34,10 +42,13 @@ import {
   listed,
   numberCell,
   numberColumn,
+  numberField,
   type Section,
   type TableCell,
+  tableOf,
   textCell,
   textColumn,
+  textField,
 } from "./document.ts";
 import {
   batchFigures,
@@ -90,25 +101,14 @@ function pathsSection(record: BenchRecord): Section | undefined {
     answer,
     figures: pathsFigure(sorted),
     tables: [
-      {
-        caption: `Latency with ${settingText(first.cell)}`,
-        columns: [
-          textColumn("path"),
-          ...latencyColumns,
-          numberColumn("images/s"),
-          numberColumn("request"),
-          numberColumn("requests measured"),
-          trustColumn,
-        ],
-        rows: sorted.map(({ name, cell }) => [
-          textCell(name),
-          ...latencyCells(cell),
-          numberCell(cell.imagesPerSecond, formatRate),
-          numberCell(cell.requestBytes, formatBytes),
-          numberCell(cell.samples, formatCount),
-          trustCell(cell),
-        ]),
-      },
+      tableOf(`Latency with ${settingText(first.cell)}`, sorted, [
+        nameField,
+        ...latencyFields,
+        numberField("images/s", ({ cell }) => cell.imagesPerSecond, formatRate),
+        numberField("request", ({ cell }) => cell.requestBytes, formatBytes),
+        numberField("requests measured", ({ cell }) => cell.samples, formatCount),
+        trustField,
+      ]),
     ],
     notes: [],
   };
@@ -186,26 +186,28 @@ function batchSection(record: BenchRecord): Section | undefined {
       ),
       {
         lookUp: true,
-        caption: `Latency and throughput by batch size, ${counted(clients, "client")}`,
-        columns: [
-          textColumn("path"),
-          numberColumn("batch"),
-          ...latencyColumns,
-          numberColumn("images/s"),
-          numberColumn("ms an image"),
-          numberColumn("against the smallest"),
-          trustColumn,
-        ],
-        rows: lines.flatMap(({ name, cells }) =>
-          cells.map((cell) => [
-            textCell(name),
-            numberCell(cell.imagesPerRequest, formatCount),
-            ...latencyCells(cell),
-            numberCell(cell.imagesPerSecond, formatRate),
-            numberCell((cell.latencyMs?.p50 ?? 0) / cell.imagesPerRequest, formatMs),
-            numberCell(cell.imagesPerSecond / (cells[0]?.imagesPerSecond ?? 1), formatRatio),
-            trustCell(cell),
-          ]),
+        ...tableOf(
+          `Latency and throughput by batch size, ${counted(clients, "client")}`,
+          lines.flatMap(({ name, cells }) =>
+            cells.map((cell) => ({ name, cell, smallest: cells[0]?.imagesPerSecond ?? 1 })),
+          ),
+          [
+            nameField,
+            numberField("batch", ({ cell }) => cell.imagesPerRequest, formatCount),
+            ...latencyFields,
+            numberField("images/s", ({ cell }) => cell.imagesPerSecond, formatRate),
+            numberField(
+              "ms an image",
+              ({ cell }) => (cell.latencyMs?.p50 ?? 0) / cell.imagesPerRequest,
+              formatMs,
+            ),
+            numberField(
+              "against the smallest",
+              ({ cell, smallest }) => cell.imagesPerSecond / smallest,
+              formatRatio,
+            ),
+            trustField,
+          ],
         ),
       },
     ],
@@ -293,25 +295,18 @@ function concurrencySection(record: BenchRecord): Section | undefined {
     tables: [
       saturationTable(saturated),
       {
-        caption: `Throughput and latency by clients, ${counted(batch, "image")} a request`,
         lookUp: true,
-        columns: [
-          textColumn("path"),
-          numberColumn("clients"),
-          numberColumn("images/s"),
-          ...latencyColumns,
-          numberColumn("images an execution", "Average batch that the model was run with"),
-          trustColumn,
-        ],
-        rows: lines.flatMap(({ name, cells }) =>
-          cells.map((cell) => [
-            textCell(name),
-            numberCell(clientsOf(cell), formatCount),
-            numberCell(cell.imagesPerSecond, formatRate),
-            ...latencyCells(cell),
-            numberCell(cell.server?.averageBatch, (value) => value.toFixed(1)),
-            trustCell(cell),
-          ]),
+        ...tableOf(
+          `Throughput and latency by clients, ${counted(batch, "image")} a request`,
+          cellRows(lines),
+          [
+            nameField,
+            numberField("clients", ({ cell }) => clientsOf(cell), formatCount),
+            numberField("images/s", ({ cell }) => cell.imagesPerSecond, formatRate),
+            ...latencyFields,
+            executionField,
+            trustField,
+          ],
         ),
       },
     ],
@@ -328,46 +323,54 @@ function saturationTable(
     readonly saturation: ReturnType<typeof saturationOf>;
   }[],
 ): DataTable {
-  return {
-    caption: "Saturation: measured, and by the fitted law",
-    columns: [
-      textColumn("path"),
-      numberColumn("most images/s"),
-      numberColumn("at clients"),
-      numberColumn("95 % of it from clients"),
-      numberColumn("fitted peak images/s"),
-      numberColumn("at clients"),
-      numberColumn("λ", "Images a second of one client"),
-      numberColumn("σ", "Part that is done one at a time"),
-      numberColumn("κ", "What clients cost each other"),
-      numberColumn("off by", "Root mean square of the relative difference"),
-    ],
-    rows: lines.map(({ line: { name, fit, points }, saturation }) => {
-      const largest = Math.max(...points.map(({ clients }) => clients));
-      const beyond = (fit?.peak?.clients ?? 0) > largest;
-      return [
-        textCell(name),
-        numberCell(saturation?.most.throughput, formatRate),
-        numberCell(saturation?.most.clients, formatCount),
-        numberCell(
-          saturation?.reached === true ? saturation.enough.clients : undefined,
-          formatCount,
-        ),
-        numberCell(fit?.peak?.throughput ?? fit?.ceiling, formatRate, {
-          ...(beyond || fit?.peak === undefined
-            ? { tone: "quiet", title: "beyond what was measured" }
-            : {}),
-        }),
-        numberCell(fit?.peak?.clients, formatCount, beyond ? { tone: "quiet" } : {}),
-        numberCell(fit?.lambda, formatRate),
-        numberCell(fit?.sigma, (value) => value.toPrecision(2)),
-        numberCell(fit?.kappa, (value) => (value === 0 ? "0" : value.toExponential(1))),
-        numberCell(fit?.residual, formatPercent, {
-          tone: (fit?.residual ?? 0) > 0.15 ? "care" : undefined,
-        }),
-      ];
-    }),
-  };
+  const rows = lines.map(({ line: { name, fit, points }, saturation }) => {
+    const largest = Math.max(...points.map(({ clients }) => clients));
+    return { name, fit, saturation, isBeyond: (fit?.peak?.clients ?? largest + 1) > largest };
+  });
+  return tableOf("Saturation: measured, and by the fitted law", rows, [
+    nameField,
+    numberField("most images/s", ({ saturation }) => saturation?.most.throughput, formatRate),
+    numberField("at clients", ({ saturation }) => saturation?.most.clients, formatCount),
+    numberField(
+      "95 % of it from clients",
+      ({ saturation }) => (saturation?.reached === true ? saturation.enough.clients : undefined),
+      formatCount,
+    ),
+    numberField(
+      "fitted peak images/s",
+      ({ fit }) => fit?.peak?.throughput ?? fit?.ceiling,
+      formatRate,
+      undefined,
+      ({ isBeyond }) => (isBeyond ? { tone: "quiet", title: "beyond what was measured" } : {}),
+    ),
+    numberField(
+      "at clients",
+      ({ fit }) => fit?.peak?.clients,
+      formatCount,
+      undefined,
+      (row) => (row.isBeyond ? { tone: "quiet" } : {}),
+    ),
+    numberField("λ", ({ fit }) => fit?.lambda, formatRate, "Images a second of one client"),
+    numberField(
+      "σ",
+      ({ fit }) => fit?.sigma,
+      (value) => value.toPrecision(2),
+      "Part that is done one at a time",
+    ),
+    numberField(
+      "κ",
+      ({ fit }) => fit?.kappa,
+      (value) => (value === 0 ? "0" : value.toExponential(1)),
+      "What clients cost each other",
+    ),
+    numberField(
+      "off by",
+      ({ fit }) => fit?.residual,
+      formatPercent,
+      "Root mean square of the relative difference",
+      ({ fit }) => ((fit?.residual ?? 0) > 0.15 ? { tone: "care" } : {}),
+    ),
+  ]);
 }
 
 /** The loads whose time is taken apart: each path alone, and at its most. */
@@ -389,6 +392,11 @@ export function timeRows(cells: readonly Cell[]): readonly {
         : [{ name, what: "at its most" as const, cell: most }]),
     ];
   });
+}
+
+function meanUse({ gpu }: Cell): number | undefined {
+  const uses = (gpu?.gpus ?? []).flatMap(({ utilization = [] }) => utilization);
+  return uses.length === 0 ? undefined : uses.reduce((sum, use) => sum + use, 0) / uses.length;
 }
 
 function timeSection(record: BenchRecord): Section | undefined {
@@ -418,50 +426,41 @@ function timeSection(record: BenchRecord): Section | undefined {
           }),
     figures: timeFigures(rows),
     tables: [
-      {
-        caption: "Mean time of a request in parts, ms",
-        columns: [
-          textColumn("path"),
-          textColumn("load"),
-          numberColumn("whole", "Mean latency at the client"),
-          numberColumn(
-            "network",
-            "Transfer and both systems' network stacks: what the client waited and the server did not work",
-          ),
-          numberColumn("decode"),
-          numberColumn("queue"),
-          numberColumn("input"),
-          numberColumn("model"),
-          numberColumn("output"),
-          numberColumn("other", "Of the server's own total, what its parts do not name"),
-          numberColumn("images an execution"),
-          numberColumn("GPU in use"),
-        ],
-        rows: rows.map(({ name, cell }) => {
-          const uses = (cell.gpu?.gpus ?? []).flatMap(({ utilization }) =>
-            utilization === undefined ? [] : [utilization],
-          );
-          return [
-            textCell(name),
-            textCell(settingText(cell)),
-            numberCell(cell.latencyMs?.mean, formatMs),
-            ...(["network", "decode", "queue", "input", "infer", "output", "server"] as const).map(
-              (id) => numberCell(part(cell, id), formatMs),
-            ),
-            numberCell(cell.server?.averageBatch, (value) => value.toFixed(1)),
-            numberCell(
-              uses.length === 0 ? undefined : uses.reduce((sum, use) => sum + use, 0) / uses.length,
-              formatPercent,
-            ),
-          ];
-        }),
-      },
+      tableOf("Mean time of a request in parts, ms", rows, [
+        nameField,
+        textField("load", ({ cell }) => settingText(cell)),
+        numberField(
+          "whole",
+          ({ cell }) => cell.latencyMs?.mean,
+          formatMs,
+          "Mean latency at the client",
+        ),
+        ...timeColumns.map(([id, label, title]) =>
+          numberField(label, ({ cell }: CellRow) => part(cell, id), formatMs, title),
+        ),
+        executionField,
+        numberField("GPU in use", ({ cell }) => meanUse(cell), formatPercent),
+      ]),
     ],
     notes: [
       "Times of the server are means from its own counters over the measured windows: `nv_inference_*` of Triton, the histograms of the embed server. Network is the rest of what the client waited.",
     ],
   };
 }
+
+const timeColumns = [
+  [
+    "network",
+    "network",
+    "Transfer and both systems' network stacks: what the client waited and the server did not work",
+  ],
+  ["decode", "decode"],
+  ["queue", "queue"],
+  ["input", "input"],
+  ["infer", "model"],
+  ["output", "output"],
+  ["server", "other", "Of the server's own total, what its parts do not name"],
+] as const;
 
 /** Each path's cheapest load. */
 export function costRows(
@@ -497,27 +496,19 @@ function costSection(record: BenchRecord): Section | undefined {
     ],
     figures: costFigure(rows),
     tables: [
-      {
-        caption: "Cost at each path's highest throughput",
-        columns: [
-          textColumn("path"),
-          textColumn("load"),
-          numberColumn("images/s"),
-          numberColumn("1,000 images"),
-          numberColumn("a million images"),
-          numberColumn("time for a million"),
-          trustColumn,
-        ],
-        rows: rows.map(({ name, cell, usd }) => [
-          textCell(name),
-          textCell(settingText(cell)),
-          numberCell(cell.imagesPerSecond, formatRate),
-          numberCell(usd, formatUsd),
-          numberCell(usd * 1_000, (value) => `$${value.toFixed(2)}`),
-          numberCell(1e6 / cell.imagesPerSecond, duration),
-          trustCell(cell),
-        ]),
-      },
+      tableOf("Cost at each path's highest throughput", rows, [
+        nameField,
+        textField("load", ({ cell }) => settingText(cell)),
+        numberField("images/s", ({ cell }) => cell.imagesPerSecond, formatRate),
+        numberField("1,000 images", ({ usd }) => usd, formatUsd),
+        numberField(
+          "a million images",
+          ({ usd }) => usd * 1_000,
+          (value) => `$${value.toFixed(2)}`,
+        ),
+        numberField("time for a million", ({ cell }) => 1e6 / cell.imagesPerSecond, duration),
+        trustField,
+      ]),
     ],
     notes: [
       `Price: $${basis.usdPerHour} an hour, from ${basis.source}, seen ${basis.date}. Prices move: look again. Cost = price ÷ 3600 ÷ images a second × 1000, while it is kept that busy.`,
@@ -550,31 +541,23 @@ function openLoopSection(record: BenchRecord): Section | undefined {
     }),
     figures: rateFigures(sorted, rateOf, isHeld),
     tables: [
-      {
-        caption: "Open loop: requests sent at a rate, answered or not",
-        columns: [
-          textColumn("path"),
-          textColumn("arrivals"),
-          numberColumn("rate /s"),
-          numberColumn("answered", "Part of the requests that were due in the measured windows"),
-          ...latencyColumns,
-          numberColumn("requests measured"),
-          trustColumn,
-        ],
-        rows: sorted.flatMap(({ name, cells }) =>
-          cells.map((cell) => [
-            textCell(name),
-            textCell(cell.load.kind === "open loop" ? cell.load.arrivals : ""),
-            numberCell(rateOf(cell), formatRate),
-            numberCell(cell.achievedShare, formatPercent, {
-              tone: (cell.achievedShare ?? 1) < heldShare ? "bad" : undefined,
-            }),
-            ...latencyCells(cell),
-            numberCell(cell.samples, formatCount),
-            trustCell(cell),
-          ]),
+      tableOf("Open loop: requests sent at a rate, answered or not", cellRows(sorted), [
+        nameField,
+        textField("arrivals", ({ cell: { load } }) =>
+          load.kind === "open loop" ? load.arrivals : "",
         ),
-      },
+        numberField("rate /s", ({ cell }) => rateOf(cell), formatRate),
+        numberField(
+          "answered",
+          ({ cell }) => cell.achievedShare,
+          formatPercent,
+          "Part of the requests that were due in the measured windows",
+          ({ cell }) => ((cell.achievedShare ?? 1) < heldShare ? { tone: "bad" } : {}),
+        ),
+        ...latencyFields,
+        numberField("requests measured", ({ cell }) => cell.samples, formatCount),
+        trustField,
+      ]),
     ],
     notes: [
       "Latency is counted from when a request was due, so a stall of the server is in the figures of every request that it kept waiting. A rate is held where 99 % of its requests were answered and the windows agree.",
@@ -598,25 +581,26 @@ function paritySection({ parity }: BenchRecord): Section | undefined {
     ],
     figures: [],
     tables: [
-      {
-        caption: "Answers against the local reference",
-        columns: [
-          textColumn("path"),
-          numberColumn("images"),
-          numberColumn("least cosine"),
-          numberColumn("largest difference", "‖a − b‖ / ‖b‖"),
-          textColumn("outcome"),
-        ],
-        rows: parity.map((row) => [
-          textCell(name(row)),
-          numberCell(row.images, formatCount),
-          numberCell(row.minCosine, (value) => value.toFixed(6)),
-          numberCell(row.maxRelativeDifference, (value) => value.toExponential(1)),
-          row.passed
-            ? { text: "✓ the same", tone: "good" as const, title: row.message }
-            : { text: `✗ ${row.message}`, tone: "bad" as const },
-        ]),
-      },
+      tableOf("Answers against the local reference", parity, [
+        textField("path", name),
+        numberField("images", ({ images }) => images, formatCount),
+        numberField(
+          "least cosine",
+          ({ minCosine }) => minCosine,
+          (value) => value.toFixed(6),
+        ),
+        numberField(
+          "largest difference",
+          (row) => row.maxRelativeDifference,
+          (value) => value.toExponential(1),
+          "‖a − b‖ / ‖b‖",
+        ),
+        textField("outcome", ({ passed, message }) =>
+          passed
+            ? { text: "✓ the same", tone: "good", title: message }
+            : { text: `✗ ${message}`, tone: "bad" },
+        ),
+      ]),
     ],
     notes: [],
   };
@@ -624,8 +608,11 @@ function paritySection({ parity }: BenchRecord): Section | undefined {
 
 function loadsSection({ cells, settings }: BenchRecord): Section | undefined {
   if (cells.length === 0) return undefined;
-  const many = environmentsOf(cells).length > 1;
-  const conditional = cells.some((cell) => !isPlain(cell));
+  const rows = cells.map((cell) => ({
+    name: pathOf(cell),
+    environment: cell.environment,
+    cell,
+  }));
   return {
     id: "loads",
     title: "Every load",
@@ -633,42 +620,39 @@ function loadsSection({ cells, settings }: BenchRecord): Section | undefined {
     figures: [],
     tables: [
       {
-        caption: `All ${counted(cells.length, "load")}`,
         lookUp: true,
-        columns: [
-          ...(many ? [textColumn("environment")] : []),
-          textColumn("path"),
-          numberColumn("batch"),
-          textColumn("load"),
-          ...(conditional ? [textColumn("under")] : []),
-          numberColumn("images/s"),
-          ...latencyColumns,
-          numberColumn("max ms"),
-          numberColumn("requests"),
-          textColumn("errors"),
-          numberColumn("windows", "Measured, of all"),
-          numberColumn("generator", "Part of a core that its busiest process used"),
-          trustColumn,
-        ],
-        rows: cells.map((cell) => [
-          ...(many ? [textCell(cell.environment)] : []),
-          textCell(pathOf(cell)),
-          numberCell(cell.imagesPerRequest, formatCount),
-          textCell(loadText(cell.load), { sort: clientsOf(cell) ?? 1e6 }),
-          ...(conditional ? [textCell(conditionsText(cell.conditions))] : []),
-          numberCell(cell.imagesPerSecond, formatRate),
-          ...latencyCells(cell),
-          numberCell(cell.latencyMs?.max, formatMs),
-          numberCell(cell.samples, formatCount),
-          errorsCell(cell),
+        ...tableOf(`All ${counted(cells.length, "load")}`, rows, [
+          ...environmentFields(cells),
+          nameField,
+          numberField("batch", ({ cell }) => cell.imagesPerRequest, formatCount),
+          loadField,
+          ...conditionsFields(cells),
+          numberField("images/s", ({ cell }) => cell.imagesPerSecond, formatRate),
+          ...latencyFields,
+          numberField("max ms", ({ cell }) => cell.latencyMs?.max, formatMs),
+          numberField("requests", ({ cell }) => cell.samples, formatCount),
+          textField("errors", ({ cell: { errors } }) => ({
+            text: errorsText(errors),
+            tone: Object.keys(errors).length > 0 ? "bad" : "quiet",
+            sort: Object.values(errors).reduce((sum, count) => sum + count, 0),
+          })),
           {
-            text: `${cell.measuredWindows}/${cell.windows.length}`,
-            sort: cell.windows.length,
+            label: "windows",
+            kind: "number",
+            title: "Measured, of all",
+            cell: ({ cell: { measuredWindows, windows } }) => ({
+              text: `${measuredWindows}/${windows.length}`,
+              sort: windows.length,
+            }),
           },
-          numberCell(cell.client.busiestWorkerCores, formatPercent, {
-            tone: cell.client.busiestWorkerCores > 0.9 ? "bad" : undefined,
-          }),
-          trustCell(cell),
+          numberField(
+            "generator",
+            ({ cell }) => cell.client.busiestWorkerCores,
+            formatPercent,
+            "Part of a core that its busiest process used",
+            ({ cell }) => (cell.client.busiestWorkerCores > 0.9 ? { tone: "bad" } : {}),
+          ),
+          trustField,
         ]),
       },
     ],
@@ -676,15 +660,4 @@ function loadsSection({ cells, settings }: BenchRecord): Section | undefined {
       `Windows of ${settings.windowSeconds} s, until ${settings.stableWindows} in a row agree within ${Math.round(settings.tolerance * 100)} % on throughput and p99, at most ${settings.maxWindows}; the figures are of the last ones. The warm-up before them is not in any figure.`,
     ],
   };
-}
-
-function errorsCell({ errors }: Cell): TableCell {
-  const all = Object.entries(errors);
-  return all.length === 0
-    ? { text: "none", tone: "quiet", sort: 0 }
-    : {
-        text: all.map(([code, count]) => `${formatCount(count)} × ${code}`).join(", "),
-        tone: "bad",
-        sort: all.reduce((sum, [, count]) => sum + count, 0),
-      };
 }

@@ -6,7 +6,16 @@ import {
   studyQuestions,
 } from "../src/bench-record.ts";
 import { median } from "../src/statistics.ts";
-import { latencyCells, latencyColumns, trustCell, trustColumn } from "./cell-table.ts";
+import {
+  cellRows,
+  conditionsFields,
+  environmentFields,
+  executionField,
+  latencyFields,
+  loadField,
+  nameField,
+  trustField,
+} from "./cell-table.ts";
 import {
   clientsOf,
   closedLoop,
@@ -14,7 +23,6 @@ import {
   environmentsOf,
   fastest,
   isPlain,
-  loadText,
   ofStudy,
   pathOf,
   type Series,
@@ -22,7 +30,6 @@ import {
   trustOf,
 } from "./cells.ts";
 import {
-  type Column,
   counted,
   type DataTable,
   type Figure,
@@ -33,12 +40,10 @@ import {
   formatRate,
   formatRatio,
   listed,
-  numberCell,
-  numberColumn,
+  numberField,
   type Section,
-  type TableCell,
-  textCell,
-  textColumn,
+  tableOf,
+  textField,
 } from "./document.ts";
 import { barFigure, plainFigure, protocolFigure } from "./figures.ts";
 import { boxSwatch, pathStyle } from "./plots.ts";
@@ -107,18 +112,6 @@ function results<Id extends StudyId>(record: BenchRecord, study: Id): readonly F
   return record.studies.filter((it): it is Found<Id> => it.study === study);
 }
 
-/** The column of environments, where there are several. */
-function placed(environments: readonly string[]): {
-  readonly columns: readonly Column[];
-  readonly cells: (environment: string) => readonly TableCell[];
-} {
-  const many = new Set(environments).size > 1;
-  return {
-    columns: many ? [textColumn("environment")] : [],
-    cells: (environment) => (many ? [textCell(environment)] : []),
-  };
-}
-
 const seconds = (ms: number) =>
   ms >= 1_000 ? `${(ms / 1_000).toFixed(ms >= 10_000 ? 0 : 1)} s` : `${formatMs(ms)} ms`;
 
@@ -129,7 +122,6 @@ function coldStart(record: BenchRecord): Body | undefined {
   );
   if (starts.length === 0) return undefined;
   const services = [...new Set(starts.map(({ service }) => service))];
-  const place = placed(starts.map(({ environment }) => environment));
   const medians = services.map((service) => {
     const own = starts.filter((start) => start.service === service);
     const over = (ms: (start: (typeof own)[number]) => number) => median(own.map(ms)) ?? 0;
@@ -172,61 +164,31 @@ function coldStart(record: BenchRecord): Body | undefined {
       ],
     ),
     tables: [
-      {
-        caption: "Each start",
-        columns: [
-          ...place.columns,
-          textColumn("service"),
-          numberColumn("round"),
-          numberColumn("live"),
-          numberColumn("ready"),
-          numberColumn("first answer"),
-          numberColumn("warm answer"),
-        ],
-        rows: starts.map((start) => [
-          ...place.cells(start.environment),
-          textCell(start.service),
-          numberCell(start.round, formatCount),
-          numberCell(start.liveMs, seconds),
-          numberCell(start.readyMs, seconds),
-          numberCell(start.firstRequestMs, seconds),
-          numberCell(start.warmRequestMs, seconds),
-        ]),
-      },
+      tableOf("Each start", starts, [
+        ...environmentFields(starts),
+        textField("service", ({ service }) => service),
+        numberField("round", ({ round }) => round, formatCount),
+        numberField("live", ({ liveMs }) => liveMs, seconds),
+        numberField("ready", ({ readyMs }) => readyMs, seconds),
+        numberField("first answer", ({ firstRequestMs }) => firstRequestMs, seconds),
+        numberField("warm answer", ({ warmRequestMs }) => warmRequestMs, seconds),
+      ]),
     ],
   };
 }
 
 /** A table of a study's loads: what it changed, then the figures. */
 function loadTable(caption: string, cells: readonly Cell[]): DataTable {
-  const series = seriesOf(cells);
-  const sameBatch = new Set(cells.map(({ imagesPerRequest }) => imagesPerRequest)).size === 1;
-  const conditional = cells.some((cell) => !isPlain(cell));
-  return {
-    caption,
-    columns: [
-      textColumn("path"),
-      ...(conditional ? [textColumn("under")] : []),
-      ...(sameBatch ? [] : [numberColumn("batch")]),
-      textColumn("load"),
-      numberColumn("images/s"),
-      ...latencyColumns,
-      numberColumn("images an execution"),
-      trustColumn,
-    ],
-    rows: series.flatMap(({ name, cells: own }) =>
-      own.map((cell) => [
-        textCell(name),
-        ...(conditional ? [textCell(conditionsText(cell.conditions))] : []),
-        ...(sameBatch ? [] : [numberCell(cell.imagesPerRequest, formatCount)]),
-        textCell(loadText(cell.load), { sort: clientsOf(cell) ?? 1e6 }),
-        numberCell(cell.imagesPerSecond, formatRate),
-        ...latencyCells(cell),
-        numberCell(cell.server?.averageBatch, (value) => value.toFixed(1)),
-        trustCell(cell),
-      ]),
-    ),
-  };
+  return tableOf(caption, cellRows(seriesOf(cells)), [
+    nameField,
+    ...conditionsFields(cells),
+    numberField("batch", ({ cell }) => cell.imagesPerRequest, formatCount),
+    loadField,
+    numberField("images/s", ({ cell }) => cell.imagesPerSecond, formatRate),
+    ...latencyFields,
+    executionField,
+    trustField,
+  ]);
 }
 
 const usable = (cells: readonly Cell[]) =>
@@ -362,34 +324,22 @@ function protocol(record: BenchRecord, study: StudyId): Body | undefined {
     ],
     figures: protocolFigure(pairs),
     tables: [
-      {
-        caption: "gRPC against HTTP, the same load",
-        columns: [
-          textColumn("backend"),
-          numberColumn("batch"),
-          numberColumn("clients"),
-          numberColumn("HTTP images/s"),
-          numberColumn("gRPC images/s"),
-          numberColumn("ratio"),
-          numberColumn("HTTP p50 ms"),
-          numberColumn("gRPC p50 ms"),
-          numberColumn("ratio"),
-        ],
-        rows: pairs.map((pair) => [
-          textCell(pair.name),
-          numberCell(pair.http.imagesPerRequest, formatCount),
-          numberCell(clientsOf(pair.http), formatCount),
-          numberCell(pair.http.imagesPerSecond, formatRate),
-          numberCell(pair.grpc.imagesPerSecond, formatRate),
-          numberCell(rate(pair), formatRatio),
-          numberCell(pair.http.latencyMs?.p50, formatMs),
-          numberCell(pair.grpc.latencyMs?.p50, formatMs),
-          numberCell(
-            (pair.grpc.latencyMs?.p50 ?? Number.NaN) / (pair.http.latencyMs?.p50 ?? Number.NaN),
-            formatRatio,
-          ),
-        ]),
-      },
+      tableOf("gRPC against HTTP, the same load", pairs, [
+        textField("backend", ({ name }) => name),
+        numberField("batch", ({ http }) => http.imagesPerRequest, formatCount),
+        numberField("clients", ({ http }) => clientsOf(http), formatCount),
+        numberField("HTTP images/s", ({ http }) => http.imagesPerSecond, formatRate),
+        numberField("gRPC images/s", ({ grpc }) => grpc.imagesPerSecond, formatRate),
+        numberField("ratio", rate, formatRatio),
+        numberField("HTTP p50 ms", ({ http }) => http.latencyMs?.p50, formatMs),
+        numberField("gRPC p50 ms", ({ grpc }) => grpc.latencyMs?.p50, formatMs),
+        numberField(
+          "ratio",
+          ({ http, grpc }) =>
+            (grpc.latencyMs?.p50 ?? Number.NaN) / (http.latencyMs?.p50 ?? Number.NaN),
+          formatRatio,
+        ),
+      ]),
     ],
   };
 }
@@ -413,37 +363,21 @@ function serialization(record: BenchRecord): Body | undefined {
     ({ json, binary }) =>
       `With a batch of ${json.imagesPerRequest}, a request as JSON takes ${formatRatio((json.latencyMs?.p50 ?? 0) / (binary.latencyMs?.p50 ?? 1))} as long.`,
   );
-  const tables: DataTable[] = [];
-  if (client.length > 0) {
-    tables.push({
-      caption: "The client alone: writing a request, reading an answer, median",
-      columns: [
-        textColumn("written as"),
-        numberColumn("batch"),
-        numberColumn("write ms"),
-        numberColumn("read ms"),
-        numberColumn("request"),
-      ],
-      rows: client.map((row) => [
-        textCell(row.serialization),
-        numberCell(row.batch, formatCount),
-        numberCell(row.encodeMs, formatMs),
-        numberCell(row.decodeMs, formatMs),
-        numberCell(row.bytes, formatBytes),
+  return {
+    answer: [...answer.slice(-1), ...served],
+    tables: [
+      tableOf("The client alone: writing a request, reading an answer, median", client, [
+        textField("written as", (row) => row.serialization),
+        numberField("batch", ({ batch }) => batch, formatCount),
+        numberField("write ms", ({ encodeMs }) => encodeMs, formatMs),
+        numberField("read ms", ({ decodeMs }) => decodeMs, formatMs),
+        numberField("request", ({ bytes }) => bytes, formatBytes),
       ]),
-    });
-  }
-  if (loads.length > 0) {
-    tables.push(
       loadTable(
         "Requests as JSON and as binary tensors",
         loads.flatMap(({ json, binary }) => [json, binary]),
       ),
-    );
-  }
-  return {
-    answer: [...answer.slice(-1), ...served],
-    tables,
+    ].filter(({ rows }) => rows.length > 0),
     notes: [
       "Bodies are written before a load begins, so the figures of a load are those of the server and the way there: what the client needs to write them comes on top.",
     ],
@@ -526,7 +460,6 @@ function link(record: BenchRecord): Body | undefined {
 function operators(record: BenchRecord): Body | undefined {
   const found = results(record, "operators");
   if (found.length === 0) return undefined;
-  const place = placed(found.map(({ environment }) => environment));
   return {
     answer: found.map((study) => {
       const top = [...study.operators].sort((a, b) => b.share - a.share).slice(0, 3);
@@ -564,27 +497,23 @@ function operators(record: BenchRecord): Body | undefined {
           : [],
       ),
     ),
-    tables: found.map((study) => ({
-      caption: `Operators of ${study.model} in ${study.service}, batch ${study.batch}, mean of ${counted(study.runs, "run")}`,
-      columns: [
-        ...place.columns,
-        textColumn("operator"),
-        textColumn("runs on"),
-        numberColumn("nodes"),
-        numberColumn("ms a run"),
-        numberColumn("share"),
-      ],
-      rows: [...study.operators]
-        .sort((a, b) => b.share - a.share)
-        .map((row) => [
-          ...place.cells(study.environment),
-          textCell(row.operator),
-          textCell(row.provider.replace("ExecutionProvider", "")),
-          numberCell(row.nodes, formatCount),
-          numberCell(row.msPerRun, (value) => value.toPrecision(3)),
-          numberCell(row.share, formatPercent),
-        ]),
-    })),
+    tables: found.map((study) =>
+      tableOf(
+        `Operators of ${study.model} in ${study.service} of ${study.environment}, batch ${study.batch}, mean of ${counted(study.runs, "run")}`,
+        [...study.operators].sort((a, b) => b.share - a.share),
+        [
+          textField("operator", ({ operator }) => operator),
+          textField("runs on", ({ provider }) => provider.replace("ExecutionProvider", "")),
+          numberField("nodes", ({ nodes }) => nodes, formatCount),
+          numberField(
+            "ms a run",
+            ({ msPerRun }) => msPerRun,
+            (value) => value.toPrecision(3),
+          ),
+          numberField("share", ({ share }) => share, formatPercent),
+        ],
+      ),
+    ),
     notes: [
       "From ONNX Runtime's own profile: the share of the time that was spent in operators, not of the wall clock.",
     ],
@@ -603,7 +532,7 @@ function memory(record: BenchRecord): Body | undefined {
     services.map((service) => ({ environment, ...service })),
   );
   if (found.length === 0) return undefined;
-  const place = placed(found.map(({ environment }) => environment));
+  const places = environmentFields(found);
   const sum = (pick: (row: (typeof found)[number]) => number | undefined) =>
     found.reduce((total, row) => total + (pick(row) ?? 0), 0);
   const [resident, gpu] = [
@@ -635,7 +564,7 @@ function memory(record: BenchRecord): Body | undefined {
           return [
             {
               group,
-              label: `${place.columns.length > 0 ? `${row.environment} ` : ""}${row.service}`,
+              label: `${places.length > 0 ? `${row.environment} ` : ""}${row.service}`,
               value: mebibytes(most),
               title: `${row.service}: ${mebibytes(before ?? most)} when ready, ${mebibytes(most)} under load`,
               segments: [
@@ -650,25 +579,14 @@ function memory(record: BenchRecord): Body | undefined {
       [boxSwatch("when ready", "infer"), boxSwatch("more under load", "queue")],
     ),
     tables: [
-      {
-        caption: "Memory of each service",
-        columns: [
-          ...place.columns,
-          textColumn("service"),
-          numberColumn("resident, ready"),
-          numberColumn("under load"),
-          numberColumn("GPU, ready"),
-          numberColumn("GPU, under load"),
-        ],
-        rows: found.map((row) => [
-          ...place.cells(row.environment),
-          textCell(row.service),
-          numberCell(row.residentMiB, mebibytes),
-          numberCell(row.residentUnderLoadMiB, mebibytes),
-          numberCell(row.gpuMemoryMiB, mebibytes),
-          numberCell(row.gpuMemoryUnderLoadMiB, mebibytes),
-        ]),
-      },
+      tableOf("Memory of each service", found, [
+        ...places,
+        textField("service", ({ service }) => service),
+        numberField("resident, ready", (row) => row.residentMiB, mebibytes),
+        numberField("under load", (row) => row.residentUnderLoadMiB, mebibytes),
+        numberField("GPU, ready", (row) => row.gpuMemoryMiB, mebibytes),
+        numberField("GPU, under load", (row) => row.gpuMemoryUnderLoadMiB, mebibytes),
+      ]),
     ],
   };
 }
@@ -747,31 +665,25 @@ function scaling(record: BenchRecord): Body | undefined {
       }),
     }),
     tables: [
-      {
-        caption: "Throughput by GPUs, at the same load for each GPU",
-        columns: [
-          textColumn("path"),
-          numberColumn("GPUs"),
-          textColumn("load"),
-          numberColumn("images/s"),
-          numberColumn("against one"),
-          numberColumn("efficiency", "Against N times one"),
-          numberColumn("p95 ms"),
-          trustColumn,
+      tableOf(
+        "Throughput by GPUs, at the same load for each GPU",
+        lines.flatMap(({ name, points }) => points.map((point) => ({ name, ...point }))),
+        [
+          nameField,
+          numberField("GPUs", ({ gpus }) => gpus, formatCount),
+          loadField,
+          numberField("images/s", ({ cell }) => cell.imagesPerSecond, formatRate),
+          numberField("against one", ({ speedup }) => speedup, formatRatio),
+          numberField(
+            "efficiency",
+            ({ efficiency }) => efficiency,
+            formatPercent,
+            "Against N times one",
+          ),
+          numberField("p95 ms", ({ cell }) => cell.latencyMs?.p95, formatMs),
+          trustField,
         ],
-        rows: lines.flatMap(({ name, points }) =>
-          points.map(({ gpus, cell, speedup, efficiency }) => [
-            textCell(name),
-            numberCell(gpus, formatCount),
-            textCell(loadText(cell.load), { sort: clientsOf(cell) ?? 0 }),
-            numberCell(cell.imagesPerSecond, formatRate),
-            numberCell(speedup, formatRatio),
-            numberCell(efficiency, formatPercent),
-            numberCell(cell.latencyMs?.p95, formatMs),
-            trustCell(cell),
-          ]),
-        ),
-      },
+      ),
     ],
   };
 }

@@ -11,24 +11,25 @@ import {
   type Caveat,
   commitText,
   counted,
-  type DataTable,
+  errorsText,
   type Failure,
   type Figure,
   formatDuration,
   formatFraction,
   formatMs,
-  formatP99,
   formatRate,
-  longColumn,
+  longField,
   machineText,
-  numberCell,
-  numberColumn,
+  numberField,
+  p99Field,
   type Report,
   type Section,
   type TableCell,
+  tableOf,
   tableSection,
   textCell,
   textColumn,
+  textField,
   whenText,
 } from "./document.ts";
 import { barPlot, dotPlot, pathStyle, rangeLegend, rangePlot } from "./plots.ts";
@@ -166,33 +167,22 @@ function endpointSections(
   rows: readonly EndpointRow[],
 ): readonly Section[] {
   if (rows.length === 0) return [];
-  const table: DataTable = {
-    caption: "Latency, throughput and agreement of each endpoint",
-    columns: [
-      textColumn("environment"),
-      textColumn("endpoint"),
-      ...["p50 ms", "p95 ms", "p99 ms", "images/s", "requests"].map((name) => numberColumn(name)),
-      textColumn("errors"),
-      numberColumn("cosine"),
-      numberColumn("difference"),
-    ],
-    rows: rows.map(({ name, path, measurement, parity }) => {
-      const latency = measurement?.latencyMs;
-      const errors = Object.entries(measurement?.errors ?? {});
-      return [
-        textCell(name),
-        textCell(path),
-        numberCell(latency?.p50, formatMs),
-        numberCell(latency?.p95, formatMs),
-        numberCell(latency?.p99, () => (latency === undefined ? "–" : formatP99(latency))),
-        numberCell(measurement?.imagesPerSecond, formatRate),
-        numberCell(measurement?.samples, String),
-        textCell(errors.map(([code, count]) => `${count} × ${code}`).join(", ") || "none"),
-        numberCell(parity?.measured.cosine, (value) => value.toFixed(6)),
-        numberCell(parity?.measured.relativeDifference, formatFraction),
-      ];
-    }),
-  };
+  const table = tableOf("Latency, throughput and agreement of each endpoint", rows, [
+    textField("environment", ({ name }) => name),
+    textField("endpoint", ({ path }) => path),
+    numberField("p50 ms", ({ measurement }) => measurement?.latencyMs?.p50, formatMs),
+    numberField("p95 ms", ({ measurement }) => measurement?.latencyMs?.p95, formatMs),
+    p99Field(({ measurement }) => measurement?.latencyMs),
+    numberField("images/s", ({ measurement }) => measurement?.imagesPerSecond, formatRate),
+    numberField("requests", ({ measurement }) => measurement?.samples, String),
+    textField("errors", ({ measurement }) => errorsText(measurement?.errors)),
+    numberField(
+      "cosine",
+      ({ parity }) => parity?.measured.cosine,
+      (value) => value.toFixed(6),
+    ),
+    numberField("difference", (row) => row.parity?.measured.relativeDifference, formatFraction),
+  ]);
   const note = `Closed loop: ${settings.concurrency} clients, one image per request, ${settings.secondsPerPath} s per endpoint; this measures capacity, not behaviour at a given rate. Cosine and difference are the worst of ${counted(settings.sampleImages.length, "image")} against the local reference.`;
   return [tableSection("endpoints", "Endpoints", table, { notes: [note] })];
 }
@@ -304,52 +294,39 @@ function paritySections(
 const timedChecks: ReadonlySet<CheckId> = new Set(["batches"]);
 
 function detailSections({ environments, checks }: VerifyRecord): readonly Section[] {
-  const tables = environments.map(
-    ({ name, seconds }): DataTable => ({
-      caption: `${name}: every check, ${formatDuration(seconds)}`,
-      lookUp: true,
-      columns: [
-        textColumn("check"),
-        textColumn("service"),
-        textColumn("endpoint"),
-        textColumn("outcome"),
-        longColumn("finding"),
+  const tables = environments.map(({ name, seconds }) =>
+    tableOf(
+      `${name}: every check, ${formatDuration(seconds)}`,
+      checks.filter((check) => check.environment === name),
+      [
+        textField("check", ({ id }) => id),
+        textField("service", ({ service }) => service),
+        textField("endpoint", ({ path }) => path ?? ""),
+        textField("outcome", ({ outcome }) => outcomes[outcome]),
+        longField("finding", (check) => [check.message, ...timesOf(check)].join("\n")),
       ],
-      rows: checks
-        .filter((check) => check.environment === name)
-        .map((check) => [
-          textCell(check.id),
-          textCell(check.service),
-          textCell(check.path ?? ""),
-          outcomes[check.outcome],
-          textCell([check.message, ...timesOf(check)].join("\n")),
-        ]),
-    }),
-  );
-  const services: DataTable = {
-    caption: "Services",
-    lookUp: true,
-    columns: [
-      ...["environment", "service", "resource", "Triton"].map((name) => textColumn(name)),
-      numberColumn("processes"),
-    ],
-    rows: environments.flatMap(({ name, services: list }) =>
-      list.map((service) => [
-        textCell(name),
-        textCell(service.name),
-        textCell(service.resource),
-        textCell(service.engine ?? ""),
-        numberCell(service.processes, String),
-      ]),
     ),
-  };
+  );
+  const services = tableOf(
+    "Services",
+    environments.flatMap(({ name, services: list }) =>
+      list.map((service) => ({ environment: name, ...service })),
+    ),
+    [
+      textField("environment", ({ environment }) => environment),
+      textField("service", ({ name }) => name),
+      textField("resource", ({ resource }) => resource),
+      textField("Triton", ({ engine }) => engine ?? ""),
+      numberField("processes", ({ processes }) => processes, String),
+    ],
+  );
   return [
     {
       id: "details",
       title: "Every check",
       answer: [],
       figures: [],
-      tables: [...tables, services],
+      tables: [...tables, services].map((table) => ({ ...table, lookUp: true })),
       notes: [],
     },
   ];

@@ -1,16 +1,16 @@
 import {
   commitText,
   counted,
+  errorsText,
   formatMs,
-  formatP99,
-  longColumn,
-  numberCell,
-  numberColumn,
+  longField,
+  numberField,
+  p99Field,
   type Report,
   type Section,
+  tableOf,
   tableSection,
-  textCell,
-  textColumn,
+  textField,
   whenText,
 } from "../report/document.ts";
 import { exerciseQuestions, type K8sRecord } from "./k8s-record.ts";
@@ -46,15 +46,14 @@ export function k8sReport(record: K8sRecord): Report {
 }
 
 function checkSection({ exercise, checks }: K8sRecord): Section {
-  const table = {
-    caption: "Checks",
-    columns: [textColumn("outcome"), textColumn("check"), longColumn("finding")],
-    rows: checks.map(({ claim, passed, message }) => [
-      textCell(passed ? "✓ pass" : "✗ FAIL", { tone: passed ? "good" : "bad" }),
-      textCell(claim),
-      textCell(message),
-    ]),
-  };
+  const table = tableOf("Checks", checks, [
+    textField("outcome", ({ passed }) => ({
+      text: passed ? "✓ pass" : "✗ FAIL",
+      tone: passed ? "good" : "bad",
+    })),
+    textField("check", ({ claim }) => claim),
+    longField("finding", ({ message }) => message),
+  ]);
   return tableSection("checks", "Checks", table, { answer: [exerciseQuestions[exercise]] });
 }
 
@@ -64,31 +63,28 @@ function loadSections({ load }: K8sRecord): readonly Section[] {
     load.kind === "fixed rate"
       ? `${load.ratePerSecond} requests per second`
       : `${load.concurrency} clients in a closed loop`;
-  const table = {
-    caption: "Requests in each phase",
-    columns: [
-      textColumn("phase"),
-      ...["seconds", "requests", "failed"].map((name) => numberColumn(name)),
-      textColumn("errors"),
-      ...["p50 ms", "p95 ms", "p99 ms", "max ms", "samples"].map((name) => numberColumn(name)),
-    ],
-    rows: load.phases.map(({ phase, seconds, requests, failed, errors, latencyMs }) => [
-      textCell(phase),
-      numberCell(seconds, (value) => value.toFixed(1)),
-      numberCell(requests, String),
-      numberCell(failed, String, failed > 0 ? { tone: "bad" } : {}),
-      textCell(
-        Object.entries(errors)
-          .map(([code, count]) => `${count} × ${code}`)
-          .join(", ") || "none",
-      ),
-      numberCell(latencyMs?.p50, formatMs),
-      numberCell(latencyMs?.p95, formatMs),
-      latencyMs === undefined ? numberCell(undefined, String) : textCell(formatP99(latencyMs)),
-      numberCell(latencyMs?.max, formatMs),
-      numberCell(latencyMs?.samples, String),
-    ]),
-  };
+  const table = tableOf("Requests in each phase", load.phases, [
+    textField("phase", ({ phase }) => phase),
+    numberField(
+      "seconds",
+      ({ seconds }) => seconds,
+      (value) => value.toFixed(1),
+    ),
+    numberField("requests", ({ requests }) => requests, String),
+    numberField(
+      "failed",
+      ({ failed }) => failed,
+      String,
+      undefined,
+      ({ failed }) => (failed > 0 ? { tone: "bad" } : {}),
+    ),
+    textField("errors", ({ errors }) => errorsText(errors)),
+    numberField("p50 ms", ({ latencyMs }) => latencyMs?.p50, formatMs),
+    numberField("p95 ms", ({ latencyMs }) => latencyMs?.p95, formatMs),
+    p99Field(({ latencyMs }) => latencyMs),
+    numberField("max ms", ({ latencyMs }) => latencyMs?.max, formatMs),
+    numberField("samples", ({ latencyMs }) => latencyMs?.samples, String),
+  ]);
   const answer = `${rate}, a new connection for each request, to ${urlText(load.url)}`;
   return [tableSection("load", "Load", table, { answer: [answer] })];
 }
