@@ -3,13 +3,16 @@ import { kubectlAutoscaler, kubectlDeployment, kubectlPod } from "../../bench/sr
 import { type ApiAnswer, type ApiRequest, testCluster } from "./test-cluster-server.ts";
 
 /**
- * For tests: a cluster of one Deployment of two pods, with as many earlier versions as it keeps. Its controllers act at once, and a
- * pod with an image that is not there never becomes ready.
+ * For tests: a cluster of one Deployment of two pods, with as many earlier versions as it keeps. A pod with an image that is not
+ * there never becomes ready.
  */
+
+/** Time until the controllers observe a patch: requests of a load are due within each phase of a drill. */
+const observedAfterMs = 1_000;
 
 /** What goes wrong in the cluster. */
 export interface DeploymentFaults {
-  /** The API server is away so long, after the patch to the bad image. */
+  /** Time in which the API server is away, from the patch to the bad image on, or until `comeBack` is called. */
   readonly awayMs?: number;
   readonly patchFails?: boolean;
   /** The autoscaler holds four pods so long, from the first look on. */
@@ -26,6 +29,7 @@ export async function deploymentCluster(faults: DeploymentFaults = {}) {
   const { template } = kubectlDeployment.spec;
   let made = 0;
   let awayUntil = 0;
+  let observedAt = 0;
   let patched = false;
   let scaleDownAt: number | undefined;
   const id = () => `made-${++made}`;
@@ -89,7 +93,6 @@ export async function deploymentCluster(faults: DeploymentFaults = {}) {
     }
     metadata.generation++;
     Object.assign(status, {
-      observedGeneration: metadata.generation,
       replicas: pods.length,
       updatedReplicas: isBad ? 1 : spec.replicas,
       readyReplicas: spec.replicas,
@@ -135,6 +138,7 @@ export async function deploymentCluster(faults: DeploymentFaults = {}) {
       take();
     }
     reconcile();
+    observedAt = Date.now() + observedAfterMs;
     return deployment;
   };
 
@@ -150,7 +154,11 @@ export async function deploymentCluster(faults: DeploymentFaults = {}) {
       replicaSets = replicaSets.filter((it) => it.metadata.name !== object);
       return { kind: "Status", status: "Success" };
     }
-    if (plural === "deployments") return deployment;
+    if (plural === "deployments") {
+      const { metadata, status } = deployment;
+      if (Date.now() >= observedAt) status.observedGeneration = metadata.generation;
+      return deployment;
+    }
     if (plural === "pods") return { items: pods };
     if (plural === "replicasets") return { items: replicaSets };
     if (plural === "horizontalpodautoscalers" && faults.scaledUpMs !== undefined) {
@@ -164,6 +172,9 @@ export async function deploymentCluster(faults: DeploymentFaults = {}) {
     kubeconfig: cluster.kubeconfig,
     close: cluster.close,
     isPatched: () => patched,
+    comeBack: () => {
+      awayUntil = 0;
+    },
     /** What a user would miss. */
     kept: () =>
       structuredClone({
