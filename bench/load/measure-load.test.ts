@@ -1,7 +1,6 @@
 import { once } from "node:events";
-import { createServer as createHttp2Server } from "node:http2";
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
-import { afterEach, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import type { LoadShape } from "../src/bench-record.ts";
 import { type MeasureOptions, measureLoad } from "./measure-load.ts";
 import { type NullServer, startNullGrpcServer, startNullHttpServer } from "./null-server.ts";
@@ -10,7 +9,7 @@ import type { PreparedRequests } from "./prepared-requests.ts";
 const servers: NullServer[] = [];
 const others: { close(): unknown }[] = [];
 const sockets: Socket[] = [];
-afterEach(async () => {
+afterAll(async () => {
   await Promise.all(servers.splice(0).map((server) => server.close()));
   for (const socket of sockets.splice(0)) socket.destroy();
   for (const server of others.splice(0)) server.close();
@@ -127,16 +126,6 @@ test("a window goes on until it has answers enough to say something", async () =
   for (const { requests } of measured.windows) expect(requests).toBeGreaterThanOrEqual(10);
 });
 
-test("the rate does not depend on when a window ends", async () => {
-  // 10 answers a second, in windows of 0.35 seconds
-  const server = await serverOf("http", { delayMs: 100 });
-  const measured = await measureLoad(
-    requestsTo(server.url, "http"),
-    optionsOf({ load: { kind: "closed loop", concurrency: 1 }, windowSeconds: 1.05 }),
-  );
-  expect(measured.requestsPerSecond).toBeCloseTo(1_000 / (measured.latencyMs?.mean ?? 0), 0);
-});
-
 test("a load can be ended, and what was measured until then is there", async () => {
   const server = await serverOf("http", { delayMs: 5 });
   const interrupt = new AbortController();
@@ -195,13 +184,11 @@ test("Ctrl-C does not wait for counters that do not come", async () => {
   expect(performance.now() - startedAt).toBeLessThan(10_000);
 });
 
-test("a single request, or a few of them, are too short a load to be called stable", async () => {
+test("a few requests are too short a load to be called stable", async () => {
   const server = await serverOf("http", { delayMs: 5 });
-  for (const iterations of [1, 20]) {
-    const measured = await measureLoad(requestsTo(server.url, "http"), optionsOf({ iterations }));
-    expect(measured.samples).toBe(iterations);
-    expect(measured.stability.verdict).toBe("short");
-  }
+  const measured = await measureLoad(requestsTo(server.url, "http"), optionsOf({ iterations: 20 }));
+  expect(measured.samples).toBe(20);
+  expect(measured.stability.verdict).toBe("short");
 });
 
 test("failed requests are counted by their code, and are in no percentile", async () => {
@@ -225,97 +212,6 @@ test("failed requests are counted by their code, and are in no percentile", asyn
   expect(measured.samples).toBe(measured.histogram.reduce((sum, [, n]) => sum + n, 0));
 });
 
-test("an error of gRPC is counted by its name", async () => {
-  const server = createHttp2Server();
-  server.on("stream", (stream) => {
-    stream.respond({ ":status": 200, "grpc-status": "14" }, { endStream: true });
-  });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  others.push(server);
-  const { port } = server.address() as AddressInfo;
-  const measured = await measureLoad(
-    requestsTo(`127.0.0.1:${port}`, "grpc"),
-    optionsOf({ iterations: 10 }),
-  );
-  expect(measured.errors).toEqual({ UNAVAILABLE: 10 });
-  expect(measured.invalid).toContain("No request was answered well.");
-});
-
-test.each([
-  ["less than its message", Buffer.from([0, 0, 0, 0, 9, 1, 2, 3])],
-  ["less than a message's frame", Buffer.from([0, 0])],
-  ["no message", Buffer.alloc(0)],
-])("an answer of gRPC with %s is an error, though its status is good", async (_what, body) => {
-  const server = createHttp2Server();
-  server.on("stream", (stream) => {
-    stream.respond({ ":status": 200 }, { waitForTrailers: true });
-    stream.on("wantTrailers", () => stream.sendTrailers({ "grpc-status": "0" }));
-    stream.end(body);
-  });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  others.push(server);
-  const { port } = server.address() as AddressInfo;
-  const measured = await measureLoad(
-    requestsTo(`127.0.0.1:${port}`, "grpc"),
-    optionsOf({ iterations: 10 }),
-  );
-  expect(measured.errors).toEqual({ "answer cut short": 10 });
-});
-
-test("a connection that the server closes after its answer is opened again", async () => {
-  const url = await listen((socket) => {
-    socket.once("data", () => {
-      socket.end("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nbody without a length");
-    });
-  });
-  const measured = await measureLoad(requestsTo(url, "http"), optionsOf({ iterations: 20 }));
-  expect(measured.errorsInAll).toEqual({});
-  expect(measured.samples).toBe(20);
-  expect(measured.responseBytes).toBe("body without a length".length);
-});
-
-test("a request on a connection that the server was about to close is sent again on another", async () => {
-  const url = await listen((socket) => {
-    // without a word of it in the answer; the next request may be on its way already
-    socket.once("data", () => {
-      socket.write("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", () => {
-        setTimeout(() => socket.destroy(), 2);
-      });
-    });
-  });
-  const measured = await measureLoad(requestsTo(url, "http"), optionsOf({ iterations: 20 }));
-  // a busy machine may see a connection end late; without the second try every other request fails
-  expect(measured.samples).toBeGreaterThan(15);
-});
-
-test("a request that the server had for a while before it closed the connection is not sent again", async () => {
-  let dropped = 0;
-  const url = await listen((socket) => {
-    let count = 0;
-    socket.on("data", () => {
-      count += 1;
-      if (count === 3) {
-        dropped += 1;
-        setTimeout(() => socket.destroy(), 100);
-      } else socket.write("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
-    });
-  });
-  const measured = await measureLoad(requestsTo(url, "http"), optionsOf({ iterations: 30 }));
-  const code = "connection closed before the answer";
-  expect(measured.errors[code]).toBeGreaterThanOrEqual(8);
-  expect(measured.errorsInAll[code]).toBeGreaterThanOrEqual(dropped - 2);
-});
-
-test("a connection that ends within an answer is a failure", async () => {
-  const url = await listen((socket) => {
-    socket.once("data", () => socket.end("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf"));
-  });
-  const measured = await measureLoad(requestsTo(url, "http"), optionsOf({ iterations: 10 }));
-  expect(measured.errors).toEqual({ "connection closed before the answer": 10 });
-});
-
 test.each([
   ["http", (port: number) => `http://127.0.0.1:${port}`],
   ["grpc", (port: number) => `127.0.0.1:${port}`],
@@ -330,184 +226,181 @@ test.each([
 
 const openLoop: LoadShape = { kind: "open loop", arrivals: "poisson", ratePerSecond: 100, seed: 1 };
 
-test.each(["http", "grpc"] as const)(
-  "an open loop over %s has the rate that was asked for",
-  async (transport) => {
+test.each([
+  ["http", 3],
+  ["grpc", 1],
+] as const)(
+  "an open loop over %s, with workers: %d, has the rate that was asked for",
+  async (transport, workers) => {
     const server = await serverOf(transport, { delayMs: 50 });
     const measured = await measureLoad(
       requestsTo(server.url, transport),
-      optionsOf({ load: { ...openLoop, arrivals: "constant" }, windowSeconds: 0.5 }),
+      optionsOf({ load: { ...openLoop, arrivals: "constant" }, workers, windowSeconds: 0.5 }),
     );
-    expect(measured.requestsPerSecond).toBeGreaterThan(90);
-    expect(measured.requestsPerSecond).toBeLessThan(110);
+    expect(measured.client.workers).toBe(workers);
+    // what was due, however late this machine sends it
+    expect(measured.samples / measured.seconds).toBeGreaterThan(85);
+    expect(measured.samples / measured.seconds).toBeLessThan(115);
     expect(measured.achievedShare).toBe(1);
     expect(measured.errorsInAll).toEqual({});
   },
 );
 
-test("several workers send one load together", async () => {
-  const server = await serverOf("http", { delayMs: 5 });
-  const measured = await measureLoad(
-    requestsTo(server.url, "http"),
-    optionsOf({ load: { ...openLoop, arrivals: "constant" }, workers: 3, windowSeconds: 0.5 }),
-  );
-  expect(measured.client.workers).toBe(3);
-  expect(measured.requestsPerSecond).toBeGreaterThan(90);
-  expect(measured.requestsPerSecond).toBeLessThan(110);
-});
-
-test("an open loop that a server cannot follow achieves less than what was due", async () => {
-  // 20 a second, whatever comes
-  let free = 0;
-  const url = await listen((socket) => {
-    socket.on("data", () => {
-      free = Math.max(free, performance.now()) + 50;
-      setTimeout(
-        () => socket.write("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"),
-        free - performance.now(),
-      );
+// they wait for seconds, and use little of the processor
+describe.concurrent("over seconds", () => {
+  test("an open loop that a server cannot follow achieves less than what was due", async () => {
+    // 20 a second, whatever comes
+    let free = 0;
+    const url = await listen((socket) => {
+      socket.on("data", () => {
+        free = Math.max(free, performance.now()) + 50;
+        setTimeout(
+          () => socket.write("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"),
+          free - performance.now(),
+        );
+      });
     });
+    const measured = await measureLoad(
+      requestsTo(url, "http"),
+      optionsOf({ load: openLoop, windowSeconds: 0.5, durationSeconds: 4 }),
+    );
+    expect(measured.requestsPerSecond).toBeLessThan(40);
+    expect(measured.achievedShare).toBeLessThan(0.9);
   });
-  const measured = await measureLoad(
-    requestsTo(url, "http"),
-    optionsOf({ load: openLoop, windowSeconds: 0.5, durationSeconds: 4 }),
-  );
-  expect(measured.requestsPerSecond).toBeLessThan(40);
-  expect(measured.achievedShare).toBeLessThan(0.9);
-});
 
-test("a stall of one second shows whole in the p99 of an open loop, and hides in a closed one", async () => {
-  const stallMs = 1_000;
-  const during = async (load: LoadShape) => {
-    const server = await serverOf("http", { delayMs: 5 });
+  test("a stall of one second shows whole in the p99 of an open loop, and hides in a closed one", async () => {
+    const stallMs = 1_000;
+    const during = async (load: LoadShape) => {
+      const server = await serverOf("http", { delayMs: 5 });
+      const measured = await measureLoad(
+        requestsTo(server.url, "http"),
+        optionsOf({
+          load,
+          windowSeconds: 1,
+          durationSeconds: 20,
+          stableWindows: 5,
+          maxWindows: 5,
+          tolerance: 0,
+          onWindow: (_window, index) => {
+            if (index === 1) server.pause(stallMs);
+          },
+        }),
+      );
+      expect(measured.latencyMs?.max).toBeGreaterThan(0.9 * stallMs);
+      return measured.latencyMs;
+    };
+    const [open, closed] = await Promise.all([
+      during(openLoop),
+      during({ kind: "closed loop", concurrency: 1 }),
+    ]);
+    // of 500 requests 100 came during the stall: all of them waited
+    expect(open?.p99).toBeGreaterThan(0.8 * stallMs);
+    // one client asked once during the stall, and did not ask again until it was over
+    expect(closed?.p95).toBeLessThan(0.5 * stallMs);
+  });
+
+  /** Answers after 5 ms, until it is told to keep silent for so long; `Infinity`: for ever. */
+  async function silenceable() {
+    let untilMs = 0;
+    const url = await listen((socket) => {
+      socket.on("data", () => {
+        const waitMs = Math.max(5, untilMs - performance.now());
+        if (waitMs === Number.POSITIVE_INFINITY) return;
+        setTimeout(() => socket.write("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"), waitMs);
+      });
+    });
+    return {
+      url,
+      silence: (ms: number) => {
+        untilMs = performance.now() + ms;
+      },
+    };
+  }
+
+  /** A server that keeps silent from within the last window on. */
+  async function silentInTheEnd(load: LoadShape, ms: number) {
+    const server = await silenceable();
+    const silentAt = { ms: Number.NaN };
     const measured = await measureLoad(
       requestsTo(server.url, "http"),
       optionsOf({
         load,
+        // a machine that is late begins the silence later in the window
         windowSeconds: 1,
+        maxWindows: 3,
         durationSeconds: 20,
-        stableWindows: 5,
-        maxWindows: 5,
-        tolerance: 0,
+        tolerance: 0.3,
         onWindow: (_window, index) => {
-          if (index === 1) server.pause(stallMs);
+          if (index !== 1) return;
+          setTimeout(() => {
+            silentAt.ms = performance.now();
+            server.silence(ms);
+          }, 200);
         },
       }),
     );
-    expect(measured.latencyMs?.max).toBeGreaterThan(0.9 * stallMs);
-    return measured.latencyMs;
-  };
-  const [open, closed] = await Promise.all([
-    during(openLoop),
-    during({ kind: "closed loop", concurrency: 1 }),
-  ]);
-  // of 500 requests 100 came during the stall: all of them waited
-  expect(open?.p99).toBeGreaterThan(0.8 * stallMs);
-  // one client asked once during the stall, and did not ask again until it was over
-  expect(closed?.p95).toBeLessThan(0.5 * stallMs);
-});
+    expect(silentAt.ms).toBeGreaterThan(0);
+    return measured;
+  }
 
-/** Answers after 5 ms, until it is told to keep silent for so long; `Infinity`: for ever. */
-async function silenceable() {
-  let untilMs = 0;
-  const url = await listen((socket) => {
-    socket.on("data", () => {
-      const waitMs = Math.max(5, untilMs - performance.now());
-      if (waitMs === Number.POSITIVE_INFINITY) return;
-      setTimeout(() => socket.write("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"), waitMs);
-    });
-  });
-  return {
-    url,
-    silence: (ms: number) => {
-      untilMs = performance.now() + ms;
+  const oneClient: LoadShape = { kind: "closed loop", concurrency: 1 };
+
+  test.each([
+    ["an open loop", { ...openLoop, arrivals: "constant" }],
+    ["a closed loop", oneClient],
+  ] as const)(
+    "a stall in the last window of %s is in its latency and its rate, though the answers come later",
+    async (_what, load) => {
+      const measured = await silentInTheEnd(load, 1_000);
+      expect(measured.stability.verdict).toBe("unstable");
+      expect(measured.latencyMs?.max).toBeGreaterThan(600);
+      expect(measured.errorsInAll).toEqual({});
+      const [first, , last] = measured.windows;
+      expect(last?.imagesPerSecond).toBeLessThan(0.8 * (first?.imagesPerSecond ?? 0));
+      // of some 300 requests 80 were due in what was left of the window; one client had one open
+      if (load.kind === "open loop") {
+        expect(measured.latencyMs?.p99).toBeGreaterThan(600);
+        expect(last?.p99Ms).toBeGreaterThan(600);
+      }
     },
-  };
-}
-
-/** A server that keeps silent from within the last window on. */
-async function silentInTheEnd(load: LoadShape, ms: number) {
-  const server = await silenceable();
-  const silentAt = { ms: Number.NaN };
-  const measured = await measureLoad(
-    requestsTo(server.url, "http"),
-    optionsOf({
-      load,
-      // a machine that is late begins the silence later in the window
-      windowSeconds: 1,
-      maxWindows: 3,
-      durationSeconds: 20,
-      tolerance: 0.3,
-      onWindow: (_window, index) => {
-        if (index !== 1) return;
-        setTimeout(() => {
-          silentAt.ms = performance.now();
-          server.silence(ms);
-        }, 200);
-      },
-    }),
   );
-  expect(silentAt.ms).toBeGreaterThan(0);
-  return measured;
-}
 
-const oneClient: LoadShape = { kind: "closed loop", concurrency: 1 };
+  test.each([
+    ["an open loop", { ...openLoop, arrivals: "constant" }, 20],
+    ["a closed loop", oneClient, 1],
+  ] as const)(
+    "requests of %s that a server never answers are errors, and the load is not stable",
+    async (_what, load, least) => {
+      const measured = await silentInTheEnd(load, Number.POSITIVE_INFINITY);
+      expect(measured.stability.verdict).toBe("unstable");
+      expect(measured.errors["no answer before the load ended"]).toBeGreaterThanOrEqual(least);
+      expect(measured.errorsInAll["no answer before the load ended"]).toBeGreaterThanOrEqual(least);
+      expect(measured.latencyMs?.max).toBeLessThan(900);
+      if (load.kind === "open loop") expect(measured.achievedShare).toBeLessThan(0.95);
+    },
+  );
 
-test.each([
-  ["an open loop", { ...openLoop, arrivals: "constant" }],
-  ["a closed loop", oneClient],
-] as const)(
-  "a stall in the last window of %s is in its latency and its rate, though the answers come later",
-  async (_what, load) => {
-    const measured = await silentInTheEnd(load, 1_000);
-    expect(measured.stability.verdict).toBe("unstable");
-    expect(measured.latencyMs?.max).toBeGreaterThan(600);
+  test("Ctrl-C does not wait for answers that do not come", async () => {
+    const server = await silenceable();
+    const interrupt = new AbortController();
+    let lastWindowAt = 0;
+    const measured = await measureLoad(
+      requestsTo(server.url, "http"),
+      optionsOf({
+        load: openLoop,
+        windowSeconds: 0.5,
+        maxWindows: 3,
+        signal: interrupt.signal,
+        onWindow: (_window, index) => {
+          if (index === 1) setTimeout(() => server.silence(Number.POSITIVE_INFINITY), 300);
+          if (index !== 2) return;
+          lastWindowAt = performance.now();
+          setTimeout(() => interrupt.abort(), 200);
+        },
+      }),
+    );
+    expect(measured.stability.verdict).toBe("interrupted");
     expect(measured.errorsInAll).toEqual({});
-    const [first, , last] = measured.windows;
-    expect(last?.imagesPerSecond).toBeLessThan(0.8 * (first?.imagesPerSecond ?? 0));
-    // of some 300 requests 80 were due in what was left of the window; one client had one open
-    if (load.kind === "open loop") {
-      expect(measured.latencyMs?.p99).toBeGreaterThan(600);
-      expect(last?.p99Ms).toBeGreaterThan(600);
-    }
-  },
-);
-
-test.each([
-  ["an open loop", { ...openLoop, arrivals: "constant" }, 20],
-  ["a closed loop", oneClient, 1],
-] as const)(
-  "requests of %s that a server never answers are errors, and the load is not stable",
-  async (_what, load, least) => {
-    const measured = await silentInTheEnd(load, Number.POSITIVE_INFINITY);
-    expect(measured.stability.verdict).toBe("unstable");
-    expect(measured.errors["no answer before the load ended"]).toBeGreaterThanOrEqual(least);
-    expect(measured.errorsInAll["no answer before the load ended"]).toBeGreaterThanOrEqual(least);
-    expect(measured.latencyMs?.max).toBeLessThan(900);
-    if (load.kind === "open loop") expect(measured.achievedShare).toBeLessThan(0.95);
-  },
-);
-
-test("Ctrl-C does not wait for answers that do not come", async () => {
-  const server = await silenceable();
-  const interrupt = new AbortController();
-  let lastWindowAt = 0;
-  const measured = await measureLoad(
-    requestsTo(server.url, "http"),
-    optionsOf({
-      load: openLoop,
-      windowSeconds: 0.5,
-      maxWindows: 3,
-      signal: interrupt.signal,
-      onWindow: (_window, index) => {
-        if (index === 1) setTimeout(() => server.silence(Number.POSITIVE_INFINITY), 300);
-        if (index !== 2) return;
-        lastWindowAt = performance.now();
-        setTimeout(() => interrupt.abort(), 200);
-      },
-    }),
-  );
-  expect(measured.stability.verdict).toBe("interrupted");
-  expect(measured.errorsInAll).toEqual({});
-  expect(performance.now() - lastWindowAt).toBeLessThan(4_000);
+    expect(performance.now() - lastWindowAt).toBeLessThan(4_000);
+  });
 });
