@@ -1,38 +1,21 @@
-import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { afterAll, describe, expect, test } from "vitest";
 import { parseBenchRecord } from "../../bench/src/bench-record.ts";
 import { freePorts, isTaken } from "../../bench/src/free-ports.ts";
 import { embedsDocument } from "../../bench/src/test-artefact.ts";
+import { clipstack, startClipstack } from "./test-programs.ts";
 import { synthesized } from "./test-synthesized.ts";
 
-const program = fileURLToPath(new URL("clipstack.mjs", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "clipstack-cli-bench-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const timeoutMs = 120_000;
-
-function start(args: readonly string[], env: Readonly<Record<string, string>>) {
-  const child = spawn(process.execPath, [program, "bench", ...args], {
-    env: { ...process.env, ...env },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  return { child, stdout: text(child.stdout), stderr: text(child.stderr) };
-}
-
-async function clipstack(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
-  const { child, stdout, stderr } = start(args, env);
-  const [code] = (await once(child, "close")) as [number];
-  return { code, stdout: await stdout, stderr: await stderr };
-}
 
 /** An environment with one embed server, and options for a short run that saves its reports in a folder of its own. */
 async function oneService() {
@@ -51,7 +34,7 @@ describe("an environment with one service", () => {
       const output = join(reports, "results.json");
       const { code, stdout, stderr } = await clipstack(
         [
-          ...args,
+          ...["bench", ...args],
           ...["--json", "--output", output, "--price", "0.5"],
           ...["--concurrency", "2", "--window", "0.3", "--duration", "3"],
         ],
@@ -60,7 +43,7 @@ describe("an environment with one service", () => {
       expect(stderr).not.toContain("✘");
       expect(code).toBe(0);
       const record = parseBenchRecord(stdout, "stdout");
-      expect(readFileSync(output, "utf8")).toBe(stdout);
+      expect(readFileSync(output, "utf8")).toBe(`${stdout}\n`);
       expect(record.cells.map(({ id }) => id)).toEqual(["embed-http b1 c2"]);
       expect(record.subject.model).toMatchObject({ name: "tiny", weights: "random" });
       expect(record.subject.price).toEqual({
@@ -82,13 +65,13 @@ describe("an environment with one service", () => {
     "is saved as far as it was measured when it is interrupted, and leaves nothing running",
     async () => {
       const { args, env, reports, port } = await oneService();
-      const { child, stderr } = start(
-        [...args, "--concurrency", "1,2", "--window", "0.3", "--duration", "60"],
+      const { child, done } = startClipstack(
+        ["bench", ...args, "--concurrency", "1,2", "--window", "0.3", "--duration", "60"],
         env,
       );
       let said = "";
       const interrupted = new Promise<void>((resolve) => {
-        child.stderr.on("data", async (chunk: Buffer) => {
+        child.stderr?.on("data", async (chunk: Buffer) => {
           if (said.includes("one: embed-http b1")) return;
           said += chunk.toString();
           if (!said.includes("one: embed-http b1")) return;
@@ -98,9 +81,9 @@ describe("an environment with one service", () => {
           resolve();
         });
       });
-      const [code] = (await once(child, "close")) as [number];
+      const { code, stderr } = await done;
       await interrupted;
-      expect(await stderr).toMatch(/clipstack: interrupted; /);
+      expect(stderr).toMatch(/clipstack: interrupted; /);
       expect(code).toBe(130);
       const json = readdirSync(reports).find((name) => name.endsWith(".json")) ?? "";
       const record = parseBenchRecord(readFileSync(join(reports, json), "utf8"), json);
@@ -120,11 +103,11 @@ test("fails with exit code 1 where an address gives no embeddings, and saves why
   const { port } = server.address() as AddressInfo;
   const url = `embed-http=http://127.0.0.1:${port}`;
   const { code, stderr } = await clipstack([
-    ...["--url", url, "--model", "tiny", "--report", reports],
+    ...["bench", "--url", url, "--model", "tiny", "--report", reports],
   ]);
   server.closeAllConnections();
   server.close();
-  expect({ code, last: stderr.split("\n").at(-2) }).toEqual({
+  expect({ code, last: stderr.split("\n").at(-1) }).toEqual({
     code: 1,
     last: "✘ parity endpoints/embed embed-http: answer to octet-stream: expected rows of 2048 bytes, got 5 bytes",
   });
@@ -170,8 +153,8 @@ const refusals: readonly (readonly [string, readonly string[], string])[] = [
 ];
 test.each(refusals)("fails with exit code 2 and one line on %s", async (_name, args, message) => {
   const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port: 8_002 }]));
-  const { code, stdout, stderr } = await clipstack(args, { CDKTF_OUTDIR: outdir });
-  expect({ code, stdout, stderr: stderr.split("\n").at(-2) }).toEqual({
+  const { code, stdout, stderr } = await clipstack(["bench", ...args], { CDKTF_OUTDIR: outdir });
+  expect({ code, stdout, stderr: stderr.split("\n").at(-1) }).toEqual({
     code: 2,
     stdout: "",
     stderr: message,

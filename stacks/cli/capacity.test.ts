@@ -1,27 +1,16 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { execa } from "execa";
 import { afterAll, expect, test } from "vitest";
 import { testBenchRecord, testEmbeddedRecord } from "../../bench/report/test-bench-record.ts";
-import { project } from "./project.ts";
+import { clipstack } from "./test-programs.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "clipstack-capacity-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const run = async (...args: readonly string[]) => {
-  const { exitCode, stdout, stderr } = await execa(
-    process.execPath,
-    [
-      "--import",
-      import.meta.resolve("tsx"),
-      join(project, "stacks/cli/main.ts"),
-      "capacity",
-      ...args,
-    ],
-    { reject: false, stdin: "ignore" },
-  );
-  return { exitCode, stdout, stderr };
+  const { code, ...output } = await clipstack(["capacity", ...args]);
+  return { exitCode: code, ...output };
 };
 
 test("answers what a GPU, payload and link give, what it costs and what bounds it", async () => {
@@ -142,12 +131,9 @@ const wrong: readonly (readonly [readonly string[], string])[] = [
   [["--record", "nothing.json"], "clipstack: nothing.json: cannot be read"],
 ];
 
-test("fails with one line on wrong usage", async () => {
-  const results = await Promise.all(wrong.map(([args]) => run(...args)));
-  results.forEach(({ exitCode, stdout, stderr }, index) => {
-    const [args, message] = wrong[index] ?? [[], ""];
-    expect({ exitCode, stdout }, args.join(" ")).toEqual({ exitCode: 2, stdout: "" });
-    expect(stderr).toContain(message);
-    expect(stderr).not.toMatch(/\n\s+at /);
-  });
-}, 60_000);
+test.each(wrong)("fails with one line on %j", async (args, message) => {
+  const { exitCode, stdout, stderr } = await run(...args);
+  expect({ exitCode, stdout }).toEqual({ exitCode: 2, stdout: "" });
+  expect(stderr).toContain(message);
+  expect(stderr).not.toMatch(/\n\s+at /);
+});

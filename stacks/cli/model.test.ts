@@ -1,12 +1,9 @@
-import { spawnSync } from "node:child_process";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { modelSidecar } from "../../inference-image/src/model/model-info.ts";
-
-const root = fileURLToPath(new URL("../../", import.meta.url));
+import { clipstack } from "./test-programs.ts";
 
 let folder: string;
 beforeAll(async () => {
@@ -16,35 +13,31 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-/** `clipstack model generate …`, as its own process in the temporary folder. */
-function generate(...args: readonly string[]) {
-  const result = spawnSync(
-    process.execPath,
-    [join(root, "stacks/cli/clipstack.mjs"), "model", "generate", ...args],
-    { cwd: folder, encoding: "utf8" },
-  );
-  return { status: result.status, stdout: result.stdout, stderr: result.stderr };
-}
+/** `clipstack model …`, in the temporary folder. */
+const model = (...args: readonly string[]) => clipstack(["model", ...args], {}, folder);
+const generate = (...args: readonly string[]) => model("generate", ...args);
 
 test("writes a tiny model and prints what it is as JSON", async () => {
-  const { status, stdout } = generate("--profile", "tiny", "--output", "a.onnx", "--json");
-  expect(status).toBe(0);
+  const { code, stdout } = await generate("--profile", "tiny", "--output", "a.onnx", "--json");
+  expect(code).toBe(0);
   const { file, ...info } = JSON.parse(stdout) as { file: string };
   expect(file).toBe("a.onnx");
   expect(modelSidecar.parse(info)).toMatchObject({ weights: "random", seed: 1 });
   expect(JSON.parse(await readFile(join(folder, "a.onnx.json"), "utf8"))).toEqual(info);
 });
 
-test("a second run says that the file is there, and another seed needs --force", () => {
+test("a second run says that the file is there, and another seed needs --force", async () => {
   const tiny = ["--profile", "tiny", "--output", "b.onnx"];
-  expect(generate(...tiny).stdout).toMatch(/^b\.onnx written: 0\.9 MB, sha256 [0-9a-f]{64}\n/);
-  expect(generate(...tiny).stdout).toMatch(/^b\.onnx is there already: 0\.9 MB, sha256 /);
-  expect(generate(...tiny, "--seed", "2")).toEqual({
-    status: 2,
+  expect((await generate(...tiny)).stdout).toMatch(
+    /^b\.onnx written: 0\.9 MB, sha256 [0-9a-f]{64}\n/,
+  );
+  expect((await generate(...tiny)).stdout).toMatch(/^b\.onnx is there already: 0\.9 MB, sha256 /);
+  expect(await generate(...tiny, "--seed", "2")).toEqual({
+    code: 2,
     stdout: "",
-    stderr: "clipstack: b.onnx is there already; --force replaces it\n",
+    stderr: "clipstack: b.onnx is there already; --force replaces it",
   });
-  expect(generate(...tiny, "--seed", "2", "--force").status).toBe(0);
+  expect((await generate(...tiny, "--seed", "2", "--force")).code).toBe(0);
 });
 
 test.each([
@@ -63,32 +56,24 @@ test.each([
     ["--seed", "one"],
     "error: option '--seed <integer>' argument 'one' is invalid. It must be a 32-bit integer.",
   ],
-])("fails with exit code 2 on %s", (_name, args, message) => {
-  const { status, stderr } = generate(...args);
+])("fails with exit code 2 on %s", async (_name, args, message) => {
+  const { code, stderr } = await generate(...args);
   expect(stderr.split("\n")[0]).toBe(message);
-  expect(status).toBe(2);
+  expect(code).toBe(2);
 });
 
 test("fails with one line when the file cannot be written", async () => {
   await writeFile(join(folder, "plain"), "");
-  const { status, stderr } = generate("--profile", "tiny", "--output", "plain/c.onnx");
+  const { code, stderr } = await generate("--profile", "tiny", "--output", "plain/c.onnx");
   expect(stderr.split("\n").filter((line) => line.startsWith("clipstack:"))).toEqual([
     expect.stringMatching(/^clipstack: --output plain\/c\.onnx cannot be written: E[A-Z]+$/),
   ]);
-  expect(status).toBe(2);
+  expect(code).toBe(2);
 });
 
-/** `clipstack model <command> …`, as its own process in the temporary folder. */
-function model(...args: readonly string[]) {
-  return spawnSync(process.execPath, [join(root, "stacks/cli/clipstack.mjs"), "model", ...args], {
-    cwd: folder,
-    encoding: "utf8",
-  });
-}
-
 test("writes the optimised file beside the model, with its agreement on photos", async () => {
-  generate("--profile", "tiny", "--output", "standard.onnx");
-  const { stdout } = model("optimise", "--model", "standard.onnx", "--json");
+  await generate("--profile", "tiny", "--output", "standard.onnx");
+  const { stdout } = await model("optimise", "--model", "standard.onnx", "--json");
   expect(JSON.parse(stdout)).toMatchObject({
     file: "standard.fp32-optimised.onnx",
     precision: "fp32-optimised",
@@ -98,7 +83,7 @@ test("writes the optimised file beside the model, with its agreement on photos",
 
 test("model optimise fails on a file that is no model with exit code 2 and one line", async () => {
   await writeFile(join(folder, "text.onnx"), "real weights\n");
-  const { status, stderr } = model("optimise", "--model", "text.onnx");
+  const { code, stderr } = await model("optimise", "--model", "text.onnx");
   expect(stderr.trim().split("\n").at(-1)).toMatch(/^clipstack: [^\n]*text\.onnx: [^\n]+$/);
-  expect(status).toBe(2);
+  expect(code).toBe(2);
 });

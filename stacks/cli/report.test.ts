@@ -1,8 +1,6 @@
-import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { Command } from "commander";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { benchRecordText, recordText } from "../../bench/report/save-reports.ts";
@@ -13,16 +11,7 @@ import { testRecord } from "../../bench/src/test-record.ts";
 import { compareFiles, comparisonJson } from "./compare.ts";
 import { project } from "./project.ts";
 import { outputOf, parseImport, registerReport, renderRecord } from "./report.ts";
-
-const program = fileURLToPath(new URL("./clipstack.mjs", import.meta.url));
-
-function clipstack(...args: readonly string[]) {
-  const result = spawnSync(process.execPath, [program, ...args], {
-    encoding: "utf8",
-    timeout: 60_000,
-  });
-  return { code: result.status, stdout: result.stdout, stderr: result.stderr };
-}
+import { clipstack } from "./test-programs.ts";
 
 let folder: string;
 const file = (name: string) => join(folder, name);
@@ -203,18 +192,19 @@ test("a comparison as JSON has the ratios and whether it passed", () => {
   expect(json.loads[0].changes[0]).toMatchObject({ metric: "throughput", judgement: "worse" });
 });
 
-test("the commands end with their exit codes, and a user sees one line", () => {
-  const compared = clipstack("compare", file("fast.json"), file("slow.json"));
+test("the commands end with their exit codes, and a user sees one line", async () => {
+  const compare = ["compare", file("fast.json"), file("slow.json")];
+  const compared = await clipstack(compare);
   expect(compared.code).toBe(1);
-  expect(compared.stdout).toMatch(/regressions of more than 10 %\.\n$/);
-  const allowed = clipstack("compare", file("fast.json"), file("slow.json"), "--fail-over", "80%");
+  expect(compared.stdout).toMatch(/regressions of more than 10 %\.$/);
+  const allowed = await clipstack([...compare, "--fail-over", "80%"]);
   expect(allowed.code).toBe(0);
-  const wrong = clipstack("report", file("no.json"));
+  const wrong = await clipstack(["report", file("no.json")]);
   expect(wrong).toMatchObject({
     code: 2,
-    stderr: expect.stringMatching(/^clipstack: [^\n]*kind must be "bench"[^\n]*\n$/),
+    stderr: expect.stringMatching(/^clipstack: [^\n]*kind must be "bench"[^\n]*$/),
   });
-  const bad = clipstack("compare", file("fast.json"), file("slow.json"), "--fail-over", "much");
+  const bad = await clipstack([...compare, "--fail-over", "much"]);
   expect(bad.code).toBe(2);
   expect(bad.stderr).toContain("It must be a percentage from 0 to 1000, like 10%.");
 });

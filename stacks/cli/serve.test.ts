@@ -1,16 +1,14 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { freePorts } from "../../bench/src/free-ports.ts";
+import { clipstack, startClipstack } from "./test-programs.ts";
 
-const program = fileURLToPath(new URL("./clipstack.mjs", import.meta.url));
 /** Where the program puts temporary files. */
 let folder: string;
-let child: ChildProcess | undefined;
+let child: Pick<ChildProcess, "kill"> | undefined;
 
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "clipstack-serve-"));
@@ -21,28 +19,9 @@ afterEach(() => {
 });
 
 function serve(...args: string[]) {
-  const started = spawn(process.execPath, [program, "serve", ...args], {
-    env: { ...process.env, TMPDIR: folder },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  child = started;
-  let [stdout, stderr] = ["", ""];
-  started.stdout.on("data", (data) => {
-    stdout += String(data);
-  });
-  started.stderr.on("data", (data) => {
-    stderr += String(data);
-  });
-  const ended = once(started, "close").then(([code]) => ({ code, stdout, stderr }));
-  return { child: started, ended };
-}
-
-async function freePorts(count: number): Promise<number[]> {
-  const servers = Array.from({ length: count }, () => createServer().listen(0, "127.0.0.1"));
-  await Promise.all(servers.map((server) => once(server, "listening")));
-  const ports = servers.map((server) => (server.address() as AddressInfo).port);
-  await Promise.all(servers.map((server) => once(server.close(), "close")));
-  return ports;
+  const started = startClipstack(["serve", ...args], { TMPDIR: folder });
+  child = started.child;
+  return started;
 }
 
 async function answers(url: string): Promise<boolean> {
@@ -54,12 +33,12 @@ async function answers(url: string): Promise<boolean> {
 
 test("starts the embed server on this machine only, and stops it on Ctrl-C", async () => {
   const [port] = await freePorts(1);
-  const { child: server, ended } = serve("--model", "tiny", "--http-port", String(port));
+  const { child: server, done } = serve("--model", "tiny", "--http-port", String(port));
   await expect
     .poll(() => answers(`http://127.0.0.1:${port}/readyz`), { timeout: 60_000 })
     .toBe(true);
   server.kill("SIGINT");
-  const { code, stdout } = await ended;
+  const { code, stdout } = await done;
   expect(code).toBe(0);
   expect(stdout).toContain(`listening on http://127.0.0.1:${port}`);
 });
@@ -81,7 +60,7 @@ test.each(["SIGTERM", "SIGKILL"] as const)(
 
 test("starts what stands where a Triton will stand, and leaves no folder behind", async () => {
   const [http, grpc, metrics] = await freePorts(3);
-  const { child: server, ended } = serve(
+  const { child: server, done } = serve(
     ...["--role", "triton", "--model", "tiny", "--model-config-name", "cpu"],
     ...[
       "--http-port",
@@ -108,28 +87,28 @@ test("starts what stands where a Triton will stand, and leaves no folder behind"
     readdirSync(folder).filter((name) => name.startsWith("clipstack-models-"));
   expect(repositories()).toHaveLength(1);
   server.kill("SIGINT");
-  expect((await ended).code).toBe(0);
+  expect((await done).code).toBe(0);
   expect(repositories()).toEqual([]);
 });
 
 test.each([
   [
     ["--role", "embed", "--grpc-port", "8004"],
-    "clipstack: --grpc-port is for --role triton, got '8004'\n",
+    "clipstack: --grpc-port is for --role triton, got '8004'",
   ],
   [
     ["--model", "none.onnx"],
-    "clipstack: --model must be tiny, generated or a file that exists, got 'none.onnx'\n",
+    "clipstack: --model must be tiny, generated or a file that exists, got 'none.onnx'",
   ],
-  [["--model", "stacks"], "clipstack: --model must be a file, got 'stacks'\n"],
+  [["--model", "stacks"], "clipstack: --model must be a file, got 'stacks'"],
 ])("serve %j exits with 2 and one line", async (args, message) => {
-  const { code, stderr } = await serve(...args).ended;
+  const { code, stderr } = await clipstack(["serve", ...args]);
   expect(stderr).toBe(message);
   expect(code).toBe(2);
 });
 
 test("a port that is none exits with 2", async () => {
-  const { code, stderr } = await serve("--http-port", "0").ended;
+  const { code, stderr } = await clipstack(["serve", "--http-port", "0"]);
   expect(stderr).toContain(
     "error: option '--http-port <port>' argument '0' is invalid. It must be 1 to 65535.",
   );
@@ -137,7 +116,7 @@ test("a port that is none exits with 2", async () => {
 });
 
 test("fails beyond this machine without a key", async () => {
-  const { code, stderr } = await serve("--model", "tiny", "--host", "0.0.0.0").ended;
+  const { code, stderr } = await serve("--model", "tiny", "--host", "0.0.0.0").done;
   expect(code).toBe(2);
   expect(stderr).toContain("API_KEY is required where HOST is not this machine alone");
 });

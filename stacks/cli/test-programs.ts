@@ -2,7 +2,10 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { format } from "node:util";
 import { execa } from "execa";
+import { vi } from "vitest";
+import { runCommand } from "./run-command.ts";
 
 /** For tests: programs that stand in for those that a machine cannot have, in a folder that comes first on the PATH. */
 export interface StandIns {
@@ -27,15 +30,81 @@ export function standIns(): StandIns {
 
 const clipstackProgram = fileURLToPath(new URL("clipstack.mjs", import.meta.url));
 
-/** Run `clipstack …` as a person does, to its end. */
-export function clipstack(
-  args: readonly string[],
-  env: Readonly<Record<string, string | undefined>> = {},
-) {
-  return startClipstack(args, env).done;
+export interface CommandResult {
+  readonly code: number | undefined;
+  /** Without the final line feed. */
+  readonly stdout: string;
+  readonly stderr: string;
 }
 
-/** Start `clipstack …`. */
+let running = false;
+
+/**
+ * Runs `clipstack …` in this process, which takes milliseconds where a process of its own takes a second. For signals, and for
+ * output that is not this project's, use {@link startClipstack}.
+ *
+ * @param env - Variables to set, or to remove if undefined, while it runs.
+ * @param cwd - Working directory while it runs.
+ */
+export async function clipstack(
+  args: readonly string[],
+  env: Readonly<Record<string, string | undefined>> = {},
+  cwd = process.cwd(),
+): Promise<CommandResult> {
+  if (running) throw new Error("output and environment are those of the process: one at a time");
+  running = true;
+  const output = { stdout: "", stderr: "" };
+  const spies = [
+    captured(process.stdout, (text) => {
+      output.stdout += text;
+    }),
+    captured(process.stderr, (text) => {
+      output.stderr += text;
+    }),
+    ...(["log", "info", "warn", "error"] as const).map((name) =>
+      vi.spyOn(console, name).mockImplementation((...values) => {
+        output[name === "log" || name === "info" ? "stdout" : "stderr"] += `${format(...values)}\n`;
+      }),
+    ),
+  ];
+  const { exitCode } = process;
+  const before = { ...process.env };
+  const cwdBefore = process.cwd();
+  setEnvironment({ ...before, DOCKER_HOST: undefined, ...env });
+  process.chdir(cwd);
+  try {
+    const code = await runCommand(args);
+    return { code, stdout: trimmed(output.stdout), stderr: trimmed(output.stderr) };
+  } finally {
+    process.chdir(cwdBefore);
+    setEnvironment(before);
+    process.exitCode = exitCode;
+    for (const spy of spies) spy.mockRestore();
+    running = false;
+  }
+}
+
+function captured(stream: NodeJS.WriteStream, take: (text: string) => void) {
+  return vi.spyOn(stream, "write").mockImplementation((chunk, encoding?, callback?) => {
+    take(typeof chunk === "string" ? chunk : Buffer.from(chunk).toString());
+    const done = typeof encoding === "function" ? encoding : callback;
+    done?.();
+    return true;
+  });
+}
+
+function setEnvironment(variables: Readonly<Record<string, string | undefined>>): void {
+  for (const name of Object.keys(process.env)) {
+    if (variables[name] === undefined) delete process.env[name];
+  }
+  for (const [name, value] of Object.entries(variables)) {
+    if (value !== undefined) process.env[name] = value;
+  }
+}
+
+const trimmed = (text: string) => text.replace(/\n$/, "");
+
+/** Starts `clipstack …` as a process. */
 export function startClipstack(
   args: readonly string[],
   env: Readonly<Record<string, string | undefined>> = {},

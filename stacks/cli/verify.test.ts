@@ -1,37 +1,22 @@
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { afterAll, describe, expect, test } from "vitest";
 import { freePorts, isTaken } from "../../bench/src/free-ports.ts";
 import { parseRecord } from "../../bench/src/record.ts";
 import { embedsDocument } from "../../bench/src/test-artefact.ts";
 import { generateModel } from "../../inference-image/src/model/generate.ts";
+import { clipstack, startClipstack } from "./test-programs.ts";
 import { synthesized } from "./test-synthesized.ts";
 
-const program = fileURLToPath(new URL("clipstack.mjs", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "clipstack-cli-verify-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const timeoutMs = 120_000;
 
-function start(args: readonly string[], env: Readonly<Record<string, string>>) {
-  const child = spawn(process.execPath, [program, "verify", ...args], {
-    env: { ...process.env, ...env },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  return { child, stdout: text(child.stdout), stderr: text(child.stderr) };
-}
-
-async function clipstack(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
-  const { child, stdout, stderr } = start(args, env);
-  const [code] = (await once(child, "close")) as [number];
-  return { code, stdout: await stdout, stderr: await stderr };
-}
+const verify = (args: readonly string[], env: Readonly<Record<string, string>>) =>
+  clipstack(["verify", ...args], env);
 
 const quick = (reports: string) => ["--model", "tiny", "--seconds", "0.2", "--report", reports];
 
@@ -46,7 +31,7 @@ describe("an environment with one service", async () => {
       await generateModel({ profile: "tiny", seed: 2, file: model });
       const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port, repository }]));
       const reports = join(folder, "own-reports");
-      const { code, stdout } = await clipstack(
+      const { code, stdout } = await verify(
         ["one", "--no-synth", "--json", "--seconds", "0.2", "--report", reports],
         { CDKTF_OUTDIR: outdir },
       );
@@ -64,16 +49,17 @@ describe("an environment with one service", async () => {
       const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port }]));
       const reports = mkdtempSync(join(folder, "reports-"));
       const output = join(reports, "record.json");
-      const { code, stdout, stderr } = await clipstack(
-        ["one", "--no-synth", "--json", "--output", output, ...quick(reports)],
+      const { done } = startClipstack(
+        ["verify", "one", "--no-synth", "--json", "--output", output, ...quick(reports)],
         { CDKTF_OUTDIR: outdir },
       );
+      const { code, stdout, stderr } = await done;
       expect(stderr).not.toContain("✘");
       expect(code).toBe(0);
       const record = parseRecord(stdout, "stdout");
       expect(record.environments[0]?.artefact.editedByHand).toBe(false);
       expect(record.subject.model).toMatchObject({ name: "tiny", weights: "random" });
-      expect(readFileSync(output, "utf8")).toBe(stdout);
+      expect(readFileSync(output, "utf8")).toBe(`${stdout}\n`);
       expect(
         readdirSync(reports)
           .map((name) => name.replace(/^.*\./, ""))
@@ -89,7 +75,7 @@ describe("an environment with one service", async () => {
       const { outdir, file } = synthesized(embedsDocument("one", [{ name: "embed", port }]));
       const external = `"external":${port}`;
       writeFileSync(file, readFileSync(file, "utf8").replace(external, `"external":${otherPort}`));
-      const { code, stdout, stderr } = await clipstack(["one", ...quick(join(folder, "reports"))], {
+      const { code, stdout, stderr } = await verify(["one", ...quick(join(folder, "reports"))], {
         CDKTF_OUTDIR: outdir,
       });
       expect(code).toBe(1);
@@ -105,15 +91,16 @@ describe("an environment with one service", async () => {
     "Ctrl-C leaves no process behind",
     async () => {
       const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port }]));
-      const { child, stderr } = start(
-        ["one", "--no-synth", ...quick(join(folder, "reports")), "--seconds", "60"],
+      const { child, done } = startClipstack(
+        ["verify", "one", "--no-synth", ...quick(join(folder, "reports")), "--seconds", "60"],
         { CDKTF_OUTDIR: outdir },
       );
       while (!(await isTaken(port))) await sleep(50);
       child.kill("SIGINT");
-      const [code] = (await once(child, "close")) as [number];
-      expect(code).toBe(130);
-      expect(await stderr).toContain("clipstack: interrupted; nothing is left running\n");
+      expect(await done).toMatchObject({
+        code: 130,
+        stderr: expect.stringContaining("clipstack: interrupted; nothing is left running"),
+      });
       expect(await isTaken(port)).toBe(false);
     },
     timeoutMs,
@@ -124,28 +111,28 @@ const refusals: readonly (readonly [string, readonly string[], string])[] = [
   [
     "an environment that is not there",
     ["two", "--no-synth"],
-    "clipstack: environment must be one of one, got 'two'\n",
+    "clipstack: environment must be one of one, got 'two'",
   ],
   [
     "a model that is not there",
     ["one", "--no-synth", "--model", "no-such.onnx"],
-    "clipstack: --model must be tiny, generated or an ONNX file, got 'no-such.onnx'\n",
+    "clipstack: --model must be tiny, generated or an ONNX file, got 'no-such.onnx'",
   ],
   [
     "an environment that is not deployed",
     ["one", "--target", "deployed"],
-    "clipstack: one is not deployed from here: npx cdktf deploy one --auto-approve\n",
+    "clipstack: one is not deployed from here: npx cdktf deploy one --auto-approve",
   ],
   [
     "ports beyond the last",
     ["one", "--no-synth", "--model", "tiny", "--port-offset", "60000"],
-    "clipstack: --port-offset: port 8002 + 60000 must be 1 to 65535\n",
+    "clipstack: --port-offset: port 8002 + 60000 must be 1 to 65535",
   ],
 ];
 test.each(refusals)("fails with exit code 2 and one line on %s", async (_name, args, message) => {
   const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port: 8_002 }]));
-  const { code, stdout, stderr } = await clipstack(args, { CDKTF_OUTDIR: outdir });
-  expect({ code, stdout, stderr: stderr.split("\n").slice(-2).join("\n") }).toEqual({
+  const { code, stdout, stderr } = await verify(args, { CDKTF_OUTDIR: outdir });
+  expect({ code, stdout, stderr: stderr.split("\n").at(-1) }).toEqual({
     code: 2,
     stdout: "",
     stderr: message,
@@ -156,20 +143,20 @@ test("fails with exit code 2 where what is deployed cannot be asked for", async 
   const { outdir, file } = synthesized(embedsDocument("one", [{ name: "embed", port: 8_002 }]));
   // as a deploy leaves it
   mkdirSync(join(dirname(file), ".terraform"));
-  const { code, stderr } = await clipstack(["one", "--target", "deployed"], {
+  const { code, stderr } = await verify(["one", "--target", "deployed"], {
     CDKTF_OUTDIR: outdir,
     TERRAFORM_BINARY_NAME: "no-such-terraform",
   });
   expect({ code, stderr }).toEqual({
     code: 2,
     stderr:
-      "clipstack: one: no-such-terraform is not installed on this machine, and what is deployed is in Terraform's state\n",
+      "clipstack: one: no-such-terraform is not installed on this machine, and what is deployed is in Terraform's state",
   });
 });
 
 test("fails with exit code 2 and no stack trace when the settings are wrong", async () => {
   const settings = mkdtempSync(join(folder, "settings-"));
-  const { code, stderr } = await clipstack(["single-gpu"], {
+  const { code, stderr } = await verify(["single-gpu"], {
     CDKTF_OUTDIR: mkdtempSync(join(folder, "out-")),
     CLIPSTACK_SETTINGS_DIR: settings,
   });
@@ -180,7 +167,7 @@ test("fails with exit code 2 and no stack trace when the settings are wrong", as
 
 test("fails with exit code 2 where nothing was synthesized", async () => {
   const outdir = mkdtempSync(join(folder, "out-"));
-  const { code, stderr } = await clipstack(["--no-synth"], { CDKTF_OUTDIR: outdir });
+  const { code, stderr } = await verify(["--no-synth"], { CDKTF_OUTDIR: outdir });
   expect(code).toBe(2);
-  expect(stderr).toBe(`clipstack: ${outdir} holds no synthesized environment: npm run synth\n`);
+  expect(stderr).toBe(`clipstack: ${outdir} holds no synthesized environment: npm run synth`);
 });

@@ -1,0 +1,33 @@
+import { CommanderError } from "commander";
+import { clipstackProgram } from "./program.ts";
+import { isUserError } from "./user-error.ts";
+
+/** Exit codes of every command: 0 success, 1 a check failed, 2 usage or settings error. */
+const exitUsage = 2;
+
+/**
+ * Runs a `clipstack` command in this process. Errors are printed as one line.
+ *
+ * @param args - Arguments after the program's name.
+ * @returns Exit code; also set as `process.exitCode`.
+ */
+export async function runCommand(args: readonly string[]): Promise<number> {
+  // Terraform's convention: 2 means that something changes, so every error is 1
+  const isDetailed = args.includes("--detailed-exitcode");
+  process.exitCode = 0;
+  try {
+    const [first = "", second = ""] = args;
+    const program = await clipstackProgram([first === "help" ? second : first]);
+    await program.parseAsync([...args], { from: "user" });
+  } catch (error) {
+    if (error instanceof CommanderError) {
+      process.exitCode = error.exitCode === 0 ? 0 : isDetailed ? 1 : exitUsage;
+    } else {
+      const message = error instanceof Error ? error.message : String(error);
+      console.error(`clipstack: ${message}`);
+      if (process.env.CLIPSTACK_DEBUG !== undefined) console.error(error);
+      process.exitCode = isUserError(error) && !isDetailed ? exitUsage : 1;
+    }
+  }
+  return Number(process.exitCode);
+}
