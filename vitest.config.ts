@@ -35,8 +35,8 @@ export default defineConfig({
           include: ["**/*.test.ts"],
           exclude: [...exclude, "**/*.integ.test.ts"],
           // against a hang, however slow the machine is
-          testTimeout: 120_000,
-          hookTimeout: 120_000,
+          testTimeout: 300_000,
+          hookTimeout: 300_000,
           // many wait: for a process that starts, or for a time to pass
           maxWorkers: availableParallelism() + 1,
           expect: { poll },

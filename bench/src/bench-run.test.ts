@@ -38,7 +38,6 @@ const project = fileURLToPath(new URL("../../", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "clipstack-bench-test-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-const timeoutMs = 120_000;
 const prepare = async (image: Uint8Array) =>
   normalised(await preprocess(image, { maxPixels: 100_000_000 }));
 
@@ -155,7 +154,7 @@ describe("a grid over an environment with an embed server and a Triton", () => {
       [path("embed-http"), path("onnx-http"), path("onnx-grpc"), path("trt-http")],
       { batchSizes: [1, 3] },
     );
-  }, timeoutMs);
+  });
 
   test("is a record that can be saved, and nothing failed", () => {
     expect(benchRecord.safeParse(measured.record).error).toBeUndefined();
@@ -210,101 +209,85 @@ describe("a grid over an environment with an embed server and a Triton", () => {
   });
 });
 
-test(
-  "starts only the services that the paths need, and stops them",
-  async () => {
-    const { document, ports } = await twoServices();
-    const [embed = 0, http = 0] = ports;
-    const seen: boolean[] = [];
-    const onEvent = (event: BenchEvent) => {
-      if (event.kind !== "parity") return;
-      void Promise.all([isTaken(embed), isTaken(http)]).then((taken) => seen.push(...taken));
-    };
-    const { record } = await run(
-      [await source(document, { paths: ["onnx-http"] })],
-      [path("onnx-http")],
-      { onEvent },
-    );
-    expect(record.cells).toHaveLength(1);
-    expect(seen).toEqual([false, true]);
-    expect([await isTaken(embed), await isTaken(http)]).toEqual([false, false]);
-  },
-  timeoutMs,
-);
+test("starts only the services that the paths need, and stops them", async () => {
+  const { document, ports } = await twoServices();
+  const [embed = 0, http = 0] = ports;
+  const seen: boolean[] = [];
+  const onEvent = (event: BenchEvent) => {
+    if (event.kind !== "parity") return;
+    void Promise.all([isTaken(embed), isTaken(http)]).then((taken) => seen.push(...taken));
+  };
+  const { record } = await run(
+    [await source(document, { paths: ["onnx-http"] })],
+    [path("onnx-http")],
+    { onEvent },
+  );
+  expect(record.cells).toHaveLength(1);
+  expect(seen).toEqual([false, true]);
+  expect([await isTaken(embed), await isTaken(http)]).toEqual([false, false]);
+});
 
-test(
-  "the payload variants are measured where the Triton is given their models",
-  async () => {
-    const { document } = await twoServices();
-    const u8ModelFile = join(folder, "u8.onnx");
-    await ensureOptimised(await tinyModel(), u8ModelFile);
-    const { record } = await run(
-      [await source(document, { paths: ["onnx-http", "onnx-grpc"], u8ModelFile })],
-      [
-        { path: "onnx-http", payload: "encoded", serialization: "binary", byName: true },
-        { path: "onnx-grpc", payload: "u8", serialization: "binary", byName: true },
-        { path: "onnx-http", payload: "fp32", serialization: "json", byName: true },
-      ],
-    );
-    expect(record.failures).toEqual([]);
-    expect(record.cells.map(benchPathName)).toEqual([
-      "onnx-http_jpeg",
-      "onnx-grpc_u8",
-      "onnx-http_json",
-    ]);
-    expect(record.cells[0]?.server?.decodeMs).toBeGreaterThan(0);
-    expect(record.notes.join(" ")).toContain("openclip_vit_b32_jpeg were added to its models");
-  },
-  timeoutMs,
-);
+test("the payload variants are measured where the Triton is given their models", async () => {
+  const { document } = await twoServices();
+  const u8ModelFile = join(folder, "u8.onnx");
+  await ensureOptimised(await tinyModel(), u8ModelFile);
+  const { record } = await run(
+    [await source(document, { paths: ["onnx-http", "onnx-grpc"], u8ModelFile })],
+    [
+      { path: "onnx-http", payload: "encoded", serialization: "binary", byName: true },
+      { path: "onnx-grpc", payload: "u8", serialization: "binary", byName: true },
+      { path: "onnx-http", payload: "fp32", serialization: "json", byName: true },
+    ],
+  );
+  expect(record.failures).toEqual([]);
+  expect(record.cells.map(benchPathName)).toEqual([
+    "onnx-http_jpeg",
+    "onnx-grpc_u8",
+    "onnx-http_json",
+  ]);
+  expect(record.cells[0]?.server?.decodeMs).toBeGreaterThan(0);
+  expect(record.notes.join(" ")).toContain("openclip_vit_b32_jpeg were added to its models");
+});
 
-test(
-  "fails without timing a path whose answers differ from the reference",
-  async () => {
-    const { document } = await twoServices();
-    const other = join(folder, "other.onnx");
-    await generateModel({ profile: "tiny", seed: 2, file: other });
-    const { record } = await run(
-      [await source(document, { paths: ["onnx-http"] })],
-      [path("onnx-http")],
-      { referenceModel: other },
-    );
-    expect(record.cells).toEqual([]);
-    expect(record.passed).toBe(false);
-    expect(record.failures).toHaveLength(1);
-    expect(record.failures[0]).toMatch(
-      /^two-services\/triton-onnx onnx-http: .* differ from the local reference: cosine .*; must be ≥ 0.999 and ≤ 0.10 %; the reference is the model of --model$/,
-    );
-  },
-  timeoutMs,
-);
+test("fails without timing a path whose answers differ from the reference", async () => {
+  const { document } = await twoServices();
+  const other = join(folder, "other.onnx");
+  await generateModel({ profile: "tiny", seed: 2, file: other });
+  const { record } = await run(
+    [await source(document, { paths: ["onnx-http"] })],
+    [path("onnx-http")],
+    { referenceModel: other },
+  );
+  expect(record.cells).toEqual([]);
+  expect(record.passed).toBe(false);
+  expect(record.failures).toHaveLength(1);
+  expect(record.failures[0]).toMatch(
+    /^two-services\/triton-onnx onnx-http: .* differ from the local reference: cosine .*; must be ≥ 0.999 and ≤ 0.10 %; the reference is the model of --model$/,
+  );
+});
 
-test(
-  "keeps what was measured until it was interrupted",
-  async () => {
-    const { document, ports } = await twoServices();
-    const controller = new AbortController();
-    const { record, done } = await begin(
-      [await source(document, { paths: ["onnx-http"] })],
-      [path("onnx-http")],
-      {
-        loads: [2, 3, 4].map((concurrency) => ({ kind: "closed loop", concurrency }) as const),
-        signal: controller.signal,
-        onEvent: (event) => {
-          if (event.kind === "window" && event.cell === "onnx-http b1 c3") controller.abort();
-        },
+test("keeps what was measured until it was interrupted", async () => {
+  const { document, ports } = await twoServices();
+  const controller = new AbortController();
+  const { record, done } = await begin(
+    [await source(document, { paths: ["onnx-http"] })],
+    [path("onnx-http")],
+    {
+      loads: [2, 3, 4].map((concurrency) => ({ kind: "closed loop", concurrency }) as const),
+      signal: controller.signal,
+      onEvent: (event) => {
+        if (event.kind === "window" && event.cell === "onnx-http b1 c3") controller.abort();
       },
-    );
-    await expect(done).rejects.toThrow("aborted");
-    expect(record.cells.map(({ id, stability }) => [id, stability.verdict])).toEqual([
-      ["onnx-http b1 c2", expect.not.stringMatching("interrupted")],
-      ["onnx-http b1 c3", "interrupted"],
-    ]);
-    expect(record.subject.environments).toHaveLength(1);
-    expect(await Promise.all(ports.map(isTaken))).toEqual([false, false, false, false]);
-  },
-  timeoutMs,
-);
+    },
+  );
+  await expect(done).rejects.toThrow("aborted");
+  expect(record.cells.map(({ id, stability }) => [id, stability.verdict])).toEqual([
+    ["onnx-http b1 c2", expect.not.stringMatching("interrupted")],
+    ["onnx-http b1 c3", "interrupted"],
+  ]);
+  expect(record.subject.environments).toHaveLength(1);
+  expect(await Promise.all(ports.map(isTaken))).toEqual([false, false, false, false]);
+});
 
 describe("addresses given by hand", () => {
   test("fails in one line where nobody answers", async () => {

@@ -23,7 +23,8 @@ const project = fileURLToPath(new URL("../../", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "clipstack-verify-test-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-const timeoutMs = 120_000;
+// against a hang, however slow the machine is
+const timeoutMs = 300_000;
 
 let written = 0;
 /** Write what would have been synthesized. */

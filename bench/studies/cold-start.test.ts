@@ -71,7 +71,7 @@ test("each round starts the service anew, and is live before it is ready", async
     expect(firstRequestMs).toBeGreaterThan(0);
     expect(warmRequestMs).toBeGreaterThan(0);
   }
-}, 120_000);
+});
 
 test("fails with the last words of a service that does not start", async () => {
   const broken = join(folder, "broken.mjs");
@@ -86,4 +86,4 @@ test("fails with the last words of a service that does not start", async () => {
       onStart: () => {},
     }),
   ).rejects.toThrow(/triton-onnx: ended with code 3 before it was ready.*\n.*no such model/);
-}, 120_000);
+});

@@ -62,10 +62,10 @@ test("ONNX Runtime profiles a model: shares add up, and each node is counted onc
   expect(products?.nodes).toBeGreaterThan(4);
   expect(products?.nodes).toBeLessThan(40);
   expect(products?.msPerRun).toBeGreaterThan(0);
-}, 60_000);
+});
 
 test("fails in one line where the model cannot be opened", async () => {
   await expect(profileOperators({ ...profiling, modelPath: "/no/model.onnx" })).rejects.toThrow(
     /^the profile ended with code 1: .*\/no\/model\.onnx.*$/,
   );
-}, 60_000);
+});

@@ -109,7 +109,7 @@ test("memory at rest is that before the first request, whatever is studied befor
   const [service] = found?.study === "memory" ? found.services : [];
   expect(service?.residentMiB).toBe(100);
   expect(service?.residentUnderLoadMiB).toBeGreaterThan(101);
-}, 60_000);
+});
 
 test("metrics that cannot be read are told before the first load, and once in the record", async () => {
   const [port = 0] = await freePorts(1);
@@ -121,4 +121,4 @@ test("metrics that cannot be read are told before the first load, and once in th
   const kinds = events.map((event) => (event.kind === "notice" ? event.text : event.kind));
   expect(kinds.indexOf(note)).toBeGreaterThanOrEqual(0);
   expect(kinds.indexOf(note)).toBeLessThan(kinds.indexOf("cell"));
-}, 60_000);
+});

@@ -15,8 +15,6 @@ import { synthesized } from "./test-synthesized.ts";
 const folder = mkdtempSync(join(tmpdir(), "clipstack-cli-bench-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-const timeoutMs = 120_000;
-
 /** An environment with one embed server, and options for a short run that saves its reports in a folder of its own. */
 async function oneService() {
   const [port = 0] = await freePorts(1);
@@ -27,72 +25,64 @@ async function oneService() {
 }
 
 describe("an environment with one service", () => {
-  test(
-    "prints the record and nothing else with --json, and saves three files",
-    async () => {
-      const { args, env, reports } = await oneService();
-      const output = join(reports, "results.json");
-      const { code, stdout, stderr } = await clipstack(
-        [
-          ...["bench", ...args],
-          ...["--json", "--output", output, "--price", "0.5"],
-          ...["--concurrency", "2", "--window", "0.3", "--duration", "3"],
-        ],
-        env,
-      );
-      expect(stderr).not.toContain("✘");
-      expect(code).toBe(0);
-      const record = parseBenchRecord(stdout, "stdout");
-      expect(readFileSync(output, "utf8")).toBe(`${stdout}\n`);
-      expect(record.cells.map(({ id }) => id)).toEqual(["embed-http b1 c2"]);
-      expect(record.subject.model).toMatchObject({ name: "tiny", weights: "random" });
-      expect(record.subject.price).toEqual({
-        usdPerHour: 0.5,
-        date: record.startedAt.slice(0, 10),
-        source: "--price",
-      });
-      const saved = readdirSync(reports).filter((name) => name !== "results.json");
-      expect(saved.map((name) => name.replace(/^.*-bench-one/, "")).sort()).toEqual([
-        ".html",
-        ".json",
-        ".md",
-      ]);
-    },
-    timeoutMs,
-  );
+  test("prints the record and nothing else with --json, and saves three files", async () => {
+    const { args, env, reports } = await oneService();
+    const output = join(reports, "results.json");
+    const { code, stdout, stderr } = await clipstack(
+      [
+        ...["bench", ...args],
+        ...["--json", "--output", output, "--price", "0.5"],
+        ...["--concurrency", "2", "--window", "0.3", "--duration", "3"],
+      ],
+      env,
+    );
+    expect(stderr).not.toContain("✘");
+    expect(code).toBe(0);
+    const record = parseBenchRecord(stdout, "stdout");
+    expect(readFileSync(output, "utf8")).toBe(`${stdout}\n`);
+    expect(record.cells.map(({ id }) => id)).toEqual(["embed-http b1 c2"]);
+    expect(record.subject.model).toMatchObject({ name: "tiny", weights: "random" });
+    expect(record.subject.price).toEqual({
+      usdPerHour: 0.5,
+      date: record.startedAt.slice(0, 10),
+      source: "--price",
+    });
+    const saved = readdirSync(reports).filter((name) => name !== "results.json");
+    expect(saved.map((name) => name.replace(/^.*-bench-one/, "")).sort()).toEqual([
+      ".html",
+      ".json",
+      ".md",
+    ]);
+  });
 
-  test(
-    "is saved as far as it was measured when it is interrupted, and leaves nothing running",
-    async () => {
-      const { args, env, reports, port } = await oneService();
-      const { child, done } = startClipstack(
-        ["bench", ...args, "--concurrency", "1,2", "--window", "0.3", "--duration", "60"],
-        env,
-      );
-      let said = "";
-      const interrupted = new Promise<void>((resolve) => {
-        child.stderr?.on("data", async (chunk: Buffer) => {
-          if (said.includes("one: embed-http b1")) return;
-          said += chunk.toString();
-          if (!said.includes("one: embed-http b1")) return;
-          // in the middle of the first load
-          await sleep(1_500);
-          child.kill("SIGINT");
-          resolve();
-        });
+  test("is saved as far as it was measured when it is interrupted, and leaves nothing running", async () => {
+    const { args, env, reports, port } = await oneService();
+    const { child, done } = startClipstack(
+      ["bench", ...args, "--concurrency", "1,2", "--window", "0.3", "--duration", "60"],
+      env,
+    );
+    let said = "";
+    const interrupted = new Promise<void>((resolve) => {
+      child.stderr?.on("data", async (chunk: Buffer) => {
+        if (said.includes("one: embed-http b1")) return;
+        said += chunk.toString();
+        if (!said.includes("one: embed-http b1")) return;
+        // in the middle of the first load
+        await sleep(1_500);
+        child.kill("SIGINT");
+        resolve();
       });
-      const { code, stderr } = await done;
-      await interrupted;
-      expect(stderr).toMatch(/clipstack: interrupted; /);
-      expect(code).toBe(130);
-      const json = readdirSync(reports).find((name) => name.endsWith(".json")) ?? "";
-      const record = parseBenchRecord(readFileSync(join(reports, json), "utf8"), json);
-      expect(record.interrupted).toBe(true);
-      expect(record.cells.length).toBeGreaterThan(0);
-      expect(await isTaken(port)).toBe(false);
-    },
-    timeoutMs,
-  );
+    });
+    const { code, stderr } = await done;
+    await interrupted;
+    expect(stderr).toMatch(/clipstack: interrupted; /);
+    expect(code).toBe(130);
+    const json = readdirSync(reports).find((name) => name.endsWith(".json")) ?? "";
+    const record = parseBenchRecord(readFileSync(join(reports, json), "utf8"), json);
+    expect(record.interrupted).toBe(true);
+    expect(record.cells.length).toBeGreaterThan(0);
+    expect(await isTaken(port)).toBe(false);
+  });
 });
 
 test("fails with exit code 1 where an address gives no embeddings, and saves why", async () => {

@@ -25,7 +25,7 @@ test("answers what a GPU, payload and link give, what it costs and what bounds i
   expect(stdout).toMatch(/bottleneck {6}the link's bandwidth/);
   expect(stdout).toMatch(/send JPEG/);
   expect(stdout).toContain("how far to trust it");
-}, 60_000);
+});
 
 test("prints the answer as JSON, and writes it to a file", async () => {
   const file = join(folder, "answer.json");
@@ -36,7 +36,7 @@ test("prints the answer as JSON, and writes it to a file", async () => {
     question: { device: { name: "t4" }, payload: "u8" },
     answer: { imagesPerSecond: expect.any(Number), bottleneck: expect.any(String) },
   });
-}, 60_000);
+});
 
 test("finds the cheapest way to do a job, and says with exit code 1 that there is none", async () => {
   const job = ["--images", "1000000", "--within", "6h", "--round-trip", "35ms"];
@@ -47,7 +47,7 @@ test("finds the cheapest way to do a job, and says with exit code 1 that there i
   expect(none.exitCode).toBe(1);
   expect(none.stdout).toMatch(/none of \d+ ways meets it/);
   expect(none.stdout).toMatch(/float32 {5}223/);
-}, 60_000);
+});
 
 test("compares itself with every published figure", async () => {
   const { exitCode, stdout } = await run("--check");
@@ -55,7 +55,7 @@ test("compares itself with every published figure", async () => {
   expect(stdout).toMatch(/Of \d+ predicted figures \d+ are within 10 %/);
   expect(stdout).toContain("not explained (off by more than 25 %)");
   expect(stdout).toMatch(/without slow start +\d+/);
-}, 60_000);
+});
 
 test("is calibrated by a record, and says how far it is off on each load", async () => {
   const file = join(folder, "record.json");
@@ -68,7 +68,7 @@ test("is calibrated by a record, and says how far it is off on each load", async
   expect(asked.stdout).toContain(`Calibrated by ${file}`);
   expect(asked.stdout).toContain("random weights");
   expect(asked.stdout).toMatch(error);
-}, 60_000);
+});
 
 test("answers with the engine of the record, and refuses one that it lacks", async () => {
   const file = join(folder, "onnx.json");
@@ -84,7 +84,7 @@ test("answers with the engine of the record, and refuses one that it lacks", asy
   expect(lacked.stderr).toContain(
     `${file}: has no load with one client of TensorRT for --payload float32, only of onnx-http`,
   );
-}, 60_000);
+});
 
 test("a record of a CPU is never several of it, and has no price", async () => {
   const file = join(folder, "cpu.json");
@@ -98,7 +98,7 @@ test("a record of a CPU is never several of it, and has no price", async () => {
   expect(several.stderr).toContain(
     "was measured on a CPU (Test CPU), which says nothing of 4 GPUs",
   );
-}, 60_000);
+});
 
 test("fails when a record has several environments, and takes the one that is named", async () => {
   const file = join(folder, "several.json");
@@ -112,7 +112,7 @@ test("fails when a record has several environments, and takes the one that is na
   );
   const named = await run("--record", file, "--environment", "single-gpu");
   expect(named.exitCode).toBe(0);
-}, 60_000);
+});
 
 test("a client beside the server has no round trip", async () => {
   const { exitCode, stdout } = await run("--gpu", "t4", "--round-trip", "0ms", "--json");
@@ -120,7 +120,7 @@ test("a client beside the server has no round trip", async () => {
   const { question, answer } = JSON.parse(stdout);
   expect(question.roundTripMs).toBe(0);
   expect(answer.imagesPerSecond).toBeGreaterThan(0);
-}, 60_000);
+});
 
 const wrong: readonly (readonly [readonly string[], string])[] = [
   [[], "clipstack: say what computes: an environment, --gpu, or --record"],

@@ -32,7 +32,7 @@ async function interrupt(...args: readonly string[]) {
 
 test("the second signal does not wait", async () => {
   expect(await interrupt()).toEqual({ code: 130, said: ["ready", "stopping"] });
-}, 60_000);
+});
 
 test("work that is held is waited for at the second signal, and not at the third", async () => {
   expect(await interrupt("holds")).toEqual({
@@ -43,4 +43,4 @@ test("work that is held is waited for at the second signal, and not at the third
       "clipstack: putting things back: not done yet; Ctrl-C again leaves it as it is",
     ],
   });
-}, 60_000);
+});

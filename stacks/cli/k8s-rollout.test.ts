@@ -58,13 +58,10 @@ function rollout(
   });
 }
 
-const timeout = 120_000;
 const toBadImage = "rolling update to an image that is not there";
 
 describe.concurrent("the rollout drill", () => {
-  test("leaves the template, its owners and the versions to roll back to as they were", {
-    timeout,
-  }, async () => {
+  test("leaves the template, its owners and the versions to roll back to as they were", async () => {
     const { kubeconfig, kept } = await cluster();
     const before = kept();
     const record = await rollout(kubeconfig, await service());
@@ -72,7 +69,7 @@ describe.concurrent("the rollout drill", () => {
     expect(kept()).toEqual(before);
   });
 
-  test("goes through where the API server is away for a moment", { timeout }, async () => {
+  test("goes through where the API server is away for a moment", async () => {
     const { kubeconfig, kept } = await cluster({ awayMs: 1_500 });
     const before = kept();
     const record = await rollout(kubeconfig, await service());
@@ -80,9 +77,7 @@ describe.concurrent("the rollout drill", () => {
     expect(kept()).toEqual(before);
   });
 
-  test("restores, and says what failed, where the API server is away for longer", {
-    timeout,
-  }, async () => {
+  test("restores, and says what failed, where the API server is away for longer", async () => {
     const { kubeconfig, kept, comeBack } = await cluster({ awayMs: Number.POSITIVE_INFINITY });
     const before = kept();
     const record = await rollout(kubeconfig, await service(), (line) => {
@@ -95,9 +90,7 @@ describe.concurrent("the rollout drill", () => {
     expect(kept()).toEqual(before);
   });
 
-  test("waits for the autoscaler to take away the pods of an earlier load", {
-    timeout,
-  }, async () => {
+  test("waits for the autoscaler to take away the pods of an earlier load", async () => {
     const { kubeconfig, kept } = await cluster({ scaledUpMs: 1_500 });
     const before = kept();
     const lines: string[] = [];
@@ -110,7 +103,7 @@ describe.concurrent("the rollout drill", () => {
     expect(kept()).toEqual(before);
   });
 
-  test("is on record where the cluster refuses the change", { timeout }, async () => {
+  test("is on record where the cluster refuses the change", async () => {
     const { kubeconfig, kept } = await cluster({ patchFails: true });
     const before = kept();
     const record = await rollout(kubeconfig, await service());
@@ -119,9 +112,7 @@ describe.concurrent("the rollout drill", () => {
     expect(kept()).toEqual(before);
   });
 
-  test("restores when it is interrupted, and says so at once, also while the service hangs", {
-    timeout,
-  }, async () => {
+  test("restores when it is interrupted, and says so at once, also while the service hangs", async () => {
     const { kubeconfig, kept } = await cluster();
     const before = kept();
     const lines: string[] = [];
@@ -135,7 +126,7 @@ describe.concurrent("the rollout drill", () => {
     expect(kept()).toEqual(before);
   });
 
-  test.each(["SIGINT", "SIGHUP"] as const)("restores at %s", { timeout }, async (signal) => {
+  test.each(["SIGINT", "SIGHUP"] as const)("restores at %s", async (signal) => {
     const { kubeconfig, kept, isPatched } = await cluster();
     const before = kept();
     const reports = mkdtempSync(join(folder, "reports-"));

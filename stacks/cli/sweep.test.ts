@@ -13,8 +13,6 @@ import { synthesized } from "./test-synthesized.ts";
 const folder = mkdtempSync(join(tmpdir(), "clipstack-cli-sweep-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-const timeoutMs = 120_000;
-
 /** An environment of one embed server; arguments that study it in no time, and where its port and record are. */
 async function one() {
   const [port = 0] = await freePorts(1);
@@ -66,68 +64,56 @@ test("help says what each study asks", async () => {
   for (const question of Object.values(studyQuestions)) expect(stdout).toContain(question);
 });
 
-test(
-  "a sweep leaves a record and its reports, and ends with 0",
-  async () => {
-    const { args, env, reports } = await one();
-    const studies = ["operators", "cold-start", "batch", "concurrency", "link", "memory"];
-    const { code, stdout, stderr } = await clipstack(
-      ["sweep", ...studies, "--bandwidth", "100", "--round-trip", "5", "--json", ...args],
-      env,
-    );
-    expect(stderr).not.toContain("✘");
-    expect(code).toBe(0);
-    const record = parseBenchRecord(stdout, "stdout");
-    expect(new Set(record.studies.map(({ study }) => study))).toEqual(new Set(studies));
-    expect(record.subject.environments.map(({ name }) => name)).toEqual(["one"]);
-    expect(record.cells.length).toBe(1 + 2 + 1 + 1);
-    expect(readdirSync(reports).filter((name) => name.endsWith(".html"))).toHaveLength(1);
-  },
-  timeoutMs,
-);
+test("a sweep leaves a record and its reports, and ends with 0", async () => {
+  const { args, env, reports } = await one();
+  const studies = ["operators", "cold-start", "batch", "concurrency", "link", "memory"];
+  const { code, stdout, stderr } = await clipstack(
+    ["sweep", ...studies, "--bandwidth", "100", "--round-trip", "5", "--json", ...args],
+    env,
+  );
+  expect(stderr).not.toContain("✘");
+  expect(code).toBe(0);
+  const record = parseBenchRecord(stdout, "stdout");
+  expect(new Set(record.studies.map(({ study }) => study))).toEqual(new Set(studies));
+  expect(record.subject.environments.map(({ name }) => name)).toEqual(["one"]);
+  expect(record.cells.length).toBe(1 + 2 + 1 + 1);
+  expect(readdirSync(reports).filter((name) => name.endsWith(".html"))).toHaveLength(1);
+});
 
-test(
-  "a study that its environment cannot have is a failure, and what else was asked for is made",
-  async () => {
-    const { args, env } = await one();
-    const { code, stdout, stderr } = await clipstack(
-      ["sweep", "scaling", "queue-delay", "cold-start", "--json", ...args],
-      env,
-    );
-    expect(code).toBe(1);
-    expect(parseBenchRecord(stdout, "stdout").studies.map(({ study }) => study)).toEqual([
-      "cold-start",
-    ]);
-    expect(stderr).toContain(
-      "✘ scaling of one: it has one set of GPUs: study multi-gpu-4x with --environment",
-    );
-    expect(stderr).toContain("✘ queue-delay of one: it offers none of onnx-http, trt-http");
-  },
-  timeoutMs,
-);
+test("a study that its environment cannot have is a failure, and what else was asked for is made", async () => {
+  const { args, env } = await one();
+  const { code, stdout, stderr } = await clipstack(
+    ["sweep", "scaling", "queue-delay", "cold-start", "--json", ...args],
+    env,
+  );
+  expect(code).toBe(1);
+  expect(parseBenchRecord(stdout, "stdout").studies.map(({ study }) => study)).toEqual([
+    "cold-start",
+  ]);
+  expect(stderr).toContain(
+    "✘ scaling of one: it has one set of GPUs: study multi-gpu-4x with --environment",
+  );
+  expect(stderr).toContain("✘ queue-delay of one: it offers none of onnx-http, trt-http");
+});
 
-test(
-  "Ctrl-C saves what was measured, and leaves nothing running",
-  async () => {
-    const { args, env, reports, port } = await one();
-    const { child, done } = startClipstack(
-      ["sweep", "concurrency", ...args, "--window", "2", "--duration", "60"],
-      env,
-    );
-    let shown = "";
-    child.stderr?.on("data", (chunk: Buffer) => {
-      shown += chunk.toString();
-    });
-    while (!shown.includes("concurrency: embed-http")) await sleep(50);
-    await sleep(2_000);
-    child.kill("SIGINT");
-    const { code } = await done;
-    expect(code).toBe(130);
-    const [json = ""] = readdirSync(reports).filter((name) => name.endsWith(".json"));
-    const record = parseBenchRecord(readFileSync(join(reports, json), "utf8"), json);
-    expect(record.interrupted).toBe(true);
-    expect(record.cells.at(-1)?.stability.verdict).toBe("interrupted");
-    expect(await isTaken(port)).toBe(false);
-  },
-  timeoutMs,
-);
+test("Ctrl-C saves what was measured, and leaves nothing running", async () => {
+  const { args, env, reports, port } = await one();
+  const { child, done } = startClipstack(
+    ["sweep", "concurrency", ...args, "--window", "2", "--duration", "60"],
+    env,
+  );
+  let shown = "";
+  child.stderr?.on("data", (chunk: Buffer) => {
+    shown += chunk.toString();
+  });
+  while (!shown.includes("concurrency: embed-http")) await sleep(50);
+  await sleep(2_000);
+  child.kill("SIGINT");
+  const { code } = await done;
+  expect(code).toBe(130);
+  const [json = ""] = readdirSync(reports).filter((name) => name.endsWith(".json"));
+  const record = parseBenchRecord(readFileSync(join(reports, json), "utf8"), json);
+  expect(record.interrupted).toBe(true);
+  expect(record.cells.at(-1)?.stability.verdict).toBe("interrupted");
+  expect(await isTaken(port)).toBe(false);
+});

@@ -114,7 +114,7 @@ export function startClipstack(
     extendEnv: false,
     stdin: "ignore",
     reject: false,
-    timeout: 120_000,
+    timeout: 240_000,
   });
   const done = child.then(({ exitCode, stdout, stderr }) => ({ code: exitCode, stdout, stderr }));
   return { child, done };

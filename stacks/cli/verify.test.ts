@@ -13,8 +13,6 @@ import { synthesized } from "./test-synthesized.ts";
 const folder = mkdtempSync(join(tmpdir(), "clipstack-cli-verify-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-const timeoutMs = 120_000;
-
 const verify = (args: readonly string[], env: Readonly<Record<string, string>>) =>
   clipstack(["verify", ...args], env);
 
@@ -23,88 +21,72 @@ const quick = (reports: string) => ["--model", "tiny", "--seconds", "0.2", "--re
 describe("an environment with one service", async () => {
   const [port = 0, otherPort = 0] = await freePorts(2);
 
-  test(
-    "is compared with the model file in its own model repository",
-    async () => {
-      const repository = join(folder, "own-models");
-      const model = join(repository, "openclip_vit_b32/1/model.onnx");
-      await generateModel({ profile: "tiny", seed: 2, file: model });
-      const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port, repository }]));
-      const reports = join(folder, "own-reports");
-      const { code, stdout } = await verify(
-        ["one", "--no-synth", "--json", "--seconds", "0.2", "--report", reports],
-        { CDKTF_OUTDIR: outdir },
-      );
-      const { subject, checks } = parseRecord(stdout, "stdout");
-      expect(checks.filter(({ outcome }) => outcome === "fail")).toEqual([]);
-      expect(code).toBe(0);
-      expect(subject.model).toMatchObject({ name: model, architecture: "tiny", seed: 2 });
-    },
-    timeoutMs,
-  );
+  test("is compared with the model file in its own model repository", async () => {
+    const repository = join(folder, "own-models");
+    const model = join(repository, "openclip_vit_b32/1/model.onnx");
+    await generateModel({ profile: "tiny", seed: 2, file: model });
+    const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port, repository }]));
+    const reports = join(folder, "own-reports");
+    const { code, stdout } = await verify(
+      ["one", "--no-synth", "--json", "--seconds", "0.2", "--report", reports],
+      { CDKTF_OUTDIR: outdir },
+    );
+    const { subject, checks } = parseRecord(stdout, "stdout");
+    expect(checks.filter(({ outcome }) => outcome === "fail")).toEqual([]);
+    expect(code).toBe(0);
+    expect(subject.model).toMatchObject({ name: model, architecture: "tiny", seed: 2 });
+  });
 
-  test(
-    "prints the record and nothing else with --json, and saves three files",
-    async () => {
-      const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port }]));
-      const reports = mkdtempSync(join(folder, "reports-"));
-      const output = join(reports, "record.json");
-      const { done } = startClipstack(
-        ["verify", "one", "--no-synth", "--json", "--output", output, ...quick(reports)],
-        { CDKTF_OUTDIR: outdir },
-      );
-      const { code, stdout, stderr } = await done;
-      expect(stderr).not.toContain("✘");
-      expect(code).toBe(0);
-      const record = parseRecord(stdout, "stdout");
-      expect(record.environments[0]?.artefact.editedByHand).toBe(false);
-      expect(record.subject.model).toMatchObject({ name: "tiny", weights: "random" });
-      expect(readFileSync(output, "utf8")).toBe(`${stdout}\n`);
-      expect(
-        readdirSync(reports)
-          .map((name) => name.replace(/^.*\./, ""))
-          .sort(),
-      ).toEqual(["html", "json", "json", "md"]);
-    },
-    timeoutMs,
-  );
+  test("prints the record and nothing else with --json, and saves three files", async () => {
+    const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port }]));
+    const reports = mkdtempSync(join(folder, "reports-"));
+    const output = join(reports, "record.json");
+    const { done } = startClipstack(
+      ["verify", "one", "--no-synth", "--json", "--output", output, ...quick(reports)],
+      { CDKTF_OUTDIR: outdir },
+    );
+    const { code, stdout, stderr } = await done;
+    expect(stderr).not.toContain("✘");
+    expect(code).toBe(0);
+    const record = parseRecord(stdout, "stdout");
+    expect(record.environments[0]?.artefact.editedByHand).toBe(false);
+    expect(record.subject.model).toMatchObject({ name: "tiny", weights: "random" });
+    expect(readFileSync(output, "utf8")).toBe(`${stdout}\n`);
+    expect(
+      readdirSync(reports)
+        .map((name) => name.replace(/^.*\./, ""))
+        .sort(),
+    ).toEqual(["html", "json", "json", "md"]);
+  });
 
-  test(
-    "a port that was broken by hand is verified as it lies, and names the container",
-    async () => {
-      const { outdir, file } = synthesized(embedsDocument("one", [{ name: "embed", port }]));
-      const external = `"external":${port}`;
-      writeFileSync(file, readFileSync(file, "utf8").replace(external, `"external":${otherPort}`));
-      const { code, stdout, stderr } = await verify(["one", ...quick(join(folder, "reports"))], {
-        CDKTF_OUTDIR: outdir,
-      });
-      expect(code).toBe(1);
-      expect(stderr).toContain("one: cdk.tf.json was edited after it was synthesized");
-      expect(stdout).toContain(
-        `✗ wiring one/embed: docker_container.embed (container 'one-embed'): publishes ${otherPort}, but the environment's embed-http endpoint is http://127.0.0.1:${port}`,
-      );
-    },
-    timeoutMs,
-  );
+  test("a port that was broken by hand is verified as it lies, and names the container", async () => {
+    const { outdir, file } = synthesized(embedsDocument("one", [{ name: "embed", port }]));
+    const external = `"external":${port}`;
+    writeFileSync(file, readFileSync(file, "utf8").replace(external, `"external":${otherPort}`));
+    const { code, stdout, stderr } = await verify(["one", ...quick(join(folder, "reports"))], {
+      CDKTF_OUTDIR: outdir,
+    });
+    expect(code).toBe(1);
+    expect(stderr).toContain("one: cdk.tf.json was edited after it was synthesized");
+    expect(stdout).toContain(
+      `✗ wiring one/embed: docker_container.embed (container 'one-embed'): publishes ${otherPort}, but the environment's embed-http endpoint is http://127.0.0.1:${port}`,
+    );
+  });
 
-  test(
-    "Ctrl-C leaves no process behind",
-    async () => {
-      const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port }]));
-      const { child, done } = startClipstack(
-        ["verify", "one", "--no-synth", ...quick(join(folder, "reports")), "--seconds", "60"],
-        { CDKTF_OUTDIR: outdir },
-      );
-      while (!(await isTaken(port))) await sleep(50);
-      child.kill("SIGINT");
-      expect(await done).toMatchObject({
-        code: 130,
-        stderr: expect.stringContaining("clipstack: interrupted; nothing is left running"),
-      });
-      expect(await isTaken(port)).toBe(false);
-    },
-    timeoutMs,
-  );
+  test("Ctrl-C leaves no process behind", async () => {
+    const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port }]));
+    const { child, done } = startClipstack(
+      ["verify", "one", "--no-synth", ...quick(join(folder, "reports")), "--seconds", "60"],
+      { CDKTF_OUTDIR: outdir },
+    );
+    while (!(await isTaken(port))) await sleep(50);
+    child.kill("SIGINT");
+    expect(await done).toMatchObject({
+      code: 130,
+      stderr: expect.stringContaining("clipstack: interrupted; nothing is left running"),
+    });
+    expect(await isTaken(port)).toBe(false);
+  });
 });
 
 const refusals: readonly (readonly [string, readonly string[], string])[] = [
