@@ -482,7 +482,6 @@ test("the lock file has what linux/arm64 runs", async () => {
       expect.arrayContaining([
         expect.stringMatching(/^@img\/sharp-linux-arm64\/.+\.node$/),
         expect.stringMatching(/^@img\/sharp-libvips-linux-arm64\/.+\.so/),
-        expect.stringMatching(/^@koromix\/koffi-linux-arm64\/.+\.node$/),
         expect.stringMatching(/^onnxruntime-node\/bin\/.+\/linux\/arm64\/libonnxruntime\.so/),
       ]),
     );
