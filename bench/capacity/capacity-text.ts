@@ -5,7 +5,6 @@ import {
   type CheckRow,
   type CheckSummary,
   explainedWithin,
-  type PartRow,
   type Role,
   roles,
 } from "./check-published.ts";
@@ -239,11 +238,7 @@ const shownPublished = ({ published: { low, high } }: CheckRow) =>
   low === high ? String(low) : `${low}-${high}`;
 
 /** Every published figure with the model's, and its error. */
-export function checkText(
-  rows: readonly CheckRow[],
-  summary: CheckSummary,
-  parts: readonly PartRow[],
-): string {
+export function checkText(rows: readonly CheckRow[], summary: CheckSummary): string {
   const titles = [...new Set(rows.map(({ title }) => title))];
   const tables = titles.map((title) =>
     [
@@ -279,18 +274,6 @@ export function checkText(
     ...summary.predicted.notExplained.map(
       (row) => `  ${shownError(row.error).padStart(8)}  ${row.figure}: ${row.note}`,
     ),
-    "",
-    "what each part of the model explains, of the predicted figures of remote clients",
-    textTable([
-      ["  model", "figures", "within 25 %", "median error", "typically off by"],
-      ...parts.map((part) => [
-        `  ${part.model}`,
-        String(part.figures),
-        String(part.within25),
-        `${Math.round(100 * part.medianError)} %`,
-        `${part.typicalFactor.toFixed(2)} ×`,
-      ]),
-    ]),
     ...summary.broken.map((row) => `broken: ${row.figure} is not given back`),
   ].join("\n");
 }

@@ -6,14 +6,10 @@ import {
   checkPublished,
   costPerThousand,
   errorOf,
-  type PartRow,
-  partRow,
   summarize,
-  variations,
 } from "./check-published.ts";
 import { parsePublished, publishedValue } from "./published.ts";
 import { type PublishedFacts, publishedFacts } from "./published-facts.ts";
-import type { Variation } from "./published-parameters.ts";
 
 const catalogue = Object.fromEntries(
   Object.entries(gpuCatalogue).map(([name, { fp16DenseTflops }]) => [name, fp16DenseTflops]),
@@ -21,19 +17,12 @@ const catalogue = Object.fromEntries(
 
 let facts: PublishedFacts;
 let rows: readonly CheckRow[];
-let parts: readonly PartRow[];
 const row = (figure: string) => rows.find((one) => one.figure === figure) as CheckRow;
 
 beforeAll(() => {
   facts = publishedFacts(catalogue);
-  rows = check();
-  parts = variations.map(({ model, variation }) => partRow(model, check(variation)));
+  rows = checkPublished(facts.published, facts.parameters, facts.peaks);
 });
-
-function check(variation: Variation = {}): readonly CheckRow[] {
-  const { published, parameters, peaks } = publishedFacts(catalogue, variation);
-  return checkPublished(published, parameters, peaks);
-}
 
 test("every published figure is in the check, once", () => {
   const figures = [...facts.published.values()].flatMap(({ id, figures }) =>
@@ -129,12 +118,6 @@ test("marks the figures whose load the source does not state", () => {
   ]);
 });
 
-test("explains less without slow start, and without the client's work", () => {
-  const [whole, slowStart, client] = parts;
-  expect(slowStart?.typicalFactor).toBeGreaterThan((whole?.typicalFactor ?? 0) * 1.05);
-  expect(client?.typicalFactor).toBeGreaterThan((whole?.typicalFactor ?? 0) * 1.05);
-});
-
 test("the guide has the figures of the check", () => {
   const guide = readFileSync(new URL("../../docs/capacity.md", import.meta.url), "utf8");
   const { figures, byRole, predicted } = summarize(rows);
@@ -144,17 +127,6 @@ test("the guide has the figures of the check", () => {
   expect(guide).toContain(
     `${byRole.calibrates} set a parameter, ${byRole.derived} follow by formula`,
   );
-  for (const part of parts) {
-    expect(guide).toContain(
-      `| ${part.model} | ${part.within25} of ${part.figures} | ${Math.round(100 * part.medianError)} % | ${part.typicalFactor.toFixed(2)} × |`,
-    );
-  }
-});
-
-test("cannot tell a full link from a Triton that takes in no more", () => {
-  const [whole, , , ingest] = parts;
-  const ratio = (ingest?.typicalFactor ?? 0) / (whole?.typicalFactor ?? 1);
-  expect(Math.abs(ratio - 1)).toBeLessThan(0.1);
 });
 
 test("an error counts from the nearer end of a range, and not within it", () => {

@@ -18,7 +18,6 @@ import {
   publishedCase,
   tutorialDemand,
   tutorialSystem,
-  type Variation,
 } from "./published-parameters.ts";
 
 /** What the model has to do with a published figure. */
@@ -312,41 +311,5 @@ export function summarize(rows: readonly CheckRow[]): CheckSummary {
         (row.role === "derived" && size(row) > 1e-9) ||
         (row.role === "calibrates" && size(row) > 0.015),
     ),
-  };
-}
-
-/** How well the predicted figures of the remote settings are explained by the model, or by one that lacks a part. */
-export interface PartRow {
-  readonly model: string;
-  readonly figures: number;
-  readonly medianError: number;
-  readonly within25: number;
-  /** Factor by which a figure is off, on average: the geometric mean. */
-  readonly typicalFactor: number;
-}
-
-/** Models to compare, the whole one first. */
-export const variations: readonly { readonly model: string; readonly variation: Variation }[] = [
-  { model: "all parts", variation: {} },
-  { model: "without slow start", variation: { withoutSlowStart: true } },
-  { model: "without the client's own work", variation: { withoutClientWork: true } },
-  {
-    model: "a limit of Triton in place of the link's",
-    variation: { ingestInPlaceOfLink: true },
-  },
-];
-
-export function partRow(model: string, rows: readonly CheckRow[]): PartRow {
-  const errors = rows
-    .filter(({ role, place }) => role === "predicted" && place === "remote")
-    .map(({ error = 0 }) => error);
-  const sizes = errors.map(Math.abs);
-  const logs = errors.map((error) => Math.abs(Math.log(1 + error)));
-  return {
-    model,
-    figures: errors.length,
-    medianError: median(sizes) ?? 0,
-    within25: sizes.filter((size) => size <= explainedWithin).length,
-    typicalFactor: Math.exp(logs.reduce((sum, log) => sum + log, 0) / logs.length),
   };
 }

@@ -5,7 +5,6 @@ import {
   type Peaks,
   type PublishedParameters,
   publishedParameters,
-  type Variation,
 } from "./published-parameters.ts";
 import type { ServiceTimes } from "./question.ts";
 
@@ -22,14 +21,14 @@ export interface PublishedFacts {
  *
  * @param catalogue - Peak arithmetic by GPU, in TFLOPS, of the GPU catalogue.
  */
-export function publishedFacts(catalogue: Peaks, variation: Variation = {}): PublishedFacts {
+export function publishedFacts(catalogue: Peaks): PublishedFacts {
   const published = readPublished();
   const sheets = published.get("gpu-peaks")?.figures ?? [];
   const peaks = {
     ...Object.fromEntries(sheets.map(({ gpu = "", value = Number.NaN }) => [gpu, value])),
     ...catalogue,
   };
-  return { published, peaks, parameters: publishedParameters(published, peaks, variation) };
+  return { published, peaks, parameters: publishedParameters(published, peaks) };
 }
 
 /** Images that are decoded at a time, where nobody says. */

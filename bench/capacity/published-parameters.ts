@@ -53,8 +53,6 @@ export interface PublishedParameters {
   readonly firstImageMs: Readonly<Record<string, number>>;
   /** One image in a setting whose compute differs from the GPU's best, by `file/engine`. */
   readonly settingFirstImageMs: Readonly<Record<string, number>>;
-  /** What of the model was left out. */
-  readonly variation: Variation;
   /** All of them, with their origin, for people. */
   readonly list: readonly Parameter[];
 }
@@ -69,22 +67,8 @@ export const answerBytes = { binary: 512 * 4, json: 10_700 } as const;
 
 type Published = ReadonlyMap<string, PublishedFile>;
 
-/** The model without one of its parts: what that part explains is seen from the errors. */
-export interface Variation {
-  /** Connections kept: no slow start. */
-  readonly withoutSlowStart?: true;
-  /** The client does nothing between two requests. */
-  readonly withoutClientWork?: true;
-  /** The limit of the link is that of taking in tensors in place: same time, other station. */
-  readonly ingestInPlaceOfLink?: true;
-}
-
 /** Take the parameters from the published figures. */
-export function publishedParameters(
-  published: Published,
-  peaks: Peaks,
-  variation: Variation = {},
-): PublishedParameters {
+export function publishedParameters(published: Published, peaks: Peaks): PublishedParameters {
   const figure = (name: string) => publishedValue(published, name);
   const sustainedShare =
     figure("model-only/rtx-4090") / modelOnlyRate(peaks["rtx-4090"] ?? Number.NaN, 1);
@@ -111,7 +95,6 @@ export function publishedParameters(
     sustainedShare,
     firstImageMs: firstMsOf("gpu"),
     settingFirstImageMs: firstMsOf("setting"),
-    variation,
   };
 
   // What is left depends on each other: repeat until nothing changes. Each step sets one value by its one figure.
@@ -138,13 +121,10 @@ export function publishedParameters(
     values.bandwidthMbps = solve(figure("a100-remote/onnx-b32"), [1, 10_000], (mbps) =>
       result("a100-remote", "onnx-b32", { bandwidthMbps: mbps }),
     );
-    values.clientBetweenMs =
-      variation.withoutClientWork === true
-        ? 0
-        : Math.max(
-            0,
-            1000 / figure("rtx-4080-x4-remote/c1-throughput") - figure("rtx-4080-x4-remote/c1-p50"),
-          );
+    values.clientBetweenMs = Math.max(
+      0,
+      1000 / figure("rtx-4080-x4-remote/c1-throughput") - figure("rtx-4080-x4-remote/c1-p50"),
+    );
     if (Math.abs(values.bandwidthMbps / before - 1) < 1e-9) break;
   }
   return { ...values, list: describe(published, values) };
@@ -305,7 +285,6 @@ export function publishedCase(
   const json = load.serialization === "json";
   const gpu = file.setting.gpu ?? "";
   const bytesPerImage = pytorch ? values.jpegBytes : json ? values.jsonBytesPerImage : float32Bytes;
-  const moved = values.variation.ingestInPlaceOfLink === true;
   return {
     demand: {
       concurrency: load.concurrency,
@@ -315,9 +294,9 @@ export function publishedCase(
     },
     system: {
       link: {
-        bandwidthMbps: moved ? 1e6 : values.bandwidthMbps,
+        bandwidthMbps: values.bandwidthMbps,
         roundTripMs: values.roundTripMs[file.id] ?? Number.NaN,
-        connections: values.variation.withoutSlowStart === true ? "kept" : "new",
+        connections: "new",
       },
       oneConnection: load.path.endsWith("grpc"),
       client: {
@@ -328,9 +307,7 @@ export function publishedCase(
       ...(pytorch ? { decode: { msPerImage: values.decodeMsPerImage, workers: 1 } } : {}),
       overheadMs: pytorch ? 0 : values.overheadMs,
       overheadMsPerImage: 0,
-      ingestMsPerImage:
-        (pytorch ? 0 : values.ingestMsPerImage) +
-        (moved ? (bytesPerImage * 8) / (values.bandwidthMbps * 1000) : 0),
+      ingestMsPerImage: pytorch ? 0 : values.ingestMsPerImage,
       compute: computeTime(gpu, engine, values, peaks, file.id),
       maxBatch: 32,
       instances: 1,

@@ -252,6 +252,12 @@ export function timeParts({ latencyMs, server }: Cell): readonly TimePart[] {
   ].filter(({ ms }) => ms > 0);
 }
 
+/** Mean utilisation of the GPUs, 0..1; absent if none was measured. */
+export function meanGpuUse({ gpu }: Cell): number | undefined {
+  const uses = (gpu?.gpus ?? []).flatMap(({ utilization = [] }) => utilization);
+  return uses.length === 0 ? undefined : uses.reduce((sum, use) => sum + use, 0) / uses.length;
+}
+
 /** The price to reckon with, or in words why there is none. */
 export function costBasis({ subject }: BenchRecord): Price | string {
   const { price, runtime, gpu } = subject;

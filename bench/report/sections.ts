@@ -18,6 +18,7 @@ import {
   fastest,
   heldShare,
   isPlain,
+  meanGpuUse,
   openLoop,
   pathOf,
   preferTrusted,
@@ -394,11 +395,6 @@ export function timeRows(cells: readonly Cell[]): readonly {
   });
 }
 
-function meanUse({ gpu }: Cell): number | undefined {
-  const uses = (gpu?.gpus ?? []).flatMap(({ utilization = [] }) => utilization);
-  return uses.length === 0 ? undefined : uses.reduce((sum, use) => sum + use, 0) / uses.length;
-}
-
 function timeSection(record: BenchRecord): Section | undefined {
   const rows = timeRows(record.cells).filter(({ cell }) => cell.server !== undefined);
   if (rows.length === 0) return undefined;
@@ -439,7 +435,7 @@ function timeSection(record: BenchRecord): Section | undefined {
           numberField(label, ({ cell }: CellRow) => part(cell, id), formatMs, title),
         ),
         executionField,
-        numberField("GPU in use", ({ cell }) => meanUse(cell), formatPercent),
+        numberField("GPU in use", ({ cell }) => meanGpuUse(cell), formatPercent),
       ]),
     ],
     notes: [

@@ -1,7 +1,6 @@
 import type { BenchRecord, Cell } from "../src/bench-record.ts";
 import { isTheRealThing } from "./caveats.ts";
 import {
-  clientsOf,
   closedLoop,
   costBasis,
   doubtsOf,
@@ -11,6 +10,7 @@ import {
   isOffered,
   isPlain,
   loadText,
+  meanGpuUse,
   openLoop,
   type Series,
   seriesOf,
@@ -169,8 +169,7 @@ function throughputChoice(series: readonly Series[]): Choice {
       ...offeredWords(cell),
       ...(second === undefined ? [] : [against(winner, second, "throughput")]),
       ...biggestPart(cell),
-      ...gpuWords(cell),
-      bandwidthWords(cell),
+      ...gpuWords(cell, meanGpuUse(cell)),
       ...filesWords(ranked),
     ],
     doubts: doubtsOf(cell),
@@ -306,7 +305,6 @@ export const partWords: Readonly<Record<TimePart["id"], string>> = {
 /** Where the time goes that the second needs besides. */
 function differenceOf(first: Cell, { name, cell: second }: Contender): readonly string[] {
   const parts = new Map(timeParts(first).map(({ id, ms }) => [id, ms]));
-  if (parts.has("unknown")) return bytesAgainst(first, second, name);
   const [most] = timeParts(second)
     .map(({ id, ms }) => ({ id, more: ms - (parts.get(id) ?? 0) }))
     .sort((a, b) => b.more - a.more);
@@ -332,14 +330,6 @@ function filesWords(ranked: readonly Contender[]): readonly string[] {
   ];
 }
 
-function bytesAgainst(first: Cell, second: Cell, name: string): readonly string[] {
-  return second.requestBytes > 1.5 * first.requestBytes
-    ? [
-        `A request of \`${name}\` is ${formatBytes(second.requestBytes)}, not ${formatBytes(first.requestBytes)}.`,
-      ]
-    : [];
-}
-
 function biggestPart(cell: Cell): readonly string[] {
   const parts = timeParts(cell);
   const [most] = [...parts].sort((a, b) => b.ms - a.ms);
@@ -360,30 +350,15 @@ function biggestPart(cell: Cell): readonly string[] {
   ];
 }
 
-function gpuWords({ gpu, server }: Cell): readonly string[] {
-  const uses = gpu?.gpus.flatMap(({ utilization }) =>
-    utilization === undefined ? [] : [utilization],
-  );
-  const batch =
-    server?.averageBatch === undefined
+function gpuWords({ server }: Cell, use: number | undefined): readonly string[] {
+  const parts = [
+    ...(use === undefined ? [] : [`GPUs ${formatPercent(use)} in use`]),
+    ...(server?.averageBatch === undefined
       ? []
-      : [`${server.averageBatch.toFixed(1)} images for each execution of the model`];
-  const use =
-    uses === undefined || uses.length === 0
-      ? []
-      : [
-          `${uses.length === 1 ? "the GPU" : `${uses.length} GPUs`} ${formatPercent(uses.reduce((sum, value) => sum + value, 0) / uses.length)} in use`,
-        ];
-  const all = [...use, ...batch];
-  return all.length === 0 ? [] : [`${capital(listed(all))}.`];
+      : [`${server.averageBatch.toFixed(1)} images for each execution of the model`]),
+  ];
+  return parts.length === 0 ? [] : [`${listed(parts)}.`];
 }
-
-function bandwidthWords({ requestBytes, requestsPerSecond }: Cell): string {
-  const megabits = (requestBytes * requestsPerSecond * 8) / 1e6;
-  return `Its clients send ${megabits >= 10 ? megabits.toFixed(0) : megabits.toFixed(1)} Mbit/s.`;
-}
-
-const capital = (text: string) => `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
 
 const limits = [10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000];
 
@@ -413,110 +388,22 @@ function subjectDoubt(record: BenchRecord): string | undefined {
     : "with local processes in place of the containers";
 }
 
+/** Winner and value of each goal in one sentence, with the reason for caution first. */
 function headlineOf(record: BenchRecord, choices: readonly Choice[]): string {
   if (!record.passed && record.failures.length > 0) {
     return `The run failed: ${counted(record.failures.length, "failure")}; choices below are of what held`;
   }
-  const chosen = (goal: Goal) => choices.find((it) => it.goal === goal && it.winner !== undefined);
-  const [latency, throughput] = [chosen("latency"), chosen("throughput")];
+  const chosen = choices.flatMap(({ goal, winner, ...choice }) =>
+    goal === "cost" || winner === undefined ? [] : [{ ...choice, winner }],
+  );
+  if (chosen.length === 0) return "Nothing was measured that can be trusted";
+  const figures = chosen.map(({ title, winner, ties, value, unit }, i) => {
+    const names = [winner.name, ...ties].map((name) => `\`${name}\``).join(" or ");
+    return `${i === 0 ? title : title.toLowerCase()}: ${names}, ${value} ${unit}`;
+  });
+  const weakness = Math.min(...chosen.map(({ winner }) => weak(winner)));
+  const caution =
+    weakness === 0 ? "" : weakness === 1 ? "Nothing was stable. " : "Requests failed. ";
   const doubt = subjectDoubt(record);
-  const found = foundWords(record, latency, throughput, doubt === undefined);
-  return found === undefined
-    ? "Nothing was measured that can be trusted"
-    : `${found}${doubt === undefined ? "" : `, ${doubt}`}`;
-}
-
-/** @param choose - Whether it is the real thing that was measured, so that one may choose by it. */
-function foundWords(
-  record: BenchRecord,
-  latency: Choice | undefined,
-  throughput: Choice | undefined,
-  choose: boolean,
-): string | undefined {
-  const found = [latency, throughput].flatMap((it) => (it === undefined ? [] : [it]));
-  const [one] = found;
-  if (one === undefined) return undefined;
-  const weakness = (it: Choice | undefined) => (it?.winner === undefined ? 0 : weak(it.winner));
-  if (found.every((it) => weakness(it) > 0)) {
-    const why = found.some((it) => weakness(it) > 1) ? "Requests failed" : "Nothing was stable";
-    return `${why}: ${looked(latency, throughput)}`;
-  }
-  const plain = record.cells.filter((cell) => isPlain(cell));
-  if (choose && seriesOf(plain).length === 1) {
-    return `\`${one.winner?.name}\`: ${listedFigures(latency, throughput, plain)}`;
-  }
-  // a rate that was offered and held says nothing of one path against another
-  const rates = throughput?.winner !== undefined && isOffered(throughput.winner.cell);
-  const most = rates || weakness(throughput) > 0 ? undefined : throughput;
-  const first = weakness(latency) > 0 ? undefined : latency;
-  if (first !== undefined && most !== undefined) return bothWords(first, most, choose);
-  const left = first ?? most ?? one;
-  const names = bestNames(left);
-  if (names.length > 1) return `${quoted(names)} are equally fast${choose ? "" : " here"}`;
-  const goal = left === first ? "latency" : "throughput";
-  return choose
-    ? `Choose ${quoted(names)} for ${goal}`
-    : `${quoted(names)} is first in ${goal} here`;
-}
-
-function bothWords(latency: Choice, throughput: Choice, choose: boolean): string {
-  const [first, most] = [bestNames(latency), bestNames(throughput)];
-  const both = first.filter((name) => most.includes(name));
-  if (both.length > 1) return `${quoted(both)} are equally fast${choose ? "" : " here"}`;
-  if (both.length === 0) {
-    return choose
-      ? `Choose ${quoted(most, "or")} for throughput, ${quoted(first, "or")} for latency`
-      : `${quoted(first)} answer${first.length === 1 ? "s" : ""} first and ${quoted(most)} do${most.length === 1 ? "es" : ""} most here`;
-  }
-  const place = (names: readonly string[], goal: string) =>
-    names.length === 1
-      ? `first in ${goal}`
-      : `in ${goal} as good as ${quoted(names.filter((name) => !both.includes(name)))}`;
-  const tied = first.length > 1 || most.length > 1;
-  const places = tied
-    ? `${place(first, "latency")} and ${place(most, "throughput")}`
-    : "first in latency and throughput";
-  return choose
-    ? `Choose ${quoted(both)}: ${places}`
-    : `${quoted(both)} is ${tied ? places : "fastest"} here`;
-}
-
-/** The winner, and those that noise may have put behind it. */
-function bestNames({ winner, ties }: Choice): readonly string[] {
-  return winner === undefined ? [] : [winner.name, ...ties];
-}
-
-function quoted(names: readonly string[], word = "and"): string {
-  const all = names.map((name) => `\`${name}\``);
-  return all.length < 2 ? all.join("") : `${all.slice(0, -1).join(", ")} ${word} ${all.at(-1)}`;
-}
-
-function looked(latency: Choice | undefined, throughput: Choice | undefined): string {
-  const [first, most] = [latency?.winner?.name, throughput?.winner?.name];
-  return first === most || first === undefined || most === undefined
-    ? `\`${first ?? most}\` looked fastest`
-    : `\`${first}\` looked first to answer, \`${most}\` to do most`;
-}
-
-/** What the only path does: its latency and its throughput, each with what it was measured with. */
-function listedFigures(
-  latency: Choice | undefined,
-  throughput: Choice | undefined,
-  cells: readonly Cell[],
-): string {
-  const loads = new Set(closedLoop(cells).map(({ load }) => loadText(load)));
-  const figures = [
-    latency?.winner === undefined ? "" : `${latency.value} ms ${withWords(latency.winner.cell)}`,
-    throughput?.winner === undefined
-      ? ""
-      : isOffered(throughput.winner.cell)
-        ? `keeps up with ${throughput.value} images/s`
-        : `${throughput.value} images/s ${loads.size === 1 ? `with ${loadText(throughput.winner.cell.load)}` : "at most"}`,
-  ];
-  return figures.filter((figure) => figure !== "").join(", ");
-}
-
-function withWords(cell: Cell): string {
-  if (cell.load.kind === "open loop") return `at ${loadText(cell.load)}`;
-  return clientsOf(cell) === 1 ? "alone" : `with ${loadText(cell.load)}`;
+  return `${caution}${figures.join("; ")}${doubt === undefined ? "" : `, ${doubt}`}`;
 }

@@ -54,7 +54,6 @@ test("compares itself with every published figure", async () => {
   expect(exitCode).toBe(0);
   expect(stdout).toMatch(/Of \d+ predicted figures \d+ are within 10 %/);
   expect(stdout).toContain("not explained (off by more than 25 %)");
-  expect(stdout).toMatch(/without slow start +\d+/);
 });
 
 test("is calibrated by a record, and says how far it is off on each load", async () => {

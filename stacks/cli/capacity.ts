@@ -18,12 +18,7 @@ import {
   summaryLine,
   type Trust,
 } from "../../bench/capacity/capacity-text.ts";
-import {
-  checkPublished,
-  partRow,
-  summarize,
-  variations,
-} from "../../bench/capacity/check-published.ts";
+import { checkPublished, summarize } from "../../bench/capacity/check-published.ts";
 import { type Topology, topologies } from "../../bench/capacity/model.ts";
 import { planJob } from "../../bench/capacity/plan.ts";
 import {
@@ -484,13 +479,9 @@ function sayPlan(
 function sayCheck({ published, parameters, peaks }: PublishedFacts): Said {
   const rows = checkPublished(published, parameters, peaks);
   const summary = summarize(rows);
-  const parts = variations.map(({ model, variation }) => {
-    const other = publishedFacts(cataloguePeaks, variation);
-    return partRow(model, checkPublished(other.published, other.parameters, other.peaks));
-  });
   return {
-    text: checkText(rows, summary, parts),
-    json: { figures: rows, summary, parts },
+    text: checkText(rows, summary),
+    json: { figures: rows, summary },
     exitCode: summary.broken.length === 0 ? 0 : 1,
   };
 }
