@@ -1,4 +1,4 @@
-import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { request } from "undici";
 import {
   embedMetrics,
@@ -21,7 +21,6 @@ import {
   residentMB,
 } from "./cpu-use.ts";
 import { type Load, limitBatchSizes, type SubjectName } from "./loads.ts";
-import { peerFolder } from "./peer-environment.ts";
 import type { BenchRun } from "./record.ts";
 import { runCommand, type Service, withService } from "./run-process.ts";
 
@@ -276,7 +275,7 @@ function peerProcess(bench: Bench, load: Load, port: number): ChildOptions {
   const { python, settings } = bench.peer!;
   return {
     command: [python],
-    args: [join(peerFolder, "serve.py")],
+    args: [fileURLToPath(new URL("../peers/fastapi/serve.py", import.meta.url))],
     env: {
       ...settings,
       PORT: String(port),

@@ -10,7 +10,6 @@ import { loadImages } from "../../bench/samples/load-images.ts";
 import { compare } from "../../bench/server/compare.ts";
 import { type Load, loads, type SubjectName } from "../../bench/server/loads.ts";
 import type { Bench, BenchForm, BenchModel } from "../../bench/server/measure.ts";
-import { type PeerEnvironment, preparePeer } from "../../bench/server/peer-environment.ts";
 import {
   type BenchRun,
   type ServerRecord,
@@ -32,6 +31,7 @@ import { ensureOptimised } from "../../inference-image/src/model/optimise.ts";
 import { Interrupted, onInterrupt } from "./interrupt.ts";
 import { ensureConverted } from "./model-prepare.ts";
 import { project } from "./project.ts";
+import { ensurePython, fastapiPackages } from "./python-environment.ts";
 import { UserError } from "./user-error.ts";
 
 export interface BenchServerOptions {
@@ -78,10 +78,8 @@ export async function benchServer(options: BenchServerOptions): Promise<BenchSer
   const { say } = options;
   try {
     const models = await prepareModels(chosen, say);
-    const peer = options.peer
-      ? await preparePeer(interrupt.signal, () => say("installing the peer's packages"))
-      : ({ ok: false, reason: "--no-peer" } as const);
-    if (!peer.ok) say(`the peer is not measured: ${peer.reason}`);
+    const peer = options.peer ? await preparePeer(interrupt.signal, say) : { reason: "--no-peer" };
+    if ("reason" in peer) say(`the baseline is not measured: ${peer.reason}`);
     say("making the images");
     const payloads = await makePayloads(chosen);
     const bench: Bench = {
@@ -89,14 +87,18 @@ export async function benchServer(options: BenchServerOptions): Promise<BenchSer
       limitCommand: [process.execPath, join(project, "inference-image/src/engine/raw-session.mjs")],
       limitSessionOptions: sessionOptions(),
       models,
-      peer: peer.ok ? { python: peer.python, settings: peerSettings } : undefined,
+      peer: "python" in peer ? { python: peer.python, settings: peerSettings } : undefined,
       bodies: payloads.bodies,
       eachImage: payloads.eachImage,
       warmupSeconds,
       seconds: options.seconds,
       signal: interrupt.signal,
     };
-    const steps = planRounds(chosen, options.rounds, new Set<SubjectName>(peer.ok ? [] : ["peer"]));
+    const steps = planRounds(
+      chosen,
+      options.rounds,
+      new Set<SubjectName>("python" in peer ? [] : ["peer"]),
+    );
     const runs = await runPlan(bench, steps, (run, index) =>
       say(`${index + 1}/${steps.length}  ${runLine(run)}`),
     );
@@ -118,6 +120,24 @@ export async function benchServer(options: BenchServerOptions): Promise<BenchSer
     throw error;
   } finally {
     interrupt.remove();
+  }
+}
+
+type PeerEnvironment =
+  | { readonly python: string; readonly packages: string[] }
+  | { readonly reason: string };
+
+async function preparePeer(
+  signal: AbortSignal,
+  onProgress: (line: string) => void,
+): Promise<PeerEnvironment> {
+  try {
+    const lock = join(project, "bench/peers/fastapi/requirements.txt");
+    const packages = readFileSync(lock, "utf8").trim().split("\n");
+    return { python: await ensurePython(fastapiPackages, { signal, onProgress }), packages };
+  } catch (error) {
+    if (!(error instanceof UserError)) throw error;
+    return { reason: error.message };
   }
 }
 
@@ -197,9 +217,10 @@ async function subjectOf(
       sessionOptions: bench.limitSessionOptions,
     },
     forms: limit.forms.map(({ modelPath: _, ...form }) => form),
-    peer: peer.ok
-      ? { measured: true, packages: [...peer.packages], settings: { ...peerSettings } }
-      : { measured: false, reason: peer.reason },
+    peer:
+      "python" in peer
+        ? { measured: true, packages: peer.packages, settings: { ...peerSettings } }
+        : { measured: false, reason: peer.reason },
     images: [...images].map(([kind, files]) => ({
       kind,
       width: loadImages[kind].width,

@@ -12,7 +12,7 @@ import { UserError } from "./user-error.ts";
 export interface PythonPackages {
   /** For messages, and the name of the folder. */
   readonly name: string;
-  /** Arguments of each `pip install`, in their order; a path is that of a lock file in `model_repository/`. */
+  /** Arguments of each `pip install`, in their order; a path is that of a lock file, relative to `model_repository/`. */
   readonly installs: readonly (readonly string[])[];
 }
 
@@ -44,6 +44,12 @@ export function pytorchPackages(source: PytorchSource): PythonPackages {
 export const onnxruntimePackages: PythonPackages = {
   name: "onnxruntime",
   installs: [["--require-hashes", "-r", "convert/requirements.txt"]],
+};
+
+/** Packages of the baseline of `bench-server`. */
+export const fastapiPackages: PythonPackages = {
+  name: "peer-fastapi",
+  installs: [["-r", "../bench/peers/fastapi/requirements.txt"]],
 };
 
 /**
