@@ -79,6 +79,16 @@ describe("a container", () => {
     expect(judge({ status: "restarting", restarts: 2, exitCode: 1 })).toBe("waiting");
   });
 
+  test("that stops is no unhealthy one, although the engine calls it so when it ends the probes", () => {
+    const unprobed = health("unhealthy", 0);
+    expect(judge({ status: "restarting", restarts: 1, exitCode: 3, ...unprobed })).toBe("waiting");
+    expect(judge({ status: "restarting", restarts: 1, ...health("unhealthy") })).toBe("waiting");
+    expect(judge({ status: "restarting", restarts: 3, exitCode: 3, ...unprobed })).toEqual({
+      failed: "restarts in a loop (3 times): it exited with code 3",
+    });
+    expect(judge(unprobed)).toBe("waiting");
+  });
+
   test("that restarted long ago is waited for", () => {
     expect(judge({ restarts: 9 }, { restarts: 9 })).toBe("waiting");
     expect(judge({ restarts: 9, ...health("healthy") }, { restarts: 9 })).toBe("healthy");

@@ -99,10 +99,12 @@ export function judgeState(now: ContainerState, first: ContainerState): Verdict 
   }
   if (now.status === "running" && now.health === undefined)
     return { failed: "has no health check" };
-  if (now.health?.status === "unhealthy" && now.health.failures >= failuresAllowed(now, first)) {
-    return {
-      failed: now.health.probe === "" ? "is unhealthy" : `is unhealthy: ${now.health.probe}`,
-    };
+  if (now.status === "running" && now.health?.status === "unhealthy") {
+    const { failures, retries, probe } = now.health;
+    // the engine also calls it so, with no failure, when it ends the probes of one that stops
+    if (failures >= failuresBefore(now, first) + retries) {
+      return { failed: probe === "" ? "is unhealthy" : `is unhealthy: ${probe}` };
+    }
   }
   return "waiting";
 }
@@ -111,9 +113,9 @@ export function judgeState(now: ContainerState, first: ContainerState): Verdict 
  * One that was unhealthy before has as many probes again: a gateway of an earlier deployment becomes healthy once its Triton
  * is there.
  */
-function failuresAllowed(now: ContainerState, first: ContainerState): number {
+function failuresBefore(now: ContainerState, first: ContainerState): number {
   const since = first.health?.status === "unhealthy" && now.restarts === first.restarts;
-  return since ? (first.health?.failures ?? 0) + (now.health?.retries ?? 0) : 0;
+  return since ? (first.health?.failures ?? 0) : 0;
 }
 
 /** `running, starting, 2 restarts`: what changes while one waits. */

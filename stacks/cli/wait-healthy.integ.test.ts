@@ -35,9 +35,9 @@ describe.skipIf(missing !== "")(`wait-healthy${missing && ` (not here: ${missing
   test("fails early on a container that restarts in a loop, with its last log lines", async () => {
     await start(
       "echo loading; sleep 0.1; echo 'weights are damaged' >&2; exit 3",
-      "true",
-      "--restart",
-      "unless-stopped",
+      // on a slow machine it lives long enough to be probed
+      "false",
+      ...["--health-start-period", "600s", "--restart", "unless-stopped"],
     );
     const { code, stdout } = await wait("--timeout", "600");
     expect(code).toBe(1);
