@@ -73,6 +73,6 @@ test("fails on a configuration that Triton would take in silence", () => {
 
 test("fails on a configuration that cannot be read", () => {
   expect(configured((text) => text.replace("max_batch_size", "max_batch_sise"))).toEqual([
-    'cpu.pbtxt:6:1: Message type "inference.ModelConfig" has no field named "max_batch_sise"',
+    "cpu.pbtxt:6: inference.ModelConfig: unknown field 'max_batch_sise': max_batch_sise: 32",
   ]);
 });

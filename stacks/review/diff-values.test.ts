@@ -153,19 +153,19 @@ test("fields of a configuration have names, and repeated ones keys", () => {
   const text = `parameters { key: "a" value { string_value: "1" } }
 optimization { execution_accelerators { gpu_execution_accelerator [ { name: "tensorrt" parameters { key: "precision_mode" value: "FP16" } } ] } }
 instance_group [ { count: 1 }, { count: 2 } ]
-output { name: "x" dims: 1 dims: 2 }`;
+output { name: "x" dims: 1 dims: 2 } dynamic_batching { }`;
   expect([...fieldsOf(text)!]).toEqual([
-    ["parameters[a].key", '"a"'],
-    ["parameters[a].value.string_value", '"1"'],
+    ["output[x].name", '"x"'],
+    ["output[x].dims", "[1, 2]"],
     ["optimization.execution_accelerators.gpu_execution_accelerator[tensorrt].name", '"tensorrt"'],
     [
       "optimization.execution_accelerators.gpu_execution_accelerator[tensorrt].parameters[precision_mode]",
       '"FP16"',
     ],
+    ["dynamic_batching", "{ }"],
     ["instance_group[0].count", "1"],
     ["instance_group[1].count", "2"],
-    ["output[x].name", '"x"'],
-    ["output[x].dims", "1, 2"],
+    ["parameters[a].string_value", '"1"'],
   ]);
 });
 
@@ -175,7 +175,7 @@ test("a parameter of TensorRT is named in short, and a broken configuration is n
   expect(diffPbtxt(trt("FP16"), trt("FP32"))?.lines).toEqual([
     { where: "tensorrt precision_mode", before: '"FP16"', after: '"FP32"' },
   ]);
-  expect(diffPbtxt("a: {", "a: 1")).toBeUndefined();
+  expect(diffPbtxt("input: {", "max_batch_size: 1")).toBeUndefined();
 });
 
 test.each<readonly [string, (depth: number) => string]>([

@@ -7,7 +7,6 @@ import {
   openclipVitB32Trt,
   openclipVitB32U8,
 } from "./model-signature.ts";
-import { type PbtxtField, type PbtxtValue, printPbtxt } from "./pbtxt.ts";
 import { serverEnv } from "./server-env.ts";
 import type { DataType, TensorSpec } from "./tensor.ts";
 
@@ -331,38 +330,49 @@ const enumFields: ReadonlySet<string> = new Set(["data_type", "kind", "timeout_a
 /** Fields that are maps: an object here, entries of `key` and `value` in the text. */
 const mapFields: ReadonlySet<string> = new Set(["parameters", "inputs", "input_map", "output_map"]);
 
-/** A configuration as `config.pbtxt`, without a heading. */
+/** A configuration as `config.pbtxt`, without a heading: one field a line, short lists on one line. */
 export function printModelConfig(config: ModelConfig): string {
-  return printPbtxt(pbtxtFields(config));
+  return printFields(config, "");
 }
 
-const nowhere = { line: 0, column: 0 };
-
-function pbtxtFields(message: object): PbtxtField[] {
-  return Object.entries(message).flatMap(([name, content]: [string, unknown]): PbtxtField[] => {
-    if (content === undefined) return [];
-    if (!mapFields.has(name)) return [{ name, value: pbtxtValue(name, content), at: nowhere }];
-    return Object.entries(content as object).map(([key, value]: [string, unknown]) => ({
-      name,
-      value: { kind: "message", fields: pbtxtFields({ key, value }), at: nowhere },
-      at: nowhere,
-    }));
-  });
+function printFields(message: object, indent: string): string {
+  return Object.entries(message)
+    .flatMap(([name, value]: [string, unknown]) => {
+      if (value === undefined) return [];
+      const values = mapFields.has(name)
+        ? Object.entries(value as object).map(([key, item]) => ({ key, value: item }))
+        : [value];
+      return values.map((item) => `${indent}${name}${printValue(name, item, indent)}\n`);
+    })
+    .join("");
 }
 
-function pbtxtValue(name: string, content: unknown): PbtxtValue {
-  const at = nowhere;
-  if (Array.isArray(content)) {
-    return { kind: "list", items: content.map((item) => pbtxtValue(name, item)), at };
+/** The value of a field, after a colon where it is neither a message nor a list of them. */
+function printValue(name: string, value: unknown, indent: string): string {
+  if (!Array.isArray(value))
+    return `${isMessage(value) ? "" : ":"} ${printItem(name, value, indent)}`;
+  const items = value.map((item) => printItem(name, item, `${indent}  `));
+  if (value.some(isMessage)) {
+    return ` [\n${items.map((item) => `${indent}  ${item}`).join(",\n")}\n${indent}]`;
   }
-  switch (typeof content) {
-    case "object":
-      return { kind: "message", fields: pbtxtFields(content ?? {}), at };
-    case "number":
-      return { kind: "number", text: String(content), at };
-    case "boolean":
-      return { kind: "identifier", text: String(content), at };
-    default:
-      return { kind: enumFields.has(name) ? "identifier" : "string", text: String(content), at };
+  return `: [${items.join(", ")}]`;
+}
+
+function printItem(name: string, value: unknown, indent: string): string {
+  if (!isMessage(value)) {
+    return typeof value === "string" && !enumFields.has(name)
+      ? JSON.stringify(value)
+      : String(value);
   }
+  const fields = printFields(value, `${indent}  `);
+  if (fields === "") return "{ }";
+  // an entry of a map of words
+  if ("key" in value && !isMessage(value.value)) {
+    return `{ ${fields.trim().replace(/\n\s*/, ", ")} }`;
+  }
+  return `{\n${fields}${indent}}`;
+}
+
+function isMessage(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -193,7 +193,7 @@ describe("loading", () => {
     [
       "a field that Triton does not know",
       `${config}\nmax_batch: 3`,
-      'Message type "inference.ModelConfig" has no field named "max_batch"',
+      "inference.ModelConfig: unknown field 'max_batch'",
     ],
     [
       "another name than its folder's",

@@ -471,8 +471,8 @@ describe("a server that takes orders", () => {
     await order("second/load");
     const unknown = await override('{"max_batch":4}');
     expect(unknown.statusCode).toBe(400);
-    expect(unknown.json().error).toContain(
-      'Message type "inference.ModelConfig" has no field named "max_batch"',
+    expect(unknown.json().error).toBe(
+      'failed to parse the config override: .inference.ModelConfig: unknown field: "max_batch"',
     );
     const broken = await override("{");
     expect(broken.json().error).toMatch(/^failed to parse the config override: /);

@@ -1,6 +1,6 @@
 import { checkModelConfig } from "../../../inference-image/src/contract/model-config-check.ts";
-import { PbtxtError } from "../../../inference-image/src/contract/pbtxt.ts";
 import {
+  ModelConfigError,
   type ModelConfigJson,
   readModelConfig,
 } from "../../../inference-image/src/triton/model-config.ts";
@@ -89,7 +89,7 @@ function parsed(content: string): ReadConfig {
   try {
     return { config: readModelConfig(content.replaceAll(/\$\{[^{}]*\}/g, "x"), "config.pbtxt") };
   } catch (error) {
-    if (!(error instanceof PbtxtError)) throw error;
+    if (!(error instanceof ModelConfigError)) throw error;
     // an expression may hold what the text format does not know
     return isExpression(content) ? {} : { problem: error.message };
   }
