@@ -90,9 +90,9 @@ const wrong: readonly (readonly [string, readonly string[], string])[] = [
   ["no client", ["--concurrency", "0"], "whole number from 1 to 4096"],
   ["a batch above the model's", ["--batch-sizes", "1,33"], "whole number from 1 to 32"],
   ["no rate", ["--rate", "0"], "more than 0"],
-  ["a tolerance of nothing", ["--stability", "0%"], "more than 0 %"],
+  ["a tolerance of nothing", ["--stability", "0%"], "a percentage from 0.01 to 100"],
   ["two windows", ["--max-trials", "2"], "from 3 to 1000"],
-  ["a negative price", ["--price", "-1"], "US dollars an hour"],
+  ["a negative price", ["--price", "-1"], "a number from 0 to 1000000"],
   ["a window of nothing", ["--window", ""], "more than 0"],
 ];
 test.each(wrong)("fails on %s", (_name, args, message) => {

@@ -7,6 +7,15 @@ import {
   type ProtocolPath,
   protocolPaths,
 } from "../../inference-image/src/contract/environment.ts";
+import {
+  listOf,
+  numberFrom,
+  numberUpTo,
+  percentage,
+  portOffset,
+  repeated,
+  wholeNumber,
+} from "./option-values.ts";
 import { UserError } from "./user-error.ts";
 
 /** What `bench` and `sweep` both take. */
@@ -42,17 +51,17 @@ export function addBenchOptions(command: Command): Command {
     .option(
       "--url <path=address>",
       "measure this address, not an environment: onnx-http=http://host:port, onnx-grpc=host:port; repeatable",
-      collect(endpoint),
+      repeated(endpoint),
     )
     .option(
       "--metrics-url <server=address>",
       "with --url: metrics of embed, onnx or trt, like onnx=http://host:port; repeatable, once for each process",
-      collect(metricsPage),
+      repeated(metricsPage),
     )
     .option(
       "--window <seconds>",
       "length of a measurement window",
-      secondsUpTo(600),
+      numberUpTo(600),
       defaultSettings.windowSeconds,
     )
     .addOption(
@@ -60,25 +69,25 @@ export function addBenchOptions(command: Command): Command {
         "--stability <percent>",
         "how near throughput and p99 of the last three windows must be to their mean",
       )
-        .argParser(percent)
+        .argParser(percentage(0.01, 100))
         .default(defaultSettings.tolerance, `${100 * defaultSettings.tolerance}%`),
     )
     .option(
       "--max-trials <number>",
       "windows after which a load that never agreed is unstable",
-      integerFrom(3, 1_000),
+      wholeNumber(3, 1_000),
       defaultSettings.maxWindows,
     )
     .option(
       "--duration <seconds>",
       "ceiling of one load, its warm-up included",
-      secondsUpTo(86_400),
+      numberUpTo(86_400),
       defaultSettings.durationSeconds,
     )
     .option(
       "--seed <number>",
       "of random arrivals: the same seed gives the same times",
-      integerFrom(0, 2 ** 31 - 1),
+      wholeNumber(0, 2 ** 31 - 1),
       defaultSettings.seed,
     )
     .option(
@@ -93,14 +102,19 @@ export function addBenchOptions(command: Command): Command {
     .option(
       "--workers <number>",
       "processes that send (default: as many as the rate needs, up to the cores)",
-      integerFrom(1, 256),
+      wholeNumber(1, 256),
     )
     .option(
       "--price <dollars>",
       "US dollars an hour of what is measured (default: what a deployed environment says)",
-      dollars,
+      numberFrom(0, 1_000_000),
     )
-    .option("--port-offset <number>", "added to every local port, where ports are taken", offset, 0)
+    .option(
+      "--port-offset <number>",
+      "added to every local port, where ports are taken",
+      portOffset,
+      0,
+    )
     .option("--no-synth", "measure what lies in cdktf.out, as --target deployed always does")
     .option("--report <folder>", "where the record and the reports go (default: bench/reports)")
     .option("--json", "print the record, and nothing else, on stdout")
@@ -130,17 +144,17 @@ export function addGridOptions(command: Command): Command {
     .option(
       "--concurrency <numbers>",
       `clients, each sending its next request when the last one was answered (default: ${defaultConcurrency.join(",")})`,
-      integers(1, 4_096),
+      listOf(wholeNumber(1, 4_096)),
     )
     .addOption(
       new Option("--batch-sizes <numbers>", "images in a request")
-        .argParser(integers(1, maxImagesPerRequest))
+        .argParser(listOf(wholeNumber(1, maxImagesPerRequest)))
         .default(defaultBatchSizes, defaultBatchSizes.join(",")),
     )
     .option(
       "--rate <numbers>",
       "requests a second, sent whether or not earlier ones were answered, in place of --concurrency",
-      positiveNumbers,
+      listOf(numberUpTo(1_000_000)),
     )
     .addOption(
       new Option("--arrivals <how>", "with --rate: how the requests are spread over time")
@@ -150,7 +164,7 @@ export function addGridOptions(command: Command): Command {
     .option(
       "--iterations <number>",
       "measure so many requests of each load, of all clients together, in place of windows",
-      integerFrom(1, 10_000_000),
+      wholeNumber(1, 10_000_000),
     );
 }
 
@@ -206,7 +220,7 @@ const namedPaths: readonly BenchPath[] = [
 /** A list of words and names, each path once. */
 export function backends(text: string): readonly AskedPath[] {
   const found = new Map<string, AskedPath>();
-  for (const word of words(text)) {
+  for (const word of text.split(",").map((it) => it.trim())) {
     const path = namedPaths.find((it) => benchPathName(it) === word);
     const asked =
       path === undefined
@@ -263,70 +277,4 @@ function httpAddress(text: string, of: string): string {
     );
   }
   return url.origin;
-}
-
-function collect<T>(parse: (text: string) => T) {
-  return (text: string, before: readonly T[] = []): readonly T[] => [...before, parse(text)];
-}
-
-function words(text: string): readonly string[] {
-  return text.split(",").map((word) => word.trim());
-}
-
-export function integerFrom(least: number, most: number) {
-  return (text: string): number => {
-    const value = Number(text);
-    if (!/^\d+$/.test(text.trim()) || value < least || value > most) {
-      throw new InvalidArgumentError(`It must be a whole number from ${least} to ${most}.`);
-    }
-    return value;
-  };
-}
-
-export function integers(least: number, most: number) {
-  return (text: string): readonly number[] => [
-    ...new Set(words(text).map(integerFrom(least, most))),
-  ];
-}
-
-export function positiveNumbers(text: string): readonly number[] {
-  return words(text).map((word) => {
-    const value = Number(word);
-    if (word === "" || !(value > 0 && value <= 1_000_000)) {
-      throw new InvalidArgumentError("It must be numbers of more than 0 and at most 1000000.");
-    }
-    return value;
-  });
-}
-
-function secondsUpTo(most: number) {
-  return (text: string): number => {
-    const value = Number(text);
-    if (text.trim() === "" || !(value > 0 && value <= most)) {
-      throw new InvalidArgumentError(`It must be more than 0 and at most ${most}.`);
-    }
-    return value;
-  };
-}
-
-/** `10%` or `10` */
-function percent(text: string): number {
-  const value = Number(/^(\d+(?:\.\d+)?)%?$/.exec(text.trim())?.[1]);
-  if (!(value > 0 && value <= 100)) {
-    throw new InvalidArgumentError("It must be more than 0 % and at most 100 %.");
-  }
-  return value / 100;
-}
-
-function dollars(text: string): number {
-  const value = Number(text.replace(/^\$/, ""));
-  if (text.trim() === "" || !(value >= 0 && value <= 1_000_000)) {
-    throw new InvalidArgumentError("It must be US dollars an hour, like 2.00.");
-  }
-  return value;
-}
-
-function offset(text: string): number {
-  if (!/^-?\d+$/.test(text)) throw new InvalidArgumentError("It must be a whole number.");
-  return Number(text);
 }

@@ -1,4 +1,3 @@
-import { writeFileSync } from "node:fs";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import {
   calibrateRecord,
@@ -40,7 +39,9 @@ import { readEnvironment } from "../../bench/src/artefact.ts";
 import { type BenchRecord, readBenchRecord } from "../../bench/src/bench-record.ts";
 import { type GpuName, gpuCatalogue, gpuNames } from "../../constructs/gpu-catalogue.ts";
 import { environmentFiles, outputFolder } from "./artefact.ts";
+import { numberFrom, numberUpTo, wholeNumber } from "./option-values.ts";
 import { UserError } from "./user-error.ts";
+import { writeOutput } from "./write-output.ts";
 
 interface CapacityArguments {
   readonly gpu?: GpuName;
@@ -97,7 +98,7 @@ export function registerCapacity(program: Command): void {
         "what a client sends: jpeg to the embed API; u8, float32 or json tensors to Triton (default: jpeg)",
       ).choices(payloadNames),
     )
-    .option("--jpeg-kb <size>", "size of a JPEG in kB", positive, 10)
+    .option("--jpeg-kb <size>", "size of a JPEG in kB", numberUpTo(1e12), 10)
     .addOption(
       new Option("--bandwidth <rate>", "of the client's link: 100Mbps, 2.5Gbps")
         .argParser(bandwidth)
@@ -124,19 +125,27 @@ export function registerCapacity(program: Command): void {
     .option("--batch-size <number>", "images a request", wholeNumber(1, 32), 1)
     .option("--images <number>", "a job: this many images", wholeNumber(1, 1e12))
     .option("--within <time>", "the job's time: 6h, 90min", hours)
-    .option("--price <dollars>", "an hour, for one GPU (default: the catalogue's)", positive)
+    .option(
+      "--price <dollars>",
+      "an hour, for one GPU (default: the catalogue's)",
+      numberUpTo(1e12),
+    )
     .option(
       "--decode-ms <ms>",
       "time of one core to decode an image (default: as clipstack's server, by --jpeg-kb)",
-      positive,
+      numberUpTo(1e12),
     )
     .option(
       "--decode-workers <number>",
       "images decoded at a time (default: 4)",
       wholeNumber(1, 1024),
     )
-    .option("--ingest-ms <ms>", "time of one Triton to take in one float32 tensor", positive)
-    .option("--client-ms <ms>", "client's own work between two requests", notNegative, 0)
+    .option(
+      "--ingest-ms <ms>",
+      "time of one Triton to take in one float32 tensor",
+      numberUpTo(1e12),
+    )
+    .option("--client-ms <ms>", "client's own work between two requests", numberFrom(0, 1e12), 0)
     .option("--record <file>", "calibrate by a record of bench or sweep, not by published figures")
     .option(
       "--environment <name>",
@@ -179,18 +188,10 @@ interface Said {
 function capacity(environment: string | undefined, args: CapacityArguments): void {
   const said = say(environment, args);
   const json = `${JSON.stringify({ schema: 1, ...(said.json as object) }, null, 2)}\n`;
-  if (args.output !== undefined) write(args.output, json);
+  if (args.output !== undefined) writeOutput(args.output, json);
   if (args.json) process.stdout.write(json);
   else console.log(said.text);
   process.exitCode = said.exitCode;
-}
-
-function write(file: string, text: string): void {
-  try {
-    writeFileSync(file, text);
-  } catch {
-    throw new UserError(`${file}: cannot be written`);
-  }
 }
 
 function say(environment: string | undefined, args: CapacityArguments): Said {
@@ -488,28 +489,6 @@ function sayCheck({ published, parameters, peaks }: PublishedFacts): Said {
 
 function sayRecordCheck({ calibration }: Measured): Said {
   return { text: recordCheckText(calibration), json: calibration, exitCode: 0 };
-}
-
-function wholeNumber(low: number, high: number) {
-  return (text: string): number => {
-    const value = Number(text);
-    if (!Number.isInteger(value) || value < low || value > high) {
-      throw new InvalidArgumentError(`must be a whole number from ${low} to ${high}.`);
-    }
-    return value;
-  };
-}
-
-function positive(text: string): number {
-  const value = Number(text);
-  if (!(value > 0 && Number.isFinite(value))) throw new InvalidArgumentError("must be above 0.");
-  return value;
-}
-
-function notNegative(text: string): number {
-  const value = text.trim() === "" ? Number.NaN : Number(text);
-  if (!(value >= 0 && Number.isFinite(value))) throw new InvalidArgumentError("must be 0 or more.");
-  return value;
 }
 
 /** A number with one of some units, in the first unit. */

@@ -1,5 +1,4 @@
-import { writeFileSync } from "node:fs";
-import { type Command, InvalidArgumentError, Option } from "commander";
+import { type Command, Option } from "commander";
 import {
   type Comparison,
   compareRecords,
@@ -10,7 +9,9 @@ import { compareReport } from "../../bench/report/compare-report.ts";
 import { renderMarkdown } from "../../bench/report/render-md.ts";
 import { renderText } from "../../bench/report/render-text.ts";
 import { type BenchRecord, readBenchRecord } from "../../bench/src/bench-record.ts";
+import { percentage } from "./option-values.ts";
 import { UserError } from "./user-error.ts";
+import { writeOutput } from "./write-output.ts";
 
 export const compareFormats = ["text", "md", "json"] as const;
 
@@ -102,7 +103,7 @@ export function registerCompare(program: Command): void {
         "--fail-over <percent>",
         "fail where a path or a load is worse by more than this, noise left out",
       )
-        .argParser(percent)
+        .argParser(percentage(0, 1_000))
         .default(0.1, "10%"),
     )
     .option("--force", "compare records of different machines, models or runtimes")
@@ -135,7 +136,7 @@ Exit codes: 0 no regression, 1 a regression, or something failed or missing, 2 w
       const result = compareFiles(from, to, args);
       const text = rendered(result, args.json ? "json" : args.format);
       if (args.output === undefined) process.stdout.write(text);
-      else write(args.output, text);
+      else writeOutput(args.output, text);
       process.exitCode = result.exitCode;
     });
 }
@@ -150,23 +151,4 @@ function rendered(result: CompareResult, format: CommandArguments["format"]): st
     case "json":
       return comparisonJson(result);
   }
-}
-
-function write(file: string, text: string): void {
-  try {
-    writeFileSync(file, text);
-  } catch (error) {
-    throw new UserError(
-      `--output ${file} cannot be written: ${(error as NodeJS.ErrnoException).code}`,
-    );
-  }
-}
-
-/** `10%` or `10`, as a part of 1. */
-function percent(given: string): number {
-  const value = Number(given.trim().replace(/\s*%$/, ""));
-  if (!/\d/.test(given) || !(value >= 0 && value <= 1_000)) {
-    throw new InvalidArgumentError("It must be a percentage from 0 to 1000, like 10%.");
-  }
-  return value / 100;
 }

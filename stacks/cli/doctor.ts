@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import type { Command } from "commander";
 import { z } from "zod";
 import {
@@ -20,6 +20,7 @@ import { giB, judgeHost } from "./host-findings.ts";
 import type { Problem } from "./problem.ts";
 import { project } from "./project.ts";
 import { UserError } from "./user-error.ts";
+import { writeOutput } from "./write-output.ts";
 
 /** What `clipstack doctor --json` prints. */
 export interface DoctorReport {
@@ -113,7 +114,7 @@ async function doctor(environment: string, args: DoctorArguments): Promise<void>
   const what = given === undefined ? "all" : "problems";
   const { report, text } = await reportOf(requirements, what);
   const json = `${JSON.stringify(report, null, 2)}\n`;
-  if (args.output !== undefined) writeReport(args.output, json);
+  if (args.output !== undefined) writeOutput(args.output, json);
   if (args.json) process.stdout.write(json);
   else console.log(text);
   process.exitCode = report.ready ? 0 : 1;
@@ -218,16 +219,6 @@ function parseJson(text: string, shown: string): unknown {
     return JSON.parse(text);
   } catch {
     throw new UserError(`${shown}: must be JSON`);
-  }
-}
-
-function writeReport(file: string, json: string): void {
-  try {
-    writeFileSync(file, json);
-  } catch (error) {
-    throw new UserError(
-      `--output ${file} cannot be written: ${(error as NodeJS.ErrnoException).code}`,
-    );
   }
 }
 

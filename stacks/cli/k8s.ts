@@ -1,6 +1,6 @@
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
-import { type Command, InvalidArgumentError } from "commander";
+import type { Command } from "commander";
 import { renderText } from "../../bench/report/render-text.ts";
 import { recordText, reportName } from "../../bench/report/save-reports.ts";
 import { type Exercise, exerciseQuestions, type K8sRecord } from "../../bench/src/k8s-record.ts";
@@ -15,8 +15,10 @@ import { rolloutDrill } from "./k8s-rollout.ts";
 import { runDrill } from "./k8s-run-drill.ts";
 import { scaleDrill } from "./k8s-scale.ts";
 import { addTargetOptions, exerciseTarget, type TargetArguments } from "./k8s-target.ts";
+import { numberUpTo, wholeNumber } from "./option-values.ts";
 import { project } from "./project.ts";
 import { UserError } from "./user-error.ts";
+import { writeOutput } from "./write-output.ts";
 
 const drills: Readonly<Record<Exercise, Drill>> = {
   rollout: rolloutDrill,
@@ -100,13 +102,13 @@ function register(k8s: Command, exercise: Exercise): void {
       .argument("[environment]", "an environment in a cluster (default: kind-local)"),
   );
   if (exercise === "rollout" || exercise === "drain") {
-    command.option("--rate <number>", "requests a second", rate, defaultRate);
+    command.option("--rate <number>", "requests a second", numberUpTo(100), defaultRate);
   }
   if (exercise === "scale") {
     command.option(
       "--concurrency <number>",
       "clients; each sends its next request after its last answer",
-      concurrency,
+      wholeNumber(1, 128),
       defaultConcurrency,
     );
   }
@@ -148,7 +150,7 @@ async function run(
     });
     const folder = resolve(project, args.report);
     const saved = saveK8sRecord(record, folder);
-    if (args.output !== undefined) write(args.output, record, "--output");
+    if (args.output !== undefined) writeOutput(args.output, recordText(record));
     if (args.json) process.stdout.write(recordText(record));
     else console.log(`\n${renderText(k8sReport(record))}record: ${relative("", saved)}`);
     process.exitCode = record.passed ? 0 : 1;
@@ -169,32 +171,6 @@ function saveK8sRecord(record: K8sRecord, folder: string): string {
   } catch (error) {
     throw new UserError(`--report ${folder} cannot be made: ${(error as Error).message}`);
   }
-  write(file, record, "--report");
+  writeOutput(file, recordText(record), "--report");
   return file;
-}
-
-function write(file: string, record: K8sRecord, option: string): void {
-  try {
-    writeFileSync(file, recordText(record));
-  } catch (error) {
-    throw new UserError(
-      `${option} ${file} cannot be written: ${(error as NodeJS.ErrnoException).code}`,
-    );
-  }
-}
-
-function rate(given: string): number {
-  const value = Number(given);
-  if (given.trim() === "" || !(value > 0 && value <= 100)) {
-    throw new InvalidArgumentError("It must be more than 0 and at most 100.");
-  }
-  return value;
-}
-
-function concurrency(given: string): number {
-  const value = Number(given);
-  if (!/^\d+$/.test(given) || value < 1 || value > 128) {
-    throw new InvalidArgumentError("It must be an integer, 1 to 128.");
-  }
-  return value;
 }

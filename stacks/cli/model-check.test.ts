@@ -116,7 +116,11 @@ test.each([
     ["--url", "http://127.0.0.1:9", "--triton-model", "openclip_vit_b32_jpeg"],
     /^--triton-model must be one of openclip_vit_b32, openclip_vit_b32_trt, openclip_vit_b32_u8, got 'openclip_vit_b32_jpeg'$/,
   ],
-  ["a limit that is no percentage", ["--limit", "much"], /It must be a percentage, 0 to 100\.$/],
+  [
+    "a limit that is no percentage",
+    ["--limit", "much"],
+    /It must be a percentage from 0 to 100, like 10%\.$/,
+  ],
   [
     "a file that is not there",
     ["--model", "none.onnx"],

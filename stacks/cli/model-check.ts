@@ -1,5 +1,5 @@
 import { join, resolve } from "node:path";
-import { type Command, InvalidArgumentError } from "commander";
+import { type Command, Option } from "commander";
 import { readSamples } from "../../bench/src/reference.ts";
 import {
   openclipVitB32,
@@ -20,6 +20,7 @@ import { shownTensor } from "../../inference-image/src/model/model-structure.ts"
 import { openModel, type RunnableModel } from "../../inference-image/src/model/run-model.ts";
 import { openHttpTransport } from "../../inference-image/src/triton/http-transport.ts";
 import { megabytes, ofFiles, shownPath } from "./model-output.ts";
+import { percentage, repeated } from "./option-values.ts";
 import { UserError } from "./user-error.ts";
 
 interface CheckArguments {
@@ -40,14 +41,16 @@ export function registerModelCheck(model: Command): void {
         "file or runtime",
     )
     .option("--model <file>", "default: the standard file of the model repository of this checkout")
-    .option("--against <file>", "another ONNX file; can be given again", collect, [])
+    .option("--against <file>", "another ONNX file; can be given again", repeated(String), [])
     .option("--url <url>", "against a Triton that serves it: http://host:port")
     .option("--triton-model <name>", "what it is called there", openclipVitB32.name)
-    .option(
-      "--limit <percent>",
-      "largest difference of two values, relative to the largest value",
-      percentOf,
-      0.1,
+    .addOption(
+      new Option(
+        "--limit <percent>",
+        "largest difference of two values, relative to the largest value",
+      )
+        .argParser(percentage(0, 100))
+        .default(0.001, "0.1%"),
     )
     .option("--json", "print what was found as JSON")
     .addHelpText(
@@ -72,7 +75,7 @@ async function check(args: CheckArguments): Promise<void> {
   ];
   console.error(`checking ${shownPath(file)} …`);
   const report = await ofFiles(
-    checkModel(file, { images: await images(), against, limit: args.limit / 100 }),
+    checkModel(file, { images: await images(), against, limit: args.limit }),
   );
   if (args.json) console.log(JSON.stringify({ file: shownPath(file), ...report }, null, 2));
   else console.log(checkText(shownPath(file), report));
@@ -165,16 +168,4 @@ export function checkText(file: string, report: ModelReport): string {
       ? `${findings.length} checks, all good`
       : `${findings.length} checks, ${failed} failed`,
   ].join("\n");
-}
-
-function collect(value: string, before: readonly string[]): readonly string[] {
-  return [...before, value];
-}
-
-function percentOf(text: string): number {
-  const value = Number(text);
-  if (!/^\d+(\.\d+)?$/.test(text) || value > 100) {
-    throw new InvalidArgumentError("It must be a percentage, 0 to 100.");
-  }
-  return value;
 }

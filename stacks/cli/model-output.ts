@@ -1,7 +1,7 @@
 import { relative } from "node:path";
-import { InvalidArgumentError } from "commander";
 import { modelInfo, readSidecar, sidecarPath } from "../../inference-image/src/model/model-info.ts";
 import { isFolder, sizeOf } from "../../inference-image/src/model/publish-file.ts";
+import { wholeNumber } from "./option-values.ts";
 import { UserError } from "./user-error.ts";
 
 /** What the `model` commands have in common. */
@@ -52,10 +52,5 @@ export async function requireNoFolder(file: string): Promise<void> {
   }
 }
 
-export function seedOf(text: string): number {
-  const seed = Number(text);
-  if (!/^-?\d+$/.test(text) || seed < -(2 ** 31) || seed >= 2 ** 32) {
-    throw new InvalidArgumentError("It must be a 32-bit integer.");
-  }
-  return seed;
-}
+/** Seed of random weights. */
+export const seedOf = wholeNumber(-(2 ** 31), 2 ** 32 - 1);

@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { type Command, InvalidArgumentError, Option } from "commander";
+import { type Command, Option } from "commander";
 import { median } from "../../bench/src/statistics.ts";
 import { openclipVitB32 } from "../../inference-image/src/contract/model-signature.ts";
 import { type Agreement, compareModels } from "../../inference-image/src/model/compare-models.ts";
@@ -29,6 +29,7 @@ import {
   shownCosine,
   shownPath,
 } from "./model-output.ts";
+import { numberFrom, wholeNumber } from "./option-values.ts";
 import { ensurePython, onnxruntimePackages, runPython } from "./python-environment.ts";
 import { UserError } from "./user-error.ts";
 
@@ -97,9 +98,14 @@ Examples:
     .option(
       "--min-cosine <cosine>",
       "reject a file with an embedding further from the original's (default: fp16 0.9999, int8 0.98)",
-      cosineOf,
+      numberFrom(0, 1),
     )
-    .option("--rounds <number>", "rounds in which both are measured, in turn", roundsOf, 5)
+    .option(
+      "--rounds <number>",
+      "rounds in which both are measured, in turn",
+      wholeNumber(1, 100),
+      5,
+    )
     .option(
       "--python <program>",
       "one that has onnx and onnxruntime; else they are installed, once",
@@ -329,20 +335,4 @@ async function race(
 
 function factor(value: number): string {
   return value.toFixed(2);
-}
-
-function cosineOf(text: string): number {
-  const value = Number(text);
-  if (text.trim() === "" || !(value >= 0 && value <= 1)) {
-    throw new InvalidArgumentError("It must be 0 to 1.");
-  }
-  return value;
-}
-
-function roundsOf(text: string): number {
-  const value = Number(text);
-  if (!Number.isInteger(value) || value < 1 || value > 100) {
-    throw new InvalidArgumentError("It must be 1 to 100.");
-  }
-  return value;
 }

@@ -54,7 +54,7 @@ test.each([
   [
     "a seed that is no integer",
     ["--seed", "one"],
-    "error: option '--seed <integer>' argument 'one' is invalid. It must be a 32-bit integer.",
+    "error: option '--seed <integer>' argument 'one' is invalid. It must be a whole number from -2147483648 to 4294967295.",
   ],
 ])("fails with exit code 2 on %s", async (_name, args, message) => {
   const { code, stderr } = await generate(...args);

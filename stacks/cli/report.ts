@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { basename, relative, resolve } from "node:path";
 import { type Command, Option } from "commander";
 import { benchReport } from "../../bench/report/bench-report.ts";
@@ -16,7 +16,9 @@ import { k8sRecord, k8sRecordSchemaVersion } from "../../bench/src/k8s-record.ts
 import { k8sReport } from "../../bench/src/k8s-report.ts";
 import { parseRecordAs } from "../../bench/src/parse-record.ts";
 import { parseRecord } from "../../bench/src/record.ts";
+import { repeated } from "./option-values.ts";
 import { UserError } from "./user-error.ts";
+import { writeOutput } from "./write-output.ts";
 
 export const reportFormats = ["html", "md", "text", "json"] as const;
 export type ReportFormat = (typeof reportFormats)[number];
@@ -146,10 +148,7 @@ export function registerReport(program: Command): void {
       new Option(
         "--import <[load=]file>",
         "a CSV that perf_analyzer wrote with -f, shown beside ours: its load as 'onnx-http b8' (repeatable)",
-      ).argParser((given: string, all: readonly ImportedFile[] = []) => [
-        ...all,
-        parseImport(given),
-      ]),
+      ).argParser(repeated(parseImport)),
     )
     .addHelpText(
       "after",
@@ -174,13 +173,7 @@ Exit codes: 0 all good, 2 wrong usage, or a record that cannot be read.`,
       if (resolve(output) === resolve(record)) {
         throw new UserError(`--output must not be the record itself: ${basename(record)}`);
       }
-      try {
-        writeFileSync(output, text);
-      } catch (error) {
-        throw new UserError(
-          `--output ${output} cannot be written: ${(error as NodeJS.ErrnoException).code}`,
-        );
-      }
+      writeOutput(output, text);
       console.log(`report: ${relative("", output)}`);
     });
 }

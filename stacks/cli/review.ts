@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { basename, join, relative, resolve } from "node:path";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { RuleFinding, StackChange } from "../review/change.ts";
@@ -17,10 +17,12 @@ import {
 } from "../review/trees.ts";
 import { verdictLevels } from "../review/verdict.ts";
 import { type EnvironmentName, loadSettings } from "../settings.ts";
+import { repeated } from "./option-values.ts";
 import { environmentPredictor } from "./predict-environment.ts";
 import { project } from "./project.ts";
 import { UserError } from "./user-error.ts";
 import { verifyPlans } from "./verify-plan.ts";
+import { writeOutput } from "./write-output.ts";
 
 export const failLevels = ["error", "warning", "never"] as const;
 
@@ -56,13 +58,12 @@ const processOutlet: ReviewOutlet = {
 
 /** `clipstack review`: what a change does, as a comment for those who have to agree to it. */
 export function registerReview(program: Command, outlet = processOutlet): void {
-  const list = (value: string, before: readonly string[]) => [...before, value];
   program
     .command("review")
     .option(
       "--plan <file>",
       "a plan, as 'terraform show -json' prints it; NAME=FILE names its stack; '-' is the standard input; for several stacks more than once",
-      list,
+      repeated(String),
       [],
     )
     .option("--base <folder>", "cdktf.out before the change, where there is no plan")
@@ -80,7 +81,7 @@ export function registerReview(program: Command, outlet = processOutlet): void {
     .option(
       "--output <file>",
       "write it to a file as well: .md, .html or .json; more than once",
-      outputFile,
+      repeated(outputFile),
       [],
     )
     .addOption(
@@ -96,7 +97,7 @@ export function registerReview(program: Command, outlet = processOutlet): void {
     .option(
       "--verify-plan <file>",
       "compare with what was reviewed (a plan, or the JSON or Markdown of its review) and print what differs; for several stacks more than once",
-      list,
+      repeated(String),
       [],
     )
     .option("--rules-url <url>", "folder with the pages of the rules, for links", folderUrl)
@@ -138,7 +139,7 @@ function review(args: ReviewArguments): Said {
   );
   const result = reviewOf(judged, { findings, predict: environmentPredictor() });
   const unchanged = result.stacks.every(isUnchanged);
-  for (const file of args.output) write(file, rendered(result, formatOf(file), args));
+  for (const file of args.output) writeOutput(file, rendered(result, formatOf(file), args));
   const format = args.json ? "json" : args.html ? "html" : "md";
   const code = exitCode(result, args.failOn);
   const silent = unchanged && args.onlyChanges && code === 0;
@@ -189,16 +190,6 @@ function formatOf(file: string): Format {
     : file.endsWith(".json")
       ? "json"
       : "md";
-}
-
-function write(file: string, text: string): void {
-  try {
-    writeFileSync(file, text);
-  } catch (error) {
-    throw new UserError(
-      `--output ${file} cannot be written: ${(error as NodeJS.ErrnoException).code}`,
-    );
-  }
 }
 
 /** What the options name, read. */
@@ -288,11 +279,11 @@ function withGoal(change: StackChange, settings: ReviewSettings): StackChange {
   return p99Milliseconds === undefined ? change : { ...change, goals: { p99Milliseconds } };
 }
 
-function outputFile(file: string, before: readonly string[]): readonly string[] {
+function outputFile(file: string): string {
   if (!/\.(md|html|json)$/.test(file)) {
     throw new InvalidArgumentError("It must end in .md, .html or .json.");
   }
-  return [...before, file];
+  return file;
 }
 
 function httpUrl(url: string): string {

@@ -104,7 +104,7 @@ test.each([
 test("a port that is none exits with 2", async () => {
   const { code, stderr } = await clipstack(["serve", "--http-port", "0"]);
   expect(stderr).toContain(
-    "error: option '--http-port <port>' argument '0' is invalid. It must be 1 to 65535.",
+    "error: option '--http-port <port>' argument '0' is invalid. It must be a whole number from 1 to 65535.",
   );
   expect(code).toBe(2);
 });

@@ -2,7 +2,7 @@ import { rmSync } from "node:fs";
 import { mkdtemp, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { type Command, InvalidArgumentError, Option } from "commander";
+import { type Command, Option } from "commander";
 import { openclipVitB32Jpeg } from "../../inference-image/src/contract/model-signature.ts";
 import { embedPort, standaloneTritonPorts } from "../../inference-image/src/contract/ports.ts";
 import type { ServerEnvName } from "../../inference-image/src/contract/server-env.ts";
@@ -17,6 +17,7 @@ import {
   checkoutRepository,
   copyModelRepository,
 } from "../../inference-image/src/model/repository.ts";
+import { wholeNumber } from "./option-values.ts";
 import { UserError } from "./user-error.ts";
 
 interface ServeArguments {
@@ -28,6 +29,8 @@ interface ServeArguments {
   readonly metricsPort?: number;
   readonly modelConfigName?: string;
 }
+
+const port = wholeNumber(1, 65_535);
 
 /** `clipstack serve`: the server alone, in this process, until Ctrl-C. */
 export function registerServe(program: Command): void {
@@ -44,9 +47,9 @@ export function registerServe(program: Command): void {
       "generated",
     )
     .option("--host <address>", "address to listen on", "127.0.0.1")
-    .option("--http-port <port>", `default: ${embedPort}, or ${http} with --role triton`, portOf)
-    .option("--grpc-port <port>", `--role triton only; default: ${grpc}`, portOf)
-    .option("--metrics-port <port>", `--role triton only; default: ${metrics}`, portOf)
+    .option("--http-port <port>", `default: ${embedPort}, or ${http} with --role triton`, port)
+    .option("--grpc-port <port>", `--role triton only; default: ${grpc}`, port)
+    .option("--metrics-port <port>", `--role triton only; default: ${metrics}`, port)
     .option(
       "--model-config-name <variant>",
       "--role triton only: take <model>/configs/<variant>.pbtxt",
@@ -152,12 +155,4 @@ async function modelRepository(model: string): Promise<string> {
   process.once("exit", () => rmSync(repository, { recursive: true, force: true }));
   await copyModelRepository(file, repository);
   return repository;
-}
-
-function portOf(value: string): number {
-  const port = Number(value);
-  if (!Number.isInteger(port) || port < 1 || port > 65_535) {
-    throw new InvalidArgumentError("It must be 1 to 65535.");
-  }
-  return port;
 }

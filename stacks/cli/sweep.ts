@@ -10,14 +10,8 @@ import type { AskedPath } from "../../bench/src/bench-run.ts";
 import { pathsOfStudies, runStudies } from "../../bench/studies/run-studies.ts";
 import type { StudyGrid } from "../../bench/studies/study-run.ts";
 import { maxImagesPerRequest } from "../../inference-image/src/contract/embed-api.ts";
-import {
-  addBenchOptions,
-  type BenchArguments,
-  backends,
-  integerFrom,
-  integers,
-  positiveNumbers,
-} from "./bench-options.ts";
+import { addBenchOptions, type BenchArguments, backends } from "./bench-options.ts";
+import { listOf, numberUpTo, wholeNumber } from "./option-values.ts";
 import { runAndReport } from "./run-bench.ts";
 import { withStudyEnvironments } from "./study-environments.ts";
 import { UserError } from "./user-error.ts";
@@ -71,20 +65,20 @@ export function registerSweep(program: Command): void {
       listOption(
         "--batch-sizes <numbers>",
         "images in a request",
-        integers(1, maxImagesPerRequest),
+        listOf(wholeNumber(1, maxImagesPerRequest)),
         usual.batchSizes,
       ),
     )
     .option(
       "--concurrency <numbers>",
       `clients; of scaling, for each GPU (default: ${usual.concurrency.concurrency.join(",")}; of queue-delay ${usual.concurrency["queue-delay"].join(",")}; of scaling ${usual.concurrency.scaling.join(",")}; of topology ${usual.concurrency.topology.join(",")})`,
-      integers(1, 4_096),
+      listOf(wholeNumber(1, 4_096)),
     )
     .addOption(
       listOption(
         "--queue-delay <microseconds>",
         "queue delays of the dynamic batcher",
-        integers(0, 10_000_000),
+        listOf(wholeNumber(0, 10_000_000)),
         usual.queueDelaysUs,
       ),
     )
@@ -92,7 +86,7 @@ export function registerSweep(program: Command): void {
       listOption(
         "--bandwidth <Mbit/s>",
         "of the emulated link, in each direction",
-        positiveNumbers,
+        listOf(numberUpTo(1_000_000)),
         usual.bandwidthsMbps,
       ),
     )
@@ -100,14 +94,14 @@ export function registerSweep(program: Command): void {
       listOption(
         "--round-trip <milliseconds>",
         "of the emulated link, there and back",
-        integers(0, 60_000),
+        listOf(wholeNumber(0, 60_000)),
         usual.roundTripsMs,
       ),
     )
     .option(
       "--rounds <number>",
       "how often a cold start is measured",
-      integerFrom(1, 100),
+      wholeNumber(1, 100),
       usual.rounds,
     )
     .addOption(

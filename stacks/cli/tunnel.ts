@@ -1,10 +1,11 @@
 import { once } from "node:events";
-import { type Command, InvalidArgumentError } from "commander";
+import type { Command } from "commander";
 import { aligned } from "../../bench/report/text-table.ts";
 import { readEnvironment } from "../../bench/src/artefact.ts";
 import type { Environment } from "../../inference-image/src/contract/environment.ts";
 import { environmentFiles, outputFolder } from "./artefact.ts";
 import { onInterrupt } from "./interrupt.ts";
+import { portOffset } from "./option-values.ts";
 import {
   openTunnel,
   planTunnel,
@@ -27,7 +28,7 @@ export function registerTunnel(program: Command): void {
     .option(
       "--port-offset <number>",
       "added to every local port, where ports are taken",
-      integer,
+      portOffset,
       0,
     )
     .option("--json", "print what is reachable where as JSON, and nothing else, on stdout")
@@ -147,9 +148,4 @@ function ofBench<T>(work: () => T): T {
     if (error instanceof Error && error.name === "BenchError") throw new UserError(error.message);
     throw error;
   }
-}
-
-function integer(value: string): number {
-  if (!/^-?\d+$/.test(value)) throw new InvalidArgumentError("It must be an integer.");
-  return Number(value);
 }

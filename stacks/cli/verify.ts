@@ -1,6 +1,6 @@
-import { existsSync, writeFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
-import { type Command, InvalidArgumentError, Option } from "commander";
+import { type Command, Option } from "commander";
 import { renderText } from "../../bench/report/render-text.ts";
 import {
   recordText,
@@ -32,8 +32,10 @@ import {
 } from "./artefact.ts";
 import { deployedEnvironments } from "./deployed-environments.ts";
 import { Interrupted, onInterrupt } from "./interrupt.ts";
+import { numberUpTo, portOffset } from "./option-values.ts";
 import { project } from "./project.ts";
 import { UserError } from "./user-error.ts";
+import { writeOutput } from "./write-output.ts";
 
 export const verifyTargets = ["embedded", "deployed"] as const;
 export type VerifyTarget = (typeof verifyTargets)[number];
@@ -201,13 +203,13 @@ export interface RunArguments {
 /** The options of {@link RunArguments}. */
 export function addRunOptions(command: Command): Command {
   return command
-    .option("--port-offset <number>", "added to every port, where ports are taken", integer, 0)
+    .option("--port-offset <number>", "added to every port, where ports are taken", portOffset, 0)
     .option(
       "--model <model>",
       "generated (the environment's own file, or that of model_repository), tiny, or an ONNX file",
       "generated",
     )
-    .option("--seconds <number>", "length of the load on each protocol path", seconds, 3)
+    .option("--seconds <number>", "length of the load on each protocol path", numberUpTo(3_600), 3)
     .option("--report <folder>", "where the record and the reports go (default: bench/reports)")
     .option("--json", "print the record, and nothing else, on stdout")
     .option("--output <file>", "write the record to a file as well");
@@ -232,7 +234,7 @@ export async function runVerify(
       onNotice: progress.say,
     });
     progress.end();
-    if (args.output !== undefined) writeRecord(args.output, record);
+    if (args.output !== undefined) writeOutput(args.output, recordText(record));
     if (args.json) process.stdout.write(recordText(record));
     else console.log(`\n${renderText(verifyReport(record))}report: ${relative("", saved.html)}`);
     process.exitCode = exitCode;
@@ -281,27 +283,4 @@ Examples:
 Exit codes: 0 all good, 1 a check failed, 2 wrong usage or settings.`,
     )
     .action(runVerify);
-}
-
-function writeRecord(file: string, record: VerifyRecord): void {
-  try {
-    writeFileSync(file, recordText(record));
-  } catch (error) {
-    throw new UserError(
-      `--output ${file} cannot be written: ${(error as NodeJS.ErrnoException).code}`,
-    );
-  }
-}
-
-function integer(value: string): number {
-  if (!/^-?\d+$/.test(value)) throw new InvalidArgumentError("It must be an integer.");
-  return Number(value);
-}
-
-function seconds(given: string): number {
-  const value = Number(given);
-  if (given.trim() === "" || !(value > 0 && value <= 3_600)) {
-    throw new InvalidArgumentError("It must be more than 0 and at most 3600.");
-  }
-  return value;
 }

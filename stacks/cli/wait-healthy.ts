@@ -1,7 +1,8 @@
-import { type Command, InvalidArgumentError } from "commander";
+import type { Command } from "commander";
 import { lastLogLines, waitUntilHealthy } from "./container-health.ts";
 import { Docker, DockerError } from "./docker-command.ts";
 import { Interrupted, onInterrupt } from "./interrupt.ts";
+import { wholeNumber } from "./option-values.ts";
 
 interface WaitArguments {
   readonly docker?: string;
@@ -15,8 +16,8 @@ export function registerWaitHealthy(program: Command): void {
     .command("wait-healthy")
     .argument("<container>", "name or id")
     .option("--docker <endpoint>", "Docker endpoint (default: DOCKER_HOST, or this machine's)")
-    .option("--timeout <seconds>", "how long it may take", positive, 150)
-    .option("--lines <number>", "how many log lines to show", positive, 20)
+    .option("--timeout <seconds>", "how long it may take", wholeNumber(1, 86_400), 150)
+    .option("--lines <number>", "how many log lines to show", wholeNumber(1, 86_400), 20)
     .addHelpText(
       "after",
       `
@@ -64,12 +65,4 @@ async function waitHealthy(container: string, args: WaitArguments): Promise<void
   } finally {
     interrupt.remove();
   }
-}
-
-function positive(text: string): number {
-  const value = Number(text);
-  if (!Number.isInteger(value) || value < 1 || value > 86_400) {
-    throw new InvalidArgumentError("It must be a whole number, 1 to 86400.");
-  }
-  return value;
 }

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Command, InvalidArgumentError } from "commander";
+import type { Command } from "commander";
 import { type ClusterApi, ClusterUnreachable, openCluster } from "./cluster-api.ts";
 import { Interrupted, onInterrupt } from "./interrupt.ts";
+import { wholeNumber } from "./option-values.ts";
 import { lastPodLines, waitForRollout, warningsOf } from "./rollout.ts";
 
 interface WaitArguments {
@@ -21,9 +22,9 @@ export function registerWaitRollout(program: Command): void {
     .option("--kubeconfig <file>", "kubeconfig (default: KUBECONFIG, or ~/.kube/config)")
     .option("--context <name>", "its context (default: the current one)")
     .option("--namespace <name>", "namespace of the Deployment", "clipstack")
-    .option("--replicas <number>", "the fewest pods that must be ready", positive, 1)
-    .option("--timeout <seconds>", "how long it may take", positive, 300)
-    .option("--lines <number>", "how many log lines to show", positive, 20)
+    .option("--replicas <number>", "the fewest pods that must be ready", wholeNumber(1, 86_400), 1)
+    .option("--timeout <seconds>", "how long it may take", wholeNumber(1, 86_400), 300)
+    .option("--lines <number>", "how many log lines to show", wholeNumber(1, 86_400), 20)
     .addHelpText(
       "after",
       `
@@ -99,12 +100,4 @@ function patient(api: ClusterApi, signal: AbortSignal): Pick<ClusterApi, "get" |
     list: (path) => again(() => api.list(path)),
     text: (path) => again(() => api.text(path)),
   };
-}
-
-function positive(text: string): number {
-  const value = Number(text);
-  if (!Number.isInteger(value) || value < 1 || value > 86_400) {
-    throw new InvalidArgumentError("It must be a whole number, 1 to 86400.");
-  }
-  return value;
 }

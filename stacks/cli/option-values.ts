@@ -1,0 +1,53 @@
+import { InvalidArgumentError } from "commander";
+
+/** Parsers of option values, for commander. Each throws {@link InvalidArgumentError} with the rule. */
+
+type Parse<T> = (text: string) => T;
+
+function numberThat(isValid: (value: number) => boolean, rule: string): Parse<number> {
+  return (text) => {
+    const value = text.trim() === "" ? Number.NaN : Number(text);
+    if (!isValid(value)) throw new InvalidArgumentError(`It must be ${rule}.`);
+    return value;
+  };
+}
+
+/** A whole number from `min` to `max`. */
+export function wholeNumber(min: number, max: number): Parse<number> {
+  return numberThat(
+    (value) => Number.isInteger(value) && value >= min && value <= max,
+    `a whole number from ${min} to ${max}`,
+  );
+}
+
+/** A number from `min` to `max`. */
+export function numberFrom(min: number, max: number): Parse<number> {
+  return numberThat((value) => value >= min && value <= max, `a number from ${min} to ${max}`);
+}
+
+/** A number above 0 and at most `max`. */
+export function numberUpTo(max: number): Parse<number> {
+  return numberThat((value) => value > 0 && value <= max, `more than 0 and at most ${max}`);
+}
+
+/** `10%` or `10`, as a part of 1. */
+export function percentage(min: number, max: number): Parse<number> {
+  const parse = numberThat(
+    (value) => value >= min && value <= max,
+    `a percentage from ${min} to ${max}, like 10%`,
+  );
+  return (text) => parse(text.trim().replace(/\s*%$/, "")) / 100;
+}
+
+/** Added to every port of this machine. */
+export const portOffset = wholeNumber(-65_535, 65_535);
+
+/** Values separated by commas, each once. */
+export function listOf<T>(parse: Parse<T>): Parse<readonly T[]> {
+  return (text) => [...new Set(text.split(",").map((word) => parse(word.trim())))];
+}
+
+/** Values of an option that may be given several times. */
+export function repeated<T>(parse: Parse<T>) {
+  return (text: string, before: readonly T[] = []): readonly T[] => [...before, parse(text)];
+}

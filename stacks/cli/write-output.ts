@@ -1,0 +1,17 @@
+import { writeFileSync } from "node:fs";
+import { UserError } from "./user-error.ts";
+
+/**
+ * Writes the file that an option names.
+ *
+ * @throws {UserError} with the option, the file and the error code of the operating system.
+ */
+export function writeOutput(file: string, text: string, option = "--output"): void {
+  try {
+    writeFileSync(file, text);
+  } catch (error) {
+    throw new UserError(
+      `${option} ${file} cannot be written: ${(error as NodeJS.ErrnoException).code}`,
+    );
+  }
+}
