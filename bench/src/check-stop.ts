@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { embedMetrics } from "../../inference-image/src/contract/embed-api.ts";
 import { openGrpcTransport } from "../../inference-image/src/triton/grpc-transport.ts";
 import { openHttpTransport } from "../../inference-image/src/triton/http-transport.ts";
+import { isStopRejection } from "../../inference-image/src/triton/stop-rejection.ts";
 import { TritonError } from "../../inference-image/src/triton/transport.ts";
 import type { Exit } from "./child-process.ts";
 import { embedBy } from "./embed-requests.ts";
@@ -45,8 +46,8 @@ interface Load {
   readonly sent: readonly Sent[];
   /** Every worker has had an answer, on a connection that stays open. */
   readonly warm: Promise<unknown>;
-  /** Sends no more, and waits for what was sent. */
-  finish(): Promise<void>;
+  /** Sends no more after `overMs`, however late this process is by then, and waits for what was sent. */
+  finish(overMs?: number): Promise<void>;
 }
 
 /**
@@ -112,9 +113,9 @@ async function stopUnderLoad(
     }
     const unanswered = load.sent.filter(({ end }) => end === undefined);
     const before = load.sent.length;
+    const finished = load.finish(overlapMs);
     const stopping = child.stop(instance.graceSeconds);
-    await sleep(overlapMs);
-    await load.finish();
+    await finished;
     during = [...unanswered, ...load.sent.slice(before)];
     // a Triton that stops waits for clients with open connections
     await Promise.all([service.closeTransports(), ...senders.map((sender) => sender.close())]);
@@ -197,7 +198,7 @@ function openSender(service: ServiceUnderTest, target: PathTarget, reference: Re
 
 function startLoad(count: number, send: Send): Load {
   const sent: Sent[] = [];
-  let going = true;
+  let until = Number.POSITIVE_INFINITY;
   /** Whether to go on. */
   const sendOne = async (worker: number): Promise<boolean> => {
     const one: Sent = {};
@@ -209,7 +210,7 @@ function startLoad(count: number, send: Send): Load {
     } catch (error) {
       one.said = error instanceof TritonError ? error.message : reason(error);
       const busy = isOverload(one.said);
-      one.end = busy || isRefusal(one.said) ? "refused" : "lost";
+      one.end = busy || isStopRejection(one.said) ? "refused" : "lost";
       if (busy) await sleep(pollMs);
       return busy;
     }
@@ -218,28 +219,20 @@ function startLoad(count: number, send: Send): Load {
   const done = Promise.all(
     first.map(async (begun, worker) => {
       let good = await begun;
-      while (good && going) good = await sendOne(worker);
+      while (good && performance.now() < until) good = await sendOne(worker);
     }),
   );
   return {
     sent,
     warm: Promise.all(first),
-    async finish() {
-      going = false;
+    async finish(overMs = 0) {
+      until = Math.min(until, performance.now() + overMs);
       await done;
     },
   };
 }
 
 const isOverload = (said: string) => /\bstatus 429\b|Exceeds maximum queue size/.test(said);
-
-/** The server's own words that it stops, or a connection that was never made. Anything else is a loss. */
-function isRefusal(said: string): boolean {
-  if (/connection refused|ECONNREFUSED|No connection established/.test(said)) return true;
-  return (
-    /\bstatus 503\b|\bHTTP 503\b|\bgRPC UNAVAILABLE\b/.test(said) && /stopping|exiting/i.test(said)
-  );
-}
 
 const distinct = (messages: readonly string[]) => [...new Set(messages)].join("; ");
 

@@ -807,6 +807,69 @@ describe("with an embedder that is held", () => {
       await stopped;
     });
 
+    test("answers a request that arrives while the process does not run", async () => {
+      const { socket, closed } = await connection();
+      const stopped = app.close();
+      await new Promise((resolve) => setTimeout(resolve, quietMs / 2));
+      // timers that are late fire before sockets are read
+      await new Promise(setImmediate);
+      socket.write("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
+      const until = performance.now() + 3 * quietMs;
+      while (performance.now() < until);
+      expect(await closed).toMatch(/^HTTP\/1.1 200 .*connection: close/is);
+      await stopped;
+    });
+
+    test("leaves idle connections open until no request has arrived for a quiet period", async () => {
+      const connections = await Promise.all(Array.from({ length: 6 }, connection));
+      const stopped = app.close();
+      for (const { socket, closed } of connections) {
+        await new Promise((resolve) => setTimeout(resolve, quietMs / 2));
+        socket.write("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
+        expect(await closed).toMatch(/^HTTP\/1.1 200 .*connection: close/is);
+      }
+      await stopped;
+    });
+
+    test("resets no connection that reaches the listener before it closes, on a starved machine", async () => {
+      const ends: Promise<string>[] = [];
+      let closed = false;
+      const closing = app.close().then(() => {
+        closed = true;
+      });
+      while (!closed) {
+        for (let count = 0; count < 8; count++) {
+          const socket = connect(port, "127.0.0.1", () =>
+            socket.write("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"),
+          );
+          const received = once(socket, "data").then(([data]) => String(data).slice(0, 12));
+          ends.push(received.catch(({ code }: NodeJS.ErrnoException) => code ?? "no code"));
+        }
+        // the kernel has connected them; meanwhile this process does not run
+        await new Promise(process.nextTick);
+        const until = performance.now() + 40;
+        while (performance.now() < until);
+        for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
+      }
+      await closing;
+      const answers = new Set(await Promise.all(ends));
+      answers.delete("ECONNREFUSED");
+      expect(answers).toEqual(new Set(["HTTP/1.1 200"]));
+    });
+
+    test("reads what it rejects while it stops, so that no reset overtakes the answer", async () => {
+      const { socket, closed } = await connection();
+      const stopped = app.close();
+      const whole = rawRequest();
+      socket.write(whole.subarray(0, 300));
+      await new Promise((resolve) => setTimeout(resolve, 3 * quietMs));
+      const early = socket.bytesRead;
+      socket.write(whole.subarray(300));
+      expect(await closed).toMatch(/^HTTP\/1.1 503 .*connection: close/is);
+      expect(early).toBe(0);
+      await stopped;
+    });
+
     test("drops a request whose client hangs up", async () => {
       const { socket } = await connection();
       socket.write(rawRequest());

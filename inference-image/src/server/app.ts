@@ -1,6 +1,5 @@
 import { setMaxListeners } from "node:events";
 import type { IncomingMessage, ServerOptions } from "node:http";
-import { setTimeout as sleep } from "node:timers/promises";
 import Fastify, {
   type FastifyInstance,
   type FastifyReply,
@@ -35,10 +34,10 @@ import { JsonThread } from "./json-thread.ts";
 import type { EmbedMetrics } from "./metrics.ts";
 import { openApiDocument } from "./openapi.ts";
 import { page, pageSecurityPolicy } from "./page.ts";
-import { announcedLength, readBody, tooLarge } from "./request-body.ts";
+import { announcedLength, discardBody, readBody, tooLarge } from "./request-body.ts";
 import { imagesOfBody } from "./request-images.ts";
 import { requestTimeoutMs } from "./request-timeout.ts";
-import { quietMs, trackRequests } from "./stopping.ts";
+import { drainHttp, trackRequests } from "./stopping.ts";
 import type { TlsFiles } from "./tls.ts";
 
 export interface AppOptions {
@@ -131,13 +130,9 @@ export function buildApp(options: AppOptions): FastifyInstance {
   });
   app.addHook("preClose", async () => {
     state.draining = true;
-    await sleep(quietMs);
-    await accepted.arrived();
-    // a connection on which nothing was asked, or only half a request, must not hold the stop up
-    void accepted.answered().then(() => app.server.closeAllConnections());
+    await drainHttp(app, accepted);
   });
   app.addHook("onClose", async () => {
-    await accepted.answered();
     await preprocessor.close();
     await json.close();
     await options.embedder()?.close();
@@ -220,7 +215,10 @@ export function buildApp(options: AppOptions): FastifyInstance {
   const admit =
     (contentTypes: readonly string[], maxBytes: number) =>
     async (request: FastifyRequest, reply: FastifyReply) => {
-      if (state.draining) throw new EmbedError("unavailable", "the server is stopping");
+      if (state.draining) {
+        await discardBody(request.raw);
+        throw new EmbedError("unavailable", "the server is stopping");
+      }
       if (options.embedder() === undefined) {
         throw new EmbedError("unavailable", "the model is loading");
       }

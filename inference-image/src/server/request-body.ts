@@ -1,4 +1,5 @@
 import type { IncomingMessage } from "node:http";
+import { finished } from "node:stream/promises";
 import { maxJsonBytes } from "../triton/parse-json.ts";
 import { EmbedError } from "./embed-error.ts";
 
@@ -14,6 +15,14 @@ export interface ReadBodyOptions {
 export function announcedLength({ headers }: IncomingMessage): number | undefined {
   if (headers["transfer-encoding"] !== undefined) return undefined;
   return Number(headers["content-length"] ?? 0);
+}
+
+/**
+ * Reads a body and drops it, before a response that closes the connection: a socket that is closed with unread bytes sends a
+ * reset, which can overtake the response. A client that expects `100 Continue` has sent no body.
+ */
+export async function discardBody(message: IncomingMessage): Promise<void> {
+  if (message.headers.expect === undefined) await finished(message.resume()).catch(() => {});
 }
 
 export function tooLarge(maxBytes: number): EmbedError {

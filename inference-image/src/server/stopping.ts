@@ -1,14 +1,73 @@
-import { setTimeout as sleep } from "node:timers/promises";
+import { Server as NetServer } from "node:net";
+import { setImmediate as nextIteration, setTimeout as sleep } from "node:timers/promises";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 
 /**
- * How long open connections are left alone at the start of a stop, in milliseconds: a request may be on its way that the
- * process has not read yet. It gets an answer; a connection that is cut gives its client a reset.
+ * A quiet period is a number of iterations of the event loop, each this long. It is counted, not timed, because sockets are
+ * read in every iteration: a timer that fires late closes connections before their requests are read.
  */
-export const quietMs = 300;
+const quietIterations = 10;
+const iterationMs = 30;
 
-/** How long a stop waits for requests that have begun to arrive, in milliseconds: 32 images as floats are 19 MB. */
-export const arrivalMs = 3_000;
+/** Shortest duration of a quiet period, in milliseconds. */
+export const quietMs = quietIterations * iterationMs;
+
+/** Shortest time that a stop waits for requests that have begun to arrive, in milliseconds: 32 images as floats are 19 MB. */
+const arrivalMs = 3_000;
+
+/** Maximum number of connections that the kernel holds for a listener until they are accepted: Node's default. */
+const backlog = 511;
+
+/** Waits for a quiet period, in which open connections are left alone. */
+export async function quiet(iterations = quietIterations): Promise<void> {
+  for (let iteration = 0; iteration < iterations; iteration++) {
+    await sleep(iterationMs);
+    await nextIteration();
+  }
+}
+
+/** Waits for calls that have begun to arrive. */
+export const arrival = () => quiet(arrivalMs / iterationMs);
+
+/**
+ * Drains an HTTP server whose responses close their connections. The listener stays open for a quiet period, in which
+ * clients learn that the server stops. Connections that are open then stay open until no request begins or ends for a
+ * quiet period.
+ */
+export async function drainHttp(
+  { server }: FastifyInstance,
+  requests: TrackedRequests,
+): Promise<void> {
+  let closed: Promise<unknown> = Promise.resolve();
+  if (server.listening) {
+    await quiet();
+    await acceptBacklog(server);
+    // the listener only: close() of an HTTP server also closes idle connections
+    closed = new Promise((resolve) => NetServer.prototype.close.call(server, resolve));
+  }
+  let changes: number;
+  do {
+    changes = requests.changes;
+    await requests.arrived();
+    await Promise.race([closed, quiet()]);
+    await requests.answered();
+  } while (requests.changes > changes);
+  server.closeAllConnections();
+}
+
+/** Accepts the connections that closing the listener would reset. An iteration accepts as little as one. */
+async function acceptBacklog(server: NetServer): Promise<void> {
+  let accepted = true;
+  const onConnection = () => {
+    accepted = true;
+  };
+  server.on("connection", onConnection);
+  for (let iteration = 0; accepted && iteration < backlog; iteration++) {
+    accepted = false;
+    await nextIteration();
+  }
+  server.off("connection", onConnection);
+}
 
 /** What a stop waits for. */
 export interface AcceptedRequests {
@@ -18,7 +77,9 @@ export interface AcceptedRequests {
 
 /** What an HTTP server's stop waits for. */
 export interface TrackedRequests extends AcceptedRequests {
-  /** Resolves when no request is still arriving, after {@link arrivalMs} at the latest. */
+  /** Number of requests that have begun, plus the number of those that have ended. */
+  readonly changes: number;
+  /** Resolves when no request is still arriving, or after about {@link arrivalMs}. */
   arrived(): Promise<void>;
 }
 
@@ -36,13 +97,16 @@ export function trackRequests(
   onOver: (request: FastifyRequest, reply: FastifyReply, status: number) => void = () => {},
 ): TrackedRequests {
   const open = new Set<FastifyRequest>();
+  let changes = 0;
   const waiting: (() => void)[] = [];
   const allAnswered = () => [...open].every(({ raw }) => raw.complete === false);
 
   app.addHook("onRequest", async (request, reply) => {
     open.add(request);
+    changes += 1;
     const over = (status: number) => {
       if (!open.delete(request)) return;
+      changes += 1;
       onOver(request, reply, status);
       if (allAnswered()) for (const resolve of waiting.splice(0)) resolve();
     };
@@ -50,15 +114,17 @@ export function trackRequests(
     reply.raw.once("close", () => over(clientClosedRequest));
   });
   return {
+    get changes() {
+      return changes;
+    },
     answered: () =>
       new Promise((resolve) => {
         if (allAnswered()) resolve();
         else waiting.push(resolve);
       }),
     async arrived() {
-      const until = performance.now() + arrivalMs;
       const arriving = () => [...open].some(({ raw }) => !raw.complete);
-      while (arriving() && performance.now() < until) await sleep(arrivalMs / 100);
+      for (let i = 0; arriving() && i < arrivalMs / iterationMs; i++) await quiet(1);
     },
   };
 }

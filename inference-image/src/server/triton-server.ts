@@ -1,5 +1,3 @@
-import { Server as NetServer } from "node:net";
-import { setTimeout as sleep } from "node:timers/promises";
 import {
   type Server as GrpcServer,
   logVerbosity,
@@ -17,10 +15,10 @@ import { buildOipApp } from "./oip-http.ts";
 import { requestTimeoutMs } from "./request-timeout.ts";
 import {
   type AcceptedRequests,
-  arrivalMs,
+  arrival,
   CallCounter,
-  quietMs,
-  type TrackedRequests,
+  drainHttp,
+  quiet,
   trackRequests,
 } from "./stopping.ts";
 import { metricsContentType, renderTritonMetrics } from "./triton-metrics.ts";
@@ -76,7 +74,8 @@ export async function startTritonServer(
   const httpRequests = trackRequests(http);
   const metrics = buildMetricsApp(registry);
   const close = async () => {
-    await Promise.all([closeHttp(http, httpRequests), shutdown(grpc, grpcCalls)]);
+    await Promise.all([drainHttp(http, httpRequests), shutdown(grpc, grpcCalls)]);
+    await http.close();
     await registry.close();
     await metrics.close();
   };
@@ -225,31 +224,15 @@ function portError(service: string, host: string, port: number, reason: string):
   );
 }
 
-/**
- * Takes no new connections. Those that are open end with their next answer, which says so to the client. What is left
- * when they were quiet and everything accepted is answered, is cut: nothing was asked on it, or half a request. Cutting
- * at once would lose requests that a client has already sent.
- */
-async function closeHttp(app: FastifyInstance, accepted: TrackedRequests): Promise<void> {
-  // the listener only: close() of an HTTP server cuts idle connections as well
-  const closed = new Promise((resolve) => NetServer.prototype.close.call(app.server, resolve));
-  await sleep(quietMs);
-  await accepted.arrived();
-  await accepted.answered();
-  app.server.closeAllConnections();
-  await closed;
-  await app.close();
-}
-
 /** Idle connections are closed, calls in flight are answered; a call that was received by half is cut. */
 async function shutdown(server: GrpcServer, accepted: AcceptedRequests): Promise<void> {
   const closed = new Promise<void>((resolve) => server.tryShutdown(() => resolve()));
-  await sleep(quietMs);
+  await quiet();
   await accepted.answered();
   // the last answers are on their way, or a call is still arriving
-  await Promise.race([closed, sleep(arrivalMs)]);
+  await Promise.race([closed, arrival()]);
   await accepted.answered();
-  await Promise.race([closed, sleep(quietMs)]);
+  await Promise.race([closed, quiet()]);
   server.forceShutdown();
 }
 
