@@ -75,8 +75,6 @@ export interface Batcher {
 }
 
 export type EngineErrorCode =
-  /** Queue full. */
-  | "overloaded"
   /** Waited longer than it may, or the caller went away. */
   | "expired"
   | "draining"

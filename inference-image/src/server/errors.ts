@@ -6,7 +6,6 @@ import { TritonError, type TritonErrorCode } from "../triton/transport.ts";
 import { EmbedError } from "./embed-error.ts";
 
 const engineCodes: Readonly<Record<EngineErrorCode, EmbedErrorCode>> = {
-  overloaded: "overloaded",
   expired: "timeout",
   draining: "unavailable",
   invalid: "internal",
@@ -22,21 +21,9 @@ const tritonCodes: Readonly<Record<TritonErrorCode, EmbedErrorCode>> = {
   protocol: "internal",
 };
 
-/** Fastify and its plugins: what their codes mean here. The message is theirs unless given. */
-const frameworkErrors: Readonly<Record<string, { code: EmbedErrorCode; message?: string }>> = {
-  FST_ERR_CTP_BODY_TOO_LARGE: { code: "too_large" },
-  FST_ERR_CTP_INVALID_MEDIA_TYPE: {
-    code: "unsupported_media_type",
-    message: `the body must be ${imageContentTypes.join(", ")} or multipart/form-data; base64 in application/json`,
-  },
-  FST_ERR_CTP_EMPTY_JSON_BODY: { code: "bad_request", message: "the body is empty" },
-  FST_ERR_CTP_INVALID_JSON_BODY: { code: "bad_request", message: "the body is not valid JSON" },
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: { code: "bad_request" },
-  FST_REQ_FILE_TOO_LARGE: { code: "too_large" },
-  FST_FILES_LIMIT: { code: "too_large" },
-  FST_PARTS_LIMIT: { code: "too_large" },
-  FST_FIELDS_LIMIT: { code: "too_large" },
-};
+/** Fastify's code for a content type that no parser takes, such as none at all. */
+const invalidMediaType = "FST_ERR_CTP_INVALID_MEDIA_TYPE";
+const mediaTypes = `the body must be ${imageContentTypes.join(", ")} or multipart/form-data; base64 in application/json`;
 
 /** Any error as one that may be sent. What nobody foresaw is `internal`, without its text. */
 export function toEmbedError(error: unknown): EmbedError {
@@ -64,9 +51,8 @@ export function toEmbedError(error: unknown): EmbedError {
     statusCode?: number;
     message: string;
   };
-  const known = frameworkErrors[code];
-  if (known !== undefined) {
-    return new EmbedError(known.code, known.message ?? message, undefined, options);
+  if (code === invalidMediaType) {
+    return new EmbedError("unsupported_media_type", mediaTypes, undefined, options);
   }
   if (statusCode !== undefined && statusCode >= 400 && statusCode < 500) {
     return new EmbedError("bad_request", message, undefined, options);
