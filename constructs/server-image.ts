@@ -224,7 +224,6 @@ class BuiltImage {
 
 /** What `.dockerignore` keeps out of a build: an expression of Terraform's `regexall`. */
 const ignored = [
-  "^src/trials/",
   "^src/(.*/)?test-[^/]*$",
   "^src/.*[.](test[.]ts|suite[.]ts|py)$",
   "/README[.]md$",

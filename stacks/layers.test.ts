@@ -25,11 +25,6 @@ const layers: Readonly<Record<string, readonly string[]>> = {
     "inference-image/src/engine",
     "inference-image/src/triton",
   ],
-  "inference-image/src/trials": [
-    "inference-image/src/contract",
-    "inference-image/src/model",
-    "inference-image/src/triton",
-  ],
   constructs: ["inference-image/src/contract"],
   stacks: ["constructs", "inference-image/src/contract", "stacks/review"],
   "stacks/review": ["constructs", "inference-image/src/contract", "inference-image/src/triton"],
@@ -53,6 +48,12 @@ const layers: Readonly<Record<string, readonly string[]>> = {
     "bench/samples",
   ],
   "bench/samples": [],
+  "bench/trials": [
+    "bench",
+    "inference-image/src/contract",
+    "inference-image/src/model",
+    "inference-image/src/triton",
+  ],
   "examples/photo-dedupe": [
     "inference-image/src/contract",
     "inference-image/src/client",

@@ -228,9 +228,15 @@ function embedRequests(bench: Bench, load: Load, url: string): PreparedRequests 
 }
 
 /** One every 20 ms, whether or not the one before was answered. */
-const healthLoad = { kind: "open loop", arrivals: "constant", ratePerSecond: 50, seed: 0 } as const;
+export const healthLoad = {
+  kind: "open loop",
+  arrivals: "constant",
+  ratePerSecond: 50,
+  seed: 0,
+} as const;
 
-function healthRequests(url: string): PreparedRequests {
+/** Requests of a health endpoint. */
+export function healthRequests(url: string): PreparedRequests {
   return {
     transport: "http",
     url,

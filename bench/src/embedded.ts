@@ -89,7 +89,10 @@ export async function startEmbedded(
         const problem = prepare(instance);
         const child = startProcess(instance, options.serverCommand);
         children.push(child);
-        const start = problem ?? (await waitUntilReady(instance, child, options));
+        const { readyUrl, readyBudgetSeconds } = instance;
+        const budgetSeconds = Math.min(readyBudgetSeconds, options.startLimitSeconds);
+        const start =
+          problem ?? (await waitUntilReady(child, readyUrl, budgetSeconds, options.signal));
         options.onReady?.(instance, start);
         return { instance, child, start };
       }),
@@ -170,13 +173,14 @@ function mirror(source: string, target: string): void {
   }
 }
 
-async function waitUntilReady(
-  instance: Instance,
+/** Waits until a process responds with 200 at a URL, has ended, or has used up its time. */
+export async function waitUntilReady(
   child: Child,
-  { signal, startLimitSeconds }: StartOptions,
+  readyUrl: string,
+  budgetSeconds: number,
+  signal: AbortSignal = new AbortController().signal,
 ): Promise<StartOutcome> {
   const startedAt = performance.now();
-  const budgetSeconds = Math.min(instance.readyBudgetSeconds, startLimitSeconds);
   let answer = "no answer";
   while (performance.now() - startedAt < budgetSeconds * 1_000) {
     signal.throwIfAborted();
@@ -186,14 +190,14 @@ async function waitUntilReady(
         message: `ended ${howEnded(child.exit)} before it was ready${tail(child)}`,
       };
     }
-    const status = await statusOf(instance.readyUrl, signal);
+    const status = await statusOf(readyUrl, signal);
     if (status === 200) return { ok: true, readyMs: performance.now() - startedAt };
     answer = status === undefined ? "no answer" : `status ${status}`;
     await sleep(pollMs, undefined, { signal });
   }
   return {
     ok: false,
-    message: `was not ready in ${budgetSeconds} s: ${answer} from ${instance.readyUrl}${tail(child)}`,
+    message: `was not ready in ${budgetSeconds} s: ${answer} from ${readyUrl}${tail(child)}`,
   };
 }
 

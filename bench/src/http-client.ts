@@ -101,7 +101,7 @@ export function openHttpClient(
 }
 
 /** The answer's JSON; `undefined` where it is none. */
-export function jsonOf(answer: HttpAnswer): unknown {
+export function jsonOf(answer: Pick<HttpAnswer, "body">): unknown {
   try {
     return JSON.parse(answer.body.toString("utf8"));
   } catch {

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
 import { BenchError } from "../src/bench-error.ts";
 import {
+  type HttpAnswer,
   type HttpClient,
   type HttpRequest,
   jsonOf,
@@ -183,7 +184,7 @@ class Control implements QueueDelayControl {
 
 const errorAnswer = z.object({ error: z.string() });
 
-function said(answer: { readonly status: number; readonly body: Buffer }): string {
-  const error = errorAnswer.safeParse(jsonOf({ ...answer, contentType: "" }));
+function said(answer: Pick<HttpAnswer, "status" | "body">): string {
+  const error = errorAnswer.safeParse(jsonOf(answer));
   return error.success ? error.data.error : `status ${answer.status}`;
 }

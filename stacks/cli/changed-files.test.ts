@@ -36,7 +36,7 @@ test("an image that is made on top of it is another one, and so are the pods", (
 
 test.each([
   "inference-image/src/server/server.test.ts",
-  "inference-image/src/trials/fuzz-main.ts",
+  "bench/trials/fuzz-main.ts",
   "docs/review.md",
 ])("%s is in no image", (file) => {
   expect(reviewed(file).stacks[0]?.changes).toEqual([]);

@@ -5,11 +5,15 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import {
+  type ServerProcess,
+  startEmbed,
+  startTriton,
+} from "../../../bench/trials/server-process.ts";
 import packageJson from "../../package.json" with { type: "json" };
 import { embedPaths, embedResponse } from "../contract/embed-api.ts";
 import { embeddingDims, openclipVitB32Jpeg } from "../contract/model-signature.ts";
 import { picture } from "../engine/test-images.ts";
-import { type ServerProcess, startEmbed, startTriton } from "../trials/server-process.ts";
 import { openGrpcTransport } from "../triton/grpc-transport.ts";
 
 const packageFolder = fileURLToPath(new URL("../../", import.meta.url));

@@ -2,12 +2,18 @@ import { mkdir, mkdtemp, readFile, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
-import { embedPaths, embedResponse } from "../contract/embed-api.ts";
-import { models, openclipVitB32Jpeg } from "../contract/model-signature.ts";
+import { embedPaths } from "../../inference-image/src/contract/embed-api.ts";
+import { models, openclipVitB32Jpeg } from "../../inference-image/src/contract/model-signature.ts";
+import { openHttpTransport } from "../../inference-image/src/triton/http-transport.ts";
+import { embedBy } from "../src/embed-requests.ts";
+import { type HttpClient, openHttpClient } from "../src/http-client.ts";
+import { rowsOf } from "../src/infer.ts";
+import type { SampleImage } from "../src/reference.ts";
+import { relativeDifference } from "../src/statistics.ts";
 import { type FuzzInput, type FuzzTarget, fuzzInputs } from "./fuzz-input.ts";
 import { openFuzzSender } from "./fuzz-send.ts";
 import { type ServerProcess, startEmbed, startTriton } from "./server-process.ts";
-import { type TrialImage, trialImages } from "./trial-images.ts";
+import { trialImages } from "./trial-images.ts";
 
 export interface FuzzOptions {
   readonly inputs: number;
@@ -26,7 +32,7 @@ export interface FuzzResult {
   readonly failures: readonly string[];
   /** How often each answer was given: `embed 200`, `triton-grpc NOT_FOUND`. */
   readonly answers: Readonly<Record<string, number>>;
-  /** Resident bytes of each server: after a fifth of the inputs, and at the end. */
+  /** Resident memory of each server in 10⁶ bytes: after a fifth of the inputs, and at the end. */
   readonly memory: readonly {
     readonly name: string;
     readonly early: number;
@@ -40,12 +46,13 @@ const roundSize = 500;
 const maxImageBytes = 20_000;
 /** Failures that are told; then it ends. */
 const maxFailures = 20;
+const timeoutMs = 30_000;
 /** What a server may grow by, from a fifth of the inputs on: its caches are full then. */
-const memoryGrowth = { factor: 1.3, bytes: 100 * 1024 * 1024 } as const;
+const memoryGrowth = { factor: 1.3, megabytes: 100 } as const;
 
 /** Send inputs to all endpoints of both roles of the server, and see that it goes on as before. */
 export async function fuzz(options: FuzzOptions): Promise<FuzzResult> {
-  const images = await trialImages(maxImageBytes);
+  const images = trialImages(maxImageBytes);
   const startedAt = performance.now();
   return withServers(images, async (servers) => {
     const failures: string[] = [];
@@ -58,21 +65,23 @@ export async function fuzz(options: FuzzOptions): Promise<FuzzResult> {
       failures.push(...(await sendAll(servers, some, options.concurrency)));
       sent += count;
       failures.push(...(await servers.check()));
-      if (early === undefined && sent >= options.inputs / 5) early = await servers.memory();
+      if (early === undefined && sent >= options.inputs / 5) early = servers.memory();
       options.onProgress?.(
-        `${sent} of ${options.inputs} inputs, ${failures.length} failures, ${(await servers.memory()).map(mebibytes).join(" + ")} MiB`,
+        `${sent} of ${options.inputs} inputs, ${failures.length} failures, ${servers.memory().map(Math.round).join(" + ")} MB`,
       );
       if (servers.all.some(({ ended }) => ended !== undefined)) break;
     }
-    const late = await servers.memory();
+    const late = servers.memory();
     const memory = servers.all.map(({ name }, index) => ({
       name,
       early: early?.[index] ?? 0,
       late: late[index] ?? 0,
     }));
     for (const { name, early, late } of memory) {
-      if (late > early * memoryGrowth.factor + memoryGrowth.bytes) {
-        failures.push(`the ${name} server grew from ${mebibytes(early)} to ${mebibytes(late)} MiB`);
+      if (late > early * memoryGrowth.factor + memoryGrowth.megabytes) {
+        failures.push(
+          `the ${name} server grew from ${Math.round(early)} to ${Math.round(late)} MB`,
+        );
       }
     }
     failures.push(...(await servers.stop()));
@@ -84,7 +93,7 @@ export async function fuzz(options: FuzzOptions): Promise<FuzzResult> {
 /** Send what was saved, one after another. */
 export async function replay(file: string): Promise<readonly string[]> {
   const inputs = (JSON.parse(await readFile(file, "utf8"), revive) as FuzzInput[]).flat();
-  return withServers(await trialImages(maxImageBytes), async (servers) => {
+  return withServers(trialImages(maxImageBytes), async (servers) => {
     const failures = await sendAll(servers, inputs, 1);
     return [...failures, ...(await servers.check()), ...(await servers.stop())];
   });
@@ -96,13 +105,14 @@ interface Servers {
   send(input: FuzzInput): Promise<string | undefined>;
   /** Whether they are alive and embed as they did. */
   check(): Promise<readonly string[]>;
-  memory(): Promise<readonly number[]>;
+  /** In 10⁶ bytes. */
+  memory(): readonly number[];
   /** What was wrong with how they stopped. */
   stop(): Promise<readonly string[]>;
 }
 
 async function withServers<T>(
-  images: readonly TrialImage[],
+  images: readonly SampleImage[],
   work: (servers: Servers) => Promise<T>,
 ): Promise<T> {
   const embed = await startEmbed({
@@ -115,11 +125,13 @@ async function withServers<T>(
     const triton = await startTriton();
     all.push(triton);
     const [port = 0] = embed.ports;
-    const [http = 0, grpc = 0, metrics = 0] = triton.ports;
+    const [oip = 0, grpc = 0, metrics = 0] = triton.ports;
+    const url = (of: number) => `http://127.0.0.1:${of}`;
+    const http = openHttpClient();
     const answers: Record<string, number> = {};
     const ports: Readonly<Record<FuzzTarget, number>> = {
       embed: port,
-      "triton-http": http,
+      "triton-http": oip,
       "triton-grpc": grpc,
       "triton-metrics": metrics,
     };
@@ -128,8 +140,8 @@ async function withServers<T>(
     });
 
     const reference = images.find(({ contentType }) => contentType === "image/jpeg")!;
-    const expected = await embedReference(port, reference);
-    const expectedTriton = await inferReference(http, reference);
+    const expected = await embedReference(http, url(port), reference);
+    const expectedTriton = await inferReference(http, url(oip), reference);
     try {
       return await work({
         all,
@@ -141,14 +153,14 @@ async function withServers<T>(
           );
           if (ended.length > 0) return ended;
           const checks = [
-            same("embed", embedReference(port, reference), expected),
-            same("triton", inferReference(http, reference), expectedTriton),
-            answersOk(`http://127.0.0.1:${port}${embedPaths.healthz}`),
-            answersOk(`http://127.0.0.1:${metrics}/metrics`),
+            same("embed", embedReference(http, url(port), reference), expected),
+            same("triton", inferReference(http, url(oip), reference), expectedTriton),
+            answersOk(http, `${url(port)}${embedPaths.healthz}`),
+            answersOk(http, `${url(metrics)}${embedPaths.metrics}`),
           ];
           return (await Promise.all(checks)).filter((problem) => problem !== undefined);
         },
-        memory: () => Promise.all(all.map((server) => server.memory())),
+        memory: () => all.map((server) => server.memory()),
         async stop() {
           const codes = await Promise.all(all.map((server) => server.stop()));
           return codes.flatMap((how, index) =>
@@ -158,6 +170,7 @@ async function withServers<T>(
       });
     } finally {
       sender.close();
+      await http.close();
     }
   } finally {
     await Promise.all(all.map((server) => (server.ended === undefined ? server.stop() : "")));
@@ -213,73 +226,64 @@ function revive(_key: string, value: unknown): unknown {
   return type === "Buffer" && Array.isArray(data) ? Buffer.from(data) : value;
 }
 
-async function embedReference(port: number, image: TrialImage): Promise<readonly number[]> {
-  const response = await fetch(`http://127.0.0.1:${port}${embedPaths.embed}`, {
-    method: "POST",
-    headers: { "content-type": image.contentType },
-    body: new Uint8Array(image.bytes),
-  });
-  if (!response.ok) throw new Error(`status ${response.status}: ${await response.text()}`);
-  return embedResponse.parse(await response.json()).embeddings[0]!;
+async function embedReference(
+  http: HttpClient,
+  url: string,
+  image: SampleImage,
+): Promise<Float32Array> {
+  const [vector] = await embedBy(http, url, "raw", [image]);
+  return vector!;
 }
 
-async function inferReference(port: number, image: TrialImage): Promise<readonly number[]> {
-  const base = `http://127.0.0.1:${port}/v2`;
-  const { name, inputs } = openclipVitB32Jpeg;
-  // an input may have unloaded it, or what it is made of, or given it another configuration
-  for (const model of models) {
-    const loaded = await fetch(`${base}/repository/models/${model.name}/load`, { method: "POST" });
-    if (!loaded.ok) throw new Error(`load: status ${loaded.status}: ${await loaded.text()}`);
+async function inferReference(
+  http: HttpClient,
+  url: string,
+  { bytes }: SampleImage,
+): Promise<Float32Array> {
+  // an input may have unloaded a model, or given it another configuration
+  for (const { name } of models) {
+    const path = `${url}/v2/repository/models/${name}/load`;
+    const { status, body } = await http.send(path, { method: "POST" });
+    if (status !== 200) throw new Error(`load: status ${status}: ${body}`);
   }
-  const size = Buffer.alloc(4);
-  size.writeUInt32LE(image.bytes.length);
-  const data = Buffer.concat([size, image.bytes]);
-  const [input] = inputs;
-  const head = JSON.stringify({
-    inputs: [
-      {
-        name: input.name,
-        datatype: "BYTES",
-        shape: [1, 1],
-        parameters: { binary_data_size: data.length },
-      },
-    ],
-  });
-  const response = await fetch(`${base}/models/${name}/infer`, {
-    method: "POST",
-    headers: { "inference-header-content-length": String(Buffer.byteLength(head)) },
-    body: new Uint8Array(Buffer.concat([Buffer.from(head), data])),
-  });
-  if (!response.ok) throw new Error(`status ${response.status}: ${await response.text()}`);
-  const { outputs } = (await response.json()) as { outputs: { data: number[] }[] };
-  return outputs[0]?.data ?? [];
+  const { name, inputs } = openclipVitB32Jpeg;
+  const transport = openHttpTransport({ url });
+  try {
+    const input = {
+      name: inputs[0].name,
+      dataType: "BYTES",
+      shape: [1, 1],
+      data: [bytes],
+    } as const;
+    const [vector] = rowsOf(await transport.infer(name, [input], { timeoutMs }), 1);
+    return vector!;
+  } finally {
+    await transport.close();
+  }
 }
+
+/** Largest relative difference between two embeddings of the reference image. */
+const tolerance = 1e-5;
 
 async function same(
   name: string,
-  got: Promise<readonly number[]>,
-  expected: readonly number[],
+  got: Promise<Float32Array>,
+  expected: Float32Array,
 ): Promise<string | undefined> {
   try {
-    const values = await got;
-    const difference = Math.max(...expected.map((value, at) => Math.abs(value - values[at]!)));
-    if (difference < 1e-5) return undefined;
+    const difference = relativeDifference(await got, expected);
+    if (difference < tolerance) return undefined;
     return `${name}: the embedding of the reference image has changed by ${difference}`;
   } catch (error) {
     return `${name}: the reference image has no embedding any more: ${(error as Error).message}`;
   }
 }
 
-async function answersOk(url: string): Promise<string | undefined> {
+async function answersOk(http: HttpClient, url: string): Promise<string | undefined> {
   try {
-    const response = await fetch(url);
-    await response.arrayBuffer();
-    return response.ok ? undefined : `${url}: status ${response.status}`;
+    const { status } = await http.send(url, { timeoutMs });
+    return status === 200 ? undefined : `${url}: status ${status}`;
   } catch (error) {
     return `${url}: ${(error as Error).message}`;
   }
-}
-
-export function mebibytes(bytes: number): number {
-  return Math.round(bytes / 1024 / 1024);
 }

@@ -1,9 +1,13 @@
-import { Agent, request } from "undici";
-import { embedPaths } from "../contract/embed-api.ts";
-import { imageElements, openclipVitB32 } from "../contract/model-signature.ts";
-import { openGrpcTransport } from "../triton/grpc-transport.ts";
-import { openHttpTransport } from "../triton/http-transport.ts";
-import { isStopRejection } from "../triton/stop-rejection.ts";
+import {
+  imageElements,
+  openclipVitB32,
+} from "../../inference-image/src/contract/model-signature.ts";
+import { openGrpcTransport } from "../../inference-image/src/triton/grpc-transport.ts";
+import { openHttpTransport } from "../../inference-image/src/triton/http-transport.ts";
+import { isStopRejection } from "../../inference-image/src/triton/stop-rejection.ts";
+import { embedBy } from "../src/embed-requests.ts";
+import { openHttpClient } from "../src/http-client.ts";
+import { inferRows } from "../src/infer.ts";
 import { type ServerProcess, startEmbed, startTriton } from "./server-process.ts";
 import { trialImages } from "./trial-images.ts";
 
@@ -100,31 +104,17 @@ async function openClient(role: Role, { ports }: ServerProcess): Promise<Client>
       role === "triton-http"
         ? openHttpTransport({ url: `http://127.0.0.1:${http}`, connections: clients })
         : openGrpcTransport({ target: `127.0.0.1:${grpc}` });
-    const { name, inputs } = openclipVitB32;
-    const image = {
-      name: inputs[0].name,
-      dataType: "FP32",
-      shape: [2, ...inputs[0].dims],
-      data: new Float32Array(2 * imageElements),
-    } as const;
+    const pixels = new Float32Array(2 * imageElements);
     return {
-      send: async () => void (await transport.infer(name, [image], { timeoutMs })),
+      send: async () =>
+        void (await inferRows(transport, openclipVitB32.name, pixels, 2, timeoutMs)),
       close: () => transport.close(),
     };
   }
-  const [image] = await trialImages();
-  const dispatcher = new Agent({ connections: clients, pipelining: 1 });
+  const [image] = trialImages();
+  const client = openHttpClient(clients);
   return {
-    async send() {
-      const { statusCode, body } = await request(`http://127.0.0.1:${http}${embedPaths.embed}`, {
-        dispatcher,
-        method: "POST",
-        headers: { "content-type": image!.contentType },
-        body: image!.bytes,
-      });
-      const text = await body.text();
-      if (statusCode !== 200) throw new Error(`status ${statusCode}: ${text.slice(0, 200)}`);
-    },
-    close: () => dispatcher.close(),
+    send: async () => void (await embedBy(client, `http://127.0.0.1:${http}`, "raw", [image!])),
+    close: () => client.close(),
   };
 }

@@ -1,12 +1,16 @@
 import { deflateSync, gzipSync } from "node:zlib";
 import fc, { type Arbitrary } from "fast-check";
-import { embedPaths, timeoutParameter } from "../contract/embed-api.ts";
-import { models, pixelBytes } from "../contract/model-signature.ts";
-import { oipPaths } from "../contract/oip-paths.ts";
-import { joinElements } from "../triton/wire.ts";
-import { inferenceService, type ModelInferRequest, methodOf } from "../triton/wire-grpc.ts";
-import { headerLengthField } from "../triton/wire-http.ts";
-import type { TrialImage } from "./trial-images.ts";
+import { embedPaths, timeoutParameter } from "../../inference-image/src/contract/embed-api.ts";
+import { models, pixelBytes } from "../../inference-image/src/contract/model-signature.ts";
+import { oipPaths } from "../../inference-image/src/contract/oip-paths.ts";
+import { joinElements } from "../../inference-image/src/triton/wire.ts";
+import {
+  inferenceService,
+  type ModelInferRequest,
+  methodOf,
+} from "../../inference-image/src/triton/wire-grpc.ts";
+import { headerLengthField } from "../../inference-image/src/triton/wire-http.ts";
+import type { SampleImage } from "../src/reference.ts";
 
 /** What is sent to a server. Plain data: it is saved when something goes wrong, and sent again. */
 export type FuzzInput = HttpInput | SocketInput | GrpcInput;
@@ -45,7 +49,7 @@ export interface GrpcInput {
  * All inputs, of all endpoints: valid requests, most of them with something changed. Large images are rare: a fuzz is about
  * many inputs.
  */
-export function fuzzInputs(images: readonly TrialImage[]): Arbitrary<FuzzInput> {
+export function fuzzInputs(images: readonly SampleImage[]): Arbitrary<FuzzInput> {
   const image = mutatedImages(images);
   return weighted<FuzzInput>(
     [16, changed(rawImages(image))],
@@ -144,8 +148,8 @@ function mutatedJson(value: Arbitrary<unknown>): Arbitrary<Buffer> {
   );
 }
 
-function mutatedImages(images: readonly TrialImage[]): Arbitrary<Buffer> {
-  const some = fc.constantFrom(...images.map(({ bytes }) => bytes));
+function mutatedImages(images: readonly SampleImage[]): Arbitrary<Buffer> {
+  const some = fc.constantFrom(...images.map(({ bytes }) => Buffer.from(bytes)));
   const spliced = fc
     .tuple(some, some, fc.double({ min: 0, max: 1, noNaN: true }))
     .map(([a, b, share]) =>

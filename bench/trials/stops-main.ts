@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
+import { numberOption, runMain } from "../load/run-main.ts";
 import { stops } from "./stops.ts";
-import { wholeNumber, wrongUsage } from "./trial-arguments.ts";
 
 const usage = `npm run stops -- [--stops N] [--parallel N] [--program FILE]
 
@@ -13,31 +13,29 @@ be answered or rejected with a reason, and every server must end with code 0.
 
 Exit codes: 0 no request was lost, 1 some were, 2 wrong usage.`;
 
-const { values } = wrongUsage(usage, () =>
-  parseArgs({
+await runMain(async () => {
+  const { values } = parseArgs({
     options: {
       stops: { type: "string", default: "200" },
       parallel: { type: "string", default: "4" },
       program: { type: "string" },
       help: { type: "boolean" },
     },
-  }),
-);
-if (values.help) {
-  console.log(usage);
-} else {
-  const options = wrongUsage(usage, () => ({
-    stops: wholeNumber("stops", values.stops, 1),
-    parallel: wholeNumber("parallel", values.parallel, 1),
-    program: values.program === undefined ? undefined : [values.program],
-  }));
+  });
+  if (values.help) {
+    console.log(usage);
+    return true;
+  }
+  const count = numberOption("--stops", values.stops);
   const { answered, rejected, lost, failed } = await stops({
-    ...options,
+    stops: count,
+    parallel: numberOption("--parallel", values.parallel),
+    program: values.program === undefined ? undefined : [values.program],
     onProgress: (line) => console.log(line),
   });
   console.log(
-    `${options.stops} stops, ${answered} requests answered, ${rejected} rejected, ${lost.length} lost`,
+    `${count} stops, ${answered} requests answered, ${rejected} rejected, ${lost.length} lost`,
   );
   for (const line of [...lost, ...failed]) console.log(line);
-  process.exitCode = lost.length + failed.length === 0 ? 0 : 1;
-}
+  return lost.length + failed.length === 0;
+});

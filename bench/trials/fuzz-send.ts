@@ -1,7 +1,11 @@
 import { Agent, request } from "node:http";
 import { connect } from "node:net";
 import { Client, credentials, type ServiceError, status } from "@grpc/grpc-js";
-import { embedErrorResponse, timeoutParameter } from "../contract/embed-api.ts";
+import {
+  embedErrorResponse,
+  timeoutParameter,
+} from "../../inference-image/src/contract/embed-api.ts";
+import { jsonOf } from "../src/http-client.ts";
 import type { FuzzInput, FuzzTarget, GrpcInput, HttpInput, SocketInput } from "./fuzz-input.ts";
 
 /** Sends inputs to servers on 127.0.0.1. */
@@ -86,7 +90,7 @@ async function sendHttp(
   }
   if (input.target === "embed" && code >= 400 && input.method !== "HEAD") {
     const ready = input.path.startsWith("/readyz");
-    if (!ready && !embedErrorResponse.safeParse(jsonOf(text)).success) {
+    if (!ready && !embedErrorResponse.safeParse(jsonOf({ body: Buffer.from(text) })).success) {
       return `status ${code} without a reason: ${text.slice(0, 300)}`;
     }
   }
@@ -173,12 +177,4 @@ function sendGrpc(
     };
     client.makeUnaryRequest(path, same, same, Buffer.from(message), { deadline }, done);
   });
-}
-
-function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
