@@ -118,6 +118,22 @@ export function environmentFiles(
   });
 }
 
+/** The synthesized file of one environment; as {@link environmentFiles}. */
+export function environmentFile(name: string, outdir: string = outputFolder()): ArtefactFile {
+  return environmentFiles([name], outdir)[0]!;
+}
+
+/** Synthesizes one environment if asked to, with notices on stderr. As {@link synthesizeUnlessEdited}. */
+export async function synthesizedFile(name: string, synth: boolean): Promise<ArtefactFile> {
+  if (synth) {
+    await synthesizeUnlessEdited([name], outputFolder(), {
+      onNotice: (line) => console.error(`clipstack: ${line}`),
+      onSynthesize: () => {},
+    });
+  }
+  return environmentFile(name);
+}
+
 /**
  * Of some environments those that can be read here: one that is made of the chart takes helm.
  *

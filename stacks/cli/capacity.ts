@@ -38,7 +38,7 @@ import {
 import { readEnvironment } from "../../bench/src/artefact.ts";
 import { type BenchRecord, readBenchRecord } from "../../bench/src/bench-record.ts";
 import { type GpuName, gpuCatalogue, gpuNames } from "../../constructs/gpu-catalogue.ts";
-import { environmentFiles, outputFolder } from "./artefact.ts";
+import { environmentFile } from "./artefact.ts";
 import { numberFrom, numberUpTo, wholeNumber } from "./option-values.ts";
 import { UserError } from "./user-error.ts";
 import { writeOutput } from "./write-output.ts";
@@ -236,9 +236,8 @@ function given({ gpu, gpus, topology, engine, price }: CapacityArguments): Asked
 }
 
 function ofEnvironment(name: string): Asked {
-  const [file] = environmentFiles([name], outputFolder());
-  if (file === undefined) return {};
-  const { gpu, namespace, services } = readEnvironment(file.file, file.shown);
+  const { file, shown } = environmentFile(name);
+  const { gpu, namespace, services } = readEnvironment(file, shown);
   if (gpu === undefined) {
     throw new UserError(`${name} has no GPU: name one with --gpu, or calibrate with --record`);
   }

@@ -6,7 +6,7 @@ import type {
   LabelSelector,
   PrometheusObject,
 } from "./cluster-facts.ts";
-import type { HostVerdict } from "./host-findings.ts";
+import { type HostVerdict, merged, note, nothing, problem } from "./host-findings.ts";
 import type { Problem } from "./problem.ts";
 import { isOlder } from "./versions.ts";
 
@@ -20,34 +20,23 @@ const memoryLabel = "nvidia.com/gpu.memory";
 
 /** Compare a cluster with what an environment needs of it. */
 export function judgeCluster(needs: ClusterRequirements, facts: ClusterFacts): HostVerdict {
-  const parts = [
+  return merged(
     judgeVersion(facts),
     judgeNamespace(needs, facts),
     judgeApis(needs, facts),
     judgeClaims(needs, facts),
     judgeMonitoring(needs, facts),
     needs.gpu === undefined ? nothing : judgeGpus(needs.gpu, facts),
-  ];
-  return {
-    problems: parts.flatMap(({ problems }) => problems),
-    notes: parts.flatMap(({ notes }) => notes),
-  };
+  );
 }
-
-const nothing: HostVerdict = { problems: [], notes: [] };
 
 function judgeVersion({ version }: ClusterFacts): HostVerdict {
   if (!isOlder(version, oldestKubernetes)) return nothing;
-  return {
-    problems: [
-      {
-        code: "cluster-version",
-        message: `Kubernetes must be ${oldestKubernetes} or newer, it is ${version}`,
-        fix: "upgrade the cluster, or set cluster.context to another one",
-      },
-    ],
-    notes: [],
-  };
+  return problem({
+    code: "cluster-version",
+    message: `Kubernetes must be ${oldestKubernetes} or newer, it is ${version}`,
+    fix: "upgrade the cluster, or set cluster.context to another one",
+  });
 }
 
 function judgeNamespace(needs: ClusterRequirements, facts: ClusterFacts): HostVerdict {
@@ -132,12 +121,12 @@ function judgeClaims({ objects }: ClusterRequirements, { claims }: ClusterFacts)
       const needed = onePod
         ? `one pod mounts it, and there are up to ${pods}`
         : `the pods of one node mount it, and ${pods} of them need ${nodes} nodes`;
-      return { problems: [{ code: "claim", message: `${claim}: ${needed}`, fix }], notes: [] };
+      return problem({ code: "claim", message: `${claim}: ${needed}`, fix });
     }
     const waiting = `${claim}: those of its ${pods} pods that come to another node wait for it`;
-    return pods > 1 ? { problems: [], notes: [waiting] } : nothing;
+    return pods > 1 ? note(waiting) : nothing;
   });
-  return verdicts.reduce(merged, nothing);
+  return merged(...verdicts);
 }
 
 /** ServiceMonitors that no Prometheus reads: an autoscaler would wait for the metric for ever. */
@@ -145,7 +134,6 @@ function judgeMonitoring(needs: ClusterRequirements, facts: ClusterFacts): HostV
   // an operator that is not there is a problem already
   if (needs.serviceMonitor === undefined || !facts.apis.includes(monitoringApi)) return nothing;
   const { labels } = needs.serviceMonitor;
-  const note = (text: string): HostVerdict => ({ problems: [], notes: [text] });
   if (facts.prometheuses === undefined) {
     return note(
       "the Prometheus objects cannot be listed with this context: whether one of them reads the ServiceMonitors of this environment was not looked at",
@@ -158,16 +146,11 @@ function judgeMonitoring(needs: ClusterRequirements, facts: ClusterFacts): HostV
   }
   const ignoring = facts.prometheuses.map((it) => whyIgnored(it, labels, needs, facts));
   if (ignoring.includes(undefined)) return nothing;
-  return {
-    problems: [
-      {
-        code: "service-monitor",
-        message: `no Prometheus reads the ServiceMonitors of this environment (${ignoring.join("; ")})`,
-        fix: "set serviceMonitor.labels to what a serviceMonitorSelector asks for, or scraping to annotations or none",
-      },
-    ],
-    notes: [],
-  };
+  return problem({
+    code: "service-monitor",
+    message: `no Prometheus reads the ServiceMonitors of this environment (${ignoring.join("; ")})`,
+    fix: "set serviceMonitor.labels to what a serviceMonitorSelector asks for, or scraping to annotations or none",
+  });
 }
 
 const monitoringApi = "monitoring.coreos.com/v1";
@@ -314,8 +297,4 @@ function whyNot(node: ClusterNode, needs: GpuNeeds): string {
   if (!isSelected(node, needs)) return ", and not the labels of nodePool.selector";
   if (!isTolerated(node, needs)) return ", and a taint that nodePool.tolerations does not accept";
   return "";
-}
-
-function merged(a: HostVerdict, b: HostVerdict): HostVerdict {
-  return { problems: [...a.problems, ...b.problems], notes: [...a.notes, ...b.notes] };
 }

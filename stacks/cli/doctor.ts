@@ -11,7 +11,7 @@ import {
   hostRequirements,
   hostRequirementsVariable,
 } from "../../constructs/host-requirements.ts";
-import { environmentFiles, outputFolder, synthesizeUnlessEdited } from "./artefact.ts";
+import { synthesizedFile } from "./artefact.ts";
 import { DockerError, defaultEndpoint, isFoundByProvider } from "./docker-command.ts";
 import { clusterReportText, examineCluster } from "./doctor-cluster.ts";
 import { doctorText } from "./doctor-text.ts";
@@ -144,16 +144,8 @@ const variables = {
 } as const;
 
 async function synthesizedRequirements(environment: string, synth: boolean): Promise<Requirements> {
-  const outdir = outputFolder();
-  if (synth) {
-    await synthesizeUnlessEdited([environment], outdir, {
-      onNotice: (line) => console.error(line),
-      onSynthesize: () => {},
-    });
-  }
-  const [artefact] = environmentFiles([environment], outdir);
-  if (artefact === undefined) throw new UserError(`${environment} is not synthesized`);
-  return requirementsIn(readFileSync(artefact.file, "utf8"), artefact.shown);
+  const { file, shown } = await synthesizedFile(environment, synth);
+  return requirementsIn(readFileSync(file, "utf8"), shown);
 }
 
 /** The part of `cdk.tf.json` that the host check is in. */

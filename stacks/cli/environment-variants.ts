@@ -12,7 +12,7 @@ import { join } from "node:path";
 import { execa } from "execa";
 import { isNode, parseDocument } from "yaml";
 import { BenchError } from "../../bench/src/bench-error.ts";
-import { type ArtefactFile, environmentFiles } from "./artefact.ts";
+import { type ArtefactFile, environmentFile } from "./artefact.ts";
 import { project } from "./project.ts";
 
 /** A setting and another value of it: `["tritonOnnx", "gpus"]`. */
@@ -72,8 +72,7 @@ export function openVariants(
         { cwd: project, env: { CDKTF_OUTDIR: outdir }, stdin: "ignore", reject: false },
       );
       if (exitCode !== 0) throw new BenchError(stderr.trim() || "synthesis failed");
-      const [file] = environmentFiles([environment], outdir);
-      if (file === undefined) throw new BenchError(`${environment} was not synthesized`);
+      const file = environmentFile(environment, outdir);
       const shown = changes.map(({ path, value }) => `${path.join(".")}: ${JSON.stringify(value)}`);
       return { ...file, shown: `${environment} with ${shown.join(", ")}`, editedByHand: false };
     },

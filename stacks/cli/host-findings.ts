@@ -19,23 +19,28 @@ type GpuId = GpuUse["gpus"][number];
 
 /** Compare a host with what an environment needs of it. */
 export function judgeHost(needs: Needs, facts: HostFacts): HostVerdict {
-  const parts = [
+  return merged(
     judgeEngine(facts),
     needs.gpu === undefined ? nothing : judgeNvidia(needs.gpu, facts, isDeployed(needs, facts)),
     needs.kind === undefined ? nothing : judgeKind(needs.kind, facts),
     judgePorts(needs, facts),
     judgeDisk(needs, facts),
     judgeFiles(needs, facts),
-  ];
+  );
+}
+
+export const nothing: HostVerdict = { problems: [], notes: [] };
+
+/** Problems and notes of all verdicts, in their order. */
+export function merged(...verdicts: readonly HostVerdict[]): HostVerdict {
   return {
-    problems: parts.flatMap(({ problems }) => problems),
-    notes: parts.flatMap(({ notes }) => notes),
+    problems: verdicts.flatMap(({ problems }) => problems),
+    notes: verdicts.flatMap(({ notes }) => notes),
   };
 }
 
-const nothing: HostVerdict = { problems: [], notes: [] };
-const problem = (it: Problem): HostVerdict => ({ problems: [it], notes: [] });
-const note = (line: string): HostVerdict => ({ problems: [], notes: [line] });
+export const problem = (it: Problem): HostVerdict => ({ problems: [it], notes: [] });
+export const note = (line: string): HostVerdict => ({ problems: [], notes: [line] });
 
 /** First engine with the API that the docker provider speaks and health checks of today. */
 const oldestEngine = "20.10";
@@ -80,33 +85,27 @@ function judgeNvidia(
   { engine, nvidia }: HostFacts,
   deployed: boolean,
 ): HostVerdict {
-  const parts = [judgeRuntime(needs, engine, nvidia?.hook ?? { unknown: "" })];
+  const runtime = judgeRuntime(needs, engine, nvidia?.hook ?? { unknown: "" });
   const gpus = nvidia?.gpus ?? { unknown: "nvidia-smi was not run" };
   if (gpus === "no-driver") {
-    parts.push(
-      problem({
-        code: "nvidia-driver",
-        message: "the host has no nvidia-smi, so no NVIDIA driver is installed there",
-        fix: "install the driver and reboot the host, or set accelerator: cpu",
-      }),
-    );
-  } else if ("failed" in gpus) {
-    parts.push(
-      problem({
-        code: "nvidia-driver",
-        message: `nvidia-smi fails on the host: ${gpus.failed}`,
-        fix: "reboot the host after an update of the driver, or install the driver again",
-      }),
-    );
-  } else if (isUnknown(gpus)) {
-    parts.push(note(`GPUs were not looked at: ${gpus.unknown}`));
-  } else {
-    parts.push(judgeGpus(needs, gpus, deployed));
+    const none = problem({
+      code: "nvidia-driver",
+      message: "the host has no nvidia-smi, so no NVIDIA driver is installed there",
+      fix: "install the driver and reboot the host, or set accelerator: cpu",
+    });
+    return merged(runtime, none);
   }
-  return {
-    problems: parts.flatMap(({ problems }) => problems),
-    notes: parts.flatMap(({ notes }) => notes),
-  };
+  if ("failed" in gpus) {
+    const broken = problem({
+      code: "nvidia-driver",
+      message: `nvidia-smi fails on the host: ${gpus.failed}`,
+      fix: "reboot the host after an update of the driver, or install the driver again",
+    });
+    return merged(runtime, broken);
+  }
+  return isUnknown(gpus)
+    ? merged(runtime, note(`GPUs were not looked at: ${gpus.unknown}`))
+    : merged(runtime, judgeGpus(needs, gpus, deployed));
 }
 
 /** One GPU is asked for with `gpus`, which the hook or CDI answers; several with the runtime `nvidia`. */
@@ -199,8 +198,7 @@ function judgeGpus(needs: GpuNeeds, gpus: readonly Gpu[], deployed: boolean): Ho
       });
     }
   }
-  const driver = judgeDriver(needs, gpus);
-  return { problems: [...problems, ...driver.problems], notes: driver.notes };
+  return merged({ problems, notes: [] }, judgeDriver(needs, gpus));
 }
 
 function judgeDriver(needs: GpuNeeds, gpus: readonly Gpu[]): HostVerdict {

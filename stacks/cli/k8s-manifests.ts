@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { stringify } from "yaml";
 import { readManifests } from "../../bench/src/artefact.ts";
 import type { DeclaredObject } from "../../bench/src/terraform-manifests.ts";
-import { environmentFiles, outputFolder, synthesizeUnlessEdited } from "./artefact.ts";
+import { synthesizedFile } from "./artefact.ts";
 import { UserError } from "./user-error.ts";
 
 export interface ManifestArguments {
@@ -52,16 +52,8 @@ export async function environmentManifests(
   name: string,
   { image, synth }: Pick<ManifestArguments, "image" | "synth">,
 ): Promise<readonly DeclaredObject[]> {
-  const outdir = outputFolder();
-  if (synth) {
-    await synthesizeUnlessEdited([name], outdir, {
-      onNotice: (line) => console.error(`clipstack: ${line}`),
-      onSynthesize: () => {},
-    });
-  }
-  const [file] = environmentFiles([name], outdir);
-  if (file === undefined) throw new UserError(`${name} is not synthesized: npm run synth`);
-  const objects = readManifests(file.file, file.shown, { image, complete: true });
+  const { file, shown } = await synthesizedFile(name, synth);
+  const objects = readManifests(file, shown, { image, complete: true });
   if (objects.length > 0) return objects;
   throw new UserError(`environment must be one in a cluster, such as kind-local, got '${name}'`);
 }

@@ -3,7 +3,7 @@ import { readEnvironment } from "../../bench/src/artefact.ts";
 import { clusterAddress } from "../../bench/src/cluster-address.ts";
 import type { Environment, Service } from "../../inference-image/src/contract/environment.ts";
 import { podAppName, podObjectName } from "../../inference-image/src/contract/pods.ts";
-import { environmentFiles, outputFolder } from "./artefact.ts";
+import { environmentFile } from "./artefact.ts";
 import type { DrillTarget } from "./k8s-snapshot.ts";
 import { UserError } from "./user-error.ts";
 
@@ -89,9 +89,8 @@ export function exerciseTarget(
 
 /** A synthesized environment whose services are in a cluster. */
 export function clusterEnvironment(name: string): Environment {
-  const [file] = environmentFiles([name], outputFolder());
-  if (file === undefined) throw new UserError(`${name} is not synthesized: npm run synth`);
-  const environment = readEnvironment(file.file, file.shown);
+  const { file, shown } = environmentFile(name);
+  const environment = readEnvironment(file, shown);
   if (environment.namespace === undefined) {
     throw new UserError(
       `environment must be one in a cluster, such as ${defaultEnvironment}, got '${name}' on ${environment.where}`,

@@ -11,7 +11,7 @@ import { openclipVitB32 } from "../../inference-image/src/contract/model-signatu
 import { embedPort, hostPorts, tritonPorts } from "../../inference-image/src/contract/ports.ts";
 import { modelRepositoryMount } from "../../inference-image/src/contract/server-env.ts";
 import { parseTritonArgs } from "../../inference-image/src/contract/triton-flags.ts";
-import { environmentFiles, outputFolder, synthesizeUnlessEdited } from "./artefact.ts";
+import { synthesizedFile } from "./artefact.ts";
 import { project } from "./project.ts";
 import { shellQuote } from "./shell-quote.ts";
 import { UserError } from "./user-error.ts";
@@ -621,15 +621,7 @@ Exit codes: 0 printed, 2 wrong usage or settings, or it cannot be one container.
 }
 
 async function print(name: string, args: LaunchArguments): Promise<void> {
-  const outdir = outputFolder();
-  if (args.synth) {
-    await synthesizeUnlessEdited([name], outdir, {
-      onNotice: (line) => console.error(line),
-      onSynthesize: () => {},
-    });
-  }
-  const [file] = environmentFiles([name], outdir);
-  if (file === undefined) throw new UserError(`${name} is not synthesized: npm run synth`);
+  const file = await synthesizedFile(name, args.synth);
   const artefact = { ...readArtefact(file.file, file.shown), file: file.file };
   const { spec, changed } = launchSpec(artefact, readFileSync(file.file, "utf8"), args);
   if (args.configs !== undefined) writeConfigs(resolve(args.configs), changed);

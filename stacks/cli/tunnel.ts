@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import { aligned } from "../../bench/report/text-table.ts";
 import { readEnvironment } from "../../bench/src/artefact.ts";
 import type { Environment } from "../../inference-image/src/contract/environment.ts";
-import { environmentFiles, outputFolder } from "./artefact.ts";
+import { environmentFile } from "./artefact.ts";
 import { onInterrupt } from "./interrupt.ts";
 import { portOffset } from "./option-values.ts";
 import {
@@ -13,7 +13,6 @@ import {
   type TunnelPlan,
   throughTunnel,
 } from "./ssh-tunnel.ts";
-import { UserError } from "./user-error.ts";
 
 interface TunnelArguments {
   readonly portOffset: number;
@@ -48,10 +47,9 @@ Exit codes: 0 ended by Ctrl-C, or not needed; 1 ssh failed; 2 wrong usage or set
 }
 
 async function tunnel(name: string, args: TunnelArguments): Promise<void> {
-  const [file] = environmentFiles([name], outputFolder());
-  if (file === undefined) throw new UserError(`${name} is not synthesized: npm run synth`);
-  const environment = ofBench(() => readEnvironment(file.file, file.shown));
-  const plan = ofBench(() => planTunnel(environment, args.portOffset));
+  const { file, shown } = environmentFile(name);
+  const environment = readEnvironment(file, shown);
+  const plan = planTunnel(environment, args.portOffset);
   if (plan === undefined) {
     console.error(`clipstack: ${noTunnel(environment)}`);
     if (args.json) process.stdout.write(`${JSON.stringify(reachable(environment, undefined))}\n`);
@@ -138,14 +136,4 @@ function tunnelText(environment: Environment, plan: TunnelPlan): string {
     table,
     "Ctrl-C closes the tunnel",
   ].join("\n");
-}
-
-/** A file or an option that the bench refuses is the user's to mend. */
-function ofBench<T>(work: () => T): T {
-  try {
-    return work();
-  } catch (error) {
-    if (error instanceof Error && error.name === "BenchError") throw new UserError(error.message);
-    throw error;
-  }
 }

@@ -37,110 +37,72 @@ import { project } from "./project.ts";
 import { UserError } from "./user-error.ts";
 import { writeOutput } from "./write-output.ts";
 
-export const verifyTargets = ["embedded", "deployed"] as const;
-export type VerifyTarget = (typeof verifyTargets)[number];
+const verifyTargets = ["embedded", "deployed"] as const;
 
-export interface VerifyEnvironmentsOptions {
-  /** Names of environments; none: all that are synthesized. */
-  readonly environments: readonly string[];
+interface VerifyArguments extends RunArguments {
   /** Local processes in place of the containers, or the containers where they are deployed. */
-  readonly target: VerifyTarget;
-  /**
-   * Synthesize first; a file that was edited by hand since the last time is verified as it lies. What is deployed is
-   * compared with the file that lies there.
-   */
+  readonly target: (typeof verifyTargets)[number];
+  /** Whether to synthesize first; a file that was edited by hand is verified as it is, and so is what is deployed. */
   readonly synth: boolean;
-  /**
-   * Folder of what is synthesized.
-   *
-   * @default `cdktf.out` of this checkout, or CDKTF_OUTDIR
-   */
-  readonly outdir?: string;
-  /** Added to every port of this machine. */
-  readonly portOffset: number;
-  /**
-   * `generated`: the environment's own file, or that of the project's model repository, which is made when it is missing;
-   * `tiny`; or an ONNX file.
-   */
-  readonly model: string;
-  /** Length of the load on each protocol path. */
-  readonly seconds: number;
-  /** Folder for the record and its reports. */
-  readonly reports?: string;
-  readonly onEvent?: (event: VerifyEvent) => void;
-  /** What a person should know and no check says. */
-  readonly onNotice?: (line: string) => void;
-}
-
-export interface VerifyEnvironmentsResult {
-  readonly record: VerifyRecord;
-  readonly saved: SavedReports;
-  /** 0 all good, 1 a check failed. */
-  readonly exitCode: number;
 }
 
 /**
- * Synthesize, run and check environments, and save the record and its reports.
+ * Synthesizes, runs and checks environments, all of them when none is named, and saves the record and its reports.
  *
  * @throws {UserError} wrong settings, options or ports; nothing was started.
  * @throws {Interrupted} on SIGINT and SIGTERM.
  */
-export async function verifyEnvironments(
-  options: VerifyEnvironmentsOptions,
-): Promise<VerifyEnvironmentsResult> {
-  const outdir = outputFolder(options.outdir);
-  const notice = options.onNotice ?? (() => {});
-  const tell = options.onEvent ?? (() => {});
+async function verifyEnvironments(
+  environments: readonly string[],
+  args: VerifyArguments,
+  tell: (event: VerifyEvent) => void,
+  onNotice: (line: string) => void,
+): Promise<{ readonly record: VerifyRecord; readonly saved: SavedReports }> {
+  const outdir = outputFolder();
+  const { portOffset, model } = args;
   const interrupt = onInterrupt();
+  const { signal } = interrupt;
   try {
-    if (options.synth && options.target === "embedded") {
-      await synthesizeUnlessEdited(options.environments, outdir, {
-        onNotice: notice,
+    if (args.synth && args.target === "embedded") {
+      await synthesizeUnlessEdited(environments, outdir, {
+        onNotice,
         onSynthesize: () => tell({ kind: "phase", text: "synthesize" }),
       });
     }
-    const files = readableFiles(
-      options.environments,
-      environmentFiles(options.environments, outdir),
-      notice,
-    );
-    const deployed =
-      options.target === "embedded"
-        ? []
-        : await deployedEnvironments(options.environments, files, {
-            portOffset: options.portOffset,
-            signal: interrupt.signal,
-            onNotice: notice,
-          });
+    const files = readableFiles(environments, environmentFiles(environments, outdir), onNotice);
     const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
     const common = {
       project,
-      chooseModel: (own: string | undefined) => chooseModel(options.model, tell, own),
+      chooseModel: (own: string | undefined) => chooseModel(model, tell, own),
       samples: join(project, "bench/samples"),
       preprocess: async (image: Uint8Array) => normalised(await preprocess(image, { maxPixels })),
-      portOffset: options.portOffset,
-      secondsPerPath: options.seconds,
-      signal: interrupt.signal,
+      portOffset,
+      secondsPerPath: args.seconds,
+      signal,
       onEvent: tell,
     };
     const record =
-      options.target === "deployed"
-        ? await verifyDeployed({ ...common, environments: deployed })
+      args.target === "deployed"
+        ? await verifyDeployed({
+            ...common,
+            environments: await deployedEnvironments(environments, files, {
+              portOffset,
+              signal,
+              onNotice,
+            }),
+          })
         : await verify({
             ...common,
             environments: files,
             serverCommand: bundledServer,
             modelRepository: join(project, "model_repository"),
-            modelFile:
-              options.model === "generated" ? undefined : await modelFile(options.model, tell),
+            modelFile: model === "generated" ? undefined : await modelFile(model, tell),
           });
-    const folder = resolve(options.reports ?? join(project, "bench/reports"));
+    const folder = resolve(args.report ?? join(project, "bench/reports"));
     const name = reportName(record.startedAt, record.environments.map((it) => it.name).join("+"));
-    const saved = saveReports(folder, name, recordText(record), verifyReport(record));
-    return { record, saved, exitCode: record.passed ? 0 : 1 };
+    return { record, saved: saveReports(folder, name, recordText(record), verifyReport(record)) };
   } catch (error) {
-    if (interrupt.signal.aborted) throw new Interrupted("interrupted", { cause: error });
-    if (error instanceof Error && error.name === "BenchError") throw new UserError(error.message);
+    if (signal.aborted) throw new Interrupted("interrupted", { cause: error });
     throw error;
   } finally {
     interrupt.remove();
@@ -215,29 +177,20 @@ export function addRunOptions(command: Command): Command {
     .option("--output <file>", "write the record to a file as well");
 }
 
-/** Verify environments, all of them when none is named, with progress, and print the result. Sets the exit code. */
+/** Verifies environments with progress, and prints the result. Sets the exit code. */
 export async function runVerify(
   environments: readonly string[],
-  args: RunArguments & { readonly synth: boolean; readonly target?: VerifyTarget },
+  args: VerifyArguments,
 ): Promise<void> {
   const progress = startProgress(process.stderr);
   try {
-    const { record, saved, exitCode } = await verifyEnvironments({
-      environments,
-      target: args.target ?? "embedded",
-      synth: args.synth,
-      portOffset: args.portOffset,
-      model: args.model,
-      seconds: args.seconds,
-      reports: args.report,
-      onEvent: progress.tell,
-      onNotice: progress.say,
-    });
+    const { tell, say } = progress;
+    const { record, saved } = await verifyEnvironments(environments, args, tell, say);
     progress.end();
     if (args.output !== undefined) writeOutput(args.output, recordText(record));
     if (args.json) process.stdout.write(recordText(record));
     else console.log(`\n${renderText(verifyReport(record))}report: ${relative("", saved.html)}`);
-    process.exitCode = exitCode;
+    process.exitCode = record.passed ? 0 : 1;
   } catch (error) {
     progress.end();
     if (!(error instanceof Interrupted)) throw error;
