@@ -1,11 +1,9 @@
 import { vram, vramMiB } from "../../constructs/checks/vram.ts";
 import type { Environment, Service } from "../../inference-image/src/contract/environment.ts";
-import type { Values } from "./change.ts";
-import { chartDocuments } from "./chart-values.ts";
-import type { StackMoments } from "./consequences.ts";
-import { fieldsOf } from "./diff-pbtxt.ts";
-import { objectName, type StackFacts } from "./stack-facts.ts";
-import { blockOf, blocksOf, isObject } from "./value-paths.ts";
+import { type StackChange, unchanged, type Values } from "./change.ts";
+import { environmentOf, resourcesOf, workloadsOf } from "./rules/facts.ts";
+import { deployedConfigs } from "./rules/model-configs.ts";
+import { at, blocks } from "./rules/values.ts";
 
 /** What an environment can do, and what it costs, at one moment. */
 export interface Capacity {
@@ -55,11 +53,13 @@ export interface CapacityChange {
 }
 
 export function capacityOf(
-  stack: StackMoments,
+  change: StackChange,
   predict: Predict = () => undefined,
 ): CapacityChange {
-  const [before, after] = [stack.before, stack.after].map((facts) => capacityAt(facts, predict));
-  return { ...(before === undefined ? {} : { before }), ...(after === undefined ? {} : { after }) };
+  return {
+    before: capacityAt(unchanged(change), predict),
+    after: capacityAt(change, predict),
+  };
 }
 
 /** US dollars for a thousand images. */
@@ -68,81 +68,67 @@ export function usdPerThousand({ usdPerHour, imagesPerSecond }: Capacity): numbe
   return (usdPerHour / (imagesPerSecond * 3_600)) * 1_000;
 }
 
-function capacityAt(facts: StackFacts, predict: Predict): Capacity | undefined {
-  const { environment } = facts;
+function capacityAt(change: StackChange, predict: Predict): Capacity | undefined {
+  const environment = environmentOf(change);
   if (environment === undefined) return undefined;
   const { gpu, services } = environment;
-  const replicas = replicasIn(facts);
-  const gpusOf = gpusUsed(facts, replicas);
+  const gpusOf = gpusUsed(change, environment);
   const prediction = predict(environment, gpusOf);
   const used = gpusOf(services.map(({ name }) => name)) ?? gpu?.count;
   const idle = used === gpu?.count ? "" : ` (${used} used)`;
   return {
     gpus: gpu === undefined ? "CPU" : `${gpu.count} × ${gpu.name}${idle}`,
-    ...(gpu === undefined
-      ? {}
-      : {
-          vramUsableMiB: Math.floor(gpu.vramMiB * vram.usableShare),
-          ...usedVram(facts),
-          usdPerHour: gpu.usdPerHour,
-          priceDate: gpu.priceDate,
-        }),
-    replicas,
-    ...(prediction === undefined
-      ? {}
-      : { imagesPerSecond: prediction.imagesPerSecond, predictionSource: prediction.source }),
+    ...(gpu && {
+      vramUsableMiB: Math.floor(gpu.vramMiB * vram.usableShare),
+      vramUsedMiB: usedVram(change, environment),
+      usdPerHour: gpu.usdPerHour,
+      priceDate: gpu.priceDate,
+    }),
+    replicas: services.map((service) => ({ service: service.name, ...boundsOf(change, service) })),
+    imagesPerSecond: prediction?.imagesPerSecond,
+    predictionSource: prediction?.source,
   };
 }
 
-function gpusUsed(facts: StackFacts, replicas: readonly Replicas[]): GpusOf {
-  const count = facts.environment?.gpu?.count ?? 0;
-  const checked = checkedUses(facts);
+/** The Deployment of a service in a cluster. */
+function workloadOf(change: StackChange, { kind, resources, workload }: Service) {
+  const { release } = resources;
+  return workloadsOf(change).find((it) =>
+    release === undefined ? it.name === workload : it.address === release && it.kind === kind,
+  );
+}
+
+function boundsOf(change: StackChange, service: Service): Omit<Replicas, "service"> {
+  const { minReplicas: min = 1, maxReplicas: max = 1 } =
+    workloadOf(change, service)?.replicas ?? {};
+  return { min, max };
+}
+
+function gpusUsed(change: StackChange, { gpu, services }: Environment): GpusOf {
+  const checked = checkedUses(change);
   if (checked !== undefined) {
     return (names) => {
       const own = checked.filter(({ service }) => names.includes(String(service)));
       return own.length === 0 ? undefined : new Set(own.flatMap(gpuIds)).size;
     };
   }
-  const services = facts.environment?.services ?? [];
   if (services.some(({ workload }) => workload === undefined)) return () => undefined;
   return (names) => {
     const most = services
       .filter(({ name }) => names.includes(name))
-      .map(
-        (service) =>
-          gpusOfPod(facts, service) *
-          (replicas.find(({ service: name }) => name === service.name)?.max ?? 1),
-      );
+      .map((it) => (workloadOf(change, it)?.gpus ?? 0) * boundsOf(change, it).max);
     return Math.min(
-      count,
+      gpu?.count ?? 0,
       most.reduce((sum, it) => sum + it, 0),
     );
   };
 }
 
-function gpusOfPod(facts: StackFacts, { name, resources, workload }: Service): number {
-  if (resources.release !== undefined) {
-    const part = chartPart(facts, name, resources.release);
-    if (name.startsWith("triton")) return Number(part?.gpus ?? 1);
-    return part?.accelerator === "gpu" ? 1 : 0;
-  }
-  for (const { type, values } of facts.values.values()) {
-    if (!type.startsWith("kubernetes_deployment") || objectName(values).name !== workload) continue;
-    const pod = blockOf(blockOf(blockOf(values, "spec"), "template"), "spec");
-    return blocksOf(pod.container).reduce((sum, container) => {
-      const limits = blockOf(container, "resources").limits;
-      return sum + Number((isObject(limits) ? limits["nvidia.com/gpu"] : undefined) ?? 0);
-    }, 0);
-  }
-  return 0;
-}
-
-/** What the check of the host says that the services need of its GPUs. */
-function checkedUses(facts: StackFacts): readonly Values[] | undefined {
-  for (const { type, values } of facts.values.values()) {
-    if (type !== "terraform_data" || !isObject(values.triggers_replace)) continue;
-    const { gpu } = values.triggers_replace;
-    if (isObject(gpu) && Array.isArray(gpu.uses)) return gpu.uses.filter(isObject);
+/** GPU uses of the services, as the check of the host declares them. */
+function checkedUses(change: StackChange): readonly Values[] | undefined {
+  for (const { after } of resourcesOf(change, "terraform_data")) {
+    const uses = at(after?.triggers_replace, "gpu", "uses");
+    if (Array.isArray(uses)) return blocks(uses);
   }
   return undefined;
 }
@@ -151,59 +137,17 @@ function gpuIds({ gpus }: Values): readonly string[] {
   return Array.isArray(gpus) ? gpus.map(String) : [];
 }
 
-/** Of the GPU that they need most of. */
-function usedVram(facts: StackFacts): Pick<Capacity, "vramUsedMiB"> {
+/** Estimated memory of the fullest GPU, in MiB. */
+function usedVram(change: StackChange, { services }: Environment): number | undefined {
   const used = new Map<string, number>();
-  for (const use of checkedUses(facts) ?? []) {
+  for (const use of checkedUses(change) ?? []) {
     for (const id of gpuIds(use)) used.set(id, (used.get(id) ?? 0) + Number(use.miB));
   }
-  const most = Math.max(...used.values());
-  if (Number.isFinite(most)) return { vramUsedMiB: most };
-  const pods = (facts.environment?.services ?? []).flatMap(({ name, kind, backend, resources }) => {
-    const part = chartPart(facts, kind === "triton" ? "triton" : name, resources.release);
-    if (backend === "triton" || !isObject(part?.modelConfig)) return [];
-    const fields = fieldsOf(String(part.modelConfig.text ?? ""));
-    const instances = Number(fields?.get("instance_group.count") ?? 1);
-    return [vramMiB({ service: name, backend, instances })];
+  const pods = services.flatMap(({ name, kind, backend, resources: { release } }) => {
+    const config = deployedConfigs(change).find(({ address }) => address === release)?.config;
+    if (kind !== "triton" || backend === "triton" || config === undefined) return [];
+    return [vramMiB({ service: name, backend, instances: config.instance_group[0]?.count || 1 })];
   });
-  return pods.length === 0 ? {} : { vramUsedMiB: Math.max(...pods) };
-}
-
-function replicasIn(facts: StackFacts): readonly Replicas[] {
-  return (facts.environment?.services ?? []).map(({ name, resources, workload }) => {
-    if (resources.container !== undefined) return { service: name, min: 1, max: 1 };
-    if (resources.release !== undefined) {
-      return { service: name, ...scalingOf(chartPart(facts, name, resources.release)) };
-    }
-    return { service: name, ...typedScaling(facts, workload ?? "") };
-  });
-}
-
-/** What the values of a release say of a service. */
-function chartPart(facts: StackFacts, name: string, release = ""): Values | undefined {
-  const documents = chartDocuments(facts.values.get(release)?.values.values);
-  const part = documents?.[name.startsWith("triton") ? "triton" : name];
-  return isObject(part) ? part : undefined;
-}
-
-function scalingOf(part: unknown): Omit<Replicas, "service"> {
-  const scaling = isObject(part) && isObject(part.autoscaling) ? part.autoscaling : {};
-  const fixed = isObject(part) && typeof part.replicas === "number" ? part.replicas : 1;
-  if (scaling.enabled !== true) return { min: fixed, max: fixed };
-  return { min: Number(scaling.minReplicas ?? 1), max: Number(scaling.maxReplicas ?? 1) };
-}
-
-function typedScaling(facts: StackFacts, workload: string): Omit<Replicas, "service"> {
-  for (const { type, values } of facts.values.values()) {
-    if (!type.startsWith("kubernetes_horizontal_pod_autoscaler")) continue;
-    const spec = blockOf(values, "spec");
-    if (blockOf(spec, "scale_target_ref").name !== workload) continue;
-    return { min: Number(spec.min_replicas ?? 1), max: Number(spec.max_replicas ?? 1) };
-  }
-  for (const { type, values } of facts.values.values()) {
-    if (!type.startsWith("kubernetes_deployment") || objectName(values).name !== workload) continue;
-    const count = Number(blockOf(values, "spec").replicas ?? 1);
-    return { min: count, max: count };
-  }
-  return { min: 1, max: 1 };
+  const most = Math.max(...(used.size > 0 ? used.values() : pods));
+  return Number.isFinite(most) ? most : undefined;
 }

@@ -93,6 +93,21 @@ export interface StackChange {
   readonly notKnown: readonly string[];
 }
 
+/** The stack before a change, as a change that does nothing. */
+export function unchanged(change: StackChange): StackChange {
+  return {
+    ...change,
+    configuration: change.configurationBefore,
+    resources: change.resources.flatMap(({ before, ...resource }): ResourceChange[] =>
+      before === undefined
+        ? []
+        : [{ ...resource, before, after: before, action: "no-op", unknown: [], replacePaths: [] }],
+    ),
+    drift: [],
+    environmentAfter: change.environmentBefore,
+  };
+}
+
 /** What a plan says besides what happens to resources. */
 export interface PlanFacts {
   readonly errored: boolean;

@@ -72,7 +72,7 @@ export function consequenceOf(given: ResourceChange, stack: StackMoments): Conse
 }
 
 /** A manifest of an examined kind as the resource of that kind. */
-function typedChange(resource: ResourceChange): ResourceChange {
+export function typedChange(resource: ResourceChange): ResourceChange {
   const [before, after] = [resource.before, resource.after].map(
     (values) => values && asTyped(resource.type, values),
   );

@@ -1,5 +1,4 @@
-import type { ResourceChange, RuleFinding, StackChange } from "./change.ts";
-import { severities } from "./change.ts";
+import { type RuleFinding, type StackChange, severities, unchanged } from "./change.ts";
 import {
   type RemovedRuleId,
   type RuleId,
@@ -38,7 +37,7 @@ export function findingsOfChange(
   change: StackChange,
   { waivers, today }: FindingsOptions,
 ): readonly RuleFinding[] {
-  const before = new Set(unwaived(beforeOf(change)).map(keyOf));
+  const before = new Set(unwaived(unchanged(change)).map(keyOf));
   const covering = new Map<Waiver, Covered[]>(waivers.map((waiver) => [waiver, []]));
   const found = unwaived(change).map((finding): RuleFinding => {
     const all = waivers.filter((waiver) => covers(waiver, finding, change));
@@ -65,23 +64,6 @@ function unwaived(given: StackChange): readonly RuleFinding[] {
       .find(change)
       .map((found) => ({ rule: rule.id, severity: rule.severity, stack: change.stack, ...found })),
   );
-}
-
-/** What is there before the change, as if nothing would change. */
-function beforeOf(change: StackChange): StackChange {
-  const { configuration: _after, configurationBefore, ...rest } = change;
-  return {
-    ...rest,
-    ...(configurationBefore !== undefined && { configuration: configurationBefore }),
-    resources: change.resources.flatMap(({ before, ...resource }): ResourceChange[] =>
-      before === undefined
-        ? []
-        : [{ ...resource, before, after: before, action: "no-op", unknown: [], replacePaths: [] }],
-    ),
-    drift: [],
-    environmentBefore: change.environmentBefore,
-    environmentAfter: change.environmentBefore,
-  };
 }
 
 function keyOf({ rule, address, what }: RuleFinding): string {

@@ -1,6 +1,6 @@
 import { type CapacityChange, capacityOf, type Predict } from "./capacity.ts";
 import type { Action, Path, ResourceChange, RuleFinding, StackChange, Values } from "./change.ts";
-import { type Consequence, consequenceOf, momentsOf } from "./consequences.ts";
+import { type Consequence, consequenceOf, momentsOf, typedChange } from "./consequences.ts";
 import { type Coverage, coverageOf, type Topic } from "./coverage.ts";
 import { imageNames } from "./diff-images.ts";
 import type { DiffBlock } from "./diff-line.ts";
@@ -116,6 +116,10 @@ function stackReview(
 ): StackReview {
   const change = { ...given, resources: withPairs(given.resources) };
   const moments = momentsOf(change);
+  const standing = {
+    ...change,
+    resources: change.resources.filter(({ deposed }) => deposed === undefined).map(typedChange),
+  };
   const images = imageNames(change.resources);
   const coverage = coverageOf(moments);
   const unexamined = new Map(
@@ -158,8 +162,8 @@ function stackReview(
     ...(change.terraformVersion === undefined ? {} : { terraformVersion: change.terraformVersion }),
     counts: countsOf(change),
     changes,
-    capacity: capacityOf(moments, predict),
-    serving: servingOf(moments, images),
+    capacity: capacityOf(standing, predict),
+    serving: servingOf(standing, images),
     exposures: exposuresOf(moments),
     coverage,
     findings: [...findings].sort(bySeverity),

@@ -1,11 +1,10 @@
-import type { ResourceChange } from "./change.ts";
-import { chartDocuments } from "./chart-values.ts";
-import type { StackMoments } from "./consequences.ts";
-import { fieldsOf, isModelConfig } from "./diff-pbtxt.ts";
+import type { ModelConfigJson } from "../../inference-image/src/triton/model-config.ts";
+import { type StackChange, unchanged } from "./change.ts";
 import type { ImageNames } from "./diff-values.ts";
+import { environmentOf, releasesOf, serviceContainers } from "./rules/facts.ts";
+import { configOf, deployedConfigs, tensorrtOf } from "./rules/model-configs.ts";
 import { hasSecretForm } from "./secrets.ts";
-import type { StackFacts } from "./stack-facts.ts";
-import { blocksOf, isObject } from "./value-paths.ts";
+import { blockOf, isObject } from "./value-paths.ts";
 
 /** What a Triton of an environment runs, at one moment. */
 export interface Serving {
@@ -26,59 +25,36 @@ export interface ServingChange {
 }
 
 /** Every Triton of a stack before and after a change, by name. */
-export function servingOf(stack: StackMoments, images: ImageNames): readonly ServingChange[] {
-  const [before, after] = [
-    servingsIn(stack.before, stack.change.resources, images.before),
-    servingsIn(stack.after, stack.change.resources, images.after),
-  ];
-  return [...new Set([...before.keys(), ...after.keys()])].sort().map((service) => {
-    const [was, is] = [before.get(service), after.get(service)];
-    return {
-      service,
-      ...(was === undefined ? {} : { before: was }),
-      ...(is === undefined ? {} : { after: is }),
-    };
-  });
+export function servingOf(change: StackChange, images: ImageNames): readonly ServingChange[] {
+  const before = servingsIn(unchanged(change), images.before);
+  const after = servingsIn(change, images.after);
+  return [...new Set([...before.keys(), ...after.keys()])]
+    .sort()
+    .map((service) => ({ service, before: before.get(service), after: after.get(service) }));
 }
 
 function servingsIn(
-  facts: StackFacts,
-  resources: readonly ResourceChange[],
+  change: StackChange,
   images: ReadonlyMap<string, string>,
 ): ReadonlyMap<string, Serving> {
   const found = new Map<string, Serving>();
-  for (const { name, kind, resources: own } of facts.environment?.services ?? []) {
+  for (const { name, kind, resources: own } of environmentOf(change)?.services ?? []) {
     if (kind !== "triton") continue;
-    const container = facts.values.get(own.container ?? "")?.values;
-    const release = facts.values.get(own.release ?? "")?.values;
+    const container = serviceContainers(change).find(({ address }) => address === own.container);
+    const release = releasesOf(change).find(({ resource }) => resource.address === own.release);
     if (container !== undefined) {
-      const text = writtenFor(container.volumes, facts);
-      const { imageResource = "" } = resources.find((it) => it.address === own.container) ?? {};
-      const image = images.get(String(container.image)) ?? images.get(imageResource) ?? "–";
-      if (text !== undefined) found.set(name, { image, ...configured(text) });
+      const deployed = configOf(change, container);
+      const { values, resource } = container;
+      const image =
+        images.get(String(values.image)) ?? images.get(resource.imageResource ?? "") ?? "–";
+      if (deployed !== undefined) found.set(name, { image, ...configured(deployed.config) });
     } else if (release !== undefined) {
-      const triton = chartDocuments(release.values)?.triton;
-      if (!isObject(triton) || !isObject(triton.modelConfig)) continue;
-      const text = String(triton.modelConfig.text ?? "");
-      if (isModelConfig(text)) found.set(name, { image: imageOf(triton), ...configured(text) });
+      const deployed = deployedConfigs(change).find(({ address }) => address === own.release);
+      const image = imageOf(blockOf(release.values, "triton"));
+      if (deployed !== undefined) found.set(name, { image, ...configured(deployed.config) });
     }
   }
   return found;
-}
-
-/** The configuration that a step of the deployment writes to a volume of a container. */
-function writtenFor(volumes: unknown, facts: StackFacts): string | undefined {
-  const own = new Set(blocksOf(volumes).map(({ volume_name: name }) => name));
-  own.delete("");
-  for (const { type, values } of facts.values.values()) {
-    if (type !== "docker_container" || values.upload === undefined) continue;
-    if (!blocksOf(values.volumes).some(({ volume_name: name }) => name && own.has(name))) continue;
-    const text = blocksOf(values.upload)
-      .map(({ content }) => content)
-      .find((content) => typeof content === "string" && isModelConfig(content));
-    if (typeof text === "string") return text;
-  }
-  return undefined;
 }
 
 /** `name:tag @ sha256:…`, from the values of this project's chart. */
@@ -91,44 +67,22 @@ function imageOf({ image }: Readonly<Record<string, unknown>>): string {
   return digest === "" ? name || "–" : `${name} @ ${digest?.slice(0, 19)}`;
 }
 
-function configured(text: string): Omit<Serving, "image"> {
-  const fields = fieldsOf(text) ?? new Map<string, string>();
-  const groups = [...fields].flatMap(([path, value]) => {
-    const [, group = "", field] =
-      /^instance_group(\[[^\]]*\])?\.(count|kind|gpus)$/.exec(path) ?? [];
-    return field === undefined ? [] : [{ group, field, value }];
+function configured(config: ModelConfigJson | undefined): Omit<Serving, "image"> {
+  if (config === undefined) return { instances: "–" };
+  const instances = config.instance_group.map(({ count, kind, gpus = [] }) => {
+    if (kind === "KIND_CPU") return `${count || 1} on the CPU`;
+    return gpus.length === 0 ? String(count || 1) : `${count || 1} on GPU ${gpus.join(", ")}`;
   });
-  const names = [...new Set(groups.map(({ group }) => group))];
-  const instances = names.map((name) => {
-    const of = (field: string) =>
-      groups.find((it) => it.group === name && it.field === field)?.value ?? "";
-    const count = number(of("count")) ?? 1;
-    const gpus = [...of("gpus").matchAll(/\d{1,3}/g)].map(String).join(", ");
-    if (of("kind") === "KIND_CPU") return `${count} on the CPU`;
-    return gpus === "" ? String(count) : `${count} on GPU ${gpus}`;
-  });
-  const maxBatch = number(fields.get("max_batch_size"));
-  const parameter = (name: string) =>
-    [...fields].find(
-      ([path]) => path.includes("[tensorrt]") && path.endsWith(`.parameters[${name}]`),
-    )?.[1];
-  const uses = [...fields.keys()].some((path) =>
-    path.includes("gpu_execution_accelerator[tensorrt]"),
-  );
-  const [precision] = /\b(FP32|FP16|BF16|INT8)\b/.exec(parameter("precision_mode") ?? "") ?? [];
-  const workspace = number(parameter("max_workspace_size_bytes"));
-  const parts = [
-    precision ?? "FP32",
-    ...(workspace === undefined ? [] : [`${Math.round(workspace / 2 ** 20)} MiB of workspace`]),
-  ];
+  const parameters = tensorrtOf(config);
+  const [precision = "FP32"] =
+    /\b(FP32|FP16|BF16|INT8)\b/.exec(parameters?.precision_mode ?? "") ?? [];
+  const workspace = Number(parameters?.max_workspace_size_bytes ?? Number.NaN);
+  const memory = Number.isNaN(workspace)
+    ? ""
+    : `, ${Math.round(workspace / 2 ** 20)} MiB of workspace`;
   return {
     instances: instances.join("; ") || "1",
-    ...(maxBatch === undefined ? {} : { maxBatch }),
-    ...(uses ? { tensorrt: parts.join(", ") } : {}),
+    maxBatch: config.max_batch_size,
+    tensorrt: parameters && `${precision}${memory}`,
   };
-}
-
-function number(text: string | undefined): number | undefined {
-  const [digits] = /^"?(\d{1,15})"?$/.exec(text ?? "")?.slice(1) ?? [];
-  return digits === undefined ? undefined : Number(digits);
 }

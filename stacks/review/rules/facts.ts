@@ -257,7 +257,7 @@ function typedWorkloads(change: StackChange): readonly Workload[] {
       autoscaler === undefined
         ? { minReplicas: spec.replicas, maxReplicas: spec.replicas }
         : {
-            minReplicas: specOf(autoscaler).min_replicas,
+            minReplicas: specOf(autoscaler).min_replicas ?? 1,
             maxReplicas: specOf(autoscaler).max_replicas,
           },
     );
@@ -376,7 +376,7 @@ function chartWorkloads(change: StackChange): readonly Workload[] {
       if (of === undefined || of.enabled === false) return [];
       const autoscaling = block(of.autoscaling);
       const gpus =
-        component === "triton" ? Number(text(of.gpus) ?? 0) : of.accelerator === "gpu" ? 1 : 0;
+        component === "triton" ? Number(text(of.gpus) ?? 1) : of.accelerator === "gpu" ? 1 : 0;
       const gpu: Quantities = gpus > 0 ? { [gpuResource]: String(gpus) } : {};
       const given = resourcesGiven({ name: component, resources: of.resources });
       const requests = { ...given.requests, ...gpu };
