@@ -20,6 +20,10 @@ export interface TritonFlags {
   readonly "model-control-mode"?: "none" | "explicit" | "poll";
   /** Models to load at start, with `--model-control-mode=explicit`. */
   readonly "load-model"?: readonly string[];
+  /** `<apis>:<header>=<value>`: requests to these APIs need the header. See {@link modelControlHeaderOf}. */
+  readonly "http-restricted-api"?: readonly string[];
+  /** The same for gRPC, where the metadata key has {@link grpcRestrictionPrefix} in front. */
+  readonly "grpc-restricted-protocol"?: readonly string[];
   readonly "strict-readiness"?: boolean;
   readonly "exit-on-error"?: boolean;
   readonly "exit-timeout-secs"?: number;
@@ -44,6 +48,8 @@ const flagKinds: Readonly<Record<keyof TritonFlags, FlagKind>> = {
   "http-max-input-size": "int",
   "model-control-mode": "string",
   "load-model": "strings",
+  "http-restricted-api": "strings",
+  "grpc-restricted-protocol": "strings",
   "strict-readiness": "bool",
   "exit-on-error": "bool",
   "exit-timeout-secs": "int",
@@ -67,6 +73,8 @@ const schema = z.strictObject({
   "http-max-input-size": z.int().min(1).default(67_108_864),
   "model-control-mode": z.enum(["none", "explicit", "poll"]).default("none"),
   "load-model": z.array(z.string()).default([]),
+  "http-restricted-api": z.array(z.string()).default([]),
+  "grpc-restricted-protocol": z.array(z.string()).default([]),
   "strict-readiness": z.boolean().default(true),
   "exit-on-error": z.boolean().default(true),
   "exit-timeout-secs": z.int().min(0).default(30),
@@ -125,7 +133,56 @@ export function parseTritonArgs(args: readonly string[]): ResolvedTritonFlags {
     const got = raw[name] === undefined ? "nothing" : `'${String(raw[name])}'`;
     throw new Error(`--${name}: ${issue?.message ?? "is invalid"}, got ${got}`);
   }
+  modelControlHeaderOf(result.data, "http-restricted-api");
+  modelControlHeaderOf(result.data, "grpc-restricted-protocol");
   return result.data;
+}
+
+/** Header that the model control API requires in the stacks. */
+export const modelControlHeader = "model-control-key";
+
+/** Environment variable in which `apply-config` expects the key: a secret is no argument. */
+export const modelControlKeyVariable = "MODEL_CONTROL_KEY";
+
+/** Put by Triton before the header's name in gRPC metadata. */
+export const grpcRestrictionPrefix = "triton-grpc-protocol-";
+
+type RestrictionFlag = "http-restricted-api" | "grpc-restricted-protocol";
+
+/** Options that restrict loading and unloading of models, over both protocols, to requests with the key. */
+export function restrictModelControl(key: string): Readonly<Record<RestrictionFlag, string[]>> {
+  const restriction = [`model-repository:${modelControlHeader}=${key}`];
+  return { "http-restricted-api": restriction, "grpc-restricted-protocol": restriction };
+}
+
+export interface RequiredHeader {
+  /** In lower case; of gRPC, with the prefix. */
+  readonly name: string;
+  readonly value: string;
+}
+
+/**
+ * Header that the model control API requires.
+ *
+ * @throws {Error} one line, without the value, which is a secret. Of Triton's APIs only `model-repository` is known here.
+ */
+export function modelControlHeaderOf(
+  flags: Pick<ResolvedTritonFlags, RestrictionFlag>,
+  flag: RestrictionFlag,
+): RequiredHeader | undefined {
+  let header: RequiredHeader | undefined;
+  for (const text of flags[flag]) {
+    const [, apis = "", name, value] = /^([^:=]*):([^=]+)=(.+)$/s.exec(text) ?? [];
+    if (name === undefined || value === undefined) {
+      throw new Error(`--${flag} must be <apis>:<header>=<value>, got '${text.split("=")[0]}'`);
+    }
+    if (apis !== "model-repository") {
+      throw new Error(`--${flag} knows model-repository, got '${apis}'`);
+    }
+    const prefix = flag === "grpc-restricted-protocol" ? grpcRestrictionPrefix : "";
+    header = { name: `${prefix}${name.toLowerCase()}`, value };
+  }
+  return header;
 }
 
 function readValue(name: string, kind: FlagKind, value: string, before: unknown): unknown {

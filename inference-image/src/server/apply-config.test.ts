@@ -11,7 +11,7 @@ import {
   type ModelConfigSettings,
 } from "../contract/deployed-model-config.ts";
 import { openclipVitB32 } from "../contract/model-signature.ts";
-import type { ResolvedTritonFlags } from "../contract/triton-flags.ts";
+import { type ResolvedTritonFlags, restrictModelControl } from "../contract/triton-flags.ts";
 import { readModelConfig } from "../triton/model-config.ts";
 import {
   type ApplyConfigOptions,
@@ -161,6 +161,17 @@ test("a server without model control keeps what it has until it starts again", a
   );
   expect(await published()).toBe(text);
   expect(await servedDelay(server)).toBe(5_000);
+});
+
+test("a server with restricted model control loads it for the key, and keeps what it has for another", async () => {
+  const server = await start(restrictModelControl("right"));
+  const text = textOf({ maxQueueDelayMicroseconds: 42 });
+  expect(await apply(text, { server, key: "other" })).toContain(
+    `; ${server} was started with another key: it reads it when it starts`,
+  );
+  expect(await servedDelay(server)).toBe(5_000);
+  expect(await apply(text, { server, key: "right" })).toContain("without a restart");
+  expect(await servedDelay(server)).toBe(42);
 });
 
 test("a server that listens later is waited for", async () => {

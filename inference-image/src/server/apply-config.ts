@@ -3,6 +3,7 @@ import { open, readFile, rename, rm } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Agent, request } from "undici";
+import { modelControlHeader, modelControlKeyVariable } from "../contract/triton-flags.ts";
 import { ownSuffix } from "../model/publish-file.ts";
 import { type ModelConfigJson, readModelConfig } from "../triton/model-config.ts";
 import { readArguments, UsageError } from "./role-arguments.ts";
@@ -25,6 +26,12 @@ export interface ApplyConfigOptions {
    * @default - nothing: a server that runs is asked
    */
   readonly generation?: string;
+  /**
+   * Key of the server's model control API.
+   *
+   * @default - the API is not restricted
+   */
+  readonly key?: string;
   /** How long the server may take until it serves the new configuration. */
   readonly timeoutSeconds: number;
 }
@@ -33,7 +40,10 @@ export interface ApplyConfigOptions {
 const defaultTimeoutSeconds = 600;
 
 /** Of `apply-config …`. @throws {UsageError} */
-export function readApplyConfigArguments(args: readonly string[]): ApplyConfigOptions {
+export function readApplyConfigArguments(
+  args: readonly string[],
+  env: Readonly<Record<string, string | undefined>> = {},
+): ApplyConfigOptions {
   const { folder, file, name, model, server, generation, ...rest } = readArguments(
     "apply-config",
     args,
@@ -61,6 +71,7 @@ export function readApplyConfigArguments(args: readonly string[]): ApplyConfigOp
     model,
     server: server?.replace(/\/$/, ""),
     generation,
+    key: env[modelControlKeyVariable],
     timeoutSeconds: Number(seconds),
   };
 }
@@ -82,7 +93,7 @@ const putBackSeconds = 60;
  * @throws {Error} one line: what was refused, by whom, and what is served now.
  */
 export async function applyConfig(options: ApplyConfigOptions): Promise<string> {
-  const { folder, file, name, model, server, generation, timeoutSeconds } = options;
+  const { folder, file, name, model, server, generation, key, timeoutSeconds } = options;
   const text = await readFile(file, "utf8").catch((error: Error) => {
     throw new Error(`${model}: the configuration cannot be read: ${error.message}`);
   });
@@ -102,7 +113,7 @@ export async function applyConfig(options: ApplyConfigOptions): Promise<string> 
     return `${placed}; ${server} reads it when it is started with the rest`;
   }
 
-  const triton = new TritonControl(server, model);
+  const triton = new TritonControl(server, model, key);
   try {
     const startedAt = performance.now();
     const loaded = await triton.load(config, timeoutSeconds);
@@ -114,6 +125,8 @@ export async function applyConfig(options: ApplyConfigOptions): Promise<string> 
         return `${placed}; there is no ${server} yet: it reads it when it starts`;
       case "no-control":
         return `${placed}; ${server} has model control 'none': it reads it when it starts`;
+      case "other-key":
+        return `${placed}; ${server} was started with another key: it reads it when it starts`;
       case "not-listening":
         // nobody has refused it: whoever starts there should read it
         throw new Error(`${placed}, but ${server} did not answer in ${timeoutSeconds} s`);
@@ -155,6 +168,8 @@ type Loaded =
   | { readonly kind: "not-listening" }
   /** `--model-control-mode` is not `explicit`. */
   | { readonly kind: "no-control" }
+  /** Its model control API requires another key; Terraform replaces a container whose key has changed. */
+  | { readonly kind: "other-key" }
   | { readonly kind: "failed"; readonly reason: string };
 
 /** Codes of a name that does not resolve. */
@@ -167,12 +182,14 @@ const betweenTriesMs = 500;
 class TritonControl {
   readonly #server: string;
   readonly #model: string;
+  readonly #key: string | undefined;
   // the deadline of each call is the only time limit
   readonly #agent = new Agent({ headersTimeout: 0, bodyTimeout: 0, connectTimeout: 10_000 });
 
-  constructor(server: string, model: string) {
+  constructor(server: string, model: string, key: string | undefined) {
     this.#server = server;
     this.#model = model;
+    this.#key = key;
   }
 
   /** Have the model loaded anew, and look whether the server then has that configuration. */
@@ -187,6 +204,7 @@ class TritonControl {
         if (load.status === 503 && /load \/ unload is not allowed/.test(load.text)) {
           return { kind: "no-control" };
         }
+        if (load.status === 403) return { kind: "other-key" };
         if (load.status !== 200) return failed(`${this.#server} refused it: ${reasonOf(load)}`);
         while ((await this.#call("GET", `${model}/ready`, deadline)).status !== 200) {
           await sleep(betweenTriesMs, undefined, { signal: deadline });
@@ -220,7 +238,10 @@ class TritonControl {
       signal,
       ...(method === "POST" && {
         body: "{}",
-        headers: { "content-type": "application/json" },
+        headers: {
+          "content-type": "application/json",
+          ...(this.#key !== undefined && { [modelControlHeader]: this.#key }),
+        },
       }),
     });
     return { status: statusCode, text: await body.text() };

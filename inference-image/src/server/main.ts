@@ -43,7 +43,7 @@ switch (role) {
   case "apply-config": {
     const { applyConfig, readApplyConfigArguments } = await import("./apply-config.ts");
     const { runOnce } = await import("./role-arguments.ts");
-    await runOnce(async () => await applyConfig(readApplyConfigArguments(args)));
+    await runOnce(async () => await applyConfig(readApplyConfigArguments(args, process.env)));
     break;
   }
   default:

@@ -13,6 +13,7 @@ import {
   type UntypedHandleCall,
   type UntypedServiceImplementation,
 } from "@grpc/grpc-js";
+import type { RequiredHeader } from "../contract/triton-flags.ts";
 import { WireError } from "../triton/wire.ts";
 import {
   channelOptions,
@@ -49,11 +50,22 @@ export interface OipGrpcOptions {
    * @default - no limit
    */
   readonly maxInputBytes?: number;
+  /**
+   * Metadata that the model control API requires.
+   *
+   * @default - none
+   */
+  readonly modelControl?: RequiredHeader;
 }
 
 /** Open Inference Protocol and health checks over gRPC. It does not listen: the caller binds it. */
 export function buildOipGrpcServer(registry: ModelRegistry, options: OipGrpcOptions = {}): Server {
-  const { log = () => {}, accepted = new CallCounter(), maxInputBytes = -1 } = options;
+  const {
+    log = () => {},
+    accepted = new CallCounter(),
+    maxInputBytes = -1,
+    modelControl,
+  } = options;
   const { admission = new OipAdmission(registry) } = options;
   const server = new Server({
     ...channelOptions,
@@ -73,6 +85,23 @@ export function buildOipGrpcServer(registry: ModelRegistry, options: OipGrpcOpti
       } catch (error) {
         callback(fail(error));
       }
+    };
+  };
+
+  /** A unary call of the model control API. */
+  const control = <Name extends keyof InferenceMethods>(
+    answer: (
+      request: InferenceMethods[Name]["request"],
+    ) => Promise<InferenceMethods[Name]["response"]>,
+  ): ReturnType<typeof unary<Name>> => {
+    const handle = unary<Name>(answer);
+    return (call, callback) => {
+      if (modelControl === undefined) return handle(call, callback);
+      if (call.metadata.get(modelControl.name)[0] === modelControl.value) {
+        return handle(call, callback);
+      }
+      const details = `This protocol is restricted, expecting header '${modelControl.name}'`;
+      callback({ code: status.UNAVAILABLE, details });
     };
   };
 
@@ -131,7 +160,7 @@ export function buildOipGrpcServer(registry: ModelRegistry, options: OipGrpcOpti
       fail,
       registry.exit,
     ),
-    RepositoryIndex: unary<"RepositoryIndex">(async ({ ready }) => ({
+    RepositoryIndex: control<"RepositoryIndex">(async ({ ready }) => ({
       models: (await registry.index({ readyOnly: ready ?? false })).map((entry) => ({
         name: entry.name,
         version: entry.version ?? "",
@@ -139,7 +168,7 @@ export function buildOipGrpcServer(registry: ModelRegistry, options: OipGrpcOpti
         reason: entry.reason ?? "",
       })),
     })),
-    RepositoryModelLoad: unary<"RepositoryModelLoad">(async ({ model_name, parameters }) => {
+    RepositoryModelLoad: control<"RepositoryModelLoad">(async ({ model_name, parameters }) => {
       const file = Object.keys(parameters ?? {}).find((name) => name !== "config");
       if (file !== undefined) {
         throw new OipError(
@@ -150,7 +179,7 @@ export function buildOipGrpcServer(registry: ModelRegistry, options: OipGrpcOpti
       await registry.load(model_name, parameters?.config?.string_param);
       return {};
     }),
-    RepositoryModelUnload: unary<"RepositoryModelUnload">(async ({ model_name }) => {
+    RepositoryModelUnload: control<"RepositoryModelUnload">(async ({ model_name }) => {
       await registry.unload(model_name);
       return {};
     }),

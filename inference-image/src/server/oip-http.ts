@@ -1,6 +1,7 @@
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { z } from "zod";
 import { oipPaths } from "../contract/oip-paths.ts";
+import type { RequiredHeader } from "../contract/triton-flags.ts";
 import { WireError } from "../triton/wire.ts";
 import { encodeInferResponse, type HttpBody, headerLengthField } from "../triton/wire-http.ts";
 import { answerClientError, headersTimeoutMs } from "./client-errors.ts";
@@ -23,11 +24,18 @@ export interface OipAppOptions {
   readonly admission?: OipAdmission;
   /** Told of what went wrong on our side; the client only hears that it did. */
   readonly log?: (line: string) => void;
+  /**
+   * Header that the model control API requires.
+   *
+   * @default - none
+   */
+  readonly modelControl?: RequiredHeader;
 }
 
 /** Open Inference Protocol over HTTP. It does not listen: the caller does, and tests call `inject()`. */
 export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): FastifyInstance {
-  const { maxInputBytes, admission = new OipAdmission(registry), log = () => {} } = options;
+  const { maxInputBytes, modelControl, log = () => {} } = options;
+  const { admission = new OipAdmission(registry) } = options;
   const app = Fastify({
     http: { headersTimeout: headersTimeoutMs, connectionsCheckingInterval: timeoutCheckMs },
     requestTimeout: requestTimeoutMs,
@@ -130,11 +138,19 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
   };
   forModel("POST", "/infer", infer, admit);
 
-  route("POST", "/v2/repository/index", async (request) => {
+  const admitControl = async (request: FastifyRequest, reply: FastifyReply) => {
+    if (modelControl === undefined) return;
+    if (request.headers[modelControl.name] === modelControl.value) return;
+    const error = `This API is restricted, expecting header '${modelControl.name}'`;
+    await reply.code(403).send({ error });
+  };
+  const control = (path: string, handler: Handler) =>
+    route("POST", `/v2/repository/${path}`, handler, admitControl);
+  control("index", async (request) => {
     const { ready } = parseControl(indexRequest, bodyOf(request));
     return await registry.index({ readyOnly: ready ?? false });
   });
-  route("POST", "/v2/repository/models/:model/load", async (request, reply) => {
+  control("models/:model/load", async (request, reply) => {
     const { model } = modelOf(request);
     const { parameters } = parseControl(loadRequest, bodyOf(request));
     const file = Object.keys(parameters ?? {}).find((name) => name !== "config");
@@ -144,7 +160,7 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
     await registry.load(model, parameters?.config);
     return reply.code(200).send();
   });
-  route("POST", "/v2/repository/models/:model/unload", async (request, reply) => {
+  control("models/:model/unload", async (request, reply) => {
     await registry.unload(modelOf(request).model);
     return reply.code(200).send();
   });

@@ -6,7 +6,11 @@ import {
 } from "@grpc/grpc-js";
 import Fastify, { type FastifyInstance } from "fastify";
 import { serverEnv } from "../contract/server-env.ts";
-import { parseTritonArgs, type ResolvedTritonFlags } from "../contract/triton-flags.ts";
+import {
+  modelControlHeaderOf,
+  parseTritonArgs,
+  type ResolvedTritonFlags,
+} from "../contract/triton-flags.ts";
 import type { AdmissionLimits } from "./admission.ts";
 import { type ModelRegistry, openModelRegistry } from "./model-registry.ts";
 import { OipAdmission } from "./oip-admission.ts";
@@ -69,8 +73,15 @@ export async function startTritonServer(
     admission: new OipAdmission(registry, limits),
     maxInputBytes: flags["http-max-input-size"],
   };
-  const grpc = buildOipGrpcServer(registry, { ...common, accepted: grpcCalls });
-  const http = buildOipApp(registry, common);
+  const grpc = buildOipGrpcServer(registry, {
+    ...common,
+    accepted: grpcCalls,
+    modelControl: modelControlHeaderOf(flags, "grpc-restricted-protocol"),
+  });
+  const http = buildOipApp(registry, {
+    ...common,
+    modelControl: modelControlHeaderOf(flags, "http-restricted-api"),
+  });
   const httpRequests = trackRequests(http);
   const metrics = buildMetricsApp(registry);
   const close = async () => {
