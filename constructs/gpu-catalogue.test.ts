@@ -66,6 +66,7 @@ test("has the prices of the published results", () => {
   const published = specs.filter(([, { price }]) => price.source === "published-results");
   expect(published.map(([name, { price }]) => [name, price.usdPerHour])).toEqual([
     ["rtx-4080", 2.0],
+    ["rtx-4090", 0.391],
     ["a100-sxm4-80gb", 1.5],
   ]);
 });

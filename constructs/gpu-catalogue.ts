@@ -89,7 +89,7 @@ export const gpuCatalogue = {
     architecture: "Ada Lovelace",
     computeCapability: "8.9",
     fp16DenseTflops: 330.3,
-    price: { usdPerHour: 0.69, date: "2025-06", source: "gpu-rental" },
+    price: { usdPerHour: 0.391, date: "2026-02", source: "published-results" },
   },
   "rtx-pro-6000-blackwell": {
     label: "NVIDIA RTX PRO 6000 Blackwell",

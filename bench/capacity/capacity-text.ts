@@ -74,6 +74,18 @@ export interface Trust {
   readonly notes: readonly string[];
 }
 
+/** Station that bounds an answer: the bottleneck if it is full, else the part with the longest time. */
+function boundOf({ parts, bottleneck }: Answer): {
+  readonly isFull: boolean;
+  readonly station: StationName;
+} {
+  const use = parts.find(({ station }) => station === bottleneck)?.utilization ?? 0;
+  const [slowest] = [...parts].sort((a, b) => b.ms - a.ms);
+  return use >= fullFrom || slowest === undefined
+    ? { isFull: true, station: bottleneck }
+    : { isFull: false, station: slowest.station };
+}
+
 /** Answer to one question. */
 export function answerText(
   question: Question,
@@ -81,13 +93,12 @@ export function answerText(
   others: readonly Alternative[],
   trust: Trust,
 ): string {
+  const { isFull, station } = boundOf(answer);
   const use = answer.parts.find(({ station }) => station === answer.bottleneck)?.utilization ?? 0;
-  const [slowest] = [...answer.parts].sort((a, b) => b.ms - a.ms);
   const limit = `${shortNumber(answer.limitImagesPerSecond)} images/s with more clients`;
-  const bound =
-    use >= fullFrom || slowest === undefined
-      ? `${stationNames[answer.bottleneck]}, ${percent(use)} used: at most ${limit}`
-      : `nothing is full: clients wait, mostly for ${stationNames[slowest.station]}; first full would be ${stationNames[answer.bottleneck]}, at ${limit}`;
+  const bound = isFull
+    ? `${stationNames[answer.bottleneck]}, ${percent(use)} used: at most ${limit}`
+    : `nothing is full: clients wait, mostly for ${stationNames[station]}; first full would be ${stationNames[answer.bottleneck]}, at ${limit}`;
   const { device, gpus } = question;
   const price =
     answer.usdPerThousand === undefined || device.usdPerHour === undefined
@@ -133,7 +144,7 @@ function otherRows(others: readonly Alternative[]): string {
       `  ${change}`,
       shortNumber(answer.imagesPerSecond),
       `${shortNumber(answer.latencyMs)} ms`,
-      stationNames[answer.bottleneck],
+      stationNames[boundOf(answer).station],
     ]),
   ]);
 }
