@@ -12,6 +12,8 @@ variable "CUDA_IMAGE" { default = "nvidia/cuda:12.9.1-cudnn-runtime-ubuntu24.04"
 variable "TRITON_IMAGE" { default = "nvcr.io/nvidia/tritonserver:26.07-py3" }
 variable "WEIGHTS" { default = "none" }
 variable "MODEL_PRECISION" { default = "fp32" } // of embed-weights
+// of this machine; containers run Linux everywhere
+variable "PLATFORM" { default = regex_replace(BAKE_LOCAL_PLATFORM, "^[a-z]+/", "linux/") }
 
 group "default" { targets = ["embed"] }
 group "all" { targets = ["embed", "embed-gpu", "embed-weights", "triton", "all-in-one", "all-in-one-bundled"] }
@@ -21,10 +23,11 @@ target "_common" {
 }
 
 target "embed" {
-  inherits = ["_common"]
-  context  = "inference-image"
-  args     = { NODE_IMAGE = NODE_IMAGE }
-  tags     = ["${REGISTRY}clipstack/embed:cpu", "${REGISTRY}clipstack/embed:${VERSION}-cpu"]
+  inherits  = ["_common"]
+  context   = "inference-image"
+  args      = { NODE_IMAGE = NODE_IMAGE }
+  tags      = ["${REGISTRY}clipstack/embed:cpu", "${REGISTRY}clipstack/embed:${VERSION}-cpu"]
+  platforms = [PLATFORM]
 }
 
 // several platforms need a builder of the driver docker-container
@@ -46,7 +49,9 @@ target "embed-weights" {
   dockerfile = "inference-image/Dockerfile.weights"
   contexts   = { "clipstack/embed:cpu" = "target:embed" }
   args       = { IMAGE = "clipstack/embed:cpu", MODEL_PRECISION = MODEL_PRECISION }
-  tags       = ["${REGISTRY}clipstack/embed:cpu-weights"]
+  // the last two are those of the chart and of its values files
+  tags       = ["${REGISTRY}clipstack/embed:cpu-weights", "${REGISTRY}clipstack/embed:k8s-cpu", "${REGISTRY}clipstack/embed:${VERSION}-k8s-cpu"]
+  platforms  = [PLATFORM]
 }
 
 target "triton" {
@@ -54,6 +59,7 @@ target "triton" {
   dockerfile = "inference-image/Dockerfile.triton"
   args       = { TRITON_IMAGE = TRITON_IMAGE, WEIGHTS = WEIGHTS }
   tags       = ["${REGISTRY}clipstack/triton:${VERSION}"]
+  platforms  = [PLATFORM]
 }
 
 target "all-in-one" {
@@ -62,6 +68,7 @@ target "all-in-one" {
   contexts   = { "clipstack/embed:cpu" = "target:embed" }
   args       = { EMBED_IMAGE = "clipstack/embed:cpu", TRITON_IMAGE = TRITON_IMAGE, TRITON_ENGINE = "tritonserver", WEIGHTS = WEIGHTS }
   tags       = ["${REGISTRY}clipstack/all-in-one:${VERSION}"]
+  platforms  = [PLATFORM]
 }
 
 target "all-in-one-bundled" {

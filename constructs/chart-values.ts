@@ -328,6 +328,11 @@ const triton = z
       })
       .prefault({})
       .describe("Triton's configuration of the model. Another text restarts the pods."),
+    modelControl: word(
+      ["restricted", "open"],
+      "restricted",
+      "`restricted`: Triton's model control API is off, or, with weights in the image, requires the pod's UID as key. `open`: every client that reaches Triton may load and unload models.",
+    ),
     engineCache: z
       .strictObject({
         enabled: switchedOn(false, "Whether TensorRT's engines outlive the pods, on a volume."),

@@ -233,6 +233,35 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
       });
     });
 
+    test("requires the pod's UID for model control, which an image with weights needs", () => {
+      const env = {
+        name: "MODEL_CONTROL_KEY",
+        valueFrom: { fieldRef: { fieldPath: "metadata.uid" } },
+      };
+      const restriction = ["model-repository:model-control-key=$(MODEL_CONTROL_KEY)"];
+      expect(tritonArgs(bundled)).toMatchObject({
+        "http-restricted-api": restriction,
+        "grpc-restricted-protocol": restriction,
+      });
+      expect(podOf(bundled, "triton").containers[0].env).toContainEqual(env);
+    });
+
+    test("lets every client load models only where modelControl is open", () => {
+      for (const model of [{ weights: "image" }, fetched] as const) {
+        const values: ChartValues = {
+          ...bundled,
+          model,
+          triton: { ...bundled.triton, modelControl: "open" },
+        };
+        expect(tritonArgs(values)).toMatchObject({
+          "model-control-mode": "explicit",
+          "http-restricted-api": [],
+          "grpc-restricted-protocol": [],
+        });
+        expect(podOf(values, "triton").containers[0].env ?? []).toEqual([]);
+      }
+    });
+
     test("takes no orders where the weights come by a volume", () => {
       for (const model of [fetched, { weights: "pvc", pvc: { claimName: "weights" } } as const]) {
         expect(tritonArgs({ ...bundled, model })).toMatchObject({

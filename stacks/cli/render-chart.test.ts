@@ -79,6 +79,26 @@ test.each(valuesFiles)("$path fits the schema, and changes something", ({ text }
   expect(chartValues.parse(values)).not.toEqual(chartValues.parse({}));
 });
 
+test.each(valuesFiles)(
+  "$path names images of this project that docker-bake.hcl builds",
+  ({ text }) => {
+    const bake = readFileSync(new URL("../../docker-bake.hcl", import.meta.url), "utf8");
+    const version = /variable "VERSION" \{ default = "([^"]+)" \}/.exec(bake)?.[1] ?? "";
+    const built = [...bake.matchAll(/"\$\{REGISTRY\}(clipstack\/[^"]+)"/g)].map(([, name]) =>
+      name?.replace(`\${VERSION}`, version),
+    );
+    const values: { embed: Workload; triton?: Workload } = parse(text);
+    for (const workload of [values.embed, values.triton]) {
+      const { repository = "", tag } = workload?.image ?? {};
+      const name = repository.replace(/^registry\.example\//, "");
+      if (name.startsWith("clipstack/")) expect(built).toContain(`${name}:${tag}`);
+    }
+  },
+);
+interface Workload {
+  readonly image?: { readonly repository: string; readonly tag: string };
+}
+
 test("the values for kind are the settings of kind-local", () => {
   const settings = parse(
     readFileSync(new URL("../kind-local.settings.yaml", import.meta.url), "utf8"),

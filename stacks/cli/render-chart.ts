@@ -40,7 +40,11 @@ import {
   modelRepositoryMount,
   type ServerEnvName,
 } from "../../inference-image/src/contract/server-env.ts";
-import { renderTritonCommand } from "../../inference-image/src/contract/triton-flags.ts";
+import {
+  modelControlKeyVariable,
+  renderTritonCommand,
+  restrictModelControl,
+} from "../../inference-image/src/contract/triton-flags.ts";
 import { parseSettings } from "../settings.ts";
 import { schemaTable } from "../settings-docs.ts";
 import type { RenderedFile } from "./render.ts";
@@ -242,6 +246,10 @@ function contractText(): string {
       "exit-on-error": true,
       "disable-auto-complete-config": true,
     }),
+    modelControlKeyVariable,
+    modelControlRestriction: Object.entries(
+      restrictModelControl(`$(${modelControlKeyVariable})`),
+    ).flatMap(([flag, values]) => values.map((value) => `--${flag}=${value}`)),
   };
   return [
     "{{- /* Rendered by 'npm run render' from inference-image/src/contract. Do not edit. */ -}}",
@@ -382,23 +390,22 @@ const tensorrtOnGpu = {
   ...gpuNodes,
 } as const;
 
-const weightsOnVolume = {
-  weights: "pvc",
-  sha256: "",
-  pvc: { claimName: "clipstack-weights", subPath: "openclip_vit_b32/1" },
-} as const;
-
 const gpuFile: ValuesFile = {
   name: "values-gpu.yaml",
   about: [
     "One GPU: Triton with ONNX Runtime on it, and the embed server as gateway in front of it.",
-    "The claim clipstack-weights has the weights. A rolling update and a drain leave a gap: there is no second GPU to start",
-    "the next pod on. Replace registry.example by the registry that has your images.",
+    "Triton's image has the weights ('WEIGHTS=image docker buildx bake triton'). A rolling update and a drain leave a gap: there",
+    "is no second GPU to start the next pod on. Replace registry.example by the registry that has your images.",
   ],
   values: {
-    model: weightsOnVolume,
+    model: { weights: "image" },
     embed: gateway,
-    triton: { ...tensorrtOnGpu, backend: "onnx", replicas: 1 },
+    triton: {
+      ...tensorrtOnGpu,
+      backend: "onnx",
+      image: { repository: `${registry}/triton`, tag: "0.1.0" },
+      replicas: 1,
+    },
     quota: { enabled: true, hard: { "requests.nvidia.com/gpu": "1" } },
   },
 };

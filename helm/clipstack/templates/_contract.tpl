@@ -116,6 +116,11 @@
     "--strict-readiness=true",
     "--exit-on-error=true",
     "--disable-auto-complete-config"
+  ],
+  "modelControlKeyVariable": "MODEL_CONTROL_KEY",
+  "modelControlRestriction": [
+    "--http-restricted-api=model-repository:model-control-key=$(MODEL_CONTROL_KEY)",
+    "--grpc-restricted-protocol=model-repository:model-control-key=$(MODEL_CONTROL_KEY)"
   ]
 }
 {{- end -}}

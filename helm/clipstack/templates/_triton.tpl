@@ -24,13 +24,22 @@
 {{- $contract := include "clipstack.contract" nil | fromJson -}}
 {{- $model := index $contract.models .Values.triton.backend -}}
 {{- $args := concat $contract.tritonCommand (list (printf "--model-config-name=%s" (include "clipstack.variant" .)) (printf "--exit-timeout-secs=%v" .Values.triton.graceSeconds)) -}}
-{{- if eq .Values.model.weights "image" -}}
+{{- $isOpen := eq .Values.triton.modelControl "open" -}}
+{{- if or $isOpen (eq .Values.model.weights "image") -}}
 {{- /* an image with weights has the folders of several models */ -}}
 {{- $args = concat $args (list "--model-control-mode=explicit" (printf "--load-model=%s" $model)) -}}
 {{- else -}}
 {{- $args = append $args "--model-control-mode=none" -}}
 {{- end -}}
+{{- if include "clipstack.restrictsModelControl" . -}}
+{{- $args = concat $args $contract.modelControlRestriction -}}
+{{- end -}}
 {{- toYaml $args -}}
+{{- end -}}
+
+{{/* Whether Triton's model control API exists and requires the pod's UID. */}}
+{{- define "clipstack.restrictsModelControl" -}}
+{{- if and (eq .Values.model.weights "image") (ne .Values.triton.modelControl "open") }}true{{ end -}}
 {{- end -}}
 
 {{/* Whether a claim for TensorRT's engines is made here. */}}
