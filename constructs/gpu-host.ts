@@ -9,6 +9,7 @@ import { type PortClaim, portConflicts } from "./checks/ports.ts";
 import { type VramUse, vramFindings, vramMiB } from "./checks/vram.ts";
 import { expression, projectFolder } from "./expression.ts";
 import { type GpuName, type GpuSpec, gpuCatalogue } from "./gpu-catalogue.ts";
+import type { HealthGate } from "./health-gate.ts";
 import { HostCheck } from "./host-check.ts";
 import type { HostRequirements, RequiredDisk, RequiredFile } from "./host-requirements.ts";
 import { type ImageKind, type ImageSource, ServerImage } from "./server-image.ts";
@@ -62,6 +63,7 @@ export class GpuHost extends Construct {
   readonly #files: RequiredFile[] = [];
   readonly #images = new Map<string, ServerImage>();
   readonly #prepared: DataResource;
+  #modelControlKey: string | undefined;
   readonly #before: { readonly resource: TerraformResource; readonly version: string }[] = [];
 
   constructor(scope: Construct, id: string, props: GpuHostProps) {
@@ -112,6 +114,24 @@ export class GpuHost extends Construct {
   }
 
   /**
+   * Provider for the containers of `user`, which are replaced only after `gate` has passed in the same deployment. A
+   * dependency between the containers would not do: Terraform destroys dependents first, so all would be gone at once.
+   */
+  servicesAfter(user: Construct, gate: HealthGate): DockerProvider {
+    const turn = new DataResource(user, "turn", {
+      input: {
+        docker: expression(`${this.#prepared.fqn}.input.docker`),
+        // updated in place with each new container behind the gate
+        after: expression(`${gate.resource.fqn}.id`),
+      },
+    });
+    return new DockerProvider(user, "docker", {
+      alias: user.node.id,
+      host: expression(`${turn.fqn}.input.docker`),
+    });
+  }
+
+  /**
    * An image on this host. Whoever asks for the same gets the same.
    *
    * @param weights - Whether it has the weights, where it is built.
@@ -131,6 +151,22 @@ export class GpuHost extends Construct {
       ...(source.source === "pull" && { image: source.name }),
     });
     return image;
+  }
+
+  /**
+   * Key of the model control APIs of the host's Tritons, as an expression: random, made once, in Terraform's state and
+   * nowhere else.
+   */
+  get modelControlKey(): string {
+    if (this.#modelControlKey === undefined) {
+      const key = new DataResource(this, "model-control-key", {
+        input: { key: expression("uuid()") },
+        // another one would replace every Triton
+        lifecycle: { ignoreChanges: ["input"] },
+      });
+      this.#modelControlKey = expression(`sensitive(${key.fqn}.output.key)`);
+    }
+    return this.#modelControlKey;
   }
 
   /** Have the host checked for room before anything is made on it. */

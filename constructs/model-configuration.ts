@@ -5,6 +5,7 @@ import { Construct } from "constructs";
 import type { ModelVariant } from "../inference-image/src/contract/model-config.ts";
 import type { ModelName } from "../inference-image/src/contract/model-signature.ts";
 import { modelRepositoryMount } from "../inference-image/src/contract/server-env.ts";
+import { modelControlKeyVariable } from "../inference-image/src/contract/triton-flags.ts";
 import { expression } from "./expression.ts";
 import type { GpuHost } from "./gpu-host.ts";
 import { OneShot } from "./one-shot.ts";
@@ -27,6 +28,8 @@ export interface ModelConfigurationProps {
   readonly reload?: {
     readonly url: string;
     readonly timeoutSeconds: number;
+    /** Key of its model control API; absent if that is open. */
+    readonly key?: string;
     /** What the container is replaced with: one that has another of them is not asked. */
     readonly startedWith: readonly string[];
   };
@@ -68,6 +71,7 @@ export class ModelConfiguration extends Construct {
         ...(reload === undefined
           ? { networkMode: "none" }
           : { networksAdvanced: [{ name: host.network.name }] }),
+        ...(reload?.key !== undefined && { env: [`${modelControlKeyVariable}=${reload.key}`] }),
         volumes: [{ volumeName: volume.name, containerPath: mountInTools }],
         upload: [{ file: uploaded, content: text }],
       },

@@ -15,7 +15,7 @@ export interface OneShotProps {
   /** What it does. */
   readonly run: Pick<
     ContainerConfig,
-    "entrypoint" | "command" | "volumes" | "upload" | "networksAdvanced" | "networkMode"
+    "entrypoint" | "command" | "env" | "volumes" | "upload" | "networksAdvanced" | "networkMode"
   > & { readonly capabilities?: { readonly add: string[]; readonly drop: string[] } };
   /** Expressions in `run` whose value can change while their text does not. Known when a plan is made. */
   readonly versions: readonly string[];

@@ -46,7 +46,12 @@ test("runs tritonserver as NVIDIA advises for production", () => {
     "--model-repository=/models",
     "--model-config-name=single-gpu",
     "--http-max-input-size=134217728",
-    "--model-control-mode=none",
+    "--model-control-mode=explicit",
+    "--load-model=openclip_vit_b32",
+    expect.stringMatching(
+      /^--http-restricted-api=model-repository:model-control-key=\$\{sensitive\(terraform_data\.host_model-control-key_\w+\.output\.key\)\}$/,
+    ),
+    expect.stringMatching(/^--grpc-restricted-protocol=model-repository:model-control-key=\$\{/),
     "--strict-readiness=true",
     "--exit-on-error=true",
     "--exit-timeout-secs=30",
@@ -235,7 +240,11 @@ test("is the embed image with Triton's options where the engine is bundled", () 
 });
 
 test("puts the configuration that the settings ask for in its place before Triton starts", () => {
-  const { at, address } = synthTriton({ maxQueueDelayMicroseconds: 2_000, instancesPerGpu: 2 });
+  const { at, address } = synthTriton({
+    modelControl: "none",
+    maxQueueDelayMicroseconds: 2_000,
+    instancesPerGpu: 2,
+  });
   const apply = at("test/triton/configuration/apply/container");
   expect(apply.command).toEqual([
     "apply-config",
@@ -254,22 +263,20 @@ test("puts the configuration that the settings ask for in its place before Trito
 });
 
 test("replaces a Triton that loads nothing anew when its configuration changes, and nothing else does", () => {
+  const started = (props: Partial<TritonServerProps>) =>
+    synthTriton({ ...props, modelControl: "none" }).container;
   const label = (props: Partial<TritonServerProps>) =>
-    synthTriton(props).container.labels.find(
+    started(props).labels.find(
       (it: { label: string }) => it.label === "clipstack.model-configuration",
     )?.value;
   expect(label({})).toMatch(/^[0-9a-f]{12}$/);
   expect(label({ maxQueueDelayMicroseconds: 2_000 })).not.toBe(label({}));
-  const { image, command } = synthTriton({ maxQueueDelayMicroseconds: 2_000 }).container;
-  expect({ image, command }).toEqual({
-    image: synthTriton().container.image,
-    command: synthTriton().container.command,
-  });
+  const { image, command } = started({ maxQueueDelayMicroseconds: 2_000 });
+  expect({ image, command }).toEqual({ image: started({}).image, command: started({}).command });
 });
 
 test("has a Triton with model control load a changed configuration, and leaves its container as it is", () => {
-  const explicit = (delay: number) =>
-    synthTriton({ modelControl: "explicit", maxQueueDelayMicroseconds: delay });
+  const explicit = (delay: number) => synthTriton({ maxQueueDelayMicroseconds: delay });
   expect(explicit(2_000).container).toEqual(explicit(5_000).container);
   expect(flagsOf(explicit(2_000).container)).toMatchObject({
     "model-control-mode": "explicit",
@@ -282,6 +289,25 @@ test("has a Triton with model control load a changed configuration, and leaves i
     ...["--timeout-seconds", "120"],
   ]);
   expect(apply.networks_advanced).toHaveLength(1);
+  expect(apply.env).toEqual([expect.stringMatching(/^MODEL_CONTROL_KEY=\$\{sensitive\(/)]);
+});
+
+test("restricts no model control API with open, and none without model control", () => {
+  for (const modelControl of ["open", "none"] as const) {
+    const { container, json, at } = synthTriton({ modelControl });
+    expect(flagsOf(container)).toMatchObject({
+      "http-restricted-api": [],
+      "grpc-restricted-protocol": [],
+    });
+    expect(at("test/triton/configuration/apply/container").env).toBeUndefined();
+    expect(JSON.stringify(json)).not.toContain("model-control-key");
+  }
+});
+
+test("keeps the key of the model control API: another one would replace every Triton", () => {
+  const key = synthTriton().at("test/host/model-control-key");
+  expect(key.input).toEqual({ key: `\${uuid()}` });
+  expect(key.lifecycle.ignore_changes).toEqual(["input"]);
 });
 
 test("has no Triton load a configuration that is replaced with it", () => {
@@ -424,8 +450,8 @@ test("fails when everybody would reach a server that asks nobody who they are", 
 
 test("fails when a reload, with new instances beside the old ones, does not fit the GPU", () => {
   const many = { instancesPerGpu: 13 } as const;
-  expect(findings((stack) => triton(stack, many, {}))).toEqual([]);
-  expect(findings((stack) => triton(stack, { ...many, modelControl: "explicit" }, {}))).toEqual([
+  expect(findings((stack) => triton(stack, { ...many, modelControl: "none" }, {}))).toEqual([]);
+  expect(findings((stack) => triton(stack, many, {}))).toEqual([
     "test/host: gpu must have room for the models: GPU 0 has 16376 MiB, 14738 usable, and they need 15930 (triton 8221 + a reload of triton 7709)",
   ]);
 });

@@ -17,7 +17,10 @@ import {
 import { oipPaths } from "../inference-image/src/contract/oip-paths.ts";
 import { type TritonPorts, tritonPorts } from "../inference-image/src/contract/ports.ts";
 import { modelRepositoryMount } from "../inference-image/src/contract/server-env.ts";
-import { renderTritonCommand } from "../inference-image/src/contract/triton-flags.ts";
+import {
+  renderTritonCommand,
+  restrictModelControl,
+} from "../inference-image/src/contract/triton-flags.ts";
 import { TerraformStack } from "./cdktf.ts";
 import { check, type Finding } from "./checks/findings.ts";
 import { type GpuId, variantFor, variantGpuFindings } from "./checks/gpus.ts";
@@ -55,12 +58,14 @@ export type TritonServerEngine =
   /** The embed image in its place, with the same options; it computes on the CPU wherever it runs. */
   | { readonly kind: "bundled" };
 
-/** Who may have a model loaded anew. */
+/** Access to the model control API, which loads and unloads models. */
 export type ModelControl =
-  /** Nobody: another configuration is another container. */
+  /** Another configuration is loaded while Triton runs; only a deployment has the key. */
+  | "explicit"
+  /** Another configuration is another container. */
   | "none"
-  /** Whoever reaches the server: another configuration is loaded while it runs. */
-  | "explicit";
+  /** As `explicit`, without a key: every client may load and unload models. */
+  | "open";
 
 export interface TritonServerProps extends Omit<ModelConfigSettings, "engineCachePrefix"> {
   readonly host: GpuHost;
@@ -70,7 +75,7 @@ export interface TritonServerProps extends Omit<ModelConfigSettings, "engineCach
   /** What runs the model; decides which model of the repository is served. */
   readonly backend: TritonBackend;
   readonly weights: ModelWeights;
-  /** @default "none" */
+  /** @default "explicit" */
   readonly modelControl?: ModelControl;
   /** Ports of the host. */
   readonly ports: TritonPorts;
@@ -84,6 +89,12 @@ export interface TritonServerProps extends Omit<ModelConfigSettings, "engineCach
    * @default false
    */
   readonly allowUnauthenticated?: boolean;
+  /**
+   * Triton that is replaced first: this one keeps serving until that one is healthy.
+   *
+   * @default - no order
+   */
+  readonly after?: TritonServer;
   /**
    * Shared memory (`/dev/shm`), in MiB.
    *
@@ -101,6 +112,8 @@ export class TritonServer extends Construct {
   readonly model: ModelName;
   /** Host name and gRPC port, as seen on the Docker network: `host:port`. */
   readonly grpcTarget: string;
+  /** Passed once the container is healthy. */
+  readonly ready: HealthGate;
   /** Execution instances of the model, over all GPUs. */
   readonly executionInstances: number;
   /** Time until it is ready, at most, where no engine is in the cache. */
@@ -114,7 +127,7 @@ export class TritonServer extends Construct {
     super(scope, id);
 
     const { host, engine, tools, backend, weights, ports, expose } = props;
-    const { modelControl = "none", allowUnauthenticated = false } = props;
+    const { modelControl = "explicit", allowUnauthenticated = false } = props;
     const gpus = host.accelerator === "gpu" ? props.gpus : [];
     const name = `${TerraformStack.of(this).node.id}-${id}`;
     const image =
@@ -147,7 +160,7 @@ export class TritonServer extends Construct {
       service: id,
       backend,
       instances: Math.ceil(this.executionInstances / Math.max(1, gpus.length)),
-      reloads: modelControl === "explicit",
+      reloads: modelControl !== "none",
     });
     host.publish(
       this,
@@ -173,9 +186,10 @@ export class TritonServer extends Construct {
       variant,
       text,
       versions: engineOf,
-      ...(modelControl === "explicit" && {
+      ...(modelControl !== "none" && {
         reload: {
           url: `http://${name}:${tritonPorts.http}`,
+          ...(modelControl === "explicit" && { key: host.modelControlKey }),
           timeoutSeconds: startSeconds,
           startedWith: [image.name, weights.version, weights.source, variant, ...gpus.map(String)],
         },
@@ -186,7 +200,8 @@ export class TritonServer extends Construct {
     this.container = new Container(this, "container", {
       ...hardened,
       ...(engine.kind === "bundled" && nodeProcess),
-      provider: host.services,
+      provider:
+        props.after === undefined ? host.services : host.servicesAfter(this, props.after.ready),
       name,
       image: image.imageId,
       labels: labels(this, id, {
@@ -198,8 +213,9 @@ export class TritonServer extends Construct {
           "model-repository": modelRepositoryMount,
           "model-config-name": variant,
           "http-max-input-size": maxRequestBytes,
-          "model-control-mode": modelControl,
-          ...(modelControl === "explicit" && { "load-model": [model] }),
+          "model-control-mode": modelControl === "none" ? "none" : "explicit",
+          ...(modelControl !== "none" && { "load-model": [model] }),
+          ...(modelControl === "explicit" && restrictModelControl(host.modelControlKey)),
           "strict-readiness": true,
           "exit-on-error": true,
           "exit-timeout-secs": exitTimeoutSeconds,
@@ -236,7 +252,7 @@ export class TritonServer extends Construct {
     });
 
     checkStopTimes(this.container, exitTimeoutSeconds);
-    new HealthGate(this, "ready", {
+    this.ready = new HealthGate(this, "ready", {
       container: this.container,
       docker: host.docker,
       timeoutSeconds: verdictSeconds(startSeconds),

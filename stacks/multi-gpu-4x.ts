@@ -90,17 +90,22 @@ const topologies = {
     ];
     return { tritons, upstreams: tritons.filter((triton) => triton.node.id === embed.upstream) };
   },
-  /** One Triton for each GPU, with a process, a port range and an engine cache of its own. */
+  /**
+   * One Triton for each GPU, with a process, a port range and an engine cache of its own. They are replaced one at a time,
+   * so that the gateway always has the others.
+   */
   "per-gpu": (scope: Construct, common: Common, { perGpu }: MultiGpu4xSettings): Tritons => {
-    const tritons = perGpu.gpus.map(
-      (gpu, index) =>
-        new TritonServer(scope, `triton-${index}`, {
-          ...tritonProps(perGpu),
-          ...common,
-          gpus: [gpu],
-          ports: perGpuHostPorts(index),
-        }),
-    );
+    const tritons: TritonServer[] = [];
+    for (const [index, gpu] of perGpu.gpus.entries()) {
+      const triton = new TritonServer(scope, `triton-${index}`, {
+        ...tritonProps(perGpu),
+        ...common,
+        gpus: [gpu],
+        ports: perGpuHostPorts(index),
+        after: tritons.at(-1),
+      });
+      tritons.push(triton);
+    }
     return { tritons, upstreams: tritons };
   },
 };

@@ -217,10 +217,10 @@ const tritonService = {
       "`tritonserver`: NVIDIA's server. `bundled`: the embed image in its place, with the same options and ports; it computes on the CPU wherever it runs.",
     ),
   image: tritonImage,
-  modelControl: word(["none", "explicit"])
-    .default("none")
+  modelControl: word(["explicit", "none", "open"])
+    .default("explicit")
     .describe(
-      "`none`: another model configuration is another container. `explicit`: it is loaded while Triton runs; whoever reaches the ports may load and unload models.",
+      "`explicit`: another model configuration is loaded while Triton runs, and no request is lost; loading and unloading need a key that only the deployment has. `none`: another model configuration is another container. `open`: as `explicit`, without the key: every client may load and unload models.",
     ),
   maxQueueDelayMicroseconds: integer(0, 1_000_000)
     .default(openclipVitB32.maxQueueDelayMicroseconds)

@@ -51,8 +51,9 @@ describe("single-gpu", () => {
           ├── embed-gpu-image (ServerImage)
               ├── content (TerraformLocal)
               └── image (Image)
-          └── triton-image (ServerImage)
+          ├── triton-image (ServerImage)
               └── image (Image)
+          └── model-control-key (DataResource)
       ├── weights (ModelWeights)
           ├── sha256 (TerraformLocal)
           ├── volume (Volume)
@@ -107,6 +108,7 @@ describe("single-gpu", () => {
         "docker_volume.weights_volume_BB448297",
         "terraform_data.embed_ready_healthy_BA7364D8",
         "terraform_data.host_check_doctor_C4FF9152",
+        "terraform_data.host_model-control-key_A5A9365E",
         "terraform_data.host_prepared_60B2F5E2",
         "terraform_data.triton-onnx_ready_healthy_28026CDD",
         "terraform_data.triton-trt_ready_healthy_DA3FC1EC",
@@ -160,8 +162,9 @@ describe("multi-gpu-4x", () => {
           ├── embed-cpu-image (ServerImage)
               ├── content (TerraformLocal)
               └── image (Image)
-          └── triton-image (ServerImage)
+          ├── triton-image (ServerImage)
               └── image (Image)
+          └── model-control-key (DataResource)
       ├── weights (ModelWeights)
           ├── sha256 (TerraformLocal)
           ├── volume (Volume)
@@ -216,6 +219,7 @@ describe("multi-gpu-4x", () => {
         "docker_volume.weights_volume_BB448297",
         "terraform_data.embed_ready_healthy_BA7364D8",
         "terraform_data.host_check_doctor_C4FF9152",
+        "terraform_data.host_model-control-key_A5A9365E",
         "terraform_data.host_prepared_60B2F5E2",
         "terraform_data.triton-onnx_ready_healthy_28026CDD",
         "terraform_data.triton-trt_ready_healthy_DA3FC1EC",
@@ -246,11 +250,15 @@ describe("multi-gpu-4x", () => {
         "docker_volume.weights_volume_BB448297",
         "terraform_data.embed_ready_healthy_BA7364D8",
         "terraform_data.host_check_doctor_C4FF9152",
+        "terraform_data.host_model-control-key_A5A9365E",
         "terraform_data.host_prepared_60B2F5E2",
         "terraform_data.triton-0_ready_healthy_94673F2C",
         "terraform_data.triton-1_ready_healthy_FA9D5E94",
+        "terraform_data.triton-1_turn_F464429E",
         "terraform_data.triton-2_ready_healthy_6B2A3CC4",
+        "terraform_data.triton-2_turn_6EA04709",
         "terraform_data.triton-3_ready_healthy_7B4DC23B",
+        "terraform_data.triton-3_turn_927987B3",
       ]
     `);
   });

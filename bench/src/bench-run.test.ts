@@ -227,8 +227,10 @@ test("starts only the services that the paths need, and stops them", async () =>
   expect([await isTaken(embed), await isTaken(http)]).toEqual([false, false]);
 });
 
-test("the payload variants are measured where the Triton is given their models", async () => {
+test("the payload variants are measured where the Triton is given their models, also if it loads only its own", async () => {
   const { document } = await twoServices();
+  const triton = document.resource.docker_container?.triton as { command: string[] };
+  triton.command.push("--model-control-mode=explicit", "--load-model=openclip_vit_b32");
   const u8ModelFile = join(folder, "u8.onnx");
   await ensureOptimised(await tinyModel(), u8ModelFile);
   const { record } = await run(

@@ -9,6 +9,11 @@ import {
   openclipVitB32Trt,
   openclipVitB32U8,
 } from "../../inference-image/src/contract/model-signature.ts";
+import {
+  modelControlHeaderOf,
+  parseTritonArgs,
+  type RequiredHeader,
+} from "../../inference-image/src/contract/triton-flags.ts";
 import { modelFor } from "../load/prepare.ts";
 import { readArtefact, type Workload } from "./artefact.ts";
 import { BenchError } from "./bench-error.ts";
@@ -53,6 +58,8 @@ export interface BenchTarget {
   readonly metrics: readonly MetricsSource[];
   /** `http://host:port` of the same Triton: model control and statistics. */
   readonly controlUrl?: string;
+  /** Header that its model control API requires; absent if it requires none, or if that is unknown. */
+  readonly controlHeader?: RequiredHeader;
   /** Processes on this machine behind it (embedded runtime only). */
   readonly pids: readonly number[];
 }
@@ -200,6 +207,7 @@ async function withEmbedded<Result>(
             .map(metricsSource)
             .filter(({ url }) => url !== undefined),
           pids: [...service.instances, ...behind(service)].map(({ child }) => child.pid),
+          controlHeader: controlHeaderOf(service.workload.words),
         }),
         environments: () => [
           {
@@ -293,6 +301,7 @@ function withMore(
     const { repository } = instance;
     const { model, backend } = instance.workload.service;
     const args = [...instance.args, ...tritonArgs];
+    const isExplicit = args.includes("--model-control-mode=explicit");
     if (u8 === undefined || backend !== "onnx" || repository === undefined) {
       return { ...instance, args };
     }
@@ -302,7 +311,7 @@ function withMore(
     const variants = [openclipVitB32U8, openclipPreprocess, openclipVitB32Jpeg];
     return {
       ...instance,
-      args,
+      args: isExplicit ? [...args, ...variants.map(({ name }) => `--load-model=${name}`)] : args,
       repository: {
         folder: repository.folder,
         parts: [
@@ -332,12 +341,19 @@ async function withDeployed<Result>(
     const cluster =
       artefact.objects.length > 0 ? await environment.inspectObjects(artefact.objects) : undefined;
     const { gpu } = deployed;
+    const containers =
+      deployed.namespace === undefined
+        ? await environment.inspect(artefact.workloads.map(({ name }) => name))
+        : undefined;
+    const commandOf = (name: string) =>
+      containers?.ok === true ? (containers.containers.get(name)?.Config.Cmd ?? []) : [];
     return await useServices(services, paths, use, {
       runtime: "deployed",
       reach: (service) => ({
         metrics: metricsOfDeployed(service, services, cluster),
         apiKey: service.apiKey,
         pids: [],
+        controlHeader: controlHeaderOf(commandOf(service.workload.name)),
       }),
       environments: () => [
         {
@@ -437,6 +453,17 @@ async function withEndpoints<Result>(
   });
 }
 
+/** Header that the model control API of the Triton with this command line requires. */
+function controlHeaderOf([program, ...args]: readonly string[]): RequiredHeader | undefined {
+  if (program !== "tritonserver") return undefined;
+  try {
+    return modelControlHeaderOf(parseTritonArgs(args), "http-restricted-api");
+  } catch {
+    // a real Triton has options that the emulator lacks
+    return undefined;
+  }
+}
+
 /** In place of an environment's name, where addresses were given by hand. */
 export const endpointsName = "endpoints";
 
@@ -450,7 +477,7 @@ interface Surroundings {
   readonly runtime: OpenTargets["runtime"];
   readonly reach: (
     service: ServiceUnderTest,
-  ) => Pick<BenchTarget, "metrics" | "pids"> & { readonly apiKey?: string };
+  ) => Pick<BenchTarget, "metrics" | "pids" | "apiKey" | "controlHeader">;
   readonly environments: () => OpenTargets["subject"]["environments"];
   readonly gpu?: OpenTargets["subject"]["gpu"];
   readonly price?: OpenTargets["subject"]["price"];

@@ -1,5 +1,6 @@
 import { posix } from "node:path";
 import { z } from "zod";
+import { modelControlHeader } from "../../inference-image/src/contract/triton-flags.ts";
 import { blocks, seconds } from "./artefact.ts";
 import type { InspectedContainer } from "./docker-inspect.ts";
 import { evaluatePath } from "./terraform-text.ts";
@@ -271,8 +272,11 @@ function mapText(map: Readonly<Record<string, string>>): string {
   return setText(Object.entries(map).map(([key, value]) => `${key}=${value}`));
 }
 
+/** Command line without the key of the model control API, because aspects are reported. */
 function wordsText(words: readonly string[]): string {
-  return words.join(" ");
+  return words
+    .map((word) => word.replace(new RegExp(`(:${modelControlHeader}=).+$`, "s"), "$1…"))
+    .join(" ");
 }
 
 function capabilityText(add: readonly string[], drop: readonly string[]): string {

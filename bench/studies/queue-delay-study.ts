@@ -25,9 +25,9 @@ export async function studyQueueDelay(run: StudyRun): Promise<void> {
   const notes: string[] = [];
   let kept = false;
   for (const at of paths) {
-    const { controlUrl = "", model } = at.target;
+    const { controlUrl = "", controlHeader: header, model } = at.target;
     const { signal } = run.context;
-    const control = await controlQueueDelay(controlUrl, model, signal);
+    const control = await controlQueueDelay(controlUrl, model, { header, signal });
     if (!kept) run.keep({ study: "queue-delay", environment: run.environment, notes });
     kept = true;
     const restoring = `putting back the queue delay of ${model} at ${controlUrl}`;

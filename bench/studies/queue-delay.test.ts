@@ -1,7 +1,11 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { deployedModelConfig } from "../../inference-image/src/contract/deployed-model-config.ts";
 import { openclipVitB32 } from "../../inference-image/src/contract/model-signature.ts";
-import type { ResolvedTritonFlags } from "../../inference-image/src/contract/triton-flags.ts";
+import {
+  modelControlHeader,
+  type ResolvedTritonFlags,
+  restrictModelControl,
+} from "../../inference-image/src/contract/triton-flags.ts";
 import {
   type TestRepository,
   testRepository,
@@ -88,6 +92,18 @@ test("fails when the server takes no orders", async () => {
   await expect(controlQueueDelay(url, model)).rejects.toThrow(
     `${url} takes no orders: its --model-control-mode must be explicit to change the queue delay of ${model}`,
   );
+});
+
+test("the queue delay of a Triton that requires a key changes with it, and only with it", async () => {
+  const url = await start(restrictModelControl("a-key"));
+  await expect(controlQueueDelay(url, model)).rejects.toThrow(
+    `${url} requires a key to change the queue delay of ${model}: This API is restricted, expecting header '${modelControlHeader}'`,
+  );
+  const header = { name: modelControlHeader, value: "a-key" };
+  const opened = await controlQueueDelay(url, model, { header });
+  closers.push(() => opened.close());
+  await opened.set(1_234);
+  expect(await delayOf(url)).toBe(1_234);
 });
 
 test("fails when the model is not there", async () => {

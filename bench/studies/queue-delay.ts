@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
+import type { RequiredHeader } from "../../inference-image/src/contract/triton-flags.ts";
 import { BenchError } from "../src/bench-error.ts";
 import {
   type HttpAnswer,
@@ -47,14 +48,15 @@ const noControl = /load \/ unload is not allowed/;
  * Take the model control of one model of one Triton: the model is loaded once as it is, which changes nothing.
  *
  * @param url - `http://host:port`.
+ * @param options.header - Header that the model control API requires.
  * @throws {BenchError} one line, where the server takes no orders or the model has no dynamic batcher.
  */
 export async function controlQueueDelay(
   url: string,
   model: string,
-  signal?: AbortSignal,
+  { header, signal }: { readonly header?: RequiredHeader; readonly signal?: AbortSignal } = {},
 ): Promise<QueueDelayControl> {
-  const control = new Control(url, model);
+  const control = new Control(url, model, header);
   try {
     await control.open(signal);
     return control;
@@ -72,6 +74,7 @@ class Control implements QueueDelayControl {
   constructor(
     private readonly url: string,
     private readonly model: string,
+    private readonly header: RequiredHeader | undefined,
   ) {}
 
   get originalUs(): number {
@@ -149,13 +152,21 @@ class Control implements QueueDelayControl {
     const parameters = { config: JSON.stringify(config) };
     const answer = await this.#send(`repository/models/${this.model}/load`, {
       method: "POST",
-      headers: { "content-type": "application/json" },
+      headers: {
+        "content-type": "application/json",
+        ...(this.header !== undefined && { [this.header.name]: this.header.value }),
+      },
       body: JSON.stringify({ parameters }),
       timeoutMs: loadTimeoutMs,
     });
     if (noControl.test(answer.body.toString("utf8"))) {
       throw new BenchError(
         `${this.url} takes no orders: its --model-control-mode must be explicit to change the queue delay of ${this.model}`,
+      );
+    }
+    if (answer.status === 403) {
+      throw new BenchError(
+        `${this.url} requires a key to change the queue delay of ${this.model}: ${said(answer)}`,
       );
     }
     if (answer.status !== 200) {

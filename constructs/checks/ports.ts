@@ -43,12 +43,12 @@ export function nodePortFindings(nodePort: number, mapped: readonly number[]): r
 export function exposureFindings(
   expose: "loopback" | "all-interfaces",
   allowUnauthenticated: boolean,
-  modelControl: "none" | "explicit",
+  modelControl: "none" | "explicit" | "open",
 ): readonly Finding[] {
   if (expose === "loopback") return [];
-  if (allowUnauthenticated && modelControl === "explicit")
+  if (allowUnauthenticated && modelControl === "open")
     return [
-      "modelControl must be none where everybody reaches Triton: with explicit, anybody could load another configuration or unload the model; got 'explicit'",
+      "modelControl must be explicit or none if all interfaces reach Triton: with open, every client could load another configuration or unload the model; got 'open'",
     ];
   if (allowUnauthenticated) return [];
   return [

@@ -5,14 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts, isTaken } from "../../bench/src/free-ports.ts";
 import { perGpuHostPorts } from "../../inference-image/src/contract/ports.ts";
 import { testDocker } from "./test-docker.ts";
-import {
-  embedOnce,
-  isReady,
-  keepSending,
-  restartGapMs,
-  until,
-  watchReadiness,
-} from "./test-load.ts";
+import { embedOnce, isReady, keepSending, until } from "./test-load.ts";
 import { builtImage, type TestProject, testProject, tritonPortsOf } from "./test-project.ts";
 
 /** Four Tritons behind a gateway, on the CPU with the tiny model: one container for each GPU that there would be. */
@@ -41,11 +34,28 @@ describe.skipIf(missing !== "")(
         embed: { port: ports[0], image: builtImage() },
         ...more,
       });
-    const perGpu = (maxQueueDelayMicroseconds: number) =>
-      settings({
-        topology: "per-gpu",
-        perGpu: { engine: "bundled", maxQueueDelayMicroseconds },
-      });
+    const perGpu = (perGpu: Readonly<Record<string, unknown>>) =>
+      settings({ topology: "per-gpu", perGpu: { engine: "bundled", ...perGpu } });
+    const tritons = [0, 1, 2, 3].map((index) => `multi-gpu-4x-triton-${index}`);
+    const startedAt = () =>
+      Promise.all(
+        ["multi-gpu-4x-embed", ...tritons].map(
+          async (name) => (await docker.inspect(name)).State.StartedAt,
+        ),
+      );
+    /** Deploys under load, with `clients` that send one request after the other. */
+    const deployUnderLoad = async (clients: number) => {
+      const load = keepSending(() => embedOnce(url, photo).then(() => {}), clients);
+      try {
+        await load.more(20);
+        const { code, output } = await project.deploy("multi-gpu-4x");
+        expect(code, output).toBe(0);
+        await load.more(20);
+      } finally {
+        await load.stop();
+      }
+      return load;
+    };
 
     beforeAll(async () => {
       before = await docker.contents();
@@ -67,7 +77,7 @@ describe.skipIf(missing !== "")(
     });
 
     test("the other topology takes its place: one Triton for each GPU", async () => {
-      await perGpu(5_000);
+      await perGpu({});
       const { code, output } = await project.deploy("multi-gpu-4x");
       expect(code, output).toBe(0);
       const { services } = await project.output("multi-gpu-4x");
@@ -103,21 +113,22 @@ describe.skipIf(missing !== "")(
       expect(await project.plan("multi-gpu-4x")).toEqual([]);
     });
 
-    test("another queue delay starts the four anew: the gateway waits no longer than a container takes to start", async () => {
-      await perGpu(2_000);
-      const gateway = await docker.inspect("multi-gpu-4x-embed");
-      const watch = watchReadiness([`${url}/readyz`]);
-      const { code, output } = await project.deploy("multi-gpu-4x");
-      await watch.stop();
-      expect(code, output).toBe(0);
-      expect((await docker.inspect("multi-gpu-4x-embed")).State.StartedAt).toBe(
-        gateway.State.StartedAt,
-      );
-      const restartMs = await restartGapMs(docker, {
-        containers: [0, 1, 2, 3].map((index) => `multi-gpu-4x-triton-${index}`),
-        ready: [`${url}/readyz`],
-      });
-      expect(watch.longestGapOfAllMs()).toBeLessThan(3 * restartMs);
+    test("another queue delay is loaded while the four serve: no request is lost, and nothing restarts", async () => {
+      const before = await startedAt();
+      await perGpu({ maxQueueDelayMicroseconds: 2_000 });
+      expect((await deployUnderLoad(4)).lost).toEqual([]);
+      expect(await startedAt()).toEqual(before);
+    });
+
+    test("another command line replaces the four one at a time, and no request is lost", async () => {
+      const [gateway, ...before] = await startedAt();
+      await perGpu({ maxQueueDelayMicroseconds: 2_000, modelControl: "none" });
+      expect((await deployUnderLoad(4)).lost).toEqual([]);
+      const [sameGateway, ...after] = await startedAt();
+      expect(sameGateway).toBe(gateway);
+      for (const [index, at] of after.entries()) expect(at).not.toBe(before[index]);
+      expect([...after].sort()).toEqual(after);
+      expect(await project.plan("multi-gpu-4x")).toEqual([]);
     });
 
     test("destroy leaves no container, network, volume or image", async () => {

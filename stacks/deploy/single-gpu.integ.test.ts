@@ -44,12 +44,12 @@ describe.skipIf(missing !== "")(
         embed: { port: portOf(embedUrl), image: builtImage() },
         tritonOnnx: {
           engine: "bundled",
-          modelControl: "explicit",
           maxQueueDelayMicroseconds: delays.onnx,
           ports: tritonPortsOf(portOf(onnxUrl)),
         },
         tritonTrt: {
           engine: "bundled",
+          modelControl: "none",
           maxQueueDelayMicroseconds: delays.trt,
           ports: tritonPortsOf(portOf(trtUrl)),
         },
@@ -100,6 +100,26 @@ describe.skipIf(missing !== "")(
         expect(cell.samples, cell.id).toBeGreaterThan(0);
         expect(cell.server?.requests, cell.id).toBeGreaterThan(0);
       }
+    });
+
+    test("sweep changes the queue delay of the Triton that requires a key, and puts it back", async () => {
+      const output = join(project.folder, "sweep.json");
+      const { code, output: printed } = await project.clipstack(
+        ...["sweep", "queue-delay", "--environment", "single-gpu", "--target", "deployed"],
+        ...["--backend", "onnx-http", "--queue-delay", "0", "--concurrency", "2"],
+        ...["--window", "0.5", "--duration", "4"],
+        ...["--report", join(project.folder, "reports"), "--output", output],
+      );
+      expect(code, printed).toBe(0);
+      expect(readBenchRecord(output).cells.map(({ conditions }) => conditions)).toEqual([
+        { queueDelayUs: 0 },
+      ]);
+      expect(await queueDelay(onnxUrl, openclipVitB32.name)).toBe(5_000);
+    });
+
+    test("the model control API rejects requests without the key", async () => {
+      const answer = await fetch(`${onnxUrl}/v2/repository/index`, { method: "POST" });
+      expect(answer.status).toBe(403);
     });
 
     test("a second deploy with nothing changed plans no change", async () => {

@@ -41,7 +41,7 @@ test("an opened security group is neither safe nor covered by the statement on e
     ],
   });
   const text = markdownComment(review);
-  expect(text).toContain("Of the 19 resources examined, none publishes a port beyond loopback");
+  expect(text).toContain("Of the 20 resources examined, none publishes a port beyond loopback");
   for (const topic of ["exposure", "capacity and cost"]) {
     expect(text).toContain(
       `1 resource of hashicorp/aws was not examined for ${topic}: aws_security_group_rule.`,

@@ -412,7 +412,7 @@ const cases: readonly Case[] = [
     rule: "model-fits-gpu",
     of: "a Triton that sees all GPUs",
     stack: "single-gpu",
-    says: "gpu must have room for the models: GPU 0 has 1024 MiB, 921 usable, and they need 4170 (embed 1105 + triton-onnx 1105 + triton-trt 936 + a TensorRT build 1024)",
+    says: "gpu must have room for the models: GPU 0 has 1024 MiB, 921 usable, and they need 5187 (embed 1105 + triton-onnx 1105 + a reload of triton-onnx 593 + triton-trt 936 + a reload of triton-trt 424 + a TensorRT build 1024)",
     edits: [
       { at: onHost("triton-onnx/container", "env", 1), failing: allGpus, passing: allGpus },
       {

@@ -20,7 +20,7 @@ import {
   volumesOf,
 } from "./facts.ts";
 import { type ReviewRule, rule } from "./rule.ts";
-import { at, blocks, map, number, optionText, text } from "./values.ts";
+import { at, blocks, list, map, number, optionText, text } from "./values.ts";
 
 const tritonOnnx = "triton-onnx/container";
 const ports = (container: string, index: number, field: string) =>
@@ -112,20 +112,20 @@ export const exposureRules: readonly ReviewRule[] = [
   rule({
     id: "model-control-exposed",
     severity: "error",
-    title: "Nobody but the host may load and unload models.",
-    why: "With `--model-control-mode=explicit`, whoever reaches Triton can load another configuration or unload the model: one request takes the service down.",
+    title: "Loading and unloading models needs a key if clients beyond the host reach Triton.",
+    why: "With `--model-control-mode=explicit` and no key, every client can load another configuration or unload the model: one request takes the service down.",
     looksAt:
-      "`--model-control-mode` of a Triton whose HTTP or gRPC port is published beyond the loopback interface.",
-    fix: "set modelControl to none, or expose to loopback",
+      "`--model-control-mode`, `--http-restricted-api` and `--grpc-restricted-protocol` of a Triton whose HTTP or gRPC port is published beyond the loopback interface, and `triton.modelControl` of a release whose Triton has another Service than ClusterIP.",
+    fix: "set modelControl to explicit or none, or expose to loopback",
     example: {
       stack: "single-gpu",
-      says: "--model-control-mode must be none where others than the host reach Triton, got 'explicit'",
+      says: "--http-restricted-api must cover model-repository if clients beyond the host reach Triton, with --model-control-mode=explicit",
       settings: "tritonOnnx: { expose: all-interfaces, allowUnauthenticated: true }",
       edits: [
         {
-          at: ["resource", "docker_container", tritonOnnx, "command", 4],
-          failing: "--model-control-mode=explicit",
-          passing: "--model-control-mode=none",
+          at: ["resource", "docker_container", tritonOnnx, "command", 6],
+          failing: "--http-restricted-api=health:key=…",
+          passing: "--http-restricted-api=model-repository:key=…",
         },
       ],
     },
@@ -133,9 +133,25 @@ export const exposureRules: readonly ReviewRule[] = [
       for (const { container } of tritonsOpenAt(change, [tritonPorts.http, tritonPorts.grpc])) {
         const mode = option(container.command, "model-control-mode") ?? "none";
         if (mode === "none") continue;
+        // on the first deployment, the key is unknown, and with it the words that have it
+        if (list(container.values.command).length > container.command.length) continue;
+        for (const flag of ["http-restricted-api", "grpc-restricted-protocol"] as const) {
+          const apis = String(option(container.command, flag) ?? "").split(":")[0] ?? "";
+          if (apis.split(",").includes("model-repository")) continue;
+          yield {
+            address: container.address,
+            what: `--${flag} must cover model-repository if clients beyond the host reach Triton, with --model-control-mode=${optionText("model-control-mode", String(mode))}`,
+          };
+        }
+      }
+      for (const { resource, values } of releasesOf(change)) {
+        const type = serviceType(at(values, "triton", "service", "type"));
+        if (type === "ClusterIP" || at(values, "triton", "enabled") === false) continue;
+        if (at(values, "triton", "modelControl") !== "open") continue;
         yield {
-          address: container.address,
-          what: `--model-control-mode must be none where others than the host reach Triton, got '${optionText("model-control-mode", String(mode))}'`,
+          address: resource.address,
+          what: `triton.modelControl must be restricted if Triton's Service is a ${type}, got 'open'`,
+          fix: "set triton.modelControl to restricted, or triton.service.type to ClusterIP",
         };
       }
     },

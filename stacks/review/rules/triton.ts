@@ -373,7 +373,7 @@ export const tritonRules: readonly ReviewRule[] = [
     fix: "take a GPU with more memory, fewer instances (instancesPerGpu), or spread the services over GPUs",
     example: {
       stack: "single-gpu",
-      says: "gpu must have room for the models: GPU 0 has 16376 MiB, 14738 usable, and they need 27297 (embed 1105 + triton-onnx 24232 + triton-trt 936 + a TensorRT build 1024)",
+      says: "gpu must have room for the models: GPU 0 has 16376 MiB, 14738 usable, and they need 51441 (embed 1105 + triton-onnx 24232 + a reload of triton-onnx 23720 + triton-trt 936 + a reload of triton-trt 424 + a TensorRT build 1024)",
       edits: [
         {
           at: configText("triton-onnx"),
