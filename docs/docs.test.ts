@@ -74,7 +74,7 @@ let clipstack: Command;
 let dedupe: Command;
 beforeAll(async () => {
   clipstack = withoutActions(await clipstackProgram(commandNames));
-  dedupe = withoutActions(await dedupeProgram());
+  dedupe = withoutActions(dedupeProgram());
 });
 
 async function refused(

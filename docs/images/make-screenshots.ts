@@ -40,7 +40,7 @@ async function reviewPage(from: Browser): Promise<void> {
     dedupe("make-photos", "photos");
     dedupe("scan", "photos");
     dedupe("group", "--by", "hash");
-    const page = spawn(process.execPath, [program, "review", "--demo", "--port", "0"], {
+    const page = spawn(process.execPath, [program, "review", "--port", "0"], {
       cwd: folder,
       stdio: ["ignore", "pipe", "inherit"],
     });

@@ -1,10 +1,12 @@
+import { getSystemErrorMap } from "node:util";
+
 export type DedupeErrorCode =
   /** Wrong usage or settings: exit code 2. */
   | "usage"
-  /** The work could not be done: exit code 1. */
+  /** The command could not be completed: exit code 1. */
   | "failed";
 
-/** What a person is told in one line: the thing, the rule and the value. */
+/** Error that is printed as one line: the thing, the rule and the value. */
 export class DedupeError extends Error {
   override readonly name = "DedupeError";
 
@@ -17,31 +19,9 @@ export class DedupeError extends Error {
   }
 }
 
-/** Why the system refused, in words; the code where there are none for it. */
-export function systemReason(error: unknown): string {
-  const { code, message } = error as { readonly code?: string; readonly message?: string };
-  switch (code) {
-    case "ENOENT":
-      return "does not exist";
-    case "EACCES":
-    case "EPERM":
-      return "permission denied";
-    case "ENOTDIR":
-      return "is not a folder";
-    case "EISDIR":
-      return "is a folder";
-    case "ENOSPC":
-      return "no space left on the disk";
-    case "ELOOP":
-      return "too many links";
-    default:
-      return (message ?? String(error)).split("\n")[0] ?? "";
-  }
-}
-
-/** Why the system refused a path. One that is not UTF-8 comes with marks in place of what it is not, and is not found by it. */
-export function pathProblem(path: string, error: unknown): string {
-  const { code } = error as { readonly code?: string };
-  if (code === "ENOENT" && path.includes("\ufffd")) return "its name is not UTF-8: rename it";
-  return systemReason(error);
+/** One line for an error: the system's description without code and path, or the first line of its message. */
+export function reasonOf(error: unknown): string {
+  const { errno, message } = error as { readonly errno?: number; readonly message?: string };
+  const [, description] = getSystemErrorMap().get(errno ?? 0) ?? [];
+  return description ?? (message ?? String(error)).split("\n")[0] ?? "";
 }

@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, statSync } from "node:fs";
+import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
@@ -26,12 +26,10 @@ import {
   startTritonServer,
 } from "../../inference-image/src/server/triton-server.ts";
 import { type EmbedOptions, embed } from "./embed.ts";
-import { modelInUse } from "./model-identity.ts";
+import { cosine, weightsInUse } from "./model-probe.ts";
 import { openPhotoDatabase, type PhotoDatabase } from "./photo-database.ts";
-import { cosine } from "./probe.ts";
-import { type Skipped, scan } from "./scan.ts";
+import { scan } from "./scan.ts";
 import { picture, silent, temporaryFolder } from "./test-photos.ts";
-import { vectorOf } from "./vectors.ts";
 
 let modelPath: string;
 let otherModelPath: string;
@@ -71,7 +69,7 @@ beforeEach(() => {
   folder = join(temporaryFolder(), "photos");
   mkdirSync(folder);
   file = join(folder, "../photos.db");
-  database = openPhotoDatabase(file, { missing: "create" });
+  database = openPhotoDatabase(file, "create");
 });
 
 const cleanups: (() => Promise<unknown> | undefined)[] = [];
@@ -101,58 +99,32 @@ async function photos(count: number): Promise<void> {
   await scan(database, { folder, progress: silent });
 }
 
-const skipped: Skipped[] = [];
+const notes: string[] = [];
 const embedAll = (client: InferenceClient, options: Partial<EmbedOptions> = {}) => {
-  skipped.length = 0;
+  notes.length = 0;
   return embed(database, {
     client,
     where: "this machine",
-    otherModel: "refuse",
-    firstRetryMs: 1,
-    progress: silent,
-    onSkipped: (photo) => skipped.push(photo),
+    waitSeconds: 60,
+    replace: false,
+    progress: { ...silent, note: (text) => notes.push(text.replace(`${folder}/`, "")) },
     ...options,
   });
 };
 
 const vectors = () =>
   database
-    .all<{ readonly vector: Uint8Array }>(
-      "SELECT e.vector FROM embeddings e JOIN photos p ON p.id = e.photo_id ORDER BY p.path",
+    .all<{ readonly vector: ArrayBuffer }>(
+      "SELECT e.vector FROM embeddings e JOIN photos p ON p.md5 = e.md5 ORDER BY p.path",
     )
-    .map(({ vector }) => vectorOf(vector));
+    .map(({ vector }) => new Float32Array(vector));
 
-test("embeds every photo, in requests of 32 images", async () => {
+test("embeds every photo, and nothing twice", async () => {
   await photos(70);
   const client = await open();
-  const sizes: number[] = [];
-  const counting: InferenceClient = {
-    ...client,
-    embed: (images) => {
-      sizes.push(images.length);
-      return client.embed(images);
-    },
-  };
-  expect(await embedAll(counting)).toMatchObject({ embedded: 70, failed: 0, remaining: 0 });
-  expect(sizes.sort((a, b) => a - b)).toEqual([1, 9, 32, 32]);
+  expect(await embedAll(client)).toMatchObject({ embedded: 70, failed: 0, remaining: 0 });
   expect(vectors()).toHaveLength(70);
-});
-
-test("asks for nothing that it has", async () => {
-  await photos(3);
-  const client = await open();
-  await embedAll(client);
   expect(await embedAll(client)).toMatchObject({ embedded: 0, remaining: 0 });
-});
-
-test("takes over the embedding of a photo with the same bytes", async () => {
-  await photos(2);
-  const client = await open();
-  await embedAll(client);
-  await picture(0).jpeg().toFile(join(folder, "copy of 000.jpg"));
-  await scan(database, { folder, progress: silent });
-  expect(await embedAll(client)).toMatchObject({ embedded: 0, copied: 1 });
-  expect(vectors()[2]).toEqual(vectors()[0]);
 });
 
 test("sends photos with the same bytes once", async () => {
@@ -161,7 +133,8 @@ test("sends photos with the same bytes once", async () => {
       .jpeg()
       .toFile(join(folder, `${name}.jpg`));
   await scan(database, { folder, progress: silent });
-  expect(await embedAll(await open())).toMatchObject({ embedded: 1, copied: 2, remaining: 0 });
+  expect(await embedAll(await open())).toMatchObject({ embedded: 1, remaining: 0 });
+  expect(vectors()).toHaveLength(3);
 });
 
 test("gets the same embeddings from this machine, the embed server and a Triton", async () => {
@@ -175,7 +148,7 @@ test("gets the same embeddings from this machine, the embed server and a Triton"
     { backend: "triton_grpc", serviceUrl, tritonGrpcUrl: `127.0.0.1:${triton.ports.grpc}` },
   ] as const) {
     database.run("DELETE FROM embeddings");
-    // not refused: it is one model, wherever it runs
+    // accepted: it is one model, wherever it runs
     await embedAll(await open({ mode: "remote", ...options }));
     for (const [i, vector] of vectors().entries()) {
       expect(cosine(vector, local[i]!), options.backend).toBeGreaterThan(0.999);
@@ -185,17 +158,30 @@ test("gets the same embeddings from this machine, the embed server and a Triton"
 
 test("says that the weights of the project's own models are random", async () => {
   await photos(1);
-  expect((await embedAll(await open())).model.weights).toBe("random");
-  expect(modelInUse(database)?.weights).toBe("random");
+  expect((await embedAll(await open())).weights).toBe("random");
+  expect(weightsInUse(database)).toBe("random");
 });
 
 test("fails when the photos were embedded with another model", async () => {
   await photos(3);
   await embedAll(await open());
   await expect(embedAll(await open({ modelPath: otherModelPath }))).rejects.toThrow(
-    "3 photos were embedded with another model than that of this machine: use that one, or embed all again with --replace",
+    `'${file}' has embeddings by another model than that of this machine: use that one, or embed all again with --replace`,
   );
   expect(vectors()).toHaveLength(3);
+});
+
+test("fails when another model answers during the run, and keeps what it has", async () => {
+  await photos(70);
+  const client = await open();
+  const other = await open({ modelPath: otherModelPath });
+  let calls = 0;
+  const redeployed: InferenceClient = {
+    ...client,
+    embed: (images) => (++calls > 2 ? other : client).embed(images),
+  };
+  await expect(embedAll(redeployed, { replace: true })).rejects.toThrow("by another model");
+  expect(vectors()).toHaveLength(62);
 });
 
 test("replaces the embeddings of another model when it is told to", async () => {
@@ -203,22 +189,8 @@ test("replaces the embeddings of another model when it is told to", async () => 
   await embedAll(await open());
   const before = vectors();
   const other = await open({ modelPath: otherModelPath });
-  expect(await embedAll(other, { otherModel: "replace" })).toMatchObject({ embedded: 3 });
+  expect(await embedAll(other, { replace: true })).toMatchObject({ embedded: 3 });
   expect(cosine(vectors()[0]!, before[0]!)).toBeLessThan(0.5);
-});
-
-test("fails when another model answers in the middle of the run", async () => {
-  await photos(40);
-  const [first, second] = [await open(), await open({ modelPath: otherModelPath })];
-  let requests = 0;
-  const changing: InferenceClient = {
-    ...first,
-    embed: (images) => (++requests <= 2 ? first : second).embed(images),
-  };
-  await expect(embedAll(changing, { concurrency: 1 })).rejects.toThrow(
-    "another model answers than at the start: what it embedded was not kept",
-  );
-  expect(vectors()).toHaveLength(31);
 });
 
 test("lists a photo that has changed since the scan, or is gone, and embeds the rest", async () => {
@@ -226,29 +198,26 @@ test("lists a photo that has changed since the scan, or is gone, and embeds the 
   await picture(9).jpeg().toFile(join(folder, "000.jpg"));
   database.run("UPDATE photos SET path = path || 'x' WHERE path LIKE '%001.jpg'");
   expect(await embedAll(await open())).toMatchObject({ embedded: 1, failed: 2, remaining: 2 });
-  expect(skipped.map(({ problem }) => problem).sort()).toEqual([
-    "does not exist",
-    "has changed since the scan: scan again",
+  expect(notes.sort()).toEqual([
+    "000.jpg: has changed since the scan: scan again",
+    "001.jpgx: no such file or directory",
   ]);
 });
 
 test("lists a photo that the service cannot read, and embeds the rest", async () => {
   await photos(40);
   const client = await open();
-  const refusing: InferenceClient = {
+  const bad = readFileSync(join(folder, "035.jpg"));
+  const rejecting: InferenceClient = {
     ...client,
     embed: async (images) => {
-      const bad = images.findIndex((image, i) => i > 0 && image.length === badLength);
-      if (bad >= 0) throw new ClientError("image", `image ${bad} is odd`, { image: bad });
+      const image = images.findIndex((image) => bad.equals(image));
+      if (image >= 0) throw new ClientError("image", `image ${image} is odd`, { image });
       return client.embed(images);
     },
   };
-  const badLength = database.get<{ readonly bytes: number }>(
-    "SELECT bytes FROM photos WHERE id = 7",
-  )!.bytes;
-  const bad = database.all("SELECT 1 FROM photos WHERE bytes = ?", [badLength]).length;
-  expect(await embedAll(refusing)).toMatchObject({ embedded: 40 - bad, failed: bad });
-  expect(skipped[0]?.problem).toBe("is odd");
+  expect(await embedAll(rejecting)).toMatchObject({ embedded: 39, failed: 1, remaining: 1 });
+  expect(notes).toEqual(["035.jpg: is odd"]);
 });
 
 test("sends a smaller copy of a large photo, of nearly the same embedding", async () => {
@@ -261,7 +230,7 @@ test("sends a smaller copy of a large photo, of nearly the same embedding", asyn
   await embedAll({
     ...client,
     embed: (images) => {
-      sent.push(...images.slice(1).map((image) => image.length));
+      sent.push(...images.map((image) => image.length));
       return client.embed(images);
     },
   });
@@ -275,63 +244,57 @@ test("waits for a service that goes away, and goes on when it is back", async ()
   cleanups.push(() => own.stop());
   const port = own.port;
   const client = await open({ mode: "remote", serviceUrl: `http://127.0.0.1:${port}` });
-  const notes: string[] = [];
-  let requests = 0;
-  const result = await embedAll(
-    {
-      ...client,
-      embed: async (images) => {
-        if (++requests === 3) {
-          await own.stop();
-          setTimeout(async () => {
-            own = await startServer(port);
-          }, 100);
-        }
-        return client.embed(images);
-      },
+  let calls = 0;
+  const result = await embedAll({
+    ...client,
+    embed: async (images) => {
+      if (++calls === 3) {
+        await own.stop();
+        setTimeout(async () => {
+          own = await startServer(port);
+        }, 100);
+      }
+      return client.embed(images);
     },
-    { concurrency: 1, progress: { ...silent, note: (text) => notes.push(text) } },
-  );
+  });
   expect(result).toMatchObject({ embedded: 80, remaining: 0 });
   expect(notes).toEqual([
-    `cannot reach http://127.0.0.1:${port}: connection refused: waiting for up to 10 min 0 s`,
-    "the service answers again",
+    `cannot reach http://127.0.0.1:${port}: connection refused: retrying for up to 60 s`,
   ]);
 });
 
 test("fails when the service stays away, and keeps what it has", async () => {
-  await photos(40);
+  await photos(70);
   const client = await open();
-  let requests = 0;
+  let calls = 0;
   const leaving: InferenceClient = {
     ...client,
     embed: async (images) => {
-      if (++requests > 2) throw new ClientError("unavailable", "cannot reach it");
+      if (++calls > 2) throw new ClientError("unavailable", "cannot reach it");
       return client.embed(images);
     },
   };
-  await expect(embedAll(leaving, { concurrency: 1, waitSeconds: 0 })).rejects.toThrow(
-    "cannot reach it: gave up after 0 s; what was embedded is kept, run the same command again to go on",
+  await expect(embedAll(leaving, { waitSeconds: 0 })).rejects.toThrow(
+    "cannot reach it: gave up after 0 s; run the same command again to resume",
   );
-  expect(vectors()).toHaveLength(31);
+  expect(vectors()).toHaveLength(62);
 });
 
 test("a run that is killed goes on where it was", async () => {
   await photos(100);
   database.close();
   const program = fileURLToPath(new URL("clipstack-dedupe.mjs", import.meta.url));
-  const args = ["embed", "--db", file, "--concurrency", "1", "--mode", "remote"];
+  const args = ["embed", "--db", file, "--mode", "remote"];
   const child = spawn(
     process.execPath,
     [program, ...args, "--url", `http://127.0.0.1:${server.port}`],
     { stdio: "ignore" },
   );
   const ended = once(child, "exit");
-  // while it runs the file is its own: how far it is shows in the file's size
-  await expect.poll(() => bytesOf(file), { interval: 5 }).toBeGreaterThan(140_000);
+  database = openPhotoDatabase(file);
+  await expect.poll(() => vectors().length, { interval: 5 }).toBeGreaterThan(0);
   child.kill("SIGKILL");
   await ended;
-  database = openPhotoDatabase(file);
   const before = vectors().length;
   expect(before).toBeGreaterThan(0);
   expect(await embedAll(await open())).toMatchObject({ embedded: 100 - before, remaining: 0 });
@@ -358,7 +321,3 @@ test("the command falls back to this machine, and says so", async () => {
   expect(text).toContain("the model has random weights");
   expect(code).toBe(0);
 });
-
-function bytesOf(path: string): number {
-  return statSync(path).size;
-}

@@ -1,274 +1,213 @@
-import { setTimeout as sleep } from "node:timers/promises";
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import pMap from "p-map";
+import pRetry from "p-retry";
+import sharp from "sharp";
 import { ClientError } from "../../inference-image/src/client/client-error.ts";
 import type { InferenceClient } from "../../inference-image/src/client/inference-client.ts";
 import { maxImagesPerRequest } from "../../inference-image/src/contract/embed-api.ts";
-import { backoffMs } from "./backoff.ts";
-import { DedupeError, systemReason } from "./dedupe-error.ts";
-import { identifyModel, isModel, type KnownModel } from "./model-identity.ts";
+import { DedupeError, reasonOf } from "./dedupe-error.ts";
+import { probePicture, useModel, type Weights } from "./model-probe.ts";
 import type { PhotoDatabase } from "./photo-database.ts";
-import { type PhotoToEmbed, photoToSend } from "./photo-to-send.ts";
-import { probePicture } from "./probe.ts";
-import { durationText, openProgress, type Progress } from "./progress.ts";
-import { runBounded } from "./run-bounded.ts";
-import type { Skipped } from "./scan.ts";
-import { vectorBytes } from "./vectors.ts";
+import { openProgress, type Progress } from "./progress.ts";
 
 export interface EmbedOptions {
   readonly client: InferenceClient;
-  /** Where the model is, for people: `embed at http://…`. */
+  /** Location of the model, for messages, such as `embed at http://…`. */
   readonly where: string;
-  /**
-   * Requests in flight.
-   *
-   * @default 2 - while one is computed, the photos of the next are read and sent
-   */
-  readonly concurrency?: number;
-  /**
-   * How long a service that does not answer is waited for.
-   *
-   * @default 600
-   */
-  readonly waitSeconds?: number;
-  /**
-   * First delay before a request is sent again; later ones double.
-   *
-   * @default 500
-   */
-  readonly firstRetryMs?: number;
-  /** What becomes of embeddings by another model: `refuse` to mix, or `replace` them. */
-  readonly otherModel: "refuse" | "replace";
+  /** Maximum time to retry while the service is unavailable. */
+  readonly waitSeconds: number;
+  /** Whether embeddings by another model are replaced; otherwise they are an error. */
+  readonly replace: boolean;
+  /** Receives a line for each photo that cannot be embedded. */
   readonly progress?: Progress;
-  /** Told of each photo that cannot be embedded. */
-  readonly onSkipped?: (skipped: Skipped) => void;
-  /** Ends it after the requests in flight; what was embedded is kept. */
+  /** Ends it after the current batch; the index keeps all embeddings so far. */
   readonly signal?: AbortSignal;
 }
 
 export interface EmbedResult {
   readonly embedded: number;
-  /** Photos with the bytes of one that was embedded. */
-  readonly copied: number;
   readonly failed: number;
-  /** Photos that have no embedding yet. */
+  /** Photos without an embedding. */
   readonly remaining: number;
-  readonly model: KnownModel;
+  readonly weights: Weights;
   readonly imagesPerSecond: number;
   readonly stopped: boolean;
 }
 
-/** Photos of a request: the probe goes with each, so that every answer shows which model gave it. */
-const photosPerRequest = maxImagesPerRequest - 1;
+interface PendingPhoto {
+  readonly path: string;
+  readonly md5: string;
+  readonly width: number;
+  readonly height: number;
+}
 
-/** Errors that pass: the service is away, or busy. */
-const passing: ReadonlySet<ClientError["code"]> = new Set(["unavailable", "timeout", "overloaded"]);
+interface LoadedPhoto {
+  readonly photo: PendingPhoto;
+  readonly image: Uint8Array | Error;
+}
+
+/** Every request starts with the probe: a service may be redeployed during a run, and the mode `auto` may fall back. */
+const photosPerRequest = maxImagesPerRequest - 1;
+/** Photos per call of the client, which keeps two requests in flight. */
+const batchSize = 2 * photosPerRequest;
+
+const transient: ReadonlySet<ClientError["code"]> = new Set([
+  "unavailable",
+  "timeout",
+  "overloaded",
+]);
 
 /**
- * Embed every photo that has no embedding by the model that answers.
+ * Embeds every photo without an embedding; of several with the same bytes, one.
  *
- * @throws {DedupeError} when the model is another one than that of the embeddings that are there, or the service stays away
+ * @throws {DedupeError} if the index has embeddings by another model, or the service stays unavailable
  */
 export async function embed(database: PhotoDatabase, options: EmbedOptions): Promise<EmbedResult> {
-  const { client, where, concurrency = 2, waitSeconds = 600, firstRetryMs } = options;
-  const { otherModel, progress = openProgress(), onSkipped = () => {}, signal } = options;
+  const { progress = openProgress(), signal } = options;
+  const send = (images: readonly Uint8Array[]) => sendPatiently(images, options);
   const probe = await probePicture();
-  const service = patient(client, { waitSeconds, firstRetryMs, progress, signal });
-
-  const [answer] = await service([probe]);
-  const model = identifyModel(database, answer!, where);
-  const others = countOthers(database, model);
-  if (others > 0 && otherModel === "refuse") {
-    throw new DedupeError(
-      "failed",
-      `${others} photos were embedded with another model than that of ${where}: use that one, or embed all again with --replace`,
+  const [firstProbe] = await send([probe]);
+  const weights = useModel(database, firstProbe!, options);
+  /** Embeds images together with the probe, so that another model's embeddings are not recorded. */
+  async function sendProbed(images: readonly Uint8Array[]): Promise<readonly Float32Array[]> {
+    const sent = images.flatMap((image, i) =>
+      i % photosPerRequest === 0 ? [probe, image] : [image],
     );
+    const embeddings = await send(sent);
+    for (const embedding of embeddings.filter((_, i) => sent[i] === probe)) {
+      useModel(database, embedding, { ...options, replace: false });
+    }
+    return embeddings.filter((_, i) => sent[i] !== probe);
   }
 
+  const photos = pendingPhotos(database);
   const startedAt = performance.now();
-  const total = countPending(database, model);
-  const counts = { embedded: 0, copied: copyEmbedded(database, model), failed: 0 };
+  let embedded = 0;
+  let failed = 0;
 
-  const skip = (photo: PhotoToEmbed, problem: string) => {
-    counts.failed++;
-    database.run("UPDATE photos SET problem = ? WHERE id = ?", [problem, photo.id]);
-    onSkipped({ path: photo.path, problem });
-  };
-
-  async function embedBatch(photos: readonly PhotoToEmbed[]): Promise<void> {
-    if (signal?.aborted) return;
-    const batch: { readonly photo: PhotoToEmbed; readonly image: Uint8Array }[] = [];
-    await runBounded(photos.entries(), 4, async ([, photo]) => {
-      try {
-        batch.push({ photo, image: await photoToSend(photo) });
-      } catch (error) {
-        skip(photo, systemReason(error));
-      }
-    });
+  async function embedBatch(loaded: readonly LoadedPhoto[]): Promise<void> {
+    const fail = ({ path }: PendingPhoto, problem: string) => {
+      failed++;
+      progress.note(`${path}: ${problem}`);
+    };
+    const batch: { readonly photo: PendingPhoto; readonly image: Uint8Array }[] = [];
+    for (const { photo, image } of loaded) {
+      if (image instanceof Error) fail(photo, reasonOf(image));
+      else batch.push({ photo, image });
+    }
     while (batch.length > 0) {
       try {
-        const [seen, ...vectors] = await service([probe, ...batch.map(({ image }) => image)]);
-        if (!isModel(model, seen!)) {
-          throw new DedupeError(
-            "failed",
-            "another model answers than at the start: what it embedded was not kept",
-          );
-        }
+        const vectors = await sendProbed(batch.map(({ image }) => image));
         database.transaction(() => {
           for (const [i, { photo }] of batch.entries()) {
-            writeEmbedding(database, model, photo, vectorBytes(vectors[i]!));
+            const bytes = new Uint8Array(vectors[i]!.slice().buffer);
+            database.run(
+              "INSERT OR REPLACE INTO embeddings (md5, vector) VALUES (?, ?)",
+              photo.md5,
+              bytes,
+            );
           }
         });
-        counts.embedded += batch.length;
-        break;
+        embedded += batch.length;
+        return;
       } catch (error) {
-        const at = error instanceof ClientError ? (error.image ?? 0) - 1 : -1;
-        if (!(error instanceof ClientError) || error.code !== "image" || at < 0) throw error;
-        const [unread] = batch.splice(at, 1);
-        skip(unread!.photo, error.problem.replace(/^image \d+ /, ""));
+        if (!(error instanceof ClientError) || error.image === undefined) throw error;
+        const at = error.image - 1 - Math.floor(error.image / maxImagesPerRequest);
+        const [unreadable] = batch.splice(at, 1);
+        fail(unreadable!.photo, error.problem.replace(/^image \d+ /, ""));
       }
     }
-    progress.update(() => progressText(counts, total, startedAt));
   }
 
-  try {
-    await runBounded(batchesOf(database, model, signal), concurrency, embedBatch);
-  } catch (error) {
-    if (!signal?.aborted) throw error;
-  } finally {
-    progress.end();
-    counts.copied += copyEmbedded(database, model);
+  let next = loadPhotos(photos.slice(0, batchSize));
+  for (let first = 0; first < photos.length && !signal?.aborted; first += batchSize) {
+    const loaded = await next;
+    // read while the service computes
+    next = loadPhotos(photos.slice(first + batchSize, first + 2 * batchSize));
+    try {
+      await embedBatch(loaded);
+    } catch (error) {
+      if (!signal?.aborted) throw error;
+    }
+    progress.update(`${embedded + failed} of ${photos.length} photos`);
   }
-  const seconds = (performance.now() - startedAt) / 1000;
+  progress.end();
   return {
-    ...counts,
-    remaining: countPending(database, model),
-    model,
-    imagesPerSecond: counts.embedded / seconds,
+    embedded,
+    failed,
+    remaining: pendingPhotos(database).length,
+    weights,
+    imagesPerSecond: (1000 * embedded) / (performance.now() - startedAt),
     stopped: signal?.aborted === true,
   };
 }
 
-function progressText(
-  { embedded, copied, failed }: { embedded: number; copied: number; failed: number },
-  total: number,
-  startedAt: number,
-): string {
-  const done = embedded + copied + failed;
-  const perSecond = done / ((performance.now() - startedAt) / 1000);
-  const left = durationText((total - done) / perSecond);
-  return `${done} of ${total} photos, ${perSecond.toFixed(1)} images/s, ${left} left`;
-}
-
-/** The client, with a service that is away waited for. */
-function patient(
-  client: InferenceClient,
-  options: {
-    readonly waitSeconds: number;
-    readonly firstRetryMs: number | undefined;
-    readonly progress: Progress;
-    readonly signal: AbortSignal | undefined;
-  },
-): (images: readonly Uint8Array[]) => Promise<readonly Float32Array[]> {
-  const { waitSeconds, firstRetryMs, progress, signal } = options;
-  /** When the service was first seen to be away; all requests share it. */
-  let awaySince: number | undefined;
-
-  return async (images) => {
-    for (let attempt = 0; ; attempt++) {
-      try {
-        const vectors = await client.embed(images);
-        if (awaySince !== undefined) progress.note("the service answers again");
-        awaySince = undefined;
-        return vectors;
-      } catch (error) {
-        if (!(error instanceof ClientError) || !passing.has(error.code)) throw error;
-        if (awaySince === undefined) {
-          progress.note(`${error.problem}: waiting for up to ${durationText(waitSeconds)}`);
-          awaySince = performance.now();
-        }
-        const delayMs = backoffMs(attempt, { firstMs: firstRetryMs });
-        if (performance.now() + delayMs > awaySince + waitSeconds * 1000) {
-          throw new DedupeError(
-            "failed",
-            `${error.problem}: gave up after ${durationText(waitSeconds)}; what was embedded is kept, run the same command again to go on`,
-            { cause: error },
-          );
-        }
-        await sleep(delayMs, undefined, { signal });
-      }
-    }
-  };
-}
-
-const pendingSql = `
-  FROM photos p LEFT JOIN embeddings e ON e.photo_id = p.id AND e.md5 = p.md5 AND e.model_id = ?
-  WHERE p.state = 'present' AND e.photo_id IS NULL`;
-
-function countPending(database: PhotoDatabase, model: KnownModel): number {
-  return database.get<{ readonly n: number }>(`SELECT count(*) AS n ${pendingSql}`, [model.id])!.n;
-}
-
-function countOthers(database: PhotoDatabase, model: KnownModel): number {
-  return database.get<{ readonly n: number }>(
-    `SELECT count(*) AS n FROM embeddings e JOIN photos p ON p.id = e.photo_id
-     WHERE p.state = 'present' AND e.model_id <> ?`,
-    [model.id],
-  )!.n;
-}
-
-/** Photos without an embedding, a request's worth at a time; of several with the same bytes the first. */
-function* batchesOf(
-  database: PhotoDatabase,
-  model: KnownModel,
-  signal: AbortSignal | undefined,
-): Generator<readonly PhotoToEmbed[]> {
-  const taken = new Set<string>();
-  let after = 0;
-  let batch: PhotoToEmbed[] = [];
-  while (!signal?.aborted) {
-    const photos = database.all<PhotoToEmbed>(
-      `SELECT p.id, p.path, p.md5, p.format, p.width, p.height ${pendingSql} AND p.id > ? ORDER BY p.id LIMIT 100`,
-      [model.id, after],
-    );
-    if (photos.length === 0) break;
-    for (const photo of photos) {
-      after = photo.id;
-      if (taken.has(photo.md5)) continue;
-      taken.add(photo.md5);
-      batch.push(photo);
-      if (batch.length === photosPerRequest) {
-        yield batch;
-        batch = [];
-      }
-    }
-  }
-  if (batch.length > 0) yield batch;
-}
-
-/** Photos with the bytes of an embedded one take over its embedding. @returns How many did. */
-function copyEmbedded(database: PhotoDatabase, model: KnownModel): number {
-  for (let copied = 0; ; ) {
-    const copies = database.all<PhotoToEmbed & { readonly vector: Uint8Array }>(
-      `SELECT p.*, (SELECT vector FROM embeddings WHERE md5 = p.md5 AND model_id = ?) AS vector ${pendingSql}
-       AND EXISTS (SELECT 1 FROM embeddings WHERE md5 = p.md5 AND model_id = ?) LIMIT 500`,
-      [model.id, model.id, model.id],
-    );
-    if (copies.length === 0) return copied;
-    database.transaction(() => {
-      for (const { vector, ...photo } of copies) writeEmbedding(database, model, photo, vector);
-    });
-    copied += copies.length;
-  }
-}
-
-function writeEmbedding(
-  database: PhotoDatabase,
-  model: KnownModel,
-  photo: PhotoToEmbed,
-  vector: Uint8Array,
-): void {
-  database.run(
-    "INSERT OR REPLACE INTO embeddings (photo_id, model_id, md5, vector) VALUES (?, ?, ?, ?)",
-    [photo.id, model.id, photo.md5, vector],
+function pendingPhotos(database: PhotoDatabase): readonly PendingPhoto[] {
+  return database.all(
+    `SELECT min(path) AS path, md5, width, height FROM photos
+     WHERE state = 'present' AND md5 NOT IN (SELECT md5 FROM embeddings) GROUP BY md5 ORDER BY path`,
   );
-  database.run("UPDATE photos SET problem = NULL WHERE id = ?", [photo.id]);
+}
+
+/** Calls the client again, with growing delays, while the service is unavailable. */
+async function sendPatiently(
+  images: readonly Uint8Array[],
+  { client, waitSeconds, progress, signal }: EmbedOptions,
+): Promise<readonly Float32Array[]> {
+  const isTransient = (error: unknown) => error instanceof ClientError && transient.has(error.code);
+  try {
+    return await pRetry(() => client.embed(images), {
+      retries: Number.POSITIVE_INFINITY,
+      maxRetryTime: waitSeconds * 1000,
+      minTimeout: 500,
+      maxTimeout: 30_000,
+      randomize: true,
+      signal,
+      shouldRetry: ({ error }) => isTransient(error),
+      onFailedAttempt: ({ error, attemptNumber }) => {
+        if (attemptNumber > 1 || !(error instanceof ClientError) || !isTransient(error)) return;
+        progress?.note(`${error.problem}: retrying for up to ${waitSeconds} s`);
+      },
+    });
+  } catch (cause) {
+    if (!(cause instanceof ClientError) || !isTransient(cause)) throw cause;
+    throw new DedupeError(
+      "failed",
+      `${cause.problem}: gave up after ${waitSeconds} s; run the same command again to resume`,
+      { cause },
+    );
+  }
+}
+
+/** Never rejects: a photo that cannot be read has its error. */
+function loadPhotos(photos: readonly PendingPhoto[]): Promise<readonly LoadedPhoto[]> {
+  const load = async (photo: PendingPhoto) => ({
+    photo,
+    image: await imageToSend(photo).catch((error: Error) => error),
+  });
+  return pMap(photos, load, { concurrency: 4 });
+}
+
+/** A larger file is sent as a smaller copy, which keeps a request of 32 far below the server's limit of 64 MiB. */
+const maxSentBytes = 512 * 1024;
+/** Pixel limit of the embed server. */
+const maxSentPixels = 40_000_000;
+/** Shorter side of the copy, more than twice the model's input. */
+const copySide = 512;
+
+/** @throws {Error} one line, if the photo cannot be read or has changed since the scan */
+async function imageToSend({ path, md5, width, height }: PendingPhoto): Promise<Uint8Array> {
+  const file = await readFile(path);
+  if (createHash("md5").update(file).digest("hex") !== md5) {
+    throw new Error("has changed since the scan: scan again");
+  }
+  if (file.length <= maxSentBytes && width * height <= maxSentPixels) return file;
+  return sharp(file, { sequentialRead: true })
+    .autoOrient()
+    .flatten({ background: "white" })
+    .resize(copySide, copySide, { fit: "outside", withoutEnlargement: true })
+    .toColourspace("srgb")
+    .jpeg({ quality: 95, chromaSubsampling: "4:4:4" })
+    .toBuffer();
 }

@@ -1,29 +1,37 @@
-import { realpath } from "node:fs/promises";
-import { join, sep } from "node:path";
-import { DedupeError } from "./dedupe-error.ts";
-import { readEmbeddings } from "./group.ts";
-import { modelInUse } from "./model-identity.ts";
+import { readFile, realpath } from "node:fs/promises";
+import { join } from "node:path";
+import { z } from "zod";
+import { DedupeError, reasonOf } from "./dedupe-error.ts";
+import { readVectors } from "./group.ts";
+import { cosine, type Weights, weightsInUse } from "./model-probe.ts";
 import { hashDistance } from "./perceptual-hash.ts";
 import type { PhotoDatabase } from "./photo-database.ts";
-import { type PhotoLabel, readLabels } from "./photo-labels.ts";
-import { cosine } from "./probe.ts";
 
-/** How well pairs of photos that show the same are told from others. */
+/** File beside the photos that states which of them show the same. */
+export const labelsFile = "labels.json";
+
+const photoLabel = z.strictObject({
+  /** Path in the folder, with `/`. */
+  file: z.string().min(1),
+  /** Photos with the same value show the same. */
+  original: z.string().min(1),
+});
+export type PhotoLabel = z.infer<typeof photoLabel>;
+
+/** How well a limit separates pairs that show the same from others. */
 export interface Score {
   /** Bits, or cosine. */
   readonly limit: number;
-  /** Of the pairs that were found, those that show the same. 1 where none was found. */
+  /** Share of the found pairs that show the same; 1 if none was found. */
   readonly precision: number;
-  /** Of the pairs that show the same, those that were found. */
+  /** Share of the pairs that show the same that were found. */
   readonly recall: number;
 }
 
 export interface Evaluation {
   readonly scores: readonly Score[];
-  /** The one with the best harmonic mean of precision and recall. */
+  /** The score with the highest harmonic mean of precision and recall. */
   readonly best: Score;
-  /** At the best limit, by what was done to a photo: part of the pairs with its original that were found. */
-  readonly recallByChange: Readonly<Record<string, number>>;
 }
 
 export interface EvaluateResult {
@@ -31,103 +39,95 @@ export interface EvaluateResult {
   /** Pairs that show the same. */
   readonly duplicates: number;
   readonly hash: Evaluation;
-  /** `undefined` where nothing was embedded. */
+  /** `undefined` if a photo has no embedding. */
   readonly embedding: Evaluation | undefined;
-  readonly weights: "random" | "unknown";
+  readonly weights: Weights;
 }
 
-interface Compared {
-  readonly a: PhotoLabel;
-  readonly b: PhotoLabel;
-  readonly hash: number;
-  /** `undefined` where one of the two has no embedding. */
-  readonly cosine: number | undefined;
+interface LabelledPair {
+  readonly same: boolean;
+  /** Bits in which the perceptual hashes differ. */
+  readonly bits: number;
+  readonly cosine: number;
 }
 
 const distances = [0, 2, 4, 6, 8, 10, 12, 14, 16, 20, 24];
 const cosines = [0.999, 0.995, 0.99, 0.98, 0.97, 0.96, 0.95, 0.94, 0.92, 0.9, 0.85, 0.8];
 
 /**
- * Compare every pair of labelled photos, by perceptual hash alone and by embedding.
+ * Compares every pair of labelled photos, by perceptual hash alone and by embedding.
  *
- * @throws {DedupeError} when the labels are missing, or photos that they name were not scanned
+ * @throws {DedupeError} if the labels are missing or invalid, or a labelled photo was not scanned
  */
 export async function evaluate(database: PhotoDatabase, folder: string): Promise<EvaluateResult> {
-  const labels = await readLabels(folder);
+  const labels = await readLabels(join(folder, labelsFile));
   const root = await realpath(folder);
-  const { items, rows, table } = readEmbeddings(database);
-  const vectors = new Map(
-    items.map(({ path }, i) => {
-      const at = rows[i]! * table.width;
-      return [path, table.data.subarray(at, at + table.width)];
-    }),
-  );
-  const photos = labels.map((label) => {
-    const path = join(root, ...label.file.split("/"));
-    const row = database.get<{ readonly hash: string }>(
-      "SELECT hash FROM photos WHERE path = ? AND state = 'present'",
-      [path],
+  const photos = labels.map(({ file, original }) => {
+    const row = database.get<{
+      readonly md5: string;
+      readonly hash: string;
+      readonly embedded: number;
+    }>(
+      `SELECT md5, hash, md5 IN (SELECT md5 FROM embeddings) AS embedded FROM photos
+       WHERE path = ? AND state = 'present'`,
+      join(root, ...file.split("/")),
     );
-    if (row === undefined) {
-      throw new DedupeError(
-        "usage",
-        `'${path.slice(root.length + sep.length)}' of the labels is not in '${database.file}': scan '${folder}' first`,
-      );
-    }
-    return { label, hash: row.hash, vector: vectors.get(path) };
+    if (row !== undefined) return { ...row, original };
+    throw new DedupeError(
+      "usage",
+      `'${file}' of the labels is not in '${database.file}': scan '${folder}' first`,
+    );
   });
+  const embedded = photos.every((photo) => photo.embedded === 1);
+  const { data, width } = readVectors(database, embedded ? photos.map(({ md5 }) => md5) : []);
+  const vector = (i: number) => data.subarray(i * width, (i + 1) * width);
   const pairs = photos.flatMap((a, i) =>
-    photos.slice(i + 1).map(
-      (b): Compared => ({
-        a: a.label,
-        b: b.label,
-        hash: hashDistance(a.hash, b.hash),
-        cosine: a.vector && b.vector ? cosine(a.vector, b.vector) : undefined,
-      }),
-    ),
+    photos.slice(i + 1).map((b, j) => ({
+      same: a.original === b.original,
+      bits: hashDistance(a.hash, b.hash),
+      cosine: cosine(vector(i), vector(i + 1 + j)),
+    })),
   );
-  const embedded = photos.every(({ vector }) => vector !== undefined);
   return {
     photos: photos.length,
-    duplicates: pairs.filter(isSame).length,
-    hash: evaluation(pairs, distances, (pair, limit) => pair.hash <= limit),
+    duplicates: pairs.filter(({ same }) => same).length,
+    hash: evaluation(pairs, distances, ({ bits }, limit) => bits <= limit),
     embedding: embedded
-      ? evaluation(pairs, cosines, (pair, limit) => (pair.cosine ?? -1) >= limit)
+      ? evaluation(pairs, cosines, (pair, limit) => pair.cosine >= limit)
       : undefined,
-    weights: modelInUse(database)?.weights ?? "unknown",
+    weights: weightsInUse(database),
   };
 }
 
-const isSame = ({ a, b }: Compared) => a.original === b.original;
+async function readLabels(file: string): Promise<readonly PhotoLabel[]> {
+  try {
+    return z
+      .array(photoLabel)
+      .min(2)
+      .parse(JSON.parse(await readFile(file, "utf8")));
+  } catch (cause) {
+    const [issue] = cause instanceof z.ZodError ? cause.issues : [];
+    const reason = issue ? `${issue.path.join(".")}: ${issue.message}` : reasonOf(cause);
+    throw new DedupeError("usage", `labels '${file}': ${reason}`, { cause });
+  }
+}
 
 function evaluation(
-  pairs: readonly Compared[],
+  pairs: readonly LabelledPair[],
   limits: readonly number[],
-  isFound: (pair: Compared, limit: number) => boolean,
+  isFound: (pair: LabelledPair, limit: number) => boolean,
 ): Evaluation {
-  const same = pairs.filter(isSame);
+  const same = pairs.filter((pair) => pair.same).length;
   const scores = limits.map((limit) => {
     const found = pairs.filter((pair) => isFound(pair, limit));
-    const right = found.filter(isSame).length;
+    const right = found.filter((pair) => pair.same).length;
     return {
       limit,
       precision: found.length === 0 ? 1 : right / found.length,
-      recall: same.length === 0 ? 1 : right / same.length,
+      recall: same === 0 ? 1 : right / same,
     };
   });
-  const best = scores.reduce((x, y) => (harmonic(y) > harmonic(x) ? y : x));
-  const recallByChange: Record<string, number> = {};
-  for (const change of new Set(pairs.flatMap(({ a, b }) => [a.change, b.change]))) {
-    const withOriginal = same.filter(
-      ({ a, b }) =>
-        (a.change === change && b.change === "none") ||
-        (b.change === change && a.change === "none"),
-    );
-    if (withOriginal.length === 0) continue;
-    const found = withOriginal.filter((pair) => isFound(pair, best.limit));
-    recallByChange[change] = found.length / withOriginal.length;
-  }
-  return { scores, best, recallByChange };
+  return { scores, best: scores.reduce((x, y) => (harmonic(y) > harmonic(x) ? y : x)) };
 }
 
 function harmonic({ precision, recall }: Score): number {

@@ -28,7 +28,7 @@ async function run(...args: readonly string[]) {
 
 function emptyDatabase(): string {
   const file = join(temporaryFolder(), "photos.db");
-  openPhotoDatabase(file, { missing: "create" }).close();
+  openPhotoDatabase(file, "create").close();
   return file;
 }
 
@@ -45,8 +45,8 @@ test("fails with exit code 2 and one line for wrong usage", async () => {
   const text = join(temporaryFolder(), "text");
   writeFileSync(text, "no folder");
   for (const [args, line] of [
-    [["scan", "/nowhere"], "clipstack-dedupe: folder '/nowhere' does not exist"],
-    [["scan", text], `clipstack-dedupe: folder '${text}' is not a folder`],
+    [["scan", "/nowhere"], "clipstack-dedupe: folder '/nowhere': no such file or directory"],
+    [["scan", text], `clipstack-dedupe: folder '${text}': not a directory`],
     [["group", "--db", "/nowhere.db"], "clipstack-dedupe: --db '/nowhere.db' does not exist"],
     [
       ["embed", "--db", file, "--url", "gpu-host"],
@@ -65,11 +65,11 @@ test("sends no control character of a name to the terminal", async () => {
   mkdirSync(folder);
   for (const name of ["a", "b"]) writeFileSync(join(folder, `${name}\n\x1b]0;x\x07.jpg`), "text");
   const file = join(folder, "photos.db");
-  const shown = "photos\\n\\u001b[2J";
+  const shown = "photos\\u000a\\u001b[2J";
   const scanned = await run("scan", folder, "--db", file);
-  expect(scanned.stderr).toContain(`${shown}/a\\n\\u001b]0;x\\u0007.jpg: cannot be read`);
+  expect(scanned.stderr).toContain(`${shown}/a\\u000a\\u001b]0;x\\u0007.jpg: cannot be read`);
   const failed = await run("evaluate", folder, "--db", file);
-  expect(failed.stderr).toMatch(/^clipstack-dedupe: labels '.*' does not exist\n$/);
+  expect(failed.stderr).toMatch(/^clipstack-dedupe: labels '.*': no such file or directory\n$/);
   expect(failed.stderr).toContain(shown);
   for (const { stdout, stderr } of [scanned, failed, await run("scan", `${folder}x`)]) {
     expect((stdout + stderr).split("\n").join("")).not.toMatch(/\p{Cc}/u);

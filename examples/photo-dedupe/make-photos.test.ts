@@ -8,7 +8,7 @@ test("fails when there is something in the folder, and leaves it alone", async (
   const folder = temporaryFolder();
   writeFileSync(join(folder, "labels.json"), "mine");
   await expect(makePhotos(folder)).rejects.toThrow(
-    `folder '${folder}' is not empty: its files could be written over`,
+    `folder '${folder}' is not empty: choose a new one`,
   );
   expect(readdirSync(folder)).toEqual(["labels.json"]);
   expect(readFileSync(join(folder, "labels.json"), "utf8")).toBe("mine");

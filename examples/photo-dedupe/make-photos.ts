@@ -4,7 +4,7 @@ import sharp, { type Exif, type Sharp } from "sharp";
 import { hash } from "../../bench/samples/noise.ts";
 import * as scenes from "../../bench/samples/scenes.ts";
 import { DedupeError } from "./dedupe-error.ts";
-import { labelsFile, type PhotoLabel } from "./photo-labels.ts";
+import { labelsFile, type PhotoLabel } from "./evaluate.ts";
 
 /**
  * Makes photos of which is known what shows the same: painted scenes, what people and programs do to photos, and other
@@ -144,21 +144,14 @@ function exifOf(index: number): Exif {
 }
 
 /**
- * Write the photos and `labels.json` into a folder, which is made.
+ * Writes the photos and `labels.json` into a folder, which is created.
  *
- * @throws {DedupeError} when the folder is there and not empty
- * @param onProgress - Told how many views of how many are done.
+ * @throws {DedupeError} if the folder is not empty
  */
-export async function makePhotos(
-  folder: string,
-  onProgress: (done: number, total: number) => void = () => {},
-): Promise<readonly PhotoLabel[]> {
-  const there = await readdir(folder).catch(() => []);
-  if (there.length > 0) {
-    throw new DedupeError(
-      "usage",
-      `folder '${folder}' is not empty: its files could be written over`,
-    );
+export async function makePhotos(folder: string): Promise<readonly PhotoLabel[]> {
+  const existing = await readdir(folder).catch(() => []);
+  if (existing.length > 0) {
+    throw new DedupeError("usage", `folder '${folder}' is not empty: choose a new one`);
   }
   const labels: PhotoLabel[] = [];
   const write = async (label: PhotoLabel, data: Buffer) => {
@@ -172,22 +165,18 @@ export async function makePhotos(
     const { name } = taken;
     const exif = exifOf(index);
     const original = await sharp(png).withExif(exif).jpeg({ quality: 92 }).toBuffer();
-    await write({ file: `camera/${name}.jpg`, original: name, change: "none" }, original);
+    await write({ file: `camera/${name}.jpg`, original: name }, original);
     if (index < repeated.length) {
-      await write({ file: `backup/${name}.jpg`, original: name, change: "copied" }, original);
+      await write({ file: `backup/${name}.jpg`, original: name }, original);
       for (const [change, { extension, apply }] of Object.entries(changes)) {
         const file = `${change}/${name}.${extension}`;
         // each from the file, as a program would
         const data = await apply(sharp(original)).toBuffer();
-        await write({ file, original: name, change }, data);
+        await write({ file, original: name }, data);
       }
     }
-    onProgress(index + 1, views.length);
   }
   labels.sort((a, b) => (a.file < b.file ? -1 : 1));
-  await writeFile(
-    join(folder, labelsFile),
-    `${JSON.stringify({ schema: 1, photos: labels }, null, 2)}\n`,
-  );
+  await writeFile(join(folder, labelsFile), `${JSON.stringify(labels, null, 2)}\n`);
   return labels;
 }

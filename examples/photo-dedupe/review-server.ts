@@ -1,25 +1,15 @@
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import type { AddressInfo } from "node:net";
+import Fastify, { type FastifyInstance, type FastifyRequest } from "fastify";
+import sharp from "sharp";
 import { z } from "zod";
-import { moveRejected, restore } from "./move-rejected.ts";
-import { oneAtATime } from "./one-at-a-time.ts";
+import { DedupeError } from "./dedupe-error.ts";
+import { type MoveResult, moveRejected, restore } from "./move-rejected.ts";
 import type { PhotoDatabase } from "./photo-database.ts";
-import { decide, movedPhotos, reviewGroup, reviewState, undo } from "./review-data.ts";
-import { openThumbnails } from "./thumbnails.ts";
+import { decide, movedPhotos, reviewGroup, reviewState } from "./review-data.ts";
 
-export interface ReviewAppOptions {
-  readonly database: PhotoDatabase;
-  /**
-   * Folder that rejected photos are moved into.
-   *
-   * @default - `clipstack-rejected` in the folder that was scanned
-   */
-  readonly rejectedFolder?: string;
-  /** Says on the page that the photos are painted. */
-  readonly demo: boolean;
-}
-
-/** Longest side of what the page shows, in pixels. */
+/** Longest side of an image on the page, in pixels. */
 const sides = { thumbnails: 480, photos: 1_600 } as const;
 
 const pageFiles = {
@@ -28,24 +18,20 @@ const pageFiles = {
   "/page.js": { file: "page.js", type: "text/javascript; charset=utf-8" },
 } as const;
 
-const id = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
+const idParams = z.object({ id: z.coerce.number().int().min(0) });
 const decisionsBody = z.strictObject({
   decisions: z
     .array(
-      z.strictObject({
-        photo: z.int().min(1),
-        decision: z.enum(["keep", "reject"]).nullable(),
-      }),
+      z.strictObject({ photo: z.int().min(1), decision: z.enum(["keep", "reject"]).nullable() }),
     )
-    .min(1)
-    .max(100_000),
+    .min(1),
 });
-/** As many as the person was asked about. */
-const moveBody = z.strictObject({ rejected: z.int().min(1).optional() });
-const restoreBody = z.strictObject({ move: z.int().min(1).optional() });
+/** `rejected` is the number of photos that the page showed before the confirmation. */
+const moveBody = z.strictObject({ rejected: z.int().min(1) });
+const restoreBody = z.strictObject({ photo: z.int().min(1).optional() });
 
 const headers = {
-  // nothing from elsewhere, and nothing that a photo's name could smuggle in
+  // no resource of another origin, and no script that a photo's name could inject
   "content-security-policy":
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -57,34 +43,34 @@ const headers = {
 } as const;
 
 /**
- * Build the review page's server. It does not listen. It takes numbers of photos and nothing else from its callers: no
- * path, and no page of another origin.
+ * Builds the server of the review page without listening. Clients send ids of photos, never paths; requests from pages of
+ * another origin are rejected.
  */
-export function buildReviewApp({
-  database,
-  rejectedFolder,
-  demo,
-}: ReviewAppOptions): FastifyInstance {
+export function buildReviewApp(database: PhotoDatabase): FastifyInstance {
   const app = Fastify({ logger: false, bodyLimit: 8 * 1024 * 1024 });
-  const thumbnails = openThumbnails();
-  // two would move the same photos
-  const moving = oneAtATime();
   const closing = new AbortController();
+  /** The last move or restore; they run one after the other. */
+  let moving: Promise<unknown> = Promise.resolve();
+  const inTurn = (work: () => Promise<MoveResult>) => {
+    const result = moving.then(work).then((moved) => ({ ...moved, state: reviewState(database) }));
+    moving = result.catch(() => {});
+    return result;
+  };
   app.addHook("onClose", async () => {
-    // the photo that is being moved needs the database to the end
+    // the photo being moved still needs the database
     closing.abort();
-    await moving.idle();
+    await moving;
   });
 
   app.addHook("onRequest", async (request, reply) => {
     reply.headers(headers);
-    const problem = strangerProblem(request);
+    const problem = foreignOriginProblem(request);
     if (problem !== undefined) return reply.code(403).send({ error: problem });
   });
-  app.setErrorHandler((error, _request, reply) => {
-    const status = (error as { readonly statusCode?: number }).statusCode ?? 500;
-    const [line] = (error as Error).message.split("\n");
-    return reply.code(status).send({ error: line });
+  app.setErrorHandler((error: Error & { readonly statusCode?: number }, _request, reply) => {
+    const [issue] = error instanceof z.ZodError ? error.issues : [];
+    if (issue) return reply.code(400).send({ error: `${issue.path.join(".")}: ${issue.message}` });
+    return reply.code(error.statusCode ?? 500).send({ error: error.message.split("\n")[0] });
   });
   app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: "not found" }));
 
@@ -92,78 +78,42 @@ export function buildReviewApp({
     const content = readFileSync(new URL(`page/${file}`, import.meta.url));
     app.get(path, (_request, reply) => reply.type(type).send(content));
   }
-
   app.get("/favicon.ico", (_request, reply) => reply.code(204).send());
 
-  const state = () => ({ ...reviewState(database), demo });
-
-  app.get("/api/state", async () => state());
-
-  app.get("/api/groups/:position", async (request, reply) => {
-    const position = idOf(request, "position");
-    const group = position === undefined ? undefined : reviewGroup(database, position);
-    return group ?? reply.code(404).send({ error: "there is no such group" });
+  app.get("/api/state", async () => reviewState(database));
+  app.get("/api/groups/:id", async ({ params }, reply) => {
+    const { data } = idParams.safeParse(params);
+    return (
+      (data && reviewGroup(database, data.id)) ??
+      reply.code(404).send({ error: "there is no such group" })
+    );
   });
-
-  app.post("/api/decisions", async (request, reply) => {
-    const body = decisionsBody.safeParse(request.body);
-    if (!body.success) return badRequest(reply, body.error);
-    if (!decide(database, body.data.decisions)) {
-      return reply.code(409).send({ error: "a photo is not there any more: load the page again" });
-    }
-    return state();
+  app.post("/api/decisions", async ({ body }, reply) => {
+    if (decide(database, decisionsBody.parse(body).decisions)) return reviewState(database);
+    return reply.code(409).send({ error: "a photo no longer exists: reload the page" });
   });
-
-  app.post("/api/undo", async () => {
-    const undone = undo(database);
-    return { ...state(), ...undone };
-  });
-
   app.get("/api/moved", async () => ({ photos: movedPhotos(database, 500) }));
-
-  app.post("/api/move-rejected", async (request, reply) => {
-    const body = moveBody.safeParse(request.body ?? {});
-    if (!body.success) return badRequest(reply, body.error);
-    const { rejected } = body.data;
-    return moving.run(async () => {
-      if (rejected !== undefined && rejected !== state().rejected) {
-        return reply.code(409).send({
-          error: `${state().rejected} photos are rejected by now, not ${rejected}: nothing was moved, ask again`,
-        });
-      }
-      const options = { folder: rejectedFolder, signal: closing.signal };
-      const result = await moveRejected(database, options);
-      return { ...result, state: state() };
-    });
+  app.post("/api/move-rejected", async ({ body }, reply) => {
+    const { rejected } = moveBody.parse(body);
+    const now = reviewState(database).rejected;
+    if (rejected === now) return inTurn(() => moveRejected(database, closing.signal));
+    return reply
+      .code(409)
+      .send({ error: `${now} photos are rejected by now, not ${rejected}: nothing was moved` });
   });
-
-  app.post("/api/restore", async (request, reply) => {
-    const body = restoreBody.safeParse(request.body ?? {});
-    if (!body.success) return badRequest(reply, body.error);
-    const { move } = body.data;
-    return moving.run(async () => {
-      const which = move === undefined ? undefined : ({ id }: { id: number }) => id === move;
-      const result = await restore(database, { which, signal: closing.signal });
-      return { ...result, state: state() };
-    });
+  app.post("/api/restore", async ({ body }) => {
+    const { photo: only } = restoreBody.parse(body);
+    return inTurn(() => restore(database, { only, signal: closing.signal }));
   });
 
   for (const kind of ["thumbnails", "photos"] as const) {
-    app.get(`/${kind}/:id`, async (request, reply) => {
-      const photo = idOf(request, "id");
-      const row = database.get<{
-        readonly path: string;
-        readonly moved_to: string | null;
-        readonly md5: string | null;
-      }>(
-        `SELECT p.path, p.md5,
-           CASE p.state WHEN 'moved' THEN (SELECT max(moved_to) FROM moves WHERE photo_id = p.id) END AS moved_to
-         FROM photos p WHERE p.id = ? AND p.md5 IS NOT NULL`,
-        [photo ?? 0],
+    app.get(`/${kind}/:id`, async ({ params }, reply) => {
+      const photo = database.get<{ readonly path: string }>(
+        "SELECT coalesce(moved_to, path) AS path FROM photos WHERE id = ? AND md5 IS NOT NULL",
+        idParams.safeParse(params).data?.id ?? 0,
       );
-      if (row === undefined) return reply.code(404).send({ error: "there is no such photo" });
       try {
-        const image = await thumbnails.get(row.md5 ?? "", row.moved_to ?? row.path, sides[kind]);
+        const image = await scaledPhoto(photo?.path ?? "", sides[kind]);
         return reply
           .type("image/jpeg")
           .header("cache-control", "private, max-age=86400")
@@ -173,33 +123,59 @@ export function buildReviewApp({
       }
     });
   }
-
   return app;
 }
 
-function idOf(request: FastifyRequest, name: string): number | undefined {
-  return id.safeParse((request.params as Readonly<Record<string, string>>)[name]).data;
-}
-
-function badRequest(reply: FastifyReply, { issues }: z.ZodError): FastifyReply {
-  const [issue] = issues;
-  return reply.code(400).send({ error: `${issue?.path.join(".") || "body"}: ${issue?.message}` });
+/** @returns A JPEG file. */
+function scaledPhoto(path: string, side: number): Promise<Buffer> {
+  return sharp(path, { sequentialRead: true })
+    .autoOrient()
+    .flatten({ background: "white" })
+    .resize(side, side, { fit: "inside", withoutEnlargement: true })
+    .toColourspace("srgb")
+    .jpeg({ quality: 85 })
+    .toBuffer();
 }
 
 /**
- * Why a request is refused that this page did not send. A name that somebody made lead here (DNS rebinding) is in `Host`;
- * a page of another origin is in `Origin`, which browsers send with every POST.
+ * Why a request does not come from this page: a DNS name that someone points at this machine (rebinding) is in `Host`, and
+ * a page of another origin in `Origin`, which browsers send with every POST.
  */
-function strangerProblem(request: FastifyRequest): string | undefined {
-  const host = request.headers.host ?? "";
-  const [, name = ""] = /^(.*?)(?::\d+)?$/.exec(host) ?? [];
-  if (!["127.0.0.1", "localhost", "[::1]"].includes(name)) {
+function foreignOriginProblem({ headers, method }: FastifyRequest): string | undefined {
+  const { host = "", origin } = headers;
+  if (!/^(127\.0\.0\.1|localhost|\[::1\])(:\d+)?$/.test(host)) {
     return "this page is for this machine: use http://127.0.0.1 or http://localhost";
   }
-  const { origin } = request.headers;
-  if (origin !== undefined && origin !== `http://${host}`) return "another page may not ask";
-  if (request.method !== "GET" && request.method !== "HEAD" && origin === undefined) {
-    return "an Origin header is required";
+  const reads = method === "GET" || method === "HEAD";
+  if (origin === `http://${host}` || (origin === undefined && reads)) return undefined;
+  return "requests of other origins are rejected";
+}
+
+export interface ServeReviewOptions {
+  /** 0 selects a free port. */
+  readonly port: number;
+  readonly onListening: (url: string) => void;
+  /** Ends the server. */
+  readonly signal: AbortSignal;
+}
+
+/** Serves the review page on the loopback interface until the signal. */
+export async function serveReview(
+  database: PhotoDatabase,
+  { port, onListening, signal }: ServeReviewOptions,
+): Promise<void> {
+  const app = buildReviewApp(database);
+  try {
+    const host = "127.0.0.1";
+    await app.listen({ host, port }).catch((cause: NodeJS.ErrnoException) => {
+      const inUse = cause.code === "EADDRINUSE";
+      const problem = inUse ? "is in use: choose another with --port" : cause.message;
+      throw new DedupeError("usage", `port ${port} ${problem}`, { cause });
+    });
+    onListening(`http://${host}:${(app.server.address() as AddressInfo).port}/`);
+    if (!signal.aborted) await once(signal, "abort");
+  } finally {
+    app.server.closeAllConnections();
+    await app.close();
   }
-  return undefined;
 }

@@ -1,6 +1,6 @@
 import type { OnnxModel } from "../../inference-image/src/model/onnx-writer.ts";
 
-/** What `cosine-block.ts` has as bytes: rows times columns, and the largest value of each row. */
+/** The graph that `similar-pairs.ts` has as bytes: rows times columns, and the largest value of each row. */
 export const cosineBlockModel: OnnxModel = {
   producer: "clipstack",
   opset: 17,

@@ -23,14 +23,12 @@ export async function reviewSet(): Promise<ReviewSet> {
   await picture(4, 300, 300).jpeg().toFile(join(folder, "b/<b>one.jpg"));
   await picture(4, 300, 300).jpeg({ quality: 40 }).toFile(join(folder, "b/two.jpg"));
   await picture(9, 200, 300).jpeg().toFile(join(folder, "more/alone.jpg"));
-  const database = openPhotoDatabase(join(folder, "../photos.db"), { missing: "create" });
+  const database = openPhotoDatabase(join(folder, "../photos.db"), "create");
   await scan(database, { folder, progress: silent });
   const { groups } = await group(database, {
     by: "hash",
     threshold: 1,
     distance: 8,
-    linkage: "components",
-    method: "auto",
     progress: silent,
   });
   if (groups.map(({ length }) => length).join() !== "3,2") {
@@ -40,8 +38,9 @@ export async function reviewSet(): Promise<ReviewSet> {
     folder,
     database,
     id: (path) =>
-      database.get<{ readonly id: number }>("SELECT id FROM photos WHERE path = ?", [
+      database.get<{ readonly id: number }>(
+        "SELECT id FROM photos WHERE path = ?",
         join(folder, path),
-      ])!.id,
+      )!.id,
   };
 }

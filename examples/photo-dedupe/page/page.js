@@ -51,27 +51,18 @@ function bytesText(bytes) {
 }
 
 function showState() {
-  const { groups, decided, photos, rejected, moved, canUndo, how, weights, demo } = state;
+  const { groups, decided, photos, rejected, moved, how, weights } = state;
   const parts = [
     count(groups, "group", "groups"),
     `${decided} of ${photos} photos decided`,
     `${rejected} rejected`,
   ];
   element("summary").textContent = parts.join(" · ");
-  element("undo").disabled = !canUndo;
   element("show-move").disabled = rejected === 0;
   element("show-moved").disabled = moved === 0;
   element("show-moved").textContent = `Moved photos (${moved})`;
   element("how").textContent = how === "" ? "" : `Grouped by ${how}.`;
-  const notices = [];
-  if (demo) notices.push("Demo: these photos are painted.");
-  if (weights === "random") {
-    notices.push(
-      "The model has random weights: the groups show that everything works, not how well photos are told apart.",
-    );
-  }
-  element("notice").textContent = notices.join(" ");
-  element("notice").hidden = notices.length === 0;
+  element("notice").hidden = weights !== "random";
 }
 
 function showGroup() {
@@ -80,7 +71,6 @@ function showGroup() {
   element("previous").disabled = none || group.position === 0;
   element("next").disabled = none || group.position + 1 >= state.groups;
   element("accept").disabled = none || group.keeper === undefined;
-  element("changed").hidden = none || group.changed === 0;
   if (none) {
     element("title").textContent =
       "There are no groups: run clipstack-dedupe group, or nothing looks the same.";
@@ -89,9 +79,6 @@ function showGroup() {
   }
   element("title").textContent =
     `Group ${group.position + 1} of ${state.groups}, ${group.photos.length} photos`;
-  element("changed").textContent =
-    `${count(group.changed, "photo of this group is", "photos of this group are")} ` +
-    "not there as compared, or cannot be read: scan and group again.";
   list.replaceChildren(...group.photos.map(photoCard));
   showChosen(false);
 }
@@ -249,21 +236,6 @@ const acceptSuggestion = () =>
     await decideAll(decisions, "Suggestion accepted");
   });
 
-const undo = () =>
-  inTurn(async () => {
-    if (!state.canUndo) return;
-    const { position, left, ...next } = await ask("/api/undo", {});
-    state = next;
-    await goTo(position ?? group?.position ?? 0, position === group?.position);
-    showState();
-    say(
-      left === 0
-        ? "Taken back"
-        : `Not taken back for ${count(left, "photo", "photos")}: moved away, or changed on the disk. ` +
-            "The list of moved photos puts them back.",
-    );
-  });
-
 const openLarge = () =>
   inTurn(() => {
     if (group?.photos[chosen] === undefined) return;
@@ -322,7 +294,7 @@ async function showMoved() {
     ...photos.map(({ id, name, movedTo }) => {
       const button = make("button", { type: "button", textContent: "Put back" });
       button.setAttribute("aria-label", `Put back ${name}`);
-      button.addEventListener("click", () => restore({ move: id }));
+      button.addEventListener("click", () => restore({ photo: id }));
       return make("li", {}, make("span", { textContent: name, title: movedTo }), button);
     }),
   );
@@ -345,7 +317,6 @@ const keys = {
   k: () => decideChosen("keep"),
   r: () => decideChosen("reject"),
   a: acceptSuggestion,
-  u: undo,
   n: () => move(1),
   p: () => move(-1),
   o: openLarge,
@@ -364,7 +335,6 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-element("undo").addEventListener("click", undo);
 element("next").addEventListener("click", () => move(1));
 element("previous").addEventListener("click", () => move(-1));
 element("accept").addEventListener("click", acceptSuggestion);
