@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { kindPortMappings, parseArtefact, readArtefact, seconds } from "./artefact.ts";
+import { kindPortMappings, parseArtefact, readArtefact } from "./artefact.ts";
+import { seconds } from "./declared-container.ts";
 import { dockerDocument, kubernetesDocument, type TestDocument } from "./test-artefact.ts";
 
 const parse = (document: unknown) => parseArtefact(JSON.stringify(document), "cdk.tf.json");

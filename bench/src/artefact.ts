@@ -9,6 +9,7 @@ import {
   type Service,
 } from "../../inference-image/src/contract/environment.ts";
 import { BenchError } from "./bench-error.ts";
+import { type DeclaredContainer, declaredContainer, seconds } from "./declared-container.ts";
 import { helmReleases, renderRelease } from "./helm-template.ts";
 import {
   type DeclaredObject,
@@ -45,7 +46,7 @@ export interface Artefact {
 export interface ContainerBlock {
   /** Terraform address, as in the plan. */
   readonly address: string;
-  readonly body: unknown;
+  readonly declared: DeclaredContainer;
   /** Address of the `docker_image` that it runs; absent where it names none. */
   readonly image?: string;
 }
@@ -104,40 +105,8 @@ export interface Probe {
   readonly text: string;
 }
 
-/** A block of Terraform JSON: providers' bindings write one as an object or as a list. */
-export const blocks = <T extends z.ZodType>(schema: T) =>
-  z
-    .union([z.array(schema), schema.transform((value) => [value])])
-    .optional()
-    .transform((value) => (value ?? []) as z.infer<T>[]);
-
 const port = z.coerce.number().int().min(1).max(65_535);
 const text = z.string();
-
-const dockerContainer = z.object({
-  name: text.min(1),
-  entrypoint: z.array(text).default([]),
-  command: z.array(text).default([]),
-  env: z.array(text.regex(/^[^=]+=/s, "must be NAME=value")).default([]),
-  ports: blocks(z.object({ internal: port, external: port.optional(), ip: text.optional() })),
-  volumes: blocks(
-    z.object({ container_path: text, host_path: text.optional(), volume_name: text.optional() }),
-  ),
-  mounts: blocks(
-    z.object({ target: text, source: text.optional(), type: z.enum(["bind", "volume", "tmpfs"]) }),
-  ),
-  healthcheck: blocks(
-    z.object({
-      test: z.array(text).min(1),
-      interval: text.optional(),
-      start_period: text.optional(),
-      retries: z.coerce.number().int().min(0).optional(),
-    }),
-  ),
-  networks_advanced: blocks(z.object({ name: text, aliases: z.array(text).default([]) }).loose()),
-  stop_timeout: z.coerce.number().int().min(0).optional(),
-  destroy_grace_seconds: z.coerce.number().int().min(0).optional(),
-});
 
 /** A list that may be written as `null`. */
 const list = <T extends z.ZodType>(item: T) =>
@@ -321,23 +290,27 @@ export function parseArtefact(
   const parsed = parseDocument(json, shown);
   const { resource } = parsed;
   const described = environmentOf(parsed, shown);
-  const containers = Object.entries(resource.docker_container ?? {}).map(([id, body]) => ({
-    address: `docker_container.${id}`,
-    body: resolveText(body, resource),
-    image: imageAddress(body),
-  }));
+  const containers = Object.entries(resource.docker_container ?? {}).map(([id, body]) => {
+    const address = `docker_container.${id}`;
+    const resolved = resolveText(body, resource);
+    return {
+      address,
+      declared: read(declaredContainer, resolved, `${shown}: ${address}`),
+      image: imageAddress(body),
+    };
+  });
   const filled = volumeContents(containers);
   const objects = objectsOf(resource, shown, moduleFolder);
   const workloads = described.services.map((service) =>
-    workloadOf(service, { resource, objects }, filled, shown),
+    workloadOf(service, { resource, objects, containers }, filled, shown),
   );
   return {
     objects,
     environment: described,
     workloads,
     fillers: [...new Set([...filled.values()].flatMap(({ filledBy }) => filledBy))],
-    otherContainers: Object.keys(resource.docker_container ?? {})
-      .map((id) => `docker_container.${id}`)
+    otherContainers: containers
+      .map(({ address }) => address)
       .filter((address) => workloads.every((workload) => workload.address !== address)),
     containers,
   };
@@ -394,6 +367,7 @@ function at(value: unknown, path: readonly PropertyKey[]): unknown {
 interface Declared {
   readonly resource: TerraformResources;
   readonly objects: readonly DeclaredObject[];
+  readonly containers: readonly ContainerBlock[];
 }
 
 function workloadOf(
@@ -409,10 +383,9 @@ function workloadOf(
       `${shown}: service '${service.name}' must name one container, one Deployment or one release in resources, got ${JSON.stringify(service.resources)}`,
     );
   }
-  const found = resourceAt(address, declared.resource, service, shown);
-  if (container !== undefined) {
-    return fromContainer(service, address, resolveText(found, declared.resource), filled, shown);
-  }
+  resourceAt(address, declared.resource, service, shown);
+  const block = declared.containers.find((it) => it.address === address);
+  if (block !== undefined) return fromContainer(service, block, filled);
   const manifest = declared.objects.find(
     (it) =>
       it.address === address &&
@@ -445,12 +418,9 @@ function resourceAt(
 
 function fromContainer(
   service: Service,
-  address: string,
-  body: unknown,
+  { address, declared: parsed }: ContainerBlock,
   filled: ReadonlyMap<string, VolumeContents>,
-  shown: string,
 ): Workload {
-  const parsed = read(dockerContainer, body, `${shown}: ${address}`);
   return {
     service,
     address,
@@ -511,14 +481,6 @@ function urlIn(command: string): Probe["http"] {
       command,
     );
   return match === null ? undefined : { port: Number(match[1] ?? 80), path: match[2] ?? "/" };
-}
-
-/** Seconds of a Go duration such as `1m30s`. */
-export function seconds(duration: string | undefined, fallback: number): number {
-  if (duration === undefined || duration === "") return fallback;
-  const units: Readonly<Record<string, number>> = { ms: 0.001, s: 1, m: 60, h: 3_600 };
-  const parts = [...duration.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h)/g)];
-  return parts.reduce((sum, part) => sum + Number(part[1]) * (units[part[2] ?? ""] ?? 0), 0);
 }
 
 function fromDeployment(

@@ -9,7 +9,7 @@ import {
   declaredBlocks,
   type Inspection,
 } from "./check-deployed.ts";
-import { declaredContainer } from "./container-aspects.ts";
+import { declaredContainer } from "./declared-container.ts";
 import type { InspectedContainer } from "./docker-inspect.ts";
 import { openService } from "./service-under-test.ts";
 import { dockerDocument, volumesDocument } from "./test-artefact.ts";
@@ -18,7 +18,8 @@ import { declaredBody, imageId, inspected, moduleFolder } from "./test-container
 function blockOf(changes: Readonly<Record<string, unknown>> = {}): DeclaredBlock {
   const body = { ...declaredBody, ...changes };
   return {
-    block: { address: "docker_container.triton", body, image: "docker_image.triton" },
+    address: "docker_container.triton",
+    image: "docker_image.triton",
     declared: declaredContainer.parse(body),
   };
 }

@@ -2,12 +2,7 @@ import { posix } from "node:path";
 import type { Service } from "../../inference-image/src/contract/environment.ts";
 import { modelRepositoryMount } from "../../inference-image/src/contract/server-env.ts";
 import type { Artefact, ContainerBlock } from "./artefact.ts";
-import {
-  aspectsOf,
-  type DeclaredContainer,
-  declaredContainer,
-  differences,
-} from "./container-aspects.ts";
+import { aspectsOf, differences } from "./container-aspects.ts";
 import type { InspectedContainer } from "./docker-inspect.ts";
 import type { CheckResult } from "./record.ts";
 import type { ReferenceModel } from "./reference.ts";
@@ -26,34 +21,30 @@ export type Inspection =
   | { readonly ok: false; readonly message: string };
 
 /** One container of the file, and what it is for. */
-export interface DeclaredBlock {
-  readonly block: ContainerBlock;
-  readonly declared: DeclaredContainer;
+export interface DeclaredBlock extends ContainerBlock {
   /** Absent for a container that is no service: it runs once and ends. */
   readonly service?: Service;
 }
 
 export function declaredBlocks(artefact: Artefact, state: DeployedState): readonly DeclaredBlock[] {
-  const declare = (block: ContainerBlock): DeclaredContainer => {
-    const declared = declaredContainer.parse(block.body);
-    const { address } = block;
+  return artefact.containers.map((block) => {
+    const { address, declared } = block;
     const name = declared.name.includes("${") ? state.names.get(address) : undefined;
-    return { ...declared, name: name ?? declared.name };
-  };
-  return artefact.containers.map((block) => ({
-    block,
-    declared: declare(block),
-    service: artefact.workloads.find(({ address }) => address === block.address)?.service,
-  }));
+    return {
+      ...block,
+      declared: { ...declared, name: name ?? declared.name },
+      service: artefact.workloads.find((workload) => workload.address === address)?.service,
+    };
+  });
 }
 
 type Draft = Pick<CheckResult, "id" | "outcome" | "message"> & Partial<CheckResult>;
 
-function result(environment: string, { block, declared, service }: DeclaredBlock, draft: Draft) {
+function result(environment: string, { address, declared, service }: DeclaredBlock, draft: Draft) {
   return {
     environment,
     service: service?.name ?? declared.name,
-    resource: `${block.address} (container '${declared.name}')`,
+    resource: `${address} (container '${declared.name}')`,
     measured: {},
     ...draft,
   } satisfies CheckResult;
@@ -145,13 +136,13 @@ export function checkContainer(
   const found = inspection.containers.get(declared.name);
   if (found === undefined) return [report("skip", "it is not there")];
   const wrong: string[] = [];
-  const id = state.ids.get(block.block.address);
+  const id = state.ids.get(block.address);
   if (id !== undefined && id !== found.Id) {
     wrong.push(
       `is container ${short(found.Id)}, but Terraform made ${short(id)}: something else replaced it`,
     );
   }
-  const imageId = block.block.image === undefined ? undefined : state.ids.get(block.block.image);
+  const imageId = block.image === undefined ? undefined : state.ids.get(block.image);
   const aspects = aspectsOf(declared, found, { imageId, moduleFolder });
   const different = differences(aspects);
   wrong.push(

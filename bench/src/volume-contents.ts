@@ -1,6 +1,6 @@
 import { posix } from "node:path";
 import { parseArgs } from "node:util";
-import { z } from "zod";
+import type { DeclaredContainer } from "./declared-container.ts";
 
 /** What a named volume of a host has before a service starts: containers that do one thing and end have put it there. */
 export interface VolumeContents {
@@ -14,31 +14,17 @@ export interface VolumeContents {
   readonly reloads: readonly { readonly by: string; readonly url: string }[];
 }
 
-const text = z.string();
-const oneShot = z.object({
-  command: z.array(text).default([]),
-  volumes: z.array(z.object({ container_path: text, volume_name: text.optional() })).default([]),
-  upload: z
-    .array(z.object({ file: text, content: text.optional(), source: text.optional() }))
-    .default([]),
-});
-type OneShot = z.infer<typeof oneShot>;
-
 /**
  * What the containers of an artefact put into named volumes, by the name of the volume: files that are uploaded into it,
  * and what `apply-config` puts there.
- *
- * @param containers - With references resolved.
  */
 export function volumeContents(
-  containers: readonly { readonly address: string; readonly body: unknown }[],
+  containers: readonly { readonly address: string; readonly declared: DeclaredContainer }[],
 ): ReadonlyMap<string, VolumeContents> {
   const found = new Map<string, VolumeContents>();
-  for (const { address, body } of containers) {
-    const parsed = oneShot.safeParse(body);
-    if (!parsed.success) continue;
+  for (const { address, declared } of containers) {
     const add = (path: string, more: (below: string) => Partial<VolumeContents>): void => {
-      const volume = parsed.data.volumes.find(({ container_path: at }) => isBelow(path, at));
+      const volume = declared.volumes.find(({ container_path: at }) => isBelow(path, at));
       if (volume?.volume_name === undefined) return;
       const before = found.get(volume.volume_name) ?? { files: {}, filledBy: [], reloads: [] };
       const { files, reloads, ...rest } = more(posix.relative(volume.container_path, path));
@@ -50,14 +36,14 @@ export function volumeContents(
         filledBy: [...new Set([...before.filledBy, address])],
       });
     };
-    for (const { file, content, source } of parsed.data.upload) {
+    for (const { file, content, source } of declared.upload) {
       if (source !== undefined && posix.basename(source) === posix.basename(file)) {
         add(file, () => ({ folder: posix.dirname(source) }));
       } else if (content !== undefined && !isExpression(content)) {
         add(file, (below) => ({ files: { [below]: content } }));
       }
     }
-    const applied = appliedConfig(parsed.data);
+    const applied = appliedConfig(declared);
     if (applied === undefined) continue;
     add(applied.path, (below) => ({
       files: { [below]: applied.content },
@@ -71,7 +57,7 @@ export function volumeContents(
 function appliedConfig({
   command: [role, ...args],
   upload,
-}: OneShot):
+}: DeclaredContainer):
   | { readonly path: string; readonly content: string; readonly server?: string }
   | undefined {
   if (role !== "apply-config") return undefined;

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { checkContainer, checkContainerState } from "../../bench/src/check-deployed.ts";
-import { declaredContainer } from "../../bench/src/container-aspects.ts";
+import { declaredContainer } from "../../bench/src/declared-container.ts";
 import { testDocker } from "../deploy/test-docker.ts";
 import { nodeImage } from "../deploy/test-image.ts";
 import { inspectContainers } from "./deployment.ts";
@@ -78,7 +78,7 @@ describe.skipIf(missing !== "")(
     async function said(changes: Partial<typeof declared> = {}): Promise<readonly string[]> {
       const ports = declared.ports.map((it) => ({ ...it, external: port }));
       const block = {
-        block: { address: "docker_container.one", body: {} },
+        address: "docker_container.one",
         declared: { ...declared, ports, ...changes },
       };
       const inspection = await inspectContainers(docker.endpoint, [name, `${name}-none`]);
@@ -112,7 +112,7 @@ describe.skipIf(missing !== "")(
     });
 
     test("says that a container is gone, and that an engine does not answer", async () => {
-      const gone = { block: { address: "docker_container.two", body: {} }, declared };
+      const gone = { address: "docker_container.two", declared };
       const none = await inspectContainers(docker.endpoint, [`${name}-none`]);
       expect(checkContainerState("one", gone, none).message).toBe(
         `there is no container '${name}'`,

@@ -2,8 +2,13 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, posix, resolve } from "node:path";
 import { type Command, Option } from "commander";
 import { z } from "zod";
-import { type Artefact, readArtefact, type Workload } from "../../bench/src/artefact.ts";
-import { type DeclaredContainer, declaredContainer } from "../../bench/src/container-aspects.ts";
+import {
+  type Artefact,
+  type ContainerBlock,
+  readArtefact,
+  type Workload,
+} from "../../bench/src/artefact.ts";
+import type { DeclaredContainer } from "../../bench/src/declared-container.ts";
 import { evaluatePath } from "../../bench/src/terraform-text.ts";
 import { requiredDriver } from "../../constructs/checks/drivers.ts";
 import { engineCacheMount } from "../../inference-image/src/contract/model-config.ts";
@@ -119,9 +124,9 @@ export function launchSpec(
   );
   const embedImage =
     embed === undefined ? undefined : pulledImages(json).get(containers.get(embed)?.image ?? "");
-  const weights = weightsFolder(artefact, json, moduleFolder);
+  const weights = weightsFolder(artefact, moduleFolder);
   const secrets = embed?.env.API_KEY === undefined ? [] : ["API_KEY"];
-  const changed = changedConfigs(tritons, json);
+  const changed = changedConfigs(tritons, artefact);
   const image =
     options.image ?? `clipstack/all-in-one:${version}${engine === "bundled" ? "-bundled" : ""}`;
   const configVolumes =
@@ -136,7 +141,7 @@ export function launchSpec(
   const keepsEngines = workloads.some(({ volumes }) =>
     volumes.some(({ containerPath }) => containerPath === engineCacheMount),
   );
-  const declared = [...containers.values()].map(({ container }) => container);
+  const declared = [...containers.values()].map((block) => block.declared);
   const gpus = new Set(
     declared.map(({ gpus: request }) => request).filter((it) => it !== undefined),
   );
@@ -163,9 +168,7 @@ export function launchSpec(
         ...gpuEnv(declared),
       },
       secrets,
-      ports: workloads.flatMap((workload) =>
-        portsOf(workload, containers.get(workload)?.container),
-      ),
+      ports: workloads.flatMap((workload) => portsOf(workload, containers.get(workload)?.declared)),
       gpu:
         request === undefined || environment.gpu === undefined
           ? undefined
@@ -195,23 +198,17 @@ export function launchSpec(
   };
 }
 
-interface Declared {
-  readonly container: DeclaredContainer;
-  /** Address of its `docker_image`. */
-  readonly image?: string;
-}
-
 /** What keeps an environment from being one container of the all-in-one image. */
 function requireOneContainer({
   environment: { name, gpu },
   workloads,
   containers,
-}: Artefact): ReadonlyMap<Workload, Declared> {
+}: Artefact): ReadonlyMap<Workload, ContainerBlock> {
   const no = (reason: string) =>
     new UserError(
       `${name} cannot be one container: ${reason}; launch-spec is for single-gpu, or one like it`,
     );
-  const found = new Map<Workload, Declared>();
+  const found = new Map<Workload, ContainerBlock>();
   for (const workload of workloads) {
     const { service, kind, address } = workload;
     if (kind === "deployment") throw no(`${service.name} is a Deployment of a cluster`);
@@ -222,12 +219,9 @@ function requireOneContainer({
       );
     }
     const block = containers.find((it) => it.address === address);
-    found.set(workload, {
-      container: declaredContainer.parse(block?.body ?? {}),
-      image: block?.image,
-    });
+    if (block !== undefined) found.set(workload, block);
   }
-  const requests = new Set([...found.values()].map((it) => it.container.gpus ?? "none"));
+  const requests = new Set([...found.values()].map((it) => it.declared.gpus ?? "none"));
   requests.delete("none");
   if (requests.size > 1)
     throw no(`its services ask for different GPUs (${[...requests].join(", ")})`);
@@ -288,26 +282,6 @@ function imagesWith(
   );
 }
 
-const uploads = z.object({
-  upload: z
-    .array(
-      z.object({
-        file: z.string(),
-        source: z.string().optional(),
-        content: z.string().optional(),
-      }),
-    )
-    .default([]),
-});
-
-function uploadsIn(json: string) {
-  return Object.values(resourcesIn(json).docker_container ?? {}).flatMap((container) => {
-    const { upload } = uploads.safeParse(container).data ?? { upload: [] };
-    const command = z.array(z.string()).safeParse(container.command).data ?? [];
-    return upload.map((one) => ({ ...one, command }));
-  });
-}
-
 /** The version folder of every model that is served; one folder with weights is mounted at all of them. */
 function weightsTargets(workloads: readonly Workload[]): readonly string[] {
   const models = workloads.map(({ service: { backend, model } }) =>
@@ -319,13 +293,15 @@ function weightsTargets(workloads: readonly Workload[]): readonly string[] {
 }
 
 /** The folder of the host with the weights; nothing where the image has them. */
-function weightsFolder(artefact: Artefact, json: string, moduleFolder: string): string | undefined {
+function weightsFolder(artefact: Artefact, moduleFolder: string): string | undefined {
   const targets = weightsTargets(artefact.workloads);
   const mount = artefact.workloads
     .flatMap(({ volumes }) => volumes)
     .find(({ containerPath }) => targets.includes(containerPath));
   if (mount === undefined) return undefined;
-  const file = uploadsIn(json).find(({ source }) => source?.endsWith(".onnx"))?.source;
+  const file = artefact.containers
+    .flatMap(({ declared }) => declared.upload)
+    .find(({ source }) => source?.endsWith(".onnx"))?.source;
   const folder = mount.hostPath ?? (file === undefined ? undefined : posix.dirname(file));
   const known = folder === undefined ? undefined : evaluatePath(folder, moduleFolder);
   if (known === undefined) {
@@ -337,13 +313,17 @@ function weightsFolder(artefact: Artefact, json: string, moduleFolder: string): 
 }
 
 /** Model configurations of the settings that differ from those in the repository, which are in the image. */
-function changedConfigs(tritons: readonly Workload[], json: string): readonly ChangedConfig[] {
+function changedConfigs(
+  tritons: readonly Workload[],
+  { containers }: Artefact,
+): readonly ChangedConfig[] {
   return tritons.flatMap((workload) => {
     const { model } = workload.service;
     const variant = variantOf(workload) ?? "";
-    const text = uploadsIn(json).find(
-      ({ file, command }) => file.endsWith(".pbtxt") && command.includes(model),
-    )?.content;
+    const text = containers
+      .filter(({ declared }) => declared.command.includes(model))
+      .flatMap(({ declared }) => declared.upload)
+      .find((upload) => upload.file.endsWith(".pbtxt"))?.content;
     if (text === undefined) return [];
     const file = join(project, "model_repository", model, "configs", `${variant}.pbtxt`);
     const there = readFileSync(file, "utf8");
