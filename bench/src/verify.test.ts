@@ -23,8 +23,11 @@ const project = fileURLToPath(new URL("../../", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "clipstack-verify-test-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-// against a hang, however slow the machine is
-const timeoutMs = 300_000;
+const quoted = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+const lossOf = (resource: string, before = "") =>
+  new RegExp(
+    `^${before}${quoted(resource)}: .*: \\d+ of \\d+ requests in flight at the stop were lost: `,
+  );
 
 let written = 0;
 /** Write what would have been synthesized. */
@@ -84,7 +87,7 @@ describe("two sound environments", () => {
     record = await run([docker, kubernetesDocument(cluster)], {
       onEvent: (event) => events.push(event),
     });
-  }, timeoutMs);
+  });
 
   test("pass every check", () => {
     expect(record.checks.filter(({ outcome }) => outcome !== "pass")).toEqual([]);
@@ -158,7 +161,7 @@ describe("planted faults", () => {
   let record: VerifyRecord;
 
   beforeAll(async () => {
-    const ports = await freePorts(9);
+    const ports = await freePorts(10);
     const port = (index: number) => ports[index] ?? 0;
     const model = await tinyModel();
     const otherModel = join(folder, "other.onnx");
@@ -188,9 +191,10 @@ describe("planted faults", () => {
       },
       { name: "dies-at-work", port: port(4), repository, env: ["TEST_FAULT=dies at work"] },
       { name: "miscounts", port: port(8), repository, env: ["TEST_FAULT=counts no images"] },
+      { name: "cuts", port: port(9), repository, env: ["TEST_FAULT=cuts a connection"] },
     ]);
     record = await run([document], { modelFile: undefined });
-  }, timeoutMs);
+  });
 
   /** What failed of one service, without what follows from it. */
   const failure = (service: string, id: string) => {
@@ -241,11 +245,7 @@ describe("planted faults", () => {
   });
 
   test("a stop that loses requests names its container", () => {
-    expect(failure("loses-requests", "stop")).toMatch(
-      new RegExp(
-        `^${quoted(named("loses-requests"))}: faults-loses-requests: \\d+ of \\d+ requests in flight at the stop were lost: `,
-      ),
-    );
+    expect(failure("loses-requests", "stop")).toMatch(lossOf(named("loses-requests")));
   });
 
   test("metrics that do not count every image name their container", () => {
@@ -254,6 +254,12 @@ describe("planted faults", () => {
         `^${quoted(named("miscounts"))}: sent 16 single requests, but the metrics count 0 images in \\d+ executions$`,
       ),
     );
+  });
+
+  test("a connection that is cut in the middle of a stop is a loss, and nothing else fails", () => {
+    expect(failure("cuts", "stop")).toMatch(lossOf(named("cuts")));
+    const others = record.checks.filter((it) => it.service === "cuts" && it.outcome !== "pass");
+    expect(others.map(({ id }) => id)).toEqual(["stop"]);
   });
 
   test("a process that has to be killed names its container", () => {
@@ -280,98 +286,68 @@ describe("planted faults", () => {
   });
 });
 
-test(
-  "a health check that does not pass names its container",
-  async () => {
-    const [port = 0] = await freePorts(1);
-    const document = embedsDocument("sick", [{ name: "embed", port, healthPath: "/no-such-path" }]);
-    const { checks } = await run([document], { startLimitSeconds: 3 });
-    expect(checks.find(({ outcome }) => outcome === "fail")).toMatchObject({
-      id: "start",
-      resource: "docker_container.embed (container 'sick-embed')",
-      message: expect.stringContaining("sick-embed was not ready in 3 s: "),
-    });
-  },
-  timeoutMs,
-);
+test("a health check that does not pass names its container", async () => {
+  const [port = 0] = await freePorts(1);
+  const document = embedsDocument("sick", [{ name: "embed", port, healthPath: "/no-such-path" }]);
+  const { checks } = await run([document], { startLimitSeconds: 3 });
+  expect(checks.find(({ outcome }) => outcome === "fail")).toMatchObject({
+    id: "start",
+    resource: "docker_container.embed (container 'sick-embed')",
+    message: expect.stringContaining("sick-embed was not ready in 3 s: "),
+  });
+});
 
-const quoted = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+test("a liveness probe that does not pass, and a replica that takes the others with it, name their Deployment", async () => {
+  const [port = 0] = await freePorts(1);
+  const document = kubernetesDocument(port, "/no-such-path");
+  const deployment = document.resource.kubernetes_deployment_v1?.embed as {
+    spec: { template: { spec: { container: { env: unknown[] }[] } } };
+  };
+  deployment.spec.template.spec.container[0]?.env.push(
+    { name: "TEST_FAULT", value: "replicas fall together" },
+    { name: "TEST_FAULT_FILE", value: join(folder, "one-has-stopped") },
+  );
+  const { checks } = await run([document]);
+  const failures = checks.filter(({ outcome }) => outcome === "fail");
+  const named = "kubernetes_deployment_v1.embed (Deployment 'embed')";
+  expect(failures.map(({ resource, message }) => `${resource}: ${message}`)).toEqual([
+    ...[1, 2].map(
+      (replica) =>
+        `${named}: embed #${replica}: its liveness probe (GET :http/no-such-path) gets status 404`,
+    ),
+    expect.stringContaining(
+      `${named}: with embed #1 stopped, the others do not answer through the Service: status 500 `,
+    ),
+  ]);
+});
 
-test(
-  "a liveness probe that does not pass names its Deployment and the replica",
-  async () => {
-    const [port = 0] = await freePorts(1);
-    const { checks } = await run([kubernetesDocument(port, "/no-such-path")]);
-    const failures = checks.filter(({ outcome }) => outcome === "fail");
-    expect(failures.map(({ resource, message }) => `${resource}: ${message}`)).toEqual(
-      [1, 2].map(
-        (replica) =>
-          `kubernetes_deployment_v1.embed (Deployment 'embed'): embed #${replica}: its liveness probe (GET :http/no-such-path) gets status 404`,
-      ),
-    );
-  },
-  timeoutMs,
-);
-
-describe("a connection that is cut in the middle of a stop", () => {
-  const stopOf = async (service: "embed" | "triton-onnx", protocol: "http" | "grpc") => {
+test.each(["http", "grpc"] as const)(
+  "a connection to a Triton that is cut in the middle of a stop is a loss, over %s, and nothing else fails",
+  async (protocol) => {
     const [embed = 0, http = 0, grpc = 0, metrics = 0] = await freePorts(4);
-    const document = dockerDocument({
+    const { resource, output } = dockerDocument({
       ports: { embed, triton: { http, grpc, metrics } },
       repository: join(project, "model_repository"),
     });
-    const id = service === "embed" ? "embed" : "triton";
-    const container = document.resource.docker_container?.[id] as { env?: readonly string[] };
-    const fault = ["TEST_FAULT=cuts a connection", `TEST_FAULT_PROTOCOL=${protocol}`];
-    container.env = [...(container.env ?? []), ...fault];
-    const { checks } = await run([document]);
-    const others = checks.filter((it) => it.outcome !== "pass");
-    expect(
-      others.map((it) => `${it.id} ${it.service}`),
-      others.map(({ message }) => message).join("\n"),
-    ).toEqual([`stop ${service}`]);
-    const stop = checks.find((it) => it.id === "stop" && it.service === service);
-    return `${stop?.resource}: ${stop?.message}`;
-  };
-
-  test.each([
-    ["embed", "http", "docker_container.embed (container 'two-services-embed')"],
-    ["triton-onnx", "http", "docker_container.triton (container 'two-services-triton-onnx')"],
-    ["triton-onnx", "grpc", "docker_container.triton (container 'two-services-triton-onnx')"],
-  ] as const)(
-    "is a loss: %s over %s",
-    async (service, protocol, resource) => {
-      expect(await stopOf(service, protocol)).toMatch(
-        new RegExp(
-          `^${quoted(resource)}: .*: \\d+ of \\d+ requests in flight at the stop were lost: `,
-        ),
-      );
-    },
-    timeoutMs,
-  );
-});
-
-test(
-  "a replica that takes the others with it names its Deployment",
-  async () => {
-    const [port = 0] = await freePorts(1);
-    const document = kubernetesDocument(port);
-    const deployment = document.resource.kubernetes_deployment_v1?.embed as {
-      spec: { template: { spec: { container: { env: unknown[] }[] } } };
+    const { environment } = output;
+    const triton = {
+      ...(resource.docker_container?.triton as object),
+      env: ["TEST_FAULT=cuts a connection", `TEST_FAULT_PROTOCOL=${protocol}`],
     };
-    deployment.spec.template.spec.container[0]?.env.push(
-      { name: "TEST_FAULT", value: "replicas fall together" },
-      { name: "TEST_FAULT_FILE", value: join(folder, "one-has-stopped") },
-    );
-    const { checks } = await run([document]);
-    const failures = checks.filter(({ outcome }) => outcome === "fail");
-    expect(failures.map(({ resource, message }) => `${resource}: ${message}`)).toEqual([
-      expect.stringContaining(
-        "kubernetes_deployment_v1.embed (Deployment 'embed'): with embed #1 stopped, the others do not answer through the Service: status 500 ",
+    const services = environment.value.services.filter(({ kind }) => kind === "triton");
+    const { checks } = await run([
+      {
+        resource: { ...resource, docker_container: { triton } },
+        output: { environment: { value: { ...environment.value, services } } },
+      },
+    ]);
+    const others = checks.filter(({ outcome }) => outcome !== "pass");
+    expect(others.map((it) => `${it.id} ${it.resource}: ${it.message}`)).toEqual([
+      expect.stringMatching(
+        lossOf("docker_container.triton (container 'two-services-triton-onnx')", "stop "),
       ),
     ]);
   },
-  timeoutMs,
 );
 
 test("fails before anything starts when a port is taken, naming who needs it", async () => {
@@ -386,25 +362,21 @@ test("fails before anything starts when a port is taken, naming who needs it", a
   await new Promise((resolve) => other.close(resolve));
 });
 
-test(
-  "stops in the middle, and leaves no process, when it is told to",
-  async () => {
-    const [port = 0] = await freePorts(1);
-    const controller = new AbortController();
-    const running = run([embedsDocument("stopped", [{ name: "embed", port }])], {
-      secondsPerPath: 60,
-      signal: controller.signal,
-      onEvent: (event) => {
-        if (event.kind === "phase" && event.text.startsWith("load")) {
-          setTimeout(() => controller.abort(), 100);
-        }
-      },
-    });
-    await expect(running).rejects.toThrow("abort");
-    await expect(freeAgain(port)).resolves.toBe(true);
-  },
-  timeoutMs,
-);
+test("stops in the middle, and leaves no process, when it is told to", async () => {
+  const [port = 0] = await freePorts(1);
+  const controller = new AbortController();
+  const running = run([embedsDocument("stopped", [{ name: "embed", port }])], {
+    secondsPerPath: 60,
+    signal: controller.signal,
+    onEvent: (event) => {
+      if (event.kind === "phase" && event.text.startsWith("load")) {
+        setTimeout(() => controller.abort(), 100);
+      }
+    },
+  });
+  await expect(running).rejects.toThrow("abort");
+  await expect(freeAgain(port)).resolves.toBe(true);
+});
 
 async function freeAgain(port: number): Promise<boolean> {
   const server = createServer();
