@@ -143,8 +143,8 @@ export async function measureStart(
   const http = openHttpClient(undefined, bearer, { oneRequestEach: true });
   const transport = openHttpTransport({ url });
   try {
-    await service.start();
     const startedAt = performance.now();
+    await service.start();
     const since = () => performance.now() - startedAt;
     const wait = async (address: string): Promise<number> => {
       while (!(await answersOk(http, address))) {
