@@ -176,11 +176,8 @@ export const commandsTested: readonly TestedCommand[] = [
   },
   {
     command: "curl --data-binary",
-    tests: [
-      "inference-image/src/server/app.test.ts",
-      "inference-image/src/server/ensemble.test.ts",
-    ],
-    words: ['"/embed"', "openclip_vit_b32_jpeg"],
+    tests: ["inference-image/src/server/app.test.ts"],
+    words: ['"/embed"', '"image/jpeg"'],
   },
   // images and the chart
   { command: "docker buildx bake", tests: imageTests, words: ["bake"] },

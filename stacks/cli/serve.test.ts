@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { freePorts } from "../../bench/src/free-ports.ts";
+import { openHttpTransport } from "../../inference-image/src/triton/http-transport.ts";
 import { clipstack, startClipstack } from "./test-programs.ts";
 
 /** Where the program puts temporary files. */
@@ -70,12 +71,13 @@ test("starts what stands where a Triton will stand, and leaves no folder behind"
   for (const model of ["trt", "u8", "jpeg"]) {
     expect(await answers(`${base}/models/openclip_vit_b32_${model}/ready`)).toBe(true);
   }
-  const photo = await fetch(`${base}/models/openclip_vit_b32_jpeg/infer`, {
-    method: "POST",
-    headers: { "inference-header-content-length": "0" },
-    body: readFileSync(new URL("../../bench/samples/sunset.jpg", import.meta.url)),
-  });
-  expect(photo.status).toBe(200);
+  const photo = readFileSync(new URL("../../bench/samples/sunset.jpg", import.meta.url));
+  const transport = openHttpTransport({ url: `http://127.0.0.1:${http}` });
+  const input = { name: "image", dataType: "BYTES", shape: [1, 1], data: [photo] } as const;
+  const options = { timeoutMs: 20_000 };
+  const [embedding] = await transport.infer("openclip_vit_b32_jpeg", [input], options);
+  expect(embedding!.shape).toEqual([1, 512]);
+  await transport.close();
   expect(await answers(`http://127.0.0.1:${metrics}/metrics`)).toBe(true);
   const repositories = () =>
     readdirSync(folder).filter((name) => name.startsWith("clipstack-models-"));

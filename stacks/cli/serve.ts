@@ -3,7 +3,6 @@ import { mkdtemp, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { type Command, Option } from "commander";
-import { openclipVitB32Jpeg } from "../../inference-image/src/contract/model-signature.ts";
 import { embedPort, standaloneTritonPorts } from "../../inference-image/src/contract/ports.ts";
 import type { ServerEnvName } from "../../inference-image/src/contract/server-env.ts";
 import { renderTritonCommand } from "../../inference-image/src/contract/triton-flags.ts";
@@ -65,8 +64,6 @@ Examples:
   $ npx clipstack serve --model tiny
   $ curl -F image=@photo.jpg http://127.0.0.1:${embedPort}/embed
   $ npx clipstack serve --role triton --model-config-name cpu
-  $ curl --data-binary @photo.jpg -H 'Inference-Header-Content-Length: 0' \\
-      http://127.0.0.1:${http}/v2/models/${openclipVitB32Jpeg.name}/infer --output embedding.bin
   $ ENGINE=triton TRITON_GRPC_URLS=127.0.0.1:${grpc} npx clipstack serve     # a gateway to it`,
     )
     .action(serve);

@@ -18,12 +18,6 @@ export interface OpenSessionOptions {
    */
   readonly intraOpThreads?: number;
   /**
-   * Threads that run independent branches of the graph side by side.
-   *
-   * @default 1 - one operator after the other
-   */
-  readonly interOpThreads?: number;
-  /**
    * What computes. Where `cuda` cannot be had, the session does not open: it never falls back to the CPU.
    *
    * @default "cpu"
@@ -86,14 +80,13 @@ function cpuInfo(): string {
 export function sessionOptions({
   executionProvider = "cpu",
   intraOpThreads = 0,
-  interOpThreads = 1,
-}: Pick<OpenSessionOptions, "executionProvider" | "intraOpThreads" | "interOpThreads"> = {}) {
+}: Pick<OpenSessionOptions, "executionProvider" | "intraOpThreads"> = {}) {
   return {
     executionProviders: [executionProvider],
     graphOptimizationLevel: "all",
     intraOpNumThreads: intraOpThreads || availableParallelism(),
-    interOpNumThreads: interOpThreads,
-    executionMode: interOpThreads > 1 ? "parallel" : "sequential",
+    interOpNumThreads: 1,
+    executionMode: "sequential",
     logSeverityLevel: 3, // errors: warnings about the graph are not for users
     // a plan of the memory of each batch size is 62 MB after a batch of 32, and gains no time
     enableMemPattern: false,

@@ -1,17 +1,11 @@
 // Runs ONNX Runtime in a thread of its own: `InferenceSession.create()` and `run()` block the thread that calls them.
 // Plain JavaScript, so that the thread starts without a TypeScript loader, whatever loader the process has.
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import { parentPort, workerData } from "node:worker_threads";
-
-// Half floats travel as Uint16Array. The runtime's binding takes nothing else, but its JavaScript side would choose
-// Float16Array where Node has it (24 and newer); it looks when the first tensor is made.
-globalThis.Float16Array = undefined;
 
 /** @typedef {import("onnxruntime-node").InferenceSession} InferenceSession */
 /** @typedef {import("./onnx-session.ts").ValueMetadata} ValueMetadata */
 /** @typedef {{ name: string, type: string, dims: number[], data: import("node:util").types.TypedArray }} WireTensor */
-/** @typedef {{ kind: "open", model: string | Uint8Array, sessionOptions: object }} Open */
+/** @typedef {{ kind: "open", model: string, sessionOptions: object }} Open */
 
 /** @type {{ state: Int32Array<SharedArrayBuffer> }} */
 const { state } = workerData;
@@ -33,14 +27,7 @@ parentPort.on("message", (message) => {
 /** @param {Open} message */
 async function open(message) {
   try {
-    const inMemory = typeof message.model !== "string";
     session = await inRuntime(() => InferenceSession.create(message.model, message.sessionOptions));
-    if (inMemory) {
-      // it has been read: 351 MB that nothing would free before the next full collection, which may never come
-      message.model = undefined;
-      setFlagsFromString("--expose-gc");
-      runInNewContext("gc")();
-    }
     const { inputMetadata: inputs, outputMetadata: outputs } = session;
     parentPort.postMessage({ kind: "opened", inputs, outputs });
   } catch (error) {

@@ -1,7 +1,4 @@
-import { embeddingDims, openclipVitB32U8, pixelBytes } from "../contract/model-signature.ts";
-import { imageTensor, pixelTensor } from "../engine/image-tensor.ts";
-import { openSession } from "../engine/onnx-session.ts";
-import { EngineError, type ModelSession } from "../engine/types.ts";
+import { openclipVitB32U8, pixelBytes } from "../contract/model-signature.ts";
 
 /** How near the embeddings of two models are. */
 export interface Agreement {
@@ -37,50 +34,6 @@ export function compareModels(
     meanCosine: sum / standard.length,
     maxDifference: difference / largest,
   };
-}
-
-/**
- * Embeddings of images, as the model gives them.
- *
- * @param images - `[224, 224, 3]` 8-bit RGB; the model may take them as pixels or as normalised planes.
- */
-export async function embedWith(
-  modelPath: string,
-  images: readonly Uint8Array[],
-): Promise<readonly Float32Array[]> {
-  const session = await openSession({ modelPath });
-  try {
-    return await embedAll(modelPath, session, images);
-  } finally {
-    await session.close();
-  }
-}
-
-/** Images of one run: few, so that it takes little memory. */
-const batchSize = 4;
-
-async function embedAll(
-  modelPath: string,
-  session: ModelSession,
-  images: readonly Uint8Array[],
-): Promise<readonly Float32Array[]> {
-  const takesPixels = session.inputs[0]?.dataType === openclipVitB32U8.inputs[0].dataType;
-  const vectors: Float32Array[] = [];
-  for (let first = 0; first < images.length; first += batchSize) {
-    const batch = images.slice(first, first + batchSize);
-    const { outputs } = await session.run([takesPixels ? pixelTensor(batch) : imageTensor(batch)]);
-    const [output] = outputs;
-    if (output?.dataType !== "FP32" || output.data.length !== batch.length * embeddingDims) {
-      throw new EngineError(
-        "model",
-        `${modelPath}: does not give ${embeddingDims} floats an image`,
-      );
-    }
-    for (let i = 0; i < batch.length; i++) {
-      vectors.push(output.data.slice(i * embeddingDims, (i + 1) * embeddingDims));
-    }
-  }
-  return vectors;
 }
 
 /**

@@ -2,13 +2,14 @@ import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { preprocess } from "../engine/preprocess.ts";
-import { type Agreement, compareModels, embedWith } from "./compare-models.ts";
+import { type Agreement, compareModels } from "./compare-models.ts";
 import { type ModelInfo, modelInfo, readSidecar } from "./model-info.ts";
 import { type OnnxFile, readOnnx, tensorTypes } from "./onnx-reader.ts";
 import { onnxChunks } from "./onnx-writer.ts";
 import { preparedPath } from "./prepared-file.ts";
 import { draftModelFile, sizeOf } from "./publish-file.ts";
 import { recogniseTower } from "./recognise-tower.ts";
+import { embedWith } from "./run-model.ts";
 import { towerGraph } from "./tower-graph.ts";
 
 /** Incremented when the same file would give another graph: {@link ensureOptimised} then writes it again. */

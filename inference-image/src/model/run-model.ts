@@ -66,3 +66,20 @@ export async function openModel(path: string): Promise<RunnableModel> {
     close: () => session.close(),
   };
 }
+
+/** Images of one run: few, so that it takes little memory. */
+const defaultBatchSize = 4;
+
+/** Embeddings of images from a model that is opened for them, as {@link RunnableModel.embed}. */
+export async function embedWith(
+  path: string,
+  images: readonly Uint8Array[],
+  batchSize = defaultBatchSize,
+): Promise<readonly Float32Array[]> {
+  const model = await openModel(path);
+  try {
+    return await model.embed(images, batchSize);
+  } finally {
+    await model.close();
+  }
+}

@@ -10,7 +10,7 @@ import {
 import { type OnnxModel, onnxChunks } from "./onnx-writer.ts";
 import type { ModelFileDraft } from "./publish-file.ts";
 import { matrixDims, recogniseTower, type Tower, type TowerLinear } from "./recognise-tower.ts";
-import { openModel } from "./run-model.ts";
+import { embedWith } from "./run-model.ts";
 import { floatsOf, matrixOf, whole } from "./tower-graph.ts";
 import { imageTower } from "./vision-transformer.ts";
 
@@ -61,12 +61,13 @@ export async function writeStandardModel(
   if ("unlike" in found) throw new Error(`its image tower is not recognised: ${found.unlike}`);
   const { tower } = found;
   const images = syntheticImages(imageCount);
-  const expected = (await embeddingsOf(path, images)).map(unitLength);
+  // a published file may take no more than one image at a time
+  const expected = (await embedWith(path, images, 1)).map(unitLength);
   let last = "no number of attention heads fits";
   for (const heads of tower.heads) {
     const model = standardGraph(tower, heads);
     await draft.write(onnxChunks(model));
-    const got = (await embeddingsOf(draft.path, images)).map(unitLength);
+    const got = (await embedWith(draft.path, images, 1)).map(unitLength);
     const agreement = { images: images.length, ...compareModels(expected, got) };
     const { minCosine, maxDifference } = agreement;
     if (minCosine >= limits.minCosine && maxDifference <= limits.maxDifference) {
@@ -85,19 +86,6 @@ function changesOf({ inputs, outputs }: OnnxFile, { unitLength }: Tower): readon
   if (unitLength) changes.push("not normalised");
   if (input?.name !== "image" || output?.name !== "embedding") changes.push("names");
   return changes.length > 0 ? changes : ["graph"];
-}
-
-/** One image at a time: a published file may take no more. */
-async function embeddingsOf(
-  path: string,
-  images: readonly Uint8Array[],
-): Promise<readonly Float32Array[]> {
-  const model = await openModel(path);
-  try {
-    return await model.embed(images, 1);
-  } finally {
-    await model.close();
-  }
 }
 
 /** A vector of length 1 in its direction. */

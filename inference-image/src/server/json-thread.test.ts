@@ -31,7 +31,6 @@ describe("a large body", () => {
 
   test("gives its tensors", async () => {
     const request = await json.inferRequest(tensor([pixels]), undefined, "m");
-    if ("rawInput" in request) throw new Error("raw");
     const [{ bytes }] = request.inputs as [(typeof request.inputs)[0]];
     expect(Buffer.from(Float32Array.from(pixels).buffer).equals(bytes)).toBe(true);
   });
@@ -42,7 +41,6 @@ describe("a large body", () => {
     const head = JSON.stringify({ id: "i".repeat(70_000), inputs });
     const body = Buffer.from(`${head}abcd`);
     const request = await json.inferRequest(body, String(head.length), "m");
-    if ("rawInput" in request) throw new Error("raw");
     expect(request.inputs.map(({ bytes }) => Buffer.from(bytes).toString())).toEqual(["ab", "cd"]);
   });
 

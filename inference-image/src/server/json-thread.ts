@@ -1,7 +1,7 @@
 import { Worker } from "node:worker_threads";
 import { threadLimits } from "../engine/thread-limits.ts";
 import { type InferRequest, WireError } from "../triton/wire.ts";
-import { decodeInferRequest, jsonLength, type RawInferRequest } from "../triton/wire-http.ts";
+import { decodeInferRequest, jsonLength } from "../triton/wire-http.ts";
 import { imagesOfBase64 } from "./base64-images.ts";
 import { EmbedError } from "./embed-error.ts";
 
@@ -49,7 +49,7 @@ export class JsonThread {
     body: Buffer,
     headerLength: string | undefined,
     model: string,
-  ): Promise<InferRequest | RawInferRequest> {
+  ): Promise<InferRequest> {
     if (jsonLength(body, headerLength) <= inlineBytes) {
       return decodeInferRequest(body, headerLength, model);
     }

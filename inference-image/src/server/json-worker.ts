@@ -14,7 +14,7 @@ parentPort?.on("message", (task: JsonTask) => {
       answer = { value: moved };
     } else {
       const request = decodeInferRequest(body, task.headerLength, task.model);
-      moved = "inputs" in request ? request.inputs.map(({ bytes }) => bytes) : [];
+      moved = request.inputs.map(({ bytes }) => bytes);
       answer = { value: request };
     }
   } catch (error) {

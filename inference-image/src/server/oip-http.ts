@@ -121,10 +121,7 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
     const inferRequest = await json.inferRequest(body, headerLength, model);
     // as it is now: it may have been loaded anew while the body arrived
     const served = registry.model(model, version);
-    const items =
-      "rawInput" in inferRequest
-        ? 1
-        : served.itemsIn(inferRequest.inputs.map(({ shape }) => shape));
+    const items = served.itemsIn(inferRequest.inputs.map(({ shape }) => shape));
     admission.take(served, accepted.place, items);
     const answer = await served.infer(inferRequest, accepted.signal);
     admission.answered(items);

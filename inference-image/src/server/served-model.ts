@@ -1,22 +1,14 @@
 import type { ModelConfigTensor } from "../contract/model-config.ts";
-import {
-  bytesPerElement,
-  type DataType,
-  elementCount,
-  type Tensor,
-  type TensorSpec,
-} from "../contract/tensor.ts";
+import type { DataType, Tensor, TensorSpec } from "../contract/tensor.ts";
 import { EngineError, type InferResult } from "../engine/types.ts";
 import type { ModelConfigJson } from "../triton/model-config.ts";
 import {
   fromWire,
   type InferRequest,
   isDataType,
-  joinElements,
   shapeText,
   type WireTensor,
 } from "../triton/wire.ts";
-import type { RawInferRequest } from "../triton/wire-http.ts";
 import { type FailureReason, ModelCounters } from "./model-counters.ts";
 import type { ModelRunner, RunnerEvents } from "./model-runner.ts";
 import { OipError, type OipErrorCode } from "./oip-error.ts";
@@ -117,9 +109,8 @@ export class ServedModel {
   }
 
   /** @throws {OipError} */
-  async infer(request: InferRequest | RawInferRequest, signal?: AbortSignal): Promise<InferAnswer> {
-    const { id, parameters, inputs, outputs, binaryOutputs } =
-      "rawInput" in request ? this.#requestOfRaw(request.rawInput) : request;
+  async infer(request: InferRequest, signal?: AbortSignal): Promise<InferAnswer> {
+    const { id, parameters, inputs, outputs, binaryOutputs } = request;
     const asked =
       outputs.length > 0
         ? outputs
@@ -185,42 +176,6 @@ export class ServedModel {
 
   #withBatchDimension(spec: TensorSpec): TensorSpec {
     return this.config.max_batch_size > 0 ? { ...spec, dims: [-1, ...spec.dims] } : spec;
-  }
-
-  /** The bytes of the only input, as a request for one item. */
-  #requestOfRaw(bytes: Uint8Array): InferRequest {
-    const [spec, ...others] = this.#inputs.values();
-    const { name, max_batch_size: maxBatchSize } = this.config;
-    if (spec === undefined || others.length > 0) {
-      throw invalid(
-        `Raw request must only have 1 input (found 1) to be deduced but got ${this.#inputs.size} inputs in '${name}' model configuration`,
-      );
-    }
-    const open = spec.dims.filter((dim) => dim < 0).length;
-    const isString = spec.dataType === "BYTES";
-    // of strings there can be one only: nothing says where it ends
-    if (isString ? elementCount(spec.dims) !== 1 : open > 1) {
-      throw invalid(
-        `The shape of the raw input '${spec.name}' can not be deduced: send the request with its JSON head`,
-      );
-    }
-    const known =
-      elementCount(spec.dims.filter((dim) => dim >= 0)) * (bytesPerElement[spec.dataType] ?? 1);
-    const dims = spec.dims.map((dim) => (dim < 0 ? Math.floor(bytes.byteLength / known) : dim));
-    return {
-      id: "",
-      parameters: {},
-      inputs: [
-        {
-          name: spec.name,
-          dataType: spec.dataType,
-          shape: maxBatchSize > 0 ? [1, ...dims] : dims,
-          bytes: isString ? joinElements([bytes]) : bytes,
-        },
-      ],
-      outputs: [],
-      binaryOutputs: true,
-    };
   }
 
   /**

@@ -3,10 +3,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { identityModel } from "../engine/test-identity-model.ts";
-import { compareModels, embedWith, syntheticImages } from "../model/compare-models.ts";
+import { compareModels, syntheticImages } from "../model/compare-models.ts";
 import { generateModel } from "../model/generate.ts";
 import { sha256Of, sidecarPath } from "../model/model-info.ts";
 import { ensureOptimised } from "../model/optimise.ts";
+import { embedWith } from "../model/run-model.ts";
 import { tinyModel } from "../model/test-model.ts";
 import { openServerModel, type ServerModelOptions } from "./server-model.ts";
 

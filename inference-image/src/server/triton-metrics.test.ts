@@ -20,8 +20,8 @@ afterAll(async () => {
 });
 
 /** Value of a metric of one model, by its whole name. */
-function metric(series: string): number {
-  const line = renderTritonMetrics(registry)
+async function metric(series: string): Promise<number> {
+  const line = (await renderTritonMetrics(registry))
     .split("\n")
     .find((candidate) => candidate.startsWith(`${series} `));
   if (line === undefined) throw new Error(`no ${series}`);
@@ -36,8 +36,8 @@ async function infer(model: string, items: number): Promise<void> {
     .infer({ id: "", parameters: {}, inputs: [input], outputs: [], binaryOutputs: true });
 }
 
-test("has every metric that Triton has for a model, for each model, each with help and type", () => {
-  const text = renderTritonMetrics(registry);
+test("has every metric that Triton has for a model, for each model, each with help and type", async () => {
+  const text = await renderTritonMetrics(registry);
   for (const name of [
     "nv_inference_request_success",
     "nv_inference_count",
@@ -51,28 +51,29 @@ test("has every metric that Triton has for a model, for each model, each with he
   ]) {
     expect(text).toMatch(new RegExp(`^# HELP ${name} \\S`, "m"));
     expect(text).toMatch(new RegExp(`^# TYPE ${name} (counter|gauge)$`, "m"));
-    for (const model of ["a", "b"]) metric(`${name}{model="${model}",version="1"}`);
+    for (const model of ["a", "b"]) await metric(`${name}{model="${model}",version="1"}`);
   }
   for (const reason of ["REJECTED", "CANCELED", "BACKEND", "OTHER"]) {
-    expect(metric(`nv_inference_request_failure{model="a",version="1",reason="${reason}"}`)).toBe(
-      0,
-    );
+    expect(
+      await metric(`nv_inference_request_failure{model="a",version="1",reason="${reason}"}`),
+    ).toBe(0);
   }
 });
 
 test("counts requests, items and executions of the model that ran", async () => {
   await infer("a", 3);
   await infer("a", 1);
-  expect(metric('nv_inference_request_success{model="a",version="1"}')).toBe(2);
-  expect(metric('nv_inference_count{model="a",version="1"}')).toBe(4);
-  expect(metric('nv_inference_exec_count{model="a",version="1"}')).toBe(2);
-  expect(metric('nv_inference_request_success{model="b",version="1"}')).toBe(0);
+  expect(await metric('nv_inference_request_success{model="a",version="1"}')).toBe(2);
+  expect(await metric('nv_inference_count{model="a",version="1"}')).toBe(4);
+  expect(await metric('nv_inference_exec_count{model="a",version="1"}')).toBe(2);
+  expect(await metric('nv_inference_request_success{model="b",version="1"}')).toBe(0);
 });
 
 test("the parts of a request's time add up to no more than the whole", async () => {
   await infer("b", 2);
   const us = (part: string) => metric(`nv_inference_${part}_duration_us{model="b",version="1"}`);
-  const parts = ["queue", "compute_input", "compute_infer", "compute_output"].map(us);
-  expect(us("compute_infer")).toBeGreaterThan(0);
-  expect(parts.reduce((sum, part) => sum + part)).toBeLessThanOrEqual(us("request"));
+  const names = ["queue", "compute_input", "compute_infer", "compute_output"];
+  const parts = await Promise.all(names.map(us));
+  expect(await us("compute_infer")).toBeGreaterThan(0);
+  expect(parts.reduce((sum, part) => sum + part)).toBeLessThanOrEqual(await us("request"));
 });

@@ -1,9 +1,10 @@
+import { Counter, Gauge, Registry } from "prom-client";
 import { failureReasons } from "./model-counters.ts";
 import type { ModelRegistry } from "./model-registry.ts";
 import type { ServedModel } from "./served-model.ts";
 
 /** Content type of Prometheus' text format. */
-export const metricsContentType = "text/plain; version=0.0.4; charset=utf-8";
+export const metricsContentType = Registry.PROMETHEUS_CONTENT_TYPE;
 
 interface Family {
   readonly name: string;
@@ -78,36 +79,27 @@ const families: readonly Family[] = [
 ];
 
 /** Triton's metrics of the loaded models, in Prometheus' text format. */
-export function renderTritonMetrics({ models }: Pick<ModelRegistry, "models">): string {
-  return `${families.flatMap((family) => familyLines(family, models)).join("\n")}\n`;
-}
-
-function familyLines(
-  { name, help, type, value }: Family,
-  models: readonly ServedModel[],
-): readonly string[] {
-  return [
-    `# HELP ${name} ${help}`,
-    `# TYPE ${name} ${type}`,
-    ...models.flatMap((model) => {
-      const labels = labelsOf(model);
+export async function renderTritonMetrics({
+  models,
+}: Pick<ModelRegistry, "models">): Promise<string> {
+  const registry = new Registry();
+  for (const { name, help, type, value } of families) {
+    const labelNames = ["model", "version", "reason"];
+    const metric = new metricTypes[type]({ name, help, labelNames, registers: [registry] });
+    for (const model of models) {
+      const labels = { model: model.name, version: model.version };
       const current = value(model);
-      if (typeof current === "number") return [`${name}{${labels}} ${current}`];
-      return Object.entries(current).map(
-        ([reason, count]) => `${name}{${labels},reason="${reason}"} ${count}`,
-      );
-    }),
-  ];
+      if (typeof current === "number") metric.inc(labels, current);
+      else
+        for (const [reason, count] of Object.entries(current))
+          metric.inc({ ...labels, reason }, count);
+    }
+  }
+  return await registry.metrics();
 }
 
-function labelsOf(model: ServedModel): string {
-  return `model="${escaped(model.name)}",version="${escaped(model.version)}"`;
-}
+const metricTypes = { counter: Counter, gauge: Gauge } as const;
 
 function microseconds(ns: number): number {
   return Math.floor(ns / 1000);
-}
-
-function escaped(label: string): string {
-  return label.replaceAll("\\", "\\\\").replaceAll('"', '\\"').replaceAll("\n", "\\n");
 }

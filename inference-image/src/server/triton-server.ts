@@ -195,8 +195,8 @@ export async function runTritonServer(
 
 function buildMetricsApp(registry: ModelRegistry): FastifyInstance {
   const app = Fastify({ forceCloseConnections: true, requestTimeout: requestTimeoutMs });
-  app.get("/metrics", (_request, reply) =>
-    reply.header("content-type", metricsContentType).send(renderTritonMetrics(registry)),
+  app.get("/metrics", async (_request, reply) =>
+    reply.header("content-type", metricsContentType).send(await renderTritonMetrics(registry)),
   );
   app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: "Not Found" }));
   return app;

@@ -95,8 +95,7 @@ export function decodeInferResponse(
 // --- server ---
 
 /**
- * @param headerLength - {@link headerLengthField} of the request, if it has one. With 0 the body is the bytes of the
- *   only input, of which neither name nor shape is known: see {@link RawInferRequest}.
+ * @param headerLength - {@link headerLengthField} of the request, if it has one.
  * @param model - For messages.
  * @throws {WireError} with Triton's words, where it has some.
  */
@@ -104,9 +103,8 @@ export function decodeInferRequest(
   body: Buffer,
   headerLength: string | undefined,
   model: string,
-): InferRequest | RawInferRequest {
+): InferRequest {
   const length = jsonLength(body, headerLength);
-  if (length === 0 && headerLength !== undefined) return { rawInput: body };
   return requestOf(parseRequestJson(body.subarray(0, length)), body.subarray(length), model);
 }
 
@@ -135,11 +133,6 @@ function requestOf(value: unknown, binary: Buffer, model: string): InferRequest 
     }),
     binaryOutputs,
   };
-}
-
-/** A request without a JSON head: the bytes of a model's only input, one item. */
-export interface RawInferRequest {
-  readonly rawInput: Uint8Array;
 }
 
 /** @throws {WireError} when a value has no form in JSON, and was asked for in JSON. */
