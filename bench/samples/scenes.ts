@@ -1,7 +1,7 @@
 import { fractal, hash, mix, noise, step } from "./noise.ts";
 
 /** Red, green and blue, 0..1; what lies outside is clipped. */
-export type Colour = readonly [number, number, number];
+type Colour = readonly [number, number, number];
 
 /**
  * Colour at a point of a scene. `x` runs 0..aspect from left to right, `y` 0..1 from top to bottom, so that a scene can be
@@ -283,22 +283,3 @@ export const page: Scene = (x, y) => {
   const stroke = noise(u * 210, inLine * 3 + line * 9, 224);
   return blend(paper, [0.13, 0.12, 0.14], step(0.45, 0.6, stroke));
 };
-
-/** A shell on nothing: {@link shellCoverage} says where it is. */
-export const shell: Scene = (x, y) => {
-  const [dx, dy] = [x - 0.5, y - 0.5];
-  const radius = Math.hypot(dx, dy) + 1e-6;
-  const turn = Math.atan2(dy, dx) / (2 * Math.PI) + Math.log(radius) * 1.1;
-  const rib = 0.5 + 0.5 * Math.sin(turn * 46);
-  const band =
-    0.5 + 0.35 * Math.sin(2 * Math.PI * turn) + 0.5 * (fractal(x * 9, y * 9, 4, 231) - 0.5);
-  const light = 0.55 + 0.9 * (0.5 - dx - dy) * 0.6 + 0.16 * rib;
-  return lit(blend([0.95, 0.8, 0.66], [0.6, 0.3, 0.22], step(0.4, 0.7, band)), light);
-};
-
-/** How much of {@link shell} covers a point, 0..1. */
-export function shellCoverage(x: number, y: number): number {
-  const [dx, dy] = [x - 0.5, y - 0.5];
-  const edge = 0.4 + 0.03 * Math.cos(Math.atan2(dy, dx) * 9);
-  return step(edge + 0.01, edge - 0.01, Math.hypot(dx, dy));
-}
