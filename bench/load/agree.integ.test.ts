@@ -1,5 +1,4 @@
 import { afterEach, expect, test } from "vitest";
-import { openclipVitB32 } from "../../inference-image/src/contract/model-signature.ts";
 import {
   realTritonMissing,
   realTritonProgram,
@@ -12,7 +11,6 @@ import { startSleepingTriton } from "./test-sleeping-triton.ts";
 /** A short look: the plumbing, and that nothing is off by much. The figures themselves are those of `npm run bench:agree`. */
 
 const delayMs = 30;
-const { name: model } = openclipVitB32;
 const options: AgreeOptions = {
   image: {
     bytes: new Uint8Array(10_000),
@@ -37,8 +35,14 @@ test.skipIf(realTritonMissing !== "")(
     const triton = await startSleepingTriton(delayMs);
     stops.push(() => triton.stop());
     const rows = await compareWithPeers(
-      { http: triton.url, grpc: triton.grpcTarget, model },
-      { ...options, perfAnalyzer: realTritonProgram("perf_analyzer") },
+      {
+        triton: {
+          http: triton.url,
+          grpc: triton.grpcTarget,
+          perfAnalyzer: realTritonProgram("perf_analyzer"),
+        },
+      },
+      options,
     );
     console.log(agreeTable(rows));
     expect(rows.map(({ path, peer }) => `${path} ${peer}`)).toEqual([
@@ -54,7 +58,7 @@ test.skipIf(heyMissing !== "")(
   async () => {
     const server = await startNullHttpServer({ delayMs });
     stops.push(() => server.close());
-    const rows = await compareWithPeers({ embed: server.url, model }, { ...options, hey });
+    const rows = await compareWithPeers({ embed: { http: server.url, hey } }, options);
     console.log(agreeTable(rows));
     expect(rows).toHaveLength(1);
     for (const row of rows) expectSimilar(row);
@@ -67,8 +71,8 @@ test.skipIf(heyMissing !== "")(
     const server = await startNullHttpServer();
     stops.push(() => server.close());
     const [row] = await compareWithPeers(
-      { embed: server.url, model },
-      { ...options, hey, concurrency: 8, rounds: 2, seconds: 1 },
+      { embed: { http: server.url, hey } },
+      { ...options, concurrency: 8, rounds: 2, seconds: 1 },
     );
     // half is what it has to be on a quiet machine; a test must hold on any
     expect(row && ratioOf(row, "requestsPerSecond")).toBeGreaterThan(0.25);

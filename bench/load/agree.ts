@@ -1,23 +1,27 @@
+import { openclipVitB32 } from "../../inference-image/src/contract/model-signature.ts";
+import { tableOf } from "../report/markdown.ts";
 import { BenchError } from "../src/bench-error.ts";
 import { median } from "../src/statistics.ts";
 import { type PeerFigures as Figures, type PeerLoad, runHey, runPerfAnalyzer } from "./peers.ts";
 import { type LoadImage, prepareRequests } from "./prepare.ts";
+import type { PreparedRequests } from "./prepared-requests.ts";
 import { runOurs } from "./run-load.ts";
 
 /** Whether our generator sees what others see: the same server, the same load, in alternating rounds. */
 
+/** Servers to load, each with the program that loads it beside ours. */
 export interface AgreeTargets {
-  /** `http://host:port` of a Triton, and of an embed API; `host:port` of a Triton's gRPC. */
-  readonly http?: string;
-  readonly grpc?: string;
-  readonly embed?: string;
-  readonly model: string;
+  /** A Triton at `http://host:port` and `host:port`, and the path of perf_analyzer. */
+  readonly triton?: {
+    readonly http: string;
+    readonly grpc: string;
+    readonly perfAnalyzer: string;
+  };
+  /** An embed API at `http://host:port`, and the path of hey. */
+  readonly embed?: { readonly http: string; readonly hey: string };
 }
 
 export interface AgreeOptions {
-  /** Paths of the programs; each is needed where there is an address for it. */
-  readonly perfAnalyzer?: string;
-  readonly hey?: string;
   readonly image: LoadImage;
   readonly rounds: number;
   readonly seconds: number;
@@ -59,19 +63,13 @@ interface Pair {
   readonly theirs: (load: PeerLoad) => Promise<Figures>;
 }
 
-/**
- * Measure each path with ours and with the other program, the order reversed in each round.
- *
- * @throws {BenchError} where an address has no program to compare with, or there is no address.
- */
+/** Measures each path with ours and with the other program; reverses the order in each round. */
 export async function compareWithPeers(
   targets: AgreeTargets,
   options: AgreeOptions,
 ): Promise<readonly AgreeRow[]> {
-  const pairs = await pairsOf(targets, options);
-  if (pairs.length === 0) throw new BenchError("nothing to compare: give an address");
   const rows: AgreeRow[] = [];
-  for (const pair of pairs) {
+  for (const pair of await pairsOf(targets, options)) {
     const seen = { ours: [] as Figures[], theirs: [] as Figures[] };
     for (let round = 0; round < options.rounds; round++) {
       const order = ["ours", "theirs"] as const;
@@ -90,43 +88,40 @@ export async function compareWithPeers(
 }
 
 async function pairsOf(
-  { http, grpc, embed, model }: AgreeTargets,
-  { perfAnalyzer, hey, image }: AgreeOptions,
+  { triton, embed }: AgreeTargets,
+  { image }: AgreeOptions,
 ): Promise<readonly Pair[]> {
+  const { name: model } = openclipVitB32;
   const pairs: Pair[] = [];
-  const fp32 = { payload: "fp32", serialization: "binary" } as const;
-  for (const [protocol, url] of [
-    ["http", http],
-    ["grpc", grpc],
-  ] as const) {
-    if (url === undefined) continue;
-    if (perfAnalyzer === undefined) {
-      throw new BenchError(`--${protocol} ${url}: give --perf-analyzer to compare with`);
-    }
-    const path = `onnx-${protocol}` as const;
-    const requests = await prepareRequests({ path, url, model }, fp32, [image], 1);
-    const address = url.replace(/^http:\/\//, "");
+  const add = async (
+    target: { readonly path: AgreeRow["path"]; readonly url: string },
+    peer: AgreeRow["peer"],
+    theirs: (requests: PreparedRequests, load: PeerLoad) => Promise<Figures>,
+  ) => {
+    const payload = target.path === "embed-http" ? "encoded" : "fp32";
+    const body = { payload, serialization: "binary" } as const;
+    const requests = await prepareRequests({ ...target, model }, body, [image], 1);
     pairs.push({
-      path,
-      peer: "perf_analyzer",
+      path: target.path,
+      peer,
       ours: async (load) => ours(await runOurs(requests, load)),
-      theirs: (load) => runPerfAnalyzer(perfAnalyzer, { protocol, address, model }, load),
+      theirs: (load) => theirs(requests, load),
     });
+  };
+  if (triton !== undefined) {
+    const { http, grpc, perfAnalyzer } = triton;
+    for (const protocol of ["http", "grpc"] as const) {
+      const url = { http, grpc }[protocol];
+      const address = url.replace(/^http:\/\//, "");
+      await add({ path: `onnx-${protocol}`, url }, "perf_analyzer", (_, load) =>
+        runPerfAnalyzer(perfAnalyzer, { protocol, address, model }, load),
+      );
+    }
   }
   if (embed !== undefined) {
-    if (hey === undefined) throw new BenchError(`--embed ${embed}: give --hey to compare with`);
-    const requests = await prepareRequests(
-      { path: "embed-http", url: embed, model },
-      { payload: "encoded", serialization: "binary" },
-      [image],
-      1,
+    await add({ path: "embed-http", url: embed.http }, "hey", (requests, load) =>
+      runHey(embed.hey, requests, load),
     );
-    pairs.push({
-      path: "embed-http",
-      peer: "hey",
-      ours: async (load) => ours(await runOurs(requests, load)),
-      theirs: (load) => runHey(hey, requests, load),
-    });
   }
   return pairs;
 }
@@ -151,7 +146,7 @@ const titles: Readonly<Record<Figure, string>> = {
   p95Ms: "p95 ms",
 };
 
-/** A table: medians of the rounds, each round's value, and the ratio. */
+/** Markdown table of the medians of the rounds, each round's value, and the ratio. */
 export function agreeTable(rows: readonly AgreeRow[]): string {
   const cells = rows.flatMap((row) =>
     figures.map((figure) => {
@@ -159,12 +154,11 @@ export function agreeTable(rows: readonly AgreeRow[]): string {
         const all = rounds.map((round) => round[figure]);
         return `${(median(all) ?? Number.NaN).toFixed(2)} (${all.map((one) => one.toFixed(2)).join(", ")})`;
       };
-      return `| ${row.path} | ${titles[figure]} | ${values(row.ours)} | ${row.peer}: ${values(row.theirs)} | ${ratioOf(row, figure).toFixed(3)} |`;
+      const theirs = `${row.peer}: ${values(row.theirs)}`;
+      const ratio = ratioOf(row, figure).toFixed(3);
+      return [row.path, titles[figure], values(row.ours), theirs, ratio];
     }),
   );
-  return [
-    "| path | figure | clipstack: median (rounds) | other | ratio in a round, median |",
-    "| --- | --- | --- | --- | --- |",
-    ...cells,
-  ].join("\n");
+  const head = ["path", "figure", "clipstack: median (rounds)", "other", "median ratio of a round"];
+  return tableOf(head, cells);
 }
