@@ -114,6 +114,31 @@ test("a connection that ends within an answer is a failure", async () => {
   expect(await sendInTurn(url, "http", 2)).toEqual([cut, cut]);
 });
 
+const chunks =
+  "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3;x=1\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+
+test("a body in chunks is counted without their sizes", async () => {
+  const url = await httpServer((socket) => {
+    // in two parts, cut within the head
+    socket.on("data", () => {
+      socket.write(chunks.slice(0, 7));
+      setTimeout(() => socket.write(chunks.slice(7)), 10);
+    });
+  });
+  expect(await sendInTurn(url, "http", 2)).toEqual(Array(2).fill({ code: "", bytes: 5 }));
+});
+
+test.each([
+  ["what is not HTTP", "SSH-2.0-OpenSSH_9.2\r\n\r\n"],
+  ["a chunk that is longer than its size", chunks.replace("abc", "abcd")],
+  ["a chunk whose size is no number", chunks.replace("3;x=1", "x")],
+])("%s is a failure", async (_what, text) => {
+  const url = await httpServer((socket) => {
+    socket.on("data", () => socket.write(text));
+  });
+  expect(await sendInTurn(url, "http", 2)).toMatchObject(Array(2).fill({ code: "not HTTP" }));
+});
+
 test("an error of gRPC has its name", async () => {
   const url = await grpcServer((stream) => {
     stream.respond({ ":status": 200, "grpc-status": "14" }, { endStream: true });
