@@ -69,7 +69,6 @@ export const ruleIds = [
   "gpu-quota-admits-pods",
   "gpu-pool-holds-pods",
   "gpu-limits-equal-requests",
-  "service-selects",
   // state
   "state-locking",
   "state-shared",
@@ -105,6 +104,7 @@ export const removedRules = {
   "resources-given": "kube-linter's unset-cpu-requirements and unset-memory-requirements",
   "requests-within-limits": "the API server",
   "limit-range-admits-pods": "the API server",
+  "service-selects": "kube-linter's dangling-service",
   "single-replica": "kube-linter's minimum-three-replicas",
 } as const;
 export type RemovedRuleId = keyof typeof removedRules;

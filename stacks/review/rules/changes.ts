@@ -2,7 +2,7 @@ import type { ResourceChange, StackChange } from "../change.ts";
 import { isOneShot, withoutKey } from "../stack-facts.ts";
 import { canonical, isObject } from "../value-paths.ts";
 import { environmentBefore, environmentOf } from "./facts.ts";
-import { type ReviewRule, rule } from "./rule.ts";
+import { each, type ReviewRule, rule } from "./rule.ts";
 import { at, isGiven, text } from "./values.ts";
 
 /** Resources of some types that go, or go and come back empty. */
@@ -278,17 +278,11 @@ export const changeRules: readonly ReviewRule[] = [
       drift: true,
       edits: [],
     },
-    *find({ drift }) {
-      for (const { address, action } of drift) {
-        yield {
-          address,
-          what:
-            action === "delete"
-              ? "is gone, outside of Terraform"
-              : "was changed outside of Terraform",
-        };
-      }
-    },
+    find: each(
+      ({ drift }) => drift,
+      ({ action }) =>
+        action === "delete" ? "is gone, outside of Terraform" : "was changed outside of Terraform",
+    ),
   }),
 ];
 

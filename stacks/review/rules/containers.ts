@@ -1,7 +1,7 @@
 import { podSecurity } from "../../../inference-image/src/contract/pods.ts";
 import { hidden } from "../secrets.ts";
-import { metadataOf, resourcesOf, serviceContainers } from "./facts.ts";
-import { type ReviewRule, rule } from "./rule.ts";
+import { metadataOf, ofType, serviceContainers } from "./facts.ts";
+import { each, type ReviewRule, rule } from "./rule.ts";
 import { at, isMissing, map, text, texts } from "./values.ts";
 
 const embed = (field: string) =>
@@ -20,12 +20,12 @@ export const containerRules: readonly ReviewRule[] = [
       says: "privileged must not be true",
       edits: [{ at: embed("privileged"), failing: true }],
     },
-    *find(change) {
-      for (const { address, after = {} } of resourcesOf(change, "docker_container")) {
-        if (after.privileged === true) yield { address, what: "privileged must not be true" };
-        yield* dangerous(address, texts(at(after.capabilities, "add")));
-      }
-    },
+    find: each(ofType("docker_container"), ({ after = {} }) => [
+      ...(after.privileged === true ? ["privileged must not be true"] : []),
+      ...texts(at(after.capabilities, "add"))
+        .filter((capability) => capable.has(capability.replace(/^CAP_/, "")))
+        .map((capability) => `capabilities.add must not have ${capability}`),
+    ]),
   }),
   rule({
     id: "container-root",
@@ -40,18 +40,13 @@ export const containerRules: readonly ReviewRule[] = [
       says: "user should not be root, got '0:0'",
       edits: [{ at: embed("user"), failing: "0:0", passing: "1000:1000" }],
     },
-    *find(change) {
-      for (const { address, resource, values } of serviceContainers(change)) {
-        if (isMissing(resource, "user")) {
-          yield {
-            address,
-            what: "user should be given: without it the image decides, got nothing",
-          };
-        } else if (/^(0|root)(:|$)/.test(text(values.user) ?? "")) {
-          yield { address, what: `user should not be root, got '${text(values.user)}'` };
-        }
+    find: each(serviceContainers, ({ resource, values }) => {
+      const user = text(values.user) ?? "";
+      if (isMissing(resource, "user")) {
+        return "user should be given: without it the image decides, got nothing";
       }
-    },
+      return /^(0|root)(:|$)/.test(user) ? `user should not be root, got '${user}'` : undefined;
+    }),
   }),
   rule({
     id: "container-capabilities",
@@ -65,18 +60,12 @@ export const containerRules: readonly ReviewRule[] = [
       says: "capabilities.drop should be ALL, got nothing",
       edits: [{ at: embed("capabilities"), failing: undefined }],
     },
-    *find(change) {
-      for (const resource of resourcesOf(change, "docker_container")) {
-        const dropped = texts(at(resource.after?.capabilities, "drop"));
-        if (dropped.includes("ALL") || resource.unknown.some(([name]) => name === "capabilities")) {
-          continue;
-        }
-        yield {
-          address: resource.address,
-          what: `capabilities.drop should be ALL, got ${or(dropped)}`,
-        };
-      }
-    },
+    find: each(ofType("docker_container"), ({ after, unknown }) => {
+      const dropped = texts(at(after?.capabilities, "drop"));
+      return dropped.includes("ALL") || unknown.some(([name]) => name === "capabilities")
+        ? undefined
+        : `capabilities.drop should be ALL, got ${or(dropped)}`;
+    }),
   }),
   rule({
     id: "container-read-only",
@@ -90,12 +79,9 @@ export const containerRules: readonly ReviewRule[] = [
       says: "read_only should be true, got false",
       edits: [{ at: embed("read_only"), failing: false, passing: true }],
     },
-    *find(change) {
-      for (const { address, values } of serviceContainers(change)) {
-        if (values.read_only === true) continue;
-        yield { address, what: `read_only should be true, got ${values.read_only ?? "nothing"}` };
-      }
-    },
+    find: each(serviceContainers, ({ values: { read_only: given } }) =>
+      given === true ? undefined : `read_only should be true, got ${given ?? "nothing"}`,
+    ),
   }),
   rule({
     id: "container-privilege-escalation",
@@ -109,16 +95,12 @@ export const containerRules: readonly ReviewRule[] = [
       says: "security_opts should have no-new-privileges:true, got nothing",
       edits: [{ at: embed("security_opts"), failing: [] }],
     },
-    *find(change) {
-      for (const resource of resourcesOf(change, "docker_container")) {
-        const options = texts(resource.after?.security_opts);
-        if (options.some((it) => /^no-new-privileges([:=]true)?$/.test(it))) continue;
-        yield {
-          address: resource.address,
-          what: `security_opts should have no-new-privileges:true, got ${or(options.map(securityOption))}`,
-        };
-      }
-    },
+    find: each(ofType("docker_container"), ({ after }) => {
+      const options = texts(after?.security_opts);
+      return options.some((it) => /^no-new-privileges([:=]true)?$/.test(it))
+        ? undefined
+        : `security_opts should have no-new-privileges:true, got ${or(options.map(securityOption))}`;
+    }),
   }),
   rule({
     id: "container-restart",
@@ -132,15 +114,11 @@ export const containerRules: readonly ReviewRule[] = [
       says: "restart should be unless-stopped or always, got 'no'",
       edits: [{ at: embed("restart"), failing: "no", passing: "unless-stopped" }],
     },
-    *find(change) {
-      for (const { address, values } of serviceContainers(change)) {
-        if (values.restart === "unless-stopped" || values.restart === "always") continue;
-        yield {
-          address,
-          what: `restart should be unless-stopped or always, got ${quoted(values.restart)}`,
-        };
-      }
-    },
+    find: each(serviceContainers, ({ values: { restart } }) =>
+      restart === "unless-stopped" || restart === "always"
+        ? undefined
+        : `restart should be unless-stopped or always, got ${quoted(restart)}`,
+    ),
   }),
   rule({
     id: "container-log-limit",
@@ -154,16 +132,12 @@ export const containerRules: readonly ReviewRule[] = [
       says: "log_opts should have max-size: json-file keeps every line for ever",
       edits: [{ at: embed("log_opts"), failing: undefined }],
     },
-    *find(change) {
-      for (const { address, values } of serviceContainers(change)) {
-        const driver = text(values.log_driver) ?? "json-file";
-        if (driver !== "json-file" || map(values.log_opts)["max-size"] !== undefined) continue;
-        yield {
-          address,
-          what: "log_opts should have max-size: json-file keeps every line for ever",
-        };
-      }
-    },
+    find: each(serviceContainers, ({ values }) => {
+      const driver = text(values.log_driver) ?? "json-file";
+      return driver !== "json-file" || map(values.log_opts)["max-size"] !== undefined
+        ? undefined
+        : "log_opts should have max-size: json-file keeps every line for ever";
+    }),
   }),
   rule({
     id: "pod-security-level",
@@ -186,27 +160,16 @@ export const containerRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
-      for (const namespace of resourcesOf(change, "kubernetes_namespace")) {
-        const level = map(metadataOf(namespace).labels)[podSecurity.label];
-        if (level === "restricted" || level === "baseline") continue;
-        yield {
-          address: namespace.address,
-          what: `${podSecurity.label} should be restricted or baseline, got ${quoted(level)}`,
-        };
-      }
-    },
+    find: each(ofType("kubernetes_namespace"), (namespace) => {
+      const level = map(metadataOf(namespace).labels)[podSecurity.label];
+      return level === "restricted" || level === "baseline"
+        ? undefined
+        : `${podSecurity.label} should be restricted or baseline, got ${quoted(level)}`;
+    }),
   }),
 ];
 
 const capable = new Set(["ALL", "SYS_ADMIN", "SYS_MODULE", "SYS_PTRACE", "SYS_RAWIO", "NET_ADMIN"]);
-
-function* dangerous(address: string, added: readonly string[]) {
-  for (const capability of added) {
-    if (!capable.has(capability.replace(/^CAP_/, ""))) continue;
-    yield { address, what: `capabilities.add must not have ${capability}` };
-  }
-}
 
 function or(values: readonly string[]): string {
   return values.length === 0 ? "nothing" : values.join(", ");

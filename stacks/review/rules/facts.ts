@@ -43,6 +43,11 @@ export function resourcesOf(change: StackChange, type: string): readonly Resourc
   return byType(change).get(type) ?? [];
 }
 
+/** The same as a function of the change, for {@link each}. */
+export function ofType(type: string) {
+  return (change: StackChange) => resourcesOf(change, type);
+}
+
 /** The output `environment` after the change, where it is one. */
 export const environmentOf = cached(
   ({ environmentAfter }: StackChange): Environment | undefined =>
@@ -236,11 +241,6 @@ export const podOf = cached(
       pod: block(at(spec, "template", "spec")) ?? {},
     };
   },
-);
-
-/** Labels of the pods that a PodDisruptionBudget is for. */
-export const budgetSelector = cached((budget: ResourceChange) =>
-  map(at(specOf(budget), "selector", "match_labels")),
 );
 
 /** Workloads of typed resources. */

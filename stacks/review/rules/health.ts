@@ -20,7 +20,7 @@ import {
   visibleGpus,
 } from "./facts.ts";
 import { configOf, deployedConfigs, tensorrtOf } from "./model-configs.ts";
-import { type ReviewRule, rule } from "./rule.ts";
+import { each, type ReviewRule, rule } from "./rule.ts";
 import {
   at,
   block,
@@ -56,16 +56,12 @@ export const healthRules: readonly ReviewRule[] = [
       says: "healthcheck must be given, got nothing",
       edits: [{ at: container("triton-onnx/container", "healthcheck"), failing: undefined }],
     },
-    *find(change) {
-      for (const { address, resource, values } of serviceContainers(change)) {
-        const test = texts(at(values.healthcheck, "test"));
-        if (isMissing(resource, "healthcheck")) {
-          yield { address, what: "healthcheck must be given, got nothing" };
-        } else if (test[0] === "NONE") {
-          yield { address, what: "healthcheck.test must ask the server, got NONE" };
-        }
-      }
-    },
+    find: each(serviceContainers, ({ resource, values }) => {
+      if (isMissing(resource, "healthcheck")) return "healthcheck must be given, got nothing";
+      return texts(at(values.healthcheck, "test"))[0] === "NONE"
+        ? "healthcheck.test must ask the server, got NONE"
+        : undefined;
+    }),
   }),
   rule({
     id: "health-check-readiness",
@@ -85,17 +81,13 @@ export const healthRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
-      const paths = { embed: embedPaths.readyz, triton: oipPaths.ready, other: undefined };
-      for (const { address, kind, values } of serviceContainers(change)) {
-        const test = texts(at(values.healthcheck, "test"));
-        const path = paths[kind];
-        if (path === undefined || test.length === 0 || test.some((word) => word.includes(path))) {
-          continue;
-        }
-        yield { address, what: `healthcheck.test should ask ${path}, got '${commandText(test)}'` };
-      }
-    },
+    find: each(serviceContainers, ({ kind, values }) => {
+      const path = { embed: embedPaths.readyz, triton: oipPaths.ready, other: undefined }[kind];
+      const test = texts(at(values.healthcheck, "test"));
+      return path === undefined || test.length === 0 || test.some((word) => word.includes(path))
+        ? undefined
+        : `healthcheck.test should ask ${path}, got '${commandText(test)}'`;
+    }),
   }),
   rule({
     id: "start-period",
@@ -116,17 +108,13 @@ export const healthRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
-      for (const triton of serviceContainers(change)) {
-        const least = startSecondsOf(change, triton);
-        const given = startPeriodOf(triton);
-        if (least === undefined || given === undefined || given >= least) continue;
-        yield {
-          address: triton.address,
-          what: `healthcheck.start_period must be at least ${least} s, the time to load the model, got ${given} s`,
-        };
-      }
-    },
+    find: each(serviceContainers, (triton, change) => {
+      const least = startSecondsOf(change, triton);
+      const given = startPeriodOf(triton);
+      return least === undefined || given === undefined || given >= least
+        ? undefined
+        : `healthcheck.start_period must be at least ${least} s, the time to load the model, got ${given} s`;
+    }),
   }),
   rule({
     id: "stop-time",
@@ -195,15 +183,11 @@ export const healthRules: readonly ReviewRule[] = [
       says: "readiness_probe must be given, got nothing",
       edits: [{ at: podPath("container", 0, "readiness_probe"), failing: undefined }],
     },
-    *find(change) {
-      for (const { address, container } of ourPodContainers(change)) {
-        for (const probe of ["startup_probe", "readiness_probe", "liveness_probe"]) {
-          if (block(container[probe]) === undefined) {
-            yield { address, what: `${probe} must be given, got nothing` };
-          }
-        }
-      }
-    },
+    find: each(ourPodContainers, ({ container }) =>
+      ["startup_probe", "readiness_probe", "liveness_probe"]
+        .filter((probe) => block(container[probe]) === undefined)
+        .map((probe) => `${probe} must be given, got nothing`),
+    ),
   }),
   rule({
     id: "liveness-independent",
@@ -223,19 +207,14 @@ export const healthRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
-      for (const { address, container } of ourPodContainers(change)) {
-        const [live, ready] = ["liveness_probe", "readiness_probe"].map((probe) =>
-          askedBy(block(container[probe])),
-        );
-        if (live === undefined || (live.identity !== ready?.identity && !live.isReadiness))
-          continue;
-        yield {
-          address,
-          what: `the liveness probe must not ask ${live.asks} of readiness, got '${live.shown}'`,
-        };
-      }
-    },
+    find: each(ourPodContainers, ({ container }) => {
+      const [live, ready] = ["liveness_probe", "readiness_probe"].map((probe) =>
+        askedBy(block(container[probe])),
+      );
+      return live !== undefined && (live.identity === ready?.identity || live.isReadiness)
+        ? `the liveness probe must not ask ${live.asks} of readiness, got '${live.shown}'`
+        : undefined;
+    }),
   }),
   rule({
     id: "startup-budget",
@@ -305,18 +284,14 @@ export const healthRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
-      for (const deployment of deploymentsOf(change)) {
-        const startup = podContainers(podOf(deployment).pod).map(startupSecondsOf);
-        const least = Math.max(0, ...startup.filter((seconds) => seconds !== undefined));
-        const given = number(specOf(deployment).progress_deadline_seconds) ?? 600;
-        if (least === 0 || given > least) continue;
-        yield {
-          address: deployment.address,
-          what: `progress_deadline_seconds must be more than ${least}, the time of the startup probe, got ${given}`,
-        };
-      }
-    },
+    find: each(deploymentsOf, (deployment) => {
+      const startup = podContainers(podOf(deployment).pod).map(startupSecondsOf);
+      const least = Math.max(0, ...startup.filter((seconds) => seconds !== undefined));
+      const given = number(specOf(deployment).progress_deadline_seconds) ?? 600;
+      return least === 0 || given > least
+        ? undefined
+        : `progress_deadline_seconds must be more than ${least}, the time of the startup probe, got ${given}`;
+    }),
   }),
   rule({
     id: "pre-stop",
@@ -330,13 +305,11 @@ export const healthRules: readonly ReviewRule[] = [
       says: "lifecycle.pre_stop should be given, got nothing",
       edits: [{ at: podPath("container", 0, "lifecycle"), failing: undefined }],
     },
-    *find(change) {
-      for (const { address, container } of ourPodContainers(change)) {
-        if (block(at(container.lifecycle, "pre_stop")) === undefined) {
-          yield { address, what: "lifecycle.pre_stop should be given, got nothing" };
-        }
-      }
-    },
+    find: each(ourPodContainers, ({ container }) =>
+      block(at(container.lifecycle, "pre_stop")) === undefined
+        ? "lifecycle.pre_stop should be given, got nothing"
+        : undefined,
+    ),
   }),
 ];
 

@@ -1,6 +1,6 @@
 import { imageFindings, releaseFindings } from "../../../constructs/checks/images.ts";
-import { gpuOf, imagesOf, resourcesOf } from "./facts.ts";
-import { type ReviewRule, rule } from "./rule.ts";
+import { gpuOf, imagesOf, ofType } from "./facts.ts";
+import { each, type ReviewRule, rule } from "./rule.ts";
 import { isMissing, text } from "./values.ts";
 
 /** Images: which one runs, and whether it can. */
@@ -24,11 +24,7 @@ export const imageRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
-      for (const { address, image } of imagesOf(change)) {
-        for (const what of imageFindings(image)) yield { address, what };
-      }
-    },
+    find: each(imagesOf, ({ image }) => imageFindings(image)),
   }),
   rule({
     id: "image-digest",
@@ -48,12 +44,11 @@ export const imageRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
-      for (const { address, image } of imagesOf(change)) {
-        if (image.startsWith("clipstack/") || image.includes("@")) continue;
-        yield { address, what: `image should be pinned by digest, got '${image}'` };
-      }
-    },
+    find: each(imagesOf, ({ image }) =>
+      image.startsWith("clipstack/") || image.includes("@")
+        ? undefined
+        : `image should be pinned by digest, got '${image}'`,
+    ),
   }),
   rule({
     id: "image-gpu-architecture",
@@ -75,14 +70,10 @@ export const imageRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
-      const gpu = gpuOf(change);
-      if (gpu === undefined) return;
-      for (const { address, image, triton } of imagesOf(change)) {
-        if (!triton) continue;
-        for (const what of releaseFindings(image, gpu)) yield { address, what };
-      }
-    },
+    find: each(imagesOf, ({ image, triton }, change) => {
+      const gpu = triton ? gpuOf(change) : undefined;
+      return gpu && releaseFindings(image, gpu);
+    }),
   }),
   rule({
     id: "image-local-never-pulled",
@@ -109,15 +100,11 @@ export const imageRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
-      for (const { address, image, pullPolicy } of imagesOf(change)) {
-        if (!image.startsWith("clipstack/") || pullPolicy !== "Always") continue;
-        yield {
-          address,
-          what: `image_pull_policy must not be Always for '${image}', which no registry has`,
-        };
-      }
-    },
+    find: each(imagesOf, ({ image, pullPolicy }) =>
+      image.startsWith("clipstack/") && pullPolicy === "Always"
+        ? `image_pull_policy must not be Always for '${image}', which no registry has`
+        : undefined,
+    ),
   }),
   rule({
     id: "image-kept",
@@ -137,14 +124,11 @@ export const imageRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
-      for (const resource of resourcesOf(change, "docker_image")) {
-        if (!isMissing(resource, "build") || resource.after?.keep_locally === true) continue;
-        yield {
-          address: resource.address,
-          what: `keep_locally should be true for an image that is pulled ('${text(resource.after?.name) ?? "known when applied"}'), got ${String(resource.after?.keep_locally ?? "nothing")}`,
-        };
-      }
-    },
+    find: each(ofType("docker_image"), (resource) => {
+      const { name, keep_locally: kept } = resource.after ?? {};
+      return isMissing(resource, "build") && kept !== true
+        ? `keep_locally should be true for an image that is pulled ('${text(name) ?? "known when applied"}'), got ${String(kept ?? "nothing")}`
+        : undefined;
+    }),
   }),
 ];

@@ -8,35 +8,22 @@ import type { StackChange } from "../change.ts";
 import { selects } from "../stack-facts.ts";
 import {
   autoscalersOf,
-  budgetSelector,
   deploymentsOf,
   environmentOf,
   gpuResource,
   hasOtherPods,
-  metadataOf,
   names,
-  podContainers,
+  ofType,
   podOf,
   podOwnersOf,
   quotasOf,
   releasesOf,
-  resourcesOf,
   specOf,
   type Workload,
   workloadsOf,
 } from "./facts.ts";
-import { type ReviewRule, rule } from "./rule.ts";
-import {
-  at,
-  block,
-  blocks,
-  cpuMillicores,
-  isGiven,
-  map,
-  memoryMiB,
-  number,
-  text,
-} from "./values.ts";
+import { each, type ReviewRule, rule } from "./rule.ts";
+import { at, block, cpuMillicores, isGiven, map, memoryMiB, number, text } from "./values.ts";
 
 const object = (type: string, construct: string, ...path: readonly (string | number)[]) =>
   ["resource", type, construct, "spec", ...path] as const;
@@ -102,20 +89,17 @@ export const kubernetesRules: readonly ReviewRule[] = [
       says: "replicas should not be given, the autoscaler owns it, got 2",
       edits: [{ at: deployment("replicas"), failing: 2 }],
     },
-    *find(change) {
+    find: each(deploymentsOf, (deployment, change) => {
       // a plan of what is deployed has the number that the autoscaler chose
-      if (change.source === "plan") return;
-      for (const it of deploymentsOf(change)) {
-        const scaled = autoscalersOf(change).some((scaler) =>
-          names(at(specOf(scaler), "scale_target_ref", "name"), it),
-        );
-        if (!scaled || !isGiven(specOf(it).replicas)) continue;
-        yield {
-          address: it.address,
-          what: `replicas should not be given, the autoscaler owns it, got ${String(specOf(it).replicas)}`,
-        };
-      }
-    },
+      if (change.source === "plan") return undefined;
+      const { replicas } = specOf(deployment);
+      const isScaled = autoscalersOf(change).some((scaler) =>
+        names(at(specOf(scaler), "scale_target_ref", "name"), deployment),
+      );
+      return isScaled && isGiven(replicas)
+        ? `replicas should not be given, the autoscaler owns it, got ${String(replicas)}`
+        : undefined;
+    }),
   }),
   rule({
     id: "budget-selects",
@@ -140,17 +124,13 @@ export const kubernetesRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
-      for (const budget of resourcesOf(change, "kubernetes_pod_disruption_budget")) {
-        const selector = budgetSelector(budget);
-        const selected = podOwnersOf(change).some((it) => selects(selector, podOf(it).labels));
-        if (selected || hasOtherPods(change) || Object.keys(selector).length === 0) continue;
-        yield {
-          address: budget.address,
-          what: `selector must be that of pods of the stack, got ${labels(selector)}`,
-        };
-      }
-    },
+    find: each(ofType("kubernetes_pod_disruption_budget"), (budget, change) => {
+      const selector = map(at(specOf(budget), "selector", "match_labels"));
+      const selected = podOwnersOf(change).some((it) => selects(selector, podOf(it).labels));
+      return selected || hasOtherPods(change) || Object.keys(selector).length === 0
+        ? undefined
+        : `selector must be that of pods of the stack, got ${labels(selector)}`;
+    }),
   }),
   rule({
     id: "quota-admits-pods",
@@ -214,17 +194,13 @@ export const kubernetesRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
+    find: each(quotasOf, ({ hard }, change) => {
       const needed = gpusAtMost(ours(change));
-      for (const { address, hard } of quotasOf(change)) {
-        const allowed = number(hard[`requests.${gpuResource}`]);
-        if (allowed === undefined || needed <= allowed) continue;
-        yield {
-          address,
-          what: `requests.${gpuResource} of the quota must be at least ${needed}, got ${allowed}`,
-        };
-      }
-    },
+      const allowed = number(hard[`requests.${gpuResource}`]);
+      return allowed === undefined || needed <= allowed
+        ? undefined
+        : `requests.${gpuResource} of the quota must be at least ${needed}, got ${allowed}`;
+    }),
   }),
   rule({
     id: "gpu-pool-holds-pods",
@@ -278,66 +254,13 @@ export const kubernetesRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
-      for (const { address, requests, limits } of containersOf(workloadsOf(change))) {
-        const [request, limit] = [requests[gpuResource], limits[gpuResource]];
-        if (request === undefined || request === limit) continue;
-        yield {
-          address,
-          what: `requests of ${gpuResource} must be its limit (${limit ?? "none"}), got ${request}`,
-        };
-      }
-    },
-  }),
-  rule({
-    id: "service-selects",
-    severity: "error",
-    title: "A Service leads to pods that are there, at a port that they have.",
-    why: "A Service whose labels or port no pod has is made without a word, and every request to it fails.",
-    looksAt:
-      "`selector` and `target_port` of every typed Service, against the pods of the stack. Nothing is said where a release or a manifest may have the pods.",
-    fix: "select the labels of the pods, and a port that they name",
-    example: {
-      stack: "kind-local",
-      says: "target_port of clipstack-embed must be a port of its pods (http, 8002), got 'grpc'",
-      edits: [
-        {
-          at: object("kubernetes_service_v1", "embed/service", "port", 0, "target_port"),
-          failing: "grpc",
-          passing: "http",
-        },
-      ],
-    },
-    *find(change) {
-      for (const service of resourcesOf(change, "kubernetes_service")) {
-        const selector = map(specOf(service).selector);
-        if (Object.keys(selector).length === 0) continue;
-        const pods = podOwnersOf(change)
-          .map(podOf)
-          .filter((it) => selects(selector, it.labels));
-        if (pods.length === 0) {
-          if (hasOtherPods(change)) continue;
-          yield {
-            address: service.address,
-            what: `selector must be that of pods of the stack, got ${labels(selector)}`,
-          };
-          continue;
-        }
-        const known = pods
-          .flatMap(({ pod }) => podContainers(pod))
-          .flatMap(({ port }) => blocks(port))
-          .flatMap(({ name, container_port }) => [text(name), text(container_port)]);
-        for (const port of blocks(specOf(service).port)) {
-          const target = text(port.target_port);
-          if (target === undefined || known.includes(target)) continue;
-          const name = text(metadataOf(service).name) ?? service.name;
-          yield {
-            address: service.address,
-            what: `target_port of ${name} must be a port of its pods (${known.filter(Boolean).join(", ")}), got '${target}'`,
-          };
-        }
-      }
-    },
+    find: each(
+      (change) => containersOf(workloadsOf(change)),
+      ({ requests: { [gpuResource]: request }, limits: { [gpuResource]: limit } }) =>
+        request === undefined || request === limit
+          ? undefined
+          : `requests of ${gpuResource} must be its limit (${limit ?? "none"}), got ${request}`,
+    ),
   }),
 ];
 

@@ -1,7 +1,7 @@
 import { embedPaths } from "../../../inference-image/src/contract/embed-api.ts";
 import type { Values } from "../change.ts";
 import { askedBy, ourPodContainers } from "./health.ts";
-import { type ReviewRule, rule } from "./rule.ts";
+import { each, type ReviewRule, rule } from "./rule.ts";
 import { at, block, blocks, text, texts } from "./values.ts";
 
 const podPath = (...path: readonly (string | number)[]) =>
@@ -31,26 +31,20 @@ export const probeRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
-      for (const { address, container } of ourPodContainers(change)) {
-        const gateway = blocks(container.env).some(
-          ({ name, value }) => name === "ENGINE" && value === "triton",
-        );
-        for (const name of ["startup_probe", "liveness_probe"] as const) {
-          const probe = block(container[name]);
-          const asked = askedBy(probe);
-          const host = otherHost(probe);
-          if (host !== undefined) {
-            yield { address, what: `${name} must ask the container itself, got host '${host}'` };
-          } else if (gateway && name === "startup_probe" && asked?.isReadiness) {
-            yield {
-              address,
-              what: `startup_probe of a gateway must not need a ready Triton, got '${asked.shown}'`,
-            };
-          }
-        }
-      }
-    },
+    find: each(ourPodContainers, ({ container }) => {
+      const isGateway = blocks(container.env).some(
+        ({ name, value }) => name === "ENGINE" && value === "triton",
+      );
+      return (["startup_probe", "liveness_probe"] as const).flatMap((name) => {
+        const probe = block(container[name]);
+        const asked = askedBy(probe);
+        const host = otherHost(probe);
+        if (host !== undefined) return `${name} must ask the container itself, got host '${host}'`;
+        return isGateway && name === "startup_probe" && asked?.isReadiness
+          ? `startup_probe of a gateway must not need a ready Triton, got '${asked.shown}'`
+          : [];
+      });
+    }),
   }),
 ];
 

@@ -59,6 +59,17 @@ export interface RuleText extends Omit<ReviewRule, "find"> {
   readonly find: (change: StackChange) => Iterable<Found>;
 }
 
+/** Finds what a judge says of each item; a judge returns nothing for an item that passes. */
+export function each<Item extends { readonly address: string }>(
+  itemsOf: (change: StackChange) => readonly Item[],
+  judge: (item: Item, change: StackChange) => string | readonly string[] | undefined,
+): RuleText["find"] {
+  return (change) =>
+    itemsOf(change).flatMap((item) =>
+      [judge(item, change) ?? []].flat().map((what) => ({ address: item.address, what })),
+    );
+}
+
 /** A rule whose findings are fixed as its page says, unless they say more. */
 export function rule({ find, ...text }: RuleText): ReviewRule {
   return {

@@ -1,8 +1,8 @@
 import type { Path, ResourceChange } from "../change.ts";
 import { canBeSecret, hasSecretForm, isSecretName } from "../secrets.ts";
 import { isObject, isWithin, textsIn } from "../value-paths.ts";
-import { deploymentsOf, podContainers, podOf, releasesOf, resourcesOf } from "./facts.ts";
-import { type ReviewRule, rule } from "./rule.ts";
+import { deploymentsOf, ofType, podContainers, podOf, releasesOf, resourcesOf } from "./facts.ts";
+import { each, type ReviewRule, rule } from "./rule.ts";
 import { blocks, isExpression, isGiven, texts } from "./values.ts";
 
 /** A text that was planted here, and is no secret. */
@@ -162,19 +162,12 @@ export const secretRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
-      for (const resource of resourcesOf(change, "docker_image")) {
-        for (const build of blocks(resource.after?.build)) {
-          const names = blocks(build.build_args).flatMap((it) => Object.keys(it));
-          for (const name of names.filter(isSecretName)) {
-            yield {
-              address: resource.address,
-              what: `build_args must not have a secret, got ${name}`,
-            };
-          }
-        }
-      }
-    },
+    find: each(ofType("docker_image"), ({ after }) =>
+      blocks(after?.build)
+        .flatMap(({ build_args }) => blocks(build_args).flatMap((it) => Object.keys(it)))
+        .filter(isSecretName)
+        .map((name) => `build_args must not have a secret, got ${name}`),
+    ),
   }),
 ];
 

@@ -22,7 +22,7 @@ import {
   workloadsOf,
 } from "./facts.ts";
 import { configOf, deployedConfigs, problemsOf, tensorrtOf } from "./model-configs.ts";
-import { type ReviewRule, rule } from "./rule.ts";
+import { each, type ReviewRule, rule } from "./rule.ts";
 import {
   at,
   block,
@@ -122,17 +122,13 @@ export const tritonRules: readonly ReviewRule[] = [
       says: "shm_size should be at least 256 MiB, got 64",
       edits: [{ at: container(onnx, "shm_size"), failing: 64, passing: 1024 }],
     },
-    *find(change) {
-      for (const { address, resource, values } of tritons(change)) {
-        const given = number(values.shm_size);
-        if (given === undefined && !isMissing(resource, "shm_size")) continue;
-        if ((given ?? 0) >= leastSharedMemoryMiB) continue;
-        yield {
-          address,
-          what: `shm_size should be at least ${leastSharedMemoryMiB} MiB, got ${given ?? "nothing"}`,
-        };
-      }
-    },
+    find: each(tritons, ({ resource, values }) => {
+      const given = number(values.shm_size);
+      const isKnown = given !== undefined || isMissing(resource, "shm_size");
+      return isKnown && (given ?? 0) < leastSharedMemoryMiB
+        ? `shm_size should be at least ${leastSharedMemoryMiB} MiB, got ${given ?? "nothing"}`
+        : undefined;
+    }),
   }),
   rule({
     id: "triton-strict-start",
@@ -153,23 +149,22 @@ export const tritonRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
-      for (const { address, command } of tritons(change)) {
-        if (command.length === 0) continue;
-        for (const name of ["strict-readiness", "exit-on-error"]) {
-          // both are Triton's own default
-          const given = option(command, name) ?? "true";
-          if (given === true || /^(true|1|on|yes)$/i.test(given)) continue;
-          yield { address, what: `--${name} must be true, got '${optionText(name, given)}'` };
-        }
-        if (option(command, "disable-auto-complete-config") === undefined) {
-          yield {
-            address,
-            what: "--disable-auto-complete-config must be given: Triton would guess what the configuration leaves out",
-          };
-        }
-      }
-    },
+    find: each(tritons, ({ command }) => {
+      if (command.length === 0) return undefined;
+      const loose = ["strict-readiness", "exit-on-error"].flatMap((name) => {
+        // both are Triton's own default
+        const given = option(command, name) ?? "true";
+        return given === true || /^(true|1|on|yes)$/i.test(given)
+          ? []
+          : `--${name} must be true, got '${optionText(name, given)}'`;
+      });
+      return option(command, "disable-auto-complete-config") === undefined
+        ? [
+            ...loose,
+            "--disable-auto-complete-config must be given: Triton would guess what the configuration leaves out",
+          ]
+        : loose;
+    }),
   }),
   rule({
     id: "triton-request-size",
@@ -189,19 +184,15 @@ export const tritonRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
-      for (const { address, command } of tritons(change)) {
-        // Triton's own default: 64 MiB
-        const given = number(option(command, "http-max-input-size")) ?? 67_108_864;
-        // a number as text takes up to five times its four bytes
-        const least = 5 * requestBytes;
-        if (command.length === 0 || given >= least) continue;
-        yield {
-          address,
-          what: `--http-max-input-size should be at least ${least} bytes (${openclipVitB32.maxBatchSize} images as JSON), got ${given}`,
-        };
-      }
-    },
+    find: each(tritons, ({ command }) => {
+      // Triton's own default: 64 MiB
+      const given = number(option(command, "http-max-input-size")) ?? 67_108_864;
+      // a number as text takes up to five times its four bytes
+      const least = 5 * requestBytes;
+      return command.length === 0 || given >= least
+        ? undefined
+        : `--http-max-input-size should be at least ${least} bytes (${openclipVitB32.maxBatchSize} images as JSON), got ${given}`;
+    }),
   }),
   rule({
     id: "model-config-valid",
@@ -222,13 +213,10 @@ export const tritonRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
-      for (const { address, config, problem } of deployedConfigs(change)) {
-        if (problem !== undefined) yield { address, what: problem };
-        if (config === undefined) continue;
-        for (const what of problemsOf(config)) yield { address, what };
-      }
-    },
+    find: each(deployedConfigs, ({ config, problem }) => [
+      ...(problem === undefined ? [] : [problem]),
+      ...(config === undefined ? [] : problemsOf(config)),
+    ]),
   }),
   rule({
     id: "queue-delay-goal",
@@ -250,18 +238,14 @@ export const tritonRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
-      const goal = change.goals?.p99Milliseconds;
-      if (goal === undefined) return;
-      for (const { address, config } of deployedConfigs(change)) {
-        const delay = config?.dynamic_batching?.max_queue_delay_microseconds ?? 0;
-        if (delay <= (goal * 1000) / 2) continue;
-        yield {
-          address,
-          what: `max_queue_delay_microseconds should be at most ${(goal * 1000) / 2}, half of the goal of ${goal} ms (p99), got ${delay}`,
-        };
-      }
-    },
+    find: each(deployedConfigs, ({ config }, { goals }) => {
+      const goal = goals?.p99Milliseconds;
+      if (goal === undefined) return undefined;
+      const delay = config?.dynamic_batching?.max_queue_delay_microseconds ?? 0;
+      return delay <= (goal * 1000) / 2
+        ? undefined
+        : `max_queue_delay_microseconds should be at most ${(goal * 1000) / 2}, half of the goal of ${goal} ms (p99), got ${delay}`;
+    }),
   }),
   rule({
     id: "model-warm-up",
@@ -281,18 +265,14 @@ export const tritonRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
-      for (const { address, config } of deployedConfigs(change)) {
-        if (!config?.instance_group.some(({ kind }) => kind === "KIND_GPU")) continue;
-        const sizes = config.model_warmup.map(({ batch_size }) => batch_size);
-        const missing = [1, config.max_batch_size].filter((size) => !sizes.includes(size));
-        if (missing.length === 0 || config.max_batch_size === 0) continue;
-        yield {
-          address,
-          what: `model_warmup should have batches of ${missing.join(" and ")}, got ${sizes.join(", ") || "none"}`,
-        };
-      }
-    },
+    find: each(deployedConfigs, ({ config }) => {
+      if (!config?.instance_group.some(({ kind }) => kind === "KIND_GPU")) return undefined;
+      const sizes = config.model_warmup.map(({ batch_size }) => batch_size);
+      const missing = [1, config.max_batch_size].filter((size) => !sizes.includes(size));
+      return missing.length === 0 || config.max_batch_size === 0
+        ? undefined
+        : `model_warmup should have batches of ${missing.join(" and ")}, got ${sizes.join(", ") || "none"}`;
+    }),
   }),
   rule({
     id: "engine-cache",
@@ -502,17 +482,13 @@ export const tritonRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
-      for (const { address, values, env } of serviceContainers(change)) {
-        const asked = text(values.gpus)?.replace(/^device=/, "");
-        const seen = env.get("NVIDIA_VISIBLE_DEVICES");
-        if (asked === undefined || asked === "" || seen === undefined || asked === seen) continue;
-        yield {
-          address,
-          what: `NVIDIA_VISIBLE_DEVICES must be the GPUs of gpus ('${asked}'), got '${seen}'`,
-        };
-      }
-    },
+    find: each(serviceContainers, ({ values, env }) => {
+      const asked = text(values.gpus)?.replace(/^device=/, "");
+      const seen = env.get("NVIDIA_VISIBLE_DEVICES");
+      return asked === undefined || asked === "" || seen === undefined || asked === seen
+        ? undefined
+        : `NVIDIA_VISIBLE_DEVICES must be the GPUs of gpus ('${asked}'), got '${seen}'`;
+    }),
   }),
   rule({
     id: "gpu-named-one-way",
