@@ -62,86 +62,33 @@ export function commandsOfSession(block: CodeBlock): readonly DocumentedCommand[
   );
 }
 
+/** A comment, an operator (with the number of a file descriptor), or a word with quoted parts and command substitutions. */
+const tokenPattern =
+  /(?<!\S)#(?<comment>.*)|(?<operator>(?:(?<!\S)\d(?=[<>]))?[|&;<>]+)|(?:\$\((?:[^()]|\([^()]*\))*\)|'[^']*'|"[^"]*"|[^\s|&;<>'"])+/g;
+
 function splitComment(line: string): { readonly code: string; readonly comment?: string } {
-  let quote = "";
-  for (const [index, character] of [...line].entries()) {
-    if (quote !== "") {
-      if (character === quote) quote = "";
-    } else if (character === "'" || character === '"') {
-      quote = character;
-    } else if (character === "#" && /\s/.test([...line][index - 1] ?? " ")) {
-      const characters = [...line];
-      return {
-        code: characters.slice(0, index).join(""),
-        comment: characters.slice(index).join(""),
-      };
+  for (const { index, groups } of line.matchAll(tokenPattern)) {
+    if (groups?.comment !== undefined) {
+      return { code: line.slice(0, index), comment: groups.comment };
     }
   }
   return { code: line };
 }
 
-/** Words, and between them what separates commands. */
-function tokens(text: string): readonly string[] {
-  const found: string[] = [];
-  let word: string | undefined;
-  let quote = "";
-  let depth = 0;
-  const end = () => {
-    if (word !== undefined) found.push(word);
-    word = undefined;
-  };
-  const characters = [...text];
-  for (let index = 0; index < characters.length; index++) {
-    const character = characters[index] ?? "";
-    const next = characters[index + 1] ?? "";
-    if (quote !== "") {
-      if (character === quote) quote = "";
-      else word = `${word ?? ""}${character}`;
-    } else if (depth > 0 || (character === "$" && next === "(")) {
-      if (character === "(") depth++;
-      if (character === ")") depth--;
-      if (character === "$" && next === "(") {
-        depth++;
-        index++;
-        word = `${word ?? ""}$(`;
-      } else {
-        word = `${word ?? ""}${character}`;
-      }
-    } else if (character === "'" || character === '"') {
-      quote = character;
-      word ??= "";
-    } else if (/\s/.test(character)) {
-      end();
-    } else if (/[|&;<>]/.test(character)) {
-      // a number in front of a redirection belongs to it
-      if (character === ">" && word !== undefined && /^\d$/.test(word)) word = undefined;
-      end();
-      let operator = character;
-      while (/[|&<>]/.test(characters[index + 1] ?? "")) operator += characters[++index];
-      found.push(`\0${operator}`);
-    } else {
-      word = `${word ?? ""}${character}`;
-    }
-  }
-  end();
-  return found;
-}
-
 function simpleCommands(text: string): readonly (readonly string[])[] {
   const commands: string[][] = [[]];
   let skip = false;
-  for (const token of tokens(text)) {
-    if (token.startsWith("\0")) {
-      const operator = token.slice(1);
-      // what follows `>&` is a descriptor, what follows `>` and `<` a file
+  for (const [token, , operator] of text.matchAll(tokenPattern)) {
+    if (operator !== undefined) {
+      // a redirection is followed by a file or a descriptor
       if (/[<>]/.test(operator)) skip = true;
       else commands.push([]);
     } else if (skip) {
       skip = false;
     } else {
-      const current = commands.at(-1) ?? [];
+      const current = commands.at(-1)!;
       if (current.length === 0 && /^[A-Z_]+=/.test(token)) continue;
-      current.push(token);
+      current.push(token.replaceAll(/'([^']*)'|"([^"]*)"/g, "$1$2"));
     }
   }
   return commands.filter((words) => words.length > 0);
