@@ -1,4 +1,3 @@
-import { Agent, request } from "undici";
 import { openPreparedInfer } from "../../inference-image/src/triton/prepared-infer.ts";
 import {
   decodeInferResponse,
@@ -6,15 +5,13 @@ import {
 } from "../../inference-image/src/triton/wire-http.ts";
 import { prepareRequests } from "../load/prepare.ts";
 import type { PreparedRequest, PreparedRequests } from "../load/prepared-requests.ts";
-import { formatFraction } from "../report/document.ts";
 import { type BenchPath, type BenchRecord, benchPathName } from "./bench-record.ts";
 import type { BenchTarget } from "./bench-targets.ts";
-import { parityLimits } from "./check-parity.ts";
+import { type Compared, compareWith, judgeParity } from "./check-parity.ts";
 import { rows } from "./embed-requests.ts";
-import { reason } from "./http-client.ts";
+import { openHttpClient, reason } from "./http-client.ts";
 import { rowsOf, unit } from "./infer.ts";
 import type { ReferenceImage } from "./reference.ts";
-import { cosine, relativeDifference } from "./statistics.ts";
 
 type ParityResult = BenchRecord["parity"][number];
 
@@ -61,23 +58,10 @@ export async function checkBenchParity(
   try {
     const singles = await prepareRequests(target, path, images, 1);
     const together = await prepareRequests(target, path, images, Math.min(batch, images.length));
-    const cosines: number[] = [];
-    const differences: number[] = [];
-    const wrong = new Set<string>();
-    const senseless = new Set<string>();
+    const compared: Compared[] = [];
     const compare = (vectors: readonly Float32Array[], first: number): void => {
       for (const [i, vector] of vectors.entries()) {
-        const image = images[(first + i) % images.length] as ReferenceImage;
-        const angle = cosine(vector, image.embedding);
-        const difference = relativeDifference(vector, image.embedding);
-        if (!(Number.isFinite(angle) && Number.isFinite(difference))) {
-          senseless.add(image.name);
-          continue;
-        }
-        cosines.push(angle);
-        differences.push(difference);
-        const near = halfPrecision || difference <= parityLimits.relativeDifferenceAtMost;
-        if (!(angle >= parityLimits.cosineAtLeast) || !near) wrong.add(image.name);
+        compared.push(compareWith(images[(first + i) % images.length]!, vector));
       }
     };
     for (const [i, one] of singles.requests.entries()) {
@@ -87,26 +71,17 @@ export async function checkBenchParity(
     if (first !== undefined) {
       compare(await sender.send(together, first, together.imagesPerRequest), 0);
     }
-    if (senseless.size > 0) {
-      const names = [...senseless].join(", ");
+    const senseless = compared.filter(
+      (it) => !(Number.isFinite(it.cosine) && Number.isFinite(it.relativeDifference)),
+    );
+    if (senseless.length > 0) {
+      const names = [...new Set(senseless.map(({ image }) => image))].join(", ");
       const message = `${names}: answered zeros, or values that are no numbers, which have no direction to compare`;
-      return { ...head, ...nothingCompared, images: cosines.length, message };
+      return { ...head, ...nothingCompared, message };
     }
-    const minCosine = Math.min(...cosines);
-    const maxRelativeDifference = Math.max(...differences);
-    const numbers = `cosine ${minCosine.toFixed(6)}, relative difference ${formatFraction(maxRelativeDifference)}`;
-    const limits = `must be ≥ ${parityLimits.cosineAtLeast}${halfPrecision ? "" : ` and ≤ ${formatFraction(parityLimits.relativeDifferenceAtMost)}`}`;
-    return {
-      ...head,
-      images: cosines.length,
-      minCosine,
-      maxRelativeDifference,
-      passed: wrong.size === 0,
-      message:
-        wrong.size === 0
-          ? `${cosines.length} answers: ${numbers}`
-          : `${[...wrong].join(", ")} differ from the local reference: ${numbers}; ${limits}; the reference is the model of --model`,
-    };
+    const found = judgeParity(compared, halfPrecision);
+    const hint = found.passed ? "" : "; the reference is the model of --model";
+    return { ...head, images: compared.length, ...found, message: `${found.message}${hint}` };
   } catch (error) {
     signal.throwIfAborted();
     return { ...head, ...nothingCompared, message: reason(error) };
@@ -140,28 +115,24 @@ function openSender({ path, url }: BenchTarget, signal: AbortSignal): Sender {
       close: async () => grpc.close(),
     };
   }
-  const dispatcher = new Agent();
+  const http = openHttpClient();
   return {
     async send(prepared, one, images) {
-      const answer = await request(new URL(prepared.path, prepared.url), {
-        dispatcher,
-        method: "POST",
+      const { status, headers, body } = await http.send(`${prepared.url}${prepared.path}`, {
         headers: { ...prepared.headers, ...one.headers },
         body: one.body,
-        headersTimeout: timeoutMs,
-        bodyTimeout: timeoutMs,
+        timeoutMs,
         signal,
       });
-      const body = Buffer.from(await answer.body.arrayBuffer());
-      if (answer.statusCode !== 200) {
-        throw new Error(`status ${answer.statusCode}: ${body.toString("utf8").slice(0, 200)}`);
+      if (status !== 200) {
+        throw new Error(`status ${status}: ${body.toString("utf8").slice(0, 200)}`);
       }
       if (path === "embed-http") return checkCount(rows(body), images);
-      const length = answer.headers[headerLengthField];
+      const length = headers[headerLengthField];
       const { outputs } = decodeInferResponse(body, length === undefined ? length : String(length));
       return rowsOf(outputs, images).map(unit);
     },
-    close: () => dispatcher.close(),
+    close: () => http.close(),
   };
 }
 

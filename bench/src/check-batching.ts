@@ -1,20 +1,20 @@
 import { embedMetrics } from "../../inference-image/src/contract/embed-api.ts";
-import { embedBy } from "./embed-requests.ts";
-import { reason } from "./http-client.ts";
-import { inferRows } from "./infer.ts";
 import { type MetricsSource, readMetrics } from "./instance-metrics.ts";
 import { type Metrics, metricSum } from "./prometheus.ts";
 import type { CheckResult } from "./record.ts";
 import { cycle, type Reference } from "./reference.ts";
-import { type PathTarget, pathsOf, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
+import {
+  checkPaths,
+  embeddingsOf,
+  type PathFinding,
+  type ServiceUnderTest,
+} from "./service-under-test.ts";
 
 /**
  * Single-image requests that are sent at the same moment: 16 first, and more where none of them shared an execution. A
  * model that is as fast as its requests arrive finds nobody waiting, however well it batches.
  */
 const concurrentSingles = [16, 32, 64, 128] as const;
-
-const timeoutMs = 120_000;
 
 /** Inferences and executions so far. More of the first than of the second is batching. */
 interface Counts {
@@ -28,34 +28,19 @@ interface Counts {
  *
  * @param alone - Nobody else sends requests, so that the metrics count these and no others.
  */
-export async function checkBatching(
+export function checkBatching(
   service: ServiceUnderTest,
   measuredAt: readonly MetricsSource[],
   reference: Reference,
   alone = true,
 ): Promise<readonly CheckResult[]> {
-  const results: CheckResult[] = [];
-  for (const target of pathsOf(service)) {
-    results.push(await checkPath(service, target, measuredAt, reference, alone));
-  }
-  return results;
-}
-
-async function checkPath(
-  service: ServiceUnderTest,
-  target: PathTarget,
-  measuredAt: readonly MetricsSource[],
-  reference: Reference,
-  alone: boolean,
-): Promise<CheckResult> {
-  const { path } = target;
-  const result = (outcome: "pass" | "fail", message: string, measured?: CheckResult["measured"]) =>
-    resultOf(service, "batching", outcome, message, { path, measured });
-  try {
-    let ranOneByOne: CheckResult | undefined;
+  return checkPaths(service, "batching", async (target) => {
+    let finding: PathFinding = { message: "" };
     for (const requests of concurrentSingles) {
       const before = await countsOf(service, measuredAt);
-      await sendAtOnce(service, target, reference, requests);
+      await Promise.all(
+        cycle(reference, requests).map((image) => embeddingsOf(service, target, [image])),
+      );
       const after = await countsOf(service, measuredAt);
       const inferences = after.inferences - before.inferences;
       const executions = after.executions - before.executions;
@@ -63,37 +48,14 @@ async function checkPath(
       const seen = `${inferences} images in ${executions} executions`;
       if (alone ? inferences !== requests : inferences < requests) {
         const message = `sent ${requests} single requests, but the metrics count ${seen}`;
-        return result("fail", message, measured);
+        return { outcome: "fail", message, measured };
       }
-      if (executions < inferences) return result("pass", seen, measured);
+      if (executions < inferences) return { message: seen, measured };
       const message = `${requests} concurrent requests ran one by one: ${seen}`;
-      ranOneByOne = result("fail", message, measured);
+      finding = { outcome: "fail", message, measured };
     }
-    return ranOneByOne!;
-  } catch (error) {
-    return result("fail", reason(error));
-  }
-}
-
-async function sendAtOnce(
-  service: ServiceUnderTest,
-  target: PathTarget,
-  reference: Reference,
-  requests: number,
-): Promise<void> {
-  await Promise.all(
-    cycle(reference, requests).map((image) =>
-      target.endpoint.protocol === "embed-http"
-        ? embedBy(service.http, target.url, "raw", [image])
-        : inferRows(
-            service.transport(target),
-            service.workload.service.model,
-            image.tensor,
-            1,
-            timeoutMs,
-          ),
-    ),
-  );
+    return finding;
+  });
 }
 
 async function countsOf(

@@ -17,36 +17,30 @@ import { type HttpRequest, jsonOf, reason } from "./http-client.ts";
 import { inputTensor } from "./infer.ts";
 import type { CheckResult } from "./record.ts";
 import { cycle, type Reference } from "./reference.ts";
-import { type PathTarget, pathsOf, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
+import { checkPaths, type PathTarget, type ServiceUnderTest } from "./service-under-test.ts";
 
 const timeoutMs = 30_000;
 
 /** Malformed requests on every path: each gets the promised error, and the service still answers afterwards. */
-export async function checkErrors(
+export function checkErrors(
   service: ServiceUnderTest,
   reference: Reference,
 ): Promise<readonly CheckResult[]> {
-  const results: CheckResult[] = [];
-  for (const target of pathsOf(service)) {
-    const { path } = target;
+  return checkPaths(service, "errors", async (target) => {
     const findings =
       target.endpoint.protocol === "embed-http"
         ? await embedFindings(service, target.url, reference)
         : await inferenceFindings(service, target);
     const wrong = findings.filter((finding) => finding.problem !== undefined);
-    const measured = { requests: findings.length, wrong: wrong.length };
-    const message =
-      wrong.length === 0
-        ? `${findings.length} malformed requests: ${findings.map((f) => f.name).join(", ")}`
-        : wrong.map(({ name, problem }) => `${name}: ${problem}`).join("; ");
-    results.push(
-      resultOf(service, "errors", wrong.length === 0 ? "pass" : "fail", message, {
-        path,
-        measured,
-      }),
-    );
-  }
-  return results;
+    return {
+      outcome: wrong.length === 0 ? "pass" : "fail",
+      message:
+        wrong.length === 0
+          ? `${findings.length} malformed requests: ${findings.map((f) => f.name).join(", ")}`
+          : wrong.map(({ name, problem }) => `${name}: ${problem}`).join("; "),
+      measured: { requests: findings.length, wrong: wrong.length },
+    };
+  });
 }
 
 interface Finding {

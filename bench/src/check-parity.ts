@@ -1,12 +1,16 @@
 import { openInferenceClient } from "../../inference-image/src/client/inference-client.ts";
 import type { ProtocolPath } from "../../inference-image/src/contract/environment.ts";
 import { formatFraction } from "../report/document.ts";
-import { embedBy, embedForms } from "./embed-requests.ts";
-import { reason } from "./http-client.ts";
-import { inferRows, unit } from "./infer.ts";
+import { unit } from "./infer.ts";
 import type { CheckResult, VerifyRecord } from "./record.ts";
-import { cycle, type Reference } from "./reference.ts";
-import { type PathTarget, pathsOf, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
+import { cycle, type Reference, type ReferenceImage } from "./reference.ts";
+import {
+  checkPaths,
+  embeddingsOf,
+  formsOf,
+  type PathTarget,
+  type ServiceUnderTest,
+} from "./service-under-test.ts";
 import { cosine, relativeDifference } from "./statistics.ts";
 
 /** Two embeddings of one image are the same when both hold. */
@@ -25,81 +29,101 @@ export function roundsToHalf(runtime: Runtime | "endpoints", path: ProtocolPath)
 
 const timeoutMs = 60_000;
 
-/** Every protocol path, every sample image, against the local reference. */
-export async function checkParity(
-  service: ServiceUnderTest,
-  reference: Reference,
-  runtime: Runtime,
-): Promise<readonly CheckResult[]> {
-  const results: CheckResult[] = [];
-  for (const target of pathsOf(service)) {
-    const { path } = target;
-    try {
-      const images = await compare(service, target, reference);
-      const worst = Math.min(...images.map((image) => image.cosine));
-      const farthest = Math.max(...images.map((image) => image.relativeDifference));
-      const measured = { answers: images.length, cosine: worst, relativeDifference: farthest };
-      const half = roundsToHalf(runtime, path);
-      const wrong = images.filter(
-        (image) =>
-          !(image.cosine >= parityLimits.cosineAtLeast) ||
-          !(half || image.relativeDifference <= parityLimits.relativeDifferenceAtMost),
-      );
-      const numbers = `cosine ${worst.toFixed(6)}, relative difference ${formatFraction(farthest)}`;
-      const message =
-        wrong.length === 0
-          ? `${images.length} answers: ${numbers}`
-          : `${wrong.map((image) => image.image).join(", ")} differ from the local reference: ${numbers}; must be ≥ ${parityLimits.cosineAtLeast}${half ? "" : ` and ≤ ${formatFraction(parityLimits.relativeDifferenceAtMost)}`}`;
-      const outcome = wrong.length === 0 ? "pass" : "fail";
-      results.push(resultOf(service, "parity", outcome, message, { path, measured, images }));
-    } catch (error) {
-      results.push(resultOf(service, "parity", "fail", reason(error), { path }));
-    }
-  }
-  return results;
-}
-
-interface Compared {
+/** Agreement of one embedding with the reference. */
+export interface Compared {
   readonly image: string;
   readonly cosine: number;
   readonly relativeDifference: number;
 }
 
-/** Every image through the client that users have, and one in each other way to ask. */
+export function compareWith(
+  { name, embedding }: Pick<ReferenceImage, "name" | "embedding">,
+  vector: Float32Array | undefined,
+  image = name,
+): Compared {
+  if (vector === undefined) throw new Error(`${image}: no embedding`);
+  return {
+    image,
+    cosine: cosine(vector, embedding),
+    relativeDifference: relativeDifference(vector, embedding),
+  };
+}
+
+/**
+ * Judges embeddings by {@link parityLimits}.
+ *
+ * @param directionOnly - Ignores the relative difference: {@link roundsToHalf}.
+ */
+export function judgeParity(compared: readonly Compared[], directionOnly: boolean) {
+  const { cosineAtLeast, relativeDifferenceAtMost } = parityLimits;
+  const minCosine = Math.min(...compared.map((it) => it.cosine));
+  const maxRelativeDifference = Math.max(...compared.map((it) => it.relativeDifference));
+  const wrong = compared.filter(
+    (it) =>
+      !(it.cosine >= cosineAtLeast) ||
+      !(directionOnly || it.relativeDifference <= relativeDifferenceAtMost),
+  );
+  const names = [...new Set(wrong.map(({ image }) => image))].join(", ");
+  const numbers = `cosine ${minCosine.toFixed(6)}, relative difference ${formatFraction(maxRelativeDifference)}`;
+  const limits = `must be ≥ ${cosineAtLeast}${directionOnly ? "" : ` and ≤ ${formatFraction(relativeDifferenceAtMost)}`}`;
+  return {
+    minCosine,
+    maxRelativeDifference,
+    passed: wrong.length === 0,
+    message:
+      wrong.length === 0
+        ? `${compared.length} answers: ${numbers}`
+        : `${names} differ from the local reference: ${numbers}; ${limits}`,
+  };
+}
+
+/** Every protocol path, every sample image, against the local reference. */
+export function checkParity(
+  service: ServiceUnderTest,
+  reference: Reference,
+  runtime: Runtime,
+): Promise<readonly CheckResult[]> {
+  return checkPaths(service, "parity", async (target) => {
+    const images = await compare(service, target, reference);
+    const found = judgeParity(images, roundsToHalf(runtime, target.path));
+    const { minCosine, maxRelativeDifference, passed, message } = found;
+    return {
+      outcome: passed ? "pass" : "fail",
+      message,
+      measured: {
+        answers: images.length,
+        cosine: minCosine,
+        relativeDifference: maxRelativeDifference,
+      },
+      images,
+    };
+  });
+}
+
+/** Every image through the client that users have, and one in each other form of request. */
 async function compare(
   service: ServiceUnderTest,
   target: PathTarget,
   reference: Reference,
 ): Promise<Compared[]> {
   const images: Compared[] = [];
-  const add = (image: string, vector: Float32Array | undefined, expected: Float32Array): void => {
-    if (vector === undefined) throw new Error(`${image}: no embedding`);
-    images.push({
-      image,
-      cosine: cosine(vector, expected),
-      relativeDifference: relativeDifference(vector, expected),
-    });
-  };
   const client = await openClient(service, target);
   try {
-    for (const { name, bytes, embedding } of reference.images) {
-      const [vector] = await client.embed([bytes]);
-      add(name, vector, embedding);
+    for (const image of reference.images) {
+      const [vector] = await client.embed([image.bytes]);
+      images.push(compareWith(image, vector));
     }
   } finally {
     await client.close();
   }
+  const isEmbed = target.endpoint.protocol === "embed-http";
   for (const image of cycle(reference, 1)) {
-    if (target.endpoint.protocol === "embed-http") {
-      for (const form of embedForms) {
-        const [vector] = await embedBy(service.http, target.url, form, [image]);
-        add(`${image.name} as ${form}`, vector, image.embedding);
-      }
-    } else if (target.endpoint.protocol === "oip-http") {
-      const transport = service.transport(target, "json");
-      const { model } = service.workload.service;
-      const [vector] = await inferRows(transport, model, image.tensor, 1, timeoutMs);
-      add(`${image.name} as JSON`, vector && unit(vector), image.embedding);
+    for (const form of formsOf(target)) {
+      // sent by the client
+      if (form === "binary") continue;
+      const [vector] = await embeddingsOf(service, target, [image], form);
+      const same = isEmbed ? vector : vector && unit(vector);
+      images.push(compareWith(image, same, `${image.name} as ${form}`));
     }
   }
   return images;

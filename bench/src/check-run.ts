@@ -22,7 +22,12 @@ import {
 } from "./record.ts";
 import type { ChooseModel, Reference, ReferenceModel, SampleImage } from "./reference.ts";
 import { serverVersion } from "./server-version.ts";
-import { type PathTarget, pathsOf, resultOf, type ServiceUnderTest } from "./service-under-test.ts";
+import {
+  checkPaths,
+  type PathTarget,
+  resultOf,
+  type ServiceUnderTest,
+} from "./service-under-test.ts";
 import { p99MinimumSamples } from "./statistics.ts";
 
 /** What happens, as it happens. */
@@ -131,28 +136,20 @@ export class CheckRun {
     }
   }
 
-  async #load(service: ServiceUnderTest): Promise<readonly CheckResult[]> {
-    const results: CheckResult[] = [];
-    for (const target of pathsOf(service)) {
-      const { path } = target;
-      this.phase(`load: ${path}`);
+  #load(service: ServiceUnderTest): Promise<readonly CheckResult[]> {
+    return checkPaths(service, "load", async (target) => {
+      this.phase(`load: ${target.path}`);
       const { measurement, requests } = await this.#measure(service, target);
       this.measurements.push(measurement);
       this.options.onEvent({ kind: "measurement", measurement });
       const { samples: good, errors, imagesPerSecond } = measurement;
       const failed = requests - good;
       const measured = { requests, failed, imagesPerSecond };
-      if (failed === 0 && good > 0) {
-        results.push(
-          resultOf(service, "load", "pass", `${good} requests answered`, { path, measured }),
-        );
-      } else {
-        const codes = Object.entries(errors).map(([code, count]) => `${count} × ${code}`);
-        const message = `${failed} of ${requests} requests failed: ${codes.join(", ")}`;
-        results.push(resultOf(service, "load", "fail", message, { path, measured }));
-      }
-    }
-    return results;
+      if (failed === 0 && good > 0) return { message: `${good} requests answered`, measured };
+      const codes = Object.entries(errors).map(([code, count]) => `${count} × ${code}`);
+      const message = `${failed} of ${requests} requests failed: ${codes.join(", ")}`;
+      return { outcome: "fail", message, measured };
+    });
   }
 
   /** Closed loop of single images on one path: maximum throughput, not the latency at a given rate. */

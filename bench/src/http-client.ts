@@ -1,9 +1,10 @@
+import type { IncomingHttpHeaders } from "node:http";
 import type { ConnectionOptions as TlsOptions } from "node:tls";
 import { Agent, EnvHttpProxyAgent, request } from "undici";
 
 export interface HttpAnswer {
   readonly status: number;
-  readonly contentType: string;
+  readonly headers: IncomingHttpHeaders;
   readonly body: Buffer;
 }
 
@@ -92,7 +93,7 @@ export function openHttpClient(
       });
       return {
         status: answer.statusCode,
-        contentType: String(answer.headers["content-type"] ?? ""),
+        headers: answer.headers,
         body: Buffer.from(await answer.body.arrayBuffer()),
       };
     },

@@ -3,10 +3,13 @@ import { openGrpcTransport } from "../../inference-image/src/triton/grpc-transpo
 import { openHttpTransport } from "../../inference-image/src/triton/http-transport.ts";
 import type { Transport } from "../../inference-image/src/triton/transport.ts";
 import type { Workload } from "./artefact.ts";
+import { type EmbedForm, embedBy, embedForms } from "./embed-requests.ts";
 import type { RunningInstance } from "./embedded.ts";
 import { describe, type Target } from "./embedded-plan.ts";
-import { type HttpClient, openHttpClient } from "./http-client.ts";
+import { type HttpClient, openHttpClient, reason } from "./http-client.ts";
+import { inferRows } from "./infer.ts";
 import type { CheckId, CheckResult } from "./record.ts";
+import { type ReferenceImage, stack } from "./reference.ts";
 
 /** One service of a running environment, with what the checks need to reach it. */
 export interface ServiceUnderTest {
@@ -74,13 +77,70 @@ export function pathsOf(service: ServiceUnderTest): readonly PathTarget[] {
   });
 }
 
+/** Form of a request for embeddings: of the embed API, or encoding of the tensors for a Triton. */
+export type RequestForm = EmbedForm | "binary" | "json";
+
+/** Every form in which a target takes requests. */
+export function formsOf({ endpoint }: PathTarget): readonly RequestForm[] {
+  if (endpoint.protocol === "embed-http") return embedForms;
+  return endpoint.protocol === "oip-http" ? ["binary", "json"] : ["binary"];
+}
+
+const timeoutMs = 120_000;
+
+/**
+ * Sends one request for the embeddings of some images.
+ *
+ * @param form - By default, images go to the embed API as the raw body or as a multipart form, and to a Triton in binary.
+ * @returns A vector of 512 for each image; a Triton does not normalise it.
+ * @throws {Error} one line, on any other response.
+ */
+export async function embeddingsOf(
+  service: ServiceUnderTest,
+  target: PathTarget,
+  images: readonly ReferenceImage[],
+  form?: RequestForm,
+): Promise<readonly Float32Array[]> {
+  if (target.endpoint.protocol === "embed-http") {
+    const usual = images.length === 1 ? "raw" : "multipart";
+    return embedBy(service.http, target.url, (form as EmbedForm | undefined) ?? usual, images);
+  }
+  const transport = service.transport(target, form === "json" ? "json" : "binary");
+  const { model } = service.workload.service;
+  return inferRows(transport, model, stack(images), images.length, timeoutMs);
+}
+
+type ResultDetails = Partial<Pick<CheckResult, "path" | "measured" | "images">>;
+
+/** Finding of a check on one protocol path. */
+export interface PathFinding extends Omit<ResultDetails, "path"> {
+  /** @default "pass" */
+  readonly outcome?: "pass" | "fail";
+  readonly message: string;
+}
+
+/** Runs a check on each protocol path of a service. A path whose check throws fails with the reason. */
+export async function checkPaths(
+  service: ServiceUnderTest,
+  id: CheckId,
+  check: (target: PathTarget) => Promise<PathFinding>,
+): Promise<readonly CheckResult[]> {
+  const results: CheckResult[] = [];
+  for (const target of pathsOf(service)) {
+    const failed = (error: unknown) => ({ outcome: "fail", message: reason(error) }) as const;
+    const { outcome = "pass", message, ...more } = await check(target).catch(failed);
+    results.push(resultOf(service, id, outcome, message, { path: target.path, ...more }));
+  }
+  return results;
+}
+
 /** A result of this service, with what every result carries. */
 export function resultOf(
   service: ServiceUnderTest,
   id: CheckId,
   outcome: CheckResult["outcome"],
   message: string,
-  more: Partial<Pick<CheckResult, "path" | "measured" | "images">> = {},
+  more: ResultDetails = {},
 ): CheckResult {
   return {
     id,

@@ -100,7 +100,7 @@ test("a refusal has its causes", () => {
   };
   const refusal = refusalOf({
     status: 429,
-    contentType: "application/json",
+    headers: {},
     body: Buffer.from(JSON.stringify(body)),
   });
   expect([refusal.status, refusal.reason, refusal.message]).toEqual([
