@@ -5,7 +5,11 @@ import { readFileSync } from "node:fs";
 /** Bytes behind each reserved part, since SIMD reads and writes whole registers. */
 const registerBytes = 16;
 
-/** Compiled code of the kernel. It can be handed to other threads. */
+/**
+ * Compiled code of the kernel. It can be handed to other threads.
+ *
+ * @returns {WebAssembly.Module}
+ */
 export function compileKernel() {
   return new WebAssembly.Module(readFileSync(new URL("./image-kernel.wasm", import.meta.url)));
 }
@@ -31,7 +35,7 @@ export class ImageKernel {
    * Lays out memory: one part behind the other, so that none overlaps another or what the kernel itself uses.
    *
    * @param {Record<string, number>} sizes - in bytes
-   * @param {number} end - address that the first part begins at: `end` of an earlier call; by default all memory is free
+   * @param {number} [end] - address that the first part begins at: `end` of an earlier call; by default all memory is free
    */
   reserve(sizes, end = this.#free) {
     /** @type {Record<string, number>} */

@@ -1,8 +1,8 @@
 // Reads the segments of a JPEG up to the data of its first scan (ITU-T T.81, annex B). What this file does not recognise, or
 // jpeg.mjs does not decode, is an UnusualJpeg. Plain JavaScript, for preprocess-worker.mjs.
 
-/** @typedef {import("./jpeg-header.mjs").Component} Component */
-/** @typedef {import("./jpeg-header.mjs").Frame} Frame */
+/** @typedef {import("./image-types.ts").Component} Component */
+/** @typedef {import("./image-types.ts").Frame} Frame */
 
 /** A file that is left to libvips: it is unusual or damaged. */
 export class UnusualJpeg extends Error {

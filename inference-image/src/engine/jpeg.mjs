@@ -5,8 +5,8 @@
 // preprocess-worker.mjs.
 import { readFrame, UnusualJpeg } from "./jpeg-header.mjs";
 
-/** @typedef {import("./resample.mjs").Plan} Plan */
-/** @typedef {import("./jpeg-header.mjs").Frame} Frame */
+/** @typedef {import("./image-types.ts").Plan} Plan */
+/** @typedef {import("./image-types.ts").Frame} Frame */
 
 /** Rows that upsampling looks beyond, and columns: the chroma sample next to what is needed. */
 const reach = 2;

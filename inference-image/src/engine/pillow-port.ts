@@ -1,4 +1,4 @@
-import type { Pixels } from "./resample.mjs";
+import type { Pixels } from "./image-types.ts";
 
 /**
  * Pillow's bicubic resampling of 8-bit images as it can be read in Resample.c, without a thought for speed: what the tests

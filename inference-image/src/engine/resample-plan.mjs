@@ -1,8 +1,8 @@
 // Works out which part of an image its embedding needs, and of which samples each sample of the result is made. Plain JavaScript,
 // for preprocess-worker.mjs.
 
-/** @typedef {import("./resample.mjs").Plan} Plan */
-/** @typedef {import("./resample.mjs").Taps} Taps */
+/** @typedef {import("./image-types.ts").Plan} Plan */
+/** @typedef {import("./image-types.ts").Taps} Taps */
 
 /** Fractional bits of a weight: 32 less 8 for the sample and 2 for overshoot. */
 const precisionBits = 22;
@@ -14,9 +14,9 @@ const precisionBits = 22;
  * has its weights mirrored, and of an image that lies on its side the stored rows are resized first: what comes out is the
  * same, bit for bit, and nothing is turned but the result.
  *
- * @param {{ width: number, height: number, orientation: number }} stored
+ * @param {import("./image-types.ts").StoredImage} stored
  * @param {number} side
- * @param {number} reduction - how many samples of a row or column are decoded to one: what the last one is made of is in
+ * @param {number} [reduction] - how many samples of a row or column are decoded to one: what the last one is made of is in
  *   part beyond the edge, where neither number is a multiple
  * @returns {Plan}
  */
@@ -33,7 +33,7 @@ export function planOf({ width, height, orientation }, side, reduction = 1) {
  * torchvision's `Resize(side)` and `CenterCrop(side)`, down to the rounding, of an image that is seen in its EXIF
  * orientation.
  *
- * @param {{ width: number, height: number, orientation: number }} stored
+ * @param {import("./image-types.ts").StoredImage} stored
  * @param {number} side
  */
 function geometryOf({ width, height, orientation }, side) {

@@ -3,10 +3,10 @@
 // preprocess-worker.mjs.
 import { roundUp } from "./image-kernel.mjs";
 
-/** @typedef {import("./resample.mjs").Pixels} Pixels */
-/** @typedef {import("./resample.mjs").Plan} Plan */
-/** @typedef {import("./resample.mjs").Rows} Rows */
-/** @typedef {import("./resample.mjs").Taps} Taps */
+/** @typedef {import("./image-types.ts").Pixels} Pixels */
+/** @typedef {import("./image-types.ts").Plan} Plan */
+/** @typedef {import("./image-types.ts").Rows} Rows */
+/** @typedef {import("./image-types.ts").Taps} Taps */
 
 /** Decoded samples that are in the kernel's memory at a time, in bytes; more where one row of the result needs more. */
 const chunkBytes = 256 * 1024;
@@ -54,7 +54,7 @@ export class Resampler {
    * @param {Rows} rows - of the stored image: all of them that the plan needs
    * @param {Plan} plan
    * @param {boolean} hasAlpha - the last channel is alpha: it weighs the colours while they are resized
-   * @param {Uint8Array | undefined} into - gets the result, where it is as long
+   * @param {Uint8Array} [into] - gets the result, where it is as long
    * @returns {Uint8Array} `[side, side, channels]`: `into`, or memory of its own
    */
   resample(rows, plan, hasAlpha, into) {

@@ -1,8 +1,9 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { compileKernel, ImageKernel } from "./image-kernel.mjs";
+import type { Pixels, Window } from "./image-types.ts";
 import { transformed } from "./pillow-port.ts";
-import { type Pixels, Resampler, rowsOf, type Window } from "./resample.mjs";
+import { Resampler, rowsOf } from "./resample.mjs";
 import { planOf } from "./resample-plan.mjs";
 
 const resampler = new Resampler(new ImageKernel(compileKernel()));

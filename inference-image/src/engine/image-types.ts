@@ -1,5 +1,9 @@
-// What TypeScript has to know of resample.mjs.
-import type { ImageKernel } from "./image-kernel.mjs";
+import type { ServerEnv } from "../contract/server-env.ts";
+import type { ImageHeader } from "./image-header.ts";
+import type { JpegDecoder } from "./jpeg.mjs";
+import type { Resampler } from "./resample.mjs";
+
+// Types of the JavaScript files that decode and resize images.
 
 /** 8-bit samples, interleaved, row-major. */
 export interface Pixels {
@@ -65,16 +69,48 @@ export interface Rows {
   read(count: number, to: number): void;
 }
 
-export function rowsOf(image: Pixels, plan: Plan, resampler: Resampler): Rows;
+/** A component and its tables, as the first scan uses them. */
+export interface Component {
+  readonly id: number;
+  /** Destinations of its Huffman tables, 0 to 3. */
+  readonly dcId: number;
+  readonly acId: number;
+  /** Its Huffman tables: 16 counts, then the symbols. */
+  readonly dc: Uint8Array;
+  readonly ac: Uint8Array;
+  /** 64 values, row-major. */
+  readonly quantisers: Uint16Array;
+}
 
-export class Resampler {
-  constructor(kernel: ImageKernel);
-  /** Decoders may write to its memory what is to be resized. */
-  readonly kernel: ImageKernel;
-  /**
-   * @param hasAlpha - the last channel is alpha
-   * @param into - gets the result, where it is as long
-   * @returns `[side, side, channels]`: `into`, or memory of its own
-   */
-  resample(rows: Rows, plan: Plan, hasAlpha: boolean, into?: Uint8Array): Uint8Array;
+/** A baseline image whose components are all in one scan: 4:4:4, 4:2:2, 4:2:0 or grey. */
+export interface Frame {
+  readonly width: number;
+  readonly height: number;
+  /** Luma columns and rows to one of chroma. */
+  readonly across: number;
+  readonly down: number;
+  /** One, or luma, blue and red. */
+  readonly components: readonly Component[];
+  /** MCUs between restarts; 0 is none. */
+  readonly interval: number;
+  /** Offset of the scan's data in the file. */
+  readonly scan: number;
+}
+
+/** What one thread works with. */
+export interface Engines {
+  readonly resampler: Resampler;
+  readonly decoder: JpegDecoder;
+}
+
+export interface Task {
+  readonly header: ImageHeader;
+  readonly mode: ServerEnv["PREPROCESSING"];
+  readonly side: number;
+  /** Gets the result, where that is no detour. */
+  readonly into?: Uint8Array;
+  /** Longest time that decoding may take, in milliseconds. */
+  readonly timeoutMs: number;
+  /** Resolves when so many decoded pixels may be held in memory. A JPEG that is decoded row by row needs none. */
+  readonly reserve?: (pixels: number) => Promise<void>;
 }
