@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Fp32Tensor, Tensor } from "../contract/tensor.ts";
-import { type BatcherOptions, createBatcher, type Execution } from "./batcher.ts";
+import { Batcher, type BatcherOptions, type Execution } from "./batcher.ts";
 import { EngineError, type InferResult, type ModelSession } from "./types.ts";
 
 /** A session whose runs end when the test says so. The model doubles each value. */
@@ -59,7 +59,7 @@ function valuesOf({ outputs }: InferResult): number[] {
 function setup(options: Partial<BatcherOptions> = {}, instances?: number) {
   const session = new FakeSession(instances);
   const executions: Execution[] = [];
-  const batcher = createBatcher(session, {
+  const batcher = new Batcher(session, {
     maxBatchSize: 4,
     maxQueueDelayMicroseconds: 5_000,
     onExecution: (execution) => executions.push(execution),
@@ -470,7 +470,7 @@ test("whatever arrives when, each request is answered once with its own rows, in
         },
         close: async () => {},
       };
-      const batcher = createBatcher(session, { maxBatchSize: 8, ...options });
+      const batcher = new Batcher(session, { maxBatchSize: 8, ...options });
       let next = 0;
       const sent: number[][] = [];
       const answers: Promise<number[]>[] = [];

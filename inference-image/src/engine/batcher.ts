@@ -1,7 +1,6 @@
 import type { Tensor } from "../contract/tensor.ts";
 import { checkInputs, checkOutputs, concatenate, sliceRows } from "./batch-tensors.ts";
 import {
-  type Batcher,
   EngineError,
   type InferOptions,
   type InferResult,
@@ -50,24 +49,6 @@ export interface Execution {
   readonly error?: EngineError;
 }
 
-/** A {@link Batcher} that can be told of requests to come. */
-export interface AnnouncingBatcher extends Batcher {
-  /**
-   * Announces a request, for example while its images are decoded.
-   *
-   * @returns Call it once, after `infer()` or when the request will not come.
-   */
-  announce(): () => void;
-}
-
-/**
- * Batches requests for one session, first in, first out. A request is never split, and a batch holds only items of one
- * shape. The session runs as many batches at once as it has instances.
- */
-export function createBatcher(session: ModelSession, options: BatcherOptions): AnnouncingBatcher {
-  return new DynamicBatcher(session, options);
-}
-
 interface Waiting {
   readonly inputs: readonly Tensor[];
   /** The inputs need not be copied. */
@@ -86,7 +67,11 @@ const heldForShare = 0.5;
 /** Weight of the newest execution in the time per item. */
 const learnedShare = 0.25;
 
-class DynamicBatcher implements AnnouncingBatcher {
+/**
+ * Batches requests for one session, first in, first out. A request is never split, and a batch holds only items of one
+ * shape. The session runs as many batches at once as it has instances.
+ */
+export class Batcher {
   readonly maxBatchSize: number;
   readonly #session: ModelSession;
   readonly #options: BatcherOptions;
@@ -118,14 +103,21 @@ class DynamicBatcher implements AnnouncingBatcher {
     this.#enough = Math.min(this.maxBatchSize, Math.max(0, ...this.#preferred) || Infinity);
   }
 
+  /** Requests that wait or run. */
   get pendingRequests(): number {
     return this.#queue.length + this.#runningRequests;
   }
 
+  /** Items (images) that wait. */
   get queuedItems(): number {
     return itemsOf(this.#queue);
   }
 
+  /**
+   * @param inputs - 1 to `maxBatchSize` items along the first dimension, in every input. They are copied, unless the
+   *   options say that they may be taken; the caller must not change them until it has the answer.
+   * @throws {EngineError} and nothing else.
+   */
   infer(inputs: readonly Tensor[], options: InferOptions = {}): Promise<InferResult> {
     return new Promise((resolve, reject) => {
       if (this.#draining) throw new EngineError("draining", "no new requests are taken");
@@ -144,6 +136,11 @@ class DynamicBatcher implements AnnouncingBatcher {
     });
   }
 
+  /**
+   * Announces a request, for example while its images are decoded.
+   *
+   * @returns Call it once, after `infer()` or when the request will not come.
+   */
   announce(): () => void {
     this.#announced += 1;
     let settled = false;
@@ -155,6 +152,7 @@ class DynamicBatcher implements AnnouncingBatcher {
     };
   }
 
+  /** Rejects new requests, answers the accepted ones, then resolves. */
   drain(): Promise<void> {
     this.#draining = true;
     return new Promise((resolve) => {

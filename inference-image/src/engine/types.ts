@@ -57,23 +57,6 @@ export interface InferResult {
   readonly batchSize: number;
 }
 
-/** Puts requests together, runs them, and takes the results apart. */
-export interface Batcher {
-  readonly maxBatchSize: number;
-  /**
-   * @param inputs - 1 to `maxBatchSize` items along the first dimension, in every input. They are copied, unless the
-   *   options say that they may be taken; the caller must not change them until it has the answer.
-   * @throws {EngineError} and nothing else.
-   */
-  infer(inputs: readonly Tensor[], options?: InferOptions): Promise<InferResult>;
-  /** Requests that wait or run. */
-  readonly pendingRequests: number;
-  /** Items (images) that wait. */
-  readonly queuedItems: number;
-  /** Refuse new requests, answer the accepted ones, then resolve. */
-  drain(): Promise<void>;
-}
-
 export type EngineErrorCode =
   /** Waited longer than it may, or the caller went away. */
   | "expired"

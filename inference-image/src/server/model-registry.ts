@@ -14,42 +14,6 @@ export interface IndexEntry {
   readonly reason?: string;
 }
 
-/** The models of a Triton model repository: which there are, which are loaded, and whether all is well. */
-export interface ModelRegistry {
-  /** Every model that should be there is, and the server is not on its way out. */
-  readonly ready: boolean;
-  /** Every loaded version, in the order of names and versions. */
-  readonly models: readonly ServedModel[];
-  /**
-   * @param version - The latest, when it is empty.
-   * @throws {OipError} when it is not there.
-   */
-  model(name: string, version?: string): ServedModel;
-  /** Whether that model takes requests. */
-  modelReady(name: string, version?: string): boolean;
-  /**
-   * The models to give statistics of: all of them without a name, all versions without a version.
-   *
-   * @throws {OipError} when there is none.
-   */
-  statistics(name: string, version?: string): readonly ServedModel[];
-  index(options?: { readonly readyOnly?: boolean }): Promise<readonly IndexEntry[]>;
-  /**
-   * Load a model, or load it anew. Requests of the old one are answered.
-   *
-   * @param configJson - A model configuration in JSON, used instead of the repository's.
-   * @throws {OipError} also when the server does not take orders (`--model-control-mode`).
-   */
-  load(name: string, configJson?: string): Promise<void>;
-  unload(name: string): Promise<void>;
-  /** Goes off with {@link beginExit}. */
-  readonly exit: AbortSignal;
-  /** From here on not ready. Requests are still answered, so that those on their way are not lost. */
-  beginExit(): void;
-  /** Answers the requests that were taken on, then frees every model. */
-  close(): Promise<void>;
-}
-
 export type RegistryFlags = Pick<
   ResolvedTritonFlags,
   | "model-repository"
@@ -70,7 +34,7 @@ export async function openModelRegistry(
   flags: RegistryFlags,
   log: (line: string) => void,
 ): Promise<ModelRegistry> {
-  const registry = new Registry(flags, log);
+  const registry = new ModelRegistry(flags, log);
   await registry.start();
   return registry;
 }
@@ -86,7 +50,8 @@ interface Entry {
   readonly modified?: bigint;
 }
 
-class Registry implements ModelRegistry {
+/** The models of a Triton model repository: which there are, which are loaded, and whether all is well. */
+export class ModelRegistry {
   readonly #flags: RegistryFlags;
   readonly #log: (line: string) => void;
   readonly #entries = new Map<string, Entry>();
@@ -124,6 +89,7 @@ class Registry implements ModelRegistry {
     }
   }
 
+  /** Whether every model that should be there is, and the server is not on its way out. */
   get ready(): boolean {
     if (this.#exit.signal.aborted) return false;
     if (!this.#flags["strict-readiness"]) return true;
@@ -134,10 +100,15 @@ class Registry implements ModelRegistry {
     });
   }
 
+  /** Every loaded version, in the order of names and versions. */
   get models(): readonly ServedModel[] {
     return [...this.#entries.keys()].sort().flatMap((name) => this.#entries.get(name)!.versions);
   }
 
+  /**
+   * @param version - The latest, when it is empty.
+   * @throws {OipError} when it is not there.
+   */
   model(name: string, version = ""): ServedModel {
     checkVersion(version);
     const entry = this.#entries.get(name);
@@ -161,6 +132,7 @@ class Registry implements ModelRegistry {
     );
   }
 
+  /** Whether that model takes requests. */
   modelReady(name: string, version = ""): boolean {
     checkVersion(version);
     if (this.#exit.signal.aborted) return false;
@@ -169,6 +141,11 @@ class Registry implements ModelRegistry {
     );
   }
 
+  /**
+   * The models to give statistics of: all of them without a name, all versions without a version.
+   *
+   * @throws {OipError} when there is none.
+   */
   statistics(name: string, version = ""): readonly ServedModel[] {
     checkVersion(version);
     if (name === "") return this.models;
@@ -203,6 +180,12 @@ class Registry implements ModelRegistry {
     return readyOnly ? all.filter(({ state }) => state === "READY") : all;
   }
 
+  /**
+   * Load a model, or load it anew. Requests of the old one are answered.
+   *
+   * @param configJson - A model configuration in JSON, used instead of the repository's.
+   * @throws {OipError} also when the server does not take orders (`--model-control-mode`).
+   */
   async load(name: string, configJson?: string): Promise<void> {
     this.#checkControl();
     const override = configJson === undefined ? undefined : configTextOfJson(configJson);
@@ -255,14 +238,17 @@ class Registry implements ModelRegistry {
     });
   }
 
+  /** Goes off with {@link beginExit}. */
   get exit(): AbortSignal {
     return this.#exit.signal;
   }
 
+  /** From here on not ready. Requests are still answered, so that those on their way are not lost. */
   beginExit(): void {
     this.#exit.abort();
   }
 
+  /** Answers the requests that were taken on, then frees every model. */
   async close(): Promise<void> {
     this.beginExit();
     // an ensemble answers with the help of its models, which were loaded before it

@@ -1,5 +1,5 @@
 import type { Tensor } from "../contract/tensor.ts";
-import { createBatcher, type Execution } from "../engine/batcher.ts";
+import { Batcher, type Execution } from "../engine/batcher.ts";
 import type { InferOptions, InferResult, ModelSession } from "../engine/types.ts";
 import type { ModelConfigJson } from "../triton/model-config.ts";
 
@@ -34,7 +34,7 @@ export function onnxRunner(
   { started, executed }: RunnerEvents,
 ): ModelRunner {
   const batching = config.dynamic_batching;
-  const batcher = createBatcher(
+  const batcher = new Batcher(
     {
       inputs: session.inputs,
       outputs: session.outputs,

@@ -1,4 +1,4 @@
-import { createBatcher } from "../engine/batcher.ts";
+import { Batcher } from "../engine/batcher.ts";
 import { embeddingsOf } from "../engine/embeddings.ts";
 import type { Embedder, EmbedderObserver } from "./embedder.ts";
 import { openServerModel, type ServerModel, type ServerModelOptions } from "./server-model.ts";
@@ -24,7 +24,7 @@ export async function openOnnxEmbedder(
 export function createOnnxEmbedder(model: ServerModel, options: OnnxEmbedderOptions): Embedder {
   const { session, toInput } = model;
   const { maxBatchSize, maxQueueDelayMicroseconds, observer } = options;
-  const batcher = createBatcher(session, {
+  const batcher = new Batcher(session, {
     maxBatchSize,
     maxQueueDelayMicroseconds,
     dispatch: "eager",
