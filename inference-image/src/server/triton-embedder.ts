@@ -1,13 +1,8 @@
 import { z } from "zod";
-import {
-  type ModelSignature,
-  openclipVitB32,
-  openclipVitB32Jpeg,
-  openclipVitB32U8,
-} from "../contract/model-signature.ts";
-import type { Tensor, TensorSpec } from "../contract/tensor.ts";
+import { openclipVitB32 } from "../contract/model-signature.ts";
+import type { Tensor } from "../contract/tensor.ts";
 import { rowsOf, unitVector } from "../engine/embeddings.ts";
-import { imageTensor, pixelTensor } from "../engine/image-tensor.ts";
+import { inputText, type ModelForm, modelFormOf } from "../engine/model-form.ts";
 import { WaitQueue } from "../engine/wait-queue.ts";
 import type { GrpcSecurity, GrpcTransport } from "../triton/grpc-transport.ts";
 import { type CallOptions, TritonError } from "../triton/transport.ts";
@@ -35,19 +30,6 @@ export interface TritonEmbedderOptions {
   readonly observer?: EmbedderObserver & TritonPoolObserver;
 }
 
-/** A form of the model: what a client sends it. */
-interface Form {
-  readonly signature: ModelSignature;
-  readonly input: Embedder["input"];
-  tensor(images: readonly Uint8Array[]): Tensor;
-}
-
-const forms: readonly Form[] = [
-  { signature: openclipVitB32U8, input: "pixels", tensor: pixelTensor },
-  { signature: openclipVitB32, input: "pixels", tensor: imageTensor },
-  { signature: openclipVitB32Jpeg, input: "encoded", tensor: encodedTensor },
-];
-
 interface Waiting {
   readonly image: Uint8Array;
   readonly enqueuedAt: number;
@@ -73,7 +55,7 @@ class TritonEmbedder implements Embedder {
   readonly #calls = new Set<Promise<void>>();
   /** Tritons whose model was inspected after their last failed health check. */
   readonly #checked = new WeakSet<GrpcTransport>();
-  #form: Form | undefined;
+  #form: ModelForm | undefined;
   #maxBatchSize: number;
 
   constructor(options: TritonEmbedderOptions) {
@@ -185,7 +167,7 @@ class TritonEmbedder implements Embedder {
   }
 
   /** Never rejects: the images of the batch hear of it. */
-  async #send(form: Form, batch: readonly Waiting[]): Promise<void> {
+  async #send(form: ModelForm, batch: readonly Waiting[]): Promise<void> {
     const { observer, timeoutMs } = this.#options;
     const sentAt = performance.now();
     for (const { enqueuedAt } of batch) observer?.queued((sentAt - enqueuedAt) / 1000);
@@ -236,16 +218,17 @@ class TritonEmbedder implements Embedder {
       this.#checked.add(triton);
       return;
     }
-    const form = await formOf(triton, model, options);
+    const metadata = await triton.modelMetadata(model, options);
+    const form = modelFormOf(model, metadata, (problem) => new TritonError("rejected", problem));
     const config = await triton.modelConfig(model, options);
     const before = this.#form;
     // with nothing on its way to any Triton, all of them may have been changed
     const free = this.#pool.healthy === 0 && this.#calls.size === 0 && form.input === before?.input;
     if (before !== undefined && before !== form && !free) {
-      const inputs = (of: Form) => shown(of.signature.inputs);
+      const [own, others] = [form, before].map(({ signature }) => inputText(signature));
       throw new TritonError(
         "rejected",
-        `${model} takes ${inputs(form)}, and ${inputs(before)} on the other Tritons`,
+        `${model} takes ${own}, and ${others} on the other Tritons`,
       );
     }
     this.#form = form;
@@ -256,21 +239,6 @@ class TritonEmbedder implements Embedder {
       (form.input === "encoded" ? 2 * this.#maxBatchSize : instancesOf(config) + 1);
     this.#checked.add(triton);
   }
-}
-
-/** @throws {TritonError} `rejected` where it is another model */
-async function formOf(triton: GrpcTransport, model: string, options: CallOptions): Promise<Form> {
-  const { inputs, outputs } = await triton.modelMetadata(model, options);
-  const gives = shown(outputs, false);
-  const form = forms.find(({ signature }) => {
-    return shown(signature.inputs) === shown(inputs, false) && shown(signature.outputs) === gives;
-  });
-  if (form !== undefined) return form;
-  const takes = forms.map(({ signature }) => shown(signature.inputs)).join(", or ");
-  throw new TritonError(
-    "rejected",
-    `${model} must take ${takes} and give ${shown(openclipVitB32.outputs)}, got ${shown(inputs, false)} and ${gives}`,
-  );
 }
 
 /** How many executions of a model a Triton runs at a time: `count` is for each GPU that is named. */
@@ -286,26 +254,6 @@ function instancesOf(config: Readonly<Record<string, unknown>>): number {
 const instanceGroups = z.array(
   z.object({ count: z.number().default(1), gpus: z.array(z.unknown()).default([]) }),
 );
-
-/** @param batched - Whether the batch dimension has to be added. */
-function shown(specs: readonly TensorSpec[], batched = true): string {
-  return specs
-    .map(({ name, dataType, dims }) => {
-      return `${name} ${dataType} [${(batched ? [-1, ...dims] : dims).join(", ")}]`;
-    })
-    .join(", ");
-}
-
-/** Encoded images as the input of `openclip_vit_b32_jpeg`: `[B, 1]` BYTES. */
-function encodedTensor(images: readonly Uint8Array[]): Tensor {
-  const [input] = openclipVitB32Jpeg.inputs;
-  return {
-    name: input.name,
-    dataType: "BYTES",
-    shape: [images.length, ...input.dims],
-    data: images,
-  };
-}
 
 /** What the model says of an image that it was sent alone, as the caller is told: it is number `index` of the request. */
 function refusalOf(error: unknown, index: number): EmbedError | undefined {
