@@ -1,6 +1,12 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
+import type {
+  V1ConfigMap,
+  V1Deployment,
+  V1Service,
+  V2HorizontalPodAutoscaler,
+} from "@kubernetes/client-node";
 import { z } from "zod";
 import {
   type Environment,
@@ -9,6 +15,7 @@ import {
   type Service,
 } from "../../inference-image/src/contract/environment.ts";
 import { BenchError } from "./bench-error.ts";
+import { selects, type Wire } from "./cluster-objects.ts";
 import { type DeclaredContainer, declaredContainer, seconds } from "./declared-container.ts";
 import { helmReleases, renderRelease } from "./helm-template.ts";
 import {
@@ -104,96 +111,6 @@ export interface Probe {
   /** For messages: the command or the URL. */
   readonly text: string;
 }
-
-const port = z.coerce.number().int().min(1).max(65_535);
-const text = z.string();
-
-/** A list that may be written as `null`. */
-const list = <T extends z.ZodType>(item: T) =>
-  z
-    .array(item)
-    .nullish()
-    .transform((value) => (value ?? []) as z.infer<T>[]);
-
-const kubernetesProbe = z
-  .object({
-    httpGet: z.object({ path: text.default("/"), port: z.union([z.number(), text]) }).optional(),
-    initialDelaySeconds: z.number().default(0),
-    periodSeconds: z.number().default(10),
-    failureThreshold: z.number().default(3),
-  })
-  .optional();
-
-const labels = z.record(z.string(), text).default({});
-const metadata = z.object({ name: text.optional(), namespace: text.optional(), labels });
-
-const kubernetesContainer = z.object({
-  name: text,
-  command: list(text),
-  args: list(text),
-  env: list(z.object({ name: text, value: text.optional() })),
-  ports: list(z.object({ containerPort: port, name: text.optional() })),
-  volumeMounts: list(z.object({ name: text, mountPath: text, subPath: text.optional() })),
-  startupProbe: kubernetesProbe,
-  readinessProbe: kubernetesProbe,
-  livenessProbe: kubernetesProbe,
-});
-
-const podSpec = z.object({
-  containers: list(kubernetesContainer),
-  volumes: list(
-    z.object({
-      name: text,
-      hostPath: z.object({ path: text }).optional(),
-      configMap: z.object({ name: text }).optional(),
-    }),
-  ),
-  terminationGracePeriodSeconds: z.number().int().min(0).optional(),
-});
-
-const kubernetesDeployment = z.object({
-  metadata,
-  spec: z
-    .object({
-      replicas: z.number().int().min(0).optional(),
-      template: z.object({ metadata: metadata.prefault({}), spec: podSpec.optional() }).optional(),
-    })
-    .optional(),
-});
-
-const kubernetesAutoscaler = z.object({
-  spec: z
-    .object({
-      minReplicas: z.number().int().min(0).optional(),
-      // of KEDA, which makes an autoscaler of it
-      minReplicaCount: z.number().int().min(0).optional(),
-      scaleTargetRef: z.object({ kind: text.default("Deployment"), name: text }).optional(),
-    })
-    .optional(),
-});
-
-const kubernetesService = z.object({
-  metadata,
-  spec: z
-    .object({
-      type: text.default("ClusterIP"),
-      clusterIP: text.optional(),
-      selector: z.record(z.string(), text).default({}),
-      ports: list(
-        z.object({
-          port,
-          targetPort: z.union([z.number(), text]).optional(),
-          nodePort: port.optional(),
-        }),
-      ),
-    })
-    .optional(),
-});
-
-const kubernetesConfigMap = z.object({
-  metadata,
-  data: z.record(z.string(), text).default({}),
-});
 
 const document = z.object({
   resource: z.record(z.string(), z.record(z.string(), z.unknown())).default({}),
@@ -490,17 +407,12 @@ function fromDeployment(
   declared: Declared,
   shown: string,
 ): Workload {
-  const parsed = read(kubernetesDeployment, manifest, `${shown}: ${address}`);
-  const { name } = parsed.metadata;
-  const template = parsed.spec?.template;
+  const { metadata, spec } = manifest as Wire<V1Deployment>;
+  const { name } = metadata ?? {};
+  const template = spec?.template;
   const pod = template?.spec;
-  const container = pod?.containers[0];
-  if (
-    name === undefined ||
-    template === undefined ||
-    pod === undefined ||
-    container === undefined
-  ) {
+  const container = pod?.containers?.[0];
+  if (name === undefined || pod === undefined || container === undefined) {
     throw new BenchError(
       `${shown}: ${address}: must have a name and a pod template with a container`,
     );
@@ -511,17 +423,16 @@ function fromDeployment(
     );
   }
   const named = new Map(
-    container.ports.flatMap((p) => (p.name ? [[p.name, p.containerPort]] : [])),
+    (container.ports ?? []).flatMap((p) => (p.name ? [[p.name, p.containerPort]] : [])),
   );
   const number = (value: number | string): number | undefined =>
     /^\d+$/.test(String(value)) ? Number(value) : named.get(String(value));
   const faults: string[] = [];
-  const { labels } = template.metadata;
+  const labels = template?.metadata?.labels ?? {};
+  const podVolumes = pod.volumes ?? [];
   const ports = portsOfServices(service, labels, number, declared, shown, faults);
-  const hostPaths = new Map(pod.volumes.map((v) => [v.name, v.hostPath?.path]));
-  const texts = new Map(
-    pod.volumes.map((v) => [v.name, configTexts(v.configMap?.name, address, declared, shown)]),
-  );
+  const hostPaths = new Map(podVolumes.map((v) => [v.name, v.hostPath?.path]));
+  const texts = new Map(podVolumes.map((v) => [v.name, configTexts(v.configMap?.name, declared)]));
   const probes = (
     [
       ["startup probe", container.startupProbe],
@@ -531,6 +442,7 @@ function fromDeployment(
   ).flatMap(([kind, p]) => {
     if (p === undefined) return [];
     const get = p.httpGet;
+    const path = get?.path ?? "/";
     const at = get === undefined ? undefined : number(get.port);
     if (get !== undefined && at === undefined) {
       faults.push(`its ${kind} asks port '${get.port}', which the container does not name`);
@@ -538,9 +450,11 @@ function fromDeployment(
     return [
       {
         kind,
-        http: get === undefined || at === undefined ? undefined : { port: at, path: get.path },
-        budgetSeconds: p.initialDelaySeconds + p.periodSeconds * (p.failureThreshold + 1),
-        text: get === undefined ? "no HTTP request" : `GET :${get.port}${get.path}`,
+        http: at === undefined ? undefined : { port: at, path },
+        // defaults of Kubernetes
+        budgetSeconds:
+          (p.initialDelaySeconds ?? 0) + (p.periodSeconds ?? 10) * ((p.failureThreshold ?? 3) + 1),
+        text: get === undefined ? "no HTTP request" : `GET :${get.port}${path}`,
       },
     ];
   });
@@ -549,11 +463,11 @@ function fromDeployment(
     address,
     kind: "deployment",
     name,
-    words: [...container.command, ...container.args],
-    env: Object.fromEntries(container.env.map((e) => [e.name, e.value ?? ""])),
+    words: [...(container.command ?? []), ...(container.args ?? [])],
+    env: Object.fromEntries((container.env ?? []).map((e) => [e.name, e.value ?? ""])),
     published: ports.published,
     inCluster: ports.inCluster,
-    volumes: container.volumeMounts.map((mount): Volume => {
+    volumes: (container.volumeMounts ?? []).map((mount): Volume => {
       const hostPath = hostPaths.get(mount.name);
       return {
         containerPath: mount.mountPath,
@@ -565,7 +479,7 @@ function fromDeployment(
       };
     }),
     probes,
-    replicas: parsed.spec?.replicas ?? autoscalerMinimum(name, declared, shown) ?? 1,
+    replicas: spec?.replicas ?? autoscalerMinimum(name, declared) ?? 1,
     graceSeconds: pod.terminationGracePeriodSeconds ?? 30,
     aliases: ports.names,
     networks: [],
@@ -574,36 +488,32 @@ function fromDeployment(
 }
 
 /** What a volume made of a ConfigMap holds. */
-function configTexts(
-  name: string | undefined,
-  address: string,
-  { objects }: Declared,
-  shown: string,
-): VolumeContents | undefined {
+function configTexts(name: string | undefined, { objects }: Declared): VolumeContents | undefined {
   if (name === undefined) return undefined;
   const found = objects.find(
     ({ manifest }) => manifest.kind === "ConfigMap" && manifest.metadata.name === name,
   );
   if (found === undefined) return undefined;
-  const { data } = read(kubernetesConfigMap, found.manifest, `${shown}: ${address}`);
+  const { data = {} } = found.manifest as Wire<V1ConfigMap>;
   return { files: data, filledBy: [found.address], reloads: [] };
 }
 
-/** The smallest number of replicas that the autoscaler of a Deployment keeps. */
-function autoscalerMinimum(
-  deployment: string,
-  { objects }: Declared,
-  shown: string,
-): number | undefined {
-  for (const { address, manifest } of objects) {
+/** Minimum number of replicas that the autoscaler of a Deployment keeps. */
+function autoscalerMinimum(deployment: string, { objects }: Declared): number | undefined {
+  for (const { manifest } of objects) {
     if (!["HorizontalPodAutoscaler", "ScaledObject"].includes(manifest.kind)) continue;
-    const { spec } = read(kubernetesAutoscaler, manifest, `${shown}: ${address}`);
-    const target = spec?.scaleTargetRef;
-    if (target?.kind === "Deployment" && target.name === deployment) {
+    const { spec } = manifest as Wire<V2HorizontalPodAutoscaler> & KedaScaler;
+    const { kind = "Deployment", name } = spec?.scaleTargetRef ?? {};
+    if (kind === "Deployment" && name === deployment) {
       return spec?.minReplicas ?? spec?.minReplicaCount;
     }
   }
   return undefined;
+}
+
+/** A `ScaledObject`, from which KEDA makes an autoscaler. */
+interface KedaScaler {
+  readonly spec?: { readonly minReplicaCount?: number };
 }
 
 interface ServicePorts {
@@ -639,10 +549,10 @@ function portsOfServices(
   const inCluster: PublishedPort[] = [];
   const names: string[] = [];
   for (const { address, manifest } of services) {
-    const { metadata: of, spec } = read(kubernetesService, manifest, `${shown}: ${address}`);
+    const { metadata: of = {}, spec } = manifest as Wire<V1Service>;
     if (spec === undefined) throw new BenchError(`${shown}: ${address}: must have a spec`);
-    if (!isSelected(spec.selector, labels)) {
-      const selector = Object.entries(spec.selector).map(([key, value]) => `${key}=${value}`);
+    if (!selects(spec.selector, labels)) {
+      const selector = Object.entries(spec.selector ?? {}).map(([key, value]) => `${key}=${value}`);
       faults.push(`${address} selects ${selector.join(", ") || "nothing"}, which its pods are not`);
       continue;
     }
@@ -652,7 +562,7 @@ function portsOfServices(
         namespace === undefined ? [] : [`${name}.${namespace}`, `${name}.${namespace}.svc`];
       names.push(name, ...full, ...full.slice(1).map((it) => `${it}.cluster.local`));
     }
-    for (const { port: servicePort, targetPort, nodePort } of spec.ports) {
+    for (const { port: servicePort, targetPort, nodePort } of spec.ports ?? []) {
       const internal = number(targetPort ?? servicePort);
       if (internal === undefined) {
         faults.push(`${address} leads to port '${targetPort}', which the container does not name`);
@@ -686,16 +596,8 @@ function servicesOf(
     ({ address: of, manifest }) =>
       of === release &&
       manifest.kind === "Service" &&
-      isSelected(read(kubernetesService, manifest, `${shown}: ${of}`).spec?.selector ?? {}, labels),
+      selects((manifest as Wire<V1Service>).spec?.selector, labels),
   );
-}
-
-function isSelected(
-  selector: Readonly<Record<string, string>>,
-  labels: Readonly<Record<string, string>>,
-): boolean {
-  const wanted = Object.entries(selector);
-  return wanted.length > 0 && wanted.every(([key, value]) => labels[key] === value);
 }
 
 /** `containerPort` → `hostPort` of a kind configuration, wherever in the resource it is written. */
