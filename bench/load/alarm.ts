@@ -32,3 +32,21 @@ export function startAlarm(ring: () => void): Alarm {
     },
   };
 }
+
+/** Minimum time between two calls, in milliseconds: a call for each request would cost more than the request. */
+const shortestMs = 0.2;
+
+/**
+ * Calls `beat` at a time on the clock of `clockMs`, and then at each time that it returns.
+ *
+ * @returns Ends the calls.
+ */
+export function startMetronome(firstMs: number, beat: () => number): () => void {
+  let atMs = firstMs;
+  const alarm = startAlarm(() => {
+    atMs = Math.max(beat(), atMs + shortestMs);
+    alarm.set(atMs);
+  });
+  alarm.set(atMs);
+  return () => void alarm.close();
+}

@@ -1,9 +1,9 @@
 import type { LoadShape } from "../src/bench-record.ts";
+import { startMetronome } from "./alarm.ts";
 import { arrivals, shareOf } from "./arrivals.ts";
 import type { Connection, OpenConnection } from "./connection.ts";
 import { grpcConnections } from "./grpc-connection.ts";
 import { httpConnections } from "./http-connection.ts";
-import { startMetronome } from "./metronome.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 import { clockMs, ownCodes, sampleWidth } from "./worker-messages.ts";
 
