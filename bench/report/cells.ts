@@ -7,7 +7,7 @@ import {
   type Price,
   type StudyId,
 } from "../src/bench-record.ts";
-import { counted } from "./document.ts";
+import { counted, formatPercent } from "./document.ts";
 
 /** Questions about cells that every report asks. Pure. */
 
@@ -53,25 +53,22 @@ const stabilityWords: Readonly<Record<Cell["stability"]["verdict"], string>> = {
 export function doubtsOf(cell: Cell): readonly string[] {
   const { verdict, throughputDeviation, p99Deviation, tolerance } = cell.stability;
   const deviations = [
-    throughputDeviation === undefined ? "" : `throughput by ${percent(throughputDeviation)}`,
-    p99Deviation === undefined ? "" : `p99 by ${percent(p99Deviation)}`,
+    throughputDeviation === undefined ? "" : `throughput by ${formatPercent(throughputDeviation)}`,
+    p99Deviation === undefined ? "" : `p99 by ${formatPercent(p99Deviation)}`,
   ].filter((part) => part !== "");
   const words: Readonly<Record<typeof verdict, string>> = {
     stable: "",
-    unstable: `Its windows never agreed within ${percent(tolerance)}${deviations.length === 0 ? "" : `: ${deviations.join(", ")}`}.`,
+    unstable: `Its windows never agreed within ${formatPercent(tolerance)}${deviations.length === 0 ? "" : `: ${deviations.join(", ")}`}.`,
     short: "Too few windows were measured to say whether it is stable.",
     interrupted: "It was interrupted.",
   };
   return [
     ...cell.invalid,
-    ...(isFailing(cell) ? [`${percent1(failedShare(cell))} of its requests failed.`] : []),
+    ...(isFailing(cell) ? [`${formatPercent(failedShare(cell))} of its requests failed.`] : []),
     ...(words[verdict] === "" ? [] : [words[verdict]]),
     ...(cell.samples === 0 ? ["No request was answered."] : []),
   ];
 }
-
-const percent = (fraction: number) => `${(fraction * 100).toFixed(0)} %`;
-const percent1 = (fraction: number) => `${(fraction * 100).toFixed(1)} %`;
 
 /** Part of the measured requests that failed, 0..1. */
 export function failedShare({ errors, samples }: Cell): number {

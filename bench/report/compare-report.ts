@@ -4,7 +4,7 @@ import {
   type Comparison,
   comparedMetrics,
   type Judgement,
-  type MetricChange,
+  type PathChange,
   ratioText,
 } from "./compare.ts";
 import {
@@ -12,18 +12,18 @@ import {
   counted,
   type DataTable,
   dateText,
-  formatMs,
+  type Field,
   formatRate,
   listed,
-  longColumn,
-  numberColumn,
+  longField,
+  numberField,
   type Report,
   type Section,
   type TableCell,
   type Tone,
+  tableOf,
   tableSection,
-  textCell,
-  textColumn,
+  textField,
 } from "./document.ts";
 import type { Metric } from "./intervals.ts";
 import { placeText } from "./subject.ts";
@@ -132,56 +132,43 @@ function missingLine(which: string, names: readonly string[]): readonly string[]
   return [`${which}: ${names.slice(0, shown).join("; ")}${rest}`];
 }
 
+const throughputOf = <Change extends { readonly metric: Metric }>({
+  changes,
+}: {
+  readonly changes: readonly Change[];
+}) => changes.find(({ metric }) => metric === "throughput");
+
+const ratioFields = comparedMetrics.map(
+  (metric): Field<{ readonly changes: PathChange["changes"] }> => ({
+    label: metric,
+    kind: "number",
+    cell: ({ changes }) => ratioCell(changes.find((it) => it.metric === metric)),
+  }),
+);
+
 function pathTable({ paths }: Comparison): DataTable {
-  return {
-    caption: "Each endpoint, all its load points together",
-    columns: [
-      textColumn("path"),
-      numberColumn("loads"),
-      ...comparedMetrics.map((metric) => numberColumn(metric)),
-      textColumn("throughput is"),
-    ],
-    rows: paths.map(({ name, loads, changes }) => [
-      textCell(name),
-      { text: String(loads), sort: loads },
-      ...comparedMetrics.map((metric) => ratioCell(changes.find((it) => it.metric === metric))),
-      judgementCell(changes.find(({ metric }) => metric === "throughput")?.judgement),
-    ]),
-  };
+  return tableOf("Each endpoint, all its load points together", paths, [
+    textField("path", ({ name }) => name),
+    numberField("loads", ({ loads }) => loads, String),
+    ...ratioFields,
+    textField("throughput is", (path) => judgementCell(throughputOf(path)?.judgement)),
+  ]);
 }
 
 function cellTable({ cells }: Comparison): DataTable {
-  return {
-    caption: "Each load point",
-    columns: [
-      longColumn("load"),
-      numberColumn("images/s"),
-      numberColumn("then"),
-      ...comparedMetrics.map((metric) => numberColumn(metric)),
-      textColumn("outcome"),
-    ],
-    rows: cells.map((change) => {
-      const throughput = change.changes.find(({ metric }) => metric === "throughput");
-      return [
-        textCell(change.name),
-        figureCell(throughput?.from, "throughput"),
-        figureCell(throughput?.to, "throughput"),
-        ...comparedMetrics.map((metric) =>
-          ratioCell(change.changes.find((it) => it.metric === metric)),
-        ),
-        outcomeCell(change),
-      ];
-    }),
-  };
+  return tableOf("Each load point", cells, [
+    longField("load", ({ name }) => name),
+    numberField("images/s", (change) => throughputOf(change)?.from, formatRate),
+    numberField("then", (change) => throughputOf(change)?.to, formatRate),
+    ...ratioFields,
+    textField("outcome", outcomeCell),
+  ]);
 }
 
-function figureCell(value: number | undefined, metric: Metric): TableCell {
-  if (value === undefined) return { text: "–", tone: "quiet" };
-  return { text: metric === "throughput" ? formatRate(value) : formatMs(value), sort: value };
-}
+const absent: TableCell = { text: "–", tone: "quiet" };
 
-function ratioCell(change: Omit<MetricChange, "from" | "to"> | undefined): TableCell {
-  if (change?.interval === undefined) return { text: "–", tone: "quiet" };
+function ratioCell(change: PathChange["changes"][number] | undefined): TableCell {
+  if (change?.interval === undefined) return absent;
   return {
     text: ratioText(change.interval),
     sort: change.interval.ratio,
@@ -190,9 +177,7 @@ function ratioCell(change: Omit<MetricChange, "from" | "to"> | undefined): Table
 }
 
 function judgementCell(judgement: Judgement | undefined): TableCell {
-  return judgement === undefined
-    ? { text: "–", tone: "quiet" }
-    : { text: marks[judgement], tone: tones[judgement] };
+  return judgement === undefined ? absent : { text: marks[judgement], tone: tones[judgement] };
 }
 
 const order: readonly Judgement[] = [

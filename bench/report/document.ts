@@ -149,7 +149,11 @@ export function textField<Row>(
   return { label, kind: "text", title, cell };
 }
 
-export const longField = <Row>(label: string, text: (row: Row) => string): Field<Row> => ({
+/** Column of text that wraps. */
+export const longField = <Row>(
+  label: string,
+  text: (row: Row) => string | TableCell,
+): Field<Row> => ({
   ...textField(label, text),
   kind: "long",
 });
@@ -232,24 +236,6 @@ export function numberCell(
     ? { text: "–", tone: "quiet" }
     : { text: format(value), sort: value, ...more };
 }
-
-export const textCell = (text: string, more: Omit<TableCell, "text"> = {}): TableCell => ({
-  text,
-  ...more,
-});
-
-export const textColumn = (label: string, title?: string): Column => ({
-  label,
-  kind: "text",
-  title,
-});
-export const numberColumn = (label: string, title?: string): Column => ({
-  label,
-  kind: "number",
-  title,
-});
-
-export const longColumn = (label: string): Column => ({ label, kind: "long" });
 
 /** `a, b and c`. */
 export function listed(parts: readonly string[]): string {

@@ -1,12 +1,11 @@
 import { expect, test } from "vitest";
-import { textColumn } from "./document.ts";
 import { inline, markdownTable, plain } from "./markdown.ts";
 
 test("text is on one line, so that a line of it is no heading, list or row", () => {
   expect(plain("a note\n# of two\r\n\r\nlines")).toBe("a note # of two lines");
   const table = markdownTable({
     caption: "",
-    columns: [textColumn("a")],
+    columns: [{ label: "a", kind: "text" }],
     rows: [[{ text: "one\ntwo" }]],
   });
   expect(table.split("\n").at(-1)).toBe("| one two |");

@@ -33,6 +33,7 @@ import {
   counted,
   type DataTable,
   errorsText,
+  type Field,
   formatBytes,
   formatCount,
   formatMs,
@@ -42,13 +43,10 @@ import {
   formatUsd,
   listed,
   numberCell,
-  numberColumn,
   numberField,
   type Section,
   type TableCell,
   tableOf,
-  textCell,
-  textColumn,
   textField,
 } from "./document.ts";
 import {
@@ -230,27 +228,29 @@ function pivot(
   const sizes = [
     ...new Set(lines.flatMap(({ cells }) => cells.map(({ imagesPerRequest }) => imagesPerRequest))),
   ].sort((a, b) => a - b);
-  return {
-    caption,
-    columns: [textColumn("path"), ...sizes.map((size) => numberColumn(counted(size, "image")))],
-    rows: lines.map(({ name, cells }) => [
-      textCell(name),
-      ...sizes.map((size) => {
-        const cell = cells.find(({ imagesPerRequest }) => imagesPerRequest === size);
-        if (cell === undefined) return numberCell(undefined, String);
-        const shown = figure(cell);
-        const trust = trustOf(cell);
-        if (trust === "good") return shown;
-        const invalid = trust === "invalid" || trust === "empty";
-        return {
-          ...shown,
-          text: `${shown.text} ${invalid ? "✗" : "~"}`,
-          tone: invalid ? ("bad" as const) : ("care" as const),
-          title: doubtsOf(cell).join(" "),
-        };
+  return tableOf(caption, lines, [
+    nameField,
+    ...sizes.map(
+      (size): Field<Series> => ({
+        label: counted(size, "image"),
+        kind: "number",
+        cell: ({ cells }) => {
+          const cell = cells.find(({ imagesPerRequest }) => imagesPerRequest === size);
+          if (cell === undefined) return numberCell(undefined, String);
+          const shown = figure(cell);
+          const trust = trustOf(cell);
+          if (trust === "good") return shown;
+          const invalid = trust === "invalid" || trust === "empty";
+          return {
+            ...shown,
+            text: `${shown.text} ${invalid ? "✗" : "~"}`,
+            tone: invalid ? "bad" : "care",
+            title: doubtsOf(cell).join(" "),
+          };
+        },
       }),
-    ]),
-  };
+    ),
+  ]);
 }
 
 /** One path's throughput by clients, with the law that fits it. */

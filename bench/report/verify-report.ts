@@ -3,6 +3,7 @@ import {
   type CheckResult,
   checkIds,
   checkQuestions,
+  type EnvironmentSubject,
   type Measurement,
   type VerifyRecord,
 } from "../src/record.ts";
@@ -27,8 +28,6 @@ import {
   type TableCell,
   tableOf,
   tableSection,
-  textCell,
-  textColumn,
   textField,
   whenText,
 } from "./document.ts";
@@ -115,16 +114,18 @@ function outcomeCell(checks: readonly CheckResult[]): TableCell {
 
 function matrixSection({ environments, checks }: VerifyRecord): Section {
   const shown = checkIds.filter((id) => checks.some((check) => check.id === id));
-  return tableSection("checks", "Checks", {
-    caption: "Checks by environment",
-    columns: [textColumn("environment"), ...shown.map((id) => textColumn(id, checkQuestions[id]))],
-    rows: environments.map(({ name }) => [
-      textCell(name),
-      ...shown.map((id) =>
-        outcomeCell(checks.filter((check) => check.environment === name && check.id === id)),
+  const table = tableOf("Checks by environment", environments, [
+    textField("environment", ({ name }) => name),
+    ...shown.map((id) =>
+      textField<EnvironmentSubject>(
+        id,
+        ({ name }) =>
+          outcomeCell(checks.filter((check) => check.environment === name && check.id === id)),
+        checkQuestions[id],
       ),
-    ]),
-  });
+    ),
+  ]);
+  return tableSection("checks", "Checks", table);
 }
 
 /** Load and parity of one endpoint. */

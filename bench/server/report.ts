@@ -1,15 +1,15 @@
 import {
   commitText,
   type DataTable,
-  longColumn,
+  type Field,
+  longField,
   machineText,
-  numberColumn,
   type Report,
   type Fact as ReportFact,
   type TableCell,
+  tableOf,
   tableSection,
-  textCell,
-  textColumn,
+  textField,
   whenText,
 } from "../report/document.ts";
 import { compare, type Fact, type Figure, type Judged, type LoadRow } from "./compare.ts";
@@ -105,21 +105,12 @@ function targetsText(rows: readonly LoadRow[], facts: readonly Fact[]): string {
 }
 
 function ratioTable(rows: readonly LoadRow[]): DataTable {
-  return {
-    caption: "Ratios of images per second and of p95",
-    columns: [
-      longColumn("load"),
-      longColumn("of the ceiling"),
-      longColumn("to the baseline"),
-      longColumn("p95 to the baseline"),
-    ],
-    rows: rows.map((row) => [
-      textCell(row.load.title),
-      judgedCell(row.ofLimit),
-      judgedCell(row.againstPeer),
-      judgedCell(row.p95AgainstPeer),
-    ]),
-  };
+  return tableOf("Ratios of images per second and of p95", rows, [
+    longField("load", ({ load }) => load.title),
+    longField("of the ceiling", ({ ofLimit }) => judgedCell(ofLimit)),
+    longField("to the baseline", ({ againstPeer }) => judgedCell(againstPeer)),
+    longField("p95 to the baseline", ({ p95AgainstPeer }) => judgedCell(p95AgainstPeer)),
+  ]);
 }
 
 type SubjectFigures = "imagesPerSecond" | "cpuMsPerImage" | "p50Ms";
@@ -139,16 +130,16 @@ function subjectTable(
   const subjects = subjectNames.filter((subject) =>
     rows.some((row) => row[what][subject] !== undefined),
   );
-  return {
-    caption,
-    columns: [longColumn("load"), ...subjects.map((name) => numberColumn(labels[name] ?? name))],
-    rows: rows.map((row) => [
-      textCell(row.load.title),
-      ...subjects.map((subject) =>
-        textCell(cell(row, subject), { sort: row[what][subject]?.value }),
-      ),
-    ]),
-  };
+  return tableOf(caption, rows, [
+    longField("load", ({ load }) => load.title),
+    ...subjects.map(
+      (subject): Field<LoadRow> => ({
+        label: labels[subject] ?? subject,
+        kind: "number",
+        cell: (row) => ({ text: cell(row, subject), sort: row[what][subject]?.value }),
+      }),
+    ),
+  ]);
 }
 
 const ratesTable = (rows: readonly LoadRow[], what: "imagesPerSecond" | "cpuMsPerImage") =>
@@ -165,16 +156,12 @@ const latencyTable = (rows: readonly LoadRow[]) =>
   });
 
 function factTable(facts: readonly Fact[]): DataTable {
-  return {
-    caption: "Figures that do not belong to one load",
-    columns: ["figure", "median", "rounds", "target"].map((name) => textColumn(name)),
-    rows: facts.map((fact) => [
-      textCell(fact.name),
-      textCell(valueText(fact)),
-      textCell(roundsText(fact)),
-      textCell(targetText(fact), toneOf(fact)),
-    ]),
-  };
+  return tableOf("Figures that do not belong to one load", facts, [
+    textField("figure", ({ name }) => name),
+    textField("median", valueText),
+    textField("rounds", roundsText),
+    textField("target", (fact) => ({ text: targetText(fact), ...toneOf(fact) })),
+  ]);
 }
 
 /** Maximum share of the machine used by other processes that is not reported. */
@@ -199,7 +186,7 @@ const toneOf = ({ passed }: Judged): Partial<TableCell> =>
   passed === undefined ? {} : { tone: passed ? "good" : "bad" };
 
 function judgedCell(value: Judged | undefined): TableCell {
-  if (value === undefined) return textCell("");
+  if (value === undefined) return { text: "" };
   const rounds = value.rounds.map((one) => one.toFixed(2)).join(", ");
   const { passed, target } = value;
   const verdict =

@@ -16,7 +16,7 @@ const cell = testCell(
 );
 
 test("a cell is a line with its rate and latency", () => {
-  expect(cellText(cell)).toBe("onnx-http b8 c4: 42.3 images/s, p50 8.2 ms, p99 121 ms");
+  expect(cellText(cell)).toBe("onnx-http b8 c4: 42.3 images/s, p50 8.24 ms, p99 121 ms");
 });
 
 test("what limits a cell is in its line", () => {
@@ -28,7 +28,7 @@ test("what limits a cell is in its line", () => {
     invalid: ["The client was the limit."],
   };
   expect(cellText(limited)).toBe(
-    "onnx-http b8 c4: 42.3 images/s, p50 8.2 ms, p99 121 ms (few samples); unstable; 2 × 503; The client was the limit.",
+    "onnx-http b8 c4: 42.3 images/s, p50 8.24 ms, p99 121 ms (few samples); unstable; 2 × 503; The client was the limit.",
   );
   expect(cellText({ ...cell, latencyMs: undefined })).toBe("onnx-http b8 c4: nothing was answered");
 });

@@ -1,3 +1,4 @@
+import { formatMs, formatRate } from "../report/document.ts";
 import { parityFailure } from "./bench-parity.ts";
 import type { Cell } from "./bench-record.ts";
 import type { BenchEvent } from "./bench-run.ts";
@@ -47,7 +48,7 @@ export function startBenchProgress(
 }
 
 function windowText({ cell, window, index }: Extract<BenchEvent, { kind: "window" }>): string {
-  return `${cell}, window ${index + 1}: ${rate(window.imagesPerSecond)} images/s`;
+  return `${cell}, window ${index + 1}: ${formatRate(window.imagesPerSecond)} images/s`;
 }
 
 /** `onnx-http b8 c4: 118.2 images/s, p50 212.1 ms, p99 240.9 ms; unstable; 3 failed` */
@@ -56,7 +57,7 @@ export function cellText(cell: Cell): string {
   const times =
     latencyMs === undefined
       ? "nothing was answered"
-      : `${rate(imagesPerSecond)} images/s, p50 ${ms(latencyMs.p50)}, p99 ${ms(latencyMs.p99)}${latencyMs.p99Reliable ? "" : " (few samples)"}`;
+      : `${formatRate(imagesPerSecond)} images/s, p50 ${formatMs(latencyMs.p50)} ms, p99 ${formatMs(latencyMs.p99)} ms${latencyMs.p99Reliable ? "" : " (few samples)"}`;
   const failed = Object.entries(errors).map(([code, count]) => `${count} × ${code}`);
   const remarks = [
     ...(stability.verdict === "stable" ? [] : [stability.verdict]),
@@ -64,12 +65,4 @@ export function cellText(cell: Cell): string {
     ...invalid,
   ];
   return [`${id}: ${times}`, ...remarks].join("; ");
-}
-
-function rate(perSecond: number): string {
-  return perSecond >= 100 ? perSecond.toFixed(0) : perSecond.toFixed(1);
-}
-
-function ms(value: number): string {
-  return `${value >= 100 ? value.toFixed(0) : value.toFixed(1)} ms`;
 }
