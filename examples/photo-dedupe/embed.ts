@@ -58,6 +58,9 @@ const transient: ReadonlySet<ClientError["code"]> = new Set([
   "overloaded",
 ]);
 
+/** Sends images to the service, which is checked to run the index's model. */
+type Send = (images: readonly Uint8Array[]) => Promise<readonly Float32Array[]>;
+
 /**
  * Embeds every photo without an embedding; of several with the same bytes, one.
  *
@@ -65,60 +68,14 @@ const transient: ReadonlySet<ClientError["code"]> = new Set([
  */
 export async function embed(database: PhotoDatabase, options: EmbedOptions): Promise<EmbedResult> {
   const { progress = openProgress(), signal } = options;
-  const send = (images: readonly Uint8Array[]) => sendPatiently(images, options);
-  const probe = await probePicture();
-  const [firstProbe] = await send([probe]);
-  const weights = useModel(database, firstProbe!, options);
-  /** Embeds images together with the probe, so that another model's embeddings are not recorded. */
-  async function sendProbed(images: readonly Uint8Array[]): Promise<readonly Float32Array[]> {
-    const sent = images.flatMap((image, i) =>
-      i % photosPerRequest === 0 ? [probe, image] : [image],
-    );
-    const embeddings = await send(sent);
-    for (const embedding of embeddings.filter((_, i) => sent[i] === probe)) {
-      useModel(database, embedding, { ...options, replace: false });
-    }
-    return embeddings.filter((_, i) => sent[i] !== probe);
-  }
-
+  const { send, weights } = await openSend(database, options);
   const photos = pendingPhotos(database);
   const startedAt = performance.now();
-  let embedded = 0;
   let failed = 0;
-
-  async function embedBatch(loaded: readonly LoadedPhoto[]): Promise<void> {
-    const fail = ({ path }: PendingPhoto, problem: string) => {
-      failed++;
-      progress.note(`${path}: ${problem}`);
-    };
-    const batch: { readonly photo: PendingPhoto; readonly image: Uint8Array }[] = [];
-    for (const { photo, image } of loaded) {
-      if (image instanceof Error) fail(photo, reasonOf(image));
-      else batch.push({ photo, image });
-    }
-    while (batch.length > 0) {
-      try {
-        const vectors = await sendProbed(batch.map(({ image }) => image));
-        database.transaction(() => {
-          for (const [i, { photo }] of batch.entries()) {
-            const bytes = new Uint8Array(vectors[i]!.slice().buffer);
-            database.run(
-              "INSERT OR REPLACE INTO embeddings (md5, vector) VALUES (?, ?)",
-              photo.md5,
-              bytes,
-            );
-          }
-        });
-        embedded += batch.length;
-        return;
-      } catch (error) {
-        if (!(error instanceof ClientError) || error.image === undefined) throw error;
-        const at = error.image - 1 - Math.floor(error.image / maxImagesPerRequest);
-        const [unreadable] = batch.splice(at, 1);
-        fail(unreadable!.photo, error.problem.replace(/^image \d+ /, ""));
-      }
-    }
-  }
+  const fail = ({ path }: PendingPhoto, problem: string) => {
+    failed++;
+    progress.note(`${path}: ${problem}`);
+  };
 
   let next = loadPhotos(photos.slice(0, batchSize));
   for (let first = 0; first < photos.length && !signal?.aborted; first += batchSize) {
@@ -126,21 +83,81 @@ export async function embed(database: PhotoDatabase, options: EmbedOptions): Pro
     // read while the service computes
     next = loadPhotos(photos.slice(first + batchSize, first + 2 * batchSize));
     try {
-      await embedBatch(loaded);
+      await embedBatch(database, { loaded, send, fail });
     } catch (error) {
       if (!signal?.aborted) throw error;
     }
-    progress.update(`${embedded + failed} of ${photos.length} photos`);
+    progress.update(`${Math.min(first + batchSize, photos.length)} of ${photos.length} photos`);
   }
   progress.end();
+  const remaining = pendingPhotos(database).length;
+  const embedded = photos.length - remaining;
   return {
     embedded,
     failed,
-    remaining: pendingPhotos(database).length,
+    remaining,
     weights,
     imagesPerSecond: (1000 * embedded) / (performance.now() - startedAt),
     stopped: signal?.aborted === true,
   };
+}
+
+/** Records the model that answers; the returned function rejects embeddings by any other. */
+async function openSend(
+  database: PhotoDatabase,
+  options: EmbedOptions,
+): Promise<{ readonly send: Send; readonly weights: Weights }> {
+  const probe = await probePicture();
+  const [embedding] = await sendPatiently([probe], options);
+  const weights = useModel(database, embedding!, options);
+  return {
+    weights,
+    async send(images) {
+      const sent = images.flatMap((image, i) =>
+        i % photosPerRequest === 0 ? [probe, image] : [image],
+      );
+      const embeddings = await sendPatiently(sent, options);
+      for (const embedding of embeddings.filter((_, i) => sent[i] === probe)) {
+        useModel(database, embedding, { ...options, replace: false });
+      }
+      return embeddings.filter((_, i) => sent[i] !== probe);
+    },
+  };
+}
+
+interface Batch {
+  readonly loaded: readonly LoadedPhoto[];
+  readonly send: Send;
+  readonly fail: (photo: PendingPhoto, problem: string) => void;
+}
+
+async function embedBatch(database: PhotoDatabase, { loaded, send, fail }: Batch): Promise<void> {
+  const batch: { readonly photo: PendingPhoto; readonly image: Uint8Array }[] = [];
+  for (const { photo, image } of loaded) {
+    if (image instanceof Error) fail(photo, reasonOf(image));
+    else batch.push({ photo, image });
+  }
+  while (batch.length > 0) {
+    try {
+      const vectors = await send(batch.map(({ image }) => image));
+      database.transaction(() => {
+        for (const [i, { photo }] of batch.entries()) {
+          database.run(
+            "INSERT OR REPLACE INTO embeddings (md5, vector) VALUES (?, ?)",
+            photo.md5,
+            new Uint8Array(vectors[i]!.slice().buffer),
+          );
+        }
+      });
+      return;
+    } catch (error) {
+      if (!(error instanceof ClientError) || error.image === undefined) throw error;
+      // every request starts with the probe
+      const at = error.image - 1 - Math.floor(error.image / maxImagesPerRequest);
+      const [unreadable] = batch.splice(at, 1);
+      fail(unreadable!.photo, error.problem.replace(/^image \d+ /, ""));
+    }
+  }
 }
 
 function pendingPhotos(database: PhotoDatabase): readonly PendingPhoto[] {

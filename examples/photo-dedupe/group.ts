@@ -58,39 +58,7 @@ export async function group(database: PhotoDatabase, options: GroupOptions): Pro
       "no embeddings: run 'clipstack-dedupe embed' first, or group with --by hash",
     );
   }
-  /** One item per content, in the order of the paths. */
-  const contents = [...new Map(items.map((item) => [item.md5, item])).values()];
-  const sets = disjointSets(contents.length);
-  const listener: PairListener = {
-    onPair: sets.join,
-    onProgress: (share) => progress.update(`comparing photos: ${Math.round(100 * share)} %`),
-  };
-  if (by === "hash")
-    await hashPairs(
-      contents.map(({ hash }) => hash),
-      distance,
-      listener,
-    );
-  else
-    await cosinePairs(
-      readVectors(
-        database,
-        contents.map(({ md5 }) => md5),
-      ),
-      threshold,
-      listener,
-    );
-  progress.end();
-
-  const rootOfContent = new Map(contents.map(({ md5 }, i) => [md5, sets.rootOf(i)]));
-  const members = new Map<number, Item[]>();
-  for (const item of items) {
-    const root = rootOfContent.get(item.md5)!;
-    const known = members.get(root);
-    if (known === undefined) members.set(root, [item]);
-    else known.push(item);
-  }
-  const groups = [...members.values()].filter(({ length }) => length > 1);
+  const groups = await connected(database, items, { ...options, progress });
   const how =
     by === "hash"
       ? `perceptual hash, at most ${distance} of 64 bits differ`
@@ -105,6 +73,41 @@ export async function group(database: PhotoDatabase, options: GroupOptions): Pro
     weights,
     seconds: (performance.now() - startedAt) / 1000,
   };
+}
+
+/** Groups of at least two items that a chain of similar ones connects, in the order of the items. */
+async function connected(
+  database: PhotoDatabase,
+  items: readonly Item[],
+  { by, threshold, distance, progress }: GroupOptions,
+): Promise<readonly (readonly Item[])[]> {
+  /** One item per content, in the order of the paths. */
+  const contents = [...new Map(items.map((item) => [item.md5, item])).values()];
+  const sets = disjointSets(contents.length);
+  const listener: PairListener = {
+    onPair: sets.join,
+    onProgress: (share) => progress?.update(`comparing photos: ${Math.round(100 * share)} %`),
+  };
+  if (by === "hash") {
+    const hashes = contents.map(({ hash }) => hash);
+    await hashPairs(hashes, distance, listener);
+  } else {
+    const vectors = readVectors(
+      database,
+      contents.map(({ md5 }) => md5),
+    );
+    await cosinePairs(vectors, threshold, listener);
+  }
+  progress?.end();
+  const rootOfContent = new Map(contents.map(({ md5 }, i) => [md5, sets.rootOf(i)]));
+  const members = new Map<number, Item[]>();
+  for (const item of items) {
+    const root = rootOfContent.get(item.md5)!;
+    const known = members.get(root);
+    if (known === undefined) members.set(root, [item]);
+    else known.push(item);
+  }
+  return [...members.values()].filter(({ length }) => length > 1);
 }
 
 /** Sets of the numbers 0 to `count` - 1, each in its own set until joined. */

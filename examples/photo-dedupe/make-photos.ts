@@ -74,50 +74,21 @@ const single: readonly View[] = [
 type Change = (photo: Sharp) => Sharp;
 
 /** What is done to a photo. The camera's time is lost, as with many programs. */
-const changes: Readonly<Record<string, { readonly extension: string; readonly apply: Change }>> = {
-  recompressed: { extension: "jpg", apply: (pixels) => pixels.jpeg({ quality: 30 }) },
-  smaller: {
-    extension: "jpg",
-    apply: (pixels) => pixels.resize(width / 2).jpeg({ quality: 82 }),
-  },
-  cropped: {
-    extension: "jpg",
-    apply: (pixels) =>
-      pixels
-        .extract({
-          left: Math.round(width * 0.06),
-          top: Math.round(height * 0.03),
-          width: Math.round(width * 0.9),
-          height: Math.round(height * 0.9),
-        })
-        .jpeg({ quality: 88 }),
-  },
-  recoloured: {
-    extension: "jpg",
-    apply: (pixels) =>
-      pixels.modulate({ brightness: 1.1, saturation: 1.35, hue: 8 }).jpeg({ quality: 88 }),
-  },
-  grey: { extension: "jpg", apply: (pixels) => pixels.greyscale().jpeg({ quality: 85 }) },
-  webp: { extension: "webp", apply: (pixels) => pixels.webp({ quality: 70 }) },
-  straightened: {
-    extension: "jpg",
-    apply: (pixels) =>
-      pixels
-        .rotate(3)
-        .extract({
-          left: Math.round(width * 0.07),
-          top: Math.round(height * 0.09),
-          width: Math.round(width * 0.88),
-          height: Math.round(height * 0.86),
-        })
-        .jpeg({ quality: 88 }),
-  },
+const changes: Readonly<Record<string, Change>> = {
+  recompressed: (pixels) => pixels.jpeg({ quality: 30 }),
+  smaller: (pixels) => pixels.resize(width / 2).jpeg({ quality: 82 }),
+  cropped: (pixels) =>
+    pixels.extract({ left: 29, top: 10, width: 432, height: 288 }).jpeg({ quality: 88 }),
+  recoloured: (pixels) =>
+    pixels.modulate({ brightness: 1.1, saturation: 1.35, hue: 8 }).jpeg({ quality: 88 }),
+  grey: (pixels) => pixels.greyscale().jpeg({ quality: 85 }),
+  webp: (pixels) => pixels.webp({ quality: 70 }),
+  straightened: (pixels) =>
+    pixels.rotate(3).extract({ left: 34, top: 29, width: 422, height: 275 }).jpeg({ quality: 88 }),
   // shown the same way: EXIF turns back what is stored turned
-  "exif-turned": {
-    extension: "jpg",
-    apply: (pixels) => pixels.rotate(90).jpeg({ quality: 90 }).withMetadata({ orientation: 8 }),
-  },
-  turned: { extension: "jpg", apply: (pixels) => pixels.rotate(90).jpeg({ quality: 90 }) },
+  "exif-turned": (pixels) =>
+    pixels.rotate(90).jpeg({ quality: 90 }).withMetadata({ orientation: 8 }),
+  turned: (pixels) => pixels.rotate(90).jpeg({ quality: 90 }),
 };
 
 function paint({ scene, left, zoom }: View): Sharp {
@@ -168,8 +139,8 @@ export async function makePhotos(folder: string): Promise<readonly PhotoLabel[]>
     await write({ file: `camera/${name}.jpg`, original: name }, original);
     if (index < repeated.length) {
       await write({ file: `backup/${name}.jpg`, original: name }, original);
-      for (const [change, { extension, apply }] of Object.entries(changes)) {
-        const file = `${change}/${name}.${extension}`;
+      for (const [change, apply] of Object.entries(changes)) {
+        const file = `${change}/${name}.${change === "webp" ? "webp" : "jpg"}`;
         // each from the file, as a program would
         const data = await apply(sharp(original)).toBuffer();
         await write({ file, original: name }, data);
