@@ -1,5 +1,5 @@
 import type { ChartValues } from "./chart-values.ts";
-import type { Budget, Quota, Resources } from "./checks/kubernetes.ts";
+import type { Budget, CpuScaling, Quota, Resources } from "./checks/kubernetes.ts";
 import type { ContainerRange } from "./inference-namespace.ts";
 import { kubernetesQuantities, quotaQuantities, rangeQuantities } from "./kubernetes-quantities.ts";
 
@@ -38,12 +38,7 @@ export interface KindChartProps {
   readonly image: string;
   readonly nodePort: number;
   readonly resources: Resources;
-  readonly autoscaler: {
-    readonly minReplicas: number;
-    readonly maxReplicas: number;
-    readonly cpuPercent: number;
-    readonly scaleDownWindowSeconds: number;
-  };
+  readonly autoscaler: CpuScaling;
   readonly budget: Budget;
   readonly quota: Quota;
   readonly limitRange: ContainerRange;
@@ -61,13 +56,7 @@ export function chartValuesForKind(props: KindChartProps): ChartValues {
       service: { type: "NodePort", nodePort },
       // kind maps the NodePort to this machine's loopback interface
       auth: { allowAnonymous: true },
-      autoscaling: {
-        enabled: true,
-        minReplicas: autoscaler.minReplicas,
-        maxReplicas: autoscaler.maxReplicas,
-        cpuPercent: autoscaler.cpuPercent,
-        scaleDownWindowSeconds: autoscaler.scaleDownWindowSeconds,
-      },
+      autoscaling: { enabled: true, ...autoscaler },
       budget: { enabled: true, ...budget },
     },
     quota: chartQuota(quota),

@@ -549,6 +549,3 @@ export const chartValues = z.strictObject({
 
 /** Values as a person or a stack writes them: what is left out has its default. */
 export type ChartValues = z.input<typeof chartValues>;
-
-/** Values with every default filled in: what the templates see. */
-export type ResolvedChartValues = z.output<typeof chartValues>;

@@ -1,13 +1,9 @@
 import { embedPort, tritonPorts } from "../inference-image/src/contract/ports.ts";
 import type { ChartValues } from "./chart-values.ts";
 import { chartImage, chartQuota, chartResources } from "./chart-values-for.ts";
+import type { CpuScaling } from "./checks/kubernetes.ts";
 import type { Scraping } from "./checks/scaling.ts";
-import type {
-  ClusterInferenceProps,
-  ClusterModel,
-  ClusterPlan,
-  CpuScaling,
-} from "./cluster-plan.ts";
+import type { ClusterInferenceProps, ClusterModel, ClusterPlan } from "./cluster-plan.ts";
 import type { GpuCluster } from "./gpu-cluster.ts";
 
 /** Entry of the Secret with the key of the embed server. */
@@ -111,8 +107,8 @@ function modelValues(model: ClusterModel): ChartValues["model"] {
 }
 
 /** An autoscaler, or the one number of pods that there may be. */
-function scalingValues({ minReplicas, maxReplicas, cpuPercent, ...scaling }: CpuScaling) {
-  const { scaleDownWindowSeconds } = scaling;
+function scalingValues(scaling: CpuScaling) {
+  const { minReplicas, maxReplicas, cpuPercent, scaleDownWindowSeconds } = scaling;
   return minReplicas === maxReplicas
     ? { replicas: minReplicas, autoscaling: { enabled: false } }
     : {

@@ -18,39 +18,24 @@ export function clusterApis(
     ...(hasTriton && isScaled(triton) && metric === "cpu" ? ["triton.autoscaler.metric cpu"] : []),
   ];
   const onQueueTime = hasTriton && isScaled(triton) && metric === "queue-time";
+  const adds = (isNeeded: boolean, groupVersion: string, setting: string, program: string) =>
+    isNeeded ? [{ groupVersion, setting, program }] : [];
+  const bySource = (name: typeof source) => onQueueTime && source === name;
   return [
-    ...onCpu.slice(0, 1).map((setting) => ({
-      groupVersion: "metrics.k8s.io/v1beta1",
-      setting,
-      program: "metrics-server",
-    })),
-    ...(onQueueTime && source === "keda"
-      ? [
-          {
-            groupVersion: "keda.sh/v1alpha1",
-            setting: "triton.autoscaler.source keda",
-            program: "KEDA",
-          },
-        ]
-      : []),
-    ...(onQueueTime && source === "prometheus-adapter"
-      ? [
-          {
-            groupVersion: "custom.metrics.k8s.io/v1beta1",
-            setting: "triton.autoscaler.source prometheus-adapter",
-            program: "the Prometheus adapter",
-          },
-        ]
-      : []),
-    ...(scraping === "service-monitor"
-      ? [
-          {
-            groupVersion: "monitoring.coreos.com/v1",
-            setting: "scraping service-monitor",
-            program: "the Prometheus operator",
-          },
-        ]
-      : []),
+    ...adds(onCpu.length > 0, "metrics.k8s.io/v1beta1", onCpu[0] ?? "", "metrics-server"),
+    ...adds(bySource("keda"), "keda.sh/v1alpha1", "triton.autoscaler.source keda", "KEDA"),
+    ...adds(
+      bySource("prometheus-adapter"),
+      "custom.metrics.k8s.io/v1beta1",
+      "triton.autoscaler.source prometheus-adapter",
+      "the Prometheus adapter",
+    ),
+    ...adds(
+      scraping === "service-monitor",
+      "monitoring.coreos.com/v1",
+      "scraping service-monitor",
+      "the Prometheus operator",
+    ),
   ];
 }
 

@@ -20,7 +20,7 @@ import {
 } from "../inference-image/src/contract/pods.ts";
 import { chartImage } from "./chart-values-for.ts";
 import { variantFor } from "./checks/gpus.ts";
-import type { Budget, Quota, Replicas, Resources } from "./checks/kubernetes.ts";
+import type { Budget, CpuScaling, Quota, Resources } from "./checks/kubernetes.ts";
 import type { Pods, ScalingMetric, Scraping } from "./checks/scaling.ts";
 import type { GpuCluster } from "./gpu-cluster.ts";
 import { tritonStartSeconds } from "./triton-times.ts";
@@ -42,13 +42,6 @@ export type ClusterModel =
     }
   /** Each pod fetches them when it starts. */
   | { readonly weights: "init"; readonly url: string; readonly sha256: string };
-
-export interface CpuScaling extends Replicas {
-  /** Average CPU of all pods, in percent of what they request. */
-  readonly cpuPercent: number;
-  /** How long the load must be low before pods go. */
-  readonly scaleDownWindowSeconds: number;
-}
 
 export interface ClusterEmbed {
   /** Image with a version, that the cluster can pull. */

@@ -36,8 +36,8 @@ import {
   autoscalerFindings,
   type Budget,
   budgetFindings,
+  type CpuScaling,
   quotaFindings,
-  type Replicas,
   type Resources,
   resourceFindings,
 } from "./checks/kubernetes.ts";
@@ -49,13 +49,6 @@ import type { KindImage } from "./kind-image.ts";
 import { kubernetesQuantities } from "./kubernetes-quantities.ts";
 import { RolloutGate } from "./rollout-gate.ts";
 
-export interface Autoscaler extends Replicas {
-  /** Average CPU of all pods, in percent of what they request. */
-  readonly cpuPercent: number;
-  /** How long the load must be low before pods go. */
-  readonly scaleDownWindowSeconds: number;
-}
-
 export interface InferenceDeploymentProps {
   readonly cluster: KindCluster;
   readonly namespace: InferenceNamespace;
@@ -64,7 +57,7 @@ export interface InferenceDeploymentProps {
   /** NodePort of the Service: one that the cluster maps. */
   readonly nodePort: number;
   readonly resources: Resources;
-  readonly autoscaler: Autoscaler;
+  readonly autoscaler: CpuScaling;
   /** How many pods may be away at once when nodes are drained. */
   readonly budget: Budget;
 }

@@ -23,6 +23,14 @@ export interface Replicas {
   readonly maxReplicas: number;
 }
 
+/** Autoscaling on CPU. */
+export interface CpuScaling extends Replicas {
+  /** Average CPU of all pods, in percent of what they request. */
+  readonly cpuPercent: number;
+  /** Seconds that the load must be low before pods go. */
+  readonly scaleDownWindowSeconds: number;
+}
+
 const sides = ["requests", "limits"] as const;
 const quantities = ["cpuMillicores", "memoryMiB"] as const;
 

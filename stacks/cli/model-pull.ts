@@ -1,5 +1,6 @@
 import { resolve } from "node:path";
 import { type Command, InvalidArgumentError } from "commander";
+import { startStatusLine } from "../../bench/src/progress.ts";
 import { type DownloadProgress, shownUrl } from "../../inference-image/src/model/download.ts";
 import { repositoryModel } from "../../inference-image/src/model/generate.ts";
 import { modelInfo } from "../../inference-image/src/model/model-info.ts";
@@ -214,36 +215,22 @@ function report(args: PullArguments, { file, lockPath, lock, model, pulled }: Pu
   );
 }
 
-/** How often progress is told where there is no terminal, in milliseconds. */
-const lineMs = 10_000;
-/** And on a terminal. */
-const redrawMs = 100;
-
-/** One line that is rewritten on a terminal, one line now and then elsewhere; on stderr, so that stdout is the result. */
+/** Progress on stderr, so that stdout is the result. */
 function startProgress(what: string) {
-  const terminal = process.stderr.isTTY;
-  const clear = () => terminal && process.stderr.write("\r\x1b[K");
-  const say = (line: string) => {
-    clear();
-    console.error(line);
-  };
-  say(`fetching ${what} …`);
+  let latest = "";
+  const line = startStatusLine(process.stderr, () => latest);
+  line.show(`fetching ${what} …`);
   let first: { readonly at: number; readonly bytes: number } | undefined;
-  let toldAt = performance.now();
   return {
-    end: clear,
+    end: line.end,
     calls: {
       onProgress(progress: DownloadProgress) {
         const now = performance.now();
         first ??= { at: now, bytes: progress.bytes };
-        if (now - toldAt < (terminal ? redrawMs : lineMs)) return;
-        toldAt = now;
-        const line = progressLine(progress, progress.bytes - first.bytes, (now - first.at) / 1000);
-        if (terminal) process.stderr.write(`\r\x1b[K${line}`);
-        else console.error(line);
+        latest = progressLine(progress, progress.bytes - first.bytes, (now - first.at) / 1000);
       },
-      onRetry: say,
-      onChanging: () => say("all there; making it the model that the servers load …"),
+      onRetry: line.say,
+      onChanging: () => line.show("all there; making it the model that the servers load …"),
     },
   };
 }

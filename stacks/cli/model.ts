@@ -1,5 +1,6 @@
 import { resolve } from "node:path";
 import { type Command, Option } from "commander";
+import { startStatusLine } from "../../bench/src/progress.ts";
 import {
   defaultSeed,
   type GenerateOptions,
@@ -75,13 +76,17 @@ async function generate(args: GenerateArguments): Promise<void> {
   }
   if (!args.force) await requireOwnSidecar(file);
 
-  const progress = startProgress(shown);
+  let counts = "";
+  const progress = startStatusLine(process.stderr, () => counts);
+  progress.show(`writing ${shown} …`);
   try {
     const info = await generateModel({
       profile: args.profile,
       seed: args.seed,
       file,
-      onProgress: progress.tell,
+      onProgress({ bytes, total }) {
+        counts = `${megabytes(bytes)} of ${megabytes(total)} MB`;
+      },
     });
     progress.end();
     report(args, shown, info, "written");
@@ -100,24 +105,4 @@ function report(args: GenerateArguments, file: string, info: ModelInfo, what: st
   }
   console.log(`${file} ${what}: ${megabytes(info.bytes)} MB, sha256 ${info.sha256}`);
   console.log(`Random weights, seed ${info.seed}: for speed and plumbing, not for finding photos.`);
-}
-
-/** One line that is rewritten on a terminal, one line in all elsewhere; on stderr, so that stdout is the result. */
-function startProgress(file: string): {
-  readonly tell: NonNullable<GenerateOptions["onProgress"]>;
-  readonly end: () => void;
-} {
-  if (!process.stderr.isTTY) {
-    console.error(`writing ${file} …`);
-    return { tell: () => {}, end: () => {} };
-  }
-  return {
-    tell: ({ bytes, total }) => {
-      const percent = String(Math.floor((100 * bytes) / total)).padStart(3);
-      process.stderr.write(
-        `\r\x1b[Kwriting ${file} ${percent} %  ${megabytes(bytes)} of ${megabytes(total)} MB`,
-      );
-    },
-    end: () => process.stderr.write("\r\x1b[K"),
-  };
 }

@@ -1,5 +1,5 @@
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
-import { basename, join, relative, resolve } from "node:path";
+import { basename, extname, join, relative, resolve } from "node:path";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { RuleFinding, StackChange } from "../review/change.ts";
 import { isUnchanged } from "../review/comment-document.ts";
@@ -170,26 +170,18 @@ type Format = "md" | "html" | "json";
 
 function rendered(result: Review, format: Format, args: ReviewArguments): string {
   const { rulesUrl, reportUrl } = args;
-  const options = {
-    ...(rulesUrl === undefined ? {} : { rulesUrl }),
-    ...(reportUrl === undefined ? {} : { reportUrl }),
-  };
   switch (format) {
     case "json":
       return jsonReport(result);
     case "html":
-      return htmlReport(result, options);
+      return htmlReport(result, { rulesUrl });
     case "md":
-      return markdownComment(result, options);
+      return markdownComment(result, { rulesUrl, reportUrl });
   }
 }
 
 function formatOf(file: string): Format {
-  return /\.(html|json)$/.exec(file)?.[1] === "html"
-    ? "html"
-    : file.endsWith(".json")
-      ? "json"
-      : "md";
+  return extname(file).slice(1) as Format;
 }
 
 /** What the options name, read. */
@@ -270,7 +262,7 @@ function reviewSettings(folder: string) {
   if (mistakes.length > 0) throw new UserError(mistakes.join("\n"));
   return (stack: string) => {
     const { waivers = [], p99GoalMilliseconds } = settings[stack as EnvironmentName]?.review ?? {};
-    return { waivers, ...(p99GoalMilliseconds === undefined ? {} : { p99GoalMilliseconds }) };
+    return { waivers, p99GoalMilliseconds };
   };
 }
 

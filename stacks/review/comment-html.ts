@@ -9,10 +9,7 @@ export interface HtmlOptions {
 
 /** A review as one HTML file, whole: opens from disk, asks the network for nothing, prints, and follows a dark theme. */
 export function htmlReport(review: Review, { rulesUrl }: HtmlOptions = {}): string {
-  const blocks = documentOf(review, {
-    level: "full",
-    ...(rulesUrl === undefined ? {} : { rulesUrl }),
-  });
+  const blocks = documentOf(review, { level: "full", rulesUrl });
   const names = review.stacks.map(({ stack }) => stack).join(", ");
   return `<!doctype html>
 <html lang="en">

@@ -28,9 +28,5 @@ export function diffTexts(
 }
 
 export function lineOf(where: string, before?: string, after?: string): DiffLine {
-  return {
-    where,
-    ...(before === undefined ? {} : { before }),
-    ...(after === undefined ? {} : { after }),
-  };
+  return { where, before, after };
 }

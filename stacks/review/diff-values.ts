@@ -211,7 +211,7 @@ class Differ {
       }
       return;
     }
-    if (canonicalSet(before) === canonicalSet(after)) return;
+    if (JSON.stringify(before) === JSON.stringify(after)) return;
     if (/^(command|args)$/.test(lastName(at.path))) {
       this.#options(before, after, at);
       return;
@@ -285,31 +285,24 @@ class Differ {
     this.#lines.push(lineOf(at.place, this.#text(before, at), this.#text(after, at)));
   }
 
+  /** A secret place that changes. */
+  #hidden(place: string, wasThere: boolean, isThere: boolean): void {
+    this.#lines.push(lineOf(place, wasThere ? hidden : undefined, isThere ? hidden : undefined));
+  }
+
   /** Of a map of secrets the keys, and nothing of the values. */
   #secretMaps(before: unknown, after: unknown, at: Place): void {
     const plain = /^(data|binary_data|string_data|stringData|data_wo)$/.test(lastName(at.path));
     const maps = plain && this.#change.type !== "docker_secret";
     if (!maps || !(isObject(before) || isObject(after))) {
-      this.#lines.push(
-        lineOf(
-          at.place,
-          isNothing(before) ? undefined : hidden,
-          isNothing(after) ? undefined : hidden,
-        ),
-      );
+      this.#hidden(at.place, !isNothing(before), !isNothing(after));
       return;
     }
     const [left, right] = [isObject(before) ? before : {}, isObject(after) ? after : {}];
     for (const key of [...new Set([...Object.keys(left), ...Object.keys(right)])].sort()) {
       const [was, is] = [stepInto(left, key), stepInto(right, key)];
       if (sameValue(was, is)) continue;
-      this.#lines.push(
-        lineOf(
-          `${at.place}.${safeKey(key)}`,
-          was === undefined ? undefined : hidden,
-          is === undefined ? undefined : hidden,
-        ),
-      );
+      this.#hidden(`${at.place}.${safeKey(key)}`, was !== undefined, is !== undefined);
     }
   }
 
@@ -317,13 +310,7 @@ class Differ {
   #chartValues(before: unknown, after: unknown, at: Place): void {
     const [left, right] = [chartDocuments(before), chartDocuments(after)];
     if (left === undefined || right === undefined) {
-      this.#lines.push(
-        lineOf(
-          at.place,
-          isNothing(before) ? undefined : hidden,
-          isNothing(after) ? undefined : hidden,
-        ),
-      );
+      this.#hidden(at.place, !isNothing(before), !isNothing(after));
       return;
     }
     const { lines, blocks } = diffChartValues(left, right);
@@ -475,8 +462,4 @@ function byName(
     found.set(key, { item, index });
   });
   return found;
-}
-
-function canonicalSet(list: readonly unknown[]): string {
-  return JSON.stringify(list);
 }

@@ -136,22 +136,21 @@ function stackReview(
           ? diffResource(resource, images)
           : [];
       const forced = resource.action === "replace" ? forcedBy(resource.replacePaths, diffs) : [];
-      const because = becauseOf(resource, forced);
       const topics = unexamined.get(resource.address);
       return {
         address: resource.address,
         title: titleOf(resource),
         type: resource.type,
         action: resource.action as ReviewedChange["action"],
-        ...(resource.createBeforeDestroy ? { createBeforeDestroy: true } : {}),
-        ...(resource.deposed === undefined ? {} : { deposed: resource.deposed }),
+        createBeforeDestroy: resource.createBeforeDestroy,
+        deposed: resource.deposed,
         forcedBy: forced,
-        ...(because === undefined ? {} : { because }),
-        ...(resource.movedFrom === undefined ? {} : { movedFrom: resource.movedFrom }),
-        ...(resource.imported ? { imported: true } : {}),
-        ...(consequence === undefined ? {} : { consequence }),
+        because: becauseOf(resource, forced),
+        movedFrom: resource.movedFrom,
+        imported: resource.imported,
+        consequence,
         diffs,
-        ...(topics === undefined ? {} : { unexamined: topics }),
+        unexamined: topics,
         isStep: topics === undefined && isStep(resource, consequence),
       };
     })
@@ -159,7 +158,7 @@ function stackReview(
   return {
     stack: change.stack,
     source: change.source,
-    ...(change.terraformVersion === undefined ? {} : { terraformVersion: change.terraformVersion }),
+    terraformVersion: change.terraformVersion,
     counts: countsOf(change),
     changes,
     capacity: capacityOf(standing, predict),
