@@ -1,4 +1,5 @@
-import { Server as NetServer } from "node:net";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { Server as NetServer, type Socket } from "node:net";
 import { setImmediate as nextIteration, setTimeout as sleep } from "node:timers/promises";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 
@@ -12,7 +13,7 @@ const iterationMs = 30;
 /** Shortest duration of a quiet period, in milliseconds. */
 export const quietMs = quietIterations * iterationMs;
 
-/** Shortest time that a stop waits for requests that have begun to arrive, in milliseconds: 32 images as floats are 19 MB. */
+/** Shortest time that a stop waits for the next bytes of requests that have begun to arrive, in milliseconds. */
 const arrivalMs = 3_000;
 
 /** Maximum number of connections that the kernel holds for a listener until they are accepted: Node's default. */
@@ -26,8 +27,56 @@ export async function quiet(iterations = quietIterations): Promise<void> {
   }
 }
 
-/** Waits for calls that have begun to arrive. */
-export const arrival = () => quiet(arrivalMs / iterationMs);
+/**
+ * Waits for requests that are arriving, as long as they make progress.
+ *
+ * @param received - Returns the number of bytes received; `undefined` once no request is arriving.
+ */
+export async function arrival(received: () => number | undefined): Promise<void> {
+  let bytes = received();
+  for (let idle = 0; bytes !== undefined && idle < arrivalMs / iterationMs; idle++) {
+    await quiet(1);
+    const now = received();
+    if (now !== bytes) idle = 0;
+    bytes = now;
+  }
+}
+
+/** Open connections of a server that does not expose its listener. */
+export class ConnectionTracker {
+  readonly #sockets = new Set<Socket>();
+  readonly #port: number;
+  readonly #onSocket = (message: unknown) => {
+    const { socket } = message as { readonly socket: Socket };
+    if (socket.localPort !== this.#port) return;
+    this.#sockets.add(socket);
+    socket.once("close", () => this.#sockets.delete(socket));
+  };
+
+  /** @param port - Port on which the server listens. */
+  constructor(port: number) {
+    this.#port = port;
+    subscribe(socketChannel, this.#onSocket);
+  }
+
+  /** Bytes received on open connections. */
+  get bytesRead(): number {
+    return bytesReadOf(this.#sockets);
+  }
+
+  stop(): void {
+    unsubscribe(socketChannel, this.#onSocket);
+  }
+}
+
+/** Channel on which Node publishes each accepted connection. */
+const socketChannel = "net.server.socket";
+
+function bytesReadOf(sockets: Iterable<Socket>): number {
+  let bytes = 0;
+  for (const { bytesRead } of sockets) bytes += bytesRead;
+  return bytes;
+}
 
 /**
  * Drains an HTTP server whose responses close their connections. The listener stays open for a quiet period, in which
@@ -79,7 +128,7 @@ export interface AcceptedRequests {
 export interface TrackedRequests extends AcceptedRequests {
   /** Number of requests that have begun, plus the number of those that have ended. */
   readonly changes: number;
-  /** Resolves when no request is still arriving, or after about {@link arrivalMs}. */
+  /** Resolves when no request is still arriving, or no bytes of it for about {@link arrivalMs}. */
   arrived(): Promise<void>;
 }
 
@@ -122,10 +171,11 @@ export function trackRequests(
         if (allAnswered()) resolve();
         else waiting.push(resolve);
       }),
-    async arrived() {
-      const arriving = () => [...open].some(({ raw }) => !raw.complete);
-      for (let i = 0; arriving() && i < arrivalMs / iterationMs; i++) await quiet(1);
-    },
+    arrived: () =>
+      arrival(() => {
+        const arriving = [...open].flatMap(({ raw }) => (raw.complete ? [] : [raw.socket]));
+        return arriving.length === 0 ? undefined : bytesReadOf(arriving);
+      }),
   };
 }
 

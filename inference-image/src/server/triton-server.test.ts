@@ -204,6 +204,33 @@ describe("a stop", () => {
     await expect(server.stop()).resolves.toBeUndefined();
   });
 
+  test("answers a gRPC call that keeps arriving", async () => {
+    const { server } = await start();
+    const session = connectHttp2(`http://127.0.0.1:${server.ports.grpc}`);
+    cleanUps.push(() => session.destroy());
+    await once(session, "remoteSettings");
+    const call = session.request({
+      ":method": "POST",
+      ":path": "/inference.GRPCInferenceService/ServerLive",
+      "content-type": "application/grpc",
+      te: "trailers",
+    });
+    const trailers = once(call, "trailers");
+    // one unknown field of 96 bytes
+    const message = Buffer.concat([Buffer.from([0, 0, 0, 0, 98, 0x7a, 96]), Buffer.alloc(96)]);
+    call.write(message.subarray(0, 5));
+    await setTimeout(100);
+    const stopped = server.stop();
+    for (let at = 5; at < message.length; at += 10) {
+      await setTimeout(500);
+      call.write(message.subarray(at, at + 10));
+    }
+    call.end();
+    call.resume();
+    expect((await trailers)[0]).toMatchObject({ "grpc-status": "0" });
+    await stopped;
+  });
+
   test("fails when requests take longer than the exit timeout, and has closed all the same", async () => {
     const { server } = await start({ "exit-timeout-secs": 0 });
     const [http] = clients(server);

@@ -21,6 +21,7 @@ import {
   type AcceptedRequests,
   arrival,
   CallCounter,
+  ConnectionTracker,
   drainHttp,
   quiet,
   trackRequests,
@@ -84,8 +85,9 @@ export async function startTritonServer(
   });
   const httpRequests = trackRequests(http);
   const metrics = buildMetricsApp(registry);
+  let grpcConnections: ConnectionTracker | undefined;
   const close = async () => {
-    await Promise.all([drainHttp(http, httpRequests), shutdown(grpc, grpcCalls)]);
+    await Promise.all([drainHttp(http, httpRequests), shutdown(grpc, grpcCalls, grpcConnections)]);
     await http.close();
     await registry.close();
     await metrics.close();
@@ -93,6 +95,7 @@ export async function startTritonServer(
 
   try {
     const grpcPort = await bindGrpc(grpc, flags["grpc-address"], flags["grpc-port"]);
+    grpcConnections = new ConnectionTracker(grpcPort);
     log(`Started GRPCInferenceService at ${flags["grpc-address"]}:${grpcPort}`);
     const httpPort = await listen(http, "HTTP", flags["http-address"], flags["http-port"]);
     log(`Started HTTPService at ${flags["http-address"]}:${httpPort}`);
@@ -235,15 +238,23 @@ function portError(service: string, host: string, port: number, reason: string):
   );
 }
 
-/** Idle connections are closed, calls in flight are answered; a call that was received by half is cut. */
-async function shutdown(server: GrpcServer, accepted: AcceptedRequests): Promise<void> {
-  const closed = new Promise<void>((resolve) => server.tryShutdown(() => resolve()));
+/** Closes idle connections and answers calls in flight; a call that stops arriving is cut. */
+async function shutdown(
+  server: GrpcServer,
+  calls: AcceptedRequests,
+  connections?: ConnectionTracker,
+): Promise<void> {
+  let open = true;
+  const closed = new Promise<void>((resolve) => server.tryShutdown(() => resolve())).then(() => {
+    open = false;
+  });
   await quiet();
-  await accepted.answered();
-  // the last answers are on their way, or a call is still arriving
-  await Promise.race([closed, arrival()]);
-  await accepted.answered();
+  await calls.answered();
+  // the last answers are on their way, or calls are still arriving
+  await arrival(() => (open ? connections?.bytesRead : undefined));
+  await calls.answered();
   await Promise.race([closed, quiet()]);
+  connections?.stop();
   server.forceShutdown();
 }
 
