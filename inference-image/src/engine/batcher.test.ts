@@ -425,26 +425,6 @@ describe("drain", () => {
   });
 });
 
-test.each([
-  ["no input", [], "expected 1 inputs, got 0"],
-  ["a batch that is too large", request(1, 2, 3, 4, 5), "batch size must be 1 to 4, got 5"],
-  ["another name", [{ ...request(1)[0]!, name: "z" }], "input 0 must be 'x', got 'z'"],
-  [
-    "another type",
-    [{ name: "x", dataType: "INT8", shape: [1, 1], data: new Uint8Array(1) } as const],
-    "input 'x' must be FP32, got INT8",
-  ],
-  [
-    "another rank",
-    [{ ...request(1)[0]!, shape: [1, 1, 1] }],
-    "input 'x' must be [1, -1], got [1, 1, 1]",
-  ],
-  ["too few values", [{ ...request(1)[0]!, shape: [1, 3] }], "input 'x' must have 3 values, got 1"],
-])("fails on %s", async (_, inputs, message) => {
-  const { batcher } = setup();
-  await expect(batcher.infer(inputs as Tensor[])).rejects.toThrow(`[invalid] ${message}`);
-});
-
 test("whatever arrives when, each request is answered once with its own rows, in batches that fit", async () => {
   vi.useRealTimers();
   const arrivals = fc.array(

@@ -1,5 +1,5 @@
 import type { Tensor } from "../contract/tensor.ts";
-import { checkInputs, checkOutputs, concatenate, sliceRows } from "./batch-tensors.ts";
+import { checkOutputs, concatenate, sliceRows } from "./batch-tensors.ts";
 import {
   EngineError,
   type InferOptions,
@@ -114,14 +114,15 @@ export class Batcher {
   }
 
   /**
-   * @param inputs - 1 to `maxBatchSize` items along the first dimension, in every input. They are copied, unless the
-   *   options say that they may be taken; the caller must not change them until it has the answer.
+   * @param inputs - Those of the session, in its order, with 1 to `maxBatchSize` items along the first dimension. They are
+   *   copied, unless the options say that they may be taken; the caller must not change them until it has the answer.
    * @throws {EngineError} and nothing else.
    */
   infer(inputs: readonly Tensor[], options: InferOptions = {}): Promise<InferResult> {
     return new Promise((resolve, reject) => {
       if (this.#draining) throw new EngineError("draining", "no new requests are taken");
-      const { items, shapeKey } = checkInputs(inputs, this.#session.inputs, this.maxBatchSize);
+      const items = inputs[0]!.shape[0]!;
+      const shapeKey = inputs.map(({ shape }) => shape.slice(1).join("x")).join(";");
       const { signal, queueTimeoutMs: timeoutMs } = options;
       const taken = options.inputs === "taken";
       const enqueuedAt = performance.now();

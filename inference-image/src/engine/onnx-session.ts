@@ -287,7 +287,7 @@ function toWire(tensor: Tensor): WireTensor {
     return { name, type: "float32", dims, data: movable(tensor.data) };
   }
   if (tensor.dataType === "UINT8") return { name, type: "uint8", dims, data: movable(tensor.data) };
-  throw new EngineError("invalid", `input '${name}' has type ${tensor.dataType}: unsupported`);
+  throw new EngineError("failed", `input '${name}' has type ${tensor.dataType}: unsupported`);
 }
 
 /** The array itself where it is all of its memory, a copy where it is a part. */

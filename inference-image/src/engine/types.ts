@@ -61,8 +61,6 @@ export type EngineErrorCode =
   /** Waited longer than it may, or the caller went away. */
   | "expired"
   | "draining"
-  /** The tensors do not fit the model. */
-  | "invalid"
   /** The runtime failed. */
   | "failed"
   /** The model file is missing or cannot be loaded. */

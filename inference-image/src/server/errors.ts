@@ -8,7 +8,6 @@ import { EmbedError } from "./embed-error.ts";
 const engineCodes: Readonly<Record<EngineErrorCode, EmbedErrorCode>> = {
   expired: "timeout",
   draining: "unavailable",
-  invalid: "internal",
   failed: "internal",
   model: "internal",
 };

@@ -305,15 +305,6 @@ describe("over gRPC, too", () => {
       /incomplete string data for 'image'/,
     ],
     [
-      "an image that is none, in bytes_contents",
-      () =>
-        requestOf({
-          inputs: [{ ...input, contents: { bytes_contents: [Buffer.from("GIF89a")] } }],
-        }),
-      status.INVALID_ARGUMENT,
-      `in ensemble '${jpeg}', image 0 is not a JPEG, PNG or WebP file`,
-    ],
-    [
       "a shape that overflows",
       () => requestOf({ inputs: [{ ...input, shape: [1, 2 ** 52] }], raw_input_contents: [image] }),
       status.INVALID_ARGUMENT,

@@ -275,8 +275,6 @@ export class ServedModel {
           : ["REJECTED", as("unavailable", "Request timeout expired")];
       case "draining":
         return ["OTHER", as("unavailable", "Server exiting")];
-      case "invalid":
-        return ["OTHER", as("invalid-argument", plainMessage(error))];
       default:
         if (!this.isAlive()) return ["BACKEND", as("unavailable", `'${this.name}' is gone`)];
         return ["BACKEND", as("internal", `onnx runtime error: ${plainMessage(error)}`)];

@@ -1,16 +1,13 @@
 import { fileURLToPath } from "node:url";
 import type { MethodDefinition, ServiceDefinition } from "@grpc/grpc-js";
 import { loadSync, type Options } from "@grpc/proto-loader";
-import { bytesPerElement, type DataType, type Tensor } from "../contract/tensor.ts";
+import type { Tensor } from "../contract/tensor.ts";
 import {
-  bytesOfElements,
-  checkedElementCount,
   fromWire,
   type InferRequest,
   isDataType,
   type ParameterValue,
   refuseExtensions,
-  shapeText,
   toWire,
   WireError,
   type WireTensor,
@@ -27,24 +24,13 @@ export interface InferParameter {
 }
 type Parameters = Readonly<Record<string, InferParameter>>;
 
-/** Elements in the message itself, one list for each kind. `raw_input_contents` is what clients use. */
-export interface InferTensorContents {
-  readonly bool_contents?: readonly boolean[];
-  readonly int_contents?: readonly number[];
-  readonly int64_contents?: readonly number[];
-  readonly uint_contents?: readonly number[];
-  readonly uint64_contents?: readonly number[];
-  readonly fp32_contents?: readonly number[];
-  readonly fp64_contents?: readonly number[];
-  readonly bytes_contents?: readonly Uint8Array[];
-}
-
 interface TensorMessage {
   readonly name: string;
   readonly datatype: string;
   readonly shape: readonly number[];
   readonly parameters?: Parameters;
-  readonly contents?: InferTensorContents | null;
+  /** Elements in the message itself, one list for each kind: `raw_input_contents` is what clients use instead. */
+  readonly contents?: Readonly<Record<string, readonly unknown[]>> | null;
 }
 
 export interface ModelInferRequest {
@@ -210,12 +196,10 @@ export function encodeGrpcRequest(
 /** @throws {WireError} */
 export function decodeGrpcResponse(message: ModelInferResponse): Tensor[] {
   const { outputs, raw_output_contents: raw } = message;
-  if (raw.length > 0 && raw.length !== outputs.length) {
+  if (raw.length !== outputs.length) {
     throw new WireError(`${outputs.length} outputs, but ${raw.length} raw_output_contents`);
   }
-  return outputs.map((output, index) =>
-    fromWire(readTensor(output, raw.length > 0 ? raw[index] : undefined)),
-  );
+  return outputs.map((output, index) => fromWire(readTensor(output, raw[index]!)));
 }
 
 // --- server ---
@@ -223,19 +207,15 @@ export function decodeGrpcResponse(message: ModelInferResponse): Tensor[] {
 /** @throws {WireError} with Triton's words, where it has some. */
 export function decodeGrpcRequest(message: ModelInferRequest): InferRequest {
   const { model_name: model, raw_input_contents: raw = [] } = message;
-  let used = 0;
-  const inputs = message.inputs.map((input) => {
+  const inputs = message.inputs.map((input, index) => {
     refuseExtensions(input.name, parametersOf(input.parameters));
-    if (hasContents(input.contents)) {
-      if (raw.length > 0) {
-        throw new WireError(
-          `contents field must not be specified when using raw_input_contents for '${input.name}' for model '${model}'`,
-        );
-      }
-      return readTensor(input, undefined);
+    if (Object.values(input.contents ?? {}).some((list) => list.length > 0)) {
+      throw new WireError(
+        `contents are not supported: send '${input.name}' in raw_input_contents`,
+        "unsupported",
+      );
     }
-    const bytes = raw[used];
-    used += 1;
+    const bytes = raw[index];
     if (bytes === undefined) {
       throw new WireError(
         `unable to find data for input tensor '${input.name}' for model '${model}' in request.`,
@@ -243,9 +223,9 @@ export function decodeGrpcRequest(message: ModelInferRequest): InferRequest {
     }
     return readTensor(input, bytes);
   });
-  if (raw.length > used) {
+  if (raw.length > inputs.length) {
     throw new WireError(
-      `expected ${used} raw_input_contents for model '${model}', got ${raw.length}`,
+      `expected ${inputs.length} raw_input_contents for model '${model}', got ${raw.length}`,
     );
   }
   return {
@@ -285,57 +265,10 @@ function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
-function readTensor(message: TensorMessage, raw: Uint8Array | undefined): WireTensor {
+function readTensor(message: TensorMessage, bytes: Uint8Array): WireTensor {
   const { name, datatype: dataType, shape } = message;
   if (!isDataType(dataType)) throw new WireError(`invalid datatype '${dataType}' for '${name}'`);
-  const bytes = raw ?? bytesOfContents(name, dataType, shape, message.contents ?? {});
   return { name, dataType, shape, bytes };
-}
-
-function hasContents(contents: InferTensorContents | null | undefined): boolean {
-  return Object.values(contents ?? {}).some((list) => list.length > 0);
-}
-
-/** The list that holds the elements of a type. */
-const contentsOf = {
-  UINT8: "uint_contents",
-  FP32: "fp32_contents",
-  BYTES: "bytes_contents",
-} as const satisfies Record<DataType, keyof InferTensorContents>;
-
-function bytesOfContents(
-  name: string,
-  dataType: DataType,
-  shape: readonly number[],
-  contents: InferTensorContents,
-): Uint8Array {
-  const field = contentsOf[dataType];
-  for (const [other, list] of Object.entries(contents)) {
-    if (other !== field && list.length > 0) {
-      throw new WireError(
-        `unexpected explicit tensor data for input tensor '${name}' in ${other}, expected datatype '${dataType}'`,
-      );
-    }
-  }
-  const count = checkedElementCount(name, shape);
-  const list = contents[field] ?? [];
-  if (list.length !== count) {
-    const size = bytesPerElement[dataType];
-    throw new WireError(
-      size === undefined
-        ? `expected ${count} string elements for '${name}', got ${list.length}`
-        : `input byte size mismatch for '${name}': ${dataType} ${shapeText(shape)} has ${count * size} bytes, got ${list.length * size}`,
-    );
-  }
-  if (field === "bytes_contents") {
-    const data = list as readonly Uint8Array[];
-    return toWire({ name, dataType: "BYTES", shape, data }).bytes;
-  }
-  if (field === "fp32_contents") {
-    return toWire({ name, dataType: "FP32", shape, data: Float32Array.from(list as number[]) })
-      .bytes;
-  }
-  return bytesOfElements(name, dataType, shape, list);
 }
 
 function parametersOf(parameters: Parameters | undefined): Record<string, ParameterValue> {
