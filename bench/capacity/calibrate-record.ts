@@ -1,4 +1,5 @@
 import { type BenchRecord, benchPathName, type Cell } from "../src/bench-record.ts";
+import { mean } from "../src/statistics.ts";
 import type { ComputeTime } from "./compute-time.ts";
 import { type Demand, predict, type System } from "./model.ts";
 import { type Engine, solve } from "./published-parameters.ts";
@@ -366,6 +367,3 @@ function line(points: readonly Point[]): {
   const squares = points.reduce((sum, [value]) => sum + value ** 2, 0);
   return { at0: 0, slope: points.reduce((sum, [a, b]) => sum + a * b, 0) / squares };
 }
-
-const mean = (values: readonly number[]) =>
-  values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;

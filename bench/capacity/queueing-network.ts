@@ -35,8 +35,6 @@ export interface StationUse {
 
 export interface NetworkSolution {
   readonly requestsPerSecond: number;
-  /** Mean time once around, in milliseconds. */
-  readonly cycleMs: number;
   readonly stations: readonly StationUse[];
 }
 
@@ -91,7 +89,7 @@ export function solveNetwork(stations: readonly Station[], clients: number): Net
       utilization: Number.isFinite(limit) ? (perMs * 1000) / limit : 0,
     };
   });
-  return { requestsPerSecond: perMs * 1000, cycleMs: clients / perMs, stations: uses };
+  return { requestsPerSecond: perMs * 1000, stations: uses };
 }
 
 /** Requests a second with 1, 2, … up to `clients` clients: all of them in one go. */
@@ -110,13 +108,10 @@ function termsOfAll(stations: readonly Station[], clients: number) {
   return { used, scaleMs, series, copies: used.map(({ copies = 1 }) => copies) };
 }
 
-/** Terms 0..N of a generating function, divided by e^log so that the largest is 1. */
-interface Series {
-  readonly terms: Float64Array;
-  readonly log: number;
-}
+/** Terms 0..N of a generating function, divided so that the largest is 1: only ratios of them count. */
+type Series = Float64Array;
 
-const at = ({ terms }: Series, index: number) => terms[index] ?? 0;
+const at = (terms: Series, index: number) => terms[index] ?? 0;
 
 function termsOf(station: Station, clients: number, scaleMs: number): Series {
   const { demandMs, speedUp = () => 1, copies = 1 } = station;
@@ -125,12 +120,8 @@ function termsOf(station: Station, clients: number, scaleMs: number): Series {
   for (let here = 1; here <= clients; here++) {
     logs[here] = (logs[here - 1] ?? 0) + step - Math.log(speedUp(here));
   }
-  return fromLogs(logs);
-}
-
-function fromLogs(logs: Float64Array): Series {
-  const log = logs.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
-  return { terms: logs.map((value) => Math.exp(value - log)), log };
+  const largest = logs.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
+  return logs.map((value) => Math.exp(value - largest));
 }
 
 function product(series: readonly Series[], copies: readonly number[], clients: number): Series {
@@ -143,7 +134,7 @@ function product(series: readonly Series[], copies: readonly number[], clients: 
 function none(clients: number): Series {
   const terms = new Float64Array(clients + 1);
   terms[0] = 1;
-  return { terms, log: 0 };
+  return terms;
 }
 
 /** Equal stations, by squaring. */
@@ -165,8 +156,8 @@ function convolve(a: Series, b: Series, clients: number): Series {
     for (let j = 0; j <= clients - i; j++) terms[i + j] = (terms[i + j] ?? 0) + left * at(b, j);
   }
   const largest = terms.reduce((x, y) => Math.max(x, y), 0);
-  return { terms: terms.map((term) => term / largest), log: a.log + b.log + Math.log(largest) };
+  return terms.map((term) => term / largest);
 }
 
-const isOne = ({ terms }: Series) =>
+const isOne = (terms: Series) =>
   terms.every((term, index) => (index === 0 ? term === 1 : term === 0));

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { BenchError } from "../src/bench-error.ts";
+import { mean } from "../src/statistics.ts";
 import { describeLatency, sortedLatencies } from "./latency.ts";
 import type { MeasuredLoad, MeasureOptions } from "./measure-load.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
@@ -377,8 +378,4 @@ function shares(total: number, parts: number): readonly number[] {
     { length: count },
     (_, i) => Math.floor((total * (i + 1)) / count) - Math.floor((total * i) / count),
   );
-}
-
-function mean(values: readonly number[]): number {
-  return values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;
 }

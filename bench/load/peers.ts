@@ -2,8 +2,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parsePerfAnalyzer } from "../report/import-perf-analyzer.ts";
+import { runToEnd } from "../server/run-process.ts";
 import { BenchError } from "../src/bench-error.ts";
-import { startChild } from "../src/child-process.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 
 /** Other programs that generate load, run beside ours: hey, and NVIDIA's perf_analyzer. */
@@ -125,15 +125,8 @@ export async function runPerfAnalyzer(
   }
 }
 
-/** Run a program to its end, and give all that it printed. */
+/** Runs a program to its end and returns what it printed. */
 async function run(command: readonly string[], name: string, signal: AbortSignal): Promise<string> {
-  const child = startChild({ command, args: [], env: {} });
-  const stop = () => void child.stop(1);
-  signal.addEventListener("abort", stop, { once: true });
-  const { code } = await child.exited;
-  signal.removeEventListener("abort", stop);
-  signal.throwIfAborted();
-  const text = child.lastLines(1_000).join("\n");
-  if (code !== 0) throw new BenchError(`${name} failed:\n${text.split("\n").slice(-6).join("\n")}`);
-  return text;
+  const child = await runToEnd({ command, args: [], env: {} }, name, signal);
+  return child.lastLines(1_000).join("\n");
 }

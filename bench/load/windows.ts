@@ -1,4 +1,5 @@
 import type { Cell } from "../src/bench-record.ts";
+import { mean } from "../src/statistics.ts";
 import { percentile, sortedLatencies } from "./latency.ts";
 import type { TimedSample } from "./samples.ts";
 
@@ -112,6 +113,6 @@ export function agrees(found: Agreement | undefined, tolerance: number): boolean
 
 /** Largest distance from the mean, as a part of the mean. */
 function deviation(values: readonly number[]): number {
-  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
-  return Math.max(...values.map((value) => Math.abs(value - mean))) / mean;
+  const average = mean(values);
+  return Math.max(...values.map((value) => Math.abs(value - average))) / average;
 }

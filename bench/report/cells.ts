@@ -7,6 +7,7 @@ import {
   type Price,
   type StudyId,
 } from "../src/bench-record.ts";
+import { mean } from "../src/statistics.ts";
 import { counted, formatPercent } from "./document.ts";
 
 /** Questions about cells that every report asks. Pure. */
@@ -252,7 +253,7 @@ export function timeParts({ latencyMs, server }: Cell): readonly TimePart[] {
 /** Mean utilisation of the GPUs, 0..1; absent if none was measured. */
 export function meanGpuUse({ gpu }: Cell): number | undefined {
   const uses = (gpu?.gpus ?? []).flatMap(({ utilization = [] }) => utilization);
-  return uses.length === 0 ? undefined : uses.reduce((sum, use) => sum + use, 0) / uses.length;
+  return uses.length === 0 ? undefined : mean(uses);
 }
 
 /** The price to reckon with, or in words why there is none. */

@@ -1,6 +1,7 @@
 import jstat from "jstat";
 import { xoroshiro128plus } from "pure-rand/generator/xoroshiro128plus";
 import type { Cell } from "../src/bench-record.ts";
+import { mean } from "../src/statistics.ts";
 
 /**
  * How sure a ratio of two measured cells is. Pure and seeded: the same records give the same intervals.
@@ -78,8 +79,6 @@ export function meanRatio(
     windows = Math.min(windows, measured(a).length, measured(b).length);
   }
   if (ratios.length === 0) return undefined;
-  const mean = (values: readonly number[]) =>
-    values.reduce((sum, value) => sum + value, 0) / values.length;
   const together = Array.from({ length: draws }, (_, j) => mean(logs.map((log) => log[j] ?? 0)));
   return intervalOf(Math.exp(mean(ratios)), together, windows);
 }
@@ -135,13 +134,13 @@ function freshDraws(cell: Cell, metric: Metric, seed: number): number[] | undefi
 
 /** ln of the mean of windows drawn again, less ln of their mean. */
 function windowDraws(values: readonly number[], uniform: () => number): number[] {
-  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+  const average = mean(values);
   return Array.from({ length: draws }, () => {
     let sum = 0;
     for (let i = 0; i < values.length; i++) {
-      sum += values[Math.floor(uniform() * values.length)] ?? mean;
+      sum += values[Math.floor(uniform() * values.length)] ?? average;
     }
-    return Math.log(sum / values.length / mean);
+    return Math.log(sum / values.length / average);
   });
 }
 

@@ -2,7 +2,7 @@
 export const pageStyle = `
 :root {
   --page: #fbfbf9; --surface: #ffffff; --line: #e3e2dc; --ink: #1c1c1a; --soft: #5d5c57;
-  --mark: #2f5fb3; --mark-soft: #b9cbea; --good: #1d7a46; --good-soft: #e4f2e9; --bad: #b3261e; --bad-soft: #fbe9e7;
+  --mark: #2f5fb3; --good: #1d7a46; --bad: #b3261e; --bad-soft: #fbe9e7;
   --care: #8a5300; --care-soft: #fdf1dc; --care-line: #d99a2b;
   --embed: #b04a0c; --onnx: #2f5fb3; --trt: #0c7663; --violet: #7a4bb3; --rose: #a8326b; --cyan: #08749a; --lime: #5b7a00;
   --network: #73726b; --decode: #a8500f; --queue: #8a6a00; --input: #7a4bb3; --infer: #2f5fb3; --output: #0c7663; --rest: #b5b4ac; --on: #fff;
@@ -11,7 +11,7 @@ export const pageStyle = `
 @media (prefers-color-scheme: dark) {
   :root {
     --page: #161614; --surface: #1f1f1c; --line: #383833; --ink: #ecebe6; --soft: #a8a79f;
-    --mark: #86aef0; --mark-soft: #3b5179; --good: #6cc992; --good-soft: #1c3326; --bad: #f28b82; --bad-soft: #3d211f;
+    --mark: #86aef0; --good: #6cc992; --bad: #f28b82; --bad-soft: #3d211f;
     --care: #f0bd6a; --care-soft: #33280f; --care-line: #b47f1f;
     --embed: #f3a567; --onnx: #86aef0; --trt: #5fcdb2; --violet: #c3a6f2; --rose: #f09abf; --cyan: #5cc6ea; --lime: #b8d65a;
     --network: #a3a29a; --decode: #f3a567; --queue: #e3c25a; --input: #c3a6f2; --infer: #86aef0; --output: #5fcdb2; --rest: #6a6963; --on: #161614;
@@ -183,8 +183,8 @@ svg .part.json { fill: var(--soft); }
 }
 @media print {
   :root {
-    --page: #fff; --surface: #fff; --line: #ccc; --ink: #000; --soft: #444; --mark: #2f5fb3; --mark-soft: #b9cbea;
-    --good: #1d7a46; --bad: #b3261e; --good-soft: #fff; --bad-soft: #fff; --care: #8a5300;
+    --page: #fff; --surface: #fff; --line: #ccc; --ink: #000; --soft: #444; --mark: #2f5fb3;
+    --good: #1d7a46; --bad: #b3261e; --bad-soft: #fff; --care: #8a5300;
     --embed: #b04a0c; --onnx: #2f5fb3; --trt: #0c7663; --violet: #7a4bb3; --rose: #a8326b; --cyan: #08749a; --lime: #5b7a00;
     --network: #73726b; --decode: #a8500f; --queue: #8a6a00; --input: #7a4bb3; --infer: #2f5fb3; --output: #0c7663; --rest: #b5b4ac; --on: #fff;
     --care-soft: #fff; --care-line: #d99a2b;

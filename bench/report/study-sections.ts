@@ -194,6 +194,13 @@ function loadTable(caption: string, cells: readonly Cell[]): DataTable {
 const usable = (cells: readonly Cell[]) =>
   cells.filter((cell) => trustOf(cell) === "good" || trustOf(cell) === "unstable");
 
+/** Returns whether two cells send the same requests with as many clients. */
+const isSameLoad = (a: Cell, b: Cell) =>
+  a.environment === b.environment &&
+  a.payload === b.payload &&
+  a.imagesPerRequest === b.imagesPerRequest &&
+  clientsOf(a) === clientsOf(b);
+
 function queueDelay(record: BenchRecord): Body | undefined {
   const cells = ofStudy(record, "queue-delay");
   if (cells.length === 0) return undefined;
@@ -286,11 +293,8 @@ export function protocolPairs(cells: readonly Cell[]): readonly ProtocolPair[] {
     const grpc = plain.find(
       (cell) =>
         cell.path === http.path.replace("-http", "-grpc") &&
-        cell.environment === http.environment &&
-        cell.payload === http.payload &&
         cell.serialization === http.serialization &&
-        cell.imagesPerRequest === http.imagesPerRequest &&
-        clientsOf(cell) === clientsOf(http),
+        isSameLoad(cell, http),
     );
     const environment = environmentsOf(cells).length > 1 ? `${http.environment} ` : "";
     const name = `${environment}${pathOf(http).replace("-http", "")}`;
@@ -392,12 +396,7 @@ function jsonPairs(
     if (json.serialization !== "json" || json.payload !== "fp32") return [];
     const binary = plain.find(
       (cell) =>
-        cell.path === json.path &&
-        cell.payload === json.payload &&
-        cell.environment === json.environment &&
-        cell.serialization === "binary" &&
-        cell.imagesPerRequest === json.imagesPerRequest &&
-        clientsOf(cell) === clientsOf(json),
+        cell.path === json.path && cell.serialization === "binary" && isSameLoad(cell, json),
     );
     return binary === undefined ? [] : [{ json, binary }];
   });
@@ -701,10 +700,7 @@ export function topologyPairs(record: BenchRecord): readonly TopologyPair[] {
     cells.flatMap((group) => {
       if (group.conditions.topology !== "instance-group") return [];
       const perGpu = cells.find(
-        (cell) =>
-          cell.conditions.topology === "per-gpu" &&
-          cell.imagesPerRequest === group.imagesPerRequest &&
-          clientsOf(cell) === clientsOf(group),
+        (cell) => cell.conditions.topology === "per-gpu" && isSameLoad(cell, group),
       );
       return perGpu === undefined ? [] : [{ name, clients: clientsOf(group) ?? 0, group, perGpu }];
     }),

@@ -1,5 +1,6 @@
 import { levenbergMarquardt } from "ml-levenberg-marquardt";
 import { Matrix, solve } from "ml-matrix";
+import { mean } from "../src/statistics.ts";
 
 /**
  * The Universal Scalability Law (Gunther 1993): X(N) = λN / (1 + σ(N − 1) + κN(N − 1)).
@@ -14,8 +15,6 @@ export interface UslFit {
   readonly kappa: number;
   /** Root of the mean squared relative difference from the measured points, 0..1. */
   readonly residual: number;
-  /** Part of the variance that the law explains. */
-  readonly rSquared: number;
   /** Where the law has its maximum; `undefined` where it only ever grows. */
   readonly peak?: { readonly clients: number; readonly throughput: number };
   /** What it tends to without a maximum: λ/σ; `undefined` where nothing bounds it. */
@@ -119,16 +118,11 @@ function described(
   const sigma = fitted.sigma < negligible ? 0 : fitted.sigma;
   const kappa = fitted.kappa < negligible ? 0 : fitted.kappa;
   const parameters = { lambda: fitted.lambda, sigma, kappa };
-  const mean = points.reduce((sum, { throughput }) => sum + throughput, 0) / points.length;
-  const squares = (of: (point: Point) => number) =>
-    points.reduce((sum, point) => sum + of(point) ** 2, 0);
-  const off = (point: Point) => uslThroughput(parameters, point.clients) - point.throughput;
-  const spread = squares(({ throughput }) => throughput - mean);
+  const off = ({ clients: n, throughput }: Point) => uslThroughput(parameters, n) / throughput - 1;
   const clients = kappa > 0 ? Math.sqrt(Math.max(0, 1 - sigma) / kappa) : undefined;
   return {
     ...parameters,
-    residual: Math.sqrt(squares((point) => off(point) / point.throughput) / points.length),
-    rSquared: spread === 0 ? 0 : 1 - squares(off) / spread,
+    residual: Math.sqrt(mean(points.map((point) => off(point) ** 2))),
     ...(clients === undefined
       ? {}
       : {

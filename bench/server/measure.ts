@@ -9,7 +9,8 @@ import type { ServerEnvName } from "../../inference-image/src/contract/server-en
 import { type MeasuredLoad, type MeasureOptions, measureLoad } from "../load/measure-load.ts";
 import type { PreparedRequests } from "../load/prepared-requests.ts";
 import { BenchError } from "../src/bench-error.ts";
-import { type ChildOptions, endWithParent } from "../src/child-process.ts";
+import type { ChildOptions } from "../src/child-process.ts";
+import { withLifeline } from "../src/embedded.ts";
 import { freePorts } from "../src/free-ports.ts";
 import { type Metrics, metricSum, parseMetrics } from "../src/prometheus.ts";
 import {
@@ -268,12 +269,7 @@ function serverProcess(bench: Bench, load: Load, subject: SubjectName, port: num
     LOG_LEVEL: "warn",
     MODEL_PRECISION: subject === "server-int8" ? "int8" : "fp32-optimised",
   };
-  const command = [
-    ...bench.serverCommand.slice(0, -1),
-    "--import",
-    endWithParent,
-    ...bench.serverCommand.slice(-1),
-  ];
+  const command = withLifeline(bench.serverCommand);
   return { command, args: [], env: { ...imageEnv, ...env } };
 }
 

@@ -1,8 +1,6 @@
-import { setTimeout as sleep } from "node:timers/promises";
-import { request } from "undici";
 import { BenchError } from "../src/bench-error.ts";
 import { type Child, type ChildOptions, startChild } from "../src/child-process.ts";
-import { howEnded } from "../src/embedded.ts";
+import { howEnded, waitUntilReady } from "../src/embedded.ts";
 
 const stopPatienceSeconds = 5;
 const shownLines = 6;
@@ -13,23 +11,29 @@ export async function runCommand<Result>(
   name: string,
   signal: AbortSignal,
 ): Promise<Result> {
-  const child = startChild(options);
-  await ended(child, name, signal);
+  const child = await runToEnd(options, name, signal);
   return JSON.parse(child.lastLines(1)[0] ?? "") as Result;
 }
 
-async function ended(child: Child, name: string, signal: AbortSignal): Promise<void> {
+/**
+ * Runs a program to its end.
+ *
+ * @throws {BenchError} unless it ended with code 0
+ */
+export async function runToEnd(
+  options: ChildOptions,
+  name: string,
+  signal: AbortSignal,
+): Promise<Child> {
+  const child = startChild(options);
   const stop = () => void child.stop(stopPatienceSeconds);
   signal.addEventListener("abort", stop, { once: true });
   const exit = await child.exited;
   signal.removeEventListener("abort", stop);
   signal.throwIfAborted();
-  if (exit.code !== 0) throw failed(child, name);
-}
-
-function failed(child: Child, name: string): BenchError {
-  const how = child.exit === undefined ? "" : ` ${howEnded(child.exit)}`;
-  return new BenchError(`${name} ended${how}:\n${child.lastLines(shownLines).join("\n")}`);
+  if (exit.code === 0) return child;
+  const lines = child.lastLines(shownLines).join("\n");
+  throw new BenchError(`${name} ended ${howEnded(exit)}:\n${lines}`);
 }
 
 /** A service of the bench's own: started for one measurement, stopped after it. */
@@ -40,8 +44,9 @@ export interface Service {
   readonly readyMs: number;
 }
 
+const longestStartSeconds = 120;
+/** The time to ready is a figure. */
 const pollMs = 10;
-const longestStartMs = 120_000;
 
 /**
  * Start a service, let `work` use it, and stop it.
@@ -58,29 +63,13 @@ export async function withService<T>(
   signal: AbortSignal,
   work: (service: Service) => Promise<T>,
 ): Promise<T> {
-  const startedAt = performance.now();
   const child = startChild(options);
   try {
-    while (!(await isReady(`${url}${readyPath}`))) {
-      signal.throwIfAborted();
-      if (child.exit !== undefined) throw failed(child, name);
-      if (performance.now() - startedAt > longestStartMs) {
-        throw new BenchError(`${name} was not ready in ${longestStartMs / 1_000} s`);
-      }
-      await sleep(pollMs);
-    }
-    return await work({ child, url, readyMs: performance.now() - startedAt });
+    const ready = `${url}${readyPath}`;
+    const start = await waitUntilReady(child, ready, longestStartSeconds, signal, pollMs);
+    if (!start.ok) throw new BenchError(`${name} ${start.message}`);
+    return await work({ child, url, readyMs: start.readyMs });
   } finally {
     await child.stop(stopPatienceSeconds);
-  }
-}
-
-async function isReady(url: string): Promise<boolean> {
-  try {
-    const { statusCode, body } = await request(url, { headersTimeout: 2_000 });
-    await body.dump();
-    return statusCode === 200;
-  } catch {
-    return false;
   }
 }

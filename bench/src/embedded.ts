@@ -42,7 +42,7 @@ export interface StartOptions {
   readonly onReady?: (instance: Instance, outcome: StartOutcome) => void;
 }
 
-const pollMs = 50;
+const usualPollMs = 50;
 const shownLines = 8;
 
 /**
@@ -124,8 +124,8 @@ export function startProcess(instance: Instance, serverCommand: readonly string[
   });
 }
 
-/** The lifeline goes before the server's file, after the loader that reads TypeScript. */
-function withLifeline(command: readonly string[]): readonly string[] {
+/** Command of a Node program that ends with this process; its file is the last word. */
+export function withLifeline(command: readonly string[]): readonly string[] {
   return [...command.slice(0, -1), "--import", endWithParent, ...command.slice(-1)];
 }
 
@@ -179,6 +179,7 @@ export async function waitUntilReady(
   readyUrl: string,
   budgetSeconds: number,
   signal: AbortSignal = new AbortController().signal,
+  pollMs = usualPollMs,
 ): Promise<StartOutcome> {
   const startedAt = performance.now();
   let answer = "no answer";

@@ -2,6 +2,7 @@ import type { Cell } from "./bench-record.ts";
 import type { HttpClient } from "./http-client.ts";
 import { type MetricsSource, readMetrics } from "./instance-metrics.ts";
 import type { Metrics } from "./prometheus.ts";
+import { mean } from "./statistics.ts";
 
 type GpuUse = NonNullable<Cell["gpu"]>;
 
@@ -79,10 +80,7 @@ export function summarizeGpus(
     const utilization = known("utilization");
     return {
       id,
-      utilization:
-        utilization.length === 0
-          ? undefined
-          : utilization.reduce((sum, value) => sum + value, 0) / utilization.length,
+      utilization: utilization.length === 0 ? undefined : mean(utilization),
       memoryUsedMiB: largest(known("memoryUsedMiB")),
       memoryTotalMiB: largest(known("memoryTotalMiB")),
     };

@@ -24,6 +24,11 @@ function countEqual(values: readonly number[]): readonly (readonly [number, numb
   return [...counts].sort(([a], [b]) => a - b);
 }
 
+/** Arithmetic mean; 0 of no values. */
+export function mean(values: readonly number[]): number {
+  return values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;
+}
+
 /** The middle value; the mean of the two in the middle. */
 export function median(values: readonly number[]): number | undefined {
   const sorted = [...values].sort((a, b) => a - b);
