@@ -7,6 +7,7 @@ import type {
   V1Service,
   V2HorizontalPodAutoscaler,
 } from "@kubernetes/client-node";
+import { parseDocument as parseYamlDocument } from "yaml";
 import { z } from "zod";
 import {
   type Environment,
@@ -600,27 +601,25 @@ function servicesOf(
   );
 }
 
-/** `containerPort` → `hostPort` of a kind configuration, wherever in the resource it is written. */
+/** `containerPort` → `hostPort` of a kind configuration, wherever in the resource it is: an object, YAML or JSON. */
 export function kindPortMappings(body: unknown): ReadonlyMap<number, number> {
   const found = new Map<number, number>();
   const visit = (value: unknown): void => {
-    if (typeof value === "string") {
-      const pair =
-        /"?(containerPort|hostPort)"?\s*:\s*(\d+)[\s,]+(?:"?(?:listenAddress|protocol)"?\s*:\s*"?[\w.:]+"?[\s,]+)*"?(containerPort|hostPort)"?\s*:\s*(\d+)/g;
-      for (const [, first, a, , b] of value.matchAll(pair)) {
-        const [inner, outer] = first === "containerPort" ? [a, b] : [b, a];
-        found.set(Number(inner), Number(outer));
-      }
-    } else if (Array.isArray(value)) {
-      for (const item of value) visit(item);
-    } else if (typeof value === "object" && value !== null) {
-      const { containerPort, hostPort } = value as Record<string, unknown>;
-      if (containerPort !== undefined && hostPort !== undefined) {
-        found.set(Number(containerPort), Number(hostPort));
-      }
-      for (const item of Object.values(value)) visit(item);
+    const inner =
+      typeof value === "string" && value.includes("containerPort") ? yamlOf(value) : value;
+    if (typeof inner !== "object" || inner === null) return;
+    const { containerPort, hostPort } = inner as Record<string, unknown>;
+    if (containerPort !== undefined && hostPort !== undefined) {
+      found.set(Number(containerPort), Number(hostPort));
     }
+    for (const item of Object.values(inner)) visit(item);
   };
   visit(body);
   return found;
+}
+
+/** Content of a YAML or JSON text; nothing if it is neither. */
+function yamlOf(text: string): unknown {
+  const document = parseYamlDocument(text);
+  return document.errors.length === 0 ? document.toJS() : undefined;
 }

@@ -28,56 +28,38 @@ export interface DeclaredObject {
   readonly manifest: Manifest;
 }
 
-interface ResourceType {
-  readonly apiVersion: string;
-  readonly kind: string;
-}
-
-/** Types of the provider without their `_v1`, in the order in which their objects are made. */
-const resourceTypes: Readonly<Record<string, ResourceType>> = {
-  namespace: { apiVersion: "v1", kind: "Namespace" },
-  priority_class: { apiVersion: "scheduling.k8s.io/v1", kind: "PriorityClass" },
-  runtime_class: { apiVersion: "node.k8s.io/v1", kind: "RuntimeClass" },
-  storage_class: { apiVersion: "storage.k8s.io/v1", kind: "StorageClass" },
-  resource_quota: { apiVersion: "v1", kind: "ResourceQuota" },
-  limit_range: { apiVersion: "v1", kind: "LimitRange" },
-  network_policy: { apiVersion: "networking.k8s.io/v1", kind: "NetworkPolicy" },
-  service_account: { apiVersion: "v1", kind: "ServiceAccount" },
-  config_map: { apiVersion: "v1", kind: "ConfigMap" },
-  secret: { apiVersion: "v1", kind: "Secret" },
-  persistent_volume_claim: { apiVersion: "v1", kind: "PersistentVolumeClaim" },
-  cluster_role: { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole" },
-  cluster_role_binding: { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRoleBinding" },
-  role: { apiVersion: "rbac.authorization.k8s.io/v1", kind: "Role" },
-  role_binding: { apiVersion: "rbac.authorization.k8s.io/v1", kind: "RoleBinding" },
-  service: { apiVersion: "v1", kind: "Service" },
-  deployment: { apiVersion: "apps/v1", kind: "Deployment" },
-  daemon_set: { apiVersion: "apps/v1", kind: "DaemonSet" },
-  daemonset: { apiVersion: "apps/v1", kind: "DaemonSet" },
-  stateful_set: { apiVersion: "apps/v1", kind: "StatefulSet" },
-  job: { apiVersion: "batch/v1", kind: "Job" },
-  pod_disruption_budget: { apiVersion: "policy/v1", kind: "PodDisruptionBudget" },
-  horizontal_pod_autoscaler: { apiVersion: "autoscaling/v2", kind: "HorizontalPodAutoscaler" },
-  api_service: { apiVersion: "apiregistration.k8s.io/v1", kind: "APIService" },
+/** API version of each type of the provider, without `_v1`, in the order in which their objects are made. */
+const apiVersions: Readonly<Record<string, string>> = {
+  namespace: "v1",
+  resource_quota: "v1",
+  limit_range: "v1",
+  network_policy: "networking.k8s.io/v1",
+  service_account: "v1",
+  config_map: "v1",
+  cluster_role: "rbac.authorization.k8s.io/v1",
+  cluster_role_binding: "rbac.authorization.k8s.io/v1",
+  role_binding: "rbac.authorization.k8s.io/v1",
+  service: "v1",
+  deployment: "apps/v1",
+  pod_disruption_budget: "policy/v1",
+  horizontal_pod_autoscaler: "autoscaling/v2",
+  api_service: "apiregistration.k8s.io/v1",
 };
+
+function kindOf(base: string): string {
+  return base === "api_service" ? "APIService" : camel(`_${base}`);
+}
 
 /** Arguments that Terraform or the provider keeps for itself. */
 const ownArguments = new Set([
   "//",
   "depends_on",
-  "count",
-  "for_each",
   "provider",
   "lifecycle",
   "provisioner",
-  "connection",
   "timeouts",
   "id",
   "wait_for_rollout",
-  "wait_for_completion",
-  "wait_for_load_balancer",
-  "wait_for_default_service_account",
-  "wait_until_bound",
 ]);
 
 /** Blocks that the API has as lists, with its names for them. Every other block is one object. */
@@ -90,18 +72,9 @@ const listNames: Readonly<Record<string, string>> = {
   env_from: "envFrom",
   volume: "volumes",
   volume_mount: "volumeMounts",
-  volume_device: "volumeDevices",
-  volume_claim_template: "volumeClaimTemplates",
   topology_spread_constraint: "topologySpreadConstraints",
   toleration: "tolerations",
   image_pull_secret: "imagePullSecrets",
-  image_pull_secrets: "imagePullSecrets",
-  host_aliases: "hostAliases",
-  readiness_gate: "readinessGates",
-  sysctl: "sysctls",
-  http_header: "httpHeaders",
-  items: "items",
-  sources: "sources",
   metric: "metrics",
   policy: "policies",
   ingress: "ingress",
@@ -137,12 +110,7 @@ const mapNames = new Set([
   "default_request",
   "max",
   "min",
-  "max_limit_request_ratio",
   "data",
-  "binary_data",
-  "string_data",
-  "parameters",
-  "volume_attributes",
 ]);
 
 /** Texts in Terraform that are numbers in the API, or may be. */
@@ -155,20 +123,14 @@ const numberNames = new Set([
   "run_as_user",
   "run_as_group",
   "fs_group",
-  "supplemental_groups",
 ]);
 const octalNames = new Set(["default_mode", "mode"]);
 
 /** Words that the API writes in capitals. */
 const capitals: Readonly<Record<string, string>> = {
   cluster_ip: "clusterIP",
-  cluster_ips: "clusterIPs",
-  external_ips: "externalIPs",
-  load_balancer_ip: "loadBalancerIP",
-  host_ip: "hostIP",
   host_ipc: "hostIPC",
   host_pid: "hostPID",
-  non_resource_urls: "nonResourceURLs",
   insecure_skip_tls_verify: "insecureSkipTLSVerify",
 };
 
@@ -195,7 +157,7 @@ export function manifestsOf(
   shown: string,
   { image, complete = false }: ManifestOptions = {},
 ): readonly DeclaredObject[] {
-  const order = Object.values(resourceTypes).map(({ kind }) => kind);
+  const order = Object.keys(apiVersions).map(kindOf);
   const objects = Object.entries(resources)
     .filter(([type]) => type.startsWith("kubernetes_"))
     .flatMap(([type, byId]) =>
@@ -227,8 +189,8 @@ function manifestOf(address: string, body: unknown, shown: string): Manifest {
   const { manifest, ...rest } = isObject(body) ? body : {};
   if (type === "kubernetes_manifest" && isObject(manifest)) return manifest as unknown as Manifest;
   const base = type.replace(/^kubernetes_/, "").replace(/_v\d\w*$/, "");
-  const known = resourceTypes[base];
-  if (known === undefined) {
+  const apiVersion = apiVersions[base];
+  if (apiVersion === undefined) {
     throw new BenchError(
       `${shown}: ${address}: resource type must be one that has a manifest here, got '${type}'`,
     );
@@ -239,22 +201,11 @@ function manifestOf(address: string, body: unknown, shown: string): Manifest {
       .flatMap(([key, value]) => field(key, value, base)),
   );
   return {
-    apiVersion: known.apiVersion,
-    kind: known.kind,
+    apiVersion,
+    kind: kindOf(base),
     metadata: metadata as ObjectMetadata,
-    // the provider encodes a Secret's texts, as the API server does with `stringData`
-    ...(base === "secret" ? renamed(fields, "data", "stringData") : fields),
+    ...fields,
   };
-}
-
-function renamed(
-  fields: Readonly<Record<string, unknown>>,
-  from: string,
-  to: string,
-): Readonly<Record<string, unknown>> {
-  return Object.fromEntries(
-    Object.entries(fields).map(([key, value]) => [key === from ? to : key, value]),
-  );
 }
 
 /** A field of the API, or none where a block is empty: bindings write `[]` for what was not given. */
