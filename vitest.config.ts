@@ -34,6 +34,8 @@ export default defineConfig({
           name: "unit",
           include: ["**/*.test.ts"],
           exclude: [...exclude, "**/*.integ.test.ts"],
+          // a worker loads modules once for all its files
+          isolate: false,
           // against a hang, however slow the machine is
           testTimeout: 300_000,
           hookTimeout: 300_000,

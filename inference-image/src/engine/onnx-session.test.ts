@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import type { Worker } from "node:worker_threads";
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { embeddingDims, imageElements, pixelBytes } from "../contract/model-signature.ts";
 import type { Fp32Tensor } from "../contract/tensor.ts";
 import { tinyModel } from "../model/test-model.ts";
@@ -13,18 +13,11 @@ import { openSession } from "./onnx-session.ts";
 import { identityModel } from "./test-identity-model.ts";
 import type { EngineError, ModelSession } from "./types.ts";
 
-/** The threads that were started: real ones, kept so that a test can end them. */
-const workers = vi.hoisted(() => [] as Worker[]);
-vi.mock("node:worker_threads", async (original) => {
-  const actual = await original<typeof import("node:worker_threads")>();
-  class KeptWorker extends actual.Worker {
-    constructor(...args: ConstructorParameters<typeof Worker>) {
-      super(...args);
-      workers.push(this);
-    }
-  }
-  return { ...actual, Worker: KeptWorker };
-});
+/** The threads that are started, so that a test can end them. */
+const workers: Worker[] = [];
+const keep = (worker: Worker) => workers.push(worker);
+process.on("worker", keep);
+afterAll(() => void process.off("worker", keep));
 
 let modelPath: string;
 const sessions: ModelSession[] = [];
