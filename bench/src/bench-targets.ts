@@ -19,7 +19,7 @@ import { readArtefact, type Workload } from "./artefact.ts";
 import { BenchError } from "./bench-error.ts";
 import { type BenchPath, type BenchRecord, type Payload, payloads } from "./bench-record.ts";
 import { type RunningInstance, requirePorts, startEmbedded } from "./embedded.ts";
-import { describe, type EmbeddedPlan, type Instance, instancesBehind } from "./embedded-plan.ts";
+import { describe, type EmbeddedPlan, type Instance, workloadsBehind } from "./embedded-plan.ts";
 import type { GpuReading } from "./gpu-use.ts";
 import { reason } from "./http-client.ts";
 import { type MetricsSource, metricsSource } from "./instance-metrics.ts";
@@ -195,18 +195,17 @@ async function withEmbedded<Result>(
         const targets = plan.targets.filter((target) => target.workload === workload);
         return openService(name, workload, own, targets);
       });
-      const behind = (service: ServiceUnderTest): readonly RunningInstance[] => {
-        const own = service.instances.map(({ instance }) => instance);
-        const tritons = instancesBehind(own, plan.instances);
-        return running.instances.filter(({ instance }) => tritons.includes(instance));
+      const counting = ({ workload }: ServiceUnderTest): readonly RunningInstance[] => {
+        const counted = [workload, ...workloadsBehind(workload, workloads)];
+        return running.instances.filter(({ instance }) => counted.includes(instance.workload));
       };
       return await useServices(services, source.paths, use, {
         runtime: "embedded",
         reach: (service) => ({
-          metrics: [...service.instances, ...behind(service)]
+          metrics: counting(service)
             .map(metricsSource)
             .filter(({ url }) => url !== undefined),
-          pids: [...service.instances, ...behind(service)].map(({ child }) => child.pid),
+          pids: counting(service).map(({ child }) => child.pid),
           controlHeader: controlHeaderOf(service.workload.words),
         }),
         environments: () => [
@@ -253,15 +252,14 @@ function neededPart(
 ): EmbeddedPlan {
   const offers = ({ workload }: { readonly workload: Workload }) =>
     workload.service.endpoints.some(({ path }) => path !== undefined && isAsked(path, paths));
-  const asked = plan.instances.filter(offers);
+  const all = plan.instances.map(({ workload }) => workload);
+  const asked = plan.instances.filter(offers).map(({ workload }) => workload);
   if (asked.length === 0) {
     throw new BenchError(
       `${environment} offers none of ${paths?.join(", ") ?? "the protocol paths"}`,
     );
   }
-  const needed = new Set<Workload>(
-    [...asked, ...instancesBehind(asked, plan.instances)].map(({ workload }) => workload),
-  );
+  const needed = new Set([...asked, ...asked.flatMap((it) => workloadsBehind(it, all))]);
   const instances = plan.instances.filter(({ workload }) => needed.has(workload));
   const names = new Set([
     ...instances.map(({ name }) => name),

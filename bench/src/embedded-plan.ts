@@ -238,17 +238,19 @@ export function planEmbedded(artefact: Artefact, options: EmbeddedPlanOptions): 
   };
 }
 
-/** Of all processes the Tritons that gateways ask. */
-export function instancesBehind(
-  gateways: readonly Instance[],
-  all: readonly Instance[],
-): readonly Instance[] {
-  const asked = new Set(gateways.flatMap(({ env }) => (env.TRITON_GRPC_URLS ?? "").split(",")));
-  return all.filter(({ listeners }) =>
-    listeners.some(
-      ({ protocol, local }) => protocol === "oip-grpc" && asked.has(`${loopback}:${local}`),
-    ),
-  );
+/** Host and port of one of `TRITON_GRPC_URLS`. */
+function upstreamOf(target: string): { readonly host: string; readonly port: number } {
+  const [host = "", port] = target
+    .trim()
+    .replace(/^dns:\/\/\/?/, "")
+    .split(":");
+  return { host, port: Number(port) };
+}
+
+/** Tritons that a gateway forwards to; none for a service that computes itself. */
+export function workloadsBehind(gateway: Workload, all: readonly Workload[]): readonly Workload[] {
+  const hosts = (gateway.env.TRITON_GRPC_URLS ?? "").split(",").map((it) => upstreamOf(it).host);
+  return all.filter((it) => hosts.some((host) => answersTo(it, host)));
 }
 
 /** A port of this machine, moved by `--port-offset`. */
@@ -542,9 +544,9 @@ function embedEnv(
     return env;
   }
   env.TRITON_GRPC_URLS = parsed.TRITON_GRPC_URLS.flatMap((target) => {
-    const [host = "", port = ""] = target.replace(/^dns:\/\/\/?/, "").split(":");
+    const { host, port } = upstreamOf(target);
     const owner = artefact.workloads.find((it) => answersTo(it, host));
-    const locals = localsOf(host, Number(port));
+    const locals = localsOf(host, port);
     if (owner === undefined) {
       faults.push({
         workload,

@@ -28,7 +28,7 @@ import {
   sampleLimit,
 } from "./check-run.ts";
 import { checkWiring } from "./check-wiring.ts";
-import { type EmbeddedPlan, planEmbedded, type Target } from "./embedded-plan.ts";
+import { type EmbeddedPlan, planEmbedded, type Target, workloadsBehind } from "./embedded-plan.ts";
 import { environmentModel } from "./environment-model.ts";
 import type { MetricsSource } from "./instance-metrics.ts";
 import type { EnvironmentSubject, VerifyRecord } from "./record.ts";
@@ -246,19 +246,15 @@ async function batching(
   return checkBatching(service, counting.map(sourceOf), reference, false);
 }
 
-/** The Tritons that a gateway asks. */
 function servicesBehind(
   { workload }: ServiceUnderTest,
   services: readonly ServiceUnderTest[],
 ): readonly ServiceUnderTest[] {
-  const upstreams = (workload.env.TRITON_GRPC_URLS ?? "")
-    .split(",")
-    .map((target) => target.replace(/^dns:\/\/\/?/, "").replace(/:\d+$/, ""));
-  return services.filter(
-    (it) =>
-      upstreams.includes(it.workload.name) ||
-      it.workload.aliases.some((alias) => upstreams.includes(alias)),
+  const workloads = workloadsBehind(
+    workload,
+    services.map((it) => it.workload),
   );
+  return services.filter((it) => workloads.includes(it.workload));
 }
 
 /**

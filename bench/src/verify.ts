@@ -12,7 +12,7 @@ import {
 import { checkStop } from "./check-stop.ts";
 import { checkStart, checkWiring } from "./check-wiring.ts";
 import { type RunningInstance, requirePorts, startEmbedded } from "./embedded.ts";
-import { describe, type EmbeddedPlan, instancesBehind, planEmbedded } from "./embedded-plan.ts";
+import { describe, type EmbeddedPlan, planEmbedded, workloadsBehind } from "./embedded-plan.ts";
 import { environmentModel } from "./environment-model.ts";
 import { freePorts } from "./free-ports.ts";
 import { metricsSource } from "./instance-metrics.ts";
@@ -206,14 +206,13 @@ function kindOrder(service: ServiceUnderTest): number {
 
 /** Where the batches of a service are made: in its own processes, or in the Tritons behind a gateway. */
 function batchedAt(
-  service: ServiceUnderTest,
+  { workload }: ServiceUnderTest,
   all: readonly RunningInstance[],
 ): readonly RunningInstance[] {
-  const tritons = instancesBehind(
-    service.instances.map(({ instance }) => instance),
-    all.map(({ instance }) => instance),
+  const tritons = workloadsBehind(
+    workload,
+    all.map(({ instance }) => instance.workload),
   );
-  return tritons.length > 0
-    ? all.filter(({ instance }) => tritons.includes(instance))
-    : service.instances;
+  const counting = tritons.length > 0 ? tritons : [workload];
+  return all.filter(({ instance }) => counting.includes(instance.workload));
 }

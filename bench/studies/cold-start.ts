@@ -6,6 +6,7 @@ import { openHttpTransport } from "../../inference-image/src/triton/http-transpo
 import { BenchError } from "../src/bench-error.ts";
 import type { BenchImage } from "../src/bench-images.ts";
 import type { StudyResult } from "../src/bench-record.ts";
+import type { Child } from "../src/child-process.ts";
 import { embedBy } from "../src/embed-requests.ts";
 import { assemble, howEnded, startProcess, tail } from "../src/embedded.ts";
 import { type EmbeddedPlan, type Instance, loopback } from "../src/embedded-plan.ts";
@@ -69,16 +70,15 @@ export async function coldStarts(
   try {
     for (const { repository } of order) if (repository !== undefined) assemble(repository);
     for (let round = 1; round <= options.rounds; round++) {
-      const running: LocalService[] = [];
+      const children: Child[] = [];
       try {
         for (const instance of order) {
-          const service = new LocalService(instance, serverCommand);
-          running.push(service);
+          const service = localService(instance, serverCommand, children);
           options.onPhase(`start ${instance.name}, round ${round} of ${options.rounds}`);
           options.onStart(await measureStart(service, round, options));
         }
       } finally {
-        await Promise.all(running.map((service) => service.stop()));
+        await Promise.all(children.map((child) => child.stop(stopPatienceSeconds)));
       }
     }
   } finally {
@@ -93,42 +93,28 @@ function rank({ role }: Instance): number {
   return role === "triton" ? 0 : 1;
 }
 
-class LocalService implements StartableService {
-  readonly service: string;
-  readonly role: StartableService["role"];
-  readonly url: string;
-  readonly model: string;
-  readonly readyUrl: string;
-  readonly budgetSeconds: number;
-  #child: ReturnType<typeof startProcess> | undefined;
-
-  constructor(
-    private readonly instance: Instance,
-    private readonly serverCommand: readonly string[],
-  ) {
-    const { workload, role, listeners } = instance;
-    const listener = listeners.find(({ protocol }) => protocol.endsWith("-http"));
-    this.service = workload.service.name;
-    this.role = role;
-    this.url = `http://${loopback}:${listener?.local ?? 0}`;
-    this.model = workload.service.model;
-    this.readyUrl = instance.readyUrl;
-    this.budgetSeconds = instance.readyBudgetSeconds;
-  }
-
-  async start(): Promise<void> {
-    this.#child = startProcess(this.instance, this.serverCommand);
-  }
-
-  ended(): string | undefined {
-    const child = this.#child;
-    if (child?.exit === undefined) return undefined;
-    return `ended ${howEnded(child.exit)} before it was ready${tail(child)}`;
-  }
-
-  async stop(): Promise<void> {
-    await this.#child?.stop(stopPatienceSeconds);
-  }
+/** A process of this machine; `children` gets each one that is started. */
+function localService(
+  instance: Instance,
+  serverCommand: readonly string[],
+  children: Child[],
+): StartableService {
+  const { workload, role, listeners, readyUrl, readyBudgetSeconds } = instance;
+  const listener = listeners.find(({ protocol }) => protocol.endsWith("-http"));
+  let child: Child | undefined;
+  return {
+    service: workload.service.name,
+    role,
+    url: `http://${loopback}:${listener?.local ?? 0}`,
+    model: workload.service.model,
+    readyUrl,
+    budgetSeconds: readyBudgetSeconds,
+    async start() {
+      child = startProcess(instance, serverCommand);
+      children.push(child);
+    },
+    ended: () => child?.exit && `ended ${howEnded(child.exit)} before it was ready${tail(child)}`,
+  };
 }
 
 /** One start, from the moment that it is asked for to a request that is warm. */
