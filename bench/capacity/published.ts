@@ -5,6 +5,7 @@ import { z } from "zod";
 import { protocolPaths } from "../../inference-image/src/contract/environment.ts";
 import { BenchError } from "../src/bench-error.ts";
 import { payloads, serializations } from "../src/bench-record.ts";
+import { parseAs, parseJson } from "../src/parse.ts";
 
 /** Figures that others measured and published, as data: what the model is calibrated with, and judged by. */
 
@@ -137,18 +138,7 @@ export function readPublished(folder = publishedFolder): ReadonlyMap<string, Pub
 
 /** What {@link readPublished} does, on one text. */
 export function parsePublished(text: string, shown: string): PublishedFile {
-  let raw: unknown;
-  try {
-    raw = JSON.parse(text);
-  } catch {
-    throw new BenchError(`${shown}: must be JSON`);
-  }
-  const result = publishedFile.safeParse(raw);
-  if (result.success) return checked(result.data, shown);
-  const issue = result.error.issues[0];
-  throw new BenchError(
-    `${shown}: ${issue?.path.join(".") ?? ""}: ${issue?.message ?? "is invalid"}`,
-  );
+  return checked(parseAs(publishedFile, parseJson(text, shown), shown), shown);
 }
 
 function checked(file: PublishedFile, shown: string): PublishedFile {

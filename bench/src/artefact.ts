@@ -19,6 +19,7 @@ import { BenchError } from "./bench-error.ts";
 import { selects, type Wire } from "./cluster-objects.ts";
 import { type DeclaredContainer, declaredContainer, seconds } from "./declared-container.ts";
 import { helmReleases, renderRelease } from "./helm-template.ts";
+import { parseAs, parseJson } from "./parse.ts";
 import {
   type DeclaredObject,
   finished,
@@ -182,13 +183,7 @@ export function needsHelm(environment: Environment): boolean {
 }
 
 function parseDocument(json: string, shown: string): z.infer<typeof document> {
-  let raw: unknown;
-  try {
-    raw = JSON.parse(json);
-  } catch {
-    throw new BenchError(`${shown}: must be JSON`);
-  }
-  return read(document, raw, shown);
+  return parseAs(document, parseJson(json, shown), shown);
 }
 
 function environmentOf({ output }: z.infer<typeof document>, shown: string): Environment {
@@ -196,7 +191,7 @@ function environmentOf({ output }: z.infer<typeof document>, shown: string): Env
   if (value === undefined) {
     throw new BenchError(`${shown}: output.${environmentOutput} is missing`);
   }
-  return read(environment, value, `${shown}: output.${environmentOutput}.value`);
+  return parseAs(environment, value, `${shown}: output.${environmentOutput}.value`);
 }
 
 /** What {@link readArtefact} does, on text. */
@@ -213,7 +208,7 @@ export function parseArtefact(
     const resolved = resolveText(body, resource);
     return {
       address,
-      declared: read(declaredContainer, resolved, `${shown}: ${address}`),
+      declared: parseAs(declaredContainer, resolved, `${shown}: ${address}`),
       image: imageAddress(body),
     };
   });
@@ -239,46 +234,6 @@ function imageAddress(body: unknown): string | undefined {
   const image = z.object({ image: z.string() }).safeParse(body).data?.image ?? "";
   const id = /^\$\{docker_image\.([\w-]+)\.\w+\}$/.exec(image)?.[1];
   return id === undefined ? undefined : `docker_image.${id}`;
-}
-
-/** Parse, and say the first thing that is wrong in one line. */
-function read<T extends z.ZodType>(schema: T, value: unknown, where: string): z.infer<T> {
-  const result = schema.safeParse(value);
-  if (result.success) return result.data;
-  const issue = innermost(result.error.issues[0]);
-  const path = issue.path.map(String).join(".");
-  const got = at(value, issue.path);
-  const shown = got === undefined ? "nothing" : JSON.stringify(got).slice(0, 80);
-  throw new BenchError(
-    `${where}${path === "" ? "" : `: ${path}`}: ${issue.message.replace(/^./, (c) => c.toLowerCase())}, got ${shown}`,
-  );
-}
-
-interface Issue {
-  readonly path: readonly PropertyKey[];
-  readonly message: string;
-}
-
-/** Of a union's issues, the one that got furthest: what a person most likely meant. */
-function innermost(issue: z.core.$ZodIssue | undefined): Issue {
-  if (issue === undefined) return { path: [], message: "is invalid" };
-  if (issue.code !== "invalid_union") return { path: issue.path, message: issue.message };
-  const candidates = issue.errors
-    .map((issues) => innermost(issues[0]))
-    .sort((a, b) => b.path.length - a.path.length);
-  const best = candidates[0];
-  if (best === undefined) return { path: issue.path, message: issue.message };
-  return { path: [...issue.path, ...best.path], message: best.message };
-}
-
-function at(value: unknown, path: readonly PropertyKey[]): unknown {
-  return path.reduce<unknown>(
-    (inner, key) =>
-      typeof inner === "object" && inner !== null
-        ? (inner as Record<PropertyKey, unknown>)[key]
-        : undefined,
-    value,
-  );
 }
 
 /** What a file declares: Terraform's resources, and the Kubernetes objects that they stand for. */

@@ -11,6 +11,7 @@ import {
 import type { Artefact, Volume, Workload } from "./artefact.ts";
 import { BenchError } from "./bench-error.ts";
 import { clusterAddress } from "./cluster-address.ts";
+import { parseAs } from "./parse.ts";
 import { evaluatePath } from "./terraform-text.ts";
 
 /** Address that everything of the embedded runtime listens on. */
@@ -301,18 +302,11 @@ function serverOf(workload: Workload, faults: Fault[]): Server {
   if (workload.service.kind === "triton") {
     faults.push({ workload, message: "is a Triton, but its command is not 'tritonserver …'" });
   }
-  const port = serverEnv.safeParse(workload.env);
-  if (!port.success) {
-    const issue = port.error.issues[0];
-    const name = String(issue?.path[0] ?? "");
-    throw new BenchError(
-      `${describe(workload)}: env: ${name}: ${issue?.message ?? "is invalid"}, got '${workload.env[name] ?? ""}'`,
-    );
-  }
+  const { PORT } = parseAs(serverEnv, workload.env, `${describe(workload)}: env`);
   return {
     workload,
     role: "embed",
-    listens: [{ protocol: "embed-http", internal: port.data.PORT }],
+    listens: [{ protocol: "embed-http", internal: PORT }],
   };
 }
 

@@ -5,8 +5,14 @@ import { join } from "node:path";
 import { parseAllDocuments } from "yaml";
 import { z } from "zod";
 import { BenchError } from "./bench-error.ts";
+import { parseAs } from "./parse.ts";
 import type { DeclaredObject, Manifest } from "./terraform-manifests.ts";
-import { evaluatePath, resolveText, type TerraformResources } from "./terraform-text.ts";
+import {
+  evaluatePath,
+  mapStrings,
+  resolveText,
+  type TerraformResources,
+} from "./terraform-text.ts";
 
 /** A `helm_release` of a synthesized file. */
 export interface HelmRelease {
@@ -44,12 +50,11 @@ export function helmReleases(
 ): readonly HelmRelease[] {
   return Object.entries(resources[releaseType] ?? {}).map(([id, body]) => {
     const address = `${releaseType}.${id}`;
-    const parsed = releaseBlock.safeParse(resolveText(body, resources));
-    if (!parsed.success) {
-      const issue = parsed.error.issues[0];
-      throw new BenchError(`${shown}: ${address}: ${issue?.path.join(".")}: ${issue?.message}`);
-    }
-    const { name, namespace, chart, repository, values } = parsed.data;
+    const { name, namespace, chart, repository, values } = parseAs(
+      releaseBlock,
+      resolveText(body, resources),
+      `${shown}: ${address}`,
+    );
     const folder = repository === undefined ? evaluatePath(chart, moduleFolder) : undefined;
     if (folder === undefined) {
       throw new BenchError(
@@ -100,17 +105,11 @@ export function renderRelease(release: HelmRelease, shown: string): readonly Dec
       expressions.push(it);
       return `${standIn}${expressions.length - 1}`;
     });
-  const reveal = (value: unknown): unknown => {
-    if (typeof value === "string") {
-      return value.replaceAll(
-        new RegExp(`${standIn}(\\d+)`, "g"),
-        (whole, index) => expressions[Number(index)] ?? whole,
-      );
-    }
-    if (Array.isArray(value)) return value.map(reveal);
-    if (typeof value !== "object" || value === null) return value;
-    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, reveal(item)]));
-  };
+  const standIns = new RegExp(`${standIn}(\\d+)`, "g");
+  const reveal = (value: unknown): unknown =>
+    mapStrings(value, (text) =>
+      text.replaceAll(standIns, (whole, index) => expressions[Number(index)] ?? whole),
+    );
   const files = release.values.map(hide);
   const text = template(
     { name, namespace: hide(namespace), chart, values: files },

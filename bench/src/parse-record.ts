@@ -1,5 +1,6 @@
 import { type ZodType, z } from "zod";
 import { BenchError } from "./bench-error.ts";
+import { parseAs, parseJson } from "./parse.ts";
 
 /** Identity of one kind of record. */
 export interface RecordKind<T> {
@@ -10,29 +11,20 @@ export interface RecordKind<T> {
 }
 
 /**
- * Parses a saved record, with or without a byte order mark.
+ * Parses a saved record.
  *
  * @param shown - File name, for errors.
  * @throws {BenchError} one line: the file, the field, the rule and the value.
  */
 export function parseRecordAs<T>(kind: RecordKind<T>, text: string, shown: string): T {
-  let raw: unknown;
-  try {
-    raw = JSON.parse(text.replace(/^\uFEFF/, ""));
-  } catch {
-    throw new BenchError(`${shown}: must be JSON`);
-  }
+  const raw = parseJson(text, shown);
   const head = z
     .looseObject({ schema: z.unknown().optional(), kind: z.unknown().optional() })
     .safeParse(raw);
   if (!head.success) throw new BenchError(`${shown}: must be a record of the bench`);
   requireEqual(shown, "kind", kind.kind, head.data.kind);
   requireEqual(shown, "schema", kind.version, head.data.schema);
-  const result = kind.schema.safeParse(raw);
-  if (result.success) return result.data;
-  const issue = result.error.issues[0];
-  const where = issue === undefined || issue.path.length === 0 ? [] : [issue.path.join(".")];
-  throw new BenchError([shown, ...where, issue?.message ?? "is invalid"].join(": "));
+  return parseAs(kind.schema, raw, shown);
 }
 
 function requireEqual(shown: string, name: string, wanted: unknown, got: unknown): void {

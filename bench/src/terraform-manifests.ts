@@ -1,5 +1,5 @@
 import { BenchError } from "./bench-error.ts";
-import { resolveText, type TerraformResources } from "./terraform-text.ts";
+import { mapStrings, resolveText, type TerraformResources } from "./terraform-text.ts";
 
 /**
  * Typed `kubernetes_*` resources of a synthesized file as Kubernetes manifests, as the provider would send them. Where the
@@ -280,19 +280,4 @@ function refuseExpressions({ address, manifest }: DeclaredObject, shown: string)
 
 function unescaped(manifest: Manifest): Manifest {
   return mapStrings(manifest, (text) => text.replaceAll("$${", "${")) as Manifest;
-}
-
-function mapStrings(
-  value: unknown,
-  change: (text: string, path: readonly string[]) => string,
-  path: readonly string[] = [],
-): unknown {
-  if (typeof value === "string") return change(value, path);
-  if (Array.isArray(value)) {
-    return value.map((item, i) => mapStrings(item, change, [...path, String(i)]));
-  }
-  if (!isObject(value)) return value;
-  return Object.fromEntries(
-    Object.entries(value).map(([key, item]) => [key, mapStrings(item, change, [...path, key])]),
-  );
 }

@@ -8,20 +8,29 @@ const reference = /\$\{([a-z0-9_]+)\.([A-Za-z0-9_-]+)\.([a-z0-9_.[\]]+)\}/g;
  * What only Terraform knows stays as it is.
  */
 export function resolveText(value: unknown, resources: TerraformResources): unknown {
-  if (typeof value === "string") {
-    return value.replace(reference, (whole, type: string, id: string, path: string) => {
+  return mapStrings(value, (text) =>
+    text.replace(reference, (whole, type: string, id: string, path: string) => {
       const keys = path.split(/[.[\]]+/).filter((key) => key !== "");
       const found = keys.reduce<unknown>(step, resources[type]?.[id]);
       return typeof found === "string" || typeof found === "number" ? String(found) : whole;
-    });
+    }),
+  );
+}
+
+/** Copies a value, with every text in it changed. `path` has the keys and indices that lead to the text. */
+export function mapStrings(
+  value: unknown,
+  change: (text: string, path: readonly string[]) => string,
+  path: readonly string[] = [],
+): unknown {
+  if (typeof value === "string") return change(value, path);
+  if (Array.isArray(value)) {
+    return value.map((item, i) => mapStrings(item, change, [...path, String(i)]));
   }
-  if (Array.isArray(value)) return value.map((item) => resolveText(item, resources));
-  if (typeof value === "object" && value !== null) {
-    return Object.fromEntries(
-      Object.entries(value).map(([key, item]) => [key, resolveText(item, resources)]),
-    );
-  }
-  return value;
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]) => [key, mapStrings(item, change, [...path, key])]),
+  );
 }
 
 /** One step of a path. A block may be an object where the reference counts from 0: `metadata.0.name`. */
