@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { valueAt as valueIn } from "./review/value-paths.ts";
 
 type Issue = z.core.$ZodIssue;
 type Path = readonly PropertyKey[];
@@ -96,19 +97,13 @@ const typeNames: Readonly<Record<string, string>> = {
   boolean: "true or false",
 };
 
+function valueAt(input: unknown, path: Path): unknown {
+  return valueIn(input, path as (string | number)[]);
+}
+
 /** `host.gpu`, `tritonOnnx.gpus.3`. */
 function dotted(path: Path): string {
   return path.map(String).join(".");
-}
-
-function valueAt(input: unknown, path: Path): unknown {
-  return path.reduce<unknown>(
-    (value, key) =>
-      typeof value === "object" && value !== null
-        ? (value as Record<PropertyKey, unknown>)[key]
-        : undefined,
-    input,
-  );
 }
 
 /** A value, for people, on one line. A password in a URL, or its query, is not repeated. */

@@ -96,7 +96,10 @@ test.each([
     ["--model", "none.onnx"],
     "clipstack: --model must be tiny, generated or a file that exists, got 'none.onnx'",
   ],
-  [["--model", "stacks"], "clipstack: --model must be a file, got 'stacks'"],
+  [
+    ["--model", "stacks"],
+    "clipstack: --model must be tiny, generated or a file that exists, got 'stacks'",
+  ],
 ])("serve %j exits with 2 and one line", async (args, message) => {
   const { code, stderr } = await clipstack(["serve", ...args]);
   expect(stderr).toBe(message);

@@ -6,16 +6,13 @@ import { type Command, Option } from "commander";
 import { embedPort, standaloneTritonPorts } from "../../inference-image/src/contract/ports.ts";
 import type { ServerEnvName } from "../../inference-image/src/contract/server-env.ts";
 import { renderTritonCommand } from "../../inference-image/src/contract/triton-flags.ts";
-import {
-  ensureGeneratedModel,
-  ensureTinyModel,
-  repositoryModel,
-} from "../../inference-image/src/model/generate.ts";
+import { repositoryModel } from "../../inference-image/src/model/generate.ts";
 import { ensureOptimised } from "../../inference-image/src/model/optimise.ts";
 import {
   checkoutRepository,
   copyModelRepository,
 } from "../../inference-image/src/model/repository.ts";
+import { modelFile } from "./model-option.ts";
 import { wholeNumber } from "./option-values.ts";
 import { UserError } from "./user-error.ts";
 
@@ -109,7 +106,7 @@ async function serveTriton(args: ServeArguments): Promise<void> {
 
 /** Settings for the file that `--model` names. The checkout's own models are optimised first, unless MODEL_PRECISION is set. */
 async function servedModel(model: string): Promise<Partial<Record<ServerEnvName, string>>> {
-  const MODEL_PATH = await modelFile(model);
+  const MODEL_PATH = await servedFile(model);
   if (process.env.MODEL_PRECISION || !["tiny", "generated"].includes(model)) return { MODEL_PATH };
   try {
     await ensureOptimised(MODEL_PATH);
@@ -120,30 +117,19 @@ async function servedModel(model: string): Promise<Partial<Record<ServerEnvName,
   }
 }
 
-/** Path of the ONNX file that `--model` names; made when it can be and is missing. */
-async function modelFile(model: string): Promise<string> {
-  if (model === "tiny") return ensureTinyModel();
-  if (model === "generated") {
-    let told = false;
-    return ensureGeneratedModel(() => {
-      if (!told) console.error("generating the full-size model with random weights …");
-      told = true;
-    });
-  }
-  const path = resolve(model);
-  const file = await stat(path).catch(() => undefined);
-  if (file === undefined) {
-    throw new UserError(`--model must be tiny, generated or a file that exists, got '${model}'`);
-  }
-  if (!file.isFile()) throw new UserError(`--model must be a file, got '${model}'`);
-  return path;
+function servedFile(model: string): Promise<string> {
+  let told = false;
+  return modelFile(model, () => {
+    if (!told) console.error("generating the full-size model with random weights …");
+    told = true;
+  });
 }
 
 /** Folder of the model repository that `--model` names; for another file, a copy of the checkout's with that file. */
 async function modelRepository(model: string): Promise<string> {
   const folder = await stat(model).catch(() => undefined);
   if (folder?.isDirectory()) return resolve(model);
-  const file = await modelFile(model);
+  const file = await servedFile(model);
   if (file === repositoryModel) {
     await ensureOptimised(repositoryModel);
     return checkoutRepository;

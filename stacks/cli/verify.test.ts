@@ -98,7 +98,7 @@ const refusals: readonly (readonly [string, readonly string[], string])[] = [
   [
     "a model that is not there",
     ["one", "--no-synth", "--model", "no-such.onnx"],
-    "clipstack: --model must be tiny, generated or an ONNX file, got 'no-such.onnx'",
+    "clipstack: --model must be tiny, generated or a file that exists, got 'no-such.onnx'",
   ],
   [
     "an environment that is not deployed",

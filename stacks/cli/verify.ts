@@ -1,4 +1,3 @@
-import { existsSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
 import { type Command, Option } from "commander";
 import { renderText } from "../../bench/report/render-text.ts";
@@ -18,11 +17,7 @@ import { verifyDeployed } from "../../bench/src/verify-deployed.ts";
 import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
 import { normalised } from "../../inference-image/src/engine/image-tensor.ts";
 import { preprocess } from "../../inference-image/src/engine/preprocess.ts";
-import {
-  ensureGeneratedModel,
-  ensureTinyModel,
-  repositoryModel,
-} from "../../inference-image/src/model/generate.ts";
+import { repositoryModel } from "../../inference-image/src/model/generate.ts";
 import { modelInfo } from "../../inference-image/src/model/model-info.ts";
 import {
   environmentFiles,
@@ -32,9 +27,9 @@ import {
 } from "./artefact.ts";
 import { deployedEnvironments } from "./deployed-environments.ts";
 import { Interrupted, onInterrupt } from "./interrupt.ts";
+import { modelFile } from "./model-option.ts";
 import { numberUpTo, portOffset } from "./option-values.ts";
 import { project } from "./project.ts";
-import { UserError } from "./user-error.ts";
 import { writeOutput } from "./write-output.ts";
 
 const verifyTargets = ["embedded", "deployed"] as const;
@@ -96,7 +91,7 @@ async function verifyEnvironments(
             environments: files,
             serverCommand: bundledServer,
             modelRepository: join(project, "model_repository"),
-            modelFile: model === "generated" ? undefined : await modelFile(model, tell),
+            modelFile: model === "generated" ? undefined : await writtenFile(model, tell),
           });
     const folder = resolve(args.report ?? join(project, "bench/reports"));
     const name = reportName(record.startedAt, record.environments.map((it) => it.name).join("+"));
@@ -117,6 +112,8 @@ export const bundledServer: readonly string[] = [
   join(project, "inference-image/src/server/main.ts"),
 ];
 
+type Tell = (event: VerifyEvent & { readonly kind: "phase" }) => void;
+
 /**
  * The ONNX file of `--model`, made when it is missing, and its description in a record.
  *
@@ -124,32 +121,20 @@ export const bundledServer: readonly string[] = [
  */
 export async function chooseModel(
   model: string,
-  tell: (event: VerifyEvent & { readonly kind: "phase" }) => void,
+  tell: Tell,
   own?: string,
 ): Promise<ReferenceModel> {
   const isOwn = model === "generated" && own !== undefined && own !== repositoryModel;
-  const file = isOwn ? own : await modelFile(model, tell);
+  const file = isOwn ? own : await writtenFile(model, tell);
   const { sha256, source, weights, architecture, seed } = await modelInfo(file);
   const name = !isOwn && (model === "tiny" || model === "generated") ? model : file;
   return { file, subject: { name, sha256, source, weights, architecture, seed } };
 }
 
-async function modelFile(
-  model: string,
-  tell: (event: VerifyEvent & { readonly kind: "phase" }) => void,
-): Promise<string> {
-  if (model === "tiny") return ensureTinyModel();
-  if (model === "generated") {
-    return ensureGeneratedModel(({ bytes, total }) => {
-      const percent = Math.floor((100 * bytes) / total);
-      tell({ kind: "phase", text: `generate the model, ${percent} %` });
-    });
-  }
-  const file = resolve(model);
-  if (!existsSync(file)) {
-    throw new UserError(`--model must be tiny, generated or an ONNX file, got '${model}'`);
-  }
-  return file;
+function writtenFile(model: string, tell: Tell): Promise<string> {
+  return modelFile(model, (percent) =>
+    tell({ kind: "phase", text: `generate the model, ${percent} %` }),
+  );
 }
 
 /** What `verify` and `start` both take. */

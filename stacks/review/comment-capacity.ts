@@ -28,7 +28,7 @@ export function capacitySection(stacks: readonly StackReview[], level: Level): r
     none = "none",
   ): Text => {
     const [was, is] = [before, after].map((it) => (it === undefined ? none : (text(it) ?? "–")));
-    return was === is ? [is ?? ""] : [`${was} → `, { strong: is ?? "" }];
+    return transition(was, is);
   };
   const rows = shown.map((stack): readonly Text[] => [
     [{ code: stack.stack }],
@@ -82,7 +82,7 @@ export function servingSection(stacks: readonly StackReview[], level: Level): re
     const [was = "", is = ""] = [before ?? after, after ?? before].map((it) =>
       it === undefined ? "" : (text(it) ?? "not used"),
     );
-    return was === is ? [is] : [`${was} → `, { strong: is }];
+    return transition(was, is);
   };
   const fate = ({ before, after }: ServingChange): Text => {
     if (before === undefined) return [", ", { strong: "new" }];
@@ -116,6 +116,11 @@ export function servingSection(stacks: readonly StackReview[], level: Level): re
   ];
 }
 
+/** `1 → 2`, or what stays. */
+function transition(was = "", is = ""): Text {
+  return was === is ? [is] : [`${was} → `, { strong: is }];
+}
+
 function totalRow(stacks: readonly StackReview[]): readonly Text[] | undefined {
   const priced = stacks.filter(
     ({ capacity: { before, after } }) => (before?.usdPerHour ?? after?.usdPerHour) !== undefined,
@@ -125,7 +130,7 @@ function totalRow(stacks: readonly StackReview[]): readonly Text[] | undefined {
     priced.reduce((all, { capacity }) => all + (capacity[moment]?.usdPerHour ?? 0), 0);
   const cell = (digits: number, times: number): Text => {
     const [was, is] = [sum("before"), sum("after")].map((usd) => (usd * times).toFixed(digits));
-    return was === is ? [is ?? ""] : [`${was} → `, { strong: is ?? "" }];
+    return transition(was, is);
   };
   return [["all"], [""], [""], [""], [""], cell(2, 1), cell(0, hoursPerMonth), [""]];
 }

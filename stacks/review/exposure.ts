@@ -65,11 +65,12 @@ function allIn(facts: StackFacts): readonly Found[] {
   });
 }
 
-type Finder = (
-  values: Values,
-  facts: StackFacts,
-  address: string,
-) => readonly Omit<Found, "address">[];
+type Unplaced = Omit<Found, "address">;
+const port = (what: string): Unplaced => ({ kind: "port", what });
+const authentication = (what: string): Unplaced => ({ kind: "authentication", what });
+const privilege = (what: string): Unplaced => ({ kind: "privilege", what });
+
+type Finder = (values: Values, facts: StackFacts, address: string) => readonly Unplaced[];
 
 const finders: Readonly<Partial<Record<ExaminedType, Finder>>> = {
   docker_container: ofContainer,
@@ -141,22 +142,22 @@ function isOfKind(facts: StackFacts, address: string): boolean {
 }
 
 /** Containers on a network of these drivers are on the physical network of the host. */
-function ofNetwork({ driver }: Values): readonly Omit<Found, "address">[] {
+function ofNetwork({ driver }: Values): readonly Unplaced[] {
   if (driver !== "macvlan" && driver !== "ipvlan") return [];
-  const what = `every port of the containers on this ${driver} network, on the host's network`;
-  return [{ kind: "port", what }];
+  return [port(`every port of the containers on this ${driver} network, on the host's network`)];
 }
 
 function ofContainer(values: Values, facts: StackFacts, address: string) {
   const open = blocksOf(values.ports).filter(
     ({ external, ip }) => external !== undefined && external !== null && !isLoopback(String(ip)),
   );
-  const ports = open.map(({ external, protocol, ip }) => ({
-    kind: "port" as const,
-    what: `port ${safe(external, /^\d{1,5}$/)}/${safe(protocol || "tcp", protocols)} on ${safe(ip || "0.0.0.0", /^[\da-f.:]{1,45}$/i)}`,
-  }));
+  const ports = open.map(({ external, protocol, ip }) =>
+    port(
+      `port ${safe(external, /^\d{1,5}$/)}/${safe(protocol || "tcp", protocols)} on ${safe(ip || "0.0.0.0", /^[\da-f.:]{1,45}$/i)}`,
+    ),
+  );
   if (values.publish_all_ports === true) {
-    ports.push({ kind: "port", what: "every port that its image names, on every interface" });
+    ports.push(port("every port that its image names, on every interface"));
   }
   const hostNetwork = values.network_mode === "host";
   const service = facts.services.get(address);
@@ -165,23 +166,16 @@ function ofContainer(values: Values, facts: StackFacts, address: string) {
     (service?.kind === "embed" && setsVariable(values.env, "API_KEY"));
   return [
     ...ports,
-    ...(hostNetwork
-      ? [{ kind: "port" as const, what: "every port of it, on the host's network" }]
-      : []),
+    ...(hostNetwork ? [port("every port of it, on the host's network")] : []),
     ...(ports.length > 0 || hostNetwork
-      ? [
-          {
-            kind: "authentication" as const,
-            what:
-              service === undefined ? unknownKey : asks ? asksForKey : "asks nobody who they are",
-          },
-        ]
+      ? [authentication(service === undefined ? unknownKey : asks ? asksForKey : asksNobody)]
       : []),
     ...privilegesOf(values),
   ];
 }
 
 const asksForKey = "asks for a key";
+const asksNobody = "asks nobody who they are";
 /** Another program than this project's may read any variable, or none. */
 const unknownKey = "whether it asks for a key was not examined";
 
@@ -189,7 +183,7 @@ function setsVariable(list: unknown, name: string): boolean {
   return Array.isArray(list) && list.some((item) => String(item).startsWith(`${name}=`));
 }
 
-function privilegesOf(values: Values): readonly Omit<Found, "address">[] {
+function privilegesOf(values: Values): readonly Unplaced[] {
   const found: string[] = [];
   if (values.privileged === true) found.push("privileged");
   const user = String(values.user ?? "");
@@ -213,7 +207,7 @@ function privilegesOf(values: Values): readonly Omit<Found, "address">[] {
     found.push(`the device ${safe(device, /^\/dev\/[\w/-]{1,60}$/)} of the host`);
   }
   found.push(...binds.flatMap((path) => placeOf(path, "the host")));
-  return found.map((what) => ({ kind: "privilege" as const, what }));
+  return found.map(privilege);
 }
 
 /** Folders that give the whole machine away: its disk, its processes, its devices, the sockets of its daemons. */
@@ -237,16 +231,13 @@ const names = /^[\w.*:/-]{1,253}$/;
 const listed = (values: unknown) =>
   (Array.isArray(values) ? values : []).map((value) => safe(value, names)).join(", ");
 
-function ingress(name: string, hosts: readonly unknown[]): Omit<Found, "address"> {
+function ingress(name: string, hosts: readonly unknown[]): Unplaced {
   const named = hosts.filter((host) => typeof host === "string" && host !== "");
-  return {
-    kind: "port",
-    what: `an Ingress, ${name}${named.length === 0 ? "" : `, of ${listed(named)}`}`,
-  };
+  return port(`an Ingress, ${name}${named.length === 0 ? "" : `, of ${listed(named)}`}`);
 }
 
 /** Rights that do more than look, or look at secrets. */
-function ofRole(values: Values): readonly Omit<Found, "address">[] {
+function ofRole(values: Values): readonly Unplaced[] {
   const only = (list: unknown, words: RegExp) =>
     Array.isArray(list) && list.every((it) => words.test(String(it)));
   return blocksOf(values.rule)
@@ -254,14 +245,15 @@ function ofRole(values: Values): readonly Omit<Found, "address">[] {
       ({ verbs, resources }) =>
         !only(verbs, /^(get|list|watch)$/) || !only(resources ?? [], /^(?!secrets|\*)/),
     )
-    .map(({ verbs, resources, non_resource_urls: urls }) => ({
-      kind: "privilege" as const,
-      what: `may ${listed(verbs)} on ${[listed(resources), listed(urls)].filter((it) => it !== "").join(", ")}`,
-    }));
+    .map(({ verbs, resources, non_resource_urls: urls }) =>
+      privilege(
+        `may ${listed(verbs)} on ${[listed(resources), listed(urls)].filter((it) => it !== "").join(", ")}`,
+      ),
+    );
 }
 
 /** Roles that Kubernetes comes with and that may change all, and groups that anybody is in. */
-function ofBinding(values: Values): readonly Omit<Found, "address">[] {
+function ofBinding(values: Values): readonly Unplaced[] {
   const { kind, name } = blockOf(values, "role_ref");
   const isStrong = /^(cluster-admin|admin|edit)$/.test(String(name));
   return blocksOf(values.subject)
@@ -269,43 +261,45 @@ function ofBinding(values: Values): readonly Omit<Found, "address">[] {
       (subject) =>
         isStrong || /^system:(unauthenticated|authenticated|anonymous)$/.test(String(subject.name)),
     )
-    .map((subject) => ({
-      kind: "privilege" as const,
-      what: `${safe(subject.kind, names)} ${safe(subject.name, names)} has the ${safe(kind, names)} ${safe(name, names)}`,
-    }));
+    .map((subject) =>
+      privilege(
+        `${safe(subject.kind, names)} ${safe(subject.name, names)} has the ${safe(kind, names)} ${safe(name, names)}`,
+      ),
+    );
 }
 
 /** Objects that let requests into the cluster. */
 function route(kind: string): Finder {
-  return (values) => [{ kind: "port", what: `a ${kind}, ${safe(objectName(values).name, names)}` }];
+  return (values) => [port(`a ${kind}, ${safe(objectName(values).name, names)}`)];
 }
 
-function ofService(spec: Readonly<Record<string, unknown>>): readonly Omit<Found, "address">[] {
+function ofService(spec: Readonly<Record<string, unknown>>): readonly Unplaced[] {
   const { type, external_ips: external } = spec;
   const outside =
     Array.isArray(external) && external.length > 0
-      ? [{ kind: "port" as const, what: `a Service at ${listed(external)}` }]
+      ? [port(`a Service at ${listed(external)}`)]
       : [];
   if (type !== "NodePort" && type !== "LoadBalancer") return outside;
-  const ports = blocksOf(spec.port).map(({ node_port: node, port, protocol }) => ({
-    kind: "port" as const,
-    what:
+  const ports = blocksOf(spec.port).map(({ node_port: node, port: own, protocol }) => {
+    const over = safe(protocol || "TCP", protocols).toLowerCase();
+    return port(
       type === "NodePort"
-        ? `port ${node ?? "?"}/${safe(protocol || "TCP", protocols).toLowerCase()} of every node (NodePort)`
-        : `port ${port}/${safe(protocol || "TCP", protocols).toLowerCase()} of a load balancer`,
-  }));
+        ? `port ${node ?? "?"}/${over} of every node (NodePort)`
+        : `port ${own}/${over} of a load balancer`,
+    );
+  });
   return [...ports, ...outside];
 }
 
-function mounted(path: string, whose: string): readonly Omit<Found, "address">[] {
-  return placeOf(path, whose).map((what) => ({ kind: "privilege", what }));
+function mounted(path: string, whose: string): readonly Unplaced[] {
+  return placeOf(path, whose).map(privilege);
 }
 
-function ofTemplate(values: Values): readonly Omit<Found, "address">[] {
+function ofTemplate(values: Values): readonly Unplaced[] {
   return ofPods(blockOf(values, "spec", "template", "spec"));
 }
 
-function ofPods(spec: Readonly<Record<string, unknown>>): readonly Omit<Found, "address">[] {
+function ofPods(spec: Readonly<Record<string, unknown>>): readonly Unplaced[] {
   const found: string[] = [];
   if (spec.host_network === true) found.push("is on the network of its node");
   if (spec.host_pid === true) found.push("sees the processes of its node");
@@ -327,17 +321,16 @@ function ofPods(spec: Readonly<Record<string, unknown>>): readonly Omit<Found, "
     }
   }
   const ports = blocksOf(spec.container)
-    .flatMap(({ port }) => blocksOf(port))
-    .filter(({ host_port: port }) => typeof port === "number" && port > 0)
-    .map(({ host_port: port, protocol }) => ({
-      kind: "port" as const,
-      what: `port ${port}/${safe(protocol || "TCP", protocols).toLowerCase()} of its node`,
-    }));
-  return [...ports, ...found.map((what) => ({ kind: "privilege" as const, what }))];
+    .flatMap((container) => blocksOf(container.port))
+    .filter(({ host_port: number }) => typeof number === "number" && number > 0)
+    .map(({ host_port: number, protocol }) =>
+      port(`port ${number}/${safe(protocol || "TCP", protocols).toLowerCase()} of its node`),
+    );
+  return [...ports, ...found.map(privilege)];
 }
 
 /** What the values of this project's chart say. */
-function ofRelease(values: Values): readonly Omit<Found, "address">[] {
+function ofRelease(values: Values): readonly Unplaced[] {
   const chart = chartDocuments(values.values) ?? {};
   return Object.entries(chart).flatMap(([name, part]) => {
     const service = isObject(part) && isObject(part.service) ? part.service : {};
@@ -345,17 +338,9 @@ function ofRelease(values: Values): readonly Omit<Found, "address">[] {
     const { type } = service;
     if (type !== "NodePort" && type !== "LoadBalancer") return [];
     return [
-      { kind: "port" as const, who: chartKey(name), what: `a Service of type ${type}` },
-      ...(auth.allowAnonymous === true
-        ? [
-            {
-              kind: "authentication" as const,
-              who: chartKey(name),
-              what: "asks nobody who they are",
-            },
-          ]
-        : []),
-    ];
+      port(`a Service of type ${type}`),
+      ...(auth.allowAnonymous === true ? [authentication(asksNobody)] : []),
+    ].map((it) => ({ ...it, who: chartKey(name) }));
   });
 }
 

@@ -7,7 +7,7 @@ import { type RuleFamily, ruleFamilies } from "./rules.ts";
 const rendered =
   "<!-- Rendered by `npm run render` from stacks/review/rules/. Do not edit: change the rule. -->";
 
-/** `docs/rules/`: one page for each rule, those of waivers, and the list of all. */
+/** `docs/rules/`: one page for each rule, and the list of all. */
 export function rulePages(): readonly { readonly path: string; readonly text: string }[] {
   const page = (name: string, lines: readonly string[]) => ({
     path: `docs/rules/${name}.md`,
@@ -18,8 +18,6 @@ export function rulePages(): readonly { readonly path: string; readonly text: st
     ...ruleFamilies.flatMap((family) =>
       family.rules.map((rule) => page(rule.id, rulePage(rule, family))),
     ),
-    page("waiver-expired", waiverExpired),
-    page("waiver-unused", waiverUnused),
   ];
 }
 
@@ -185,52 +183,3 @@ function waiverExample(rule: string, stack: string, address?: string): readonly 
 function sentence(text: string): string {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 }
-
-const waiverExpired = [
-  "# waiver-expired",
-  "",
-  "**warning**, of a waived note **note** · Waivers · A waiver that has ended is renewed or removed.",
-  "",
-  "## Why",
-  "",
-  "A waiver is a promise to fix something by a day. After that day the finding counts again, and this one says whose promise it was.",
-  "",
-  "## What it looks at",
-  "",
-  "`review.waivers` in the settings of the environment, and the day of the review (`--today`). A waiver holds on its last day. Where",
-  "another waiver that holds covers all of the same, nothing is said of the one that has ended.",
-  "",
-  "## How to fix it",
-  "",
-  "Fix what the waiver covers and remove it; or give it a new reason and a new day, which a reviewer of the settings sees.",
-  "",
-  "## How to waive it",
-  "",
-  "It cannot be waived.",
-  "",
-  "[All rules](README.md)",
-] as const;
-
-const waiverUnused = [
-  "# waiver-unused",
-  "",
-  "**note** · Waivers · A waiver covers something.",
-  "",
-  "## Why",
-  "",
-  "What it covered is fixed, or has another address: the next finding of the same kind would pass without a look.",
-  "",
-  "## What it looks at",
-  "",
-  "`review.waivers` in the settings of the environment, against all that the rules find.",
-  "",
-  "## How to fix it",
-  "",
-  "Remove the waiver, or correct its address.",
-  "",
-  "## How to waive it",
-  "",
-  "It cannot be waived.",
-  "",
-  "[All rules](README.md)",
-] as const;

@@ -5,17 +5,19 @@ import { environmentBefore, environmentOf } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
 import { at, isGiven, text } from "./values.ts";
 
-/** Resources of some types that go, or go and come back empty. */
-function* lost(change: StackChange, types: RegExp) {
-  for (const resource of change.resources) {
-    const goes = resource.action === "delete" || resource.action === "replace";
-    if (goes && resource.mode === "managed" && types.test(resource.type)) yield resource;
-  }
+/** Resources of some types that go, or go and come back empty, while the stack stays. */
+function lost(types: RegExp) {
+  return (change: StackChange): readonly ResourceChange[] =>
+    isDestroyed(change)
+      ? []
+      : change.resources.filter(
+          ({ action, mode, type }) =>
+            (action === "delete" || action === "replace") && mode === "managed" && types.test(type),
+        );
 }
 
-const word = { delete: "destroyed", replace: "destroyed and made again" } as const;
-function fate({ action }: ResourceChange): string {
-  return word[action === "replace" ? "replace" : "delete"];
+function fate(action: ResourceChange["action"]): string {
+  return action === "replace" ? "destroyed and made again" : "destroyed";
 }
 
 /** Whether nothing of the stack is left. */
@@ -85,19 +87,14 @@ export const changeRules: readonly ReviewRule[] = [
         { at: ["resource", "docker_volume", "triton-trt/engine-cache/volume"], failing: undefined },
       ],
     },
-    *find(change) {
-      if (isDestroyed(change)) return;
-      for (const it of lost(change, /^(docker_volume|kubernetes_persistent_volume_claim(_v1)?)$/)) {
-        const name = text(it.before?.name) ?? text(at(it.before?.metadata, "name"));
-        const engines = /engines/.test(name ?? it.name)
-          ? ": TensorRT compiles its engines again"
-          : "";
-        yield {
-          address: it.address,
-          what: `the volume${name === undefined ? "" : ` ${name}`} is ${fate(it)}${engines}`,
-        };
-      }
-    },
+    find: each(
+      lost(/^(docker_volume|kubernetes_persistent_volume_claim(_v1)?)$/),
+      ({ name: id, before, action }) => {
+        const name = text(before?.name) ?? text(at(before?.metadata, "name"));
+        const engines = /engines/.test(name ?? id) ? ": TensorRT compiles its engines again" : "";
+        return `the volume${name === undefined ? "" : ` ${name}`} is ${fate(action)}${engines}`;
+      },
+    ),
   }),
   rule({
     id: "cluster-lost",
@@ -112,16 +109,11 @@ export const changeRules: readonly ReviewRule[] = [
       says: "the kind cluster is destroyed, with everything in it",
       edits: [{ at: ["resource", "terraform_data", "cluster/cluster"], failing: undefined }],
     },
-    *find(change) {
-      if (isDestroyed(change)) return;
-      for (const it of lost(change, /^terraform_data$/)) {
-        if (!isGiven(at(it.before?.input, "portMappings"))) continue;
-        yield {
-          address: it.address,
-          what: `the kind cluster is ${fate(it)}, with everything in it`,
-        };
-      }
-    },
+    find: each(lost(/^terraform_data$/), ({ before, action }) =>
+      isGiven(at(before?.input, "portMappings"))
+        ? `the kind cluster is ${fate(action)}, with everything in it`
+        : undefined,
+    ),
   }),
   rule({
     id: "namespace-lost",
@@ -137,16 +129,10 @@ export const changeRules: readonly ReviewRule[] = [
         { at: ["resource", "kubernetes_namespace_v1", "inference/namespace"], failing: undefined },
       ],
     },
-    *find(change) {
-      if (isDestroyed(change)) return;
-      for (const it of lost(change, /^kubernetes_namespace(_v1)?$/)) {
-        const name = text(at(it.before?.metadata, "name")) ?? it.name;
-        yield {
-          address: it.address,
-          what: `the namespace ${name} is ${fate(it)}, with everything in it`,
-        };
-      }
-    },
+    find: each(lost(/^kubernetes_namespace(_v1)?$/), ({ name, before, action }) => {
+      const shown = text(at(before?.metadata, "name")) ?? name;
+      return `the namespace ${shown} is ${fate(action)}, with everything in it`;
+    }),
   }),
   rule({
     id: "environment-lost",
