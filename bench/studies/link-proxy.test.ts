@@ -115,7 +115,8 @@ test("a connection that is being opened does not hold up another", async () => {
   await new Promise<void>((resolve) => other.write("POST / HTTP/1.1\r\n", () => resolve()));
   await sleep(50);
   const { ms } = await send(10);
-  expect(ms).toBeLessThan(1_600);
+  // otherwise one more round trip, less the 50 ms
+  expect(ms).toBeLessThan(1_900);
 });
 
 test("a sender waits for a receiver that does not read, and nothing is lost", async () => {
