@@ -21,17 +21,11 @@ export interface LocalEmbedderOptions {
   readonly modelPath: string;
   /** @default 0 - one for each core that this process may use */
   readonly intraOpThreads?: number;
-  /**
-   * Largest image, in pixels.
-   *
-   * @default 40 000 000 - as the embed server
-   */
-  readonly maxPixels?: number;
 }
 
 export async function openLocalEmbedder(options: LocalEmbedderOptions): Promise<LocalEmbedder> {
   const { modelPath, intraOpThreads } = options;
-  const maxPixels = options.maxPixels ?? serverEnv.parse({}).MAX_IMAGE_PIXELS;
+  const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
   const session = await openSession({ modelPath, intraOpThreads });
 
   async function embedBatch(images: readonly Uint8Array[]): Promise<readonly Float32Array[]> {

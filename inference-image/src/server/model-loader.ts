@@ -1,16 +1,11 @@
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
-import {
-  type ModelWarmup,
-  maxImagePixelsParameter,
-  type WarmupInput,
-} from "../contract/model-config.ts";
+import { executionInstances, maxImagePixelsParameter } from "../contract/model-config.ts";
 import { openclipPreprocess } from "../contract/model-signature.ts";
-import { bytesPerElement, elementCount, type Tensor } from "../contract/tensor.ts";
 import { openSession } from "../engine/onnx-session.ts";
 import { EngineError, type ModelSession } from "../engine/types.ts";
+import { isFolder } from "../model/publish-file.ts";
 import { type ModelConfigJson, readModelConfig } from "../triton/model-config.ts";
-import { fromWire } from "../triton/wire.ts";
 import { ensembleRunner, type ModelLookup, stepVersion } from "./ensemble-runner.ts";
 import { checkModelConfig, checkModelFits } from "./model-config-check.ts";
 import { onnxRunner } from "./model-runner.ts";
@@ -173,10 +168,7 @@ function logDifferences(config: ModelConfigJson, log: (line: string) => void): v
   const gpus = groups
     .filter(({ kind }) => kind === "KIND_GPU")
     .flatMap((group) => group.gpus ?? []);
-  const instances = groups.reduce(
-    (sum, { count = 1, gpus: listed = [] }) => sum + count * Math.max(1, listed.length),
-    0,
-  );
+  const instances = groups.length === 0 ? 1 : executionInstances(config, 1);
   const accelerators = optimization?.execution_accelerators;
   const names = [
     ...(accelerators?.gpu_execution_accelerator ?? []),
@@ -190,9 +182,10 @@ function logDifferences(config: ModelConfigJson, log: (line: string) => void): v
   if (names.length > 0) differences.push(`execution accelerator ${names.join(", ")}`);
   // preprocessing here shares its threads, however many instances it has
   if (instances > 1 && config.backend !== "python") differences.push(`${instances} instances`);
+  if (config.model_warmup.length > 0) differences.push("warm-up");
   if (differences.length === 0) return;
   log(
-    `'${config.name}' asks for ${differences.join("; ")}: this server runs it on the CPU, in one session`,
+    `'${config.name}' asks for ${differences.join("; ")}: this server runs it on the CPU, in one session, without warm-up`,
   );
 }
 
@@ -290,7 +283,6 @@ async function startOnnx(
   });
   try {
     checkModelFits(config, session);
-    for (const warmup of config.model_warmup) await warmUp(config, session, warmup);
   } catch (error) {
     await session.close();
     throw error;
@@ -311,47 +303,6 @@ async function openModel(
       cause: error,
     });
   }
-}
-
-async function warmUp(
-  config: ModelConfigJson,
-  session: ModelSession,
-  warmup: ModelWarmup,
-): Promise<void> {
-  const refuse = (problem: string) =>
-    new OipError(
-      "invalid-argument",
-      `model_warmup '${warmup.name}' of model '${config.name}' ${problem}`,
-    );
-  const inputs = () =>
-    session.inputs.map(({ name, dataType }): Tensor => {
-      const input = warmup.inputs[name]!;
-      const shape = config.max_batch_size > 0 ? [warmup.batch_size, ...input.dims] : input.dims;
-      const bytes = warmupBytes(input, elementCount(shape) * (bytesPerElement[dataType] ?? 0));
-      if (bytes === undefined) {
-        throw refuse(`reads input '${name}' from a file: not supported by this server`);
-      }
-      return fromWire({ name, dataType, shape, bytes });
-    });
-  try {
-    for (let run = 0; run < Math.max(1, warmup.count ?? 1); run += 1) await session.run(inputs());
-  } catch (error) {
-    if (!(error instanceof EngineError)) throw error;
-    throw refuse(`failed: ${plainMessage(error)}`);
-  }
-}
-
-function warmupBytes(input: WarmupInput, byteLength: number): Uint8Array | undefined {
-  const bytes = new Uint8Array(byteLength);
-  if (input.zero_data) return bytes;
-  if (!input.random_data) return undefined;
-  const values = input.data_type === "TYPE_FP32" ? new Float32Array(bytes.buffer) : bytes;
-  for (let index = 0; index < values.length; index += 1) values[index] = Math.random();
-  return bytes;
-}
-
-async function isFolder(path: string): Promise<boolean> {
-  return (await stat(path).catch(() => undefined))?.isDirectory() ?? false;
 }
 
 async function isFile(path: string): Promise<boolean> {

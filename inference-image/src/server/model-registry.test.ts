@@ -77,7 +77,7 @@ describe("the log says in one line what runs differently here", () => {
       instance_group [ { kind: KIND_GPU count: 2 gpus: [ 0, 1 ] } ]
       optimization { execution_accelerators { gpu_execution_accelerator : [ { name : "tensorrt" } ] } }`);
     expect(log).toEqual([
-      `'${model}' asks for KIND_GPU on GPU 0, 1; execution accelerator tensorrt; 4 instances: this server runs it on the CPU, in one session`,
+      `'${model}' asks for KIND_GPU on GPU 0, 1; execution accelerator tensorrt; 4 instances: this server runs it on the CPU, in one session, without warm-up`,
       `successfully loaded '${model}' version 1`,
     ]);
   });
@@ -166,16 +166,6 @@ describe("loading", () => {
     expect(all.registry.models.map(({ version }) => version)).toEqual(["1", "10"]);
     expect(all.registry.model(model).version).toBe("10");
     expect(all.registry.model(model, "1").version).toBe("1");
-  });
-
-  test("runs the warm-up before the model is ready, without counting it", async () => {
-    const { registry } = await openWith(`
-      model_warmup [ {
-        name: "two" batch_size: 2 count: 3
-        inputs { key: "image" value { data_type: TYPE_FP32 dims: [ 3, 224, 224 ] random_data: true } }
-      } ]`);
-    expect(registry.ready).toBe(true);
-    expect(registry.model(model).counters.executionCount).toBe(0);
   });
 
   const config = tinyConfig();

@@ -3,6 +3,7 @@ import { type AddressInfo, createServer, type Server as TcpServer } from "node:n
 import { setTimeout as sleep } from "node:timers/promises";
 import { Server, ServerCredentials, status } from "@grpc/grpc-js";
 import { afterEach, expect, test, vi } from "vitest";
+import type { InstanceGroup } from "../contract/model-config.ts";
 import {
   clipNormalisation,
   embeddingDims,
@@ -42,7 +43,7 @@ class FakeTriton {
   cancelled = 0;
   ready = true;
   failure: Failure | undefined;
-  instances: readonly { readonly count: number; readonly gpus: readonly number[] }[] = [];
+  instances: readonly InstanceGroup[] = [];
   /** Norm of an image's embedding. */
   normOf: (level: number) => number = () => 3;
   refuse: (level: number) => string | undefined = () => undefined;
@@ -270,7 +271,7 @@ test("puts the images of requests that come while its Tritons are busy into one 
 
 test("keeps every instance of the model busy, and one call on its way", async () => {
   const triton = new FakeTriton();
-  triton.instances = [{ count: 1, gpus: [0, 1, 2, 3] }];
+  triton.instances = [{ kind: "KIND_GPU", count: 1, gpus: [0, 1, 2, 3] }];
   await triton.start();
   const embedder = await embedderOf([triton]);
   const { closed, open } = gate();

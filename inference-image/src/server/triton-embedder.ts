@@ -1,4 +1,4 @@
-import { z } from "zod";
+import { executionInstances, type ModelConfig } from "../contract/model-config.ts";
 import { openclipVitB32 } from "../contract/model-signature.ts";
 import type { Tensor } from "../contract/tensor.ts";
 import { rowsOf, unitVector } from "../engine/embeddings.ts";
@@ -236,24 +236,12 @@ class TritonEmbedder implements Embedder {
     this.#callsPerTriton =
       this.#options.callsPerTriton ??
       // each image is a call of its own there, and Triton makes the batches
-      (form.input === "encoded" ? 2 * this.#maxBatchSize : instancesOf(config) + 1);
+      (form.input === "encoded"
+        ? 2 * this.#maxBatchSize
+        : Math.max(1, executionInstances(config as unknown as ModelConfig, 1)) + 1);
     this.#checked.add(triton);
   }
 }
-
-/** How many executions of a model a Triton runs at a time: `count` is for each GPU that is named. */
-function instancesOf(config: Readonly<Record<string, unknown>>): number {
-  const groups = instanceGroups.safeParse(config.instance_group).data ?? [];
-  const instances = groups.map(({ count, gpus }) => count * Math.max(1, gpus.length));
-  return Math.max(
-    1,
-    instances.reduce((sum, each) => sum + each, 0),
-  );
-}
-
-const instanceGroups = z.array(
-  z.object({ count: z.number().default(1), gpus: z.array(z.unknown()).default([]) }),
-);
 
 /** What the model says of an image that it was sent alone, as the caller is told: it is number `index` of the request. */
 function refusalOf(error: unknown, index: number): EmbedError | undefined {
