@@ -120,28 +120,20 @@ export class LoadRun {
 
   /** After {@link warmUp}. */
   async measure(): Promise<MeasuredLoad> {
-    const { signal, stableWindows, tolerance, maxWindows, windowSeconds, iterations, onWindow } =
-      this.#options;
+    const { signal, stableWindows, tolerance, maxWindows, windowSeconds, onWindow } = this.#options;
     const windows: MeasuredWindow[] = [];
     this.#kept = this.#kept.filter(({ doneMs }) => doneMs > this.#boundary.atMs);
     const { imagesPerRequest } = this.#requests;
     const soFar = () => windows.map(({ window }) => describeWindow(window, imagesPerRequest));
-    const counts = iterations === undefined ? [] : shares(iterations, stableWindows);
-    const most = iterations === undefined ? maxWindows : counts.length;
-    while (windows.length < most && !signal.aborted) {
+    while (windows.length < maxWindows && !signal.aborted) {
       const isLast = clockMs() + windowSeconds * 1_000 > this.#totals.endMs;
-      if (iterations === undefined && isLast && windows.length > 0) break;
-      const next =
-        iterations === undefined
-          ? await this.#timedWindow(windowSeconds, this.#totals.endMs)
-          : await this.#countedWindow(counts[windows.length] ?? 1);
-      if (!next.whole && windows.length > 0 && iterations === undefined) break;
+      if (isLast && windows.length > 0) break;
+      const next = await this.#timedWindow(windowSeconds, this.#totals.endMs);
+      if (!next.whole && windows.length > 0) break;
       windows.push(next);
       onWindow?.(describeWindow(next.window, imagesPerRequest), windows.length - 1);
       const enough = windows.length >= stableWindows;
-      if (enough && agrees(agreement(soFar().slice(-stableWindows)), tolerance)) {
-        if (iterations === undefined) break;
-      }
+      if (enough && agrees(agreement(soFar().slice(-stableWindows)), tolerance)) break;
       if (!next.whole) break;
     }
     await this.stop();
@@ -153,7 +145,7 @@ export class LoadRun {
     const found = agreement(described.slice(-stableWindows));
     const verdict = signal.aborted
       ? "interrupted"
-      : measured.length < stableWindows || measured.some(saysLittle)
+      : measured.length < stableWindows || measured.some(({ whole }) => !whole)
         ? "short"
         : agrees(found, tolerance)
           ? "stable"
@@ -226,20 +218,7 @@ export class LoadRun {
    */
   #measuredRequests(measured: readonly MeasuredWindow[]): readonly TimedSample[] {
     const [first, last] = [measured[0], measured.at(-1)];
-    if (first === undefined || last === undefined) return [];
-    if (this.#options.iterations === undefined || !last.whole) return this.#dueIn(first, last);
-    // exactly as many as were asked for
-    const count = measured.reduce(
-      (sum, { window }) => sum + window.good.length + window.failed.length,
-      0,
-    );
-    const { atMs } = first.start;
-    const inOrder = this.#kept
-      .filter(({ doneMs }) => doneMs > atMs)
-      .sort((a, b) => a.dueMs - b.dueMs);
-    const open = inOrder.filter(({ dueMs }) => dueMs < atMs).length;
-    const from = Math.max(0, Math.min(open, inOrder.length - count));
-    return inOrder.slice(from, from + count);
+    return first === undefined || last === undefined ? [] : this.#dueIn(first, last);
   }
 
   /** The requests that were due from the start of one window to the end of another. */
@@ -265,22 +244,6 @@ export class LoadRun {
     const inside = this.#pending.filter(({ doneMs }) => doneMs <= end.atMs);
     this.#pending = this.#pending.filter(({ doneMs }) => doneMs > end.atMs);
     return this.#cut(inside, end, inside.length >= fewest && end.atMs >= endMs - timerErrorMs);
-  }
-
-  /** A window of so many requests. */
-  async #countedWindow(count: number): Promise<MeasuredWindow> {
-    const over = () => this.#options.signal.aborted || clockMs() >= this.#totals.endMs;
-    while (this.#pending.length < count && !over()) {
-      await this.#sleep(pollMs);
-      await this.#collect(false);
-    }
-    const mark = await this.#mark();
-    const inOrder = this.#pending.sort((a, b) => a.doneMs - b.doneMs);
-    const inside = inOrder.slice(0, count);
-    this.#pending = inOrder.slice(count);
-    const whole = inside.length === count;
-    const atMs = whole ? (inside.at(-1)?.doneMs ?? mark.atMs) : mark.atMs;
-    return this.#cut(inside, { ...mark, atMs }, whole);
   }
 
   #cut(inside: readonly TimedSample[], mark: Boundary, whole: boolean): MeasuredWindow {
@@ -337,11 +300,6 @@ export class LoadRun {
   }
 }
 
-/** Too short, or of too few answers for a rate. */
-function saysLittle({ window, whole }: MeasuredWindow): boolean {
-  return !whole || window.good.length + window.failed.length < fewestAnswers;
-}
-
 /** What some work gives, or nothing when it is not done so long after Ctrl-C. */
 async function unlessAborted<T>(
   work: Promise<T>,
@@ -369,13 +327,4 @@ function isWarm(windows: readonly LoadWindow[]): boolean {
   const found = agreement(windows.map((window) => describeWindow(window, 1)));
   // each is half of the difference away from the mean
   return found !== undefined && found.throughputDeviation <= warmDifference / 2;
-}
-
-/** A number, divided into parts that are as equal as can be. */
-function shares(total: number, parts: number): readonly number[] {
-  const count = Math.min(parts, total);
-  return Array.from(
-    { length: count },
-    (_, i) => Math.floor((total * (i + 1)) / count) - Math.floor((total * i) / count),
-  );
 }

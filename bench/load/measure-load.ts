@@ -22,8 +22,6 @@ export interface MeasureOptions {
    * @default until two windows in a row agree, at most 30 % of the ceiling
    */
   readonly warmupSeconds?: number;
-  /** Measure so many requests in place of windows. */
-  readonly iterations?: number;
   /** Ceiling, warm-up included, in seconds. */
   readonly durationSeconds: number;
   /** Processes that send; absent: as many as the rate needs, found out while warming up. */

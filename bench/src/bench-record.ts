@@ -340,7 +340,7 @@ export const benchRecord = z.strictObject({
     stableWindows: z.int(),
     tolerance: z.number(),
     maxWindows: z.int(),
-    /** Requests to measure for each cell in place of windows; absent: windows. */
+    /** Requests that were measured for each cell in place of windows; only in records before 2026-11-24. */
     iterations: z.int().optional(),
     /** Ceiling for one cell, warm-up included, in seconds. */
     durationSeconds: z.number(),

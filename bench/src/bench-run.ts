@@ -121,7 +121,6 @@ export async function measureCell(
       stableWindows: settings.stableWindows,
       tolerance: settings.tolerance,
       maxWindows: settings.maxWindows,
-      iterations: settings.iterations,
       durationSeconds: settings.durationSeconds,
       workers: context.workers,
       signal: context.signal,

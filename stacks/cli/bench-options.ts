@@ -126,7 +126,6 @@ export interface GridArguments {
   readonly backend: readonly AskedPath[];
   readonly concurrency?: readonly number[];
   readonly batchSizes: readonly number[];
-  readonly iterations?: number;
   readonly rate?: readonly number[];
   readonly arrivals: "constant" | "poisson";
 }
@@ -160,11 +159,6 @@ export function addGridOptions(command: Command): Command {
       new Option("--arrivals <how>", "with --rate: how the requests are spread over time")
         .choices(["poisson", "constant"])
         .default("poisson"),
-    )
-    .option(
-      "--iterations <number>",
-      "measure so many requests of each load, of all clients together, in place of windows",
-      wholeNumber(1, 10_000_000),
     );
 }
 

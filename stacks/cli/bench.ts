@@ -24,8 +24,8 @@ export function registerBench(program: Command): void {
 Each path is measured with each batch size and each concurrency (or rate). Before anything is timed, its answers are
 compared with the embeddings of the model here (--model); a path that differs is not timed, and the run fails. A load
 warms up until its throughput is steady, then is measured in windows of --window seconds until the last three agree within
---stability, or --max-trials were tried, or --duration is over, whichever comes first. With --iterations it ends when so
-many requests were measured, at the latest with --duration. Latency is counted from when a request was due.
+--stability, or --max-trials were tried, or --duration is over, whichever comes first. Latency is counted
+from when a request was due.
 
 --backend takes words for several paths (embed: the embed API; triton and triton_grpc: the Tritons over HTTP and gRPC; onnx
 and tensorrt: both protocols of one Triton), of which it measures what there is, and names, which must be there. _u8, _jpeg
@@ -54,10 +54,10 @@ async function bench(
   args: BenchArguments & GridArguments,
 ): Promise<void> {
   const loads = loadsOf(args, args.seed);
-  const { backend: paths, batchSizes, iterations } = args;
+  const { backend: paths, batchSizes } = args;
   const cellsInAll =
     Math.max(1, environments.length) * paths.length * batchSizes.length * loads.length;
-  await runAndReport({ environments, args, paths, iterations, cellsInAll }, (prepared) =>
+  await runAndReport({ environments, args, paths, cellsInAll }, (prepared) =>
     runBench({ ...prepared, paths, batchSizes, loads }),
   );
 }

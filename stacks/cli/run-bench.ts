@@ -79,7 +79,6 @@ export interface PrepareOptions {
   readonly args: BenchArguments;
   /** Paths that are measured; absent: all that there are. */
   readonly paths?: readonly AskedPath[];
-  readonly iterations?: number;
   readonly signal: AbortSignal;
   readonly hold: BenchContext["hold"];
   readonly onEvent: (event: BenchEvent) => void;
@@ -91,7 +90,7 @@ export interface PrepareOptions {
  * @throws {UserError} wrong settings, options or files; nothing was started.
  */
 export async function withPreparedBench<Result>(
-  { environments, args, paths, iterations, signal, hold, onEvent }: PrepareOptions,
+  { environments, args, paths, signal, hold, onEvent }: PrepareOptions,
   use: (prepared: PreparedBench) => Promise<Result>,
 ): Promise<Result> {
   const startedAt = new Date();
@@ -133,7 +132,6 @@ export async function withPreparedBench<Result>(
         windowSeconds: args.window,
         tolerance: args.stability,
         maxWindows: args.maxTrials,
-        iterations,
         durationSeconds: args.duration,
         seed: args.seed,
         images: imageSettings(args.images, images),
@@ -299,7 +297,7 @@ function finishRun({ record, sources }: PreparedBench, { price }: BenchArguments
   return finishBenchRecord(record, devicesOf(record.subject, deployed));
 }
 
-export interface RunOptions extends Pick<PrepareOptions, "paths" | "iterations"> {
+export interface RunOptions extends Pick<PrepareOptions, "paths"> {
   readonly environments: readonly string[];
   readonly args: BenchArguments;
   /** How many cells there will be at most, for people. */
