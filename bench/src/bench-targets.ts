@@ -208,17 +208,7 @@ async function withEmbedded<Result>(
           pids: counting(service).map(({ child }) => child.pid),
           controlHeader: controlHeaderOf(service.workload.words),
         }),
-        environments: () => [
-          {
-            ...subjectOf(artefact, {
-              file: environment.shown,
-              sha256: artefact.sha256,
-              editedByHand: environment.editedByHand,
-            }),
-            notes: [...plan.notes],
-            seconds: secondsSince(began),
-          },
-        ],
+        environments: () => [subjectOf(artefact, environment, plan.notes, began)],
         notes: [...notes, ...embeddedNotes(artefact.environment)],
       });
     } finally {
@@ -353,17 +343,7 @@ async function withDeployed<Result>(
         pids: [],
         controlHeader: controlHeaderOf(commandOf(service.workload.name)),
       }),
-      environments: () => [
-        {
-          ...subjectOf(artefact, {
-            file: environment.shown,
-            sha256: artefact.sha256,
-            editedByHand: environment.editedByHand,
-          }),
-          notes: [...reach.notes],
-          seconds: secondsSince(began),
-        },
-      ],
+      environments: () => [subjectOf(artefact, environment, reach.notes, began)],
       gpu: gpu && { name: gpu.name, count: gpu.count, vramMiB: gpu.vramMiB },
       price: gpu && {
         usdPerHour: gpu.usdPerHour,
@@ -577,7 +557,3 @@ async function payloadsOf(
 
 /** The usual payload first. */
 const order: readonly Payload[] = ["fp32", "u8", "encoded"];
-
-function secondsSince(startMs: number): number {
-  return Math.round((performance.now() - startMs) / 100) / 10;
-}

@@ -163,15 +163,7 @@ async function runDeployed(
     await Promise.all(services.flatMap((it) => [it.closeTransports(), it.http.close()]));
     await reach.close();
   }
-  return {
-    ...subjectOf(artefact, {
-      file: environment.shown,
-      sha256: artefact.sha256,
-      editedByHand: environment.editedByHand,
-    }),
-    notes: [...reach.notes],
-    seconds: Math.round((performance.now() - began) / 100) / 10,
-  };
+  return subjectOf(artefact, environment, reach.notes, began);
 }
 
 /** What the file says of itself; no process is started from it. */

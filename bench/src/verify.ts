@@ -127,12 +127,13 @@ export async function planFor(
 
 /** One environment, from the start of its processes to their end. */
 async function runEmbedded(
-  { artefact, plan, shown, editedByHand }: Prepared,
+  environment: Prepared,
   run: CheckRun,
   reference: Reference,
   { serverCommand, signal, startLimitSeconds = defaultStartLimitSeconds }: VerifyOptions,
 ): Promise<EnvironmentSubject> {
   const began = performance.now();
+  const { artefact, plan } = environment;
   run.phase(`start ${plan.instances.map(({ name }) => name).join(", ")}`);
   const running = await startEmbedded(plan, { serverCommand, signal, startLimitSeconds });
   const services = artefact.workloads.map((workload) =>
@@ -152,25 +153,27 @@ async function runEmbedded(
     await Promise.all(services.flatMap((s) => [s.closeTransports(), s.http.close()]));
     await running.stop();
   }
-  return {
-    ...subjectOf(artefact, { file: shown, sha256: artefact.sha256, editedByHand }),
-    notes: [...plan.notes],
-    seconds: Math.round((performance.now() - began) / 100) / 10,
-  };
+  return subjectOf(artefact, environment, plan.notes, began);
 }
 
-/** What a record says of an environment, wherever it ran. */
+/**
+ * Subject of a record: one environment, wherever it ran.
+ *
+ * @param beganMs - Start of its run, on the clock of `performance.now()`.
+ */
 export function subjectOf(
-  { environment, workloads }: Artefact,
-  artefact: EnvironmentSubject["artefact"],
-): Omit<EnvironmentSubject, "notes" | "seconds"> {
+  { environment, workloads, sha256 }: Artefact,
+  { shown, editedByHand }: EnvironmentFile,
+  notes: readonly string[],
+  beganMs: number,
+): EnvironmentSubject {
   const { name, where, accelerator, gpu } = environment;
   return {
     name,
     where,
     accelerator,
     gpu: gpu === undefined ? undefined : `${gpu.count} × ${gpu.name}`,
-    artefact,
+    artefact: { file: shown, sha256, editedByHand },
     services: workloads.map((workload) => ({
       name: workload.service.name,
       kind: workload.service.kind,
@@ -179,6 +182,8 @@ export function subjectOf(
       resource: describe(workload),
       processes: workload.replicas,
     })),
+    notes: [...notes],
+    seconds: Math.round((performance.now() - beganMs) / 100) / 10,
   };
 }
 

@@ -139,12 +139,7 @@ function embedded(
 /** What the record says of an environment, and for how long it has been studied. */
 function subjects(file: EnvironmentFile, artefact: Artefact): () => EnvironmentSubject {
   const began = performance.now();
-  const { shown, editedByHand } = file;
-  return () => ({
-    ...subjectOf(artefact, { file: shown, sha256: artefact.sha256, editedByHand }),
-    notes: [],
-    seconds: Math.round((performance.now() - began) / 100) / 10,
-  });
+  return () => subjectOf(artefact, file, [], began);
 }
 
 function changed(
