@@ -1,5 +1,5 @@
 import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
-import type { Path, ResourceChange, StackChange, Values } from "./change.ts";
+import type { Path, StackChange, Values } from "./change.ts";
 import { blocksOf, isObject, isWithin, textsIn, valueAt, visitTexts } from "./value-paths.ts";
 
 /**
@@ -203,11 +203,6 @@ export function mask(values: Values, sensitive: readonly Path[]): Values {
   };
   const masked = walk(values, sensitive);
   return isObject(masked) ? masked : {};
-}
-
-/** Whether the value at `path`, or a part of it, is secret. */
-export function isSecret({ sensitive }: Pick<ResourceChange, "sensitive">, path: Path): boolean {
-  return sensitive.some((secret) => isWithin(path, secret) || isWithin(secret, path));
 }
 
 /** Settings of the servers whose values are no secret, by name; of others only numbers and words of a switch are shown. */
