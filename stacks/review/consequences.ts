@@ -1,6 +1,6 @@
 import type { Service } from "../../inference-image/src/contract/environment.ts";
 import { engineCacheMount } from "../../inference-image/src/contract/model-config.ts";
-import type { ResourceChange, StackChange, Values } from "./change.ts";
+import { type ResourceChange, type StackChange, unchanged, type Values } from "./change.ts";
 import { chartDocuments } from "./chart-values.ts";
 import { asTyped, baseType, type ExaminedType } from "./resource-types.ts";
 import {
@@ -49,7 +49,7 @@ export interface StackMoments {
 }
 
 export function momentsOf(change: StackChange): StackMoments {
-  return { change, before: factsOf(change, "before"), after: factsOf(change, "after") };
+  return { change, before: factsOf(unchanged(change)), after: factsOf(change) };
 }
 
 /** What `resource` means, or nothing where its action says it all. */

@@ -16,25 +16,18 @@ export interface StackFacts {
   readonly services: ReadonlyMap<string, Service>;
 }
 
-export type Moment = "before" | "after";
-
-export function factsOf(change: StackChange, moment: Moment): StackFacts {
-  const raw = moment === "before" ? change.environmentBefore : change.environmentAfter;
-  const read = environmentSchema.safeParse(raw);
-  const environment = read.success ? read.data : undefined;
-  const services = new Map<string, Service>();
-  for (const service of environment?.services ?? []) {
-    for (const address of Object.values(service.resources)) {
-      if (address !== undefined) services.set(address, service);
-    }
-  }
-  const values = new Map<string, { readonly type: string; readonly values: Values }>();
-  for (const { address, type, mode, before, after, deposed } of change.resources) {
-    if (deposed !== undefined) continue;
-    const own = moment === "before" ? before : after;
-    if (own !== undefined && mode === "managed") values.set(address, asTyped(type, own));
-  }
-  return { ...(environment === undefined ? {} : { environment }), values, services };
+/** Facts of a stack after a change. */
+export function factsOf({ environmentAfter, resources }: StackChange): StackFacts {
+  const environment = environmentSchema.safeParse(environmentAfter).data;
+  const services = (environment?.services ?? []).flatMap((service) =>
+    Object.values(service.resources).map((address) => [address, service] as const),
+  );
+  const values = resources.flatMap(({ address, type, mode, after, deposed }) =>
+    deposed === undefined && after !== undefined && mode === "managed"
+      ? [[address, asTyped(type, after)] as const]
+      : [],
+  );
+  return { environment, values: new Map(values), services: new Map(services) };
 }
 
 /** A container whose end the apply waits for, and which may have ended. `restart` does not decide it: Docker's default is no restart. */

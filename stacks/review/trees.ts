@@ -118,7 +118,7 @@ export function changeOfTrees(
       name: one.name,
       constructPath: one.constructPath,
       mode: one.mode,
-      ...sourceOf(one, head),
+      provider: sourceOf(one, head),
       programs: one.programs,
       action,
       ...(action === "replace" && one.createBeforeDestroy ? { createBeforeDestroy: true } : {}),
@@ -133,7 +133,9 @@ export function changeOfTrees(
       ]),
       replacePaths: action === "replace" ? forcing : [],
       ...(from !== undefined && was !== undefined ? { movedFrom: from } : {}),
-      ...imageIn(is?.values ?? was?.values),
+      imageResource: /^\$\{(docker_image\.[\w-]+)\.\w+\}$/.exec(
+        String((is ?? was)?.values.image),
+      )?.[1],
     };
   });
   return {
@@ -143,22 +145,13 @@ export function changeOfTrees(
     drift: [],
     environmentBefore: before?.output?.[environmentOutput]?.value,
     environmentAfter: after?.output?.[environmentOutput]?.value,
-    configuration: {
-      terraform: head?.terraform,
-      provider: providersIn(head),
-      variable: head?.variable,
-    },
-    ...(before !== undefined && {
-      configurationBefore: {
-        terraform: before.terraform,
-        provider: providersIn(before),
-        variable: before.variable,
-      },
-    }),
+    configuration: configurationIn(head),
+    configurationBefore: before && configurationIn(before),
     besides: [...pairs.flatMap(({ was, is }) => refusalOf(was, is)), ...newPrograms(before, after)],
-    ...((before?.module ?? after?.module) && {
-      modules: { before: before?.module ?? {}, after: after?.module ?? {} },
-    }),
+    modules: (before?.module ?? after?.module) && {
+      before: before?.module ?? {},
+      after: after?.module ?? {},
+    },
     notKnown: notKnownOf(before, after),
   };
 }
@@ -168,11 +161,7 @@ export function withDocument(change: StackChange, head: SynthesizedDocument): St
   const declared = declaredIn(head);
   return {
     ...change,
-    configuration: {
-      terraform: head.terraform,
-      provider: providersIn(head),
-      variable: head.variable,
-    },
+    configuration: configurationIn(head),
     resources: change.resources.map((it) => {
       const { constructPath } =
         declared.get(it.address) ?? declared.get(withoutKey(it.address)) ?? {};
@@ -251,14 +240,15 @@ function declared(
     type,
     name,
     mode,
-    ...(typeof path === "string" ? { constructPath: path } : {}),
+    constructPath: typeof path === "string" ? path : undefined,
     values: resolved(own, from) as Values,
-    ...(body.for_each === undefined ? {} : { forEach: withLocals(String(body.for_each), from) }),
-    ...(keysOf(body.count)[0] === "" && body.count !== undefined
-      ? { count: withLocals(String(body.count), from) }
-      : {}),
-    ...(typeof body.provider === "string" ? { provider: body.provider } : {}),
-    ...(body.provisioner === undefined ? {} : { programs: commandsOf(body.provisioner) }),
+    forEach: body.for_each === undefined ? undefined : withLocals(String(body.for_each), from),
+    count:
+      keysOf(body.count)[0] === "" && body.count !== undefined
+        ? withLocals(String(body.count), from)
+        : undefined,
+    provider: typeof body.provider === "string" ? body.provider : undefined,
+    programs: body.provisioner === undefined ? undefined : commandsOf(body.provisioner),
     createBeforeDestroy: lifecycle.create_before_destroy === true,
     conditions: canonical([lifecycle.precondition ?? [], lifecycle.postcondition ?? []]),
     ignored: textsOf(lifecycle.ignore_changes),
@@ -280,10 +270,10 @@ function commandsOf(provisioners: unknown): readonly string[] {
 function sourceOf(
   { type, provider }: Declared,
   from: SynthesizedDocument | undefined,
-): Pick<ResourceChange, "provider"> {
+): string | undefined {
   const [name = ""] = (provider ?? type.replace(/_.*/s, "")).split(".");
   const required = blockOf(from?.terraform, "required_providers", name).source;
-  return typeof required === "string" ? { provider: required.split("/").slice(-2).join("/") } : {};
+  return typeof required === "string" ? required.split("/").slice(-2).join("/") : undefined;
 }
 
 function textsOf(value: unknown): readonly string[] {
@@ -319,6 +309,10 @@ function resolved(value: unknown, from: SynthesizedDocument | undefined): unknow
   return Object.fromEntries(
     Object.entries(value).map(([key, item]) => [key, resolved(item, from)]),
   );
+}
+
+function configurationIn(from: SynthesizedDocument | undefined): StackChange["configuration"] {
+  return { terraform: from?.terraform, provider: providersIn(from), variable: from?.variable };
 }
 
 /** Providers with what stands in the same file, also where one reference leads to the next. */
@@ -380,12 +374,6 @@ function effectsOf(
     }
   }
   return effects;
-}
-
-/** The image that a container runs, where it is one of the same file. */
-function imageIn(values: Values | undefined): Pick<ResourceChange, "imageResource"> {
-  const [, address] = /^\$\{(docker_image\.[\w-]+)\.\w+\}$/.exec(String(values?.image)) ?? [];
-  return address === undefined ? {} : { imageResource: address };
 }
 
 /** What is different besides the arguments of a resource themselves. */

@@ -6,10 +6,10 @@ import { at, block, isExpression, isGiven, text } from "./values.ts";
 
 const backend = ["terraform", "backend"] as const;
 
-/** The one backend of a stack, and its settings. */
+/** The one backend of a stack, and its settings; without one the kind is empty. */
 function backendOf(terraform: unknown) {
-  const [entry] = Object.entries(block(at(terraform, "backend")) ?? {});
-  return entry === undefined ? undefined : { kind: entry[0], settings: block(entry[1]) ?? {} };
+  const [[kind, settings] = ["", {}]] = Object.entries(block(at(terraform, "backend")) ?? {});
+  return { kind, settings: block(settings) ?? {} };
 }
 
 /** Where Terraform keeps what it knows, and with which providers it works. */
@@ -29,7 +29,7 @@ export const stateRules: readonly ReviewRule[] = [
       edits: [{ at: [...backend, "s3", "use_lockfile"], failing: false, passing: true }],
     },
     *find({ configuration }) {
-      const { kind, settings } = backendOf(configuration?.terraform) ?? { kind: "", settings: {} };
+      const { kind, settings } = backendOf(configuration?.terraform);
       if (kind === "s3" && settings.use_lockfile !== true && !isGiven(settings.dynamodb_table)) {
         yield { what: "use_lockfile of the backend s3 should be true, got nothing that locks" };
       }
@@ -57,7 +57,7 @@ export const stateRules: readonly ReviewRule[] = [
       ],
     },
     *find({ configuration }) {
-      if (backendOf(configuration?.terraform)?.kind === "local") {
+      if (backendOf(configuration?.terraform).kind === "local") {
         yield { what: "the state is a file of the machine that deploys (backend local)" };
       }
     },
@@ -76,7 +76,7 @@ export const stateRules: readonly ReviewRule[] = [
       edits: [{ at: [...backend, "s3", "encrypt"], failing: false, passing: true }],
     },
     *find({ configuration }) {
-      const { kind, settings } = backendOf(configuration?.terraform) ?? { kind: "", settings: {} };
+      const { kind, settings } = backendOf(configuration?.terraform);
       if (kind === "s3" && settings.encrypt !== true) {
         yield {
           what: `encrypt of the backend s3 should be true, got ${String(settings.encrypt ?? "nothing")}`,
@@ -99,7 +99,7 @@ export const stateRules: readonly ReviewRule[] = [
       edits: [{ at: [...backend, "s3", "secret_key"], failing: "planted-0000000000" }],
     },
     *find({ configuration }) {
-      const { kind, settings } = backendOf(configuration?.terraform) ?? { kind: "", settings: {} };
+      const { kind, settings } = backendOf(configuration?.terraform);
       for (const [name, value] of Object.entries(settings)) {
         if (!credentials.has(name) || !isGiven(value) || value === "") continue;
         yield { what: `${name} of the backend ${kind} must not be in the stack` };
@@ -167,7 +167,7 @@ export const stateRules: readonly ReviewRule[] = [
     *find({ configuration, configurationBefore }) {
       if (configurationBefore === undefined) return;
       const [was, is] = [configurationBefore, configuration].map((it) => backendOf(it?.terraform));
-      const [old, now] = [was?.kind ?? "local", is?.kind ?? "local"];
+      const [old, now] = [was?.kind || "local", is?.kind || "local"];
       if (old !== now) {
         yield {
           what: `the state is kept in ${now} in place of ${old}: all is made again, unless it is migrated`,
