@@ -2,12 +2,11 @@ import { fileURLToPath } from "node:url";
 import { maxImagesPerRequest } from "../contract/embed-api.ts";
 import { openclipVitB32 } from "../contract/model-signature.ts";
 import { hostPorts } from "../contract/ports.ts";
-import { serverEnv } from "../contract/server-env.ts";
 import { type LocalEmbedder, openLocalEmbedder } from "../engine/local-embedder.ts";
-import { ImageError, preprocess } from "../engine/preprocess.ts";
 import { openGrpcTransport } from "../triton/grpc-transport.ts";
 import { openHttpTransport } from "../triton/http-transport.ts";
 import { ClientError } from "./client-error.ts";
+import { decodeImages } from "./decode-images.ts";
 import { openEmbedRemote } from "./embed-remote.ts";
 import type { Remote } from "./remote.ts";
 import { openTritonRemote } from "./triton-remote.ts";
@@ -256,9 +255,9 @@ function localModel(modelPath: string): LocalModel {
     async embed(images) {
       const embedder = await load();
       try {
-        return await embedder.embed(images);
+        return await embedder.embedPixels(await decodeImages(images));
       } catch (cause) {
-        if (cause instanceof ImageError) throw await imageError(cause, images);
+        if (cause instanceof ClientError) throw cause;
         throw new ClientError("model", (cause as Error).message.replace(/^\[\w+\] /, ""), {
           cause,
         });
@@ -268,20 +267,6 @@ function localModel(modelPath: string): LocalModel {
       await (await opening?.catch(() => undefined))?.close();
     },
   };
-}
-
-/** A batch fails as a whole: find the image that cannot be read. */
-async function imageError(cause: ImageError, images: readonly Uint8Array[]): Promise<ClientError> {
-  const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
-  for (const [i, image] of images.entries()) {
-    try {
-      await preprocess(image, { maxPixels });
-    } catch (error) {
-      const problem = `image ${i} ${(error as Error).message}`;
-      return new ClientError("image", problem, { cause: error, image: i });
-    }
-  }
-  return new ClientError("image", cause.message, { cause });
 }
 
 /** Errors that say nothing about the request: somebody else may well answer it. */

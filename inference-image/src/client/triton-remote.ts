@@ -1,11 +1,10 @@
 import { openclipVitB32 } from "../contract/model-signature.ts";
-import { serverEnv } from "../contract/server-env.ts";
 import { embeddingsOf, InvalidEmbeddingError } from "../engine/embeddings.ts";
 import { type ModelForm, modelFormOf } from "../engine/model-form.ts";
-import { ImageError, preprocess } from "../engine/preprocess.ts";
 import { EngineError } from "../engine/types.ts";
 import { type Transport, TritonError } from "../triton/transport.ts";
 import { ClientError, type ClientErrorCode } from "./client-error.ts";
+import { decodeImages } from "./decode-images.ts";
 import type { Remote } from "./remote.ts";
 
 export interface TritonRemoteOptions {
@@ -45,7 +44,7 @@ export function openTritonRemote({ transport, model, timeoutMs }: TritonRemoteOp
       const startedAt = performance.now();
       try {
         const { input: takes, tensor } = await learn();
-        const input = tensor(takes === "encoded" ? images : await decoded(images));
+        const input = tensor(takes === "encoded" ? images : await decodeImages(images));
         const outputs = await transport.infer(model, [input], {
           timeoutMs: Math.max(1, Math.ceil(timeoutMs - (performance.now() - startedAt))),
           outputs: [output],
@@ -61,19 +60,6 @@ export function openTritonRemote({ transport, model, timeoutMs }: TritonRemoteOp
     },
     close: () => transport.close(),
   };
-}
-
-/** @throws {ClientError} `image` if one of them cannot be decoded */
-async function decoded(images: readonly Uint8Array[]): Promise<readonly Uint8Array[]> {
-  const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
-  return await Promise.all(
-    images.map((image, i) =>
-      preprocess(image, { maxPixels }).catch((cause: unknown) => {
-        if (!(cause instanceof ImageError)) throw cause;
-        throw new ClientError("image", `image ${i} ${cause.message}`, { cause, image: i });
-      }),
-    ),
-  );
 }
 
 /** What an ensemble says of an image that it cannot read, as `openclip_preprocess` words it. */

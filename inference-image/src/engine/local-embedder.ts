@@ -14,6 +14,8 @@ export interface LocalEmbedder {
    * @throws {EngineError} where the model fails
    */
   embed(images: readonly Uint8Array[]): Promise<readonly Float32Array[]>;
+  /** @param images - Preprocessed: `[224, 224, 3]` 8-bit RGB each, at most {@link openclipVitB32}'s batch. */
+  embedPixels(images: readonly Uint8Array[]): Promise<readonly Float32Array[]>;
   close(): Promise<void>;
 }
 
@@ -28,10 +30,9 @@ export async function openLocalEmbedder(options: LocalEmbedderOptions): Promise<
   const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
   const session = await openSession({ modelPath, intraOpThreads });
 
-  async function embedBatch(images: readonly Uint8Array[]): Promise<readonly Float32Array[]> {
-    const pixels = await Promise.all(images.map((image) => preprocess(image, { maxPixels })));
+  async function embedPixels(pixels: readonly Uint8Array[]): Promise<readonly Float32Array[]> {
     const { outputs } = await session.run([imageTensor(pixels)]);
-    return embeddingsOf(outputs[0], images.length);
+    return embeddingsOf(outputs[0], pixels.length);
   }
 
   return {
@@ -39,10 +40,12 @@ export async function openLocalEmbedder(options: LocalEmbedderOptions): Promise<
       const vectors: Float32Array[] = [];
       for (let first = 0; first < images.length; first += openclipVitB32.maxBatchSize) {
         const batch = images.slice(first, first + openclipVitB32.maxBatchSize);
-        vectors.push(...(await embedBatch(batch)));
+        const pixels = await Promise.all(batch.map((image) => preprocess(image, { maxPixels })));
+        vectors.push(...(await embedPixels(pixels)));
       }
       return vectors;
     },
+    embedPixels,
     close: () => session.close(),
   };
 }
