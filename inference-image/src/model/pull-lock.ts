@@ -3,43 +3,45 @@ import { link, open, readFile, rename, rm, stat, utimes } from "node:fs/promises
 import { hostname } from "node:os";
 import { abandonedAfterMs } from "./publish-file.ts";
 
-/** That one process at a time writes a file. */
-export interface FileLock {
-  /** Say that it is still in use: a lock that is older than ten minutes is nobody's. */
-  refresh(): Promise<void>;
-  release(): Promise<void>;
-}
+/** How often a lock is marked as in use, in milliseconds: one that is older than {@link abandonedAfterMs} is nobody's. */
+const refreshMs = 30_000;
 
 /**
- * Take the lock that a file is: it must not be there. One that a process of this machine left behind is taken over.
+ * Does `work` under the lock that a file is: it must not be there. One that a process of this machine left behind is taken over.
  *
+ * @param what - File that is fetched, for messages.
  * @throws {Error} one line, when another process holds it.
  */
-export async function takeFileLock(path: string, what: string): Promise<FileLock> {
+export async function withFileLock<T>(
+  path: string,
+  what: string,
+  work: () => Promise<T>,
+): Promise<T> {
   const own = `${hostname()} ${process.pid} ${randomInt(2 ** 32)}\n`;
   ours.add(own);
   try {
-    return await tryToTake(path, what, own);
-  } catch (error) {
+    await take(path, what, own);
+    const refresh = setInterval(
+      () => void utimes(path, new Date(), new Date()).catch(() => {}),
+      refreshMs,
+    );
+    try {
+      return await work();
+    } finally {
+      clearInterval(refresh);
+      if ((await contentOf(path)) === own) await rm(path, { force: true }).catch(() => {});
+    }
+  } finally {
     ours.delete(own);
-    throw error;
   }
 }
 
 /** Content of the locks of this process. A container that starts again has the name and the number of the one before. */
 const ours = new Set<string>();
 
-async function tryToTake(path: string, what: string, own: string): Promise<FileLock> {
+async function take(path: string, what: string, own: string): Promise<void> {
   for (let tries = 0; tries < 3; tries++) {
-    if (await create(path, own)) {
-      return {
-        refresh: () => utimes(path, new Date(), new Date()).catch(() => {}),
-        release: async () => {
-          ours.delete(own);
-          if ((await contentOf(path)) === own) await rm(path, { force: true });
-        },
-      };
-    }
+    if (await create(path, own)) return;
     const held = await contentOf(path);
     if (held === undefined) continue;
     if (!(await isAbandoned(path, held))) {

@@ -13,7 +13,7 @@ import {
   publishFile,
   sizeOf,
 } from "./publish-file.ts";
-import { type FileLock, takeFileLock } from "./pull-lock.ts";
+import { withFileLock } from "./pull-lock.ts";
 import { isStandard, type StandardModel, writeStandardModel } from "./standard-model.ts";
 
 /** Of a lock file; without checksum and size where those are what comes, on first use. */
@@ -74,12 +74,9 @@ export async function isPulled(
 export async function pullModel(options: PullOptions): Promise<PulledModel> {
   const { file } = options;
   const part = pullPartPath(file);
-  let lock: FileLock | undefined;
   try {
     await makeFolder(dirname(file));
-    lock = await takeFileLock(part.replace(".pull.", ".pull-lock."), file);
-    const refresh = setInterval(() => void lock?.refresh(), 30_000);
-    try {
+    return await withFileLock(part.replace(".pull.", ".pull-lock."), file, async () => {
       await checkRoom(options, part);
       const { bytes, sha256: expected } = options.model;
       const { sha256, resumed } = await downloadChecked({
@@ -93,13 +90,9 @@ export async function pullModel(options: PullOptions): Promise<PulledModel> {
       const pulled = await putInPlace(options, part, sha256);
       await discardPart(part);
       return { ...pulled, sha256, resumed };
-    } finally {
-      clearInterval(refresh);
-    }
+    });
   } catch (error) {
     throw aboutFolder(error, dirname(file), (await sizeOf(part)) ?? 0);
-  } finally {
-    await lock?.release().catch(() => {});
   }
 }
 

@@ -9,7 +9,7 @@ import {
 import { sha256Of } from "../model/model-info.ts";
 import { openProxyDispatcher } from "../model/proxy-dispatcher.ts";
 import { aboutFolder, makeFolder, sizeOf } from "../model/publish-file.ts";
-import { type FileLock, takeFileLock } from "../model/pull-lock.ts";
+import { withFileLock } from "../model/pull-lock.ts";
 import {
   type CheckWeightsOptions,
   checkWeights,
@@ -94,13 +94,10 @@ export async function fetchWeights(
     deadline.abort(new Error(`${shownUrl(new URL(url))}: ${rule}`));
   }, timeoutSeconds * 1000);
   const dispatcher = openProxyDispatcher(process.env);
-  let lock: FileLock | undefined;
   try {
     await makeFolder(folder);
-    lock = await takeFileLock(`${part}-lock`, file);
-    const refresh = setInterval(() => void lock?.refresh(), 30_000);
-    const startedAt = performance.now();
-    try {
+    return await withFileLock(`${part}-lock`, file, async () => {
+      const startedAt = performance.now();
       await downloadChecked({
         url: new URL(url),
         part,
@@ -112,18 +109,15 @@ export async function fetchWeights(
         onProgress: progressTold(tell),
         onRetry: tell,
       });
-    } finally {
-      clearInterval(refresh);
-    }
-    await rename(part, file);
-    await discardPart(part);
-    const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
-    return `fetched in ${seconds} s; ${await checkWeights(options)}`;
+      await rename(part, file);
+      await discardPart(part);
+      const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
+      return `fetched in ${seconds} s; ${await checkWeights(options)}`;
+    });
   } catch (error) {
     throw aboutFolder(error, folder, (await sizeOf(part)) ?? 0);
   } finally {
     clearTimeout(timer);
-    await lock?.release().catch(() => {});
     await dispatcher.destroy();
   }
 }

@@ -32,33 +32,15 @@ export class ModelCounters {
     BACKEND: 0,
     OTHER: 0,
   };
-  #success = zero;
-  #fail = zero;
-  #queue = zero;
-  #computeInput = zero;
-  #computeInfer = zero;
-  #computeOutput = zero;
+  /** Requests that succeeded, with their whole time in the server. */
+  success = zero;
+  fail = zero;
+  queue = zero;
+  computeInput = zero;
+  computeInfer = zero;
+  computeOutput = zero;
   readonly #batches = new Map<number, Omit<BatchCount, "batchSize">>();
 
-  /** Requests that succeeded, with their whole time in the server. */
-  get success(): DurationCount {
-    return this.#success;
-  }
-  get fail(): DurationCount {
-    return this.#fail;
-  }
-  get queue(): DurationCount {
-    return this.#queue;
-  }
-  get computeInput(): DurationCount {
-    return this.#computeInput;
-  }
-  get computeInfer(): DurationCount {
-    return this.#computeInfer;
-  }
-  get computeOutput(): DurationCount {
-    return this.#computeOutput;
-  }
   /** By batch size, the smallest first. */
   get batches(): readonly BatchCount[] {
     return [...this.#batches]
@@ -68,16 +50,16 @@ export class ModelCounters {
 
   requestSucceeded(items: number, timing: RequestTiming, totalUs: number): void {
     this.inferenceCount += items;
-    this.#success = plus(this.#success, totalUs);
-    this.#queue = plus(this.#queue, timing.queueUs);
-    this.#computeInput = plus(this.#computeInput, timing.computeInputUs);
-    this.#computeInfer = plus(this.#computeInfer, timing.computeInferUs);
-    this.#computeOutput = plus(this.#computeOutput, timing.computeOutputUs);
+    this.success = plus(this.success, totalUs);
+    this.queue = plus(this.queue, timing.queueUs);
+    this.computeInput = plus(this.computeInput, timing.computeInputUs);
+    this.computeInfer = plus(this.computeInfer, timing.computeInferUs);
+    this.computeOutput = plus(this.computeOutput, timing.computeOutputUs);
   }
 
   requestFailed(reason: FailureReason, totalUs: number): void {
     this.failures[reason] += 1;
-    this.#fail = plus(this.#fail, totalUs);
+    this.fail = plus(this.fail, totalUs);
   }
 
   executed({ batchSize, requests, inferUs, error }: Execution): void {
