@@ -1,0 +1,30 @@
+import { IncomingMessage } from "node:http";
+import { Socket } from "node:net";
+import { expect, test } from "vitest";
+import { readBody } from "./request-body.ts";
+
+test("large bodies that arrive at once are read in several iterations of the event loop", async () => {
+  const pieces = Array.from({ length: 64 }, (_, index) => Buffer.alloc(64 * 1024, index));
+  const whole = Buffer.concat(pieces);
+  const bodies = Array.from({ length: 4 }, () => {
+    const message = new IncomingMessage(new Socket());
+    message.headers["content-length"] = String(whole.length);
+    for (const piece of pieces) message.push(piece);
+    message.push(null);
+    return message;
+  });
+  let iterations = 0;
+  let ended = false;
+  const count = () => {
+    iterations += 1;
+    if (!ended) setImmediate(count);
+  };
+  setImmediate(count);
+  const { signal } = new AbortController();
+  const options = { maxBytes: whole.length, onBytes: () => {}, signal };
+  const read = await Promise.all(bodies.map((message) => readBody(message, options)));
+  ended = true;
+  expect(read.every((body) => body.equals(whole))).toBe(true);
+  // 4 x 4 MiB, 2 MiB in each
+  expect(iterations).toBeGreaterThanOrEqual(6);
+});
