@@ -1,17 +1,7 @@
-import { readdirSync, readFileSync, statSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { BenchError } from "./bench-error.ts";
-import { imageTypeOf, type Preprocess } from "./reference.ts";
-
-/** An image of a load, in the forms that paths are made of. */
-export interface BenchImage {
-  readonly name: string;
-  /** The file, as it is sent. */
-  readonly bytes: Uint8Array;
-  readonly contentType: string;
-  /** `[3, 224, 224]` float32, CLIP-normalised. */
-  readonly tensor: Float32Array;
-}
+import { imageNames, imageTypeOf, type PreparedImage, type Preprocess } from "./reference.ts";
 
 /** More would only cost memory: a preprocessed image is 0.6 MB. */
 const imageLimit = 64;
@@ -26,18 +16,9 @@ const largestFileBytes = 32 * 1024 * 1024;
 export async function readBenchImages(
   folder: string,
   preprocess: Preprocess,
-): Promise<readonly BenchImage[]> {
-  let names: string[];
-  try {
-    names = readdirSync(folder).filter((name) => imageTypeOf(name) !== undefined);
-  } catch {
-    throw new BenchError(`--images: ${folder} cannot be read`);
-  }
-  if (names.length === 0) {
-    throw new BenchError(`--images: ${folder} has no .jpg, .jpeg, .png or .webp file`);
-  }
-  const images: BenchImage[] = [];
-  for (const name of names.sort().slice(0, imageLimit)) {
+): Promise<readonly PreparedImage[]> {
+  const images: PreparedImage[] = [];
+  for (const name of imageNames(folder, "--images").slice(0, imageLimit)) {
     const file = join(folder, name);
     const bytes = readImage(file);
     try {

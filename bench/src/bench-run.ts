@@ -1,7 +1,6 @@
 import { measureLoad } from "../load/measure-load.ts";
 import { prepareRequests } from "../load/prepare.ts";
 import { BenchError } from "./bench-error.ts";
-import type { BenchImage } from "./bench-images.ts";
 import { checkBenchParity, parityFailure } from "./bench-parity.ts";
 import {
   type BenchPath,
@@ -25,7 +24,7 @@ import { roundsToHalf } from "./check-parity.ts";
 import { startGpuSampler } from "./gpu-use.ts";
 import { openHttpClient, reason } from "./http-client.ts";
 import { describeCommit, describeMachine } from "./machine.ts";
-import type { ReferenceImage } from "./reference.ts";
+import type { PreparedImage, ReferenceImage } from "./reference.ts";
 import { aboveCeiling, type Device } from "./roofline.ts";
 import { readServerCounters, type ServerCounters, serverTimes } from "./server-times.ts";
 import { p99MinimumSamples } from "./statistics.ts";
@@ -48,7 +47,7 @@ export type BenchEvent =
 export interface BenchContext {
   readonly settings: BenchRecord["settings"];
   /** What the requests carry. */
-  readonly images: readonly BenchImage[];
+  readonly images: readonly PreparedImage[];
   /** Processes that send; absent: as many as the rate needs. */
   readonly workers?: number;
   readonly signal: AbortSignal;

@@ -17,7 +17,7 @@ import {
 import { modelFor } from "../load/prepare.ts";
 import { readArtefact, type Workload } from "./artefact.ts";
 import { BenchError } from "./bench-error.ts";
-import { type BenchPath, type BenchRecord, type Payload, payloads } from "./bench-record.ts";
+import type { BenchPath, BenchRecord, Payload } from "./bench-record.ts";
 import { type RunningInstance, requirePorts, startEmbedded } from "./embedded.ts";
 import { describe, type EmbeddedPlan, type Instance, workloadsBehind } from "./embedded-plan.ts";
 import type { GpuReading } from "./gpu-use.ts";
@@ -543,7 +543,7 @@ async function payloadsOf(
   // the variants run on ONNX Runtime, whatever the Triton's other model runs on
   if (target.path.startsWith("trt-")) return ["fp32"];
   const found: Payload[] = [];
-  for (const payload of payloads) {
+  for (const payload of payloadOrder) {
     const name = modelFor(model, payload);
     try {
       const transport = service.transport(target);
@@ -552,8 +552,8 @@ async function payloadsOf(
       throw new BenchError(`${target.path}: ${reason(error)}`);
     }
   }
-  return found.sort((a, b) => order.indexOf(a) - order.indexOf(b));
+  return found;
 }
 
 /** The usual payload first. */
-const order: readonly Payload[] = ["fp32", "u8", "encoded"];
+const payloadOrder: readonly Payload[] = ["fp32", "u8", "encoded"];

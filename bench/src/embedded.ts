@@ -39,7 +39,6 @@ export interface StartOptions {
   readonly signal: AbortSignal;
   /** No start takes longer, whatever budget was synthesized; in seconds. */
   readonly startLimitSeconds: number;
-  readonly onReady?: (instance: Instance, outcome: StartOutcome) => void;
 }
 
 const usualPollMs = 50;
@@ -93,7 +92,6 @@ export async function startEmbedded(
         const budgetSeconds = Math.min(readyBudgetSeconds, options.startLimitSeconds);
         const start =
           problem ?? (await waitUntilReady(child, readyUrl, budgetSeconds, options.signal));
-        options.onReady?.(instance, start);
         return { instance, child, start };
       }),
     );

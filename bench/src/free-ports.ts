@@ -1,4 +1,5 @@
-import { createServer, type Server } from "node:net";
+import { once } from "node:events";
+import { createServer } from "node:net";
 import { loopback } from "./embedded-plan.ts";
 
 /**
@@ -23,23 +24,14 @@ export async function freePorts(
 
 /** Whether another program listens on a port. */
 export async function isTaken(port: number): Promise<boolean> {
+  const server = createServer();
   try {
-    await close(await listen(port));
+    await once(server.listen(port, loopback), "listening");
+    server.close();
+    await once(server, "close");
     return false;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "EADDRINUSE") return true;
     throw error;
   }
-}
-
-function listen(port: number): Promise<Server> {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.once("error", reject);
-    server.listen(port, loopback, () => resolve(server));
-  });
-}
-
-function close(server: Server): Promise<void> {
-  return new Promise((resolve) => server.close(() => resolve()));
 }

@@ -1,5 +1,6 @@
 import { quantity } from "../../inference-image/src/contract/quantity.ts";
 import type { Aspect } from "./container-aspects.ts";
+import { isObject } from "./terraform-manifests.ts";
 
 /** Lists whose items have a name: the order is the API server's business. */
 const keys = ["mountPath", "name", "containerPort", "port", "key", "type"] as const;
@@ -209,8 +210,4 @@ function aspect(path: Path, declared: string, found: string): Aspect {
 function text(value: unknown): string {
   if (Array.isArray(value)) return value.map(text).join(" ");
   return typeof value === "object" ? JSON.stringify(value) : String(value);
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

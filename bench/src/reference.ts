@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { extname, join } from "node:path";
 import { openInferenceClient } from "../../inference-image/src/client/inference-client.ts";
 import { BenchError } from "./bench-error.ts";
+import type { EncodedImage } from "./embed-requests.ts";
 import type { ModelSubject } from "./record.ts";
 
 /** What every protocol path must reproduce: the sample images, and what the local model makes of them. */
@@ -9,25 +10,23 @@ export interface Reference {
   readonly images: readonly ReferenceImage[];
 }
 
-export interface ReferenceImage {
+export interface SampleImage extends EncodedImage {
   readonly name: string;
-  /** The file, as it is sent. */
-  readonly bytes: Uint8Array;
-  readonly contentType: string;
-  /** `[3, 224, 224]` float32, CLIP-normalised: what a Triton takes. */
+}
+
+/** An image and the model's input: what a Triton takes. */
+export interface PreparedImage extends SampleImage {
+  /** `[3, 224, 224]` float32, CLIP-normalised. */
   readonly tensor: Float32Array;
+}
+
+export interface ReferenceImage extends PreparedImage {
   /** `[512]` float32, unit norm, from the model in this process. */
   readonly embedding: Float32Array;
 }
 
 /** Makes the model's input of an encoded image: `[3, 224, 224]` float32. */
 export type Preprocess = (image: Uint8Array) => Promise<Float32Array>;
-
-export interface SampleImage {
-  readonly name: string;
-  readonly bytes: Uint8Array;
-  readonly contentType: string;
-}
 
 const contentTypes: Readonly<Record<string, string>> = {
   ".jpg": "image/jpeg",
@@ -39,6 +38,23 @@ const contentTypes: Readonly<Record<string, string>> = {
 /** Content type of an image file by its name; `undefined` where it is none that the service reads. */
 export function imageTypeOf(name: string): string | undefined {
   return contentTypes[extname(name).toLowerCase()];
+}
+
+/**
+ * Names of the images in a folder, sorted.
+ *
+ * @param what - Start of an error: the option that names the folder.
+ * @throws {BenchError} one line, if there is none.
+ */
+export function imageNames(folder: string, what: string): readonly string[] {
+  let names: string[];
+  try {
+    names = readdirSync(folder).filter((name) => imageTypeOf(name) !== undefined);
+  } catch {
+    throw new BenchError(`${what}: ${folder} cannot be read`);
+  }
+  if (names.length > 0) return names.sort();
+  throw new BenchError(`${what}: ${folder} has no .jpg, .jpeg, .png or .webp file`);
 }
 
 /** The awkward ones come first: they are what differs between two ways of reading an image. */
@@ -53,17 +69,9 @@ const awkward = [
 
 /** Choose at most `limit` of a folder's images: every awkward kind, then others by name. */
 export function readSamples(folder: string, limit: number): readonly SampleImage[] {
-  let names: string[];
-  try {
-    names = readdirSync(folder)
-      .filter((name) => imageTypeOf(name) !== undefined)
-      .sort();
-  } catch {
-    throw new BenchError(`sample images: ${folder} cannot be read`);
-  }
+  const names = imageNames(folder, "sample images");
   const special = awkward.flatMap((kind) => names.find((name) => kind.test(name)) ?? []);
   const chosen = [...new Set([...special, ...names])].slice(0, limit);
-  if (chosen.length === 0) throw new BenchError(`sample images: ${folder} has none`);
   return chosen.map((name) => ({
     name,
     bytes: readFileSync(join(folder, name)),

@@ -20,8 +20,6 @@ export interface ServiceUnderTest {
   readonly http: HttpClient;
   /** What the embed API asks for, where strangers can reach it. */
   readonly apiKey?: string;
-  /** Another client, with connections of its own. */
-  openHttp(): HttpClient;
   /** An Open Inference Protocol transport to a target; opened once, closed with {@link closeService}. */
   transport(target: Target, encoding?: "json" | "binary"): Transport;
   closeTransports(): Promise<void>;
@@ -36,16 +34,14 @@ export function openService(
 ): ServiceUnderTest {
   const origin = targets.find(({ endpoint }) => endpoint.protocol === "embed-http")?.url;
   const bearer = apiKey === undefined || origin === undefined ? undefined : { origin, key: apiKey };
-  const openHttp = () => openHttpClient(undefined, bearer);
   const transports = new Map<string, Transport>();
   return {
     environment,
     workload,
     instances,
     targets,
-    http: openHttp(),
+    http: openHttpClient(undefined, bearer),
     apiKey,
-    openHttp,
     transport(target, encoding = "binary") {
       const url = target.url ?? "";
       const key = `${encoding} ${url}`;

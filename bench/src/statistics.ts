@@ -1,26 +1,15 @@
 /** Below this many samples a p99 is one or two requests, and is flagged. */
 export const p99MinimumSamples = 500;
 
-const significantDigits = 3;
-
 /** [latency in microseconds, of three significant digits, how often it was seen], ascending. */
 export function latencyHistogram(
   latenciesMs: ArrayLike<number>,
 ): readonly (readonly [us: number, count: number])[] {
-  return countEqual(
-    Array.from(latenciesMs, (ms) =>
-      roundToDigits(Math.max(1, Math.round(ms * 1_000)), significantDigits),
-    ),
-  );
-}
-
-function roundToDigits(value: number, digits: number): number {
-  return Number(value.toPrecision(digits));
-}
-
-function countEqual(values: readonly number[]): readonly (readonly [number, number])[] {
   const counts = new Map<number, number>();
-  for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1);
+  for (const ms of Array.from(latenciesMs)) {
+    const us = Number(Math.max(1, Math.round(ms * 1_000)).toPrecision(3));
+    counts.set(us, (counts.get(us) ?? 0) + 1);
+  }
   return [...counts].sort(([a], [b]) => a - b);
 }
 

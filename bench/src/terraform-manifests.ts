@@ -254,7 +254,7 @@ function camel(key: string): string {
   return capitals[key] ?? key.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 }
 
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 

@@ -4,7 +4,6 @@ import { embedPaths } from "../../inference-image/src/contract/embed-api.ts";
 import { oipPaths } from "../../inference-image/src/contract/oip-paths.ts";
 import { openHttpTransport } from "../../inference-image/src/triton/http-transport.ts";
 import { BenchError } from "../src/bench-error.ts";
-import type { BenchImage } from "../src/bench-images.ts";
 import type { StudyResult } from "../src/bench-record.ts";
 import type { Child } from "../src/child-process.ts";
 import { embedBy } from "../src/embed-requests.ts";
@@ -12,6 +11,7 @@ import { assemble, howEnded, startProcess, tail } from "../src/embedded.ts";
 import { type EmbeddedPlan, type Instance, loopback } from "../src/embedded-plan.ts";
 import { type HttpClient, openHttpClient } from "../src/http-client.ts";
 import { inferRows } from "../src/infer.ts";
+import type { PreparedImage } from "../src/reference.ts";
 
 type ColdStartResult = Extract<StudyResult, { readonly study: "cold-start" }>;
 export type ColdStart = ColdStartResult["starts"][number];
@@ -36,7 +36,7 @@ export interface StartableService {
 
 export interface ColdStartOptions {
   readonly rounds: number;
-  readonly image: BenchImage;
+  readonly image: PreparedImage;
   readonly signal: AbortSignal;
   readonly onPhase: (text: string) => void;
   /** Called with each start that was measured, so that it is kept when the next one is interrupted. */

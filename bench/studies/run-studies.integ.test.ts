@@ -6,10 +6,10 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { normalised } from "../../inference-image/src/engine/image-tensor.ts";
 import { preprocess } from "../../inference-image/src/engine/preprocess.ts";
 import { tinyModel } from "../../inference-image/src/model/test-model.ts";
-import type { BenchImage } from "../src/bench-images.ts";
 import { type BenchRecord, benchRecord, type StudyId } from "../src/bench-record.ts";
 import { defaultSettings, finishBenchRecord, newBenchRecord } from "../src/bench-run.ts";
 import { freePorts } from "../src/free-ports.ts";
+import type { PreparedImage } from "../src/reference.ts";
 import { makeReference, type ReferenceImage, readSamples } from "../src/reference.ts";
 import { dockerDocument } from "../src/test-artefact.ts";
 import type { EnvironmentVariant, StudyEnvironment } from "./run-studies.ts";
@@ -25,7 +25,7 @@ const timeoutMs = 600_000;
 const limits = { maxPixels: 100_000_000 };
 let modelFile: string;
 let reference: readonly ReferenceImage[];
-let images: readonly BenchImage[];
+let images: readonly PreparedImage[];
 
 beforeAll(async () => {
   modelFile = await tinyModel();

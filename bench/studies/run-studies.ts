@@ -271,11 +271,11 @@ async function openTargets(
   const { context, record } = options;
   const onPhase = (text: string) => context.onEvent({ kind: "phase", text });
   await withTargets(source, { signal: context.signal, onPhase }, async (open) => {
-    const gate = new ParityGate(open, options);
+    const passed = new Map<string, boolean>();
     try {
       await use(
         async (study) => ({
-          ...runOf(open, await gate.pathsOf(study), options),
+          ...runOf(open, await goodPaths(study, open, options, passed), options),
           readMemory,
         }),
         open,
@@ -286,30 +286,28 @@ async function openTargets(
   });
 }
 
-/** Compares each path once with the local reference, however many studies want it. */
-class ParityGate {
-  readonly #passed = new Map<string, boolean>();
-
-  constructor(
-    private readonly open: OpenTargets,
-    private readonly options: RunStudiesOptions,
-  ) {}
-
-  async pathsOf(study: StudyId): Promise<readonly StudyPath[]> {
-    const { context, record, paths, reference } = this.options;
-    const chosen = choosePaths(pathsFor(study, paths), this.open, () => {});
-    await tryCounters(context, chosen, noteOnce(record, context));
-    const good: StudyPath[] = [];
-    for (const at of chosen) {
-      const key = `${at.target.service} ${benchPathName(at.path)}`;
-      const passed =
-        this.#passed.get(key) ?? (await gateParity(context, record, [at], reference)).length > 0;
-      this.#passed.set(key, passed);
-      if (passed) good.push(at);
-    }
-    if (good.length === 0) throw new BenchError("no path answers rightly: nothing is timed");
-    return good;
+/**
+ * Paths of a study whose answers are those of the local reference.
+ *
+ * @param passed - Results by path: each is compared once, however many studies measure it.
+ */
+async function goodPaths(
+  study: StudyId,
+  open: OpenTargets,
+  { context, record, paths, reference }: RunStudiesOptions,
+  passed: Map<string, boolean>,
+): Promise<readonly StudyPath[]> {
+  const chosen = choosePaths(pathsFor(study, paths), open, () => {});
+  await tryCounters(context, chosen, noteOnce(record, context));
+  const good: StudyPath[] = [];
+  for (const at of chosen) {
+    const key = `${at.target.service} ${benchPathName(at.path)}`;
+    const is = passed.get(key) ?? (await gateParity(context, record, [at], reference)).length > 0;
+    passed.set(key, is);
+    if (is) good.push(at);
   }
+  if (good.length === 0) throw new BenchError("no path answers rightly: nothing is timed");
+  return good;
 }
 
 const asked = (

@@ -13,7 +13,7 @@ import { benchReport } from "../../bench/report/bench-report.ts";
 import { renderText } from "../../bench/report/render-text.ts";
 import { benchRecordText, benchReportName, saveReports } from "../../bench/report/save-reports.ts";
 import { readArtefact } from "../../bench/src/artefact.ts";
-import { type BenchImage, readBenchImages } from "../../bench/src/bench-images.ts";
+import { readBenchImages } from "../../bench/src/bench-images.ts";
 import { startBenchProgress } from "../../bench/src/bench-progress.ts";
 import type { BenchRecord } from "../../bench/src/bench-record.ts";
 import {
@@ -27,6 +27,7 @@ import {
 import type { TargetsSource } from "../../bench/src/bench-targets.ts";
 import { sampleLimit } from "../../bench/src/check-run.ts";
 import { environmentModel } from "../../bench/src/environment-model.ts";
+import type { PreparedImage } from "../../bench/src/reference.ts";
 import {
   makeReference,
   type Preprocess,
@@ -163,7 +164,7 @@ function targetOf({ target, url }: BenchArguments): BenchRecord["subject"]["runt
 
 function imageSettings(
   given: string | undefined,
-  images: readonly BenchImage[],
+  images: readonly PreparedImage[],
 ): BenchRecord["settings"]["images"] {
   const bytes = images.reduce((sum, image) => sum + image.bytes.byteLength, 0);
   return {
