@@ -34,7 +34,7 @@ export default defineConfig({
           name: "unit",
           include: ["**/*.test.ts"],
           exclude: [...exclude, "**/*.integ.test.ts"],
-          // a worker loads modules once for all its files
+          // a worker loads modules once for all its files, so no file can mock one
           isolate: false,
           // against a hang, however slow the machine is
           testTimeout: 300_000,
