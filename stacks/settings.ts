@@ -406,6 +406,20 @@ const drainBudget = z
   .default({ maxUnavailable: 1 })
   .describe("How many pods may be away (or must stay) when a node is drained: one of the two.");
 
+/** A number of pods: as many at the least as at the most is a fixed number. */
+const cpuScaling = (minReplicas: number, maxReplicas: number) => ({
+  minReplicas: integer(1, 1_000).default(minReplicas).describe("The fewest pods."),
+  maxReplicas: integer(1, 1_000)
+    .default(maxReplicas)
+    .describe("The most pods; with as many at the least there is no autoscaler."),
+  cpuPercent: integer(1, 1_000)
+    .default(60)
+    .describe("Average CPU of the pods that is aimed at, in percent of what they request."),
+  scaleDownWindowSeconds: integer(0, 3_600)
+    .default(180)
+    .describe("How long the load must be low before pods go."),
+});
+
 export const kindLocalSettings = z.strictObject({
   state: state("kind-local"),
   review,
@@ -454,16 +468,10 @@ export const kindLocalSettings = z.strictObject({
     .prefault({}),
   autoscaler: z
     .strictObject({
-      minReplicas: integer(1, 1_000).default(2).describe("The fewest pods."),
+      ...cpuScaling(2, 6),
       maxReplicas: integer(1, 1_000)
         .default(6)
         .describe("The most pods; with one more for a rolling update they must fit the quota."),
-      cpuPercent: integer(1, 100)
-        .default(60)
-        .describe("Average CPU of the pods that is aimed at, in percent of what they request."),
-      scaleDownWindowSeconds: integer(0, 3_600)
-        .default(180)
-        .describe("How long the load must be low before pods go."),
     })
     .prefault({}),
   budget: drainBudget,
@@ -486,19 +494,6 @@ export const kindLocalSettings = z.strictObject({
 });
 export type KindLocalSettings = z.infer<typeof kindLocalSettings>;
 
-/** A number of pods: as many at the least as at the most is a fixed number. */
-const cpuScaling = (minReplicas: number, maxReplicas: number) => ({
-  minReplicas: integer(1, 1_000).default(minReplicas).describe("The fewest pods."),
-  maxReplicas: integer(1, 1_000)
-    .default(maxReplicas)
-    .describe("The most pods; with as many at the least there is no autoscaler."),
-  cpuPercent: integer(1, 1_000)
-    .default(60)
-    .describe("Average CPU of the pods that is aimed at, in percent of what they request."),
-  scaleDownWindowSeconds: integer(0, 3_600)
-    .default(180)
-    .describe("How long the load must be low before pods go."),
-});
 const labelText = text(
   "a label or its value, at most 253 characters",
   /^[\w]([\w./-]{0,251}[\w])?$/,

@@ -81,12 +81,35 @@ export async function synthesizeUnlessEdited(
     return;
   }
   onSynthesize();
+  const mistakes = await runSynth(outdir);
+  if (mistakes !== undefined) throw new UserError(mistakes);
+}
+
+interface SynthOptions {
+  /** @default - this checkout */
+  readonly checkout?: string;
+  /** Folder of the settings, from the checkout. @default - as the environment names it */
+  readonly settings?: string;
+  readonly signal?: AbortSignal;
+}
+
+/** Synthesizes a checkout in a process of its own. Returns what is wrong with its settings, if anything. */
+export async function runSynth(
+  outdir: string,
+  { checkout = project, settings, signal }: SynthOptions = {},
+): Promise<string | undefined> {
   const { exitCode, stderr } = await execa(
     process.execPath,
-    ["--import", import.meta.resolve("tsx"), join(project, "stacks/main.ts")],
-    { cwd: project, env: { CDKTF_OUTDIR: outdir }, stdin: "ignore", reject: false },
+    ["--import", import.meta.resolve("tsx"), "stacks/main.ts"],
+    {
+      cwd: checkout,
+      env: { CDKTF_OUTDIR: outdir, ...(settings && { CLIPSTACK_SETTINGS_DIR: settings }) },
+      stdin: "ignore",
+      reject: false,
+      cancelSignal: signal,
+    },
   );
-  if (exitCode !== 0) throw new UserError(stderr.trim() || "synthesis failed");
+  return exitCode === 0 ? undefined : stderr.trim() || "synthesis failed";
 }
 
 /**

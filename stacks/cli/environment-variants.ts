@@ -9,10 +9,9 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { execa } from "execa";
 import { isNode, parseDocument } from "yaml";
 import { BenchError } from "../../bench/src/bench-error.ts";
-import { type ArtefactFile, environmentFile } from "./artefact.ts";
+import { type ArtefactFile, environmentFile, runSynth } from "./artefact.ts";
 import { project } from "./project.ts";
 
 /** A setting and another value of it: `["tritonOnnx", "gpus"]`. */
@@ -60,18 +59,8 @@ export function openVariants(
         copyFileSync(join(settings, name), join(changed, name));
       }
       writeFileSync(join(changed, `${environment}${suffix}`), document.toString());
-      const { exitCode, stderr } = await execa(
-        process.execPath,
-        [
-          "--import",
-          import.meta.resolve("tsx"),
-          join(project, "stacks/main.ts"),
-          "--settings",
-          changed,
-        ],
-        { cwd: project, env: { CDKTF_OUTDIR: outdir }, stdin: "ignore", reject: false },
-      );
-      if (exitCode !== 0) throw new BenchError(stderr.trim() || "synthesis failed");
+      const mistakes = await runSynth(outdir, { settings: changed });
+      if (mistakes !== undefined) throw new BenchError(mistakes);
       const file = environmentFile(environment, outdir);
       const shown = changes.map(({ path, value }) => `${path.join(".")}: ${JSON.stringify(value)}`);
       return { ...file, shown: `${environment} with ${shown.join(", ")}`, editedByHand: false };

@@ -13,6 +13,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import { execa } from "execa";
+import { runSynth } from "./artefact.ts";
 import { withChangedFiles } from "./changed-files.ts";
 import { onInterrupt } from "./interrupt.ts";
 import { project } from "./project.ts";
@@ -63,13 +64,15 @@ export async function reviewAgainst(args: readonly string[]): Promise<number> {
     );
     if (added.exitCode !== 0) throw new Error(`git worktree failed: ${added.stderr}`);
     linkPackages(worktree);
-    const old = await synthesize(worktree, before, interrupt.signal);
+    // each side has its own settings
+    const synth = { settings: "stacks", signal: interrupt.signal };
+    const old = await runSynth(before, { checkout: worktree, ...synth });
     if (old !== undefined) {
       // what repairs a broken revision has to be reviewed too
       console.error(`${base} does not synthesize, everything counts as new:\n${old}`);
       emptyTree(before);
     }
-    const mine = await synthesize(project, after, interrupt.signal);
+    const mine = await runSynth(after, synth);
     if (mine !== undefined) throw new UserError(mine);
     noteChangedFiles(after, await changedFiles(found.stdout, interrupt.signal));
     const review = ["review", "--base", before, "--head", after, ...rest];
@@ -131,27 +134,6 @@ function linkPackages(worktree: string): void {
     mkdirSync(join(worktree, folder), { recursive: true });
     symlinkSync(packages, place, "dir");
   }
-}
-
-/** @returns What is wrong with the settings, where something is. */
-async function synthesize(
-  folder: string,
-  outdir: string,
-  signal: AbortSignal,
-): Promise<string | undefined> {
-  const { exitCode, stderr } = await execa(
-    process.execPath,
-    ["--import", import.meta.resolve("tsx"), "stacks/main.ts"],
-    {
-      cwd: folder,
-      // each side has its own settings
-      env: { CDKTF_OUTDIR: outdir, CLIPSTACK_SETTINGS_DIR: "stacks" },
-      stdin: "ignore",
-      reject: false,
-      cancelSignal: signal,
-    },
-  );
-  return exitCode === 0 ? undefined : stderr.trim() || "synthesis failed";
 }
 
 /** Files of this checkout that are not as in a revision, as git sees them. */

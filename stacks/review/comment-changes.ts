@@ -11,14 +11,10 @@ import {
 import type { DiffBlock } from "./diff-line.ts";
 import { dangerOf, type ReviewedChange, type StackReview } from "./review.ts";
 
-const actionWords: Readonly<Record<ReviewedChange["action"] | "no-op", string>> = {
-  delete: "destroy",
-  replace: "replace",
-  update: "update",
-  create: "create",
-  forget: "forget",
-  "no-op": "keep",
-};
+/** An action in Terraform's words for people. */
+export function actionWord(action: string): string {
+  return { delete: "destroy", "no-op": "keep" }[action] ?? action;
+}
 
 /** Changes of each stack; without `full` detail only those that need attention by name, the others counted. */
 export function changeSection(stacks: readonly StackReview[], level: Level): readonly Block[] {
@@ -87,7 +83,7 @@ function countsText(label: string, changes: readonly ReviewedChange[]): readonly
   if (changes.length === 0) return [];
   const counts = new Map<string, number>();
   for (const { type, action } of changes) {
-    const key = `${type} ${actionWords[action]}`;
+    const key = `${type} ${actionWord(action)}`;
     counts.set(key, (counts.get(key) ?? 0) + 1);
   }
   const sorted = [...counts].sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1));
@@ -100,7 +96,7 @@ function countsText(label: string, changes: readonly ReviewedChange[]): readonly
 function changeText(change: ReviewedChange): Text {
   const { action, address, title, forcedBy, because, consequence, movedFrom, imported } = change;
   return [
-    { strong: actionWords[action] },
+    { strong: actionWord(action) },
     " ",
     ...(title === address ? [] : [{ code: title }, " "]),
     "(",

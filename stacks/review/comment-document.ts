@@ -1,6 +1,6 @@
 import { type Block, heading, type Level, listOf, plural, type Text } from "./comment-blocks.ts";
 import { capacitySection, servingSection } from "./comment-capacity.ts";
-import { changeSection, differenceSection } from "./comment-changes.ts";
+import { actionWord, changeSection, differenceSection } from "./comment-changes.ts";
 import { driftSection, exposureSection, notKnownSection, ruleSection } from "./comment-findings.ts";
 import { countNames, dangerOf, type Review, type StackReview } from "./review.ts";
 import { few } from "./stack-facts.ts";
@@ -112,18 +112,6 @@ function headline({ verdict, stacks }: Review): string {
   return all.length === 0 ? `${names}: no resource changes` : `${names}: ${all.join(", ")}`;
 }
 
-const countHeads = {
-  delete: "destroy",
-  replace: "replace",
-  update: "update",
-  create: "create",
-  forget: "forget",
-  move: "move",
-  import: "import",
-  drift: "drift",
-  unchanged: "unchanged",
-} as const;
-
 /** Stacks with a row of their own where only counts are given. */
 const mostStacks = 100;
 
@@ -160,7 +148,7 @@ function countTable(stacks: readonly StackReview[], level: Level): Block {
   ];
   return {
     kind: "table",
-    head: [["stack"], ...shown.map((name) => [countHeads[name]]), ["from"]],
+    head: [["stack"], ...shown.map((name) => [actionWord(name)]), ["from"]],
     rows: [
       ...stacks
         .filter((stack) => own.has(stack))
