@@ -320,7 +320,7 @@ class Recogniser {
       const node = this.#source(at);
       if (node === undefined) return undefined;
       const [data, second] = node.inputs;
-      if (node.op === "Split") choice = node.outputs.indexOf(this.#beforeLayout(at));
+      if (node.op === "Split") choice = node.outputs.indexOf(this.#origin(at));
       else if (node.op === "Gather" || node.op === "Slice") {
         const [index] = this.#integers(second) ?? [];
         if (index === undefined || choice !== undefined) return undefined;
@@ -551,10 +551,6 @@ class Recogniser {
 
   /** The name of a value, before all that only moves it. */
   #origin(value: string): string {
-    return this.#beforeLayout(value);
-  }
-
-  #beforeLayout(value: string): string {
     for (let at = value; ; ) {
       const node = this.#producers.get(at);
       if (node === undefined || !layoutOps.has(node.op)) return at;
@@ -564,7 +560,7 @@ class Recogniser {
 
   /** The operator that computes a value, before all that only moves it. */
   #source(value: string): OnnxFileNode | undefined {
-    return this.#producers.get(this.#beforeLayout(value));
+    return this.#producers.get(this.#origin(value));
   }
 }
 

@@ -40,8 +40,7 @@ describe("against this project's server", () => {
     }
   }
 
-  const at = (port: number, channels = 1) =>
-    openGrpcTransport({ target: `127.0.0.1:${port}`, channels });
+  const at = (port: number) => openGrpcTransport({ target: `127.0.0.1:${port}` });
   for (const model of forms) {
     describeTransport({
       name: `gRPC, ${model.inputs[0]!.dataType}`,
@@ -51,11 +50,4 @@ describe("against this project's server", () => {
       openUnreachable: at,
     });
   }
-  describeTransport({
-    name: "gRPC, two channels",
-    model: openclipVitB32,
-    open: () => at(server.ports.grpc, 2),
-    openSilent: (port) => at(port, 2),
-    openUnreachable: (port) => at(port, 2),
-  });
 });

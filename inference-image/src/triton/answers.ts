@@ -125,3 +125,10 @@ export function checkInferAnswer(
     return output;
   });
 }
+
+/** Without the messages that are not set: they have no default, and HTTP leaves them out. */
+export function withoutNulls(
+  json: Readonly<Record<string, unknown>>,
+): Readonly<Record<string, unknown>> {
+  return JSON.parse(JSON.stringify(json), (_key, value) => value ?? undefined);
+}

@@ -14,6 +14,7 @@ import {
   modelMetadataAnswer,
   modelStatisticsAnswer,
   serverMetadataAnswer,
+  withoutNulls,
 } from "./answers.ts";
 import { endedError, startDeadline } from "./deadline.ts";
 import {
@@ -66,12 +67,6 @@ export interface GrpcTransportOptions extends GrpcSecurity {
    * @default - the host is resolved with each new connection
    */
   readonly address?: string;
-  /**
-   * Connections, used in turn. One carries any number of calls at once, but its bytes go through one TCP stream.
-   *
-   * @default 1
-   */
-  readonly channels?: number;
   /** @default - none besides {@link channelOptionsOf} */
   readonly channelOptions?: ChannelOptions;
 }
@@ -125,15 +120,14 @@ function openClient(options: GrpcTransportOptions): Client {
 /** Client of one Triton. */
 export class GrpcTransport implements Transport {
   readonly target: string;
-  readonly #clients: readonly Client[];
+  readonly #client: Client;
   readonly #metadata = new Metadata();
-  #next = 0;
 
   constructor(options: GrpcTransportOptions) {
-    const { target, channels = 1, metadata = {} } = options;
+    const { target, metadata = {} } = options;
     checkTarget(target);
     this.target = target;
-    this.#clients = Array.from({ length: channels }, () => openClient(options));
+    this.#client = openClient(options);
     for (const [name, value] of Object.entries(metadata)) this.#metadata.set(name, value);
   }
 
@@ -211,7 +205,7 @@ export class GrpcTransport implements Transport {
   }
 
   async close(): Promise<void> {
-    for (const client of this.#clients) client.close();
+    this.#client.close();
   }
 
   async #healthy(ask: () => Promise<boolean>): Promise<boolean> {
@@ -229,7 +223,6 @@ export class GrpcTransport implements Transport {
     request: InferenceMethods[Name]["request"],
     options: CallOptions,
   ): Promise<InferenceMethods[Name]["response"]> {
-    const client = this.#clients[this.#next++ % this.#clients.length]!;
     const method = methodOf(name);
     const deadline = startDeadline(options);
     return new Promise<InferenceMethods[Name]["response"]>((resolve, reject) => {
@@ -240,7 +233,7 @@ export class GrpcTransport implements Transport {
         return;
       }
       try {
-        const call = client.makeUnaryRequest(
+        const call = this.#client.makeUnaryRequest(
           method.path,
           method.requestSerialize,
           method.responseDeserialize,
@@ -298,9 +291,4 @@ function codeOfStatus(code: status, details: string): TritonErrorCode {
     default:
       return "rejected";
   }
-}
-
-/** Without the messages that are not set, which HTTP leaves out too. */
-function withoutNulls(json: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
-  return JSON.parse(JSON.stringify(json), (_key, value) => value ?? undefined);
 }

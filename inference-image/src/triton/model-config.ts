@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import protobuf from "protobufjs";
 import textFormat from "protobufjs/ext/textformat.js";
 import type { InstanceGroup, ModelConfig, ModelWarmup } from "../contract/model-config.ts";
+import { withoutNulls } from "./answers.ts";
 
 /**
  * A model configuration in JSON, as Triton gives it at `/v2/models/M/config`: every field of `model_config.proto` by its
@@ -67,11 +68,6 @@ function problemOf(text: string): string | undefined {
   } catch (error) {
     return (error as Error).message;
   }
-}
-
-/** Messages that are not given have no default. */
-function withoutNulls(json: Json): Json {
-  return JSON.parse(JSON.stringify(json), (_, value: unknown) => value ?? undefined) as Json;
 }
 
 /**
