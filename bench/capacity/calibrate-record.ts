@@ -354,11 +354,7 @@ export function timesOfRecord(
 }
 
 /** Least squares through points, with neither part below zero. */
-function line(points: readonly Point[]): {
-  readonly at0: number;
-  readonly slope: number;
-} {
-  if (points.length === 0) return { at0: 0, slope: 0 };
+function line(points: readonly Point[]): { readonly at0: number; readonly slope: number } {
   const x = mean(points.map(([value]) => value));
   const y = mean(points.map(([, value]) => value));
   const slope = slopeOf(points);

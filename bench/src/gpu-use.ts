@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Cell } from "./bench-record.ts";
 import type { HttpClient } from "./http-client.ts";
 import { type MetricsSource, readMetrics } from "./instance-metrics.ts";
@@ -126,28 +127,20 @@ export function startGpuSampler(
     return (await readGpus?.().catch(() => [])) ?? [];
   };
 
-  let stopped = false;
-  let wake = () => {};
+  const ended = new AbortController();
   const work = (async () => {
-    for (;;) {
-      const startedMs = performance.now();
+    while (!ended.signal.aborted) {
+      const nextMs = performance.now() + intervalMs;
       const gpus = await read();
       if (gpus.length > 0) samples.push({ atMs: performance.now(), gpus });
       else if (samples.length === 0) return;
-      if (stopped) return;
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, intervalMs - (performance.now() - startedMs));
-        wake = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-      });
+      const restMs = Math.max(0, nextMs - performance.now());
+      await sleep(restMs, undefined, { signal: ended.signal }).catch(() => {});
     }
   })();
   return {
     async stop(fromMs, toMs) {
-      stopped = true;
-      wake();
+      ended.abort();
       await work;
       const inside = samples.filter(({ atMs }) => atMs >= fromMs && atMs <= toMs);
       return summarizeGpus(
