@@ -226,6 +226,7 @@ class BuiltImage {
 const ignored = [
   "^src/(.*/)?test-[^/]*$",
   "^src/.*[.](test[.]ts|suite[.]ts|py)$",
+  "^model_repository/(openclip_vit_b32_u8/1|export)/",
   "/README[.]md$",
   "[.]part$",
 ].join("|");

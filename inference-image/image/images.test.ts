@@ -12,7 +12,7 @@ import { openclipVitB32, openclipVitB32Trt } from "../src/contract/model-signatu
 import { oipPaths } from "../src/contract/oip-paths.ts";
 import { hostPorts } from "../src/contract/ports.ts";
 import { modelRepositoryMount } from "../src/contract/server-env.ts";
-import { parseTritonArgs } from "../src/contract/triton-flags.ts";
+import { parseTritonArgs, restrictModelControl } from "../src/contract/triton-flags.ts";
 
 const folder = fileURLToPath(new URL("../", import.meta.url));
 const read = (path: string) => readFileSync(join(folder, path), "utf8");
@@ -55,6 +55,22 @@ describe("the Dockerfiles", () => {
     }
   });
 
+  test("every target of the bake file sets platforms, or inherits them", () => {
+    const targets = new Map(
+      [...bake.matchAll(/^target "([\w-]+)" \{\n([\s\S]*?)^\}/gm)].map(
+        ([, name = "", body = ""]) => [name, body],
+      ),
+    );
+    const hasPlatforms = (name: string): boolean => {
+      const body = targets.get(name) ?? "";
+      const bases = /inherits\s+= \[([^\]]*)\]/.exec(body)?.[1]?.match(/[\w-]+/g) ?? [];
+      return /^ +platforms += \[\S/m.test(body) || bases.some(hasPlatforms);
+    };
+    const images = [...targets.keys()].filter((name) => name !== "_common");
+    expect(images.length).toBeGreaterThan(5);
+    expect(images.filter((name) => !hasPlatforms(name))).toEqual([]);
+  });
+
   test("an engine cache can be written at the place that the model configurations name", () => {
     for (const dockerfile of ["Dockerfile.triton", "Dockerfile.all-in-one"]) {
       expect(read(dockerfile)).toContain(`install -d -o 1000 -g 1000 ${engineCacheMount}\n`);
@@ -62,15 +78,22 @@ describe("the Dockerfiles", () => {
     }
   });
 
-  test("Triton's command line is one that Triton takes", () => {
-    const [, command] = /^CMD (\["tritonserver"[^\]]*\])/m.exec(
+  test("Triton's command line is one that Triton takes", async () => {
+    const [, command] = /^CMD (\["sh"[^\]]*\])/m.exec(
       read("Dockerfile.triton").replaceAll("\\\n", ""),
     )!;
-    const [, ...args] = JSON.parse(command!) as string[];
-    expect(parseTritonArgs(args)).toMatchObject({
+    const [program, ...args] = JSON.parse(command!) as [string, ...string[]];
+    const flags = await tritonFlagsOf(program, args, { MODEL_CONTROL_KEY: "a-key" });
+    expect(flags).toMatchObject({
       "model-repository": modelRepositoryMount,
       "load-model": [openclipVitB32.name],
+      ...restrictModelControl("a-key"),
     });
+    const keys = await Promise.all(
+      [1, 2].map(async () => (await tritonFlagsOf(program, args, {}))["http-restricted-api"]),
+    );
+    expect(keys[0]).toEqual([expect.stringMatching(/=[0-9a-f-]{36}$/)]);
+    expect(keys[1]).not.toEqual(keys[0]);
   });
 });
 
@@ -130,34 +153,21 @@ describe("the all-in-one image", () => {
   });
 
   test("starts a Triton with options that Triton takes", async () => {
-    const bin = await mkdtemp(join(tmpdir(), "clipstack-image-"));
-    try {
-      await writeFile(join(bin, "tritonserver"), `#!/bin/sh\nprintf '%s\\n' "$@"\n`, {
-        mode: 0o755,
-      });
-      const { stdout } = spawnSync(
-        "sh",
-        [join(folder, "image/all-in-one/triton"), "m", "1", "2", "3"],
-        {
-          encoding: "utf8",
-          env: {
-            PATH: `${bin}:${process.env.PATH}`,
-            TRITON_ENGINE: "tritonserver",
-            MODEL_CONFIG_NAME: "cpu",
-          },
-        },
-      );
-      expect(parseTritonArgs(stdout.trim().split("\n"))).toMatchObject({
-        "model-repository": modelRepositoryMount,
-        "model-config-name": "cpu",
-        "load-model": ["m"],
-        "http-port": 1,
-        "grpc-port": 2,
-        "metrics-port": 3,
-      });
-    } finally {
-      await rm(bin, { recursive: true });
-    }
+    const script = join(folder, "image/all-in-one/triton");
+    const env = {
+      TRITON_ENGINE: "tritonserver",
+      MODEL_CONFIG_NAME: "cpu",
+      MODEL_CONTROL_KEY: "a-key",
+    };
+    expect(await tritonFlagsOf("sh", [script, "m", "1", "2", "3"], env)).toMatchObject({
+      "model-repository": modelRepositoryMount,
+      "model-config-name": "cpu",
+      "load-model": ["m"],
+      "http-port": 1,
+      "grpc-port": 2,
+      "metrics-port": 3,
+      ...restrictModelControl("a-key"),
+    });
   });
 
   test("asks whether the embed server is ready where it listens", () => {
@@ -165,3 +175,19 @@ describe("the all-in-one image", () => {
     expect(health).toContain(`\${PORT:-${embed}}${embedPaths.readyz}" ;;`);
   });
 });
+
+/** Options that a program starts `tritonserver` with. */
+async function tritonFlagsOf(program: string, args: readonly string[], env: NodeJS.ProcessEnv) {
+  const bin = await mkdtemp(join(tmpdir(), "clipstack-image-"));
+  try {
+    const standIn = `#!/bin/sh\nprintf '%s\\n' "$@"\n`;
+    await writeFile(join(bin, "tritonserver"), standIn, { mode: 0o755 });
+    const { stdout } = spawnSync(program, args, {
+      encoding: "utf8",
+      env: { ...env, PATH: `${bin}:${process.env.PATH}` },
+    });
+    return parseTritonArgs(stdout.trim().split("\n"));
+  } finally {
+    await rm(bin, { recursive: true });
+  }
+}

@@ -338,6 +338,8 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
         );
         const text = await (await fetch(`http://${await server.address(metrics)}/metrics`)).text();
         expect(text).toContain("nv_inference_request_success");
+        const index = `http://${await server.address(http)}/v2/repository/index`;
+        expect((await fetch(index, { method: "POST" })).status).toBe(403);
       }
       // the Tritons serve a model each, and the embed server is in front of the first
       const asked = await (
