@@ -350,7 +350,7 @@ export const tritonRules: readonly ReviewRule[] = [
     why: "A model that does not fit fails to load, or takes down the one beside it when both are busy.",
     looksAt:
       "The execution instances of every model configuration, ONNX Runtime in the embed server, and the memory of the GPU in the output `environment`. The estimate is the one of the synth-time check.",
-    fix: "take a GPU with more memory, fewer instances (instancesPerGpu), or spread the services over GPUs",
+    fix: "take a GPU with more memory, fewer instances (instancesPerGpu), modelControl: none (which needs no room for a reload), or spread the services over GPUs",
     example: {
       stack: "single-gpu",
       says: "gpu must have room for the models: GPU 0 has 16376 MiB, 14738 usable, and they need 51441 (embed 1105 + triton-onnx 24232 + a reload of triton-onnx 23720 + triton-trt 936 + a reload of triton-trt 424 + a TensorRT build 1024)",
