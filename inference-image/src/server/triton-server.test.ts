@@ -147,7 +147,10 @@ describe("a stop", () => {
     const clientsEnd = Promise.all(Array.from({ length: 5 }, ask));
     await warm;
     await server.stop();
-    for (const { message } of await clientsEnd) expect(message).toContain("ECONNREFUSED");
+    // one that was being opened while the listener closed is reset, before anything was sent on it
+    for (const { message } of await clientsEnd) {
+      expect(message).toMatch(/: connect ECONN(REFUSED|RESET) /);
+    }
   });
 
   test("takes no new connections", async () => {
