@@ -26,11 +26,12 @@ export function parseAs<T extends z.ZodType>(schema: T, value: unknown, where: s
   if (result.success) return result.data;
   const issue = innermost(result.error.issues[0]);
   const path = issue.path.map(String).join(".");
+  const rule = issue.message.replace(/^./, (c) => c.toLowerCase());
+  // the whole value says nothing
+  if (path === "") throw new BenchError(`${where}: ${rule}`);
   const got = at(value, issue.path);
   const shown = got === undefined ? "nothing" : JSON.stringify(got).slice(0, 80);
-  throw new BenchError(
-    `${where}${path === "" ? "" : `: ${path}`}: ${issue.message.replace(/^./, (c) => c.toLowerCase())}, got ${shown}`,
-  );
+  throw new BenchError(`${where}: ${path}: ${rule}, got ${shown}`);
 }
 
 interface Issue {

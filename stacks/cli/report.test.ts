@@ -145,7 +145,7 @@ test("reads records with a byte order mark before them", () => {
 test("a key that no record has is named, with nothing before it", () => {
   writeFileSync(file("extra.json"), JSON.stringify({ ...testBenchRecord(), extra: 1 }));
   expect(() => renderRecord(file("extra.json"), "md")).toThrow(
-    /extra\.json: Unrecognized key: "extra"$/,
+    /extra\.json: unrecognized key: "extra"$/,
   );
 });
 
