@@ -2,9 +2,9 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { compileKernel, ImageKernel } from "./image-kernel.mjs";
 import type { Pixels, Window } from "./image-types.ts";
-import { transformed } from "./pillow-port.ts";
 import { Resampler, rowsOf } from "./resample.mjs";
 import { planOf } from "./resample-plan.mjs";
+import { transformed } from "./test-pillow-port.ts";
 
 const resampler = new Resampler(new ImageKernel(compileKernel()));
 
