@@ -80,16 +80,11 @@ function clientErrorOf(cause: unknown, target: string): unknown {
       const image = Number(index);
       return new ClientError("image", `image ${image} ${problem}`, { cause, image });
     }
-    return new ClientError(codes[cause.code], withoutCode(cause), { cause });
+    return new ClientError(codes[cause.code], cause.problem, { cause });
   }
   if (cause instanceof EngineError) {
     const image = cause instanceof InvalidEmbeddingError ? cause.image : undefined;
-    return new ClientError("protocol", `${target}: ${withoutCode(cause)}`, { cause, image });
+    return new ClientError("protocol", `${target}: ${cause.problem}`, { cause, image });
   }
   return cause;
-}
-
-/** The text after `[code] `. */
-function withoutCode(error: TritonError | EngineError): string {
-  return error.message.replace(`[${error.code}] `, "");
 }

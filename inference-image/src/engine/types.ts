@@ -72,9 +72,10 @@ export class EngineError extends Error {
 
   constructor(
     readonly code: EngineErrorCode,
-    message: string,
+    /** The text without the code, with which `message` begins. */
+    readonly problem: string,
     options?: ErrorOptions,
   ) {
-    super(`[${code}] ${message}`, options);
+    super(`[${code}] ${problem}`, options);
   }
 }

@@ -32,14 +32,13 @@ export function toEmbedError(error: unknown): EmbedError {
     return new EmbedError(error.code, error.message, undefined, options);
   }
   if (error instanceof InvalidEmbeddingError) {
-    const message = withoutCode(error);
-    return new EmbedError("invalid_embedding", message, error.image, options);
+    return new EmbedError("invalid_embedding", error.problem, error.image, options);
   }
   if (error instanceof EngineError) {
-    return new EmbedError(engineCodes[error.code], withoutCode(error), undefined, options);
+    return new EmbedError(engineCodes[error.code], error.problem, undefined, options);
   }
   if (error instanceof TritonError) {
-    return new EmbedError(tritonCodes[error.code], withoutCode(error), undefined, options);
+    return new EmbedError(tritonCodes[error.code], error.problem, undefined, options);
   }
   const {
     code = "",
@@ -57,8 +56,4 @@ export function toEmbedError(error: unknown): EmbedError {
     return new EmbedError("bad_request", message, undefined, options);
   }
   return new EmbedError("internal", "the server failed; its log says why", undefined, options);
-}
-
-function withoutCode({ code, message }: { code: string; message: string }): string {
-  return message.replace(`[${code}] `, "");
 }

@@ -11,7 +11,7 @@ import { checkModelConfig, checkModelFits } from "./model-config-check.ts";
 import { onnxRunner } from "./model-runner.ts";
 import { OipError } from "./oip-error.ts";
 import { preprocessRunner } from "./preprocess-runner.ts";
-import { plainMessage, ServedModel, type ServedModelProps } from "./served-model.ts";
+import { ServedModel, type ServedModelProps } from "./served-model.ts";
 
 export interface LoadModelOptions {
   readonly repository: string;
@@ -279,7 +279,7 @@ async function startOnnx(
   let alive = true;
   const session = await openModel(config, path, (error) => {
     alive = false;
-    log(`'${config.name}' version ${version} is gone: ${plainMessage(error)}`);
+    log(`'${config.name}' version ${version} is gone: ${error.problem}`);
   });
   try {
     checkModelFits(config, session);
@@ -299,7 +299,7 @@ async function openModel(
     return await openSession({ modelPath, onDeath });
   } catch (error) {
     if (!(error instanceof EngineError)) throw error;
-    throw new OipError("internal", `failed to load '${config.name}': ${plainMessage(error)}`, {
+    throw new OipError("internal", `failed to load '${config.name}': ${error.problem}`, {
       cause: error,
     });
   }

@@ -277,7 +277,7 @@ export class ServedModel {
         return ["OTHER", as("unavailable", "Server exiting")];
       default:
         if (!this.isAlive()) return ["BACKEND", as("unavailable", `'${this.name}' is gone`)];
-        return ["BACKEND", as("internal", `onnx runtime error: ${plainMessage(error)}`)];
+        return ["BACKEND", as("internal", `onnx runtime error: ${error.problem}`)];
     }
   }
 }
@@ -322,11 +322,6 @@ function timeoutMs(timeout: unknown = 0): number | undefined {
 
 function invalid(message: string): OipError {
   return new OipError("invalid-argument", message);
-}
-
-/** Without the code that {@link EngineError} puts first. */
-export function plainMessage(error: EngineError): string {
-  return error.message.replace(`[${error.code}] `, "");
 }
 
 function messageOf(error: unknown): string {

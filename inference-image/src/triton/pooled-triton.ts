@@ -153,9 +153,8 @@ function startPatience(end: () => void): { stop(): void } {
 
 /** One line. For a failed connection, its cause without the words and the time that grpc-js adds. */
 function reasonOf(error: unknown): string {
-  const { message } = error as Error;
+  const text = error instanceof TritonError ? error.problem : (error as Error).message;
   const [, cause] =
-    /Last error: (?:Error: )?(.*?)(?: \(\d{4}-[^)]*\))?\. Resolution/s.exec(message) ?? [];
-  const code = error instanceof TritonError ? `[${error.code}] ` : "";
-  return (cause ?? message.replace(code, "")).replaceAll(/\s+/g, " ");
+    /Last error: (?:Error: )?(.*?)(?: \(\d{4}-[^)]*\))?\. Resolution/s.exec(text) ?? [];
+  return (cause ?? text).replaceAll(/\s+/g, " ");
 }

@@ -18,10 +18,11 @@ export class TritonError extends Error {
 
   constructor(
     readonly code: TritonErrorCode,
-    message: string,
+    /** The text without the code, with which `message` begins. */
+    readonly problem: string,
     options?: ErrorOptions,
   ) {
-    super(`[${code}] ${message}`, options);
+    super(`[${code}] ${problem}`, options);
   }
 }
 
