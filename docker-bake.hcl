@@ -46,7 +46,7 @@ target "embed-gpu" {
 }
 
 target "embed-weights" {
-  dockerfile = "inference-image/Dockerfile.weights"
+  dockerfile = "model_repository/image/Dockerfile.weights"
   contexts   = { "clipstack/embed:cpu" = "target:embed" }
   args       = { IMAGE = "clipstack/embed:cpu", MODEL_PRECISION = MODEL_PRECISION }
   // the last two are those of the chart and of its values files
@@ -56,7 +56,7 @@ target "embed-weights" {
 
 target "triton" {
   inherits   = ["_common"]
-  dockerfile = "inference-image/Dockerfile.triton"
+  dockerfile = "model_repository/image/Dockerfile.triton"
   args       = { TRITON_IMAGE = TRITON_IMAGE, WEIGHTS = WEIGHTS }
   tags       = ["${REGISTRY}clipstack/triton:${VERSION}"]
   platforms  = [PLATFORM]
@@ -64,7 +64,7 @@ target "triton" {
 
 target "all-in-one" {
   inherits   = ["_common"]
-  dockerfile = "inference-image/Dockerfile.all-in-one"
+  dockerfile = "model_repository/image/Dockerfile.all-in-one"
   contexts   = { "clipstack/embed:cpu" = "target:embed" }
   args       = { EMBED_IMAGE = "clipstack/embed:cpu", TRITON_IMAGE = TRITON_IMAGE, TRITON_ENGINE = "tritonserver", WEIGHTS = WEIGHTS }
   tags       = ["${REGISTRY}clipstack/all-in-one:${VERSION}"]

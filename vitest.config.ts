@@ -5,8 +5,8 @@ const exclude = ["**/node_modules/**", "cdktf.out/**"];
 
 /** They share one Kubernetes cluster, which takes longest to be had. */
 const onCluster = [
-  "stacks/deploy/{kind-local,chart,k8s-gpu}.integ.test.ts",
-  "stacks/review/cluster-plans.integ.test.ts",
+  "tests/deploy/{kind-local,chart,k8s-gpu}.integ.test.ts",
+  "review/input/cluster-plans.integ.test.ts",
 ];
 
 /** How long `expect.poll` waits where a test does not say: against a hang, however slow the machine is. */
@@ -25,7 +25,7 @@ const real = {
 
 export default defineConfig({
   test: {
-    globalSetup: "./stacks/test-temporary-folder.ts",
+    globalSetup: "./tests/test-temporary-folder.ts",
     // clusters are removed meanwhile
     teardownTimeout: 600_000,
     projects: [
@@ -57,7 +57,7 @@ export default defineConfig({
           name: "cluster",
           include: onCluster,
           exclude,
-          globalSetup: "./stacks/deploy/test-cluster-removed.ts",
+          globalSetup: "./tests/deploy/test-cluster-removed.ts",
           ...real,
           sequence: { groupOrder: 1 },
         },

@@ -11,7 +11,7 @@ export function clipstackCommand(text: string): {
   readonly workingDir: string;
 } {
   return {
-    command: `node stacks/cli/clipstack.mjs ${text}`,
+    command: `node cli/clipstack.mjs ${text}`,
     workingDir: projectFolder,
   };
 }

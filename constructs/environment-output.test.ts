@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { environment, environmentOutput } from "../inference-image/src/contract/environment.ts";
-import { EmbedServer } from "./embed-server.ts";
+import { environment, environmentOutput } from "../contract/environment.ts";
+import { EmbedServer } from "./docker/embed-server.ts";
+import type { GpuHostProps } from "./docker/gpu-host.ts";
 import { EnvironmentOutput } from "./environment-output.ts";
-import type { GpuHostProps } from "./gpu-host.ts";
 import { findings, hostIn, partsIn, synth } from "./test-synth.ts";
 
 function synthOutput(host: Partial<GpuHostProps> = {}) {

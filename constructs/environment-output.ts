@@ -4,10 +4,10 @@ import {
   environment,
   environmentOutput,
   type Service,
-} from "../inference-image/src/contract/environment.ts";
+} from "../contract/environment.ts";
 import { TerraformOutput, TerraformStack } from "./cdktf.ts";
 import { check } from "./checks/findings.ts";
-import { GpuHost } from "./gpu-host.ts";
+import { GpuHost } from "./docker/gpu-host.ts";
 
 /** Where in a cluster the services are, for programs that ask it. */
 export interface ClusterPlace {
@@ -49,8 +49,7 @@ export class EnvironmentOutput extends Construct {
     });
     new TerraformOutput(this, "output", {
       value: this.value,
-      description:
-        "Every endpoint of the environment (inference-image/src/contract/environment.ts).",
+      description: "Every endpoint of the environment (contract/environment.ts).",
     }).overrideLogicalId(environmentOutput);
   }
 }

@@ -1,8 +1,8 @@
 import { TerraformResource, TerraformStack, Testing } from "./cdktf.ts";
 import { findingsOf } from "./checks/findings.ts";
-import { GpuHost, type GpuHostProps } from "./gpu-host.ts";
-import { ModelWeights, type WeightsSource } from "./model-weights.ts";
-import type { ServerImage } from "./server-image.ts";
+import { GpuHost, type GpuHostProps } from "./docker/gpu-host.ts";
+import { ModelWeights, type WeightsSource } from "./docker/model-weights.ts";
+import type { ServerImage } from "./docker/server-image.ts";
 
 /** A value of Terraform JSON that a test looks into. */
 // biome-ignore lint/suspicious/noExplicitAny: tests name what they expect inside

@@ -6,7 +6,7 @@ import { basename, delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { tinyModel } from "../inference-image/src/model/test-model.ts";
+import { tinyModel } from "../model-tools/test-model.ts";
 import { commandsRun } from "./commands.ts";
 
 /** Commands of the pages, as they are written there, in a fresh copy of the project with the tiny model. */
@@ -14,7 +14,7 @@ import { commandsRun } from "./commands.ts";
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../", import.meta.url));
 const record = "bench/reports/2026-11-22T02-22-27Z-bench-single-gpu.json";
-const plan = "stacks/review/plans/queue-delay-changed.plan.json";
+const plan = "review/input/plans/queue-delay-changed.plan.json";
 
 /** Files that the pages take for granted, and what stands for them. */
 const givenFiles: Readonly<Record<string, string>> = {
@@ -27,12 +27,12 @@ const givenFiles: Readonly<Record<string, string>> = {
 };
 
 /** Folders that may have packages of their own; the copy leads to them. */
-const packages = ["", "bench", "examples/photo-dedupe", "inference-image", "stacks/cli"];
+const packages = ["", "bench", "examples/photo-dedupe", "inference-image", "cli"];
 
 /** `npx` finds a program of the project in the packages that are linked, and would run that of this checkout. */
 const npx = `#!/bin/sh
 case $1 in
-  clipstack) shift; exec node stacks/cli/clipstack.mjs "$@" ;;
+  clipstack) shift; exec node cli/clipstack.mjs "$@" ;;
   clipstack-dedupe) shift; exec node examples/photo-dedupe/clipstack-dedupe.mjs "$@" ;;
   tsx) shift; exec node node_modules/tsx/dist/cli.mjs "$@" ;;
 esac

@@ -74,30 +74,30 @@ export interface TestedCommand {
   readonly words?: readonly string[];
 }
 
-const deploymentTests = ["stacks/deploy/single-gpu.integ.test.ts", "stacks/deploy/test-project.ts"];
-const multiGpuTests = ["stacks/deploy/multi-gpu.integ.test.ts", "stacks/deploy/test-project.ts"];
+const deploymentTests = ["tests/deploy/single-gpu.integ.test.ts", "tests/deploy/test-project.ts"];
+const multiGpuTests = ["tests/deploy/multi-gpu.integ.test.ts", "tests/deploy/test-project.ts"];
 const kindTests = [
-  "stacks/deploy/kind-local.integ.test.ts",
-  "stacks/deploy/test-project.ts",
-  "stacks/deploy/test-kind-project.ts",
+  "tests/deploy/kind-local.integ.test.ts",
+  "tests/deploy/test-project.ts",
+  "tests/deploy/test-kind-project.ts",
 ];
-const clusterTests = ["stacks/deploy/k8s-gpu.integ.test.ts", "stacks/deploy/test-project.ts"];
+const clusterTests = ["tests/deploy/k8s-gpu.integ.test.ts", "tests/deploy/test-project.ts"];
 const benchTests = [
-  "stacks/cli/bench.test.ts",
-  "stacks/cli/bench.integ.test.ts",
-  "stacks/cli/bench-options.test.ts",
+  "cli/commands/bench.test.ts",
+  "cli/commands/bench.integ.test.ts",
+  "cli/commands/bench-options.test.ts",
 ];
-const reviewTests = ["stacks/cli/review.test.ts", "stacks/cli/review-base.integ.test.ts"];
+const reviewTests = ["cli/commands/review.test.ts", "tools/review-base.integ.test.ts"];
 const benchServerTests = [
-  "stacks/cli/bench-server.test.ts",
-  "stacks/cli/bench-server.integ.test.ts",
-  "bench/server/run.test.ts",
+  "cli/commands/bench-server.test.ts",
+  "cli/commands/bench-server.integ.test.ts",
+  "bench/baselines/run.test.ts",
 ];
-const sweepTests = ["stacks/cli/sweep.test.ts", "stacks/cli/bench-options.test.ts"];
-const launchTests = ["stacks/cli/launch-spec.test.ts", "stacks/cli/launch-spec.integ.test.ts"];
+const sweepTests = ["cli/commands/sweep.test.ts", "cli/commands/bench-options.test.ts"];
+const launchTests = ["cli/commands/launch-spec.test.ts", "cli/commands/launch-spec.integ.test.ts"];
 const dedupeTests = ["examples/photo-dedupe/main.test.ts", "examples/photo-dedupe/embed.test.ts"];
-const chartTests = ["stacks/deploy/chart.integ.test.ts", "stacks/cli/test-helm.ts"];
-const imageTests = ["stacks/deploy/images.integ.test.ts"];
+const chartTests = ["tests/deploy/chart.integ.test.ts", "tests/chart/test-helm.ts"];
+const imageTests = ["tests/deploy/images.integ.test.ts"];
 
 export const commandsTested: readonly TestedCommand[] = [
   // deployments: for real, on a Docker engine or a kind cluster, on the CPU
@@ -113,7 +113,7 @@ export const commandsTested: readonly TestedCommand[] = [
   { command: "npx cdktf destroy k8s-gpu", tests: clusterTests },
   {
     command: "terraform",
-    tests: ["stacks/deploy/test-project.ts"],
+    tests: ["tests/deploy/test-project.ts"],
     words: ["-out", "show", "-json"],
   },
   { command: "npx clipstack verify single-gpu --target deployed", tests: deploymentTests },
@@ -125,19 +125,22 @@ export const commandsTested: readonly TestedCommand[] = [
   { command: "npx clipstack k8s drain", tests: kindTests },
   { command: "npx clipstack k8s quota", tests: kindTests },
   { command: "npx clipstack k8s manifests", tests: kindTests },
-  { command: "npx clipstack doctor", tests: ["stacks/cli/doctor.test.ts"] },
-  { command: "npx clipstack wait-healthy", tests: ["stacks/cli/wait-healthy.integ.test.ts"] },
+  { command: "npx clipstack doctor", tests: ["cli/commands/doctor.test.ts"] },
+  { command: "npx clipstack wait-healthy", tests: ["cli/commands/wait-healthy.integ.test.ts"] },
   {
     command: "npx clipstack wait-rollout",
-    tests: ["stacks/cli/wait-rollout.test.ts", "constructs/inference-deployment.test.ts"],
+    tests: [
+      "cli/commands/wait-rollout.test.ts",
+      "constructs/kubernetes/inference-deployment.test.ts",
+    ],
   },
-  { command: "npx clipstack tunnel", tests: ["stacks/cli/tunnel.integ.test.ts"] },
+  { command: "npx clipstack tunnel", tests: ["cli/commands/tunnel.integ.test.ts"] },
   { command: "npx clipstack launch-spec", tests: launchTests },
   // the command line
   { command: "npm start", tests: [".ci/run"], words: ["npm start"] },
   { command: "npx tsx stacks/main.ts", tests: ["stacks/main.test.ts"], words: ["main.ts"] },
   { command: "npm test", tests: [".ci/run"], words: ["npm run --silent test"] },
-  { command: "npm run render", tests: ["stacks/cli/render.test.ts"], words: ["render("] },
+  { command: "npm run render", tests: ["tools/render.test.ts"], words: ["render("] },
   { command: "npm run review", tests: reviewTests, words: ["review-base", "--base"] },
   {
     command: "npm run demo:dedupe",
@@ -145,23 +148,23 @@ export const commandsTested: readonly TestedCommand[] = [
     words: ["demo"],
   },
   { command: "npx clipstack bench-server", tests: benchServerTests },
-  { command: "npx clipstack verify", tests: ["stacks/cli/verify.test.ts"] },
+  { command: "npx clipstack verify", tests: ["cli/commands/verify.test.ts"] },
   { command: "npx clipstack bench", tests: benchTests },
   { command: "npx clipstack sweep", tests: sweepTests },
-  { command: "npx clipstack compare", tests: ["stacks/cli/report.test.ts"] },
-  { command: "npx clipstack report", tests: ["stacks/cli/report.test.ts"] },
-  { command: "npx clipstack capacity", tests: ["stacks/cli/capacity.test.ts"] },
+  { command: "npx clipstack compare", tests: ["cli/commands/report.test.ts"] },
+  { command: "npx clipstack report", tests: ["cli/commands/report.test.ts"] },
+  { command: "npx clipstack capacity", tests: ["cli/commands/capacity.test.ts"] },
   { command: "npx clipstack review", tests: reviewTests },
-  { command: "npx clipstack serve", tests: ["stacks/cli/serve.test.ts"] },
-  { command: "npx clipstack model generate", tests: ["stacks/cli/model.test.ts"] },
+  { command: "npx clipstack serve", tests: ["cli/commands/serve.test.ts"] },
+  { command: "npx clipstack model generate", tests: ["cli/commands/model.test.ts"] },
   {
     command: "npx clipstack model export",
-    tests: ["stacks/cli/model-export.test.ts", "stacks/cli/model-export.integ.test.ts"],
+    tests: ["cli/model/model-export.test.ts", "cli/model/model-export.integ.test.ts"],
   },
-  { command: "npx clipstack model optimise", tests: ["stacks/cli/model.test.ts"] },
+  { command: "npx clipstack model optimise", tests: ["cli/commands/model.test.ts"] },
   {
     command: "npx clipstack model convert",
-    tests: ["stacks/cli/model-prepare.integ.test.ts"],
+    tests: ["cli/model/model-prepare.integ.test.ts"],
     words: ["convert"],
   },
   { command: "npx clipstack-dedupe scan", tests: dedupeTests },
@@ -171,12 +174,12 @@ export const commandsTested: readonly TestedCommand[] = [
   // programs that ask the servers
   {
     command: "curl -F",
-    tests: ["inference-image/src/server/app.test.ts"],
+    tests: ["inference-image/embed/app.test.ts"],
     words: ['"/embed"', "form("],
   },
   {
     command: "curl --data-binary",
-    tests: ["inference-image/src/server/app.test.ts"],
+    tests: ["inference-image/embed/app.test.ts"],
     words: ['"/embed"', '"image/jpeg"'],
   },
   // images and the chart

@@ -34,7 +34,10 @@ function* sources(folder: string): Generator<string> {
   }
 }
 
-const texts = ["stacks", "constructs", "bench", "inference-image/src"]
+const texts = [
+  ...["contract", "inference", "client", "model-tools", "constructs", "inference-image"],
+  ...["artefact", "bench", "verify", "review", "stacks", "cli", "tools"],
+]
   .flatMap((folder) => [...sources(folder)])
   .map((file) => readFileSync(join(root, file), "utf8"));
 

@@ -1,7 +1,6 @@
 import { spawnSync } from "node:child_process";
 import {
   cpSync,
-  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
@@ -64,16 +63,15 @@ beforeAll(() => {
   for (const name of ["zod", "yaml", "@types"]) {
     symlinkSync(join(root, "node_modules", name), join(folder, "node_modules", name), "dir");
   }
-  const shipped = (path: string) => !/node_modules|\.test\.ts$|stacks\/(cli|deploy)$/.test(path);
-  mkdirSync(join(folder, "inference-image"));
-  for (const source of ["constructs", "stacks", "inference-image/src/contract"]) {
+  const shipped = (path: string) => !/node_modules|\.test\.ts$/.test(path);
+  for (const source of ["constructs", "stacks", "contract"]) {
     cpSync(join(root, source), join(folder, source), {
       recursive: true,
       filter: (path) => shipped(path.slice(root.length)),
     });
   }
   const { compilerOptions } = JSON.parse(readFileSync(join(root, "tsconfig.json"), "utf8"));
-  const include = ["constructs/*.ts", "constructs/checks/*.ts", "stacks/main.ts"];
+  const include = ["constructs", "stacks/main.ts"];
   writeFileSync(
     join(folder, "tsconfig.json"),
     JSON.stringify({ compilerOptions, include, exclude: ["**/test-*.ts"] }),

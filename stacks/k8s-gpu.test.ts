@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { Testing } from "../constructs/cdktf.ts";
-import { type ChartValues, chartValues } from "../constructs/chart-values.ts";
 import { findingsOf, warningsOf } from "../constructs/checks/findings.ts";
-import type { ClusterRequirements } from "../constructs/cluster-requirements.ts";
-import { environment } from "../inference-image/src/contract/environment.ts";
+import { type ChartValues, chartValues } from "../constructs/kubernetes/chart-values.ts";
+import type { ClusterRequirements } from "../constructs/kubernetes/cluster-requirements.ts";
+import { environment } from "../contract/environment.ts";
 import { K8sGpuStack } from "./k8s-gpu.ts";
 import { parseSettings } from "./settings.ts";
 
@@ -218,7 +218,7 @@ describe("k8s-gpu", () => {
       },
     });
     expect(check?.provisioner).toMatchObject([
-      { "local-exec": { command: "node stacks/cli/clipstack.mjs doctor k8s-gpu" } },
+      { "local-exec": { command: "node cli/clipstack.mjs doctor k8s-gpu" } },
     ]);
   });
 

@@ -1,8 +1,8 @@
 import type { Construct } from "constructs";
 import { TerraformStack } from "../constructs/cdktf.ts";
-import { ClusterInference } from "../constructs/cluster-inference.ts";
 import { EnvironmentOutput } from "../constructs/environment-output.ts";
-import { GpuCluster } from "../constructs/gpu-cluster.ts";
+import { ClusterInference } from "../constructs/kubernetes/cluster-inference.ts";
+import { GpuCluster } from "../constructs/kubernetes/gpu-cluster.ts";
 import { keepState } from "../constructs/state.ts";
 import type { K8sGpuSettings } from "./settings.ts";
 

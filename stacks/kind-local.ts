@@ -1,12 +1,12 @@
 import type { Construct } from "constructs";
 import { TerraformStack } from "../constructs/cdktf.ts";
 import { EnvironmentOutput } from "../constructs/environment-output.ts";
-import { InferenceDeployment } from "../constructs/inference-deployment.ts";
-import { InferenceNamespace } from "../constructs/inference-namespace.ts";
-import { InferenceRelease } from "../constructs/inference-release.ts";
-import { KindCluster } from "../constructs/kind-cluster.ts";
-import { KindImage } from "../constructs/kind-image.ts";
-import { MetricsServer } from "../constructs/metrics-server.ts";
+import { KindCluster } from "../constructs/kind/kind-cluster.ts";
+import { KindImage } from "../constructs/kind/kind-image.ts";
+import { MetricsServer } from "../constructs/kind/metrics-server.ts";
+import { InferenceDeployment } from "../constructs/kubernetes/inference-deployment.ts";
+import { InferenceNamespace } from "../constructs/kubernetes/inference-namespace.ts";
+import { InferenceRelease } from "../constructs/kubernetes/inference-release.ts";
 import { keepState } from "../constructs/state.ts";
 import type { KindLocalSettings } from "./settings.ts";
 

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { valueAt as valueIn } from "./review/value-paths.ts";
+import { valueAt as valueIn } from "../review/input/value-paths.ts";
 
 type Issue = z.core.$ZodIssue;
 type Path = readonly PropertyKey[];

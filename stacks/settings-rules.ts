@@ -1,7 +1,7 @@
 import type { Finding } from "../constructs/checks/findings.ts";
 import { imageFindings } from "../constructs/checks/images.ts";
-import type { WeightsSource } from "../constructs/model-weights.ts";
-import type { ImageSource } from "../constructs/server-image.ts";
+import type { WeightsSource } from "../constructs/docker/model-weights.ts";
+import type { ImageSource } from "../constructs/docker/server-image.ts";
 
 /**
  * Rules between settings. A schema that had them would keep them to itself until every single setting is right, and a

@@ -2,11 +2,11 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Document, LineCounter, parseDocument, visit } from "yaml";
 import { z } from "zod";
-import { gpuNames } from "../constructs/gpu-catalogue.ts";
-import { optimumBatchSizes } from "../inference-image/src/contract/deployed-model-config.ts";
-import { openclipVitB32 } from "../inference-image/src/contract/model-signature.ts";
-import { hostPorts, kindPorts, type TritonPorts } from "../inference-image/src/contract/ports.ts";
-import { type RemovedRuleId, removedRules, ruleIds } from "./review/rule-ids.ts";
+import { gpuNames } from "../constructs/catalogue/gpu-catalogue.ts";
+import { optimumBatchSizes } from "../contract/deployed-model-config.ts";
+import { openclipVitB32 } from "../contract/model-signature.ts";
+import { hostPorts, kindPorts, type TritonPorts } from "../contract/ports.ts";
+import { type RemovedRuleId, removedRules, ruleIds } from "../contract/rule-ids.ts";
 import { issueLines, nearest } from "./settings-issues.ts";
 
 /** Settings of the environments: one YAML file for each, one schema for each. */

@@ -1,12 +1,12 @@
 import type { Construct } from "constructs";
 import { TerraformStack } from "../constructs/cdktf.ts";
 import { check } from "../constructs/checks/findings.ts";
-import { type EmbedEngine, EmbedServer } from "../constructs/embed-server.ts";
+import { type EmbedEngine, EmbedServer } from "../constructs/docker/embed-server.ts";
+import { GpuHost } from "../constructs/docker/gpu-host.ts";
+import { ModelWeights } from "../constructs/docker/model-weights.ts";
+import { TritonServer } from "../constructs/docker/triton-server.ts";
 import { EnvironmentOutput } from "../constructs/environment-output.ts";
-import { GpuHost } from "../constructs/gpu-host.ts";
-import { ModelWeights } from "../constructs/model-weights.ts";
 import { keepState } from "../constructs/state.ts";
-import { TritonServer } from "../constructs/triton-server.ts";
 import type { SingleGpuSettings } from "./settings.ts";
 import { embedImageFindings, modelRepositoryFindings, upstreamFindings } from "./settings-rules.ts";
 import { tritonProps } from "./triton-props.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { Testing } from "../constructs/cdktf.ts";
 import { findingsOf } from "../constructs/checks/findings.ts";
-import { environment, environmentOutput } from "../inference-image/src/contract/environment.ts";
+import { environment, environmentOutput } from "../contract/environment.ts";
 import { KindLocalStack } from "./kind-local.ts";
 import { MultiGpu4xStack } from "./multi-gpu-4x.ts";
 import { parseSettings } from "./settings.ts";

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { beforeAll, expect, test } from "vitest";
-import { providerPlaces } from "./deploy/test-project.ts";
+import { providerPlaces } from "../tests/deploy/test-project.ts";
 import { environmentNames } from "./settings.ts";
 import { synthesize } from "./synthesize.ts";
 

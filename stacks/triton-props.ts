@@ -1,5 +1,5 @@
-import type { ImageSource } from "../constructs/server-image.ts";
-import type { TritonServerEngine } from "../constructs/triton-server.ts";
+import type { ImageSource } from "../constructs/docker/server-image.ts";
+import type { TritonServerEngine } from "../constructs/docker/triton-server.ts";
 
 /** Settings of a Triton as its construct wants them: what serves it is one choice there. */
 export function tritonProps<

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
+import type { BenchRecord, Cell } from "../record/bench-record.ts";
 import { testBenchRecord } from "../report/test-bench-record.ts";
-import type { BenchRecord, Cell } from "../src/bench-record.ts";
 import { calibrateRecord, recordEngines, timesOfRecord } from "./calibrate-record.ts";
 import { type Demand, predict, type System } from "./model.ts";
 import type { ServiceTimes } from "./question.ts";

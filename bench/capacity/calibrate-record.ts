@@ -1,5 +1,5 @@
-import { type BenchRecord, benchPathName, type Cell } from "../src/bench-record.ts";
-import { mean } from "../src/statistics.ts";
+import { type BenchRecord, benchPathName, type Cell } from "../record/bench-record.ts";
+import { mean } from "../stats/statistics.ts";
 import type { ComputeTime } from "./compute-time.ts";
 import { type Demand, predict, type System } from "./model.ts";
 import { type Engine, solve } from "./published-parameters.ts";

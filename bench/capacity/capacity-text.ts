@@ -1,5 +1,5 @@
 import { aligned } from "../report/text-table.ts";
-import { median } from "../src/statistics.ts";
+import { median } from "../stats/statistics.ts";
 import type { RecordCalibration } from "./calibrate-record.ts";
 import {
   type CheckRow,

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { beforeAll, expect, test } from "vitest";
-import { gpuCatalogue } from "../../constructs/gpu-catalogue.ts";
+import { gpuCatalogue } from "../../constructs/catalogue/gpu-catalogue.ts";
 import {
   type CheckRow,
   checkPublished,

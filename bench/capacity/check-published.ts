@@ -1,4 +1,4 @@
-import { median } from "../src/statistics.ts";
+import { median } from "../stats/statistics.ts";
 import { arithmeticByOperator, executionMs, modelOnlyRate } from "./compute-time.ts";
 import { predict } from "./model.ts";
 import {

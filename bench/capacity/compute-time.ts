@@ -1,4 +1,4 @@
-import { gigaMacsPerImage } from "../../inference-image/src/contract/model-signature.ts";
+import { gigaMacsPerImage } from "../../contract/model-signature.ts";
 
 /** Time of one execution of the model by its batch: `firstMs` for one image, and `perImageMs` for each one more. */
 export interface ComputeTime {

@@ -2,10 +2,10 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
-import { protocolPaths } from "../../inference-image/src/contract/environment.ts";
-import { BenchError } from "../src/bench-error.ts";
-import { payloads, serializations } from "../src/bench-record.ts";
-import { parseAs, parseJson } from "../src/parse.ts";
+import { BenchError } from "../../artefact/bench-error.ts";
+import { parseAs, parseJson } from "../../artefact/parse.ts";
+import { protocolPaths } from "../../contract/environment.ts";
+import { payloads, serializations } from "../record/bench-record.ts";
 
 /** Figures that others measured and published, as data: what the model is calibrated with, and judged by. */
 

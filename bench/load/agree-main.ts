@@ -3,9 +3,9 @@ import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { imageElements } from "../../inference-image/src/contract/model-signature.ts";
-import { BenchError } from "../src/bench-error.ts";
-import { startChild } from "../src/child-process.ts";
+import { BenchError } from "../../artefact/bench-error.ts";
+import { startChild } from "../../artefact/child-process.ts";
+import { imageElements } from "../../contract/model-signature.ts";
 import { type AgreeOptions, agreeTable, compareWithPeers, disagreement, ratioOf } from "./agree.ts";
 import { startNullHttpServer } from "./null-server.ts";
 import { heyVariable, pinned } from "./peers.ts";
@@ -36,7 +36,7 @@ Exit code 1 if throughput, p50 or p95 differ by more than 5 %; with --null, if o
 second that hey sends.
 `;
 
-const sample = new URL("../samples/mountains.jpg", import.meta.url);
+const sample = new URL("../../model-tools/samples/mountains.jpg", import.meta.url);
 const sleepMs = 30;
 /** Maximum difference of a median. */
 const within = 0.05;

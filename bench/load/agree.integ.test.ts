@@ -1,8 +1,5 @@
 import { afterEach, expect, test } from "vitest";
-import {
-  realTritonMissing,
-  realTritonProgram,
-} from "../../inference-image/src/triton/test-real-triton.ts";
+import { realTritonMissing, realTritonProgram } from "../../client/triton/test-real-triton.ts";
 import { type AgreeOptions, agreeTable, compareWithPeers, ratioOf } from "./agree.ts";
 import { startNullHttpServer } from "./null-server.ts";
 import { hey, heyMissing } from "./test-hey.ts";

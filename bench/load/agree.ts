@@ -1,7 +1,7 @@
-import { openclipVitB32 } from "../../inference-image/src/contract/model-signature.ts";
+import { BenchError } from "../../artefact/bench-error.ts";
+import { openclipVitB32 } from "../../contract/model-signature.ts";
 import { tableOf } from "../report/markdown.ts";
-import { BenchError } from "../src/bench-error.ts";
-import { median } from "../src/statistics.ts";
+import { median } from "../stats/statistics.ts";
 import { type PeerFigures as Figures, type PeerLoad, runHey, runPerfAnalyzer } from "./peers.ts";
 import { type LoadImage, prepareRequests } from "./prepare.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";

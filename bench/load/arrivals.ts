@@ -1,6 +1,6 @@
 import { uniformFloat64 } from "pure-rand/distribution/uniformFloat64";
 import { xoroshiro128plus } from "pure-rand/generator/xoroshiro128plus";
-import type { LoadShape } from "../src/bench-record.ts";
+import type { LoadShape } from "../record/bench-record.ts";
 
 type OpenLoop = Extract<LoadShape, { readonly kind: "open loop" }>;
 

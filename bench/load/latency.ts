@@ -1,5 +1,5 @@
-import type { Cell } from "../src/bench-record.ts";
-import { latencyHistogram, p99MinimumSamples } from "../src/statistics.ts";
+import type { Cell } from "../record/bench-record.ts";
+import { latencyHistogram, p99MinimumSamples } from "../stats/statistics.ts";
 
 /** From when each was due until its answer was whole, in milliseconds, ascending. */
 export function sortedLatencies(

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { BenchError } from "../src/bench-error.ts";
-import { mean } from "../src/statistics.ts";
+import { BenchError } from "../../artefact/bench-error.ts";
+import { mean } from "../stats/statistics.ts";
 import { describeLatency, sortedLatencies } from "./latency.ts";
 import type { MeasuredLoad, MeasureOptions } from "./measure-load.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";

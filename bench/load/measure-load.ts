@@ -1,5 +1,5 @@
 import { availableParallelism } from "node:os";
-import type { Cell, LoadShape } from "../src/bench-record.ts";
+import type { Cell, LoadShape } from "../record/bench-record.ts";
 import { LoadRun, newTotals } from "./load-run.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 import type { WorkerPriority } from "./worker-messages.ts";

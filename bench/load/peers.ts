@@ -1,9 +1,9 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { BenchError } from "../../artefact/bench-error.ts";
+import { runToEnd } from "../baselines/run-process.ts";
 import { parsePerfAnalyzer } from "../report/import-perf-analyzer.ts";
-import { runToEnd } from "../server/run-process.ts";
-import { BenchError } from "../src/bench-error.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 
 /** Other programs that generate load, run beside ours: hey, and NVIDIA's perf_analyzer. */

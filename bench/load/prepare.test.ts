@@ -1,15 +1,9 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import {
-  clipNormalisation,
-  imageElements,
-} from "../../inference-image/src/contract/model-signature.ts";
-import { decodeGrpcRequest, methodOf } from "../../inference-image/src/triton/wire-grpc.ts";
-import {
-  decodeInferRequest,
-  headerLengthField,
-} from "../../inference-image/src/triton/wire-http.ts";
-import type { BenchPath } from "../src/bench-record.ts";
+import { decodeGrpcRequest, methodOf } from "../../client/triton/wire-grpc.ts";
+import { decodeInferRequest, headerLengthField } from "../../client/triton/wire-http.ts";
+import { clipNormalisation, imageElements } from "../../contract/model-signature.ts";
+import type { BenchPath } from "../record/bench-record.ts";
 import { type LoadImage, modelFor, pixelsOf, prepareRequests } from "./prepare.ts";
 
 /** Pixels that differ everywhere, and the tensor that preprocessing makes of them. */
@@ -25,7 +19,7 @@ function normalised(): Float32Array {
 }
 const images: readonly LoadImage[] = ["mountains.jpg", "sunset.jpg", "shell-alpha.png"].map(
   (name) => ({
-    bytes: readFileSync(new URL(`../samples/${name}`, import.meta.url)),
+    bytes: readFileSync(new URL(`../../model-tools/samples/${name}`, import.meta.url)),
     contentType: name.endsWith("png") ? "image/png" : "image/jpeg",
     tensor: normalised(),
   }),

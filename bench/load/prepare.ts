@@ -1,4 +1,7 @@
-import { embedPaths } from "../../inference-image/src/contract/embed-api.ts";
+import { BenchError } from "../../artefact/bench-error.ts";
+import { encodeGrpcRequest, methodOf } from "../../client/triton/wire-grpc.ts";
+import { encodeInferRequest } from "../../client/triton/wire-http.ts";
+import { embedPaths } from "../../contract/embed-api.ts";
 import {
   clipNormalisation,
   imageElements,
@@ -6,15 +9,12 @@ import {
   openclipVitB32Jpeg,
   openclipVitB32U8,
   pixelBytes,
-} from "../../inference-image/src/contract/model-signature.ts";
-import type { Tensor } from "../../inference-image/src/contract/tensor.ts";
-import { encodeGrpcRequest, methodOf } from "../../inference-image/src/triton/wire-grpc.ts";
-import { encodeInferRequest } from "../../inference-image/src/triton/wire-http.ts";
-import { BenchError } from "../src/bench-error.ts";
-import type { BenchPath, Payload } from "../src/bench-record.ts";
-import type { BenchTarget } from "../src/bench-targets.ts";
-import { type EncodedImage, multipart } from "../src/embed-requests.ts";
-import { inputTensor } from "../src/infer.ts";
+} from "../../contract/model-signature.ts";
+import type { Tensor } from "../../contract/tensor.ts";
+import type { BenchPath, Payload } from "../record/bench-record.ts";
+import type { BenchTarget } from "../run/bench-targets.ts";
+import { type EncodedImage, multipart } from "../run/embed-requests.ts";
+import { inputTensor } from "../run/infer.ts";
 import type { PreparedRequest, PreparedRequests } from "./prepared-requests.ts";
 
 /** An image, as the paths send it. */

@@ -1,4 +1,4 @@
-import { BenchError } from "../src/bench-error.ts";
+import { BenchError } from "../../artefact/bench-error.ts";
 
 /**
  * Run a program of this folder to its end: exit code 0, 1 where `work` gives false, 2 on wrong usage, 130 on Ctrl-C.

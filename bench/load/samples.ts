@@ -1,4 +1,4 @@
-import { reason } from "../src/http-client.ts";
+import { reason } from "../run/http-client.ts";
 import { sampleColumns, sampleWidth } from "./worker-messages.ts";
 
 /** One request, as its sender saw it. Times on the clock of `clockMs`. */

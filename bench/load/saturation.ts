@@ -1,4 +1,4 @@
-import type { Cell, LoadShape } from "../src/bench-record.ts";
+import type { Cell, LoadShape } from "../record/bench-record.ts";
 import type { LoadWindow } from "./windows.ts";
 
 /** What a window says about the generator itself. */

@@ -1,4 +1,4 @@
-import type { LoadShape } from "../src/bench-record.ts";
+import type { LoadShape } from "../record/bench-record.ts";
 import { startMetronome } from "./alarm.ts";
 import { arrivals, shareOf } from "./arrivals.ts";
 import type { Connection, OpenConnection } from "./connection.ts";

@@ -1,4 +1,4 @@
-import type { LoadShape } from "../src/bench-record.ts";
+import type { LoadShape } from "../record/bench-record.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 import { addRows, type TimedSample } from "./samples.ts";
 import { connectionOpener, createSender, type SenderOptions } from "./sender.ts";

@@ -1,4 +1,4 @@
-import { ciScript } from "../../inference-image/src/triton/test-python.ts";
+import { ciScript } from "../../client/triton/test-python.ts";
 import { heyVariable } from "./peers.ts";
 
 /** For tests: hey, which `CLIPSTACK_HEY` names; without it `.ci/hey` builds it. */

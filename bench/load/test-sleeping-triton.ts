@@ -1,11 +1,8 @@
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openclipVitB32 } from "../../inference-image/src/contract/model-signature.ts";
-import {
-  type RealTriton,
-  startRealTriton,
-} from "../../inference-image/src/triton/test-real-triton.ts";
+import { type RealTriton, startRealTriton } from "../../client/triton/test-real-triton.ts";
+import { openclipVitB32 } from "../../contract/model-signature.ts";
 
 const config = `
 name: "${openclipVitB32.name}"

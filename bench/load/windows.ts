@@ -1,5 +1,5 @@
-import type { Cell } from "../src/bench-record.ts";
-import { mean } from "../src/statistics.ts";
+import type { Cell } from "../record/bench-record.ts";
+import { mean } from "../stats/statistics.ts";
 import { percentile, sortedLatencies } from "./latency.ts";
 import type { TimedSample } from "./samples.ts";
 

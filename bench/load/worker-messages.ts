@@ -1,4 +1,4 @@
-import type { LoadShape } from "../src/bench-record.ts";
+import type { LoadShape } from "../record/bench-record.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 
 /** Of the processes that send: above that of a server on the same machine, where they may, or as any other's. */

@@ -1,8 +1,8 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
-import { BenchError } from "../src/bench-error.ts";
-import type { LoadShape } from "../src/bench-record.ts";
+import { BenchError } from "../../artefact/bench-error.ts";
+import type { LoadShape } from "../record/bench-record.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 import { addRows, type TimedSample } from "./samples.ts";
 import { clockMs, type FromWorker, type ToWorker, type WorkerPriority } from "./worker-messages.ts";

@@ -1,4 +1,4 @@
-import type { BenchRecord } from "../src/bench-record.ts";
+import type { BenchRecord } from "../record/bench-record.ts";
 import { caveatsOf, warningText } from "./caveats.ts";
 import { settingText } from "./cells.ts";
 import {

@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { type BenchRecord, parseBenchRecord, studyIds } from "../src/bench-record.ts";
+import { type BenchRecord, parseBenchRecord, studyIds } from "../record/bench-record.ts";
 import { benchReport } from "./bench-report.ts";
 import { renderHtml } from "./render-html.ts";
 import { renderMarkdown } from "./render-md.ts";

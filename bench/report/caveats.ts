@@ -1,5 +1,5 @@
-import type { BenchRecord, Cell } from "../src/bench-record.ts";
-import type { EnvironmentSubject, ModelSubject, VerifyRecord } from "../src/record.ts";
+import type { BenchRecord, Cell } from "../record/bench-record.ts";
+import type { EnvironmentSubject, ModelSubject, VerifyRecord } from "../record/record.ts";
 import { trustOf } from "./cells.ts";
 import { type Caveat, counted, formatCount, listed } from "./document.ts";
 import { modelText } from "./subject.ts";

@@ -1,4 +1,4 @@
-import type { Cell } from "../src/bench-record.ts";
+import type { Cell } from "../record/bench-record.ts";
 import {
   clientsOf,
   conditionsText,

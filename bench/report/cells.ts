@@ -6,8 +6,8 @@ import {
   type LoadShape,
   type Price,
   type StudyId,
-} from "../src/bench-record.ts";
-import { mean } from "../src/statistics.ts";
+} from "../record/bench-record.ts";
+import { mean } from "../stats/statistics.ts";
 import { counted, formatPercent } from "./document.ts";
 
 /** Questions about cells that every report asks. Pure. */

@@ -1,4 +1,5 @@
-import type { BenchRecord } from "../src/bench-record.ts";
+import type { BenchRecord } from "../record/bench-record.ts";
+import type { Metric } from "../stats/intervals.ts";
 import {
   type CellChange,
   type Comparison,
@@ -25,7 +26,6 @@ import {
   tableSection,
   textField,
 } from "./document.ts";
-import type { Metric } from "./intervals.ts";
 import { placeText } from "./subject.ts";
 
 const marks: Readonly<Record<Judgement, string>> = {

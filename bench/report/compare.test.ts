@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { BenchRecord, Cell } from "../src/bench-record.ts";
+import type { BenchRecord, Cell } from "../record/bench-record.ts";
 import { compareRecords, differences, mismatches } from "./compare.ts";
 import { compareReport, verdictText } from "./compare-report.ts";
 import { renderMarkdown } from "./render-md.ts";

@@ -1,4 +1,11 @@
-import type { BenchRecord, Cell } from "../src/bench-record.ts";
+import type { BenchRecord, Cell } from "../record/bench-record.ts";
+import {
+  figureOf,
+  type Interval,
+  type Metric,
+  meanRatio,
+  ratioInterval,
+} from "../stats/intervals.ts";
 import {
   cellKey,
   conditionsText,
@@ -12,7 +19,6 @@ import {
   trustOf,
 } from "./cells.ts";
 import { counted } from "./document.ts";
-import { figureOf, type Interval, type Metric, meanRatio, ratioInterval } from "./intervals.ts";
 
 /**
  * Two records, cell by cell: what became of throughput and latency, and whether it is more than noise. Pure; the intervals are

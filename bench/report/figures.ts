@@ -1,4 +1,5 @@
-import type { Cell } from "../src/bench-record.ts";
+import type { Cell } from "../record/bench-record.ts";
+import { saturationOf, type UslFit, uslThroughput } from "../stats/usl.ts";
 import {
   clientsOf,
   pathOf,
@@ -36,7 +37,6 @@ import {
   rangePlot,
   ringSwatch,
 } from "./plots.ts";
-import { saturationOf, type UslFit, uslThroughput } from "./usl.ts";
 
 /** The figures of a report, from its cells. Pure. */
 

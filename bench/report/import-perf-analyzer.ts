@@ -1,7 +1,7 @@
 import { basename } from "node:path";
 import { parse } from "csv-parse/sync";
-import { BenchError } from "../src/bench-error.ts";
-import type { BenchRecord } from "../src/bench-record.ts";
+import { BenchError } from "../../artefact/bench-error.ts";
+import type { BenchRecord } from "../record/bench-record.ts";
 
 type Imported = BenchRecord["imported"][number];
 type Row = Imported["rows"][number];

@@ -1,4 +1,4 @@
-import type { BenchRecord, Cell } from "../src/bench-record.ts";
+import type { BenchRecord, Cell } from "../record/bench-record.ts";
 import { closedLoop, pathOf, trustOf } from "./cells.ts";
 import {
   counted,

@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { type Browser, chromium, type Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { failedCheck, testRecord } from "../src/test-record.ts";
+import { verifyReport } from "../../verify/verify-report.ts";
+import { failedCheck, testRecord } from "../record/test-record.ts";
 import { benchReport } from "./bench-report.ts";
 import { renderHtml } from "./render-html.ts";
 import { testBenchRecord, testEmbeddedRecord } from "./test-bench-record.ts";
@@ -19,7 +20,6 @@ import {
   plotFacts,
   poorContrast,
 } from "./test-page-probes.ts";
-import { verifyReport } from "./verify-report.ts";
 
 /** The page of a report in a real browser, opened from disk with the network off. */
 

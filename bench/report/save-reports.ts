@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { BenchError } from "../src/bench-error.ts";
-import type { BenchRecord } from "../src/bench-record.ts";
+import { BenchError } from "../../artefact/bench-error.ts";
+import type { BenchRecord } from "../record/bench-record.ts";
 import type { Report } from "./document.ts";
 import { renderHtml } from "./render-html.ts";
 import { renderMarkdown } from "./render-md.ts";

@@ -1,4 +1,5 @@
-import type { BenchRecord, Cell } from "../src/bench-record.ts";
+import type { BenchRecord, Cell } from "../record/bench-record.ts";
+import { fitUsl, type Point, saturationOf, type UslFit } from "../stats/usl.ts";
 import {
   type CellRow,
   cellRows,
@@ -59,7 +60,6 @@ import {
 } from "./figures.ts";
 import { importedSection } from "./imported-section.ts";
 import { notesOf, studySections } from "./study-sections.ts";
-import { fitUsl, type Point, saturationOf, type UslFit } from "./usl.ts";
 import { smallestLoad } from "./verdict.ts";
 
 /** The evidence behind the verdict, as sections that every report renders. Pure. */

@@ -4,8 +4,8 @@ import {
   type StudyId,
   type StudyResult,
   studyQuestions,
-} from "../src/bench-record.ts";
-import { median } from "../src/statistics.ts";
+} from "../record/bench-record.ts";
+import { median } from "../stats/statistics.ts";
 import {
   cellRows,
   conditionsFields,

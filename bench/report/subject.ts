@@ -1,9 +1,6 @@
-import {
-  type TritonEngine,
-  tritonEngines,
-} from "../../inference-image/src/contract/environment.ts";
-import { type BenchRecord, benchRecordVersion } from "../src/bench-record.ts";
-import type { EnvironmentSubject, ModelSubject } from "../src/record.ts";
+import { type TritonEngine, tritonEngines } from "../../contract/environment.ts";
+import { type BenchRecord, benchRecordVersion } from "../record/bench-record.ts";
+import type { EnvironmentSubject, ModelSubject } from "../record/record.ts";
 import { commitText, type Fact, formatBytes, listed, machineText, whenText } from "./document.ts";
 
 /** Facts about the subject of a benchmark. */

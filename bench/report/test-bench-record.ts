@@ -6,7 +6,7 @@ import {
   type Conditions,
   type LoadShape,
   type StudyId,
-} from "../src/bench-record.ts";
+} from "../record/bench-record.ts";
 
 /**
  * A record for tests, as of one deployed GPU host: five protocol paths and two payload variants, five batches, seven concurrencies,
@@ -50,7 +50,7 @@ export function testBenchRecord(changes: Partial<BenchRecord> = {}): BenchRecord
       durationSeconds: 60,
       seed: 1,
       p99MinimumSamples: 500,
-      images: { source: "bench/samples", count: 32, meanBytes: 10_240 },
+      images: { source: "model-tools/samples", count: 32, meanBytes: 10_240 },
     },
     parity: testPaths.map(({ path, payload, serialization, service }, i) => ({
       environment: "single-gpu",

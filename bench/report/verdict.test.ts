@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { BenchRecord, Cell } from "../src/bench-record.ts";
+import type { BenchRecord, Cell } from "../record/bench-record.ts";
 import { caveatsOf, warningText } from "./caveats.ts";
 import {
   testBenchRecord,

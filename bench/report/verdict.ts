@@ -1,4 +1,5 @@
-import type { BenchRecord, Cell } from "../src/bench-record.ts";
+import type { BenchRecord, Cell } from "../record/bench-record.ts";
+import { differs, ratioInterval } from "../stats/intervals.ts";
 import { isTheRealThing } from "./caveats.ts";
 import {
   closedLoop,
@@ -30,7 +31,6 @@ import {
   formatUsd,
   listed,
 } from "./document.ts";
-import { differs, ratioInterval } from "./intervals.ts";
 
 /** What to choose for each goal, and why: computed from the record, in words. */
 

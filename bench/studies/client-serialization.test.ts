@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { imageElements } from "../../inference-image/src/contract/model-signature.ts";
+import { imageElements } from "../../contract/model-signature.ts";
 import { measureSerialization } from "./client-serialization.ts";
 
 const tensor = Float32Array.from({ length: imageElements }, (_, i) => Math.sin(i));

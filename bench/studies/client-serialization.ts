@@ -1,17 +1,14 @@
 import { setImmediate as turn } from "node:timers/promises";
 import {
-  embeddingDims,
-  openclipVitB32,
-} from "../../inference-image/src/contract/model-signature.ts";
-import {
   decodeInferResponse,
   encodeInferRequest,
   encodeInferResponse,
   headerLengthField,
-} from "../../inference-image/src/triton/wire-http.ts";
-import { type Serialization, type StudyResult, serializations } from "../src/bench-record.ts";
-import { inputTensor } from "../src/infer.ts";
-import { median } from "../src/statistics.ts";
+} from "../../client/triton/wire-http.ts";
+import { embeddingDims, openclipVitB32 } from "../../contract/model-signature.ts";
+import { type Serialization, type StudyResult, serializations } from "../record/bench-record.ts";
+import { inputTensor } from "../run/infer.ts";
+import { median } from "../stats/statistics.ts";
 
 export type ClientCost = Extract<
   StudyResult,

@@ -3,11 +3,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, expect, test } from "vitest";
-import { tinyModel } from "../../inference-image/src/model/test-model.ts";
-import { readArtefact } from "../src/artefact.ts";
-import { freePorts } from "../src/free-ports.ts";
-import { dockerDocument } from "../src/test-artefact.ts";
-import { planFor } from "../src/verify.ts";
+import { readArtefact } from "../../artefact/artefact.ts";
+import { freePorts } from "../../artefact/free-ports.ts";
+import { dockerDocument } from "../../artefact/test-artefact.ts";
+import { tinyModel } from "../../model-tools/test-model.ts";
+import { planFor } from "../../verify/verify.ts";
 import { type ColdStart, coldStarts } from "./cold-start.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "clipstack-cold-start-test-"));
@@ -50,9 +50,7 @@ async function plan(serverFile: string) {
 }
 
 test("each round starts the service anew, and is live before it is ready", async () => {
-  const { plan: planned, serverCommand } = await plan(
-    join(project, "inference-image/src/server/main.ts"),
-  );
+  const { plan: planned, serverCommand } = await plan(join(project, "inference-image/main.ts"));
   const starts: ColdStart[] = [];
   await coldStarts(planned, serverCommand, {
     rounds: 2,

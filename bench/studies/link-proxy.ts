@@ -1,8 +1,8 @@
 import { connect, createServer, type Socket } from "node:net";
+import { loopback } from "../../artefact/embedded-plan.ts";
 import { type Alarm, startAlarm } from "../load/alarm.ts";
 import { clockMs } from "../load/worker-messages.ts";
-import { loopback } from "../src/embedded-plan.ts";
-import { median } from "../src/statistics.ts";
+import { median } from "../stats/statistics.ts";
 
 /** A link between a client and a server: the same in each direction, and shared by all connections. */
 export interface Link {

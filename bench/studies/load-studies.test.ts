@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import type { BenchPath, StudyResult } from "../src/bench-record.ts";
-import { benchPathName } from "../src/bench-record.ts";
-import { defaultSettings } from "../src/bench-run.ts";
+import type { BenchPath, StudyResult } from "../record/bench-record.ts";
+import { benchPathName } from "../record/bench-record.ts";
+import { defaultSettings } from "../run/bench-run.ts";
 import {
   hostAndPort,
   studyBatch,

@@ -1,4 +1,4 @@
-import { benchPathName } from "../src/bench-record.ts";
+import { benchPathName } from "../record/bench-record.ts";
 import { measureSerialization } from "./client-serialization.ts";
 import { startLinkProxy } from "./link-proxy.ts";
 import { clients, type StudyPath, type StudyRun, StudyUnavailable } from "./study-run.ts";

@@ -1,7 +1,7 @@
-import type { BenchTarget, OpenTargets } from "../src/bench-targets.ts";
-import { openHttpClient } from "../src/http-client.ts";
-import { readMetrics } from "../src/instance-metrics.ts";
-import { metricSum } from "../src/prometheus.ts";
+import type { BenchTarget, OpenTargets } from "../run/bench-targets.ts";
+import { openHttpClient } from "../run/http-client.ts";
+import { readMetrics } from "../run/instance-metrics.ts";
+import { metricSum } from "../run/prometheus.ts";
 import { type MemoryReading, measureMemory, residentMiB, type ServiceMemory } from "./memory.ts";
 import { clients, type StudyPath, type StudyRun } from "./study-run.ts";
 

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, expect, test } from "vitest";
-import { type Child, startChild } from "../src/child-process.ts";
+import { type Child, startChild } from "../../artefact/child-process.ts";
 import { type MemoryReading, measureMemory, residentMiB } from "./memory.ts";
 
 const children: Child[] = [];

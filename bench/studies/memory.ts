@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { residentMB } from "../server/cpu-use.ts";
-import type { StudyResult } from "../src/bench-record.ts";
+import { residentMB } from "../baselines/cpu-use.ts";
+import type { StudyResult } from "../record/bench-record.ts";
 
 export type ServiceMemory = Extract<StudyResult, { readonly study: "memory" }>["services"][number];
 

@@ -1,7 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { sessionOptions } from "../../inference-image/src/engine/onnx-session.ts";
-import { tinyModel } from "../../inference-image/src/model/test-model.ts";
+import { sessionOptions } from "../../inference/session/onnx-session.ts";
+import { tinyModel } from "../../model-tools/test-model.ts";
 import { operatorShares, profileOperators } from "./operators.ts";
 
 const options = {
@@ -45,7 +45,7 @@ const profiling = {
   ...options,
   command: [
     process.execPath,
-    fileURLToPath(new URL("../../inference-image/src/engine/profile-session.mjs", import.meta.url)),
+    fileURLToPath(new URL("../../inference/session/profile-session.mjs", import.meta.url)),
   ],
   sessionOptions: sessionOptions(),
   batch: 2,

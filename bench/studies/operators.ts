@@ -1,6 +1,6 @@
-import { runCommand } from "../server/run-process.ts";
-import { BenchError } from "../src/bench-error.ts";
-import type { StudyResult } from "../src/bench-record.ts";
+import { BenchError } from "../../artefact/bench-error.ts";
+import { runCommand } from "../baselines/run-process.ts";
+import type { StudyResult } from "../record/bench-record.ts";
 
 export interface OperatorOptions {
   readonly environment: string;
@@ -10,7 +10,7 @@ export interface OperatorOptions {
   readonly model: string;
   /** ONNX file. */
   readonly modelPath: string;
-  /** Program that profiles: `inference-image/src/engine/profile-session.mjs`. */
+  /** Program that profiles: `inference/session/profile-session.mjs`. */
   readonly command: readonly string[];
   /** As ONNX Runtime takes them. */
   readonly sessionOptions: { readonly executionProviders: readonly string[] };

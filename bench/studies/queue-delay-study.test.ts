@@ -1,14 +1,14 @@
 import { createServer } from "node:http";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { deployedModelConfig } from "../../inference-image/src/contract/deployed-model-config.ts";
-import { openclipVitB32 } from "../../inference-image/src/contract/model-signature.ts";
+import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
+import { openclipVitB32 } from "../../contract/model-signature.ts";
 import {
   type TestRepository,
   testRepository,
-} from "../../inference-image/src/server/test-repository.ts";
-import { startTritonServer } from "../../inference-image/src/server/triton-server.ts";
-import type { StudyResult } from "../src/bench-record.ts";
-import { type BenchEvent, defaultSettings } from "../src/bench-run.ts";
+} from "../../inference-image/emulator/test-repository.ts";
+import { startTritonServer } from "../../inference-image/emulator/triton-server.ts";
+import type { StudyResult } from "../record/bench-record.ts";
+import { type BenchEvent, defaultSettings } from "../run/bench-run.ts";
 import { studyQueueDelay } from "./queue-delay-study.ts";
 import type { StudyRun } from "./study-run.ts";
 

@@ -1,4 +1,4 @@
-import { reason } from "../src/http-client.ts";
+import { reason } from "../run/http-client.ts";
 import { controlQueueDelay, type QueueDelayControl } from "./queue-delay.ts";
 import { clients, placeOf, type StudyPath, type StudyRun, StudyUnavailable } from "./study-run.ts";
 

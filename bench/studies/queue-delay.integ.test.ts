@@ -1,20 +1,17 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { deployedModelConfig } from "../../inference-image/src/contract/deployed-model-config.ts";
-import {
-  imageElements,
-  openclipVitB32,
-} from "../../inference-image/src/contract/model-signature.ts";
-import {
-  type TestRepository,
-  testRepository,
-} from "../../inference-image/src/server/test-repository.ts";
-import { openHttpTransport } from "../../inference-image/src/triton/http-transport.ts";
+import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import {
   type RealTriton,
   realTritonMissing,
   startRealTriton,
-} from "../../inference-image/src/triton/test-real-triton.ts";
-import { inferRows } from "../src/infer.ts";
+} from "../../client/triton/test-real-triton.ts";
+import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
+import { imageElements, openclipVitB32 } from "../../contract/model-signature.ts";
+import {
+  type TestRepository,
+  testRepository,
+} from "../../inference-image/emulator/test-repository.ts";
+import { inferRows } from "../run/infer.ts";
 import { controlQueueDelay } from "./queue-delay.ts";
 
 const model = openclipVitB32.name;

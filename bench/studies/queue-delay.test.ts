@@ -1,16 +1,16 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { deployedModelConfig } from "../../inference-image/src/contract/deployed-model-config.ts";
-import { openclipVitB32 } from "../../inference-image/src/contract/model-signature.ts";
+import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
+import { openclipVitB32 } from "../../contract/model-signature.ts";
 import {
   modelControlHeader,
   type ResolvedTritonFlags,
   restrictModelControl,
-} from "../../inference-image/src/contract/triton-flags.ts";
+} from "../../contract/triton-flags.ts";
 import {
   type TestRepository,
   testRepository,
-} from "../../inference-image/src/server/test-repository.ts";
-import { startTritonServer } from "../../inference-image/src/server/triton-server.ts";
+} from "../../inference-image/emulator/test-repository.ts";
+import { startTritonServer } from "../../inference-image/emulator/triton-server.ts";
 import { controlQueueDelay } from "./queue-delay.ts";
 
 const model = openclipVitB32.name;

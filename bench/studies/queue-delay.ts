@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
-import type { RequiredHeader } from "../../inference-image/src/contract/triton-flags.ts";
-import { BenchError } from "../src/bench-error.ts";
+import { BenchError } from "../../artefact/bench-error.ts";
+import type { RequiredHeader } from "../../contract/triton-flags.ts";
 import {
   type HttpAnswer,
   type HttpClient,
@@ -9,7 +9,7 @@ import {
   jsonOf,
   openHttpClient,
   reason,
-} from "../src/http-client.ts";
+} from "../run/http-client.ts";
 
 /**
  * Another queue delay of a model's dynamic batcher, while its Triton runs: the model is loaded anew with an override of its

@@ -3,15 +3,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { normalised } from "../../inference-image/src/engine/image-tensor.ts";
-import { preprocess } from "../../inference-image/src/engine/preprocess.ts";
-import { tinyModel } from "../../inference-image/src/model/test-model.ts";
-import { type BenchRecord, benchRecord, type StudyId } from "../src/bench-record.ts";
-import { defaultSettings, finishBenchRecord, newBenchRecord } from "../src/bench-run.ts";
-import { freePorts } from "../src/free-ports.ts";
-import type { PreparedImage } from "../src/reference.ts";
-import { makeReference, type ReferenceImage, readSamples } from "../src/reference.ts";
-import { dockerDocument } from "../src/test-artefact.ts";
+import { freePorts } from "../../artefact/free-ports.ts";
+import { dockerDocument } from "../../artefact/test-artefact.ts";
+import { normalised } from "../../inference/preprocess/image-tensor.ts";
+import { preprocess } from "../../inference/preprocess/preprocess.ts";
+import { tinyModel } from "../../model-tools/test-model.ts";
+import { type BenchRecord, benchRecord, type StudyId } from "../record/bench-record.ts";
+import { defaultSettings, finishBenchRecord, newBenchRecord } from "../run/bench-run.ts";
+import type { PreparedImage } from "../run/reference.ts";
+import { makeReference, type ReferenceImage, readSamples } from "../run/reference.ts";
 import type { EnvironmentVariant, StudyEnvironment } from "./run-studies.ts";
 import { runStudies } from "./run-studies.ts";
 import { StudyUnavailable } from "./study-run.ts";
@@ -29,7 +29,7 @@ let images: readonly PreparedImage[];
 
 beforeAll(async () => {
   modelFile = await tinyModel();
-  const samples = readSamples(join(project, "bench/samples"), 2);
+  const samples = readSamples(join(project, "model-tools/samples"), 2);
   reference = (
     await makeReference(samples, modelFile, async (image) =>
       normalised(await preprocess(image, limits)),
@@ -53,7 +53,7 @@ async function environment(): Promise<StudyEnvironment> {
       process.execPath,
       "--import",
       import.meta.resolve("tsx"),
-      join(project, "inference-image/src/server/main.ts"),
+      join(project, "inference-image/main.ts"),
     ],
     modelRepository: join(project, "model_repository"),
     modelFile,

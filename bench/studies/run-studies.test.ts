@@ -1,10 +1,10 @@
 import { createServer } from "node:http";
 import { afterEach, expect, test } from "vitest";
-import type { BenchEvent } from "../src/bench-run.ts";
-import { defaultSettings, newBenchRecord } from "../src/bench-run.ts";
-import type { EndpointsSource } from "../src/bench-targets.ts";
-import { freePorts } from "../src/free-ports.ts";
-import type { ReferenceImage } from "../src/reference.ts";
+import { freePorts } from "../../artefact/free-ports.ts";
+import type { BenchEvent } from "../run/bench-run.ts";
+import { defaultSettings, newBenchRecord } from "../run/bench-run.ts";
+import type { EndpointsSource } from "../run/bench-targets.ts";
+import type { ReferenceImage } from "../run/reference.ts";
 import { runStudies } from "./run-studies.ts";
 import { StudyUnavailable } from "./study-run.ts";
 

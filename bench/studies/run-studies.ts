@@ -1,5 +1,5 @@
-import type { ProtocolPath } from "../../inference-image/src/contract/environment.ts";
-import { BenchError } from "../src/bench-error.ts";
+import { BenchError } from "../../artefact/bench-error.ts";
+import type { ProtocolPath } from "../../contract/environment.ts";
 import {
   type BenchPath,
   type BenchRecord,
@@ -7,7 +7,8 @@ import {
   type Conditions,
   type StudyId,
   studyIds,
-} from "../src/bench-record.ts";
+} from "../record/bench-record.ts";
+import type { EnvironmentSubject } from "../record/record.ts";
 import {
   type AskedPath,
   addSubject,
@@ -17,11 +18,10 @@ import {
   measureCell,
   noteOnce,
   tryCounters,
-} from "../src/bench-run.ts";
-import { type OpenTargets, type TargetsSource, withTargets } from "../src/bench-targets.ts";
-import { reason } from "../src/http-client.ts";
-import type { EnvironmentSubject } from "../src/record.ts";
-import type { ReferenceImage } from "../src/reference.ts";
+} from "../run/bench-run.ts";
+import { type OpenTargets, type TargetsSource, withTargets } from "../run/bench-targets.ts";
+import { reason } from "../run/http-client.ts";
+import type { ReferenceImage } from "../run/reference.ts";
 import type { ColdStart } from "./cold-start.ts";
 import {
   studyBatch,

@@ -1,5 +1,5 @@
-import { BenchError } from "../src/bench-error.ts";
-import type { BenchRecord, Cell, Conditions } from "../src/bench-record.ts";
+import { BenchError } from "../../artefact/bench-error.ts";
+import type { BenchRecord, Cell, Conditions } from "../record/bench-record.ts";
 import { clients, type StudyPath, type StudyRun } from "./study-run.ts";
 
 /** One deployment of an environment with other GPUs or another topology than the next. */

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { TerraformStack, Testing } from "../cdktf.ts";
-import { type ClusterInferenceProps, clusterPlan } from "../cluster-plan.ts";
-import { GpuCluster } from "../gpu-cluster.ts";
+import { type ClusterInferenceProps, clusterPlan } from "../kubernetes/cluster-plan.ts";
+import { GpuCluster } from "../kubernetes/gpu-cluster.ts";
 import { clusterFindings } from "./cluster.ts";
 
 const resources = {

@@ -1,5 +1,5 @@
-import type { GpuName } from "../gpu-catalogue.ts";
-import type { RequiredDriver } from "../host-requirements.ts";
+import type { GpuName } from "../catalogue/gpu-catalogue.ts";
+import type { RequiredDriver } from "../docker/host-requirements.ts";
 
 /**
  * CUDA of NVIDIA's releases, and the oldest branch of the driver that runs any of its minor versions (CUDA Compatibility,

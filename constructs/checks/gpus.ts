@@ -3,8 +3,8 @@ import {
   type ModelVariant,
   modelConfigs,
   modelVariants,
-} from "../../inference-image/src/contract/model-config.ts";
-import type { ModelName } from "../../inference-image/src/contract/model-signature.ts";
+} from "../../contract/model-config.ts";
+import type { ModelName } from "../../contract/model-signature.ts";
 import type { Finding } from "./findings.ts";
 
 /** A GPU of a host: its index, as `nvidia-smi` counts, or its UUID, which stays the same when cards are moved. */

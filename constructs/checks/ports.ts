@@ -1,4 +1,4 @@
-import { nodePortRange } from "../../inference-image/src/contract/ports.ts";
+import { nodePortRange } from "../../contract/ports.ts";
 import type { Finding } from "./findings.ts";
 
 /** A host port that a service publishes. */

@@ -1,4 +1,4 @@
-import { stopMarginSeconds } from "../../inference-image/src/contract/pods.ts";
+import { stopMarginSeconds } from "../../contract/pods.ts";
 import type { Finding } from "./findings.ts";
 
 /** Seconds that a container gets to stop: its own grace, what comes before it, and a margin. */

@@ -1,4 +1,4 @@
-import { tensorrtWorkspaceBytes } from "../../inference-image/src/contract/model-config.ts";
+import { tensorrtWorkspaceBytes } from "../../contract/model-config.ts";
 import type { Finding } from "./findings.ts";
 import type { GpuId } from "./gpus.ts";
 

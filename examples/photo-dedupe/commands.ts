@@ -1,9 +1,9 @@
-import { clientOptionsFromEnv } from "../../inference-image/src/client/client-env.ts";
+import { clientOptionsFromEnv } from "../../client/client-env.ts";
 import {
   type ClientBackend,
   type ClientMode,
   openInferenceClient,
-} from "../../inference-image/src/client/inference-client.ts";
+} from "../../client/inference-client.ts";
 import { DedupeError } from "./dedupe-error.ts";
 import { type EmbedResult, embed } from "./embed.ts";
 import { type EvaluateResult, type Evaluation, evaluate } from "./evaluate.ts";

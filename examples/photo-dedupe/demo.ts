@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { embedPaths } from "../../inference-image/src/contract/embed-paths.ts";
+import { embedPaths } from "../../contract/embed-paths.ts";
 import { DedupeError } from "./dedupe-error.ts";
 
 export interface DemoArguments {
@@ -16,7 +16,7 @@ export interface DemoArguments {
 }
 
 const dedupe = fileURLToPath(new URL("clipstack-dedupe.mjs", import.meta.url));
-const clipstack = fileURLToPath(new URL("../../stacks/cli/clipstack.mjs", import.meta.url));
+const clipstack = fileURLToPath(new URL("../../cli/clipstack.mjs", import.meta.url));
 
 /** Includes generating a model. */
 const startTimeoutMs = 300_000;

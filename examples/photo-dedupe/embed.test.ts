@@ -4,27 +4,27 @@ import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
-import { ClientError } from "../../inference-image/src/client/client-error.ts";
+import { ClientError } from "../../client/client-error.ts";
 import {
   type InferenceClient,
   type InferenceClientOptions,
   openInferenceClient,
-} from "../../inference-image/src/client/inference-client.ts";
-import { serverEnv } from "../../inference-image/src/contract/server-env.ts";
-import { generateModel } from "../../inference-image/src/model/generate.ts";
-import { tinyModel } from "../../inference-image/src/model/test-model.ts";
+} from "../../client/inference-client.ts";
+import { serverEnv } from "../../contract/server-env.ts";
 import {
   type RunningEmbedServer,
   startEmbedServer,
-} from "../../inference-image/src/server/embed-server.ts";
+} from "../../inference-image/embed/embed-server.ts";
 import {
   type TestRepository,
   wholeRepository,
-} from "../../inference-image/src/server/test-repository.ts";
+} from "../../inference-image/emulator/test-repository.ts";
 import {
   type RunningTritonServer,
   startTritonServer,
-} from "../../inference-image/src/server/triton-server.ts";
+} from "../../inference-image/emulator/triton-server.ts";
+import { generateModel } from "../../model-tools/generate.ts";
+import { tinyModel } from "../../model-tools/test-model.ts";
 import { type EmbedOptions, embed } from "./embed.ts";
 import { cosine, weightsInUse } from "./model-probe.ts";
 import { openPhotoDatabase, type PhotoDatabase } from "./photo-database.ts";

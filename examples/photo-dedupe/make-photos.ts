@@ -1,8 +1,8 @@
 import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import sharp, { type Exif, type Sharp } from "sharp";
-import { hash } from "../../bench/samples/noise.ts";
-import * as scenes from "../../bench/samples/scenes.ts";
+import { hash } from "../../model-tools/samples/noise.ts";
+import * as scenes from "../../model-tools/samples/scenes.ts";
 import { DedupeError } from "./dedupe-error.ts";
 import { labelsFile, type PhotoLabel } from "./evaluate.ts";
 

@@ -1,6 +1,6 @@
 import { Command, InvalidArgumentError, Option } from "commander";
-import { clientBackends, clientModes } from "../../inference-image/src/client/inference-client.ts";
-import { uiPorts } from "../../inference-image/src/contract/ports.ts";
+import { clientBackends, clientModes } from "../../client/inference-client.ts";
+import { uiPorts } from "../../contract/ports.ts";
 import packageJson from "./package.json" with { type: "json" };
 
 /** Loads the code of the commands when one runs, not for `--help`. */

@@ -1,4 +1,4 @@
-import type { OnnxModel } from "../../inference-image/src/model/onnx-writer.ts";
+import type { OnnxModel } from "../../model-tools/onnx-writer.ts";
 
 /** The graph that `similar-pairs.ts` has as bytes: rows times columns, and the largest value of each row. */
 export const cosineBlockModel: OnnxModel = {

@@ -1,4 +1,4 @@
-{{- /* Rendered by 'npm run render' from inference-image/src/contract. Do not edit. */ -}}
+{{- /* Rendered by 'npm run render' from contract. Do not edit. */ -}}
 {{- define "clipstack.contract" -}}
 {
   "ports": {

@@ -1,7 +1,7 @@
 """Image files in, the pixels that openclip_vit_b32_u8 takes out: OpenCLIP's validation transform, in 8 bits.
 
 Runs in Triton's Python backend, which must have Pillow and NumPy. The bundled server answers for this model with its own
-preprocessing (inference-image/src/engine/preprocess.ts), to the same messages; a test compares the two.
+preprocessing (inference/preprocess/preprocess.ts), to the same messages; a test compares the two.
 """
 
 import io

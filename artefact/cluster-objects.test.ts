@@ -1,0 +1,130 @@
+import { expect, test } from "vitest";
+import { kubectlAutoscaler, kubectlDeployment, kubectlPod } from "../verify/test-kubectl.ts";
+import {
+  type ClusterAutoscaler,
+  type ClusterDeployment,
+  type ClusterPod,
+  isOver,
+  isReady,
+  metricText,
+  podTrouble,
+  selects,
+  unrest,
+} from "./cluster-objects.ts";
+
+const deployment = kubectlDeployment as unknown as ClusterDeployment;
+const pod = kubectlPod as unknown as ClusterPod;
+const autoscaler = (status: object = {}) =>
+  ({
+    ...kubectlAutoscaler,
+    status: { ...kubectlAutoscaler.status, ...status },
+  }) as unknown as ClusterAutoscaler;
+
+/** The pod of a kind cluster, with another status. */
+function podWith(status: Partial<ClusterPod["status"]>): ClusterPod {
+  return { ...pod, status: { ...pod.status, ...status } };
+}
+
+function deploymentWith(change: object) {
+  return { ...deployment, status: { ...deployment.status, ...change } };
+}
+
+test("a Deployment whose pods are all of its template and ready is at rest", () => {
+  expect(unrest(deployment, [pod, pod])).toBeUndefined();
+});
+
+test.each([
+  [
+    "a change that was not seen",
+    { observedGeneration: 1 },
+    2,
+    "its last change has not been seen yet",
+  ],
+  ["old pods", { updatedReplicas: 1 }, 2, "1 of 2 pods are of its last version"],
+  ["a missing pod", {}, 1, "1 of 2 pods are ready"],
+  ["pods that have just become ready", { availableReplicas: 1 }, 2, "1 of 2 pods are available"],
+  ["a pod on its way out", {}, 3, "1 pod too many"],
+])("a Deployment with %s is not at rest", (_name, status, pods, why) => {
+  expect(
+    unrest(
+      deploymentWith(status),
+      Array.from({ length: pods }, () => pod),
+    ),
+  ).toBe(why);
+});
+
+test.each([
+  ["Running", false],
+  ["Pending", false],
+  ["Failed", true],
+  ["Succeeded", true],
+])("whether a pod that is %s is over: %s", (phase, over) => {
+  expect(isOver(podWith({ phase }))).toBe(over);
+});
+
+test("a pod that is on its way out takes no requests", () => {
+  const leaving = {
+    ...pod,
+    metadata: { ...pod.metadata, deletionTimestamp: "2026-11-21T21:00:00Z" },
+  };
+  expect([isReady(pod), isReady(leaving)]).toEqual([true, false]);
+});
+
+test("a pod that waits for its container to be made has no trouble", () => {
+  const state = { waiting: { reason: "ContainerCreating", message: "" } };
+  const [status] = pod.status?.containerStatuses ?? [];
+  if (status === undefined) throw new Error("the pod has no container");
+  expect(podTrouble(podWith({ containerStatuses: [{ ...status, state }] }))).toBeUndefined();
+});
+
+test("a pod whose image is not there says so in the words of the kubelet", () => {
+  const message = 'Container image "clipstack/embed:none" is not present with pull policy of Never';
+  const state = { waiting: { reason: "ErrImageNeverPull", message } };
+  const [status] = pod.status?.containerStatuses ?? [];
+  if (status === undefined) throw new Error("the pod has no container");
+  expect(podTrouble(podWith({ containerStatuses: [{ ...status, state }] }))).toBe(
+    `embed: ErrImageNeverPull: ${message}`,
+  );
+});
+
+test("a pod that no node has room for says so in the words of the scheduler", () => {
+  const conditions = [
+    {
+      type: "PodScheduled",
+      status: "False",
+      reason: "Unschedulable",
+      message: "0/1 nodes are available: 1 Insufficient cpu.",
+    },
+  ];
+  expect(podTrouble(podWith({ conditions, containerStatuses: [] }))).toBe(
+    "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu.",
+  );
+});
+
+test("an autoscaler's metric is what it last saw", () => {
+  expect(metricText(autoscaler())).toMatch(/^cpu \d+ %$/);
+});
+
+test("an autoscaler that the metrics server has not answered has no metric", () => {
+  expect(metricText(autoscaler({ currentMetrics: null }))).toBeUndefined();
+});
+
+test("an autoscaler on a metric from outside shows its name and value", () => {
+  const currentMetrics = [
+    {
+      type: "External",
+      external: { metric: { name: "queue-ms" }, current: { value: "4", averageValue: "0" } },
+    },
+  ];
+  expect(metricText(autoscaler({ currentMetrics }))).toBe("queue-ms 4");
+});
+
+test("a selector selects pods that have all of its labels, and an empty one selects nothing", () => {
+  const labels = { app: "clipstack", part: "embed" };
+  const selectors: Record<string, string>[] = [
+    { app: "clipstack" },
+    { app: "clipstack", part: "triton" },
+    {},
+  ];
+  expect(selectors.map((it) => selects(it, labels))).toEqual([true, false, false]);
+});

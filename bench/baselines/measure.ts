@@ -1,0 +1,339 @@
+import { fileURLToPath } from "node:url";
+import { request } from "undici";
+import { BenchError } from "../../artefact/bench-error.ts";
+import type { ChildOptions } from "../../artefact/child-process.ts";
+import { withLifeline } from "../../artefact/embedded.ts";
+import { freePorts } from "../../artefact/free-ports.ts";
+import { embedMetrics, embedPaths, embedResponse } from "../../contract/embed-api.ts";
+import type { ServerEnvName } from "../../contract/server-env.ts";
+import { type MeasuredLoad, type MeasureOptions, measureLoad } from "../load/measure-load.ts";
+import type { PreparedRequests } from "../load/prepared-requests.ts";
+import { type Metrics, metricSum, parseMetrics } from "../run/prometheus.ts";
+import {
+  type CpuReading,
+  groupCpuMs,
+  othersShare,
+  ownGroup,
+  readCpu,
+  residentMB,
+} from "./cpu-use.ts";
+import { type Load, limitBatchSizes, type SubjectName } from "./loads.ts";
+import type { BenchRun } from "./record.ts";
+import { runCommand, type Service, withService } from "./run-process.ts";
+
+/** What the measurements need of this machine. */
+export interface Bench {
+  /** Starts the embed server: program and arguments. */
+  readonly serverCommand: readonly string[];
+  /** Starts ONNX Runtime alone; its job is the next argument. */
+  readonly limitCommand: readonly string[];
+  readonly limitSessionOptions: object;
+  readonly models: Readonly<Partial<Record<Load["model"], BenchModel>>>;
+  /** `undefined` where the peer is not measured. */
+  readonly peer?: { readonly python: string; readonly settings: Readonly<Record<string, string>> };
+  /** Bodies of a load's requests. */
+  readonly bodies: (load: Load) => readonly Buffer[];
+  /** A request body for each image of a load's kind: all in one would be larger than a server takes. */
+  readonly eachImage: (load: Load) => readonly Buffer[];
+  readonly warmupSeconds: number;
+  readonly seconds: number;
+  readonly signal: AbortSignal;
+}
+
+export interface BenchModel {
+  /** The standard file, for the server and the peer. */
+  readonly standard: string;
+  /** File that the limit runs: the optimised one, as the server. */
+  readonly limit: string;
+  /** Files prepared from it, the one of fp32 first. */
+  readonly forms: readonly [BenchForm, ...BenchForm[]];
+}
+
+/** A prepared file, and the agreement of its embeddings with those of the standard file. */
+export interface BenchForm {
+  readonly modelPath: string;
+  readonly precision: "fp32" | "int8";
+  /** What is different from the standard file. */
+  readonly parts: string[];
+  readonly images: number;
+  readonly minCosine: number;
+  readonly meanCosine: number;
+  readonly maxDifference: number;
+}
+
+/** What one run gave, and the embeddings of the load's images. */
+export interface Measured {
+  readonly run: BenchRun;
+  readonly embeddings: readonly (readonly number[])[];
+}
+
+/** Measure one subject under one load, in a fresh process. */
+export async function measure(
+  bench: Bench,
+  load: Load,
+  subject: SubjectName,
+  round: number,
+): Promise<Measured> {
+  if (subject === "limit") {
+    return { run: await measureLimit(bench, load, round), embeddings: [] };
+  }
+  const port = (await freePorts(1))[0]!;
+  const isPeer = subject === "peer";
+  const service = isPeer
+    ? peerProcess(bench, load, port)
+    : serverProcess(bench, load, subject, port);
+  const url = `http://127.0.0.1:${port}`;
+  const readyPath = isPeer ? embedPaths.healthz : embedPaths.readyz;
+  return withService(service, { name: subject, url, readyPath }, bench.signal, (running) =>
+    measureService(bench, load, subject, round, running),
+  );
+}
+
+interface LimitResult {
+  readonly createMs: number;
+  readonly readyMs: number;
+  readonly rows: readonly {
+    readonly batchSize: number;
+    readonly runMs: readonly number[];
+    readonly cpuMs: number;
+  }[];
+}
+
+async function measureLimit(bench: Bench, load: Load, round: number): Promise<BenchRun> {
+  const job = {
+    modelPath: modelOf(bench, load).limit,
+    sessionOptions: bench.limitSessionOptions,
+    batchSizes: limitBatchSizes(load),
+    seconds: bench.seconds,
+  };
+  const before = readCpu();
+  const { createMs, readyMs, rows } = await runCommand<LimitResult>(
+    { command: bench.limitCommand, args: [JSON.stringify(job)], env: limitEnv },
+    "limit",
+    bench.signal,
+  );
+  const after = readCpu();
+  const batchSizes = rows.map(({ batchSize, runMs, cpuMs }) => ({
+    batchSize,
+    runs: runMs.length,
+    imagesPerSecond: (1_000 * batchSize * runMs.length) / runMs.reduce((sum, ms) => sum + ms, 0),
+    cpuMsPerImage: cpuMs / (batchSize * runMs.length),
+  }));
+  const best = batchSizes.reduce((a, b) => (b.imagesPerSecond > a.imagesPerSecond ? b : a));
+  return {
+    load: load.id,
+    subject: "limit",
+    round,
+    imagesPerSecond: best.imagesPerSecond,
+    failures: {},
+    cpuMsPerImage: best.cpuMsPerImage,
+    othersShare: before && after && othersShare(before, after, [ownGroup()]),
+    readyMs,
+    createMs,
+    batchSizes,
+  };
+}
+
+/** As the server does: its official build reports model and machine unless this is set. */
+const limitEnv = { ORT_DISABLE_TELEMETRY: "1" };
+
+/** Read at the boundaries of the measured window. */
+interface Counters {
+  readonly cpu: CpuReading | undefined;
+  readonly metrics: Metrics | undefined;
+}
+
+async function measureService(
+  bench: Bench,
+  load: Load,
+  subject: SubjectName,
+  round: number,
+  { child, url, readyMs }: Service,
+): Promise<Measured> {
+  const resident = residentMB(child.pid);
+  const embeddings = await embedEach(url, bench.eachImage(load), bench.signal);
+  const readCounters = async (): Promise<Counters> => ({
+    metrics: await readMetrics(url, subject),
+    cpu: readCpu(),
+  });
+  const [found, health] = await Promise.all([
+    measureLoad(embedRequests(bench, load, url), {
+      ...optionsOf(bench),
+      load: { kind: "closed loop", concurrency: load.concurrency },
+      readCounters,
+    }),
+    load.healthChecks &&
+      measureLoad(healthRequests(url), { ...optionsOf(bench), load: healthLoad }),
+  ]);
+  bench.signal.throwIfAborted();
+  const { before, after } = (found.counters ?? {}) as { before?: Counters; after?: Counters };
+  const cpu = before?.cpu && after?.cpu && { before: before.cpu, after: after.cpu };
+  const images =
+    load.imagesPerRequest * found.windows.reduce((sum, { requests }) => sum + requests, 0);
+  return {
+    embeddings,
+    run: {
+      load: load.id,
+      subject,
+      round,
+      imagesPerSecond: found.samples === 0 ? undefined : found.imagesPerSecond,
+      latency: latencyOf(found),
+      failures: found.errorsInAll,
+      cpuMsPerImage:
+        cpu && images > 0 ? groupCpuMs(cpu.before, cpu.after, child.pid) / images : undefined,
+      othersShare: cpu && othersShare(cpu.before, cpu.after, [child.pid, ownGroup()]),
+      generatorCores: found.client.busiestWorkerCores,
+      readyMs,
+      residentMB: resident,
+      residentAfterMB: residentMB(child.pid),
+      added: addedOf(found.latencyMs?.mean, before?.metrics, after?.metrics),
+      health: health && latencyOf(health),
+      healthFailures: health?.errorsInAll,
+    },
+  };
+}
+
+/** As inference-image/Dockerfile sets it. */
+const imageEnv = { NODE_ENV: "production", MALLOC_MMAP_THRESHOLD_: String(2 * 1024 * 1024) };
+
+/** One window, whose length differs only if answers are few. */
+function optionsOf({ seconds, warmupSeconds, signal }: Bench): Omit<MeasureOptions, "load"> {
+  return {
+    windowSeconds: seconds,
+    warmupSeconds,
+    stableWindows: 1,
+    maxWindows: 1,
+    tolerance: 0,
+    durationSeconds: warmupSeconds + seconds + longestSeconds,
+    workers: 1,
+    signal,
+  };
+}
+
+/** A slow service gets so much longer to answer the requests that a rate needs. */
+const longestSeconds = 60;
+
+function embedRequests(bench: Bench, load: Load, url: string): PreparedRequests {
+  return {
+    transport: "http",
+    url,
+    path: embedPaths.embedBase64,
+    headers: { "content-type": "application/json" },
+    requests: bench.bodies(load).map((body) => ({ headers: {}, body })),
+    imagesPerRequest: load.imagesPerRequest,
+  };
+}
+
+/** One every 20 ms, whether or not the one before was answered. */
+export const healthLoad = {
+  kind: "open loop",
+  arrivals: "constant",
+  ratePerSecond: 50,
+  seed: 0,
+} as const;
+
+/** Requests of a health endpoint. */
+export function healthRequests(url: string): PreparedRequests {
+  return {
+    transport: "http",
+    url,
+    method: "GET",
+    path: embedPaths.healthz,
+    headers: {},
+    requests: [{ headers: {}, body: new Uint8Array() }],
+    imagesPerRequest: 1,
+  };
+}
+
+function latencyOf({ latencyMs, samples, histogram }: MeasuredLoad): BenchRun["latency"] {
+  if (latencyMs === undefined) return undefined;
+  const { p50, p95, p99, max, p99Reliable } = latencyMs;
+  return { count: samples, p50Ms: p50, p95Ms: p95, p99Ms: p99, maxMs: max, p99Reliable, histogram };
+}
+
+function modelOf(bench: Bench, load: Load): BenchModel {
+  const model = bench.models[load.model];
+  if (model === undefined) throw new BenchError(`no ${load.model} model for ${load.id}`);
+  return model;
+}
+
+function serverProcess(bench: Bench, load: Load, subject: SubjectName, port: number): ChildOptions {
+  const env: Partial<Record<ServerEnvName, string>> = {
+    HOST: "127.0.0.1",
+    PORT: String(port),
+    MODEL_PATH: modelOf(bench, load).standard,
+    LOG_LEVEL: "warn",
+    MODEL_PRECISION: subject === "server-int8" ? "int8" : "fp32-optimised",
+  };
+  const command = withLifeline(bench.serverCommand);
+  return { command, args: [], env: { ...imageEnv, ...env } };
+}
+
+function peerProcess(bench: Bench, load: Load, port: number): ChildOptions {
+  const { python, settings } = bench.peer!;
+  return {
+    command: [python],
+    args: [fileURLToPath(new URL("./fastapi/serve.py", import.meta.url))],
+    env: {
+      ...settings,
+      PORT: String(port),
+      MODEL_PATH: modelOf(bench, load).standard,
+      // pip's folders are the venv's, and the bytecode of app.py does not belong into the checkout
+      PYTHONDONTWRITEBYTECODE: "1",
+    },
+  };
+}
+
+/** Each image of the load once: what its embedding is, and the server's first large request. */
+async function embedEach(
+  url: string,
+  bodies: readonly Buffer[],
+  signal: AbortSignal,
+): Promise<readonly (readonly number[])[]> {
+  const embeddings: (readonly number[])[] = [];
+  for (const body of bodies) embeddings.push(...(await embedOne(url, body, signal)));
+  return embeddings;
+}
+
+async function embedOne(
+  url: string,
+  body: Buffer,
+  signal: AbortSignal,
+): Promise<readonly (readonly number[])[]> {
+  const answer = await request(`${url}${embedPaths.embedBase64}`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body,
+    headersTimeout: 120_000,
+    signal,
+  });
+  const text = await answer.body.text();
+  if (answer.statusCode !== 200) {
+    throw new BenchError(
+      `status ${answer.statusCode} to the images of a load: ${text.slice(0, 200)}`,
+    );
+  }
+  return embedResponse.parse(JSON.parse(text)).embeddings;
+}
+
+async function readMetrics(url: string, subject: SubjectName): Promise<Metrics | undefined> {
+  if (subject === "peer") return undefined;
+  const answer = await request(`${url}${embedPaths.metrics}`);
+  return parseMetrics(await answer.body.text());
+}
+
+/** Mean time of a request beyond decoding and inference: latency at the client less the means of the server's histograms. */
+function addedOf(
+  meanLatencyMs: number | undefined,
+  before: Metrics | undefined,
+  after: Metrics | undefined,
+): BenchRun["added"] {
+  if (meanLatencyMs === undefined || before === undefined || after === undefined) return undefined;
+  const meanMs = (name: string) => {
+    const change = (suffix: string) =>
+      (metricSum(after, `${name}${suffix}`) ?? 0) - (metricSum(before, `${name}${suffix}`) ?? 0);
+    return (1_000 * change("_sum")) / change("_count");
+  };
+  const work = meanMs(embedMetrics.decodeSeconds) + meanMs(embedMetrics.inferSeconds);
+  return Number.isFinite(work) ? { ms: meanLatencyMs - work, from: "metrics" } : undefined;
+}

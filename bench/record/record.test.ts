@@ -1,0 +1,63 @@
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, expect, test } from "vitest";
+import { verifyReport } from "../../verify/verify-report.ts";
+import { recordText, reportName, saveReports } from "../report/save-reports.ts";
+import { parseRecord, renderRecordSchema } from "./record.ts";
+import { testRecord } from "./test-record.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "clipstack-record-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const save = () => {
+  const record = testRecord();
+  const name = reportName(record.startedAt, "single-gpu+kind-local");
+  return saveReports(folder, name, recordText(record), verifyReport(record));
+};
+
+const parse = (value: unknown) => parseRecord(JSON.stringify(value), "run.json");
+
+test("a saved record reads back as it was", () => {
+  const saved = save();
+  expect(parseRecord(readFileSync(saved.json, "utf8"), saved.json)).toEqual(testRecord());
+});
+
+test("a run is saved as JSON, HTML and Markdown, named by its time and environments", () => {
+  const saved = save();
+  const base = join(folder, "2026-11-21T10-30-00Z-single-gpu+kind-local");
+  expect(saved).toEqual({ json: `${base}.json`, html: `${base}.html`, md: `${base}.md` });
+});
+
+test("a name has no character that a file system refuses", () => {
+  expect(reportName(testRecord().startedAt, "single-gpu+kind-local")).toMatch(/^[\w.+-]+$/);
+});
+
+test("fails on a record of another version, by its number", () => {
+  expect(() => parse({ ...testRecord(), schema: 2 })).toThrow("run.json: schema must be 1, got 2");
+});
+
+test("fails on a record without a version", () => {
+  expect(() => parse({ kind: "verify" })).toThrow("run.json: schema must be 1, got nothing");
+});
+
+test("fails on JSON that is no record", () => {
+  expect(() => parse([1])).toThrow("run.json: must be a record of the bench");
+});
+
+test("fails on text that is not JSON", () => {
+  expect(() => parseRecord("{", "run.json")).toThrow("run.json: must be JSON");
+});
+
+test("fails on a field that is wrong, by its path", () => {
+  const record = testRecord();
+  expect(() => parse({ ...record, checks: [{ ...record.checks[0], outcome: "maybe" }] })).toThrow(
+    "run.json: checks.0.outcome: ",
+  );
+});
+
+test("the published JSON Schema is the one that is rendered", () => {
+  const file = fileURLToPath(new URL("./record.schema.json", import.meta.url));
+  expect(readFileSync(file, "utf8")).toBe(renderRecordSchema());
+});

@@ -1,0 +1,199 @@
+import { z } from "zod";
+import { protocolPaths, tritonEngines } from "../../contract/environment.ts";
+import { parseRecordAs } from "./parse-record.ts";
+
+/**
+ * One saved run. Every report is computed from this and from nothing else, so an old run can be read, compared and
+ * rendered again. `bench/record/record.schema.json` is the same as JSON Schema (`npm run render`).
+ */
+
+/** Bumped when a field changes meaning, so that old records are refused and not misread. */
+export const recordSchemaVersion = 1;
+
+/** The families of checks, in the order in which they run and are shown. */
+export const checkIds = [
+  "wiring",
+  "start",
+  "container",
+  "cluster",
+  "endpoints",
+  "embedding",
+  "parity",
+  "batches",
+  "batching",
+  "errors",
+  "load",
+  "stop",
+] as const;
+export type CheckId = (typeof checkIds)[number];
+
+/** What each check asks, in words for the report. */
+export const checkQuestions: Readonly<Record<CheckId, string>> = {
+  wiring: "Do ports, names, probes and endpoints of the synthesized file fit together?",
+  start: "Does every process start, or run where it is deployed, and does its health check pass?",
+  container: "Is each deployed container as it was declared: user, privileges, GPUs, ports, image?",
+  cluster: "Do autoscaler, disruption budget and quota of a cluster work?",
+  endpoints: "Does every endpoint answer: live, ready, metadata, metrics?",
+  embedding: "Are embeddings 512 long, finite and of unit norm?",
+  parity: "Does every protocol path give the same embedding as the local reference?",
+  batches: "Are batches of 1, 4, 8, 16 and 32 answered, each row in its place?",
+  batching: "Are concurrent single requests put together into batches?",
+  errors: "Does malformed input get the promised error?",
+  load: "Is every request of a short load answered?",
+  stop: "Does a stop with requests in flight lose none, and end well within its grace?",
+};
+
+const outcome = z.enum(["pass", "fail", "skip"]);
+
+export const checkResult = z.strictObject({
+  id: z.enum(checkIds),
+  environment: z.string(),
+  service: z.string(),
+  path: z.enum(protocolPaths).optional(),
+  /** The container or Deployment behind it: Terraform address and name. */
+  resource: z.string(),
+  outcome,
+  /** What was found: for a failure, what is wrong; for a skip, why. */
+  message: z.string(),
+  /** Numbers that were measured, units in their names. */
+  measured: z.record(z.string(), z.number()),
+  /** For parity: each image. */
+  images: z
+    .array(
+      z.strictObject({
+        image: z.string(),
+        cosine: z.number(),
+        relativeDifference: z.number(),
+      }),
+    )
+    .optional(),
+});
+export type CheckResult = z.infer<typeof checkResult>;
+
+export const measurement = z.strictObject({
+  environment: z.string(),
+  service: z.string(),
+  path: z.enum(protocolPaths),
+  /** The load: each client sends its next request when the last one was answered. */
+  load: z.strictObject({
+    kind: z.literal("closed loop"),
+    concurrency: z.int().min(1),
+    imagesPerRequest: z.int().min(1),
+    seconds: z.number().min(0),
+  }),
+  /** Requests answered well; only they are in the percentiles. */
+  samples: z.int().min(0),
+  imagesPerSecond: z.number().min(0),
+  latencyMs: z
+    .strictObject({
+      p50: z.number(),
+      p95: z.number(),
+      p99: z.number(),
+      max: z.number(),
+      /** False below the minimum number of samples: such a p99 is one or two requests. */
+      p99Reliable: z.boolean(),
+    })
+    .optional(),
+  /** [latency in microseconds, requests], ascending. */
+  histogram: z.array(z.tuple([z.int().min(0), z.int().min(1)])),
+  /** Failed requests by code. */
+  errors: z.record(z.string(), z.int().min(1)),
+});
+export type Measurement = z.infer<typeof measurement>;
+
+export const modelSubject = z.strictObject({
+  /** What the model is, for people: `tiny`, `generated`, or a file's name. */
+  name: z.string(),
+  sha256: z.string().optional(),
+  source: z.string().optional(),
+  /** `random`: the numbers are right, the embeddings mean nothing. */
+  weights: z.string().optional(),
+  architecture: z.string().optional(),
+  seed: z.number().optional(),
+});
+export type ModelSubject = z.infer<typeof modelSubject>;
+
+export const environmentSubject = z.strictObject({
+  name: z.string(),
+  /** Docker endpoint or kubeconfig context of the real thing. */
+  where: z.string(),
+  accelerator: z.enum(["gpu", "cpu"]),
+  gpu: z.string().optional(),
+  artefact: z.strictObject({
+    file: z.string(),
+    sha256: z.string(),
+    /** The file was changed after it was synthesized, and verified as it lies. */
+    editedByHand: z.boolean(),
+  }),
+  services: z.array(
+    z.strictObject({
+      name: z.string(),
+      kind: z.enum(["embed", "triton"]),
+      backend: z.enum(["onnx", "tensorrt", "triton"]),
+      /** Of a Triton that is deployed: NVIDIA's server, or the bundled one in its place. */
+      engine: z.enum(tritonEngines).optional(),
+      resource: z.string(),
+      processes: z.int().min(0),
+    }),
+  ),
+  /** Model that the environment was compared with, if it is not the subject's. */
+  model: modelSubject.optional(),
+  /** Where the run differed from the real thing on purpose. */
+  notes: z.array(z.string()),
+  seconds: z.number().min(0),
+});
+export type EnvironmentSubject = z.infer<typeof environmentSubject>;
+
+/** What a run ran on. Two records of different machines are not compared. */
+export const machineSubject = z.strictObject({
+  cpu: z.string(),
+  cores: z.int().min(1),
+  memoryMiB: z.int().min(1),
+  os: z.string(),
+  node: z.string(),
+});
+
+export const verifyRecord = z.strictObject({
+  schema: z.literal(recordSchemaVersion),
+  kind: z.literal("verify"),
+  /** UTC, ISO 8601. */
+  startedAt: z.iso.datetime(),
+  finishedAt: z.iso.datetime(),
+  /** What was measured: without it the numbers mean nothing. */
+  subject: z.strictObject({
+    commit: z.string().optional(),
+    /** Files differed from the commit. */
+    dirty: z.boolean().optional(),
+    runtime: z.enum(["embedded", "deployed"]),
+    server: z.string(),
+    model: modelSubject,
+    machine: machineSubject,
+    settings: z.strictObject({
+      portOffset: z.int(),
+      secondsPerPath: z.number().min(0),
+      concurrency: z.int().min(1),
+      sampleImages: z.array(z.string()),
+      cosineAtLeast: z.number(),
+      relativeDifferenceAtMost: z.number(),
+      p99MinimumSamples: z.int(),
+    }),
+  }),
+  environments: z.array(environmentSubject),
+  checks: z.array(checkResult),
+  measurements: z.array(measurement),
+  /** Nothing failed. */
+  passed: z.boolean(),
+});
+export type VerifyRecord = z.infer<typeof verifyRecord>;
+
+/** `bench/record/record.schema.json`, whole. */
+export function renderRecordSchema(): string {
+  const schema = z.toJSONSchema(verifyRecord, { target: "draft-2020-12" });
+  return `${JSON.stringify({ title: "clipstack verify record", ...schema }, null, 2)}\n`;
+}
+
+/** Parses a saved record; see {@link parseRecordAs}. */
+export function parseRecord(text: string, shown: string): VerifyRecord {
+  const kind = { kind: "verify", version: recordSchemaVersion, schema: verifyRecord };
+  return parseRecordAs(kind, text, shown);
+}

@@ -1,0 +1,68 @@
+import { place, startStatusLine } from "../../verify/progress.ts";
+import type { Cell } from "../record/bench-record.ts";
+import { formatMs, formatRate } from "../report/document.ts";
+import { parityFailure } from "./bench-parity.ts";
+import type { BenchEvent } from "./bench-run.ts";
+
+/** What a person sees while a bench goes on. */
+export interface BenchProgress {
+  readonly tell: (event: BenchEvent) => void;
+  /** A line of its own. */
+  readonly say: (line: string) => void;
+  /** Take the live line away. */
+  readonly end: () => void;
+}
+
+/** Each cell is a line when it is measured; on a terminal, a line that moves says what is under way. */
+export function startBenchProgress(
+  output: Parameters<typeof startStatusLine>[0],
+  cellsInAll?: number,
+): BenchProgress {
+  let cells = 0;
+  const of = cellsInAll === undefined ? "" : ` of ${cellsInAll}`;
+  const line = startStatusLine(output, () => `${cells}${of} cells`);
+  return {
+    say: line.say,
+    end: line.end,
+    tell(event) {
+      switch (event.kind) {
+        case "phase":
+          line.show(`${place(event.environment)}${event.text}`);
+          break;
+        case "notice":
+          line.say(event.text);
+          break;
+        case "parity":
+          if (!event.result.passed) line.say(`✘ parity ${parityFailure(event.result)}`);
+          break;
+        case "window":
+          if (output.isTTY === true) line.show(windowText(event));
+          break;
+        case "cell":
+          cells++;
+          line.say(cellText(event.cell));
+      }
+      line.draw();
+    },
+  };
+}
+
+function windowText({ cell, window, index }: Extract<BenchEvent, { kind: "window" }>): string {
+  return `${cell}, window ${index + 1}: ${formatRate(window.imagesPerSecond)} images/s`;
+}
+
+/** `onnx-http b8 c4: 118.2 images/s, p50 212.1 ms, p99 240.9 ms; unstable; 3 failed` */
+export function cellText(cell: Cell): string {
+  const { id, imagesPerSecond, latencyMs, stability, errors, invalid } = cell;
+  const times =
+    latencyMs === undefined
+      ? "nothing was answered"
+      : `${formatRate(imagesPerSecond)} images/s, p50 ${formatMs(latencyMs.p50)} ms, p99 ${formatMs(latencyMs.p99)} ms${latencyMs.p99Reliable ? "" : " (few samples)"}`;
+  const failed = Object.entries(errors).map(([code, count]) => `${count} × ${code}`);
+  const remarks = [
+    ...(stability.verdict === "stable" ? [] : [stability.verdict]),
+    ...failed,
+    ...invalid,
+  ];
+  return [`${id}: ${times}`, ...remarks].join("; ");
+}

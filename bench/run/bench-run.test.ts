@@ -1,0 +1,448 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { freePorts, isTaken } from "../../artefact/free-ports.ts";
+import { dockerDocument, type TestDocument } from "../../artefact/test-artefact.ts";
+import { normalised } from "../../inference/preprocess/image-tensor.ts";
+import { preprocess } from "../../inference/preprocess/preprocess.ts";
+import { generateModel } from "../../model-tools/generate.ts";
+import { ensureOptimised } from "../../model-tools/optimise.ts";
+import { tinyModel } from "../../model-tools/test-model.ts";
+import {
+  type BenchRecord,
+  benchPathName,
+  benchRecord,
+  type Cell,
+  parseBenchRecord,
+} from "../record/bench-record.ts";
+import { testCell } from "../report/test-bench-record.ts";
+import { readBenchImages } from "./bench-images.ts";
+import {
+  type AskedPath,
+  type BenchEvent,
+  type BenchOptions,
+  choosePaths,
+  defaultSettings,
+  finishBenchRecord,
+  newBenchRecord,
+  runBench,
+} from "./bench-run.ts";
+import type { BenchTarget, EmbeddedSource, TargetsSource } from "./bench-targets.ts";
+import { makeReference, readSamples } from "./reference.ts";
+
+const project = fileURLToPath(new URL("../../", import.meta.url));
+const folder = mkdtempSync(join(tmpdir(), "clipstack-bench-test-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const prepare = async (image: Uint8Array) =>
+  normalised(await preprocess(image, { maxPixels: 100_000_000 }));
+
+const samples = join(project, "model-tools/samples");
+
+let written = 0;
+async function source(
+  document: TestDocument,
+  changes: Partial<EmbeddedSource> = {},
+): Promise<EmbeddedSource> {
+  const name = `environment-${++written}`;
+  mkdirSync(join(folder, name));
+  const file = join(folder, name, "cdk.tf.json");
+  writeFileSync(file, JSON.stringify(document));
+  return {
+    kind: "embedded",
+    environment: { file, shown: `${name}/cdk.tf.json`, editedByHand: false },
+    serverCommand: [
+      process.execPath,
+      "--import",
+      import.meta.resolve("tsx"),
+      fileURLToPath(new URL("../../verify/test-faulty-server.ts", import.meta.url)),
+    ],
+    modelRepository: join(project, "model_repository"),
+    modelFile: await tinyModel(),
+    portOffset: 0,
+    ...changes,
+  };
+}
+
+async function twoServices(): Promise<{ document: TestDocument; ports: readonly number[] }> {
+  const ports = await freePorts(4);
+  const [embed = 0, http = 0, grpc = 0, metrics = 0] = ports;
+  const document = dockerDocument({
+    ports: { embed, triton: { http, grpc, metrics } },
+    repository: join(project, "model_repository"),
+  });
+  return { document, ports };
+}
+
+interface Run {
+  readonly record: BenchRecord;
+  readonly events: readonly BenchEvent[];
+}
+
+interface RunChanges extends Partial<Pick<BenchOptions, "batchSizes" | "loads">> {
+  readonly onEvent?: (event: BenchEvent) => void;
+  readonly signal?: AbortSignal;
+  /** In place of the model that is served. */
+  readonly referenceModel?: string;
+}
+
+/** A run that is under way; its record is filled as it goes on. */
+async function begin(
+  sources: readonly TargetsSource[],
+  paths: readonly AskedPath[],
+  changes: RunChanges = {},
+): Promise<Run & { readonly done: Promise<void> }> {
+  const events: BenchEvent[] = [];
+  const images = (await readBenchImages(samples, prepare)).slice(0, 3);
+  const settings = {
+    ...defaultSettings,
+    paths: [],
+    windowSeconds: 0.1,
+    // what is tested is not whether this machine is quiet
+    tolerance: 1,
+    durationSeconds: 3,
+    images: { source: "samples", count: images.length, meanBytes: 1 },
+  };
+  const record = await newBenchRecord({
+    project,
+    startedAt: new Date(),
+    runtime: "embedded",
+    model: { name: "tiny", weights: "random" },
+    settings,
+  });
+  const model = changes.referenceModel ?? (await tinyModel());
+  const { images: reference } = await makeReference(readSamples(samples, 3), model, prepare);
+  const onEvent = (event: BenchEvent) => {
+    events.push(event);
+    changes.onEvent?.(event);
+  };
+  const { signal = new AbortController().signal } = changes;
+  const done = runBench({
+    context: { settings, images, signal, onEvent },
+    record,
+    sources,
+    paths,
+    batchSizes: changes.batchSizes ?? [1],
+    loads: changes.loads ?? [{ kind: "closed loop", concurrency: 2 }],
+    reference,
+  });
+  return { record, events, done };
+}
+
+async function run(...args: Parameters<typeof begin>): Promise<Run> {
+  const { record, events, done } = await begin(...args);
+  await done;
+  return { record: finishBenchRecord(record), events };
+}
+
+const path = (name: "embed-http" | "onnx-http" | "onnx-grpc" | "trt-http", byName = false) => ({
+  path: name,
+  payload: name === "embed-http" ? ("encoded" as const) : ("fp32" as const),
+  serialization: "binary" as const,
+  byName,
+});
+
+describe("a grid over an environment with an embed server and a Triton", () => {
+  let measured: Run;
+
+  beforeAll(async () => {
+    const { document } = await twoServices();
+    measured = await run(
+      [await source(document)],
+      [path("embed-http"), path("onnx-http"), path("onnx-grpc"), path("trt-http")],
+      { batchSizes: [1, 3] },
+    );
+  });
+
+  test("is a record that can be saved, and nothing failed", () => {
+    expect(benchRecord.safeParse(measured.record).error).toBeUndefined();
+    expect(measured.record.failures).toEqual([]);
+    expect(measured.record.passed).toBe(true);
+  });
+
+  test("has a cell for every path that there is, and every batch size", () => {
+    expect(measured.record.cells.map(({ id }) => id)).toEqual([
+      "embed-http b1 c2",
+      "embed-http b3 c2",
+      "onnx-http b1 c2",
+      "onnx-http b3 c2",
+      "onnx-grpc b1 c2",
+      "onnx-grpc b3 c2",
+    ]);
+    expect(measured.record.settings.paths).toEqual(["embed-http", "onnx-http", "onnx-grpc"]);
+  });
+
+  test("compares every path with the local reference before the first load", () => {
+    const { parity } = measured.record;
+    expect(parity.map(({ path: on, passed }) => [on, passed])).toEqual([
+      ["embed-http", true],
+      ["onnx-http", true],
+      ["onnx-grpc", true],
+    ]);
+    // each image alone, and all of them as one batch
+    expect(parity.map(({ images }) => images)).toEqual([6, 6, 6]);
+    const kinds = measured.events.map(({ kind }) => kind);
+    expect(kinds.lastIndexOf("parity")).toBeLessThan(kinds.indexOf("cell"));
+  });
+
+  test("knows for each cell what the server counted in the measured windows", () => {
+    for (const { id, server, samples: answered, imagesPerRequest } of measured.record.cells) {
+      expect(server?.requests, id).toBeGreaterThan(0.5 * answered);
+      expect(server?.averageBatch, id).toBeGreaterThanOrEqual(imagesPerRequest);
+      expect(server?.requestMs, id).toBeGreaterThan(0);
+      expect(server?.inferMs, id).toBeGreaterThan(0);
+    }
+    const embed = measured.record.cells.filter(({ path: on }) => on === "embed-http");
+    for (const { server } of embed) expect(server?.decodeMs).toBeGreaterThan(0);
+  });
+
+  test("says what was measured", () => {
+    const { subject, notes } = measured.record;
+    expect(subject.environments.map(({ name }) => name)).toEqual(["two-services"]);
+    expect(subject.servers.map(({ service }) => service)).toEqual(["embed", "triton-onnx"]);
+    expect(subject.price).toBeUndefined();
+    expect(notes).toContain(
+      "two-services: local processes of the bundled server stood in for its containers.",
+    );
+  });
+});
+
+test("starts only the services that the paths need, and stops them", async () => {
+  const { document, ports } = await twoServices();
+  const [embed = 0, http = 0] = ports;
+  const seen: boolean[] = [];
+  const onEvent = (event: BenchEvent) => {
+    if (event.kind !== "parity") return;
+    void Promise.all([isTaken(embed), isTaken(http)]).then((taken) => seen.push(...taken));
+  };
+  const { record } = await run(
+    [await source(document, { paths: ["onnx-http"] })],
+    [path("onnx-http")],
+    { onEvent },
+  );
+  expect(record.cells).toHaveLength(1);
+  expect(seen).toEqual([false, true]);
+  expect([await isTaken(embed), await isTaken(http)]).toEqual([false, false]);
+});
+
+test("the payload variants are measured where the Triton is given their models, also if it loads only its own", async () => {
+  const { document } = await twoServices();
+  const triton = document.resource.docker_container?.triton as { command: string[] };
+  triton.command.push("--model-control-mode=explicit", "--load-model=openclip_vit_b32");
+  const u8ModelFile = join(folder, "u8.onnx");
+  await ensureOptimised(await tinyModel(), u8ModelFile);
+  const { record } = await run(
+    [await source(document, { paths: ["onnx-http", "onnx-grpc"], u8ModelFile })],
+    [
+      { path: "onnx-http", payload: "encoded", serialization: "binary", byName: true },
+      { path: "onnx-grpc", payload: "u8", serialization: "binary", byName: true },
+      { path: "onnx-http", payload: "fp32", serialization: "json", byName: true },
+    ],
+  );
+  expect(record.failures).toEqual([]);
+  expect(record.cells.map(benchPathName)).toEqual([
+    "onnx-http_jpeg",
+    "onnx-grpc_u8",
+    "onnx-http_json",
+  ]);
+  expect(record.cells[0]?.server?.decodeMs).toBeGreaterThan(0);
+  expect(record.notes.join(" ")).toContain("openclip_vit_b32_jpeg were added to its models");
+});
+
+test("fails without timing a path whose answers differ from the reference", async () => {
+  const { document } = await twoServices();
+  const other = join(folder, "other.onnx");
+  await generateModel({ profile: "tiny", seed: 2, file: other });
+  const { record } = await run(
+    [await source(document, { paths: ["onnx-http"] })],
+    [path("onnx-http")],
+    { referenceModel: other },
+  );
+  expect(record.cells).toEqual([]);
+  expect(record.passed).toBe(false);
+  expect(record.failures).toHaveLength(1);
+  expect(record.failures[0]).toMatch(
+    /^two-services\/triton-onnx onnx-http: .* differ from the local reference: cosine .*; must be ≥ 0.999 and ≤ 0.10 %; the reference is the model of --model$/,
+  );
+});
+
+test("keeps what was measured until it was interrupted", async () => {
+  const { document, ports } = await twoServices();
+  const controller = new AbortController();
+  const { record, done } = await begin(
+    [await source(document, { paths: ["onnx-http"] })],
+    [path("onnx-http")],
+    {
+      loads: [2, 3, 4].map((concurrency) => ({ kind: "closed loop", concurrency }) as const),
+      signal: controller.signal,
+      onEvent: (event) => {
+        if (event.kind === "window" && event.cell === "onnx-http b1 c3") controller.abort();
+      },
+    },
+  );
+  await expect(done).rejects.toThrow("aborted");
+  expect(record.cells.map(({ id, stability }) => [id, stability.verdict])).toEqual([
+    ["onnx-http b1 c2", expect.not.stringMatching("interrupted")],
+    ["onnx-http b1 c3", "interrupted"],
+  ]);
+  expect(record.subject.environments).toHaveLength(1);
+  expect(await Promise.all(ports.map(isTaken))).toEqual([false, false, false, false]);
+});
+
+describe("addresses given by hand", () => {
+  test("fails in one line where nobody answers", async () => {
+    const [port = 0] = await freePorts(1);
+    const endpoints = [{ path: "onnx-http", url: `http://127.0.0.1:${port}` }] as const;
+    await expect(
+      run([{ kind: "endpoints", endpoints, metrics: [] }], [path("onnx-http")]),
+    ).rejects.toThrow(`endpoints: onnx-http does not answer at http://127.0.0.1:${port}`);
+  });
+
+  test("fails on a path that does not give embeddings, and says what it gave", async () => {
+    const server = createServer((_request, response) => response.end("{}"));
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const { port } = server.address() as AddressInfo;
+    const endpoints = [{ path: "embed-http", url: `http://127.0.0.1:${port}` }] as const;
+    try {
+      const { record } = await run(
+        [{ kind: "endpoints", endpoints, metrics: [] }],
+        [path("embed-http")],
+      );
+      expect(record.cells).toEqual([]);
+      expect(record.failures).toEqual([
+        "endpoints/embed embed-http: answer to octet-stream: expected rows of 2048 bytes, got 2 bytes",
+      ]);
+    } finally {
+      server.closeAllConnections();
+      server.close();
+    }
+  });
+});
+
+test.each([
+  ["zeros", 0],
+  ["values that are no numbers", Number.NaN],
+])("fails on a path that answers %s, with a record that can be read", async (_what, value) => {
+  const embedding = Buffer.from(new Float32Array(512).fill(value).buffer);
+  const server = createServer(({ headers }, response) => {
+    const images = headers["content-type"]?.startsWith("multipart/") ? 3 : 1;
+    response.end(Buffer.concat(Array(images).fill(embedding)));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  const endpoints = [{ path: "embed-http", url: `http://127.0.0.1:${port}` }] as const;
+  try {
+    const { record } = await run(
+      [{ kind: "endpoints", endpoints, metrics: [] }],
+      [path("embed-http")],
+    );
+    expect(record.failures).toHaveLength(1);
+    expect(record.failures[0]).toMatch(
+      /^endpoints\/embed embed-http: .+: answered zeros, or values that are no numbers, which have no direction to compare$/,
+    );
+    expect(parseBenchRecord(JSON.stringify(record), "record")).toEqual(
+      JSON.parse(JSON.stringify(record)),
+    );
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+});
+
+/** A target that offers these payloads. */
+const target = (more: Partial<BenchTarget>): BenchTarget => ({
+  environment: "single-gpu",
+  service: "triton-onnx",
+  path: "onnx-http",
+  url: "http://127.0.0.1:1",
+  model: "openclip_vit_b32",
+  payloads: ["fp32"],
+  metrics: [],
+  pids: [],
+  ...more,
+});
+
+test("of several services that offer a path, the first is measured, and the others are named", () => {
+  const notices: string[] = [];
+  const targets = ["triton-0", "triton-1", "triton-2"].map((service) => target({ service }));
+  const chosen = choosePaths([path("onnx-http")], { targets }, (text) => notices.push(text));
+  expect(chosen.map((it) => it.target.service)).toEqual(["triton-0"]);
+  expect(notices).toEqual(["onnx-http: measured on triton-0; triton-1, triton-2 offer it too"]);
+});
+
+test("fails on a path that was asked for by its name and is not there", () => {
+  expect(() =>
+    choosePaths(
+      [path("onnx-http"), path("trt-http", true)],
+      { targets: [target({ payloads: ["fp32", "u8"] })] },
+      () => {},
+    ),
+  ).toThrow("single-gpu does not offer trt-http: it has onnx-http, onnx-http_json, onnx-http_u8");
+});
+
+test("fails where none of the paths is there, and says what is", () => {
+  expect(() => choosePaths([path("embed-http")], { targets: [target({})] }, () => {})).toThrow(
+    "single-gpu does not offer embed-http: it has onnx-http, onnx-http_json",
+  );
+});
+
+const cell = (more: Partial<Cell>): Cell =>
+  testCell({}, { id: "onnx-http b1 c1", environment: "one", ...more });
+
+async function finished(cells: readonly Cell[], devices?: Parameters<typeof finishBenchRecord>[1]) {
+  const record = await newBenchRecord({
+    project: folder,
+    startedAt: new Date(),
+    runtime: "embedded",
+    model: { name: "tiny" },
+    settings: { ...defaultSettings, paths: [], images: { source: "", count: 1, meanBytes: 1 } },
+  });
+  record.cells.push(...cells);
+  return finishBenchRecord(record, devices);
+}
+
+test("cells that would share an id are told apart by what differs", async () => {
+  const { cells } = await finished([
+    cell({}),
+    cell({ environment: "two" }),
+    cell({ id: "embed-http b1 c1", study: "batch" }),
+    cell({ id: "embed-http b1 c1", study: "concurrency" }),
+    cell({ id: "trt-http b1 c1" }),
+    cell({ id: "trt-http b1 c1" }),
+    cell({ id: "onnx-grpc b1 c1" }),
+  ]);
+  expect(cells.map(({ id }) => id)).toEqual([
+    "onnx-http b1 c1, one",
+    "onnx-http b1 c1, two",
+    "embed-http b1 c1, batch",
+    "embed-http b1 c1, concurrency",
+    "trt-http b1 c1, #5",
+    "trt-http b1 c1, #6",
+    "onnx-grpc b1 c1",
+  ]);
+});
+
+test("a request that failed fails the run, with its code", async () => {
+  const { passed, failures } = await finished([cell({ errorsInAll: { "503": 3, timeout: 1 } })]);
+  expect(passed).toBe(false);
+  expect(failures).toEqual(["onnx-http b1 c1: requests failed: 3 × 503, 1 × timeout"]);
+});
+
+test("a record that could not be read again fails the run, and says where", async () => {
+  const { passed, failures } = await finished([cell({ imagesPerSecond: Number.NaN })]);
+  expect(passed).toBe(false);
+  expect(failures).toEqual([
+    expect.stringMatching(/^the record cannot be read again: cells\.0\.imagesPerSecond: /),
+  ]);
+});
+
+test("a figure above what the device can compute fails the run", async () => {
+  const devices = new Map([["one", { name: "t4", count: 1, fp16DenseTflops: 65 }]]);
+  const { passed, failures } = await finished([cell({ imagesPerSecond: 8_000 })], devices);
+  expect(passed).toBe(false);
+  expect(failures[0]).toMatch(/^onnx-http b1 c1: 8000 images\/s are more than 1 × t4 can compute/);
+});

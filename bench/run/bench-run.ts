@@ -1,0 +1,479 @@
+import { BenchError } from "../../artefact/bench-error.ts";
+import { roundsToHalf } from "../../verify/checks/check-parity.ts";
+import { measureLoad } from "../load/measure-load.ts";
+import { prepareRequests } from "../load/prepare.ts";
+import {
+  type BenchPath,
+  type BenchRecord,
+  benchPathName,
+  benchRecord,
+  benchRecordVersion,
+  type Cell,
+  type Conditions,
+  type LoadShape,
+  type StudyId,
+} from "../record/bench-record.ts";
+import { aboveCeiling, type Device } from "../stats/roofline.ts";
+import { p99MinimumSamples } from "../stats/statistics.ts";
+import { checkBenchParity, parityFailure } from "./bench-parity.ts";
+import {
+  type BenchTarget,
+  benchPathsOf,
+  type OpenTargets,
+  type TargetsSource,
+  withTargets,
+} from "./bench-targets.ts";
+import { startGpuSampler } from "./gpu-use.ts";
+import { openHttpClient, reason } from "./http-client.ts";
+import { describeCommit, describeMachine } from "./machine.ts";
+import type { PreparedImage, ReferenceImage } from "./reference.ts";
+import { readServerCounters, type ServerCounters, serverTimes } from "./server-times.ts";
+
+/** What happens, as it happens. */
+export type BenchEvent =
+  | { readonly kind: "phase"; readonly environment?: string; readonly text: string }
+  | { readonly kind: "notice"; readonly text: string }
+  | { readonly kind: "parity"; readonly result: BenchRecord["parity"][number] }
+  /** A window of the cell that is being measured. */
+  | {
+      readonly kind: "window";
+      readonly cell: string;
+      readonly window: Cell["windows"][number];
+      readonly index: number;
+    }
+  | { readonly kind: "cell"; readonly cell: Cell };
+
+/** What every cell of a run is measured with. */
+export interface BenchContext {
+  readonly settings: BenchRecord["settings"];
+  /** What the requests carry. */
+  readonly images: readonly PreparedImage[];
+  /** Processes that send; absent: as many as the rate needs. */
+  readonly workers?: number;
+  readonly signal: AbortSignal;
+  /**
+   * Begins work that an impatient second interrupt must not cut off; what it gives back is called at its end.
+   *
+   * @param work - In words: `putting back the queue delay of …`.
+   * @default - nothing is held
+   */
+  readonly hold?: (work: string) => () => void;
+  readonly onEvent: (event: BenchEvent) => void;
+}
+
+/** One load. */
+export interface CellOptions {
+  readonly batch: number;
+  readonly load: LoadShape;
+  readonly study?: StudyId;
+  readonly conditions?: Conditions;
+  /** Address in place of the target's, for example of a proxy before it. */
+  readonly url?: string;
+  /** Settings in place of the context's. */
+  readonly settings?: Partial<BenchRecord["settings"]>;
+  /** {@link OpenTargets.readGpus}: asked where Triton's metrics know no GPU. */
+  readonly readGpus?: OpenTargets["readGpus"];
+  /** Told, in a sentence, what a reader of the record must know of its cells. */
+  readonly onNote?: (note: string) => void;
+}
+
+/** What the counters of the servers were at the boundary of a window. */
+interface Reading {
+  readonly atMs: number;
+  readonly counters: ServerCounters;
+}
+
+/**
+ * Measure one load on one path of a target. Of a load that was interrupted, what was measured until then.
+ *
+ * @throws {BenchError} one line, where no request could be sent at all.
+ */
+export async function measureCell(
+  context: BenchContext,
+  target: BenchTarget,
+  path: BenchPath,
+  options: CellOptions,
+): Promise<Cell> {
+  const { batch, load, study, conditions = {}, url = target.url } = options;
+  const settings = { ...context.settings, ...options.settings };
+  const id = cellId(path, options);
+  const requests = await prepareRequests({ ...target, url }, path, context.images, batch);
+  const http = openHttpClient();
+  const gpus = startGpuSampler(http, target.metrics, options.readGpus);
+  const startedMs = performance.now();
+  try {
+    const readCounters = async (): Promise<Reading> => {
+      const atMs = performance.now();
+      try {
+        return {
+          atMs,
+          counters: await readServerCounters(http, target.metrics, context.signal),
+        };
+      } catch (error) {
+        if (!context.signal.aborted) options.onNote?.(countersNote(target, error));
+        throw error;
+      }
+    };
+    const { counters, ...measured } = await measureLoad(requests, {
+      load,
+      windowSeconds: settings.windowSeconds,
+      stableWindows: settings.stableWindows,
+      tolerance: settings.tolerance,
+      maxWindows: settings.maxWindows,
+      durationSeconds: settings.durationSeconds,
+      workers: context.workers,
+      signal: context.signal,
+      readCounters: target.metrics.length === 0 ? undefined : readCounters,
+      onWindow: (window, index) => context.onEvent({ kind: "window", cell: id, window, index }),
+    });
+    const before = counters?.before as Reading | undefined;
+    const after = counters?.after as Reading | undefined;
+    return {
+      id,
+      study,
+      environment: target.environment,
+      service: target.service,
+      ...path,
+      imagesPerRequest: batch,
+      load,
+      conditions,
+      ...measured,
+      server:
+        before === undefined || after === undefined
+          ? undefined
+          : serverTimes(before.counters, after.counters, target, path.payload),
+      gpu: await gpus.stop(before?.atMs ?? startedMs, after?.atMs ?? performance.now()),
+    };
+  } finally {
+    await gpus.stop(0, 0);
+    await http.close();
+  }
+}
+
+function countersNote({ service }: BenchTarget, error: unknown): string {
+  return `${service}: its metrics could not be read, so the time in the server is missing: ${reason(error)}.`;
+}
+
+/** Keeps each note once, and tells it at once. */
+export function noteOnce(record: BenchRecord, context: BenchContext): (note: string) => void {
+  return (note) => {
+    if (record.notes.includes(note)) return;
+    record.notes.push(note);
+    context.onEvent({ kind: "notice", text: note });
+  };
+}
+
+/** Read the counters of the servers once: whoever waits for minutes should know before that they cannot be read. */
+export async function tryCounters(
+  { signal }: BenchContext,
+  measured: readonly MeasuredPath[],
+  onNote: (note: string) => void,
+): Promise<void> {
+  const http = openHttpClient();
+  try {
+    for (const target of new Set(measured.map((it) => it.target))) {
+      try {
+        await readServerCounters(http, target.metrics, signal);
+      } catch (error) {
+        signal.throwIfAborted();
+        onNote(countersNote(target, error));
+      }
+    }
+  } finally {
+    await http.close();
+  }
+}
+
+/** `onnx-http b8 c4`, `embed-http b1 50/s poisson`, `onnx-grpc b1 c4, 10 Mbit/s, 60 ms`. */
+function cellId(path: BenchPath, { batch, load, conditions = {} }: CellOptions): string {
+  const shape =
+    load.kind === "closed loop"
+      ? `c${load.concurrency}`
+      : `${load.ratePerSecond}/s ${load.arrivals}`;
+  const { queueDelayUs, bandwidthMbps, roundTripMs, gpus, topology } = conditions;
+  const under = [
+    queueDelayUs === undefined ? undefined : `queue ${queueDelayUs} us`,
+    bandwidthMbps === undefined ? undefined : `${bandwidthMbps} Mbit/s`,
+    roundTripMs === undefined ? undefined : `${roundTripMs} ms`,
+    gpus === undefined ? undefined : `${gpus} GPU`,
+    topology,
+  ].filter((part) => part !== undefined);
+  return [`${benchPathName(path)} b${batch} ${shape}`, ...under].join(", ");
+}
+
+/** What a record says before anything was measured; the rest is pushed into it. */
+export async function newBenchRecord(options: {
+  /** Folder of the project: for the commit. */
+  readonly project: string;
+  readonly startedAt: Date;
+  readonly runtime: OpenTargets["runtime"];
+  readonly model: BenchRecord["subject"]["model"];
+  readonly settings: BenchRecord["settings"];
+}): Promise<BenchRecord> {
+  const { project, startedAt, runtime, model, settings } = options;
+  return {
+    schema: benchRecordVersion,
+    kind: "bench",
+    startedAt: startedAt.toISOString(),
+    finishedAt: startedAt.toISOString(),
+    interrupted: false,
+    subject: {
+      ...(await describeCommit(project)),
+      runtime,
+      servers: [],
+      model,
+      machine: describeMachine(),
+      environments: [],
+    },
+    settings,
+    parity: [],
+    cells: [],
+    studies: [],
+    imported: [],
+    notes: [],
+    passed: true,
+    failures: [],
+  };
+}
+
+/**
+ * Take what open targets say of themselves into a record. Of environments with different GPUs or prices neither is kept:
+ * a figure of one would be read as one of the other.
+ */
+export function addSubject(record: BenchRecord, open: OpenTargets): void {
+  const { subject } = record;
+  const { environments, servers, gpu, price } = open.subject;
+  const isFirst = subject.servers.length === 0;
+  subject.environments.push(...environments);
+  for (const server of servers) {
+    if (!subject.servers.some((it) => sameJson(it, server))) subject.servers.push(server);
+  }
+  record.notes.push(...open.notes);
+  if (isFirst) {
+    subject.gpu = gpu;
+    subject.price = price;
+  } else if (!sameJson([subject.gpu, subject.price], [gpu, price])) {
+    subject.gpu = undefined;
+    subject.price = undefined;
+    const note =
+      "The environments differ in GPUs or price, so the record has neither: measure one at a time to see costs.";
+    if (!record.notes.includes(note)) record.notes.push(note);
+  }
+}
+
+function sameJson(a: unknown, b: unknown): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
+}
+
+/**
+ * End a record: what failed, and ids that are unique.
+ *
+ * @param devices - What computed, by environment, where its peak is known.
+ */
+export function finishBenchRecord(
+  record: BenchRecord,
+  devices: ReadonlyMap<string, Device> = new Map(),
+): BenchRecord {
+  record.cells = withUniqueIds(record.cells);
+  record.settings.paths = [
+    ...new Set([...record.parity, ...record.cells].map((path) => benchPathName(path))),
+  ];
+  record.finishedAt = new Date().toISOString();
+  record.failures.push(
+    ...record.parity.filter(({ passed }) => !passed).map(parityFailure),
+    ...record.cells.flatMap(({ id, errorsInAll }) => {
+      const codes = Object.entries(errorsInAll).map(([code, count]) => `${count} × ${code}`);
+      return codes.length === 0 ? [] : [`${id}: requests failed: ${codes.join(", ")}`];
+    }),
+    ...aboveCeiling(record.cells, devices),
+  );
+  const checked = benchRecord.safeParse(record);
+  for (const { path, message } of checked.error?.issues ?? []) {
+    record.failures.push(`the record cannot be read again: ${path.join(".")}: ${message}`);
+  }
+  record.passed = record.failures.length === 0;
+  return record;
+}
+
+/** Cells that share an id are told apart by what differs: environment, service, study, number. */
+function withUniqueIds(cells: readonly Cell[]): Cell[] {
+  const parts: readonly ((cell: Cell, index: number) => string | undefined)[] = [
+    ({ environment }) => environment,
+    ({ service }) => service,
+    ({ study }) => study,
+    (_cell, index) => `#${index + 1}`,
+  ];
+  let named = cells.map((cell) => ({ ...cell }));
+  for (const part of parts) {
+    const seen = new Map<string, Set<string | undefined>>();
+    named.forEach((cell, index) => {
+      const values = seen.get(cell.id) ?? new Set();
+      seen.set(cell.id, values.add(part(cell, index)));
+    });
+    named = named.map((cell, index) => {
+      const own = part(cell, index);
+      const differs = (seen.get(cell.id)?.size ?? 0) > 1;
+      return differs && own !== undefined ? { ...cell, id: `${cell.id}, ${own}` } : cell;
+    });
+  }
+  return named;
+}
+
+/** A path as it was asked for. */
+export interface AskedPath extends BenchPath {
+  /** By its own name: then it must be there. */
+  readonly byName: boolean;
+}
+
+/** Whether a path is on a target, and that target is the one that it is measured on. */
+export interface MeasuredPath {
+  readonly target: BenchTarget;
+  readonly path: BenchPath;
+}
+
+/**
+ * The paths to measure, of those that were asked for: each on the first service that offers it.
+ *
+ * @throws {BenchError} for one that was asked for by its name and is not there, and where none is.
+ */
+export function choosePaths(
+  asked: readonly AskedPath[],
+  { targets }: Pick<OpenTargets, "targets">,
+  onNotice: (text: string) => void,
+): readonly MeasuredPath[] {
+  const missing: string[] = [];
+  const chosen = asked.flatMap(({ byName, ...path }): MeasuredPath[] => {
+    const name = benchPathName(path);
+    const offering = targets.filter((target) =>
+      benchPathsOf(target).some((it) => benchPathName(it) === name),
+    );
+    const [target, ...others] = offering;
+    if (target === undefined) {
+      if (byName) missing.push(name);
+      return [];
+    }
+    if (others.length > 0) {
+      onNotice(
+        `${name}: measured on ${target.service}; ${others.map(({ service }) => service).join(", ")} offer it too`,
+      );
+    }
+    return [{ target, path }];
+  });
+  if (missing.length > 0 || chosen.length === 0) {
+    const names = targets.flatMap((target) => benchPathsOf(target).map(benchPathName));
+    const there = [...new Set(names)].join(", ") || "no path";
+    const wanted = missing.length > 0 ? missing : asked.map(benchPathName);
+    throw new BenchError(
+      `${targets[0]?.environment ?? "nothing"} does not offer ${wanted.join(", ")}: it has ${there}`,
+    );
+  }
+  return chosen;
+}
+
+/**
+ * Compare the answers of paths with the local reference, and take the results into a record.
+ *
+ * @returns The paths that passed: only they may be timed.
+ */
+export async function gateParity(
+  context: BenchContext,
+  record: BenchRecord,
+  paths: readonly MeasuredPath[],
+  reference: readonly ReferenceImage[],
+): Promise<readonly MeasuredPath[]> {
+  const passed: MeasuredPath[] = [];
+  for (const measured of paths) {
+    context.signal.throwIfAborted();
+    const { target, path } = measured;
+    const { environment } = target;
+    context.onEvent({ kind: "phase", environment, text: `parity: ${benchPathName(path)}` });
+    const result = await checkBenchParity(target, path, reference, {
+      halfPrecision: roundsToHalf(record.subject.runtime, target.path),
+      signal: context.signal,
+    });
+    record.parity.push(result);
+    context.onEvent({ kind: "parity", result });
+    if (result.passed) passed.push(measured);
+  }
+  return passed;
+}
+
+export interface BenchOptions {
+  readonly context: BenchContext;
+  /** Is filled while the run goes on, so that what was measured until an interrupt is in it. */
+  readonly record: BenchRecord;
+  readonly sources: readonly TargetsSource[];
+  readonly paths: readonly AskedPath[];
+  readonly batchSizes: readonly number[];
+  readonly loads: readonly LoadShape[];
+  /** Images with their embeddings by the local model. */
+  readonly reference: readonly ReferenceImage[];
+}
+
+/**
+ * Measure every load with every batch size on every path, of one source after the other. What fails does not end the run:
+ * it is in the record.
+ *
+ * @throws {BenchError} where the only source cannot be measured; the signal's reason when it was interrupted.
+ */
+export async function runBench(options: BenchOptions): Promise<void> {
+  const { context, record, sources } = options;
+  const { signal } = context;
+  for (const source of sources) {
+    const onPhase = (text: string) => context.onEvent({ kind: "phase", text });
+    try {
+      await withTargets(source, { signal, onPhase }, async (open) => {
+        try {
+          await measureGrid(options, open);
+        } finally {
+          addSubject(record, open);
+        }
+      });
+    } catch (error) {
+      signal.throwIfAborted();
+      // the next one may be measured all the same
+      if (sources.length === 1 || !(error instanceof BenchError)) throw error;
+      record.failures.push(error.message);
+    }
+  }
+}
+
+async function measureGrid(
+  { context, record, paths, batchSizes, loads, reference }: BenchOptions,
+  open: OpenTargets,
+): Promise<void> {
+  const onNotice = (text: string) => context.onEvent({ kind: "notice", text });
+  const chosen = choosePaths(paths, open, onNotice);
+  const onNote = noteOnce(record, context);
+  await tryCounters(context, chosen, onNote);
+  for (const { target, path } of await gateParity(context, record, chosen, reference)) {
+    for (const batch of batchSizes) {
+      for (const load of loads) {
+        context.signal.throwIfAborted();
+        const options = { batch, load, readGpus: open.readGpus, onNote };
+        const id = cellId(path, options);
+        context.onEvent({ kind: "phase", environment: target.environment, text: id });
+        try {
+          const cell = await measureCell(context, target, path, options);
+          record.cells.push(cell);
+          context.onEvent({ kind: "cell", cell });
+        } catch (error) {
+          context.signal.throwIfAborted();
+          record.failures.push(`${id}: ${reason(error)}`);
+        }
+        context.signal.throwIfAborted();
+      }
+    }
+  }
+}
+
+/** Settings of a run where nothing else is asked for: short enough to try on a laptop. */
+export const defaultSettings = {
+  windowSeconds: 2,
+  stableWindows: 3,
+  tolerance: 0.1,
+  maxWindows: 10,
+  durationSeconds: 12,
+  seed: 1,
+  p99MinimumSamples,
+} as const;

@@ -1,0 +1,43 @@
+import type { RunningInstance } from "../../artefact/embedded.ts";
+import { loopback } from "../../artefact/embedded-plan.ts";
+import { embedPaths } from "../../contract/embed-api.ts";
+import type { HttpClient, HttpRequest } from "./http-client.ts";
+import { type Metrics, parseMetrics } from "./prometheus.ts";
+import type { ServiceUnderTest } from "./service-under-test.ts";
+
+/** One process that counts what it does. */
+export interface MetricsSource {
+  /** For messages. */
+  readonly name: string;
+  /** Whose names its metrics have. */
+  readonly role: "embed" | "triton";
+  /** `http://host:port`; absent where it offers none. */
+  readonly url?: string;
+}
+
+const timeoutMs = 30_000;
+
+/** Where a local process offers its metrics: of one replica, where a Service would ask any of them. */
+export function metricsSource({ instance }: RunningInstance): MetricsSource {
+  const { name, role, listeners } = instance;
+  const listener = listeners.find(
+    ({ protocol }) => protocol === "metrics" || protocol === "embed-http",
+  );
+  return { name, role, url: listener && `http://${loopback}:${listener.local}` };
+}
+
+export async function readMetrics(
+  http: HttpClient,
+  { name, url }: MetricsSource,
+  options: Pick<HttpRequest, "timeoutMs" | "signal"> = {},
+): Promise<Metrics> {
+  if (url === undefined) throw new Error(`${name} offers no metrics`);
+  const answer = await http.send(`${url}${embedPaths.metrics}`, { timeoutMs, ...options });
+  if (answer.status !== 200) throw new Error(`${name}: the metrics answer ${answer.status}`);
+  return parseMetrics(answer.body.toString("utf8"));
+}
+
+/** The metrics of one local process. */
+export function metricsOf(service: ServiceUnderTest, running: RunningInstance): Promise<Metrics> {
+  return readMetrics(service.http, metricsSource(running));
+}

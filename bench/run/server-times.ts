@@ -1,0 +1,169 @@
+import { embedMetrics, embedPaths } from "../../contract/embed-api.ts";
+import { openclipPreprocess, openclipVitB32U8 } from "../../contract/model-signature.ts";
+import { modelFor } from "../load/prepare.ts";
+import type { Cell, Payload } from "../record/bench-record.ts";
+import type { BenchTarget } from "./bench-targets.ts";
+import type { HttpClient } from "./http-client.ts";
+import { type MetricsSource, readMetrics } from "./instance-metrics.ts";
+import { type Metrics, metricSum } from "./prometheus.ts";
+
+type ServerTimes = NonNullable<Cell["server"]>;
+
+/** What the processes behind a target have counted so far, by their names. */
+export type ServerCounters = ReadonlyMap<string, SourceCounters>;
+
+export interface SourceCounters {
+  readonly role: MetricsSource["role"];
+  readonly metrics: Metrics;
+}
+
+/**
+ * Read the counters of every process behind a target.
+ *
+ * @throws {Error} one line, where one of them does not answer.
+ */
+export async function readServerCounters(
+  http: HttpClient,
+  sources: readonly MetricsSource[],
+  signal?: AbortSignal,
+): Promise<ServerCounters> {
+  return new Map(
+    await Promise.all(
+      sources.map(async (source) => {
+        const metrics = await readMetrics(http, source, { signal });
+        return [source.name, { role: source.role, metrics }] as const;
+      }),
+    ),
+  );
+}
+
+/** Triton's counters, by the part of a request that they count. */
+const tritonCounters = {
+  queueMs: "nv_inference_queue_duration_us",
+  inputMs: "nv_inference_compute_input_duration_us",
+  inferMs: "nv_inference_compute_infer_duration_us",
+  outputMs: "nv_inference_compute_output_duration_us",
+} as const;
+
+/**
+ * Means between two readings, in milliseconds a request; the counts of several processes are added up.
+ *
+ * @returns Nothing where no request was counted, or a process counts from zero again.
+ */
+export function serverTimes(
+  before: ServerCounters,
+  after: ServerCounters,
+  target: Pick<BenchTarget, "path" | "model">,
+  payload: Payload,
+): ServerTimes | undefined {
+  const delta = (
+    role: MetricsSource["role"],
+    name: string,
+    labels: Readonly<Record<string, string>> = {},
+  ) => difference(before, after, role, name, labels);
+  return target.path === "embed-http"
+    ? embedTimes(delta, target.model)
+    : tritonTimes(delta, modelFor(target.model, payload), payload);
+}
+
+/** What a counter has grown by, over all processes of a role; NaN where one has restarted; 0 where none has it. */
+type Delta = (
+  role: MetricsSource["role"],
+  name: string,
+  labels?: Readonly<Record<string, string>>,
+) => number;
+
+function difference(
+  before: ServerCounters,
+  after: ServerCounters,
+  role: MetricsSource["role"],
+  name: string,
+  labels: Readonly<Record<string, string>>,
+): number {
+  let sum = 0;
+  for (const [source, { role: its, metrics }] of after) {
+    if (its !== role) continue;
+    const grown =
+      (metricSum(metrics, name, labels) ?? 0) -
+      (metricSum(before.get(source)?.metrics ?? [], name, labels) ?? 0);
+    sum += grown < 0 ? Number.NaN : grown;
+  }
+  return sum;
+}
+
+function tritonTimes(delta: Delta, model: string, payload: Payload): ServerTimes | undefined {
+  const requests = delta("triton", "nv_inference_request_success", { model });
+  if (!(requests > 0)) return undefined;
+  // an ensemble counts its requests; what computes counts the rest
+  const computing = payload === "encoded" ? openclipVitB32U8.name : model;
+  const perRequest = (name: string, of: string) =>
+    delta("triton", name, { model: of }) / 1_000 / requests;
+  const executions = delta("triton", "nv_inference_exec_count", { model: computing });
+  const images = delta("triton", "nv_inference_count", { model: computing });
+  const times: ServerTimes = {
+    source: "triton",
+    requests,
+    executions,
+    averageBatch: executions > 0 ? images / executions : undefined,
+    requestMs: perRequest("nv_inference_request_duration_us", model),
+    decodeMs:
+      payload === "encoded"
+        ? perRequest("nv_inference_request_duration_us", openclipPreprocess.name)
+        : undefined,
+  };
+  for (const [part, counter] of Object.entries(tritonCounters) as [
+    keyof typeof tritonCounters,
+    string,
+  ][]) {
+    times[part] = perRequest(counter, computing);
+  }
+  return finiteTimes(times);
+}
+
+function embedTimes(delta: Delta, model: string): ServerTimes | undefined {
+  const histogram = (name: string) => ({
+    sumMs: delta("embed", `${name}_sum`) * 1_000,
+    count: delta("embed", `${name}_count`),
+  });
+  const mean = ({ sumMs, count }: { sumMs: number; count: number }) =>
+    count > 0 ? sumMs / count : undefined;
+  // counts only requests that were answered with embeddings
+  const overhead = histogram(embedMetrics.overheadSeconds);
+  const requests = overhead.count;
+  if (!(requests > 0)) return undefined;
+  const queueMs = mean(histogram(embedMetrics.queueSeconds));
+  const inferMs = mean(histogram(embedMetrics.inferSeconds));
+  const ofRoutes = (suffix: string) =>
+    [embedPaths.embed, embedPaths.embedBase64]
+      .map((route) => delta("embed", `${embedMetrics.requestSeconds}_${suffix}`, { route }))
+      .reduce((sum, value) => sum + value, 0);
+  const requestMs = (ofRoutes("sum") * 1_000) / ofRoutes("count");
+  const decoding = histogram(embedMetrics.decodeSeconds).sumMs / requests;
+  // the images of one request are decoded side by side
+  const left = requestMs - overhead.sumMs / requests - (queueMs ?? 0) - (inferMs ?? 0);
+  // a gateway batches in the Tritons behind it
+  const executions = delta("triton", "nv_inference_exec_count", { model });
+  const [images, runs] =
+    executions > 0
+      ? [delta("triton", "nv_inference_count", { model }), executions]
+      : [
+          delta("embed", `${embedMetrics.batchSize}_sum`),
+          delta("embed", `${embedMetrics.batchSize}_count`),
+        ];
+  return finiteTimes({
+    source: "embed",
+    requests,
+    executions: runs,
+    averageBatch: runs > 0 ? images / runs : undefined,
+    requestMs,
+    decodeMs: left > 0 ? Math.min(decoding, left) : decoding,
+    queueMs,
+    inferMs,
+  });
+}
+
+/** Nothing where one counter went back: the others are of another process then. */
+function finiteTimes(times: ServerTimes): ServerTimes | undefined {
+  const numbers = Object.values(times).filter((value) => typeof value === "number");
+  return numbers.every((value) => Number.isFinite(value)) ? times : undefined;
+}

@@ -1,0 +1,151 @@
+import type { Workload } from "../../artefact/artefact.ts";
+import type { RunningInstance } from "../../artefact/embedded.ts";
+import { describe, type Target } from "../../artefact/embedded-plan.ts";
+import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
+import { openHttpTransport } from "../../client/triton/http-transport.ts";
+import type { Transport } from "../../client/triton/transport.ts";
+import type { ProtocolPath } from "../../contract/environment.ts";
+import type { CheckId, CheckResult } from "../record/record.ts";
+import { type EmbedForm, embedBy, embedForms } from "./embed-requests.ts";
+import { type HttpClient, openHttpClient, reason } from "./http-client.ts";
+import { inferRows } from "./infer.ts";
+import { type ReferenceImage, stack } from "./reference.ts";
+
+/** One service of a running environment, with what the checks need to reach it. */
+export interface ServiceUnderTest {
+  readonly environment: string;
+  readonly workload: Workload;
+  readonly instances: readonly RunningInstance[];
+  readonly targets: readonly Target[];
+  readonly http: HttpClient;
+  /** What the embed API asks for, where strangers can reach it. */
+  readonly apiKey?: string;
+  /** An Open Inference Protocol transport to a target; opened once, closed with {@link closeService}. */
+  transport(target: Target, encoding?: "json" | "binary"): Transport;
+  closeTransports(): Promise<void>;
+}
+
+export function openService(
+  environment: string,
+  workload: Workload,
+  instances: readonly RunningInstance[],
+  targets: readonly Target[],
+  apiKey?: string,
+): ServiceUnderTest {
+  const origin = targets.find(({ endpoint }) => endpoint.protocol === "embed-http")?.url;
+  const bearer = apiKey === undefined || origin === undefined ? undefined : { origin, key: apiKey };
+  const transports = new Map<string, Transport>();
+  return {
+    environment,
+    workload,
+    instances,
+    targets,
+    http: openHttpClient(undefined, bearer),
+    apiKey,
+    transport(target, encoding = "binary") {
+      const url = target.url ?? "";
+      const key = `${encoding} ${url}`;
+      const known = transports.get(key);
+      if (known !== undefined) return known;
+      const opened =
+        target.endpoint.protocol === "oip-grpc"
+          ? openGrpcTransport({ target: url })
+          : openHttpTransport({ url, encoding });
+      transports.set(key, opened);
+      return opened;
+    },
+    async closeTransports() {
+      await Promise.all([...transports.values()].map((transport) => transport.close()));
+      transports.clear();
+    },
+  };
+}
+
+/** A target where an embedding can be asked for, and that leads somewhere. */
+export type PathTarget = Target & { readonly path: ProtocolPath; readonly url: string };
+
+export function pathsOf(service: ServiceUnderTest): readonly PathTarget[] {
+  return service.targets.flatMap((target) => {
+    const { endpoint, url } = target;
+    return endpoint.path === undefined || url === undefined
+      ? []
+      : [{ ...target, path: endpoint.path, url }];
+  });
+}
+
+/** Form of a request for embeddings: of the embed API, or encoding of the tensors for a Triton. */
+export type RequestForm = EmbedForm | "binary" | "json";
+
+/** Every form in which a target takes requests. */
+export function formsOf({ endpoint }: PathTarget): readonly RequestForm[] {
+  if (endpoint.protocol === "embed-http") return embedForms;
+  return endpoint.protocol === "oip-http" ? ["binary", "json"] : ["binary"];
+}
+
+const timeoutMs = 120_000;
+
+/**
+ * Sends one request for the embeddings of some images.
+ *
+ * @param form - By default, images go to the embed API as the raw body or as a multipart form, and to a Triton in binary.
+ * @returns A vector of 512 for each image; a Triton does not normalise it.
+ * @throws {Error} one line, on any other response.
+ */
+export async function embeddingsOf(
+  service: ServiceUnderTest,
+  target: PathTarget,
+  images: readonly ReferenceImage[],
+  form?: RequestForm,
+): Promise<readonly Float32Array[]> {
+  if (target.endpoint.protocol === "embed-http") {
+    const usual = images.length === 1 ? "raw" : "multipart";
+    return embedBy(service.http, target.url, (form as EmbedForm | undefined) ?? usual, images);
+  }
+  const transport = service.transport(target, form === "json" ? "json" : "binary");
+  const { model } = service.workload.service;
+  return inferRows(transport, model, stack(images), images.length, timeoutMs);
+}
+
+type ResultDetails = Partial<Pick<CheckResult, "path" | "measured" | "images">>;
+
+/** Finding of a check on one protocol path. */
+export interface PathFinding extends Omit<ResultDetails, "path"> {
+  /** @default "pass" */
+  readonly outcome?: "pass" | "fail";
+  readonly message: string;
+}
+
+/** Runs a check on each protocol path of a service. A path whose check throws fails with the reason. */
+export async function checkPaths(
+  service: ServiceUnderTest,
+  id: CheckId,
+  check: (target: PathTarget) => Promise<PathFinding>,
+): Promise<readonly CheckResult[]> {
+  const results: CheckResult[] = [];
+  for (const target of pathsOf(service)) {
+    const failed = (error: unknown) => ({ outcome: "fail", message: reason(error) }) as const;
+    const { outcome = "pass", message, ...more } = await check(target).catch(failed);
+    results.push(resultOf(service, id, outcome, message, { path: target.path, ...more }));
+  }
+  return results;
+}
+
+/** A result of this service, with what every result carries. */
+export function resultOf(
+  service: ServiceUnderTest,
+  id: CheckId,
+  outcome: CheckResult["outcome"],
+  message: string,
+  more: ResultDetails = {},
+): CheckResult {
+  return {
+    id,
+    environment: service.environment,
+    service: service.workload.service.name,
+    resource: describe(service.workload),
+    outcome,
+    message,
+    measured: {},
+    ...more,
+  };
+}

@@ -1,0 +1,115 @@
+import { expect, test } from "vitest";
+import type { Cell } from "../record/bench-record.ts";
+import { testCell } from "../report/test-bench-record.ts";
+import { differs, figureOf, meanRatio, ratioInterval } from "./intervals.ts";
+
+const withWindows = (rates: readonly number[], changes: Partial<Cell> = {}): Cell => {
+  const cell = testCell();
+  const windows = rates.map((imagesPerSecond) => ({ ...cell.windows[0]!, imagesPerSecond }));
+  const mean = rates.reduce((sum, rate) => sum + rate, 0) / rates.length;
+  return { ...cell, windows, measuredWindows: rates.length, imagesPerSecond: mean, ...changes };
+};
+
+test("a cell against itself is the same, whichever figure", () => {
+  const cell = testCell();
+  for (const metric of ["throughput", "p50", "p95", "p99"] as const) {
+    const interval = ratioInterval(cell, cell, metric)!;
+    expect(interval.ratio).toBe(1);
+    expect(differs(interval)).toBe(false);
+  }
+});
+
+test("half the rate and twice the latency are found, and are more than noise", () => {
+  const [fast, slow] = [testCell(), testCell({ slower: 2 })];
+  const rate = ratioInterval(fast, slow, "throughput")!;
+  expect(rate.ratio).toBeCloseTo(0.5, 1);
+  expect(rate.high).toBeLessThan(0.6);
+  const p50 = ratioInterval(fast, slow, "p50")!;
+  expect(p50.low).toBeGreaterThan(1.8);
+});
+
+test("windows that differ make the interval wide", () => {
+  const steady = ratioInterval(
+    withWindows([99, 100, 101]),
+    withWindows([99, 100, 101]),
+    "throughput",
+  )!;
+  const wild = ratioInterval(
+    withWindows([60, 100, 140]),
+    withWindows([60, 100, 140]),
+    "throughput",
+  )!;
+  expect(wild.high - wild.low).toBeGreaterThan(5 * (steady.high - steady.low));
+});
+
+test("with three windows the interval goes from the slowest to the fastest", () => {
+  const { low, high } = ratioInterval(
+    withWindows([100, 100, 100]),
+    withWindows([90, 100, 110]),
+    "throughput",
+  )!;
+  expect(low).toBeCloseTo(0.9, 2);
+  expect(high).toBeCloseTo(1.1, 2);
+});
+
+test("a median of many requests is no surer than the windows it is from", () => {
+  const wild = withWindows([60, 100, 140]);
+  const { low, high } = ratioInterval(wild, wild, "p50")!;
+  expect(high / low).toBeGreaterThan(1.5);
+});
+
+test("a percentile of few requests is less sure than one of many", () => {
+  const of = (count: number) =>
+    withWindows([100, 100, 100], {
+      histogram: Array.from({ length: 50 }, (_, i) => [5_000 + i * 100, count] as [number, number]),
+    });
+  const width = (count: number) => {
+    const { low, high } = ratioInterval(of(count), of(count), "p95")!;
+    return high - low;
+  };
+  expect(width(1)).toBeGreaterThan(2 * width(200));
+});
+
+test("a p99 of too few requests is not compared", () => {
+  const cell = testCell();
+  const few = { ...cell, latencyMs: { ...cell.latencyMs!, p99Reliable: false } };
+  expect(figureOf(few, "p99")).toBeUndefined();
+  expect(ratioInterval(few, few, "p99")).toBeUndefined();
+});
+
+test("one window gives no interval", () => {
+  expect(ratioInterval(withWindows([100]), withWindows([100, 100]), "throughput")).toBeUndefined();
+});
+
+test("the same cells give the same interval, another seed another one", () => {
+  const [a, b] = [testCell(), testCell({ slower: 1.1 })];
+  expect(ratioInterval(a, b, "p95")).toEqual(ratioInterval(a, b, "p95"));
+  expect(ratioInterval(a, b, "p95", 1)).not.toEqual(ratioInterval(a, b, "p95", 99));
+});
+
+test("several pairs together are surer than one", () => {
+  const pairs = [1, 4, 8, 16, 32].map(
+    (batch) => [testCell({ batch }), testCell({ batch, slower: 1.2 })] as const,
+  );
+  const one = ratioInterval(...pairs[0]!, "throughput")!;
+  const all = meanRatio(pairs, "throughput")!;
+  expect(all.ratio).toBeCloseTo(1 / 1.2, 2);
+  expect(all.high - all.low).toBeLessThan(one.high - one.low);
+});
+
+test("intervals hold the true ratio about as often as they say", () => {
+  // normal noise of 3 %, three windows on each side, no difference: 95 % of the intervals should hold 1
+  let seed = 12_345;
+  const uniform = () => {
+    seed = (Math.imul(seed, 1_103_515_245) + 12_345) >>> 0;
+    return (seed >>> 8) / 2 ** 24;
+  };
+  const noise = () =>
+    100 * (1 + 0.03 * Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform()));
+  const trials = 150;
+  const held = Array.from({ length: trials }, () => {
+    const draw = () => withWindows([noise(), noise(), noise()]);
+    return !differs(ratioInterval(draw(), draw(), "throughput")!);
+  }).filter(Boolean).length;
+  expect(held / trials).toBeGreaterThan(0.85);
+});

@@ -1,0 +1,191 @@
+import jstat from "jstat";
+import { xoroshiro128plus } from "pure-rand/generator/xoroshiro128plus";
+import type { Cell } from "../record/bench-record.ts";
+import { mean } from "./statistics.ts";
+
+/**
+ * How sure a ratio of two measured cells is. Pure and seeded: the same records give the same intervals.
+ *
+ * Throughput: the measured windows are drawn again with replacement. Percentiles: the histogram is drawn again (its k-th
+ * smallest value, through the distribution of the k-th smallest of n uniform numbers, which is the same and needs no n
+ * draws), and the windows' drift is put on top: the requests of one second are not independent, so that a histogram of 50 000
+ * alone would claim to know its median to a thousandth while the windows differ by hundredths.
+ *
+ * With few windows a plain percentile interval is too narrow; it is expanded for their number (Hesterberg 2015, "What
+ * Teachers Should Know About the Bootstrap", section 5.3), which with three windows means from the slowest to the fastest.
+ */
+
+export const metrics = ["throughput", "p50", "p95", "p99"] as const;
+export type Metric = (typeof metrics)[number];
+
+/** A ratio, and where it lies with 95 % confidence. */
+export interface Interval {
+  readonly ratio: number;
+  readonly low: number;
+  readonly high: number;
+}
+
+const { jStat } = jstat;
+export const confidence = 0.95;
+const draws = 2_000;
+
+/** What a cell's figure is; `undefined` where it has none, or not enough requests for it. */
+export function figureOf(cell: Cell, metric: Metric): number | undefined {
+  if (metric === "throughput") return cell.imagesPerSecond > 0 ? cell.imagesPerSecond : undefined;
+  const latency = cell.latencyMs;
+  if (latency === undefined || (metric === "p99" && !latency.p99Reliable)) return undefined;
+  return latency[metric];
+}
+
+/**
+ * `b` divided by `a`; `undefined` where either has no such figure, or fewer than two windows.
+ *
+ * @param seed - Of the draws.
+ */
+export function ratioInterval(a: Cell, b: Cell, metric: Metric, seed = 1): Interval | undefined {
+  const from = figureOf(a, metric);
+  const to = figureOf(b, metric);
+  if (from === undefined || to === undefined) return undefined;
+  const [drawA, drawB] = [logDraws(a, metric, "a", seed), logDraws(b, metric, "b", seed)];
+  if (drawA === undefined || drawB === undefined) return undefined;
+  const windows = Math.min(measured(a).length, measured(b).length);
+  return intervalOf(
+    to / from,
+    drawB.map((value, i) => value - (drawA[i] ?? 0)),
+    windows,
+  );
+}
+
+/**
+ * Geometric mean of the ratios of several pairs: what became of a path as a whole.
+ */
+export function meanRatio(
+  pairs: readonly (readonly [a: Cell, b: Cell])[],
+  metric: Metric,
+  seed = 1,
+): Interval | undefined {
+  const logs: number[][] = [];
+  const ratios: number[] = [];
+  let windows = Number.POSITIVE_INFINITY;
+  for (const [a, b] of pairs) {
+    const [from, to] = [figureOf(a, metric), figureOf(b, metric)];
+    const drawA = logDraws(a, metric, "a", seed);
+    const drawB = logDraws(b, metric, "b", seed);
+    if (from === undefined || to === undefined || drawA === undefined || drawB === undefined) {
+      continue;
+    }
+    ratios.push(Math.log(to / from));
+    logs.push(drawB.map((value, j) => value - (drawA[j] ?? 0)));
+    windows = Math.min(windows, measured(a).length, measured(b).length);
+  }
+  if (ratios.length === 0) return undefined;
+  const together = Array.from({ length: draws }, (_, j) => mean(logs.map((log) => log[j] ?? 0)));
+  return intervalOf(Math.exp(mean(ratios)), together, windows);
+}
+
+/** Whether a difference is more than noise. */
+export function differs({ low, high }: Interval): boolean {
+  return low > 1 || high < 1;
+}
+
+function measured(cell: Cell): Cell["windows"] {
+  return cell.measuredWindows === 0 ? [] : cell.windows.slice(-cell.measuredWindows);
+}
+
+/** Drawn once for each cell: a load is part of its own ratio and of its path's. */
+const drawn = new WeakMap<Cell, Map<string, number[] | undefined>>();
+
+/**
+ * Draws of ln(figure), less its estimate.
+ *
+ * @param side - Of the ratio: the same cell on both sides must be drawn independently.
+ */
+function logDraws(cell: Cell, metric: Metric, side: "a" | "b", seed: number): number[] | undefined {
+  const known = drawn.get(cell) ?? new Map<string, number[] | undefined>();
+  drawn.set(cell, known);
+  const key = `${metric} ${side} ${seed}`;
+  if (!known.has(key)) known.set(key, freshDraws(cell, metric, hash(`${cell.id} ${key}`)));
+  return known.get(key);
+}
+
+/** FNV-1a, 32 bits. */
+function hash(text: string): number {
+  let value = 2_166_136_261;
+  for (const character of text) value = Math.imul(value ^ character.charCodeAt(0), 16_777_619);
+  return value;
+}
+
+function freshDraws(cell: Cell, metric: Metric, seed: number): number[] | undefined {
+  const rates = measured(cell).map(({ imagesPerSecond }) => imagesPerSecond);
+  if (rates.length < 2 || rates.some((rate) => !(rate > 0))) return undefined;
+  const random = xoroshiro128plus(seed);
+  const uniform = () => (random.next() >>> 0) / 2 ** 32;
+  const drift = windowDraws(rates, uniform);
+  if (metric === "throughput") return drift;
+  const p99s = measured(cell).flatMap(({ p99Ms }) => (p99Ms === undefined ? [] : [p99Ms]));
+  // a faster window answers sooner: the drift of the rate is that of the latency, the other way round
+  const wander =
+    metric === "p99" && p99s.length === rates.length
+      ? windowDraws(p99s, uniform)
+      : drift.map((value) => -value);
+  const latency = quantileDraws(cell.histogram, Number(metric.slice(1)) / 100, uniform);
+  return latency?.map((value, i) => value + (wander[i] ?? 0));
+}
+
+/** ln of the mean of windows drawn again, less ln of their mean. */
+function windowDraws(values: readonly number[], uniform: () => number): number[] {
+  const average = mean(values);
+  return Array.from({ length: draws }, () => {
+    let sum = 0;
+    for (let i = 0; i < values.length; i++) {
+      sum += values[Math.floor(uniform() * values.length)] ?? average;
+    }
+    return Math.log(sum / values.length / average);
+  });
+}
+
+/** ln of a quantile of the histogram drawn again, less ln of the quantile. */
+function quantileDraws(
+  histogram: Cell["histogram"],
+  quantile: number,
+  uniform: () => number,
+): number[] | undefined {
+  const count = histogram.reduce((sum, [, n]) => sum + n, 0);
+  if (count === 0) return undefined;
+  const ends: number[] = [];
+  let seen = 0;
+  for (const [, n] of histogram) {
+    seen += n;
+    ends.push(seen / count);
+  }
+  const at = (part: number) => {
+    let [low, high] = [0, ends.length - 1];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((ends[middle] ?? 1) >= part) high = middle;
+      else low = middle + 1;
+    }
+    return histogram[low]?.[0] ?? 1;
+  };
+  const estimate = at(quantile);
+  const rank = Math.min(count, Math.max(1, Math.ceil(quantile * count)));
+  // the library's draws are seeded as ours are
+  jStat.setRandom(uniform);
+  return Array.from({ length: draws }, () =>
+    Math.log(at(jStat.beta.sample(rank, count - rank + 1)) / estimate),
+  );
+}
+
+function intervalOf(ratio: number, logs: readonly number[], windows: number): Interval {
+  const sorted = [...logs].sort((a, b) => a - b);
+  const tail = expandedTail(windows);
+  const at = (part: number) =>
+    sorted[Math.min(sorted.length - 1, Math.max(0, Math.round(part * (sorted.length - 1))))] ?? 0;
+  return { ratio, low: ratio * Math.exp(at(tail)), high: ratio * Math.exp(at(1 - tail)) };
+}
+
+/** Part of the draws to leave out at each end so that the interval covers 95 % with so few windows. */
+function expandedTail(windows: number): number {
+  const t = jStat.studentt.inv((1 + confidence) / 2, windows - 1);
+  return jStat.normal.cdf(-t * Math.sqrt(windows / (windows - 1)), 0, 1);
+}

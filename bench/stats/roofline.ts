@@ -1,0 +1,41 @@
+import { gigaMacsPerImage } from "../../contract/model-signature.ts";
+import type { Cell } from "../record/bench-record.ts";
+
+/** What computes, as its maker describes it. */
+export interface Device {
+  /** Key of the GPU catalogue. */
+  readonly name: string;
+  readonly count: number;
+  /** Peak of one, in 10¹² floating-point operations a second: FP16, dense. */
+  readonly fp16DenseTflops: number;
+}
+
+/** Images a second that no program can exceed: every operation of the image tower at the device's peak. */
+export function ceilingImagesPerSecond({ count, fp16DenseTflops }: Device): number {
+  const gigaFlopPerImage = 2 * gigaMacsPerImage;
+  return (count * fp16DenseTflops * 1_000) / gigaFlopPerImage;
+}
+
+/**
+ * A measured rate above what the device can compute is a mistake of the measurement: something else answered, or less was
+ * computed than was asked for.
+ *
+ * @param devices - By environment; one that is not there is not judged.
+ * @returns One sentence for each such cell.
+ */
+export function aboveCeiling(
+  cells: readonly Pick<Cell, "id" | "environment" | "conditions" | "imagesPerSecond">[],
+  devices: ReadonlyMap<string, Device>,
+): readonly string[] {
+  return cells.flatMap(({ id, environment, conditions, imagesPerSecond }) => {
+    const device = devices.get(environment);
+    if (device === undefined) return [];
+    const { name, fp16DenseTflops } = device;
+    const count = conditions.gpus ?? device.count;
+    const ceiling = ceilingImagesPerSecond({ ...device, count });
+    if (imagesPerSecond <= ceiling) return [];
+    return [
+      `${id}: ${Math.round(imagesPerSecond)} images/s are more than ${count} × ${name} can compute, at most ${Math.round(ceiling)} (${fp16DenseTflops} TFLOPS each, ${(2 * gigaMacsPerImage).toFixed(1)} GFLOP an image): the measurement is wrong`,
+    ];
+  });
+}

@@ -1,0 +1,330 @@
+import { describe, expect, test } from "vitest";
+import type { ClusterRequirements } from "../../constructs/kubernetes/cluster-requirements.ts";
+import type { ClusterFacts, ClusterNode } from "./cluster-facts.ts";
+import { judgeCluster } from "./cluster-findings.ts";
+
+const toleration = { key: "nvidia.com/gpu", operator: "Exists", effect: "NoSchedule" } as const;
+const gpu: NonNullable<ClusterRequirements["gpu"]> = {
+  label: "NVIDIA L4",
+  vramMiB: 23_034,
+  nodes: 2,
+  gpusPerNode: 1,
+  gpus: 2,
+  gpusAtLeast: 2,
+  runtimeClass: "nvidia",
+  selector: {},
+  tolerations: [toleration],
+};
+const needs: ClusterRequirements = {
+  schema: 1,
+  environment: "k8s-gpu",
+  kubeconfig: "~/.kube/config",
+  context: "gpu",
+  namespace: "clipstack",
+  createNamespace: true,
+  gpu,
+  apis: [
+    {
+      groupVersion: "keda.sh/v1alpha1",
+      setting: "triton.autoscaler.source keda",
+      program: "KEDA",
+    },
+  ],
+  objects: [],
+};
+const node = (name: string, changes: Partial<ClusterNode> = {}): ClusterNode => ({
+  name,
+  ready: true,
+  gpus: 1,
+  labels: {},
+  taints: [{ key: "nvidia.com/gpu", effect: "NoSchedule" }],
+  ...changes,
+});
+const facts: ClusterFacts = {
+  version: "v1.33.13",
+  nodes: [node("a"), node("b"), node("control", { gpus: 0 })],
+  runtimeClass: true,
+  apis: ["v1", "keda.sh/v1alpha1"],
+  namespace: false,
+  objects: [],
+  claims: {},
+  gpuQuotas: [],
+  forbidden: [],
+  unanswered: [],
+};
+
+function problems(
+  changes: Partial<ClusterFacts>,
+  others: Partial<ClusterRequirements> = {},
+): readonly string[] {
+  return judgeCluster({ ...needs, ...others }, { ...facts, ...changes }).problems.map(
+    ({ message }) => message,
+  );
+}
+const notes = (changes: Partial<ClusterFacts>, others: Partial<ClusterRequirements> = {}) =>
+  judgeCluster({ ...needs, ...others }, { ...facts, ...changes }).notes;
+
+test("finds nothing wrong with a cluster that has it all", () => {
+  expect(judgeCluster(needs, facts)).toEqual({ problems: [], notes: [] });
+});
+
+test("fails on a Kubernetes that is too old", () => {
+  expect(problems({ version: "v1.26.9-gke.1" })).toEqual([
+    "Kubernetes must be 1.27 or newer, it is v1.26.9-gke.1",
+  ]);
+  expect(problems({ version: "v1.27.0" })).toEqual([]);
+});
+
+test("fails on an API that nobody serves", () => {
+  expect(problems({ apis: ["v1", "keda.sh/v2"] })).toEqual([
+    "the cluster does not serve keda.sh/v1alpha1, which triton.autoscaler.source keda needs",
+  ]);
+});
+
+test("fails on a RuntimeClass that is not there, and not where nobody may look", () => {
+  expect(problems({ runtimeClass: false })).toEqual([
+    "there is no RuntimeClass 'nvidia' (nodePool.runtimeClass)",
+  ]);
+  expect(problems({ runtimeClass: undefined })).toEqual([]);
+});
+
+test("fails on a cluster without GPUs", () => {
+  expect(problems({ nodes: [node("a", { gpus: 0 })] })).toEqual([
+    "nodePool says 2 × 1 GPUs, and 0 such nodes are ready for these pods (no node offers nvidia.com/gpu); the fewest pods need 2 GPUs",
+  ]);
+});
+
+test.each([
+  ["is not ready", { ready: false }, "b has 1, and is not ready"],
+  [
+    "has a taint that is not accepted",
+    { taints: [{ key: "spot", effect: "NoSchedule" }] },
+    "b has 1, and a taint that nodePool.tolerations does not accept",
+  ],
+  [
+    "has a taint with another effect",
+    { taints: [{ key: "nvidia.com/gpu", effect: "NoExecute" }] },
+    "b has 1, and a taint that nodePool.tolerations does not accept",
+  ],
+])("leaves out a node that %s", (_, changes, why) => {
+  expect(problems({ nodes: [node("a"), node("b", changes)] })).toEqual([
+    `nodePool says 2 × 1 GPUs, and 1 such nodes are ready for these pods (a has 1; ${why}); the fewest pods need 2 GPUs`,
+  ]);
+});
+
+test("leaves out a node without the labels of the pool", () => {
+  const selector = { pool: "gpu" };
+  const labels = { pool: "gpu" };
+  expect(
+    problems({ nodes: [node("a", { labels }), node("b")] }, { gpu: { ...gpu, selector } }),
+  ).toEqual([
+    "nodePool says 2 × 1 GPUs, and 1 such nodes are ready for these pods (a has 1; b has 1, and not the labels of nodePool.selector); the fewest pods need 2 GPUs",
+  ]);
+});
+
+test("accepts a taint that keeps nobody away, and a toleration of every effect", () => {
+  const preferred = node("b", { taints: [{ key: "spot", effect: "PreferNoSchedule" }] });
+  expect(problems({ nodes: [node("a"), preferred] })).toEqual([]);
+  const every = { key: "spot", operator: "Equal", value: "yes" } as const;
+  const spot = node("b", { taints: [{ key: "spot", value: "yes", effect: "NoExecute" }] });
+  expect(
+    problems({ nodes: [node("a"), spot] }, { gpu: { ...gpu, tolerations: [toleration, every] } }),
+  ).toEqual([]);
+});
+
+test("notes that more pods than the fewest will wait where there are fewer nodes than declared", () => {
+  const few = { gpu: { ...gpu, gpusAtLeast: 1 } };
+  expect(problems({ nodes: [node("a")] }, few)).toEqual([]);
+  expect(notes({ nodes: [node("a")] }, few)).toEqual([
+    "nodePool says 2 × 1 GPUs, and 1 such nodes are ready for these pods (a has 1): pods beyond them wait until there are more",
+  ]);
+});
+
+test("fails on GPUs that are smaller than the declared kind", () => {
+  const small = node("b", { labels: { "nvidia.com/gpu.memory": "15360" } });
+  expect(problems({ nodes: [node("a"), small] })).toEqual([
+    "the GPUs of b have 15360 MiB each, and nodePool.gpu says NVIDIA L4 with 23034",
+  ]);
+});
+
+test("fails on a quota of somebody else that admits fewer GPUs", () => {
+  expect(problems({ gpuQuotas: [{ name: "team", hard: 1 }] })).toEqual([
+    "the ResourceQuota 'team' of the namespace admits 1 GPUs, and the pods have 2 at their maximum",
+  ]);
+  expect(problems({ gpuQuotas: [{ name: "team", hard: 2 }] })).toEqual([]);
+});
+
+test("notes that nodes could not be listed", () => {
+  expect(problems({ nodes: undefined })).toEqual([]);
+  expect(notes({ nodes: undefined })).toEqual([
+    "the nodes cannot be listed with this context: their GPUs were not looked at",
+  ]);
+});
+
+test("fails on what must be in a namespace and is not", () => {
+  const objects = [
+    { kind: "secret", name: "key", setting: "embed.keySecret" },
+    { kind: "persistentvolumeclaim", name: "weights", setting: "model.claim" },
+  ] as const;
+  const others = { createNamespace: false, objects: [...objects] };
+  expect(problems({ namespace: true, objects: [false, true] }, others)).toEqual([
+    "there is no secret 'key' (embed.keySecret) in the namespace 'clipstack'",
+  ]);
+  expect(problems({ namespace: true, objects: [undefined, false] }, others)).toEqual([
+    "there is no persistentvolumeclaim 'weights' (model.claim) in the namespace 'clipstack'",
+  ]);
+  expect(problems({ namespace: false }, others)).toEqual([
+    "there is no namespace 'clipstack', and createNamespace is false",
+  ]);
+});
+
+test("notes a namespace that is there already and is to be made", () => {
+  expect(problems({ namespace: true })).toEqual([]);
+  expect(notes({ namespace: true })).toHaveLength(1);
+});
+
+test("fails on what the user may not create", () => {
+  expect(problems({ forbidden: ["deployments.apps", "namespaces"] })).toEqual([
+    "the user of the context may not create deployments.apps, namespaces in 'clipstack'",
+  ]);
+});
+
+test("notes what nobody could or would tell, and fails on none of it", () => {
+  const objects = [{ kind: "secret", name: "key", setting: "embed.keySecret" }] as const;
+  const others = { createNamespace: false, objects: [...objects] };
+  const unknown = { namespace: undefined, objects: [undefined], unanswered: ["services"] };
+  expect(problems(unknown, others)).toEqual([]);
+  expect(notes(unknown, others)).toEqual([
+    "the namespace 'clipstack' cannot be looked at with this context: whether it is there is not known",
+    "the secret 'key' (embed.keySecret) cannot be looked at with this context: whether it is there is not known",
+    "whether the user of the context may create services in 'clipstack' is not known: 'kubectl auth can-i' gave no answer",
+  ]);
+});
+
+describe("a volume of weights", () => {
+  const weights = (modes: readonly string[], mountedBy: { pods: number; nodes: number }) => {
+    const claim = {
+      kind: "persistentvolumeclaim",
+      name: "weights",
+      setting: "model.claim",
+    } as const;
+    return judgeCluster(
+      { ...needs, createNamespace: false, objects: [{ ...claim, mountedBy }] },
+      { ...facts, namespace: true, objects: [true], claims: { weights: modes } },
+    );
+  };
+
+  test.each([["ReadWriteMany"], ["ReadOnlyMany"]])("may be %s for any pods", (mode) => {
+    const verdict = weights(["ReadWriteOnce", mode], { pods: 9, nodes: 9 });
+    expect(verdict).toEqual({ problems: [], notes: [] });
+  });
+
+  test("fails when one node mounts it, and the pods need several", () => {
+    expect(weights(["ReadWriteOnce"], { pods: 4, nodes: 2 }).problems).toMatchObject([
+      {
+        message:
+          "the persistentvolumeclaim 'weights' (model.claim) is ReadWriteOnce: the pods of one node mount it, and 4 of them need 2 nodes",
+      },
+    ]);
+  });
+
+  test("is noted when one node mounts it, and all pods may be there or not", () => {
+    expect(weights(["ReadWriteOnce"], { pods: 4, nodes: 1 })).toEqual({
+      problems: [],
+      notes: [
+        "the persistentvolumeclaim 'weights' (model.claim) is ReadWriteOnce: those of its 4 pods that come to another node wait for it",
+      ],
+    });
+    expect(weights(["ReadWriteOnce"], { pods: 1, nodes: 1 }).notes).toEqual([]);
+  });
+
+  test("fails when one pod mounts it, and there are more", () => {
+    expect(weights(["ReadWriteOncePod"], { pods: 2, nodes: 1 }).problems).toMatchObject([
+      {
+        message:
+          "the persistentvolumeclaim 'weights' (model.claim) is ReadWriteOncePod: one pod mounts it, and there are up to 2",
+      },
+    ]);
+    expect(weights(["ReadWriteOncePod"], { pods: 1, nodes: 1 })).toEqual({
+      problems: [],
+      notes: [],
+    });
+  });
+});
+
+describe("ServiceMonitors", () => {
+  const everything = { matchLabels: {}, matchExpressions: [] };
+  const release = { ...everything, matchLabels: { release: "kps" } };
+  const kps = { namespace: "monitoring", name: "kps", monitors: release, namespaces: everything };
+  const judge = (
+    prometheuses: ClusterFacts["prometheuses"],
+    labels: Readonly<Record<string, string>> = {},
+    changes: Partial<ClusterFacts> = {},
+  ) =>
+    judgeCluster(
+      { ...needs, serviceMonitor: { labels } },
+      { ...facts, apis: [...facts.apis, "monitoring.coreos.com/v1"], prometheuses, ...changes },
+    );
+  const ignored = (why: string) => [
+    `no Prometheus reads the ServiceMonitors of this environment (${why})`,
+  ];
+  const messages = (...args: Parameters<typeof judge>) =>
+    judge(...args).problems.map(({ message }) => message);
+
+  test("fail when no Prometheus looks for their labels, as kube-prometheus-stack's does not", () => {
+    expect(messages([kps])).toEqual(ignored("monitoring/kps wants release=kps"));
+    expect(judge([kps], { release: "kps" })).toEqual({ problems: [], notes: [] });
+    expect(messages([kps, { ...kps, monitors: everything }])).toEqual([]);
+    expect(messages([{ ...kps, monitors: undefined }])).toEqual(
+      ignored("monitoring/kps reads none"),
+    );
+  });
+
+  test.each([
+    ["In", ["kps", "x"], { release: "kps" }, {}],
+    ["NotIn", ["kps"], {}, { release: "kps" }],
+    ["Exists", [], { release: "y" }, {}],
+    ["DoesNotExist", [], {}, { release: "y" }],
+  ] as const)("are selected by an expression with %s", (operator, values, good, bad) => {
+    const monitors = {
+      ...everything,
+      matchExpressions: [{ key: "release", operator, values: [...values] }],
+    };
+    expect(messages([{ ...kps, monitors }], good)).toEqual([]);
+    expect(messages([{ ...kps, monitors }], bad)).toHaveLength(1);
+  });
+
+  test("fail when Prometheus does not look into their namespace", () => {
+    const labels = { release: "kps" };
+    const elsewhere = ignored("monitoring/kps does not look into the namespace 'clipstack'");
+    expect(messages([{ ...kps, namespaces: undefined }], labels)).toEqual(elsewhere);
+    expect(messages([{ ...kps, namespace: "clipstack", namespaces: undefined }], labels)).toEqual(
+      [],
+    );
+    const team = [{ ...kps, namespaces: { ...everything, matchLabels: { team: "ml" } } }];
+    expect(messages(team, labels)).toEqual(elsewhere);
+    const there = { namespace: true, namespaceLabels: { team: "ml" } };
+    expect(messages(team, labels, there)).toEqual([]);
+    // nobody may look
+    expect(messages(team, labels, { namespace: undefined })).toEqual([]);
+  });
+
+  test("are noted where no Prometheus can be seen", () => {
+    expect(judge(undefined)).toEqual({
+      problems: [],
+      notes: [
+        "the Prometheus objects cannot be listed with this context: whether one of them reads the ServiceMonitors of this environment was not looked at",
+      ],
+    });
+    expect(judge([])).toEqual({
+      problems: [],
+      notes: [
+        "there is no Prometheus object in the cluster: something else must read the ServiceMonitors of this environment",
+      ],
+    });
+  });
+});
+
+test("asks nothing of GPUs where none are needed", () => {
+  expect(problems({ nodes: undefined, runtimeClass: undefined }, { gpu: undefined })).toEqual([]);
+});

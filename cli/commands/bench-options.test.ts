@@ -1,0 +1,100 @@
+import { Command } from "commander";
+import { expect, test } from "vitest";
+import { benchPathName } from "../../bench/record/bench-record.ts";
+import {
+  addBenchOptions,
+  addGridOptions,
+  type BenchArguments,
+  backends,
+  type GridArguments,
+  loadsOf,
+} from "./bench-options.ts";
+
+/** The options of a command line, or what is wrong with them. */
+function parse(...args: readonly string[]): BenchArguments & GridArguments {
+  const command = addBenchOptions(addGridOptions(new Command()));
+  command.exitOverride().configureOutput({ writeErr: () => {} });
+  return command.parse(args, { from: "user" }).opts();
+}
+
+const names = (text: string) => backends(text).map(benchPathName);
+
+test("without options, the five protocol paths are measured with small loads", () => {
+  const args = parse();
+  expect(args.backend.map(benchPathName)).toEqual([
+    "embed-http",
+    "onnx-http",
+    "onnx-grpc",
+    "trt-http",
+    "trt-grpc",
+  ]);
+  expect(args.batchSizes).toEqual([1, 8]);
+  expect(loadsOf(args, args.seed)).toEqual([
+    { kind: "closed loop", concurrency: 1 },
+    { kind: "closed loop", concurrency: 4 },
+  ]);
+  expect(args.stability).toBe(0.1);
+});
+
+test("--backend takes the words that people know, and names of paths", () => {
+  expect(names("triton_grpc,embed")).toEqual(["onnx-grpc", "trt-grpc", "embed-http"]);
+  expect(names("onnx")).toEqual(["onnx-http", "onnx-grpc"]);
+  expect(names("onnx-http_jpeg,onnx-grpc_u8,onnx-http_json")).toEqual([
+    "onnx-http_jpeg",
+    "onnx-grpc_u8",
+    "onnx-http_json",
+  ]);
+});
+
+test("a path that is named must be there, one of a word need not", () => {
+  expect(backends("triton,trt-http")).toEqual([
+    { path: "onnx-http", payload: "fp32", serialization: "binary", byName: false },
+    { path: "trt-http", payload: "fp32", serialization: "binary", byName: true },
+  ]);
+  expect(backends("trt-http,triton").find(({ path }) => path === "trt-http")?.byName).toBe(true);
+});
+
+test("--rate makes open loops, with the seed of the run", () => {
+  const args = parse("--rate", "50,12.5", "--arrivals", "constant", "--seed", "7");
+  expect(loadsOf(args, args.seed)).toEqual([
+    { kind: "open loop", arrivals: "constant", ratePerSecond: 50, seed: 7 },
+    { kind: "open loop", arrivals: "constant", ratePerSecond: 12.5, seed: 7 },
+  ]);
+});
+
+test("fails when both a rate and a concurrency are given", () => {
+  const args = parse("--rate", "50", "--concurrency", "4");
+  expect(() => loadsOf(args, args.seed)).toThrow(
+    "--rate and --concurrency: give one of them, not both",
+  );
+});
+
+test("--url and --metrics-url are repeated, and lose what follows the port", () => {
+  const args = parse(
+    ...["--url", "onnx-http=http://gpu.example:40010/", "--url", "onnx-grpc=gpu.example:40011"],
+    ...["--metrics-url", "onnx=http://gpu.example:40012/metrics"],
+  );
+  expect(args.url).toEqual([
+    { path: "onnx-http", url: "http://gpu.example:40010" },
+    { path: "onnx-grpc", url: "gpu.example:40011" },
+  ]);
+  expect(args.metricsUrl).toEqual([{ backend: "onnx", url: "http://gpu.example:40012" }]);
+});
+
+const wrong: readonly (readonly [string, readonly string[], string])[] = [
+  ["a path that does not exist", ["--backend", "onnx-ftp"], "got 'onnx-ftp'"],
+  ["an address without a path", ["--url", "http://gpu:1"], "It must be PATH=ADDRESS"],
+  ["a gRPC address with a scheme", ["--url", "onnx-grpc=http://gpu:1"], "must be host:port"],
+  ["https", ["--url", "onnx-http=https://gpu:1"], "must be http://host:port"],
+  ["an address with a path", ["--url", "onnx-http=http://gpu:1/x"], "without a path"],
+  ["no client", ["--concurrency", "0"], "whole number from 1 to 4096"],
+  ["a batch above the model's", ["--batch-sizes", "1,33"], "whole number from 1 to 32"],
+  ["no rate", ["--rate", "0"], "more than 0"],
+  ["a tolerance of nothing", ["--stability", "0%"], "a percentage from 0.01 to 100"],
+  ["two windows", ["--max-trials", "2"], "from 3 to 1000"],
+  ["a negative price", ["--price", "-1"], "a number from 0 to 1000000"],
+  ["a window of nothing", ["--window", ""], "more than 0"],
+];
+test.each(wrong)("fails on %s", (_name, args, message) => {
+  expect(() => parse(...args)).toThrow(message);
+});

@@ -1,0 +1,152 @@
+import { once } from "node:events";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, describe, expect, test } from "vitest";
+import { freePorts, isTaken } from "../../artefact/free-ports.ts";
+import { embedsDocument } from "../../artefact/test-artefact.ts";
+import { parseBenchRecord } from "../../bench/record/bench-record.ts";
+import { clipstack, startClipstack } from "../test-programs.ts";
+import { synthesized } from "../test-synthesized.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "clipstack-cli-bench-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** An environment with one embed server, and options for a short run that saves its reports in a folder of its own. */
+async function oneService() {
+  const [port = 0] = await freePorts(1);
+  const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port }]));
+  const reports = mkdtempSync(join(folder, "reports-"));
+  const args = ["one", "--no-synth", "--model", "tiny", "--batch-sizes", "1", "--report", reports];
+  return { port, env: { CDKTF_OUTDIR: outdir }, reports, args };
+}
+
+describe("an environment with one service", () => {
+  test("prints the record and nothing else with --json, and saves three files", async () => {
+    const { args, env, reports } = await oneService();
+    const output = join(reports, "results.json");
+    const { code, stdout, stderr } = await clipstack(
+      [
+        ...["bench", ...args],
+        ...["--json", "--output", output, "--price", "0.5"],
+        ...["--concurrency", "2", "--window", "0.3", "--duration", "3"],
+      ],
+      env,
+    );
+    expect(stderr).not.toContain("✘");
+    expect(code).toBe(0);
+    const record = parseBenchRecord(stdout, "stdout");
+    expect(readFileSync(output, "utf8")).toBe(`${stdout}\n`);
+    expect(record.cells.map(({ id }) => id)).toEqual(["embed-http b1 c2"]);
+    expect(record.subject.model).toMatchObject({ name: "tiny", weights: "random" });
+    expect(record.subject.price).toEqual({
+      usdPerHour: 0.5,
+      date: record.startedAt.slice(0, 10),
+      source: "--price",
+    });
+    const saved = readdirSync(reports).filter((name) => name !== "results.json");
+    expect(saved.map((name) => name.replace(/^.*-bench-one/, "")).sort()).toEqual([
+      ".html",
+      ".json",
+      ".md",
+    ]);
+  });
+
+  test("is saved as far as it was measured when it is interrupted, and leaves nothing running", async () => {
+    const { args, env, reports, port } = await oneService();
+    const { child, done } = startClipstack(
+      ["bench", ...args, "--concurrency", "1,2", "--window", "0.3", "--duration", "60"],
+      env,
+    );
+    let said = "";
+    const interrupted = new Promise<void>((resolve) => {
+      child.stderr?.on("data", async (chunk: Buffer) => {
+        if (said.includes("one: embed-http b1")) return;
+        said += chunk.toString();
+        if (!said.includes("one: embed-http b1")) return;
+        // in the middle of the first load
+        await sleep(1_500);
+        child.kill("SIGINT");
+        resolve();
+      });
+    });
+    const { code, stderr } = await done;
+    await interrupted;
+    expect(stderr).toMatch(/clipstack: interrupted; /);
+    expect(code).toBe(130);
+    const json = readdirSync(reports).find((name) => name.endsWith(".json")) ?? "";
+    const record = parseBenchRecord(readFileSync(join(reports, json), "utf8"), json);
+    expect(record.interrupted).toBe(true);
+    expect(record.cells.length).toBeGreaterThan(0);
+    expect(await isTaken(port)).toBe(false);
+  });
+});
+
+test("fails with exit code 1 where an address gives no embeddings, and saves why", async () => {
+  const reports = mkdtempSync(join(folder, "reports-"));
+  const server = createServer((_request, response) => response.end("hello"));
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const url = `embed-http=http://127.0.0.1:${port}`;
+  const { code, stderr } = await clipstack([
+    ...["bench", "--url", url, "--model", "tiny", "--report", reports],
+  ]);
+  server.closeAllConnections();
+  server.close();
+  expect({ code, last: stderr.split("\n").at(-1) }).toEqual({
+    code: 1,
+    last: "✘ parity endpoints/embed embed-http: answer to octet-stream: expected rows of 2048 bytes, got 5 bytes",
+  });
+  expect(readdirSync(reports)).toHaveLength(3);
+});
+
+const refusals: readonly (readonly [string, readonly string[], string])[] = [
+  [
+    "an environment that is not there",
+    ["two", "--no-synth", "--model", "tiny"],
+    "clipstack: environment must be one of one, got 'two'",
+  ],
+  [
+    "a path that the environment does not have",
+    ["one", "--no-synth", "--model", "tiny", "--backend", "trt-grpc"],
+    "clipstack: one offers none of trt-grpc",
+  ],
+  [
+    "a folder without images",
+    ["one", "--no-synth", "--model", "tiny", "--images", folder],
+    `clipstack: --images: ${folder} has no .jpg, .jpeg, .png or .webp file`,
+  ],
+  [
+    "an environment that is not deployed",
+    ["one", "--target", "deployed", "--model", "tiny"],
+    "clipstack: one is not deployed from here: npx cdktf deploy one --auto-approve",
+  ],
+  [
+    "addresses and environments",
+    ["one", "--url", "embed-http=http://127.0.0.1:9", "--model", "tiny"],
+    "clipstack: --url: give addresses, or environments with --target, not both",
+  ],
+  [
+    "a file that cannot be written",
+    ["one", "--no-synth", "--model", "tiny", "--report", folder, "--output", `${folder}/no/file`],
+    `clipstack: --output ${folder}/no/file cannot be written: ENOENT`,
+  ],
+  [
+    "metrics without an address",
+    ["--metrics-url", "onnx=http://127.0.0.1:9", "--model", "tiny"],
+    "clipstack: --metrics-url goes with --url: an environment says where its metrics are",
+  ],
+];
+test.each(refusals)("fails with exit code 2 and one line on %s", async (_name, args, message) => {
+  const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port: 8_002 }]));
+  const { code, stdout, stderr } = await clipstack(["bench", ...args], { CDKTF_OUTDIR: outdir });
+  expect({ code, stdout, stderr: stderr.split("\n").at(-1) }).toEqual({
+    code: 2,
+    stdout: "",
+    stderr: message,
+  });
+});

@@ -1,0 +1,138 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, expect, test } from "vitest";
+import { testBenchRecord, testEmbeddedRecord } from "../../bench/report/test-bench-record.ts";
+import { clipstack } from "../test-programs.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "clipstack-capacity-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const run = async (...args: readonly string[]) => {
+  const { code, ...output } = await clipstack(["capacity", ...args]);
+  return { exitCode: code, ...output };
+};
+
+test("answers what a GPU, payload and link give, what it costs and what bounds it", async () => {
+  const { exitCode, stdout } = await run(
+    ...["--gpu", "rtx-4080", "--gpus", "4", "--topology", "per-gpu", "--payload", "float32"],
+    ...["--bandwidth", "100Mbps", "--round-trip", "60ms", "--concurrency", "32"],
+  );
+  expect(exitCode).toBe(0);
+  // 100 Mbit/s carry 20.8 tensors of 602 112 bytes a second, whatever the GPUs do
+  expect(stdout).toMatch(/images\/s {8}20\.8/);
+  expect(stdout).toMatch(/\$\/1,000 images {2}0\.11 {2}\(\$8\.00 an hour/);
+  expect(stdout).toMatch(/bottleneck {6}the link's bandwidth/);
+  expect(stdout).toMatch(/send JPEG/);
+  expect(stdout).toContain("how far to trust it");
+});
+
+test("prints the answer as JSON, and writes it to a file", async () => {
+  const file = join(folder, "answer.json");
+  const { stdout } = await run("--gpu", "t4", "--payload", "u8", "--json", "--output", file);
+  expect(readFileSync(file, "utf8").trim()).toBe(stdout.trim());
+  expect(JSON.parse(stdout)).toMatchObject({
+    schema: 1,
+    question: { device: { name: "t4" }, payload: "u8" },
+    answer: { imagesPerSecond: expect.any(Number), bottleneck: expect.any(String) },
+  });
+});
+
+test("finds the cheapest way to do a job, and says with exit code 1 that there is none", async () => {
+  const job = ["--images", "1000000", "--within", "6h", "--round-trip", "35ms"];
+  const found = await run(...job, "--bandwidth", "200Mbps", "--json");
+  expect(found.exitCode).toBe(0);
+  expect(JSON.parse(found.stdout).options[0]).toMatchObject({ meets: true });
+  const none = await run(...job, "--bandwidth", "200Mbps", "--payload", "float32");
+  expect(none.exitCode).toBe(1);
+  expect(none.stdout).toMatch(/none of \d+ ways meets it/);
+  expect(none.stdout).toMatch(/float32 {5}223/);
+});
+
+test("compares itself with every published figure", async () => {
+  const { exitCode, stdout } = await run("--check");
+  expect(exitCode).toBe(0);
+  expect(stdout).toMatch(/Of \d+ predicted figures \d+ are within 10 %/);
+  expect(stdout).toContain("not explained (off by more than 25 %)");
+});
+
+test("is calibrated by a record, and says how far it is off on each load", async () => {
+  const file = join(folder, "record.json");
+  writeFileSync(file, JSON.stringify(testBenchRecord()));
+  const checked = await run("--record", file, "--check");
+  expect(checked.stdout).toMatch(/onnx-http b1 c16 .* predicted/);
+  const error = /Of \d+ predicted loads the median error is \d+ % of images\/s/;
+  expect(checked.stdout).toMatch(error);
+  const asked = await run("--record", file, "--payload", "jpeg", "--concurrency", "4");
+  expect(asked.stdout).toContain(`Calibrated by ${file}`);
+  expect(asked.stdout).toContain("random weights");
+  expect(asked.stdout).toMatch(error);
+});
+
+test("answers with the engine of the record, and refuses one that it lacks", async () => {
+  const file = join(folder, "onnx.json");
+  const all = testBenchRecord();
+  writeFileSync(
+    file,
+    JSON.stringify({ ...all, cells: all.cells.filter(({ path }) => path.startsWith("onnx-")) }),
+  );
+  const asked = await run("--record", file, "--payload", "float32", "--concurrency", "4");
+  expect(asked.stdout).toMatch(/^NVIDIA A10, ONNX Runtime: float32/);
+  const lacked = await run("--record", file, "--payload", "float32", "--engine", "tensorrt");
+  expect(lacked).toMatchObject({ exitCode: 2, stdout: "" });
+  expect(lacked.stderr).toContain(
+    `${file}: has no load with one client of TensorRT for --payload float32, only of onnx-http`,
+  );
+});
+
+test("a record of a CPU is never several of it, and has no price", async () => {
+  const file = join(folder, "cpu.json");
+  writeFileSync(file, JSON.stringify(testEmbeddedRecord()));
+  const job = await run("--record", file, "--images", "1000", "--within", "24h");
+  expect(job.exitCode).toBe(0);
+  expect(job.stdout).toContain("no price is known: the fewest GPUs");
+  expect(job.stdout).not.toMatch(/\d × Test CPU|Dollars/);
+  const several = await run("--record", file, "--gpus", "4");
+  expect(several).toMatchObject({ exitCode: 2, stdout: "" });
+  expect(several.stderr).toContain(
+    "was measured on a CPU (Test CPU), which says nothing of 4 GPUs",
+  );
+});
+
+test("fails when a record has several environments, and takes the one that is named", async () => {
+  const file = join(folder, "several.json");
+  const all = testBenchRecord();
+  const others = all.cells.map((cell) => ({ ...cell, environment: "other", id: `${cell.id} 2` }));
+  writeFileSync(file, JSON.stringify({ ...all, cells: [...all.cells, ...others] }));
+  const failed = await run("--record", file);
+  expect(failed).toMatchObject({ exitCode: 2, stdout: "" });
+  expect(failed.stderr).toContain(
+    "several environments, single-gpu, other: name one with --environment",
+  );
+  const named = await run("--record", file, "--environment", "single-gpu");
+  expect(named.exitCode).toBe(0);
+});
+
+test("a client beside the server has no round trip", async () => {
+  const { exitCode, stdout } = await run("--gpu", "t4", "--round-trip", "0ms", "--json");
+  expect(exitCode).toBe(0);
+  const { question, answer } = JSON.parse(stdout);
+  expect(question.roundTripMs).toBe(0);
+  expect(answer.imagesPerSecond).toBeGreaterThan(0);
+});
+
+const wrong: readonly (readonly [readonly string[], string])[] = [
+  [[], "clipstack: say what computes: an environment, --gpu, or --record"],
+  [["--gpu", "t4", "--images", "5"], "clipstack: --images and --within make a job together"],
+  [["--gpu", "t4", "--bandwidth", "100"], "must be a number above 0 with its unit, like 100Mbps"],
+  [["--gpu", "t4", "--round-trip", "-1ms"], "must be a number 0 or more with its unit, like 60ms"],
+  [["--gpu", "a10g"], "Allowed choices are t4, l4"],
+  [["--record", "nothing.json"], "clipstack: nothing.json: cannot be read"],
+];
+
+test.each(wrong)("fails with one line on %j", async (args, message) => {
+  const { exitCode, stdout, stderr } = await run(...args);
+  expect({ exitCode, stdout }).toEqual({ exitCode: 2, stdout: "" });
+  expect(stderr).toContain(message);
+  expect(stderr).not.toMatch(/\n\s+at /);
+});

@@ -1,0 +1,297 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer, type Server } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { freePorts } from "../../artefact/free-ports.ts";
+import {
+  type HostRequirements,
+  hostRequirementsVariable,
+} from "../../constructs/docker/host-requirements.ts";
+import { testDocker } from "../../tests/deploy/test-docker.ts";
+import { noSshd, startSshd, type TestSshd } from "../host/test-sshd.ts";
+import { clipstack, pathWith, standIns } from "../test-programs.ts";
+
+/**
+ * A real engine is looked at with the real docker command line, and over a real ssh. What a machine for tests has not stands in:
+ * an `nvidia-smi` on the PATH that prints what the real one prints.
+ */
+const { docker, missing } = await testDocker();
+const image = process.env.CLIPSTACK_NODE_IMAGE ?? "node:22-bookworm-slim";
+
+const programs = standIns();
+const folder = mkdtempSync(join(tmpdir(), "clipstack-doctor-"));
+afterAll(() => {
+  programs.remove();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const [port = 0, other = 0] = await freePorts(2);
+const requirements: HostRequirements = {
+  schema: 1,
+  environment: "single-gpu",
+  docker: docker.endpoint,
+  ports: [{ service: "embed", setting: "port", port, address: "127.0.0.1" }],
+  disk: [{ what: "images", miB: 1 }],
+  files: [],
+};
+const gpu: NonNullable<HostRequirements["gpu"]> = {
+  name: "rtx-4080",
+  label: "NVIDIA GeForce RTX 4080",
+  count: 1,
+  vramMiB: 16_376,
+  computeCapability: "8.9",
+  dataCentre: false,
+  uses: [{ service: "embed", gpus: [0], miB: 1_105 }],
+  drivers: [{ image: "nvcr.io/nvidia/tritonserver:26.07-py3", cuda: 13, branch: 580 }],
+};
+const nvidiaSmi = (...lines: readonly string[]) =>
+  programs.put("nvidia-smi", lines.map((line) => `echo '${line}'`).join("\n"));
+const rtx4080 = (index: number, driver = "580.95.05", memory = "16376") =>
+  `${index}, GPU-0000000${index}, ${memory}, ${memory}, 8.9, ${driver}, NVIDIA GeForce RTX 4080`;
+
+async function doctor(changes: Partial<HostRequirements> = {}, path = pathWith(programs.folder)) {
+  const { code, stdout, stderr } = await clipstack(["doctor", "single-gpu", "--json"], {
+    PATH: path,
+    [hostRequirementsVariable]: JSON.stringify({ ...requirements, ...changes }),
+  });
+  expect(stderr).toBe("");
+  const report = JSON.parse(stdout);
+  const problems: string[] = report.problems.map(
+    (it: { code: string; message: string }) => `${it.code}: ${it.message}`,
+  );
+  return { code, report, problems };
+}
+
+describe.skipIf(missing !== "")(`doctor${missing && ` (not here: ${missing})`}`, () => {
+  test("finds nothing missing on a host that has everything", async () => {
+    const { code, report } = await doctor();
+    expect(report.problems).toEqual([]);
+    expect(code).toBe(0);
+    expect(report.ready).toBe(true);
+    expect(report.facts.engine.rootDir).toMatch(/^\//);
+    expect(report.facts.freeMiB).toBeGreaterThan(1);
+  });
+
+  test("prints the same for people", async () => {
+    const { code, stdout } = await clipstack(["doctor", "single-gpu"], {
+      [hostRequirementsVariable]: JSON.stringify(requirements),
+    });
+    expect(code).toBe(0);
+    expect(stdout).toBe(`single-gpu: ${docker.endpoint} has what it needs`);
+  });
+
+  test("says that nothing answers at an endpoint", async () => {
+    const { code, problems } = await doctor({ docker: "unix:///nowhere/docker.sock" });
+    expect(code).toBe(1);
+    expect(problems).toEqual([
+      "docker-endpoint: Docker does not answer at unix:///nowhere/docker.sock",
+    ]);
+    const refused = await doctor({ docker: `tcp://127.0.0.1:${other}` });
+    expect(refused.problems).toEqual([
+      `docker-endpoint: Docker does not answer at tcp://127.0.0.1:${other}`,
+    ]);
+  });
+
+  test("says that the disk is too small", async () => {
+    const { code, problems } = await doctor({ disk: [{ what: "images", miB: 1_000_000_000 }] });
+    expect(code).toBe(1);
+    expect(problems).toEqual([
+      expect.stringMatching(/^disk: \/.* GiB free, and 976562\.5 are needed \(images 976562\.5\)$/),
+    ]);
+  });
+
+  test("asks for no room for an image that is there", async () => {
+    const [name = ""] = await docker.lines(
+      ...["image", "ls", "--filter", "dangling=false", "--format", "{{.Repository}}:{{.Tag}}"],
+    );
+    const disk = [{ what: name, miB: 1_000_000_000, image: name }];
+    expect((await doctor({ disk })).problems).toEqual([]);
+  });
+
+  test("says that the weights are missing, here or on the host", async () => {
+    const what = "the weights";
+    const files = (["here", "host"] as const).map((on) => ({ what, on, path: "nowhere.onnx" }));
+    expect((await doctor({ files })).problems).toEqual([
+      "file: the weights must be on this machine, and nowhere.onnx is not there",
+      "file: the weights must be on the host, and nowhere.onnx is not there",
+    ]);
+    const there = [{ what, on: "host" as const, path: "package.json" }];
+    expect((await doctor({ files: there })).problems).toEqual([]);
+  });
+
+  describe("with a program on a port", () => {
+    let server: Server;
+    beforeAll(async () => {
+      server = createServer();
+      await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
+    });
+    afterAll(() => server.close());
+
+    test("names the program", async () => {
+      const { code, problems } = await doctor();
+      expect(code).toBe(1);
+      expect(problems).toEqual([
+        expect.stringMatching(
+          new RegExp(
+            `^port: port ${port} of the host \\(embed, port\\) is in use by .*(pid ${process.pid})`,
+          ),
+        ),
+      ]);
+    });
+
+    test("says so where ss does not show whose it is", async () => {
+      programs.put("ss", `echo 'LISTEN 0 511 127.0.0.1:${port} 0.0.0.0:*'`);
+      const { report } = await doctor();
+      programs.put("ss", "exit 127");
+      expect(report.problems).toEqual([
+        {
+          code: "port",
+          message: `port ${port} of the host (embed, port) is in use by another program`,
+          fix: `see which with 'sudo ss -tlnp sport = :${port}' and stop it, or set another port for embed`,
+        },
+      ]);
+    });
+
+    test("says that it cannot tell where there is no ss", async () => {
+      programs.put("ss", "exit 127");
+      const { code, report } = await doctor();
+      rmSync(join(programs.folder, "ss"));
+      expect(code).toBe(0);
+      expect(report.notes).toEqual([
+        "ports were compared with those of containers only: ss (package iproute2) is not on the host",
+      ]);
+    });
+  });
+
+  describe("with a container on a port", () => {
+    const name = `clipstack-test-doctor-${process.pid}`;
+    beforeAll(async () => {
+      const labels = ["--label", "clipstack.environment=multi-gpu-4x"];
+      const published = ["--publish", `127.0.0.1:${port}:80`];
+      await docker.run("run", "-d", "--name", name, ...labels, ...published, image, "sleep", "600");
+    });
+    afterAll(() => docker.run("rm", "--force", name).then(() => {}));
+
+    test("names the container and its environment", async () => {
+      const { code, problems } = await doctor();
+      expect(code).toBe(1);
+      expect(problems).toEqual([
+        `port: port ${port} of the host (embed, port) is in use by container ${name} of multi-gpu-4x`,
+      ]);
+    });
+
+    test("takes the port for free where the container is of the same environment", async () => {
+      expect((await doctor({ environment: "multi-gpu-4x" })).problems).toEqual([]);
+    });
+  });
+
+  describe("with GPUs", () => {
+    /** Whatever this engine has: what `docker info` says of it, with or without NVIDIA's runtime. */
+    const runtime = (name: "nvidia" | "other") => {
+      const real = process.env.PATH?.split(":").map((it) => join(it, "docker")) ?? [];
+      programs.put(
+        "docker",
+        `for real in ${real.join(" ")}; do [ -x "$real" ] && break; done
+case "$*" in *" info "*) "$real" "$@" | sed 's/"nvidia":{/"other":{/; s/"Runtimes":{/"Runtimes":{"${name}":{},/' ;; *) exec "$real" "$@" ;; esac`,
+      );
+    };
+    beforeAll(() => runtime("nvidia"));
+    afterAll(() => rmSync(join(programs.folder, "docker")));
+
+    test("finds those that are declared", async () => {
+      nvidiaSmi(rtx4080(0));
+      const { code, report } = await doctor({ gpu });
+      expect(report.problems).toEqual([]);
+      expect(code).toBe(0);
+      expect(report.facts.nvidia.gpus).toHaveLength(1);
+    });
+
+    test("says that Docker has no runtime of NVIDIA's", async () => {
+      nvidiaSmi(...[0, 1, 2, 3].map((index) => rtx4080(index)));
+      runtime("other");
+      const { code, problems } = await doctor({
+        gpu: {
+          ...gpu,
+          count: 4,
+          uses: [{ service: "triton-onnx", gpus: [0, 1, 2, 3], miB: 1_105 }],
+        },
+      });
+      runtime("nvidia");
+      expect(code).toBe(1);
+      expect(problems).toEqual([
+        expect.stringMatching(
+          /^nvidia-runtime: Docker has no runtime 'nvidia', which triton-onnx needs for 4 GPUs/,
+        ),
+      ]);
+    });
+
+    test("says that there are fewer, smaller, or with an older driver", async () => {
+      nvidiaSmi(rtx4080(0));
+      expect((await doctor({ gpu: { ...gpu, count: 4 } })).problems).toEqual([
+        "gpu-count: host.count is 4, the host has 1",
+      ]);
+      nvidiaSmi(rtx4080(0, "580.95.05", "8188"));
+      expect((await doctor({ gpu })).problems).toEqual([
+        "gpu-memory: GPU 0 (NVIDIA GeForce RTX 4080) has 8188 MiB, rtx-4080 of the settings has 16376",
+      ]);
+      nvidiaSmi(rtx4080(0, "550.54.14"));
+      expect((await doctor({ gpu })).problems).toEqual([
+        "nvidia-driver: nvcr.io/nvidia/tritonserver:26.07-py3 has CUDA 13, which needs NVIDIA driver 580 or newer, the host has 550.54.14",
+      ]);
+    });
+
+    test("says that there is no driver, or that it does not work", async () => {
+      programs.put("nvidia-smi", "exit 127");
+      expect((await doctor({ gpu })).problems).toEqual([
+        "nvidia-driver: the host has no nvidia-smi, so no NVIDIA driver is installed there",
+      ]);
+      const said = "Failed to initialize NVML: Driver/library version mismatch";
+      programs.put("nvidia-smi", `echo '${said}'; exit 18`);
+      expect((await doctor({ gpu })).problems).toEqual([
+        `nvidia-driver: nvidia-smi fails on the host: ${said}`,
+      ]);
+    });
+  });
+
+  const noSsh = noSshd();
+  describe.skipIf(noSsh !== "")(`over ssh${noSsh && ` (not here: ${noSsh})`}`, () => {
+    let sshd: TestSshd;
+    beforeAll(async () => {
+      // what programs find that run there: this engine, and the stand-ins
+      sshd = await startSshd({ DOCKER_HOST: docker.endpoint, PATH: pathWith(programs.folder) });
+    });
+    afterAll(() => sshd?.stop());
+
+    test("looks at the host with the same commands", async () => {
+      nvidiaSmi(rtx4080(0, "580.95.05", "8188"));
+      const files = [{ what: "it's", on: "host" as const, path: "/no where/it's.onnx" }];
+      const { code, problems, report } = await doctor(
+        { docker: sshd.endpoint, gpu, files },
+        sshd.path,
+      );
+      expect(code).toBe(1);
+      expect(problems).toEqual([
+        expect.stringContaining("gpu-memory: GPU 0 "),
+        "file: it's must be on the host, and /no where/it's.onnx is not there",
+      ]);
+      expect(report.facts.freeMiB).toBeGreaterThan(1);
+    });
+
+    test("says that the host refuses the user, and asks for no password", async () => {
+      const { code, problems } = await doctor({ docker: sshd.refused }, sshd.path);
+      expect(code).toBe(1);
+      expect(problems).toEqual([
+        expect.stringMatching(/^ssh: ssh .* asks for a password or refuses the key, and/),
+      ]);
+    });
+
+    test("says that a host is not known", async () => {
+      const { problems } = await doctor(
+        { docker: sshd.endpoint.replace("127.0.0.1", "localhost") },
+        sshd.path,
+      );
+      expect(problems).toEqual([expect.stringMatching(/^ssh: ssh does not know the key of /)]);
+    });
+  });
+});

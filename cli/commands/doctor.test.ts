@@ -1,0 +1,197 @@
+import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, test } from "vitest";
+import {
+  type HostRequirements,
+  hostRequirementsVariable,
+} from "../../constructs/docker/host-requirements.ts";
+import { clusterRequirementsVariable } from "../../constructs/kubernetes/cluster-requirements.ts";
+import { clipstack, pathWith, standIns } from "../test-programs.ts";
+import { requirementsIn } from "./doctor.ts";
+
+const requirements: HostRequirements = {
+  schema: 1,
+  environment: "single-gpu",
+  docker: "unix:///nowhere/docker.sock",
+  ports: [{ service: "embed", setting: "port", port: 8002, address: "127.0.0.1" }],
+  disk: [],
+  files: [],
+};
+const noFile = { file: "stacks/a/cdk.tf.json", sha256: "" };
+const programs = standIns();
+const empty = mkdtempSync(join(tmpdir(), "clipstack-doctor-"));
+symlinkSync(process.execPath, join(empty, "node"));
+afterAll(() => {
+  programs.remove();
+  rmSync(empty, { recursive: true, force: true });
+});
+
+function doctor(changes: Partial<HostRequirements>, path: string, ...args: readonly string[]) {
+  return clipstack(["doctor", "single-gpu", ...args], {
+    PATH: path,
+    [hostRequirementsVariable]: JSON.stringify({ ...requirements, ...changes }),
+  });
+}
+
+test("says that the docker command line is missing", async () => {
+  const { code, stdout, stderr } = await doctor({}, empty);
+  expect({ code, stderr }).toEqual({ code: 1, stderr: "" });
+  expect(stdout).toBe(`single-gpu: 1 problem on unix:///nowhere/docker.sock
+the docker command line is not installed on this machine
+  fix: install it (the client is enough: the engine may be elsewhere), for example with 'apt-get install docker-cli'`);
+});
+
+describe("on the engine that docker asks by itself", () => {
+  const own = { docker: undefined };
+
+  test("says which DOCKER_HOST Terraform needs where a docker context names the engine", async () => {
+    programs.put("docker", 'echo "unix:///home/me/.docker/run/docker.sock"');
+    const { code, stdout } = await doctor(own, pathWith(programs.folder));
+    expect(code).toBe(1);
+    expect(stdout).toBe(`single-gpu: 1 problem on unix:///home/me/.docker/run/docker.sock
+a docker context names unix:///home/me/.docker/run/docker.sock, which Terraform's docker provider does not read
+  fix: name it for both: 'export DOCKER_HOST=unix:///home/me/.docker/run/docker.sock'`);
+  });
+
+  test("says what to do when it does not answer, without a setting that is not there", async () => {
+    programs.put(
+      "docker",
+      'case "$*" in *context*) exit 1;; esac; echo "Cannot connect to the Docker daemon" >&2; exit 1',
+    );
+    const { code, stdout } = await doctor(own, pathWith(programs.folder));
+    expect(code).toBe(1);
+    expect(stdout).toContain("Docker does not answer at unix:///var/run/docker.sock\n");
+    expect(stdout).toContain("or export DOCKER_HOST with where it listens");
+  });
+});
+
+describe("over ssh", () => {
+  const over = { docker: "ssh://gpu@gpu-1:2222" };
+
+  test("says what to do when ssh would ask for a password, and never lets it ask", async () => {
+    programs.put(
+      "ssh",
+      `case "$*" in *BatchMode=yes*) ;; *) exit 99;; esac
+echo "gpu@gpu-1: Permission denied (publickey,password)." >&2; exit 255`,
+    );
+    const { code, stdout } = await doctor(over, pathWith(programs.folder));
+    expect(code).toBe(1);
+    expect(stdout).toBe(`single-gpu: 1 problem on ssh://gpu@gpu-1:2222
+ssh -p 2222 gpu@gpu-1 asks for a password or refuses the key, and a deployment cannot type one
+  fix: give it a key: 'ssh-copy-id -p 2222 gpu@gpu-1', or 'ssh-add' where the key has a passphrase; then 'ssh -o BatchMode=yes -p 2222 gpu@gpu-1 true' must work`);
+  });
+
+  test("says what to do when the host is not known", async () => {
+    programs.put("ssh", 'echo "Host key verification failed." >&2; exit 255');
+    const { code, stdout } = await doctor(over, pathWith(programs.folder));
+    expect(code).toBe(1);
+    expect(stdout).toContain(
+      "ssh does not know the key of -p 2222 gpu@gpu-1, or it has changed\n  fix: run 'ssh -p 2222 gpu@gpu-1' once by hand",
+    );
+  });
+
+  test("says what ssh said otherwise", async () => {
+    programs.put("ssh", 'echo "ssh: Could not resolve hostname gpu-1" >&2; exit 255');
+    const { code, stdout } = await doctor(over, pathWith(programs.folder));
+    expect(code).toBe(1);
+    expect(stdout).toContain("failed: ssh: Could not resolve hostname gpu-1\n");
+  });
+});
+
+test("prints the report, and nothing else, with --json", async () => {
+  const { code, stdout, stderr } = await doctor({}, empty, "--json");
+  expect({ code, stderr }).toEqual({ code: 1, stderr: "" });
+  expect(JSON.parse(stdout)).toEqual({
+    schema: 1,
+    environment: "single-gpu",
+    docker: "unix:///nowhere/docker.sock",
+    ready: false,
+    problems: [expect.objectContaining({ code: "docker-command" })],
+    notes: [],
+  });
+});
+
+test("writes the report with --output, and says when it cannot", async () => {
+  const { code, stderr } = await doctor({}, empty, "--output", "/nowhere/report.json");
+  expect(code).toBe(2);
+  expect(stderr).toBe("clipstack: --output /nowhere/report.json cannot be written: ENOENT");
+});
+
+test("fails in one line on requirements that it cannot read", async () => {
+  const { code, stderr } = await clipstack(["doctor", "single-gpu"], {
+    [hostRequirementsVariable]: '{"schema":2}',
+  });
+  expect(code).toBe(2);
+  expect(stderr).toMatch(/^clipstack: CLIPSTACK_HOST_REQUIREMENTS: the requirements .*: schema: /);
+  expect(stderr.split("\n")).toHaveLength(1);
+});
+
+test("fails in one line on an environment that is none", async () => {
+  writeFileSync(
+    join(empty, "clipstack.json"),
+    JSON.stringify({ schema: 1, stacks: { a: noFile } }),
+  );
+  const { code, stderr } = await clipstack(["doctor", "nowhere", "--no-synth"], {
+    CDKTF_OUTDIR: empty,
+  });
+  expect(code).toBe(2);
+  expect(stderr).toBe("clipstack: environment must be one of a, got 'nowhere'");
+});
+
+test("shows examples with --help", async () => {
+  const { code, stdout } = await clipstack(["doctor", "--help"]);
+  expect(code).toBe(0);
+  expect(stdout).toContain("$ npx clipstack doctor single-gpu");
+});
+
+describe("an artefact", () => {
+  const artefact = (triggers: unknown) =>
+    JSON.stringify({
+      resource: {
+        terraform_data: {
+          other: { input: 1 },
+          check: {
+            triggers_replace: triggers,
+            provisioner: [{ "local-exec": { environment: { [hostRequirementsVariable]: "x" } } }],
+          },
+        },
+      },
+    });
+
+  test("has the requirements in its host check", () => {
+    expect(requirementsIn(artefact(requirements), "file")).toEqual({
+      of: "host",
+      needs: requirements,
+    });
+  });
+
+  test("without a check is refused", () => {
+    const none = JSON.stringify({ resource: { docker_container: {} } });
+    expect(() => requirementsIn(none, "cdk.tf.json")).toThrow(
+      "cdk.tf.json has no check of a host or a cluster",
+    );
+    expect(() => requirementsIn("{", "cdk.tf.json")).toThrow("cdk.tf.json: must be JSON");
+  });
+
+  test("has the requirements in its cluster check", () => {
+    const needs = {
+      schema: 1,
+      environment: "k8s-gpu",
+      kubeconfig: "~/.kube/config",
+      context: "gpu",
+      namespace: "clipstack",
+      createNamespace: true,
+      apis: [],
+      objects: [],
+    };
+    const text = artefact(needs).replace(hostRequirementsVariable, clusterRequirementsVariable);
+    expect(requirementsIn(text, "file")).toEqual({ of: "cluster", needs });
+  });
+
+  test("that was edited by hand is refused with the place", () => {
+    expect(() => requirementsIn(artefact({ ...requirements, disk: 1 }), "cdk.tf.json")).toThrow(
+      /^cdk\.tf\.json: the requirements of the host cannot be read: disk: /,
+    );
+  });
+});

@@ -1,0 +1,205 @@
+import { cpSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+import { stringify } from "yaml";
+import { readArtefact } from "../../artefact/artefact.ts";
+import { loadSettings } from "../../stacks/settings.ts";
+import { writeStacks } from "../../stacks/write-stacks.ts";
+import { dockerRun, type LaunchOptions, launchSpec, shellText } from "./launch-spec.ts";
+
+const stacks = fileURLToPath(new URL("../../stacks/", import.meta.url));
+
+/** What is printed for an environment with these settings. */
+function launch(
+  settings: Readonly<Record<string, unknown>> | undefined,
+  { name = "single-gpu", ...options }: LaunchOptions & { readonly name?: string } = {},
+) {
+  const folder = mkdtempSync(join(tmpdir(), "clipstack-launch-"));
+  cpSync(stacks, folder, { recursive: true, filter: (path) => !/\/(?:cli|deploy)$/.test(path) });
+  if (settings !== undefined) {
+    writeFileSync(join(folder, `${name}.settings.yaml`), stringify(settings));
+  }
+  const outdir = join(folder, "cdktf.out");
+  writeStacks(loadSettings(folder).settings, { outdir });
+  const file = join(outdir, "stacks", name, "cdk.tf.json");
+  return launchSpec(readArtefact(file), readFileSync(file, "utf8"), options);
+}
+
+const host = { docker: "ssh://root@gpu.example", gpu: "rtx-4080", count: 1 };
+const triton = { image: "nvcr.io/nvidia/tritonserver:26.07-py3" };
+const onGpu = {
+  host,
+  weights: "host-path",
+  modelRepository: "/srv/models",
+  embed: {},
+  tritonOnnx: triton,
+  tritonTrt: triton,
+};
+
+/** The `docker run` as one line for each option. */
+const linesOf = (settings: Readonly<Record<string, unknown>>, options?: LaunchOptions) =>
+  shellText(dockerRun(launch(settings, options).spec)).split(" \\\n  ");
+
+test("prints the docker run of every service, with the GPU, the ports and the privileges of the environment", () => {
+  expect(linesOf(onGpu)).toEqual([
+    "docker run",
+    "--detach",
+    "--name single-gpu",
+    "--restart unless-stopped",
+    "--user 1000:1000",
+    "--read-only",
+    "--tmpfs /tmp:rw,nosuid,nodev,size=576m",
+    "--cap-drop ALL",
+    "--security-opt no-new-privileges:true",
+    "--shm-size 2048m",
+    "--ulimit memlock=-1:-1",
+    "--ulimit stack=67108864:67108864",
+    "--stop-timeout 60",
+    "--log-driver json-file",
+    "--log-opt max-file=3",
+    "--log-opt max-size=10m",
+    "--gpus device=0",
+    "--env SERVICES=embed,triton-onnx,triton-trt",
+    "--env MODEL_CONFIG_NAME=single-gpu",
+    "--env ALLOW_ANONYMOUS=true",
+    "--env ENGINE=onnx",
+    "--env EXECUTION_PROVIDER=cuda",
+    "--env SHUTDOWN_GRACE_SECONDS=30",
+    "--env MODEL_PATH=/models/openclip_vit_b32/1/model.onnx",
+    "--env NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+    "--env NVIDIA_VISIBLE_DEVICES=0",
+    "--publish 127.0.0.1:8002:8002",
+    "--publish 127.0.0.1:8010:8010",
+    "--publish 127.0.0.1:8011:8011",
+    "--publish 127.0.0.1:8012:8012",
+    "--publish 127.0.0.1:8020:8020",
+    "--publish 127.0.0.1:8021:8021",
+    "--publish 127.0.0.1:8022:8022",
+    "--volume single-gpu-engines:/engine-cache",
+    "--volume /srv/models/openclip_vit_b32/1:/models/openclip_vit_b32/1:ro",
+    "--volume /srv/models/openclip_vit_b32/1:/models/openclip_vit_b32_trt/1:ro",
+    "clipstack/all-in-one:0.1.0",
+  ]);
+});
+
+test("says how the image is made, of the images that the settings name", () => {
+  expect(launch(onGpu).spec.build.join(" ")).toBe(
+    "docker build --file model_repository/image/Dockerfile.all-in-one --build-arg EMBED_IMAGE=clipstack/embed:gpu --build-arg TRITON_ENGINE=tritonserver --build-arg TRITON_IMAGE=nvcr.io/nvidia/tritonserver:26.07-py3 --build-arg MODEL_CONFIG_NAME=single-gpu --tag clipstack/all-in-one:0.1.0 .",
+  );
+});
+
+test("leads other ports of the host to those of the image", () => {
+  const lines = linesOf({
+    ...onGpu,
+    embed: { port: 9002 },
+    tritonOnnx: { ...triton, ports: { http: 9010, grpc: 9011, metrics: 9012 } },
+  });
+  expect(lines.filter((line) => line.startsWith("--publish")).slice(0, 4)).toEqual([
+    "--publish 127.0.0.1:9002:8002",
+    "--publish 127.0.0.1:9010:8010",
+    "--publish 127.0.0.1:9011:8011",
+    "--publish 127.0.0.1:9012:8012",
+  ]);
+});
+
+test("runs only the services that are enabled, and asks for no GPU on CPU", () => {
+  const { spec } = launch({
+    accelerator: "cpu",
+    weights: "image",
+    embed: { engine: "triton", upstream: "triton-trt" },
+    tritonOnnx: { enabled: false },
+    tritonTrt: { engine: "bundled", modelControl: "explicit" },
+  });
+  expect(spec).toMatchObject({
+    image: "clipstack/all-in-one:0.1.0-bundled",
+    env: {
+      SERVICES: "embed,triton-trt",
+      MODEL_CONFIG_NAME: "cpu",
+      ENGINE: "triton",
+      TRITON_GRPC_URLS: "127.0.0.1:8021",
+      TRITON_MODEL: "openclip_vit_b32_trt",
+    },
+    volumes: [],
+  });
+  expect(spec.gpu).toBeUndefined();
+  expect(spec.build.join(" ")).toContain("--build-arg WEIGHTS=image");
+});
+
+test("takes the key of an open port from the shell, and says so", () => {
+  const { spec } = launch({ ...onGpu, embed: { expose: "all-interfaces" } });
+  expect(spec.secrets).toEqual(["API_KEY"]);
+  expect(JSON.stringify(spec.env)).not.toContain("API_KEY");
+  expect(shellText(dockerRun(spec))).toContain("--env API_KEY \\\n  --publish 0.0.0.0:8002:8002");
+  expect(spec.notes).toContain("API_KEY must be set where docker run is typed");
+});
+
+test("says that a changed model configuration is not the image's, and mounts it from a folder", () => {
+  const slower = { ...triton, maxQueueDelayMicroseconds: 9_000 };
+  const settings = { ...onGpu, tritonOnnx: slower };
+  const { changed, spec } = launch(settings);
+  expect(changed.map(({ model, variant }) => `${model} ${variant}`)).toEqual([
+    "openclip_vit_b32 single-gpu",
+  ]);
+  expect(changed[0]?.text).toContain("max_queue_delay_microseconds: 9000");
+  expect(spec.notes).toContain(
+    "openclip_vit_b32: the settings change its configuration, and the image has the repository's: --configs <folder> writes configs/single-gpu.pbtxt and mounts it",
+  );
+  expect(linesOf(settings, { configs: "/srv/configs" })).toContain(
+    "--volume /srv/configs/openclip_vit_b32:/models/openclip_vit_b32/configs:ro",
+  );
+});
+
+test.each([
+  [
+    "multi-gpu-4x",
+    "multi-gpu-4x cannot be one container: it runs on 4 GPUs of one host; launch-spec is for single-gpu, or one like it",
+  ],
+  [
+    "kind-local",
+    "kind-local cannot be one container: embed is a Deployment of a cluster; launch-spec is for single-gpu, or one like it",
+  ],
+])("fails for %s, and says why", (name, message) => {
+  expect(() => launch(undefined, { name })).toThrow(message);
+});
+
+test("fails when the Tritons have different images: the container has one", () => {
+  const other = { image: "nvcr.io/nvidia/tritonserver:26.06-py3" };
+  expect(() => launch({ ...onGpu, tritonTrt: other })).toThrow(
+    "single-gpu cannot be one container: its Tritons have different settings (image: nvcr.io/nvidia/tritonserver:26.07-py3, nvcr.io/nvidia/tritonserver:26.06-py3), and the all-in-one image has one",
+  );
+});
+
+test("is built on what the settings name: never on a name that only Terraform knows", () => {
+  const argsOf = (embed: unknown, image: unknown) =>
+    launch({ ...onGpu, embed: { image: embed }, tritonOnnx: { image }, tritonTrt: { image } })
+      .spec.build.filter((word) => /^(EMBED|TRITON)_IMAGE=/.test(word))
+      .join(" ");
+  const base = "nvcr.io/nvidia/tritonserver:26.06-py3";
+  expect(argsOf("ghcr.io/a/embed:1.2", base)).toBe(
+    `EMBED_IMAGE=ghcr.io/a/embed:1.2 TRITON_IMAGE=${base}`,
+  );
+  const built = { source: "build", buildArgs: { TRITON_IMAGE: base } };
+  expect(argsOf({ source: "build" }, built)).toBe(
+    `EMBED_IMAGE=clipstack/embed:gpu TRITON_IMAGE=${base}`,
+  );
+  expect(argsOf({ source: "build" }, { source: "build" })).toBe("EMBED_IMAGE=clipstack/embed:gpu");
+});
+
+test("says where the embed server and its Triton want different CUDAs in one container", () => {
+  const notes = (settings: Readonly<Record<string, unknown>>) =>
+    launch({ ...onGpu, ...settings }).spec.notes.filter((line) => line.includes("CUDA"));
+  expect(notes({})).toEqual([
+    "the embed server computes with CUDA 12, and nvcr.io/nvidia/tritonserver:26.07-py3 has CUDA 13: it may end at start for lack of libraries; set embed.engine: triton, which has the Triton beside it compute",
+  ]);
+  expect(notes({ embed: { engine: "triton" } })).toEqual([]);
+  expect(notes({ accelerator: "cpu" })).toEqual([]);
+});
+
+test("says what to do with the engines of other weights, where it keeps some", () => {
+  const notes = (settings: Readonly<Record<string, unknown>>) =>
+    launch({ ...onGpu, ...settings }).spec.notes.join("\n");
+  expect(notes({})).toContain("remove it first ('docker volume rm single-gpu-engines')");
+  expect(notes({ tritonTrt: { enabled: false } })).not.toContain("engines");
+});

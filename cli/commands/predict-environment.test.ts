@@ -1,0 +1,42 @@
+import { describe, expect, test } from "vitest";
+import type { Capacity } from "../../review/changes/capacity.ts";
+import { changeOfTrees, parseDocument } from "../../review/input/trees.ts";
+import { reviewOf } from "../../review/review.ts";
+import { synthesizedText } from "../../review/test-stacks.ts";
+import type { EnvironmentName } from "../../stacks/settings.ts";
+import { environmentPredictor } from "./predict-environment.ts";
+
+/** Capacity of an environment as it is by default, and with other settings. */
+function capacities(name: EnvironmentName, ...settings: readonly string[]): readonly Capacity[] {
+  return ["", ...settings].map((yaml) => {
+    const document = parseDocument(synthesizedText(name, yaml), name);
+    const review = reviewOf([changeOfTrees(name, undefined, document)], {
+      predict: environmentPredictor(),
+    });
+    return review.stacks[0]!.capacity.after!;
+  });
+}
+
+describe("images per second are those of the GPUs that services use", () => {
+  test("on a host", () => {
+    const [all, one] = capacities(
+      "multi-gpu-4x",
+      "tritonOnnx: { gpus: [0] }\ntritonTrt: { gpus: [0] }\n",
+    );
+    expect([all?.gpus, one?.gpus]).toEqual(["4 × rtx-4080", "4 × rtx-4080 (1 used)"]);
+    // one Triton takes tensors in as fast for one GPU as for four
+    expect(one?.imagesPerSecond).toBeCloseTo(all?.imagesPerSecond ?? 0, 1);
+    expect(all?.predictionSource).toContain("tensorrt, 64 clients");
+    expect(one?.predictionSource).toContain("tensorrt on 1 of 4 GPUs, ");
+  });
+
+  test("in a cluster, with as many pods as there may be", () => {
+    const [some, one] = capacities(
+      "k8s-gpu",
+      "triton: { autoscaler: { minReplicas: 1, maxReplicas: 1 } }\n",
+    );
+    expect(one?.gpus).toBe("4 × l4 (1 used)");
+    expect(one!.imagesPerSecond).toBeLessThan(some!.imagesPerSecond! * 0.8);
+    expect(one?.predictionSource).toContain("on 1 of 4 GPUs, with as many pods as there may be, ");
+  });
+});

@@ -1,0 +1,69 @@
+import { stationNames } from "../../bench/capacity/model.ts";
+import { publishedFacts, publishedTimes } from "../../bench/capacity/published-facts.ts";
+import { answer, type ServiceTimes } from "../../bench/capacity/question.ts";
+import { gpuCatalogue, gpuNames } from "../../constructs/catalogue/gpu-catalogue.ts";
+import type { Environment } from "../../contract/environment.ts";
+import type { Predict } from "../../review/changes/capacity.ts";
+
+/** One load for every environment, so that two can be compared: enough clients, beside the server. */
+const load = {
+  payload: "float32",
+  bandwidthMbps: 10_000,
+  roundTripMs: 0.2,
+  connections: "kept",
+  concurrency: 64,
+  imagesPerRequest: 1,
+  clientMs: 0,
+  jpegBytes: 10_000,
+} as const;
+
+const loadText = `${load.concurrency} clients that send float32 tensors to Triton over ${load.bandwidthMbps / 1_000} Gbit/s`;
+
+/** Predict an environment with the model of `clipstack capacity`, by published figures. On CPU there is none. */
+export function environmentPredictor(): Predict {
+  const peaks = Object.fromEntries(
+    Object.entries(gpuCatalogue).map(([name, { fp16DenseTflops }]) => [name, fp16DenseTflops]),
+  );
+  // the model is calibrated when the first GPU is asked for
+  let known: ServiceTimes | undefined;
+  return ({ gpu, services }, gpusOf) => {
+    const name = gpuNames.find((known) => known === gpu?.name);
+    if (gpu === undefined || name === undefined) return undefined;
+    const tritons = services.filter(({ kind }) => kind === "triton");
+    if (tritons.length === 0) return undefined;
+    known ??= publishedTimes(publishedFacts(peaks), load.jpegBytes);
+    const times = known;
+    const engine = tritons.some(({ backend }) => backend === "tensorrt") ? "tensorrt" : "onnx";
+    const asked = tritons.filter(({ backend }) => engine === "onnx" || backend === "tensorrt");
+    // more GPUs than the services use are paid for, and compute nothing
+    const gpus = gpusOf(asked.map((service) => service.name)) ?? gpu.count;
+    if (gpus === 0) return undefined;
+    const { imagesPerSecond, bottleneck } = answer(
+      {
+        ...load,
+        device: { name },
+        gpus,
+        topology: isPerGpu(gpus, asked) ? "per-gpu" : "instance-group",
+        engine,
+      },
+      times,
+    );
+    const basis = times.measured(name, engine)
+      ? `calibrated by published figures of ${name}`
+      : `from the peak of ${name}, since nobody published figures of it`;
+    const idle = gpus < gpu.count ? ` on ${gpus} of ${gpu.count} GPUs` : "";
+    const most = tritons.some(({ workload }) => workload !== undefined)
+      ? ", with as many pods as there may be"
+      : "";
+    return {
+      imagesPerSecond,
+      source: `${basis}: ${engine}${idle}${most}, ${loadText}; ${stationNames[bottleneck]} bounds it (clipstack capacity)`,
+    };
+  };
+}
+
+function isPerGpu(count: number, tritons: Environment["services"]): boolean {
+  // each pod has a Triton of its own
+  const inPods = tritons.some(({ workload }) => workload !== undefined);
+  return count > 1 && (inPods || tritons.filter(({ name }) => /-\d+$/.test(name)).length > 1);
+}

@@ -1,0 +1,210 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Command } from "commander";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { BenchRecord, Cell } from "../../bench/record/bench-record.ts";
+import { testRecord } from "../../bench/record/test-record.ts";
+import { benchRecordText, recordText } from "../../bench/report/save-reports.ts";
+import { testBenchRecord, testCell } from "../../bench/report/test-bench-record.ts";
+import { testK8sRecord } from "../../verify/drills/test-k8s-record.ts";
+import { project } from "../project.ts";
+import { clipstack } from "../test-programs.ts";
+import { compareFiles, comparisonJson } from "./compare.ts";
+import { outputOf, parseImport, registerReport, renderRecord } from "./report.ts";
+
+let folder: string;
+const file = (name: string) => join(folder, name);
+
+const slower = (
+  factor: number,
+  machineCores = 8,
+  changes: Partial<Cell> = {},
+  of: Partial<BenchRecord> = {},
+) => {
+  const record = testBenchRecord({
+    cells: ["embed-http", "onnx-http"].map((path) => testCell({ path, slower: factor }, changes)),
+    studies: [],
+    ...of,
+  });
+  const machine = { ...record.subject.machine, cores: machineCores };
+  return benchRecordText({ ...record, subject: { ...record.subject, machine } });
+};
+
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "clipstack-report-"));
+  writeFileSync(file("bench.json"), benchRecordText(testBenchRecord()));
+  writeFileSync(file("verify.json"), recordText(testRecord()));
+  writeFileSync(file("k8s.json"), recordText(testK8sRecord));
+  writeFileSync(file("slow.json"), slower(1.4));
+  writeFileSync(file("fast.json"), slower(1));
+  writeFileSync(file("other.json"), slower(1, 2));
+  writeFileSync(
+    file("unstable.json"),
+    slower(5, 8, { stability: { verdict: "unstable", tolerance: 0.1 } }),
+  );
+  writeFileSync(file("unsure.json"), slower(5, 8, { windows: [], measuredWindows: 0 }));
+  const failed = { passed: false, failures: ["onnx-http: other embeddings"] };
+  writeFileSync(file("failed.json"), slower(1, 8, {}, failed));
+  writeFileSync(file("failed-first.json"), slower(1, 8, {}, { ...failed, cells: [] }));
+  writeFileSync(file("lost.json"), slower(1, 8, {}, { cells: [testCell({ path: "onnx-http" })] }));
+  writeFileSync(file("no.json"), "{}");
+  writeFileSync(
+    file("pa.csv"),
+    "Concurrency,Inferences/Second,p50 latency,p95 latency\n1,136,7200,7900\n",
+  );
+});
+
+afterAll(() => rmSync(folder, { recursive: true }));
+
+test("renders records of bench, verify, k8s and bench-server", () => {
+  expect(renderRecord(file("bench.json"), "md")).toContain("## Sweep: Lowest latency");
+  expect(renderRecord(file("bench.json"), "html")).toContain('<h2 id="choose">');
+  expect(renderRecord(file("verify.json"), "md")).toContain("## Verification: 40 checks passed");
+  expect(renderRecord(file("verify.json"), "text")).toContain("single-gpu");
+  expect(renderRecord(file("k8s.json"), "html")).toContain("1 of 2 checks failed");
+  expect(JSON.parse(renderRecord(file("k8s.json"), "json"))).toEqual(testK8sRecord);
+  const server = join(project, "bench/records/2026-11-23T01-23-45Z-bench-server.json");
+  expect(renderRecord(server, "html")).toContain("Images per second");
+});
+
+test("a record as JSON is the same record, with what was imported", () => {
+  expect(JSON.parse(renderRecord(file("bench.json"), "json"))).toEqual(
+    JSON.parse(readFileSync(file("bench.json"), "utf8")),
+  );
+  const both = JSON.parse(
+    renderRecord(file("bench.json"), "json", [{ label: "onnx-http b1", file: file("pa.csv") }]),
+  );
+  expect(both.imported[0].rows[0]).toMatchObject({
+    label: "onnx-http b1",
+    inferencesPerSecond: 136,
+  });
+});
+
+test("what perf_analyzer measured is in the report beside ours", () => {
+  const text = renderRecord(file("bench.json"), "md", [
+    { label: "onnx-http b1", file: file("pa.csv") },
+  ]);
+  expect(text).toContain("### Beside perf_analyzer");
+});
+
+test.each([
+  ["onnx-http b8=a.csv", { label: "onnx-http b8", file: "a.csv" }],
+  ["a.csv", { file: "a.csv" }],
+])("reads --import %s", (given, expected) => {
+  expect(parseImport(given)).toEqual(expected);
+});
+
+test("an import that a record cannot hold is refused where it is read", () => {
+  writeFileSync(file("half.csv"), "Concurrency,Inferences/Second\n1.5,100\n");
+  expect(() => renderRecord(file("bench.json"), "json", [{ file: file("half.csv") }])).toThrow(
+    /half\.csv: row 1: Concurrency must be a whole number, at least 1, got "1\.5"$/,
+  );
+});
+
+test("the help of report shows no internal default, and --import may be given twice", () => {
+  const command = new Command();
+  registerReport(command);
+  const [report] = command.commands;
+  expect(report?.helpInformation()).not.toContain("[]");
+  report?.parseOptions(["--import", "a.csv", "--import", "onnx-http b8=b.csv"]);
+  expect(report?.opts().import).toEqual([
+    { file: "a.csv" },
+    { label: "onnx-http b8", file: "b.csv" },
+  ]);
+});
+
+test("HTML goes beside its record, everything else to standard output", () => {
+  expect(outputOf("x/a.json", { format: "html" })).toBe("x/a.html");
+  expect(outputOf("x/a.json", { format: "md" })).toBeUndefined();
+  expect(outputOf("x/a.json", { format: "md", output: "b.md" })).toBe("b.md");
+  expect(outputOf("x/a.json", { format: "html", output: "-" })).toBeUndefined();
+});
+
+test("fails on a record that is none, in one line with the file and the rule", () => {
+  expect(() => renderRecord(file("no.json"), "md")).toThrow(
+    'no.json: kind must be "bench", got nothing',
+  );
+  expect(() => renderRecord(file("missing.json"), "md")).toThrow(
+    "missing.json: cannot be read: ENOENT",
+  );
+  expect(() => renderRecord(file("verify.json"), "md", [{ file: "a.csv" }])).toThrow(
+    "--import needs a record of bench or sweep, got a verify record",
+  );
+});
+
+test("reads records with a byte order mark before them", () => {
+  for (const name of ["bench.json", "verify.json"]) {
+    writeFileSync(file("mark.json"), `\uFEFF${readFileSync(file(name), "utf8")}`);
+    expect(renderRecord(file("mark.json"), "md")).toBe(renderRecord(file(name), "md"));
+  }
+  writeFileSync(file("mark.json"), `\uFEFF${readFileSync(file("fast.json"), "utf8")}`);
+  expect(compareFiles(file("mark.json"), file("fast.json"), { failOver: 0.1 }).exitCode).toBe(0);
+});
+
+test("a key that no record has is named, with nothing before it", () => {
+  writeFileSync(file("extra.json"), JSON.stringify({ ...testBenchRecord(), extra: 1 }));
+  expect(() => renderRecord(file("extra.json"), "md")).toThrow(
+    /extra\.json: unrecognized key: "extra"$/,
+  );
+});
+
+test("a comparison fails where it is slower, and only there", () => {
+  const args = { failOver: 0.1 };
+  expect(compareFiles(file("fast.json"), file("slow.json"), args).exitCode).toBe(1);
+  expect(compareFiles(file("slow.json"), file("fast.json"), args).exitCode).toBe(0);
+  expect(compareFiles(file("fast.json"), file("slow.json"), { failOver: 0.8 }).exitCode).toBe(0);
+});
+
+test.each([
+  ["failed.json", 1],
+  ["failed-first.json", 1],
+  ["lost.json", 1],
+  ["unstable.json", 2],
+  ["unsure.json", 2],
+])("a comparison with %s ends with %i, and did not pass", (second, code) => {
+  const result = compareFiles(file("fast.json"), file(second), { failOver: 0.1 });
+  expect(result.exitCode).toBe(code);
+  expect(JSON.parse(comparisonJson(result)).passed).toBe(false);
+});
+
+test("a path that is gone is no failure with --allow-missing", () => {
+  const args = { failOver: 0.1, allowMissing: true } as const;
+  expect(compareFiles(file("fast.json"), file("lost.json"), args).exitCode).toBe(0);
+});
+
+test("fails to compare records of different machines, and compares them with --force and a warning", () => {
+  const args = { failOver: 0.1 };
+  expect(() => compareFiles(file("fast.json"), file("other.json"), args)).toThrow(
+    /cannot be compared: the machine differs: Test CPU, 8 cores, then Test CPU, 2 cores \(--force compares them all the same\)$/,
+  );
+  const { comparison } = compareFiles(file("fast.json"), file("other.json"), {
+    ...args,
+    force: true,
+  });
+  expect(comparison.warnings[0]).toContain("Not the same: the machine differs");
+});
+
+test("a comparison as JSON has the ratios and whether it passed", () => {
+  const result = compareFiles(file("fast.json"), file("slow.json"), { failOver: 0.1 });
+  const json = JSON.parse(comparisonJson(result));
+  expect(json.passed).toBe(false);
+  expect(json.loads[0].changes[0]).toMatchObject({ metric: "throughput", judgement: "worse" });
+});
+
+test("the commands end with their exit codes, and a user sees one line", async () => {
+  const compare = ["compare", file("fast.json"), file("slow.json")];
+  const compared = await clipstack(compare);
+  expect(compared.code).toBe(1);
+  expect(compared.stdout).toMatch(/regressions of more than 10 %\.$/);
+  const allowed = await clipstack([...compare, "--fail-over", "80%"]);
+  expect(allowed.code).toBe(0);
+  const wrong = await clipstack(["report", file("no.json")]);
+  expect(wrong).toMatchObject({
+    code: 2,
+    stderr: expect.stringMatching(/^clipstack: [^\n]*kind must be "bench"[^\n]*$/),
+  });
+  const bad = await clipstack([...compare, "--fail-over", "much"]);
+  expect(bad.code).toBe(2);
+  expect(bad.stderr).toContain("It must be a percentage from 0 to 1000, like 10%.");
+});

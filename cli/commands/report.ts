@@ -1,0 +1,179 @@
+import { readFileSync } from "node:fs";
+import { basename, relative, resolve } from "node:path";
+import { type Command, Option } from "commander";
+import { serverRecord, serverRecordVersion } from "../../bench/baselines/record.ts";
+import { serverReport } from "../../bench/baselines/report.ts";
+import { parseBenchRecord } from "../../bench/record/bench-record.ts";
+import { parseRecordAs } from "../../bench/record/parse-record.ts";
+import { parseRecord } from "../../bench/record/record.ts";
+import { benchReport } from "../../bench/report/bench-report.ts";
+import type { Report } from "../../bench/report/document.ts";
+import { parsePerfAnalyzer } from "../../bench/report/import-perf-analyzer.ts";
+import { renderHtml } from "../../bench/report/render-html.ts";
+import { renderMarkdown } from "../../bench/report/render-md.ts";
+import { renderText } from "../../bench/report/render-text.ts";
+import { benchRecordText, recordText } from "../../bench/report/save-reports.ts";
+import { k8sRecord, k8sRecordSchemaVersion } from "../../verify/drills/k8s-record.ts";
+import { k8sReport } from "../../verify/drills/k8s-report.ts";
+import { verifyReport } from "../../verify/verify-report.ts";
+import { repeated } from "../option-values.ts";
+import { UserError } from "../user-error.ts";
+import { writeOutput } from "../write-output.ts";
+
+export const reportFormats = ["html", "md", "text", "json"] as const;
+export type ReportFormat = (typeof reportFormats)[number];
+
+/** An output of perf_analyzer, and which load it was. */
+export interface ImportedFile {
+  readonly file: string;
+  readonly label?: string;
+}
+
+/**
+ * Renders a saved record of any command.
+ *
+ * @throws {BenchError} | {UserError} one line: the file, the rule and the value.
+ */
+export function renderRecord(
+  file: string,
+  format: ReportFormat,
+  imports: readonly ImportedFile[] = [],
+): string {
+  const { report, json } = readReport(file, imports);
+  switch (format) {
+    case "html":
+      return renderHtml(report());
+    case "md":
+      return renderMarkdown(report());
+    case "text":
+      return renderText(report());
+    case "json":
+      return json;
+  }
+}
+
+interface ReadReport {
+  readonly report: () => Report;
+  readonly json: string;
+}
+
+/** Reads the record of one kind. */
+const readers: Readonly<Record<string, (text: string, file: string) => ReadReport>> = {
+  verify: (text, file) => {
+    const record = parseRecord(text, file);
+    return { report: () => verifyReport(record), json: recordText(record) };
+  },
+  k8s: (text, file) => {
+    const kind = { kind: "k8s", version: k8sRecordSchemaVersion, schema: k8sRecord };
+    const record = parseRecordAs(kind, text, file);
+    return { report: () => k8sReport(record), json: recordText(record) };
+  },
+  "bench-server": (text, file) => {
+    const kind = { kind: "bench-server", version: serverRecordVersion, schema: serverRecord };
+    const record = parseRecordAs(kind, text, file);
+    return { report: () => serverReport(record), json: recordText(record) };
+  },
+};
+
+function readReport(file: string, imports: readonly ImportedFile[]): ReadReport {
+  const text = readText(file);
+  const kind = kindOf(text);
+  const reader = readers[String(kind)];
+  if (reader === undefined) return readBench(text, file, imports);
+  if (imports.length > 0) {
+    throw new UserError(`--import needs a record of bench or sweep, got a ${kind} record: ${file}`);
+  }
+  return reader(text, file);
+}
+
+function readBench(text: string, file: string, imports: readonly ImportedFile[]): ReadReport {
+  const record = parseBenchRecord(text, file);
+  const imported = imports.map(({ file: csv, label }) =>
+    parsePerfAnalyzer(readText(csv), csv, label),
+  );
+  const whole = { ...record, imported: [...record.imported, ...imported] };
+  // the printed record must be readable again
+  const checked = parseBenchRecord(JSON.stringify(whole), file);
+  return { report: () => benchReport(checked), json: benchRecordText(checked) };
+}
+
+function readText(file: string): string {
+  try {
+    return readFileSync(file, "utf8");
+  } catch (error) {
+    throw new UserError(`${file}: cannot be read: ${(error as NodeJS.ErrnoException).code}`);
+  }
+}
+
+/** Declared kind of a record, if it has one. */
+function kindOf(text: string): unknown {
+  try {
+    return (JSON.parse(text.replace(/^\uFEFF/, "")) as { kind?: unknown } | null)?.kind;
+  } catch {
+    return undefined;
+  }
+}
+
+/** `onnx-http b8=triton.csv`, or the file alone. */
+export function parseImport(given: string): ImportedFile {
+  const equals = given.indexOf("=");
+  if (equals === -1) return { file: given };
+  return { label: given.slice(0, equals).trim(), file: given.slice(equals + 1) };
+}
+
+interface ReportArguments {
+  readonly format: ReportFormat;
+  readonly output?: string;
+  readonly import?: readonly ImportedFile[];
+}
+
+/** Where a report goes: HTML beside its record, all else to standard output. */
+export function outputOf(record: string, { format, output }: Omit<ReportArguments, "import">) {
+  if (output !== undefined) return output === "-" ? undefined : output;
+  return format === "html" ? `${record.replace(/\.json$/i, "")}.html` : undefined;
+}
+
+/** Registers `clipstack report`, which renders a saved record as HTML, Markdown or text. */
+export function registerReport(program: Command): void {
+  program
+    .command("report")
+    .argument("<record>", "a record: the JSON that bench, sweep, verify, k8s or bench-server wrote")
+    .addOption(
+      new Option("--format <format>", "html, md (for a pull request), text, or json (the record)")
+        .choices(reportFormats)
+        .default("html"),
+    )
+    .option("--output <file>", "- is standard output (default: html beside the record, else -)")
+    .addOption(
+      new Option(
+        "--import <[load=]file>",
+        "a CSV that perf_analyzer wrote with -f, shown beside ours: its load as 'onnx-http b8' (repeatable)",
+      ).argParser(repeated(parseImport)),
+    )
+    .addHelpText(
+      "after",
+      `
+The report is computed from the record and from nothing else, so an old record can be rendered again.
+
+Examples:
+  $ npx clipstack report bench/reports/2026-11-21T10-30-00Z-bench-single-gpu.json
+  $ npx clipstack report record.json --format md --output report.md
+  $ npx clipstack report record.json --import "onnx-http b8=perf_analyzer.csv"
+  $ npx clipstack report record.json --import onnx-grpc=c1-32.csv --format json --output both.json
+
+Exit codes: 0 all good, 2 wrong usage, or a record that cannot be read.`,
+    )
+    .action((record: string, args: ReportArguments) => {
+      const text = renderRecord(record, args.format, args.import);
+      const output = outputOf(record, args);
+      if (output === undefined) {
+        process.stdout.write(text);
+        return;
+      }
+      if (resolve(output) === resolve(record)) {
+        throw new UserError(`--output must not be the record itself: ${basename(record)}`);
+      }
+      writeOutput(output, text);
+      console.log(`report: ${relative("", output)}`);
+    });
+}

@@ -1,0 +1,242 @@
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { Command } from "commander";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { commentMarker } from "../../review/report/comment-markdown.ts";
+import { plannedText, planText, plantedKey } from "../../review/test-plans.ts";
+import { synthesizedText } from "../../review/test-stacks.ts";
+import { clipstack } from "../test-programs.ts";
+import { isUserError } from "../user-error.ts";
+import { registerReview } from "./review.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "clipstack-review-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const plan = (name: string) =>
+  fileURLToPath(new URL(`../../review/input/plans/${name}.plan.json`, import.meta.url));
+const file = (name: string, text: string) => {
+  writeFileSync(join(folder, name), text);
+  return join(folder, name);
+};
+
+/** The command in this process, which takes a part of the time of one of its own. */
+async function review(...args: readonly string[]) {
+  let [code, stdout] = [-1, ""];
+  const program = new Command("clipstack");
+  registerReview(program, {
+    print: (text) => {
+      stdout += text;
+    },
+    exit: (given) => {
+      code = given;
+    },
+  });
+  await program.parseAsync(["review", ...args], { from: "user" });
+  return { code, stdout };
+}
+
+const tree = (name: string, yaml = "") => {
+  const path = join(folder, name, "stacks", "single-gpu");
+  mkdirSync(path, { recursive: true });
+  writeFileSync(join(path, "cdk.tf.json"), synthesizedText("single-gpu", yaml));
+  return join(folder, name);
+};
+
+let base: string;
+let head: string;
+beforeAll(() => {
+  base = tree("base");
+  head = tree("head", "tritonOnnx: { maxQueueDelayMicroseconds: 2000 }\n");
+});
+
+test("prints a comment of a plan, and writes it in every format that is asked for", async () => {
+  const files = ["a.md", "a.html", "a.json"].map((name) => join(folder, name));
+  const { code, stdout, stderr } = await clipstack([
+    ...["review", "--plan", plan("port-exposed"), ...files.flatMap((it) => ["--output", it])],
+  ]);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  expect(stdout.startsWith(commentMarker)).toBe(true);
+  const [md, html, json] = files.map((it) => readFileSync(it, "utf8"));
+  expect(md?.trim()).toBe(stdout.trim());
+  expect(html).toContain("<!doctype html>");
+  expect(JSON.parse(json ?? "").verdict.level).toBe("attention");
+  expect([stdout, md, html, json].join()).not.toContain(plantedKey);
+});
+
+test("compares two synthesized trees", async () => {
+  const { code, stdout } = await review("--base", base, "--head", join(head, "stacks"));
+  expect(code).toBe(0);
+  expect(stdout).toContain("- dynamic_batching.max_queue_delay_microseconds: 5000");
+  expect(stdout).toContain("What only a plan could tell");
+});
+
+test("ends with exit code 1 where --fail-on says so", async () => {
+  const codes = await Promise.all(
+    ["error", "warning", "never"].map(async (severity) => {
+      const { code } = await review("--plan", plan("gpu-swapped"), "--fail-on", severity);
+      return code;
+    }),
+  );
+  expect(codes).toEqual([0, 1, 0]);
+});
+
+test("has Terraform's exit codes where they are asked for", async () => {
+  const codeOf = async (...args: readonly string[]) =>
+    (await review("--detailed-exitcode", ...args)).code;
+  expect(await codeOf("--plan", plan("nothing-changed"))).toBe(0);
+  expect(await codeOf("--plan", plan("create"))).toBe(2);
+});
+
+test("prints nothing of a plan without changes where only changes are asked for", async () => {
+  const args = ["--plan", plan("nothing-changed"), "--only-changes"];
+  expect(await review(...args)).toEqual({ code: 0, stdout: "" });
+});
+
+test("is never silent about what it fails for", async () => {
+  const path = file("errored.json", plannedText([], { errored: true }));
+  const { code, stdout } = await review("--plan", `x=${path}`, "--only-changes");
+  expect(code).toBe(1);
+  expect(stdout).toContain("ended with an error");
+});
+
+test("makes one comment of several stacks", async () => {
+  const { stdout } = await review(
+    "--plan",
+    `a=${plan("create")}`,
+    "--plan",
+    `b=${plan("gpu-swapped")}`,
+  );
+  expect(stdout.split(commentMarker)).toHaveLength(2);
+  expect(stdout).toContain("#### a");
+  expect(stdout).toContain("#### b");
+});
+
+test("--verify-plan accepts the reviewed plan, its comment and its JSON", async () => {
+  const outputs = ["v.md", "v.json"].map((name) => join(folder, name));
+  await review("--plan", plan("gpu-swapped"), ...outputs.flatMap((it) => ["--output", it]));
+  for (const reviewed of [plan("gpu-swapped"), ...outputs]) {
+    const { code, stdout } = await review("--plan", plan("gpu-swapped"), "--verify-plan", reviewed);
+    expect({ code, stdout }).toEqual({ code: 0, stdout: "single-gpu: does what was reviewed\n" });
+    const other = await review("--plan", plan("image-changed"), "--verify-plan", reviewed);
+    expect(other.code).toBe(1);
+    expect(other.stdout).toMatch(/^this is not what was reviewed:\n {2}single-gpu: /);
+  }
+});
+
+test("--verify-plan knows a plan by its name, whatever is in it and wherever it lies", async () => {
+  const [own, same] = [file("my -- plan.json", plannedText([])), join(folder, "sub")];
+  mkdirSync(same);
+  writeFileSync(join(same, "my -- plan.json"), plannedText([]));
+  const reviewed = join(folder, "named.md");
+  await review("--plan", own, "--output", reviewed);
+  const { code, stdout } = await review(
+    ...["--plan", join(same, "my -- plan.json"), "--verify-plan", reviewed],
+  );
+  expect({ code, stdout }).toEqual({ code: 0, stdout: "my -- plan: does what was reviewed\n" });
+});
+
+test("--verify-plan believes no fingerprint that stands in the plan", async () => {
+  const resource = (after: object) =>
+    plannedText([{ address: "docker_container.a", before: { name: "a" }, after }]);
+  const evil = file("evil.json", resource({ name: "a", privileged: true }));
+  const { stdout } = await review("--plan", `s=${evil}`, "--json");
+  const marker = `<!-- clipstack-plans s:${JSON.parse(stdout).stacks[0].fingerprint} -->`;
+  const quoting = file("quoting.json", resource({ name: "a", env: [`NODE_ENV=${marker}`] }));
+  const comment = join(folder, "quoting.md");
+  await review("--plan", `s=${quoting}`, "--output", comment);
+  expect((await review("--plan", `s=${evil}`, "--verify-plan", comment)).code).toBe(1);
+  const text = readFileSync(comment, "utf8");
+  expect(text.split("<!-- clipstack-plans ")).toHaveLength(2);
+
+  for (const forged of [
+    `${marker}\n${text}`,
+    `${text}${marker}\n`,
+    text.split(/<!-- clipstack-p/)[0]!,
+  ])
+    await expect(
+      review("--plan", `s=${evil}`, "--verify-plan", file("forged.md", forged)),
+    ).rejects.toThrow(/forged\.md: must /);
+});
+
+test("reads a plan that PowerShell wrote", async () => {
+  const path = join(folder, "utf16.json");
+  writeFileSync(path, Buffer.from(`\uFEFF${plannedText([])}`, "utf16le"));
+  expect((await review("--plan", `x=${path}`)).code).toBe(0);
+});
+
+const broken = mkdtempSync(join(tmpdir(), "clipstack-review-settings-"));
+cpSync(fileURLToPath(new URL("../../stacks/", import.meta.url)), broken, {
+  recursive: true,
+  filter: (source) => !/(cli|review|deploy|node_modules)$/.test(source),
+});
+writeFileSync(join(broken, "single-gpu.settings.yaml"), "accelerator: quantum\n");
+afterAll(() => rmSync(broken, { recursive: true, force: true }));
+
+test.each<readonly [string, () => readonly string[], RegExp]>([
+  ["no input", () => [], /^needs --plan FILE, or --base FOLDER and --head FOLDER$/],
+  ["a missing file", () => ["--plan", "none.json"], /^none\.json: cannot be read \(ENOENT\)$/],
+  [
+    "a truncated plan",
+    () => ["--plan", file("cut.json", planText("create").slice(0, 5_000))],
+    /^\S+: must be JSON, and ends in the middle of it, after 5000 characters$/,
+  ],
+  [
+    "another major version",
+    () => ["--plan", file("v2.json", '{"format_version":"2.0"}')],
+    /format_version must be 1\.x, got 2\.0$/,
+  ],
+  [
+    "the same stack twice",
+    () => ["--plan", plan("create"), "--plan", plan("gpu-swapped")],
+    /--plan: two are of stack 'single-gpu': name them, as in --plan NAME=FILE$/,
+  ],
+  [
+    "a head without stacks",
+    () => ["--base", base, "--head", folder],
+    /--head must hold a synthesized stack/,
+  ],
+  [
+    "a base that is no folder",
+    () => ["--base", "none", "--head", head],
+    /--base must be a folder that was synthesized, got 'none'$/,
+  ],
+  [
+    "both inputs",
+    () => ["--base", base, "--plan", plan("create")],
+    /--base goes with --head, and not with --plan$/,
+  ],
+  [
+    "an output that cannot be written",
+    () => ["--plan", plan("create"), "--output", "/nowhere/a.md"],
+    /--output \/nowhere\/a\.md cannot be written: ENOENT$/,
+  ],
+  ["wrong settings", () => ["--plan", plan("create"), "--settings", broken], /accelerator must be/],
+])("fails for %s in one line", async (_, args, message) => {
+  const error = await review(...args()).then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  expect(isUserError(error)).toBe(true);
+  expect((error as Error).message).toMatch(message);
+});
+
+test.each([
+  ["a file that is none", ["--plan", "none.json"], "clipstack: none.json: cannot be read (ENOENT)"],
+  ["a day that is none", ["--plan", "a", "--today", "soon"], "It must be a day, as in 2026-11-30."],
+])("ends with exit code 2 and no stack trace for %s", async (_, args, message) => {
+  const { code, stdout, stderr } = await clipstack(["review", ...args]);
+  expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+  expect(stderr).toContain(message);
+  expect(stderr).not.toMatch(/^ {4}at /m);
+});
+
+test.each([
+  ["a file that is none", ["--plan", "none.json"], "clipstack: none.json: cannot be read (ENOENT)"],
+  ["an unknown option", ["--bogus"], "error: unknown option '--bogus'"],
+])("ends with exit code 1 for %s where 2 says that something changes", async (_, args, message) => {
+  const { code, stdout, stderr } = await clipstack(["review", "--detailed-exitcode", ...args]);
+  expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+  expect(stderr).toContain(message);
+});

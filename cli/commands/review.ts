@@ -1,0 +1,295 @@
+import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { basename, extname, join, relative, resolve } from "node:path";
+import { type Command, InvalidArgumentError, Option } from "commander";
+import { verdictLevels } from "../../review/changes/verdict.ts";
+import type { RuleFinding, StackChange } from "../../review/input/change.ts";
+import { changeOfPlan } from "../../review/input/plan-json.ts";
+import {
+  changeOfTrees,
+  parseDocument,
+  type SynthesizedDocument,
+  withDocument,
+} from "../../review/input/trees.ts";
+import { isUnchanged } from "../../review/report/comment-document.ts";
+import { htmlReport } from "../../review/report/comment-html.ts";
+import { jsonReport } from "../../review/report/comment-json.ts";
+import { markdownComment } from "../../review/report/comment-markdown.ts";
+import { type Review, reviewOf } from "../../review/review.ts";
+import { findingsOfChange } from "../../review/rules/findings.ts";
+import { type EnvironmentName, loadSettings } from "../../stacks/settings.ts";
+import { repeated } from "../option-values.ts";
+import { project } from "../project.ts";
+import { UserError } from "../user-error.ts";
+import { writeOutput } from "../write-output.ts";
+import { environmentPredictor } from "./predict-environment.ts";
+import { verifyPlans } from "./verify-plan.ts";
+
+export const failLevels = ["error", "warning", "never"] as const;
+
+interface ReviewArguments {
+  readonly plan: readonly string[];
+  readonly base?: string;
+  readonly head?: string;
+  readonly settings: string;
+  readonly json?: true;
+  readonly html?: true;
+  readonly output: readonly string[];
+  readonly rulesUrl?: string;
+  readonly reportUrl?: string;
+  readonly failOn: (typeof failLevels)[number];
+  readonly detailedExitcode?: true;
+  readonly onlyChanges?: true;
+  readonly verifyPlan: readonly string[];
+  readonly today?: string;
+}
+
+/** Where a result goes. */
+export interface ReviewOutlet {
+  readonly print: (text: string) => void;
+  readonly exit: (code: number) => void;
+}
+
+const processOutlet: ReviewOutlet = {
+  print: (text) => process.stdout.write(text),
+  exit: (code) => {
+    process.exitCode = code;
+  },
+};
+
+/** `clipstack review`: what a change does, as a comment for those who have to agree to it. */
+export function registerReview(program: Command, outlet = processOutlet): void {
+  program
+    .command("review")
+    .option(
+      "--plan <file>",
+      "a plan, as 'terraform show -json' prints it; NAME=FILE names its stack; '-' is the standard input; for several stacks more than once",
+      repeated(String),
+      [],
+    )
+    .option("--base <folder>", "cdktf.out before the change, where there is no plan")
+    .option(
+      "--head <folder>",
+      "cdktf.out after it; beside --plan: paths of constructs, and the backend",
+    )
+    .option(
+      "--settings <folder>",
+      "where the settings with the waivers are",
+      join(relative("", project), "stacks"),
+    )
+    .option("--json", "print JSON in place of Markdown")
+    .option("--html", "print a whole page in place of Markdown")
+    .option(
+      "--output <file>",
+      "write it to a file as well: .md, .html or .json; more than once",
+      repeated(outputFile),
+      [],
+    )
+    .addOption(
+      new Option("--fail-on <severity>", "what ends with exit code 1")
+        .choices(failLevels)
+        .default("error"),
+    )
+    .option("--only-changes", "print nothing where nothing changes")
+    .option(
+      "--detailed-exitcode",
+      "as Terraform has it: 0 nothing changes, 1 an error or a blocked change, 2 something changes",
+    )
+    .option(
+      "--verify-plan <file>",
+      "compare with what was reviewed (a plan, or the JSON or Markdown of its review) and print what differs; for several stacks more than once",
+      repeated(String),
+      [],
+    )
+    .option("--rules-url <url>", "folder with the pages of the rules, for links", folderUrl)
+    .option("--report-url <url>", "where the whole report is, for a comment that is cut", httpUrl)
+    .option("--today <date>", "day that waivers are judged by, YYYY-MM-DD (default: today)", day)
+    .addHelpText(
+      "after",
+      `
+Secrets are never printed: what Terraform marks as sensitive, what has the name or the form of a secret, values of charts.
+
+Examples:
+  $ terraform show -json plan > plan.json && npx clipstack review --plan plan.json
+  $ npx clipstack review --plan single-gpu=a.json --plan kind-local=b.json --output review.md --output review.html
+  $ npx clipstack review --base ../main/cdktf.out --head cdktf.out
+  $ npx clipstack review --plan fresh.json --verify-plan reviewed.json && terraform apply fresh
+
+Exit codes: 0 all good, 1 the change is blocked, or is not what was reviewed, 2 wrong usage or files.`,
+    )
+    .action((args: ReviewArguments) => {
+      const { text, code } = review(args);
+      outlet.print(text);
+      outlet.exit(code);
+    });
+}
+
+interface Said {
+  readonly text: string;
+  readonly code: number;
+}
+
+function review(args: ReviewArguments): Said {
+  const changes = changesOf(args);
+  if (args.verifyPlan.length > 0) return verified(args, changes);
+  const settings = reviewSettings(args.settings);
+  const today = args.today ?? new Date().toISOString().slice(0, 10);
+  const judged = changes.map((change) => withGoal(change, settings));
+  const findings = judged.flatMap((change): readonly RuleFinding[] =>
+    findingsOfChange(change, { waivers: settings(change.stack).waivers, today }),
+  );
+  const result = reviewOf(judged, { findings, predict: environmentPredictor() });
+  const unchanged = result.stacks.every(isUnchanged);
+  for (const file of args.output) writeOutput(file, rendered(result, formatOf(file), args));
+  const format = args.json ? "json" : args.html ? "html" : "md";
+  const code = exitCode(result, args.failOn);
+  const silent = unchanged && args.onlyChanges && code === 0;
+  return {
+    text: silent ? "" : rendered(result, format, args),
+    code: args.detailedExitcode && code === 0 && !unchanged ? 2 : code,
+  };
+}
+
+/** Which verdicts are not good. */
+function exitCode({ verdict }: Review, failOn: ReviewArguments["failOn"]): 0 | 1 {
+  if (failOn === "never") return 0;
+  const least = failOn === "error" ? "blocked" : "attention";
+  return verdictLevels.indexOf(verdict.level) >= verdictLevels.indexOf(least) ? 1 : 0;
+}
+
+function verified({ verifyPlan }: ReviewArguments, fresh: readonly StackChange[]): Said {
+  const differences = verifyPlans(verifyPlan.map(readInput), fresh);
+  if (differences.length === 0) {
+    const names = fresh.map(({ stack }) => stack).join(", ");
+    return { text: `${names}: does what was reviewed\n`, code: 0 };
+  }
+  const lines = ["this is not what was reviewed:", ...differences.map((line) => `  ${line}`)];
+  return { text: `${lines.join("\n")}\n`, code: 1 };
+}
+
+type Format = "md" | "html" | "json";
+
+function rendered(result: Review, format: Format, args: ReviewArguments): string {
+  const { rulesUrl, reportUrl } = args;
+  switch (format) {
+    case "json":
+      return jsonReport(result);
+    case "html":
+      return htmlReport(result, { rulesUrl });
+    case "md":
+      return markdownComment(result, { rulesUrl, reportUrl });
+  }
+}
+
+function formatOf(file: string): Format {
+  return extname(file).slice(1) as Format;
+}
+
+/** What the options name, read. */
+function changesOf({ plan, base, head }: ReviewArguments): readonly StackChange[] {
+  if (plan.length > 0) {
+    if (base !== undefined) throw new UserError("--base goes with --head, and not with --plan");
+    const documents = head === undefined ? new Map() : documentsIn(head, "--head");
+    const changes = plan.map((given) => {
+      const change = changeOfPlan(planInput(given));
+      const document = documents.get(change.stack);
+      return document === undefined ? change : withDocument(change, document);
+    });
+    const repeated = changes.find(
+      ({ stack }, index) => changes.findIndex((it) => it.stack === stack) !== index,
+    );
+    if (repeated !== undefined) {
+      throw new UserError(
+        `--plan: two are of stack '${repeated.stack}': name them, as in --plan NAME=FILE`,
+      );
+    }
+    return changes;
+  }
+  if (base === undefined || head === undefined) {
+    throw new UserError("needs --plan FILE, or --base FOLDER and --head FOLDER");
+  }
+  const before = documentsIn(base, "--base");
+  const after = documentsIn(head, "--head");
+  // a synthesis that failed leaves nothing, which would read as if all were to be destroyed
+  if (after.size === 0) throw new UserError(`--head must hold a synthesized stack, got '${head}'`);
+  const names = [...new Set([...before.keys(), ...after.keys()])].sort();
+  return names.map((name) => changeOfTrees(name, before.get(name), after.get(name)));
+}
+
+function planInput(given: string) {
+  const [, stack, file] = /^([\w.-]+)=(.+)$/s.exec(given) ?? [];
+  const input = readInput(file !== undefined && !existsSync(given) ? file : given);
+  return stack === undefined || existsSync(given) ? input : { ...input, stack };
+}
+
+/** Text of a file, or of the standard input, and how messages name it. */
+export function readInput(file: string): { readonly shown: string; readonly text: string } {
+  let bytes: Buffer;
+  try {
+    bytes = readFileSync(file === "-" ? 0 : file);
+  } catch (error) {
+    throw new UserError(`${file}: cannot be read (${(error as NodeJS.ErrnoException).code})`);
+  }
+  // PowerShell's `>` writes UTF-16
+  const utf16 = bytes[0] === 0xff && bytes[1] === 0xfe;
+  return {
+    shown: file === "-" ? "standard input" : file,
+    text: new TextDecoder(utf16 ? "utf-16le" : "utf-8").decode(bytes),
+  };
+}
+
+/** Every synthesized stack of a folder, by name: `cdktf.out`, or its `stacks`. */
+function documentsIn(folder: string, option: string): ReadonlyMap<string, SynthesizedDocument> {
+  const path = resolve(folder);
+  if (!existsSync(path) || !statSync(path).isDirectory()) {
+    throw new UserError(`${option} must be a folder that was synthesized, got '${folder}'`);
+  }
+  const stacks = basename(path) !== "stacks" && existsSync(join(path, "stacks")) ? "stacks" : "";
+  const found = new Map<string, SynthesizedDocument>();
+  for (const name of readdirSync(join(path, stacks)).sort()) {
+    const file = join(path, stacks, name, "cdk.tf.json");
+    if (!existsSync(file)) continue;
+    const shown = join(folder, stacks, name, "cdk.tf.json");
+    found.set(name, parseDocument(readInput(file).text, shown));
+  }
+  return found;
+}
+
+type ReviewSettings = ReturnType<typeof reviewSettings>;
+
+/** What the settings of a stack say of its review. A stack that has none is judged without. */
+function reviewSettings(folder: string) {
+  const { settings, mistakes } = loadSettings(resolve(folder));
+  if (mistakes.length > 0) throw new UserError(mistakes.join("\n"));
+  return (stack: string) => {
+    const { waivers = [], p99GoalMilliseconds } = settings[stack as EnvironmentName]?.review ?? {};
+    return { waivers, p99GoalMilliseconds };
+  };
+}
+
+function withGoal(change: StackChange, settings: ReviewSettings): StackChange {
+  const { p99GoalMilliseconds: p99Milliseconds } = settings(change.stack);
+  return p99Milliseconds === undefined ? change : { ...change, goals: { p99Milliseconds } };
+}
+
+function outputFile(file: string): string {
+  if (!/\.(md|html|json)$/.test(file)) {
+    throw new InvalidArgumentError("It must end in .md, .html or .json.");
+  }
+  return file;
+}
+
+function httpUrl(url: string): string {
+  if (!/^https?:\/\/\S+$/.test(url)) throw new InvalidArgumentError("It must be a URL.");
+  return url;
+}
+
+function folderUrl(url: string): string {
+  return httpUrl(url).replace(/\/?$/, "/");
+}
+
+function day(text: string): string {
+  if (!/^\d{4}-\d{2}-\d{2}$/.test(text) || Number.isNaN(Date.parse(text))) {
+    throw new InvalidArgumentError("It must be a day, as in 2026-11-30.");
+  }
+  return text;
+}

@@ -1,0 +1,390 @@
+import {
+  accessSync,
+  closeSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  openSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { dirname, join, relative, resolve } from "node:path";
+import { readArtefact } from "../../artefact/artefact.ts";
+import { environmentModel } from "../../artefact/environment-model.ts";
+import { makeScratchFolder } from "../../artefact/scratch-folder.ts";
+import type { BenchRecord } from "../../bench/record/bench-record.ts";
+import { benchReport } from "../../bench/report/bench-report.ts";
+import { renderText } from "../../bench/report/render-text.ts";
+import { benchRecordText, benchReportName, saveReports } from "../../bench/report/save-reports.ts";
+import { readBenchImages } from "../../bench/run/bench-images.ts";
+import { startBenchProgress } from "../../bench/run/bench-progress.ts";
+import {
+  type AskedPath,
+  type BenchContext,
+  type BenchEvent,
+  defaultSettings,
+  finishBenchRecord,
+  newBenchRecord,
+} from "../../bench/run/bench-run.ts";
+import type { TargetsSource } from "../../bench/run/bench-targets.ts";
+import type { PreparedImage } from "../../bench/run/reference.ts";
+import {
+  makeReference,
+  type Preprocess,
+  type ReferenceImage,
+  readSamples,
+} from "../../bench/run/reference.ts";
+import type { Device } from "../../bench/stats/roofline.ts";
+import { gpuCatalogue, gpuNames } from "../../constructs/catalogue/gpu-catalogue.ts";
+import type { Environment } from "../../contract/environment.ts";
+import { openclipVitB32U8 } from "../../contract/model-signature.ts";
+import { serverEnv } from "../../contract/server-env.ts";
+import { normalised } from "../../inference/preprocess/image-tensor.ts";
+import { preprocess } from "../../inference/preprocess/preprocess.ts";
+import { repositoryModel } from "../../model-tools/generate.ts";
+import { ensureOptimised } from "../../model-tools/optimise.ts";
+import { sampleLimit } from "../../verify/check-run.ts";
+import {
+  type ArtefactFile,
+  environmentFiles,
+  outputFolder,
+  readableFiles,
+  synthesizeUnlessEdited,
+} from "../artefact.ts";
+import { deployedEnvironments } from "../host/deployed-environments.ts";
+import { gpuReader } from "../host/gpu-reader.ts";
+import { Interrupted, onInterrupt } from "../interrupt.ts";
+import { project } from "../project.ts";
+import { UserError } from "../user-error.ts";
+import type { BenchArguments } from "./bench-options.ts";
+import { bundledServer, chooseModel } from "./verify.ts";
+
+/** Measured where none is named. */
+const defaultEnvironment = "single-gpu";
+
+/** What a run of `bench` or `sweep` has at hand before anything was started for it. */
+export interface PreparedBench {
+  readonly context: BenchContext;
+  /** To be filled while the run goes on. */
+  readonly record: BenchRecord;
+  /** One for each environment, or the addresses. */
+  readonly sources: readonly TargetsSource[];
+  /** Images of the parity gate, with their embeddings by the local model. */
+  readonly reference: readonly ReferenceImage[];
+  /** ONNX file of `--model`. */
+  readonly modelFile: string;
+}
+
+export interface PrepareOptions {
+  readonly environments: readonly string[];
+  readonly args: BenchArguments;
+  /** Paths that are measured; absent: all that there are. */
+  readonly paths?: readonly AskedPath[];
+  readonly signal: AbortSignal;
+  readonly hold: BenchContext["hold"];
+  readonly onEvent: (event: BenchEvent) => void;
+}
+
+/**
+ * Read everything that a run needs: model, images, reference, and where its targets are. Then `use` it.
+ *
+ * @throws {UserError} wrong settings, options or files; nothing was started.
+ */
+export async function withPreparedBench<Result>(
+  { environments, args, paths, signal, hold, onEvent }: PrepareOptions,
+  use: (prepared: PreparedBench) => Promise<Result>,
+): Promise<Result> {
+  const startedAt = new Date();
+  const phase = (text: string) => onEvent({ kind: "phase", text });
+  const scratch = makeScratchFolder();
+  try {
+    const files = await environmentsOf(environments, args, onEvent);
+    const own = args.model === "generated" ? sharedModel(files) : undefined;
+    const { file, subject } = await chooseModel(args.model, onEvent, own);
+    const u8ModelFile = join(scratch, openclipVitB32U8.name, "model.onnx");
+    const wantsVariants = paths === undefined || paths.some(isVariant);
+    if (wantsVariants && targetOf(args) === "embedded") {
+      phase(`make ${openclipVitB32U8.name} of the model`);
+      await ensureOptimised(file, u8ModelFile);
+    }
+    const sources = await sourcesOf(files, args, {
+      modelFile: args.model === "generated" ? undefined : file,
+      u8ModelFile: wantsVariants ? u8ModelFile : undefined,
+      paths,
+      signal,
+      onEvent,
+    });
+
+    const folder = resolve(args.images ?? join(project, "model-tools/samples"));
+    phase("read the images");
+    const images = await readBenchImages(folder, preprocessImage);
+    const samples = readSamples(folder, sampleLimit);
+    phase(`reference embeddings of ${samples.length} images`);
+    const { images: reference } = await makeReference(samples, file, preprocessImage);
+
+    const record = await newBenchRecord({
+      project,
+      startedAt,
+      runtime: targetOf(args),
+      model: subject,
+      settings: {
+        ...defaultSettings,
+        paths: [],
+        windowSeconds: args.window,
+        tolerance: args.stability,
+        maxWindows: args.maxTrials,
+        durationSeconds: args.duration,
+        seed: args.seed,
+        images: imageSettings(args.images, images),
+      },
+    });
+    return await use({
+      context: { settings: record.settings, images, workers: args.workers, signal, hold, onEvent },
+      record,
+      sources,
+      reference,
+      modelFile: file,
+    });
+  } finally {
+    rmSync(scratch, { recursive: true, force: true });
+  }
+}
+
+const preprocessImage: Preprocess = async (image) => {
+  const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
+  return normalised(await preprocess(image, { maxPixels }));
+};
+
+const isVariant = ({ path, payload }: AskedPath) =>
+  path !== "embed-http" && (payload === "u8" || payload === "encoded");
+
+function targetOf({ target, url }: BenchArguments): BenchRecord["subject"]["runtime"] {
+  return url === undefined ? (target ?? "embedded") : "endpoints";
+}
+
+function imageSettings(
+  given: string | undefined,
+  images: readonly PreparedImage[],
+): BenchRecord["settings"]["images"] {
+  const bytes = images.reduce((sum, image) => sum + image.bytes.byteLength, 0);
+  return {
+    source: given === undefined ? "the samples of clipstack" : "a folder given with --images",
+    count: images.length,
+    meanBytes: Math.round(bytes / images.length),
+  };
+}
+
+interface SourceOptions extends Pick<PrepareOptions, "paths" | "signal" | "onEvent"> {
+  readonly modelFile?: string;
+  readonly u8ModelFile?: string;
+}
+
+/** Synthesized files of the environments to measure; none if addresses are given. */
+async function environmentsOf(
+  asked: readonly string[],
+  args: BenchArguments,
+  onEvent: PrepareOptions["onEvent"],
+): Promise<readonly ArtefactFile[]> {
+  const onNotice = (text: string) => onEvent({ kind: "notice", text });
+  if (args.url !== undefined) {
+    if (asked.length > 0 || args.target !== undefined) {
+      throw new UserError("--url: give addresses, or environments with --target, not both");
+    }
+    return [];
+  }
+  if (args.metricsUrl !== undefined) {
+    throw new UserError("--metrics-url goes with --url: an environment says where its metrics are");
+  }
+  const environments = asked.length === 0 ? [defaultEnvironment] : asked;
+  const outdir = outputFolder();
+  if (args.synth && targetOf(args) === "embedded") {
+    await synthesizeUnlessEdited(environments, outdir, {
+      onNotice,
+      onSynthesize: () => onEvent({ kind: "phase", text: "synthesize" }),
+    });
+  }
+  return readableFiles(environments, environmentFiles(environments, outdir), onNotice);
+}
+
+/**
+ * Returns the model file that all environments load, if it is on this machine.
+ *
+ * @throws {UserError} if environments load different files, because a record has one model.
+ */
+export function sharedModel(files: readonly ArtefactFile[]): string | undefined {
+  const models = files.map(({ file, shown }) => {
+    const artefact = readArtefact(file, shown);
+    return environmentModel(artefact, dirname(resolve(file)), existsSync) ?? repositoryModel;
+  });
+  const other = models.findIndex((model) => model !== models[0]);
+  if (other < 0) return models[0];
+  throw new UserError(
+    `environments of one run must load the same model file, got ${models[0]} (${files[0]?.name}) and ${models[other]} (${files[other]?.name}): measure one at a time`,
+  );
+}
+
+async function sourcesOf(
+  files: readonly ArtefactFile[],
+  args: BenchArguments,
+  { modelFile, u8ModelFile, paths, signal, onEvent }: SourceOptions,
+): Promise<readonly TargetsSource[]> {
+  const onNotice = (text: string) => onEvent({ kind: "notice", text });
+  if (args.url !== undefined) {
+    const apiKey = process.env.INFERENCE_API_KEY?.trim() || undefined;
+    return [{ kind: "endpoints", endpoints: args.url, metrics: args.metricsUrl ?? [], apiKey }];
+  }
+  const names = paths && [...new Set(paths.map(({ path }) => path))];
+  if (targetOf(args) === "embedded") {
+    return files.map((environment) => ({
+      kind: "embedded",
+      environment,
+      serverCommand: bundledServer,
+      modelRepository: join(project, "model_repository"),
+      modelFile,
+      u8ModelFile,
+      portOffset: args.portOffset,
+      paths: names,
+    }));
+  }
+  const environments = files.map(({ name }) => name);
+  const deployed = await deployedEnvironments(environments, files, {
+    portOffset: args.portOffset,
+    signal,
+    onNotice,
+  });
+  return deployed.map((environment) => {
+    const { workloads } = readArtefact(environment.file, environment.shown);
+    const containers = workloads
+      .filter(({ kind }) => kind === "container")
+      // a Triton's image has the program; any container that sees a GPU gets it from the runtime
+      .sort((a, b) => rank(a.service.kind) - rank(b.service.kind))
+      .map(({ name }) => name);
+    return {
+      kind: "deployed",
+      environment,
+      paths: names,
+      readGpus: gpuReader(environment.deployed, containers, signal),
+    };
+  });
+}
+
+const rank = (kind: "embed" | "triton") => (kind === "triton" ? 0 : 1);
+
+/** What computed, by environment, where its peak is known and the model is the one that the peak is reckoned with. */
+export function devicesOf(
+  { model }: Pick<BenchRecord["subject"], "model">,
+  deployed: readonly Environment[],
+): ReadonlyMap<string, Device> {
+  if (model.architecture === "tiny") return new Map();
+  return new Map(
+    deployed.flatMap(({ name: environment, gpu }) => {
+      const known = gpuNames.find((name) => name === gpu?.name);
+      if (gpu === undefined || known === undefined) return [];
+      const { fp16DenseTflops } = gpuCatalogue[known];
+      return [[environment, { name: known, count: gpu.count, fp16DenseTflops }] as const];
+    }),
+  );
+}
+
+/** End a record that was filled, with the price of `--price`. */
+function finishRun({ record, sources }: PreparedBench, { price }: BenchArguments): BenchRecord {
+  if (price !== undefined) {
+    const date = record.startedAt.slice(0, "2026-11-21".length);
+    record.subject.price = { usdPerHour: price, date, source: "--price" };
+  }
+  const deployed = sources.flatMap((source) =>
+    source.kind === "deployed" ? [source.environment.deployed] : [],
+  );
+  return finishBenchRecord(record, devicesOf(record.subject, deployed));
+}
+
+export interface RunOptions extends Pick<PrepareOptions, "paths"> {
+  readonly environments: readonly string[];
+  readonly args: BenchArguments;
+  /** How many cells there will be at most, for people. */
+  readonly cellsInAll?: number;
+}
+
+/**
+ * Do a run's work with progress, and save, print and judge its record, also when Ctrl-C ended it. Sets the exit code: 0 all
+ * good, 1 something failed, 130 interrupted.
+ *
+ * @throws {UserError} wrong settings, options or files.
+ */
+export async function runAndReport(
+  { environments, args, cellsInAll, ...options }: RunOptions,
+  work: (prepared: PreparedBench) => Promise<void>,
+): Promise<void> {
+  requireWritable(args);
+  const progress = startBenchProgress(process.stderr, cellsInAll);
+  const interrupt = onInterrupt();
+  const { signal, hold } = interrupt;
+  try {
+    await withPreparedBench(
+      { environments, args, signal, hold, onEvent: progress.tell, ...options },
+      async (prepared) => {
+        const { record } = prepared;
+        try {
+          await work(prepared);
+          signal.throwIfAborted();
+        } catch (error) {
+          // what was measured cannot be had again
+          if (record.cells.length + record.studies.length === 0) throw error;
+          if (signal.aborted) record.interrupted = true;
+          else record.failures.push(error instanceof Error ? error.message : String(error));
+        }
+        progress.end();
+        report(finishRun(prepared, args), args);
+      },
+    );
+  } catch (error) {
+    progress.end();
+    if (!signal.aborted) throw error;
+    console.error("clipstack: interrupted; nothing was measured, and nothing is left running");
+    process.exitCode = new Interrupted().exitCode;
+  } finally {
+    interrupt.remove();
+  }
+}
+
+function reportFolder({ report: folder }: BenchArguments): string {
+  return resolve(folder ?? join(project, "bench/reports"));
+}
+
+/** Fails before minutes of measuring, not after them. */
+function requireWritable(args: BenchArguments): void {
+  const folder = reportFolder(args);
+  const code = (error: unknown) => (error as NodeJS.ErrnoException).code;
+  try {
+    mkdirSync(folder, { recursive: true });
+    accessSync(folder, constants.W_OK);
+  } catch (error) {
+    throw new UserError(`--report ${args.report ?? folder} cannot be written: ${code(error)}`);
+  }
+  if (args.output === undefined) return;
+  try {
+    // neither emptied nor left behind
+    const isThere = existsSync(args.output);
+    closeSync(openSync(args.output, "a"));
+    if (!isThere) rmSync(args.output);
+  } catch (error) {
+    throw new UserError(`--output ${args.output} cannot be written: ${code(error)}`);
+  }
+}
+
+function report(record: BenchRecord, args: BenchArguments): void {
+  const json = benchRecordText(record);
+  const rendered = benchReport(record);
+  const saved = saveReports(reportFolder(args), benchReportName(record), json, rendered);
+  if (args.output !== undefined) writeFileSync(args.output, json);
+  if (args.json) {
+    process.stdout.write(json);
+    for (const failure of record.failures) console.error(`✘ ${failure}`);
+  } else {
+    console.log(`\n${renderText(rendered)}report: ${relative("", saved.html)}`);
+  }
+  if (record.interrupted) {
+    console.error("clipstack: interrupted; what was measured until then is saved");
+  }
+  process.exitCode = record.interrupted ? new Interrupted().exitCode : record.passed ? 0 : 1;
+}

@@ -1,0 +1,138 @@
+import { rmSync } from "node:fs";
+import { mkdtemp, stat } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { type Command, Option } from "commander";
+import { embedPort, standaloneTritonPorts } from "../../contract/ports.ts";
+import type { ServerEnvName } from "../../contract/server-env.ts";
+import { renderTritonCommand } from "../../contract/triton-flags.ts";
+import { repositoryModel } from "../../model-tools/generate.ts";
+import { ensureOptimised } from "../../model-tools/optimise.ts";
+import { checkoutRepository, copyModelRepository } from "../../model-tools/repository.ts";
+import { modelFile } from "../model/model-option.ts";
+import { wholeNumber } from "../option-values.ts";
+import { UserError } from "../user-error.ts";
+
+interface ServeArguments {
+  readonly role: "embed" | "triton";
+  readonly model: string;
+  readonly host: string;
+  readonly httpPort?: number;
+  readonly grpcPort?: number;
+  readonly metricsPort?: number;
+  readonly modelConfigName?: string;
+}
+
+const port = wholeNumber(1, 65_535);
+
+/** `clipstack serve`: the server alone, in this process, until Ctrl-C. */
+export function registerServe(program: Command): void {
+  const { http, grpc, metrics } = standaloneTritonPorts;
+  program
+    .command("serve")
+    .addOption(
+      new Option("--role <role>", "what to be").choices(["embed", "triton"]).default("embed"),
+    )
+    .option(
+      "--model <model>",
+      "tiny (random weights, for tests), generated (full size, random weights; made when it is missing), " +
+        "an ONNX file, or with --role triton a model repository",
+      "generated",
+    )
+    .option("--host <address>", "address to listen on", "127.0.0.1")
+    .option("--http-port <port>", `default: ${embedPort}, or ${http} with --role triton`, port)
+    .option("--grpc-port <port>", `--role triton only; default: ${grpc}`, port)
+    .option("--metrics-port <port>", `--role triton only; default: ${metrics}`, port)
+    .option(
+      "--model-config-name <variant>",
+      "--role triton only: take <model>/configs/<variant>.pbtxt",
+    )
+    .addHelpText(
+      "after",
+      `
+The other settings of the embed server come from the environment, as in its container:
+ENGINE, TRITON_GRPC_URLS, MAX_QUEUE_SIZE, LOG_LEVEL, … (all of them: contract/server-env.ts).
+With --role triton MAX_QUEUE_SIZE and MAX_QUEUE_BYTES bound what waits over all models.
+
+Examples:
+  $ npx clipstack serve --model tiny
+  $ curl -F image=@photo.jpg http://127.0.0.1:${embedPort}/embed
+  $ npx clipstack serve --role triton --model-config-name cpu
+  $ ENGINE=triton TRITON_GRPC_URLS=127.0.0.1:${grpc} npx clipstack serve     # a gateway to it`,
+    )
+    .action(serve);
+}
+
+async function serve(args: ServeArguments): Promise<void> {
+  await (args.role === "embed" ? serveEmbed(args) : serveTriton(args));
+}
+
+async function serveEmbed(args: ServeArguments): Promise<void> {
+  for (const [option, value] of [
+    ["--grpc-port", args.grpcPort],
+    ["--metrics-port", args.metricsPort],
+    ["--model-config-name", args.modelConfigName],
+  ] as const) {
+    if (value !== undefined) throw new UserError(`${option} is for --role triton, got '${value}'`);
+  }
+  const gateway = process.env.ENGINE === "triton";
+  const overrides: Partial<Record<ServerEnvName, string>> = {
+    HOST: args.host,
+    PORT: String(args.httpPort ?? embedPort),
+    ...(gateway ? {} : await servedModel(args.model)),
+  };
+  const { runEmbedServer } = await import("../../inference-image/embed/embed-server.ts");
+  await runEmbedServer({ ...process.env, ...overrides });
+}
+
+async function serveTriton(args: ServeArguments): Promise<void> {
+  const repository = await modelRepository(args.model);
+  const [, ...flags] = renderTritonCommand({
+    "model-repository": repository,
+    "model-config-name": args.modelConfigName,
+    "http-address": args.host,
+    "http-port": args.httpPort ?? standaloneTritonPorts.http,
+    "grpc-address": args.host,
+    "grpc-port": args.grpcPort ?? standaloneTritonPorts.grpc,
+    "metrics-address": args.host,
+    "metrics-port": args.metricsPort ?? standaloneTritonPorts.metrics,
+  });
+  const { runTritonServer } = await import("../../inference-image/emulator/triton-server.ts");
+  await runTritonServer(flags);
+}
+
+/** Settings for the file that `--model` names. The checkout's own models are optimised first, unless MODEL_PRECISION is set. */
+async function servedModel(model: string): Promise<Partial<Record<ServerEnvName, string>>> {
+  const MODEL_PATH = await servedFile(model);
+  if (process.env.MODEL_PRECISION || !["tiny", "generated"].includes(model)) return { MODEL_PATH };
+  try {
+    await ensureOptimised(MODEL_PATH);
+    return { MODEL_PATH, MODEL_PRECISION: "fp32-optimised" };
+  } catch (error) {
+    console.error(`serving ${MODEL_PATH} without optimising it: ${(error as Error).message}`);
+    return { MODEL_PATH };
+  }
+}
+
+function servedFile(model: string): Promise<string> {
+  let told = false;
+  return modelFile(model, () => {
+    if (!told) console.error("generating the full-size model with random weights …");
+    told = true;
+  });
+}
+
+/** Folder of the model repository that `--model` names; for another file, a copy of the checkout's with that file. */
+async function modelRepository(model: string): Promise<string> {
+  const folder = await stat(model).catch(() => undefined);
+  if (folder?.isDirectory()) return resolve(model);
+  const file = await servedFile(model);
+  if (file === repositoryModel) {
+    await ensureOptimised(repositoryModel);
+    return checkoutRepository;
+  }
+  const repository = await mkdtemp(join(tmpdir(), "clipstack-models-"));
+  process.once("exit", () => rmSync(repository, { recursive: true, force: true }));
+  await copyModelRepository(file, repository);
+  return repository;
+}

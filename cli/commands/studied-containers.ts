@@ -1,0 +1,152 @@
+import type { Artefact, Workload } from "../../artefact/artefact.ts";
+import { BenchError } from "../../artefact/bench-error.ts";
+import {
+  type ColdStartOptions,
+  measureStart,
+  type StartableService,
+} from "../../bench/studies/cold-start.ts";
+import type { MemoryReading } from "../../bench/studies/memory.ts";
+import type { DeployedEnvironment } from "../../verify/verify-deployed.ts";
+import { Docker, DockerError } from "../host/docker-command.ts";
+import { isUnknown, type RunOnHost, runnerFor } from "../host/host-facts.ts";
+
+/** What is done to deployed containers besides asking them: over the Docker endpoint that they were deployed through. */
+export interface StudiedContainers {
+  /** Stop and start each container, the others running meanwhile, and measure its start. @returns Notes. */
+  measure(options: ColdStartOptions): Promise<readonly string[]>;
+  /** Resident memory of a service, as Docker counts it, and what its processes have of the GPUs, as `nvidia-smi` does. */
+  readMemory(service: string): Promise<MemoryReading>;
+}
+
+/** Of an environment of containers; nothing for one in a cluster. */
+export function studiedContainers(
+  environment: DeployedEnvironment,
+  artefact: Artefact,
+  signal: AbortSignal,
+): StudiedContainers | undefined {
+  const { deployed } = environment;
+  if (deployed.namespace !== undefined) return undefined;
+  const docker = new Docker(deployed.where, signal);
+  const onHost = runnerFor(deployed.where);
+  const containers = artefact.workloads
+    .filter(({ kind }) => kind === "container")
+    // a Triton before the gateway that asks it
+    .sort((a, b) => rank(a) - rank(b));
+  return {
+    async measure(options) {
+      const reach = await environment.reach();
+      try {
+        for (let round = 1; round <= options.rounds; round++) {
+          for (const workload of containers) {
+            const { name, service } = workload;
+            const endpoints = deployed.services.find((it) => it.name === service.name)?.endpoints;
+            const http = endpoints?.find(({ path }) => path?.endsWith("-http"));
+            if (http === undefined) continue;
+            options.onPhase(`stop and start ${name}, round ${round} of ${options.rounds}`);
+            await run(docker, "stop", name);
+            const started = startable(workload, reach.url(http.url), environment.apiKey, docker);
+            options.onStart(await measureStart(started, round, options));
+          }
+        }
+      } finally {
+        // whatever was interrupted between its stop and its start
+        const last = new Docker(deployed.where);
+        for (const { name } of containers) await run(last, "start", name).catch(() => {});
+        await reach.close();
+      }
+      return [
+        "Each container was stopped and started again, the others running; times count from the order to start.",
+      ];
+    },
+    async readMemory(service) {
+      const name = containers.find((it) => it.service.name === service)?.name;
+      if (name === undefined) return {};
+      try {
+        const [residentMiB, gpuMemoryMiB] = await Promise.all([
+          readResident(docker, name),
+          deployed.accelerator === "gpu" ? readGpuMemory(docker, onHost, name) : undefined,
+        ]);
+        return { residentMiB, gpuMemoryMiB };
+      } catch (error) {
+        if (error instanceof DockerError) return {};
+        throw error;
+      }
+    },
+  };
+}
+
+async function readResident(docker: Docker, name: string): Promise<number | undefined> {
+  const { exitCode, stdout } = await docker.run(
+    ...["stats", "--no-stream", "--format", "{{.MemUsage}}", name],
+  );
+  return exitCode === 0 ? mebibytes(stdout) : undefined;
+}
+
+/** Of the processes of a container, by their ids on the host; nothing where `nvidia-smi` does not name processes. */
+async function readGpuMemory(
+  docker: Docker,
+  onHost: RunOnHost,
+  name: string,
+): Promise<number | undefined> {
+  const [processes, used] = await Promise.all([
+    docker.run("top", name, "-eo", "pid"),
+    onHost("nvidia-smi", ["--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]),
+  ]);
+  if (processes.exitCode !== 0 || isUnknown(used) || used.exitCode !== 0) return undefined;
+  const pids = new Set(processes.stdout.split("\n").map((line) => line.trim()));
+  const own = used.stdout.split("\n").flatMap((line) => {
+    const [pid = "", mib = ""] = line.split(",").map((cell) => cell.trim());
+    return pids.has(pid) && /^\d+$/.test(mib) ? [Number(mib)] : [];
+  });
+  return own.length === 0 ? undefined : own.reduce((sum, mib) => sum + mib, 0);
+}
+
+function rank({ service }: Workload): number {
+  return service.kind === "triton" ? 0 : 1;
+}
+
+async function run(docker: Docker, command: "start" | "stop", name: string): Promise<void> {
+  const { exitCode, stderr } = await docker.run(command, name);
+  if (exitCode === 0) return;
+  throw new BenchError(`docker ${command} ${name} failed: ${stderr.trim().split("\n").at(-1)}`);
+}
+
+function startable(
+  { name, service, probes }: Workload,
+  url: string,
+  apiKey: string | undefined,
+  docker: Docker,
+): StartableService {
+  let failure: string | undefined;
+  return {
+    service: service.name,
+    role: service.kind,
+    url,
+    model: service.model,
+    apiKey: service.authorization === undefined ? undefined : apiKey,
+    budgetSeconds: Math.max(60, ...probes.map(({ budgetSeconds }) => budgetSeconds)),
+    // not waited for: the clock runs from the order
+    async start() {
+      run(docker, "start", name).catch((error: Error) => {
+        failure = error.message;
+      });
+    },
+    ended: () => failure,
+  };
+}
+
+const unitsInMiB: Readonly<Record<string, number>> = {
+  B: 1 / 1024 / 1024,
+  KiB: 1 / 1024,
+  MiB: 1,
+  GiB: 1024,
+  TiB: 1024 * 1024,
+};
+
+/** Of `docker stats`: `1.943GiB / 15.6GiB`; `0B / 0B` is a container that does not run. */
+export function mebibytes(text: string): number | undefined {
+  const [, value, unit = ""] = /^([\d.]+)([A-Za-z]+)/.exec(text.trim()) ?? [];
+  const factor = unitsInMiB[unit];
+  if (value === undefined || factor === undefined || Number(value) === 0) return undefined;
+  return Number(value) * factor;
+}

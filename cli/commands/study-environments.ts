@@ -1,0 +1,333 @@
+import { rmSync } from "node:fs";
+import { join, relative } from "node:path";
+import { type Artefact, readArtefact } from "../../artefact/artefact.ts";
+import { requirePorts } from "../../artefact/embedded.ts";
+import { makeScratchFolder } from "../../artefact/scratch-folder.ts";
+import { readBenchRecord } from "../../bench/record/bench-record.ts";
+import type { EnvironmentSubject } from "../../bench/record/record.ts";
+import type {
+  DeployedSource,
+  EmbeddedSource,
+  EndpointsSource,
+} from "../../bench/run/bench-targets.ts";
+import { coldStarts } from "../../bench/studies/cold-start.ts";
+import { profileOperators } from "../../bench/studies/operators.ts";
+import type {
+  EnvironmentVariant,
+  SourceChange,
+  StudyEnvironment,
+} from "../../bench/studies/run-studies.ts";
+import { cellsAgainst } from "../../bench/studies/scale-studies.ts";
+import { StudyUnavailable } from "../../bench/studies/study-run.ts";
+import type { Environment, ProtocolPath } from "../../contract/environment.ts";
+import { sessionOptions } from "../../inference/session/onnx-session.ts";
+import { type EnvironmentFile, planFor, subjectOf } from "../../verify/verify.ts";
+import { project } from "../project.ts";
+import {
+  type EnvironmentVariants,
+  openVariants,
+  type SettingChange,
+} from "./environment-variants.ts";
+import type { PreparedBench } from "./run-bench.ts";
+import { studiedContainers } from "./studied-containers.ts";
+
+export interface StudyEnvironmentsOptions {
+  /** How often a cold start is measured. */
+  readonly rounds: number;
+  /** Images in a run whose operators are profiled. */
+  readonly profileBatches: readonly number[];
+  /** What they are profiled with. */
+  readonly executionProvider: "cpu" | "cuda";
+  /** File of a record of another deployment. */
+  readonly against?: string;
+  /** Whether deployed containers may be stopped and started. */
+  readonly mayRestart: boolean;
+}
+
+type Topology = EnvironmentVariant["conditions"]["topology"];
+
+/** Give `use` what the studies need of each environment of a run, and take away what was made for it. */
+export async function withStudyEnvironments<Result>(
+  prepared: PreparedBench,
+  options: StudyEnvironmentsOptions,
+  use: (environments: readonly StudyEnvironment[]) => Promise<Result>,
+): Promise<Result> {
+  const variants = openVariants();
+  const scratch = makeScratchFolder();
+  try {
+    return await use(
+      prepared.sources.map((source) => {
+        if (source.kind === "embedded") {
+          return embedded(source, prepared, options, variants, scratch);
+        }
+        return source.kind === "deployed"
+          ? deployed(source, prepared, options)
+          : endpoints(source, prepared, options);
+      }),
+    );
+  } finally {
+    variants.remove();
+    rmSync(scratch, { recursive: true, force: true });
+  }
+}
+
+function endpoints(
+  source: EndpointsSource,
+  prepared: PreparedBench,
+  options: StudyEnvironmentsOptions,
+): StudyEnvironment {
+  const name = "endpoints";
+  return {
+    name,
+    offers: source.endpoints.map(({ path }) => path),
+    source: ({ paths }) => ({
+      ...source,
+      endpoints: source.endpoints.filter(({ path }) => paths.includes(path)),
+    }),
+    coldStarts: unavailable("of addresses nothing can be started from here"),
+    profiles: profiles(name, ["model"], prepared, options),
+    variants: unavailable("addresses have one set of GPUs"),
+  };
+}
+
+function unavailable(message: string) {
+  return async (): Promise<never> => {
+    throw new StudyUnavailable(message);
+  };
+}
+
+function embedded(
+  source: EmbeddedSource,
+  prepared: PreparedBench,
+  { rounds, ...options }: StudyEnvironmentsOptions,
+  variants: EnvironmentVariants,
+  scratch: string,
+): StudyEnvironment {
+  const { environment } = source;
+  const artefact = readArtefact(environment.file, environment.shown);
+  const { name } = artefact.environment;
+  return {
+    name,
+    offers: pathsIn(artefact.environment),
+    subject: subjects(environment, artefact),
+    source: (change) => changed(source, change),
+    async coldStarts(onStart) {
+      const plan = await planFor(artefact, environment, source, join(scratch, name));
+      await requirePorts([{ environment: name, plan }]);
+      const { context } = prepared;
+      await coldStarts(plan, source.serverCommand, {
+        rounds,
+        image: prepared.context.images[0]!,
+        signal: context.signal,
+        onPhase: (text) => context.onEvent({ kind: "phase", environment: name, text }),
+        onStart,
+      });
+      return [
+        "Local processes of the bundled server, one after the other; what they read was in the operating system's cache. An image is not pulled, and no TensorRT engine is built.",
+      ];
+    },
+    profiles: profiles(name, servicesOf(artefact.environment), prepared, options),
+    variants: (study, change) =>
+      (study === "scaling" ? scalingVariants : topologyVariants)(
+        name,
+        changed(source, change),
+        variants,
+      ),
+  };
+}
+
+/** What the record says of an environment, and for how long it has been studied. */
+function subjects(file: EnvironmentFile, artefact: Artefact): () => EnvironmentSubject {
+  const began = performance.now();
+  return () => subjectOf(artefact, file, [], began);
+}
+
+function changed(
+  source: EmbeddedSource,
+  { paths, variants, tritonArgs }: SourceChange,
+): EmbeddedSource {
+  const u8ModelFile = variants ? source.u8ModelFile : undefined;
+  return { ...source, paths, tritonArgs, u8ModelFile };
+}
+
+function deployed(
+  source: DeployedSource,
+  prepared: PreparedBench,
+  options: StudyEnvironmentsOptions,
+): StudyEnvironment {
+  const { deployed: environment } = source.environment;
+  const { name } = environment;
+  const artefact = readArtefact(source.environment.file, source.environment.shown);
+  const { context, record } = prepared;
+  const containers = studiedContainers(source.environment, artefact, context.signal);
+  return {
+    name,
+    offers: pathsIn(environment),
+    subject: subjects(source.environment, artefact),
+    source: ({ paths }) => ({ ...source, paths }),
+    async coldStarts(onStart) {
+      if (containers === undefined) {
+        throw new StudyUnavailable("pods are not restarted from here");
+      }
+      if (!options.mayRestart) {
+        throw new StudyUnavailable(
+          "its containers would be stopped and started: --restart allows that",
+        );
+      }
+      return containers.measure({
+        rounds: options.rounds,
+        image: context.images[0]!,
+        signal: context.signal,
+        onPhase: (text) => context.onEvent({ kind: "phase", environment: name, text }),
+        onStart,
+      });
+    },
+    readMemory: containers?.readMemory,
+    profiles: profiles(name, servicesOf(environment), prepared, options),
+    async variants(study, { paths }) {
+      if (options.against === undefined) {
+        throw new StudyUnavailable(
+          `measure it on the other deployment too, and give its record with --against`,
+        );
+      }
+      const shown = relative("", options.against);
+      const other = readBenchRecord(options.against);
+      record.cells.push(...cellsAgainst(study, other, shown, record.subject.model));
+      const conditions = {
+        gpus: environment.gpu?.count ?? 1,
+        topology: topologyOf(environment),
+      };
+      return {
+        variants: [{ conditions, source: { ...source, paths } }],
+        notes: [`Cells named (${shown}) are of that record, measured ${other.startedAt}.`],
+      };
+    },
+  };
+}
+
+function topologyOf({ services, namespace }: Environment): Topology {
+  const perGpu = namespace !== undefined || services.some(({ name }) => /^triton-\d+$/.test(name));
+  return perGpu ? "per-gpu" : "instance-group";
+}
+
+/** Services that run the model file as it is. */
+function servicesOf({ services }: Environment): readonly string[] {
+  const tritons = services.filter(({ kind }) => kind === "triton");
+  return (tritons.length > 0 ? tritons : services).map(({ name }) => name);
+}
+
+function pathsIn({ services }: Environment): readonly ProtocolPath[] {
+  return services.flatMap(({ endpoints: all }) => all.flatMap(({ path }) => path ?? []));
+}
+
+const profileCommand = [process.execPath, join(project, "inference/session/profile-session.mjs")];
+/** Images in all runs of a profile together. */
+const profiledImages = 160;
+
+/** Profiles of the model file, and of the form of it that the embed server opens. */
+function profiles(
+  environment: string,
+  services: readonly string[],
+  { modelFile, record, context }: PreparedBench,
+  {
+    profileBatches,
+    executionProvider,
+  }: Pick<StudyEnvironmentsOptions, "profileBatches" | "executionProvider">,
+): StudyEnvironment["profiles"] {
+  const { name } = record.subject.model;
+  const { signal } = context;
+  const profile = (service: string, model: string, modelPath: string, batch: number) =>
+    profileOperators({
+      environment,
+      service,
+      model,
+      modelPath,
+      command: profileCommand,
+      sessionOptions: sessionOptions({ executionProvider }),
+      batch,
+      runs: Math.min(50, Math.max(3, Math.round(profiledImages / batch))),
+      signal,
+    });
+  return [
+    ...profileBatches.map((batch) => () => profile(services.join(", "), name, modelFile, batch)),
+  ];
+}
+
+/** The environment that has a topology and more than one GPU. */
+const multiGpu = "multi-gpu-4x";
+const cpuNote =
+  "Local processes stood in for the GPUs and shared this machine's cores: this shows that the load reaches each of them, not how GPUs scale.";
+
+function requireMultiGpu(name: string): void {
+  if (name === multiGpu) return;
+  throw new StudyUnavailable(`it has one set of GPUs: study ${multiGpu} with --environment`);
+}
+
+/** Each topology with its GPUs as the settings have them, and the Triton that the gateway asks. */
+function topologySettings(variants: EnvironmentVariants) {
+  const setting = (...path: string[]) => variants.settingOf(multiGpu, path);
+  const backend = setting("embed", "upstream") === "triton-trt" ? "tensorrt" : "onnx";
+  const group = backend === "onnx" ? "tritonOnnx" : "tritonTrt";
+  const gpusOf = (key: string): readonly unknown[] => {
+    const gpus = setting(key, "gpus");
+    return Array.isArray(gpus) ? gpus : [0, 1, 2, 3];
+  };
+  return {
+    chosen: (setting("topology") ?? "instance-group") as Topology,
+    gpus: { "instance-group": gpusOf(group), "per-gpu": gpusOf("perGpu") },
+    changes: (topology: Topology, gpus: readonly unknown[]): readonly SettingChange[] => [
+      { path: ["topology"], value: topology },
+      ...(topology === "instance-group"
+        ? [{ path: [group, "gpus"], value: gpus }]
+        : [
+            { path: ["perGpu", "gpus"], value: gpus },
+            { path: ["perGpu", "backend"], value: backend },
+          ]),
+    ],
+  };
+}
+
+function synthesizedNote({ source }: EnvironmentVariant): string {
+  const shown = source.kind === "embedded" ? source.environment.shown : "";
+  return `Synthesized for it: ${shown}.`;
+}
+
+async function scalingVariants(
+  name: string,
+  source: EmbeddedSource,
+  variants: EnvironmentVariants,
+): ReturnType<StudyEnvironment["variants"]> {
+  requireMultiGpu(name);
+  const { chosen, gpus, changes } = topologySettings(variants);
+  const all = gpus[chosen];
+  // the configurations of an instance group are for one GPU and for all of them
+  const between = chosen === "per-gpu" ? [Math.ceil(all.length / 2)] : [];
+  const counts = [...new Set([1, ...between, all.length])];
+  const made: EnvironmentVariant[] = [];
+  for (const count of counts) {
+    const environment = await variants.synthesize(name, changes(chosen, all.slice(0, count)));
+    made.push({
+      conditions: { gpus: count, topology: chosen },
+      source: { ...source, environment },
+    });
+  }
+  return { variants: made, notes: [cpuNote, ...made.map(synthesizedNote)] };
+}
+
+async function topologyVariants(
+  name: string,
+  source: EmbeddedSource,
+  variants: EnvironmentVariants,
+): ReturnType<StudyEnvironment["variants"]> {
+  requireMultiGpu(name);
+  const { gpus, changes } = topologySettings(variants);
+  const made: EnvironmentVariant[] = [];
+  for (const topology of ["instance-group", "per-gpu"] as const) {
+    const environment = await variants.synthesize(name, changes(topology, gpus[topology]));
+    made.push({
+      conditions: { gpus: gpus[topology].length, topology },
+      source: { ...source, environment },
+    });
+  }
+  return { variants: made, notes: [cpuNote, ...made.map(synthesizedNote)] };
+}

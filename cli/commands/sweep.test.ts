@@ -1,0 +1,119 @@
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, expect, test } from "vitest";
+import { freePorts, isTaken } from "../../artefact/free-ports.ts";
+import { embedsDocument } from "../../artefact/test-artefact.ts";
+import { parseBenchRecord, studyIds, studyQuestions } from "../../bench/record/bench-record.ts";
+import { clipstack, startClipstack } from "../test-programs.ts";
+import { synthesized } from "../test-synthesized.ts";
+import { studiesOf } from "./sweep.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "clipstack-cli-sweep-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** An environment of one embed server; arguments that study it in no time, and where its port and record are. */
+async function one() {
+  const [port = 0] = await freePorts(1);
+  const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port }]));
+  const reports = mkdtempSync(join(folder, "reports-"));
+  const sizes = ["--batch-sizes", "1", "--concurrency", "1,2", "--rounds", "1"];
+  const loads = ["--window", "0.1", "--max-trials", "3", "--duration", "10"];
+  const common = ["--environment", "one", "--no-synth", "--model", "tiny", "--report", reports];
+  return {
+    port,
+    reports,
+    args: [...common, ...sizes, ...loads],
+    env: { CDKTF_OUTDIR: outdir },
+  };
+}
+
+test("studies are made in their own order, however they are named", () => {
+  expect(studiesOf(["memory,batch", "cold-start"])).toEqual({
+    studies: ["cold-start", "batch", "memory"],
+    named: true,
+  });
+  expect(studiesOf(["all"])).toEqual({ studies: studyIds, named: false });
+});
+
+test("fails with the names of all studies when one is none", async () => {
+  const { code, stderr } = await clipstack(["sweep", "single-gpu"]);
+  expect(code).toBe(2);
+  expect(stderr.trim().split("\n").at(-1)).toBe(
+    `clipstack: study must be one of ${studyIds.join(", ")}, all, got 'single-gpu'; environments are named with --environment`,
+  );
+});
+
+test("fails when an option is given that only what is deployed has", async () => {
+  const { code, stderr } = await clipstack(["sweep", "cold-start", "--restart"]);
+  expect(code).toBe(2);
+  expect(stderr).toContain("clipstack: --restart: needs --target deployed");
+});
+
+test("fails when the record to compare with cannot be read", async () => {
+  const args = ["sweep", "scaling", "--target", "deployed", "--against", "no-such.json"];
+  const { code, stderr } = await clipstack(args);
+  expect(code).toBe(2);
+  expect(stderr).toContain("clipstack: --against no-such.json: cannot be read");
+});
+
+test("help says what each study asks", async () => {
+  const { code, stdout } = await clipstack(["sweep", "--help"]);
+  expect(code).toBe(0);
+  for (const question of Object.values(studyQuestions)) expect(stdout).toContain(question);
+});
+
+test("a sweep leaves a record and its reports, and ends with 0", async () => {
+  const { args, env, reports } = await one();
+  const studies = ["operators", "cold-start", "batch", "concurrency", "link", "memory"];
+  const { code, stdout, stderr } = await clipstack(
+    ["sweep", ...studies, "--bandwidth", "100", "--round-trip", "5", "--json", ...args],
+    env,
+  );
+  expect(stderr).not.toContain("✘");
+  expect(code).toBe(0);
+  const record = parseBenchRecord(stdout, "stdout");
+  expect(new Set(record.studies.map(({ study }) => study))).toEqual(new Set(studies));
+  expect(record.subject.environments.map(({ name }) => name)).toEqual(["one"]);
+  expect(record.cells.length).toBe(1 + 2 + 1 + 1);
+  expect(readdirSync(reports).filter((name) => name.endsWith(".html"))).toHaveLength(1);
+});
+
+test("a study that its environment cannot have is a failure, and what else was asked for is made", async () => {
+  const { args, env } = await one();
+  const { code, stdout, stderr } = await clipstack(
+    ["sweep", "scaling", "queue-delay", "cold-start", "--json", ...args],
+    env,
+  );
+  expect(code).toBe(1);
+  expect(parseBenchRecord(stdout, "stdout").studies.map(({ study }) => study)).toEqual([
+    "cold-start",
+  ]);
+  expect(stderr).toContain(
+    "✘ scaling of one: it has one set of GPUs: study multi-gpu-4x with --environment",
+  );
+  expect(stderr).toContain("✘ queue-delay of one: it offers none of onnx-http, trt-http");
+});
+
+test("Ctrl-C saves what was measured, and leaves nothing running", async () => {
+  const { args, env, reports, port } = await one();
+  const { child, done } = startClipstack(
+    ["sweep", "concurrency", ...args, "--window", "2", "--duration", "60"],
+    env,
+  );
+  let shown = "";
+  child.stderr?.on("data", (chunk: Buffer) => {
+    shown += chunk.toString();
+  });
+  while (!shown.includes("concurrency: embed-http")) await sleep(50);
+  await sleep(2_000);
+  child.kill("SIGINT");
+  const { code } = await done;
+  expect(code).toBe(130);
+  const [json = ""] = readdirSync(reports).filter((name) => name.endsWith(".json"));
+  const record = parseBenchRecord(readFileSync(join(reports, json), "utf8"), json);
+  expect(record.interrupted).toBe(true);
+  expect(record.cells.at(-1)?.stability.verdict).toBe("interrupted");
+  expect(await isTaken(port)).toBe(false);
+});

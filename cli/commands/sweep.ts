@@ -1,0 +1,239 @@
+import { type Command, Option } from "commander";
+import { BenchError } from "../../artefact/bench-error.ts";
+import {
+  readBenchRecord,
+  type StudyId,
+  studyIds,
+  studyQuestions,
+} from "../../bench/record/bench-record.ts";
+import type { AskedPath } from "../../bench/run/bench-run.ts";
+import { pathsOfStudies, runStudies } from "../../bench/studies/run-studies.ts";
+import type { StudyGrid } from "../../bench/studies/study-run.ts";
+import { maxImagesPerRequest } from "../../contract/embed-api.ts";
+import { listOf, numberUpTo, wholeNumber } from "../option-values.ts";
+import { UserError } from "../user-error.ts";
+import { addBenchOptions, type BenchArguments, backends } from "./bench-options.ts";
+import { runAndReport } from "./run-bench.ts";
+import { withStudyEnvironments } from "./study-environments.ts";
+
+interface SweepArguments extends BenchArguments {
+  readonly environment?: readonly string[];
+  readonly backend?: readonly AskedPath[];
+  readonly batchSizes: readonly number[];
+  readonly concurrency?: readonly number[];
+  readonly queueDelay: readonly number[];
+  readonly bandwidth: readonly number[];
+  readonly roundTrip: readonly number[];
+  readonly rounds: number;
+  readonly executionProvider: "cpu" | "cuda";
+  readonly against?: string;
+  readonly restart?: true;
+}
+
+const all = "all";
+
+/** How far a study goes where nothing else is asked for. */
+const usual = {
+  batchSizes: [1, 4, 8, 16, 32],
+  concurrency: {
+    concurrency: [1, 2, 4, 8, 16, 32],
+    "queue-delay": [1, 8, 32],
+    scaling: [1, 4],
+    topology: [1, 8, 32],
+  },
+  queueDelaysUs: [0, 1_000, 5_000, 10_000],
+  bandwidthsMbps: [10, 100, 1_000],
+  roundTripsMs: [10, 60],
+  rounds: 3,
+} as const;
+
+/** `clipstack sweep`: studies that explain, each with a question of its own. */
+export function registerSweep(program: Command): void {
+  const command = program
+    .command("sweep")
+    .argument("<study...>", `${studyIds.join(", ")}; or ${all}`)
+    .option(
+      "--environment <names...>",
+      "environments to study, one after the other (default: single-gpu)",
+    )
+    .option(
+      "--backend <names>",
+      "paths to measure, as 'clipstack bench' takes them (default: of each study those that say most)",
+      backends,
+    )
+    .addOption(
+      listOption(
+        "--batch-sizes <numbers>",
+        "images in a request",
+        listOf(wholeNumber(1, maxImagesPerRequest)),
+        usual.batchSizes,
+      ),
+    )
+    .option(
+      "--concurrency <numbers>",
+      `clients; of scaling, for each GPU (default: ${usual.concurrency.concurrency.join(",")}; of queue-delay ${usual.concurrency["queue-delay"].join(",")}; of scaling ${usual.concurrency.scaling.join(",")}; of topology ${usual.concurrency.topology.join(",")})`,
+      listOf(wholeNumber(1, 4_096)),
+    )
+    .addOption(
+      listOption(
+        "--queue-delay <microseconds>",
+        "queue delays of the dynamic batcher",
+        listOf(wholeNumber(0, 10_000_000)),
+        usual.queueDelaysUs,
+      ),
+    )
+    .addOption(
+      listOption(
+        "--bandwidth <Mbit/s>",
+        "of the emulated link, in each direction",
+        listOf(numberUpTo(1_000_000)),
+        usual.bandwidthsMbps,
+      ),
+    )
+    .addOption(
+      listOption(
+        "--round-trip <milliseconds>",
+        "of the emulated link, there and back",
+        listOf(wholeNumber(0, 60_000)),
+        usual.roundTripsMs,
+      ),
+    )
+    .option(
+      "--rounds <number>",
+      "how often a cold start is measured",
+      wholeNumber(1, 100),
+      usual.rounds,
+    )
+    .addOption(
+      new Option(
+        "--execution-provider <name>",
+        "what operators are profiled with on this machine; cuda shows nodes that fall back to the CPU",
+      )
+        .choices(["cpu", "cuda"])
+        .default("cpu"),
+    )
+    .option(
+      "--against <record>",
+      "with --target deployed: a record of the study 'scaling' or 'topology' of another deployment, to stand beside this one",
+    )
+    .option(
+      "--restart",
+      "with --target deployed: cold-start may stop and start the containers; requests to them fail meanwhile",
+    );
+  addBenchOptions(command)
+    .addHelpText(
+      "after",
+      `
+Studies:
+${studyIds.map((id) => `  ${id.padEnd(14)}${studyQuestions[id]}`).join("\n")}
+
+Each is a section of the report. ${all} makes every study that the environment allows: with the default sizes and the full
+model half an hour on a small machine; --model tiny --window 0.5 --duration 4 shows it in minutes.
+queue-delay loads the model anew with another configuration and puts the old one back, also after Ctrl-C: the Triton's
+--model-control-mode must be explicit, as local processes get it. A key of its model control API is read from the
+deployed container; a cluster's pods, and addresses given with --url, must have none. scaling and topology run multi-gpu-4x with fewer GPUs and in
+both topologies where processes are local; of what is deployed they measure what there is, beside the record of --against.
+
+Examples:
+  $ npx clipstack sweep all --model tiny --window 0.5 --duration 4
+  $ npx clipstack sweep batch concurrency --environment single-gpu --backend embed,onnx
+  $ npx clipstack sweep link --bandwidth 10,100 --round-trip 20,60
+  $ npx clipstack sweep scaling topology --environment multi-gpu-4x
+  $ npx clipstack sweep scaling --environment multi-gpu-4x --target deployed --against one-gpu.json
+
+Exit codes: 0 all good, 1 a study failed, a path differs or requests failed, 2 wrong usage or settings, 130 interrupted.`,
+    )
+    .action(sweep);
+}
+
+/** An option that takes numbers with commas between them, its default shown the same way. */
+function listOption(
+  flags: string,
+  description: string,
+  parse: (text: string) => readonly number[],
+  values: readonly number[],
+): Option {
+  return new Option(flags, description).argParser(parse).default(values, values.join(","));
+}
+
+async function sweep(names: readonly string[], args: SweepArguments): Promise<void> {
+  const { environment = [], backend = [] } = args;
+  const { studies, named } = studiesOf(names);
+  requireDeployed(args);
+  const grid = gridOf(args);
+  await runAndReport(
+    {
+      environments: environment.flatMap((name) => name.split(",")),
+      args,
+      paths: pathsOfStudies(studies, backend),
+    },
+    (prepared) =>
+      withStudyEnvironments(
+        prepared,
+        {
+          rounds: args.rounds,
+          profileBatches: [...new Set([1, Math.max(...grid.batchSizes)])],
+          executionProvider: args.executionProvider,
+          against: args.against,
+          mayRestart: args.restart === true,
+        },
+        (environments) =>
+          runStudies({
+            ...prepared,
+            studies,
+            named,
+            environments,
+            paths: backend,
+            grid,
+          }),
+      ),
+  );
+}
+
+/** @throws {UserError} where an option is given that only what is deployed has, or the record cannot be read */
+function requireDeployed({ target, against, restart }: SweepArguments): void {
+  const given = [
+    ...(against === undefined ? [] : ["--against"]),
+    ...(restart === undefined ? [] : ["--restart"]),
+  ];
+  if (given.length > 0 && target !== "deployed") {
+    throw new UserError(`${given.join(" and ")}: needs --target deployed`);
+  }
+  if (against === undefined) return;
+  try {
+    readBenchRecord(against);
+  } catch (error) {
+    if (!(error instanceof BenchError)) throw error;
+    throw new UserError(`--against ${error.message}`);
+  }
+}
+
+/** @throws {UserError} for a name that is none */
+export function studiesOf(names: readonly string[]): {
+  readonly studies: readonly StudyId[];
+  readonly named: boolean;
+} {
+  const given = names.flatMap((name) => name.split(","));
+  const unknown = given.find((name) => name !== all && !studyIds.some((id) => id === name));
+  if (unknown !== undefined) {
+    throw new UserError(
+      `study must be one of ${studyIds.join(", ")}, ${all}, got '${unknown}'; environments are named with --environment`,
+    );
+  }
+  const isAll = given.includes(all);
+  return { studies: studyIds.filter((id) => isAll || given.includes(id)), named: !isAll };
+}
+
+function gridOf(args: SweepArguments): StudyGrid {
+  const { concurrency: given } = args;
+  return {
+    batchSizes: args.batchSizes,
+    concurrency:
+      given === undefined
+        ? usual.concurrency
+        : { concurrency: given, "queue-delay": given, scaling: given, topology: given },
+    queueDelaysUs: args.queueDelay,
+    bandwidthsMbps: args.bandwidth,
+    roundTripsMs: args.roundTrip,
+  };
+}

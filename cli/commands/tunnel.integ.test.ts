@@ -1,0 +1,136 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { text } from "node:stream/consumers";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { freePorts, isTaken } from "../../artefact/free-ports.ts";
+import { embedsDocument } from "../../artefact/test-artefact.ts";
+import { noSshd, startSshd, type TestSshd } from "../host/test-sshd.ts";
+import { synthesized } from "../test-synthesized.ts";
+
+const program = fileURLToPath(new URL("../clipstack.mjs", import.meta.url));
+const missing = noSshd();
+
+describe.skipIf(missing !== "")(`clipstack tunnel${missing && ` (not here: ${missing})`}`, () => {
+  let sshd: TestSshd;
+  /** Stands on the host, behind its loopback interface. */
+  let service: Server;
+  let remote = 0;
+
+  beforeAll(async () => {
+    sshd = await startSshd();
+    service = createServer((_request, response) => response.end("from the host"));
+    service.listen(0, "127.0.0.1");
+    await once(service, "listening");
+    remote = (service.address() as AddressInfo).port;
+  });
+  afterAll(async () => {
+    service?.closeAllConnections();
+    service?.close();
+    await sshd?.stop();
+  });
+
+  /** An environment with one service, on a host. */
+  function environmentOn(where: string, port = remote): string {
+    const document = embedsDocument("far", [{ name: "embed", port }]);
+    document.output.environment.value.where = where;
+    return synthesized(document).outdir;
+  }
+
+  function start(outdir: string, args: readonly string[], path = sshd.path) {
+    const child = spawn(process.execPath, [program, "tunnel", "far", ...args], {
+      env: { ...process.env, PATH: path, CDKTF_OUTDIR: outdir },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    // what is reachable is said when it is
+    const open = Promise.race([once(child.stdout, "data"), once(child, "close")]);
+    return { child, open, stdout: text(child.stdout), stderr: text(child.stderr) };
+  }
+
+  async function run(outdir: string, ...args: readonly string[]) {
+    const { child, stdout, stderr } = start(outdir, args);
+    const [code] = (await once(child, "close")) as [number];
+    return { code, stdout: await stdout, stderr: await stderr };
+  }
+
+  /** A local port that is free, and what must be added to the remote one for it. */
+  async function localPort() {
+    const [local = 0] = await freePorts(1);
+    return { local, offset: String(local - remote) };
+  }
+
+  async function until(condition: () => Promise<boolean>): Promise<void> {
+    while (!(await condition())) await sleep(50);
+  }
+
+  test("reaches a port of the host's loopback interface, and Ctrl-C ends it cleanly", async () => {
+    const { local, offset } = await localPort();
+    const tunnel = start(environmentOn(sshd.endpoint), ["--port-offset", offset]);
+    await tunnel.open;
+    const answer = await fetch(`http://127.0.0.1:${local}/`);
+    expect(await answer.text()).toBe("from the host");
+    tunnel.child.kill("SIGINT");
+    const [code] = (await once(tunnel.child, "close")) as [number];
+    expect({ code, taken: await isTaken(local) }).toEqual({ code: 0, taken: false });
+    expect(await tunnel.stdout).toContain(`  embed  embed-http  http://127.0.0.1:${local}\n`);
+    expect(await tunnel.stderr).toContain("clipstack: the tunnel is closed\n");
+  });
+
+  test("leaves no ssh behind when it is killed", async () => {
+    const { local, offset } = await localPort();
+    const tunnel = start(environmentOn(sshd.endpoint), ["--port-offset", offset]);
+    await tunnel.open;
+    tunnel.child.kill("SIGKILL");
+    await until(async () => !(await isTaken(local)));
+  });
+
+  test("says in one line that a port is taken", async () => {
+    const { code, stderr } = await run(environmentOn(sshd.endpoint));
+    expect(code).toBe(1);
+    expect(stderr.trim().split("\n").at(-1)).toBe(
+      `clipstack: far: port ${remote} (embed embed-http) is taken on this machine; move all local ports with --port-offset, like --port-offset 10000`,
+    );
+  });
+
+  test("says in one line that ssh refuses the key", async () => {
+    const { offset } = await localPort();
+    const { code, stdout, stderr } = await run(
+      environmentOn(sshd.refused),
+      "--port-offset",
+      offset,
+    );
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+    expect(stderr.trim().split("\n").at(-1)).toMatch(
+      /^clipstack: far: ssh -p \d+ nobody-here@127\.0\.0\.1 asks for a password or refuses the key/,
+    );
+  });
+
+  test("ends with exit code 1 and the reason when the host goes away", async () => {
+    const own = await startSshd();
+    const { local, offset } = await localPort();
+    const args = ["--json", "--port-offset", offset];
+    const tunnel = start(environmentOn(own.endpoint), args, own.path);
+    await tunnel.open;
+    own.dropConnections();
+    const [code] = (await once(tunnel.child, "close")) as [number];
+    await own.stop();
+    expect(code).toBe(1);
+    expect(JSON.parse(await tunnel.stdout)).toEqual([
+      { service: "embed", protocol: "embed-http", url: `http://127.0.0.1:${local}` },
+    ]);
+    expect((await tunnel.stderr).trim().split("\n").at(-1)).toMatch(
+      /^clipstack: far: ssh .* failed: /,
+    );
+  });
+
+  test("says that an environment of this machine needs none", async () => {
+    const { code, stdout, stderr } = await run(environmentOn("unix:///var/run/docker.sock"));
+    expect({ code, stdout }).toEqual({ code: 0, stdout: "" });
+    expect(stderr).toContain(
+      `clipstack: far needs no tunnel: it is on this machine (unix:///var/run/docker.sock), and its endpoints are reached as they are: http://127.0.0.1:${remote}\n`,
+    );
+  });
+});

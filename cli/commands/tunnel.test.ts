@@ -1,0 +1,41 @@
+import { expect, test } from "vitest";
+import type { Environment } from "../../contract/environment.ts";
+import { noTunnel } from "./tunnel.ts";
+
+const environment: Environment = {
+  schema: 1,
+  name: "k8s-gpu",
+  where: "gpu",
+  kubeconfig: "~/.kube/config",
+  namespace: "ml",
+  accelerator: "cpu",
+  services: [
+    {
+      name: "embed",
+      kind: "embed",
+      backend: "onnx",
+      model: "m",
+      resources: {},
+      endpoints: [
+        { protocol: "embed-http", url: "http://clipstack-embed.ml.svc:8002", path: "embed-http" },
+        { protocol: "metrics", url: "http://clipstack-embed.ml.svc:8002" },
+        { protocol: "oip-grpc", url: "clipstack-triton.ml.svc:8001" },
+      ],
+    },
+  ],
+};
+
+test("names the kubectl command that leads to each Service that only the cluster reaches", () => {
+  const kubectl = "kubectl --kubeconfig ~/.kube/config --context gpu --namespace ml port-forward";
+  expect(noTunnel(environment)).toBe(
+    `k8s-gpu needs no tunnel but kubectl, which leads to what only the cluster reaches: '${kubectl} service/clipstack-embed 8002', '${kubectl} service/clipstack-triton 8001'`,
+  );
+});
+
+test("says of a NodePort that it is reached as it is", () => {
+  const [embed] = environment.services;
+  const endpoints = [{ protocol: "embed-http", url: "http://127.0.0.1:8092" }] as const;
+  expect(noTunnel({ ...environment, services: [{ ...embed!, endpoints: [...endpoints] }] })).toBe(
+    "k8s-gpu needs no tunnel: it is on this machine (gpu), and its endpoints are reached as they are: http://127.0.0.1:8092",
+  );
+});

@@ -1,0 +1,81 @@
+import { z } from "zod";
+import type { StackChange } from "../../review/input/change.ts";
+import { fingerprintOf, planDifferences, unfit } from "../../review/input/fingerprint.ts";
+import { changeOfPlan, parseJson } from "../../review/input/plan-json.ts";
+import { ReviewError } from "../../review/input/review-error.ts";
+import { commentMarker, plansMarker } from "../../review/report/comment-markdown.ts";
+
+/** A file that says what was reviewed, by its name and its text. */
+export interface ReviewedFile {
+  readonly shown: string;
+  readonly text: string;
+}
+
+const reviewReport = z.object({
+  schema: z.literal(1),
+  verdict: z.object({}).loose(),
+  stacks: z.array(z.object({ stack: z.string(), fingerprint: z.string() })),
+});
+
+/**
+ * What the fresh plans do otherwise than those that were reviewed: one line each, none where they do the same. Reviewed plans are
+ * compared value by value; of a review, in JSON or Markdown, there are only fingerprints, which leave secrets out.
+ *
+ * @throws {ReviewError} for a file that is none of these.
+ */
+export function verifyPlans(
+  reviewed: readonly ReviewedFile[],
+  fresh: readonly StackChange[],
+): readonly string[] {
+  const plans: StackChange[] = [];
+  const prints = new Map<string, string>();
+  for (const file of reviewed) {
+    const found = fingerprintsIn(file);
+    if (found === undefined) plans.push(changeOfPlan(file));
+    else for (const [stack, print] of found) prints.set(stack, print);
+  }
+  const ofPlans = planDifferences(
+    plans,
+    fresh.filter(({ stack }) => !prints.has(stack)),
+  );
+  const ofPrints = [...prints].flatMap(([stack, print]) => {
+    const change = fresh.find((it) => it.stack === stack);
+    if (change === undefined) return [`${stack}: was reviewed, and has no fresh plan`];
+    return fingerprintOf(change) === print ? [] : [`${stack}: does something else`];
+  });
+  return [...fresh.flatMap(unfit), ...ofPlans, ...ofPrints].sort();
+}
+
+/** Fingerprints of a review; nothing where a text is none. */
+function fingerprintsIn({ shown, text }: ReviewedFile): ReadonlyMap<string, string> | undefined {
+  const review = text.replace(/^\uFEFF/, "").trimEnd();
+  if (review.startsWith(commentMarker)) return fingerprintsOfComment(review, shown);
+  const json = parseJson(text, shown);
+  if (typeof json !== "object" || json === null || !("verdict" in json)) return undefined;
+  const result = reviewReport.safeParse(json);
+  if (!result.success) throw new ReviewError(`${shown}: is not a review that this version reads`);
+  return new Map(result.data.stacks.map(({ stack, fingerprint }) => [stack, fingerprint]));
+}
+
+/** The last line of a comment, and no other: what it quotes of a plan may be anything. */
+function fingerprintsOfComment(text: string, shown: string): ReadonlyMap<string, string> {
+  const last = text.slice(text.lastIndexOf("\n") + 1);
+  const marked = /^<!-- clipstack-plans ((?:\S+:[0-9a-f]{64} ?)+)-->$/.exec(last);
+  if (marked === null || text.split(plansMarker).length !== 2) {
+    throw new ReviewError(
+      `${shown}: must end with one line that names the plans, as a review does`,
+    );
+  }
+  const pairs = (marked[1] ?? "").trim().split(" ");
+  return new Map(
+    pairs.map((pair) => [nameIn(pair.slice(0, pair.lastIndexOf(":"))), pair.slice(-64)] as const),
+  );
+}
+
+function nameIn(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

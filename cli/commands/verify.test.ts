@@ -1,0 +1,155 @@
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, describe, expect, test } from "vitest";
+import { freePorts, isTaken } from "../../artefact/free-ports.ts";
+import { embedsDocument } from "../../artefact/test-artefact.ts";
+import { parseRecord } from "../../bench/record/record.ts";
+import { generateModel } from "../../model-tools/generate.ts";
+import { clipstack, startClipstack } from "../test-programs.ts";
+import { synthesized } from "../test-synthesized.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "clipstack-cli-verify-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const verify = (args: readonly string[], env: Readonly<Record<string, string>>) =>
+  clipstack(["verify", ...args], env);
+
+const quick = (reports: string) => ["--model", "tiny", "--seconds", "0.2", "--report", reports];
+
+describe("an environment with one service", async () => {
+  const [port = 0, otherPort = 0] = await freePorts(2);
+
+  test("is compared with the model file in its own model repository", async () => {
+    const repository = join(folder, "own-models");
+    const model = join(repository, "openclip_vit_b32/1/model.onnx");
+    await generateModel({ profile: "tiny", seed: 2, file: model });
+    const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port, repository }]));
+    const reports = join(folder, "own-reports");
+    const { code, stdout } = await verify(
+      ["one", "--no-synth", "--json", "--seconds", "0.2", "--report", reports],
+      { CDKTF_OUTDIR: outdir },
+    );
+    const { subject, checks } = parseRecord(stdout, "stdout");
+    expect(checks.filter(({ outcome }) => outcome === "fail")).toEqual([]);
+    expect(code).toBe(0);
+    expect(subject.model).toMatchObject({ name: model, architecture: "tiny", seed: 2 });
+  });
+
+  test("prints the record and nothing else with --json, and saves three files", async () => {
+    const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port }]));
+    const reports = mkdtempSync(join(folder, "reports-"));
+    const output = join(reports, "record.json");
+    const { done } = startClipstack(
+      ["verify", "one", "--no-synth", "--json", "--output", output, ...quick(reports)],
+      { CDKTF_OUTDIR: outdir },
+    );
+    const { code, stdout, stderr } = await done;
+    expect(stderr).not.toContain("✘");
+    expect(code).toBe(0);
+    const record = parseRecord(stdout, "stdout");
+    expect(record.environments[0]?.artefact.editedByHand).toBe(false);
+    expect(record.subject.model).toMatchObject({ name: "tiny", weights: "random" });
+    expect(readFileSync(output, "utf8")).toBe(`${stdout}\n`);
+    expect(
+      readdirSync(reports)
+        .map((name) => name.replace(/^.*\./, ""))
+        .sort(),
+    ).toEqual(["html", "json", "json", "md"]);
+  });
+
+  test("a port that was broken by hand is verified as it lies, and names the container", async () => {
+    const { outdir, file } = synthesized(embedsDocument("one", [{ name: "embed", port }]));
+    const external = `"external":${port}`;
+    writeFileSync(file, readFileSync(file, "utf8").replace(external, `"external":${otherPort}`));
+    const { code, stdout, stderr } = await verify(["one", ...quick(join(folder, "reports"))], {
+      CDKTF_OUTDIR: outdir,
+    });
+    expect(code).toBe(1);
+    expect(stderr).toContain("one: cdk.tf.json was edited after it was synthesized");
+    expect(stdout).toContain(
+      `✗ wiring one/embed: docker_container.embed (container 'one-embed'): publishes ${otherPort}, but the environment's embed-http endpoint is http://127.0.0.1:${port}`,
+    );
+  });
+
+  test("Ctrl-C leaves no process behind", async () => {
+    const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port }]));
+    const { child, done } = startClipstack(
+      ["verify", "one", "--no-synth", ...quick(join(folder, "reports")), "--seconds", "60"],
+      { CDKTF_OUTDIR: outdir },
+    );
+    while (!(await isTaken(port))) await sleep(50);
+    child.kill("SIGINT");
+    expect(await done).toMatchObject({
+      code: 130,
+      stderr: expect.stringContaining("clipstack: interrupted; nothing is left running"),
+    });
+    expect(await isTaken(port)).toBe(false);
+  });
+});
+
+const refusals: readonly (readonly [string, readonly string[], string])[] = [
+  [
+    "an environment that is not there",
+    ["two", "--no-synth"],
+    "clipstack: environment must be one of one, got 'two'",
+  ],
+  [
+    "a model that is not there",
+    ["one", "--no-synth", "--model", "no-such.onnx"],
+    "clipstack: --model must be tiny, generated or a file that exists, got 'no-such.onnx'",
+  ],
+  [
+    "an environment that is not deployed",
+    ["one", "--target", "deployed"],
+    "clipstack: one is not deployed from here: npx cdktf deploy one --auto-approve",
+  ],
+  [
+    "ports beyond the last",
+    ["one", "--no-synth", "--model", "tiny", "--port-offset", "60000"],
+    "clipstack: --port-offset: port 8002 + 60000 must be 1 to 65535",
+  ],
+];
+test.each(refusals)("fails with exit code 2 and one line on %s", async (_name, args, message) => {
+  const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port: 8_002 }]));
+  const { code, stdout, stderr } = await verify(args, { CDKTF_OUTDIR: outdir });
+  expect({ code, stdout, stderr: stderr.split("\n").at(-1) }).toEqual({
+    code: 2,
+    stdout: "",
+    stderr: message,
+  });
+});
+
+test("fails with exit code 2 where what is deployed cannot be asked for", async () => {
+  const { outdir, file } = synthesized(embedsDocument("one", [{ name: "embed", port: 8_002 }]));
+  // as a deploy leaves it
+  mkdirSync(join(dirname(file), ".terraform"));
+  const { code, stderr } = await verify(["one", "--target", "deployed"], {
+    CDKTF_OUTDIR: outdir,
+    TERRAFORM_BINARY_NAME: "no-such-terraform",
+  });
+  expect({ code, stderr }).toEqual({
+    code: 2,
+    stderr:
+      "clipstack: one: no-such-terraform is not installed on this machine, and what is deployed is in Terraform's state",
+  });
+});
+
+test("fails with exit code 2 and no stack trace when the settings are wrong", async () => {
+  const settings = mkdtempSync(join(folder, "settings-"));
+  const { code, stderr } = await verify(["single-gpu"], {
+    CDKTF_OUTDIR: mkdtempSync(join(folder, "out-")),
+    CLIPSTACK_SETTINGS_DIR: settings,
+  });
+  expect(code).toBe(2);
+  expect(stderr).toContain("single-gpu.settings.yaml");
+  expect(stderr).not.toMatch(/^\s+at /m);
+});
+
+test("fails with exit code 2 where nothing was synthesized", async () => {
+  const outdir = mkdtempSync(join(folder, "out-"));
+  const { code, stderr } = await verify(["--no-synth"], { CDKTF_OUTDIR: outdir });
+  expect(code).toBe(2);
+  expect(stderr).toBe(`clipstack: ${outdir} holds no synthesized environment: npm run synth`);
+});

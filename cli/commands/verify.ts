@@ -1,0 +1,224 @@
+import { join, relative, resolve } from "node:path";
+import { type Command, Option } from "commander";
+import type { VerifyRecord } from "../../bench/record/record.ts";
+import { renderText } from "../../bench/report/render-text.ts";
+import {
+  recordText,
+  reportName,
+  type SavedReports,
+  saveReports,
+} from "../../bench/report/save-reports.ts";
+import type { ReferenceModel } from "../../bench/run/reference.ts";
+import { serverEnv } from "../../contract/server-env.ts";
+import { normalised } from "../../inference/preprocess/image-tensor.ts";
+import { preprocess } from "../../inference/preprocess/preprocess.ts";
+import { repositoryModel } from "../../model-tools/generate.ts";
+import { modelInfo } from "../../model-tools/model-info.ts";
+import type { VerifyEvent } from "../../verify/check-run.ts";
+import { startProgress } from "../../verify/progress.ts";
+import { verify } from "../../verify/verify.ts";
+import { verifyDeployed } from "../../verify/verify-deployed.ts";
+import { verifyReport } from "../../verify/verify-report.ts";
+import {
+  environmentFiles,
+  outputFolder,
+  readableFiles,
+  synthesizeUnlessEdited,
+} from "../artefact.ts";
+import { deployedEnvironments } from "../host/deployed-environments.ts";
+import { Interrupted, onInterrupt } from "../interrupt.ts";
+import { modelFile } from "../model/model-option.ts";
+import { numberUpTo, portOffset } from "../option-values.ts";
+import { project } from "../project.ts";
+import { writeOutput } from "../write-output.ts";
+
+const verifyTargets = ["embedded", "deployed"] as const;
+
+interface VerifyArguments extends RunArguments {
+  /** Local processes in place of the containers, or the containers where they are deployed. */
+  readonly target: (typeof verifyTargets)[number];
+  /** Whether to synthesize first; a file that was edited by hand is verified as it is, and so is what is deployed. */
+  readonly synth: boolean;
+}
+
+/**
+ * Synthesizes, runs and checks environments, all of them when none is named, and saves the record and its reports.
+ *
+ * @throws {UserError} wrong settings, options or ports; nothing was started.
+ * @throws {Interrupted} on SIGINT and SIGTERM.
+ */
+async function verifyEnvironments(
+  environments: readonly string[],
+  args: VerifyArguments,
+  tell: (event: VerifyEvent) => void,
+  onNotice: (line: string) => void,
+): Promise<{ readonly record: VerifyRecord; readonly saved: SavedReports }> {
+  const outdir = outputFolder();
+  const { portOffset, model } = args;
+  const interrupt = onInterrupt();
+  const { signal } = interrupt;
+  try {
+    if (args.synth && args.target === "embedded") {
+      await synthesizeUnlessEdited(environments, outdir, {
+        onNotice,
+        onSynthesize: () => tell({ kind: "phase", text: "synthesize" }),
+      });
+    }
+    const files = readableFiles(environments, environmentFiles(environments, outdir), onNotice);
+    const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
+    const common = {
+      project,
+      chooseModel: (own: string | undefined) => chooseModel(model, tell, own),
+      samples: join(project, "model-tools/samples"),
+      preprocess: async (image: Uint8Array) => normalised(await preprocess(image, { maxPixels })),
+      portOffset,
+      secondsPerPath: args.seconds,
+      signal,
+      onEvent: tell,
+    };
+    const record =
+      args.target === "deployed"
+        ? await verifyDeployed({
+            ...common,
+            environments: await deployedEnvironments(environments, files, {
+              portOffset,
+              signal,
+              onNotice,
+            }),
+          })
+        : await verify({
+            ...common,
+            environments: files,
+            serverCommand: bundledServer,
+            modelRepository: join(project, "model_repository"),
+            modelFile: model === "generated" ? undefined : await writtenFile(model, tell),
+          });
+    const folder = resolve(args.report ?? join(project, "bench/reports"));
+    const name = reportName(record.startedAt, record.environments.map((it) => it.name).join("+"));
+    return { record, saved: saveReports(folder, name, recordText(record), verifyReport(record)) };
+  } catch (error) {
+    if (signal.aborted) throw new Interrupted("interrupted", { cause: error });
+    throw error;
+  } finally {
+    interrupt.remove();
+  }
+}
+
+/** Starts the bundled server: program, arguments, and the server's file last. */
+export const bundledServer: readonly string[] = [
+  process.execPath,
+  "--import",
+  import.meta.resolve("tsx"),
+  join(project, "inference-image/main.ts"),
+];
+
+type Tell = (event: VerifyEvent & { readonly kind: "phase" }) => void;
+
+/**
+ * The ONNX file of `--model`, made when it is missing, and its description in a record.
+ *
+ * @param own - File that an environment loads, used in place of `generated`; absent if it is not on this machine.
+ */
+export async function chooseModel(
+  model: string,
+  tell: Tell,
+  own?: string,
+): Promise<ReferenceModel> {
+  const isOwn = model === "generated" && own !== undefined && own !== repositoryModel;
+  const file = isOwn ? own : await writtenFile(model, tell);
+  const { sha256, source, weights, architecture, seed } = await modelInfo(file);
+  const name = !isOwn && (model === "tiny" || model === "generated") ? model : file;
+  return { file, subject: { name, sha256, source, weights, architecture, seed } };
+}
+
+function writtenFile(model: string, tell: Tell): Promise<string> {
+  return modelFile(model, (percent) =>
+    tell({ kind: "phase", text: `generate the model, ${percent} %` }),
+  );
+}
+
+/** What `verify` and `start` both take. */
+export interface RunArguments {
+  readonly portOffset: number;
+  readonly model: string;
+  readonly json?: true;
+  readonly output?: string;
+  readonly report?: string;
+  readonly seconds: number;
+}
+
+/** The options of {@link RunArguments}. */
+export function addRunOptions(command: Command): Command {
+  return command
+    .option("--port-offset <number>", "added to every port, where ports are taken", portOffset, 0)
+    .option(
+      "--model <model>",
+      "generated (the environment's own file, or that of model_repository), tiny, or an ONNX file",
+      "generated",
+    )
+    .option("--seconds <number>", "length of the load on each protocol path", numberUpTo(3_600), 3)
+    .option("--report <folder>", "where the record and the reports go (default: bench/reports)")
+    .option("--json", "print the record, and nothing else, on stdout")
+    .option("--output <file>", "write the record to a file as well");
+}
+
+/** Verifies environments with progress, and prints the result. Sets the exit code. */
+export async function runVerify(
+  environments: readonly string[],
+  args: VerifyArguments,
+): Promise<void> {
+  const progress = startProgress(process.stderr);
+  try {
+    const { tell, say } = progress;
+    const { record, saved } = await verifyEnvironments(environments, args, tell, say);
+    progress.end();
+    if (args.output !== undefined) writeOutput(args.output, recordText(record));
+    if (args.json) process.stdout.write(recordText(record));
+    else console.log(`\n${renderText(verifyReport(record))}report: ${relative("", saved.html)}`);
+    process.exitCode = record.passed ? 0 : 1;
+  } catch (error) {
+    progress.end();
+    if (!(error instanceof Interrupted)) throw error;
+    console.error("clipstack: interrupted; nothing is left running");
+    process.exitCode = error.exitCode;
+  }
+}
+
+/** `clipstack verify`: is what would be deployed correct, and how fast is it here? */
+export function registerVerify(program: Command): void {
+  addRunOptions(
+    program
+      .command("verify")
+      .argument(
+        "[environment...]",
+        "single-gpu, multi-gpu-4x, kind-local, k8s-gpu; all of them without one",
+      )
+      .addOption(
+        new Option(
+          "--target <target>",
+          "embedded: on this machine; deployed: the containers or pods that a deploy made",
+        )
+          .choices(verifyTargets)
+          .default("embedded"),
+      )
+      .option("--no-synth", "verify what lies in cdktf.out, as --target deployed always does"),
+  )
+    .addHelpText(
+      "after",
+      `
+A deployed environment is asked over its own ports, through an ssh tunnel where only its host reaches them, or the
+cluster's API server where only its cluster does, and its containers or Kubernetes objects are compared with
+cdk.tf.json. It goes on running: nothing is stopped or changed. Where an embed server asks for a key, INFERENCE_API_KEY
+must have it.
+
+Examples:
+  $ npx clipstack verify single-gpu
+  $ npx clipstack verify single-gpu multi-gpu-4x kind-local --port-offset 10000
+  $ npx clipstack verify kind-local --model tiny --seconds 1
+  $ npx clipstack verify single-gpu --no-synth --json > record.json
+  $ npx clipstack verify single-gpu --target deployed
+
+Exit codes: 0 all good, 1 a check failed, 2 wrong usage or settings.`,
+    )
+    .action(runVerify);
+}

@@ -1,0 +1,68 @@
+import type { Command } from "commander";
+import { lastLogLines, waitUntilHealthy } from "../host/container-health.ts";
+import { Docker, DockerError } from "../host/docker-command.ts";
+import { Interrupted, onInterrupt } from "../interrupt.ts";
+import { wholeNumber } from "../option-values.ts";
+
+interface WaitArguments {
+  readonly docker?: string;
+  readonly timeout: number;
+  readonly lines: number;
+}
+
+/** `clipstack wait-healthy`: what a deployment runs for each of its containers. */
+export function registerWaitHealthy(program: Command): void {
+  program
+    .command("wait-healthy")
+    .argument("<container>", "name or id")
+    .option("--docker <endpoint>", "Docker endpoint (default: DOCKER_HOST, or this machine's)")
+    .option("--timeout <seconds>", "how long it may take", wholeNumber(1, 86_400), 150)
+    .option("--lines <number>", "how many log lines to show", wholeNumber(1, 86_400), 20)
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ npx clipstack wait-healthy single-gpu-embed
+  $ npx clipstack wait-healthy single-gpu-triton-trt --docker ssh://me@gpu-1 --timeout 600
+
+Exit codes: 0 healthy, 1 not, 2 wrong usage.`,
+    )
+    .action(waitHealthy);
+}
+
+const localEndpoint = "unix:///var/run/docker.sock";
+
+async function waitHealthy(container: string, args: WaitArguments): Promise<void> {
+  const endpoint = args.docker ?? process.env.DOCKER_HOST ?? localEndpoint;
+  const interrupt = onInterrupt();
+  const docker = new Docker(endpoint, interrupt.signal);
+  try {
+    const failure = await waitUntilHealthy({
+      docker,
+      container,
+      timeoutMs: args.timeout * 1000,
+      // each look over ssh is a connection
+      intervalMs: endpoint.startsWith("ssh://") ? 3_000 : 500,
+      signal: interrupt.signal,
+      onState: (text, elapsedMs) =>
+        console.log(`${container}: ${text} (${(elapsedMs / 1000).toFixed(1)} s)`),
+    });
+    if (failure === undefined) return;
+    process.exitCode = 1;
+    console.log(`${container} ${failure}`);
+    const lines = await lastLogLines(docker, container, args.lines);
+    if (lines.length > 0) console.log("its last log lines:");
+    for (const line of lines) console.log(`  ${line}`);
+  } catch (error) {
+    if (interrupt.signal.aborted) {
+      console.error("clipstack: interrupted");
+      process.exitCode = new Interrupted("interrupted").exitCode;
+    } else if (error instanceof DockerError) {
+      const { message, fix } = error.problem;
+      console.log(`${message}\n  fix: ${fix}`);
+      process.exitCode = 1;
+    } else throw error;
+  } finally {
+    interrupt.remove();
+  }
+}

@@ -1,0 +1,150 @@
+import { existsSync } from "node:fs";
+import { dirname, relative } from "node:path";
+import { z } from "zod";
+import { type Environment, environment, environmentOutput } from "../../contract/environment.ts";
+import type { DeployedState, Inspection } from "../../verify/checks/check-deployed.ts";
+import { inspectedContainer } from "../../verify/docker-inspect.ts";
+import type { ArtefactFile } from "../artefact.ts";
+import { type ProgramResult, runProgram } from "../run-program.ts";
+import { UserError } from "../user-error.ts";
+import { Docker, DockerError } from "./docker-command.ts";
+
+/** What a deployment left in Terraform's state. */
+export interface Deployment {
+  readonly environment: Environment;
+  readonly state: DeployedState;
+}
+
+const terraformMs = 120_000;
+
+/** What cdktf runs: TERRAFORM_BINARY_NAME, or `terraform`. Where that is not installed, `tofu` will do. */
+const binaries = (): readonly string[] => {
+  const chosen = process.env.TERRAFORM_BINARY_NAME;
+  return chosen === undefined || chosen === "" ? ["terraform", "tofu"] : [chosen];
+};
+
+const outputs = z.record(z.string(), z.object({ value: z.unknown() }));
+
+const resources = z.object({
+  values: z
+    .object({
+      root_module: z.object({
+        resources: z
+          .array(z.object({ address: z.string(), values: z.looseObject({}) }))
+          .default([]),
+      }),
+    })
+    .optional(),
+});
+
+/**
+ * Ask Terraform what is deployed, in the folder where a deploy ran.
+ *
+ * @returns Nothing where the state is empty, or no deploy was made from here.
+ * @throws {UserError} when Terraform cannot be asked.
+ */
+export async function readDeployment(
+  name: string,
+  file: ArtefactFile,
+  signal?: AbortSignal,
+): Promise<Deployment | undefined> {
+  const folder = dirname(file.file);
+  // a deploy initialises the folder, and nothing else does
+  if (!existsSync(`${folder}/.terraform`)) return undefined;
+  const terraform = askTerraform(folder, signal);
+  const output = await terraform(name, "output", "-json");
+  const deployed = outputs.parse(JSON.parse(output))[environmentOutput]?.value;
+  if (deployed === undefined) return undefined;
+  const parsed = environment.safeParse(deployed);
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0];
+    throw new UserError(
+      `${name}: the deployed output '${environmentOutput}' is not of this version of clipstack: ${issue?.path.join(".")}: ${issue?.message}; deploy it again`,
+    );
+  }
+  return { environment: parsed.data, state: stateOf(await terraform(name, "show", "-json")) };
+}
+
+/** Ids and names of containers and images. The rest of the state, which may hold secrets, is let go. */
+function stateOf(json: string): DeployedState {
+  const { values } = resources.parse(JSON.parse(json));
+  const all = values?.root_module.resources ?? [];
+  const pick = (type: string, key: string) =>
+    all.flatMap(({ address, values: of }) => {
+      const found = z.string().min(1).safeParse(of[key]);
+      return address.startsWith(`${type}.`) && found.success
+        ? // of a resource with for_each, the one that there is
+          [[address.replace(/\[.*\]$/, ""), found.data] as const]
+        : [];
+    });
+  return {
+    ids: new Map([...pick("docker_image", "image_id"), ...pick("docker_container", "id")]),
+    names: new Map(pick("docker_container", "name")),
+  };
+}
+
+type Ask = (name: string, ...args: readonly string[]) => Promise<string>;
+
+function askTerraform(folder: string, signal?: AbortSignal): Ask {
+  const shown = relative("", folder) || ".";
+  return async (name, ...args) => {
+    let result: ProgramResult | undefined;
+    for (const binary of binaries()) {
+      result = await runProgram(binary, [`-chdir=${folder}`, ...args], {
+        timeoutMs: terraformMs,
+        signal,
+        env: { CHECKPOINT_DISABLE: "1", TF_IN_AUTOMATION: "1", NO_COLOR: "1" },
+      });
+      signal?.throwIfAborted();
+      if (result.outcome !== "missing") {
+        if (result.outcome === "ended" && result.exitCode === 0) return result.stdout;
+        throw new UserError(`${name}: ${refusal(result, `${binary} ${args.join(" ")}`, shown)}`);
+      }
+    }
+    throw new UserError(
+      `${name}: ${binaries().join(" and ")} ${binaries().length > 1 ? "are" : "is"} not installed on this machine, and what is deployed is in Terraform's state`,
+    );
+  };
+}
+
+function refusal({ outcome, stderr }: ProgramResult, command: string, shown: string): string {
+  if (outcome === "late") return `'${command}' did not answer in ${terraformMs / 1000} s`;
+  if (/terraform init|tofu init|initiali[sz]ation required|backend .*changed/i.test(stderr)) {
+    return `${shown} is not initialised for its backend: npx cdktf diff ${shown.split("/").at(-1)} does it`;
+  }
+  // "Error: …" is the headline in a box
+  const line = /Error: (.*)/.exec(stderr)?.[1] ?? stderr.trim().split("\n").at(-1) ?? "";
+  return `'${command}' in ${shown} failed: ${line.trim() || "it said nothing"}`;
+}
+
+/** Look at containers by name. One that is not there is left out. */
+export async function inspectContainers(
+  endpoint: string,
+  names: readonly string[],
+  signal?: AbortSignal,
+): Promise<Inspection> {
+  if (names.length === 0) return { ok: true, containers: new Map() };
+  try {
+    const docker = new Docker(endpoint, signal);
+    const { stdout, stderr, exitCode } = await docker.run(
+      "inspect",
+      "--type",
+      "container",
+      ...names,
+    );
+    const missing = /no such (?:container|object)/i.test(stderr);
+    if (exitCode !== 0 && !missing) {
+      return { ok: false, message: `docker inspect failed: ${stderr.trim().split("\n").at(-1)}` };
+    }
+    const found = z.array(inspectedContainer).parse(JSON.parse(stdout || "[]"));
+    return { ok: true, containers: new Map(found.map((it) => [it.Name, it])) };
+  } catch (error) {
+    if (error instanceof DockerError) return { ok: false, message: error.message };
+    if (error instanceof z.ZodError) {
+      const issue = error.issues[0];
+      const message = `docker inspect: ${issue?.path.join(".")}: ${issue?.message}`;
+      return { ok: false, message };
+    }
+    throw error;
+  }
+}

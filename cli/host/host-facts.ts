@@ -1,0 +1,208 @@
+import { isAbsolute, join } from "node:path";
+import type { HostRequirements } from "../../constructs/docker/host-requirements.ts";
+import { type ProgramResult, runProgram } from "../run-program.ts";
+import { Docker, DockerError } from "./docker-command.ts";
+import {
+  type EngineInfo,
+  type Gpu,
+  gpusArgs,
+  imagesFormat,
+  type Listener,
+  listenersArgs,
+  type PublishedPort,
+  parseEngineInfo,
+  parseFreeMiB,
+  parseGpus,
+  parseImages,
+  parseListeners,
+  parsePublished,
+  publishedFormat,
+} from "./host-parse.ts";
+import { explainSsh, runOverSsh, sshFailed, sshTarget } from "./ssh.ts";
+
+/** A fact that could not be had, and why. It is said, and holds nothing up. */
+export interface Unknown {
+  readonly unknown: string;
+}
+
+export function isUnknown(value: unknown): value is Unknown {
+  return typeof value === "object" && value !== null && "unknown" in value;
+}
+
+/** A host, as its own commands describe it. */
+export interface HostFacts {
+  readonly engine: EngineInfo;
+  readonly published: readonly PublishedPort[];
+  readonly listeners: readonly Listener[] | Unknown;
+  /** Names of the images that are there. */
+  readonly images: readonly string[];
+  /** Free space of Docker's folder, in MiB. */
+  readonly freeMiB: number | Unknown;
+  /** Of the files that are needed, in their order. */
+  readonly files: readonly (boolean | Unknown)[];
+  /** Absent where no GPU is needed. */
+  readonly nvidia?: {
+    readonly gpus: readonly Gpu[] | "no-driver" | { readonly failed: string } | Unknown;
+    /** The program that lets Docker hand GPUs to containers (`docker run --gpus`). */
+    readonly hook: boolean | Unknown;
+  };
+  /** Absent where no kind cluster is made. */
+  readonly kind?: KindFacts;
+}
+
+/** What makes a kind cluster on this machine. */
+export interface KindFacts {
+  /** Version; undefined if it is not installed. */
+  readonly kind: string | Unknown | undefined;
+  /** Names of the kind clusters that are there. */
+  readonly clusters: readonly string[];
+}
+
+/** Longest wait for a program of the host. A first `nvidia-smi` without a persistent driver takes several seconds. */
+const programMs = 45_000;
+
+/** Runs programs on the host of a Docker endpoint: here, over ssh, or not at all. */
+export type RunOnHost = (
+  program: string,
+  args: readonly string[],
+) => Promise<ProgramResult | Unknown>;
+
+export function runnerFor(endpoint: string): RunOnHost {
+  const target = sshTarget(endpoint);
+  if (target !== undefined) {
+    return async (program, args) => {
+      const result = await runOverSsh(target, program, args, programMs);
+      if (result.outcome === "ended" && result.exitCode === sshFailed) {
+        throw new DockerError(explainSsh(result.stderr, target));
+      }
+      return asOnHost(result);
+    };
+  }
+  if (isLocal(endpoint)) {
+    return async (program, args) =>
+      asOnHost(await runProgram(program, args, { timeoutMs: programMs }));
+  }
+  return async () => ({ unknown: `${endpoint} is no way to run programs on the host` });
+}
+
+function isLocal(endpoint: string): boolean {
+  return /^(unix|npipe):|^tcp:\/\/(localhost|127\.0\.0\.1|\[::1\])(:|$)/.test(endpoint);
+}
+
+/** A shell exits with 127 where there is no such program. */
+function asOnHost(result: ProgramResult): ProgramResult {
+  return result.exitCode === 127 ? { ...result, outcome: "missing" } : result;
+}
+
+/**
+ * Look at the host that `requirements` are for.
+ *
+ * @param project - Folder that relative paths are in.
+ * @throws {DockerError} where Docker, or the host, cannot be reached: nothing else is known then.
+ */
+export async function readHostFacts(
+  requirements: HostRequirements & { readonly docker: string },
+  project: string,
+): Promise<HostFacts> {
+  const { docker: endpoint, gpu, files, kind: cluster } = requirements;
+  const docker = new Docker(endpoint);
+  const onHost = runnerFor(endpoint);
+  // ssh would ask docker's user for a password; asking first, in batch mode, keeps it from that
+  if (sshTarget(endpoint) !== undefined) await onHost("true", []);
+
+  const { stdout } = await docker.run("info", "--format", "{{json .}}");
+  const engine = parseEngineInfo(stdout);
+  if (engine === undefined) {
+    throw new DockerError({
+      code: "docker-endpoint",
+      message: `what answers at ${endpoint} is not a Docker engine`,
+      fix: "set host.docker to where Docker listens",
+    });
+  }
+  const [published, images, listeners, freeMiB, nvidia, kind, found] = await Promise.all([
+    docker
+      .run("ps", "--no-trunc", "--format", publishedFormat)
+      .then((it) => parsePublished(it.stdout)),
+    docker
+      .run("image", "ls", "--digests", "--format", imagesFormat)
+      .then((it) => parseImages(it.stdout)),
+    readListeners(onHost),
+    readFree(onHost, engine.rootDir),
+    gpu === undefined ? undefined : readNvidia(onHost),
+    cluster === undefined ? undefined : readKind(),
+    Promise.all(
+      files.map(({ path, on }) => {
+        const absolute = isAbsolute(path) ? path : join(project, path);
+        return fileExists(on === "here" ? runnerFor("unix://") : onHost, absolute);
+      }),
+    ),
+  ]);
+  return { engine, published, images, listeners, freeMiB, nvidia, kind, files: found };
+}
+
+async function readListeners(onHost: RunOnHost): Promise<readonly Listener[] | Unknown> {
+  const result = await onHost("ss", listenersArgs);
+  if (isUnknown(result)) return result;
+  if (result.outcome === "missing") return { unknown: "ss (package iproute2) is not on the host" };
+  if (result.exitCode !== 0) return { unknown: `ss failed: ${firstLine(result)}` };
+  return parseListeners(result.stdout);
+}
+
+async function readFree(onHost: RunOnHost, rootDir: string): Promise<number | Unknown> {
+  const result = await onHost("df", ["-Pk", rootDir]);
+  if (isUnknown(result)) return result;
+  const free = result.exitCode === 0 ? parseFreeMiB(result.stdout) : undefined;
+  return free ?? { unknown: `df of ${rootDir} failed: ${firstLine(result)}` };
+}
+
+async function readNvidia(onHost: RunOnHost): Promise<NonNullable<HostFacts["nvidia"]>> {
+  const [smi, hook] = await Promise.all([
+    onHost("nvidia-smi", gpusArgs),
+    onHost("sh", [
+      "-c",
+      "PATH=$PATH:/usr/bin:/usr/local/bin; command -v nvidia-container-runtime-hook || command -v nvidia-container-toolkit",
+    ]),
+  ]);
+  return {
+    gpus: isUnknown(smi)
+      ? smi
+      : smi.outcome === "missing"
+        ? "no-driver"
+        : smi.exitCode === 0
+          ? parseGpus(smi.stdout)
+          : { failed: firstLine(smi) },
+    hook: isUnknown(hook) ? hook : hook.exitCode === 0,
+  };
+}
+
+/** kind runs on the machine that deploys. */
+async function readKind(): Promise<KindFacts> {
+  const ask = (program: string, ...args: readonly string[]) =>
+    runProgram(program, args, { timeoutMs: programMs });
+  const [kind, clusters] = await Promise.all([
+    ask("kind", "version"),
+    ask("kind", "get", "clusters"),
+  ]);
+  const version = (result: ProgramResult) => {
+    if (result.outcome === "missing") return undefined;
+    const found = /v\d+\.\d+[^\s,]*/.exec(result.stdout)?.[0];
+    return result.exitCode === 0 && found !== undefined ? found : { unknown: firstLine(result) };
+  };
+  return {
+    kind: version(kind),
+    // it says 'No kind clusters found.' on stderr
+    clusters: clusters.stdout.split("\n").filter((line) => line.trim() !== ""),
+  };
+}
+
+async function fileExists(onHost: RunOnHost, path: string): Promise<boolean | Unknown> {
+  const result = await onHost("test", ["-s", path]);
+  return isUnknown(result) ? result : result.exitCode === 0;
+}
+
+/** `nvidia-smi` complains on stdout. */
+function firstLine({ outcome, stdout, stderr, exitCode }: ProgramResult): string {
+  if (outcome === "late") return `no answer in ${programMs / 1000} s`;
+  const line = `${stderr}\n${stdout}`.split("\n").find((it) => it.trim() !== "");
+  return line?.trim() ?? `exit code ${exitCode}`;
+}

@@ -1,0 +1,373 @@
+import { describe, expect, test } from "vitest";
+import type { HostRequirements } from "../../constructs/docker/host-requirements.ts";
+import type { HostFacts } from "./host-facts.ts";
+import { judgeHost } from "./host-findings.ts";
+import type { Gpu } from "./host-parse.ts";
+
+const gpu: Gpu = {
+  index: 0,
+  uuid: "GPU-8a56a4bc",
+  name: "NVIDIA GeForce RTX 4080",
+  memoryMiB: 16_376,
+  freeMiB: 15_956,
+  computeCapability: "8.9",
+  driver: "580.95.05",
+};
+const gpuNeeds: NonNullable<HostRequirements["gpu"]> = {
+  name: "rtx-4080",
+  label: "NVIDIA GeForce RTX 4080",
+  count: 1,
+  vramMiB: 16_376,
+  computeCapability: "8.9",
+  dataCentre: false,
+  uses: [{ service: "embed", gpus: [0], miB: 1_105 }],
+  drivers: [{ image: "tritonserver:26.07-py3", cuda: 13, branch: 580 }],
+};
+const needs: HostRequirements = {
+  schema: 1,
+  environment: "single-gpu",
+  docker: "unix:///var/run/docker.sock",
+  gpu: gpuNeeds,
+  ports: [{ service: "embed", setting: "port", port: 8002, address: "127.0.0.1" }],
+  disk: [{ what: "tritonserver:26.07-py3", miB: 20_480, image: "tritonserver:26.07-py3" }],
+  files: [{ path: "model.onnx", on: "here", what: "the weights" }],
+};
+const facts: HostFacts = {
+  engine: {
+    version: "28.3.0",
+    osType: "linux",
+    architecture: "x86_64",
+    rootDir: "/var/lib/docker",
+    runtimes: ["nvidia", "runc"],
+    cdiDevices: [],
+  },
+  published: [],
+  listeners: [],
+  images: [],
+  freeMiB: 100_000,
+  files: [true],
+  nvidia: { gpus: [gpu], hook: false },
+};
+
+const judge = (need: Partial<HostRequirements> = {}, fact: Partial<HostFacts> = {}) =>
+  judgeHost({ ...needs, ...need }, { ...facts, ...fact });
+/** Messages, when nothing but problems is found. */
+function messages(need: Partial<HostRequirements> = {}, fact: Partial<HostFacts> = {}) {
+  const { problems, notes } = judge(need, fact);
+  expect(notes).toEqual([]);
+  for (const { fix } of problems) expect(fix).toMatch(/^.+[^.]$/);
+  return problems.map(({ code, message }) => `${code}: ${message}`);
+}
+const withGpu = (changes: Partial<typeof gpuNeeds>) => ({ gpu: { ...gpuNeeds, ...changes } });
+const withGpus = (gpus: NonNullable<HostFacts["nvidia"]>["gpus"]) => ({
+  nvidia: { gpus, hook: false },
+});
+
+test("finds nothing on a host that has everything", () => {
+  expect(judge()).toEqual({ problems: [], notes: [] });
+});
+
+describe("Docker", () => {
+  const engine = (changes: Partial<HostFacts["engine"]>) => ({
+    engine: { ...facts.engine, ...changes },
+  });
+
+  test("fails when it is too old", () => {
+    expect(messages({}, engine({ version: "19.03.15" }))).toEqual([
+      "docker-version: Docker must be 20.10 or newer, it is 19.03.15",
+    ]);
+    expect(messages({}, engine({ version: "20.10.24+dfsg1" }))).toEqual([]);
+  });
+
+  test("fails on another platform", () => {
+    expect(messages({}, engine({ architecture: "ppc64le" }))).toEqual([
+      "platform: the host must be x86_64 or aarch64, it is ppc64le",
+    ]);
+    expect(messages({}, engine({ osType: "windows" }))).toEqual([
+      "platform: Docker must run Linux containers, it runs windows containers",
+    ]);
+  });
+});
+
+describe("NVIDIA", () => {
+  const withoutRuntime = { engine: { ...facts.engine, runtimes: ["runc"] } };
+
+  test("fails without a runtime when a service takes several GPUs, whatever the hook can do", () => {
+    const four = withGpu({
+      uses: [{ service: "triton-onnx", gpus: [0, 1, 2, 3], miB: 1_105 }],
+      count: 1,
+    });
+    const gpus = [0, 1, 2, 3].map((index) => ({ ...gpu, index }));
+    expect(messages(four, { ...withoutRuntime, ...withGpus(gpus) })).toEqual([
+      "nvidia-runtime: Docker has no runtime 'nvidia', which triton-onnx needs for 4 GPUs (it has runc)",
+    ]);
+  });
+
+  test("accepts the hook, or a CDI device, in place of the runtime when each service takes one GPU", () => {
+    const hook = { nvidia: { gpus: [gpu], hook: true } };
+    expect(messages({}, { ...withoutRuntime, ...hook })).toEqual([]);
+    const cdi = {
+      engine: { ...facts.engine, runtimes: ["runc"], cdiDevices: ["nvidia.com/gpu=0"] },
+    };
+    expect(messages({}, { ...cdi, nvidia: { gpus: [gpu], hook: false } })).toEqual([]);
+  });
+
+  test("fails without any of them", () => {
+    expect(messages({}, { ...withoutRuntime, nvidia: { gpus: [gpu], hook: false } })).toEqual([
+      "nvidia-runtime: Docker cannot hand GPUs to containers: it has neither the runtime 'nvidia' nor CDI devices of NVIDIA",
+    ]);
+  });
+
+  test("is not asked for on CPU", () => {
+    const cpu = { gpu: undefined };
+    expect(messages(cpu, { ...withoutRuntime, nvidia: undefined })).toEqual([]);
+  });
+
+  test("fails without a driver, and when it does not work", () => {
+    expect(messages({}, withGpus("no-driver"))).toEqual([
+      "nvidia-driver: the host has no nvidia-smi, so no NVIDIA driver is installed there",
+    ]);
+    expect(messages({}, withGpus({ failed: "Driver/library version mismatch" }))).toEqual([
+      "nvidia-driver: nvidia-smi fails on the host: Driver/library version mismatch",
+    ]);
+  });
+});
+
+describe("GPUs", () => {
+  test("fail when there are fewer than declared, once", () => {
+    const four = withGpu({
+      count: 4,
+      uses: [0, 1, 2, 3].map((index) => ({
+        service: `triton-${index}`,
+        gpus: [index],
+        miB: 1_105,
+      })),
+    });
+    expect(messages(four, withGpus([gpu, { ...gpu, index: 1 }]))).toEqual([
+      "gpu-count: host.count is 4, the host has 2",
+    ]);
+    expect(messages({}, withGpus([]))).toEqual(["gpu-count: host.count is 1, the host has no GPU"]);
+  });
+
+  test("fail when a UUID is not there, with those that are", () => {
+    const other = withGpu({ uses: [{ service: "embed", gpus: ["GPU-other"], miB: 1_105 }] });
+    expect(messages(other)).toEqual([
+      "gpu-missing: GPU-other, which embed names, is not there (1 GPU: GPU-8a56a4bc)",
+    ]);
+    expect(
+      messages(withGpu({ uses: [{ service: "embed", gpus: ["GPU-8a56a4bc"], miB: 1_105 }] })),
+    ).toEqual([]);
+  });
+
+  test("fail with less memory than declared, with room for error correction", () => {
+    expect(messages({}, withGpus([{ ...gpu, memoryMiB: 12_282 }]))).toEqual([
+      "gpu-memory: GPU 0 (NVIDIA GeForce RTX 4080) has 12282 MiB, rtx-4080 of the settings has 16376",
+    ]);
+    expect(messages({}, withGpus([{ ...gpu, memoryMiB: 15_352 }]))).toEqual([]);
+  });
+
+  test("fail when others use the memory, unless it is this environment", () => {
+    const busy = withGpus([{ ...gpu, freeMiB: 476 }]);
+    expect(messages({}, busy)).toEqual([
+      "gpu-memory: GPU 0 has 476 MiB free of 16376, and the services need about 1105 (embed 1105)",
+    ]);
+    const published = [
+      { port: 8002, address: "127.0.0.1", container: "a", environment: "single-gpu" },
+    ];
+    expect(messages({}, { ...busy, published })).toEqual([]);
+  });
+
+  test("fail when they are of another kind", () => {
+    const a10 = { ...gpu, name: "NVIDIA A10", computeCapability: "8.6", memoryMiB: 23_028 };
+    expect(messages({}, withGpus([a10]))).toEqual([
+      "gpu-kind: GPU 0 is NVIDIA A10 with compute capability 8.6, rtx-4080 of the settings (NVIDIA GeForce RTX 4080) has 8.9",
+    ]);
+  });
+
+  test("that no service uses may be anything", () => {
+    expect(messages({}, withGpus([gpu, { ...gpu, index: 1, memoryMiB: 2_000 }]))).toEqual([]);
+  });
+
+  test("fail when the driver is older than the image's CUDA needs", () => {
+    const old = withGpus([{ ...gpu, driver: "570.86.15" }]);
+    expect(messages({}, old)).toEqual([
+      "nvidia-driver: tritonserver:26.07-py3 has CUDA 13, which needs NVIDIA driver 580 or newer, the host has 570.86.15",
+    ]);
+    expect(judge(withGpu({ dataCentre: true }), old)).toEqual({
+      problems: [],
+      notes: [
+        "tritonserver:26.07-py3 has CUDA 13, which needs NVIDIA driver 580 or newer, the host has 570.86.15; on a data-centre GPU the image's compatibility package may make up for it",
+      ],
+    });
+  });
+});
+
+describe("ports", () => {
+  const listen = (address: string, process?: string) => ({
+    listeners: [{ port: 8002, address, process }],
+  });
+
+  test("fail when a program has one", () => {
+    expect(messages({}, listen("127.0.0.1", "nginx (pid 812)"))).toEqual([
+      "port: port 8002 of the host (embed, port) is in use by nginx (pid 812)",
+    ]);
+    expect(messages({}, listen("0.0.0.0"))).toEqual([
+      "port: port 8002 of the host (embed, port) is in use by another program",
+    ]);
+  });
+
+  test.each(["*", "::", "0.0.0.0", "127.0.0.1", "::ffff:127.0.0.1"])(
+    "on the loopback interface collide with %s",
+    (address) => {
+      expect(messages({}, listen(address))).toHaveLength(1);
+    },
+  );
+
+  test.each(["::1", "127.0.0.53", "192.0.2.1"])(
+    "on the loopback interface do not collide with %s",
+    (address) => {
+      expect(messages({}, listen(address))).toEqual([]);
+    },
+  );
+
+  test("on all interfaces collide with every address of version 4", () => {
+    const ports = [{ ...needs.ports[0]!, address: "0.0.0.0" }];
+    expect(messages({ ports }, listen("192.0.2.1"))).toHaveLength(1);
+    expect(messages({ ports }, listen("::1"))).toEqual([]);
+  });
+
+  test("fail when a container has one, which is named with its environment", () => {
+    const published = [{ port: 8002, address: "127.0.0.1", container: "web" }];
+    expect(
+      judge({}, { published, ...listen("127.0.0.1", "docker-proxy (pid 3)") }).problems,
+    ).toEqual([
+      {
+        code: "port",
+        message: "port 8002 of the host (embed, port) is in use by container web",
+        fix: "stop it ('docker stop web'), or set another port for embed",
+      },
+    ]);
+    const other = [
+      { ...published[0]!, container: "multi-gpu-4x-embed", environment: "multi-gpu-4x" },
+    ];
+    expect(judge({}, { published: other }).problems).toEqual([
+      {
+        code: "port",
+        message:
+          "port 8002 of the host (embed, port) is in use by container multi-gpu-4x-embed of multi-gpu-4x",
+        fix: "destroy multi-gpu-4x first ('npx cdktf destroy multi-gpu-4x'), or set another port for embed",
+      },
+    ]);
+  });
+
+  test("are free for the environment whose own container has them", () => {
+    const published = [
+      {
+        port: 8002,
+        address: "127.0.0.1",
+        container: "single-gpu-embed",
+        environment: "single-gpu",
+      },
+    ];
+    expect(messages({}, { published, ...listen("127.0.0.1", "docker-proxy (pid 3)") })).toEqual([]);
+  });
+
+  test("are compared with containers only where nothing else can be seen", () => {
+    const unknown = { listeners: { unknown: "ss is not there" } };
+    expect(judge({}, unknown)).toEqual({
+      problems: [],
+      notes: ["ports were compared with those of containers only: ss is not there"],
+    });
+  });
+});
+
+describe("disk", () => {
+  test("fails when what is to come does not fit, with its parts", () => {
+    const disk = [...needs.disk, { what: "the weights", miB: 512 }];
+    expect(messages({ disk }, { freeMiB: 3_072 })).toEqual([
+      "disk: /var/lib/docker has 3.0 GiB free, and 20.5 are needed (tritonserver:26.07-py3 20.0 + the weights 0.5)",
+    ]);
+  });
+
+  test("is not needed for an image that is there", () => {
+    expect(messages({}, { freeMiB: 10, images: ["tritonserver:26.07-py3"] })).toEqual([]);
+  });
+
+  test("that cannot be seen is said", () => {
+    expect(judge({}, { freeMiB: { unknown: "no df" } })).toEqual({
+      problems: [],
+      notes: ["free space of Docker's folder was not looked at: no df"],
+    });
+  });
+});
+
+test("fails when a file is not where the deployment reads it", () => {
+  expect(messages({}, { files: [false] })).toEqual([
+    "file: the weights must be on this machine, and model.onnx is not there",
+  ]);
+});
+
+test("reports every problem at once", () => {
+  const { problems } = judge(
+    {},
+    {
+      ...withGpus([{ ...gpu, memoryMiB: 1, driver: "525.1" }]),
+      listeners: [{ port: 8002, address: "*" }],
+      freeMiB: 0,
+      files: [false],
+    },
+  );
+  expect(problems.map(({ code }) => code)).toEqual([
+    "gpu-memory",
+    "nvidia-driver",
+    "port",
+    "disk",
+    "file",
+  ]);
+});
+
+describe("a kind cluster", () => {
+  const kind = { cluster: "clipstack", images: ["clipstack/embed:1"] };
+  const own: Partial<HostRequirements> = { gpu: undefined, kind };
+  const tools = { kind: "v0.30.0", clusters: [] };
+  const there: Partial<HostFacts> = { kind: tools, images: ["clipstack/embed:1"] };
+
+  test("is made where kind and the image are there", () => {
+    expect(messages(own, there)).toEqual([]);
+  });
+
+  test("needs kind", () => {
+    expect(messages(own, { ...there, kind: { kind: undefined, clusters: [] } })).toEqual([
+      "kind: kind is not installed on this machine, and a deployment of the cluster runs it",
+    ]);
+    expect(
+      messages(own, { ...there, kind: { ...tools, kind: { unknown: "no such file" } } }),
+    ).toEqual(["kind: kind does not work on this machine: no such file"]);
+  });
+
+  test("needs an image that nobody pulls", () => {
+    expect(messages(own, { ...there, images: [] })).toEqual([
+      "image: the image clipstack/embed:1 (embed.image) is not on this machine, and nothing is pulled",
+    ]);
+  });
+
+  test("has its port, and another's is taken", () => {
+    const port = { port: 8002, address: "127.0.0.1" };
+    const of = (container: string) => ({ ...there, published: [{ ...port, container }] });
+    expect(messages(own, of("clipstack-control-plane"))).toEqual([]);
+    expect(messages(own, of("other-control-plane"))).toEqual([
+      "port: port 8002 of the host (embed, port) is in use by container other-control-plane",
+    ]);
+  });
+
+  test("is noted where one of its name is there", () => {
+    const { problems, notes } = judge(own, {
+      ...there,
+      kind: { ...tools, clusters: ["clipstack"] },
+    });
+    expect(problems).toEqual([]);
+    expect(notes).toEqual([
+      expect.stringMatching(/^a kind cluster 'clipstack' is there already: /),
+    ]);
+  });
+});

@@ -1,0 +1,145 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Command } from "commander";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { wholeRepository } from "../../inference-image/emulator/test-repository.ts";
+import { startTritonServer } from "../../inference-image/emulator/triton-server.ts";
+import { onnxChunks } from "../../model-tools/onnx-writer.ts";
+import { ensureOptimised } from "../../model-tools/optimise.ts";
+import { exportedTower } from "../../model-tools/test-exported-tower.ts";
+import { tinyModel } from "../../model-tools/test-model.ts";
+import { UserError } from "../user-error.ts";
+import { registerModelCheck } from "./model-check.ts";
+
+let folder: string;
+let tiny: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "clipstack-cli-check-"));
+  tiny = await tinyModel();
+});
+afterEach(() => {
+  vi.restoreAllMocks();
+  vi.unstubAllEnvs();
+});
+afterAll(async () => {
+  await rm(folder, { recursive: true, force: true });
+});
+
+/** `clipstack model check …` @returns what it prints, and the exit code that it asks for */
+async function check(...args: readonly string[]) {
+  const lines: unknown[] = [];
+  vi.spyOn(console, "log").mockImplementation((line) => lines.push(line));
+  vi.spyOn(console, "error").mockImplementation(() => {});
+  const program = new Command();
+  registerModelCheck(program);
+  for (const command of program.commands) {
+    command.exitOverride().configureOutput({ writeErr: () => {} });
+  }
+  try {
+    await program.parseAsync(["check", ...args], { from: "user" });
+    return { text: lines.join("\n"), code: process.exitCode ?? 0 };
+  } finally {
+    process.exitCode = undefined;
+  }
+}
+
+test("prints what a model is, and a line for each thing that was looked at", async () => {
+  const against = join(folder, "fast.onnx");
+  await ensureOptimised(tiny, against);
+  const { text, code } = await check("--model", tiny, "--against", against);
+  expect(
+    text
+      .replace(/[0-9a-f]{64}/, "…")
+      .split("\n")
+      .slice(1),
+  ).toEqual([
+    "  0.9 MB, sha256 …",
+    "  generated, weights random",
+    "  IR version 8, operators ai.onnx 17, written by clipstack",
+    "  input  image FP32 [batch, 3, 224, 224]",
+    "  output embedding FP32 [batch, 512]",
+    "  image tower of 2 blocks, 48 wide, patches of 32 pixels",
+    "",
+    "ok    fits model_repository/openclip_vit_b32/config.pbtxt, model_repository/openclip_vit_b32_trt/config.pbtxt",
+    "ok    32 images give 512 finite values each",
+    expect.stringMatching(
+      /^ok {4}no two embeddings are equal; the nearest have a cosine of 0\.\d{4}$/,
+    ),
+    expect.stringMatching(
+      /^ok {4}batch 1 and batch 32: largest difference .*, cosine at least 1\.0/,
+    ),
+    expect.stringMatching(/^ok {4}each row, whatever its place: largest difference /),
+    expect.stringMatching(/^ok {4}\S*fast\.onnx: largest difference /),
+    "",
+    "6 checks, all good",
+  ]);
+  expect(code).toBe(0);
+});
+
+test("asks for exit code 1 where another file gives other embeddings", async () => {
+  const other = join(folder, "other.onnx");
+  await writeFile(
+    other,
+    [...onnxChunks(exportedTower())].map((piece) => Uint8Array.from(piece)),
+  );
+  const { text, code } = await check("--model", tiny, "--against", other, "--json");
+  const report = JSON.parse(text);
+  expect(code).toBe(1);
+  expect(report).toMatchObject({ ok: false, structure: { fits: expect.any(Array) } });
+  expect(report.findings.at(-1)).toMatchObject({
+    check: "parity",
+    ok: false,
+    message: expect.stringContaining("other.onnx: largest difference "),
+  });
+});
+
+test("compares with what a server answers, with planes and with pixels", async () => {
+  const repository = await wholeRepository();
+  const server = await startTritonServer(repository.flags(), { log: () => {} });
+  try {
+    const url = `http://127.0.0.1:${server.ports.http}`;
+    for (const name of ["openclip_vit_b32", "openclip_vit_b32_u8"]) {
+      const { text, code } = await check("--model", tiny, "--url", url, "--triton-model", name);
+      expect(text).toContain(`ok    ${name} of ${url}: largest difference `);
+      expect(code).toBe(0);
+    }
+  } finally {
+    await server.stop();
+    await repository.remove();
+  }
+});
+
+test.each([
+  [
+    "a model that takes files",
+    ["--url", "http://127.0.0.1:9", "--triton-model", "openclip_vit_b32_jpeg"],
+    /^--triton-model must be one of openclip_vit_b32, openclip_vit_b32_trt, openclip_vit_b32_u8, got 'openclip_vit_b32_jpeg'$/,
+  ],
+  [
+    "a limit that is no percentage",
+    ["--limit", "much"],
+    /It must be a percentage from 0 to 100, like 10%\.$/,
+  ],
+  [
+    "a file that is not there",
+    ["--model", "none.onnx"],
+    /none\.onnx' does not exist or cannot be read$/,
+  ],
+])("fails on %s", async (_name, args, message) => {
+  await expect(check(...args)).rejects.toThrow(message);
+});
+
+test("fails on a server that does not answer, and on a file that is none", async () => {
+  const unreachable = await check("--model", tiny, "--url", "http://127.0.0.1:9").catch(
+    (error: unknown) => error,
+  );
+  expect((unreachable as Error).message).toMatch(
+    /^[^\n]*openclip_vit_b32[^\n]*127\.0\.0\.1:9[^\n]*$/,
+  );
+  const text = join(folder, "text.onnx");
+  await writeFile(text, "real weights\n");
+  const broken = await check("--model", text).catch((error: unknown) => error);
+  expect(broken).toBeInstanceOf(UserError);
+  expect((broken as Error).message).toBe(`${text}: is not a whole ONNX file`);
+});

@@ -1,0 +1,56 @@
+import { relative } from "node:path";
+import { modelInfo, readSidecar, sidecarPath } from "../../model-tools/model-info.ts";
+import { isFolder, sizeOf } from "../../model-tools/publish-file.ts";
+import { wholeNumber } from "../option-values.ts";
+import { UserError } from "../user-error.ts";
+
+/** What the `model` commands have in common. */
+
+/** What goes wrong with the files that were named is the user's to mend. */
+export async function ofFiles<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    throw new UserError((error as Error).message.replace(/^\[\w+\] /, ""), { cause: error });
+  }
+}
+
+export function shownPath(file: string): string {
+  return relative("", file).startsWith("..") ? file : relative("", file);
+}
+
+export function megabytes(bytes: number): string {
+  return (bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0);
+}
+
+export function shownCosine(value: number): string {
+  return value.toFixed(7);
+}
+
+/** What `model generate` wrote can be written again; anything else is somebody's. @throws {UserError} */
+export async function requireReplaceable(file: string): Promise<void> {
+  await requireOwnSidecar(file);
+  const info = await modelInfo(file).catch(() => undefined);
+  if (info === undefined || info.source === "generated") return;
+  const what = `${info.source === "unknown" ? "not of this project" : info.source}, weights ${info.weights}`;
+  throw new UserError(`${shownPath(file)} is there already (${what}); --force replaces it`);
+}
+
+/** What is beside a model is written with it: `--output package` would be the end of package.json. @throws {UserError} */
+export async function requireOwnSidecar(file: string): Promise<void> {
+  const sidecar = sidecarPath(file);
+  if ((await sizeOf(sidecar)) === undefined || (await readSidecar(file)) !== undefined) return;
+  throw new UserError(
+    `${shownPath(sidecar)} is there already and does not describe a model; --force replaces it`,
+  );
+}
+
+/** @throws {UserError} */
+export async function requireNoFolder(file: string): Promise<void> {
+  if (await isFolder(file)) {
+    throw new UserError(`--output must be a file, got the folder '${shownPath(file)}'`);
+  }
+}
+
+/** Seed of random weights. */
+export const seedOf = wholeNumber(-(2 ** 31), 2 ** 32 - 1);

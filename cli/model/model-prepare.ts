@@ -1,0 +1,338 @@
+import { resolve } from "node:path";
+import { type Command, Option } from "commander";
+import { median } from "../../bench/stats/statistics.ts";
+import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { type Agreement, compareModels } from "../../model-tools/compare-models.ts";
+import { repositoryModel } from "../../model-tools/generate.ts";
+import { type ModelInfo, modelInfo, sha256Of } from "../../model-tools/model-info.ts";
+import { readOnnx } from "../../model-tools/onnx-reader.ts";
+import {
+  ensureOptimised,
+  optimiseModel,
+  preparedInfo,
+  readPhotos,
+  requireOwnWeights,
+} from "../../model-tools/optimise.ts";
+import { preparedPath, selectModel } from "../../model-tools/prepared-file.ts";
+import { draftModelFile, publishFile, sizeOf } from "../../model-tools/publish-file.ts";
+import {
+  ensurePython,
+  onnxruntimePackages,
+  runPython,
+} from "../../model-tools/python/python-environment.ts";
+import { openModel, type RunnableModel } from "../../model-tools/run-model.ts";
+import { type Interrupt, onInterrupt } from "../interrupt.ts";
+import { numberFrom, wholeNumber } from "../option-values.ts";
+import { UserError } from "../user-error.ts";
+import {
+  megabytes,
+  ofFiles,
+  requireNoFolder,
+  requireReplaceable,
+  shownCosine,
+  shownPath,
+} from "./model-output.ts";
+
+/** Precisions that ONNX Runtime's Python tools make. */
+const convertPrecisions = ["fp16", "int8"] as const;
+type ConvertPrecision = (typeof convertPrecisions)[number];
+
+/** A file with an embedding further from the source's is rejected. */
+const defaultMinCosine: Readonly<Record<ConvertPrecision, number>> = { fp16: 0.9999, int8: 0.98 };
+
+const batchSizes = [1, openclipVitB32.maxBatchSize] as const;
+
+interface PrepareArguments {
+  readonly model?: string;
+  readonly output?: string;
+  readonly images?: string;
+  readonly force?: true;
+  readonly json?: true;
+}
+
+interface ConvertArguments extends PrepareArguments {
+  readonly precision: ConvertPrecision;
+  readonly keepGraph?: true;
+  readonly minCosine?: number;
+  readonly rounds: number;
+  readonly python?: string;
+}
+
+/** `clipstack model optimise` and `convert`: the files that `MODEL_PRECISION` selects. */
+export function registerModelPrepare(model: Command): void {
+  fileOptions(
+    model
+      .command("optimise")
+      .description(
+        "write a model file with the same weights in a faster graph, whose input is 8-bit pixels: what the embed server loads " +
+          "with MODEL_PRECISION=fp32-optimised, and the file of openclip_vit_b32_u8",
+      ),
+    "model.fp32-optimised.onnx beside the model",
+  )
+    .addHelpText(
+      "after",
+      `
+The manifest beside it, <file>.json, has the checksum of the source and the agreement of both on photos.
+
+Examples:
+  $ npx clipstack model optimise
+  $ npx clipstack model optimise --model weights/vit-b-32.onnx --json`,
+    )
+    .action(optimise);
+
+  fileOptions(
+    model
+      .command("convert")
+      .description(
+        "write an fp16 or int8 model file, what the embed server loads with MODEL_PRECISION, and measure how near it is to the " +
+          "original and how much faster",
+      )
+      .addOption(
+        new Option("--precision <precision>", "fp16: for a GPU; int8: for a CPU")
+          .choices(convertPrecisions)
+          .makeOptionMandatory(),
+      )
+      .option("--keep-graph", "convert the graph of the model instead of the optimised one"),
+    "model.<precision>.onnx beside the model",
+  )
+    .option(
+      "--min-cosine <cosine>",
+      "reject a file with an embedding further from the original's (default: fp16 0.9999, int8 0.98)",
+      numberFrom(0, 1),
+    )
+    .option(
+      "--rounds <number>",
+      "rounds in which both are measured, in turn",
+      wholeNumber(1, 100),
+      5,
+    )
+    .option(
+      "--python <program>",
+      "one that has onnx and onnxruntime; else they are installed, once",
+    )
+    .addHelpText(
+      "after",
+      `
+ONNX Runtime's own tools convert: they need Python 3.11 or newer, and are installed as model-tools/python/convert locks them,
+into $XDG_CACHE_HOME/clipstack or ~/.cache/clipstack. The optimised graph takes 8-bit pixels, as openclip_vit_b32_u8. With
+--keep-graph, input and output stay those of the model, and the file fits its config.pbtxt. Speed is that of this CPU, which
+converts around every fp16 operator: measure fp16 on the GPU that will run it.
+
+Exit code 1: the file was rejected.
+
+Examples:
+  $ npx clipstack model convert --precision int8
+  $ npx clipstack model convert --precision fp16 --keep-graph --output weights/fp16.onnx --json`,
+    )
+    .action(async (args: ConvertArguments) => {
+      const interrupt = onInterrupt();
+      try {
+        await convert(args, interrupt);
+      } finally {
+        interrupt.remove();
+      }
+    });
+}
+
+function fileOptions(command: Command, output: string): Command {
+  return command
+    .option("--model <file>", "default: the model file of the model repository of this checkout")
+    .option("--output <file>", `default: ${output}`)
+    .option("--images <folder>", "photos to compare on, default: the samples of this checkout")
+    .option("--force", "replace a file that something else than this project wrote")
+    .option("--json", "print the manifest as JSON");
+}
+
+async function optimise(args: PrepareArguments): Promise<void> {
+  const { source, file } = await filesOf(args, "fp32-optimised");
+  console.error(`writing ${shownPath(file)} …`);
+  const info = await ofFiles(optimiseModel(source, file, await photosOf(args)));
+  if (args.json) console.log(JSON.stringify({ file: shownPath(file), ...info }, null, 2));
+  else reportPrepared(file, info);
+}
+
+async function convert(args: ConvertArguments, { signal }: Interrupt): Promise<void> {
+  const { precision, keepGraph = false, rounds, minCosine, python } = args;
+  const { source, file } = await filesOf(args, precision);
+  const photos = await photosOf(args);
+  const onProgress = (line: string) => console.error(line);
+  const options = { keepGraph, rounds, minCosine, python, photos, onProgress, signal };
+  const { info, measured } = await convertModel(source, file, precision, options);
+  if (args.json) {
+    console.log(JSON.stringify({ file: shownPath(file), ...info, measured }, null, 2));
+    return;
+  }
+  reportPrepared(file, info);
+  for (const { batch, speed, rounds: ratios, agreement } of measured) {
+    const range = `${factor(Math.min(...ratios))} to ${factor(Math.max(...ratios))}`;
+    const lowest = shownCosine(agreement.minCosine);
+    console.log(
+      `batch ${batch}: lowest cosine ${lowest}; ${factor(speed)} × the speed of the original on this CPU (${range} in ${rounds} rounds)`,
+    );
+  }
+}
+
+interface ConvertOptions {
+  readonly keepGraph?: boolean;
+  /** @default 1 */
+  readonly rounds?: number;
+  /** @default 0.9999 for fp16, 0.98 for int8 */
+  readonly minCosine?: number;
+  readonly python?: string;
+  /** @default the samples of this checkout */
+  readonly photos?: readonly Uint8Array[];
+  readonly onProgress: (line: string) => void;
+  readonly signal?: AbortSignal;
+}
+
+/** @throws {Error} if the embeddings differ too much; the file that is there stays */
+async function convertModel(
+  source: string,
+  file: string,
+  precision: ConvertPrecision,
+  options: ConvertOptions,
+): Promise<{ readonly info: ModelInfo; readonly measured: readonly Measured[] }> {
+  const { keepGraph, rounds = 1, onProgress, signal } = options;
+  const { minCosine = defaultMinCosine[precision], photos = await readPhotos() } = options;
+  await ofFiles((async () => requireOwnWeights(readOnnx(source)))());
+  const python =
+    options.python ?? (await ensurePython(onnxruntimePackages, { onProgress, signal }));
+  const graph = keepGraph ? source : await ofFiles(ensureOptimised(source));
+  onProgress(`writing ${shownPath(file)} …`);
+  const draft = await ofFiles(draftModelFile(file));
+  try {
+    const args = [precision, graph, draft.path];
+    const printed = await runPython(python, "convert/convert.py", args, signal);
+    const measured = await measure(source, draft.path, photos, rounds, minCosine);
+    const agreement = { images: photos.length, ...measured[0].agreement };
+    const info: ModelInfo = {
+      ...preparedInfo(await modelInfo(source), precision, agreement),
+      sha256: await sha256Of(draft.path),
+      bytes: (await sizeOf(draft.path)) ?? 0,
+      versions: JSON.parse(printed) as ModelInfo["versions"],
+    };
+    await publishFile(draft.path, file, info);
+    return { info, measured };
+  } finally {
+    await draft.discard();
+  }
+}
+
+/** Path of the file of a precision beside a model, written if it is missing or was made from another model. */
+export async function ensureConverted(
+  source: string,
+  precision: ConvertPrecision,
+  onProgress: (line: string) => void,
+): Promise<string> {
+  const file = preparedPath(source, precision);
+  const isCurrent = await selectModel(source, precision).catch(() => undefined);
+  if (isCurrent === undefined) await convertModel(source, file, precision, { onProgress });
+  return file;
+}
+
+/** @throws {UserError} if the output must not be written */
+async function filesOf(
+  args: PrepareArguments,
+  precision: NonNullable<ModelInfo["precision"]>,
+): Promise<{ readonly source: string; readonly file: string }> {
+  const source = args.model === undefined ? repositoryModel : resolve(args.model);
+  const file = args.output === undefined ? preparedPath(source, precision) : resolve(args.output);
+  if (file === source) throw new UserError(`--output must not be the model itself, got '${file}'`);
+  await requireNoFolder(file);
+  const before = await modelInfo(file).catch(() => undefined);
+  if (!args.force && before?.precision === undefined) await requireReplaceable(file);
+  return { source, file };
+}
+
+function photosOf({ images }: PrepareArguments): Promise<readonly Uint8Array[]> {
+  return ofFiles(readPhotos(images));
+}
+
+export function reportPrepared(file: string, info: ModelInfo): void {
+  const { bytes, sha256, precision, agreement } = info;
+  console.log(`${shownPath(file)}: ${precision}, ${megabytes(bytes)} MB, sha256 ${sha256}`);
+  if (agreement === undefined) return;
+  const { minCosine, meanCosine, maxDifference, images } = agreement;
+  const cosines = `cosine to the original ${shownCosine(minCosine)} lowest, ${shownCosine(meanCosine)} mean`;
+  console.log(`${cosines}, largest difference ${maxDifference.toPrecision(2)}; ${images} photos.`);
+  if (info.weights === "random") {
+    console.log("Random weights: the speed is that of trained ones, the cosine is not.");
+  }
+}
+
+/** Agreement and speed at one batch size. */
+interface Measured {
+  readonly batch: number;
+  readonly agreement: Agreement;
+  /** Times the speed of the original: the median of the rounds, and each. */
+  readonly speed: number;
+  readonly rounds: readonly number[];
+}
+
+/** @throws {Error} if a cosine is below the limit */
+async function measure(
+  original: string,
+  variant: string,
+  photos: readonly Uint8Array[],
+  rounds: number,
+  limit: number,
+): Promise<readonly [Measured, ...Measured[]]> {
+  const models: RunnableModel[] = [];
+  try {
+    for (const path of [original, variant]) models.push(await openModel(path));
+    const [first, second] = models as [RunnableModel, RunnableModel];
+    const measured: Measured[] = [];
+    for (const batch of batchSizes) {
+      console.error(`comparing at batch ${batch} …`);
+      const full = fullBatches(photos, batch);
+      const agreement = compareModels(
+        await first.embed(full, batch),
+        await second.embed(full, batch),
+      );
+      if (!(agreement.minCosine >= limit)) {
+        const got = `${shownCosine(agreement.minCosine)} at batch ${batch}`;
+        throw new Error(
+          `the file was rejected: the lowest cosine to the original must be at least ${limit}, got ${got}`,
+        );
+      }
+      const ratios = await race(first, second, full.slice(0, Math.max(batch, 8)), batch, rounds);
+      measured.push({ batch, agreement, speed: median(ratios) ?? Number.NaN, rounds: ratios });
+    }
+    return measured as [Measured, ...Measured[]];
+  } finally {
+    await Promise.all(models.map((model) => model.close()));
+  }
+}
+
+/** Repeats photos at the end, so that every batch is full. */
+function fullBatches(photos: readonly Uint8Array[], batch: number): readonly Uint8Array[] {
+  const count = Math.ceil(photos.length / batch) * batch;
+  return Array.from({ length: count }, (_, index) => photos[index % photos.length]!);
+}
+
+/** Ratio of the times of each round, in alternating order, so that other load on the machine falls on both. */
+async function race(
+  original: RunnableModel,
+  variant: RunnableModel,
+  photos: readonly Uint8Array[],
+  batch: number,
+  rounds: number,
+): Promise<readonly number[]> {
+  const timeOf = async (model: RunnableModel) => {
+    const startedAt = performance.now();
+    await model.embed(photos, batch);
+    return performance.now() - startedAt;
+  };
+  const ratios: number[] = [];
+  for (let round = 0; round < rounds; round++) {
+    const first = round % 2 === 0;
+    const before = first ? await timeOf(original) : 0;
+    const variantMs = await timeOf(variant);
+    ratios.push((first ? before : await timeOf(original)) / variantMs);
+  }
+  return ratios;
+}
+
+function factor(value: number): string {
+  return value.toFixed(2);
+}

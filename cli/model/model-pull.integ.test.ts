@@ -1,0 +1,77 @@
+import { spawn } from "node:child_process";
+import { createHash, randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { testCertificate } from "../../inference-image/http/test-certificate.ts";
+import { onnxChunks } from "../../model-tools/onnx-writer.ts";
+import { exportedTower } from "../../model-tools/test-exported-tower.ts";
+import { file, startProxy, startTlsFileServer } from "../../model-tools/test-file-server.ts";
+
+const program = join(import.meta.dirname, "../clipstack.mjs");
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "clipstack-pull-proxy-"));
+});
+afterAll(async () => {
+  await rm(folder, { recursive: true, force: true });
+});
+
+/** `clipstack model pull --published …`, as its own process: a certificate authority is read when Node starts. */
+async function pull(env: Readonly<Record<string, string>>) {
+  const child = spawn(
+    process.execPath,
+    [program, "model", "pull", "--published", "--lock", "lock.json", "--output", "model.onnx"],
+    { cwd: folder, env: { PATH: process.env.PATH, ...env }, stdio: ["ignore", "pipe", "pipe"] },
+  );
+  let text = "";
+  for (const output of [child.stdout, child.stderr]) {
+    output.on("data", (chunk: Buffer) => {
+      text += chunk.toString("utf8");
+    });
+  }
+  const [code] = await once(child, "close");
+  return { code, text };
+}
+
+test("fetches over TLS through a proxy's tunnel, and trusts an authority of one's own", async () => {
+  const body = Buffer.concat([...onnxChunks(exportedTower())].map((piece) => Buffer.from(piece)));
+  const sha256 = createHash("sha256").update(body).digest("hex");
+  const model = {
+    weights: "laion2b_s34b_b79k",
+    repository: "owner/name",
+    revision: randomBytes(20).toString("hex"),
+    path: "model.onnx",
+    bytes: body.length,
+    sha256,
+    licence: "MIT",
+  };
+  await writeFile(join(folder, "lock.json"), JSON.stringify({ schema: 1, model }));
+  const certificate = testCertificate();
+  await writeFile(join(folder, "ca.pem"), certificate.cert);
+  const hub = await startTlsFileServer(certificate, file(body));
+  const proxy = await startProxy("user:secret");
+  const env = {
+    HF_ENDPOINT: hub.url.origin,
+    HTTPS_PROXY: `http://user:secret@${proxy.url.host}`,
+  };
+  try {
+    const untrusted = await pull(env);
+    expect(untrusted).toMatchObject({
+      code: 1,
+      text: expect.stringContaining("cannot be reached"),
+    });
+    expect(existsSync(join(folder, "model.onnx"))).toBe(false);
+    const trusted = await pull({ ...env, NODE_EXTRA_CA_CERTS: join(folder, "ca.pem") });
+    expect(trusted).toMatchObject({ code: 0, text: expect.stringContaining(sha256) });
+    expect((await readFile(join(folder, "model.onnx"))).equals(body)).toBe(true);
+    expect(proxy.tunnels).toContain(hub.url.host);
+    expect(proxy.requests).toEqual([]);
+  } finally {
+    await Promise.all([hub.close(), proxy.close()]);
+  }
+}, 60_000);

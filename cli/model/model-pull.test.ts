@@ -1,0 +1,204 @@
+import { createHash } from "node:crypto";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Command } from "commander";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { generateModel } from "../../model-tools/generate.ts";
+import { lockedUrl, readModelLock, repositoryLock } from "../../model-tools/model-lock.ts";
+import { onnxChunks } from "../../model-tools/onnx-writer.ts";
+import { exportedTower } from "../../model-tools/test-exported-tower.ts";
+import {
+  type Answer,
+  file,
+  startFileServer,
+  type TestServer,
+} from "../../model-tools/test-file-server.ts";
+import { progressLine, registerModelPull } from "./model-pull.ts";
+
+const published = Buffer.concat(
+  [...onnxChunks(exportedTower({ batch: 1, unitLength: true }))].map((piece) => Buffer.from(piece)),
+);
+const sha256 = createHash("sha256").update(published).digest("hex");
+const locked = {
+  weights: "laion2b_s34b_b79k",
+  repository: "owner/name",
+  revision: "a".repeat(40),
+  path: "visual/model.onnx",
+  bytes: published.length,
+  sha256,
+  licence: "MIT",
+};
+
+let folder: string;
+let model: string;
+let lock: string;
+let servers: TestServer[];
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), "clipstack-cli-pull-"));
+  [model, lock] = [join(folder, "model.onnx"), join(folder, "lock.json")];
+  await writeFile(lock, JSON.stringify({ schema: 1, model: locked }));
+  servers = [];
+  const ofProxies = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
+  const others = ["HF_ENDPOINT", "HF_TOKEN", "HF_HUB_OFFLINE", "CLIPSTACK_MODEL_URL"];
+  for (const name of [...ofProxies, ...others]) vi.stubEnv(name, undefined);
+});
+afterEach(async () => {
+  vi.unstubAllEnvs();
+  vi.restoreAllMocks();
+  await Promise.all(servers.map((server) => server.close()));
+  await rm(folder, { recursive: true, force: true });
+});
+
+async function serve(...answers: readonly Answer[]): Promise<TestServer> {
+  const server = await startFileServer(...answers);
+  servers.push(server);
+  return server;
+}
+
+/** `clipstack model pull …` @returns what it prints */
+async function pull(...args: readonly string[]): Promise<string> {
+  const lines: unknown[] = [];
+  vi.spyOn(console, "log").mockImplementation((line) => lines.push(line));
+  vi.spyOn(console, "error").mockImplementation(() => {});
+  const program = new Command().exitOverride();
+  registerModelPull(program);
+  for (const command of program.commands) {
+    command.exitOverride().configureOutput({ writeErr: () => {} });
+  }
+  await program.parseAsync(["pull", "--output", model, "--lock", lock, ...args], { from: "user" });
+  return lines.join("\n");
+}
+
+test("fetches the file of the lock from a mirror, once", async () => {
+  const mirror = await serve(file(published));
+  vi.stubEnv("HF_ENDPOINT", `${mirror.url.href}mirror/`);
+  const lines = (await pull()).split("\n");
+  expect(mirror.requests.map(({ path }) => path)).toEqual([
+    `/mirror/owner/name/resolve/${"a".repeat(40)}/visual/model.onnx`,
+  ]);
+  expect(lines).toEqual([
+    expect.stringMatching(/^.*model\.onnx written: 0\.6 MB, sha256 [0-9a-f]{64}$/),
+    `Weights laion2b_s34b_b79k (MIT) of owner/name@${"a".repeat(40)} visual/model.onnx.`,
+    `What came is what it must be: 0.6 MB with sha256 ${sha256}.`,
+    "Made into the standard form (dynamic batch, not normalised): cosine to what came at least 1.0000000, on 4 synthetic images.",
+  ]);
+  expect(await pull()).toMatch(
+    / is there already: 0\.6 MB, sha256 \w+, weights laion2b_s34b_b79k$/,
+  );
+  expect(mirror.requests).toHaveLength(1);
+});
+
+test("prints as JSON what came and what was made of it", async () => {
+  vi.stubEnv("HF_ENDPOINT", (await serve(file(published))).url.href);
+  expect(JSON.parse(await pull("--json", "--published"))).toMatchObject({
+    source: "pulled",
+    sha256,
+    published: { sha256, bytes: published.length, licence: "MIT" },
+    resumed: 0,
+  });
+});
+
+test("another revision is trusted on first use where that is said, and known from then on", async () => {
+  vi.stubEnv("HF_ENDPOINT", (await serve(file(published))).url.href);
+  const revision = "b".repeat(40);
+  await expect(pull("--revision", revision)).rejects.toThrow(
+    "--revision must be given with --sha256, or with --update-lock, which trusts what comes",
+  );
+  const printed = await pull("--revision", revision, "--update-lock", "--published");
+  expect(printed).toContain(
+    `Trusted on first use: 0.6 MB with sha256 ${sha256} is what came, and nobody says that it must be.`,
+  );
+  expect(await readModelLock(lock)).toEqual({ ...locked, revision });
+});
+
+test("takes another address for the same file, which does not get the token of the hub", async () => {
+  const store = await serve(file(published));
+  vi.stubEnv("CLIPSTACK_MODEL_URL", `${store.url.href}vit.onnx?signature=s`);
+  vi.stubEnv("HF_TOKEN", "hf_secret");
+  await pull("--published");
+  expect(store.requests[0]?.path).toBe("/vit.onnx?signature=s");
+  expect(store.requests[0]?.headers.authorization).toBeUndefined();
+});
+
+test("replaces what 'model generate' wrote, and nothing else without --force", async () => {
+  vi.stubEnv("HF_ENDPOINT", (await serve(file(published))).url.href);
+  await generateModel({ profile: "tiny", seed: 1, file: model });
+  await pull("--published");
+  await writeFile(model, "somebody's weights");
+  await expect(pull("--published")).rejects.toThrow(
+    /model\.onnx is there already \(not of this project, weights unknown\); --force replaces it$/,
+  );
+  await pull("--published", "--force");
+  expect((await readFile(model)).equals(published)).toBe(true);
+});
+
+test("asks for nothing where the result cannot be put", async () => {
+  const hub = await serve(file(published));
+  vi.stubEnv("HF_ENDPOINT", hub.url.href);
+  await mkdir(model);
+  await expect(pull("--force")).rejects.toThrow(/^--output must be a file, got the folder '.*'$/);
+  await rm(model, { recursive: true });
+  await writeFile(`${model}.json`, "somebody's settings");
+  await expect(pull()).rejects.toThrow(
+    /model\.onnx\.json is there already and does not describe a model; --force replaces it$/,
+  );
+  expect(hub.requests).toEqual([]);
+});
+
+test.each([
+  [
+    "a hub that is no address",
+    { HF_ENDPOINT: "hub" },
+    [],
+    "HF_ENDPOINT must be http://… or https://…",
+  ],
+  [
+    "a hub with a password",
+    { HF_ENDPOINT: "https://user:secret@hub" },
+    [],
+    "HF_ENDPOINT must have no user and no password",
+  ],
+  [
+    "a machine without a network",
+    { HF_HUB_OFFLINE: "1" },
+    [],
+    "HF_HUB_OFFLINE is set: nothing is fetched",
+  ],
+  [
+    "a proxy that is no address",
+    { HTTPS_PROXY: "proxy:3128" },
+    [],
+    "HTTPS_PROXY must be like http://host:port or http://user:password@host:port",
+  ],
+  ["a checksum alone", {}, ["--sha256", sha256], "--sha256 must be given with --revision"],
+  ["an update of nothing", {}, ["--update-lock"], "--update-lock must be given with --revision"],
+  ["a branch", {}, ["--revision", "main"], "It must be a commit, 40 hexadecimal digits."],
+])("fails on %s", async (_name, env, args, message) => {
+  for (const [name, value] of Object.entries(env)) vi.stubEnv(name, value);
+  await expect(pull(...args)).rejects.toThrow(message);
+});
+
+test("fails on a lock file that names a branch", async () => {
+  await writeFile(lock, JSON.stringify({ schema: 1, model: { ...locked, revision: "main" } }));
+  await expect(pull()).rejects.toThrow(
+    `${lock}: model.revision: must be a commit, 40 hexadecimal digits`,
+  );
+});
+
+test("the lock of this project names one commit of the hub", async () => {
+  const own = await readModelLock(repositoryLock);
+  expect(own).toMatchObject({ weights: "laion2b_s34b_b79k", licence: "MIT" });
+  expect(lockedUrl(own, "https://huggingface.co").pathname).toBe(
+    `/immich-app/ViT-B-32__laion2b-s34b-b79k/resolve/${own.revision}/visual/model.onnx`,
+  );
+});
+
+test.each([
+  [{ bytes: 130e6, total: 352e6 }, 130e6, 10, " 36 %  130 of 352 MB  13.0 MB/s  18 s left"],
+  [{ bytes: 100e6, total: 352e6 }, 0, 0, " 28 %  100 of 352 MB"],
+  [{ bytes: 1e6, total: 352e6 }, 1e6, 10, "  0 %  1.0 of 352 MB  0.1 MB/s  59 min left"],
+  [{ bytes: 50e6 }, 50e6, 10, "50 MB  5.0 MB/s"],
+])("says how far it is: %j", (progress, came, seconds, line) => {
+  expect(progressLine(progress, came, seconds)).toBe(line);
+});

@@ -1,0 +1,137 @@
+import { readFileSync } from "node:fs";
+import { Command } from "commander";
+
+interface CommandEntry {
+  readonly description: string;
+  /** Loads the module of the command, which adds it to `program`. */
+  readonly register: (program: Command) => Promise<void>;
+}
+
+/** Commands by name. The overview loads none of their modules. */
+const commands: Readonly<Record<string, CommandEntry>> = {
+  verify: {
+    description:
+      "check environments: run as they were synthesized, one local process in place of each container, or where they are deployed",
+    register: async (program) => (await import("./commands/verify.ts")).registerVerify(program),
+  },
+  bench: {
+    description:
+      "measure protocol paths under load: throughput, latency, time in the server, cost; environments where they are synthesized or deployed, or any address",
+    register: async (program) => (await import("./commands/bench.ts")).registerBench(program),
+  },
+  "bench-server": {
+    description:
+      "measure the embed server against ONNX Runtime alone (ceiling) and a FastAPI service (baseline), in alternating rounds",
+    register: async (program) =>
+      (await import("./commands/bench-server.ts")).registerBenchServer(program),
+  },
+  sweep: {
+    description:
+      "study an environment: cold start, batch, concurrency, queue delay, protocol, serialization, link, operators, memory, scaling, topology",
+    register: async (program) => (await import("./commands/sweep.ts")).registerSweep(program),
+  },
+  report: {
+    description: "render a saved record of bench, sweep or verify again",
+    register: async (program) => (await import("./commands/report.ts")).registerReport(program),
+  },
+  compare: {
+    description: "compare two records of bench or sweep: ratios with confidence intervals",
+    register: async (program) => (await import("./commands/compare.ts")).registerCompare(program),
+  },
+  review: {
+    description: "say what a change does, costs and exposes, as a comment for a pull request",
+    register: async (program) => (await import("./commands/review.ts")).registerReview(program),
+  },
+  k8s: {
+    description: "exercises on a cluster: rolling update, autoscaler, disruption budget, quota",
+    register: async (program) => (await import("./commands/k8s.ts")).registerK8s(program),
+  },
+  doctor: {
+    description:
+      "look at the host or cluster of an environment: does it have what a deployment needs?",
+    register: async (program) => (await import("./commands/doctor.ts")).registerDoctor(program),
+  },
+  "launch-spec": {
+    description:
+      "an environment as one container of the all-in-one image, for hosts that run a single one",
+    register: async (program) =>
+      (await import("./commands/launch-spec.ts")).registerLaunchSpec(program),
+  },
+  tunnel: {
+    description: "reach the loopback ports of a GPU host over ssh, until Ctrl-C",
+    register: async (program) => (await import("./commands/tunnel.ts")).registerTunnel(program),
+  },
+  "wait-healthy": {
+    description:
+      "wait until a container is healthy; where it will not be, say why with its last log lines",
+    register: async (program) =>
+      (await import("./commands/wait-healthy.ts")).registerWaitHealthy(program),
+  },
+  "wait-rollout": {
+    description:
+      "wait until the pods of a Deployment are ready; where they will not be, say why with their events and last log lines",
+    register: async (program) =>
+      (await import("./commands/wait-rollout.ts")).registerWaitRollout(program),
+  },
+  serve: {
+    description: "start the server alone: the embed API, or what stands where a Triton will stand",
+    register: async (program) => (await import("./commands/serve.ts")).registerServe(program),
+  },
+  model: {
+    description: "make, fetch and check the model file that the servers load",
+    register: async (program) => (await import("./commands/model.ts")).registerModel(program),
+  },
+  capacity: {
+    description:
+      "predict images/s, latency and dollars per 1,000 images of a GPU, payload, link and topology",
+    register: async (program) => (await import("./commands/capacity.ts")).registerCapacity(program),
+  },
+  start: {
+    description:
+      "make the model if none is there, synthesize all environments, verify each, and write the report",
+    register: async (program) =>
+      (await import("./commands/start-command.ts")).registerStart(program),
+  },
+};
+
+const { version }: { readonly version: string } = JSON.parse(
+  readFileSync(new URL("./package.json", import.meta.url), "utf8"),
+);
+
+/** Names of all commands. */
+export const commandNames: readonly string[] = Object.keys(commands);
+
+/**
+ * Command line, not run.
+ *
+ * @param loaded - Commands to load; the others have a name and a description only.
+ */
+export async function clipstackProgram(loaded: readonly string[]): Promise<Command> {
+  const program = new Command("clipstack")
+    .description("GPU inference infrastructure for CLIP image embeddings.")
+    .version(version)
+    .showHelpAfterError("(run with --help for usage and examples)")
+    .configureHelp({ sortSubcommands: true })
+    .exitOverride()
+    .addHelpText(
+      "after",
+      "\nExit codes: 0 all good, 1 a check failed, 2 wrong usage or settings.\n" +
+        "Deploy with the cdktf command line: npx cdktf deploy single-gpu",
+    );
+
+  for (const [name, { description, register }] of Object.entries(commands)) {
+    if (!loaded.includes(name)) {
+      program.command(name).description(description);
+      continue;
+    }
+    await register(program);
+    program.commands.find((command) => command.name() === name)?.description(description);
+  }
+  // subcommands copy the override only when they are made by `program.command()`: set it on all
+  const overrideAll = (command: Command): void => {
+    command.exitOverride();
+    for (const sub of command.commands) overrideAll(sub);
+  };
+  overrideAll(program);
+  return program;
+}

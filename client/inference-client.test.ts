@@ -1,0 +1,424 @@
+import { readFileSync } from "node:fs";
+import { createServer, type RequestListener, type Server } from "node:http";
+import { type AddressInfo, createServer as createTcpServer } from "node:net";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { serverEnv } from "../contract/server-env.ts";
+import { openLocalEmbedder } from "../inference/session/local-embedder.ts";
+import {
+  type RunningEmbedServer,
+  startEmbedServer,
+} from "../inference-image/embed/embed-server.ts";
+import {
+  type TestRepository,
+  wholeRepository,
+} from "../inference-image/emulator/test-repository.ts";
+import {
+  type RunningTritonServer,
+  startTritonServer,
+} from "../inference-image/emulator/triton-server.ts";
+import { tinyModel } from "../model-tools/test-model.ts";
+import { ClientError } from "./client-error.ts";
+import {
+  type InferenceClient,
+  type InferenceClientOptions,
+  openInferenceClient,
+} from "./inference-client.ts";
+
+const sample = (file: string) =>
+  readFileSync(new URL(`../model-tools/samples/${file}`, import.meta.url));
+const images = ["sunset.jpg", "flower-exif-6.jpg", "shell-alpha.png", "clouds.webp"].map(sample);
+const noImage = Buffer.from("GIF89a is not one of ours");
+
+let modelPath: string;
+let embedServer: RunningEmbedServer;
+let repository: TestRepository;
+let triton: RunningTritonServer;
+let expected: readonly Float32Array[];
+
+beforeAll(async () => {
+  modelPath = await tinyModel();
+  embedServer = await startEmbedServer({
+    ...serverEnv.parse({ HOST: "127.0.0.1", MODEL_PATH: modelPath, LOG_LEVEL: "silent" }),
+    PORT: 0,
+  });
+  await embedServer.loaded;
+  repository = await wholeRepository();
+  triton = await startTritonServer(repository.flags(), { log: () => {} });
+  const local = await openLocalEmbedder({ modelPath, intraOpThreads: 1 });
+  expected = await local.embed(images);
+  await local.close();
+});
+afterAll(async () => {
+  await embedServer?.stop();
+  await triton?.stop();
+  await repository?.remove();
+});
+
+const cleanups: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+async function open(options: Partial<InferenceClientOptions> = {}): Promise<InferenceClient> {
+  const client = await openInferenceClient({
+    backend: "embed",
+    mode: "remote",
+    serviceUrl: `http://127.0.0.1:${embedServer.port}`,
+    modelPath,
+    ...options,
+  });
+  cleanups.push(() => client.close());
+  return client;
+}
+
+/** A service that answers as told. */
+async function serviceUrl(listener: RequestListener): Promise<string> {
+  const server: Server = createServer(listener);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  cleanups.push(async () => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+/** A port that refuses connections. */
+async function closedPort(): Promise<number> {
+  const server = createTcpServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+const errorOf = (work: Promise<unknown>): Promise<ClientError> =>
+  work.then(
+    () => {
+      throw new Error("expected it to fail");
+    },
+    (error: unknown) => {
+      expect(error).toBeInstanceOf(ClientError);
+      return error as ClientError;
+    },
+  );
+
+function expectSame(vectors: readonly Float32Array[], others: readonly Float32Array[]): void {
+  expect(vectors).toHaveLength(others.length);
+  for (const [i, vector] of vectors.entries()) {
+    const dot = vector.reduce((sum, value, k) => sum + value * others[i]![k]!, 0);
+    expect(vector).toHaveLength(512);
+    expect(Math.hypot(...vector)).toBeCloseTo(1, 5);
+    expect(dot).toBeGreaterThan(0.999999);
+  }
+}
+
+const remotes: readonly [string, () => Partial<InferenceClientOptions>][] = [
+  ["embed", () => ({})],
+  ["triton", () => ({ backend: "triton", serviceUrl: `http://127.0.0.1:${triton.ports.http}` })],
+  [
+    "triton_grpc",
+    () => ({ backend: "triton_grpc", tritonGrpcUrl: `127.0.0.1:${triton.ports.grpc}` }),
+  ],
+];
+
+/** A Triton over both protocols, with each model that takes another form of the image. */
+const tritonForms = (["triton", "triton_grpc"] as const).flatMap((backend) =>
+  ["openclip_vit_b32_u8", "openclip_vit_b32_jpeg"].map((model): (typeof remotes)[number] => [
+    `${backend}, ${model}`,
+    () => ({
+      backend,
+      model,
+      serviceUrl: `http://127.0.0.1:${triton.ports.http}`,
+      tritonGrpcUrl: `127.0.0.1:${triton.ports.grpc}`,
+    }),
+  ]),
+);
+
+describe.each([
+  ...remotes,
+  ...tritonForms,
+  ["the local model", () => ({ mode: "local" as const })] as const,
+])("%s", (_name, options) => {
+  test("gives the embeddings of the model, in order", async () => {
+    const client = await open(options());
+    expectSame(await client.embed(images), expected);
+  });
+
+  test("splits more than 32 images, and keeps their order", async () => {
+    const client = await open(options());
+    // an odd number, so that it shows when the second request comes before the first
+    const many = Array.from({ length: 35 }, (_, i) => images[i % 2]!);
+    const wanted = many.map((_, i) => expected[i % 2]!);
+    expectSame(await client.embed(many), wanted);
+  });
+
+  test("names the image that cannot be read by its place in the whole list", async () => {
+    const client = await open(options());
+    const many = Array.from({ length: 35 }, (_, i) => (i === 33 ? noImage : images[0]!));
+    const error = await errorOf(client.embed(many));
+    expect(error.code).toBe("image");
+    expect(error.image).toBe(33);
+    expect(error.message).toMatch(/^\[image\] image 33 is not a JPEG, PNG or WebP file/);
+  });
+
+  test("nothing in, nothing out", async () => {
+    expect(await (await open(options())).embed([])).toEqual([]);
+  });
+
+  test("answers what is in flight when it is closed, and nothing after", async () => {
+    const client = await open(options());
+    const inFlight = client.embed(images);
+    await client.close();
+    expectSame(await inFlight, expected);
+    expect((await errorOf(client.embed(images))).message).toBe("[closed] the client is closed");
+  });
+});
+
+describe("remote", () => {
+  test.each(remotes)("%s fails with unavailable when nobody listens", async (backend) => {
+    const port = await closedPort();
+    const client = await open({
+      backend: backend as "embed",
+      serviceUrl: `http://127.0.0.1:${port}`,
+      tritonGrpcUrl: `127.0.0.1:${port}`,
+    });
+    const error = await errorOf(client.embed(images));
+    expect(error.code).toBe("unavailable");
+    expect(error.message).toContain(`127.0.0.1:${port}`);
+  });
+
+  test("a gRPC target follows from the service's port", async () => {
+    const port = await closedPort();
+    const client = await open({ backend: "triton_grpc", serviceUrl: `http://127.0.0.1:${port}` });
+    expect((await errorOf(client.embed(images))).message).toContain(`127.0.0.1:${port + 1}`);
+  });
+
+  test("a model that Triton does not have is refused", async () => {
+    const client = await open({
+      backend: "triton",
+      serviceUrl: `http://127.0.0.1:${triton.ports.http}`,
+      model: "resnet",
+    });
+    const error = await errorOf(client.embed(images));
+    expect(error.code).toBe("rejected");
+    expect(error.message).toContain("resnet");
+  });
+
+  test("a model that takes no images is refused, and its input is named", async () => {
+    const client = await open({
+      backend: "triton",
+      serviceUrl: `http://127.0.0.1:${triton.ports.http}`,
+      model: "openclip_preprocess",
+    });
+    expect((await errorOf(client.embed(images))).message).toBe(
+      "[rejected] openclip_preprocess must take image UINT8 [-1, 224, 224, 3], or image FP32 [-1, 3, 224, 224], or image BYTES [-1, 1] and give embedding FP32 [-1, 512], got encoded BYTES [-1, 1] and pixels UINT8 [-1, 224, 224, 3]",
+    );
+  });
+
+  test.each([
+    ["openclip_vit_b32_jpeg", 1.2],
+    ["openclip_vit_b32_u8", 1.2 * 150_528],
+  ])("%s is sent in its own form, which is the smallest", async (model, most) => {
+    const server = `http://127.0.0.1:${triton.ports.http}`;
+    let sent = 0;
+    const url = await serviceUrl(async (request, response) => {
+      const chunks: Buffer[] = [];
+      for await (const chunk of request) chunks.push(chunk as Buffer);
+      const body = Buffer.concat(chunks);
+      sent = Math.max(sent, body.byteLength);
+      const { "inference-header-content-length": length } = request.headers;
+      const isPost = request.method === "POST";
+      const answer = await fetch(`${server}${request.url}`, {
+        method: request.method,
+        headers: {
+          "accept-encoding": "identity",
+          ...(isPost && { "inference-header-content-length": String(length) }),
+        },
+        ...(isPost && { body }),
+      });
+      response.writeHead(answer.status, Object.fromEntries(answer.headers));
+      response.end(Buffer.from(await answer.arrayBuffer()));
+    });
+    const client = await open({ backend: "triton", serviceUrl: url, model });
+    expectSame(await client.embed(images.slice(0, 1)), expected.slice(0, 1));
+    expect(sent).toBeGreaterThan(0);
+    expect(sent).toBeLessThan(most < 2 ? most * images[0]!.byteLength + 1024 : most);
+  });
+
+  test("a service that does not answer in time is a timeout", async () => {
+    const url = await serviceUrl(() => {});
+    const error = await errorOf((await open({ serviceUrl: url, timeoutMs: 100 })).embed(images));
+    expect(error.message).toBe(`[timeout] no answer from ${url} in 100 ms`);
+  });
+
+  test("a busy service is asked again after Retry-After", async () => {
+    let requests = 0;
+    const url = await serviceUrl((_request, response) => {
+      requests += 1;
+      const busy = requests < 3;
+      response.writeHead(busy ? 429 : 200, { "retry-after": "0.01" });
+      const embeddings = [Array.from({ length: 512 }, (_, i) => (i === 0 ? 1 : 0))];
+      const error = { code: "overloaded", message: "512 images wait already" };
+      response.end(JSON.stringify(busy ? { error } : { embeddings, model: "m" }));
+    });
+    const [vector] = await (await open({ serviceUrl: url })).embed([images[0]!]);
+    expect(vector?.[0]).toBe(1);
+    expect(requests).toBe(3);
+  });
+
+  test("a service that stays busy is overloaded", async () => {
+    const url = await serviceUrl((_request, response) => {
+      response.writeHead(429, { "retry-after": "60" });
+      response.end(JSON.stringify({ error: { code: "overloaded", message: "full" } }));
+    });
+    const error = await errorOf((await open({ serviceUrl: url })).embed(images));
+    expect(error.message).toBe(`[overloaded] full (429 from ${url})`);
+  });
+
+  test("a connection that was dropped is made again", async () => {
+    let requests = 0;
+    const url = await serviceUrl((request, response) => {
+      requests += 1;
+      if (requests === 1) {
+        request.socket.destroy();
+        return;
+      }
+      response.end(JSON.stringify({ embeddings: [Array(512).fill(0.1)], model: "m" }));
+    });
+    expect(await (await open({ serviceUrl: url })).embed([images[0]!])).toHaveLength(1);
+    expect(requests).toBe(2);
+  });
+
+  test.each([
+    ["no JSON", "<html>", /^\[protocol\] http:\S+: the body: /],
+    [
+      "a vector of another width",
+      JSON.stringify({ embeddings: [[1, 2, 3]], model: "m" }),
+      /^\[protocol\] http:\S+: embeddings\.0: /,
+    ],
+    [
+      "another number of vectors",
+      JSON.stringify({ embeddings: [], model: "m" }),
+      /^\[protocol\] http:\S+: expected 1 embeddings, got 0$/,
+    ],
+  ])("an answer with %s breaks the protocol", async (_name, body, message) => {
+    const url = await serviceUrl((_request, response) => {
+      response.end(body);
+    });
+    const error = await errorOf((await open({ serviceUrl: url })).embed([images[0]!]));
+    expect(error.message).toMatch(message);
+  });
+
+  test("a proxy's error page is told in one line", async () => {
+    const url = await serviceUrl((_request, response) => {
+      response.writeHead(502);
+      response.end("<h1>Bad\nGateway</h1>");
+    });
+    const error = await errorOf((await open({ serviceUrl: url })).embed([images[0]!]));
+    expect(error.message).toBe(`[unavailable] ${url} answered 502: <h1>Bad Gateway</h1>`);
+  });
+});
+
+describe("local", () => {
+  test("fails at once when there is no model", async () => {
+    const error = await errorOf(open({ mode: "local", modelPath: "/nowhere/model.onnx" }));
+    expect(error.message).toBe("[model] /nowhere/model.onnx: no such file");
+  });
+});
+
+describe("auto", () => {
+  test("uses the service while it answers", async () => {
+    const told: string[] = [];
+    const client = await open({
+      mode: "auto",
+      modelPath: "/nowhere/model.onnx",
+      onFallback: (reason) => told.push(reason),
+    });
+    expectSame(await client.embed(images), expected);
+    expect(told).toEqual([]);
+  });
+
+  test.each(remotes)("%s: falls back to the local model, and says so once", async (backend) => {
+    const port = await closedPort();
+    const told: string[] = [];
+    const client = await open({
+      backend: backend as "embed",
+      mode: "auto",
+      serviceUrl: `http://127.0.0.1:${port}`,
+      tritonGrpcUrl: `127.0.0.1:${port}`,
+      onFallback: (reason) => told.push(reason),
+    });
+    expectSame(await client.embed(images), expected);
+    expectSame(await client.embed(images), expected);
+    expect(told).toHaveLength(1);
+    expect(told[0]).toContain(`127.0.0.1:${port}`);
+  });
+
+  test("says so once for the batches of one call too", async () => {
+    const told: string[] = [];
+    const client = await open({
+      mode: "auto",
+      serviceUrl: `http://127.0.0.1:${await closedPort()}`,
+      onFallback: (reason) => told.push(reason),
+    });
+    await client.embed(Array.from({ length: 35 }, () => images[0]!));
+    expect(told).toHaveLength(1);
+  });
+
+  test("falls back from a service that is draining", async () => {
+    const url = await serviceUrl((_request, response) => {
+      response.writeHead(503);
+      response.end(JSON.stringify({ error: { code: "unavailable", message: "stopping" } }));
+    });
+    const told: string[] = [];
+    const client = await open({
+      mode: "auto",
+      serviceUrl: url,
+      onFallback: (reason) => told.push(reason),
+    });
+    expectSame(await client.embed(images), expected);
+    expect(told).toEqual([`stopping (503 from ${url})`]);
+  });
+
+  test("does not fall back from an image that cannot be read", async () => {
+    const told: string[] = [];
+    const client = await open({ mode: "auto", onFallback: (reason) => told.push(reason) });
+    expect((await errorOf(client.embed([noImage]))).code).toBe("image");
+    expect(told).toEqual([]);
+  });
+
+  test("fails with both reasons when there is no local model either", async () => {
+    const port = await closedPort();
+    const client = await open({
+      mode: "auto",
+      serviceUrl: `http://127.0.0.1:${port}`,
+      modelPath: "/nowhere/model.onnx",
+    });
+    expect((await errorOf(client.embed(images))).message).toBe(
+      `[unavailable] cannot reach http://127.0.0.1:${port}: connection refused; ` +
+        "the local model cannot take over: /nowhere/model.onnx: no such file",
+    );
+  });
+});
+
+describe("fails at once when", () => {
+  test.each([
+    [
+      "the URL has a path",
+      { serviceUrl: "http://127.0.0.1:8002/embed" },
+      "serviceUrl must be http://host:port, without a path, got 'http://127.0.0.1:8002/embed'",
+    ],
+    [
+      "the URL is none",
+      { serviceUrl: "127.0.0.1:8002" },
+      "serviceUrl must be http://host:port, without a path, got '127.0.0.1:8002'",
+    ],
+    [
+      "the gRPC target is a URL",
+      { backend: "triton_grpc" as const, tritonGrpcUrl: "grpc://host:8001" },
+      "tritonGrpcUrl must be host:port, got 'grpc://host:8001'",
+    ],
+  ])("%s", async (_name, options, message) => {
+    expect((await errorOf(open(options))).message).toBe(`[settings] ${message}`);
+  });
+});

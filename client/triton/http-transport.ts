@@ -1,0 +1,251 @@
+import { type Dispatcher, Pool } from "undici";
+import { z } from "zod";
+import { oipPaths } from "../../contract/oip-paths.ts";
+import type { Tensor } from "../../contract/tensor.ts";
+import {
+  checkAnswer,
+  checkInferAnswer,
+  modelConfigAnswer,
+  modelMetadataAnswer,
+  modelStatisticsAnswer,
+  serverMetadataAnswer,
+} from "./answers.ts";
+import { endedError, startDeadline } from "./deadline.ts";
+import {
+  type CallOptions,
+  type InferCallOptions,
+  type ModelMetadata,
+  type ModelStatistics,
+  type ServerMetadata,
+  type Transport,
+  TritonError,
+  type TritonErrorCode,
+} from "./transport.ts";
+import { WireError } from "./wire.ts";
+import {
+  decodeInferResponse,
+  encodeInferRequest,
+  type HttpBody,
+  headerLengthField,
+} from "./wire-http.ts";
+
+export interface HttpTransportOptions {
+  /** `http://host:port`, or `https://…`. */
+  readonly url: string;
+  /**
+   * How tensors travel: `binary` needs a server with Triton's binary tensor extension; `json` is what the protocol
+   * itself has, and ten times the size.
+   *
+   * @default "binary"
+   */
+  readonly encoding?: "binary" | "json";
+  /**
+   * Most connections that are open at once. A call that finds none free waits.
+   *
+   * @default 128
+   */
+  readonly connections?: number;
+}
+
+/** Open Inference Protocol over HTTP. Nothing is sent yet. */
+export function openHttpTransport(options: HttpTransportOptions): Transport {
+  return new HttpTransport(options);
+}
+
+interface HttpRequest {
+  readonly subject: string;
+  readonly path: string;
+  readonly body?: HttpBody;
+}
+interface HttpAnswer {
+  readonly status: number;
+  readonly headerLength: string | undefined;
+  readonly body: Buffer;
+}
+
+class HttpTransport implements Transport {
+  readonly target: string;
+  readonly #encoding: "binary" | "json";
+  readonly #pool: Pool;
+  #closed = false;
+
+  constructor({ url, encoding = "binary", connections = 128 }: HttpTransportOptions) {
+    const { origin, pathname, protocol } = parseUrl(url);
+    if ((protocol !== "http:" && protocol !== "https:") || pathname !== "/") {
+      throw new Error(`url must be http://host:port, without a path, got '${url}'`);
+    }
+    this.target = origin;
+    this.#encoding = encoding;
+    // the deadline of each call is the only time limit
+    this.#pool = new Pool(origin, { connections, headersTimeout: 0, bodyTimeout: 0 });
+  }
+
+  async infer(
+    model: string,
+    inputs: readonly Tensor[],
+    options: InferCallOptions,
+  ): Promise<readonly Tensor[]> {
+    try {
+      const { requestId, outputs } = options;
+      const answer = await this.#call(
+        {
+          subject: model,
+          path: `${modelPath(model)}/infer`,
+          body: encodeInferRequest(inputs, { encoding: this.#encoding, requestId, outputs }),
+        },
+        options,
+      );
+      return checkInferAnswer(
+        model,
+        decodeInferResponse(answer.body, answer.headerLength),
+        options,
+      );
+    } catch (error) {
+      if (!(error instanceof WireError)) throw error;
+      throw new TritonError("protocol", `${model}: ${error.message}`, { cause: error });
+    }
+  }
+
+  live(options: CallOptions): Promise<boolean> {
+    return this.#healthy(oipPaths.live, options);
+  }
+
+  ready(model: string | undefined, options: CallOptions): Promise<boolean> {
+    const path = model === undefined ? oipPaths.ready : `${modelPath(model)}/ready`;
+    return this.#healthy(path, options);
+  }
+
+  async serverMetadata(options: CallOptions): Promise<ServerMetadata> {
+    return await this.#json(serverMetadataAnswer, "server metadata", "/v2", options);
+  }
+
+  async modelMetadata(model: string, options: CallOptions): Promise<ModelMetadata> {
+    return await this.#json(modelMetadataAnswer, model, modelPath(model), options);
+  }
+
+  async modelConfig(
+    model: string,
+    options: CallOptions,
+  ): Promise<Readonly<Record<string, unknown>>> {
+    return await this.#json(modelConfigAnswer, model, `${modelPath(model)}/config`, options);
+  }
+
+  async statistics(model: string, options: CallOptions): Promise<ModelStatistics> {
+    return await this.#json(modelStatisticsAnswer, model, `${modelPath(model)}/stats`, options);
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    await this.#pool.close();
+  }
+
+  async #healthy(path: string, options: CallOptions): Promise<boolean> {
+    try {
+      const answer = await this.#send({ subject: path, path }, options);
+      return answer.status === 200;
+    } catch (error) {
+      if (error instanceof TritonError && error.code !== "cancelled") return false;
+      throw error;
+    }
+  }
+
+  async #json<T>(
+    schema: z.ZodType<T>,
+    subject: string,
+    path: string,
+    options: CallOptions,
+  ): Promise<T> {
+    const { body } = await this.#call({ subject, path }, options);
+    let value: unknown;
+    try {
+      value = JSON.parse(body.toString("utf8"));
+    } catch (error) {
+      throw new TritonError("protocol", `${subject}: the answer is not JSON`, { cause: error });
+    }
+    return checkAnswer(schema, subject, value);
+  }
+
+  async #call(request: HttpRequest, options: CallOptions): Promise<HttpAnswer> {
+    const answer = await this.#send(request, options);
+    if (answer.status === 200) return answer;
+    throw new TritonError(
+      codeOfStatus(answer.status),
+      `${request.subject}: ${errorText(answer.body)} (HTTP ${answer.status} from ${this.target})`,
+    );
+  }
+
+  async #send(request: HttpRequest, options: CallOptions): Promise<HttpAnswer> {
+    const deadline = startDeadline(options);
+    try {
+      const { statusCode, headers, body } = await this.#pool.request({
+        method: request.body === undefined ? "GET" : "POST",
+        path: request.path,
+        headers: { ...request.body?.headers },
+        body: requestBody(request.body),
+        signal: deadline.signal,
+      });
+      const bytes = Buffer.from(await body.arrayBuffer());
+      return { status: statusCode, headerLength: single(headers[headerLengthField]), body: bytes };
+    } catch (error) {
+      if (deadline.ended !== undefined) {
+        throw endedError(deadline.ended, request.subject, this.target, options.timeoutMs);
+      }
+      throw new TritonError(
+        "unavailable",
+        `${request.subject}: cannot reach ${this.target}: ${reasonOf(error)}`,
+        { cause: error },
+      );
+    } finally {
+      deadline.release();
+    }
+  }
+}
+
+function parseUrl(url: string): URL {
+  try {
+    return new URL(url);
+  } catch (error) {
+    throw new Error(`url must be http://host:port, got '${url}'`, { cause: error });
+  }
+}
+
+function modelPath(model: string): string {
+  return `/v2/models/${encodeURIComponent(model)}`;
+}
+
+/** The chunks as they are: undici writes one after the other, and nothing is copied. */
+function requestBody(body: HttpBody | undefined): Dispatcher.DispatchOptions["body"] {
+  if (body === undefined) return null;
+  // undici takes iterables, which its types do not say
+  return body.chunks as unknown as Dispatcher.DispatchOptions["body"];
+}
+
+function single(value: string | string[] | undefined): string | undefined {
+  return Array.isArray(value) ? value[0] : value;
+}
+
+function codeOfStatus(status: number): TritonErrorCode {
+  if (status === 503 || status === 502 || status === 429) return "unavailable";
+  if (status === 504) return "timeout";
+  return status >= 400 ? "rejected" : "protocol";
+}
+
+const errorBody = z.object({ error: z.string() });
+
+function errorText(body: Buffer): string {
+  const text = body.toString("utf8", 0, 4096);
+  try {
+    return errorBody.parse(JSON.parse(text)).error;
+  } catch {
+    return text.replaceAll(/\s+/g, " ").trim().slice(0, 200) || "no reason given";
+  }
+}
+
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const code = (error as NodeJS.ErrnoException).code;
+  // several addresses were tried: the error itself says nothing
+  if (error instanceof AggregateError) return code ?? reasonOf(error.errors[0]);
+  return error.message || code || error.name;
+}

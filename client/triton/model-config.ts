@@ -1,0 +1,172 @@
+import { readFileSync } from "node:fs";
+import protobuf from "protobufjs";
+import textFormat from "protobufjs/ext/textformat.js";
+import type { InstanceGroup, ModelConfig, ModelWarmup } from "../../contract/model-config.ts";
+import { withoutNulls } from "./answers.ts";
+
+/**
+ * A model configuration in JSON, as Triton gives it at `/v2/models/M/config`: every field of `model_config.proto` by its
+ * own name, enums by name, integers as numbers, and defaults filled in. Fields that are not listed here are present too.
+ */
+export interface ModelConfigJson extends ModelConfig, Readonly<Record<string, unknown>> {
+  readonly platform: string;
+  readonly backend: string;
+  readonly instance_group: readonly InstanceGroup[];
+  readonly model_warmup: readonly ModelWarmup[];
+  readonly default_model_filename: string;
+}
+
+/** What is wrong in a `config.pbtxt`, and where: `config.pbtxt:3: integer value expected: max_batch_size: many`. */
+export class ModelConfigError extends Error {
+  override readonly name = "ModelConfigError";
+}
+
+/**
+ * Reads a `config.pbtxt` (protobuf text format) against Triton's `model_config.proto`.
+ *
+ * Filled in as Triton does for a model that is loaded: the backend that goes with the platform and the other way round,
+ * `version_policy` (the latest), pinned memory, the model's file name. Not filled in is what depends on the host: an
+ * `instance_group` that is not given is `[]`.
+ *
+ * @param file - Name for messages.
+ * @throws {ModelConfigError} at the first mistake.
+ */
+export function readModelConfig(text: string, file: string): ModelConfigJson {
+  const type = modelConfigType();
+  let message: protobuf.Message;
+  try {
+    message = textFormat.fromText(type, text);
+  } catch (error) {
+    throw new ModelConfigError(`${file}${located(text, (error as Error).message)}`, {
+      cause: error,
+    });
+  }
+  const json = type.toObject(message, {
+    defaults: true,
+    enums: String,
+    longs: Number,
+    json: true, // numbers that JSON does not have are words
+  });
+  return withTritonDefaults(withoutNulls(json)) as ModelConfigJson;
+}
+
+/** Adds the line, which the library does not always give, to a problem: `:3: <rule>: <line>`. */
+function located(text: string, message: string): string {
+  const lines = text.split("\n");
+  const [, rule = message, stated] = /^\.?(.*?)(?: \(line (\d+)\))?$/.exec(message) ?? [];
+  const index =
+    stated === undefined
+      ? lines.findIndex((_, i) => problemOf(lines.slice(0, i + 1).join("\n")) === message)
+      : Number(stated) - 1;
+  return `:${index + 1}: ${rule}: ${lines[index]?.trim().slice(0, 100)}`;
+}
+
+function problemOf(text: string): string | undefined {
+  try {
+    textFormat.fromText(modelConfigType(), text);
+    return undefined;
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+
+/**
+ * Lists the fields that a `config.pbtxt` sets, in the text format: `instance_group[0].count` is `1`, a message without
+ * fields `{ }`. A repeated message is named by its `name` or its index, unless there is one without a name.
+ *
+ * @throws {Error} if the text is not a model configuration.
+ */
+export function modelConfigFields(text: string): ReadonlyMap<string, string> {
+  const type = modelConfigType();
+  return new Map(fieldsOf(type, textFormat.fromText(type, text) as unknown as Json, ""));
+}
+
+function* fieldsOf(
+  type: protobuf.Type,
+  message: Json,
+  prefix: string,
+): Generator<[string, string]> {
+  for (const field of type.fieldsArray) {
+    if (!Object.hasOwn(message, field.name)) continue;
+    const value = message[field.name];
+    const path = `${prefix}${field.name}`;
+    if (field instanceof protobuf.MapField) {
+      for (const [key, item] of Object.entries(value as Json)) {
+        yield* entriesOf(field, item, `${path}[${key}]`);
+      }
+    } else if (field.repeated && field.resolvedType instanceof protobuf.Type) {
+      const items = value as readonly Json[];
+      for (const [i, item] of items.entries()) {
+        const key = item.name || (items.length > 1 ? String(i) : "");
+        yield* entriesOf(field, item, key === "" ? path : `${path}[${key}]`);
+      }
+    } else yield* entriesOf(field, value, path);
+  }
+}
+
+function* entriesOf(
+  { resolvedType, type }: protobuf.FieldBase,
+  value: unknown,
+  path: string,
+): Generator<[string, string]> {
+  if (resolvedType instanceof protobuf.Type) {
+    const fields = [...fieldsOf(resolvedType, value as Json, `${path}.`)];
+    yield* fields.length === 0 ? [[path, "{ }"] as [string, string]] : fields;
+    return;
+  }
+  const scalar = (item: unknown): string => {
+    if (resolvedType instanceof protobuf.Enum) return resolvedType.valuesById[Number(item)] ?? "";
+    return type === "string" ? JSON.stringify(item) : String(item);
+  };
+  yield [path, Array.isArray(value) ? `[${value.map(scalar).join(", ")}]` : scalar(value)];
+}
+
+let cachedType: protobuf.Type | undefined;
+
+/** The message of a model configuration, as `model_config.proto` has it. */
+export function modelConfigType(): protobuf.Type {
+  cachedType ??= protobuf
+    .parse(readFileSync(new URL("./proto/model_config.proto", import.meta.url), "utf8"), {
+      keepCase: true,
+    })
+    .root.resolveAll()
+    .lookupType("inference.ModelConfig");
+  return cachedType;
+}
+
+/** Which backend runs a platform, and the file it looks for (Triton core, `model_config_utils.cc`). */
+const platforms = [
+  { platform: "onnxruntime_onnx", backend: "onnxruntime", file: "model.onnx" },
+  { platform: "tensorrt_plan", backend: "tensorrt", file: "model.plan" },
+  { platform: "pytorch_libtorch", backend: "pytorch", file: "model.pt" },
+  { platform: "", backend: "python", file: "model.py" },
+] as const;
+
+/** `NormalizeModelConfig` of Triton core, without what depends on the host. */
+function withTritonDefaults(config: Json): Json {
+  const known = platforms.find(({ platform, backend }) =>
+    config.platform ? config.platform === platform : config.backend === backend,
+  );
+  const version_policy = config.version_policy ?? { latest: { num_versions: 1 } };
+  // an ensemble has no instances, no memory and no file of its own
+  if (config.ensemble_scheduling !== undefined) {
+    return { model_transaction_policy: { decoupled: false }, ...config, version_policy };
+  }
+  return {
+    ...config,
+    platform: config.platform || (known?.platform ?? ""),
+    backend: config.backend || (known?.backend ?? ""),
+    version_policy,
+    optimization: {
+      priority: "PRIORITY_DEFAULT",
+      input_pinned_memory: { enable: true },
+      output_pinned_memory: { enable: true },
+      gather_kernel_buffer_threshold: 0,
+      eager_batching: false,
+      ...(config.optimization as Json | undefined),
+    },
+    default_model_filename: config.default_model_filename || (known?.file ?? ""),
+  };
+}
+
+type Json = Readonly<Record<string, unknown>>;

@@ -1,0 +1,164 @@
+import { execFile } from "node:child_process";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import {
+  embeddingDims,
+  openclipPreprocess,
+  openclipVitB32,
+  openclipVitB32Jpeg,
+  openclipVitB32U8,
+  pixelBytes,
+} from "../../contract/model-signature.ts";
+import { normalised } from "../../inference/preprocess/image-tensor.ts";
+import {
+  type TestRepository,
+  wholeRepository,
+} from "../../inference-image/emulator/test-repository.ts";
+import { startTritonServer } from "../../inference-image/emulator/triton-server.ts";
+import { pngOf } from "./test-png.ts";
+import { pythonWithTritonClient } from "./test-python.ts";
+import { realTritonMissing, startRealTriton } from "./test-real-triton.ts";
+
+/** NVIDIA's Python client, as it comes from PyPI: every form of the model, loaded and changed on request. */
+
+const python = await pythonWithTritonClient();
+const script = fileURLToPath(new URL("./official-client-forms.py", import.meta.url));
+const loadedOnRequest = [
+  openclipPreprocess.name,
+  openclipVitB32U8.name,
+  openclipVitB32Jpeg.name,
+] as const;
+
+interface Answers {
+  readonly before: Readonly<Record<string, boolean>>;
+  readonly loaded: Readonly<Record<string, boolean>>;
+  readonly embeddings: Readonly<Record<string, readonly number[]>>;
+  /** Microseconds by which an override, and then the file again, changed the queue delay. */
+  readonly delays: readonly number[];
+  readonly counted: number;
+  readonly after: Readonly<Record<string, boolean>>;
+  readonly refusal: string;
+  readonly wrongConfig: string;
+}
+
+interface Running {
+  readonly targets: readonly string[];
+  stop(): Promise<void>;
+}
+
+const servers: readonly {
+  readonly name: string;
+  readonly missing: string;
+  start(repository: TestRepository): Promise<Running>;
+}[] = [
+  {
+    name: "this project's server",
+    missing: "",
+    async start(repository) {
+      const server = await startTritonServer(
+        repository.flags({
+          "model-config-name": "cpu",
+          "model-control-mode": "explicit",
+          "load-model": [openclipVitB32.name],
+        }),
+        { log: () => {} },
+      );
+      const targets = [server.ports.http, server.ports.grpc].map((port) => `127.0.0.1:${port}`);
+      return { targets, stop: () => server.stop() };
+    },
+  },
+  {
+    name: "a real Triton",
+    missing: realTritonMissing,
+    async start(repository) {
+      const server = await startRealTriton(repository.path, {
+        flags: [
+          "--model-config-name=cpu",
+          "--model-control-mode=explicit",
+          `--load-model=${openclipVitB32.name}`,
+        ],
+      });
+      return { targets: [server.httpTarget, server.grpcTarget], stop: () => server.stop() };
+    },
+  },
+];
+
+for (const { name, missing: serverMissing, start } of servers) {
+  const missing = python.missing || serverMissing;
+  describe.skipIf(missing !== "")(
+    `tritonclient from PyPI with ${name}${missing === "" ? "" : ` (not here: ${missing})`}`,
+    () => {
+      let repository: TestRepository | undefined;
+      let server: Running | undefined;
+      let answers: Readonly<Record<"http" | "grpc", Answers>>;
+
+      beforeAll(async () => {
+        repository = await wholeRepository();
+        server = await start(repository);
+        const folder = await mkdtemp(join(tmpdir(), "clipstack-forms-"));
+        const pixels = Uint8Array.from({ length: pixelBytes }, (_, at) => (at * 7919) % 256);
+        await writeFile(join(folder, "pixels"), pixels);
+        await writeFile(join(folder, "tensor"), new Uint8Array(normalised(pixels).buffer));
+        await writeFile(join(folder, "file"), pngOf(224, 224, pixels));
+        const { stdout } = await promisify(execFile)(
+          python.path,
+          [script, ...server.targets, folder],
+          { maxBuffer: 64 * 1024 * 1024 },
+        );
+        await rm(folder, { recursive: true });
+        answers = JSON.parse(stdout);
+      });
+      afterAll(async () => {
+        await server?.stop();
+        await repository?.remove();
+      });
+
+      describe.each(["http", "grpc"] as const)("over %s", (protocol) => {
+        const all = (value: boolean) =>
+          Object.fromEntries(loadedOnRequest.map((model) => [model, value]));
+
+        test("loads models on request", () => {
+          expect(answers[protocol].before).toEqual(all(false));
+          expect(answers[protocol].loaded).toEqual(all(true));
+        });
+
+        test("gives one embedding for every form of an image", () => {
+          const { embeddings } = answers[protocol];
+          const forms = Object.keys(embeddings);
+          expect(forms).toContain("BYTES");
+          expect(forms.length).toBe(protocol === "http" ? 8 : 4);
+          const [first] = Object.values(embeddings);
+          for (const embedding of Object.values(embeddings)) {
+            expect(embedding).toHaveLength(embeddingDims);
+            expect(cosine(embedding, first!)).toBeGreaterThan(0.99999);
+          }
+        });
+
+        test("changes a model's configuration without a restart, and back", () => {
+          expect(answers[protocol].delays).toEqual([77, 77, 0]);
+          expect(answers[protocol].counted).toBeGreaterThanOrEqual(0);
+        });
+
+        test("unloads models, and refuses what asks for them", () => {
+          expect(answers[protocol].after).toEqual(all(false));
+          expect(answers[protocol].refusal).toContain(
+            `Request for unknown model: '${openclipVitB32U8.name}'`,
+          );
+        });
+
+        test("refuses a configuration that is none", () => {
+          expect(answers[protocol].wrongConfig).not.toBeNull();
+        });
+      });
+    },
+  );
+}
+
+function cosine(a: readonly number[], b: readonly number[]): number {
+  const dot = a.reduce((sum, value, at) => sum + value * b[at]!, 0);
+  return dot / (Math.hypot(...a) * Math.hypot(...b));
+}

@@ -1,0 +1,243 @@
+import { execFile } from "node:child_process";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import protobuf from "protobufjs";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { elementCount, type Fp32Tensor } from "../../contract/tensor.ts";
+import {
+  type TestRepository,
+  testRepository,
+} from "../../inference-image/emulator/test-repository.ts";
+import {
+  type RunningTritonServer,
+  startTritonServer,
+} from "../../inference-image/emulator/triton-server.ts";
+import { openHttpTransport } from "./http-transport.ts";
+import { pythonWithTritonClient } from "./test-python.ts";
+
+/** NVIDIA's Python client, as it comes from PyPI, against this project's server. */
+const run = promisify(execFile);
+const python = await pythonWithTritonClient();
+
+const batch = 2;
+const width = openclipVitB32.outputs[0].dims[0];
+const image: Fp32Tensor = {
+  name: "image",
+  dataType: "FP32",
+  shape: [batch, ...openclipVitB32.inputs[0].dims],
+  data: Float32Array.from(
+    { length: batch * elementCount(openclipVitB32.inputs[0].dims) },
+    (_, index) => Math.sin(index / 50),
+  ),
+};
+
+interface Answers {
+  readonly live: boolean;
+  readonly ready: boolean;
+  readonly modelReady: boolean;
+  readonly serverMetadata: { readonly name: string; readonly extensions: readonly string[] };
+  readonly modelMetadata: unknown;
+  readonly modelConfig: Readonly<Record<string, unknown>>;
+  readonly repositoryIndex: unknown;
+  readonly infer: Readonly<
+    Record<string, { readonly id: string; readonly embedding: readonly (readonly number[])[] }>
+  >;
+  readonly refusal: string;
+  readonly load: string;
+  readonly statistics: unknown;
+}
+
+describe.skipIf(python.missing !== "")(
+  `tritonclient from PyPI${python.missing === "" ? "" : ` (not here: ${python.missing})`}`,
+  () => {
+    let repository: TestRepository;
+    let server: RunningTritonServer;
+    let expected: readonly (readonly number[])[];
+    let http: Answers;
+    let grpc: Answers & { readonly streamRefusal: string };
+    let descriptors: Readonly<Record<string, readonly string[]>>;
+
+    beforeAll(async () => {
+      repository = await testRepository();
+      server = await startTritonServer(repository.flags(), { log: () => {} });
+      const { ports } = server;
+
+      const transport = openHttpTransport({ url: `http://127.0.0.1:${ports.http}` });
+      const [output] = await transport.infer(openclipVitB32.name, [image], { timeoutMs: 10_000 });
+      await transport.close();
+      const values = Array.from(output?.data as Float32Array);
+      expected = Array.from({ length: batch }, (_, row) =>
+        values.slice(row * width, (row + 1) * width),
+      );
+
+      const inputFile = join(repository.path, "input.bin");
+      await writeFile(inputFile, new Uint8Array(image.data.buffer));
+      const { stdout } = await run(
+        python.path,
+        [
+          fileURLToPath(new URL("./official-client.py", import.meta.url)),
+          `127.0.0.1:${ports.http}`,
+          `127.0.0.1:${ports.grpc}`,
+          openclipVitB32.name,
+          inputFile,
+          String(batch),
+        ],
+        { maxBuffer: 64 * 1024 * 1024 },
+      );
+      ({ http, grpc, descriptors } = JSON.parse(stdout));
+    });
+    afterAll(async () => {
+      await server?.stop();
+      await repository?.remove();
+    });
+
+    const both = [
+      { protocol: "HTTP", answers: () => http },
+      { protocol: "gRPC", answers: (): Answers => grpc },
+    ];
+
+    test.each(both)("gets live and ready over $protocol", ({ answers }) => {
+      expect(answers()).toMatchObject({ live: true, ready: true, modelReady: true });
+    });
+
+    test.each(both)("gets the server's and the model's metadata over $protocol", ({ answers }) => {
+      expect(answers().serverMetadata.extensions).toContain("binary_tensor_data");
+      // integers of 64 bits are strings in protobuf's JSON
+      const shape = ["-1", "3", "224", "224"].map((dim) =>
+        answers() === http ? Number(dim) : dim,
+      );
+      expect(answers().modelMetadata).toMatchObject({
+        name: openclipVitB32.name,
+        versions: ["1"],
+        platform: "onnxruntime_onnx",
+        inputs: [{ name: "image", datatype: "FP32", shape }],
+        outputs: [{ name: "embedding", datatype: "FP32" }],
+      });
+    });
+
+    test.each(both)("gets the model's configuration over $protocol", ({ answers }) => {
+      const config = answers() === http ? http.modelConfig : grpc.modelConfig.config;
+      expect(config).toMatchObject({
+        name: openclipVitB32.name,
+        max_batch_size: 32,
+        input: [{ name: "image", data_type: "TYPE_FP32" }],
+        dynamic_batching: { preferred_batch_size: [8, 16, 32] },
+      });
+    });
+
+    test.each(both)("gets the repository's index over $protocol", ({ answers }) => {
+      const entries = [{ name: openclipVitB32.name, version: "1", state: "READY" }];
+      expect(answers().repositoryIndex).toEqual(answers() === http ? entries : { models: entries });
+    });
+
+    test.each([
+      ...["binary", "json", "binary in, JSON out", "no outputs named", "gzip", "deflate"].map(
+        (way) => ({ protocol: "HTTP", way, answers: () => http }),
+      ),
+      ...["raw", "no outputs named", "gzip", "stream"].map((way) => ({
+        protocol: "gRPC",
+        way,
+        answers: (): Answers => grpc,
+      })),
+    ])("gets the embedding that our client gets, $protocol: $way", ({ way, answers }) => {
+      const { id, embedding } = answers().infer[way]!;
+      expect(id).toBe(way === "stream" ? "first" : "42");
+      expect(embedding).toHaveLength(batch);
+      for (const [row, values] of embedding.entries()) {
+        expect(values).toHaveLength(width);
+        expect(relativeDifference(values, expected[row]!)).toBeLessThan(1e-5);
+      }
+    });
+
+    test.each(both)("gets statistics that count its requests, $protocol", ({ answers }) => {
+      const [stats] = (answers().statistics as { model_stats: Record<string, string>[] })
+        .model_stats;
+      expect(Number(stats?.inference_count)).toBe(Number(stats?.execution_count) * batch);
+      expect(Number(stats?.execution_count)).toBeGreaterThanOrEqual(
+        Object.keys(answers().infer).length,
+      );
+    });
+
+    test("is refused with the status and the words that it knows from Triton", () => {
+      const words = `unexpected inference input 'imagee' for model '${openclipVitB32.name}'`;
+      expect(http.refusal).toBe(`[400] ${words}`);
+      expect(grpc.refusal).toBe(`[StatusCode.INVALID_ARGUMENT] ${words}`);
+      expect(grpc.streamRefusal).toContain(words);
+      expect(http.load).toMatch(/^\[503\] explicit model load \/ unload is not allowed/);
+      expect(grpc.load).toMatch(/^\[StatusCode\.UNAVAILABLE\] explicit model load \/ unload/);
+    });
+
+    test.each(["grpc_service.proto", "model_config.proto"])(
+      "has the same messages, fields, numbers and methods in %s",
+      (file) => {
+        const ours = describeProto(file);
+        expect(ours.length).toBeGreaterThan(100);
+        expect(ours).toEqual(descriptors[file]);
+      },
+    );
+  },
+);
+
+function relativeDifference(actual: readonly number[], wanted: readonly number[]): number {
+  const norm = (values: readonly number[]) => Math.hypot(...values);
+  return norm(actual.map((value, index) => value - wanted[index]!)) / norm(wanted);
+}
+
+/** The lines that `official-client.py` makes of the client's descriptors, made of our `.proto` file. */
+function describeProto(file: string): readonly string[] {
+  const root = new protobuf.Root();
+  const folder = fileURLToPath(new URL("./proto/", import.meta.url));
+  root.resolvePath = (_origin, target) => join(folder, target);
+  root.loadSync(file, { keepCase: true });
+  root.resolveAll();
+
+  const lines: string[] = [];
+  const kindOf = (type: string, resolved: protobuf.ReflectionObject | null) => {
+    if (resolved === null) return type;
+    return `${resolved instanceof protobuf.Enum ? "enum" : "message"} ${resolved.fullName}`;
+  };
+  const visit = (object: protobuf.ReflectionObject) => {
+    if (object.filename !== null && !object.filename.endsWith(file)) return;
+    if (object instanceof protobuf.Enum) {
+      for (const [name, number] of Object.entries(object.values)) {
+        lines.push(`enum ${object.fullName}.${name} = ${number}`);
+      }
+    } else if (object instanceof protobuf.Service) {
+      for (const method of object.methodsArray) {
+        method.resolve();
+        const python = (value: boolean | undefined) => (value ? "True" : "False");
+        lines.push(
+          `method ${object.name}.${method.name} ${method.resolvedRequestType?.fullName} ${method.resolvedResponseType?.fullName} ${python(method.requestStream)} ${python(method.responseStream)}`,
+        );
+      }
+    } else if (object instanceof protobuf.Type) {
+      for (const field of object.fieldsArray) {
+        const start = `field ${object.fullName}.${field.name} = ${field.id}`;
+        const type = kindOf(field.type, field.resolvedType);
+        if (field instanceof protobuf.MapField) {
+          const entry = `${object.fullName}.${entryName(field.name)}`;
+          lines.push(
+            `${start} repeated message ${entry}`,
+            `field ${entry}.key = 1 ${field.keyType}`,
+            `field ${entry}.value = 2 ${type}`,
+          );
+        } else {
+          lines.push(
+            `${start} ${field.repeated ? "repeated " : ""}${type}${field.partOf ? ` in ${field.partOf.name}` : ""}`,
+          );
+        }
+      }
+    }
+    if (object instanceof protobuf.Namespace) object.nestedArray.forEach(visit);
+  };
+  root.nestedArray.forEach(visit);
+  return lines.sort();
+}
+
+/** protoc's name for the entries of a map: `response_stats` has `ResponseStatsEntry`. */
+function entryName(field: string): string {
+  return `${field.replaceAll(/(?:^|_)(\w)/g, (_, letter: string) => letter.toUpperCase())}Entry`;
+}

@@ -1,0 +1,115 @@
+import { execFile } from "node:child_process";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openclipVitB32, openclipVitB32U8 } from "../../contract/model-signature.ts";
+import {
+  type TestRepository,
+  wholeRepository,
+} from "../../inference-image/emulator/test-repository.ts";
+import {
+  type RunningTritonServer,
+  startTritonServer,
+} from "../../inference-image/emulator/triton-server.ts";
+import { realTritonMissing, realTritonProgram } from "./test-real-triton.ts";
+
+/** NVIDIA's load generator, as it comes from PyPI, against this project's server. */
+
+const run = promisify(execFile);
+
+interface Row {
+  readonly concurrency: number;
+  readonly perSecond: number;
+  /** Mean, in microseconds: of the server's statistics, and of the client's clock. */
+  readonly queueUs: number;
+  readonly inferUs: number;
+  readonly p50Us: number;
+}
+
+describe.skipIf(realTritonMissing !== "")(
+  `perf_analyzer from PyPI${realTritonMissing === "" ? "" : ` (not here: ${realTritonMissing})`}`,
+  () => {
+    let repository: TestRepository;
+    let server: RunningTritonServer;
+    let folder: string;
+    beforeAll(async () => {
+      folder = await mkdtemp(join(tmpdir(), "clipstack-perf-"));
+      repository = await wholeRepository();
+      server = await startTritonServer(repository.flags({ "model-config-name": "cpu" }), {
+        log: () => {},
+      });
+    });
+    afterAll(async () => {
+      await server?.stop();
+      await repository?.remove();
+      if (folder !== undefined) await rm(folder, { recursive: true });
+    });
+
+    test.each([
+      { protocol: "http", model: openclipVitB32.name, levels: [1, 8] },
+      { protocol: "grpc", model: openclipVitB32.name, levels: [1, 8] },
+      { protocol: "http", model: openclipVitB32U8.name, levels: [1, 2, 3, 4, 5, 6, 7, 8] },
+      { protocol: "grpc", model: openclipVitB32U8.name, levels: [1, 2, 3, 4, 5, 6, 7, 8] },
+    ] as const)(
+      "measures $model without an error over $protocol, concurrency $levels",
+      async ({ protocol, model, levels }) => {
+        const before = await inferences(model);
+        const report = join(folder, `${protocol}-${model}.csv`);
+        const { stdout } = await run(
+          realTritonProgram("perf_analyzer"),
+          [
+            ...["-m", model, "-i", protocol, "-u", `127.0.0.1:${server.ports[protocol]}`],
+            ...["--concurrency-range", `1:8:${levels[1] - levels[0]}`, "-b", "1", "-f", report],
+            // a bounded number of requests, not a stable result: this is a test of the protocol
+            ...["--measurement-mode", "count_windows", "--measurement-request-count", "30"],
+            ...["--max-trials", "3", "--stability-percentage", "999"],
+          ],
+          { timeout: 120_000 },
+        );
+        expect(stdout).not.toMatch(/error|failed/i);
+        const rows = readReport(await readFile(report, "utf8"));
+        console.table(rows);
+        expect(rows.map(({ concurrency }) => concurrency)).toEqual(levels);
+        for (const { perSecond, inferUs, p50Us } of rows) {
+          expect(perSecond).toBeGreaterThan(0);
+          // what it computes from the server's statistics
+          expect(inferUs).toBeGreaterThan(0);
+          expect(p50Us).toBeGreaterThan(0);
+        }
+        const after = await inferences(model);
+        expect(after.success - before.success).toBeGreaterThanOrEqual(30 * levels.length);
+        expect(after.fail - before.fail).toBe(0);
+      },
+    );
+
+    async function inferences(model: string): Promise<{ success: number; fail: number }> {
+      const answer = await fetch(`http://127.0.0.1:${server.ports.http}/v2/models/${model}/stats`);
+      const { model_stats: stats } = (await answer.json()) as {
+        model_stats: [{ inference_stats: Record<"success" | "fail", { count: number }> }];
+      };
+      const { success, fail } = stats[0].inference_stats;
+      return { success: success.count, fail: fail.count };
+    }
+  },
+);
+
+/** The lines of `perf_analyzer -f`, by its column names. */
+function readReport(csv: string): readonly Row[] {
+  const [head = "", ...lines] = csv.trim().split("\n");
+  const columns = head.split(",");
+  return lines
+    .map((line) => {
+      const values = line.split(",");
+      const value = (name: string) => Number(values[columns.indexOf(name)]);
+      return {
+        concurrency: value("Concurrency"),
+        perSecond: value("Inferences/Second"),
+        queueUs: value("Server Queue"),
+        inferUs: value("Server Compute Infer"),
+        p50Us: value("p50 latency"),
+      };
+    })
+    .sort((a, b) => a.concurrency - b.concurrency);
+}

@@ -1,0 +1,67 @@
+import { afterAll, beforeAll, describe } from "vitest";
+import {
+  type ModelSignature,
+  openclipVitB32,
+  openclipVitB32Jpeg,
+  openclipVitB32U8,
+} from "../../contract/model-signature.ts";
+import {
+  type TestRepository,
+  wholeRepository,
+} from "../../inference-image/emulator/test-repository.ts";
+import { openGrpcTransport } from "./grpc-transport.ts";
+import { openHttpTransport } from "./http-transport.ts";
+import { type RealTriton, realTritonMissing, startRealTriton } from "./test-real-triton.ts";
+import { describeTransport } from "./transport.suite.ts";
+
+/** Another `tritonserver`, that serves `model_repository/`: `http://host:port` and `host:port`. */
+const { CLIPSTACK_TRITON_HTTP = "", CLIPSTACK_TRITON_GRPC = "" } = process.env;
+const other = CLIPSTACK_TRITON_HTTP !== "" && CLIPSTACK_TRITON_GRPC !== "";
+const missing = other ? "" : realTritonMissing;
+
+const models: readonly ModelSignature[] = [openclipVitB32, openclipVitB32U8, openclipVitB32Jpeg];
+
+describe.skipIf(missing !== "")(
+  `against a real Triton${missing === "" ? "" : ` (not here: ${missing})`}`,
+  () => {
+    let repository: TestRepository | undefined;
+    let triton: RealTriton | undefined;
+    let url = CLIPSTACK_TRITON_HTTP;
+    let target = CLIPSTACK_TRITON_GRPC;
+    beforeAll(async () => {
+      if (other) return;
+      repository = await wholeRepository();
+      triton = await startRealTriton(repository.path, { flags: ["--model-config-name=cpu"] });
+      url = triton.url;
+      target = triton.grpcTarget;
+    });
+    afterAll(async () => {
+      await triton?.stop();
+      await repository?.remove();
+    });
+
+    for (const model of models) {
+      // JSON carries no bytes that are not text
+      const isFile = model.inputs[0]?.dataType === "BYTES";
+      for (const encoding of isFile ? (["binary"] as const) : (["binary", "json"] as const)) {
+        const at = (port: number) =>
+          openHttpTransport({ url: `http://127.0.0.1:${port}`, encoding });
+        describeTransport({
+          name: `${model.name}, HTTP, ${encoding}`,
+          model,
+          open: () => openHttpTransport({ url, encoding }),
+          openSilent: at,
+          openUnreachable: at,
+        });
+      }
+      const at = (port: number) => openGrpcTransport({ target: `127.0.0.1:${port}` });
+      describeTransport({
+        name: `${model.name}, gRPC`,
+        model,
+        open: () => openGrpcTransport({ target }),
+        openSilent: at,
+        openUnreachable: at,
+      });
+    }
+  },
+);

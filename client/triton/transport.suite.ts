@@ -1,0 +1,353 @@
+import { createServer, type Server } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { tritonType } from "../../contract/model-config.ts";
+import type { ModelSignature } from "../../contract/model-signature.ts";
+import { elementCount, type Tensor } from "../../contract/tensor.ts";
+import { pngOf } from "./test-png.ts";
+import { type Transport, TritonError } from "./transport.ts";
+
+/** What every {@link Transport} must do, as tests. They hold for this project's server and for a real Triton. */
+export interface TransportSuite {
+  readonly name: string;
+  /** Loaded on the server: one input that is FP32, UINT8 or an image file (BYTES), and one FP32 output. */
+  readonly model: ModelSignature;
+  /** Called once, after the hooks of the surrounding `describe`. */
+  open(): Transport;
+  /** To a server that takes connections and never answers, at this port of 127.0.0.1. */
+  openSilent(port: number): Transport;
+  /** To a port of 127.0.0.1 where nobody listens. */
+  openUnreachable(port: number): Transport;
+  /** Largest batch whose request the server accepts; larger ones are rejected by their bytes. @default model.maxBatchSize */
+  readonly largestBatch?: number;
+}
+
+const options = { timeoutMs: 30_000 };
+
+export function describeTransport({
+  name,
+  model,
+  open,
+  openSilent,
+  openUnreachable,
+  largestBatch = model.maxBatchSize,
+}: TransportSuite): void {
+  const [inputSpec] = model.inputs;
+  const [outputSpec] = model.outputs;
+  if (inputSpec === undefined || outputSpec === undefined) throw new Error("model has no tensors");
+  const itemElements = elementCount(inputSpec.dims);
+
+  const pattern = Float32Array.from({ length: itemElements }, (_, index) => Math.sin(index / 7));
+
+  /** Images that differ from each other: item i of `inputOf(n, first)` is that of `inputOf(1, first + i)`. */
+  function inputOf(items: number, first = 0): Tensor {
+    const head = { name: inputSpec!.name, shape: [items, ...inputSpec!.dims] };
+    if (inputSpec!.dataType === "BYTES") {
+      const data = Array.from({ length: items }, (_, item) => picture(first + item));
+      return { ...head, dataType: "BYTES", data };
+    }
+    if (inputSpec!.dataType === "UINT8") {
+      const data = new Uint8Array(items * itemElements);
+      for (let item = 0; item < items; item += 1) {
+        data.set(bytePattern, item * itemElements);
+        data.fill(6 * (first + item), item * itemElements, (item + 0.5) * itemElements);
+      }
+      return { ...head, dataType: "UINT8", data };
+    }
+    const data = new Float32Array(items * itemElements);
+    for (let item = 0; item < items; item += 1) {
+      data.set(pattern, item * itemElements);
+      data.fill(first + item, item * itemElements, item * itemElements + itemElements / 2);
+    }
+    return { ...head, dataType: "FP32", data };
+  }
+
+  const bytePattern = Uint8Array.from(pattern, (value) => 128 + 127 * value);
+
+  /** Item `index` of two, where its bytes are a part of another array. */
+  function partOf(whole: Tensor, index: number): Tensor {
+    const shape = [1, ...inputSpec!.dims];
+    const cut = [index * itemElements, (index + 1) * itemElements] as const;
+    switch (whole.dataType) {
+      case "BYTES": {
+        const all = Buffer.concat(whole.data);
+        const start = index === 0 ? 0 : whole.data[0]!.byteLength;
+        const data = [all.subarray(start, start + whole.data[index]!.byteLength)];
+        return { ...whole, shape, data };
+      }
+      case "FP32":
+        return { ...whole, shape, data: whole.data.subarray(...cut) };
+      default:
+        return { ...whole, shape, data: whole.data.subarray(...cut) };
+    }
+  }
+
+  describe(name, () => {
+    let transport: Transport;
+    const others: Transport[] = [];
+    beforeAll(() => {
+      transport = open();
+    });
+    afterAll(async () => {
+      for (const opened of [transport, ...others]) await opened.close();
+    });
+    const other = (opened: Transport) => {
+      others.push(opened);
+      return opened;
+    };
+
+    async function rows(input: Tensor): Promise<readonly Float32Array[]> {
+      const [output] = await transport.infer(model.name, [input], options);
+      if (output?.dataType !== "FP32") throw new Error(`not FP32: ${output?.dataType}`);
+      expect(output.shape).toEqual([input.shape[0], ...outputSpec!.dims]);
+      const width = elementCount(outputSpec!.dims);
+      return Array.from({ length: input.shape[0]! }, (_, row) =>
+        output.data.slice(row * width, (row + 1) * width),
+      );
+    }
+
+    async function rejection(call: Promise<unknown>): Promise<TritonError> {
+      const error = await call.then(
+        () => undefined,
+        (reason: unknown) => reason,
+      );
+      expect(error).toBeInstanceOf(TritonError);
+      return error as TritonError;
+    }
+
+    test("finds the server live and ready", async () => {
+      expect(await transport.live(options)).toBe(true);
+      expect(await transport.ready(undefined, options)).toBe(true);
+    });
+
+    test("finds a loaded model ready, and one that is not there not ready", async () => {
+      expect(await transport.ready(model.name, options)).toBe(true);
+      expect(await transport.ready("no_such_model", options)).toBe(false);
+    });
+
+    test("gives the server's name", async () => {
+      expect((await transport.serverMetadata(options)).name).not.toBe("");
+    });
+
+    test("gives the model's inputs and outputs with the batch dimension", async () => {
+      expect(await transport.modelMetadata(model.name, options)).toMatchObject({
+        name: model.name,
+        versions: ["1"],
+        inputs: [{ ...inputSpec, dims: [-1, ...inputSpec.dims] }],
+        outputs: [{ ...outputSpec, dims: [-1, ...outputSpec.dims] }],
+      });
+    });
+
+    test("gives the model's configuration in the field names of model_config.proto", async () => {
+      expect(await transport.modelConfig(model.name, options)).toMatchObject({
+        name: model.name,
+        max_batch_size: model.maxBatchSize,
+        input: [
+          {
+            name: inputSpec.name,
+            data_type: tritonType(inputSpec.dataType),
+            dims: [...inputSpec.dims],
+          },
+        ],
+        output: [{ name: outputSpec.name, data_type: "TYPE_FP32", dims: [...outputSpec.dims] }],
+      });
+    });
+
+    test("returns one row for each item of a batch, in order", async () => {
+      const batch = await rows(inputOf(3));
+      for (const [index, row] of batch.entries()) {
+        const [alone] = await rows(inputOf(1, index));
+        for (const [column, value] of row.entries()) expect(value).toBeCloseTo(alone![column]!, 3);
+      }
+      expect(batch[0]).not.toEqual(batch[1]);
+    });
+
+    test("carries the largest batch", async () => {
+      expect(await rows(inputOf(largestBatch))).toHaveLength(largestBatch);
+    });
+
+    test("carries an input that is a part of another array", async () => {
+      const [row] = await rows(partOf(inputOf(2), 1));
+      const [same] = await rows(inputOf(1, 1));
+      expect(row).toEqual(same);
+    });
+
+    test("answers calls that run at the same time, each with its own result", async () => {
+      const alone = await Promise.all([0, 1, 2, 3, 4, 5].map((first) => rows(inputOf(1, first))));
+      const distinct = new Set(alone.map(([row]) => row!.join()));
+      expect(distinct.size).toBe(6);
+    });
+
+    test("returns the outputs that were asked for, under the request's id", async () => {
+      const outputs = await transport.infer(model.name, [inputOf(1)], {
+        ...options,
+        requestId: "request-7",
+        outputs: [outputSpec.name],
+      });
+      expect(outputs.map((output) => output.name)).toEqual([outputSpec.name]);
+    });
+
+    test("counts inferences and executions", async () => {
+      // a request of an earlier test may still be uncounted
+      let before = await transport.statistics(model.name, options);
+      for (let last = -1; last !== before.success.count; ) {
+        last = before.success.count;
+        await sleep(100);
+        before = await transport.statistics(model.name, options);
+      }
+      await transport.infer(model.name, [inputOf(4)], options);
+      await transport.infer(model.name, [inputOf(2)], options);
+      // a Triton counts a request a moment after it has answered it
+      const after = await vi.waitUntil(async () => {
+        const now = await transport.statistics(model.name, options);
+        return now.success.count - before.success.count >= 2 ? now : undefined;
+      }, options.timeoutMs);
+      expect(after.inferenceCount - before.inferenceCount).toBe(6);
+      expect(after.executionCount - before.executionCount).toBe(2);
+      expect(after.success.count - before.success.count).toBe(2);
+      const fours = (stats: typeof after) =>
+        stats.batches.find(({ batchSize }) => batchSize === 4)?.executions ?? 0;
+      expect(fours(after) - fours(before)).toBe(1);
+    });
+
+    test("fails with 'rejected' and the server's words when the input has another name", async () => {
+      const error = await rejection(
+        transport.infer(model.name, [{ ...inputOf(1), name: "imagee" }], options),
+      );
+      expect(error.code).toBe("rejected");
+      expect(error.message).toContain(
+        `unexpected inference input 'imagee' for model '${model.name}'`,
+      );
+    });
+
+    test("fails with 'rejected' and the server's words when the input has another shape", async () => {
+      const wrong = { ...inputOf(1), shape: [1, ...inputSpec.dims, 1] };
+      const error = await rejection(transport.infer(model.name, [wrong], options));
+      expect(error.code).toBe("rejected");
+      expect(error.message).toContain(
+        `unexpected shape for input '${inputSpec.name}' for model '${model.name}'. Expected [-1,${inputSpec.dims.join(",")}], got [1,${inputSpec.dims.join(",")},1]`,
+      );
+    });
+
+    test("fails with 'rejected' and the server's words when the input has another type", async () => {
+      const head = { name: inputSpec.name, shape: [1, ...inputSpec.dims] };
+      const wrong: Tensor =
+        inputSpec.dataType === "UINT8"
+          ? { ...head, dataType: "FP32", data: new Float32Array(itemElements) }
+          : { ...head, dataType: "UINT8", data: new Uint8Array(itemElements) };
+      const error = await rejection(transport.infer(model.name, [wrong], options));
+      expect(error.code).toBe("rejected");
+      expect(error.message).toContain(
+        `data-type is '${wrong.dataType}', but model '${model.name}' expects '${inputSpec.dataType}'`,
+      );
+    });
+
+    test("fails with 'rejected' and the server's words when the batch is too large", async () => {
+      const error = await rejection(
+        transport.infer(model.name, [inputOf(model.maxBatchSize + 1)], options),
+      );
+      expect(error.code).toBe("rejected");
+      expect(error.message).toContain(
+        largestBatch < model.maxBatchSize
+          ? "JSON must be at most 16777216 bytes, got "
+          : `inference request batch-size must be <= ${model.maxBatchSize} for '${model.name}'`,
+      );
+    });
+
+    test("fails with 'rejected' when there is no such model or output", async () => {
+      const noModel = await rejection(transport.infer("no_such_model", [inputOf(1)], options));
+      expect(noModel.code).toBe("rejected");
+      expect(noModel.message).toContain("unknown model: 'no_such_model' is not found");
+      const noOutput = await rejection(
+        transport.infer(model.name, [inputOf(1)], { ...options, outputs: ["logits"] }),
+      );
+      expect(noOutput.code).toBe("rejected");
+      expect(noOutput.message).toContain(
+        `unexpected inference output 'logits' for model '${model.name}'`,
+      );
+    });
+
+    test("fails with 'unavailable' when nobody listens, and finds that server not live", async () => {
+      const unreachable = other(openUnreachable(await freePort()));
+      const error = await rejection(unreachable.infer(model.name, [inputOf(1)], options));
+      expect(error.code).toBe("unavailable");
+      expect(error.message).toContain(model.name);
+      expect(await unreachable.live(options)).toBe(false);
+      expect(await unreachable.ready(model.name, options)).toBe(false);
+    });
+
+    test("fails with 'timeout' at the deadline, and with 'cancelled' at the caller's signal", async () => {
+      const silent = await silentServer();
+      try {
+        const mute = other(openSilent(silent.port));
+        const late = await rejection(mute.infer(model.name, [inputOf(1)], { timeoutMs: 200 }));
+        expect(late.code).toBe("timeout");
+        expect(late.message).toBe(
+          `[timeout] ${model.name}: no answer from ${mute.target} in 200 ms`,
+        );
+        expect(await mute.live({ timeoutMs: 100 })).toBe(false);
+
+        const controller = new AbortController();
+        const call = mute.infer(model.name, [inputOf(1)], {
+          ...options,
+          signal: controller.signal,
+        });
+        setTimeout(() => controller.abort(), 20);
+        expect((await rejection(call)).code).toBe("cancelled");
+        const early = { ...options, signal: AbortSignal.abort() };
+        expect((await rejection(mute.infer(model.name, [inputOf(1)], early))).code).toBe(
+          "cancelled",
+        );
+      } finally {
+        silent.close();
+      }
+    });
+
+    test("fails with 'unavailable' after it was closed", async () => {
+      const closed = open();
+      await closed.infer(model.name, [inputOf(1)], options);
+      await closed.close();
+      await closed.close();
+      expect((await rejection(closed.infer(model.name, [inputOf(1)], options))).code).toBe(
+        "unavailable",
+      );
+    });
+  });
+}
+
+/** A small image file of one colour and a pattern, another one for each index. */
+function picture(index: number): Uint8Array {
+  const rgb = new Uint8Array(16 * 16 * 3).fill((index * 31) % 256, 0, 16 * 8 * 3);
+  for (let at = 16 * 8 * 3; at < rgb.length; at += 1) rgb[at] = (at * (index + 1)) % 251;
+  return pngOf(16, 16, rgb);
+}
+
+/** A port of 127.0.0.1 where nobody listened a moment ago. */
+async function freePort(): Promise<number> {
+  const server = await listening(createServer());
+  const { port } = server;
+  server.close();
+  return port;
+}
+
+/** Takes connections, and never says a word. */
+function silentServer(): Promise<{ port: number; close(): void }> {
+  return listening(createServer((socket) => socket.on("error", () => {}).resume()));
+}
+
+function listening(server: Server): Promise<{ port: number; close(): void }> {
+  const sockets = new Set<{ destroy(): void }>();
+  server.on("connection", (socket) => sockets.add(socket));
+  return new Promise((resolve) => {
+    server.listen(0, "127.0.0.1", () => {
+      const address = server.address();
+      resolve({
+        port: typeof address === "object" && address !== null ? address.port : 0,
+        close: () => {
+          for (const socket of sockets) socket.destroy();
+          server.close();
+        },
+      });
+    });
+  });
+}

@@ -1,0 +1,286 @@
+import { fileURLToPath } from "node:url";
+import type { MethodDefinition, ServiceDefinition } from "@grpc/grpc-js";
+import { loadSync, type Options } from "@grpc/proto-loader";
+import type { Tensor } from "../../contract/tensor.ts";
+import {
+  fromWire,
+  type InferRequest,
+  isDataType,
+  type ParameterValue,
+  refuseExtensions,
+  toWire,
+  WireError,
+  type WireTensor,
+} from "./wire.ts";
+
+/** Messages of Triton's gRPC service, as proto-loader gives them with {@link loadOptions}. */
+
+export interface InferParameter {
+  readonly bool_param?: boolean;
+  readonly int64_param?: number;
+  readonly string_param?: string;
+  readonly double_param?: number;
+  readonly uint64_param?: number;
+}
+type Parameters = Readonly<Record<string, InferParameter>>;
+
+interface TensorMessage {
+  readonly name: string;
+  readonly datatype: string;
+  readonly shape: readonly number[];
+  readonly parameters?: Parameters;
+  /** Elements in the message itself, one list for each kind: `raw_input_contents` is what clients use instead. */
+  readonly contents?: Readonly<Record<string, readonly unknown[]>> | null;
+}
+
+export interface ModelInferRequest {
+  readonly model_name: string;
+  readonly model_version?: string;
+  readonly id?: string;
+  readonly parameters?: Parameters;
+  readonly inputs: readonly TensorMessage[];
+  readonly outputs?: readonly { readonly name: string; readonly parameters?: Parameters }[];
+  readonly raw_input_contents?: readonly Uint8Array[];
+}
+
+export interface ModelInferResponse {
+  readonly model_name: string;
+  readonly model_version: string;
+  readonly id: string;
+  readonly parameters?: Parameters;
+  readonly outputs: readonly TensorMessage[];
+  readonly raw_output_contents: readonly Uint8Array[];
+}
+
+interface DurationMessage {
+  readonly count: number;
+  readonly ns: number;
+}
+export interface ModelStatisticsMessage {
+  readonly name: string;
+  readonly version: string;
+  readonly last_inference: number;
+  readonly inference_count: number;
+  readonly execution_count: number;
+  readonly inference_stats: Readonly<Record<string, DurationMessage>>;
+  readonly batch_stats: readonly {
+    readonly batch_size: number;
+    readonly compute_input: DurationMessage;
+    readonly compute_infer: DurationMessage;
+    readonly compute_output: DurationMessage;
+  }[];
+}
+
+interface NameAndVersion {
+  readonly name: string;
+  readonly version?: string;
+}
+
+/** A unary method: what goes in, and what comes out. */
+interface Unary<Request, Response> {
+  readonly request: Request;
+  readonly response: Response;
+}
+
+/** The methods that clipstack calls or answers with more than an error. */
+export interface InferenceMethods {
+  ServerLive: Unary<object, { readonly live: boolean }>;
+  ServerReady: Unary<object, { readonly ready: boolean }>;
+  ModelReady: Unary<NameAndVersion, { readonly ready: boolean }>;
+  ServerMetadata: Unary<
+    object,
+    { readonly name: string; readonly version: string; readonly extensions: readonly string[] }
+  >;
+  ModelMetadata: Unary<
+    NameAndVersion,
+    {
+      readonly name: string;
+      readonly versions: readonly string[];
+      readonly platform: string;
+      readonly inputs: readonly TensorMessage[];
+      readonly outputs: readonly TensorMessage[];
+    }
+  >;
+  ModelInfer: Unary<ModelInferRequest, ModelInferResponse>;
+  ModelConfig: Unary<NameAndVersion, { readonly config: Readonly<Record<string, unknown>> }>;
+  ModelStatistics: Unary<
+    NameAndVersion,
+    { readonly model_stats: readonly ModelStatisticsMessage[] }
+  >;
+  RepositoryIndex: Unary<
+    { readonly repository_name?: string; readonly ready?: boolean },
+    {
+      readonly models: readonly {
+        readonly name: string;
+        readonly version: string;
+        readonly state: string;
+        readonly reason: string;
+      }[];
+    }
+  >;
+  RepositoryModelLoad: Unary<
+    {
+      readonly repository_name?: string;
+      readonly model_name: string;
+      readonly parameters?: Readonly<
+        Record<string, { readonly string_param?: string; readonly bytes_param?: Uint8Array }>
+      >;
+    },
+    object
+  >;
+  RepositoryModelUnload: Unary<
+    { readonly repository_name?: string; readonly model_name: string },
+    object
+  >;
+}
+
+/** Field names as in the .proto files; 64-bit integers as numbers: none here comes near 2⁵³. */
+const loadOptions: Options = {
+  keepCase: true,
+  longs: Number,
+  enums: String,
+  defaults: true,
+  oneofs: false,
+};
+
+const protoFolder = fileURLToPath(new URL("./proto/", import.meta.url));
+
+function serviceOf(file: string, name: string): ServiceDefinition {
+  const definition = loadSync(file, { ...loadOptions, includeDirs: [protoFolder] })[name];
+  if (definition === undefined || "format" in definition) {
+    throw new Error(`${file}: has no service ${name}`);
+  }
+  return definition;
+}
+
+/** `inference.GRPCInferenceService` */
+export const inferenceService = serviceOf("grpc_service.proto", "inference.GRPCInferenceService");
+
+/** `grpc.health.v1.Health` */
+export const healthService = serviceOf("health.proto", "grpc.health.v1.Health");
+
+export function methodOf<Name extends keyof InferenceMethods>(
+  name: Name,
+): MethodDefinition<InferenceMethods[Name]["request"], InferenceMethods[Name]["response"]> {
+  const method = inferenceService[name];
+  if (method === undefined) throw new Error(`grpc_service.proto: has no method ${name}`);
+  return method;
+}
+
+/** No limit of grpc-js' own: a batch of 32 images is 19 MB. */
+export const channelOptions = {
+  "grpc.max_receive_message_length": -1,
+  "grpc.max_send_message_length": -1,
+  // HTTP/2's default window of 64 KiB makes an answer wait for a round trip each. grpc-js takes this for clients alone: its
+  // servers keep the default, so a request of 600 KB waits for ten
+  "grpc-node.flow_control_window": 8 * 1024 * 1024,
+} as const;
+
+// --- client ---
+
+export function encodeGrpcRequest(
+  model: string,
+  inputs: readonly Tensor[],
+  options: { readonly requestId?: string; readonly outputs?: readonly string[] },
+): ModelInferRequest {
+  const wires = inputs.map(toWire);
+  return {
+    model_name: model,
+    id: options.requestId ?? "",
+    inputs: wires.map(headOf),
+    outputs: (options.outputs ?? []).map((name) => ({ name })),
+    raw_input_contents: wires.map((wire) => asBuffer(wire.bytes)),
+  };
+}
+
+/** @throws {WireError} */
+export function decodeGrpcResponse(message: ModelInferResponse): Tensor[] {
+  const { outputs, raw_output_contents: raw } = message;
+  if (raw.length !== outputs.length) {
+    throw new WireError(`${outputs.length} outputs, but ${raw.length} raw_output_contents`);
+  }
+  return outputs.map((output, index) => fromWire(readTensor(output, raw[index]!)));
+}
+
+// --- server ---
+
+/** @throws {WireError} with Triton's words, where it has some. */
+export function decodeGrpcRequest(message: ModelInferRequest): InferRequest {
+  const { model_name: model, raw_input_contents: raw = [] } = message;
+  const inputs = message.inputs.map((input, index) => {
+    refuseExtensions(input.name, parametersOf(input.parameters));
+    if (Object.values(input.contents ?? {}).some((list) => list.length > 0)) {
+      throw new WireError(
+        `contents are not supported: send '${input.name}' in raw_input_contents`,
+        "unsupported",
+      );
+    }
+    const bytes = raw[index];
+    if (bytes === undefined) {
+      throw new WireError(
+        `unable to find data for input tensor '${input.name}' for model '${model}' in request.`,
+      );
+    }
+    return readTensor(input, bytes);
+  });
+  if (raw.length > inputs.length) {
+    throw new WireError(
+      `expected ${inputs.length} raw_input_contents for model '${model}', got ${raw.length}`,
+    );
+  }
+  return {
+    id: message.id ?? "",
+    parameters: parametersOf(message.parameters),
+    inputs,
+    outputs: (message.outputs ?? []).map(({ name, parameters }) => {
+      refuseExtensions(name, parametersOf(parameters));
+      return { name, binary: true };
+    }),
+    binaryOutputs: true,
+  };
+}
+
+export function encodeGrpcResponse(
+  head: { readonly id: string; readonly modelName: string; readonly modelVersion: string },
+  outputs: readonly Tensor[],
+): ModelInferResponse {
+  const wires = outputs.map(toWire);
+  return {
+    model_name: head.modelName,
+    model_version: head.modelVersion,
+    id: head.id,
+    outputs: wires.map(headOf),
+    raw_output_contents: wires.map((wire) => asBuffer(wire.bytes)),
+  };
+}
+
+// --- both ---
+
+function headOf({ name, dataType, shape }: WireTensor): TensorMessage {
+  return { name, datatype: dataType, shape };
+}
+
+/** A view: protobufjs takes Buffers only. */
+function asBuffer(bytes: Uint8Array): Buffer {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
+
+function readTensor(message: TensorMessage, bytes: Uint8Array): WireTensor {
+  const { name, datatype: dataType, shape } = message;
+  if (!isDataType(dataType)) throw new WireError(`invalid datatype '${dataType}' for '${name}'`);
+  return { name, dataType, shape, bytes };
+}
+
+function parametersOf(parameters: Parameters | undefined): Record<string, ParameterValue> {
+  const values: Record<string, ParameterValue> = {};
+  for (const [name, choice] of Object.entries(parameters ?? {})) {
+    const value =
+      choice.string_param ??
+      choice.bool_param ??
+      choice.int64_param ??
+      choice.uint64_param ??
+      choice.double_param;
+    if (value !== undefined) values[name] = value;
+  }
+  return values;
+}

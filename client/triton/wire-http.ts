@@ -1,0 +1,273 @@
+import { z } from "zod";
+import type { Tensor } from "../../contract/tensor.ts";
+import { parseJson, parseRequestJson } from "./parse-json.ts";
+import {
+  bytesOfElements,
+  fromWire,
+  type InferRequest,
+  isDataType,
+  jsonOfBytes,
+  type ParameterValue,
+  type RequestedOutput,
+  refuseExtensions,
+  toWire,
+  WireError,
+  type WireTensor,
+} from "./wire.ts";
+
+/** Inference requests and responses over HTTP: JSON, and Triton's binary tensor extension, or a mix of both. */
+
+/** Header that says how long the JSON before the binary tensors is. */
+export const headerLengthField = "inference-header-content-length";
+
+export interface HttpBody {
+  readonly headers: Readonly<Record<string, string>>;
+  /** To be sent one after the other. The tensors are views, not copies. */
+  readonly chunks: readonly Uint8Array[];
+  readonly byteLength: number;
+}
+
+const parameters = z.record(z.string(), z.union([z.string(), z.number(), z.boolean()]));
+const shape = z.array(z.int().min(0, "must be a whole number from 0 on")).max(32);
+const tensorHead = {
+  name: z.string().min(1),
+  datatype: z.string(),
+  shape,
+  parameters: parameters.optional(),
+  data: z.unknown().optional(),
+};
+const requestJson = z.object({
+  id: z.string().optional(),
+  parameters: parameters.optional(),
+  inputs: z.array(z.object(tensorHead)),
+  outputs: z
+    .array(z.object({ name: z.string().min(1), parameters: parameters.optional() }))
+    .optional(),
+});
+const responseJson = z.object({
+  id: z.string().optional(),
+  model_name: z.string().optional(),
+  outputs: z.array(z.object(tensorHead)),
+});
+type TensorJson = z.infer<typeof requestJson>["inputs"][number];
+
+// --- client ---
+
+export interface EncodeRequestOptions {
+  readonly encoding: "binary" | "json";
+  readonly requestId?: string;
+  readonly outputs?: readonly string[];
+}
+
+/** @throws {WireError} when a value has no form in JSON, and `encoding` is `json`. */
+export function encodeInferRequest(
+  inputs: readonly Tensor[],
+  { encoding, requestId, outputs }: EncodeRequestOptions,
+): HttpBody {
+  const binary = encoding === "binary";
+  return compose(
+    {
+      ...(requestId === undefined ? {} : { id: requestId }),
+      ...(binary ? { parameters: { binary_data_output: true } } : {}),
+      ...(outputs === undefined
+        ? {}
+        : { outputs: outputs.map((name) => ({ name, parameters: { binary_data: binary } })) }),
+    },
+    "inputs",
+    inputs.map((tensor) => ({ tensor, binary })),
+  );
+}
+
+/**
+ * @param headerLength - {@link headerLengthField} of the response, if it has one.
+ * @throws {WireError}
+ */
+export function decodeInferResponse(
+  body: Buffer,
+  headerLength: string | undefined,
+): { id: string; outputs: Tensor[] } {
+  const length = jsonLength(body, headerLength);
+  const json = checkJson(responseJson, parseJson(body.subarray(0, length)));
+  const outputs = readTensors(json.outputs, body.subarray(length), "output", "");
+  return { id: json.id ?? "", outputs: outputs.map(fromWire) };
+}
+
+// --- server ---
+
+/**
+ * @param headerLength - {@link headerLengthField} of the request, if it has one.
+ * @param model - For messages.
+ * @throws {WireError} with Triton's words, where it has some.
+ */
+export function decodeInferRequest(
+  body: Buffer,
+  headerLength: string | undefined,
+  model: string,
+): InferRequest {
+  const length = jsonLength(body, headerLength);
+  return requestOf(parseRequestJson(body.subarray(0, length)), body.subarray(length), model);
+}
+
+/**
+ * Bytes of JSON at the start of a request's body.
+ *
+ * @throws {WireError} if the header is not a length within the body.
+ */
+export function jsonLength(body: Buffer, headerLength: string | undefined): number {
+  return parseHeaderLength(headerLength, body.byteLength) ?? body.byteLength;
+}
+
+function requestOf(value: unknown, binary: Buffer, model: string): InferRequest {
+  const json = checkJson(requestJson, value);
+  const binaryOutputs = flag(json.parameters, "binary_data_output") ?? false;
+  return {
+    id: json.id ?? "",
+    parameters: json.parameters ?? {},
+    inputs: readTensors(json.inputs, binary, "input", ` for model '${model}'`),
+    outputs: (json.outputs ?? []).map((output): RequestedOutput => {
+      refuseExtensions(output.name, output.parameters);
+      return {
+        name: output.name,
+        binary: flag(output.parameters, "binary_data") ?? binaryOutputs,
+      };
+    }),
+    binaryOutputs,
+  };
+}
+
+/** @throws {WireError} when a value has no form in JSON, and was asked for in JSON. */
+export function encodeInferResponse(
+  head: { readonly id: string; readonly modelName: string; readonly modelVersion: string },
+  outputs: readonly { readonly tensor: Tensor; readonly binary: boolean }[],
+): HttpBody {
+  return compose(
+    {
+      ...(head.id === "" ? {} : { id: head.id }),
+      model_name: head.modelName,
+      model_version: head.modelVersion,
+    },
+    "outputs",
+    outputs,
+  );
+}
+
+// --- both ---
+
+/** A multiple of every element's size: what follows the JSON can be used in place. */
+const alignment = 8;
+
+function compose(
+  head: Readonly<Record<string, unknown>>,
+  member: "inputs" | "outputs",
+  tensors: readonly { readonly tensor: Tensor; readonly binary: boolean }[],
+): HttpBody {
+  const pieces: Uint8Array[] = [];
+  const heads = tensors.map(({ tensor, binary }) => {
+    const wire = toWire(tensor);
+    const json = { name: wire.name, datatype: wire.dataType, shape: wire.shape };
+    if (!binary) return `${JSON.stringify(json).slice(0, -1)},"data":${jsonOfBytes(wire)}}`;
+    pieces.push(wire.bytes);
+    return JSON.stringify({ ...json, parameters: { binary_data_size: wire.bytes.byteLength } });
+  });
+  const start = JSON.stringify(head).slice(0, -1);
+  const text = `${start}${start === "{" ? "" : ","}"${member}":[${heads.join(",")}]}`;
+  const isBinary = pieces.length > 0;
+  const json = isBinary ? padded(Buffer.from(text)) : Buffer.from(text);
+  const chunks = [json, ...pieces];
+  const byteLength = chunks.reduce((sum, chunk) => sum + chunk.byteLength, 0);
+  return {
+    headers: isBinary
+      ? {
+          "content-type": "application/octet-stream",
+          [headerLengthField]: String(json.byteLength),
+          "content-length": String(byteLength),
+        }
+      : { "content-type": "application/json", "content-length": String(byteLength) },
+    chunks,
+    byteLength,
+  };
+}
+
+/** JSON may end in spaces. */
+function padded(json: Buffer): Buffer {
+  const rest = json.byteLength % alignment;
+  return rest === 0 ? json : Buffer.concat([json, Buffer.alloc(alignment - rest, " ")]);
+}
+
+function parseHeaderLength(value: string | undefined, bodyLength: number): number | undefined {
+  if (value === undefined) return undefined;
+  if (!/^-?\d+$/.test(value)) {
+    throw new WireError(`Unable to parse Inference-Header-Content-Length, got: ${value}`);
+  }
+  const length = Number(value);
+  if (length < 0 || length > bodyLength) {
+    throw new WireError(
+      `inference header size should be in range (0, ${bodyLength}), got: ${value}`,
+    );
+  }
+  return length;
+}
+
+function checkJson<T>(schema: z.ZodType<T>, value: unknown): T {
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  const [issue] = result.error.issues;
+  const path = (issue?.path ?? [])
+    .map((key) => (typeof key === "number" ? `[${key}]` : `.${String(key)}`))
+    .join("")
+    .replace(/^\./, "");
+  throw new WireError(`Unable to parse '${path}': ${issue?.message ?? "not valid"}`);
+}
+
+/** @param context - `input` or `output`, and where it belongs: for messages. */
+function readTensors(
+  tensors: readonly TensorJson[],
+  binary: Buffer,
+  what: "input" | "output",
+  where: string,
+): WireTensor[] {
+  let offset = 0;
+  const result = tensors.map((tensor): WireTensor => {
+    const { name, datatype: dataType } = tensor;
+    if (!isDataType(dataType)) throw new WireError(`invalid datatype '${dataType}' for '${name}'`);
+    refuseExtensions(name, tensor.parameters);
+    const size = tensor.parameters?.binary_data_size;
+    checkOneSource(what, tensor.data !== undefined, size !== undefined);
+    const head = { name, dataType, shape: tensor.shape };
+    if (size === undefined) {
+      return { ...head, bytes: bytesOfElements(name, dataType, tensor.shape, tensor.data) };
+    }
+    if (typeof size !== "number" || !Number.isInteger(size) || size < 0) {
+      throw new WireError(`Unable to parse 'binary_data_size' of '${name}', got: ${String(size)}`);
+    }
+    const end = offset + size;
+    if (end > binary.byteLength) {
+      throw new WireError(
+        `unexpected size for ${what} '${name}', expecting ${end - binary.byteLength} additional bytes${where}`,
+      );
+    }
+    const bytes = binary.subarray(offset, end);
+    offset = end;
+    return { ...head, bytes };
+  });
+  if (offset !== binary.byteLength)
+    throw new WireError(`unexpected additional ${what} data${where}`);
+  return result;
+}
+
+function checkOneSource(what: "input" | "output", hasData: boolean, hasSize: boolean): void {
+  if (hasData !== hasSize) return;
+  const subject = what === "input" ? "Input" : "Output";
+  throw new WireError(
+    `${subject} must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', 'shared_memory_region' in 'parameters'. But ${hasData ? "set 'data' 'binary_data_size'" : "no field is set"}`,
+  );
+}
+
+function flag(
+  parameters: Readonly<Record<string, ParameterValue>> | undefined,
+  name: string,
+): boolean | undefined {
+  const value = parameters?.[name];
+  if (value === undefined || typeof value === "boolean") return value;
+  throw new WireError(`Unable to parse '${name}': must be true or false, got ${value}`);
+}

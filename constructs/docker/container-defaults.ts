@@ -1,0 +1,98 @@
+import type {
+  Container,
+  ContainerConfig,
+  ContainerHealthcheck,
+} from "@cdktf/provider-docker/lib/container/index.js";
+import type { IConstruct } from "constructs";
+import { TerraformStack } from "../cdktf.ts";
+import { check } from "../checks/findings.ts";
+import { stopSeconds, stopTimeFindings } from "../checks/stop-times.ts";
+
+/** User and group of the servers in their images: Triton's `triton-server`, Node's `node`. */
+export const serverUser = "1000:1000";
+
+/** What every server container has: no privileges, no writable disk, rotated logs. */
+export const hardened = {
+  user: serverUser,
+  readOnly: true,
+  capabilities: { drop: ["ALL"] },
+  securityOpts: ["no-new-privileges:true"],
+  restart: "unless-stopped",
+  logDriver: "json-file",
+  logOpts: { "max-file": "3", "max-size": "10m" },
+} as const satisfies Partial<ContainerConfig>;
+
+/**
+ * What a container of the embed image has besides: Docker's init as process 1. As process 1, Node hears no signal in the
+ * moments in which it starts, and a stop then would wait for the kill.
+ */
+export const nodeProcess = { init: true } as const satisfies Partial<ContainerConfig>;
+
+/** Who a container belongs to, for people and for `clipstack doctor`. */
+export function labels(
+  of: IConstruct,
+  service: string,
+  more: Readonly<Record<string, string>> = {},
+): { label: string; value: string }[] {
+  const all = { environment: TerraformStack.of(of).node.id, service, ...more };
+  return Object.entries(all).map(([name, value]) => ({ label: `clipstack.${name}`, value }));
+}
+
+/** `/tmp` in memory, for a read-only container. */
+export function tmpfs(sizeMiB: number): Readonly<Record<string, string>> {
+  return { "/tmp": `rw,nosuid,nodev,size=${sizeMiB}m` };
+}
+
+/** Both ways in which a container is stopped: by the engine, and by Terraform. */
+export function stopAfter(graceSeconds: number) {
+  const seconds = stopSeconds(graceSeconds);
+  return { stopTimeout: seconds, destroyGraceSeconds: seconds };
+}
+
+/** Refuse a container that was changed so that it is killed before its own grace is over. */
+export function checkStopTimes(container: Container, graceSeconds: number): void {
+  check(container, () => [
+    ...stopTimeFindings("stopTimeout", container.stopTimeoutInput, graceSeconds),
+    ...stopTimeFindings("destroyGraceSeconds", container.destroyGraceSecondsInput, graceSeconds),
+  ]);
+}
+
+/** What the embed image asks `url` with: it has no curl. */
+export function healthcheckOf(url: string): readonly string[] {
+  return ["CMD", "node", "/app/dist/healthcheck.js", url];
+}
+
+const probe = { intervalSeconds: 5, timeoutSeconds: 4, retries: 6 } as const;
+
+/** A container that needs `startSeconds` at most until it answers `test`. A {@link HealthGate} waits for it. */
+export function healthcheck(test: readonly string[], startSeconds: number): ContainerHealthcheck {
+  return {
+    test: [...test],
+    interval: goDuration(probe.intervalSeconds),
+    timeout: goDuration(probe.timeoutSeconds),
+    retries: probe.retries,
+    startPeriod: goDuration(startSeconds),
+  };
+}
+
+/** How long the engine may take to say that such a container is not healthy, with one probe more for its own time. */
+export function verdictSeconds(startSeconds: number): number {
+  return startSeconds + (probe.retries + 1) * (probe.intervalSeconds + probe.timeoutSeconds);
+}
+
+/**
+ * Seconds as Go prints a duration: `1m30s`, `20m0s`. The provider reads it back in this form, and any other spelling
+ * would replace the container at every apply.
+ */
+export function goDuration(seconds: number): string {
+  const hours = Math.floor(seconds / 3600);
+  const minutes = Math.floor((seconds % 3600) / 60);
+  return `${hours > 0 ? `${hours}h` : ""}${hours > 0 || minutes > 0 ? `${minutes}m` : ""}${seconds % 60}s`;
+}
+
+/** `NAME=value`, sorted, as the provider keeps them. */
+export function environmentList(env: Readonly<Record<string, string>>): string[] {
+  return Object.entries(env)
+    .map(([name, value]) => `${name}=${value}`)
+    .sort();
+}

@@ -1,0 +1,242 @@
+import { expect, test } from "vitest";
+import { serverEnv } from "../../contract/server-env.ts";
+import type { TerraformStack } from "../cdktf.ts";
+import { expression } from "../expression.ts";
+import { findings, hostIn, partsIn, synth } from "../test-synth.ts";
+import { EmbedServer, type EmbedServerProps } from "./embed-server.ts";
+import type { GpuHost, GpuHostProps } from "./gpu-host.ts";
+import { TritonServer } from "./triton-server.ts";
+
+/** ONNX Runtime in the server. */
+function embedIn(
+  stack: TerraformStack,
+  host: GpuHost,
+  props: Partial<EmbedServerProps> = {},
+  gpus: readonly number[] = [0],
+): EmbedServer {
+  const { tools, weights } = partsIn(stack, host);
+  return new EmbedServer(stack, "embed", {
+    host,
+    image: tools,
+    engine: { kind: "onnx", weights, gpus },
+    port: 8002,
+    expose: "loopback",
+    ...props,
+  });
+}
+
+function synthEmbed(props: Partial<EmbedServerProps> = {}, host: Partial<GpuHostProps> = {}) {
+  let server: EmbedServer | undefined;
+  const result = synth((stack) => {
+    server = embedIn(stack, hostIn(stack, host), props);
+  });
+  if (server === undefined) throw new Error("not built");
+  return { ...result, server, container: result.at("test/embed/container") };
+}
+
+/** A gateway over two Tritons. */
+function synthGateway() {
+  let server: EmbedServer | undefined;
+  const result = synth((stack) => {
+    const host = hostIn(stack);
+    const parts = partsIn(stack, host);
+    const image = { source: "pull", name: "tritonserver:26.07-py3" } as const;
+    const tritons = [0, 1].map(
+      (gpu) =>
+        new TritonServer(stack, `triton-${gpu}`, {
+          host,
+          ...parts,
+          engine: { kind: "tritonserver", image },
+          backend: "tensorrt",
+          ports: { http: 8010 + 10 * gpu, grpc: 8011 + 10 * gpu, metrics: 8012 + 10 * gpu },
+          gpus: [gpu],
+          expose: "loopback",
+        }),
+    );
+    const engine = { kind: "triton", upstreams: tritons } as const;
+    server = new EmbedServer(stack, "embed", {
+      host,
+      image: parts.tools,
+      engine,
+      port: 8002,
+      expose: "loopback",
+    });
+  });
+  if (server === undefined) throw new Error("not built");
+  return { ...result, server, container: result.at("test/embed/container") };
+}
+
+const settingsOf = (container: { env: string[] }) =>
+  serverEnv.parse(
+    Object.fromEntries(container.env.map((line) => line.split(/=(.*)/s).slice(0, 2))),
+  );
+
+test("loads the model that is mounted, read-only", () => {
+  const { container } = synthEmbed();
+  expect(settingsOf(container)).toMatchObject({
+    ENGINE: "onnx",
+    PORT: 8002,
+    MODEL_PATH: "/models/openclip_vit_b32/1/model.onnx",
+  });
+  expect(container.volumes).toEqual([
+    {
+      host_path: "/srv/models/openclip_vit_b32/1",
+      container_path: "/models/openclip_vit_b32/1",
+      read_only: true,
+    },
+  ]);
+});
+
+test("has a GPU where ONNX Runtime can use one", () => {
+  expect(synthEmbed().container.gpus).toBe("device=0");
+  expect(synthEmbed({}, { accelerator: "cpu" }).container).not.toHaveProperty("gpus");
+  expect(synthGateway().container).not.toHaveProperty("gpus");
+});
+
+test("computes on the GPU that it has, and must not fall back to the CPU", () => {
+  const provider = (container: { env: string[] }) => settingsOf(container).EXECUTION_PROVIDER;
+  expect(provider(synthEmbed().container)).toBe("cuda");
+  expect(provider(synthEmbed({}, { accelerator: "cpu" }).container)).toBe("cpu");
+  expect(provider(synthGateway().container)).toBe("cpu");
+});
+
+test("asks its Tritons over gRPC by their names on the network", () => {
+  const { container, at } = synthGateway();
+  expect(settingsOf(container)).toMatchObject({
+    ENGINE: "triton",
+    TRITON_GRPC_URLS: ["test-triton-0:8001", "test-triton-1:8001"],
+    TRITON_MODEL: "openclip_vit_b32_trt",
+  });
+  expect(at("test/triton-0/container").name).toBe("test-triton-0");
+  expect(container.networks_advanced).toEqual(at("test/triton-0/container").networks_advanced);
+});
+
+test("starts beside its Tritons, and is ready when they are", () => {
+  const { container, address } = synthGateway();
+  const text = JSON.stringify(container);
+  expect(container).not.toHaveProperty("depends_on");
+  expect(text).not.toContain(address("test/triton-0/container"));
+});
+
+test("is stopped in the moment in which it starts, too", () => {
+  expect(synthEmbed().container.init).toBe(true);
+  expect(synthGateway().container.init).toBe(true);
+});
+
+test("waits for the engines that its Tritons build before they are ready", () => {
+  const { container, at } = synthGateway();
+  expect(at("test/triton-0/container").healthcheck.start_period).toBe("7m0s");
+  expect(container.healthcheck.start_period).toBe("9m0s");
+  const gate = at("test/embed/ready/healthy").provisioner[0]["local-exec"];
+  expect(gate.command).toMatch(/ wait-healthy test-embed --timeout 603$/);
+  expect(synthEmbed().container.healthcheck.start_period).toBe("2m0s");
+});
+
+test("is touched only when everything is there that it needs", () => {
+  expect(synthEmbed().container.provider).toBe("docker.services");
+});
+
+test("has no privileges and no disk to write to", () => {
+  expect(synthEmbed().container).toMatchObject({
+    user: "1000:1000",
+    read_only: true,
+    capabilities: { drop: ["ALL"] },
+    security_opts: ["no-new-privileges:true"],
+    restart: "unless-stopped",
+    tmpfs: { "/tmp": "rw,nosuid,nodev,size=64m" },
+  });
+});
+
+test("is bound to the loopback interface unless it is exposed", () => {
+  expect(synthEmbed({ port: 9000 }).container.ports).toEqual([
+    { internal: 8002, external: 9000, ip: "127.0.0.1" },
+  ]);
+  expect(synthEmbed({ expose: "all-interfaces" }).container.ports[0].ip).toBe("0.0.0.0");
+});
+
+test("asks for no key where only this host reaches it", () => {
+  const { container, server, json } = synthEmbed();
+  expect(settingsOf(container)).toMatchObject({ ALLOW_ANONYMOUS: "true" });
+  expect(server.service.authorization).toBeUndefined();
+  expect(json).not.toHaveProperty("variable");
+});
+
+test("asks for a key where everybody reaches it, which only Terraform knows", () => {
+  const { container, server, json } = synthEmbed({ expose: "all-interfaces" });
+  expect(container.env).toContain(`API_KEY=${expression("var.embed_api_key")}`);
+  expect(settingsOf(container).ALLOW_ANONYMOUS).toBe("false");
+  expect(json.variable.embed_api_key).toMatchObject({
+    type: "string",
+    sensitive: true,
+    nullable: false,
+    validation: [
+      {
+        condition: expression("length(var.embed_api_key) >= 16"),
+        error_message: "The key must have at least 16 characters.",
+      },
+    ],
+  });
+  expect(json.variable.embed_api_key).not.toHaveProperty("default");
+  expect(server.service.authorization).toBe("bearer");
+});
+
+test("asks itself whether it is ready with what its image has", () => {
+  expect(synthEmbed().container.healthcheck.test).toEqual([
+    "CMD",
+    "node",
+    "/app/dist/healthcheck.js",
+    "http://127.0.0.1:8002/readyz",
+  ]);
+});
+
+test("is not killed before its own grace is over", () => {
+  const { container } = synthEmbed();
+  expect(settingsOf(container).SHUTDOWN_GRACE_SECONDS).toBe(30);
+  expect(container.stop_timeout).toBe(35);
+  expect(container.destroy_grace_seconds).toBe(35);
+});
+
+test("says where it is reached and what computes", () => {
+  expect(synthEmbed({ port: 9000 }).server.service).toMatchObject({
+    kind: "embed",
+    backend: "onnx",
+    model: "openclip_vit_b32",
+    endpoints: [
+      { protocol: "embed-http", url: "http://127.0.0.1:9000", path: "embed-http" },
+      { protocol: "metrics", url: "http://127.0.0.1:9000" },
+    ],
+  });
+  expect(synthGateway().server.service).toMatchObject({
+    backend: "triton",
+    model: "openclip_vit_b32_trt",
+  });
+});
+
+test("fails when its port is taken on the host", () => {
+  expect(
+    findings((stack) => {
+      const host = hostIn(stack);
+      host.publish(stack, [{ service: "other", prop: "port", expose: "loopback", port: 8002 }]);
+      embedIn(stack, host);
+    }),
+  ).toEqual(["test/embed: port must be free on the host, got 8002, which other (port) has"]);
+});
+
+test("fails on a GPU that the host does not have", () => {
+  expect(
+    findings((stack) => {
+      embedIn(stack, hostIn(stack), {}, [4]);
+    }),
+  ).toEqual(["test/embed: gpus must be 0 to 3 (host.count is 4), got 4"]);
+});
+
+test("fails when the container is changed so that it is killed too early", () => {
+  expect(
+    findings((stack) => {
+      const embed = embedIn(stack, hostIn(stack));
+      embed.container.destroyGraceSeconds = 10;
+    }),
+  ).toEqual([
+    "test/embed/container: destroyGraceSeconds must be at least 35 (30 of grace + 5), got 10",
+  ]);
+});

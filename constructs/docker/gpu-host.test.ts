@@ -1,0 +1,144 @@
+import { describe, expect, test } from "vitest";
+import { expression } from "../expression.ts";
+import { findings, hostIn, synth } from "../test-synth.ts";
+import type { GpuHost, GpuHostProps } from "./gpu-host.ts";
+import { hostRequirements } from "./host-requirements.ts";
+
+test("talks to the Docker endpoint with a provider that knows GPU devices", () => {
+  const { json, address } = synth((stack) => hostIn(stack, { docker: "ssh://gpu@host-1" }));
+  const inputOf = (path: string) => expression(`${address(path)}.input.docker`);
+  expect(json.provider.docker).toEqual([
+    { host: inputOf("test/host/check/doctor") },
+    { alias: "services", host: inputOf("test/host/prepared") },
+  ]);
+  expect(json.terraform.required_providers.docker).toEqual({
+    source: "kreuzwerker/docker",
+    version: "~> 4.5",
+  });
+});
+
+test("has everything wait for the check of the host", () => {
+  const { at, address } = synth((stack) => hostIn(stack, { docker: "ssh://gpu@host-1" }));
+  expect(at("test/host/check/doctor").input).toEqual({ docker: "ssh://gpu@host-1" });
+  expect(at("test/host/prepared").input).toEqual({
+    docker: expression(`${address("test/host/check/doctor")}.input.docker`),
+  });
+});
+
+describe("what is checked of the host", () => {
+  const required = (props: Partial<GpuHostProps>, build: (host: GpuHost) => void) => {
+    const { at } = synth((stack) => build(hostIn(stack, props)));
+    return hostRequirements.parse(at("test/host/check/doctor").triggers_replace);
+  };
+  const use = { service: "triton", backend: "onnx", instances: 1 } as const;
+
+  test("is what its services have taken", () => {
+    const requirements = required({}, (host) => {
+      host.publish(host, [
+        { service: "triton", prop: "ports.http", port: 8010, expose: "all-interfaces" },
+        { service: "triton", prop: "ports.metrics", port: 8012, expose: "loopback" },
+      ]);
+      host.run(host, ["GPU-1", "GPU-2"], use);
+      host.image("triton", { source: "pull", name: "nvcr.io/nvidia/tritonserver:26.07-py3" });
+      host.needsDriverFor("nvcr.io/nvidia/tritonserver:26.07-py3");
+      host.needsFile({ path: "a.onnx", on: "here", what: "the weights" });
+      host.needsDisk({ what: "weights", miB: 1 });
+    });
+    expect(requirements).toEqual({
+      schema: 1,
+      environment: "test",
+      docker: "unix:///var/run/docker.sock",
+      gpu: {
+        name: "rtx-4080",
+        label: "NVIDIA GeForce RTX 4080",
+        count: 4,
+        vramMiB: 16_376,
+        computeCapability: "8.9",
+        dataCentre: false,
+        uses: [{ service: "triton", gpus: ["GPU-1", "GPU-2"], miB: 1_105 }],
+        drivers: [{ image: "nvcr.io/nvidia/tritonserver:26.07-py3", cuda: 13, branch: 580 }],
+      },
+      ports: [
+        { service: "triton", setting: "ports.http", port: 8010, address: "0.0.0.0" },
+        { service: "triton", setting: "ports.metrics", port: 8012, address: "127.0.0.1" },
+      ],
+      disk: [
+        {
+          what: "nvcr.io/nvidia/tritonserver:26.07-py3",
+          miB: 20_480,
+          image: "nvcr.io/nvidia/tritonserver:26.07-py3",
+        },
+        { what: "weights", miB: 1 },
+      ],
+      files: [{ path: "a.onnx", on: "here", what: "the weights" }],
+    });
+  });
+
+  test("is no GPU where none is used", () => {
+    expect(required({}, () => {})).not.toHaveProperty("gpu");
+    expect(required({ accelerator: "cpu" }, (host) => host.run(host, [0], use))).not.toHaveProperty(
+      "gpu",
+    );
+  });
+
+  test("is room for an image that is built, whatever is there", () => {
+    const { disk } = required({}, (host) => {
+      host.image("embed-cpu", { source: "build" });
+      host.image("embed-cpu", { source: "build" });
+    });
+    expect(disk).toEqual([{ what: "embed-cpu image", miB: 2_048 }]);
+  });
+});
+
+test("makes one network for its services", () => {
+  const network = synth((stack) => hostIn(stack)).only("docker_network");
+  expect(network.name).toBe("test-network");
+});
+
+test("knows the facts of its GPU from the catalogue", () => {
+  let vramMiB = 0;
+  synth((stack) => {
+    vramMiB = hostIn(stack, { gpu: "t4" }).gpu.vramMiB;
+  });
+  expect(vramMiB).toBe(15_360);
+});
+
+test("is reached on the loopback interface unless the port is exposed on another machine", () => {
+  synth((stack) => {
+    const remote = hostIn(stack, { docker: "ssh://gpu@gpu-host.example:2222" });
+    expect(remote.clientAddress("all-interfaces")).toBe("gpu-host.example");
+    expect(remote.clientAddress("loopback")).toBe("127.0.0.1");
+  });
+  synth((stack) => {
+    expect(hostIn(stack).clientAddress("all-interfaces")).toBe("127.0.0.1");
+  });
+});
+
+test("leaves it to Terraform to find a relative path, and keeps an absolute one", () => {
+  synth((stack) => {
+    const host = hostIn(stack);
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: an expression of Terraform
+    expect(host.path("models")).toBe('${abspath("${path.root}/../../../models")}');
+    expect(host.path("/srv/models")).toBe("/srv/models");
+  });
+});
+
+test("fails when the models of a GPU do not fit", () => {
+  expect(
+    findings((stack) => {
+      const host = hostIn(stack);
+      host.run(stack, [1], { service: "triton-onnx", backend: "onnx", instances: 30 });
+    }),
+  ).toEqual([
+    "test/host: gpu must have room for the models: GPU 1 has 16376 MiB, 14738 usable, and they need 18302 (triton-onnx 18302)",
+  ]);
+});
+
+test("counts no GPU memory when the accelerator is cpu", () => {
+  expect(
+    findings((stack) => {
+      const host = hostIn(stack, { accelerator: "cpu" });
+      host.run(stack, [9], { service: "triton-onnx", backend: "onnx", instances: 30 });
+    }),
+  ).toEqual([]);
+});

@@ -1,0 +1,26 @@
+import { Container } from "@cdktf/provider-docker/lib/container/index.js";
+import { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
+import { expect, test } from "vitest";
+import { expression } from "../expression.ts";
+import { synth } from "../test-synth.ts";
+import { HealthGate } from "./health-gate.ts";
+
+test("waits for each new container, with the endpoint in the environment and not in the text", () => {
+  const { only, address } = synth((stack) => {
+    new DockerProvider(stack, "docker", {});
+    const container = new Container(stack, "container", { name: "test-embed", image: "a:1" });
+    new HealthGate(stack, "healthy", { container, docker: "ssh://gpu@gpu-1", timeoutSeconds: 150 });
+  });
+  expect(only("terraform_data")).toMatchObject({
+    triggers_replace: { container: expression(`${address("test/container")}.id`) },
+    provisioner: [
+      {
+        "local-exec": {
+          command: "node cli/clipstack.mjs wait-healthy test-embed --timeout 150",
+          working_dir: `${expression("path.root")}/../../..`,
+          environment: { DOCKER_HOST: "ssh://gpu@gpu-1" },
+        },
+      },
+    ],
+  });
+});

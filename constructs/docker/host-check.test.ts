@@ -1,0 +1,63 @@
+import { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
+import { expect, test } from "vitest";
+import { expression } from "../expression.ts";
+import { synth } from "../test-synth.ts";
+import { HostCheck } from "./host-check.ts";
+import { type HostRequirements, hostRequirementsVariable } from "./host-requirements.ts";
+
+const requirements: HostRequirements = {
+  schema: 1,
+  environment: "test",
+  docker: "ssh://gpu@gpu-1",
+  ports: [],
+  disk: [],
+  files: [],
+};
+
+function checked(produce = () => requirements) {
+  const { only, json, address } = synth((stack) => {
+    const { docker } = requirements;
+    const check = new HostCheck(stack, "check", { docker, requirements: produce });
+    new DockerProvider(stack, "docker", { host: check.docker });
+  });
+  return {
+    resource: only("terraform_data"),
+    address: address("test/check/doctor"),
+    provider: json.provider.docker[0],
+  };
+}
+
+test("asks doctor, in the project, with the requirements in its environment and not in its text", () => {
+  const { resource } = checked();
+  expect(resource.provisioner).toEqual([
+    {
+      "local-exec": {
+        command: "node cli/clipstack.mjs doctor test",
+        working_dir: `${expression("path.root")}/../../..`,
+        environment: {
+          [hostRequirementsVariable]: expression("jsonencode(self.triggers_replace)"),
+        },
+      },
+    },
+  ]);
+});
+
+test("asks again only when the requirements change", () => {
+  expect(checked().resource.triggers_replace).toEqual(requirements);
+});
+
+test("writes what is required when the tree is complete", () => {
+  const later = [{ service: "embed", setting: "port", port: 8002, address: "127.0.0.1" }];
+  let produced: HostRequirements = requirements;
+  const { only } = synth((stack) => {
+    new HostCheck(stack, "check", { docker: "unix:///a", requirements: () => produced });
+    produced = { ...requirements, ports: later };
+  });
+  expect(only("terraform_data").triggers_replace.ports).toEqual(later);
+});
+
+test("has a provider wait for it that takes the endpoint from it", () => {
+  const { address, provider, resource } = checked();
+  expect(resource.input).toEqual({ docker: "ssh://gpu@gpu-1" });
+  expect(provider.host).toBe(expression(`${address}.input.docker`));
+});

@@ -1,0 +1,124 @@
+import { existsSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+import { expression } from "../expression.ts";
+import { hostIn, synth } from "../test-synth.ts";
+import type { ImageKind, ImageSource } from "./server-image.ts";
+
+function synthImage(source: ImageSource, kind: ImageKind = "embed-cpu", weights = false) {
+  const result = synth((stack) => hostIn(stack).image(kind, source, weights));
+  return { ...result, image: result.at(`test/host/${kind}-image/image`) };
+}
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+
+test("keeps what it pulled when the environment goes", () => {
+  const { image } = synthImage({ source: "pull", name: "embed:1" });
+  expect(image).toMatchObject({ name: "embed:1", keep_locally: true });
+  expect(image).not.toHaveProperty("build");
+});
+
+test("names what it builds by the content, and removes it when the environment goes", () => {
+  const { image, json } = synthImage({ source: "build" });
+  const [local = "", hash = ""] = Object.entries(json.locals)[0] as [string, string];
+  expect(image).toMatchObject({
+    name: `clipstack/embed:cpu-${expression(`local.${local}`)}`,
+    keep_locally: false,
+    build: {
+      context: `${expression("path.root")}/../../../inference-image`,
+      dockerfile: "Dockerfile",
+    },
+    triggers: { content: expression(`local.${local}`) },
+  });
+  expect(hash).toContain("src/**");
+});
+
+test("builds at the endpoint of the provider", () => {
+  // the provider's other builder asks the Docker command line where that is
+  expect(synthImage({ source: "build" }).image.build.use_legacy_builder).toBe(true);
+});
+
+test.each(["pull", "build"] as const)("makes a new image before the old one goes: %s", (source) => {
+  const name = source === "pull" ? { name: "embed:1" } : {};
+  const { image } = synthImage({ source, ...name } as ImageSource);
+  expect(image.timeouts).toEqual({ create: "2h" });
+  expect(image.lifecycle).toEqual({ create_before_destroy: true });
+});
+
+test("has another name for other base images", () => {
+  const hash = (source: ImageSource) => Object.values(synthImage(source).json.locals)[0];
+  const other = { source: "build", buildArgs: { NODE_IMAGE: "node:24" } } as const;
+  expect(hash(other)).not.toBe(hash({ source: "build" }));
+  expect(synthImage(other).image.build.build_args).toEqual({ NODE_IMAGE: "node:24" });
+});
+
+test("puts the weights on top of an embed image", () => {
+  const { at, image } = synthImage({ source: "build" }, "embed-gpu", true);
+  const top = at("test/host/embed-gpu-image/weights-image");
+  expect(top.name).toMatch(/^clipstack\/embed:gpu-weights-\$\{local\./);
+  expect(top.build).toMatchObject({
+    context: `${expression("path.root")}/../../../.`,
+    dockerfile: "model_repository/image/Dockerfile.weights",
+  });
+  expect(top.build.build_args.IMAGE).toMatch(
+    /^\$\{docker_image\.host_embed-gpu-image_image.*name\}$|name\}$/,
+  );
+  expect(image.name).toMatch(/^clipstack\/embed:gpu-\$\{local\./);
+});
+
+test("says what to do where there are no weights to put into it", () => {
+  const condition = (kind: ImageKind, weights: boolean, id: string) =>
+    synthImage({ source: "build" }, kind, weights).at(`test/host/${kind}-image/${id}`).lifecycle
+      .precondition?.[0].error_message;
+  const message = expect.stringContaining("There are no weights at model_repository/");
+  expect(condition("embed-cpu", true, "weights-image")).toEqual(message);
+  expect(condition("triton", true, "image")).toEqual(message);
+  expect(condition("triton", false, "image")).toBeUndefined();
+});
+
+test("builds Triton's image with the weights, or without", () => {
+  const args = (weights: boolean) =>
+    synthImage({ source: "build" }, "triton", weights).image.build.build_args;
+  expect(args(true)).toEqual({ WEIGHTS: "image" });
+  expect(args(false)).toEqual({ WEIGHTS: "none" });
+});
+
+/** `COPY` lines of a Dockerfile that take from its context. */
+function copied(dockerfile: string): readonly string[] {
+  const text = readFileSync(`${root}${dockerfile}`, "utf8");
+  return [...text.matchAll(/^COPY (?!--from)(.+)$/gm)].flatMap(([, words = ""]) =>
+    words.trim().split(/\s+/).slice(0, -1),
+  );
+}
+
+test.each([
+  ["embed-cpu", "inference-image/Dockerfile", "inference-image/"],
+  ["embed-gpu", "inference-image/Dockerfile.gpu", "inference-image/"],
+  ["triton", "model_repository/image/Dockerfile.triton", ""],
+] as const)("hashes all that the Dockerfile of %s copies", (kind, dockerfile, context) => {
+  const hash = String(Object.values(synthImage({ source: "build" }, kind).json.locals)[0]);
+  const patterns = [...hash.matchAll(/fileset\("[^"]*", "([^"]*)"\)/g)].map(([, it = ""]) => it);
+  const sources = copied(dockerfile);
+  expect(sources.length).toBeGreaterThan(1);
+  for (const source of sources) {
+    expect(existsSync(`${root}${context}${source}`), source).toBe(true);
+    expect(
+      patterns.some((pattern) => covers(pattern, source)),
+      source,
+    ).toBe(true);
+  }
+});
+
+/** Whether a pattern of `fileset` has a file, or what is in a folder. */
+function covers(pattern: string, source: string): boolean {
+  const alternatives = /^(.*)\{(.*)\}(.*)$/.exec(pattern);
+  if (alternatives !== null) {
+    const [, before = "", words = "", after = ""] = alternatives;
+    return words.split(",").some((word) => covers(`${before}${word}${after}`, source));
+  }
+  return (
+    pattern === source ||
+    pattern.startsWith(`${source}/`) ||
+    (pattern.endsWith("/**") && source.startsWith(pattern.slice(0, -2)))
+  );
+}

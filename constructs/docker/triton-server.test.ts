@@ -1,0 +1,503 @@
+import { expect, test } from "vitest";
+import { parseTritonArgs } from "../../contract/triton-flags.ts";
+import type { TerraformStack } from "../cdktf.ts";
+import { findings, hostIn, partsIn, synth } from "../test-synth.ts";
+import type { GpuHostProps } from "./gpu-host.ts";
+import { TritonServer, type TritonServerProps } from "./triton-server.ts";
+
+/** NVIDIA's server from an image. */
+const nvidia = (name: string) =>
+  ({ kind: "tritonserver", image: { source: "pull", name } }) as const;
+
+function triton(
+  stack: TerraformStack,
+  props: Partial<TritonServerProps>,
+  hostProps: Partial<GpuHostProps>,
+): TritonServer {
+  const host = hostIn(stack, hostProps);
+  return new TritonServer(stack, "triton", {
+    host,
+    ...partsIn(stack, host),
+    engine: nvidia("nvcr.io/nvidia/tritonserver:26.07-py3"),
+    backend: "onnx",
+    ports: { http: 8010, grpc: 8011, metrics: 8012 },
+    gpus: [0],
+    expose: "loopback",
+    ...props,
+  });
+}
+
+function synthTriton(props: Partial<TritonServerProps> = {}, host: Partial<GpuHostProps> = {}) {
+  let server: TritonServer | undefined;
+  const result = synth((stack) => {
+    server = triton(stack, props, host);
+  });
+  if (server === undefined) throw new Error("not built");
+  return { ...result, server, container: result.at("test/triton/container") };
+}
+
+const flagsOf = (container: { command: string[] }) => parseTritonArgs(container.command.slice(1));
+
+test("runs tritonserver as NVIDIA advises for production", () => {
+  const { container } = synthTriton();
+  // spelled out, also where it is Triton's default today
+  expect(container.command).toEqual([
+    "tritonserver",
+    "--model-repository=/models",
+    "--model-config-name=single-gpu",
+    "--http-max-input-size=134217728",
+    "--model-control-mode=explicit",
+    "--load-model=openclip_vit_b32",
+    expect.stringMatching(
+      /^--http-restricted-api=model-repository:model-control-key=\$\{sensitive\(terraform_data\.host_model-control-key_\w+\.output\.key\)\}$/,
+    ),
+    expect.stringMatching(/^--grpc-restricted-protocol=model-repository:model-control-key=\$\{/),
+    "--strict-readiness=true",
+    "--exit-on-error=true",
+    "--exit-timeout-secs=30",
+    "--disable-auto-complete-config",
+  ]);
+  expect(() => flagsOf(container)).not.toThrow();
+});
+
+test.each([
+  ["single-gpu", [2], "gpu"],
+  ["multi-gpu-4x", [0, 1, 2, 3], "gpu"],
+  ["cpu", [0], "cpu"],
+] as const)(
+  "chooses the model configuration %s for GPUs %j on %s",
+  (variant, gpus, accelerator) => {
+    const { container } = synthTriton({ gpus }, { accelerator });
+    expect(flagsOf(container)["model-config-name"]).toBe(variant);
+  },
+);
+
+test("asks for one GPU as a device", () => {
+  const { container } = synthTriton({ gpus: [2] });
+  expect(container.gpus).toBe("device=2");
+  expect(container).not.toHaveProperty("runtime");
+  expect(container.env).toEqual([
+    "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+    "NVIDIA_VISIBLE_DEVICES=2",
+  ]);
+});
+
+test("asks for a GPU by its UUID, which does not change when cards are moved", () => {
+  const uuid = "GPU-8a56a4bc-184b-a047-2620-be16fdbd5b46";
+  const { container } = synthTriton({ gpus: [uuid] });
+  expect(container.gpus).toBe(`device=${uuid}`);
+  expect(container.env).toContain(`NVIDIA_VISIBLE_DEVICES=${uuid}`);
+  // in the container it is GPU 0, as every single one
+  expect(flagsOf(container)["model-config-name"]).toBe("single-gpu");
+});
+
+test("asks for several GPUs through NVIDIA's runtime", () => {
+  const { container } = synthTriton({ gpus: [0, 1, 2, 3] });
+  expect(container.runtime).toBe("nvidia");
+  expect(container).not.toHaveProperty("gpus");
+  expect(container.env).toContain("NVIDIA_VISIBLE_DEVICES=0,1,2,3");
+});
+
+test("asks for no GPU when the accelerator is cpu", () => {
+  const { container } = synthTriton({}, { accelerator: "cpu" });
+  expect(container).not.toHaveProperty("gpus");
+  expect(container).not.toHaveProperty("runtime");
+  expect(container.env ?? []).toEqual([]);
+});
+
+test("has the shared memory and the limits that NVIDIA advises", () => {
+  const { container } = synthTriton();
+  expect(container.shm_size).toBe(1024);
+  expect(container.ulimit).toEqual([
+    { name: "memlock", soft: -1, hard: -1 },
+    { name: "stack", soft: 67_108_864, hard: 67_108_864 },
+  ]);
+});
+
+test("keeps the limit on pinned memory where no GPU needs it", () => {
+  const limits = ({ container }: ReturnType<typeof synthTriton>) =>
+    container.ulimit.map(({ name }: { name: string }) => name);
+  expect(limits(synthTriton({}, { accelerator: "cpu" }))).toEqual(["stack"]);
+  expect(limits(synthTriton({ engine: { kind: "bundled" } }))).toEqual(["stack"]);
+});
+
+test("has no privileges and no disk to write to", () => {
+  const { container } = synthTriton();
+  expect(container).toMatchObject({
+    user: "1000:1000",
+    read_only: true,
+    capabilities: { drop: ["ALL"] },
+    security_opts: ["no-new-privileges:true"],
+    restart: "unless-stopped",
+    log_driver: "json-file",
+    log_opts: { "max-file": "3", "max-size": "10m" },
+    tmpfs: { "/tmp": "rw,nosuid,nodev,size=256m" },
+  });
+  expect(container).not.toHaveProperty("privileged");
+});
+
+test("publishes Triton's three ports on the loopback interface", () => {
+  expect(synthTriton().container.ports).toEqual([
+    { internal: 8000, external: 8010, ip: "127.0.0.1" },
+    { internal: 8001, external: 8011, ip: "127.0.0.1" },
+    { internal: 8002, external: 8012, ip: "127.0.0.1" },
+  ]);
+});
+
+test("keeps metrics on the loopback interface when it is exposed", () => {
+  const { container } = synthTriton({ expose: "all-interfaces", allowUnauthenticated: true });
+  expect(container.ports.map(({ ip }: { ip: string }) => ip)).toEqual([
+    "0.0.0.0",
+    "0.0.0.0",
+    "127.0.0.1",
+  ]);
+});
+
+test("mounts the weights and the configuration of its model, read-only, and no other model", () => {
+  const { container, only } = synthTriton();
+  expect(container.volumes).toEqual([
+    {
+      host_path: "/srv/models/openclip_vit_b32/1",
+      container_path: "/models/openclip_vit_b32/1",
+      read_only: true,
+    },
+    {
+      volume_name: expect.stringContaining("configuration_volume"),
+      container_path: "/models/openclip_vit_b32/configs",
+      read_only: true,
+    },
+  ]);
+  expect(only("docker_volume").name).toBe("test-triton-config");
+});
+
+test("gives TensorRT the file of the ONNX model under its own name", () => {
+  const { container } = synthTriton({ backend: "tensorrt" });
+  expect(container.volumes[0]).toEqual({
+    host_path: "/srv/models/openclip_vit_b32/1",
+    container_path: "/models/openclip_vit_b32_trt/1",
+    read_only: true,
+  });
+});
+
+test("keeps TensorRT engines on a volume, for one kind of GPU and one version of Triton", () => {
+  const { container, at } = synthTriton({ backend: "tensorrt" }, { gpu: "a100-sxm4-80gb" });
+  const volume = at("test/triton/engine-cache/volume");
+  expect(volume.name).toBe("test-triton-engines-sm80-26.07-py3");
+  expect(container.volumes[2].container_path).toBe("/engine-cache");
+  expect(container.volumes[2]).not.toHaveProperty("read_only");
+});
+
+test("names the volume by the digest of an image that has one", () => {
+  const engine = nvidia(`nvcr.io/nvidia/tritonserver@sha256:${"ab".repeat(32)}`);
+  const { at } = synthTriton({ backend: "tensorrt", engine });
+  const volume = at("test/triton/engine-cache/volume");
+  expect(volume.name).toBe("test-triton-engines-sm89-abababababab");
+});
+
+test("hands the volume to Triton's user before Triton starts", () => {
+  const { at, address } = synthTriton({ backend: "tensorrt" });
+  expect(at("test/triton/engine-cache/owner/container")).toMatchObject({
+    entrypoint: ["chown"],
+    command: ["1000:1000", "/engine-cache"],
+    user: "0:0",
+    capabilities: { add: ["CAP_CHOWN"], drop: ["ALL"] },
+    network_mode: "none",
+    must_run: false,
+    attach: true,
+  });
+  expect(at("test/host/prepared").depends_on).toContain(
+    address("test/triton/engine-cache/owner/container"),
+  );
+});
+
+test("needs no engine cache with ONNX Runtime, nor on CPU", () => {
+  const volumes = ({ all }: ReturnType<typeof synthTriton>) =>
+    all("docker_volume").map(({ name }) => name);
+  expect(volumes(synthTriton())).toEqual(["test-triton-config"]);
+  const onCpu = synthTriton({ backend: "tensorrt" }, { accelerator: "cpu" });
+  expect(volumes(onCpu)).toEqual(["test-triton-config"]);
+});
+
+test("asks Triton itself whether it is ready", () => {
+  const { healthcheck } = synthTriton().container;
+  expect(healthcheck.test).toEqual([
+    "CMD",
+    "curl",
+    "-fsS",
+    "http://127.0.0.1:8000/v2/health/ready",
+  ]);
+});
+
+test("is the embed image with Triton's options where the engine is bundled", () => {
+  const { container, server, address } = synthTriton({ engine: { kind: "bundled" } });
+  expect(container.image).toBe(`\${${address("test/host/embed-cpu-image/image")}.image_id}`);
+  expect(container.command).toEqual(synthTriton().container.command);
+  expect(container.ports).toEqual(synthTriton().container.ports);
+  expect(container.healthcheck.test.slice(0, 2)).toEqual(["CMD", "node"]);
+  expect(container.init).toBe(true);
+  expect(synthTriton().container).not.toHaveProperty("init");
+  expect(server.service.engine).toBe("bundled");
+});
+
+test("puts the configuration that the settings ask for in its place before Triton starts", () => {
+  const { at, address } = synthTriton({
+    modelControl: "none",
+    maxQueueDelayMicroseconds: 2_000,
+    instancesPerGpu: 2,
+  });
+  const apply = at("test/triton/configuration/apply/container");
+  expect(apply.command).toEqual([
+    "apply-config",
+    ...["--folder", "/configs"],
+    ...["--file", "/model-config.pbtxt"],
+    ...["--name", "single-gpu"],
+    ...["--model", "openclip_vit_b32"],
+  ]);
+  expect(apply.upload).toEqual([
+    { file: "/model-config.pbtxt", content: expect.stringContaining("count: 2") },
+  ]);
+  expect(apply.upload[0].content).toContain("max_queue_delay_microseconds: 2000");
+  expect(at("test/host/prepared").depends_on).toContain(
+    address("test/triton/configuration/apply/container"),
+  );
+});
+
+test("replaces a Triton that loads nothing anew when its configuration changes, and nothing else does", () => {
+  const started = (props: Partial<TritonServerProps>) =>
+    synthTriton({ ...props, modelControl: "none" }).container;
+  const label = (props: Partial<TritonServerProps>) =>
+    started(props).labels.find(
+      (it: { label: string }) => it.label === "clipstack.model-configuration",
+    )?.value;
+  expect(label({})).toMatch(/^[0-9a-f]{12}$/);
+  expect(label({ maxQueueDelayMicroseconds: 2_000 })).not.toBe(label({}));
+  const { image, command } = started({ maxQueueDelayMicroseconds: 2_000 });
+  expect({ image, command }).toEqual({ image: started({}).image, command: started({}).command });
+});
+
+test("has a Triton with model control load a changed configuration, and leaves its container as it is", () => {
+  const explicit = (delay: number) => synthTriton({ maxQueueDelayMicroseconds: delay });
+  expect(explicit(2_000).container).toEqual(explicit(5_000).container);
+  expect(flagsOf(explicit(2_000).container)).toMatchObject({
+    "model-control-mode": "explicit",
+    "load-model": ["openclip_vit_b32"],
+  });
+  const apply = explicit(2_000).at("test/triton/configuration/apply/container");
+  expect(apply.command.slice(-6)).toEqual([
+    ...["--server", "http://test-triton:8000"],
+    ...["--generation", expect.stringContaining("tritonserver:26.07-py3")],
+    ...["--timeout-seconds", "120"],
+  ]);
+  expect(apply.networks_advanced).toHaveLength(1);
+  expect(apply.env).toEqual([expect.stringMatching(/^MODEL_CONTROL_KEY=\$\{sensitive\(/)]);
+});
+
+test("restricts no model control API with open, and none without model control", () => {
+  for (const modelControl of ["open", "none"] as const) {
+    const { container, json, at } = synthTriton({ modelControl });
+    expect(flagsOf(container)).toMatchObject({
+      "http-restricted-api": [],
+      "grpc-restricted-protocol": [],
+    });
+    expect(at("test/triton/configuration/apply/container").env).toBeUndefined();
+    expect(JSON.stringify(json)).not.toContain("model-control-key");
+  }
+});
+
+test("keeps the key of the model control API: another one would replace every Triton", () => {
+  const key = synthTriton().at("test/host/model-control-key");
+  expect(key.input).toEqual({ key: `\${uuid()}` });
+  expect(key.lifecycle.ignore_changes).toEqual(["input"]);
+});
+
+test("has no Triton load a configuration that is replaced with it", () => {
+  const generation = (props: Partial<TritonServerProps>) =>
+    synthTriton({ modelControl: "explicit", ...props }).at(
+      "test/triton/configuration/apply/container",
+    ).command[12];
+  expect(generation({ maxQueueDelayMicroseconds: 2_000 })).toBe(generation({}));
+  expect(generation({ gpus: [1] })).not.toBe(generation({}));
+  expect(generation({ engine: nvidia("tritonserver:26.08-py3") })).not.toBe(generation({}));
+});
+
+test("names TensorRT's engines by the weights and the image", () => {
+  const prefix = (props: Partial<TritonServerProps>) =>
+    synthTriton({ backend: "tensorrt", ...props })
+      .at("test/triton/configuration/apply/container")
+      .upload[0].content.match(/trt_engine_cache_prefix", value: "([^"]*)"/)?.[1];
+  // of a folder of the host, the path
+  const name = /^[0-9a-f]{12}_26\.07-py3_openclip_vit_b32_trt_fp16_b32$/;
+  expect(prefix({})).toMatch(name);
+  expect(prefix({ optimumBatchSize: 8 })).toBe(`${prefix({})}_o8`);
+  const { at } = synth((stack) => {
+    const host = hostIn(stack);
+    new TritonServer(stack, "triton", {
+      host,
+      ...partsIn(stack, host, "volume"),
+      engine: nvidia("tritonserver:26.07-py3"),
+      backend: "tensorrt",
+      ports: { http: 8010, grpc: 8011, metrics: 8012 },
+      gpus: [0],
+      expose: "loopback",
+    });
+  });
+  expect(at("test/triton/configuration/apply/container").upload[0].content).toMatch(
+    /trt_engine_cache_prefix", value: "\$\{substr\(local\.weights_sha256_\w+, 0, 12\)\}_26\.07-py3_openclip/,
+  );
+});
+
+test("records CUDA graphs with TensorRT, and refuses them where ONNX Runtime can answer wrongly with them", () => {
+  const { at } = synthTriton({ backend: "tensorrt", cudaGraphs: true });
+  expect(at("test/triton/configuration/apply/container").upload[0].content).toContain(
+    "trt_cuda_graph_enable",
+  );
+  expect(() => synthTriton({ backend: "onnx", cudaGraphs: true })).toThrow(
+    "cudaGraphs must be false where ONNX Runtime runs openclip_vit_b32: its CUDA graphs can answer with the result of an earlier request (microsoft/onnxruntime#20050), got true",
+  );
+});
+
+test("is touched only when everything is there that it needs", () => {
+  expect(synthTriton().container.provider).toBe("docker.services");
+});
+
+test.each([
+  ["onnx", [0], "2m0s", 183],
+  ["tensorrt", [0], "7m0s", 483],
+  ["tensorrt", [0, 1, 2, 3], "22m0s", 1383],
+] as const)(
+  "waits for %s on %j as long as cold engine builds take",
+  (backend, gpus, start, wait) => {
+    const { container, at } = synthTriton({ backend, gpus });
+    expect(container.healthcheck.start_period).toBe(start);
+    const [{ "local-exec": gate }] = at("test/triton/ready/healthy").provisioner;
+    expect(gate.command).toMatch(new RegExp(` wait-healthy test-triton --timeout ${wait}$`));
+  },
+);
+
+test("is not killed before its own exit timeout is over", () => {
+  const { container } = synthTriton();
+  expect(container.stop_timeout).toBe(35);
+  expect(container.destroy_grace_seconds).toBe(35);
+});
+
+test("fails when the container is changed so that it is killed too early", () => {
+  expect(
+    findings((stack) => {
+      triton(stack, {}, {}).container.stopTimeout = 10;
+    }),
+  ).toEqual(["test/triton/container: stopTimeout must be at least 35 (30 of grace + 5), got 10"]);
+});
+
+test("counts execution instances over all GPUs", () => {
+  expect(synthTriton({ gpus: [0, 1, 2, 3] }).server.executionInstances).toBe(4);
+  expect(synthTriton().server.executionInstances).toBe(1);
+  expect(synthTriton({}, { accelerator: "cpu" }).server.executionInstances).toBe(1);
+});
+
+test("says where it is reached, and where in the state it is", () => {
+  const { server, container, address } = synthTriton({ backend: "tensorrt" });
+  expect(server.service).toEqual({
+    name: "triton",
+    kind: "triton",
+    backend: "tensorrt",
+    engine: "tritonserver",
+    model: "openclip_vit_b32_trt",
+    resources: { container: address("test/triton/container") },
+    endpoints: [
+      { protocol: "oip-http", url: "http://127.0.0.1:8010", path: "trt-http" },
+      { protocol: "oip-grpc", url: "127.0.0.1:8011", path: "trt-grpc" },
+      { protocol: "metrics", url: "http://127.0.0.1:8012" },
+    ],
+  });
+  expect(server.grpcTarget).toBe(`${container.name}:8001`);
+});
+
+test("is reached by the host's name when it is exposed there", () => {
+  const { server } = synthTriton(
+    { expose: "all-interfaces", allowUnauthenticated: true },
+    { docker: "ssh://gpu@gpu-1" },
+  );
+  expect(server.service.endpoints.map(({ url }) => url)).toEqual([
+    "http://gpu-1:8010",
+    "gpu-1:8011",
+    "http://127.0.0.1:8012",
+  ]);
+});
+
+test("keeps the image on the host and replaces the container when the image changes", () => {
+  const { container, at, address } = synthTriton();
+  expect(at("test/host/triton-image/image")).toMatchObject({
+    name: "nvcr.io/nvidia/tritonserver:26.07-py3",
+    keep_locally: true,
+  });
+  expect(container.image).toBe(`\${${address("test/host/triton-image/image")}.image_id}`);
+});
+
+test("fails on settings that no model configuration can have", () => {
+  expect(findings((stack) => triton(stack, { instancesPerGpu: 17 }, {}))).toContain(
+    "test/triton: instancesPerGpu must be a whole number, 1 to 16, got 17",
+  );
+});
+
+test("fails when everybody would reach a server that asks nobody who they are", () => {
+  const expose = "all-interfaces";
+  expect(findings((stack) => triton(stack, { expose }, {}))).toEqual([
+    "test/triton: expose must be loopback: Triton has no authentication, so it is reached through the embed server as gateway, or with 'npx clipstack tunnel'; allowUnauthenticated: true exposes it all the same; got 'all-interfaces'",
+  ]);
+  const said = { expose, allowUnauthenticated: true } as const;
+  expect(findings((stack) => triton(stack, said, {}))).toEqual([]);
+});
+
+test("fails when a reload, with new instances beside the old ones, does not fit the GPU", () => {
+  const many = { instancesPerGpu: 13 } as const;
+  expect(findings((stack) => triton(stack, { ...many, modelControl: "none" }, {}))).toEqual([]);
+  expect(findings((stack) => triton(stack, many, {}))).toEqual([
+    "test/host: gpu must have room for the models: GPU 0 has 16376 MiB, 14738 usable, and they need 15930 (triton 8221 + a reload of triton 7709)",
+  ]);
+});
+
+test("fails on an image that is too old for its options, also where no GPU is used", () => {
+  const image = "nvcr.io/nvidia/tritonserver:24.05-py3";
+  expect(
+    findings((stack) => triton(stack, { engine: nvidia(image) }, { accelerator: "cpu" })),
+  ).toEqual([
+    `test/triton: image must be 24.06 or newer, because older Tritons reject --model-config-name, got '${image}'`,
+  ]);
+});
+
+test("fails on a GPU that is newer than the image, but not where no GPU is used", () => {
+  const image = "nvcr.io/nvidia/tritonserver:24.12-py3";
+  const engine = nvidia(image);
+  expect(findings((stack) => triton(stack, { engine }, { gpu: "b200" }))).toEqual([
+    `test/triton: image must be 25.01 or newer for NVIDIA B200 SXM 180 GB (Blackwell), got '${image}'`,
+  ]);
+  const host = { gpu: "b200", accelerator: "cpu" } as const;
+  expect(findings((stack) => triton(stack, { engine }, host))).toEqual([]);
+  const built = {
+    kind: "tritonserver",
+    image: { source: "build", buildArgs: { TRITON_IMAGE: image } },
+  } as const;
+  expect(findings((stack) => triton(stack, { engine: built }, { gpu: "b200" }))).toEqual([
+    `test/triton: image.buildArgs.TRITON_IMAGE must be 25.01 or newer for NVIDIA B200 SXM 180 GB (Blackwell), got '${image}'`,
+  ]);
+});
+
+test("fails with everything that is wrong at once", () => {
+  expect(
+    findings((stack) => {
+      triton(
+        stack,
+        {
+          engine: nvidia("tritonserver:latest"),
+          gpus: [4],
+          ports: { http: 1, grpc: 1, metrics: 2 },
+        },
+        {},
+      );
+    }),
+  ).toEqual([
+    "test/triton: image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'tritonserver:latest'",
+    "test/triton: gpus must be 0 to 3 (host.count is 4), got 4",
+    "test/triton: ports.grpc must be free on the host, got 1, which triton (ports.http) has",
+  ]);
+});

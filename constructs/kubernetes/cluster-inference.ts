@@ -1,0 +1,128 @@
+import { NamespaceV1 } from "@cdktf/provider-kubernetes/lib/namespace-v1/index.js";
+import { Construct } from "constructs";
+import type { Service } from "../../contract/environment.ts";
+import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { podObjectName, podSecurity } from "../../contract/pods.ts";
+import { embedPort, tritonPorts } from "../../contract/ports.ts";
+import { clusterFindings, clusterWarnings } from "../checks/cluster.ts";
+import { check, warn } from "../checks/findings.ts";
+import { clusterChartValues } from "./cluster-chart-values.ts";
+import { clusterApis, monitorLabels, namedObjects } from "./cluster-needs.ts";
+import { type ClusterInferenceProps, type ClusterPlan, clusterPlan } from "./cluster-plan.ts";
+import { InferenceChart } from "./inference-chart.ts";
+import { RolloutGate } from "./rollout-gate.ts";
+
+/** Embed server and Tritons in a cluster: the project's chart, and everything that can be known to be wrong before. */
+export class ClusterInference extends Construct {
+  readonly chart: InferenceChart;
+  /** What the environment output says of them, the embed server first. */
+  readonly services: readonly { readonly service: Service }[];
+  /** `embed (2 to 6 pods)` */
+  readonly summary: readonly string[];
+
+  constructor(scope: Construct, id: string, props: ClusterInferenceProps) {
+    super(scope, id);
+
+    const { cluster, embed, triton } = props;
+    const plan = clusterPlan(props);
+    check(this, () => clusterFindings(props, plan));
+    warn(this, () => clusterWarnings(props, plan));
+
+    cluster.needs({
+      namespace: props.namespace,
+      createNamespace: props.createNamespace,
+      gpus: sum(plan, ({ maxReplicas, surge }) => maxReplicas + surge),
+      gpusAtLeast: sum(plan, ({ minReplicas }) => minReplicas),
+      apis: clusterApis(props, plan),
+      objects: namedObjects(props, plan),
+      ...(props.scraping === "service-monitor" && {
+        serviceMonitor: { labels: monitorLabels(props.serviceMonitor.labels) },
+      }),
+    });
+
+    const namespace = props.createNamespace
+      ? new NamespaceV1(this, "namespace", {
+          // the API server refuses pods that are not hardened
+          metadata: { name: props.namespace, labels: { [podSecurity.label]: podSecurity.level } },
+        }).metadata.name
+      : props.namespace;
+    this.chart = new InferenceChart(this, "chart", {
+      namespace,
+      values: clusterChartValues(props, plan),
+      timeoutSeconds: Math.max(...plan.workloads.map(({ rolloutSeconds }) => rolloutSeconds)),
+      waits: "gate",
+    });
+
+    const { address } = this.chart;
+    const host = (component: "embed" | "triton") =>
+      `${podObjectName(component)}.${props.namespace}.svc`;
+    const embedUrl = `http://${host("embed")}:${embedPort}`;
+    const path = triton.backend === "tensorrt" ? "trt" : "onnx";
+    const services: readonly Service[] = [
+      {
+        name: "embed",
+        kind: "embed",
+        backend: embed.engine,
+        model: embed.engine === "triton" ? plan.triton.model : openclipVitB32.name,
+        ...(embed.keySecret !== undefined && { authorization: "bearer" as const }),
+        resources: { release: address },
+        workload: podObjectName("embed"),
+        endpoints: [
+          { protocol: "embed-http", url: embedUrl, path: "embed-http" },
+          { protocol: "metrics", url: embedUrl },
+        ],
+      },
+      {
+        name: "triton",
+        kind: "triton",
+        backend: triton.backend,
+        engine: triton.engine,
+        model: plan.triton.model,
+        resources: { release: address },
+        workload: podObjectName("triton"),
+        endpoints: [
+          {
+            protocol: "oip-http",
+            url: `http://${host("triton")}:${tritonPorts.http}`,
+            path: `${path}-http`,
+          },
+          {
+            protocol: "oip-grpc",
+            url: `${host("triton")}:${tritonPorts.grpc}`,
+            path: `${path}-grpc`,
+          },
+          // not of the Service that may be reached from outside
+          {
+            protocol: "metrics",
+            url: `http://${podObjectName("triton")}-grpc.${props.namespace}.svc:${tritonPorts.metrics}`,
+          },
+        ],
+      },
+    ];
+    const isDeployed = (name: string) => plan.workloads.some(({ service }) => service === name);
+    this.services = services.filter(({ name }) => isDeployed(name)).map((service) => ({ service }));
+    this.summary = plan.workloads.map(({ service, minReplicas, maxReplicas }) =>
+      minReplicas === maxReplicas
+        ? `${service} (${minReplicas} pods)`
+        : `${service} (${minReplicas} to ${maxReplicas} pods)`,
+    );
+    for (const { service, minReplicas, rolloutSeconds } of plan.workloads) {
+      new RolloutGate(this, `${service}-ready`, {
+        cluster,
+        declaredBy: this.chart.release,
+        deployment: podObjectName(service),
+        namespace: props.namespace,
+        replicas: minReplicas,
+        timeoutSeconds: rolloutSeconds,
+      });
+    }
+  }
+}
+
+/** GPUs of so many pods of each Deployment. */
+function sum(
+  { workloads }: ClusterPlan,
+  pods: (workload: ClusterPlan["workloads"][number]) => number,
+): number {
+  return workloads.reduce((total, it) => total + pods(it) * it.gpusPerPod, 0);
+}

@@ -1,0 +1,349 @@
+import { expect, test } from "vitest";
+import { serverEnv } from "../../contract/server-env.ts";
+import type { TerraformStack } from "../cdktf.ts";
+import { KindCluster } from "../kind/kind-cluster.ts";
+import { KindImage } from "../kind/kind-image.ts";
+import { findings, synth } from "../test-synth.ts";
+import { InferenceDeployment, type InferenceDeploymentProps } from "./inference-deployment.ts";
+import { InferenceNamespace } from "./inference-namespace.ts";
+
+interface DeploymentOptions extends Partial<Omit<InferenceDeploymentProps, "image">> {
+  readonly image?: string;
+}
+
+function deployment(
+  stack: TerraformStack,
+  { image = "clipstack/embed:k8s-cpu", ...props }: DeploymentOptions = {},
+) {
+  const cluster = new KindCluster(stack, "cluster", {
+    name: "clipstack",
+    portMappings: [{ nodePort: 30092, hostPort: 8092 }],
+    kubeconfig: "~/.kube/config",
+  });
+  const namespace = new InferenceNamespace(stack, "namespace", {
+    name: "clipstack",
+    cluster,
+    deployWith: "kubernetes",
+    quota: {
+      requests: { cpuMillicores: 1750, memoryMiB: 7168 },
+      limits: { cpuMillicores: 7000, memoryMiB: 10_752 },
+      pods: 10,
+    },
+    limitRange: {
+      defaultRequests: { cpuMillicores: 100, memoryMiB: 128 },
+      defaultLimits: { cpuMillicores: 500, memoryMiB: 512 },
+      max: { cpuMillicores: 2000, memoryMiB: 4096 },
+    },
+  });
+  return new InferenceDeployment(stack, "inference", {
+    cluster,
+    namespace,
+    image: new KindImage(stack, "image", {
+      cluster,
+      source: { source: "local", name: image },
+    }),
+    nodePort: 30092,
+    resources: {
+      requests: { cpuMillicores: 250, memoryMiB: 1024 },
+      limits: { cpuMillicores: 1000, memoryMiB: 1536 },
+    },
+    autoscaler: { minReplicas: 2, maxReplicas: 6, cpuPercent: 60, scaleDownWindowSeconds: 180 },
+    budget: { maxUnavailable: 1 },
+    ...props,
+  });
+}
+
+function synthDeployment(props: DeploymentOptions = {}) {
+  let inference: InferenceDeployment | undefined;
+  const result = synth((stack) => {
+    inference = deployment(stack, props);
+  });
+  if (inference === undefined) throw new Error("not built");
+  const { spec } = result.only("kubernetes_deployment_v1");
+  const pod = spec.template.spec;
+  return { ...result, inference, spec, pod, container: pod.container[0] };
+}
+
+test("leaves the number of replicas to the autoscaler", () => {
+  const { spec, only, address } = synthDeployment();
+  expect(spec).not.toHaveProperty("replicas");
+  const autoscaler = only("kubernetes_horizontal_pod_autoscaler_v2").spec;
+  expect(autoscaler).toMatchObject({ min_replicas: 2, max_replicas: 6 });
+  expect(autoscaler.scale_target_ref).toEqual({
+    api_version: "apps/v1",
+    kind: "Deployment",
+    name: `\${${address("test/inference/deployment")}.metadata[0].name}`,
+  });
+});
+
+test("scales at 60 % CPU, and down after three quiet minutes", () => {
+  const { metric, behavior } = synthDeployment().only(
+    "kubernetes_horizontal_pod_autoscaler_v2",
+  ).spec;
+  expect(metric).toEqual([
+    {
+      type: "Resource",
+      resource: { name: "cpu", target: { type: "Utilization", average_utilization: 60 } },
+    },
+  ]);
+  expect(behavior.scale_down[0].stabilization_window_seconds).toBe(180);
+});
+
+test("leads from the NodePort to the pods", () => {
+  const { only, spec, container } = synthDeployment();
+  const service = only("kubernetes_service_v1").spec;
+  expect(service.type).toBe("NodePort");
+  expect(service.port).toEqual([
+    { name: "http", port: 8002, target_port: "http", node_port: 30092, protocol: "TCP" },
+  ]);
+  expect(service.selector).toEqual(spec.template.metadata.labels);
+  expect(spec.selector.match_labels).toEqual(spec.template.metadata.labels);
+  expect(container.port).toEqual([{ name: "http", container_port: 8002, protocol: "TCP" }]);
+});
+
+test("lets one pod go at a time when nodes are drained", () => {
+  const { only, spec } = synthDeployment();
+  const budget = only("kubernetes_pod_disruption_budget_v1").spec;
+  expect(budget).toEqual({
+    max_unavailable: "1",
+    selector: { match_labels: spec.template.metadata.labels },
+  });
+});
+
+test("probes the start often, readiness soon and liveness without the model", () => {
+  const { container } = synthDeployment();
+  const { startup_probe: startup, readiness_probe: readiness, liveness_probe: live } = container;
+  expect(startup.http_get.path).toBe("/readyz");
+  expect(startup.period_seconds * startup.failure_threshold).toBe(120);
+  expect(readiness.http_get.path).toBe("/readyz");
+  expect(readiness.period_seconds * readiness.failure_threshold).toBe(10);
+  expect(live.http_get.path).toBe("/healthz");
+});
+
+test("spreads the pods of one version, without those that a rolling update stops", () => {
+  expect(synthDeployment().pod.topology_spread_constraint).toMatchObject([
+    { topology_key: "kubernetes.io/hostname", match_label_keys: ["pod-template-hash"] },
+  ]);
+});
+
+test("gives up on a rollout only after the pods had the time to start", () => {
+  const { spec, container } = synthDeployment();
+  const { period_seconds: period, failure_threshold: threshold } = container.startup_probe;
+  expect(spec.progress_deadline_seconds).toBeGreaterThan(period * threshold);
+});
+
+test("waits before the stop, and kills only after the server's own grace", () => {
+  const { pod, container } = synthDeployment();
+  expect(container.lifecycle.pre_stop).toEqual([{ exec: { command: ["sleep", "5"] } }]);
+  const grace = container.env.find(
+    ({ name }: { name: string }) => name === "SHUTDOWN_GRACE_SECONDS",
+  );
+  expect(pod.termination_grace_period_seconds).toBe(5 + Number(grace.value) + 5);
+});
+
+test("has no privileges, no token and no disk to write to", () => {
+  const { pod, container } = synthDeployment();
+  expect(pod).toMatchObject({
+    automount_service_account_token: false,
+    enable_service_links: false,
+    security_context: {
+      run_as_non_root: true,
+      run_as_user: "1000",
+      seccomp_profile: { type: "RuntimeDefault" },
+    },
+  });
+  expect(container.security_context).toEqual({
+    run_as_non_root: true,
+    allow_privilege_escalation: false,
+    read_only_root_filesystem: true,
+    capabilities: { drop: ["ALL"] },
+  });
+  expect(container.volume_mount).toEqual([{ name: "tmp", mount_path: "/tmp" }]);
+  expect(pod.volume[0].empty_dir).toBeDefined();
+});
+
+test("has a service account of its own, which has no token", () => {
+  const { only, pod, address } = synthDeployment();
+  expect(only("kubernetes_service_account_v1")).toMatchObject({
+    automount_service_account_token: false,
+    metadata: { name: "clipstack-embed" },
+  });
+  const account = `\${${address("test/inference/account")}.metadata[0].name}`;
+  expect(pod.service_account_name).toBe(account);
+});
+
+test("takes requests from everywhere, and asks nobody", () => {
+  const { only, spec } = synthDeployment();
+  expect(only("kubernetes_network_policy_v1").spec).toEqual({
+    pod_selector: { match_labels: spec.template.metadata.labels },
+    policy_types: ["Ingress", "Egress"],
+    ingress: [{ ports: [{ port: "http", protocol: "TCP" }] }],
+  });
+});
+
+test("gives its objects one name, and the labels that a chart gives them", () => {
+  const { json } = synthDeployment();
+  const types = [
+    "deployment_v1",
+    "service_v1",
+    "horizontal_pod_autoscaler_v2",
+    "pod_disruption_budget_v1",
+    "service_account_v1",
+    "network_policy_v1",
+  ];
+  for (const type of types) {
+    const [object] = Object.values(json.resource[`kubernetes_${type}`]) as [
+      { metadata: { name: string; labels: object } },
+    ];
+    expect(object.metadata).toMatchObject({
+      name: "clipstack-embed",
+      labels: {
+        "app.kubernetes.io/name": "clipstack",
+        "app.kubernetes.io/instance": "clipstack",
+        "app.kubernetes.io/component": "embed",
+      },
+    });
+  }
+});
+
+test("is deployed when its fewest pods are ready, and waited for at every change", () => {
+  const { only, at, address } = synthDeployment();
+  const gate = at("test/inference/ready/ready");
+  const deployed = address("test/inference/deployment");
+  expect(gate.lifecycle.replace_triggered_by).toEqual([deployed]);
+  // an update triggers, but not one that is made anew after somebody deleted it
+  expect(gate.triggers_replace).toEqual({ [deployed]: `\${${deployed}.id}` });
+  expect(gate.depends_on).toContain(address("test/inference/autoscaler"));
+  expect(gate.provisioner[0]["local-exec"].command).toMatch(
+    /wait-rollout clipstack-embed --context kind-clipstack --namespace clipstack --replicas 2 --timeout 300$/,
+  );
+  // the provider's own wait does not say why
+  expect(only("kubernetes_deployment_v1").wait_for_rollout).toBe(false);
+});
+
+test("rolls other pods out when another image has the old name", () => {
+  const { spec, at, address } = synthDeployment();
+  const [found] = Object.keys(synthDeployment().json.data.docker_image);
+  const id = `\${data.docker_image.${found}.id}`;
+  expect(spec.template.metadata.annotations).toEqual({ "clipstack/image-id": id });
+  expect(at("test/image/loaded").triggers_replace).toEqual({
+    cluster: `\${${address("test/cluster/cluster")}.id}`,
+    image: "clipstack/embed:k8s-cpu",
+    "clipstack/image-id": id,
+  });
+});
+
+test("spreads its pods over the nodes", () => {
+  const [constraint] = synthDeployment().pod.topology_spread_constraint;
+  expect(constraint).toMatchObject({ max_skew: 1, topology_key: "kubernetes.io/hostname" });
+});
+
+test("starts a new pod before it stops an old one", () => {
+  expect(synthDeployment().spec.strategy).toEqual({
+    type: "RollingUpdate",
+    rolling_update: { max_surge: "1", max_unavailable: "0" },
+  });
+});
+
+test("configures the server with settings that it knows", () => {
+  const { container } = synthDeployment();
+  const env = Object.fromEntries(
+    container.env.map(({ name, value }: { name: string; value: string }) => [name, value]),
+  );
+  expect(serverEnv.parse(env)).toMatchObject({
+    ENGINE: "onnx",
+    EXECUTION_PROVIDER: "cpu",
+    INTRA_OP_THREADS: 1,
+    MODEL_PATH: "/models/openclip_vit_b32/1/model.onnx",
+    PORT: 8002,
+  });
+  expect(Object.keys(serverEnv.shape)).toEqual(expect.arrayContaining(Object.keys(env)));
+});
+
+test("writes quantities as Kubernetes stores them", () => {
+  const { container, only } = synthDeployment();
+  expect(container.resources).toEqual({
+    requests: { cpu: "250m", memory: "1Gi" },
+    limits: { cpu: "1", memory: "1536Mi" },
+  });
+  expect(only("kubernetes_resource_quota_v1").spec.hard).toEqual({
+    "requests.cpu": "1750m",
+    "requests.memory": "7Gi",
+    "limits.cpu": "7",
+    "limits.memory": "10752Mi",
+    pods: "10",
+  });
+  expect(only("kubernetes_limit_range_v1").spec.limit).toEqual([
+    {
+      type: "Container",
+      default_request: { cpu: "100m", memory: "128Mi" },
+      default: { cpu: "500m", memory: "512Mi" },
+      max: { cpu: "2", memory: "4Gi" },
+    },
+  ]);
+});
+
+test("lives in a namespace that refuses pods with privileges", () => {
+  const { only, address } = synthDeployment();
+  const namespace = only("kubernetes_namespace_v1");
+  expect(namespace.metadata).toEqual({
+    name: "clipstack",
+    labels: { "pod-security.kubernetes.io/enforce": "restricted" },
+  });
+  expect(namespace.depends_on).toEqual([address("test/cluster/cluster")]);
+});
+
+test("starts when the cluster has its image", () => {
+  const { only, address } = synthDeployment();
+  expect(only("kubernetes_deployment_v1").depends_on).toEqual([address("test/image/loaded")]);
+});
+
+test("says where it is reached, and where in the state it is", () => {
+  const { inference, address } = synthDeployment();
+  expect(inference.service).toEqual({
+    name: "inference",
+    kind: "embed",
+    backend: "onnx",
+    model: "openclip_vit_b32",
+    workload: "clipstack-embed",
+    resources: {
+      deployment: address("test/inference/deployment"),
+      service: address("test/inference/service"),
+      cluster: address("test/cluster/cluster"),
+    },
+    endpoints: [
+      { protocol: "embed-http", url: "http://127.0.0.1:8092", path: "embed-http" },
+      { protocol: "metrics", url: "http://127.0.0.1:8092" },
+    ],
+  });
+});
+
+test("fails with everything that is wrong at once", () => {
+  expect(
+    findings((stack) =>
+      deployment(stack, {
+        image: "clipstack/embed:latest",
+        nodePort: 8092,
+        autoscaler: {
+          minReplicas: 9,
+          maxReplicas: 8,
+          cpuPercent: 60,
+          scaleDownWindowSeconds: 180,
+        },
+        budget: { maxUnavailable: 0 },
+        resources: {
+          requests: { cpuMillicores: 250, memoryMiB: 1024 },
+          limits: { cpuMillicores: 3000, memoryMiB: 1536 },
+        },
+      }),
+    ),
+  ).toEqual([
+    "test/image: image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'clipstack/embed:latest'",
+    "test/inference: autoscaler.minReplicas (9) must not exceed autoscaler.maxReplicas (8)",
+    "test/inference: budget.maxUnavailable must be at least 1, or no node can be drained, got 0",
+    "test/inference: autoscaler.maxReplicas must be at most 1 to fit quota.limits.cpuMillicores 7000 (3000 a pod, and a rolling update adds 1 pod), got 8",
+    "test/inference: resources.limits.cpuMillicores must be at most limitRange.max.cpuMillicores (2000), got 3000",
+    "test/inference: nodePort must be 30000 to 32767, got 8092",
+    "test/inference: nodePort must be one that kind maps (cluster.portMappings: 30092), got 8092",
+  ]);
+});

@@ -1,0 +1,133 @@
+import { expect, test } from "vitest";
+import type { TerraformStack } from "../cdktf.ts";
+import { expression } from "../expression.ts";
+import { KindCluster } from "../kind/kind-cluster.ts";
+import { KindImage, type KindImageSource } from "../kind/kind-image.ts";
+import { findings, synth } from "../test-synth.ts";
+import type { InferenceDeploymentProps } from "./inference-deployment.ts";
+import { InferenceNamespace } from "./inference-namespace.ts";
+import { InferenceRelease } from "./inference-release.ts";
+
+interface ReleaseOptions extends Partial<Omit<InferenceDeploymentProps, "image">> {
+  readonly source?: KindImageSource;
+}
+
+function release(
+  stack: TerraformStack,
+  { source = { source: "build" }, ...props }: ReleaseOptions = {},
+) {
+  const cluster = new KindCluster(stack, "cluster", {
+    name: "clipstack",
+    portMappings: [{ nodePort: 30092, hostPort: 8092 }],
+    kubeconfig: "~/.kube/config",
+  });
+  const small = { cpuMillicores: 100, memoryMiB: 128 };
+  const namespace = new InferenceNamespace(stack, "namespace", {
+    name: "inference",
+    cluster,
+    deployWith: "helm",
+    quota: {
+      requests: { cpuMillicores: 1750, memoryMiB: 7168 },
+      limits: { cpuMillicores: 7000, memoryMiB: 10_752 },
+      pods: 10,
+    },
+    limitRange: {
+      defaultRequests: small,
+      defaultLimits: small,
+      max: { cpuMillicores: 2000, memoryMiB: 4096 },
+    },
+  });
+  return new InferenceRelease(stack, "embed", {
+    cluster,
+    namespace,
+    image: new KindImage(stack, "image", { cluster, source }),
+    nodePort: 30092,
+    resources: {
+      requests: { cpuMillicores: 250, memoryMiB: 1024 },
+      limits: { cpuMillicores: 1000, memoryMiB: 1536 },
+    },
+    autoscaler: { minReplicas: 2, maxReplicas: 6, cpuPercent: 60, scaleDownWindowSeconds: 180 },
+    budget: { maxUnavailable: 1 },
+    ...props,
+  });
+}
+
+function synthRelease(options: ReleaseOptions = {}) {
+  let inference: InferenceRelease | undefined;
+  const result = synth((stack) => {
+    inference = release(stack, options);
+  });
+  if (inference === undefined) throw new Error("not built");
+  const installed = result.only("helm_release");
+  return { ...result, inference, installed, values: JSON.parse(installed.values[0]) };
+}
+
+test("installs the chart after the image is in the nodes, in a namespace of its own", () => {
+  const { installed, address } = synthRelease();
+  expect(installed).toMatchObject({
+    name: "clipstack",
+    namespace: expression(`${address("test/namespace/namespace")}.metadata[0].name`),
+    depends_on: [address("test/image/loaded")],
+  });
+  // `ready` waits, and says why: Helm would take the pods away
+  expect(installed).toMatchObject({ wait: false, atomic: false });
+});
+
+test("leaves quota and range of the namespace to the chart", () => {
+  const { json, values } = synthRelease();
+  expect(json.resource).not.toHaveProperty("kubernetes_resource_quota_v1");
+  expect(json.resource).not.toHaveProperty("kubernetes_limit_range_v1");
+  expect(values.quota).toMatchObject({ enabled: true, hard: { pods: "10" } });
+  expect(values.limitRange.enabled).toBe(true);
+});
+
+test("gives the chart the image that was built, by its name and the tag that Terraform knows", () => {
+  const { repository, tag } = synthRelease().values.embed.image;
+  expect(repository).toBe("clipstack/embed");
+  expect(tag).toMatch(/^k8s-cpu-\$\{local\.[\w-]+\}$/);
+});
+
+test("rolls other pods out when another image has the old name", () => {
+  const { values } = synthRelease({ source: { source: "local", name: "mine:1" } });
+  expect(values.embed.image).toMatchObject({ repository: "mine", tag: "1" });
+  expect(values.embed.podAnnotations["clipstack/image-id"]).toMatch(
+    /^\$\{data\.docker_image\..*\.id\}$/,
+  );
+});
+
+test("is deployed when the pods of the chart are ready, and waited for at every upgrade", () => {
+  const { at, address } = synthRelease();
+  const gate = at("test/embed/ready/ready");
+  expect(gate.lifecycle.replace_triggered_by).toEqual([address("test/embed/chart/release")]);
+  expect(gate.provisioner[0]["local-exec"].command).toMatch(
+    /wait-rollout clipstack-embed --context kind-clipstack --namespace inference --replicas 2 /,
+  );
+});
+
+test("makes the namespace anew when typed resources take the place of the chart", () => {
+  const { at, address } = synthRelease();
+  expect(at("test/namespace/way").triggers_replace).toEqual({ deployWith: "helm" });
+  expect(at("test/namespace/namespace").lifecycle.replace_triggered_by).toEqual([
+    address("test/namespace/way"),
+  ]);
+});
+
+test("says where it is reached, as the typed resources do", () => {
+  const { inference, address } = synthRelease();
+  expect(inference.service).toMatchObject({
+    name: "embed",
+    workload: "clipstack-embed",
+    resources: {
+      release: address("test/embed/chart/release"),
+      cluster: address("test/cluster/cluster"),
+    },
+    endpoints: [{ url: "http://127.0.0.1:8092" }, {}],
+  });
+});
+
+test("fails on what typed resources fail on", () => {
+  const found = findings((stack) => release(stack, { nodePort: 30093 }));
+  expect(found).toEqual([
+    "test/embed: nodePort must be one that kind maps (cluster.portMappings: 30092), got 30093",
+  ]);
+});

@@ -1,0 +1,68 @@
+import { endianness } from "node:os";
+import { embeddingDims } from "../../contract/model-signature.ts";
+
+/** Decimals of a value: half the text of all that float32 has, and 5e-9 is a tenth of what it resolves at 1. */
+const decimals = 8;
+const scale = 10 ** decimals;
+/** A minus, a digit, a dot, the decimals, a comma. */
+const maxValueBytes = decimals + 4;
+
+/** Four digits of each number below 10 000. */
+const digits = Buffer.from(
+  Array.from({ length: 10_000 }, (_, number) => String(number).padStart(4, "0")).join(""),
+);
+
+/**
+ * The answer in JSON, as `JSON.stringify` would write it of rounded values, ten times as fast.
+ *
+ * @param vectors - unit norm, so that each value is within -1..1
+ */
+export function jsonAnswer(vectors: readonly Float32Array[], model: string): Buffer {
+  const head = '{"embeddings":[';
+  const tail = Buffer.from(`],"model":${JSON.stringify(model)}}`);
+  const bytes = Buffer.allocUnsafe(
+    head.length + vectors.length * (embeddingDims * maxValueBytes + 3) + tail.length,
+  );
+  let at = bytes.write(head, 0, "latin1");
+  for (const [row, vector] of vectors.entries()) {
+    if (row > 0) bytes[at++] = 0x2c;
+    at = writeRow(bytes, at, vector);
+  }
+  at += tail.copy(bytes, at);
+  return bytes.subarray(0, at);
+}
+
+function writeRow(bytes: Buffer, start: number, vector: Float32Array): number {
+  let at = start;
+  bytes[at++] = 0x5b;
+  for (let index = 0; index < vector.length; index++) {
+    if (index > 0) bytes[at++] = 0x2c;
+    const rounded = Math.round(vector[index]! * scale);
+    const size = Math.abs(rounded);
+    if (rounded < 0) bytes[at++] = 0x2d;
+    bytes[at++] = size === scale ? 0x31 : 0x30;
+    const fraction = size === scale ? 0 : size;
+    if (fraction === 0) continue;
+    bytes[at++] = 0x2e;
+    const high = Math.trunc(fraction / 10_000);
+    at = writeDigits(bytes, at, high);
+    at = writeDigits(bytes, at, fraction - high * 10_000);
+    while (bytes[at - 1] === 0x30) at -= 1;
+  }
+  bytes[at++] = 0x5d;
+  return at;
+}
+
+function writeDigits(bytes: Buffer, start: number, number: number): number {
+  for (let index = 0; index < 4; index++) bytes[start + index] = digits[4 * number + index]!;
+  return start + 4;
+}
+
+/** The answer as float32, little endian, row after row. One row is not copied. */
+export function binaryAnswer(vectors: readonly Float32Array[]): Buffer {
+  const rows = vectors.map(({ buffer, byteOffset, byteLength }) =>
+    Buffer.from(buffer, byteOffset, byteLength),
+  );
+  if (endianness() === "BE") return Buffer.concat(rows).swap32();
+  return rows.length === 1 ? rows[0]! : Buffer.concat(rows);
+}

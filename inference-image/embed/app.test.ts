@@ -1,0 +1,904 @@
+import { once } from "node:events";
+import { type AddressInfo, connect } from "node:net";
+import type { FastifyInstance, InjectOptions } from "fastify";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import {
+  type EmbedErrorCode,
+  embedErrorResponse,
+  embedMetrics,
+  embedResponse,
+} from "../../contract/embed-api.ts";
+import { embeddingDims } from "../../contract/model-signature.ts";
+import { picture } from "../../inference/preprocess/test-images.ts";
+import { type LocalEmbedder, openLocalEmbedder } from "../../inference/session/local-embedder.ts";
+import { EngineError } from "../../inference/session/types.ts";
+import { tinyModel } from "../../model-tools/test-model.ts";
+import { quietMs } from "../http/stopping.ts";
+import { buildApp, type Limits } from "./app.ts";
+import type { Embedder } from "./embedder.ts";
+import { createMetrics, type EmbedMetrics } from "./metrics.ts";
+import { openOnnxEmbedder } from "./onnx-embedder.ts";
+
+const limits: Limits = {
+  maxQueueSize: 256,
+  maxQueueBytes: 10_000_000,
+  maxBodyBytes: 1_000_000,
+  maxImagePixels: 200_000,
+};
+
+let jpeg: Buffer;
+let png: Buffer;
+let webp: Buffer;
+
+beforeAll(async () => {
+  [jpeg, png, webp] = await Promise.all([
+    picture("jpeg", { seed: 1 }),
+    picture("png", { seed: 2 }),
+    picture("webp", { seed: 3 }),
+  ]);
+});
+
+/** Body and content type of a form. */
+async function form(parts: Readonly<Record<string, Blob | string>>): Promise<InjectOptions> {
+  const data = new FormData();
+  for (const [name, part] of Object.entries(parts)) data.append(name.split(" ")[0]!, part);
+  const request = new Request("http://localhost", { method: "POST", body: data });
+  return {
+    payload: Buffer.from(await request.arrayBuffer()),
+    headers: { "content-type": request.headers.get("content-type")! },
+  };
+}
+
+function post(url: string, options: InjectOptions): InjectOptions {
+  return { method: "POST", url, ...options };
+}
+
+function raw(payload: Buffer, contentType = "image/jpeg"): InjectOptions {
+  return post("/embed", { payload, headers: { "content-type": contentType } });
+}
+
+function base64(body: unknown): InjectOptions {
+  return post("/embed/base64", {
+    payload: typeof body === "string" ? body : JSON.stringify(body),
+    headers: { "content-type": "application/json" },
+  });
+}
+
+describe("with the tiny model", () => {
+  let app: FastifyInstance;
+  let local: LocalEmbedder;
+
+  beforeAll(async () => {
+    const modelPath = await tinyModel();
+    const metrics = createMetrics();
+    const embedder = await openOnnxEmbedder({
+      modelPath,
+      intraOpThreads: 1,
+      maxBatchSize: 32,
+      maxQueueDelayMicroseconds: 5_000,
+      observer: metrics,
+    });
+    app = buildApp({ embedder: () => embedder, model: () => "ViT-B-32/random", metrics, limits });
+    local = await openLocalEmbedder({ modelPath, intraOpThreads: 1 });
+  });
+  afterAll(async () => {
+    await Promise.all([app.close(), local.close()]);
+  });
+
+  async function embeddings(options: InjectOptions): Promise<readonly number[][]> {
+    const response = await app.inject(options);
+    expect(response.statusCode, response.body).toBe(200);
+    const { embeddings, model } = embedResponse.parse(response.json());
+    expect(model).toBe("ViT-B-32/random");
+    return embeddings;
+  }
+
+  /** The same embedding, apart from rounding to 8 decimals and the order of sums in another batch. */
+  function expectSame(got: readonly number[] | undefined, expected: Float32Array | undefined) {
+    expect(got).toHaveLength(embeddingDims);
+    const differences = got!.map((value, index) => Math.abs(value - expected![index]!));
+    expect(Math.max(...differences)).toBeLessThan(1e-5);
+  }
+
+  test("embeds the files of a form, in their order", async () => {
+    const got = await embeddings(
+      post(
+        "/embed",
+        await form({
+          a: new File([jpeg], "a.jpg"),
+          note: "not a file",
+          b: new File([png], "b.png"),
+          c: new File([webp], "c.webp"),
+        }),
+      ),
+    );
+    const expected = await local.embed([jpeg, png, webp]);
+    expect(got).toHaveLength(3);
+    for (const [index, vector] of expected.entries()) expectSame(got[index], vector);
+  });
+
+  test.each(["image/jpeg", "image/png", "image/webp"])("embeds one raw %s body", async (type) => {
+    const file = { "image/jpeg": jpeg, "image/png": png, "image/webp": webp }[type]!;
+    const got = await embeddings(raw(file, type));
+    expect(got).toHaveLength(1);
+    expectSame(got[0], (await local.embed([file]))[0]);
+  });
+
+  test("embeds images given in base64", async () => {
+    const got = await embeddings(
+      base64({ images: [webp.toString("base64"), jpeg.toString("base64")] }),
+    );
+    const expected = await local.embed([webp, jpeg]);
+    expect(got).toHaveLength(2);
+    for (const [index, vector] of expected.entries()) expectSame(got[index], vector);
+  });
+
+  test("gives vectors of unit norm", async () => {
+    const [vector] = await embeddings(raw(jpeg));
+    expect(Math.hypot(...vector!)).toBeCloseTo(1, 6);
+  });
+
+  test.each(["/embed", "/embed/base64"])("answers %s with raw float32 when asked", async (url) => {
+    const request = url === "/embed" ? raw(jpeg) : base64({ images: [jpeg.toString("base64")] });
+    const response = await app.inject({
+      ...request,
+      headers: { ...request.headers, accept: "application/octet-stream" },
+    });
+    expect(response.headers["content-type"]).toBe("application/octet-stream");
+    expect(response.headers["x-embedding-shape"]).toBe("1,512");
+    const bytes = response.rawPayload;
+    const vector = Array.from({ length: bytes.length / 4 }, (_, at) => bytes.readFloatLE(4 * at));
+    expectSame(vector, (await local.embed([jpeg]))[0]);
+  });
+
+  test("says where the time went", async () => {
+    const { headers } = await app.inject(raw(jpeg));
+    const parts = [...String(headers["server-timing"]).matchAll(/(\w+);dur=(\d+\.\d{3})/g)];
+    const times = Object.fromEntries(parts.map(([, name, ms]) => [name, Number(ms)]));
+    expect(Object.keys(times)).toEqual(["receive", "decode", "queue", "infer", "total"]);
+    expect(times.decode).toBeGreaterThan(0);
+    expect(times.infer).toBeGreaterThan(0);
+    expect(times.total).toBeGreaterThan(times.decode! + times.infer!);
+  });
+
+  test("puts requests that come together into one batch", async () => {
+    const executions = async () => {
+      const { body } = await app.inject("/metrics");
+      return Number(
+        new RegExp(`^${embedMetrics.batchSize}_count (\\d+)`, "m").exec(body)?.[1] ?? 0,
+      );
+    };
+    const before = await executions();
+    const responses = await Promise.all(Array.from({ length: 16 }, () => app.inject(raw(jpeg))));
+    expect(responses.map(({ statusCode }) => statusCode)).toEqual(Array(16).fill(200));
+    expect((await executions()) - before).toBeLessThan(16);
+  });
+
+  test("is live while batches are computed", async () => {
+    const work = base64({ images: Array(32).fill(jpeg.toString("base64")) });
+    let unanswered = 8;
+    const embedded = Array.from({ length: unanswered }, async () => {
+      expect((await app.inject(work)).statusCode).toBe(200);
+      unanswered -= 1;
+    });
+    // now all are decoded and seven batches are left
+    await Promise.race(embedded);
+    let answers = 0;
+    while (unanswered > 0) {
+      expect((await app.inject("/healthz")).statusCode).toBe(200);
+      answers += 1;
+      // injecting alone does not come back to the event loop
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await Promise.all(embedded);
+    // were the event loop blocked, a few would come through between two batches
+    expect(answers).toBeGreaterThan(2 * 7);
+  });
+
+  describe("refuses", () => {
+    interface Refusal {
+      readonly what: string;
+      readonly request: () => InjectOptions | Promise<InjectOptions>;
+      readonly code: EmbedErrorCode;
+      readonly status: number;
+      readonly message: string | RegExp;
+      readonly image?: number;
+    }
+    const good = () => jpeg.toString("base64");
+    const refusals: readonly Refusal[] = [
+      {
+        what: "an empty body",
+        request: () => raw(Buffer.alloc(0)),
+        code: "bad_request",
+        status: 400,
+        message: "the body is empty: send an image file",
+      },
+      {
+        what: "no body and no type",
+        request: () => post("/embed", {}),
+        code: "bad_request",
+        status: 400,
+        message: "the body is empty: send an image file",
+      },
+      {
+        what: "another type of body",
+        request: () => raw(jpeg, "image/gif"),
+        code: "unsupported_media_type",
+        status: 415,
+        message:
+          "the body of /embed must be multipart/form-data, image/jpeg, image/png, image/webp; base64 in JSON goes to /embed/base64",
+      },
+      {
+        what: "JSON where images are expected",
+        request: () => post("/embed", { payload: { images: [] } }),
+        code: "unsupported_media_type",
+        status: 415,
+        message: /^the body of \/embed must be .*; base64 in JSON goes to \/embed\/base64$/,
+      },
+      {
+        what: "an image where JSON is expected",
+        request: () => ({ ...raw(jpeg), url: "/embed/base64" }),
+        code: "unsupported_media_type",
+        status: 415,
+        message: "the body of /embed/base64 must be application/json",
+      },
+      {
+        what: "a compressed body",
+        request: () => ({
+          ...raw(jpeg),
+          headers: { "content-type": "image/jpeg", "content-encoding": "gzip" },
+        }),
+        code: "unsupported_media_type",
+        status: 415,
+        message: "the body must not be compressed, got content-encoding 'gzip'",
+      },
+      {
+        what: "an empty image",
+        request: async () => post("/embed", await form({ a: new File([], "a.jpg") })),
+        code: "unsupported_media_type",
+        status: 415,
+        message: "image 0 is empty",
+        image: 0,
+      },
+      {
+        what: "bytes that are no image",
+        request: () => raw(Buffer.from("hello")),
+        code: "unsupported_media_type",
+        status: 415,
+        message: "image 0 is not a JPEG, PNG or WebP file",
+        image: 0,
+      },
+      {
+        what: "an image that is cut short",
+        request: () => base64({ images: [good(), jpeg.subarray(0, 900).toString("base64")] }),
+        code: "undecodable_image",
+        status: 422,
+        message: /^image 1 cannot be decoded: /,
+        image: 1,
+      },
+      {
+        what: "an image with too many pixels",
+        request: async () => raw(await picture("png", { width: 500, height: 401 }), "image/png"),
+        code: "too_large",
+        status: 413,
+        message: "image 0 has 500 × 401 pixels, more than the limit of 200000",
+        image: 0,
+      },
+      {
+        what: "a body that is too large",
+        request: () => raw(Buffer.alloc(1_000_001)),
+        code: "too_large",
+        status: 413,
+        message: "the body is larger than 1000000 bytes",
+      },
+      {
+        what: "a form that is too large",
+        request: async () =>
+          post(
+            "/embed",
+            await form({
+              a: new File([Buffer.alloc(600_000)], "a.jpg"),
+              b: new File([Buffer.alloc(600_000)], "b.jpg"),
+            }),
+          ),
+        code: "too_large",
+        status: 413,
+        message: "the body is larger than 1000000 bytes",
+      },
+      {
+        what: "a form with a file that is too large",
+        request: async () =>
+          post("/embed", await form({ a: new File([Buffer.alloc(1_000_001)], "a.jpg") })),
+        code: "too_large",
+        status: 413,
+        message: "the body is larger than 1000000 bytes",
+      },
+      {
+        what: "a form with too many files",
+        request: async () =>
+          post(
+            "/embed",
+            await form(
+              Object.fromEntries(
+                Array.from({ length: 33 }, (_, index) => [`f ${index}`, new File([jpeg], "a.jpg")]),
+              ),
+            ),
+          ),
+        code: "too_large",
+        status: 413,
+        message: "images must be 1 to 32, got more than 32",
+      },
+      {
+        what: "a form without a file",
+        request: async () => post("/embed", await form({ note: "hello" })),
+        code: "bad_request",
+        status: 400,
+        message: "the form has no file: send each image as a file",
+      },
+      {
+        what: "a form that is cut short",
+        request: async () => {
+          const { payload, headers } = await form({ a: new File([jpeg], "a.jpg") });
+          return post("/embed", { payload: (payload as Buffer).subarray(0, 300), headers });
+        },
+        code: "bad_request",
+        status: 400,
+        message: /^the form cannot be read: /,
+      },
+      {
+        what: "a form without a boundary",
+        request: () => raw(jpeg, "multipart/form-data"),
+        code: "bad_request",
+        status: 400,
+        message: /^the form cannot be read: .*boundary/i,
+      },
+      {
+        what: "a form with one file that is no image",
+        request: async () =>
+          post(
+            "/embed",
+            await form({ a: new File([jpeg], "a.jpg"), b: new File(["hello"], "b.jpg") }),
+          ),
+        code: "unsupported_media_type",
+        status: 415,
+        message: "image 1 is not a JPEG, PNG or WebP file",
+        image: 1,
+      },
+      {
+        what: "no JSON",
+        request: () => base64("{"),
+        code: "bad_request",
+        status: 400,
+        message: /^failed to parse JSON: /,
+      },
+      {
+        what: "empty JSON",
+        request: () => base64(""),
+        code: "bad_request",
+        status: 400,
+        message: "the body is empty",
+      },
+      {
+        what: "JSON of another shape",
+        request: () => base64([1]),
+        code: "bad_request",
+        status: 400,
+        message: "the body: invalid input: expected object, received array",
+      },
+      {
+        what: "an unknown field",
+        request: () => base64({ images: [good()], model: "x" }),
+        code: "bad_request",
+        status: 400,
+        message: 'the body: unrecognized key: "model"',
+      },
+      {
+        what: "no images",
+        request: () => base64({ images: [] }),
+        code: "bad_request",
+        status: 400,
+        message: /^images: too small/,
+      },
+      {
+        what: "too many images",
+        request: () => base64({ images: Array(33).fill("AAAA") }),
+        code: "too_large",
+        status: 413,
+        message: "images must be 1 to 32, got 33",
+      },
+      {
+        what: "an image that is no text",
+        request: () => base64({ images: [good(), 7] }),
+        code: "bad_request",
+        status: 400,
+        message: "images.1: invalid input: expected string, received number",
+        image: 1,
+      },
+      {
+        what: "base64 without its padding",
+        request: () => base64({ images: [good(), "QUJ"] }),
+        code: "bad_request",
+        status: 400,
+        message: "image 1 is not base64: its length must be a multiple of 4 with padding, got 3",
+        image: 1,
+      },
+      {
+        what: "base64 with a line break",
+        request: () => base64({ images: ["QUJD\nQUJ"] }),
+        code: "bad_request",
+        status: 400,
+        message: 'image 0 is not base64: unexpected "\\n" at position 4',
+        image: 0,
+      },
+      {
+        what: "base64 of the URL alphabet",
+        request: () => base64({ images: ["QUJ_"] }),
+        code: "bad_request",
+        status: 400,
+        message: 'image 0 is not base64: unexpected "_" at position 3',
+        image: 0,
+      },
+      {
+        what: "base64 with padding in the middle",
+        request: () => base64({ images: ["QQ==QUJD"] }),
+        code: "bad_request",
+        status: 400,
+        message: 'image 0 is not base64: unexpected "=" at position 2',
+        image: 0,
+      },
+      {
+        what: "base64 with bits that belong to no byte",
+        request: () => base64({ images: ["QR=="] }),
+        code: "bad_request",
+        status: 400,
+        message: "image 0 is not base64: its last characters have bits that belong to no byte",
+        image: 0,
+      },
+      {
+        what: "a data URL",
+        request: () => base64({ images: [`data:image/jpeg;base64,${good()}`] }),
+        code: "bad_request",
+        status: 400,
+        message: "image 0 is not base64: it is a data URL; send what follows its comma",
+        image: 0,
+      },
+      {
+        what: "an unknown path",
+        request: () => ({ url: "/embeddings?x=1" }),
+        code: "not_found",
+        status: 404,
+        message: "there is no /embeddings",
+      },
+      {
+        what: "a path that is not one",
+        request: () => ({ url: "/%zz" }),
+        code: "bad_request",
+        status: 400,
+        message: /%zz/,
+      },
+      {
+        what: "another method",
+        request: () => ({ method: "GET", url: "/embed" }),
+        code: "method_not_allowed",
+        status: 405,
+        message: "/embed takes POST, got GET",
+      },
+    ];
+
+    test.each(refusals)("$what", async ({ request, code, status, message, image }) => {
+      const response = await app.inject(await request());
+      const { error } = embedErrorResponse.parse(response.json());
+      expect(error.code).toBe(code);
+      expect(error.message).toEqual(
+        typeof message === "string" ? message : expect.stringMatching(message),
+      );
+      expect(error.image).toBe(image);
+      expect(response.statusCode).toBe(status);
+    });
+
+    test("and says which methods a path takes", async () => {
+      const response = await app.inject({ method: "DELETE", url: "/healthz" });
+      expect(response.headers.allow).toBe("GET");
+    });
+
+    test("and goes on", async () => {
+      expect(await embeddings(raw(jpeg))).toHaveLength(1);
+    });
+  });
+
+  test("counts requests by route and status", async () => {
+    const count = async () => {
+      const { body } = await app.inject("/metrics");
+      return Number(/route="\/embed",status="415"} (\d+)/.exec(body)?.[1] ?? 0);
+    };
+    const before = await count();
+    await app.inject(raw(Buffer.from("hello")));
+    expect(await count()).toBe(before + 1);
+  });
+
+  test("measures decoding, queue, inference and batch size", async () => {
+    await app.inject(raw(jpeg));
+    const { body } = await app.inject("/metrics");
+    for (const name of [
+      embedMetrics.decodeSeconds,
+      embedMetrics.queueSeconds,
+      embedMetrics.inferSeconds,
+      embedMetrics.overheadSeconds,
+      embedMetrics.batchSize,
+    ]) {
+      expect(body).toMatch(new RegExp(`^${name}_count [1-9]`, "m"));
+    }
+  });
+
+  test("shows a page that loads nothing from elsewhere", async () => {
+    const response = await app.inject("/");
+    expect(response.headers["content-type"]).toMatch(/^text\/html/);
+    expect(response.headers["content-security-policy"]).toMatch(/^default-src 'none'/);
+    expect(response.body).not.toMatch(/(src|href)="(https?:)?\/\//);
+  });
+
+  test("describes its routes in OpenAPI", async () => {
+    const document = (await app.inject("/openapi.json")).json();
+    expect(document.openapi).toBe("3.1.0");
+    expect(Object.keys(document.paths)).toEqual([
+      "/embed",
+      "/embed/base64",
+      "/healthz",
+      "/health",
+      "/readyz",
+      "/metrics",
+    ]);
+    expect(document.components.schemas.EmbedBase64Request).toMatchObject({
+      additionalProperties: false,
+      properties: { images: { minItems: 1, maxItems: 32 } },
+    });
+    const names = [...JSON.stringify(document).matchAll(/"#\/components\/schemas\/(\w+)"/g)];
+    for (const [, name] of names) expect(document.components.schemas).toHaveProperty(name!);
+  });
+});
+
+/** An embedder that computes when the test says so. */
+class HeldEmbedder implements Embedder {
+  waitingImages = 0;
+  closed = false;
+  isReady = true;
+  announced = 0;
+  readonly signals: (AbortSignal | undefined)[] = [];
+  #held: (() => void)[] = [];
+  #failure: Error | undefined;
+
+  async embed(images: readonly Uint8Array[], { signal }: { signal?: AbortSignal } = {}) {
+    this.signals.push(signal);
+    this.waitingImages += images.length;
+    await new Promise<void>((resolve) => this.#held.push(resolve));
+    this.waitingImages -= images.length;
+    if (this.#failure !== undefined) throw this.#failure;
+    return images.map(() => new Float32Array(embeddingDims).fill(1));
+  }
+  announce() {
+    this.announced += 1;
+    return () => {
+      this.announced -= 1;
+    };
+  }
+  async ready() {
+    return this.isReady;
+  }
+  async close() {
+    this.closed = true;
+  }
+
+  /** Wait for so many requests to be here. */
+  async holds(count: number): Promise<void> {
+    await expect.poll(() => this.#held.length, { interval: 1 }).toBe(count);
+  }
+  release(failure?: Error): void {
+    this.#failure = failure;
+    for (const resolve of this.#held.splice(0)) resolve();
+  }
+}
+
+describe("with an embedder that is held", () => {
+  let embedder: HeldEmbedder;
+  let app: FastifyInstance;
+  let metrics: EmbedMetrics;
+
+  function build(
+    overrides: Partial<Limits> = {},
+    current: () => Embedder | undefined = () => embedder,
+  ) {
+    embedder = new HeldEmbedder();
+    metrics = createMetrics();
+    app = buildApp({
+      embedder: current,
+      model: () => "m",
+      metrics,
+      limits: { ...limits, ...overrides },
+    });
+  }
+  afterEach(async () => {
+    embedder.release();
+    await app.close();
+  });
+
+  test("refuses what would make too many wait, and says when to come back", async () => {
+    build({ maxQueueSize: 2 });
+    const waiting = [app.inject(raw(jpeg)), app.inject(raw(jpeg))];
+    await embedder.holds(2);
+    const refused = await app.inject(raw(jpeg));
+    expect(refused.statusCode).toBe(429);
+    expect(refused.headers["retry-after"]).toBe("1");
+    expect(refused.json()).toEqual({
+      error: { code: "overloaded", message: "2 images wait already; try again later" },
+    });
+    embedder.release();
+    for (const response of await Promise.all(waiting)) expect(response.statusCode).toBe(200);
+  });
+
+  test("refuses a request of several images that would go over the limit", async () => {
+    build({ maxQueueSize: 3 });
+    const waiting = app.inject(raw(jpeg));
+    await embedder.holds(1);
+    const refused = await app.inject(base64({ images: Array(3).fill(jpeg.toString("base64")) }));
+    expect(refused.statusCode).toBe(429);
+    embedder.release();
+    await waiting;
+  });
+
+  test("takes a request that is larger than the limit when nobody waits", async () => {
+    build({ maxQueueSize: 1 });
+    const taken = app.inject(base64({ images: Array(3).fill(jpeg.toString("base64")) }));
+    await embedder.holds(1);
+    embedder.release();
+    expect((await taken).statusCode).toBe(200);
+  });
+
+  test("announces images only while they are decoded", async () => {
+    build();
+    const good = app.inject(raw(jpeg));
+    expect((await app.inject(raw(Buffer.from("bad")))).statusCode).toBe(415);
+    await embedder.holds(1);
+    expect(embedder.announced).toBe(0);
+    embedder.release();
+    await good;
+  });
+
+  test("never asks the model whether the process is alive", async () => {
+    build();
+    embedder.isReady = false;
+    for (const path of ["/healthz", "/health"]) {
+      const response = await app.inject(path);
+      expect([response.statusCode, response.json()]).toEqual([200, { status: "ok" }]);
+    }
+  });
+
+  test("is ready when the embedder is", async () => {
+    build();
+    expect((await app.inject("/readyz")).json()).toEqual({ ready: true });
+    embedder.isReady = false;
+    const response = await app.inject("/readyz");
+    expect([response.statusCode, response.json()]).toEqual([503, { ready: false }]);
+  });
+
+  test("while the model loads, is live, not ready, and refuses images", async () => {
+    build({}, () => undefined);
+    expect((await app.inject("/healthz")).statusCode).toBe(200);
+    expect((await app.inject("/readyz")).statusCode).toBe(503);
+    const refused = await app.inject(raw(jpeg));
+    expect(refused.statusCode).toBe(503);
+    expect(refused.headers["retry-after"]).toBe("1");
+    expect(refused.json().error).toEqual({ code: "unavailable", message: "the model is loading" });
+  });
+
+  test("answers what was accepted before it closes the embedder", async () => {
+    build();
+    const accepted = [app.inject(raw(jpeg)), app.inject(raw(png, "image/png"))];
+    await embedder.holds(2);
+    const closed = app.close();
+    // time enough to close it too early
+    await new Promise((resolve) => setTimeout(resolve, quietMs + 50));
+    expect(embedder.closed).toBe(false);
+    embedder.release();
+    for (const response of await Promise.all(accepted)) expect(response.statusCode).toBe(200);
+    await closed;
+    expect(embedder.closed).toBe(true);
+  });
+
+  describe("and a port", () => {
+    let port: number;
+
+    // few: a busy machine opens so many connections before the first counts as slow
+    const maxQueueSize = 8;
+
+    beforeEach(async () => {
+      build({ maxQueueSize });
+      await app.listen({ host: "127.0.0.1", port: 0 });
+      port = (app.server.address() as AddressInfo).port;
+    });
+
+    /** A connection of its own, and all that comes back on it until it is closed. */
+    async function connection() {
+      const socket = connect(port, "127.0.0.1");
+      await once(socket, "connect");
+      let received = "";
+      socket.on("data", (data) => {
+        received += data.toString("latin1");
+      });
+      const closed = once(socket, "close").then(() => received);
+      return { socket, closed };
+    }
+
+    function rawRequest(): Buffer {
+      const head = `POST /embed HTTP/1.1\r\nhost: x\r\ncontent-type: image/jpeg\r\ncontent-length: ${jpeg.length}\r\n\r\n`;
+      return Buffer.concat([Buffer.from(head), jpeg]);
+    }
+
+    test("while it stops, answers what was accepted, refuses what comes, and closes connections", async () => {
+      const [busy, late, silent, half] = await Promise.all([
+        connection(),
+        connection(),
+        connection(),
+        connection(),
+      ]);
+      busy.socket.write(rawRequest());
+      half.socket.write("POST /embed HTTP/1.1\r\n");
+      await embedder.holds(1);
+
+      const closed = app.close();
+      late.socket.write("GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n");
+      expect(await late.closed).toMatch(/^HTTP\/1.1 503 .*connection: close.*{"ready":false}$/is);
+      expect(embedder.closed).toBe(false);
+
+      embedder.release();
+      expect(await busy.closed).toMatch(/^HTTP\/1.1 200 .*connection: close.*"embeddings"/is);
+      await closed;
+      expect(await silent.closed).toBe("");
+      expect(await half.closed).toBe("");
+      expect(embedder.closed).toBe(true);
+    });
+
+    test("does not wait for the rest of a body that is only half sent", async () => {
+      const { socket, closed: received } = await connection();
+      const request = rawRequest();
+      const arrived = once(app.server, "request");
+      socket.write(request.subarray(0, request.length / 2));
+      await arrived;
+      await app.close();
+      expect(await received).toBe("");
+    });
+
+    test("counts bodies that are being received as images that wait", async () => {
+      const uploads = [];
+      for (let upload = 0; upload < maxQueueSize; upload++) {
+        const { socket } = await connection();
+        const arrived = once(app.server, "request");
+        socket.write(rawRequest().subarray(0, 300));
+        await arrived;
+        uploads.push(socket);
+      }
+      expect((await app.inject(raw(jpeg))).statusCode).toBe(429);
+      uploads[0]?.destroy();
+      await expect.poll(() => metrics.text()).toMatch(/route="\/embed",status="499"} 1/);
+      const taken = app.inject(raw(jpeg));
+      await embedder.holds(1);
+      embedder.release();
+      expect((await taken).statusCode).toBe(200);
+    });
+
+    test("takes no new image while it stops", async () => {
+      const [busy, late] = await Promise.all([connection(), connection()]);
+      busy.socket.write(rawRequest());
+      await embedder.holds(1);
+      const closed = app.close();
+      late.socket.write(rawRequest());
+      expect(await late.closed).toMatch(
+        /^HTTP\/1.1 503 .*{"error":{"code":"unavailable","message":"the server is stopping"}}$/is,
+      );
+      embedder.release();
+      await Promise.all([busy.closed, closed]);
+    });
+
+    test("answers a request that reaches an open connection just after a stop began", async () => {
+      const { socket, closed } = await connection();
+      const stopped = app.close();
+      await new Promise((resolve) => setTimeout(resolve, quietMs / 6));
+      socket.write("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
+      expect(await closed).toMatch(/^HTTP\/1.1 200 .*connection: close/is);
+      await stopped;
+    });
+
+    test("answers a request that arrives while the process does not run", async () => {
+      const { socket, closed } = await connection();
+      const stopped = app.close();
+      await new Promise((resolve) => setTimeout(resolve, quietMs / 2));
+      // timers that are late fire before sockets are read
+      await new Promise(setImmediate);
+      socket.write("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
+      const until = performance.now() + 3 * quietMs;
+      while (performance.now() < until);
+      expect(await closed).toMatch(/^HTTP\/1.1 200 .*connection: close/is);
+      await stopped;
+    });
+
+    test("leaves idle connections open until no request has arrived for a quiet period", async () => {
+      const connections = await Promise.all(Array.from({ length: 6 }, connection));
+      const stopped = app.close();
+      for (const { socket, closed } of connections) {
+        await new Promise((resolve) => setTimeout(resolve, quietMs / 2));
+        socket.write("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
+        expect(await closed).toMatch(/^HTTP\/1.1 200 .*connection: close/is);
+      }
+      await stopped;
+    });
+
+    test("resets no connection that reaches the listener before it closes, on a starved machine", async () => {
+      const ends: Promise<string>[] = [];
+      let closed = false;
+      const closing = app.close().then(() => {
+        closed = true;
+      });
+      while (!closed) {
+        for (let count = 0; count < 8; count++) {
+          const socket = connect(port, "127.0.0.1", () =>
+            socket.write("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"),
+          );
+          const received = once(socket, "data").then(([data]) => String(data).slice(0, 12));
+          ends.push(received.catch(({ code }: NodeJS.ErrnoException) => code ?? "no code"));
+        }
+        // the kernel has connected them; meanwhile this process does not run
+        await new Promise(process.nextTick);
+        const until = performance.now() + 40;
+        while (performance.now() < until);
+        for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
+      }
+      await closing;
+      const answers = new Set(await Promise.all(ends));
+      answers.delete("ECONNREFUSED");
+      expect(answers).toEqual(new Set(["HTTP/1.1 200"]));
+    });
+
+    test("reads what it rejects while it stops, so that no reset overtakes the answer", async () => {
+      const { socket, closed } = await connection();
+      const stopped = app.close();
+      const whole = rawRequest();
+      socket.write(whole.subarray(0, 300));
+      await new Promise((resolve) => setTimeout(resolve, 3 * quietMs));
+      const early = socket.bytesRead;
+      socket.write(whole.subarray(300));
+      expect(await closed).toMatch(/^HTTP\/1.1 503 .*connection: close/is);
+      expect(early).toBe(0);
+      await stopped;
+    });
+
+    test("drops a request whose client hangs up", async () => {
+      const { socket } = await connection();
+      socket.write(rawRequest());
+      await embedder.holds(1);
+      expect(embedder.signals[0]?.aborted).toBe(false);
+      socket.destroy();
+      await expect.poll(() => embedder.signals[0]?.aborted).toBe(true);
+      expect(await metrics.text()).toMatch(/route="\/embed",status="499"} 1/);
+    });
+  });
+
+  test("tells nothing of an error that nobody foresaw", async () => {
+    build();
+    const answer = app.inject(raw(jpeg));
+    await embedder.holds(1);
+    embedder.release(new TypeError("secret"));
+    const response = await answer;
+    expect(response.statusCode).toBe(500);
+    expect(response.json().error).toEqual({
+      code: "internal",
+      message: "the server failed; its log says why",
+    });
+  });
+
+  test("says what the engine said", async () => {
+    build();
+    const answer = app.inject(raw(jpeg));
+    await embedder.holds(1);
+    embedder.release(new EngineError("failed", "out of memory"));
+    expect((await answer).json().error).toEqual({ code: "internal", message: "out of memory" });
+  });
+});

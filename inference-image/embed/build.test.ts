@@ -1,0 +1,81 @@
+import { execFile } from "node:child_process";
+import { mkdir, mkdtemp, readdir, readFile, rm, symlink } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
+import { embedPaths, embedResponse } from "../../contract/embed-api.ts";
+import { embeddingDims, openclipVitB32Jpeg } from "../../contract/model-signature.ts";
+import { picture } from "../../inference/preprocess/test-images.ts";
+import { type ServerProcess, startEmbed, startTriton } from "../../tools/trials/server-process.ts";
+import packageJson from "../package.json" with { type: "json" };
+
+const packageFolder = fileURLToPath(new URL("../", import.meta.url));
+
+/** What the compiled server finds in node_modules; nothing else is there. */
+const packages = ["onnxruntime-node", "sharp"];
+
+let folder: string;
+let main: string;
+let server: ServerProcess | undefined;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "clipstack-build-"));
+  main = join(folder, "dist", "main.js");
+  await promisify(execFile)(process.execPath, [join(packageFolder, "build.mjs"), dirname(main)]);
+  await mkdir(join(folder, "node_modules"));
+  for (const name of packages) {
+    const [installed] = /^.*\bnode_modules\/[^/]+/.exec(fileURLToPath(import.meta.resolve(name)))!;
+    await symlink(installed, join(folder, "node_modules", name));
+  }
+});
+afterEach(async () => {
+  await server?.stop();
+  server = undefined;
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+test("compiles an embed server that answers, and stops in order", async () => {
+  server = await startEmbed({}, [main]);
+
+  const [port] = server.ports;
+  const response = await fetch(`http://127.0.0.1:${port}${embedPaths.embed}`, {
+    method: "POST",
+    headers: { "content-type": "image/jpeg" },
+    body: new Uint8Array(await picture()),
+  });
+  expect(embedResponse.parse(await response.json()).embeddings).toHaveLength(1);
+  expect(await server.stop()).toBe("with code 0");
+});
+
+test("compiles a server that stands where a Triton will, gRPC and preprocessing included", async () => {
+  server = await startTriton([main]);
+  const [, grpcPort] = server.ports;
+  const triton = openGrpcTransport({ target: `127.0.0.1:${grpcPort}` });
+  try {
+    const { name, inputs } = openclipVitB32Jpeg;
+    const image = {
+      name: inputs[0].name,
+      dataType: "BYTES",
+      shape: [1, 1],
+      data: [await picture()],
+    } as const;
+    const [embedding] = await triton.infer(name, [image], { timeoutMs: 20_000 });
+    expect(embedding?.shape).toEqual([1, embeddingDims]);
+    const { version } = await triton.serverMetadata({ timeoutMs: 5_000 });
+    expect(version).toBe(packageJson.version);
+  } finally {
+    await triton.close();
+  }
+  expect(await server.stop()).toBe("with code 0");
+});
+
+test("puts no tests and no trials into what it compiles, and names no folder of this machine", async () => {
+  const files = await readdir(dirname(main), { recursive: true });
+  expect(files.filter((file) => /test|trial|fuzz|soak|\.ts$/.test(file))).toEqual([]);
+  const code = files.filter((file) => /\.m?js$/.test(file));
+  const texts = await Promise.all(code.map((file) => readFile(join(dirname(main), file), "utf8")));
+  expect(code.filter((_, index) => texts[index]!.includes(packageFolder))).toEqual([]);
+});

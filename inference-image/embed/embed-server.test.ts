@@ -1,0 +1,357 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { type AddressInfo, createServer, type Server } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { connect as connectTls } from "node:tls";
+import { fileURLToPath } from "node:url";
+import { Agent, request } from "undici";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { embedMetrics, embedResponse } from "../../contract/embed-api.ts";
+import { type ServerEnv, serverEnv } from "../../contract/server-env.ts";
+import { picture } from "../../inference/preprocess/test-images.ts";
+import { tinyModel } from "../../model-tools/test-model.ts";
+import { testCertificate } from "../http/test-certificate.ts";
+import { type RunningEmbedServer, startEmbedServer } from "./embed-server.ts";
+
+let modelPath: string;
+let jpeg: Buffer;
+/** A folder with a certificate and its key, and another pair. */
+let tlsFolder: string;
+const tlsFile = (name: string) => join(tlsFolder, name);
+const tlsEnv = () => ({ TLS_CERT_FILE: tlsFile("cert.pem"), TLS_KEY_FILE: tlsFile("key.pem") });
+let certificate: ReturnType<typeof testCertificate>;
+
+beforeAll(async () => {
+  tlsFolder = await mkdtemp(join(tmpdir(), "clipstack-tls-"));
+  certificate = testCertificate();
+  await writeFile(tlsFile("cert.pem"), certificate.cert);
+  await writeFile(tlsFile("key.pem"), certificate.key);
+  await writeFile(tlsFile("other.pem"), testCertificate().key);
+});
+afterAll(() => rm(tlsFolder, { recursive: true }));
+
+beforeAll(async () => {
+  [modelPath, jpeg] = await Promise.all([tinyModel(), picture()]);
+});
+
+/** A port that is taken until the server is closed. */
+async function listener(): Promise<{ server: Server; port: number }> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return { server, port: (server.address() as AddressInfo).port };
+}
+
+async function freePort(): Promise<number> {
+  const { server, port } = await listener();
+  server.close();
+  await once(server, "close");
+  return port;
+}
+
+function embed(port: number): Promise<Response> {
+  return fetch(`http://127.0.0.1:${port}/embed`, {
+    method: "POST",
+    headers: { "content-type": "image/jpeg" },
+    body: new Uint8Array(jpeg),
+  });
+}
+
+async function isReady(port: number): Promise<boolean> {
+  const response = await fetch(`http://127.0.0.1:${port}/readyz`).catch(() => undefined);
+  return response?.status === 200;
+}
+
+describe("in this process", () => {
+  let server: RunningEmbedServer | undefined;
+
+  async function start(overrides: Partial<ServerEnv> = {}): Promise<RunningEmbedServer> {
+    server = await startEmbedServer({
+      ...serverEnv.parse({ HOST: "127.0.0.1", MODEL_PATH: modelPath, LOG_LEVEL: "silent" }),
+      INTRA_OP_THREADS: 1,
+      PORT: 0,
+      ...overrides,
+    });
+    return server;
+  }
+  afterEach(async () => {
+    await server?.stop();
+    server = undefined;
+  });
+
+  test("is live before the model is loaded, and ready after", async () => {
+    const { port, loaded } = await start();
+    const live = await fetch(`http://127.0.0.1:${port}/healthz`);
+    expect(await live.json()).toEqual({ status: "ok" });
+    await loaded;
+    expect(await isReady(port)).toBe(true);
+  });
+
+  test("embeds, and says which weights it has", async () => {
+    const { port, loaded } = await start();
+    await loaded;
+    const { embeddings, model } = embedResponse.parse(await (await embed(port)).json());
+    expect(embeddings).toHaveLength(1);
+    expect(model).toBe("ViT-B-32/random");
+  });
+
+  test("fails when the port is taken, and names it", async () => {
+    const { server: other, port } = await listener();
+    await expect(start({ PORT: port })).rejects.toThrow(
+      `port ${port} on 127.0.0.1 is in use: stop what listens there, or set PORT`,
+    );
+    other.close();
+  });
+
+  describe("with a certificate", () => {
+    const agents: Agent[] = [];
+    afterEach(async () => {
+      await Promise.all(agents.splice(0).map((agent) => agent.destroy()));
+    });
+
+    function embedSafely(port: number) {
+      const dispatcher = new Agent({ connect: { ca: certificate.cert } });
+      agents.push(dispatcher);
+      return request(`https://localhost:${port}/embed`, {
+        method: "POST",
+        dispatcher,
+        headers: { "content-type": "image/jpeg" },
+        body: jpeg,
+      });
+    }
+
+    test("speaks HTTPS, and HTTPS only", async () => {
+      const { port, loaded } = await start(tlsEnv());
+      await loaded;
+      const { statusCode, body } = await embedSafely(port);
+      expect(statusCode).toBe(200);
+      expect(embedResponse.parse(await body.json()).embeddings).toHaveLength(1);
+      await expect(fetch(`http://127.0.0.1:${port}/healthz`)).rejects.toThrow();
+    });
+
+    test("answers what was accepted when it stops", async () => {
+      const { port, loaded } = await start(tlsEnv());
+      await loaded;
+      const answers = Array.from({ length: 8 }, () => embedSafely(port));
+      await expect
+        .poll(async () => {
+          const dispatcher = new Agent({ connect: { ca: certificate.cert } });
+          agents.push(dispatcher);
+          const { body } = await request(`https://localhost:${port}/metrics`, { dispatcher });
+          const text = await body.text();
+          const value = (name: string) =>
+            Number(new RegExp(`^${name} (\\d+)`, "m").exec(text)?.[1] ?? 0);
+          return value(embedMetrics.pendingImages) + value(embedMetrics.images);
+        })
+        .toBe(8);
+      const stopped = server!.stop();
+      for (const answer of await Promise.all(answers)) {
+        expect(answer.statusCode).toBe(200);
+        await answer.body.dump();
+      }
+      await stopped;
+      server = undefined;
+    });
+
+    test("takes another one without a stop", async () => {
+      const { port, reloadTls } = await start(tlsEnv());
+      const served = async () => {
+        const socket = connectTls({ port, host: "127.0.0.1", rejectUnauthorized: false });
+        await once(socket, "secureConnect");
+        const { fingerprint256 } = socket.getPeerCertificate();
+        socket.destroy();
+        return fingerprint256;
+      };
+      const before = await served();
+      const { cert, key } = testCertificate();
+      await writeFile(tlsFile("cert.pem"), cert);
+      await writeFile(tlsFile("key.pem"), key);
+      await reloadTls();
+      expect(await served()).not.toBe(before);
+      // one that does not fit changes nothing
+      await writeFile(tlsFile("key.pem"), testCertificate().key);
+      await expect(reloadTls()).rejects.toThrow(/^TLS_KEY_FILE must be the key of the certificate/);
+      expect(await served()).not.toBe(before);
+      await writeFile(tlsFile("cert.pem"), certificate.cert);
+      await writeFile(tlsFile("key.pem"), certificate.key);
+    });
+
+    test.each([
+      [
+        "cert.pem",
+        "none.pem",
+        () => `TLS_KEY_FILE must be a file that can be read: '${tlsFile("none.pem")}' is not there`,
+      ],
+      [
+        "key.pem",
+        "key.pem",
+        () => `TLS_CERT_FILE must be a certificate in PEM, got '${tlsFile("key.pem")}'`,
+      ],
+      [
+        "cert.pem",
+        "cert.pem",
+        () =>
+          `TLS_KEY_FILE must be a private key in PEM without a password, got '${tlsFile("cert.pem")}'`,
+      ],
+      [
+        "cert.pem",
+        "other.pem",
+        () =>
+          `TLS_KEY_FILE must be the key of the certificate in TLS_CERT_FILE, got '${tlsFile("other.pem")}'`,
+      ],
+    ])("fails on %s with the key %s", async (cert, key, message) => {
+      const files = { TLS_CERT_FILE: tlsFile(cert), TLS_KEY_FILE: tlsFile(key) };
+      await expect(start(files)).rejects.toThrow(message());
+    });
+  });
+
+  test("fails when the model is missing", async () => {
+    const { loaded } = await start({ MODEL_PATH: "none/model.onnx" });
+    await expect(loaded).rejects.toThrow("[model] none/model.onnx: no such file");
+  });
+});
+
+describe("as a process", () => {
+  const main = fileURLToPath(new URL("../main.ts", import.meta.url));
+  let child: ChildProcess | undefined;
+
+  function run(env: Readonly<Record<string, string>>, ...args: string[]) {
+    const started = spawn(process.execPath, ["--import", "tsx", main, ...args], {
+      env: { ...process.env, HOST: "127.0.0.1", MODEL_PATH: modelPath, ...env },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    child = started;
+    let [stdout, stderr] = ["", ""];
+    started.stdout.on("data", (data) => {
+      stdout += String(data);
+    });
+    started.stderr.on("data", (data) => {
+      stderr += String(data);
+    });
+    const ended = once(started, "close").then(([code]) => ({ code, stdout, stderr }));
+    return { child: started, ended };
+  }
+  afterEach(() => {
+    child?.kill("SIGKILL");
+  });
+
+  test("answers what was accepted when it gets SIGTERM, and exits with 0", async () => {
+    const port = await freePort();
+    const { child: server, ended } = run({ PORT: String(port) });
+    await expect.poll(() => isReady(port), { timeout: 20_000 }).toBe(true);
+
+    const images = Array.from({ length: 32 }, () => jpeg.toString("base64"));
+    const requests = Array.from({ length: 6 }, () =>
+      fetch(`http://127.0.0.1:${port}/embed/base64`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ images }),
+      }),
+    );
+    await expect
+      .poll(
+        async () => {
+          const text = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
+          const value = (name: string) =>
+            Number(new RegExp(`^${name} (\\d+)`, "m").exec(text)?.[1] ?? 0);
+          return value(embedMetrics.pendingImages) + value(embedMetrics.images);
+        },
+        { timeout: 20_000, interval: 5 },
+      )
+      .toBe(6 * 32);
+    server.kill("SIGTERM");
+
+    const answers = await Promise.all(requests);
+    expect(answers.map(({ status }) => status)).toEqual(Array(6).fill(200));
+    for (const answer of answers) {
+      expect(embedResponse.parse(await answer.json()).embeddings).toHaveLength(32);
+    }
+    const { code, stdout } = await ended;
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/"sha256":"[0-9a-f]{64}".*"weights":"random"/);
+  });
+
+  test("lets ONNX Runtime leave no trace of its telemetry", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "clipstack-home-"));
+    const port = await freePort();
+    const { child: server, ended } = run({
+      PORT: String(port),
+      HOME: folder,
+      TMPDIR: folder,
+      XDG_CACHE_HOME: folder,
+      CI: "", // with a value, the runtime is silent anyway
+    });
+    await expect.poll(() => isReady(port), { timeout: 20_000 }).toBe(true);
+    server.kill("SIGTERM");
+    await ended;
+    const files = await readdir(folder);
+    await rm(folder, { recursive: true });
+    // what it writes otherwise: a device identifier and a database of events
+    const ours = /^(tsx-.*|node-compile-cache|clipstack)$/;
+    expect(files.filter((file) => !ours.test(file))).toEqual([]);
+  });
+
+  test("exits with 2 on wrong settings, a line for each", async () => {
+    const { code, stdout, stderr } = await run({ PORT: "x", LOG_LEVEL: "loud" }).ended;
+    expect(code).toBe(2);
+    expect(stdout).toBe("");
+    expect(stderr.split("\n")).toEqual([
+      "PORT must be a whole number, 1 to 65535, got 'x'",
+      "LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent, got 'loud'",
+      "",
+    ]);
+  });
+
+  test("exits with 2 where everybody reaches it and nobody has to say who they are", async () => {
+    const { code, stdout, stderr } = await run({ HOST: "0.0.0.0" }).ended;
+    expect(code).toBe(2);
+    expect(stdout).toBe("");
+    expect(stderr).toBe(
+      "API_KEY is required where HOST is not this machine alone (or ALLOW_ANONYMOUS=true where something else keeps strangers out), got HOST '0.0.0.0'\n",
+    );
+  });
+
+  test("exits with 2 and one line when its key is not there", async () => {
+    const env = { ...tlsEnv(), TLS_KEY_FILE: tlsFile("none.pem") };
+    const { code, stderr } = await run(env).ended;
+    expect(code).toBe(2);
+    expect(stderr).toBe(
+      `TLS_KEY_FILE must be a file that can be read: '${tlsFile("none.pem")}' is not there\n`,
+    );
+  });
+
+  test("exits with 1 and one line when the port is taken", async () => {
+    const { server, port } = await listener();
+    const { code, stderr } = await run({ PORT: String(port) }).ended;
+    server.close();
+    expect(code).toBe(1);
+    expect(stderr).toBe(
+      `clipstack embed server: port ${port} on 127.0.0.1 is in use: stop what listens there, or set PORT\n`,
+    );
+  });
+
+  test("exits with 1 and one line when the model is missing", async () => {
+    const env = { PORT: String(await freePort()), MODEL_PATH: "none.onnx" };
+    const { code, stderr } = await run(env).ended;
+    expect(code).toBe(1);
+    expect(stderr).toBe("clipstack embed server: [model] none.onnx: no such file\n");
+  });
+
+  test("exits with 1 and one line when there is no CUDA to compute on", async () => {
+    const env = { PORT: String(await freePort()), EXECUTION_PROVIDER: "cuda" };
+    const { code, stderr } = await run(env).ended;
+    expect(code).toBe(1);
+    expect(stderr).toMatch(
+      /^clipstack embed server: .* cannot be loaded with EXECUTION_PROVIDER cuda: .+\n$/,
+    );
+  });
+
+  test("exits with 2 on an argument that it does not know", async () => {
+    const { code, stderr } = await run({}, "serve").ended;
+    expect(code).toBe(2);
+    expect(stderr).toBe(
+      "expected no argument, or tritonserver, check-weights, fetch-weights or apply-config and its options, got 'serve'\n",
+    );
+  });
+});

@@ -1,0 +1,125 @@
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import type { TritonPoolObserver } from "../../client/triton/triton-pool.ts";
+import { embedMetrics } from "../../contract/embed-api.ts";
+import type { EmbedderObserver } from "./embedder.ts";
+
+/** The embed server's metrics. Each server has its own: nothing is global. */
+export interface EmbedMetrics extends EmbedderObserver, TritonPoolObserver {
+  request(route: string, status: number, seconds: number): void;
+  decoded(seconds: number): void;
+  embedded(images: number): void;
+  /** What the server itself took of a request. */
+  overhead(seconds: number): void;
+  /** Images that were accepted; negative when they have their answer. */
+  pending(images: number): void;
+  /** Asked at each reading: bytes of the bodies that were let in. */
+  pendingBytesFrom(read: () => number): void;
+  readonly contentType: string;
+  /** In Prometheus' text format. */
+  text(): Promise<string>;
+}
+
+/** Upper bounds in seconds, from a tenth of a millisecond to ten seconds. */
+const seconds = [
+  0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.25,
+  0.5, 1, 2.5, 5, 10,
+];
+
+export function createMetrics(): EmbedMetrics {
+  const registry = new Registry();
+  const registers = [registry];
+  collectDefaultMetrics({ register: registry });
+
+  const histogram = (name: string, help: string, labelNames: readonly string[] = []) =>
+    new Histogram({ name, help, labelNames, buckets: seconds, registers });
+  const requests = new Counter({
+    name: embedMetrics.requests,
+    help: "Requests that were answered, by route and status.",
+    labelNames: ["route", "status"],
+    registers,
+  });
+  const requestSeconds = histogram(embedMetrics.requestSeconds, "Whole requests, by route.", [
+    "route",
+  ]);
+  const images = new Counter({
+    name: embedMetrics.images,
+    help: "Images that were embedded.",
+    registers,
+  });
+  const decodeSeconds = histogram(embedMetrics.decodeSeconds, "Reading and resizing one image.");
+  const queueSeconds = histogram(
+    embedMetrics.queueSeconds,
+    "How long a request waited for its batch.",
+  );
+  const inferSeconds = histogram(
+    embedMetrics.inferSeconds,
+    "One execution of the model; one call to Triton with the engine triton.",
+  );
+  const overheadSeconds = histogram(
+    embedMetrics.overheadSeconds,
+    "What the server itself takes of a request: all but decoding, queue and inference.",
+  );
+  const batchSize = new Histogram({
+    name: embedMetrics.batchSize,
+    help: "Images in one execution of the model.",
+    buckets: [1, 2, 4, 8, 12, 16, 24, 32, 64, 128],
+    registers,
+  });
+  const pendingImages = new Gauge({
+    name: embedMetrics.pendingImages,
+    help: "Images that were accepted and have no answer yet.",
+    registers,
+  });
+  const byTarget = { labelNames: ["target"], registers };
+  const tritonRequests = new Counter({
+    name: embedMetrics.tritonRequests,
+    help: "Calls to Tritons, repeated ones included, by target.",
+    ...byTarget,
+  });
+  const tritonFailures = new Counter({
+    name: embedMetrics.tritonFailures,
+    help: "Calls to Tritons that had no answer, or an error, by target.",
+    ...byTarget,
+  });
+  const tritonHealthy = new Gauge({
+    name: embedMetrics.tritonHealthy,
+    help: "Addresses of a target that can be used.",
+    ...byTarget,
+  });
+
+  let readBytes = () => 0;
+  new Gauge({
+    name: embedMetrics.pendingBytes,
+    help: "Bytes of the bodies that were let in and are not answered yet.",
+    registers,
+    collect() {
+      this.set(readBytes());
+    },
+  });
+
+  return {
+    request(route, status, duration) {
+      requests.inc({ route, status });
+      requestSeconds.observe({ route }, duration);
+    },
+    decoded: (duration) => decodeSeconds.observe(duration),
+    embedded: (count) => images.inc(count),
+    overhead: (duration) => overheadSeconds.observe(duration),
+    pending: (count) => pendingImages.inc(count),
+    pendingBytesFrom(read) {
+      readBytes = read;
+    },
+    batch(batch) {
+      batchSize.observe(batch.images);
+      inferSeconds.observe(batch.inferSeconds);
+    },
+    queued: (duration) => queueSeconds.observe(duration),
+    ended(target, ok) {
+      tritonRequests.inc({ target });
+      tritonFailures.inc({ target }, ok ? 0 : 1);
+    },
+    health: (target, healthy) => tritonHealthy.set({ target }, healthy),
+    contentType: registry.contentType,
+    text: () => registry.metrics(),
+  };
+}

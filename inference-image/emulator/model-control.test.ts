@@ -1,0 +1,50 @@
+import { describe, expect, test } from "vitest";
+import {
+  parseTritonArgs,
+  renderTritonCommand,
+  restrictModelControl,
+} from "../../contract/triton-flags.ts";
+import { testModelControl } from "./model-control.suite.ts";
+import { testRepository, tinyConfig } from "./test-repository.ts";
+import { startTritonServer } from "./triton-server.ts";
+
+const model = "openclip_vit_b32";
+const key = "a:key=with-signs";
+
+describe("the Triton emulator", () => {
+  testModelControl(key, model, async () => {
+    const repository = await testRepository({ [`${model}/config.pbtxt`]: tinyConfig() });
+    const flags = repository.flags({
+      "model-control-mode": "explicit",
+      "load-model": [model],
+      "allow-metrics": false,
+      ...restrictModelControl(key),
+    });
+    const server = await startTritonServer(flags, { log: () => {} });
+    return {
+      url: `http://127.0.0.1:${server.ports.http}`,
+      grpcTarget: `127.0.0.1:${server.ports.grpc}`,
+      stop: async () => {
+        await server.stop();
+        await repository.remove();
+      },
+    };
+  });
+});
+
+test("the options are read as they are written", () => {
+  const [, ...args] = renderTritonCommand({
+    "model-repository": "/models",
+    ...restrictModelControl(key),
+  });
+  expect(parseTritonArgs(args)).toMatchObject(restrictModelControl(key));
+});
+
+test.each([
+  ["model-repository", "must be <apis>:<header>=<value>, got 'model-repository'"],
+  ["health:key=secret", "knows model-repository, got 'health'"],
+])("fails on --http-restricted-api=%s, without the value", (value, message) => {
+  expect(() =>
+    parseTritonArgs(["--model-repository=/m", `--http-restricted-api=${value}`]),
+  ).toThrow(new Error(`--http-restricted-api ${message}`));
+});

@@ -1,0 +1,310 @@
+import { readdir, readFile, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { type ModelConfigJson, readModelConfig } from "../../client/triton/model-config.ts";
+import { executionInstances, maxImagePixelsParameter } from "../../contract/model-config.ts";
+import { openclipPreprocess } from "../../contract/model-signature.ts";
+import { openSession } from "../../inference/session/onnx-session.ts";
+import { EngineError, type ModelSession } from "../../inference/session/types.ts";
+import { isFolder } from "../../model-tools/publish-file.ts";
+import { ensembleRunner, type ModelLookup, stepVersion } from "./ensemble-runner.ts";
+import { checkModelConfig, checkModelFits } from "./model-config-check.ts";
+import { onnxRunner } from "./model-runner.ts";
+import { OipError } from "./oip-error.ts";
+import { preprocessRunner } from "./preprocess-runner.ts";
+import { ServedModel, type ServedModelProps } from "./served-model.ts";
+
+export interface LoadModelOptions {
+  readonly repository: string;
+  /** Name of the model's folder. */
+  readonly name: string;
+  /** `configs/<variant>.pbtxt` instead of `config.pbtxt`, where the model has it. */
+  readonly variant?: string;
+  /** The text of a `config.pbtxt`, used instead of the model's own. */
+  readonly override?: string;
+  /** Finds the models of an ensemble; they are loaded before it. Throws {@link OipError} where there is none. */
+  readonly modelOf: ModelLookup;
+  /** The versions that serve until the new ones are there: their counters go on. */
+  readonly before: readonly ServedModel[];
+  readonly log: (line: string) => void;
+}
+
+/** What is read of a model before it is loaded. */
+type ConfigSource = Pick<LoadModelOptions, "repository" | "name" | "variant" | "override">;
+
+/**
+ * Load the versions of one model that its version policy asks for.
+ *
+ * @throws {OipError} one line
+ */
+export async function loadModel(options: LoadModelOptions): Promise<readonly ServedModel[]> {
+  const { name, repository, log } = options;
+  const folder = join(repository, name);
+  const read = await readConfig(options, folder, log);
+  const config = { ...read, name: read.name || name };
+  checkModelConfig(config, name, partConfigs(config, options.modelOf));
+  const versions = await versionsToServe(folder, config);
+  logDifferences(config, log);
+
+  const models: ServedModel[] = [];
+  try {
+    for (const version of versions) {
+      const path = join(folder, version, config.default_model_filename);
+      models.push(await loadVersion(config, version, path, options));
+      log(`successfully loaded '${name}' version ${version}`);
+    }
+  } catch (error) {
+    await Promise.all(models.map((model) => model.close()));
+    throw error;
+  }
+  return models;
+}
+
+/** The configurations of the models of an ensemble that are loaded. */
+function partConfigs(config: ModelConfigJson, modelOf: ModelLookup): readonly ModelConfigJson[] {
+  return (config.ensemble_scheduling?.step ?? []).flatMap((step) => {
+    try {
+      return [modelOf(step.model_name, stepVersion(step)).config];
+    } catch {
+      return [];
+    }
+  });
+}
+
+/**
+ * The models that an ensemble is made of; none for another model, or for one whose configuration cannot be read: loading
+ * it will say why.
+ */
+export async function partsOf(options: ConfigSource): Promise<readonly string[]> {
+  const folder = join(options.repository, options.name);
+  const config = await readConfig(options, folder, () => {}).catch(() => undefined);
+  return config?.ensemble_scheduling?.step.map((step) => step.model_name) ?? [];
+}
+
+/** When something in a model's folder was last changed, in nanoseconds. */
+export async function modifiedAt({
+  repository,
+  name,
+}: Pick<ConfigSource, "repository" | "name">): Promise<bigint> {
+  const folder = join(repository, name);
+  const paths = await readdir(folder, { recursive: true }).catch(() => []);
+  const times = await Promise.all(
+    ["", ...paths].map(async (path) => {
+      const found = await stat(join(folder, path), { bigint: true }).catch(() => undefined);
+      return found?.mtimeNs ?? 0n;
+    }),
+  );
+  return times.reduce((latest, time) => (time > latest ? time : latest), 0n);
+}
+
+/** Names of the folders of a repository that can hold a model. */
+export async function modelFolders(repository: string): Promise<readonly string[]> {
+  const entries = await readdir(repository, { withFileTypes: true }).catch((error: Error) => {
+    throw new OipError(
+      "invalid-argument",
+      `failed to open the model repository: ${error.message}`,
+      {
+        cause: error,
+      },
+    );
+  });
+  const folders: string[] = [];
+  for (const entry of entries) {
+    if (entry.name.startsWith(".")) continue;
+    const isFolder =
+      entry.isDirectory() ||
+      (entry.isSymbolicLink() &&
+        (await stat(join(repository, entry.name)).catch(() => undefined))?.isDirectory());
+    if (isFolder) folders.push(entry.name);
+  }
+  return folders.sort();
+}
+
+async function readConfig(
+  { variant, override }: ConfigSource,
+  folder: string,
+  log: (line: string) => void,
+): Promise<ModelConfigJson> {
+  if (override !== undefined) return parseConfig(override, "config override");
+  const { file, custom } = await configFileOf(folder, variant);
+  // a model without variants is the same for all of them
+  if (variant !== undefined && !custom && (await isFolder(join(folder, "configs")))) {
+    log(`${variantFile(folder, variant)}: no such file, using ${file}`);
+  }
+  const text = await readFile(file, "utf8").catch((error: NodeJS.ErrnoException) => {
+    const reason = error.code === "ENOENT" ? "No such file or directory" : error.message;
+    throw new OipError("invalid-argument", `failed to open text file for read ${file}: ${reason}`, {
+      cause: error,
+    });
+  });
+  return parseConfig(text, file);
+}
+
+/** `configs/<variant>.pbtxt` where it is there, which needs no `config.pbtxt` beside it; else that one. */
+async function configFileOf(
+  folder: string,
+  variant: string | undefined,
+): Promise<{ readonly file: string; readonly custom: boolean }> {
+  const custom = variant === undefined ? undefined : variantFile(folder, variant);
+  return custom !== undefined && (await isFile(custom))
+    ? { file: custom, custom: true }
+    : { file: join(folder, "config.pbtxt"), custom: false };
+}
+
+function variantFile(folder: string, variant: string): string {
+  return join(folder, "configs", `${variant}.pbtxt`);
+}
+
+function parseConfig(text: string, file: string): ModelConfigJson {
+  try {
+    return readModelConfig(text, file);
+  } catch (error) {
+    throw new OipError("invalid-argument", (error as Error).message, { cause: error });
+  }
+}
+
+/** Where this server stands in for a Triton with GPUs, one line says what is different. */
+function logDifferences(config: ModelConfigJson, log: (line: string) => void): void {
+  const { instance_group: groups, optimization } = config;
+  const gpus = groups
+    .filter(({ kind }) => kind === "KIND_GPU")
+    .flatMap((group) => group.gpus ?? []);
+  const instances = groups.length === 0 ? 1 : executionInstances(config, 1);
+  const accelerators = optimization?.execution_accelerators;
+  const names = [
+    ...(accelerators?.gpu_execution_accelerator ?? []),
+    ...(accelerators?.cpu_execution_accelerator ?? []),
+  ].map(({ name }) => name);
+
+  const differences: string[] = [];
+  if (groups.some(({ kind }) => kind === "KIND_GPU")) {
+    differences.push(gpus.length > 0 ? `KIND_GPU on GPU ${gpus.join(", ")}` : "KIND_GPU");
+  }
+  if (names.length > 0) differences.push(`execution accelerator ${names.join(", ")}`);
+  // preprocessing here shares its threads, however many instances it has
+  if (instances > 1 && config.backend !== "python") differences.push(`${instances} instances`);
+  if (config.model_warmup.length > 0) differences.push("warm-up");
+  if (differences.length === 0) return;
+  log(
+    `'${config.name}' asks for ${differences.join("; ")}: this server runs it on the CPU, in one session, without warm-up`,
+  );
+}
+
+async function versionsToServe(folder: string, config: ModelConfigJson): Promise<string[]> {
+  const entries = await readdir(folder).catch(() => []);
+  const found = entries
+    .filter((entry) => /^[1-9]\d*$/.test(entry))
+    .sort((a, b) => Number(a) - Number(b));
+  const { latest, specific } = config.version_policy ?? {};
+  const versions =
+    specific !== undefined
+      ? found.filter((version) => specific.versions.includes(Number(version)))
+      : latest !== undefined
+        ? found.slice(-Math.max(1, latest.num_versions))
+        : found;
+  if (versions.length > 0) return versions;
+  throw new OipError(
+    "invalid-argument",
+    `at least one version must be available under the version policy of model '${config.name}'`,
+  );
+}
+
+async function loadVersion(
+  config: ModelConfigJson,
+  version: string,
+  path: string,
+  options: LoadModelOptions,
+): Promise<ServedModel> {
+  const started = await startModel(config, version, path, options);
+  const counters = options.before.find((model) => model.version === version)?.counters;
+  return new ServedModel({ config, version, counters, ...started });
+}
+
+/** What is different about a kind of model: what runs it, and whether that is alive. */
+type StartedModel = Pick<ServedModelProps, "start" | "isAlive">;
+
+async function startModel(
+  config: ModelConfigJson,
+  version: string,
+  path: string,
+  { modelOf, log }: LoadModelOptions,
+): Promise<StartedModel> {
+  if (config.ensemble_scheduling !== undefined) return startEnsemble(config, modelOf);
+  if (config.backend === "python") return await startPreprocessing(config, path);
+  return await startOnnx(config, version, path, log);
+}
+
+function startEnsemble(config: ModelConfigJson, modelOf: ModelLookup): StartedModel {
+  const steps = config.ensemble_scheduling?.step ?? [];
+  return {
+    isAlive: () =>
+      steps.every((step) => {
+        try {
+          return modelOf(step.model_name, stepVersion(step)).isAlive();
+        } catch {
+          return false;
+        }
+      }),
+    start: (events) => ensembleRunner(config, modelOf, events),
+  };
+}
+
+/** This server runs no Python: for the one such model of the repository it has code of its own. */
+async function startPreprocessing(config: ModelConfigJson, path: string): Promise<StartedModel> {
+  const refuse = (problem: string) => new OipError("invalid-argument", problem);
+  if (config.name !== openclipPreprocess.name) {
+    throw refuse(
+      `model '${config.name}' is Python code, which this server does not run; of the backend python it answers for '${openclipPreprocess.name}' only, with its own preprocessing`,
+    );
+  }
+  if (!(await isFile(path))) throw refuse(`failed to load '${config.name}': ${path} is not there`);
+  checkModelFits(config, openclipPreprocess);
+  const limit = config.parameters?.[maxImagePixelsParameter]?.string_value ?? "";
+  if (!/^[1-9]\d{0,9}$/.test(limit)) {
+    throw refuse(
+      `parameter ${maxImagePixelsParameter} of model '${config.name}' must be a number of pixels, got '${limit}'`,
+    );
+  }
+  return {
+    isAlive: () => true,
+    start: (events) => preprocessRunner({ maxPixels: Number(limit) }, events),
+  };
+}
+
+async function startOnnx(
+  config: ModelConfigJson,
+  version: string,
+  path: string,
+  log: (line: string) => void,
+): Promise<StartedModel> {
+  let alive = true;
+  const session = await openModel(config, path, (error) => {
+    alive = false;
+    log(`'${config.name}' version ${version} is gone: ${error.problem}`);
+  });
+  try {
+    checkModelFits(config, session);
+  } catch (error) {
+    await session.close();
+    throw error;
+  }
+  return { isAlive: () => alive, start: (events) => onnxRunner(config, session, events) };
+}
+
+async function openModel(
+  config: ModelConfigJson,
+  modelPath: string,
+  onDeath: (error: EngineError) => void,
+): Promise<ModelSession> {
+  try {
+    return await openSession({ modelPath, onDeath });
+  } catch (error) {
+    if (!(error instanceof EngineError)) throw error;
+    throw new OipError("internal", `failed to load '${config.name}': ${error.problem}`, {
+      cause: error,
+    });
+  }
+}
+
+async function isFile(path: string): Promise<boolean> {
+  return (await stat(path).catch(() => undefined))?.isFile() ?? false;
+}

@@ -1,0 +1,271 @@
+import { connect } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { gzipSync } from "node:zlib";
+import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
+import { request } from "undici";
+import { afterEach, describe, expect, test } from "vitest";
+import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
+import { openHttpTransport } from "../../client/triton/http-transport.ts";
+import {
+  channelOptions,
+  encodeGrpcRequest,
+  type ModelInferResponse,
+  methodOf,
+} from "../../client/triton/wire-grpc.ts";
+import { encodeInferRequest } from "../../client/triton/wire-http.ts";
+import { imageElements } from "../../contract/model-signature.ts";
+import type { Fp32Tensor } from "../../contract/tensor.ts";
+import type { AdmissionLimits } from "../http/admission.ts";
+import { testRepository, tinyConfig } from "./test-repository.ts";
+import { limitsFromEnv, type RunningTritonServer, startTritonServer } from "./triton-server.ts";
+
+const model = "openclip_vit_b32";
+const imageBytes = 4 * imageElements;
+const cleanUps: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
+});
+
+const inputOf = (items: number): Fp32Tensor => ({
+  name: "image",
+  dataType: "FP32",
+  shape: [items, 3, 224, 224],
+  data: new Float32Array(items * imageElements),
+});
+
+/** A server whose requests wait for so long before they are computed, so that the queue stays full. */
+async function start(
+  limits: Partial<AdmissionLimits>,
+  { holdMs = 2000 } = {},
+): Promise<RunningTritonServer> {
+  const extra = `dynamic_batching { max_queue_delay_microseconds: ${holdMs * 1000} }`;
+  const repository = await testRepository({ [`${model}/config.pbtxt`]: tinyConfig({ extra }) });
+  cleanUps.push(() => repository.remove());
+  const server = await startTritonServer(repository.flags(), {
+    log: () => {},
+    limits: { maxQueueSize: 512, maxQueueBytes: 256 * 1024 * 1024, ...limits },
+  });
+  cleanUps.push(() => server.stop().catch(() => {}));
+  return server;
+}
+
+const infer = (server: RunningTritonServer, body: Buffer | string, headers = {}) =>
+  request(`http://127.0.0.1:${server.ports.http}/v2/models/${model}/infer`, {
+    method: "POST",
+    body,
+    headers,
+  });
+
+function post(server: RunningTritonServer, items: number, headers = {}) {
+  const body = encodeInferRequest([inputOf(items)], { encoding: "binary" });
+  return infer(server, Buffer.concat(body.chunks), { ...body.headers, ...headers });
+}
+
+function grpcClient(server: RunningTritonServer): Client {
+  const target = `127.0.0.1:${server.ports.grpc}`;
+  const client = new Client(target, credentials.createInsecure(), channelOptions);
+  cleanUps.push(() => client.close());
+  return client;
+}
+
+function call(client: Client, message: Buffer, deadline?: number): Promise<ModelInferResponse> {
+  const { path, responseDeserialize } = methodOf("ModelInfer");
+  return new Promise((resolve, reject) => {
+    client.makeUnaryRequest(
+      path,
+      (bytes: Buffer) => bytes,
+      responseDeserialize,
+      message,
+      new Metadata(),
+      { deadline },
+      (error, response) => (error === null ? resolve(response!) : reject(error)),
+    );
+  });
+}
+const messageOf = (items: number) =>
+  methodOf("ModelInfer").requestSerialize(encodeGrpcRequest(model, [inputOf(items)], {}));
+
+async function metric(server: RunningTritonServer, series: string): Promise<number> {
+  const { body } = await request(`http://127.0.0.1:${server.ports.metrics}/metrics`);
+  const line = (await body.text()).split("\n").find((text) => text.startsWith(`${series} `));
+  return Number(line?.slice(series.length));
+}
+const labels = `model="${model}",version="1"`;
+const pending = (server: RunningTritonServer) =>
+  metric(server, `nv_inference_pending_request_count{${labels}}`);
+const rejected = (server: RunningTritonServer) =>
+  metric(server, `nv_inference_request_failure{${labels},reason="REJECTED"}`);
+const executed = (server: RunningTritonServer) =>
+  metric(server, `nv_inference_exec_count{${labels}}`);
+
+describe("images that wait", () => {
+  test("beyond the bound HTTP answers 429 and says when to come back", async () => {
+    const server = await start({ maxQueueSize: 4 });
+    const waiting = [post(server, 3), post(server, 1)];
+    await expect.poll(() => pending(server)).toBe(2);
+    const refused = await post(server, 1);
+    expect(refused.statusCode).toBe(429);
+    expect(Number(refused.headers["retry-after"])).toBeGreaterThanOrEqual(1);
+    expect(await refused.body.json()).toEqual({
+      error: "4 images wait already; try again later",
+    });
+    expect(await rejected(server)).toBe(1);
+    for (const answer of waiting) expect((await answer).statusCode).toBe(200);
+    expect((await post(server, 1)).statusCode).toBe(200);
+  });
+
+  test("beyond the bound gRPC answers RESOURCE_EXHAUSTED, for requests over HTTP too", async () => {
+    const server = await start({ maxQueueSize: 4 });
+    const waiting = post(server, 4);
+    await expect.poll(() => pending(server)).toBe(1);
+    const error = await call(grpcClient(server), messageOf(1)).catch((reason) => reason);
+    expect(error).toMatchObject({
+      code: status.RESOURCE_EXHAUSTED,
+      details: "4 images wait already; try again later",
+    });
+    expect((await waiting).statusCode).toBe(200);
+  });
+
+  test("a request that finds nobody waiting is taken, however large", async () => {
+    const server = await start({ maxQueueSize: 1 }, { holdMs: 0 });
+    expect((await post(server, 8)).statusCode).toBe(200);
+  });
+
+  test("a request that is too much for those that wait already is refused", async () => {
+    const server = await start({ maxQueueSize: 4 });
+    const waiting = post(server, 3);
+    await expect.poll(() => pending(server)).toBe(1);
+    expect((await post(server, 2)).statusCode).toBe(429);
+    expect((await waiting).statusCode).toBe(200);
+  });
+
+  test("a refusal waits for nothing: neither for the queue, nor for the body", async () => {
+    const server = await start({ maxQueueSize: 20 }, { holdMs: 4000 });
+    let computed = false;
+    const waiting = post(server, 20).then(() => {
+      computed = true;
+    });
+    await expect.poll(() => pending(server)).toBe(1);
+    for (let round = 0; round < 20; round += 1) {
+      expect(await answerToHead(server, 8 * imageBytes)).toMatch(/^HTTP\/1\.1 429 /);
+    }
+    expect(computed).toBe(false);
+    await waiting;
+  });
+});
+
+/** What the server answers to a request of which it has seen the headers only. */
+async function answerToHead(server: RunningTritonServer, contentLength: number): Promise<string> {
+  const socket = connect(server.ports.http, "127.0.0.1");
+  cleanUps.push(() => socket.destroy());
+  socket.write(
+    `POST /v2/models/${model}/infer HTTP/1.1\r\nhost: x\r\ncontent-length: ${contentLength}\r\n\r\n`,
+  );
+  return await new Promise((resolve) => socket.once("data", (data) => resolve(String(data))));
+}
+
+describe("bytes that wait", () => {
+  test("a body that finds no room is refused by its announced length, before it arrives", async () => {
+    const server = await start({ maxQueueBytes: 2.5 * imageBytes });
+    const waiting = post(server, 2);
+    await expect.poll(() => pending(server)).toBe(1);
+    const answer = await answerToHead(server, imageBytes);
+    expect(answer).toMatch(/^HTTP\/1\.1 429 .*\r\n/);
+    expect(answer).toMatch(/\r\nretry-after: \d+\r\n/i);
+    expect((await waiting).statusCode).toBe(200);
+  });
+
+  test("what a body decompresses to is counted", async () => {
+    const server = await start({ maxQueueBytes: 2.5 * imageBytes });
+    const waiting = post(server, 2);
+    await expect.poll(() => pending(server)).toBe(1);
+    const body = encodeInferRequest([inputOf(1)], { encoding: "binary" });
+    const { "content-length": _, ...headers } = body.headers;
+    const small = gzipSync(Buffer.concat(body.chunks));
+    expect(small.byteLength).toBeLessThan(10_000);
+    const refused = await infer(server, small, { ...headers, "content-encoding": "gzip" });
+    expect(refused.statusCode).toBe(429);
+    expect((await waiting).statusCode).toBe(200);
+  });
+
+  test("a client that hangs up gives its place back", async () => {
+    const server = await start({ maxQueueBytes: 1.5 * imageBytes }, { holdMs: 200 });
+    for (let round = 0; round < 3; round += 1) {
+      const socket = connect(server.ports.http, "127.0.0.1");
+      socket.write(
+        `POST /v2/models/${model}/infer HTTP/1.1\r\nhost: x\r\ncontent-length: ${imageBytes}\r\n\r\nhalf`,
+      );
+      await sleep(50);
+      socket.destroy();
+      await sleep(50);
+    }
+    expect((await post(server, 1)).statusCode).toBe(200);
+  });
+});
+
+describe("what nobody waits for", () => {
+  const timeout = (us: number) =>
+    encodeInferRequest([inputOf(1)], { encoding: "json" }).chunks.map((chunk) =>
+      String(Buffer.from(chunk)).replace("{", `{"parameters":{"timeout":${us}},`),
+    )[0]!;
+
+  test("a request that waited for its 'timeout' is dropped before it is computed", async () => {
+    const server = await start({}, { holdMs: 3000 });
+    const answer = await infer(server, timeout(200_000));
+    expect(answer.statusCode).toBe(503);
+    expect(await answer.body.json()).toEqual({
+      error: "Request timeout expired",
+    });
+    expect(await executed(server)).toBe(0);
+    expect(await rejected(server)).toBe(1);
+  });
+
+  test("a call whose grpc-timeout is over is dropped before it is computed", async () => {
+    const server = await start({}, { holdMs: 1500 });
+    const error = (await call(grpcClient(server), messageOf(1), Date.now() + 300).catch(
+      (reason) => reason,
+    )) as ServiceError;
+    expect(error.code).toBe(status.DEADLINE_EXCEEDED);
+    await expect.poll(() => pending(server)).toBe(0);
+    await sleep(1500);
+    expect(await executed(server)).toBe(0);
+  });
+
+  test.each(["-1", "0.5", '"soon"', "1e300"])("a timeout of %s is refused", async (value) => {
+    const server = await start({}, { holdMs: 0 });
+    const answer = await infer(server, timeout(0).replace('"timeout":0', `"timeout":${value}`));
+    expect(answer.statusCode).toBe(400);
+    expect(((await answer.body.json()) as { error: string }).error).toMatch(
+      /^Unable to parse 'timeout': must be a whole number from 0 on, got /,
+    );
+  });
+});
+
+test("the transports call a full server unavailable", async () => {
+  const server = await start({ maxQueueSize: 1 });
+  const waiting = post(server, 1);
+  await expect.poll(() => pending(server)).toBe(1);
+  for (const transport of [
+    openHttpTransport({ url: `http://127.0.0.1:${server.ports.http}` }),
+    openGrpcTransport({ target: `127.0.0.1:${server.ports.grpc}` }),
+  ]) {
+    cleanUps.push(() => transport.close());
+    await expect(transport.infer(model, [inputOf(1)], { timeoutMs: 10_000 })).rejects.toMatchObject(
+      { code: "unavailable" },
+    );
+  }
+  await waiting;
+});
+
+describe("the environment", () => {
+  test("bounds what waits; an empty variable is not set", () => {
+    expect(limitsFromEnv({ MAX_QUEUE_SIZE: "7", MAX_QUEUE_BYTES: "" })).toEqual({
+      maxQueueSize: 7,
+      maxQueueBytes: 256 * 1024 * 1024,
+    });
+  });
+
+  test("fails on a bound that is none", () => {
+    expect(() => limitsFromEnv({ MAX_QUEUE_SIZE: "0" })).toThrow(/^MAX_QUEUE_SIZE: .*, got '0'$/);
+  });
+});

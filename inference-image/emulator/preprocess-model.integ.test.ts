@@ -1,0 +1,94 @@
+import { execFile } from "node:child_process";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { pngOf } from "../../client/triton/test-png.ts";
+import { pixelBytes } from "../../contract/model-signature.ts";
+import { preprocess } from "../../inference/preprocess/preprocess.ts";
+
+const run = promisify(execFile);
+/** A Python with Pillow and NumPy, for example of a virtual environment. */
+const python = process.env.CLIPSTACK_PYTHON ?? "python3";
+const program = fileURLToPath(new URL("./preprocess-model-run.py", import.meta.url));
+const model = fileURLToPath(
+  new URL("../../model_repository/openclip_preprocess/1/model.py", import.meta.url),
+);
+const sample = (file: string) =>
+  fileURLToPath(new URL(`../../model-tools/samples/${file}`, import.meta.url));
+
+const missing = await run(python, ["-c", "import PIL, numpy"]).then(
+  () => "",
+  () => ` (skipped: '${python}' has no Pillow and NumPy; name one that has with CLIPSTACK_PYTHON)`,
+);
+
+describe.skipIf(missing !== "")(`openclip_preprocess in Python${missing}`, () => {
+  let folder: string;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), "clipstack-python-"));
+  });
+  afterAll(async () => {
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  async function answerOf(files: readonly string[], maxPixels = 40_000_000) {
+    const out = join(folder, "pixels");
+    const { stdout } = await run(python, [program, model, String(maxPixels), out, ...files]);
+    const answer = JSON.parse(stdout);
+    return "error" in answer ? answer : { ...answer, pixels: await readFile(out) };
+  }
+  const file = async (name: string, content: Uint8Array) => {
+    await writeFile(join(folder, name), content);
+    return join(folder, name);
+  };
+
+  test("makes of a batch what this server's own preprocessing makes of it", async () => {
+    const files = [
+      "sunset.jpg",
+      "flower-exif-6.jpg",
+      "tartan-cmyk.jpg",
+      "terrain-grey.jpg",
+      "shell-alpha.png",
+      "clouds.webp",
+      "panorama.jpg",
+      "wood-thumbnail.jpg",
+    ].map(sample);
+    const { pixels, ...rest } = await answerOf(files);
+    expect(rest).toEqual({ name: "pixels", shape: [files.length, 224, 224, 3], dtype: "uint8" });
+    for (const [index, path] of files.entries()) {
+      const ours = await preprocess(await readFile(path), { maxPixels: 40_000_000 });
+      const theirs = pixels.subarray(index * pixelBytes, (index + 1) * pixelBytes);
+      expect(Buffer.compare(ours, theirs), path).toBe(0);
+    }
+  });
+
+  test("names the first image that it cannot read, and why, as this server does", async () => {
+    const truncated = (await readFile(sample("sunset.jpg"))).subarray(0, 2000);
+    const noImage = await file("text", Buffer.from("GIF89a is not one of ours"));
+    expect(await answerOf([sample("sunset.jpg"), noImage])).toEqual({
+      error: "image 1 is not a JPEG, PNG or WebP file",
+      code: "INVALID_ARG",
+    });
+    const cut = await answerOf([await file("cut.jpg", truncated), noImage]);
+    expect(cut.error).toMatch(/^image 0 cannot be decoded: /);
+    expect((await answerOf([await file("empty", Buffer.alloc(0))])).error).toBe(
+      "image 0 is not a JPEG, PNG or WebP file",
+    );
+  });
+
+  test("decodes nothing beyond the limit of pixels", async () => {
+    const image = await file("large.png", pngOf(300, 200, new Uint8Array(300 * 200 * 3)));
+    expect((await answerOf([image], 59_999)).error).toBe(
+      "image 0 has 300 × 200 pixels, more than the limit of 59999",
+    );
+    expect((await answerOf([image], 60_000)).shape).toEqual([1, 224, 224, 3]);
+  });
+
+  test("computes only what the crop keeps of a line that would become a huge image", async () => {
+    const line = await file("line.png", pngOf(20_000, 1, new Uint8Array(20_000 * 3).fill(77)));
+    const { pixels } = await answerOf([line]);
+    expect(new Set(pixels)).toEqual(new Set([77]));
+  });
+});

@@ -1,0 +1,85 @@
+import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { parseTritonArgs, type ResolvedTritonFlags } from "../../contract/triton-flags.ts";
+import { copyModelRepository } from "../../model-tools/repository.ts";
+import { tinyModel } from "../../model-tools/test-model.ts";
+
+/** For tests: a `config.pbtxt` of the tiny model. `extra` is appended. */
+export function tinyConfig(
+  options: { readonly name?: string; readonly extra?: string } = {},
+): string {
+  const { name = openclipVitB32.name, extra = dynamicBatching } = options;
+  return `
+name: "${name}"
+platform: "onnxruntime_onnx"
+max_batch_size: 32
+input [ { name: "image" data_type: TYPE_FP32 dims: [ 3, 224, 224 ] } ]
+output [ { name: "embedding" data_type: TYPE_FP32 dims: [ 512 ] } ]
+${extra}
+`;
+}
+
+const dynamicBatching = `dynamic_batching {
+  preferred_batch_size: [ 8, 16, 32 ]
+  max_queue_delay_microseconds: 1000
+}`;
+
+export interface TestRepository {
+  readonly path: string;
+  /** Flags of a server on it, on 127.0.0.1 and free ports. */
+  flags(overrides?: Partial<ResolvedTritonFlags>): ResolvedTritonFlags;
+  remove(): Promise<void>;
+}
+
+/**
+ * For tests: a model repository in a temporary folder, each model with the tiny model as version 1.
+ *
+ * @param files - Text files by path, for example `openclip_vit_b32/config.pbtxt`.
+ */
+export async function testRepository(
+  files: Readonly<Record<string, string>> = {
+    [`${openclipVitB32.name}/config.pbtxt`]: tinyConfig(),
+  },
+): Promise<TestRepository> {
+  const path = await mkdtemp(join(tmpdir(), "clipstack-repository-"));
+  const modelFile = await tinyModel();
+  for (const [file, text] of Object.entries(files)) {
+    const [model = ""] = file.split("/");
+    await mkdir(join(path, model, "1"), { recursive: true });
+    await mkdir(join(path, file, ".."), { recursive: true });
+    await writeFile(join(path, file), text);
+    await symlink(modelFile, join(path, model, "1", "model.onnx")).catch(() => {});
+  }
+  return repositoryAt(path);
+}
+
+/** For tests: the models of `model_repository/` with their own configurations, and the tiny model. */
+export async function wholeRepository(): Promise<TestRepository> {
+  const path = await mkdtemp(join(tmpdir(), "clipstack-repository-"));
+  const model = await tinyModel();
+  // made once, beside the tiny model
+  await copyModelRepository(model, path, model.replace(/\.onnx$/, "-u8.onnx"));
+  return repositoryAt(path);
+}
+
+function repositoryAt(path: string): TestRepository {
+  return {
+    path,
+    flags: (overrides = {}) => ({
+      ...parseTritonArgs([
+        `--model-repository=${path}`,
+        "--http-address=127.0.0.1",
+        "--grpc-address=127.0.0.1",
+        "--metrics-address=127.0.0.1",
+        "--exit-timeout-secs=10",
+      ]),
+      "http-port": 0,
+      "grpc-port": 0,
+      "metrics-port": 0,
+      ...overrides,
+    }),
+    remove: () => rm(path, { recursive: true, force: true }),
+  };
+}

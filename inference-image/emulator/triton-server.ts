@@ -1,0 +1,292 @@
+import {
+  type Server as GrpcServer,
+  logVerbosity,
+  ServerCredentials,
+  setLogVerbosity,
+} from "@grpc/grpc-js";
+import Fastify, { type FastifyInstance } from "fastify";
+import { serverEnv } from "../../contract/server-env.ts";
+import {
+  modelControlHeaderOf,
+  parseTritonArgs,
+  type ResolvedTritonFlags,
+} from "../../contract/triton-flags.ts";
+import type { AdmissionLimits } from "../http/admission.ts";
+import { requestTimeoutMs } from "../http/request-timeout.ts";
+import {
+  type AcceptedRequests,
+  arrival,
+  CallCounter,
+  ConnectionTracker,
+  drainHttp,
+  quiet,
+  trackRequests,
+} from "../http/stopping.ts";
+import { type ModelRegistry, openModelRegistry } from "./model-registry.ts";
+import { OipAdmission } from "./oip-admission.ts";
+import { buildOipGrpcServer } from "./oip-grpc.ts";
+import { buildOipApp } from "./oip-http.ts";
+import { metricsContentType, renderTritonMetrics } from "./triton-metrics.ts";
+
+export interface TritonServerOptions {
+  /** Told what Triton would log. */
+  readonly log: (line: string) => void;
+  /**
+   * What may wait over all models, which no option of Triton's bounds.
+   *
+   * @default - the defaults of MAX_QUEUE_SIZE and MAX_QUEUE_BYTES
+   */
+  readonly limits?: AdmissionLimits;
+}
+
+/** A server that stands where a Triton would: same model repository, same flags, three ports. */
+export interface RunningTritonServer {
+  readonly ports: {
+    readonly http: number;
+    readonly grpc: number;
+    /** `undefined` with `--allow-metrics=false`. */
+    readonly metrics: number | undefined;
+  };
+  /**
+   * Not ready any more; what was accepted is answered; then everything is closed.
+   *
+   * @throws {Error} when that took longer than `--exit-timeout-secs`: everything is closed all the same.
+   */
+  stop(): Promise<void>;
+}
+
+/**
+ * Load the models, then listen. Port 0 takes any free port.
+ *
+ * @throws {Error} one line: the model and what is wrong with it, or the port that is taken.
+ */
+export async function startTritonServer(
+  flags: ResolvedTritonFlags,
+  { log, limits }: TritonServerOptions,
+): Promise<RunningTritonServer> {
+  if (flags["model-control-mode"] === "poll") {
+    throw new Error("--model-control-mode must be none or explicit with this server, got 'poll'");
+  }
+  const registry = await openModelRegistry(flags, log);
+  const grpcCalls = new CallCounter();
+  const common = {
+    log,
+    admission: new OipAdmission(registry, limits),
+    maxInputBytes: flags["http-max-input-size"],
+  };
+  const grpc = buildOipGrpcServer(registry, {
+    ...common,
+    accepted: grpcCalls,
+    modelControl: modelControlHeaderOf(flags, "grpc-restricted-protocol"),
+  });
+  const http = buildOipApp(registry, {
+    ...common,
+    modelControl: modelControlHeaderOf(flags, "http-restricted-api"),
+  });
+  const httpRequests = trackRequests(http);
+  const metrics = buildMetricsApp(registry);
+  let grpcConnections: ConnectionTracker | undefined;
+  const close = async () => {
+    await Promise.all([drainHttp(http, httpRequests), shutdown(grpc, grpcCalls, grpcConnections)]);
+    await http.close();
+    await registry.close();
+    await metrics.close();
+  };
+
+  try {
+    const grpcPort = await bindGrpc(grpc, flags["grpc-address"], flags["grpc-port"]);
+    grpcConnections = new ConnectionTracker(grpcPort);
+    log(`Started GRPCInferenceService at ${flags["grpc-address"]}:${grpcPort}`);
+    const httpPort = await listen(http, "HTTP", flags["http-address"], flags["http-port"]);
+    log(`Started HTTPService at ${flags["http-address"]}:${httpPort}`);
+    let metricsPort: number | undefined;
+    if (flags["allow-metrics"]) {
+      metricsPort = await listen(
+        metrics,
+        "Metrics",
+        flags["metrics-address"],
+        flags["metrics-port"],
+      );
+      log(`Started Metrics Service at ${flags["metrics-address"]}:${metricsPort}`);
+    }
+    let stopped: Promise<void> | undefined;
+    return {
+      ports: { http: httpPort, grpc: grpcPort, metrics: metricsPort },
+      stop: () => {
+        stopped ??= stopWithin(flags["exit-timeout-secs"], {
+          registry,
+          grpc,
+          http,
+          metrics,
+          close,
+          log,
+        });
+        return stopped;
+      },
+    };
+  } catch (error) {
+    grpc.forceShutdown();
+    await close();
+    throw error;
+  }
+}
+
+/**
+ * What may wait, by environment variable: an option of the command line would be one that Triton refuses.
+ *
+ * @throws {Error} one line, naming the variable, the rule and the value.
+ */
+export function limitsFromEnv(env: Readonly<Record<string, string | undefined>>): AdmissionLimits {
+  const limit = (name: "MAX_QUEUE_SIZE" | "MAX_QUEUE_BYTES") => {
+    const result = serverEnv.shape[name].safeParse(env[name] || undefined);
+    if (result.success) return result.data;
+    throw new Error(`${name}: ${result.error.issues[0]?.message}, got '${env[name]}'`);
+  };
+  return { maxQueueSize: limit("MAX_QUEUE_SIZE"), maxQueueBytes: limit("MAX_QUEUE_BYTES") };
+}
+
+/**
+ * The program `tritonserver`: read the command line, serve until a signal, end the process.
+ *
+ * @param args - Without the program's name.
+ * @param env - For {@link limitsFromEnv}.
+ */
+export async function runTritonServer(
+  args: readonly string[],
+  env: Readonly<Record<string, string | undefined>> = process.env,
+): Promise<void> {
+  let flags: ResolvedTritonFlags;
+  let limits: AdmissionLimits;
+  try {
+    flags = parseTritonArgs(args);
+    limits = limitsFromEnv(env);
+  } catch (error) {
+    process.stderr.write(`tritonserver: ${(error as Error).message}\n`);
+    process.exit(2);
+  }
+  const log = (line: string) => process.stderr.write(`${stamp(new Date())}] ${line}\n`);
+
+  // what it has to say, the errors say too
+  setLogVerbosity(logVerbosity.NONE);
+
+  let server: RunningTritonServer | undefined;
+  let signals = 0;
+  const onSignal = async (signal: NodeJS.Signals) => {
+    signals += 1;
+    // a second one is impatience; and while models load there is nothing to wait for
+    if (signals > 1 || server === undefined) process.exit(signals > 1 ? 1 : 0);
+    log(`Received ${signal}, waiting for requests that were accepted`);
+    try {
+      await server.stop();
+      log("Stopped");
+      process.exit(0);
+    } catch (error) {
+      process.stderr.write(`error: ${(error as Error).message}\n`);
+      process.exit(1);
+    }
+  };
+  process.on("SIGTERM", onSignal);
+  process.on("SIGINT", onSignal);
+
+  try {
+    server = await startTritonServer(flags, { log, limits });
+  } catch (error) {
+    process.stderr.write(`error: creating server: ${(error as Error).message}\n`);
+    process.exit(1);
+  }
+}
+
+function buildMetricsApp(registry: ModelRegistry): FastifyInstance {
+  const app = Fastify({ forceCloseConnections: true, requestTimeout: requestTimeoutMs });
+  app.get("/metrics", async (_request, reply) =>
+    reply.header("content-type", metricsContentType).send(await renderTritonMetrics(registry)),
+  );
+  app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: "Not Found" }));
+  return app;
+}
+
+async function listen(
+  app: FastifyInstance,
+  service: string,
+  host: string,
+  port: number,
+): Promise<number> {
+  try {
+    await app.listen({ host, port });
+  } catch (error) {
+    throw portError(service, host, port, (error as Error).message);
+  }
+  const address = app.server.address();
+  return typeof address === "object" && address !== null ? address.port : port;
+}
+
+function bindGrpc(server: GrpcServer, host: string, port: number): Promise<number> {
+  const authority = host.includes(":") ? `[${host}]` : host;
+  return new Promise((resolve, reject) => {
+    server.bindAsync(`${authority}:${port}`, ServerCredentials.createInsecure(), (error, bound) => {
+      if (error === null) resolve(bound);
+      else reject(portError("GRPC", host, port, error.message));
+    });
+  });
+}
+
+function portError(service: string, host: string, port: number, reason: string): Error {
+  return new Error(
+    /EADDRINUSE/.test(reason)
+      ? `failed to start ${service} service: Socket '${host}:${port}' already in use`
+      : `failed to start ${service} service at ${host}:${port}: ${reason}`,
+  );
+}
+
+/** Closes idle connections and answers calls in flight; a call that stops arriving is cut. */
+async function shutdown(
+  server: GrpcServer,
+  calls: AcceptedRequests,
+  connections?: ConnectionTracker,
+): Promise<void> {
+  let open = true;
+  const closed = new Promise<void>((resolve) => server.tryShutdown(() => resolve())).then(() => {
+    open = false;
+  });
+  await quiet();
+  await calls.answered();
+  // the last answers are on their way, or calls are still arriving
+  await arrival(() => (open ? connections?.bytesRead : undefined));
+  await calls.answered();
+  await Promise.race([closed, quiet()]);
+  connections?.stop();
+  server.forceShutdown();
+}
+
+interface Stopping {
+  readonly registry: ModelRegistry;
+  readonly grpc: GrpcServer;
+  readonly http: FastifyInstance;
+  readonly metrics: FastifyInstance;
+  close(): Promise<void>;
+  log(line: string): void;
+}
+
+async function stopWithin(seconds: number, parts: Stopping): Promise<void> {
+  const { registry, grpc, http, metrics, close } = parts;
+  registry.beginExit();
+  let timer: NodeJS.Timeout | undefined;
+  const expired = new Promise<"expired">((resolve) => {
+    timer = setTimeout(() => resolve("expired"), seconds * 1000);
+  });
+  const outcome = await Promise.race([close().then(() => "closed" as const), expired]);
+  clearTimeout(timer);
+  if (outcome === "closed") return;
+  grpc.forceShutdown();
+  http.server.closeAllConnections();
+  metrics.server.closeAllConnections();
+  throw new Error("Exit timeout expired. Exiting immediately.");
+}
+
+/** `I1121 10:52:27.123456 42`, as Triton begins its lines. */
+function stamp(now: Date): string {
+  const two = (value: number) => String(value).padStart(2, "0");
+  const day = `${two(now.getMonth() + 1)}${two(now.getDate())}`;
+  const time = [now.getHours(), now.getMinutes(), now.getSeconds()].map(two).join(":");
+  return `I${day} ${time}.${String(now.getMilliseconds()).padStart(3, "0")}000 ${process.pid}`;
+}

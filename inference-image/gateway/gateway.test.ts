@@ -1,0 +1,184 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { embedMetrics } from "../../contract/embed-api.ts";
+import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { picture } from "../../inference/preprocess/test-images.ts";
+import { type RunningEmbedServer, startEmbedServer } from "../embed/embed-server.ts";
+import { type TestRepository, testRepository } from "../emulator/test-repository.ts";
+import { type TritonProcess, tritonProcess } from "../emulator/test-triton-process.ts";
+import { readSettings } from "../http/settings.ts";
+import { keepAsking, type TestGateway, testGateway, timeoutMs, until } from "./test-gateway.ts";
+
+/** The gateway in front of real processes that die, hang and come back while they are asked all the time. */
+
+let repository: TestRepository;
+let tritons: readonly TritonProcess[];
+beforeAll(async () => {
+  repository = await testRepository();
+  tritons = await Promise.all(
+    [0, 1].map(() => tritonProcess(repository.path, { model: openclipVitB32.name })),
+  );
+  await Promise.all(tritons.map((triton) => triton.start()));
+});
+afterAll(async () => {
+  await Promise.all((tritons ?? []).map((triton) => triton.kill()));
+  await repository?.remove();
+});
+
+const opened: TestGateway[] = [];
+afterEach(async () => {
+  for (const { close } of opened.splice(0)) await close();
+});
+async function gateway(): Promise<TestGateway> {
+  const made = await testGateway(tritons.map(({ target }) => target));
+  opened.push(made);
+  return made;
+}
+
+describe("under load, with two Tritons", () => {
+  test("both get a part of the calls", async () => {
+    const made = await gateway();
+    const running = keepAsking(made);
+    await running.more(40);
+    await running.stop();
+    const [first, second] = made.answeredBy();
+    expect(Math.min(first!, second!)).toBeGreaterThan(0.4 * Math.max(first!, second!));
+  });
+
+  test("no request is lost when one is killed, and it is used again when it is back", async () => {
+    const made = await gateway();
+    const running = keepAsking(made);
+    await running.more(20);
+    await tritons[0]!.kill();
+    await until(() => !made.healthy()[0]);
+    await running.more(40);
+    expect(made.healthy()).toEqual([false, true]);
+    await tritons[0]!.start();
+    await until(() => made.healthy()[0]!);
+    const [before] = made.answeredBy();
+    await running.more(40);
+    await running.stop();
+    expect(made.answeredBy()[0]).toBeGreaterThan(before!);
+    expect(running.counts.refused).toBe(0);
+  });
+
+  test("the requests of one that hangs are answered by the other, long before the deadline", async () => {
+    const made = await gateway();
+    const running = keepAsking(made);
+    await running.more(20);
+    tritons[0]!.signal("SIGSTOP");
+    try {
+      await until(() => !made.healthy()[0]);
+      await running.more(40);
+    } finally {
+      tritons[0]!.signal("SIGCONT");
+    }
+    await until(() => made.healthy()[0]!);
+    const [before] = made.answeredBy();
+    await running.more(40);
+    await running.stop();
+    expect(made.answeredBy()[0]).toBeGreaterThan(before!);
+    expect(running.counts.slowestMs).toBeLessThan(timeoutMs / 5);
+    expect(running.counts.refused).toBe(0);
+  });
+
+  test("requests that were accepted wait when all die, and are answered when one is back", async () => {
+    const made = await gateway();
+    const running = keepAsking(made);
+    await running.more(20);
+    await Promise.all(tritons.map((triton) => triton.kill()));
+    await until(() => made.healthy().every((healthy) => !healthy));
+    expect(await made.embedder.ready()).toBe(false);
+    expect(made.embedder.trouble).toContain(`${tritons[0]!.target}: `);
+    await tritons[1]!.start();
+    await until(() => made.healthy()[1]!);
+    await running.more(40);
+    await running.stop();
+    await tritons[0]!.start();
+  });
+
+  test("no request is lost while one stops in order", async () => {
+    const made = await gateway();
+    const running = keepAsking(made);
+    await running.more(20);
+    tritons[1]!.signal("SIGTERM");
+    await until(() => !made.healthy()[1]);
+    await running.more(40);
+    await running.stop();
+    expect(running.counts.refused).toBe(0);
+    await tritons[1]!.kill();
+    await tritons[1]!.start();
+  });
+});
+
+describe("as an embed server", () => {
+  let server: RunningEmbedServer;
+  let url: string;
+  const start = async (targets: readonly string[], model: string = openclipVitB32.name) => {
+    const settings = readSettings({
+      ENGINE: "triton",
+      TRITON_GRPC_URLS: targets.join(),
+      TRITON_MODEL: model,
+      HOST: "127.0.0.1",
+      LOG_LEVEL: "silent",
+    });
+    server = await startEmbedServer({ ...settings, PORT: 0 });
+    await server.loaded;
+    url = `http://127.0.0.1:${server.port}`;
+  };
+  afterEach(() => server.stop());
+  const readiness = async () => {
+    const answer = await fetch(`${url}/readyz`);
+    return { status: answer.status, ...((await answer.json()) as { reason?: string }) };
+  };
+  const reasonWith = async (words: string) => {
+    let reason = "";
+    const found = async () => {
+      reason = (await readiness()).reason ?? "";
+      return reason.includes(words);
+    };
+    while (!(await found())) await sleep(20);
+    return reason;
+  };
+
+  test("is ready while one of its Tritons is, and counts the calls of each", async () => {
+    await start([tritons[0]!.target, "127.0.0.1:9"]);
+    while ((await readiness()).status !== 200) await sleep(20);
+    const answer = await fetch(`${url}/embed`, {
+      method: "POST",
+      headers: { "content-type": "image/jpeg" },
+      body: new Uint8Array(await picture()),
+    });
+    expect(answer.status).toBe(200);
+    const metrics = await (await fetch(`${url}/metrics`)).text();
+    const value = (name: string, target: string) =>
+      metrics.split("\n").find((line) => line.startsWith(`${name}{target="${target}"}`));
+    const { tritonHealthy, tritonRequests, tritonFailures } = embedMetrics;
+    expect(value(tritonHealthy, tritons[0]!.target)).toMatch(/ 1$/);
+    expect(value(tritonHealthy, "127.0.0.1:9")).toMatch(/ 0$/);
+    expect(value(tritonRequests, tritons[0]!.target)).toMatch(/ 1$/);
+    expect(value(tritonFailures, tritons[0]!.target)).toMatch(/ 0$/);
+  });
+
+  test("says why it is not ready, and refuses with 503", async () => {
+    await start(["127.0.0.1:9"]);
+    expect(await reasonWith("ECONNREFUSED")).toBe(
+      "no Triton can be used: 127.0.0.1:9: connect ECONNREFUSED 127.0.0.1:9",
+    );
+    const answer = await fetch(`${url}/embed`, {
+      method: "POST",
+      headers: { "content-type": "image/jpeg" },
+      body: new Uint8Array(await picture()),
+    });
+    expect(answer.status).toBe(503);
+    expect(answer.headers.get("retry-after")).toBe("1");
+    expect(await answer.json()).toMatchObject({ error: { code: "unavailable" } });
+  });
+
+  test("says that its Triton has no such model", async () => {
+    await start([tritons[0]!.target], "resnet50");
+    expect(await reasonWith("resnet50")).toBe(
+      `no Triton can be used: ${tritons[0]!.target}: resnet50 is not ready`,
+    );
+  });
+});

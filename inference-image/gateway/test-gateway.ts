@@ -1,0 +1,104 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect } from "vitest";
+import { TritonError } from "../../client/triton/transport.ts";
+import { openclipVitB32, pixelBytes } from "../../contract/model-signature.ts";
+import type { Embedder } from "../embed/embedder.ts";
+import { createTritonEmbedder } from "./triton-embedder.ts";
+
+/** For tests: a gateway that is asked all the time, while the Tritons behind it die, hang and come back. */
+
+/** Far above what any step takes, far below what only a hang would take. */
+const longMs = 20_000;
+/** Deadline of a call; one that waited for it would be found by {@link longMs}. */
+export const timeoutMs = 60_000;
+
+export interface TestGateway {
+  readonly embedder: Embedder;
+  /** Of each target, in their order. */
+  healthy(): readonly boolean[];
+  answeredBy(): readonly number[];
+  close(): Promise<void>;
+}
+
+/** Resolves when all of its Tritons are used. */
+export async function testGateway(targets: readonly string[]): Promise<TestGateway> {
+  const healthy = new Map<string, boolean>();
+  const answered = new Map<string, number>();
+  const embedder = createTritonEmbedder({
+    targets,
+    model: openclipVitB32.name,
+    timeoutMs,
+    maxBatchSize: 8,
+    observer: {
+      batch: () => {},
+      queued: () => {},
+      health: (target, count) => healthy.set(target, count > 0),
+      ended: (target, ok) => answered.set(target, (answered.get(target) ?? 0) + (ok ? 1 : 0)),
+    },
+  });
+  const gateway: TestGateway = {
+    embedder,
+    healthy: () => targets.map((target) => healthy.get(target) ?? false),
+    answeredBy: () => targets.map((target) => answered.get(target) ?? 0),
+    close: () => embedder.close(),
+  };
+  await until(() => gateway.healthy().every(Boolean));
+  return gateway;
+}
+
+/** Waits, bounded. */
+export async function until(condition: () => boolean): Promise<void> {
+  const startedAt = performance.now();
+  while (!condition()) {
+    if (performance.now() - startedAt > longMs) throw new Error("it did not come to pass");
+    await sleep(10);
+  }
+}
+
+const image = (value: number) => new Uint8Array(pixelBytes).fill(value);
+
+/** Requests without a pause, until it is stopped. */
+export function keepAsking({ embedder }: TestGateway) {
+  const counts = { answered: 0, refused: 0, wrong: 0, slowestMs: 0 };
+  const lost: unknown[] = [];
+  const expected: Float32Array[] = [];
+  let stopped = false;
+  const client = async (value: number) => {
+    while (!stopped) {
+      const startedAt = performance.now();
+      try {
+        const [vector] = await embedder.embed([image(value)]);
+        counts.answered += 1;
+        counts.slowestMs = Math.max(counts.slowestMs, performance.now() - startedAt);
+        expected[value] ??= vector!;
+        if (cosine(vector!, expected[value]!) < 0.9999) counts.wrong += 1;
+      } catch (error) {
+        // refused before it was accepted: the caller hears 503, and comes back
+        const refused = error instanceof TritonError && error.code === "unavailable";
+        if (refused) counts.refused += 1;
+        else lost.push(error);
+        await sleep(20);
+      }
+    }
+  };
+  const clients = Array.from({ length: 6 }, (_, value) => client(10 + 40 * value));
+  return {
+    counts,
+    lost,
+    /** Until so many more are answered. */
+    more: (count: number) => {
+      const goal = counts.answered + count;
+      return until(() => counts.answered >= goal);
+    },
+    async stop() {
+      stopped = true;
+      await Promise.all(clients);
+      expect(lost).toEqual([]);
+      expect(counts.wrong).toBe(0);
+    },
+  };
+}
+
+function cosine(a: Float32Array, b: Float32Array): number {
+  return a.reduce((sum, value, at) => sum + value * b[at]!, 0);
+}

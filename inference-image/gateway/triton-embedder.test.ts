@@ -1,0 +1,531 @@
+import { once } from "node:events";
+import { type AddressInfo, createServer, type Server as TcpServer } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Server, ServerCredentials, status } from "@grpc/grpc-js";
+import { afterEach, expect, test, vi } from "vitest";
+import { fromWire } from "../../client/triton/wire.ts";
+import {
+  decodeGrpcRequest,
+  inferenceService,
+  type ModelInferRequest,
+} from "../../client/triton/wire-grpc.ts";
+import type { InstanceGroup } from "../../contract/model-config.ts";
+import {
+  clipNormalisation,
+  embeddingDims,
+  imageElements,
+  type ModelSignature,
+  openclipVitB32,
+  openclipVitB32Jpeg,
+  openclipVitB32U8,
+  pixelBytes,
+} from "../../contract/model-signature.ts";
+import type { Embedder } from "../embed/embedder.ts";
+import { createTritonEmbedder, type TritonEmbedderOptions } from "./triton-embedder.ts";
+
+const longMs = 10_000;
+const cleanUps: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
+});
+
+interface Failure {
+  readonly code: status;
+  readonly details: string;
+}
+
+/** A gRPC server whose model does as the test says. The embedding of an image of `v`s points along axis `v`. */
+class FakeTriton {
+  /** Batch size of each inference that was answered. */
+  readonly calls: number[] = [];
+  /** Inferences that arrived. */
+  arrived = 0;
+  cancelled = 0;
+  ready = true;
+  failure: Failure | undefined;
+  instances: readonly InstanceGroup[] = [];
+  /** Norm of an image's embedding. */
+  normOf: (level: number) => number = () => 3;
+  refuse: (level: number) => string | undefined = () => undefined;
+  /** Inferences wait for it. */
+  gate: Promise<void> = Promise.resolve();
+  target = "";
+  deadline: Date | number | undefined;
+  readonly #server = new Server({ "grpc.max_receive_message_length": -1 });
+
+  constructor(
+    readonly signature: ModelSignature = openclipVitB32,
+    readonly maxBatchSize = 32,
+  ) {}
+
+  async start(port = 0): Promise<this> {
+    const { signature } = this;
+    const spec = ({ name, dataType, dims }: ModelSignature["inputs"][number]) => ({
+      name,
+      datatype: dataType,
+      shape: [-1, ...dims],
+    });
+    type Callback = (error: Failure | null, response?: object) => void;
+    this.#server.addService(inferenceService, {
+      ModelReady: (_call: unknown, callback: Callback) => callback(null, { ready: this.ready }),
+      ModelMetadata: (_call: unknown, callback: Callback) =>
+        callback(null, {
+          name: openclipVitB32.name,
+          versions: ["1"],
+          platform: signature.platform,
+          inputs: signature.inputs.map(spec),
+          outputs: signature.outputs.map(spec),
+        }),
+      ModelConfig: (_call: unknown, callback: Callback) =>
+        callback(null, {
+          config: { max_batch_size: this.maxBatchSize, instance_group: this.instances },
+        }),
+      ModelInfer: async (
+        call: {
+          request: ModelInferRequest;
+          getDeadline(): Date | number;
+          on(event: "cancelled", listener: () => void): void;
+        },
+        callback: Callback,
+      ) => {
+        this.arrived += 1;
+        this.deadline = call.getDeadline();
+        call.on("cancelled", () => {
+          this.cancelled += 1;
+        });
+        await this.gate;
+        if (this.failure !== undefined) {
+          callback(this.failure);
+          return;
+        }
+        const levels = levelsOf(call.request);
+        const refusal = this.refuse(levels[0]!);
+        if (refusal !== undefined) {
+          callback({ code: status.INVALID_ARGUMENT, details: refusal });
+          return;
+        }
+        this.calls.push(levels.length);
+        const embeddings = new Float32Array(levels.length * embeddingDims);
+        for (const [row, level] of levels.entries()) {
+          embeddings[row * embeddingDims + level] = this.normOf(level);
+        }
+        callback(null, {
+          outputs: [{ name: "embedding", datatype: "FP32", shape: [levels.length, embeddingDims] }],
+          raw_output_contents: [Buffer.from(embeddings.buffer)],
+        });
+      },
+    });
+    const bound = await new Promise<number>((resolve, reject) => {
+      this.#server.bindAsync(
+        `127.0.0.1:${port}`,
+        ServerCredentials.createInsecure(),
+        (error, value) => (error === null ? resolve(value) : reject(error)),
+      );
+    });
+    this.target = `127.0.0.1:${bound}`;
+    cleanUps.push(() => this.stop());
+    return this;
+  }
+
+  stop(): void {
+    this.#server.forceShutdown();
+  }
+}
+
+/** Of each image, the level of its first pixel, or its first byte. */
+function levelsOf(request: ModelInferRequest): number[] {
+  const { shape, dataType, data } = fromWire(decodeGrpcRequest(request).inputs[0]!);
+  const rows = Array.from({ length: shape[0]! }, (_, row) => row);
+  if (dataType === "BYTES") return data.map((file) => file[0]!);
+  if (dataType === "UINT8") return rows.map((row) => data[row * pixelBytes]!);
+  const { mean, std } = clipNormalisation;
+  return rows.map((row) =>
+    Math.round((Number(data[row * imageElements]) * std[0] + mean[0]) * 255),
+  );
+}
+
+async function embedderOf(
+  tritons: readonly (FakeTriton | string)[],
+  options: Partial<TritonEmbedderOptions> & { readonly usable?: number } = {},
+): Promise<Embedder> {
+  const healthy = new Map<string, number>();
+  const embedder = createTritonEmbedder({
+    targets: tritons.map((triton) => (typeof triton === "string" ? triton : triton.target)),
+    model: openclipVitB32.name,
+    timeoutMs: 5_000,
+    maxBatchSize: 32,
+    ...options,
+    observer: {
+      batch: () => {},
+      queued: () => {},
+      ended: () => {},
+      ...options.observer,
+      health(target, count, reason) {
+        healthy.set(target, count);
+        options.observer?.health(target, count, reason);
+      },
+    },
+  });
+  cleanUps.push(() => embedder.close());
+  await until(() => healthy.size === tritons.length && (options.usable === 0 || anyOf(healthy)));
+  return embedder;
+}
+const anyOf = (healthy: ReadonlyMap<string, number>) => [...healthy.values()].some((n) => n > 0);
+
+async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
+  const startedAt = performance.now();
+  while (!(await condition())) {
+    if (performance.now() - startedAt > longMs) throw new Error("it did not come to pass");
+    await sleep(5);
+  }
+}
+
+/** As long as the embedder's model takes it: pixels of one level. */
+const image = (value: number) => new Uint8Array(pixelBytes).fill(value);
+
+/** The axis that each embedding points along. */
+async function axes(embedder: Embedder, ...values: number[]): Promise<number[]> {
+  const vectors = await embedder.embed(values.map(image));
+  return vectors.map((vector) => vector.indexOf(1));
+}
+
+/** A promise that stands still until it is opened. */
+function gate(): { readonly closed: Promise<void>; open(): void } {
+  let open = () => {};
+  const closed = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  cleanUps.push(open);
+  return { closed, open };
+}
+
+test.each([
+  ["FP32", openclipVitB32],
+  ["UINT8", openclipVitB32U8],
+])("sends a model that takes %s what it takes, in the order of the images", async (_, model) => {
+  const triton = await new FakeTriton(model).start();
+  const embedder = await embedderOf([triton]);
+  expect(await axes(embedder, 5, 1, 3)).toEqual([5, 1, 3]);
+  expect(embedder.input).toBe("pixels");
+});
+
+test("passes the files on to a model that reads them itself, each in a call of its own", async () => {
+  const triton = await new FakeTriton(openclipVitB32Jpeg).start();
+  const embedder = await embedderOf([triton]);
+  expect(embedder.input).toBe("encoded");
+  expect(await axes(embedder, 5, 1, 3)).toEqual([5, 1, 3]);
+  expect(triton.calls).toEqual([1, 1, 1]);
+});
+
+test("says which image of the request its model cannot read", async () => {
+  const triton = await new FakeTriton(openclipVitB32Jpeg).start();
+  const embedder = await embedderOf([triton]);
+  triton.refuse = (level) => (level === 7 ? "image 0 cannot be decoded: no end" : undefined);
+  await expect(axes(embedder, 5, 7, 3)).rejects.toMatchObject({
+    code: "undecodable_image",
+    message: "image 1 cannot be decoded: no end",
+    image: 1,
+  });
+});
+
+test("fails only the request whose embedding is not finite, and names its image", async () => {
+  const triton = await new FakeTriton().start();
+  const embedder = await embedderOf([triton], { callsPerTriton: 1 });
+  const { closed, open } = gate();
+  triton.gate = closed;
+  triton.normOf = (level) => (level === 7 ? Number.NaN : 3);
+  const [first, sound, broken] = [axes(embedder, 1), axes(embedder, 2), axes(embedder, 5, 7)];
+  await until(() => triton.arrived === 1);
+  open();
+  await expect(broken).rejects.toMatchObject({ image: 1 });
+  expect(await Promise.all([first, sound])).toEqual([[1], [2]]);
+  expect(triton.calls).toEqual([1, 3]);
+});
+
+test("splits what is more than one call may carry", async () => {
+  const triton = await new FakeTriton().start();
+  const embedder = await embedderOf([triton], { maxBatchSize: 2 });
+  expect(await axes(embedder, 1, 2, 3, 4, 5)).toEqual([1, 2, 3, 4, 5]);
+  expect(triton.calls.sort()).toEqual([1, 2, 2]);
+});
+
+test("splits what is more than the model takes", async () => {
+  const triton = await new FakeTriton(openclipVitB32, 4).start();
+  const embedder = await embedderOf([triton]);
+  await axes(embedder, 1, 2, 3, 4, 5);
+  expect(triton.calls.sort()).toEqual([1, 4]);
+});
+
+test("puts the images of requests that come while its Tritons are busy into one call", async () => {
+  const triton = await new FakeTriton().start();
+  const embedder = await embedderOf([triton], { callsPerTriton: 1 });
+  const { closed, open } = gate();
+  triton.gate = closed;
+  const answers = [1, 2, 3, 4].map((value) => axes(embedder, value));
+  await until(() => triton.arrived === 1);
+  expect(embedder.waitingImages).toBe(3);
+  open();
+  expect(await Promise.all(answers)).toEqual([[1], [2], [3], [4]]);
+  expect(triton.calls).toEqual([1, 3]);
+});
+
+test("keeps every instance of the model busy, and one call on its way", async () => {
+  const triton = new FakeTriton();
+  triton.instances = [{ kind: "KIND_GPU", count: 1, gpus: [0, 1, 2, 3] }];
+  await triton.start();
+  const embedder = await embedderOf([triton]);
+  const { closed, open } = gate();
+  triton.gate = closed;
+  const answers = Array.from({ length: 9 }, (_, value) => axes(embedder, value));
+  await until(() => triton.arrived === 5);
+  expect(embedder.waitingImages).toBe(4);
+  open();
+  await Promise.all(answers);
+  expect(triton.calls).toEqual([1, 1, 1, 1, 1, 4]);
+});
+
+test("gives all Tritons calls, by turns", async () => {
+  const tritons = await Promise.all([0, 1, 2].map(() => new FakeTriton().start()));
+  const embedder = await embedderOf(tritons);
+  await until(async () => {
+    await axes(embedder, 1);
+    return tritons.every(({ calls }) => calls.length > 0);
+  });
+  for (const triton of tritons) triton.calls.length = 0;
+  for (let request = 0; request < 6; request++) await axes(embedder, 1);
+  expect(tritons.map(({ calls }) => calls.length)).toEqual([2, 2, 2]);
+});
+
+test("uses a Triton that is not there at first once it is", async () => {
+  const [up, late] = [await new FakeTriton().start(), await new FakeTriton().start()];
+  const port = Number(late.target.split(":")[1]);
+  late.stop();
+  const embedder = await embedderOf([up, late]);
+  await axes(embedder, 1);
+  const back = await new FakeTriton().start(port);
+  await until(async () => {
+    await axes(embedder, 1);
+    return back.calls.length > 0;
+  });
+});
+
+test.each([
+  [status.UNAVAILABLE, "Server is stopping"],
+  [status.NOT_FOUND, "Request for unknown model: 'openclip_vit_b32' has no available versions"],
+])(
+  "sends a call that its Triton refuses because it is going down to another one, %i",
+  async (code, details) => {
+    const [leaving, staying] = [await new FakeTriton().start(), await new FakeTriton().start()];
+    const embedder = await embedderOf([leaving, staying]);
+    leaving.failure = { code, details };
+    const answers = Array.from({ length: 8 }, (_, at) => axes(embedder, at));
+    expect((await Promise.all(answers)).flat()).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
+    expect(staying.calls.reduce((sum, size) => sum + size, 0)).toBe(8);
+  },
+);
+
+test("leaves out a Triton whose model is not ready, and takes it back", async () => {
+  const [first, second] = [await new FakeTriton().start(), await new FakeTriton().start()];
+  const healthy = new Map<string, number>();
+  const observer = {
+    batch: () => {},
+    queued: () => {},
+    ended: () => {},
+    health: (target: string, count: number) => void healthy.set(target, count),
+  };
+  const embedder = await embedderOf([first, second], { observer });
+  await until(() => healthy.get(first.target) === 1 && healthy.get(second.target) === 1);
+  first.ready = false;
+  await until(() => healthy.get(first.target) === 0);
+  const { arrived } = first;
+  for (let request = 0; request < 4; request++) await axes(embedder, 1);
+  expect(first.arrived).toBe(arrived);
+  first.ready = true;
+  await until(() => healthy.get(first.target) === 1);
+  for (let request = 0; request < 4; request++) await axes(embedder, 1);
+  expect(first.arrived).toBeGreaterThan(arrived);
+});
+
+test("is ready while one Triton is, and says why not when none is", async () => {
+  const triton = await new FakeTriton().start();
+  const down = await closedPort();
+  const embedder = await embedderOf([triton, `127.0.0.1:${down}`]);
+  expect([await embedder.ready(), embedder.trouble]).toEqual([true, undefined]);
+  triton.ready = false;
+  await until(async () => !(await embedder.ready()));
+  expect(embedder.trouble).toBe(
+    `no Triton can be used: ${triton.target}: ${openclipVitB32.name} is not ready; 127.0.0.1:${down}: connect ECONNREFUSED 127.0.0.1:${down}`,
+  );
+  await expect(axes(embedder, 1)).rejects.toThrow(`[unavailable] ${embedder.trouble}`);
+});
+
+test("names a target that cannot be looked up", async () => {
+  const embedder = createTritonEmbedder({
+    targets: ["no-such-host.invalid:8001"],
+    model: openclipVitB32.name,
+    timeoutMs: 1_000,
+    maxBatchSize: 32,
+  });
+  cleanUps.push(() => embedder.close());
+  await until(() => embedder.trouble?.includes("looked up") ?? false);
+  expect(embedder.trouble).toBe(
+    "no Triton can be used: no-such-host.invalid:8001: the name cannot be looked up",
+  );
+});
+
+test("finds Tritons by their host name", async () => {
+  const triton = await new FakeTriton().start();
+  const embedder = await embedderOf([triton.target.replace("127.0.0.1", "localhost")]);
+  expect(await axes(embedder, 3)).toEqual([3]);
+});
+
+test("refuses another model in one line", async () => {
+  const other = await new FakeTriton({
+    ...openclipVitB32,
+    inputs: [{ name: "data", dataType: "FP32", dims: [3, 336, 336] }],
+  }).start();
+  const embedder = await embedderOf([other], { usable: 0 });
+  await until(() => embedder.trouble?.includes("must") ?? false);
+  expect(embedder.trouble).toBe(
+    `no Triton can be used: ${other.target}: openclip_vit_b32 must take image UINT8 [-1, 224, 224, 3], or image FP32 [-1, 3, 224, 224], or image BYTES [-1, 1] and give embedding FP32 [-1, 512], got data FP32 [-1, 3, 336, 336] and embedding FP32 [-1, 512]`,
+  );
+});
+
+test("leaves out a Triton whose model takes something else than the others'", async () => {
+  const pixels = await new FakeTriton(openclipVitB32U8).start();
+  const floats = await new FakeTriton(openclipVitB32).start();
+  const reasons: string[] = [];
+  const observer = {
+    batch: () => {},
+    queued: () => {},
+    ended: () => {},
+    health: (_target: string, _count: number, reason: string) => void reasons.push(reason),
+  };
+  const embedder = await embedderOf([pixels, floats], { observer });
+  await until(() => reasons.some((reason) => reason.includes("on the other Tritons")));
+  expect(await axes(embedder, 1, 2)).toEqual([1, 2]);
+});
+
+test("looks at the model again when its Triton was restarted", async () => {
+  const triton = await new FakeTriton().start();
+  const embedder = await embedderOf([triton]);
+  await axes(embedder, 1);
+  triton.stop();
+  await until(() => embedder.trouble !== undefined);
+  await new FakeTriton(openclipVitB32U8).start(Number(triton.target.split(":")[1]));
+  await until(() => embedder.trouble === undefined);
+  expect(await axes(embedder, 4, 2)).toEqual([4, 2]);
+});
+
+test("does not repeat a request that Triton refused", async () => {
+  const triton = await new FakeTriton().start();
+  const embedder = await embedderOf([triton]);
+  triton.failure = { code: status.INVALID_ARGUMENT, details: "no" };
+  await expect(axes(embedder, 1)).rejects.toMatchObject({ code: "rejected" });
+  expect(triton.arrived).toBe(1);
+});
+
+test("tells Triton the deadline, and ends with it", async () => {
+  const triton = await new FakeTriton().start();
+  const timeoutMs = 1_000;
+  const embedder = await embedderOf([triton], { timeoutMs });
+  triton.gate = gate().closed;
+  const sentAt = Date.now();
+  await expect(axes(embedder, 1)).rejects.toMatchObject({ code: "timeout" });
+  const deadlineMs = Number(triton.deadline) - sentAt;
+  expect(deadlineMs).toBeGreaterThan(0);
+  // it counts from where the call arrives, which is later on a slow machine
+  expect(deadlineMs).toBeLessThan(timeoutMs + 10_000);
+});
+
+test("ends a call whose caller goes away, and tells Triton", async () => {
+  const triton = await new FakeTriton().start();
+  const embedder = await embedderOf([triton]);
+  triton.gate = gate().closed;
+  const caller = new AbortController();
+  const call = embedder.embed([image(1)], { signal: caller.signal });
+  await until(() => triton.arrived === 1);
+  caller.abort();
+  await expect(call).rejects.toMatchObject({ code: "cancelled" });
+  await until(() => triton.cancelled === 1);
+});
+
+test("goes on with a call while one of its callers waits", async () => {
+  const triton = await new FakeTriton().start();
+  const embedder = await embedderOf([triton], { callsPerTriton: 1 });
+  const { closed, open } = gate();
+  triton.gate = closed;
+  const first = axes(embedder, 1);
+  const caller = new AbortController();
+  const gone = embedder.embed([image(2)], { signal: caller.signal });
+  const stays = axes(embedder, 3);
+  await until(() => triton.arrived === 1);
+  caller.abort();
+  await expect(gone).rejects.toMatchObject({ code: "cancelled" });
+  open();
+  expect(await Promise.all([first, stays])).toEqual([[1], [3]]);
+  expect(triton.calls).toEqual([1, 1]);
+});
+
+test("closes when the calls in flight are answered", async () => {
+  const triton = await new FakeTriton().start();
+  const embedder = await embedderOf([triton], { callsPerTriton: 1 });
+  const { closed, open } = gate();
+  triton.gate = closed;
+  const calls = [axes(embedder, 7), axes(embedder, 8)];
+  await until(() => triton.arrived === 1);
+  const ended = embedder.close();
+  open();
+  expect(await Promise.all(calls)).toEqual([[7], [8]]);
+  await ended;
+});
+
+/** A port of 127.0.0.1 where nobody listens. */
+async function closedPort(): Promise<number> {
+  const server: TcpServer = createServer();
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  return port;
+}
+
+test("is still connected after an hour in which nobody asked for anything", async () => {
+  const start = Date.now();
+  // what waits longer than a test is remembered, and run by hand
+  const distant: (() => void)[] = [];
+  const setTimer = globalThis.setTimeout;
+  const later = (run: () => void, ms = 0) => {
+    if (ms < 10 * 60_000) return setTimer(run, ms);
+    distant.push(run);
+    return setTimer(() => {}, 0);
+  };
+  vi.spyOn(globalThis, "setTimeout").mockImplementation(later as typeof setTimeout);
+  vi.useFakeTimers({ toFake: ["Date", "setInterval", "clearInterval"], now: start });
+  cleanUps.push(
+    () => vi.restoreAllMocks(),
+    () => vi.useRealTimers(),
+  );
+  const triton = await new FakeTriton().start();
+  const embedder = await embedderOf([triton]);
+  for (let minute = 1; minute <= 60; minute += 1) {
+    await vi.advanceTimersByTimeAsync(60_000);
+    if (minute % 31 === 0) for (const run of distant.splice(0)) run();
+  }
+  await sleep(100);
+  expect(await embedder.ready()).toBe(true);
+  expect(await axes(embedder, 7)).toEqual([7]);
+});
+
+test("an image whose time is over takes none from those that wait with it", async () => {
+  const triton = await new FakeTriton().start();
+  const { closed, open } = gate();
+  triton.gate = closed;
+  const embedder = await embedderOf([triton], { callsPerTriton: 1, timeoutMs: 3_000 });
+  const old = [axes(embedder, 1), axes(embedder, 2)].map((answer) => answer.catch(String));
+  await sleep(1_500);
+  const young = axes(embedder, 3);
+  for (const answer of old) expect(await answer).toMatch(/\[timeout\] .* in 3000 ms$/);
+  open();
+  expect(await young).toEqual([3]);
+});

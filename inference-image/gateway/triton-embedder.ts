@@ -1,0 +1,272 @@
+import type { GrpcSecurity, GrpcTransport } from "../../client/triton/grpc-transport.ts";
+import { type CallOptions, TritonError } from "../../client/triton/transport.ts";
+import { TritonPool, type TritonPoolObserver } from "../../client/triton/triton-pool.ts";
+import { executionInstances, type ModelConfig } from "../../contract/model-config.ts";
+import { openclipVitB32 } from "../../contract/model-signature.ts";
+import type { Tensor } from "../../contract/tensor.ts";
+import { rowsOf, unitVector } from "../../inference/session/embeddings.ts";
+import { inputText, type ModelForm, modelFormOf } from "../../inference/session/model-form.ts";
+import { WaitQueue } from "../../inference/wait-queue.ts";
+import type { Embedder, EmbedderObserver, EmbedOptions } from "../embed/embedder.ts";
+import { EmbedError } from "../http/embed-error.ts";
+
+export interface TritonEmbedderOptions {
+  /** `host:port` of each Triton's gRPC; all serve the same model. */
+  readonly targets: readonly string[];
+  readonly model: string;
+  /** @default - neither encryption nor authentication */
+  readonly security?: GrpcSecurity | undefined;
+  /** Deadline of one inference, waiting and all attempts together. */
+  readonly timeoutMs: number;
+  /** Most images in one call; fewer where the model takes fewer. */
+  readonly maxBatchSize: number;
+  /**
+   * Calls that one Triton gets at a time. What comes while all are busy waits, and goes together in the next call: one
+   * call of several images costs this server less than several calls, and Triton no more.
+   *
+   * @default - one for each instance of the model, and one that is on its way
+   */
+  readonly callsPerTriton?: number;
+  readonly observer?: EmbedderObserver & TritonPoolObserver;
+}
+
+interface Waiting {
+  readonly image: Uint8Array;
+  readonly enqueuedAt: number;
+  readonly signal: AbortSignal | undefined;
+  readonly onTiming: EmbedOptions["onTiming"];
+  resolve(vector: Float32Array): void;
+  reject(error: unknown): void;
+}
+
+/**
+ * Tritons as the engine. The calls are balanced over those that can be used, and a call whose Triton dies or hangs is
+ * sent to another: no accepted request is lost as long as one of them is alive. While there is none, `embed` refuses.
+ */
+export function createTritonEmbedder(options: TritonEmbedderOptions): Embedder {
+  return new TritonEmbedder(options);
+}
+
+class TritonEmbedder implements Embedder {
+  readonly #options: TritonEmbedderOptions;
+  #callsPerTriton = 2;
+  readonly #pool: TritonPool;
+  readonly #queue = new WaitQueue<Waiting>();
+  readonly #calls = new Set<Promise<void>>();
+  /** Tritons whose model was inspected after their last failed health check. */
+  readonly #checked = new WeakSet<GrpcTransport>();
+  #form: ModelForm | undefined;
+  #maxBatchSize: number;
+
+  constructor(options: TritonEmbedderOptions) {
+    this.#options = options;
+    this.#maxBatchSize = options.maxBatchSize;
+    this.#pool = new TritonPool({
+      ...options.security,
+      targets: options.targets,
+      check: (triton, call) => this.#check(triton, call),
+      observer: {
+        ended: (target, ok) => options.observer?.ended(target, ok),
+        health: (target, healthy, reason) => {
+          options.observer?.health(target, healthy, reason);
+          // one more Triton takes more calls
+          this.#dispatch();
+        },
+      },
+    });
+  }
+
+  /** Of the first Triton that answered; "pixels" until one has. */
+  get input(): Embedder["input"] {
+    return this.#form?.input;
+  }
+
+  get waitingImages(): number {
+    return this.#queue.length;
+  }
+
+  get trouble(): string | undefined {
+    const { healthy, trouble } = this.#pool;
+    return healthy > 0 ? undefined : `no Triton can be used: ${trouble || "not connected yet"}`;
+  }
+
+  async ready(): Promise<boolean> {
+    return this.#pool.healthy > 0;
+  }
+
+  announce(): () => void {
+    return () => {};
+  }
+
+  async embed(
+    images: readonly Uint8Array[],
+    options: EmbedOptions = {},
+  ): Promise<readonly Float32Array[]> {
+    const { trouble } = this;
+    if (trouble !== undefined) throw new TritonError("unavailable", trouble);
+    const vectors = images.map((image) => this.#enqueue(image, options));
+    this.#dispatch();
+    const results = await Promise.allSettled(vectors);
+    return results.map((result, index) => {
+      if (result.status === "fulfilled") return unitVector(result.value, index);
+      throw refusalOf(result.reason, index) ?? result.reason;
+    });
+  }
+
+  async close(): Promise<void> {
+    while (this.#calls.size > 0) await Promise.all(this.#calls);
+    await this.#pool.close();
+  }
+
+  #enqueue(image: Uint8Array, { signal, onTiming }: EmbedOptions): Promise<Float32Array> {
+    return new Promise((resolve, reject) => {
+      const giveUp = (error: TritonError) => {
+        this.#queue.delete(waiting);
+        waiting.reject(error);
+      };
+      const { model, timeoutMs } = this.#options;
+      const onAbort = () => giveUp(new TritonError("cancelled", `${model}: the caller went away`));
+      const timer = setTimeout(() => giveUp(this.#timeout()), timeoutMs);
+      const release = () => {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", onAbort);
+      };
+      const waiting: Waiting = {
+        image,
+        enqueuedAt: performance.now(),
+        signal,
+        onTiming,
+        resolve: (vector) => {
+          release();
+          resolve(vector);
+        },
+        reject: (error) => {
+          release();
+          reject(error);
+        },
+      };
+      this.#queue.push(waiting);
+      signal?.addEventListener("abort", onAbort, { once: true });
+      if (signal?.aborted) onAbort();
+    });
+  }
+
+  /** Send what waits, as far as the Tritons take more calls. */
+  #dispatch(): void {
+    const limit = this.#callsPerTriton * Math.max(1, this.#pool.healthy);
+    while (this.#queue.length > 0 && this.#calls.size < limit && this.#form !== undefined) {
+      const most = this.#form.input === "encoded" ? 1 : this.#maxBatchSize;
+      const batch = [...this.#queue].slice(0, most);
+      for (const waiting of batch) this.#queue.delete(waiting);
+      const call: Promise<void> = this.#send(this.#form, batch).finally(() => {
+        this.#calls.delete(call);
+        this.#dispatch();
+      });
+      this.#calls.add(call);
+    }
+  }
+
+  /** Never rejects: the images of the batch hear of it. */
+  async #send(form: ModelForm, batch: readonly Waiting[]): Promise<void> {
+    const { observer, timeoutMs } = this.#options;
+    const sentAt = performance.now();
+    for (const { enqueuedAt } of batch) observer?.queued((sentAt - enqueuedAt) / 1000);
+    const nobody = whenNobodyWaits(batch);
+    try {
+      const input = form.tensor(batch.map(({ image }) => image));
+      // as long as one of the batch may wait: each other one gives up by itself
+      const output = await this.#infer(input, batch.at(-1)!.enqueuedAt + timeoutMs, nobody.signal);
+      const inferSeconds = (performance.now() - sentAt) / 1000;
+      observer?.batch({ images: batch.length, inferSeconds });
+      for (const { enqueuedAt, onTiming } of batch) {
+        onTiming?.({ queueSeconds: (sentAt - enqueuedAt) / 1000, inferSeconds });
+      }
+      const rows = rowsOf(output, batch.length);
+      for (const [at, waiting] of batch.entries()) waiting.resolve(rows[at]!);
+    } catch (error) {
+      for (const waiting of batch) waiting.reject(error);
+    } finally {
+      nobody.release();
+    }
+  }
+
+  async #infer(input: Tensor, due: number, signal: AbortSignal): Promise<Tensor | undefined> {
+    const { model } = this.#options;
+    const timeoutMs = Math.ceil(due - performance.now());
+    if (timeoutMs <= 0) throw this.#timeout();
+    const outputs = [openclipVitB32.outputs[0].name];
+    const [output] = await this.#pool.run(
+      model,
+      (triton, options) => triton.infer(model, [input], { ...options, outputs }),
+      { timeoutMs, signal },
+    );
+    return output;
+  }
+
+  #timeout(): TritonError {
+    const { model, timeoutMs } = this.#options;
+    const targets = this.#pool.target;
+    return new TritonError("timeout", `${model}: no answer from ${targets} in ${timeoutMs} ms`);
+  }
+
+  /** @throws {TritonError} in one line, where this Triton cannot be used */
+  async #check(triton: GrpcTransport, options: CallOptions): Promise<void> {
+    const { model } = this.#options;
+    const checked = this.#checked.delete(triton);
+    await triton.requireReady(model, options);
+    if (checked) {
+      this.#checked.add(triton);
+      return;
+    }
+    const metadata = await triton.modelMetadata(model, options);
+    const form = modelFormOf(model, metadata, (problem) => new TritonError("rejected", problem));
+    const config = await triton.modelConfig(model, options);
+    const before = this.#form;
+    // with nothing on its way to any Triton, all of them may have been changed
+    const free = this.#pool.healthy === 0 && this.#calls.size === 0 && form.input === before?.input;
+    if (before !== undefined && before !== form && !free) {
+      const [own, others] = [form, before].map(({ signature }) => inputText(signature));
+      throw new TritonError(
+        "rejected",
+        `${model} takes ${own}, and ${others} on the other Tritons`,
+      );
+    }
+    this.#form = form;
+    this.#maxBatchSize = Math.min(this.#maxBatchSize, Number(config.max_batch_size) || 1);
+    this.#callsPerTriton =
+      this.#options.callsPerTriton ??
+      // each image is a call of its own there, and Triton makes the batches
+      (form.input === "encoded"
+        ? 2 * this.#maxBatchSize
+        : Math.max(1, executionInstances(config as unknown as ModelConfig, 1)) + 1);
+    this.#checked.add(triton);
+  }
+}
+
+/** What the model says of an image that it was sent alone, as the caller is told: it is number `index` of the request. */
+function refusalOf(error: unknown, index: number): EmbedError | undefined {
+  if (!(error instanceof TritonError) || error.code !== "rejected") return undefined;
+  const [, reason] = /\bimage 0 (.+?)(?: \(gRPC .*\)| \(HTTP .*\))?$/s.exec(error.message) ?? [];
+  if (reason === undefined) return undefined;
+  const code = reason.startsWith("is not a")
+    ? "unsupported_media_type"
+    : / pixels, more than /.test(reason)
+      ? "too_large"
+      : "undecodable_image";
+  return new EmbedError(code, `image ${index} ${reason}`, index, { cause: error });
+}
+
+/** Aborted when the callers of all images of a batch went away: until then the call goes on. */
+function whenNobodyWaits(batch: readonly Waiting[]): { signal: AbortSignal; release(): void } {
+  const controller = new AbortController();
+  const look = () => {
+    if (batch.every(({ signal }) => signal?.aborted)) controller.abort();
+  };
+  for (const { signal } of batch) signal?.addEventListener("abort", look, { once: true });
+  return {
+    signal: controller.signal,
+    release() {
+      for (const { signal } of batch) signal?.removeEventListener("abort", look);
+    },
+  };
+}

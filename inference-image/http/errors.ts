@@ -1,0 +1,59 @@
+import { TritonError, type TritonErrorCode } from "../../client/triton/transport.ts";
+import { type EmbedErrorCode, imageContentTypes } from "../../contract/embed-api.ts";
+import { ImageError } from "../../inference/preprocess/preprocess.ts";
+import { InvalidEmbeddingError } from "../../inference/session/embeddings.ts";
+import { EngineError, type EngineErrorCode } from "../../inference/session/types.ts";
+import { EmbedError } from "./embed-error.ts";
+
+const engineCodes: Readonly<Record<EngineErrorCode, EmbedErrorCode>> = {
+  expired: "timeout",
+  draining: "unavailable",
+  failed: "internal",
+  model: "internal",
+};
+
+const tritonCodes: Readonly<Record<TritonErrorCode, EmbedErrorCode>> = {
+  timeout: "timeout",
+  unavailable: "unavailable",
+  cancelled: "timeout",
+  rejected: "internal",
+  protocol: "internal",
+};
+
+/** Fastify's code for a content type that no parser takes, such as none at all. */
+const invalidMediaType = "FST_ERR_CTP_INVALID_MEDIA_TYPE";
+const mediaTypes = `the body must be ${imageContentTypes.join(", ")} or multipart/form-data; base64 in application/json`;
+
+/** Any error as one that may be sent. What nobody foresaw is `internal`, without its text. */
+export function toEmbedError(error: unknown): EmbedError {
+  if (error instanceof EmbedError) return error;
+  const options = { cause: error };
+  if (error instanceof ImageError) {
+    return new EmbedError(error.code, error.message, undefined, options);
+  }
+  if (error instanceof InvalidEmbeddingError) {
+    return new EmbedError("invalid_embedding", error.problem, error.image, options);
+  }
+  if (error instanceof EngineError) {
+    return new EmbedError(engineCodes[error.code], error.problem, undefined, options);
+  }
+  if (error instanceof TritonError) {
+    return new EmbedError(tritonCodes[error.code], error.problem, undefined, options);
+  }
+  const {
+    code = "",
+    statusCode,
+    message,
+  } = error as {
+    code?: string;
+    statusCode?: number;
+    message: string;
+  };
+  if (code === invalidMediaType) {
+    return new EmbedError("unsupported_media_type", mediaTypes, undefined, options);
+  }
+  if (statusCode !== undefined && statusCode >= 400 && statusCode < 500) {
+    return new EmbedError("bad_request", message, undefined, options);
+  }
+  return new EmbedError("internal", "the server failed; its log says why", undefined, options);
+}

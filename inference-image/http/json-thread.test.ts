@@ -1,0 +1,101 @@
+import { afterAll, describe, expect, test } from "vitest";
+import { maxJsonBytes } from "../../client/triton/parse-json.ts";
+import { WireError } from "../../client/triton/wire.ts";
+import { JsonThread } from "./json-thread.ts";
+
+const json = new JsonThread();
+afterAll(() => json.close());
+
+const image = Buffer.alloc(300_000, 7);
+const base64 = (...images: unknown[]) => Buffer.from(JSON.stringify({ images }));
+const pixels = Array.from({ length: 150_000 }, (_, index) => index / 7);
+const tensor = (data: unknown) =>
+  Buffer.from(
+    JSON.stringify({ inputs: [{ name: "x", datatype: "FP32", shape: [1, 150_000], data }] }),
+  );
+
+describe("a large body", () => {
+  test("gives its images, each in memory of its own", async () => {
+    const images = await json.images(base64(image.toString("base64"), "QUJD"));
+    expect(images.map((bytes) => bytes.byteLength)).toEqual([300_000, 3]);
+    expect(image.equals(images[0]!)).toBe(true);
+    expect(images.map(({ buffer }) => buffer.byteLength)).toEqual([300_000, 3]);
+  });
+
+  test("may escape its slashes", async () => {
+    const bytes = Buffer.alloc(300_000, 0xff);
+    const body = base64(bytes.toString("base64")).toString().replaceAll("/", "\\/");
+    const [decoded] = await json.images(Buffer.from(body));
+    expect(bytes.equals(decoded!)).toBe(true);
+  });
+
+  test("gives its tensors", async () => {
+    const request = await json.inferRequest(tensor([pixels]), undefined, "m");
+    const [{ bytes }] = request.inputs as [(typeof request.inputs)[0]];
+    expect(Buffer.from(Float32Array.from(pixels).buffer).equals(bytes)).toBe(true);
+  });
+
+  test("gives the tensors that follow it, which share its memory", async () => {
+    const input = { name: "x", datatype: "UINT8", shape: [2], parameters: { binary_data_size: 2 } };
+    const inputs = [input, { ...input, name: "y" }];
+    const head = JSON.stringify({ id: "i".repeat(70_000), inputs });
+    const body = Buffer.from(`${head}abcd`);
+    const request = await json.inferRequest(body, String(head.length), "m");
+    expect(request.inputs.map(({ bytes }) => Buffer.from(bytes).toString())).toEqual(["ab", "cd"]);
+  });
+
+  test("moves to the thread and leaves the event loop alone", async () => {
+    const body = base64(Buffer.alloc(11_000_000, 7).toString("base64"));
+    const images = json.images(body);
+    expect(body.byteLength).toBe(0);
+    expect(await images).toHaveLength(1);
+  });
+
+  test.each([
+    ["no base64", base64("QUJD".repeat(20_000), `${"QUJD".repeat(20_000)}QU?D`), 1, 80_002],
+    ["no base64 at its start", base64("?UJD".repeat(20_000)), 0, 0],
+  ])("fails on %s, naming image and position", async (_, body, image, position) => {
+    const message = `image ${image} is not base64: unexpected "?" at position ${position}`;
+    await expect(json.images(body)).rejects.toMatchObject({
+      name: "EmbedError",
+      code: "bad_request",
+      image,
+      message,
+    });
+  });
+
+  test("fails on tensors as on the event loop", async () => {
+    await expect(json.inferRequest(tensor([...pixels, "7"]), undefined, "m")).rejects.toEqual(
+      new WireError(
+        "Unable to parse 'data' of 'x': its number of elements does not match shape [1,150000]",
+      ),
+    );
+  });
+});
+
+const tooLarge = `JSON must be at most ${maxJsonBytes} bytes, got ${maxJsonBytes + 1}: send tensors as binary data`;
+const tooMany = "JSON must have at most 100000 arrays, objects and members, got more";
+
+test.each([
+  ["more than 16 MiB", Buffer.alloc(maxJsonBytes + 1, " "), tooLarge],
+  ["arrays in arrays without end", Buffer.from("[".repeat(1_000_000)), tooMany],
+  ["objects in objects without end", Buffer.from('{"a":'.repeat(100_000)), tooMany],
+  ["a million inputs", Buffer.from(`{"inputs":[${"{},".repeat(1_000_000)}{}]}`), tooMany],
+])("fails on %s", async (_, body, message) => {
+  const code = "too_large";
+  await expect(json.images(Buffer.from(body))).rejects.toMatchObject({ code, message });
+  const infer = json.inferRequest(Buffer.from(body), undefined, "m");
+  await expect(infer).rejects.toMatchObject({ name: "WireError", code, message });
+});
+
+test("fails when the thread ends meanwhile, and starts another for what follows", async () => {
+  // it starts, which takes longer than to end it
+  const json = new JsonThread();
+  const waiting = json.images(base64(image.toString("base64")));
+  await Promise.all([
+    expect(waiting).rejects.toThrow("the thread that parses JSON ended"),
+    json.close(),
+  ]);
+  expect(await json.images(base64(image.toString("base64")))).toHaveLength(1);
+  await json.close();
+});

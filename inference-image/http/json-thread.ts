@@ -1,0 +1,115 @@
+import { Worker } from "node:worker_threads";
+import { type InferRequest, WireError } from "../../client/triton/wire.ts";
+import { decodeInferRequest, jsonLength } from "../../client/triton/wire-http.ts";
+import { threadLimits } from "../../inference/thread-limits.ts";
+import { imagesOfBase64 } from "../embed/base64-images.ts";
+import { EmbedError } from "./embed-error.ts";
+
+/** Maximum size of JSON that is parsed on the event loop: 64 KiB of numbers take less than a millisecond. */
+const inlineBytes = 64 * 1024;
+
+/** Request body for the thread. Its memory moves there. */
+export type JsonTask = { readonly body: Uint8Array } & (
+  | { readonly kind: "base64" }
+  | { readonly kind: "infer"; readonly headerLength: string | undefined; readonly model: string }
+);
+
+export type JsonAnswer = { readonly value: unknown } | { readonly failure: JsonFailure };
+
+/** Fields of an {@link EmbedError}, a {@link WireError} or another error. */
+export interface JsonFailure {
+  readonly name: string;
+  readonly message: string;
+  readonly code?: string;
+  readonly image?: number;
+}
+
+interface Waiting {
+  resolve(value: unknown): void;
+  reject(error: Error): void;
+}
+
+/**
+ * Parses request bodies: small ones at once, large ones in a thread, one after the other, so that the event loop answers
+ * others meanwhile. The thread starts with the first large body.
+ */
+export class JsonThread {
+  #worker: Worker | undefined;
+  /** In the order in which the thread answers. */
+  #waiting: Waiting[] = [];
+
+  /** @throws {EmbedError} as {@link imagesOfBase64} */
+  async images(body: Buffer): Promise<readonly Uint8Array[]> {
+    if (body.byteLength <= inlineBytes) return imagesOfBase64(body);
+    return (await this.#run({ kind: "base64", body: movable(body) })) as readonly Uint8Array[];
+  }
+
+  /** @throws {WireError} as {@link decodeInferRequest} */
+  async inferRequest(
+    body: Buffer,
+    headerLength: string | undefined,
+    model: string,
+  ): Promise<InferRequest> {
+    if (jsonLength(body, headerLength) <= inlineBytes) {
+      return decodeInferRequest(body, headerLength, model);
+    }
+    const task = { kind: "infer", body: movable(body), headerLength, model } as const;
+    return (await this.#run(task)) as InferRequest;
+  }
+
+  async close(): Promise<void> {
+    await this.#worker?.terminate();
+  }
+
+  #run(task: JsonTask): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      this.#worker ??= this.#start();
+      this.#waiting.push({ resolve, reject });
+      this.#worker.postMessage(task, [task.body.buffer as ArrayBuffer]);
+    });
+  }
+
+  #start(): Worker {
+    const worker = openWorker();
+    worker.unref();
+    worker.on("message", (answer: JsonAnswer) => {
+      const { resolve, reject } = this.#waiting.shift()!;
+      if ("value" in answer) resolve(answer.value);
+      else reject(errorOf(answer.failure));
+    });
+    let reason = "it was closed";
+    worker.on("error", (error) => {
+      reason = error.message;
+    });
+    worker.on("exit", () => {
+      this.#worker = undefined;
+      const error = new Error(`the thread that parses JSON ended: ${reason}`);
+      for (const { reject } of this.#waiting.splice(0)) reject(error);
+    });
+    return worker;
+  }
+}
+
+function openWorker(): Worker {
+  const options = { execArgv: [], resourceLimits: threadLimits };
+  const compiled = !import.meta.url.endsWith(".ts");
+  if (compiled) return new Worker(new URL("./json-worker.js", import.meta.url), options);
+  // Node 20 gives a thread no loader for TypeScript
+  const [tsx, program] = [
+    import.meta.resolve("tsx/esm/api"),
+    new URL("./json-worker.ts", import.meta.url).href,
+  ].map((url) => JSON.stringify(url));
+  const start = `import(${tsx}).then(({ register }) => { register(); return import(${program}); });`;
+  return new Worker(start, { ...options, eval: true });
+}
+
+/** The same bytes in memory that nothing else is in. */
+function movable(body: Buffer): Uint8Array {
+  return body.byteLength === body.buffer.byteLength ? body : new Uint8Array(body);
+}
+
+function errorOf({ name, message, code, image }: JsonFailure): Error {
+  if (name === "EmbedError") return new EmbedError(code as EmbedError["code"], message, image);
+  if (name === "WireError") return new WireError(message, code as WireError["code"]);
+  return new Error(message);
+}

@@ -1,0 +1,107 @@
+import { expect, test } from "vitest";
+import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { embedPort } from "../../contract/ports.ts";
+import { readSettings } from "./settings.ts";
+
+/** The default HOST is every interface. */
+const anonymous = { ALLOW_ANONYMOUS: "true" };
+
+test("without variables, gives the defaults", () => {
+  expect(readSettings(anonymous)).toMatchObject({
+    HOST: "0.0.0.0",
+    PORT: embedPort,
+    ENGINE: "onnx",
+    MAX_BATCH_SIZE: openclipVitB32.maxBatchSize,
+    TRITON_GRPC_URLS: [],
+  });
+});
+
+test("reads numbers and lists, and leaves other variables alone", () => {
+  const settings = readSettings({
+    ...anonymous,
+    PORT: "9000",
+    ENGINE: "triton",
+    TRITON_GRPC_URLS: "a:8001, b:8011",
+    PATH: "/bin",
+  });
+  expect(settings).toMatchObject({ PORT: 9000, TRITON_GRPC_URLS: ["a:8001", "b:8011"] });
+  expect(settings).not.toHaveProperty("PATH");
+});
+
+test("takes an empty variable as one that is not set", () => {
+  expect(readSettings({ ...anonymous, PORT: "" }).PORT).toBe(embedPort);
+});
+
+test.each([
+  [{ PORT: "0" }, "PORT must be a whole number, 1 to 65535, got '0'"],
+  [{ PORT: "http" }, "PORT must be a whole number, 1 to 65535, got 'http'"],
+  [{ MAX_BATCH_SIZE: "1.5" }, "MAX_BATCH_SIZE must be a whole number, 1 to 1024, got '1.5'"],
+  [
+    { LOG_LEVEL: "loud" },
+    "LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent, got 'loud'",
+  ],
+  [{ MODEL_NAME: "ViT-L-14" }, "MODEL_NAME must be one of ViT-B-32, got 'ViT-L-14'"],
+  [{ ENGINE: "torch" }, "ENGINE must be one of onnx, triton, got 'torch'"],
+  [
+    { TRITON_GRPC_URLS: "http://a" },
+    "TRITON_GRPC_URLS must be host:port[,host:port…], got 'http://a'",
+  ],
+  [
+    { MAX_IMAGE_PIXELS: "1000", MAX_PIXELS_IN_FLIGHT: "999" },
+    "MAX_PIXELS_IN_FLIGHT must be 0 or at least MAX_IMAGE_PIXELS, got '999'",
+  ],
+  [
+    { DECODE_TIMEOUT_MS: "99" },
+    "DECODE_TIMEOUT_MS must be a whole number, 100 to 600000, got '99'",
+  ],
+  [{ ENGINE: "triton" }, "TRITON_GRPC_URLS is required when ENGINE is triton"],
+  [
+    {},
+    "API_KEY is required where HOST is not this machine alone (or ALLOW_ANONYMOUS=true where something else keeps strangers out), got HOST '0.0.0.0'",
+  ],
+  [{ API_KEY: "short" }, "API_KEY must be at least 16 printable ASCII characters without spaces"],
+  [
+    { MODEL_PRECISION: "int8", EXECUTION_PROVIDER: "cuda" },
+    "MODEL_PRECISION int8 requires EXECUTION_PROVIDER cpu, got 'cuda'",
+  ],
+  [{ HOST: "::1", TLS_CERT_FILE: "a.pem" }, "TLS_KEY_FILE is required when TLS_CERT_FILE is set"],
+  [{ HOST: "::1", TLS_KEY_FILE: "a.pem" }, "TLS_CERT_FILE is required when TLS_KEY_FILE is set"],
+  [
+    { HOST: "::1", TRITON_TLS_CA_FILE: "ca.pem", TRITON_TLS_CERT_FILE: "a.pem" },
+    "TRITON_TLS_KEY_FILE is required when TRITON_TLS_CERT_FILE is set",
+  ],
+  [
+    { HOST: "::1", TRITON_TLS_SERVER_NAME: "triton" },
+    "TRITON_TLS_CA_FILE is required when TRITON_TLS_SERVER_NAME is set",
+  ],
+  [
+    { HOST: "::1", TRITON_TLS_SERVER_NAME: "triton:8001" },
+    "TRITON_TLS_SERVER_NAME must be a host name, got 'triton:8001'",
+  ],
+])("fails on %o", (env, message) => {
+  expect(() => readSettings(env)).toThrow(message);
+});
+
+test("fails with all mistakes at once, a line each", () => {
+  const env = { PORT: "x", LOG_LEVEL: "y", MAX_QUEUE_SIZE: "0", ENGINE: "triton" };
+  expect(() => readSettings(env)).toThrow(
+    [
+      "PORT must be a whole number, 1 to 65535, got 'x'",
+      "LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent, got 'y'",
+      "MAX_QUEUE_SIZE must be a whole number, 1 to 1000000, got '0'",
+      "TRITON_GRPC_URLS is required when ENGINE is triton",
+    ].join("\n"),
+  );
+});
+
+test("never shows a key", () => {
+  expect(() => readSettings({ API_KEY: "hunter2" })).not.toThrow("hunter2");
+});
+
+test.each(["127.0.0.1", "127.1.2.3", "localhost", "::1"])("needs no key on %s", (HOST) => {
+  expect(readSettings({ HOST }).API_KEY).toBeUndefined();
+});
+
+test("needs no permission with a key", () => {
+  expect(readSettings({ API_KEY: "0123456789abcdef" }).HOST).toBe("0.0.0.0");
+});

@@ -1,0 +1,53 @@
+import { afterAll, beforeAll, describe } from "vitest";
+import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
+import { openHttpTransport } from "../../client/triton/http-transport.ts";
+import { describeTransport } from "../../client/triton/transport.suite.ts";
+import {
+  type ModelSignature,
+  openclipVitB32,
+  openclipVitB32Jpeg,
+  openclipVitB32U8,
+} from "../../contract/model-signature.ts";
+import { type TestRepository, wholeRepository } from "../emulator/test-repository.ts";
+import { type RunningTritonServer, startTritonServer } from "../emulator/triton-server.ts";
+
+describe("against this project's server", () => {
+  let repository: TestRepository;
+  let server: RunningTritonServer;
+  beforeAll(async () => {
+    repository = await wholeRepository();
+    server = await startTritonServer(repository.flags(), { log: () => {} });
+  });
+  afterAll(async () => {
+    await server.stop();
+    await repository.remove();
+  });
+
+  const forms: readonly ModelSignature[] = [openclipVitB32, openclipVitB32U8, openclipVitB32Jpeg];
+  for (const encoding of ["binary", "json"] as const) {
+    const at = (port: number) => openHttpTransport({ url: `http://127.0.0.1:${port}`, encoding });
+    for (const model of forms) {
+      // image files are no text, and JSON carries nothing else as BYTES
+      if (encoding === "json" && model === openclipVitB32Jpeg) continue;
+      describeTransport({
+        name: `HTTP, ${encoding}, ${model.inputs[0]!.dataType}`,
+        model,
+        open: () => at(server.ports.http),
+        openSilent: at,
+        openUnreachable: at,
+        largestBatch: encoding === "json" ? 8 : model.maxBatchSize, // 16 MiB of JSON
+      });
+    }
+  }
+
+  const at = (port: number) => openGrpcTransport({ target: `127.0.0.1:${port}` });
+  for (const model of forms) {
+    describeTransport({
+      name: `gRPC, ${model.inputs[0]!.dataType}`,
+      model,
+      open: () => at(server.ports.grpc),
+      openSilent: at,
+      openUnreachable: at,
+    });
+  }
+});

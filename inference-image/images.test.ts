@@ -1,0 +1,193 @@
+import { spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, test } from "vitest";
+import { embedPaths } from "../contract/embed-paths.ts";
+import { engineCacheMount } from "../contract/model-config.ts";
+import { openclipVitB32, openclipVitB32Trt } from "../contract/model-signature.ts";
+import { oipPaths } from "../contract/oip-paths.ts";
+import { hostPorts } from "../contract/ports.ts";
+import { modelRepositoryMount } from "../contract/server-env.ts";
+import { parseTritonArgs, restrictModelControl } from "../contract/triton-flags.ts";
+
+const folder = fileURLToPath(new URL("./", import.meta.url));
+const read = (path: string) => readFileSync(join(folder, path), "utf8");
+const { version } = JSON.parse(read("package.json")) as { readonly version: string };
+const bake = read("../docker-bake.hcl");
+const dockerfiles = ["Dockerfile", "Dockerfile.gpu", "Dockerfile.triton", "Dockerfile.all-in-one"];
+
+/** The default of a build argument. */
+function defaultOf(dockerfile: string, name: string): string | undefined {
+  return new RegExp(`^ARG ${name}=(.*)$`, "m").exec(read(dockerfile))?.[1];
+}
+
+describe("the Dockerfiles", () => {
+  test.each(dockerfiles)("%s has the version of the package", (dockerfile) => {
+    expect(defaultOf(dockerfile, "VERSION")).toBe(version);
+  });
+
+  test.each([...dockerfiles, "Dockerfile.weights"])(
+    "%s is built by the classic builder too, and runs as nobody special",
+    (dockerfile) => {
+      const text = read(dockerfile);
+      expect(text).not.toMatch(/^# *syntax|--mount|--link|--chmod|<</m);
+      // Dockerfile.weights has the user of its base
+      const last = text.slice(text.lastIndexOf("\nFROM "));
+      const users = [...last.matchAll(/^USER (.*)$/gm)].map(([, user]) => user);
+      expect(users.at(-1) ?? "1000:1000").toBe("1000:1000");
+    },
+  );
+
+  test("the bake file has their default base images and the version", () => {
+    for (const [name, dockerfile] of [
+      ["NODE_IMAGE", "Dockerfile"],
+      ["NODE_IMAGE", "Dockerfile.gpu"],
+      ["CUDA_IMAGE", "Dockerfile.gpu"],
+      ["TRITON_IMAGE", "Dockerfile.triton"],
+      ["TRITON_IMAGE", "Dockerfile.all-in-one"],
+      ["VERSION", "Dockerfile"],
+    ] as const) {
+      expect(bake).toContain(`variable "${name}" { default = "${defaultOf(dockerfile, name)}" }`);
+    }
+  });
+
+  test("every target of the bake file sets platforms, or inherits them", () => {
+    const targets = new Map(
+      [...bake.matchAll(/^target "([\w-]+)" \{\n([\s\S]*?)^\}/gm)].map(
+        ([, name = "", body = ""]) => [name, body],
+      ),
+    );
+    const hasPlatforms = (name: string): boolean => {
+      const body = targets.get(name) ?? "";
+      const bases = /inherits\s+= \[([^\]]*)\]/.exec(body)?.[1]?.match(/[\w-]+/g) ?? [];
+      return /^ +platforms += \[\S/m.test(body) || bases.some(hasPlatforms);
+    };
+    const images = [...targets.keys()].filter((name) => name !== "_common");
+    expect(images.length).toBeGreaterThan(5);
+    expect(images.filter((name) => !hasPlatforms(name))).toEqual([]);
+  });
+
+  test("an engine cache can be written at the place that the model configurations name", () => {
+    for (const dockerfile of ["Dockerfile.triton", "Dockerfile.all-in-one"]) {
+      expect(read(dockerfile)).toContain(`install -d -o 1000 -g 1000 ${engineCacheMount}\n`);
+      expect(read(dockerfile)).toContain(`VOLUME ${engineCacheMount}\n`);
+    }
+  });
+
+  test("Triton's command line is one that Triton takes", async () => {
+    const [, command] = /^CMD (\["sh"[^\]]*\])/m.exec(
+      read("Dockerfile.triton").replaceAll("\\\n", ""),
+    )!;
+    const [program, ...args] = JSON.parse(command!) as [string, ...string[]];
+    const flags = await tritonFlagsOf(program, args, { MODEL_CONTROL_KEY: "a-key" });
+    expect(flags).toMatchObject({
+      "model-repository": modelRepositoryMount,
+      "load-model": [openclipVitB32.name],
+      ...restrictModelControl("a-key"),
+    });
+    const keys = await Promise.all(
+      [1, 2].map(async () => (await tritonFlagsOf(program, args, {}))["http-restricted-api"]),
+    );
+    expect(keys[0]).toEqual([expect.stringMatching(/=[0-9a-f-]{36}$/)]);
+    expect(keys[1]).not.toEqual(keys[0]);
+  });
+});
+
+describe("the CUDA provider of the GPU image", () => {
+  const require = createRequire(import.meta.url);
+  const script = join(dirname(require.resolve("onnxruntime-node")), ".", "script");
+
+  test("is asked for as the install script of onnxruntime-node understands it", () => {
+    const [, name, value] = /RUN (ONNXRUNTIME\w+)=(\w+) node /.exec(read("Dockerfile.gpu"))!;
+    const { stdout } = spawnSync(
+      process.execPath,
+      ["-p", `require(${JSON.stringify(join(script, "install-utils.js"))}).parseInstallFlag()`],
+      { encoding: "utf8", env: { ...process.env, [name!]: value } },
+    );
+    expect(stdout).toBe("cuda12\n");
+  });
+
+  test("comes in the version of onnxruntime-node, with the files that the Dockerfile names", () => {
+    const { manifests, packages } = require(join(script, "install-metadata.js"));
+    const ort = JSON.parse(read("package.json")).dependencies["onnxruntime-node"];
+    expect(packages["nuget:linux/x64:cuda12"]).toEqual({
+      name: "Microsoft.ML.OnnxRuntime.Gpu.Linux",
+      versions: [{ feed: "nuget", version: ort }],
+    });
+    for (const name of ["cuda", "tensorrt"]) {
+      const file = `libonnxruntime_providers_${name}.so`;
+      expect(Object.keys(manifests["linux/x64:cuda12"])).toContain(`./${file}`);
+      expect(read("Dockerfile.gpu")).toContain(file);
+    }
+  });
+});
+
+describe("the all-in-one image", () => {
+  const { embed, tritonOnnx, tritonTrt } = hostPorts;
+  const tritons = [
+    { service: "triton-onnx", model: openclipVitB32.name, ports: tritonOnnx },
+    { service: "triton-trt", model: openclipVitB32Trt.name, ports: tritonTrt },
+  ];
+
+  test("publishes the ports of a GPU host", () => {
+    const ports = [embed, ...tritons.flatMap(({ ports: it }) => [it.http, it.grpc, it.metrics])];
+    expect(read("Dockerfile.all-in-one")).toContain(`\nEXPOSE ${ports.join(" ")}\n`);
+    expect(read("Dockerfile.all-in-one")).toContain("SERVICES=embed,triton-onnx,triton-trt ");
+  });
+
+  test.each(tritons)("$service serves its model at its ports", ({ service, model, ports }) => {
+    const run = read(`image/all-in-one/services/${service}/run`);
+    expect(run).toBe(
+      `#!/bin/sh\nexec /etc/clipstack/triton ${model} ${ports.http} ${ports.grpc} ${ports.metrics}\n`,
+    );
+    expect(read("image/all-in-one/services/embed/run")).toContain(
+      `TRITON_GRPC_URLS=127.0.0.1:${ports.grpc} TRITON_MODEL=${model} ;;`,
+    );
+    expect(read("image/all-in-one/health")).toContain(
+      ` ${service}) set -- "$@" http://127.0.0.1:${ports.http}${oipPaths.ready} ;;`,
+    );
+  });
+
+  test("starts a Triton with options that Triton takes", async () => {
+    const script = join(folder, "image/all-in-one/triton");
+    const env = {
+      TRITON_ENGINE: "tritonserver",
+      MODEL_CONFIG_NAME: "cpu",
+      MODEL_CONTROL_KEY: "a-key",
+    };
+    expect(await tritonFlagsOf("sh", [script, "m", "1", "2", "3"], env)).toMatchObject({
+      "model-repository": modelRepositoryMount,
+      "model-config-name": "cpu",
+      "load-model": ["m"],
+      "http-port": 1,
+      "grpc-port": 2,
+      "metrics-port": 3,
+      ...restrictModelControl("a-key"),
+    });
+  });
+
+  test("asks whether the embed server is ready where it listens", () => {
+    const health = read("image/all-in-one/health");
+    expect(health).toContain(`\${PORT:-${embed}}${embedPaths.readyz}" ;;`);
+  });
+});
+
+/** Options that a program starts `tritonserver` with. */
+async function tritonFlagsOf(program: string, args: readonly string[], env: NodeJS.ProcessEnv) {
+  const bin = await mkdtemp(join(tmpdir(), "clipstack-image-"));
+  try {
+    const standIn = `#!/bin/sh\nprintf '%s\\n' "$@"\n`;
+    await writeFile(join(bin, "tritonserver"), standIn, { mode: 0o755 });
+    const { stdout } = spawnSync(program, args, {
+      encoding: "utf8",
+      env: { ...env, PATH: `${bin}:${process.env.PATH}` },
+    });
+    return parseTritonArgs(stdout.trim().split("\n"));
+  } finally {
+    await rm(bin, { recursive: true });
+  }
+}

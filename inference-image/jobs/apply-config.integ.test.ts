@@ -1,0 +1,106 @@
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
+import {
+  type RealTriton,
+  realTritonMissing,
+  startRealTriton,
+} from "../../client/triton/test-real-triton.ts";
+import type { Transport } from "../../client/triton/transport.ts";
+import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
+import { imageElements, openclipVitB32 } from "../../contract/model-signature.ts";
+import type { Fp32Tensor } from "../../contract/tensor.ts";
+import { type TestRepository, wholeRepository } from "../emulator/test-repository.ts";
+import { applyConfig } from "./apply-config.ts";
+
+const model = openclipVitB32.name;
+const call = { timeoutMs: 60_000 };
+const image: Fp32Tensor = {
+  name: "image",
+  dataType: "FP32",
+  shape: [1, 3, 224, 224],
+  data: new Float32Array(imageElements).fill(0.5),
+};
+
+describe.skipIf(realTritonMissing !== "")(
+  `apply-config with a real Triton${realTritonMissing === "" ? "" : ` (not here: ${realTritonMissing})`}`,
+  () => {
+    let repository: TestRepository;
+    let triton: RealTriton;
+    let transport: Transport;
+    let uploads: string;
+    beforeAll(async () => {
+      uploads = await mkdtemp(join(tmpdir(), "clipstack-upload-"));
+      repository = await wholeRepository();
+      triton = await startRealTriton(repository.path, {
+        flags: [
+          "--model-config-name=cpu",
+          "--model-control-mode=explicit",
+          `--load-model=${model}`,
+        ],
+      });
+      // a deployment mounts the variants alone
+      await rm(join(repository.path, model, "config.pbtxt"));
+      transport = openGrpcTransport({ target: triton.grpcTarget });
+    });
+    afterAll(async () => {
+      await transport?.close();
+      await triton?.stop();
+      await repository?.remove();
+      if (uploads !== undefined) await rm(uploads, { recursive: true, force: true });
+    });
+
+    const textOf = (maxQueueDelayMicroseconds: number) =>
+      deployedModelConfig(model, "cpu", { maxQueueDelayMicroseconds }).text.replace(
+        'platform: "onnxruntime_onnx"',
+        'backend: "python"',
+      );
+    const folder = () => join(repository.path, model, "configs");
+    const apply = async (text: string) => {
+      const file = join(uploads, "config.pbtxt");
+      await writeFile(file, text);
+      return await applyConfig({
+        folder: folder(),
+        file,
+        name: "cpu",
+        model,
+        server: triton.url,
+        timeoutSeconds: 60,
+      });
+    };
+    const servedDelay = async () => {
+      const { dynamic_batching: batching } = (await transport.modelConfig(model, call)) as {
+        dynamic_batching: Readonly<Record<string, unknown>>;
+      };
+      return Number(batching.max_queue_delay_microseconds);
+    };
+
+    test("it serves another queue delay and more instances without a restart, and no request fails", async () => {
+      let changing = true;
+      const failures: unknown[] = [];
+      const clients = Array.from({ length: 3 }, async () => {
+        while (changing) {
+          await transport.infer(model, [image], call).catch((error) => failures.push(error));
+        }
+      });
+      expect(await apply(textOf(2_000))).toContain("serves it after");
+      expect(await servedDelay()).toBe(2_000);
+      expect(await apply(textOf(2_000).replace("count: 1", "count: 2"))).toContain("serves it");
+      changing = false;
+      await Promise.all(clients);
+      expect(failures).toEqual([]);
+    });
+
+    test("what it refuses is put back", async () => {
+      await apply(textOf(3_000));
+      await expect(apply(textOf(4_000).replace("[8, 16, 32]", "[64]"))).rejects.toThrow(
+        `${triton.url} refused it: failed to load '${model}', failed to poll from model repository (see its log); the configuration before is back, and served`,
+      );
+      expect(await readFile(join(folder(), "cpu.pbtxt"), "utf8")).toBe(textOf(3_000));
+      expect(await servedDelay()).toBe(3_000);
+      await transport.infer(model, [image], call);
+    });
+  },
+);

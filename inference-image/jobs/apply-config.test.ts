@@ -1,0 +1,412 @@
+import { spawn } from "node:child_process";
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { createServer, type RequestListener } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { readModelConfig } from "../../client/triton/model-config.ts";
+import {
+  deployedModelConfig,
+  type ModelConfigSettings,
+} from "../../contract/deployed-model-config.ts";
+import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { type ResolvedTritonFlags, restrictModelControl } from "../../contract/triton-flags.ts";
+import { type TestRepository, testRepository } from "../emulator/test-repository.ts";
+import { startTritonServer } from "../emulator/triton-server.ts";
+import {
+  type ApplyConfigOptions,
+  applyConfig,
+  configDifference,
+  readApplyConfigArguments,
+} from "./apply-config.ts";
+
+const model = openclipVitB32.name;
+const textOf = (settings: ModelConfigSettings = {}) =>
+  deployedModelConfig(model, "single-gpu", settings).text;
+
+let repository: TestRepository;
+let uploads: string;
+const cleanUps: (() => unknown)[] = [];
+beforeEach(async () => {
+  repository = await testRepository({ [`${model}/configs/single-gpu.pbtxt`]: textOf() });
+  uploads = await mkdtemp(join(tmpdir(), "clipstack-upload-"));
+});
+afterEach(async () => {
+  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
+  await repository.remove();
+  await rm(uploads, { recursive: true, force: true });
+});
+
+/** A server on the repository; its URL. */
+async function start(flags: Partial<ResolvedTritonFlags> = {}): Promise<string> {
+  const server = await startTritonServer(
+    repository.flags({
+      "model-config-name": "single-gpu",
+      "model-control-mode": "explicit",
+      "load-model": [model],
+      "allow-metrics": false,
+      ...flags,
+    }),
+    { log: () => {} },
+  );
+  cleanUps.push(() => server.stop());
+  return `http://127.0.0.1:${server.ports.http}`;
+}
+
+/** A server that answers as it is told; its URL. */
+async function fake(listener: RequestListener): Promise<string> {
+  const server = createServer(listener);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  cleanUps.push(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+const published = () =>
+  readFile(join(repository.path, model, "configs", "single-gpu.pbtxt"), "utf8");
+
+async function apply(text: string, options: Partial<ApplyConfigOptions> = {}): Promise<string> {
+  const file = join(uploads, "config.pbtxt");
+  await writeFile(file, text);
+  return await applyConfig({
+    folder: join(repository.path, model, "configs"),
+    file,
+    name: "single-gpu",
+    model,
+    timeoutSeconds: 30,
+    ...options,
+  });
+}
+
+const servedDelay = async (server: string) => {
+  const response = await fetch(`${server}/v2/models/${model}/config`);
+  const { dynamic_batching } = (await response.json()) as {
+    dynamic_batching: { max_queue_delay_microseconds: number };
+  };
+  return dynamic_batching.max_queue_delay_microseconds;
+};
+
+test("a server with model control serves the new configuration, without a restart", async () => {
+  const server = await start();
+  const text = textOf({ maxQueueDelayMicroseconds: 1_234, instancesPerGpu: 2 });
+  expect(await apply(text, { server })).toMatch(
+    new RegExp(
+      `^${model}: single-gpu\\.pbtxt \\(sha256 [0-9a-f]{12}\\) is in place, and ${server} serves it after \\d+\\.\\d s, without a restart$`,
+    ),
+  );
+  expect(await published()).toBe(text);
+  expect(await servedDelay(server)).toBe(1_234);
+  // nothing is left beside it
+  expect(await readdir(join(repository.path, model, "configs"))).toEqual(["single-gpu.pbtxt"]);
+});
+
+test("the same configuration again is no mistake", async () => {
+  const server = await start();
+  expect(await apply(textOf(), { server })).toContain("serves it");
+  expect(await apply(textOf(), { server })).toContain("serves it");
+});
+
+test("a server reads it by the time of the file, whenever the upload was written", async () => {
+  await apply(textOf({ maxQueueDelayMicroseconds: 7 }));
+  const { mtimeMs } = await stat(join(repository.path, model, "configs", "single-gpu.pbtxt"));
+  expect(Math.abs(Date.now() - mtimeMs)).toBeLessThan(60_000);
+});
+
+test("what a server refuses is put back, and what was served is served", async () => {
+  const server = await start();
+  const refused = textOf().replace(
+    "preferred_batch_size: [8, 16, 32]",
+    "preferred_batch_size: [64]",
+  );
+  await expect(apply(refused, { server })).rejects.toThrow(
+    `${model}: single-gpu.pbtxt is not served: ${server} refused it: load failed for model '${model}': dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64; the configuration before is back, and served`,
+  );
+  expect(await published()).toBe(textOf());
+  expect(await servedDelay(server)).toBe(5_000);
+});
+
+test("without one before, what a server refuses is removed", async () => {
+  const server = await start();
+  await rm(join(repository.path, model, "configs", "single-gpu.pbtxt"));
+  const refused = textOf().replace(
+    "preferred_batch_size: [8, 16, 32]",
+    "preferred_batch_size: [64]",
+  );
+  await expect(apply(refused, { server })).rejects.toThrow(/; there was none before$/);
+  expect(await readdir(join(repository.path, model, "configs"))).toEqual([]);
+});
+
+test("a server that is not there yet reads it when it starts", async () => {
+  const text = textOf({ maxQueueDelayMicroseconds: 42 });
+  const server = "http://no-such-container.invalid:8000";
+  expect(await apply(text, { server })).toMatch(
+    /is in place; there is no http:\/\/no-such-container\.invalid:8000 yet: it reads it when it starts$/,
+  );
+  expect(await servedDelay(await start())).toBe(42);
+});
+
+test("without a server nobody is asked", async () => {
+  expect(await apply(textOf())).toMatch(/ is in place$/);
+});
+
+test("a server without model control keeps what it has until it starts again", async () => {
+  const server = await start({ "model-control-mode": "none" });
+  const text = textOf({ maxQueueDelayMicroseconds: 42 });
+  expect(await apply(text, { server })).toContain(
+    `; ${server} has model control 'none': it reads it when it starts`,
+  );
+  expect(await published()).toBe(text);
+  expect(await servedDelay(server)).toBe(5_000);
+});
+
+test("a server with restricted model control loads it for the key, and keeps what it has for another", async () => {
+  const server = await start(restrictModelControl("right"));
+  const text = textOf({ maxQueueDelayMicroseconds: 42 });
+  expect(await apply(text, { server, key: "other" })).toContain(
+    `; ${server} was started with another key: it reads it when it starts`,
+  );
+  expect(await servedDelay(server)).toBe(5_000);
+  expect(await apply(text, { server, key: "right" })).toContain("without a restart");
+  expect(await servedDelay(server)).toBe(42);
+});
+
+test("a server that listens later is waited for", async () => {
+  const closed = await fake(() => {});
+  await cleanUps.pop()?.();
+  const { port } = new URL(closed);
+  const applied = apply(textOf({ maxQueueDelayMicroseconds: 42 }), { server: closed });
+  const late = setTimeout(() => void start({ "http-port": Number(port) }), 1_000);
+  cleanUps.push(() => clearTimeout(late));
+  expect(await applied).toContain("serves it after");
+});
+
+test("fails in bounded time where nobody starts a server, and leaves it the new configuration", async () => {
+  const server = await fake(() => {});
+  await cleanUps.pop()?.();
+  const text = textOf({ maxQueueDelayMicroseconds: 42 });
+  await expect(apply(text, { server, timeoutSeconds: 1 })).rejects.toThrow(
+    `is in place, but ${server} did not answer in 1 s`,
+  );
+  expect(await published()).toBe(text);
+});
+
+describe("a server that is about to be replaced", () => {
+  test("is not asked, since it has another image, other weights or other GPUs", async () => {
+    const server = await start();
+    const first = await apply(textOf({ maxQueueDelayMicroseconds: 1_000 }), {
+      server,
+      generation: "a",
+    });
+    expect(first).toContain("reads it when it is started with the rest");
+    expect(await servedDelay(server)).toBe(5_000);
+    expect(await published()).toContain("max_queue_delay_microseconds: 1000");
+  });
+
+  test("is asked when only its configuration changes", async () => {
+    const server = await start();
+    await apply(textOf(), { server, generation: "a" });
+    const second = await apply(textOf({ maxQueueDelayMicroseconds: 2_000 }), {
+      server,
+      generation: "a",
+    });
+    expect(second).toContain("without a restart");
+    expect(await servedDelay(server)).toBe(2_000);
+    const third = await apply(textOf(), { server, generation: "b" });
+    expect(third).not.toContain("without a restart");
+    expect(await servedDelay(server)).toBe(2_000);
+  });
+});
+
+describe("fails in bounded time, and puts the configuration before back, with a server that", () => {
+  const longer = textOf({ maxQueueDelayMicroseconds: 42 });
+
+  test("takes the call and never answers", async () => {
+    const server = await fake(() => {});
+    await expect(apply(longer, { server, timeoutSeconds: 1 })).rejects.toThrow(
+      `${server} did not do it in 1 s; the configuration before is back, but not known to be served: `,
+    );
+    expect(await published()).toBe(textOf());
+  });
+
+  test("says that it has loaded the model, and is never ready", async () => {
+    const server = await fake(({ url = "" }, response) => {
+      response.statusCode = url.endsWith("/load") ? 200 : 400;
+      response.end();
+    });
+    await expect(apply(longer, { server, timeoutSeconds: 1 })).rejects.toThrow(
+      "did not do it in 1 s",
+    );
+  });
+
+  test("says that it has loaded the model, and has another configuration", async () => {
+    const kept = readModelConfig(textOf(), "kept");
+    const server = await fake(({ url = "" }, response) => {
+      response.end(url.endsWith("/config") ? JSON.stringify(kept) : "");
+    });
+    await expect(apply(longer, { server })).rejects.toThrow(
+      `${server} loaded the model, but has dynamic_batching.max_queue_delay_microseconds 5000, not 42; the configuration before is back, and served`,
+    );
+  });
+
+  test("ends in the middle of it", async () => {
+    const server = await fake((_request, response) => response.destroy());
+    await expect(apply(longer, { server, timeoutSeconds: 1 })).rejects.toThrow(
+      /is not served: http:\/\/127\.0\.0\.1:\d+: .*; the configuration before is back, but not known to be served: /,
+    );
+  });
+
+  test("is no Triton", async () => {
+    const server = await fake((_request, response) => {
+      response.statusCode = 404;
+      response.end("<html>");
+    });
+    await expect(apply(longer, { server })).rejects.toThrow(
+      `${server} refused it: status 404: <html>; `,
+    );
+  });
+});
+
+describe("publishes nothing", () => {
+  test("of a text that is no model configuration", async () => {
+    await expect(apply("name: \n")).rejects.toThrow(/^config\.pbtxt:/);
+    expect(await published()).toBe(textOf());
+  });
+
+  test("of another model", async () => {
+    await expect(apply(textOf(), { model: "openclip_vit_b32_trt" })).rejects.toThrow(
+      "openclip_vit_b32_trt: config.pbtxt: name must be 'openclip_vit_b32_trt', got 'openclip_vit_b32'",
+    );
+  });
+
+  test("where it was not uploaded", async () => {
+    await expect(apply(textOf(), { file: join(uploads, "none") })).rejects.toThrow(
+      `${model}: the configuration cannot be read: ENOENT`,
+    );
+  });
+
+  test("into a folder that is not there", async () => {
+    await expect(apply(textOf(), { folder: join(uploads, "none") })).rejects.toThrow(
+      "single-gpu.pbtxt cannot be written: ENOENT",
+    );
+  });
+});
+
+describe("tells configurations apart", () => {
+  const config = readModelConfig(textOf(), "config");
+  const served = (changes: object) => ({ ...config, ...changes });
+
+  test("by what a deployment changes, whatever a server adds", () => {
+    const instance_group = [{ ...config.instance_group[0], name: "g_0", passive: false }];
+    expect(configDifference(config, served({ instance_group, extra: 1 }))).toBeUndefined();
+  });
+  test("where numbers are text", () => {
+    const batching = { ...config.dynamic_batching, max_queue_delay_microseconds: "5000" };
+    expect(configDifference(config, served({ dynamic_batching: batching }))).toBeUndefined();
+  });
+  test("by instances, and by what is not there", () => {
+    const instance_group = [{ ...config.instance_group[0], count: 2 }];
+    expect(configDifference(config, served({ instance_group }))).toBe(
+      "instance_group.0.count 2, not 1",
+    );
+    expect(configDifference(config, served({ instance_group: [] }))).toContain("instance_group []");
+    expect(configDifference(config, {})).toBe("max_batch_size not set, not 32");
+    expect(configDifference(config, served({ dynamic_batching: undefined }))).toBe(
+      "dynamic_batching.preferred_batch_size not set, not [8,16,32]",
+    );
+  });
+  test("by the parameters of an accelerator", () => {
+    const of = (settings: ModelConfigSettings) =>
+      readModelConfig(
+        deployedModelConfig("openclip_vit_b32_trt", "single-gpu", settings).text,
+        "config",
+      );
+    expect(configDifference(of({ cudaGraphs: true }), of({}))).toContain(
+      "trt_cuda_graph_enable not set, not true",
+    );
+    expect(configDifference(of({}), of({}))).toBeUndefined();
+  });
+});
+
+test.each<[string, readonly string[], string]>([
+  [
+    "no model",
+    ["--folder=/configs", "--file=/c", "--name=cpu"],
+    "apply-config: --model must be given; usage: apply-config --folder … --file … --name … --model … [--server …] [--generation …] [--timeout-seconds …]",
+  ],
+  [
+    "a name that leads elsewhere",
+    ["--folder=/configs", "--file=/c", "--name=../cpu", "--model=m"],
+    "apply-config: --name must be a name, got '../cpu'",
+  ],
+  [
+    "a server without a scheme",
+    ["--folder=/configs", "--file=/c", "--name=cpu", "--model=m", "--server=triton:8000"],
+    "apply-config: --server must be http://host:port, got 'triton:8000'",
+  ],
+  [
+    "no time",
+    ["--folder=/configs", "--file=/c", "--name=cpu", "--model=m", "--timeout-seconds=0"],
+    "apply-config: --timeout-seconds must be 1 to 99999, got '0'",
+  ],
+])("refuses %s", (_name, args, message) => {
+  expect(() => readApplyConfigArguments(args)).toThrow(message);
+});
+
+describe("the program", () => {
+  async function run(...args: string[]) {
+    const main = fileURLToPath(new URL("../main.ts", import.meta.url));
+    const child = spawn(process.execPath, ["--import", "tsx", main, ...args]);
+    const texts = ["", ""];
+    for (const [index, stream] of [child.stdout, child.stderr].entries()) {
+      stream.on("data", (chunk: Buffer) => {
+        texts[index] += chunk.toString();
+      });
+    }
+    const code = await new Promise<number | null>((resolve) => child.once("close", resolve));
+    return { code, stdout: texts[0], stderr: texts[1] };
+  }
+  const args = () => [
+    "apply-config",
+    `--folder=${join(repository.path, model, "configs")}`,
+    `--file=${join(uploads, "config.pbtxt")}`,
+    "--name=single-gpu",
+    `--model=${model}`,
+  ];
+
+  test("says what was done in one line, and ends with 0", async () => {
+    await writeFile(join(uploads, "config.pbtxt"), textOf());
+    const { code, stdout, stderr } = await run(...args());
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(stdout).toMatch(
+      /^openclip_vit_b32: single-gpu\.pbtxt \(sha256 [0-9a-f]{12}\) is in place\n$/,
+    );
+  });
+
+  test("says what is wrong in one line, and ends with 1", async () => {
+    const { code, stdout, stderr } = await run(...args());
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+    expect(stderr).toMatch(/^openclip_vit_b32: the configuration cannot be read: .*\n$/);
+  });
+
+  test("ends with 2 where it was asked wrongly", async () => {
+    const { code, stdout, stderr } = await run("apply-config", "--server=x");
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toMatch(/^apply-config: --folder must be given; usage: .*\n$/);
+  });
+
+  test("checks weights with one line too", async () => {
+    const { code, stderr } = await run(
+      "check-weights",
+      `--folder=${uploads}`,
+      `--sha256=${"0".repeat(64)}`,
+    );
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr: `${join(uploads, "model.onnx")}: there is no such file\n`,
+    });
+  });
+});

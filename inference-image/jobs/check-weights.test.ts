@@ -1,0 +1,75 @@
+import { copyFile, mkdtemp, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { sha256Of, sidecarPath } from "../../model-tools/model-info.ts";
+import { tinyModel } from "../../model-tools/test-model.ts";
+import { checkWeights, readCheckWeightsArguments } from "./check-weights.ts";
+
+let folder: string;
+let file: string;
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), "clipstack-weights-"));
+  file = join(folder, "model.onnx");
+});
+afterEach(() => rm(folder, { recursive: true, force: true }));
+
+const options = (sha256: string) => ({ folder, sha256 });
+
+/** Put the tiny model there as an upload does: without its sidecar. */
+async function upload(): Promise<string> {
+  await copyFile(await tinyModel(), file);
+  return await sha256Of(file);
+}
+
+test("checks the file, and writes nothing", async () => {
+  expect(await checkWeights(options(await upload()))).toMatch(
+    /^\/.*\/model\.onnx is sha256 [0-9a-f]{12}, \d+ MB, weights unknown$/,
+  );
+  expect(await readdir(folder)).toEqual(["model.onnx"]);
+});
+
+test("names the weights if a manifest does", async () => {
+  const sha256 = await upload();
+  await copyFile(sidecarPath(await tinyModel()), sidecarPath(file));
+  expect(await checkWeights(options(sha256))).toContain("weights random");
+});
+
+test("fails on another file", async () => {
+  const sha256 = await upload();
+  const other = "0".repeat(64);
+  await expect(checkWeights(options(other))).rejects.toThrow(
+    `${file}: sha256 must be ${other}, got ${sha256}`,
+  );
+});
+
+test("fails where there is no file", async () => {
+  await expect(checkWeights(options("0".repeat(64)))).rejects.toThrow(
+    `${file}: there is no such file`,
+  );
+});
+
+test.each<[string, readonly string[], string]>([
+  [
+    "no folder",
+    ["--sha256", "0".repeat(64)],
+    "check-weights: --folder must be given; usage: check-weights --folder … --sha256 …",
+  ],
+  [
+    "a short checksum",
+    ["--folder=/weights", "--sha256=abc"],
+    "check-weights: --sha256 must be 64 digits, lower-case hexadecimal, got 'abc'",
+  ],
+  [
+    "an option that there is not",
+    ["--folder=/weights", "--force=yes"],
+    "check-weights: Unknown option '--force'; usage: check-weights --folder … --sha256 …",
+  ],
+  [
+    "an option twice",
+    ["--folder=/a", "--folder=/b", `--sha256=${"0".repeat(64)}`],
+    "check-weights: --folder must be given once, got 2; usage: check-weights --folder … --sha256 …",
+  ],
+])("refuses %s", (_name, args, message) => {
+  expect(() => readCheckWeightsArguments(args)).toThrow(message);
+});

@@ -1,0 +1,51 @@
+import { join } from "node:path";
+import { readSidecar, sha256Of } from "../../model-tools/model-info.ts";
+import { sizeOf } from "../../model-tools/publish-file.ts";
+import { readArguments, UsageError } from "./role-arguments.ts";
+
+export interface CheckWeightsOptions {
+  /** Folder with `model.onnx`: version 1 of a model. */
+  readonly folder: string;
+  /** Required SHA-256 of `model.onnx`, lower-case hexadecimal. */
+  readonly sha256: string;
+}
+
+/** Reads the arguments of `check-weights …`. @throws {UsageError} */
+export function readCheckWeightsArguments(args: readonly string[]): CheckWeightsOptions {
+  return requireSha256(
+    "check-weights",
+    readArguments("check-weights", args, { required: ["folder", "sha256"] }),
+  );
+}
+
+/** @throws {UsageError} if the checksum is malformed */
+export function requireSha256(role: string, options: CheckWeightsOptions): CheckWeightsOptions {
+  const { folder, sha256 } = options;
+  if (!/^[0-9a-f]{64}$/.test(sha256)) {
+    throw new UsageError(
+      `${role}: --sha256 must be 64 digits, lower-case hexadecimal, got '${sha256}'`,
+    );
+  }
+  return { folder, sha256 };
+}
+
+/** Name of the file with the weights. */
+export const weightsFileName = "model.onnx";
+
+/**
+ * Checks that `model.onnx` in a folder has the given checksum. Nothing is written.
+ *
+ * @returns Description of the file, in one line.
+ * @throws {Error} one line, naming the file, the rule and what it is.
+ */
+export async function checkWeights({ folder, sha256 }: CheckWeightsOptions): Promise<string> {
+  const file = join(folder, weightsFileName);
+  const bytes = await sizeOf(file);
+  if (bytes === undefined) throw new Error(`${file}: there is no such file`);
+  const got = await sha256Of(file);
+  if (got !== sha256) throw new Error(`${file}: sha256 must be ${sha256}, got ${got}`);
+  const manifest = await readSidecar(file);
+  const weights = manifest?.sha256 === sha256 ? manifest.weights : "unknown";
+  const size = `${Math.round(bytes / 1e6)} MB`;
+  return `${file} is sha256 ${sha256.slice(0, 12)}, ${size}, weights ${weights}`;
+}

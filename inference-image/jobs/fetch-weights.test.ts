@@ -1,0 +1,354 @@
+import { createReadStream } from "node:fs";
+import { copyFile, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { createServer, type RequestListener, type Server } from "node:http";
+import { createServer as createTlsServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, onTestFinished, test, vi } from "vitest";
+import { sha256Of } from "../../model-tools/model-info.ts";
+import { tinyModel } from "../../model-tools/test-model.ts";
+import { testCertificate } from "../http/test-certificate.ts";
+import {
+  type FetchWeightsOptions,
+  fetchWeights as fetchWith,
+  readFetchWeightsArguments,
+} from "./fetch-weights.ts";
+
+let folder: string;
+let server: Server;
+let origin: string;
+/** Paths that were asked for. */
+let asked: string[];
+
+const answers: Record<string, RequestListener> = {
+  "/model.onnx": async (_request, response) => {
+    createReadStream(await tinyModel()).pipe(response);
+  },
+  "/moved": (_request, response) => {
+    response.writeHead(302, { location: "/model.onnx" }).end();
+  },
+  "/cut": async (_request, response) => {
+    response.writeHead(200, { "content-length": "1000000" });
+    response.write("half");
+    setTimeout(() => response.destroy(), 20);
+  },
+  "/says-long": (_request, response) => {
+    response.writeHead(200, { "content-length": "5000" }).end(Buffer.alloc(5000));
+  },
+  "/is-long": (_request, response) => {
+    for (let i = 0; i < 5; i++) response.write(Buffer.alloc(1000));
+    response.end();
+  },
+  "/drips": (_request, response) => {
+    const drip = setInterval(() => response.write("x"), 20);
+    response.on("close", () => clearInterval(drip));
+  },
+  "/round": (_request, response) => {
+    response.writeHead(302, { location: "/round?signature=secret" }).end();
+  },
+  "/to-a-user": (_request, response) => {
+    const { host } = new URL(origin);
+    response.writeHead(302, { location: `http://user:pa55word@${host}/model.onnx` }).end();
+  },
+  "/to-a-file": (_request, response) => {
+    response.writeHead(302, { location: "file:///etc/passwd" }).end();
+  },
+};
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), "clipstack-fetch-"));
+  asked = [];
+  server = createServer((request, response) => {
+    const { pathname } = new URL(request.url ?? "/", "http://127.0.0.1");
+    asked.push(pathname);
+    const answer = answers[pathname];
+    if (answer === undefined) response.writeHead(404).end("no such file");
+    else answer(request, response);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+});
+afterEach(async () => {
+  server.closeAllConnections();
+  await new Promise((resolve) => server.close(resolve));
+  await rm(folder, { recursive: true, force: true });
+});
+
+/** Without waiting before a retry. */
+const fetchWeights = (options: FetchWeightsOptions) =>
+  fetchWith(
+    options,
+    () => {},
+    async () => {},
+  );
+
+const sha256 = async () => await sha256Of(await tinyModel());
+const options = async (path: string) =>
+  ({
+    url: `${origin}${path}`,
+    folder,
+    sha256: await sha256(),
+    maxBytes: 10_000_000,
+    timeoutSeconds: 60,
+  }) as const;
+
+/** What goes wrong, in the words that are printed. */
+const failureOf = async (work: Promise<unknown>): Promise<string> =>
+  await work.then(
+    () => "nothing",
+    (error: Error) => error.message,
+  );
+
+/** Until the test ends, a server with a certificate that everybody takes. */
+async function tlsOrigin(listener: RequestListener): Promise<string> {
+  vi.stubEnv("NODE_TLS_REJECT_UNAUTHORIZED", "0");
+  const tls = createTlsServer(testCertificate(), listener);
+  await new Promise<void>((resolve) => tls.listen(0, "127.0.0.1", resolve));
+  onTestFinished(async () => {
+    vi.unstubAllEnvs();
+    tls.closeAllConnections();
+    await new Promise((resolve) => tls.close(resolve));
+  });
+  return `https://127.0.0.1:${(tls.address() as AddressInfo).port}`;
+}
+
+test("fetches the file and checks it", async () => {
+  expect(await fetchWeights(await options("/model.onnx"))).toMatch(
+    /^fetched in \d+\.\d s; \/.*\/model\.onnx is sha256 [0-9a-f]{12}, \d+ MB, weights unknown$/,
+  );
+  expect(await readdir(folder)).toEqual(["model.onnx"]);
+  expect(await sha256Of(join(folder, "model.onnx"))).toBe(await sha256());
+});
+
+test("makes the folder where there is none", async () => {
+  await fetchWeights({ ...(await options("/model.onnx")), folder: join(folder, "a", "b") });
+  expect(await readdir(join(folder, "a", "b"))).toEqual(["model.onnx"]);
+});
+
+test("follows a redirect", async () => {
+  await fetchWeights(await options("/moved"));
+  expect(asked).toEqual(["/moved", "/model.onnx"]);
+});
+
+test("fetches nothing that is there already", async () => {
+  const file = join(folder, "model.onnx");
+  await copyFile(await tinyModel(), file);
+  const before = await stat(file);
+  expect(await fetchWeights(await options("/model.onnx"))).toMatch(/^it was there already; /);
+  expect(asked).toEqual([]);
+  expect((await stat(file)).ino).toBe(before.ino);
+});
+
+test("replaces other weights that are there", async () => {
+  await writeFile(join(folder, "model.onnx"), "older weights");
+  await fetchWeights(await options("/model.onnx"));
+  expect(await sha256Of(join(folder, "model.onnx"))).toBe(await sha256());
+});
+
+test("fails on another file than was meant, and leaves nothing", async () => {
+  const other = "0".repeat(64);
+  const { size } = await stat(await tinyModel());
+  await expect(
+    fetchWeights({ ...(await options("/model.onnx?signature=secret")), sha256: other }),
+  ).rejects.toThrow(
+    `${origin}/model.onnx: sha256 must be ${other}, got ${await sha256()} (${size} bytes)`,
+  );
+  expect(await readdir(folder)).toEqual([]);
+});
+
+test("resumes a download that was cut", async () => {
+  const bytes = await readFile(await tinyModel());
+  const ranges: (string | undefined)[] = [];
+  answers["/cut-once"] = ({ headers }, response) => {
+    ranges.push(headers.range);
+    const from = Number(/^bytes=(\d+)-$/.exec(headers.range ?? "")?.[1] ?? 0);
+    const range = { "content-range": `bytes ${from}-${bytes.length - 1}/${bytes.length}` };
+    response.writeHead(from > 0 ? 206 : 200, {
+      "content-length": String(bytes.length - from),
+      ...(from > 0 && range),
+    });
+    if (from > 0) response.end(bytes.subarray(from));
+    else response.write(bytes.subarray(0, 1000), () => setTimeout(() => response.destroy(), 500));
+  };
+  await fetchWeights(await options("/cut-once"));
+  expect(ranges.at(-1)).toBe("bytes=1000-");
+  expect(await readdir(folder)).toEqual(["model.onnx"]);
+});
+
+test("asks the proxy that the environment names", async () => {
+  vi.stubEnv("http_proxy", origin);
+  vi.stubEnv("no_proxy", "");
+  onTestFinished(() => void vi.unstubAllEnvs());
+  await fetchWeights({ ...(await options("")), url: "http://weights.example/model.onnx" });
+  expect(asked).toEqual(["/model.onnx"]);
+});
+
+test("keeps the weights that are there when the new ones do not come", async () => {
+  await writeFile(join(folder, "model.onnx"), "older weights");
+  await expect(fetchWeights(await options("/cut"))).rejects.toThrow(
+    /^http:\/\/127\.0\.0\.1:\d+\/cut: the connection .*, tried \d+ times/,
+  );
+  expect(await readFile(join(folder, "model.onnx"), "utf8")).toBe("older weights");
+});
+
+test("fails where there is no such file, without what the address has as a secret", async () => {
+  await expect(fetchWeights(await options("/absent?signature=secret"))).rejects.toThrow(
+    new RegExp(`^${origin}/absent: 127.0.0.1:\\d+ answered 404$`),
+  );
+});
+
+test("fails where nobody listens", async () => {
+  await new Promise((resolve) => server.close(resolve));
+  await expect(fetchWeights(await options("/model.onnx"))).rejects.toThrow(
+    /^http:\/\/127\.0\.0\.1:\d+\/model\.onnx: the connection failed: connect ECONNREFUSED 127\.0\.0\.1:\d+, tried 5 times$/,
+  );
+});
+
+test("fails where the folder cannot be made", async () => {
+  await writeFile(join(folder, "file"), "");
+  await expect(
+    fetchWeights({ ...(await options("/model.onnx")), folder: join(folder, "file", "weights") }),
+  ).rejects.toThrow(/ENOTDIR/);
+});
+
+test("fails on a file that says it is too long, before any of it is written", async () => {
+  await writeFile(join(folder, "model.onnx"), "older weights");
+  expect(
+    await failureOf(
+      fetchWeights({ ...(await options("/says-long?signature=secret")), maxBytes: 4999 }),
+    ),
+  ).toBe(`${origin}/says-long: must have at most 4999 bytes, got 5000`);
+  expect(await readdir(folder)).toEqual(["model.onnx"]);
+});
+
+test("fails on a file that turns out too long", async () => {
+  expect(await failureOf(fetchWeights({ ...(await options("/is-long")), maxBytes: 4999 }))).toBe(
+    `${origin}/is-long: must have 4999 bytes, sends more`,
+  );
+  expect(await readdir(folder)).not.toContain("model.onnx");
+});
+
+test("takes a file that is as long as it may be", async () => {
+  const { size } = await stat(await tinyModel());
+  await fetchWeights({ ...(await options("/model.onnx")), maxBytes: size });
+  expect(await readdir(folder)).toEqual(["model.onnx"]);
+});
+
+test("fails on a server that sends for ever", async () => {
+  expect(await failureOf(fetchWeights({ ...(await options("/drips")), timeoutSeconds: 0.3 }))).toBe(
+    `${origin}/drips: must be there within 0.3 s, and is not`,
+  );
+  expect(await readdir(folder)).not.toContain("model.onnx");
+});
+
+test("fails on a redirect from https to http, without the secret of either address", async () => {
+  const tls = await tlsOrigin((_request, response) => {
+    response.writeHead(302, { location: `${origin}/model.onnx?signature=secret` }).end();
+  });
+  expect(
+    await failureOf(fetchWeights({ ...(await options("")), url: `${tls}/m?signature=secret` })),
+  ).toBe(`${tls}/m: must not lead from https to http, got ${origin}/model.onnx`);
+  expect(asked).toEqual([]);
+  expect(await readdir(folder)).toEqual([]);
+});
+
+test("follows a redirect from http to https", async () => {
+  const tls = await tlsOrigin(answers["/model.onnx"]!);
+  answers["/to-tls"] = (_request, response) => {
+    response.writeHead(307, { location: `${tls}/model.onnx` }).end();
+  };
+  await fetchWeights(await options("/to-tls"));
+  expect(await readdir(folder)).toEqual(["model.onnx"]);
+});
+
+test.each(["/to-a-user", "/to-a-file"])("fails on the redirect %s", async (path) => {
+  expect(await failureOf(fetchWeights(await options(path)))).toBe(
+    `${origin}${path}: must lead to http://… or https://… without a user or a password`,
+  );
+});
+
+test("fails on redirects that do not end", async () => {
+  expect(await failureOf(fetchWeights(await options("/round")))).toBe(
+    `${origin}/round: must end after 10 redirects`,
+  );
+  expect(asked).toHaveLength(11);
+});
+
+test("does not repeat the password of an address", async () => {
+  const url = "http://user:pa55word@127.0.0.1:1/m?signature=secret";
+  expect(await failureOf(fetchWeights({ ...(await options("")), url }))).toBe(
+    "http://127.0.0.1:1/m: the connection failed: connect ECONNREFUSED 127.0.0.1:1, tried 5 times",
+  );
+});
+
+const given = {
+  url: "https://example.org/m?signature=secret",
+  folder: "/weights",
+  sha256: "0".repeat(64),
+  "max-bytes": "1073741824",
+};
+const read = (args: Readonly<Record<string, string>>) =>
+  readFetchWeightsArguments(Object.entries(args).map(([name, value]) => `--${name}=${value}`));
+
+test("reads its options", () => {
+  const read900 = {
+    url: given.url,
+    folder: "/weights",
+    sha256: given.sha256,
+    maxBytes: 2 ** 30,
+    timeoutSeconds: 900,
+  };
+  expect(read(given)).toEqual(read900);
+  expect(read({ ...given, "timeout-seconds": "30" })).toEqual({ ...read900, timeoutSeconds: 30 });
+});
+
+const httpOnly = "fetch-weights: --url must be http://… or https://…";
+const noUser = "fetch-weights: --url must have no user and no password";
+
+test.each<[string, Readonly<Record<string, string>>, string]>([
+  ["an address that is not HTTP", { url: "ftp://example.org/m?signature=secret" }, httpOnly],
+  ["an address without its beginning", { url: "user:pa55word@example.org/m" }, httpOnly],
+  ["an address that is none", { url: "https://user:pa55word@example.org:port/m" }, httpOnly],
+  ["a password", { url: "https://user:pa55word@example.org/m?signature=secret" }, noUser],
+  ["a user", { url: "https://token@example.org/m" }, noUser],
+  [
+    "a short checksum",
+    { sha256: "abc" },
+    "fetch-weights: --sha256 must be 64 digits, lower-case hexadecimal, got 'abc'",
+  ],
+  [
+    "a size with a unit",
+    { "max-bytes": "1Gi" },
+    "fetch-weights: --max-bytes must be a whole number, 1 or more, got '1Gi'",
+  ],
+  [
+    "no bytes at all",
+    { "max-bytes": "0" },
+    "fetch-weights: --max-bytes must be a whole number, 1 or more, got '0'",
+  ],
+  [
+    "a time that no pod may take",
+    { "timeout-seconds": "14401" },
+    "fetch-weights: --timeout-seconds must be a whole number, 1 to 14400, got '14401'",
+  ],
+])("refuses %s", async (_name, args, message) => {
+  expect(await failureOf((async () => read({ ...given, ...args }))())).toBe(message);
+});
+
+const usage =
+  "usage: fetch-weights --url … --folder … --sha256 … --max-bytes … [--timeout-seconds …]";
+
+test.each<[string, readonly string[], string]>([
+  ["no address", ["--folder=/weights"], "--url must be given"],
+  ["no limit", ["--url=http://a", "--folder=/w", "--sha256=0"], "--max-bytes must be given"],
+  [
+    "an address without its option, which it does not repeat",
+    ["https://user:pa55word@example/m?signature=secret"],
+    "every value needs its option",
+  ],
+])("refuses %s", async (_name, args, problem) => {
+  expect(await failureOf((async () => readFetchWeightsArguments(args))())).toBe(
+    `fetch-weights: ${problem}; ${usage}`,
+  );
+});

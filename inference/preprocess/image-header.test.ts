@@ -1,0 +1,82 @@
+import { readFileSync } from "node:fs";
+import fc from "fast-check";
+import sharp from "sharp";
+import { describe, expect, test } from "vitest";
+import { imageTypeOf, readImageHeader } from "./image-header.ts";
+import golden from "./preprocess-golden.json" with { type: "json" };
+import { picture } from "./test-images.ts";
+
+const sample = (name: string) =>
+  readFileSync(new URL(`../../model-tools/samples/${name}`, import.meta.url));
+
+test.each(Object.keys(golden))("reads of %s what libvips reads", async (name) => {
+  const bytes = sample(name);
+  const { width, height, orientation = 1, space } = await sharp(bytes).metadata();
+  const colours = { srgb: "rgb", "b-w": "grey", cmyk: "cmyk" }[space as string];
+  expect(readImageHeader(bytes)).toMatchObject({ width, height, orientation, colours });
+});
+
+describe.each(["jpeg", "png", "webp"] as const)("of a %s", (format) => {
+  test.each([1, 2, 3, 4, 5, 6, 7, 8])("reads orientation %i", async (orientation) => {
+    const bytes = await sharp(await picture("png", { width: 33, height: 17 }))
+      .withMetadata({ orientation })
+      .toFormat(format)
+      .toBuffer();
+    expect(readImageHeader(bytes)).toMatchObject({
+      type: format,
+      width: 33,
+      height: 17,
+      orientation,
+    });
+  });
+
+  test("never hangs and throws nothing but a RangeError, whatever is cut or changed", async () => {
+    const whole = await sharp(await picture("png", { width: 33, height: 17 }))
+      .withMetadata({ orientation: 6 })
+      .toFormat(format)
+      .toBuffer();
+    const change = fc.tuple(fc.nat(whole.length - 1), fc.nat(255));
+    fc.assert(
+      fc.property(fc.array(change, { maxLength: 8 }), fc.nat(whole.length), (changes, length) => {
+        const bytes = Buffer.from(whole.subarray(0, length));
+        for (const [at, value] of changes) if (at < length) bytes[at] = value;
+        try {
+          readImageHeader(bytes);
+        } catch (error) {
+          expect(error).toBeInstanceOf(RangeError);
+        }
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+});
+
+test("counts the scans of a progressive JPEG", async () => {
+  const image = sharp(await picture("png"));
+  const progressive = await image.clone().jpeg({ progressive: true }).toBuffer();
+  expect(readImageHeader(progressive)?.scans).toBeGreaterThan(5);
+  const sequential = await image.jpeg().toBuffer();
+  expect(readImageHeader(sequential)?.scans).toBe(1);
+  // the first scan holds one component of three: more scans must follow
+  const scan = sequential.indexOf("\xff\xda", 0, "latin1");
+  sequential[scan + 4] = 1;
+  const more = Array.from({ length: 8 }, () => sequential.subarray(scan, -2));
+  expect(readImageHeader(Buffer.concat([sequential, ...more]))?.scans).toBe(9);
+});
+
+test("gives up on a header without end", async () => {
+  const [start, end] = [Buffer.from("ffd8ff", "hex"), await picture("jpeg")];
+  const parts = Buffer.alloc(4 * 200_000, Buffer.from("ffe00002", "hex"));
+  const bytes = Buffer.concat([start.subarray(0, 2), parts, end.subarray(2)]);
+  expect(() => readImageHeader(bytes)).toThrow(RangeError);
+  const filled = Buffer.concat([start, Buffer.alloc(200_000, 0xff), end.subarray(3)]);
+  expect(() => readImageHeader(filled)).toThrow(RangeError);
+});
+
+test("knows the type of a file from its first bytes", async () => {
+  for (const format of ["jpeg", "png", "webp"] as const) {
+    expect(imageTypeOf(await picture(format, { width: 1, height: 1 }))).toBe(format);
+  }
+  expect(imageTypeOf(Buffer.from("BM"))).toBeUndefined();
+  expect(readImageHeader(Buffer.from("GIF89a"))).toBeUndefined();
+});

@@ -1,0 +1,86 @@
+import { execFile } from "node:child_process";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { normalised } from "./image-tensor.ts";
+import { type PreprocessMode, preprocess } from "./preprocess.ts";
+
+const run = promisify(execFile);
+/** A Python with Pillow and NumPy, for example of a virtual environment. */
+const python = process.env.CLIPSTACK_PYTHON ?? "python3";
+const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+const reference = here("./preprocess-reference.py");
+
+const missing = await run(python, ["-c", "import PIL, numpy"]).then(
+  () => "",
+  () => ` (skipped: '${python}' has no Pillow and NumPy; name one that has with CLIPSTACK_PYTHON)`,
+);
+
+/** How close an image is to OpenCLIP's. */
+interface Closeness {
+  /** After normalisation. */
+  readonly cosine: number;
+  /** In levels of 8 bits. */
+  readonly maxDifference: number;
+}
+
+function compare(ours: Uint8Array, theirs: Uint8Array): Closeness {
+  const [a, b] = [normalised(ours), normalised(theirs)];
+  let [dot, aa, bb] = [0, 0, 0];
+  for (let at = 0; at < a.length; at++) {
+    dot += a[at]! * b[at]!;
+    aa += a[at]! * a[at]!;
+    bb += b[at]! * b[at]!;
+  }
+  const maxDifference = ours.reduce(
+    (most, value, at) => Math.max(most, Math.abs(value - theirs[at]!)),
+    0,
+  );
+  return { cosine: dot / Math.sqrt(aa * bb), maxDifference };
+}
+
+describe.skipIf(missing !== "")(`parity with Pillow, as open_clip uses it${missing}`, () => {
+  let folder: string;
+  const results = { exact: new Map<string, Closeness>(), fast: new Map<string, Closeness>() };
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), "clipstack-pillow-"));
+    await run(python, [reference, "write", folder]);
+    for (const name of (await readdir(folder)).filter((file) => !file.endsWith(".rgb")).sort()) {
+      const bytes = await readFile(join(folder, name));
+      const theirs = await readFile(join(folder, `${name}.rgb`));
+      for (const mode of ["exact", "fast"] as const satisfies readonly PreprocessMode[]) {
+        const ours = await preprocess(bytes, { maxPixels: 1e8, mode });
+        results[mode].set(name, compare(ours, theirs));
+      }
+    }
+    const differs = [...results.fast].filter(([, { maxDifference }]) => maxDifference > 0);
+    console.table(Object.fromEntries(differs));
+  });
+  afterAll(async () => {
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  test("covers at least 70 kinds of image", () => {
+    expect(results.exact.size).toBeGreaterThanOrEqual(70);
+  });
+
+  test("exact: every image is the same, bit for bit", () => {
+    const differs = [...results.exact].filter(([, { maxDifference }]) => maxDifference > 0);
+    expect(differs).toEqual([]);
+  });
+
+  test("fast: every image is at a cosine of at least 0.9996", () => {
+    const far = [...results.fast].filter(([, { cosine }]) => !(cosine >= 0.9996));
+    expect(far).toEqual([]);
+  });
+
+  test("the committed hashes are those of this Pillow", async () => {
+    const { stdout } = await run(python, [reference, "hash", here("../../model-tools/samples")]);
+    const committed = await readFile(here("./preprocess-golden.json"), "utf8");
+    expect(JSON.parse(stdout)).toEqual(JSON.parse(committed));
+  });
+});

@@ -1,0 +1,383 @@
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import sharp, { type Sharp } from "sharp";
+import { describe, expect, test } from "vitest";
+import {
+  clipNormalisation,
+  imageElements,
+  imageSide,
+  pixelBytes,
+} from "../../contract/model-signature.ts";
+import { normalised } from "./image-tensor.ts";
+import { createPreprocessor, ImageError, preprocess } from "./preprocess.ts";
+import golden from "./preprocess-golden.json" with { type: "json" };
+import { picture } from "./test-images.ts";
+import { slowProgressiveJpeg } from "./test-progressive.ts";
+
+const limits = { maxPixels: 1_000_000 };
+const red = { r: 255, g: 0, b: 0 };
+const blue = { r: 0, g: 0, b: 255 };
+
+function plain(width: number, height: number, background: object = red): Sharp {
+  return sharp({ create: { width, height, channels: 3, background } });
+}
+
+/** An image with a blue square of 10 × 10 in its top left corner. */
+function cornered(width: number, height: number): Sharp {
+  const square = { create: { width: 10, height: 10, channels: 3 as const, background: blue } };
+  return plain(width, height).composite([{ input: square, left: 0, top: 0 }]);
+}
+
+/** 8 × 8 pixels without cyan, all magenta and yellow, a fifth of black; saved by Pillow, which reads 204, 0, 0 from it. */
+const cmyk = Buffer.from(
+  "/9j/7gAOQWRvYmUAZAAAAAAA/9sAQwACAQEBAQECAQEBAgICAgIEAwICAgIFBAQDBAYFBgYGBQYGBgcJCAYHCQcG" +
+    "BggLCAkKCgoKCgYICwwLCgwJCgoK/8AAFAgACAAIBEMRAE0RAFkRAEsRAP/EABUAAQEAAAAAAAAAAAAAAAAAAAkK" +
+    "/8QAFBABAAAAAAAAAAAAAAAAAAAAAP/aAA4EQwBNAFkASwAAPwB/E/6f8mD/2Q==",
+  "base64",
+);
+
+/** The 8-bit colour that the model sees at a place. */
+function colourAt(values: Float32Array, x: number, y: number): readonly number[] {
+  const { mean, std } = clipNormalisation;
+  return [0, 1, 2].map((channel) => {
+    const value = values[channel * imageSide ** 2 + y * imageSide + x]!;
+    return Math.round((value * std[channel]! + mean[channel]!) * 255) + 0; // not -0
+  });
+}
+
+async function colour(bytes: Uint8Array, x = 112, y = 112): Promise<readonly number[]> {
+  return colourAt(normalised(await preprocess(bytes, limits)), x, y);
+}
+
+function sample(name: string): Buffer {
+  return readFileSync(new URL(`../../model-tools/samples/${name}`, import.meta.url));
+}
+
+function sha256Of(bytes: Uint8Array): string {
+  return createHash("sha256").update(bytes).digest("hex");
+}
+
+test("gives planes of red, green and blue with CLIP's mean and deviation", async () => {
+  const bytes = await plain(300, 200, { r: 255, g: 0, b: 51 }).png().toBuffer();
+  const values = normalised(await preprocess(bytes, limits));
+  expect(values).toHaveLength(imageElements);
+  const plane = imageSide ** 2;
+  expect(values[0]).toBeCloseTo((1 - 0.48145466) / 0.26862954, 6);
+  expect(values[plane]).toBeCloseTo((0 - 0.4578275) / 0.26130258, 6);
+  expect(values[3 * plane - 1]).toBeCloseTo((0.2 - 0.40821073) / 0.27577711, 6);
+});
+
+test.each(["jpeg", "png", "webp"] as const)("reads %s", async (format) => {
+  const [r, g, b] = await colour(await plain(64, 48).toFormat(format).toBuffer());
+  expect(r).toBeGreaterThan(250);
+  expect(Math.max(g!, b!)).toBeLessThan(5);
+});
+
+describe("the samples are what Pillow makes of them, bit for bit", () => {
+  test.each(Object.entries(golden))("%s", async (name, hash) => {
+    const pixels = await preprocess(sample(name), { maxPixels: 1e7 });
+    expect(sha256Of(pixels)).toBe(hash);
+  });
+});
+
+test("an image in the memory of another one is what it is in its own", async () => {
+  const preprocessor = createPreprocessor({ maxPixels: 1e7, threads: 1 });
+  try {
+    preprocessor.recycle(new Uint8Array(pixelBytes).fill(0xaa));
+    for (const [name, hash] of Object.entries(golden)) {
+      const pixels = await preprocessor.run(sample(name));
+      expect(sha256Of(pixels), name).toBe(hash);
+      preprocessor.recycle(pixels);
+    }
+  } finally {
+    await preprocessor.close();
+  }
+});
+
+describe("geometry", () => {
+  test("keeps the middle of a wide image", async () => {
+    // left third red, middle third blue, right third red
+    const middle = { create: { width: 300, height: 300, channels: 3 as const, background: blue } };
+    const image = plain(900, 300).composite([{ input: middle, left: 300, top: 0 }]);
+    const bytes = await image.png().toBuffer();
+    expect(await colour(bytes, 4, 112)).toEqual([0, 0, 255]);
+    expect(await colour(bytes, 219, 112)).toEqual([0, 0, 255]);
+  });
+
+  test("does not cut an image whose sides differ by less than the model sees", async () => {
+    const bytes = await cornered(225, 224).png().toBuffer();
+    // (225 - 224) / 2 = 0.5 is rounded to the even 0, as Python does: the first column stays
+    expect(await colour(bytes, 9, 0)).toEqual([0, 0, 255]);
+    expect(await colour(bytes, 10, 0)).toEqual([255, 0, 0]);
+  });
+
+  test("enlarges a small image", async () => {
+    const bytes = await cornered(20, 20).png().toBuffer();
+    expect(await colour(bytes, 50, 50)).toEqual([0, 0, 255]);
+    expect(await colour(bytes, 174, 50)).toEqual([255, 0, 0]);
+  });
+
+  test("takes an image of one pixel", async () => {
+    expect(await colour(await plain(1, 1).png().toBuffer(), 223, 223)).toEqual([255, 0, 0]);
+  });
+
+  test.each([
+    [20_000, 1],
+    [1, 20_000],
+    [2_500, 300],
+  ])("takes an image of %i × %i", async (width, height) => {
+    expect(await colour(await plain(width, height).png().toBuffer())).toEqual([255, 0, 0]);
+  });
+});
+
+/** Longest time for which timers stood still while `work` went on, as a part of that time. */
+async function stall(work: () => Promise<unknown>): Promise<number> {
+  let [last, longest] = [performance.now(), 0];
+  const startedAt = last;
+  const timer = setInterval(() => {
+    const now = performance.now();
+    longest = Math.max(longest, now - last);
+    last = now;
+  }, 1);
+  await work();
+  clearInterval(timer);
+  const now = performance.now();
+  return Math.max(longest, now - last) / (now - startedAt);
+}
+
+test("a long image leaves the event loop free while it is read", async () => {
+  const bytes = await plain(100_000, 220).ensureAlpha().png().toBuffer();
+  expect(await stall(() => preprocess(bytes, { maxPixels: 1e8 }))).toBeLessThan(0.5);
+});
+
+test.each(["exact", "fast"] as const)(
+  "%s: many large images leave the event loop free",
+  async (mode) => {
+    const bytes = await picture("jpeg", { width: 2000, height: 1500 });
+    const options = { maxPixels: 4e7, mode };
+    await preprocess(bytes, options); // a thread starts
+    const all = () => Promise.all(Array.from({ length: 8 }, () => preprocess(bytes, options)));
+    expect(await stall(all)).toBeLessThan(0.4);
+  },
+);
+
+describe("fast", () => {
+  async function closeness(width: number, height: number, orientation: number) {
+    const stored = await picture("jpeg", { width, height, seed: 2 });
+    const bytes = await sharp(stored).withMetadata({ orientation }).jpeg().toBuffer();
+    const [exact, fast] = await Promise.all(
+      (["exact", "fast"] as const).map((mode) => preprocess(bytes, { maxPixels: 1e7, mode })),
+    );
+    return { same: Buffer.compare(exact!, fast!) === 0, cosine: cosineOf(exact!, fast!) };
+  }
+
+  /** Of images as the model sees them. */
+  function cosineOf(one: Uint8Array, other: Uint8Array): number {
+    const [a, b] = [normalised(one), normalised(other)];
+    const dot = (x: Float32Array, y: Float32Array) => x.reduce((sum, v, at) => sum + v * y[at]!, 0);
+    return dot(a, b) / Math.sqrt(dot(a, a) * dot(b, b));
+  }
+
+  test.each([1, 2, 3, 4, 5, 6, 7, 8])("orientation %i is close to exact", async (orientation) => {
+    const { same, cosine } = await closeness(1360, 1000, orientation);
+    expect(same).toBe(false);
+    expect(cosine).toBeGreaterThan(0.9996);
+  });
+
+  test.each([
+    [1203, 901],
+    [1207, 2000],
+    [1799, 1803],
+  ])("%i × %i, whose last blocks are in part beyond the edge, is close to exact", async (w, h) => {
+    for (const orientation of [1, 3, 6]) {
+      const { same, cosine } = await closeness(w, h, orientation);
+      expect(same).toBe(false);
+      expect(cosine).toBeGreaterThan(0.9996);
+    }
+  });
+
+  test("is exact where the model sees half of the samples or more", async () => {
+    expect((await closeness(1200, 890, 1)).same).toBe(true);
+  });
+});
+
+test("an image comes in memory of its own", async () => {
+  for (const side of [60, 600]) {
+    const { buffer } = await preprocess(
+      await picture("png", { width: side, height: side }),
+      limits,
+    );
+    expect(buffer.byteLength).toBe(pixelBytes);
+  }
+});
+
+describe("orientation", () => {
+  // where the top left corner of the stored image ends up, for each value of the EXIF tag
+  const corners = {
+    1: [20, 20],
+    2: [203, 20],
+    3: [203, 203],
+    4: [20, 203],
+    5: [20, 20],
+    6: [203, 20],
+    7: [203, 203],
+    8: [20, 203],
+  };
+  test.each(Object.entries(corners))("%s is applied", async (orientation, [x, y]) => {
+    const square = await cornered(60, 60)
+      .withMetadata({ orientation: Number(orientation) })
+      .jpeg({ quality: 100, chromaSubsampling: "4:4:4" })
+      .toBuffer();
+    const [r, , b] = await colour(square, x, y);
+    expect(b! - r!).toBeGreaterThan(200);
+  });
+
+  test("turns a portrait before it is resized and cut", async () => {
+    const middle = { create: { width: 300, height: 300, channels: 3 as const, background: blue } };
+    const bytes = await plain(900, 300)
+      .composite([{ input: middle, left: 300, top: 0 }])
+      .withMetadata({ orientation: 6 })
+      .png()
+      .toBuffer();
+    expect(await colour(bytes, 112, 4)).toEqual([0, 0, 255]);
+    expect(await colour(bytes, 112, 219)).toEqual([0, 0, 255]);
+  });
+});
+
+describe("colours", () => {
+  test("grey is all three", async () => {
+    const grey = plain(50, 50, { r: 90, g: 90, b: 90 }).toColourspace("b-w");
+    expect(await colour(await grey.png().toBuffer())).toEqual([90, 90, 90]);
+  });
+
+  test("16 bits a channel become 8", async () => {
+    const deep = plain(50, 50, { r: 200, g: 100, b: 50 }).toColourspace("rgb16");
+    expect(await colour(await deep.png().toBuffer())).toEqual([200, 100, 50]);
+  });
+
+  test.each([20, 300])("transparency does not blend: %i pixels", async (side) => {
+    const half = { r: 200, g: 100, b: 50, alpha: 0.5 };
+    const image = sharp({ create: { width: side, height: side, channels: 4, background: half } });
+    const [r, g, b] = await colour(await image.png().toBuffer());
+    // Pillow rounds to 8 bits while alpha weighs the colours
+    expect(Math.abs(r! - 200)).toBeLessThan(3);
+    expect(Math.abs(g! - 100)).toBeLessThan(3);
+    expect(Math.abs(b! - 50)).toBeLessThan(3);
+  });
+
+  test("CMYK is converted without a profile", async () => {
+    const [r, g, b] = await colour(cmyk);
+    expect(Math.abs(r! - 204)).toBeLessThan(3);
+    expect(Math.max(g!, b!)).toBeLessThan(3);
+  });
+
+  test("the colour profile of a file is ignored", async () => {
+    const wide = await plain(50, 50, { r: 200, g: 100, b: 50 })
+      .withIccProfile("p3")
+      .png()
+      .toBuffer();
+    const { data } = await sharp(wide, { ignoreIcc: true })
+      .raw()
+      .toBuffer({ resolveWithObject: true });
+    expect(await colour(wide)).toEqual([...data.subarray(0, 3)]);
+    expect((await sharp(wide).metadata()).icc).toBeDefined();
+    expect(data[0]).not.toBe(200); // the file's own numbers differ from what a screen shows
+  });
+
+  test("of an animation the first frame counts", async () => {
+    const frames = Buffer.concat([
+      await plain(40, 40).raw().toBuffer(),
+      await plain(40, 40, blue).raw().toBuffer(),
+    ]);
+    const animation = await sharp(frames, {
+      raw: { width: 40, height: 80, channels: 3, pageHeight: 40 },
+    })
+      .webp({ lossless: true, loop: 0 })
+      .toBuffer();
+    expect((await sharp(animation).metadata()).pages).toBe(2);
+    expect(await colour(animation)).toEqual([255, 0, 0]);
+  });
+});
+
+describe("refuses", () => {
+  async function refusal(bytes: Uint8Array, maxPixels = limits.maxPixels): Promise<ImageError> {
+    const error: unknown = await preprocess(bytes, { maxPixels }).then(
+      () => expect.fail("it was read"),
+      (reason) => reason,
+    );
+    expect(error).toBeInstanceOf(ImageError);
+    return error as ImageError;
+  }
+
+  test("an image with more pixels than the limit, before it is decoded", async () => {
+    const { code, message } = await refusal(await plain(101, 100).png().toBuffer(), 10_000);
+    expect(code).toBe("too_large");
+    expect(message).toBe("has 101 × 100 pixels, more than the limit of 10000");
+  });
+
+  test("not an image at the limit", async () => {
+    const bytes = await plain(100, 100).png().toBuffer();
+    await expect(preprocess(bytes, { maxPixels: 10_000 })).resolves.toHaveLength(pixelBytes);
+  });
+
+  test.each([
+    ["nothing", Buffer.alloc(0)],
+    ["text", Buffer.from("hello")],
+    ["GIF", Buffer.from("GIF89a and more")],
+    ["SVG", Buffer.from('<svg xmlns="http://www.w3.org/2000/svg"/>')],
+    ["another RIFF file", Buffer.from("RIFF\0\0\0\0WAVEfmt ")],
+  ])("%s as another type", async (_, bytes) => {
+    expect((await refusal(bytes)).code).toBe("unsupported_media_type");
+  });
+
+  test.each(["jpeg", "png", "webp"] as const)("a %s that is cut short", async (format) => {
+    const noise = Buffer.from(Array.from({ length: 30_000 }, (_, index) => (index * 7919) % 251));
+    const whole = await sharp(noise, { raw: { width: 100, height: 100, channels: 3 } })
+      .toFormat(format)
+      .toBuffer();
+    for (const part of [0.1, 0.5, 0.95]) {
+      const error = await refusal(whole.subarray(0, Math.floor(whole.length * part)));
+      expect(error.code).toBe("undecodable_image");
+      expect(error.message).toMatch(/^cannot be decoded: \S[^\n]*$/);
+    }
+  });
+
+  test("a progressive JPEG of very many scans, before it is decoded", async () => {
+    const whole = await plain(64, 64).jpeg({ progressive: true }).toBuffer();
+    const firstScan = whole.subarray(whole.indexOf("\xff\xda", 0, "latin1"), -2);
+    const scans = Array.from({ length: 50 }, () => firstScan);
+    const { code, message } = await refusal(Buffer.concat([whole.subarray(0, -2), ...scans]));
+    expect(code).toBe("undecodable_image");
+    expect(message).toMatch(/^cannot be decoded: it is stored in \d+ scans, more than 100$/);
+  });
+
+  test("a progressive JPEG whose 100 scans take longer than the deadline, and no other image", async () => {
+    const preprocessor = createPreprocessor({
+      maxPixels: 40_000_000,
+      threads: 1,
+      timeoutMs: 1_000,
+    });
+    const slow = preprocessor.run(slowProgressiveJpeg(6_300, 6_300, 100));
+    const other = preprocessor.run(await plain(64, 64).jpeg().toBuffer());
+    await expect(slow).rejects.toMatchObject({
+      code: "undecodable_image",
+      message: "cannot be decoded: decoding took longer than 1000 ms",
+    });
+    expect(await other).toHaveLength(pixelBytes);
+    await preprocessor.close();
+  });
+
+  test.each(["png", "webp"] as const)(
+    "a %s that declares more pixels than it has",
+    async (format) => {
+      const bytes = await plain(30, 30).toFormat(format).toBuffer();
+      bytes.writeUInt16BE(0x1010, { png: 18, webp: 26 }[format]);
+      expect((await refusal(bytes, 40_000_000)).code).toBe("undecodable_image");
+    },
+  );
+
+  test("a file that only begins like an image", async () => {
+    const bytes = Buffer.concat([Buffer.from([0xff, 0xd8, 0xff]), Buffer.alloc(200, 7)]);
+    expect((await refusal(bytes)).code).toBe("undecodable_image");
+  });
+});

@@ -1,0 +1,556 @@
+import fc from "fast-check";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import type { Fp32Tensor, Tensor } from "../../contract/tensor.ts";
+import { Batcher, type BatcherOptions, type Execution } from "./batcher.ts";
+import { EngineError, type InferResult, type ModelSession } from "./types.ts";
+
+/** A session whose runs end when the test says so. The model doubles each value. */
+class FakeSession implements ModelSession {
+  readonly inputs = [{ name: "x", dataType: "FP32", dims: [-1] }] as const;
+  readonly outputs = [{ name: "y", dataType: "FP32", dims: [-1] }] as const;
+  /** Rows of each run, in order. */
+  readonly runs: (readonly number[])[] = [];
+  readonly #ends: ((error?: Error) => void)[] = [];
+
+  constructor(readonly instances?: number) {}
+
+  run([input]: readonly Tensor[]): Promise<{ outputs: readonly Tensor[]; inferUs: number }> {
+    const { shape, data } = input as Fp32Tensor;
+    this.runs.push([...data]);
+    return new Promise((resolve, reject) => {
+      this.#ends.push((error) => {
+        if (error !== undefined) return reject(error);
+        const output = {
+          name: "y",
+          dataType: "FP32",
+          shape,
+          data: data.map((v) => 2 * v),
+        } as const;
+        resolve({ outputs: [output], inferUs: 1000 });
+      });
+    });
+  }
+
+  /** End the oldest run that has not ended. */
+  async end(error?: Error): Promise<void> {
+    this.#ends.shift()?.(error);
+    await settled();
+  }
+
+  async close(): Promise<void> {}
+}
+
+/** Let promises that are settled call back. */
+async function settled(): Promise<void> {
+  for (let turn = 0; turn < 10; turn++) await Promise.resolve();
+}
+
+/** A request of as many rows as there are values. */
+function request(...values: number[]): Fp32Tensor[] {
+  return [
+    { name: "x", dataType: "FP32", shape: [values.length, 1], data: Float32Array.from(values) },
+  ];
+}
+
+function valuesOf({ outputs }: InferResult): number[] {
+  return [...(outputs[0] as Fp32Tensor).data];
+}
+
+function setup(options: Partial<BatcherOptions> = {}, instances?: number) {
+  const session = new FakeSession(instances);
+  const executions: Execution[] = [];
+  const batcher = new Batcher(session, {
+    maxBatchSize: 4,
+    maxQueueDelayMicroseconds: 5_000,
+    onExecution: (execution) => executions.push(execution),
+    ...options,
+  });
+  return { session, batcher, executions };
+}
+
+/** What became of a promise, without waiting for it. */
+function outcome<T>(promise: Promise<T>): { value?: T; error?: EngineError } {
+  const result: { value?: T; error?: EngineError } = {};
+  promise.then(
+    (value) => {
+      result.value = value;
+    },
+    (error: EngineError) => {
+      result.error = error;
+    },
+  );
+  return result;
+}
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+describe("delayed, as Triton", () => {
+  test("runs a request alone once it has waited the delay, and not before", () => {
+    const { session, batcher } = setup();
+    void batcher.infer(request(1));
+    vi.advanceTimersByTime(4);
+    expect(session.runs).toEqual([]);
+    vi.advanceTimersByTime(1);
+    expect(session.runs).toEqual([[1]]);
+  });
+
+  test("runs at once when the batch is full", () => {
+    const { session, batcher } = setup();
+    for (const value of [1, 2, 3, 4]) void batcher.infer(request(value));
+    expect(session.runs).toEqual([[1, 2, 3, 4]]);
+  });
+
+  test("runs at once when a preferred size is reached", () => {
+    const { session, batcher } = setup({ preferredBatchSizes: [2] });
+    void batcher.infer(request(1));
+    expect(session.runs).toEqual([]);
+    void batcher.infer(request(2));
+    expect(session.runs).toEqual([[1, 2]]);
+  });
+
+  test("runs at once beyond the largest preferred size", () => {
+    const { session, batcher } = setup({ preferredBatchSizes: [2] });
+    void batcher.infer(request(1, 2, 3));
+    expect(session.runs).toEqual([[1, 2, 3]]);
+  });
+
+  test("takes the largest preferred size that waits, and leaves the rest", async () => {
+    const { session, batcher } = setup({ maxBatchSize: 8, preferredBatchSizes: [2, 4] });
+    void batcher.infer(request(1, 2));
+    for (const value of [3, 4, 5, 6, 7]) void batcher.infer(request(value));
+    expect(session.runs).toEqual([[1, 2]]);
+    await session.end();
+    expect(session.runs).toEqual([
+      [1, 2],
+      [3, 4, 5, 6],
+    ]);
+  });
+
+  test("takes all that fits, not only a preferred size, once the oldest has waited the delay", async () => {
+    const { session, batcher } = setup({ maxBatchSize: 8, preferredBatchSizes: [2] });
+    void batcher.infer(request(1, 2));
+    for (const value of [3, 4, 5]) void batcher.infer(request(value));
+    vi.advanceTimersByTime(5);
+    await session.end();
+    expect(session.runs).toEqual([
+      [1, 2],
+      [3, 4, 5],
+    ]);
+  });
+
+  test("runs at once when the next request does not fit", () => {
+    const { session, batcher } = setup();
+    void batcher.infer(request(1, 2, 3));
+    expect(session.runs).toEqual([]);
+    void batcher.infer(request(4, 5));
+    expect(session.runs).toEqual([[1, 2, 3]]);
+  });
+
+  test("without a delay, runs what there is", () => {
+    const { session, batcher } = setup({ maxQueueDelayMicroseconds: 0 });
+    void batcher.infer(request(1));
+    expect(session.runs).toEqual([[1]]);
+  });
+});
+
+describe("eager", () => {
+  test("runs at once when the session is idle", () => {
+    const { session, batcher } = setup({ dispatch: "eager" });
+    void batcher.infer(request(1));
+    expect(session.runs).toEqual([[1]]);
+  });
+
+  test("puts together what arrives during a run", async () => {
+    const { session, batcher } = setup({ dispatch: "eager" });
+    void batcher.infer(request(1));
+    void batcher.infer(request(2));
+    void batcher.infer(request(3));
+    await session.end();
+    expect(session.runs).toEqual([[1], [2, 3]]);
+  });
+
+  test("waits for an announced request", () => {
+    const { session, batcher } = setup({ dispatch: "eager" });
+    const arrived = batcher.announce();
+    void batcher.infer(request(1));
+    expect(session.runs).toEqual([]);
+    void batcher.infer(request(2));
+    arrived();
+    expect(session.runs).toEqual([[1, 2]]);
+  });
+
+  test("waits for an announced request no longer than the delay", () => {
+    const { session, batcher } = setup({ dispatch: "eager" });
+    batcher.announce();
+    void batcher.infer(request(1));
+    vi.advanceTimersByTime(5);
+    expect(session.runs).toEqual([[1]]);
+  });
+
+  test("waits for an announced request no longer than half the time that the batch will take", async () => {
+    const { session, batcher } = setup({ dispatch: "eager", maxQueueDelayMicroseconds: 100_000 });
+    void batcher.infer(request(0)); // the fake says that an item takes 1 ms
+    await session.end();
+    batcher.announce();
+    void batcher.infer(request(1, 2, 3));
+    vi.advanceTimersByTime(1);
+    expect(session.runs).toEqual([[0]]);
+    vi.advanceTimersByTime(1);
+    expect(session.runs).toEqual([[0], [1, 2, 3]]);
+  });
+
+  test("waits longer when the batch grows", async () => {
+    const { session, batcher } = setup({
+      dispatch: "eager",
+      maxBatchSize: 16,
+      maxQueueDelayMicroseconds: 100_000,
+    });
+    void batcher.infer(request(0));
+    await session.end();
+    batcher.announce();
+    void batcher.infer(request(1, 2));
+    void batcher.infer(request(3, 4, 5, 6));
+    vi.advanceTimersByTime(2);
+    expect(session.runs).toEqual([[0]]);
+    vi.advanceTimersByTime(1);
+    expect(session.runs).toEqual([[0], [1, 2, 3, 4, 5, 6]]);
+  });
+
+  test("does not count an announcement twice when it is settled twice", () => {
+    const { session, batcher } = setup({ dispatch: "eager" });
+    const first = batcher.announce();
+    batcher.announce();
+    first();
+    first();
+    void batcher.infer(request(1));
+    expect(session.runs).toEqual([]);
+  });
+});
+
+describe("single", () => {
+  test("runs each request by itself, in order of arrival, although others would fit", async () => {
+    const { session, batcher } = setup({ dispatch: "single", maxQueueDelayMicroseconds: 0 });
+    for (const value of [1, 2, 3]) void batcher.infer(request(value));
+    expect(session.runs).toEqual([[1]]);
+    await session.end();
+    await session.end();
+    expect(session.runs).toEqual([[1], [2], [3]]);
+  });
+
+  test("the time of a request includes its wait for those before it", async () => {
+    const { session, batcher } = setup({ dispatch: "single", maxQueueDelayMicroseconds: 0 });
+    void batcher.infer(request(1));
+    const second = batcher.infer(request(2));
+    vi.advanceTimersByTime(7);
+    await session.end();
+    await session.end();
+    expect((await second).timing.queueUs).toBe(7000);
+  });
+});
+
+test("gives each request its own rows, in the order of arrival", async () => {
+  const { session, batcher } = setup();
+  const first = batcher.infer(request(1, 2));
+  const second = batcher.infer(request(3, 4));
+  await session.end();
+  expect(valuesOf(await first)).toEqual([2, 4]);
+  expect(valuesOf(await second)).toEqual([6, 8]);
+  expect((await second).batchSize).toBe(4);
+});
+
+test("leaves the caller's tensors as they were", async () => {
+  const { session, batcher } = setup({ dispatch: "eager" });
+  const mine = request(1, 2);
+  void batcher.infer(mine);
+  await session.end();
+  expect([...mine[0]!.data]).toEqual([1, 2]);
+});
+
+test("does not put items of different shapes together", async () => {
+  const { session, batcher } = setup({ dispatch: "eager" });
+  const wide: Fp32Tensor[] = [
+    { name: "x", dataType: "FP32", shape: [1, 2], data: Float32Array.of(7, 8) },
+  ];
+  void batcher.infer(request(1));
+  void batcher.infer(request(2));
+  const second = batcher.infer(wide);
+  await session.end();
+  await session.end();
+  await session.end();
+  expect(session.runs).toEqual([[1], [2], [7, 8]]);
+  expect((await second).outputs[0]?.shape).toEqual([1, 2]);
+});
+
+test("runs one batch at a time", async () => {
+  const { session, batcher } = setup({ dispatch: "eager" });
+  for (const value of [1, 2, 3, 4, 5, 6]) void batcher.infer(request(value));
+  expect(session.runs).toHaveLength(1);
+  expect(batcher.pendingRequests).toBe(6);
+  await session.end();
+  expect(session.runs).toEqual([[1], [2, 3, 4, 5]]);
+});
+
+test("tells of each execution, with the time that each request waited", async () => {
+  const { session, batcher, executions } = setup();
+  void batcher.infer(request(1));
+  vi.advanceTimersByTime(2);
+  void batcher.infer(request(2, 3));
+  vi.advanceTimersByTime(3);
+  vi.advanceTimersByTime(8);
+  await session.end();
+  expect(executions).toMatchObject([
+    {
+      batchSize: 3,
+      inferUs: 1000,
+      requests: [
+        { items: 1, timing: { queueUs: 5000, computeInferUs: 1000, computeOutputUs: 7000 } },
+        { items: 2, timing: { queueUs: 3000, computeInferUs: 1000, computeOutputUs: 7000 } },
+      ],
+    },
+  ]);
+});
+
+describe("the queue", () => {
+  test("drops a waiting request when its caller goes away", async () => {
+    const { session, batcher } = setup({ dispatch: "eager" });
+    const caller = new AbortController();
+    void batcher.infer(request(1));
+    const dropped = outcome(batcher.infer(request(2), { signal: caller.signal }));
+    void batcher.infer(request(3));
+    caller.abort();
+    await session.end();
+    expect(dropped.error?.code).toBe("expired");
+    expect(session.runs).toEqual([[1], [3]]);
+  });
+
+  test("refuses a request whose caller has gone already", async () => {
+    const { session, batcher } = setup({ dispatch: "eager" });
+    const gone = outcome(batcher.infer(request(1), { signal: AbortSignal.abort() }));
+    await settled();
+    expect(gone.error?.code).toBe("expired");
+    expect(session.runs).toEqual([]);
+  });
+
+  test("answers a request that runs, although its caller went away", async () => {
+    const { session, batcher } = setup({ dispatch: "eager" });
+    const caller = new AbortController();
+    const running = outcome(batcher.infer(request(1), { signal: caller.signal }));
+    caller.abort();
+    await session.end();
+    expect(running.value).toBeDefined();
+  });
+
+  test("drops a request that waits longer than it may", async () => {
+    const { session, batcher } = setup({ dispatch: "eager" });
+    void batcher.infer(request(1));
+    const late = outcome(batcher.infer(request(2), { queueTimeoutMs: 10 }));
+    vi.advanceTimersByTime(9);
+    await settled();
+    expect(late.error).toBeUndefined();
+    vi.advanceTimersByTime(1);
+    await settled();
+    expect(late.error?.message).toBe("[expired] waited longer than 10 ms");
+    await session.end();
+    expect(session.runs).toEqual([[1]]);
+    expect(batcher.queuedItems).toBe(0);
+  });
+
+  test("goes on with the others when the oldest is dropped", () => {
+    const { session, batcher } = setup();
+    const caller = new AbortController();
+    batcher.infer(request(1), { signal: caller.signal }).catch(() => {});
+    vi.advanceTimersByTime(3);
+    void batcher.infer(request(2));
+    caller.abort();
+    vi.advanceTimersByTime(4);
+    expect(session.runs).toEqual([]);
+    vi.advanceTimersByTime(1);
+    expect(session.runs).toEqual([[2]]);
+  });
+});
+
+describe("a run that fails", () => {
+  test("fails the requests of its batch, and no others", async () => {
+    const { session, batcher, executions } = setup({ dispatch: "eager" });
+    const first = outcome(batcher.infer(request(1)));
+    const second = outcome(batcher.infer(request(2)));
+    await session.end(new EngineError("failed", "out of memory"));
+    await session.end();
+    expect(first.error?.message).toBe("[failed] out of memory");
+    expect(second.value).toBeDefined();
+    expect(executions[0]?.error?.code).toBe("failed");
+  });
+
+  test("is an engine error, whatever the session threw", async () => {
+    const { session, batcher } = setup({ dispatch: "eager" });
+    const first = outcome(batcher.infer(request(1)));
+    await session.end(new Error("odd"));
+    expect(first.error).toBeInstanceOf(EngineError);
+    expect(first.error?.message).toBe("[failed] odd");
+  });
+});
+
+describe("drain", () => {
+  test("answers what was accepted, without waiting for more", async () => {
+    const { session, batcher } = setup();
+    const accepted = outcome(batcher.infer(request(1)));
+    const drained = outcome(batcher.drain());
+    expect(session.runs).toEqual([[1]]);
+    expect(drained).not.toHaveProperty("value");
+    await session.end();
+    expect(accepted.value).toBeDefined();
+    expect(drained).toHaveProperty("value");
+  });
+
+  test("refuses new requests", async () => {
+    const { batcher } = setup();
+    await batcher.drain();
+    await expect(batcher.infer(request(1))).rejects.toThrow("[draining] no new requests are taken");
+  });
+
+  test("ends although the last waiting request is dropped", async () => {
+    const { session, batcher } = setup({ dispatch: "eager" });
+    const caller = new AbortController();
+    void batcher.infer(request(1));
+    batcher.infer(request(2), { signal: caller.signal }).catch(() => {});
+    const drained = outcome(batcher.drain());
+    caller.abort();
+    await session.end();
+    expect(drained).toHaveProperty("value");
+  });
+});
+
+test("whatever arrives when, each request is answered once with its own rows, in batches that fit", async () => {
+  vi.useRealTimers();
+  const arrivals = fc.array(
+    fc.record({ rows: fc.integer({ min: 1, max: 8 }), pauseMs: fc.integer({ min: 0, max: 2 }) }),
+    { maxLength: 25 },
+  );
+  const settings = fc.record({
+    dispatch: fc.constantFrom("eager" as const, "delayed" as const, "single" as const),
+    preferredBatchSizes: fc.subarray([2, 3, 5, 8]),
+    maxQueueDelayMicroseconds: fc.constantFrom(0, 1000, 3000),
+  });
+  await fc.assert(
+    fc.asyncProperty(arrivals, settings, async (requests, options) => {
+      const runs: (readonly number[])[] = [];
+      const session: ModelSession = {
+        inputs: [{ name: "x", dataType: "FP32", dims: [1] }],
+        outputs: [{ name: "y", dataType: "FP32", dims: [1] }],
+        async run([input]) {
+          const { shape, data } = input as Fp32Tensor;
+          runs.push([...data]);
+          await new Promise((resolve) => setTimeout(resolve, data.length % 3));
+          return { outputs: [{ name: "y", dataType: "FP32", shape, data }], inferUs: 1 };
+        },
+        close: async () => {},
+      };
+      const batcher = new Batcher(session, { maxBatchSize: 8, ...options });
+      let next = 0;
+      const sent: number[][] = [];
+      const answers: Promise<number[]>[] = [];
+      for (const { rows, pauseMs } of requests) {
+        const values = Array.from({ length: rows }, () => next++);
+        sent.push(values);
+        answers.push(batcher.infer(request(...values)).then(valuesOf));
+        if (pauseMs > 0) await new Promise((resolve) => setTimeout(resolve, pauseMs));
+      }
+      expect(await Promise.all(answers)).toEqual(sent);
+      expect(Math.max(0, ...runs.map((run) => run.length))).toBeLessThanOrEqual(8);
+      // first come, first served; and no request is split: each run ends where a request ends
+      expect(runs.flat()).toEqual(sent.flat());
+      const ends = new Set(sent.map((values) => values.at(-1)));
+      expect(runs.every((run) => ends.has(run.at(-1)))).toBe(true);
+      expect(batcher.pendingRequests).toBe(0);
+    }),
+    { numRuns: 30 },
+  );
+});
+
+describe("memory", () => {
+  test("copies the inputs of a request, unless they may be taken and it runs alone", async () => {
+    const seen: Float32Array[] = [];
+    const { batcher, session } = setup({ dispatch: "eager" });
+    const run = session.run.bind(session);
+    session.run = (inputs) => {
+      seen.push((inputs[0] as Fp32Tensor).data);
+      return run(inputs);
+    };
+    const requests = [request(1), request(2), request(3)];
+    const modes = ["copied", "taken", "taken"] as const;
+    const [copied, ...queued] = modes.map((inputs, i) => batcher.infer(requests[i]!, { inputs }));
+    await session.end();
+    await copied;
+    // the two that waited run together
+    await session.end();
+    await Promise.all(queued);
+    const alone = request(4);
+    const last = batcher.infer(alone, { inputs: "taken" });
+    await session.end();
+    await last;
+    const given = [...requests, alone].map(([tensor]) => tensor!.data);
+    expect(seen.map((data) => given.includes(data))).toEqual([false, false, true]);
+  });
+});
+
+describe("several instances", () => {
+  const eager = { maxBatchSize: 8, dispatch: "eager" } as const;
+
+  test("run side by side, and no more than there are", async () => {
+    const { session, batcher } = setup(eager, 2);
+    const answers = [1, 2, 3].map((value) => outcome(batcher.infer(request(value))));
+    expect(session.runs).toEqual([[1], [2]]);
+    expect(batcher.pendingRequests).toBe(3);
+    await session.end();
+    expect(session.runs).toEqual([[1], [2], [3]]);
+    await session.end();
+    await session.end();
+    expect(answers.map(({ value }) => value && valuesOf(value))).toEqual([[2], [4], [6]]);
+    expect(batcher.pendingRequests).toBe(0);
+  });
+
+  test("share the queued requests evenly", async () => {
+    const { session, batcher } = setup(eager, 2);
+    const settle = batcher.announce();
+    for (const value of [1, 2, 3, 4, 5, 6]) void batcher.infer(request(value));
+    settle();
+    expect(session.runs).toEqual([
+      [1, 2, 3],
+      [4, 5, 6],
+    ]);
+  });
+
+  test("an idle instance takes all queued requests while the other one is busy", async () => {
+    const { session, batcher } = setup(eager, 2);
+    void batcher.infer(request(1));
+    const settle = batcher.announce();
+    for (const value of [2, 3, 4, 5, 6, 7]) void batcher.infer(request(value));
+    settle();
+    expect(session.runs).toEqual([[1], [2, 3, 4, 5, 6, 7]]);
+  });
+
+  test("a request is not split", async () => {
+    const { session, batcher } = setup(eager, 2);
+    const settle = batcher.announce();
+    void batcher.infer(request(1, 2, 3, 4, 5, 6));
+    void batcher.infer(request(7));
+    settle();
+    expect(session.runs).toEqual([[1, 2, 3, 4, 5, 6], [7]]);
+  });
+
+  test("a drain waits for all of them", async () => {
+    const { session, batcher } = setup(eager, 2);
+    void batcher.infer(request(1));
+    void batcher.infer(request(2));
+    const drained = outcome(batcher.drain().then(() => "drained"));
+    await session.end();
+    expect(drained.value).toBeUndefined();
+    await session.end();
+    expect(drained.value).toBe("drained");
+  });
+});

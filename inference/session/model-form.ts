@@ -1,0 +1,71 @@
+import {
+  type ModelSignature,
+  openclipVitB32,
+  openclipVitB32Jpeg,
+  openclipVitB32U8,
+} from "../../contract/model-signature.ts";
+import type { Tensor, TensorSpec } from "../../contract/tensor.ts";
+import { imageTensor, pixelTensor } from "../preprocess/image-tensor.ts";
+
+/** How a model takes images. */
+export interface ModelForm {
+  readonly signature: ModelSignature;
+  /** Input of {@link tensor}: preprocessed pixels, or encoded files. */
+  readonly input: "pixels" | "encoded";
+  tensor(images: readonly Uint8Array[]): Tensor;
+}
+
+const forms: readonly ModelForm[] = [
+  { signature: openclipVitB32U8, input: "pixels", tensor: pixelTensor },
+  { signature: openclipVitB32, input: "pixels", tensor: imageTensor },
+  { signature: openclipVitB32Jpeg, input: "encoded", tensor: encodedTensor },
+];
+
+/**
+ * Form of the model that has these inputs and outputs, with the batch dimension.
+ *
+ * @param refuse - Makes the error for another kind of model from one line.
+ */
+export function modelFormOf(
+  model: string,
+  {
+    inputs,
+    outputs,
+  }: { readonly inputs: readonly TensorSpec[]; readonly outputs: readonly TensorSpec[] },
+  refuse: (problem: string) => Error,
+): ModelForm {
+  const [takes, gives] = [inputs, outputs].map(shownSpecs);
+  const form = forms.find(
+    ({ signature }) => inputText(signature) === takes && outputText(signature) === gives,
+  );
+  if (form !== undefined) return form;
+  const rule = forms.map(({ signature }) => inputText(signature)).join(", or ");
+  throw refuse(
+    `${model} must take ${rule} and give ${outputText(openclipVitB32)}, got ${takes} and ${gives}`,
+  );
+}
+
+/** `image UINT8 [-1, 224, 224, 3]` */
+export function inputText({ inputs }: ModelSignature): string {
+  return shownSpecs(inputs.map(batched));
+}
+
+function outputText({ outputs }: ModelSignature): string {
+  return shownSpecs(outputs.map(batched));
+}
+
+function batched({ dims, ...spec }: TensorSpec): TensorSpec {
+  return { ...spec, dims: [-1, ...dims] };
+}
+
+function shownSpecs(specs: readonly TensorSpec[]): string {
+  return specs
+    .map(({ name, dataType, dims }) => `${name} ${dataType} [${dims.join(", ")}]`)
+    .join(", ");
+}
+
+/** Encoded images as the input of `openclip_vit_b32_jpeg`: `[B, 1]` BYTES. */
+function encodedTensor(images: readonly Uint8Array[]): Tensor {
+  const [{ name, dims }] = openclipVitB32Jpeg.inputs;
+  return { name, dataType: "BYTES", shape: [images.length, ...dims], data: images };
+}

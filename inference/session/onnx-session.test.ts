@@ -1,0 +1,242 @@
+import { execFile } from "node:child_process";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import type { Worker } from "node:worker_threads";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { embeddingDims, imageElements, pixelBytes } from "../../contract/model-signature.ts";
+import type { Fp32Tensor } from "../../contract/tensor.ts";
+import { tinyModel } from "../../model-tools/test-model.ts";
+import { imageTensor } from "../preprocess/image-tensor.ts";
+import { openSession } from "./onnx-session.ts";
+import { identityModel } from "./test-identity-model.ts";
+import type { EngineError, ModelSession } from "./types.ts";
+
+/** The threads that are started, so that a test can end them. */
+const workers: Worker[] = [];
+const keep = (worker: Worker) => workers.push(worker);
+process.on("worker", keep);
+afterAll(() => void process.off("worker", keep));
+
+let modelPath: string;
+const sessions: ModelSession[] = [];
+
+async function open(options: Partial<Parameters<typeof openSession>[0]> = {}) {
+  const session = await openSession({ modelPath, intraOpThreads: 1, ...options });
+  sessions.push(session);
+  return session;
+}
+
+/** A grey image: -1 is black, 1 is white. */
+function plain(value: number): Uint8Array {
+  return new Uint8Array(pixelBytes).fill(Math.round(127.5 * (value + 1)));
+}
+
+async function embed(session: ModelSession, ...values: number[]): Promise<Float32Array> {
+  const { outputs } = await session.run([imageTensor(values.map(plain))]);
+  return (outputs[0] as Fp32Tensor).data;
+}
+
+beforeAll(async () => {
+  modelPath = await tinyModel();
+});
+afterEach(async () => {
+  await Promise.all(sessions.splice(0).map((session) => session.close()));
+});
+
+test("reads names, types and shapes from the model, without the batch", async () => {
+  const session = await open();
+  expect(session.inputs).toEqual([{ name: "image", dataType: "FP32", dims: [3, 224, 224] }]);
+  expect(session.outputs).toEqual([{ name: "embedding", dataType: "FP32", dims: [512] }]);
+});
+
+test("gives an image the same embedding alone and in a batch", async () => {
+  const session = await open();
+  const alone = await embed(session, 0.5);
+  const batch = await embed(session, -1, 0.5, 1);
+  const second = batch.subarray(embeddingDims, 2 * embeddingDims);
+  expect(Math.max(...alone.map((value, index) => Math.abs(value - second[index]!)))).toBeLessThan(
+    1e-4,
+  );
+});
+
+test("answers runs that were sent at once in their order", async () => {
+  const session = await open();
+  const answers = await Promise.all([embed(session, 1), embed(session, -1), embed(session, 1)]);
+  expect(answers[0]).toEqual(answers[2]);
+  expect(answers[0]).not.toEqual(answers[1]);
+});
+
+test("leaves the event loop free while the model runs", async () => {
+  const session = await open();
+  let turns = 0;
+  const timer = setInterval(() => {
+    turns += 1;
+  }, 1);
+  const { inferUs } = await session.run([imageTensor(Array.from({ length: 64 }, () => plain(1)))]);
+  clearInterval(timer);
+  // at least one turn in every 20 ms of computing, however busy the machine is
+  expect(turns).toBeGreaterThan(inferUs / 20_000);
+});
+
+test("takes the memory of its inputs over", async () => {
+  const session = await open();
+  const input = imageTensor([plain(1)]);
+  await session.run([input]);
+  expect(input.data).toHaveLength(0);
+});
+
+test("copies an input that is a part of something larger", async () => {
+  const session = await open();
+  const large = new Float32Array(2 * imageElements);
+  large.set(imageTensor([plain(1)]).data, imageElements);
+  const input: Fp32Tensor = {
+    name: "image",
+    dataType: "FP32",
+    shape: [1, 3, 224, 224],
+    data: large.subarray(imageElements),
+  };
+  const { outputs } = await session.run([input]);
+  expect((outputs[0] as Fp32Tensor).data).toEqual(await embed(session, 1));
+  expect(large).toHaveLength(2 * imageElements);
+});
+
+test("answers the runs in flight before it closes, and takes no more", async () => {
+  const session = await open();
+  const inFlight = embed(session, 1);
+  const closed = session.close();
+  await expect(embed(session, 1)).rejects.toThrow("[failed] the model is closed");
+  await expect(inFlight).resolves.toHaveLength(embeddingDims);
+  await closed;
+});
+
+test("fails a run that the runtime refuses, and goes on", async () => {
+  const session = await open();
+  const input: Fp32Tensor = {
+    name: "image",
+    dataType: "FP32",
+    shape: [1, 3, 2, 2],
+    data: new Float32Array(12),
+  };
+  await expect(session.run([input])).rejects.toMatchObject({ name: "EngineError", code: "failed" });
+  await expect(embed(session, 1)).resolves.toHaveLength(embeddingDims);
+});
+
+test("fails the runs in flight when the thread dies, and says so once", async () => {
+  const deaths: EngineError[] = [];
+  const session = await open({ onDeath: (error) => deaths.push(error) });
+  // a message that the thread does not understand ends it
+  workers.at(-1)!.postMessage(null);
+  const messages = await Promise.all(
+    [embed(session, 1), embed(session, 1)].map((run) =>
+      run.then(
+        () => "answered",
+        ({ message }: EngineError) => message,
+      ),
+    ),
+  );
+  const ended =
+    "[failed] the runtime's thread ended: Cannot read properties of null (reading 'kind')";
+  expect(messages).toEqual([ended, ended]);
+  await expect(embed(session, 1)).rejects.toThrow(ended);
+  expect(deaths.map(({ message }) => message)).toEqual([ended]);
+});
+
+test("lets the process end with its own code while the model runs", async () => {
+  const url = (file: string) => JSON.stringify(new URL(file, import.meta.url).href);
+  const script = `
+    import { openSession } from ${url("./onnx-session.ts")};
+    const session = await openSession({ modelPath: ${JSON.stringify(modelPath)} });
+    const shape = [256, 3, 224, 224];
+    const data = new Float32Array(256 * 3 * 224 * 224);
+    void session.run([{ name: "image", dataType: "FP32", shape, data }]);
+    setTimeout(() => process.exit(3), 50);`;
+  const args = ["--import", "tsx", "--input-type=module", "--eval", script];
+  const result = await promisify(execFile)(process.execPath, args).catch((error) => error);
+  expect([result.code, result.stderr]).toEqual([3, ""]);
+});
+
+test("does not report a death when it is closed", async () => {
+  const deaths: EngineError[] = [];
+  const session = await open({ onDeath: (error) => deaths.push(error) });
+  await session.close();
+  expect(deaths).toEqual([]);
+});
+
+describe("another model", () => {
+  let folder: string;
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), "clipstack-"));
+  });
+  afterAll(async () => {
+    await rm(folder, { recursive: true });
+  });
+
+  async function openIdentity(...model: Parameters<typeof identityModel>): Promise<ModelSession> {
+    const file = join(folder, "model.onnx");
+    await writeFile(file, identityModel(...model));
+    return open({ modelPath: file });
+  }
+
+  test("has dimensions that are not known before as -1", async () => {
+    const session = await openIdentity("FP32", ["batch", 3, "width"]);
+    expect(session.inputs).toEqual([{ name: "x", dataType: "FP32", dims: [3, -1] }]);
+  });
+
+  test("gives outputs whose size is not known before", async () => {
+    const session = await openIdentity("FP32", ["batch", "width"]);
+    const data = Float32Array.of(1, 2, 3, 4, 5, 6);
+    const { outputs } = await session.run([{ name: "x", dataType: "FP32", shape: [2, 3], data }]);
+    expect(outputs).toEqual([
+      { name: "y", dataType: "FP32", shape: [2, 3], data: Float32Array.of(1, 2, 3, 4, 5, 6) },
+    ]);
+  });
+
+  test("carries UINT8 bit for bit", async () => {
+    const session = await openIdentity("UINT8", ["batch", 2]);
+    expect(session.inputs).toEqual([{ name: "x", dataType: "UINT8", dims: [2] }]);
+    const head = { dataType: "UINT8", shape: [2, 2] } as const;
+    const bytes = Uint8Array.of(1, 2, 3, 255);
+    const { outputs } = await session.run([{ name: "x", ...head, data: bytes.slice() }]);
+    expect(outputs).toEqual([{ name: "y", ...head, data: bytes }]);
+  });
+
+  test("fails when its batch is fixed", async () => {
+    await expect(openIdentity("FP32", [1, 3])).rejects.toThrow(
+      "model.onnx: the first dimension of input 'x' must be dynamic (the batch), got [1, 3]",
+    );
+  });
+
+  test("fails when its type is not supported", async () => {
+    await expect(openIdentity("INT64", ["batch", 1])).rejects.toThrow(
+      "model.onnx: input 'x' has type int64: unsupported",
+    );
+  });
+});
+
+test("fails on a file that does not exist", async () => {
+  await expect(openSession({ modelPath: "models/none.onnx" })).rejects.toThrow(
+    "[model] models/none.onnx: no such file",
+  );
+});
+
+test("fails on a folder", async () => {
+  await expect(openSession({ modelPath: tmpdir() })).rejects.toThrow(
+    `[model] ${tmpdir()}: is not a file`,
+  );
+});
+
+test("fails on a file that is not a model, in one line", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "clipstack-"));
+  const file = join(folder, "model.onnx");
+  await writeFile(file, "not a model");
+  const error: EngineError = await openSession({ modelPath: file }).then(
+    () => expect.fail("it was loaded"),
+    (reason) => reason,
+  );
+  await rm(folder, { recursive: true });
+  expect(error.code).toBe("model");
+  expect(error.message).toMatch(/^\[model\] \S+model\.onnx: cannot be loaded: \S.*$/);
+});

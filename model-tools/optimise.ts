@@ -1,0 +1,154 @@
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { preprocess } from "../inference/preprocess/preprocess.ts";
+import { type Agreement, compareModels } from "./compare-models.ts";
+import { type ModelInfo, modelInfo, readSidecar } from "./model-info.ts";
+import { type OnnxFile, readOnnx, tensorTypes } from "./onnx-reader.ts";
+import { onnxChunks } from "./onnx-writer.ts";
+import { preparedPath } from "./prepared-file.ts";
+import { draftModelFile, sizeOf } from "./publish-file.ts";
+import { recogniseTower } from "./recognise-tower.ts";
+import { embedWith } from "./run-model.ts";
+import { towerGraph } from "./tower-graph.ts";
+
+/** Incremented when the same file would give another graph: {@link ensureOptimised} then writes it again. */
+const optimiserVersion = "5";
+
+/** The optimised file differs from a float32 source by the order of additions only. */
+const exactness = { minCosine: 0.999_999, maxDifference: 2e-5 } as const;
+/** A half-precision source rounds differently with every order of operations. */
+const halfExactness = { minCosine: 0.999_99, maxDifference: 5e-3 } as const;
+
+const samples = fileURLToPath(new URL("./samples/", import.meta.url));
+const maxPixels = 50_000_000;
+
+/**
+ * Reads the photos on which a prepared file is compared with its source.
+ *
+ * @param folder - Folder of JPEG, PNG and WebP files.
+ * @returns `[224, 224, 3]` 8-bit RGB each, in the order of the file names.
+ * @throws {Error} one line, if there is no image or one cannot be decoded
+ */
+export async function readPhotos(folder: string = samples): Promise<readonly Uint8Array[]> {
+  const names = (await readdir(folder)).filter((name) => /\.(jpe?g|png|webp)$/i.test(name)).sort();
+  if (names.length === 0) throw new Error(`${folder}: must have a .jpg, .png or .webp file`);
+  return Promise.all(
+    names.map(async (name) => {
+      const file = join(folder, name);
+      return preprocess(await readFile(file), { maxPixels }).catch((error: Error) => {
+        throw new Error(`${file}: ${error.message}`, { cause: error });
+      });
+    }),
+  );
+}
+
+/**
+ * Writes a model file with the same weights in a graph that computes faster: 8-bit pixels as input, the normalisation folded
+ * into the patches, the last block for the class token only. Only ONNX's own operators are used. The manifest has the agreement.
+ *
+ * @param source - An image tower with the input of `openclip_vit_b32`.
+ * @param file - Replaced only if the embeddings of the photos agree.
+ * @param photos - `[224, 224, 3]` 8-bit RGB each. @default those of {@link readPhotos}
+ * @throws {Error} one line, if the source cannot be read, its tower is not recognised, or the embeddings differ
+ */
+export async function optimiseModel(
+  source: string,
+  file: string,
+  photos?: readonly Uint8Array[],
+): Promise<ModelInfo> {
+  const original = await modelInfo(source);
+  const graph = readOnnx(source);
+  requireOwnWeights(graph);
+  const found = recogniseTower(graph);
+  if ("unlike" in found) {
+    throw new Error(
+      `${source}: its image tower must be recognised to be optimised: ${found.unlike}`,
+    );
+  }
+  if (found.tower.unitLength) {
+    throw new Error(`${source}: must not divide the embedding by its length`);
+  }
+  const limits = isHalf(graph) ? halfExactness : exactness;
+  const images = photos ?? (await readPhotos());
+  const expected = await embedWith(source, images);
+  const draft = await draftModelFile(file);
+  try {
+    let last = "no number of attention heads fits";
+    for (const heads of found.tower.heads) {
+      const model = towerGraph(found.tower, heads);
+      await draft.write(onnxChunks(model));
+      const agreement = compareModels(expected, await embedWith(draft.path, images));
+      const { minCosine, maxDifference } = agreement;
+      if (minCosine >= limits.minCosine && maxDifference <= limits.maxDifference) {
+        return await draft.publish((sha256, bytes) => ({
+          ...preparedInfo(original, "fp32-optimised", { images: images.length, ...agreement }),
+          sha256,
+          bytes,
+          opset: model.opset,
+          versions: { optimiser: optimiserVersion, node: process.versions.node },
+        }));
+      }
+      last = `lowest cosine ${minCosine}, largest difference ${maxDifference}`;
+    }
+    throw new Error(`${source}: the optimised graph gives other embeddings: ${last}`);
+  } finally {
+    await draft.discard();
+  }
+}
+
+/**
+ * Path of the optimised file of a model, written if it is missing, or was made from another model or by another version.
+ * A file that something else wrote is left alone. Safe to call from several processes at once.
+ */
+export async function ensureOptimised(
+  source: string,
+  file = preparedPath(source, "fp32-optimised"),
+): Promise<string> {
+  const [size, manifest, { sha256 }] = await Promise.all([
+    sizeOf(file),
+    readSidecar(file),
+    modelInfo(source),
+  ]);
+  if (size !== undefined && size > 0) {
+    if (manifest?.precision === undefined) return file;
+    const isCurrent =
+      manifest.bytes === size &&
+      manifest.derivedFrom === sha256 &&
+      manifest.versions?.optimiser === optimiserVersion;
+    if (isCurrent) return file;
+  }
+  await optimiseModel(source, file);
+  return file;
+}
+
+/** The manifest of a prepared file, without what is known of the file itself. */
+export function preparedInfo(
+  original: ModelInfo,
+  precision: NonNullable<ModelInfo["precision"]>,
+  agreement: Agreement & { readonly images: number },
+): Omit<ModelInfo, "sha256" | "bytes"> {
+  const { weights, seed, architecture, sha256 } = original;
+  return {
+    schema: 1,
+    source: "derived",
+    weights,
+    seed,
+    architecture,
+    derivedFrom: sha256,
+    precision,
+    agreement,
+  };
+}
+
+/** @throws {Error} if weights are in other files: the checksum of the file would not identify the model */
+export function requireOwnWeights({ path, initializers }: OnnxFile): void {
+  const other = [...initializers.values()].find(({ externalFile }) => externalFile !== undefined);
+  if (other !== undefined) {
+    throw new Error(`${path}: must contain its weights, has them in ${other.externalFile}`);
+  }
+}
+
+function isHalf({ initializers }: OnnxFile): boolean {
+  return [...initializers.values()].some(({ dataType }) => dataType === tensorTypes.half);
+}

@@ -1,0 +1,142 @@
+import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
+import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { runProgram } from "../../cli/run-program.ts";
+import { UserError } from "../../cli/user-error.ts";
+import { ownSuffix } from "../publish-file.ts";
+
+/** Locked packages of PyPI for a Python program. */
+export interface PythonPackages {
+  /** For messages, and the name of the folder. */
+  readonly name: string;
+  /** Arguments of each `pip install`, in their order; a path is that of a lock file, relative to `model-tools/python/`. */
+  readonly installs: readonly (readonly string[])[];
+}
+
+export interface PythonOptions {
+  readonly onProgress: (line: string) => void;
+  readonly signal?: AbortSignal;
+  /** @default `$XDG_CACHE_HOME/clipstack` or `~/.cache/clipstack` */
+  readonly cacheDir?: string;
+  /** @default "python3" */
+  readonly program?: string;
+}
+
+/** PyTorch with CUDA from PyPI: 3 GB to fetch, 7 GB on disk; or without CUDA from its own index: 0.3 GB. */
+export const pytorchSources = ["pypi", "cpu"] as const;
+export type PytorchSource = (typeof pytorchSources)[number];
+
+const pytorchIndex = "https://download.pytorch.org/whl/cpu";
+
+export function pytorchPackages(source: PytorchSource): PythonPackages {
+  const others = ["--require-hashes", "-r", "export/requirements.txt"];
+  const installs =
+    // PyTorch has no CUDA on a Mac, wherever it is from
+    source === "pypi" || process.platform === "darwin"
+      ? [[...others, "-r", "export/torch-pypi.txt"]]
+      : [["--index-url", pytorchIndex, "-r", "export/torch-cpu.txt"], others];
+  return { name: "pytorch", installs };
+}
+
+export const onnxruntimePackages: PythonPackages = {
+  name: "onnxruntime",
+  installs: [["--require-hashes", "-r", "convert/requirements.txt"]],
+};
+
+/** Packages of the baseline of `bench-server`. */
+export const fastapiPackages: PythonPackages = {
+  name: "peer-fastapi",
+  installs: [["-r", "../../bench/baselines/fastapi/requirements.txt"]],
+};
+
+/**
+ * Runs a program of `model-tools/python/` and returns the last line of its output.
+ *
+ * @throws {UserError} with the last line of its errors
+ */
+export async function runPython(
+  python: string,
+  program: string,
+  args: readonly string[],
+  signal?: AbortSignal,
+): Promise<string> {
+  const env = { PYTHONNOUSERSITE: "1", PYTHONUTF8: "1" };
+  const options = { timeoutMs: programTimeoutMs, env, signal };
+  const result = await runProgram(python, [join(repository, program), ...args], options);
+  signal?.throwIfAborted();
+  if (result.outcome === "missing")
+    throw new UserError(`--python must be a program, got '${python}'`);
+  if (result.exitCode === 0) return result.stdout.trim().split("\n").at(-1) ?? "";
+  throw new UserError(`${program} failed: ${result.stderr.trim().split("\n").at(-1)}`);
+}
+
+const programTimeoutMs = 30 * 60_000;
+
+const repository = fileURLToPath(new URL("./", import.meta.url));
+/** PyTorch with CUDA is 3 GB. */
+const installTimeoutMs = 2 * 3600_000;
+
+/**
+ * Returns the Python of a virtual environment with locked packages, which is installed if it is missing. Other packages or
+ * another Python are another environment. Safe to call from several processes at once.
+ *
+ * @throws {UserError} if there is no Python 3.11 or newer, or a package cannot be installed
+ */
+export async function ensurePython(
+  { name, installs }: PythonPackages,
+  { onProgress, signal, cacheDir, program = "python3" }: PythonOptions,
+): Promise<string> {
+  const python = async (file: string, args: readonly string[], timeoutMs = 300_000) => {
+    const result = await runProgram(file, args, { timeoutMs, signal });
+    signal?.throwIfAborted();
+    return result;
+  };
+  const version = await python(program, ["-c", "import sys; print(sys.version, sys.base_prefix)"]);
+  const [, minor] = /^3\.(\d+)\./.exec(version.stdout) ?? [];
+  if (!(Number(minor) >= 11)) {
+    const got = version.exitCode === 0 ? version.stdout.split(" ")[0] : "none";
+    throw new UserError(
+      `${program} must be Python 3.11 or newer, got ${got}; --python names another`,
+    );
+  }
+  const cache =
+    cacheDir ?? join(process.env.XDG_CACHE_HOME || join(homedir(), ".cache"), "clipstack");
+  const hash = createHash("sha256").update(version.stdout);
+  const steps = installs.map((args) =>
+    args.map((arg) => (arg.endsWith(".txt") ? join(repository, arg) : arg)),
+  );
+  for (const arg of steps.flat()) hash.update(arg.endsWith(".txt") ? await readFile(arg) : arg);
+  const folder = join(cache, `${name}-${hash.digest("hex").slice(0, 16)}`);
+  if (existsSync(join(folder, "complete"))) return join(folder, "bin", "python");
+
+  onProgress(`installing ${name} into ${folder}, once …`);
+  // `python -m` works wherever its environment is: it is renamed when it is complete
+  const part = `${folder}.${ownSuffix()}.part`;
+  const fail = (what: string, { stdout, stderr }: { stdout: string; stderr: string }) => {
+    const last = `${stdout}\n${stderr}`.trim().split("\n").at(-1) ?? "";
+    return new UserError(`${name} cannot be installed: ${what}: ${last.slice(0, 300)}`);
+  };
+  try {
+    await mkdir(cache, { recursive: true });
+    const made = await python(program, ["-m", "venv", part]);
+    if (made.exitCode !== 0) throw fail(`${program} -m venv (python3-venv on Debian)`, made);
+    const own = join(part, "bin", "python");
+    for (const args of steps) {
+      const install = ["-m", "pip", "install", "--quiet", "--no-input", "--no-deps"];
+      const pip = [...install, "--only-binary", ":all:", ...args];
+      const installed = await python(own, pip, installTimeoutMs);
+      if (installed.exitCode !== 0) throw fail("pip", installed);
+    }
+    await writeFile(join(part, "complete"), "");
+    await rename(part, folder).catch((error: NodeJS.ErrnoException) => {
+      // another process was faster
+      if (error.code !== "ENOTEMPTY" && error.code !== "EEXIST") throw error;
+    });
+  } finally {
+    await rm(part, { recursive: true, force: true });
+  }
+  return join(folder, "bin", "python");
+}

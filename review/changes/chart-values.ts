@@ -1,0 +1,148 @@
+import { Composer, type Document, Parser } from "yaml";
+import { hasSecretForm, hidden, isSecretName } from "../input/secrets.ts";
+import { isObject, sameValue, stepInto } from "../input/value-paths.ts";
+import { type DiffBlock, type DiffLine, lineOf } from "./diff-line.ts";
+import { diffPbtxt, isModelConfig } from "./diff-pbtxt.ts";
+import { guarded, isNothing, longText, textOf, toList } from "./diff-texts.ts";
+
+/** Values of a Helm chart: YAML in the texts of a release. */
+
+type ChartValues = Readonly<Record<string, unknown>>;
+
+/** Values of this project's chart whose texts are names, sizes and words, and no secrets. */
+const plainChartPaths = [
+  /^(embed|triton)\.image\.(repository|tag|digest|pullPolicy)$/,
+  /^(embed|triton)\.(engine|backend|accelerator|sharedMemory|runtimeClassName|priorityClassName)$/,
+  /^(embed|triton)\.resources\.(requests|limits)\.(cpu|memory)$/,
+  /^(embed|triton)\.autoscaling\.(metric|source)$/,
+  /^(embed|triton)\.budget\.unhealthyPodEvictionPolicy$/,
+  /^(embed|triton)\.topologySpread\.(topologyKey|whenUnsatisfiable)$/,
+  /^(embed|triton)\.tolerations\[\d+\]\.(operator|effect)$/,
+  /^triton\.modelConfig\.variant$/,
+  /^triton\.engineCache\.(existingClaim|storageClass|accessMode|size)$/,
+  /^model\.(weights|pvc\.claimName|init\.sizeLimit)$/,
+  /^quota\.hard\.(pods|(requests|limits)\.(cpu|memory)|requests\.nvidia\.com\/gpu)$/,
+  /^limitRange\.(defaultRequest|default|max)\.(cpu|memory)$/,
+  /^serviceMonitor\.interval$/,
+];
+
+/** Types of a Service: the only words that its `type` has. */
+export const serviceTypes = /^(ClusterIP|NodePort|LoadBalancer|ExternalName)$/;
+
+/** What names, sizes and words are made of. */
+const plainForm = /^[\w.:/-]+$/;
+
+/** A key of a chart's values as a reader may see it: a word, not what may be a name or a password that somebody chose. */
+export function chartKey(name: string): string {
+  const isWord = /^[a-z]{1,30}([A-Z][a-z]{1,30}){0,6}$/.test(name);
+  const isResource = /^((requests|limits)\.(cpu|memory)|(requests\.)?nvidia\.com\/gpu|sha256)$/;
+  return isWord || isResource.test(name) ? name : hidden;
+}
+
+/** Changes of the values of a chart by path, with only such values as can be no secret. */
+export function diffChartValues(
+  before: ChartValues,
+  after: ChartValues,
+): { readonly lines: readonly DiffLine[]; readonly blocks: readonly DiffBlock[] } {
+  const lines: DiffLine[] = [];
+  const blocks: DiffBlock[] = [];
+  const walk = (was: unknown, is: unknown, place: string, key: string, secret: boolean) => {
+    if (sameValue(was, is)) return;
+    const known = secret || isSecretName(key);
+    if (isObject(was) || isObject(is)) {
+      const [a, b] = [isObject(was) ? was : {}, isObject(is) ? is : {}];
+      for (const name of [...new Set([...Object.keys(a), ...Object.keys(b)])].sort()) {
+        const inner = place === "" ? chartKey(name) : `${place}.${chartKey(name)}`;
+        walk(stepInto(a, name), stepInto(b, name), inner, name, known);
+      }
+      return;
+    }
+    if (Array.isArray(was) || Array.isArray(is)) {
+      const [a, b] = [toList(was), toList(is)];
+      for (let i = 0; i < Math.max(a.length, b.length); i += 1) {
+        walk(a[i], b[i], `${place}[${i}]`, key, known);
+      }
+      return;
+    }
+    const [from, to] = [textOf(was), textOf(is)];
+    if (!known && (isModelConfig(from) || isModelConfig(to))) {
+      const block = diffPbtxt(from, to);
+      if (block !== undefined) {
+        blocks.push({ title: block.title, lines: block.lines.map(guarded) });
+        return;
+      }
+    }
+    const shown = (value: unknown) => {
+      if (isNothing(value) && typeof value !== "boolean") return undefined;
+      if (typeof value === "boolean") return String(value);
+      if (known) return hidden;
+      if (typeof value === "number") return String(value);
+      const text = String(value);
+      const isKnown = /^(embed|triton)\.service\.type$/.test(place)
+        ? serviceTypes.test(text)
+        : plainChartPaths.some((path) => path.test(place)) && plainForm.test(text);
+      return isKnown && text.length <= longText && !hasSecretForm(text) ? text : hidden;
+    };
+    lines.push(lineOf(`values ${place}`, shown(was), shown(is)));
+  };
+  walk(before, after, "", "", false);
+  return { lines, blocks };
+}
+
+/** The documents of a release's `values`, the later over the earlier. Nothing where one is no YAML. */
+export function chartDocuments(values: unknown): Readonly<Record<string, unknown>> | undefined {
+  let merged: Readonly<Record<string, unknown>> = {};
+  for (const text of toList(values)) {
+    if (typeof text !== "string") return undefined;
+    try {
+      const parsed = parsedYaml(text);
+      if (parsed === null || parsed === undefined) continue;
+      if (!isObject(parsed)) return undefined;
+      merged = mergedWith(merged, parsed);
+    } catch {
+      return undefined;
+    }
+  }
+  return merged;
+}
+
+/** Deeper values are of no chart, and the reader of YAML, which calls itself for each level, may end the whole process there. */
+const maxYamlDepth = 60;
+
+/** One document of YAML. */
+function parsedYaml(text: string): unknown {
+  const tokens = [...new Parser().parse(text)];
+  if (isDeep(tokens)) throw new RangeError("deeper than any chart");
+  const documents = [...new Composer().compose(tokens)];
+  const [document] = documents as readonly Document[];
+  if (document === undefined) return undefined;
+  if (documents.length > 1 || document.errors.length > 0) throw new SyntaxError("not one document");
+  return document.toJS({ maxAliasCount: 50 });
+}
+
+/** Whether lists and maps lie too deep in each other; without recursion, as the depth is what is asked for. */
+function isDeep(tokens: readonly unknown[]): boolean {
+  let level: readonly unknown[] = tokens;
+  for (let depth = 0; level.length > 0; depth += 1) {
+    if (depth > maxYamlDepth) return true;
+    level = level.flatMap((token) => {
+      if (!isObject(token)) return [];
+      const items = Array.isArray(token.items) ? token.items.filter(isObject) : [];
+      return [token.value, ...items.flatMap(({ key, value }) => [key, value])].filter(isObject);
+    });
+  }
+  return false;
+}
+
+function mergedWith(
+  under: Readonly<Record<string, unknown>>,
+  over: Readonly<Record<string, unknown>>,
+): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(
+    [...new Set([...Object.keys(under), ...Object.keys(over)])].map((key) => {
+      const [a, b] = [under[key], over[key]];
+      if (!(key in over)) return [key, a];
+      return [key, isObject(a) && isObject(b) ? mergedWith(a, b) : b];
+    }),
+  );
+}

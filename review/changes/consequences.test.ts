@@ -1,0 +1,216 @@
+import { expect, test } from "vitest";
+import type { StackChange } from "../input/change.ts";
+import { type PlannedResource, plannedChange } from "../test-plans.ts";
+import { consequenceOf, momentsOf } from "./consequences.ts";
+
+const environment = {
+  schema: 1,
+  name: "test",
+  where: "kind",
+  accelerator: "cpu",
+  services: [
+    {
+      name: "embed",
+      kind: "embed",
+      backend: "onnx",
+      model: "m",
+      resources: {
+        deployment: "kubernetes_deployment_v1.d",
+        service: "kubernetes_service_v1.s",
+        cluster: "terraform_data.k",
+      },
+      workload: "d",
+      endpoints: [{ protocol: "embed-http", url: "http://127.0.0.1:1" }],
+    },
+  ],
+};
+
+/** The consequence of the first of some resources. */
+function of(first: PlannedResource, ...others: readonly PlannedResource[]) {
+  const change: StackChange = {
+    ...plannedChange([first, ...others]),
+    environmentBefore: environment,
+    environmentAfter: environment,
+  };
+  const resource = change.resources.find(({ address }) => address === first.address)!;
+  return consequenceOf(resource, momentsOf(change));
+}
+
+const labels = { app: "d" };
+const deployment = (image: string, strategy: object = {}): Readonly<Record<string, unknown>> => ({
+  metadata: [{ name: "d" }],
+  spec: [
+    {
+      strategy: [{ rolling_update: [strategy] }],
+      template: [{ metadata: [{ labels }], spec: [{ container: [{ image }] }] }],
+    },
+  ],
+});
+const updated = (strategy: object) => ({
+  address: "kubernetes_deployment_v1.d",
+  before: deployment("a", strategy),
+  after: deployment("b", strategy),
+});
+const unchanged = (address: string, values: object) => ({
+  address,
+  actions: ["no-op"],
+  before: values,
+  after: values,
+});
+const autoscaler = (min: number) =>
+  unchanged("kubernetes_horizontal_pod_autoscaler_v2.h", {
+    spec: [{ min_replicas: min, max_replicas: 6, scale_target_ref: [{ name: "d" }] }],
+  });
+const budget = (spec: object) =>
+  unchanged("kubernetes_pod_disruption_budget_v1.b", {
+    metadata: [{ name: "d-budget" }],
+    spec: [{ selector: [{ match_labels: labels }], ...spec }],
+  });
+
+test("an update without a pod fewer takes nothing down", () => {
+  expect(of(updated({ max_surge: "1", max_unavailable: "0" }), autoscaler(2))).toEqual({
+    text: "Its pods are replaced one after the other: 1 more and 0 fewer at a time.",
+    down: [],
+    lost: false,
+  });
+});
+
+test("an update that leaves fewer pods than the budget asks for says so", () => {
+  const { text, down } = of(
+    updated({ max_surge: "0", max_unavailable: "1" }),
+    autoscaler(2),
+    budget({ min_available: "2" }),
+  )!;
+  expect(text).toContain("With 2 pods, 1 answer meanwhile, below the 2 of the disruption budget.");
+  expect(down).toEqual([]);
+});
+
+test("an update of the only pod takes it down", () => {
+  const { text, down } = of(updated({ max_surge: "0", max_unavailable: "1" }), autoscaler(1))!;
+  expect(text).toContain("With 1 pod, none answers meanwhile.");
+  expect(down).toEqual(["embed"]);
+});
+
+test("a Deployment whose pods stay as they are starts none anew", () => {
+  const [was, is] = [1, 2].map((replicas) => ({
+    ...deployment("a"),
+    metadata: [{ name: "d", labels: { replicas } }],
+  }));
+  expect(of({ address: "kubernetes_deployment_v1.d", before: was, after: is })?.text).toBe(
+    "No pod is started anew.",
+  );
+});
+
+test.each<readonly [string, PlannedResource, readonly string[], boolean, RegExp]>([
+  [
+    "a kind cluster",
+    { address: "terraform_data.k", actions: ["delete", "create"], before: {}, after: {} },
+    ["embed"],
+    true,
+    /^The kind cluster is deleted and made again/,
+  ],
+  [
+    "a namespace",
+    {
+      address: "kubernetes_namespace_v1.n",
+      actions: ["delete"],
+      before: { metadata: [{ name: "x" }] },
+    },
+    ["embed"],
+    true,
+    /^Everything in namespace x is deleted/,
+  ],
+  [
+    "a Service",
+    { address: "kubernetes_service_v1.s", actions: ["delete", "create"], before: {}, after: {} },
+    ["embed"],
+    false,
+    /its address may be another/,
+  ],
+  [
+    "a claim",
+    { address: "kubernetes_persistent_volume_claim_v1.c", actions: ["delete"], before: {} },
+    [],
+    true,
+    /is lost/,
+  ],
+  [
+    "a volume",
+    { address: "docker_volume.v", actions: ["delete"], before: { name: "v" } },
+    [],
+    true,
+    /^What is in the volume is lost/,
+  ],
+])("%s that goes says what goes with it", (_, resource, down, lost, text) => {
+  const consequence = of(resource)!;
+  expect(consequence).toMatchObject({ down, lost });
+  expect(consequence.text).toMatch(text);
+});
+
+test("the only Triton of a release without a spare GPU does not answer while its pod is replaced", () => {
+  const release = (tag: string, minReplicas: number) => ({
+    name: "clipstack",
+    values: [
+      JSON.stringify({
+        triton: {
+          gpus: 1,
+          spareGpu: false,
+          image: { tag },
+          autoscaling: { enabled: true, minReplicas },
+        },
+      }),
+    ],
+  });
+  const text = (min: number) =>
+    of({ address: "helm_release.r", before: release("1", min), after: release("2", min) })?.text;
+  expect(text(1)).toContain("nothing answers while it is replaced");
+  expect(text(2)).not.toContain("nothing answers");
+});
+
+test("a release of which only the number of pods is another starts none anew", () => {
+  const release = (more: object) => ({
+    name: "clipstack",
+    values: [JSON.stringify({ triton: { gpus: 1, spareGpu: false, ...more } })],
+  });
+  const { text, down } = of({
+    address: "helm_release.r",
+    before: release({ autoscaling: { enabled: true, minReplicas: 2 } }),
+    after: release({ replicas: 1, autoscaling: { enabled: false } }),
+  })!;
+  expect([text, down]).toEqual(["No pod is started anew.", []]);
+});
+
+test.each([
+  ["another chart", { chart: "x" }, { text: /another chart/, waits: true }],
+  [
+    "another repository",
+    { repository: "https://a.example" },
+    { text: /another chart/, waits: true },
+  ],
+  [
+    "other files of the chart",
+    { description: "chart 0b1c" },
+    { text: /^Files of its chart are others/, waits: true },
+  ],
+  ["recreate_pods", { recreate_pods: true }, { text: /all its pods at once/, down: ["embed"] }],
+  ["force_update", { force_update: true }, { text: /deletes objects that differ/, waits: true }],
+  ["no replica", { values: ['{"embed":{"replicas":0}}'] }, { down: ["embed"], forGood: true }],
+  [
+    "no policy",
+    { values: ['{"embed":{"replicas":2},"networkPolicy":{"enabled":false}}'] },
+    { worse: "access" },
+  ],
+])("a release with %s says what that means", (_, more, expected) => {
+  const values = { name: "r", chart: "./helm/clipstack", values: ['{"embed":{"replicas":2}}'] };
+  const change = plannedChange([
+    { address: "helm_release.r", before: values, after: { ...values, ...more } },
+  ]);
+  const [service] = environment.services;
+  const own = { ...service, resources: { release: "helm_release.r" } };
+  const deployed = { ...environment, services: [own] };
+  const { text, ...rest } = expected as { readonly text?: RegExp };
+  const moments = { ...change, environmentBefore: deployed, environmentAfter: deployed };
+  const found = consequenceOf(change.resources[0]!, momentsOf(moments));
+  expect(found).toMatchObject(rest);
+  expect(found?.text).toMatch(text ?? /./);
+});

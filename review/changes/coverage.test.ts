@@ -1,0 +1,225 @@
+import { expect, test } from "vitest";
+import { changeOfTrees, parseDocument } from "../input/trees.ts";
+import { markdownComment } from "../report/comment-markdown.ts";
+import { type Review, reviewOf } from "../review.ts";
+import { findingsOfChange } from "../rules/findings.ts";
+import { type PlannedResource, plannedChange, savedChange } from "../test-plans.ts";
+import { synthesizedText } from "../test-stacks.ts";
+
+/** Resource of another provider, as Terraform writes it. */
+const aws = (type: string, change: Partial<PlannedResource> = {}) => ({
+  address: `${type}.a`,
+  provider_name: "registry.example/hashicorp/aws",
+  mode: "managed",
+  type,
+  name: "a",
+  change: {
+    actions: change.actions ?? ["update"],
+    before: change.before ?? null,
+    after: change.after ?? null,
+  },
+});
+
+const openedRule = aws("aws_security_group_rule", {
+  before: { cidr_blocks: ["10.0.0.0/8"], from_port: 22, to_port: 22 },
+  after: { cidr_blocks: ["0.0.0.0/0"], from_port: 0, to_port: 65_535 },
+});
+
+/** Review of a real plan in which nothing changes, with further resources. */
+function reviewWith(...resources: readonly object[]): Review {
+  const more = plannedChange([], { resource_changes: resources });
+  const saved = savedChange("nothing-changed");
+  return reviewOf([{ ...saved, resources: [...saved.resources, ...more.resources] }]);
+}
+
+test("an opened security group is neither safe nor covered by the statement on exposure", () => {
+  const review = reviewWith(openedRule);
+  expect(review.verdict).toEqual({
+    level: "attention",
+    reasons: [
+      "single-gpu: 1 resource of hashicorp/aws changes and was not examined: aws_security_group_rule.",
+    ],
+  });
+  const text = markdownComment(review);
+  expect(text).toContain("Of the 20 resources examined, none publishes a port beyond loopback");
+  for (const topic of ["exposure", "capacity and cost"]) {
+    expect(text).toContain(
+      `1 resource of hashicorp/aws was not examined for ${topic}: aws_security_group_rule.`,
+    );
+  }
+  expect(text).toContain("Not examined for impact, exposure, capacity and cost.");
+});
+
+test.each(["create", "update", "delete,create", "delete"])(
+  "%s of an unexamined type is not safe",
+  (actions) => {
+    const one = aws("aws_lb", { actions: actions.split(","), before: {}, after: {} });
+    expect(reviewWith(one).verdict.level).toBe("attention");
+  },
+);
+
+test("unexamined resources that stay as they are leave the verdict, and are named in the statements", () => {
+  const kept = (type: string) => aws(type, { actions: ["no-op"], before: {}, after: {} });
+  const review = reviewWith(kept("aws_vpc"), kept("aws_lb"), kept("aws_instance"));
+  expect(review.verdict).toEqual({ level: "safe", reasons: [] });
+  expect(markdownComment(review)).toContain(
+    "3 resources of hashicorp/aws were not examined for exposure: aws_instance, aws_lb, aws_vpc.",
+  );
+});
+
+test("a plan of unexamined types alone says that nothing was examined", () => {
+  const text = markdownComment(reviewOf([plannedChange([], { resource_changes: [openedRule] })]));
+  expect(text).toContain("No resource was examined for exposure.");
+});
+
+const created = (type: string, after: object, more: object = {}) => ({
+  ...aws(type, { actions: ["create"], after }),
+  ...more,
+});
+
+test.each<readonly [string, object]>([
+  [
+    "of example/kubernetes",
+    created(
+      "kubernetes_mutating_webhook_configuration_v1",
+      {},
+      { provider_name: "registry.example/example/kubernetes" },
+    ),
+  ],
+  ["of hashicorp/aws", created("kubernetes_manifest", { manifest: { kind: "ClusterIssuer" } })],
+  [
+    "of a chart or with values that are not read here",
+    created("helm_release", { chart: "ingress-nginx", values: [] }),
+  ],
+  [
+    "of a chart or with values that are not read here",
+    created("helm_release", {
+      chart: "./helm/clipstack",
+      values: ["{}"],
+      set: [{ name: "embed.service.type", value: "LoadBalancer" }],
+    }),
+  ],
+  [
+    "with ports or privileges known only after the apply",
+    {
+      ...created("docker_container", {}),
+      change: {
+        actions: ["create"],
+        before: null,
+        after: { image: "a" },
+        after_unknown: { privileged: true },
+      },
+    },
+  ],
+  ["with GPUs outside the environment's services", created("docker_container", { gpus: "all" })],
+])("a new resource %s is not safe", (which, resource) => {
+  const { verdict } = reviewWith(resource);
+  expect(verdict.level).toBe("attention");
+  expect(verdict.reasons.join()).toContain(`1 resource ${which} changes and was not examined`);
+});
+
+test.each([
+  ["null_resource", ["create"], "safe", undefined],
+  ["terraform_data", ["create"], "safe", undefined],
+  ["null_resource", ["create"], "attention", "curl planted | sh"],
+  [
+    "terraform_data",
+    ["delete", "create"],
+    "attention",
+    "node x/clipstack.mjs doctor; curl planted",
+  ],
+  ["terraform_data", ["create"], "safe", "node cli/clipstack.mjs doctor single-gpu"],
+] as const)("%s with %j is %s, with the program %s", (type, actions, level, command) => {
+  const address = `${type}.a[0]`;
+  const provisioners = [
+    { type: "local-exec", expressions: { command: { constant_value: command } } },
+  ];
+  const change = plannedChange([{ address, actions, before: {}, after: {} }], {
+    configuration: {
+      root_module: {
+        resources: [{ address: `${type}.a`, ...(command === undefined ? {} : { provisioners }) }],
+      },
+    },
+  });
+  const review = reviewOf([change]);
+  expect(review.verdict.level).toBe(level);
+  expect(markdownComment(review)).not.toContain("planted");
+  if (level === "attention") expect(review.stacks[0]?.changes[0]?.isStep).toBe(false);
+});
+
+test("a data source that runs a program during the apply is not safe; another one is", () => {
+  const data = (type: string) => ({
+    ...aws(type, { actions: ["read"], after: {} }),
+    address: `data.${type}.a`,
+    mode: "data",
+  });
+  expect(reviewWith(data("external")).verdict.level).toBe("attention");
+  expect(reviewWith(data("aws_ami")).verdict.level).toBe("safe");
+});
+
+test("a drifted security group is not safe, and stays outside the statement on exposure", () => {
+  const change = plannedChange([], {
+    resource_drift: [openedRule],
+    resource_changes: [{ ...openedRule, change: { ...openedRule.change, actions: ["no-op"] } }],
+  });
+  const review = reviewOf([change]);
+  expect(review.verdict.level).toBe("attention");
+  expect(markdownComment(review)).toContain(
+    "1 resource of hashicorp/aws was not examined for exposure",
+  );
+});
+
+test("a plan of some targets is not safe", () => {
+  expect(reviewOf([plannedChange([], { complete: false })]).verdict).toEqual({
+    level: "attention",
+    reasons: ["test: The plan is not complete: another one is needed after it is applied."],
+  });
+});
+
+test("a manifest is examined as the typed resource of its kind", () => {
+  const manifest = (replicas: number) => ({
+    manifest: { kind: "Deployment", metadata: { name: "d" }, spec: { replicas, template: {} } },
+  });
+  const change = plannedChange([
+    { address: "kubernetes_manifest.d", before: manifest(3), after: manifest(0) },
+  ]);
+  expect(reviewOf([change]).verdict.reasons).toEqual(["test: d goes away."]);
+});
+
+const read = (document: unknown) => parseDocument(JSON.stringify(document), "cdk.tf.json");
+const stacks = ["single-gpu", "multi-gpu-4x", "kind-local", "k8s-gpu"] as const;
+
+test.each(stacks)("everything in %s is examined", (name) => {
+  const change = changeOfTrees(name, undefined, read(JSON.parse(synthesizedText(name))));
+  const {
+    stacks: [stack],
+  } = reviewOf([change]);
+  expect(stack?.coverage.unexamined).toEqual([]);
+  expect(stack?.coverage.resources).toBeGreaterThan(5);
+});
+
+test("a module of a synthesized file is not safe when it changes, and else bounds the verdict", () => {
+  const tree = (version: string) =>
+    read({
+      terraform: { required_providers: { aws: { source: "hashicorp/aws" } } },
+      module: { vpc: { source: "../vpc", version } },
+      resource: { aws_vpc: { v: {} } },
+    });
+  const changed = reviewOf([changeOfTrees("s", tree("1"), tree("2"))]);
+  expect(changed.verdict.reasons).toEqual([
+    "s: 1 resource in a module changes and was not examined: module.vpc.",
+  ]);
+  const same = markdownComment(reviewOf([changeOfTrees("s", tree("1"), tree("1"))]));
+  expect(same).toContain("Safe but for files that were not compared");
+  expect(same).toContain("1 resource of hashicorp/aws was not examined for exposure: aws_vpc.");
+});
+
+test("no rule is said to be kept by resources that rules do not cover", () => {
+  const saved = savedChange("nothing-changed");
+  const more = plannedChange([], { resource_changes: [openedRule] });
+  const change = { ...saved, resources: [...saved.resources, ...more.resources] };
+  const findings = findingsOfChange(change, { waivers: [], today: "2026-11-30" });
+  expect(markdownComment(reviewOf([change], { findings }))).toContain(
+    "1 resource of hashicorp/aws is not covered by the rules: aws_security_group_rule.",
+  );
+});

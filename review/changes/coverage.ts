@@ -1,0 +1,171 @@
+import type { ResourceChange, StackChange } from "../input/change.ts";
+import { asTyped, baseType, isExaminedType } from "../input/resource-types.ts";
+import { few, isOneShot, isOwnChart, withoutKey } from "../input/stack-facts.ts";
+import { blockOf, blocksOf, canonical, isObject } from "../input/value-paths.ts";
+import { chartDocuments } from "./chart-values.ts";
+import type { StackMoments } from "./consequences.ts";
+import { canExpose } from "./exposure.ts";
+
+/** Statements of a review; each covers only the resources that were examined for it. */
+export const topics = ["impact", "exposure", "capacity and cost"] as const;
+export type Topic = (typeof topics)[number];
+
+/** A resource that some statements of the review do not cover. */
+export interface Unexamined {
+  readonly address: string;
+  readonly type: string;
+  /** Completes "resources …": `of hashicorp/aws`. */
+  readonly which: string;
+  readonly topics: readonly Topic[];
+  /** Created, updated, replaced or destroyed by this change. */
+  readonly changes: boolean;
+}
+
+export interface Coverage {
+  /** Managed resources before or after the change, examined or not. */
+  readonly resources: number;
+  readonly unexamined: readonly Unexamined[];
+}
+
+export function coverageOf(stack: StackMoments): Coverage {
+  const { change } = stack;
+  const managed = change.resources.filter(
+    ({ mode, deposed }) => mode === "managed" && deposed === undefined,
+  );
+  const gaps = change.resources.flatMap((it) => gapsOf(it, stack));
+  const deferred = (change.plan?.deferred ?? []).map(
+    (it): Unexamined => ({ ...gap(it, "put off to another plan"), changes: false }),
+  );
+  const modules = modulesOf(change);
+  return {
+    resources: managed.length + deferred.length + modules.length,
+    unexamined: [...gaps, ...deferred, ...modules],
+  };
+}
+
+/** Sentences for the resources that a statement does not cover; none if it covers all. */
+export function gapTexts(
+  unexamined: readonly Unexamined[],
+  topic: Topic | undefined,
+  text = (count: number) =>
+    `${count === 1 ? "was" : "were"} not examined${topic === undefined ? "" : ` for ${topic}`}`,
+): readonly string[] {
+  const own = unexamined.filter((it) => topic === undefined || it.topics.includes(topic));
+  return [...new Set(own.map(({ which }) => which))].sort().map((which) => {
+    const all = own.filter((it) => it.which === which);
+    const names = all.map(({ address, type }) => (which.startsWith("of ") ? type : address));
+    const noun = all.length === 1 ? "resource" : "resources";
+    return `${all.length} ${noun} ${which} ${text(all.length)}: ${few([...new Set(names)].sort())}.`;
+  });
+}
+
+function gap(resource: ResourceChange, which: string, about: readonly Topic[] = topics) {
+  const { address, type, action } = resource;
+  const changes = action !== "no-op" && action !== "forget";
+  return { address, type, which, topics: about, changes };
+}
+
+function gapsOf(resource: ResourceChange, stack: StackMoments): readonly Unexamined[] {
+  if (resource.deposed !== undefined) return [];
+  if (resource.mode === "data") {
+    // the apply runs its program
+    const runs = resource.type === "external" && resource.action === "read";
+    return runs ? [gap(resource, "with a program of its own")] : [];
+  }
+  const { type, values } = asTyped(resource.type, resource.after ?? resource.before ?? {});
+  const base = baseType(type);
+  if (isInert(base, values)) return [];
+  if (!isExaminedType(base)) return [gap(resource, `of ${providerOf(resource)}`)];
+  if (base === "helm_release" && !isReadable(values)) {
+    return [gap(resource, "of a chart or with values that are not read here")];
+  }
+  if (runsPrograms(resource, stack)) return [gap(resource, "with a program of its own")];
+  return [
+    ...(canExpose(base) && hidesExposure(resource)
+      ? [gap(resource, "with ports or privileges known only after the apply", ["exposure"])]
+      : []),
+    ...(hasOtherGpus(resource, base, stack)
+      ? [gap(resource, "with GPUs outside the environment's services", ["capacity and cost"])]
+      : []),
+  ];
+}
+
+/** Only in the state, or an extension of the API server that this project installs itself. */
+function isInert(base: string, values: Readonly<Record<string, unknown>>): boolean {
+  if (base === "kubernetes_api_service") {
+    return blockOf(values, "spec").group === "metrics.k8s.io";
+  }
+  return /^(random|time|tls)_/.test(base);
+}
+
+/** Whether the chart is this project's and its values are all in `values`. */
+function isReadable(values: Readonly<Record<string, unknown>>): boolean {
+  const others = ["set", "set_list", "set_sensitive", "set_wo", "postrender"];
+  const isSet = (value: unknown) => blocksOf(value).length > 0;
+  return (
+    isOwnChart(values) &&
+    chartDocuments(values.values) !== undefined &&
+    !others.some((name) => isSet(values[name]))
+  );
+}
+
+/** Commands that this project's constructs run when a resource is created, each a whole command line. */
+const ownPrograms = [
+  /^node [\w./-]*clipstack\.mjs [^;&|<>`\n()]*$/,
+  /^printf "%s" "\$LOGS"; exit "\$EXIT_CODE"$/,
+  /^kind load docker-image --name "\$NAME" "\$IMAGE"$/,
+];
+
+function runsPrograms({ address, programs = [] }: ResourceChange, stack: StackMoments): boolean {
+  const isCluster = [stack.before, stack.after].some(
+    ({ services }) => services.get(withoutKey(address))?.resources.cluster === address,
+  );
+  return !isCluster && programs.some((text) => !ownPrograms.some((own) => own.test(text)));
+}
+
+/** Attributes that decide what a resource exposes. */
+const exposing = new Set(
+  [
+    "ports privileged user pid_mode network_mode volumes mounts userns_mode devices publish_all_ports",
+    "host_network host_pid host_ipc host_port host_path run_as_user run_as_non_root add external_ips",
+    "spec template container init_container volume rule verbs subject role_ref driver_opts manifest",
+  ].flatMap((words) => words.split(" ")),
+);
+
+function hidesExposure({ unknown }: ResourceChange): boolean {
+  return unknown.some((path) => {
+    const names = path.filter((step) => typeof step === "string");
+    return exposing.has(names.at(-1) ?? "") || names.includes("host_path");
+  });
+}
+
+/** Whether a workload has GPUs that the table of capacity does not count. */
+function hasOtherGpus(resource: ResourceChange, base: string, stack: StackMoments): boolean {
+  const { values } = asTyped(resource.type, resource.after ?? {});
+  if (stack.after.services.has(withoutKey(resource.address))) return false;
+  if (base === "docker_container") {
+    return typeof values.gpus === "string" && values.gpus !== "" && !isOneShot(values);
+  }
+  const pod = blockOf(values, "spec", "template", "spec");
+  return blocksOf(pod.container).some((container) => {
+    const { limits } = blockOf(container, "resources");
+    return isObject(limits) && Number(limits["nvidia.com/gpu"] ?? 0) > 0;
+  });
+}
+
+/** `hashicorp/aws`, or what its type begins with. */
+function providerOf({ type, provider }: ResourceChange): string {
+  return provider ?? type.replace(/_.*/s, "");
+}
+
+/** Modules of a synthesized file, whose resources only a plan names. */
+function modulesOf({ modules }: StackChange): readonly Unexamined[] {
+  const { before = {}, after = {} } = modules ?? {};
+  return Object.keys({ ...before, ...after }).map((name) => ({
+    address: `module.${name}`,
+    type: "module",
+    which: "in a module",
+    topics,
+    changes: canonical(before[name]) !== canonical(after[name]),
+  }));
+}

@@ -1,0 +1,32 @@
+import type { ResourceChange } from "../input/change.ts";
+import { hasSecretForm, hidden } from "../input/secrets.ts";
+import type { ImageNames } from "./diff-values.ts";
+
+/** Names of images, by their id and by the address of their resource. */
+export function imageNames(resources: readonly ResourceChange[]): ImageNames {
+  const before = new Map<string, string>();
+  const after = new Map<string, string>();
+  for (const { type, address, before: was, after: is, sensitive } of resources) {
+    if (type !== "docker_image") continue;
+    for (const [values, names] of [
+      [was, before],
+      [is, after],
+    ] as const) {
+      const name = typeof values?.name === "string" ? values.name : undefined;
+      if (values === undefined || name === undefined) continue;
+      const isSecret = hasSecretForm(name) || sensitive.some(([first]) => first === "name");
+      const shown = isSecret ? hidden : withDigest(name, values.repo_digest);
+      names.set(address, shown);
+      for (const id of [values.image_id, values.id]) {
+        if (typeof id === "string" && id !== "") names.set(id, shown);
+      }
+    }
+  }
+  return { before, after };
+}
+
+/** `name:tag @ sha256:…`, where the engine knows the digest. */
+function withDigest(name: string, digest: unknown): string {
+  const [, sha = undefined] = /@(sha256:[0-9a-f]{64})/.exec(String(digest ?? "")) ?? [];
+  return sha === undefined || name.includes("@sha256:") ? name : `${name} @ ${sha.slice(0, 19)}`;
+}

@@ -1,0 +1,50 @@
+import { modelConfigFields } from "../../client/triton/model-config.ts";
+import { type DiffBlock, diffTexts } from "./diff-line.ts";
+
+/** What changes in a `config.pbtxt`, by field. Nothing where a text is none that can be read. */
+export function diffPbtxt(before: string, after: string): DiffBlock | undefined {
+  const [left, right] = [fieldsOf(before), fieldsOf(after)];
+  if (left === undefined || right === undefined) return undefined;
+  const model = right.get("name") ?? left.get("name");
+  return {
+    title: model === undefined ? "config.pbtxt" : `config.pbtxt of ${model.replaceAll('"', "")}`,
+    lines: diffTexts(left, right).map((line) => ({ ...line, where: shortPath(line.where) })),
+  };
+}
+
+/** Of a parameter of TensorRT its name: what leads there is as long as a line. */
+function shortPath(where: string): string {
+  return where.replace(
+    /^optimization\.execution_accelerators\.gpu_execution_accelerator\[(\w+)\]\.parameters\[(\w+)\]$/,
+    "$1 $2",
+  );
+}
+
+/** Whether a text is a model's configuration, by its fields. */
+export function isModelConfig(text: string): boolean {
+  return (
+    /^[ \t]*(max_batch_size|platform|backend)\s*:/m.test(text) &&
+    /^[ \t]*(input|output)\b/m.test(text)
+  );
+}
+
+/** Every field of a configuration by its path: `instance_group.count` is `1`. */
+export function fieldsOf(text: string): ReadonlyMap<string, string> | undefined {
+  const known = read.get(text);
+  if (known !== undefined) return known;
+  const fields = readFields(text);
+  if (fields !== undefined && read.size < mostRead) read.set(text, fields);
+  return fields;
+}
+
+/** Many resources have the same configuration. */
+const read = new Map<string, ReadonlyMap<string, string>>();
+const mostRead = 500;
+
+function readFields(text: string): ReadonlyMap<string, string> | undefined {
+  try {
+    return modelConfigFields(text);
+  } catch {
+    return undefined;
+  }
+}

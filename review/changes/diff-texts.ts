@@ -1,0 +1,56 @@
+import { collapsed, hasSecretForm, hidden, isSecretName } from "../input/secrets.ts";
+import { isObject } from "../input/value-paths.ts";
+import { type DiffLine, lineOf } from "./diff-line.ts";
+
+/** Values as short texts without secrets. */
+
+/** Longer texts are said to have changed. */
+export const longText = 160;
+
+/** A key of a map is what somebody wrote, too. */
+export function safeKey(key: string): string {
+  return hasSecretForm(key) ? hidden : short(key);
+}
+
+/** What providers write for what nobody set. */
+export function isNothing(value: unknown): boolean {
+  return (
+    value === undefined ||
+    value === null ||
+    value === "" ||
+    value === 0 ||
+    value === false ||
+    (Array.isArray(value) && value.length === 0) ||
+    (isObject(value) && Object.values(value).every(isNothing))
+  );
+}
+
+export function toList(value: unknown): readonly unknown[] {
+  if (Array.isArray(value)) return value;
+  return value === undefined || value === null ? [] : [value];
+}
+
+export function textOf(value: unknown): string {
+  if (value === undefined || value === null) return "";
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+/** A text as one line of bounded length; {@link scrub} knows what it makes of a secret. */
+export function short(text: string): string {
+  const line = collapsed(text);
+  return line.length <= longText ? line : `${line.slice(0, longText - 1)}…`;
+}
+
+/** A field of a configuration may be anything that somebody wrote. */
+export function guarded({ where, before, after }: DiffLine): DiffLine {
+  const clean = (text: string | undefined) =>
+    text === undefined
+      ? undefined
+      : hasSecretForm(text) ||
+          where.split(/[.[\]]/).some(isSecretName) ||
+          (where.endsWith("string_value") &&
+            !/^"(-?\d{1,12}(\.\d{1,6})?|true|false|yes|no)"$/.test(text))
+        ? hidden
+        : short(text);
+  return lineOf(safeKey(where), clean(before), clean(after));
+}

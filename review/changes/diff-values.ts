@@ -1,0 +1,465 @@
+import type { Path, ResourceChange } from "../input/change.ts";
+import { commandWord, hasSecretForm, hidden } from "../input/secrets.ts";
+import { isObject, isWithin, ofServer, sameValue, stepInto } from "../input/value-paths.ts";
+import { chartDocuments, diffChartValues } from "./chart-values.ts";
+import { diffEnvironment, isEnvironmentList } from "./diff-env.ts";
+import { type DiffBlock, type DiffLine, knownAfterApply, lineOf } from "./diff-line.ts";
+import { diffPbtxt, isModelConfig } from "./diff-pbtxt.ts";
+import { guarded, isNothing, safeKey, short, textOf, toList } from "./diff-texts.ts";
+
+/**
+ * What changes in a resource, as a reader wants to see it: environments and labels by name, ports by number, model configurations
+ * by field, the values of a chart by path. Secret places say that they change, and not to what.
+ */
+export function diffResource(change: ResourceChange, images: ImageNames): readonly DiffBlock[] {
+  const differ = new Differ(change, images);
+  return differ.blocks();
+}
+
+/** What an image is called, by its id or by the address of its `docker_image`. */
+export interface ImageNames {
+  readonly before: ReadonlyMap<string, string>;
+  readonly after: ReadonlyMap<string, string>;
+}
+
+/** Arguments that are no fact about the thing, or are said elsewhere. */
+const silent = new Set(["id", "timeouts", "output", "network_data", "hostname", "container_logs"]);
+
+/** What a container has from its image where nobody sets it: a plan of another container does not know it yet. */
+const ofImage = new Set(
+  "working_dir runtime platform ipc_mode stop_signal shm_size bridge log_driver user".split(" "),
+);
+
+/** What an item of a list is called: its first of these. */
+const itemNames = [
+  ...["name", "label", "key", "file", "container_path", "target", "mount_path", "host"],
+  ...["container_port", "type", "source", "topology_key", "what", "image", "port", "service"],
+] as const;
+
+/** Arguments of a release that may be anything that somebody wrote. */
+function isUnknownText(type: string, path: Path): boolean {
+  if (type !== "helm_release") return false;
+  const [first] = path;
+  if (first === "set" || first === "set_list") return path.includes("value");
+  return first === "postrender" || first === "description";
+}
+
+class Differ {
+  readonly #change: ResourceChange;
+  readonly #images: ImageNames;
+  /** Paths that are known only afterwards, as keys. */
+  readonly #notYet: ReadonlySet<string>;
+  readonly #lines: DiffLine[] = [];
+  readonly #blocks: DiffBlock[] = [];
+
+  constructor(change: ResourceChange, images: ImageNames) {
+    this.#change = change;
+    this.#images = images;
+    this.#notYet = new Set(change.unknown.map(keyOf));
+  }
+
+  blocks(): readonly DiffBlock[] {
+    const { before = {}, after = {} } = this.#change;
+    for (const key of [...new Set([...Object.keys(before), ...Object.keys(after)])].sort()) {
+      if (silent.has(key) || this.#isOfImage(key, stepInto(after, key))) continue;
+      const isUnknown = this.#notYet.has(key);
+      if (key === "image") this.#image(before[key], after[key], isUnknown);
+      else if (isUnknown && stepInto(after, key) === undefined) {
+        this.#unknown(key, stepInto(before, key));
+      } else {
+        const at = { place: safeKey(key), path: [key], pathBefore: [key] };
+        this.#walk(stepInto(before, key), stepInto(after, key), at);
+      }
+    }
+    return [
+      ...(this.#lines.length === 0 ? [] : [{ title: "", lines: this.#lines }]),
+      ...this.#blocks.filter(({ lines }) => lines.length > 0),
+    ];
+  }
+
+  #isOfImage(key: string, after: unknown): boolean {
+    const { type, replacePaths } = this.#change;
+    const forced = replacePaths.some(([first]) => first === key);
+    return type === "docker_container" && ofImage.has(key) && isNothing(after) && !forced;
+  }
+
+  /** A container has the id of its image, which nobody reads. */
+  #image(before: unknown, after: unknown, isUnknown: boolean): void {
+    const { imageResource = "" } = this.#change;
+    const named = (value: unknown, names: ReadonlyMap<string, string>) => {
+      if (typeof value !== "string" || value === "") return undefined;
+      const name = names.get(value) ?? (/^\$\{/.test(value) ? names.get(imageResource) : undefined);
+      // a part that Terraform computes from the content
+      return (name ?? short(value)).replaceAll(/\$\{[^}]*\}/g, "…");
+    };
+    if (this.#isSecretPath(["image"])) {
+      if (!sameValue(before, after)) this.#lines.push(lineOf("image", hidden, hidden));
+      return;
+    }
+    const was = named(before, this.#images.before);
+    const is =
+      isUnknown && isNothing(after)
+        ? (this.#images.after.get(imageResource) ?? knownAfterApply)
+        : named(after, this.#images.after);
+    if (was !== is) this.#lines.push(lineOf("image", was, is));
+  }
+
+  /** What a provider computes is no news, unless it is what forces a replacement. */
+  #unknown(key: string, before: unknown): void {
+    const forces = this.#change.replacePaths.some(([first]) => first === key);
+    if (!forces && before !== undefined) return;
+    if (this.#change.action === "create" || (!forces && before === undefined)) return;
+    this.#lines.push(
+      lineOf(key, this.#text(before, { path: [key], pathBefore: [key] }), knownAfterApply),
+    );
+  }
+
+  #walk(before: unknown, after: unknown, at: Place): void {
+    if (before === after || (isNothing(before) && isNothing(after))) return;
+    if (this.#isOfServer(after, at)) return;
+    const key = lastName(at.path);
+    if (isEnvironmentList(key, before) || isEnvironmentList(key, after)) {
+      const marked = this.#change.sensitive.some(
+        (secret) => secret.length <= at.path.length && isWithin(at.path, secret),
+      );
+      this.#lines.push(
+        ...diffEnvironment(before, after, {
+          marked,
+          place: at.place,
+          isSecretBefore: (index) => this.#hasSecret([...at.pathBefore, index]),
+          isSecretAfter: (index) => this.#hasSecret([...at.path, index]),
+        }),
+      );
+      return;
+    }
+    if (this.#isSecret(at)) {
+      if (sameValue(before, after)) return;
+      this.#secretMaps(before, after, at);
+      return;
+    }
+    if (isNothing(after) && this.#notYet.has(keyOf(at.path))) {
+      if (!isNothing(before))
+        this.#lines.push(lineOf(at.place, this.#text(before, at), knownAfterApply));
+      return;
+    }
+    if (this.#change.type === "helm_release" && at.path[0] === "values") {
+      this.#chartValues(before, after, at);
+      return;
+    }
+    if (Array.isArray(before) || Array.isArray(after)) {
+      this.#list(toList(before), toList(after), at);
+      return;
+    }
+    if (isObject(before) || isObject(after)) {
+      const [left, right] = [isObject(before) ? before : {}, isObject(after) ? after : {}];
+      for (const name of [...new Set([...Object.keys(left), ...Object.keys(right)])].sort()) {
+        this.#walk(stepInto(left, name), stepInto(right, name), below(at, name, name));
+      }
+      return;
+    }
+    this.#scalar(before, after, at);
+  }
+
+  /** What Kubernetes keeps itself, and what it fills in again in another object. */
+  #isOfServer(after: unknown, { path }: Place): boolean {
+    const { type, replacePaths } = this.#change;
+    if (!type.startsWith("kubernetes_")) return false;
+    if (path[0] === "metadata" && ofServer.has(lastName(path))) return true;
+    const key = keyOf(path);
+    const forces = replacePaths.some((it) => keyOf(it) === key);
+    return isNothing(after) && this.#notYet.has(key) && !forces;
+  }
+
+  #list(before: readonly unknown[], after: readonly unknown[], at: Place): void {
+    // the one block of an object's names, which change with it
+    const isMetadata = this.#change.type.startsWith("kubernetes_") && keyOf(at.path) === "metadata";
+    const name = isMetadata
+      ? undefined
+      : namingField(before, after, (index, field, list) =>
+          this.#hasSecret([...(list === before ? at.pathBefore : at.path), index, field]),
+        );
+    if (name !== undefined) {
+      const left = byName(before, name);
+      const right = byName(after, name);
+      for (const item of [...new Set([...left.keys(), ...right.keys()])]) {
+        const [was, is] = [left.get(item), right.get(item)];
+        const place = {
+          place: `${at.place}[${item}]`,
+          path: [...at.path, is?.index ?? was?.index ?? 0],
+          pathBefore: [...at.pathBefore, was?.index ?? is?.index ?? 0],
+        };
+        const single = /^(label|labels)$/.test(lastName(at.path)) ? "value" : undefined;
+        if (single !== undefined && (isObject(was?.item) || isObject(is?.item))) {
+          this.#walk(fieldOf(was?.item, single), fieldOf(is?.item, single), {
+            ...below(place, single, single),
+            place: place.place,
+          });
+        } else this.#walk(was?.item, is?.item, place);
+      }
+      return;
+    }
+    const objects = [...before, ...after].some((item) => typeof item === "object" && item !== null);
+    if (objects) {
+      for (let index = 0; index < Math.max(before.length, after.length); index += 1) {
+        const several = before.length > 1 || after.length > 1;
+        const step = several ? `[${index}]` : "";
+        this.#walk(before[index], after[index], {
+          place: `${at.place}${step}`,
+          path: [...at.path, index],
+          pathBefore: [...at.pathBefore, index],
+        });
+      }
+      return;
+    }
+    if (JSON.stringify(before) === JSON.stringify(after)) return;
+    if (/^(command|args)$/.test(lastName(at.path))) {
+      this.#options(before, after, at);
+      return;
+    }
+    // of a long list what it gains and loses; of a short one, and where the order changes, all of it
+    const long = before.length > 3 && after.length > 3;
+    const [gone, come] = [
+      before.filter((item) => !after.includes(item)),
+      after.filter((item) => !before.includes(item)),
+    ];
+    const part = long && gone.length + come.length > 0;
+    this.#lines.push(
+      lineOf(
+        part ? `${at.place}, in part` : at.place,
+        this.#items(part ? gone : before, before, at),
+        this.#items(part ? come : after, after, at),
+      ),
+    );
+  }
+
+  /** Words of a command line: what was added, and what is gone. */
+  #options(before: readonly unknown[], after: readonly unknown[], at: Place): void {
+    const words = (list: readonly unknown[], path: Path) => {
+      const found = new Map<string, { readonly shown: string; readonly text: string }>();
+      list.forEach((word, index) => {
+        const text = String(word);
+        const secret = this.#hasSecret([...path, index]) || hasSecretForm(text);
+        const shown = commandWord(list, index);
+        // nothing of a secret, not even what seems to be its name
+        const option = secret ? undefined : shown.option;
+        found.set(option === undefined ? `${at.place}[${index}]` : `${at.place} ${option}`, {
+          shown: option === undefined ? hidden : (shown.value ?? "set"),
+          text,
+        });
+      });
+      return found;
+    };
+    const [left, right] = [words(before, at.pathBefore), words(after, at.path)];
+    for (const where of new Set([...left.keys(), ...right.keys()])) {
+      const [was, is] = [left.get(where), right.get(where)];
+      if (was?.shown === is?.shown && (was?.shown !== hidden || was.text === is?.text)) continue;
+      this.#lines.push(lineOf(short(where), was && short(was.shown), is && short(is.shown)));
+    }
+  }
+
+  #items(list: readonly unknown[], all: readonly unknown[], at: Place): string | undefined {
+    if (list.length === 0) return undefined;
+    const secret = this.#change.sensitive.some(
+      (it) => isWithin(it, at.path) || isWithin(it, at.pathBefore),
+    );
+    const isCommand = /^(test|entrypoint)$/.test(lastName(at.path));
+    const texts = list.map((item) => {
+      if (secret || hasSecretForm(String(item))) return hidden;
+      if (!maySay(this.#change.type, at.path, String(item))) return hidden;
+      if (!isCommand) return String(item);
+      const { option, value } = commandWord(all, all.indexOf(item));
+      return value === undefined ? option : option === undefined ? value : `${option}=${value}`;
+    });
+    return short(`[${texts.join(", ")}]`);
+  }
+
+  #scalar(before: unknown, after: unknown, at: Place): void {
+    const [left, right] = [textOf(before), textOf(after)];
+    if (isModelConfig(left) || isModelConfig(right)) {
+      const block = diffPbtxt(left, right);
+      if (block !== undefined) {
+        this.#blocks.push({ title: block.title, lines: block.lines.map(guarded) });
+        return;
+      }
+    }
+    this.#lines.push(lineOf(at.place, this.#text(before, at), this.#text(after, at)));
+  }
+
+  /** A secret place that changes. */
+  #hidden(place: string, wasThere: boolean, isThere: boolean): void {
+    this.#lines.push(lineOf(place, wasThere ? hidden : undefined, isThere ? hidden : undefined));
+  }
+
+  /** Of a map of secrets the keys, and nothing of the values. */
+  #secretMaps(before: unknown, after: unknown, at: Place): void {
+    const plain = /^(data|binary_data|string_data|stringData|data_wo)$/.test(lastName(at.path));
+    const maps = plain && this.#change.type !== "docker_secret";
+    if (!maps || !(isObject(before) || isObject(after))) {
+      this.#hidden(at.place, !isNothing(before), !isNothing(after));
+      return;
+    }
+    const [left, right] = [isObject(before) ? before : {}, isObject(after) ? after : {}];
+    for (const key of [...new Set([...Object.keys(left), ...Object.keys(right)])].sort()) {
+      const [was, is] = [stepInto(left, key), stepInto(right, key)];
+      if (sameValue(was, is)) continue;
+      this.#hidden(`${at.place}.${safeKey(key)}`, was !== undefined, is !== undefined);
+    }
+  }
+
+  /** Values of a chart are YAML in a text: its paths, and only such values as can be no secret. */
+  #chartValues(before: unknown, after: unknown, at: Place): void {
+    const [left, right] = [chartDocuments(before), chartDocuments(after)];
+    if (left === undefined || right === undefined) {
+      this.#hidden(at.place, !isNothing(before), !isNothing(after));
+      return;
+    }
+    const { lines, blocks } = diffChartValues(left, right);
+    this.#lines.push(...lines);
+    this.#blocks.push(...blocks);
+  }
+
+  #isSecret({ path, pathBefore }: Pick<Place, "path" | "pathBefore">): boolean {
+    return this.#isSecretPath(path) || this.#isSecretPath(pathBefore);
+  }
+
+  #isSecretPath(path: Path): boolean {
+    return (
+      this.#change.sensitive.some((secret) => isWithin(path, secret)) ||
+      isUnknownText(this.#change.type, path)
+    );
+  }
+
+  /** Whether what is at a path is secret, or has a secret in it. */
+  #hasSecret(path: Path): boolean {
+    return (
+      this.#isSecretPath(path) || this.#change.sensitive.some((secret) => isWithin(secret, path))
+    );
+  }
+
+  #text(value: unknown, at: Pick<Place, "path" | "pathBefore">): string | undefined {
+    if (isNothing(value) && value !== false) return undefined;
+    if (this.#hasSecret(at.path) || this.#hasSecret(at.pathBefore)) return hidden;
+    const text = textOf(value);
+    if (hasSecretForm(text) || !maySay(this.#change.type, at.path, text)) return hidden;
+    // a file may be anything
+    if (isFileContent(at.path) || isConfigData(this.#change.type, at.path))
+      return `a text of ${text.length} characters`;
+    const lines = text.split("\n").length;
+    if (lines > 2) return `a text of ${lines} lines`;
+    return short(text);
+  }
+}
+
+/** What this project knows the arguments of. */
+const knownTypes =
+  /^(docker_(container|image|network|volume|tag|registry_image)|kubernetes_(?!manifest$)\w+|helm_release|terraform_data)$/;
+/** Arguments of any provider that say which kind of thing it is, how big and where. */
+const plainFields =
+  /(^|_)(name|type|size|class|region|zone|version|engine|mode|protocol|family|tier|sku|kind|image|ami|cidr|cidrs|port|ports|driver|algorithm|location|status|provider|namespace|length|format)(_blocks?)?$/i;
+const plainWord = /^[\w.:/+-]{1,100}$/;
+
+/** Whether a text may be said that has neither the name nor the form of a secret: of what is not known here it may be anything. */
+function maySay(type: string, path: Path, text: string): boolean {
+  if (/^(-?\d{1,12}(\.\d{1,6})?[a-zA-Z]{0,2}|true|false|)$/.test(text)) return true;
+  const words = path.filter((step) => typeof step === "string");
+  // options of drivers have user names and passwords, and annotations whole files of configuration
+  if (words.includes("driver_opts") || words.includes("log_opts") || words.includes("options")) {
+    return (
+      /^[\w.:/-]{1,100}$/.test(text) &&
+      /^(type|device|mode|max-size|max-file|o)$/.test(words.at(-1) ?? "")
+    );
+  }
+  if (words.includes("annotations")) return plainWord.test(text);
+  if (words.includes("http_header") || words.includes("sysctls")) return words.at(-1) === "name";
+  return knownTypes.test(type) || (plainFields.test(words.at(-1) ?? "") && plainWord.test(text));
+}
+
+function keyOf(path: Path): string {
+  return path.join("\u0000");
+}
+
+interface Place {
+  /** For people. */
+  readonly place: string;
+  readonly path: Path;
+  /** Where it was: an item of a list may have had another index. */
+  readonly pathBefore: Path;
+}
+
+function below(at: Place, step: string, shown: string): Place {
+  const plain = /^[\w-]+$/.test(shown) ? `.${safeKey(shown)}` : `[${safeKey(shown)}]`;
+  return {
+    place: `${at.place}${plain}`,
+    path: [...at.path, step],
+    pathBefore: [...at.pathBefore, step],
+  };
+}
+
+function lastName(path: Path): string {
+  return String(path.filter((step) => typeof step === "string").at(-1) ?? "");
+}
+
+/** Whether a text is that of a file that is put somewhere. */
+function isFileContent(path: Path): boolean {
+  return path[0] === "upload" && /^content/.test(lastName(path));
+}
+
+/** Whether a text is one of a ConfigMap, which may be any file with any password in it. */
+function isConfigData(type: string, path: Path): boolean {
+  if (/^kubernetes_config_map(_v1)?(_data)?$/.test(type))
+    return /^(binary_)?data$/.test(String(path[0]));
+  if (type !== "kubernetes_manifest") return false;
+  return /^(manifest|object)$/.test(String(path[0])) && /^(data|binaryData)$/.test(String(path[1]));
+}
+
+function fieldOf(item: unknown, name: string): unknown {
+  return isObject(item) ? stepInto(item, name) : undefined;
+}
+
+/** The field that names every item of a list, each with another name. What is secret in one of them names none. */
+function namingField(
+  before: readonly unknown[],
+  after: readonly unknown[],
+  isSecret: (index: number, field: string, list: readonly unknown[]) => boolean,
+): ItemName | undefined {
+  const items = [...before, ...after];
+  if (items.length === 0 || !items.every(isObject)) return undefined;
+  const isOpen = (field: string) =>
+    [before, after].every((list) => list.every((_, index) => !isSecret(index, field, list)));
+  if (
+    items.every((item) => "internal" in (item as object)) &&
+    isOpen("internal") &&
+    isOpen("protocol")
+  ) {
+    return (item) =>
+      short(`${textOf(fieldOf(item, "internal"))}/${textOf(fieldOf(item, "protocol")) || "tcp"}`);
+  }
+  const isNamed = (item: unknown, field: string) =>
+    ["string", "number"].includes(typeof fieldOf(item, field)) && fieldOf(item, field) !== "";
+  const isUnique = (list: readonly unknown[], field: string) =>
+    new Set(list.map((item) => fieldOf(item, field))).size === list.length;
+  const name = itemNames.find(
+    (field) =>
+      items.every((item) => isNamed(item, field)) &&
+      isUnique(before, field) &&
+      isUnique(after, field) &&
+      isOpen(field),
+  );
+  if (name === undefined) return undefined;
+  return (item) => short(String(fieldOf(item, name)));
+}
+
+type ItemName = (item: unknown) => string;
+
+function byName(
+  items: readonly unknown[],
+  name: ItemName,
+): ReadonlyMap<string, { readonly item: unknown; readonly index: number }> {
+  const found = new Map<string, { readonly item: unknown; readonly index: number }>();
+  items.forEach((item, index) => {
+    let key = name(item);
+    while (found.has(key)) key = `${key}'`;
+    found.set(key, { item, index });
+  });
+  return found;
+}

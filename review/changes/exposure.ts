@@ -1,0 +1,356 @@
+import type { Values } from "../input/change.ts";
+import { baseType, type ExaminedType } from "../input/resource-types.ts";
+import { hidden } from "../input/secrets.ts";
+import {
+  isLoopback,
+  isOneShot,
+  objectName,
+  type StackFacts,
+  withoutKey,
+} from "../input/stack-facts.ts";
+import { blockOf, blocksOf, isObject } from "../input/value-paths.ts";
+import { chartDocuments, chartKey } from "./chart-values.ts";
+import type { StackMoments } from "./consequences.ts";
+
+export const exposureKinds = ["port", "authentication", "privilege"] as const;
+
+/** Something that more than the host itself reaches, or that may do more than it needs. */
+export interface Exposure {
+  readonly kind: (typeof exposureKinds)[number];
+  readonly address: string;
+  /** `embed`, or the address. */
+  readonly who: string;
+  /** `port 8002/tcp on 0.0.0.0` */
+  readonly what: string;
+  readonly status: "new" | "unchanged" | "gone";
+}
+
+interface Found {
+  /** What it is called, where its address has more than one service. */
+  readonly who?: string;
+  readonly kind: Exposure["kind"];
+  readonly address: string;
+  readonly what: string;
+}
+
+/** What is exposed after a change, and what was before it. */
+export function exposuresOf(stack: StackMoments): readonly Exposure[] {
+  const before = allIn(stack.before);
+  const after = allIn(stack.after);
+  const key = ({ address, kind, who, what }: Found) => [address, kind, who, what].join("\n");
+  const was = new Set(before.map(key));
+  const is = new Set(after.map(key));
+  const named = (facts: StackFacts, it: Found, status: Exposure["status"]): Exposure => ({
+    kind: it.kind,
+    address: it.address,
+    what: it.what,
+    who: it.who ?? facts.services.get(withoutKey(it.address))?.name ?? it.address,
+    status,
+  });
+  return [
+    ...after.filter((it) => !was.has(key(it))).map((it) => named(stack.after, it, "new")),
+    ...before.filter((it) => !is.has(key(it))).map((it) => named(stack.before, it, "gone")),
+    ...after.filter((it) => was.has(key(it))).map((it) => named(stack.after, it, "unchanged")),
+  ].sort((a, b) => (order(a) < order(b) ? -1 : 1));
+}
+
+function order({ status, kind, address, what }: Exposure): string {
+  return [
+    ["new", "gone", "unchanged"].indexOf(status),
+    exposureKinds.indexOf(kind),
+    address,
+    what,
+  ].join(" ");
+}
+
+function allIn(facts: StackFacts): readonly Found[] {
+  return [...facts.values].flatMap(([address, { type, values }]) => {
+    const base = baseType(type);
+    const find = Object.hasOwn(finders, base) ? finders[base as ExaminedType] : undefined;
+    return (find?.(values, facts, address) ?? []).map((it) => ({ ...it, address }));
+  });
+}
+
+type Unplaced = Omit<Found, "address">;
+const port = (what: string): Unplaced => ({ kind: "port", what });
+const authentication = (what: string): Unplaced => ({ kind: "authentication", what });
+const privilege = (what: string): Unplaced => ({ kind: "privilege", what });
+
+type Finder = (values: Values, facts: StackFacts, address: string) => readonly Unplaced[];
+
+const finders: Readonly<Partial<Record<ExaminedType, Finder>>> = {
+  docker_container: ofContainer,
+  docker_network: ofNetwork,
+  docker_volume: ({ driver_opts: options }) =>
+    isObject(options) ? mounted(String(options.device ?? ""), "the host") : [],
+  kubernetes_service: (values, facts, address) =>
+    isOfKind(facts, address) ? [] : ofService(blockOf(values, "spec")),
+  kubernetes_deployment: ofTemplate,
+  kubernetes_daemonset: ofTemplate,
+  kubernetes_daemon_set: ofTemplate,
+  kubernetes_stateful_set: ofTemplate,
+  kubernetes_replication_controller: ofTemplate,
+  kubernetes_job: ofTemplate,
+  kubernetes_cron_job: (values) =>
+    ofPods(blockOf(values, "spec", "job_template", "spec", "template", "spec")),
+  kubernetes_pod: (values) => ofPods(blockOf(values, "spec")),
+  kubernetes_ingress: (values) => [
+    ingress(
+      objectName(values).name,
+      blocksOf(blockOf(values, "spec").rule).map(({ host }) => host),
+    ),
+  ],
+  kubernetes_role: ofRole,
+  kubernetes_cluster_role: ofRole,
+  kubernetes_role_binding: ofBinding,
+  kubernetes_cluster_role_binding: ofBinding,
+  kubernetes_gateway: route("Gateway"),
+  kubernetes_httproute: route("HTTPRoute"),
+  kubernetes_grpcroute: route("GRPCRoute"),
+  kubernetes_tcproute: route("TCPRoute"),
+  kubernetes_tlsroute: route("TLSRoute"),
+  kubernetes_udproute: route("UDPRoute"),
+  kubernetes_ingress_route: route("IngressRoute"),
+  kubernetes_ingress_routetcp: route("IngressRouteTCP"),
+  kubernetes_ingress_routeudp: route("IngressRouteUDP"),
+  kubernetes_persistent_volume: (values) => [
+    ...mounted(
+      String(
+        blockOf(values, "spec", "persistent_volume_source", "host_path").path ??
+          blockOf(values, "spec", "host_path").path ??
+          "",
+      ),
+      "its node",
+    ),
+  ],
+  helm_release: (values, facts, address) => (isOfKind(facts, address) ? [] : ofRelease(values)),
+};
+
+/** Whether a resource of a type can expose anything itself. */
+export function canExpose(base: string): boolean {
+  return Object.hasOwn(finders, base);
+}
+
+const protocols = /^(tcp|udp|sctp)$/i;
+
+/** What has the form of what it should be: nothing else is printed, since it may be a secret. */
+function safe(value: unknown, form: RegExp): string {
+  return form.test(String(value)) ? String(value) : hidden;
+}
+
+/** Whether a Service is one of a kind cluster that this machine alone reaches: kind maps its NodePort to the loopback. */
+function isOfKind(facts: StackFacts, address: string): boolean {
+  const service = facts.services.get(address);
+  return (
+    service?.resources.cluster !== undefined &&
+    service.endpoints.every(({ url }) => /^(https?:\/\/)?(127\.|localhost[:/])/.test(url))
+  );
+}
+
+/** Containers on a network of these drivers are on the physical network of the host. */
+function ofNetwork({ driver }: Values): readonly Unplaced[] {
+  if (driver !== "macvlan" && driver !== "ipvlan") return [];
+  return [port(`every port of the containers on this ${driver} network, on the host's network`)];
+}
+
+function ofContainer(values: Values, facts: StackFacts, address: string) {
+  const open = blocksOf(values.ports).filter(
+    ({ external, ip }) => external !== undefined && external !== null && !isLoopback(String(ip)),
+  );
+  const ports = open.map(({ external, protocol, ip }) =>
+    port(
+      `port ${safe(external, /^\d{1,5}$/)}/${safe(protocol || "tcp", protocols)} on ${safe(ip || "0.0.0.0", /^[\da-f.:]{1,45}$/i)}`,
+    ),
+  );
+  if (values.publish_all_ports === true) {
+    ports.push(port("every port that its image names, on every interface"));
+  }
+  const hostNetwork = values.network_mode === "host";
+  const service = facts.services.get(address);
+  const asks =
+    service?.authorization === "bearer" ||
+    (service?.kind === "embed" && setsVariable(values.env, "API_KEY"));
+  return [
+    ...ports,
+    ...(hostNetwork ? [port("every port of it, on the host's network")] : []),
+    ...(ports.length > 0 || hostNetwork
+      ? [authentication(service === undefined ? unknownKey : asks ? asksForKey : asksNobody)]
+      : []),
+    ...privilegesOf(values),
+  ];
+}
+
+const asksForKey = "asks for a key";
+const asksNobody = "asks nobody who they are";
+/** Another program than this project's may read any variable, or none. */
+const unknownKey = "whether it asks for a key was not examined";
+
+function setsVariable(list: unknown, name: string): boolean {
+  return Array.isArray(list) && list.some((item) => String(item).startsWith(`${name}=`));
+}
+
+function privilegesOf(values: Values): readonly Unplaced[] {
+  const found: string[] = [];
+  if (values.privileged === true) found.push("privileged");
+  const user = String(values.user ?? "");
+  if (/^(0|root)(:|$)/.test(user) && !isOneShot(values)) found.push("runs as root");
+  const added = blocksOf(values.capabilities).flatMap(({ add }) => (Array.isArray(add) ? add : []));
+  if (!isOneShot(values) && added.length > 0) {
+    found.push(`capabilities ${added.map(String).sort().join(", ")}`);
+  }
+  if (values.pid_mode === "host") found.push("sees the processes of the host");
+  if (values.ipc_mode === "host") found.push("shares the memory of the host");
+  const binds = [...blocksOf(values.volumes), ...blocksOf(values.mounts)].map(
+    ({ host_path, source }) => String(host_path || source || ""),
+  );
+  if (values.userns_mode === "host") found.push("its root is root of the host");
+  const options = Array.isArray(values.security_opts) ? values.security_opts.map(String) : [];
+  for (const option of options) {
+    const [, guard] = /^(seccomp|apparmor)[=:]unconfined$/.exec(option) ?? [];
+    if (guard !== undefined) found.push(`without ${guard}`);
+  }
+  for (const { host_path: device } of blocksOf(values.devices)) {
+    found.push(`the device ${safe(device, /^\/dev\/[\w/-]{1,60}$/)} of the host`);
+  }
+  found.push(...binds.flatMap((path) => placeOf(path, "the host")));
+  return found.map(privilege);
+}
+
+/** Folders that give the whole machine away: its disk, its processes, its devices, the sockets of its daemons. */
+const places = new Set(
+  "/ /bin /boot /dev /etc /home /lib /opt /proc /root /run /sbin /srv /sys /usr /var /var/lib /var/run /var/lib/docker /var/lib/kubelet /etc/kubernetes".split(
+    " ",
+  ),
+);
+
+function placeOf(path: string, whose: string): readonly string[] {
+  if (/(docker|containerd|crio|podman)\.sock$/.test(path)) {
+    return [
+      path.endsWith("docker.sock") ? "has the socket of Docker" : "has the socket of containers",
+    ];
+  }
+  const plain = path.replaceAll(/\/{2,}/g, "/").replace(/(?<=.)\/$/, "");
+  return places.has(plain) ? [`${plain} of ${whose} is mounted`] : [];
+}
+
+const names = /^[\w.*:/-]{1,253}$/;
+const listed = (values: unknown) =>
+  (Array.isArray(values) ? values : []).map((value) => safe(value, names)).join(", ");
+
+function ingress(name: string, hosts: readonly unknown[]): Unplaced {
+  const named = hosts.filter((host) => typeof host === "string" && host !== "");
+  return port(`an Ingress, ${name}${named.length === 0 ? "" : `, of ${listed(named)}`}`);
+}
+
+/** Rights that do more than look, or look at secrets. */
+function ofRole(values: Values): readonly Unplaced[] {
+  const only = (list: unknown, words: RegExp) =>
+    Array.isArray(list) && list.every((it) => words.test(String(it)));
+  return blocksOf(values.rule)
+    .filter(
+      ({ verbs, resources }) =>
+        !only(verbs, /^(get|list|watch)$/) || !only(resources ?? [], /^(?!secrets|\*)/),
+    )
+    .map(({ verbs, resources, non_resource_urls: urls }) =>
+      privilege(
+        `may ${listed(verbs)} on ${[listed(resources), listed(urls)].filter((it) => it !== "").join(", ")}`,
+      ),
+    );
+}
+
+/** Roles that Kubernetes comes with and that may change all, and groups that anybody is in. */
+function ofBinding(values: Values): readonly Unplaced[] {
+  const { kind, name } = blockOf(values, "role_ref");
+  const isStrong = /^(cluster-admin|admin|edit)$/.test(String(name));
+  return blocksOf(values.subject)
+    .filter(
+      (subject) =>
+        isStrong || /^system:(unauthenticated|authenticated|anonymous)$/.test(String(subject.name)),
+    )
+    .map((subject) =>
+      privilege(
+        `${safe(subject.kind, names)} ${safe(subject.name, names)} has the ${safe(kind, names)} ${safe(name, names)}`,
+      ),
+    );
+}
+
+/** Objects that let requests into the cluster. */
+function route(kind: string): Finder {
+  return (values) => [port(`a ${kind}, ${safe(objectName(values).name, names)}`)];
+}
+
+function ofService(spec: Readonly<Record<string, unknown>>): readonly Unplaced[] {
+  const { type, external_ips: external } = spec;
+  const outside =
+    Array.isArray(external) && external.length > 0
+      ? [port(`a Service at ${listed(external)}`)]
+      : [];
+  if (type !== "NodePort" && type !== "LoadBalancer") return outside;
+  const ports = blocksOf(spec.port).map(({ node_port: node, port: own, protocol }) => {
+    const over = safe(protocol || "TCP", protocols).toLowerCase();
+    return port(
+      type === "NodePort"
+        ? `port ${node ?? "?"}/${over} of every node (NodePort)`
+        : `port ${own}/${over} of a load balancer`,
+    );
+  });
+  return [...ports, ...outside];
+}
+
+function mounted(path: string, whose: string): readonly Unplaced[] {
+  return placeOf(path, whose).map(privilege);
+}
+
+function ofTemplate(values: Values): readonly Unplaced[] {
+  return ofPods(blockOf(values, "spec", "template", "spec"));
+}
+
+function ofPods(spec: Readonly<Record<string, unknown>>): readonly Unplaced[] {
+  const found: string[] = [];
+  if (spec.host_network === true) found.push("is on the network of its node");
+  if (spec.host_pid === true) found.push("sees the processes of its node");
+  if (spec.host_ipc === true) found.push("shares the memory of its node");
+  for (const volume of blocksOf(spec.volume)) {
+    found.push(...placeOf(String(blockOf(volume, "host_path").path ?? ""), "its node"));
+  }
+  const pod = blockOf(spec, "security_context");
+  for (const container of [...blocksOf(spec.init_container), ...blocksOf(spec.container)]) {
+    const own = blockOf(container, "security_context");
+    const name = String(container.name ?? "");
+    if (own.privileged === true) found.push(`${name}: privileged`);
+    const nonRoot = own.run_as_non_root ?? pod.run_as_non_root;
+    const user = String(own.run_as_user ?? pod.run_as_user ?? "");
+    if (user === "0" || (nonRoot !== true && user === "")) found.push(`${name}: may run as root`);
+    const { add } = blockOf(own, "capabilities");
+    if (Array.isArray(add) && add.length > 0) {
+      found.push(`${name}: capabilities ${add.map(String).sort().join(", ")}`);
+    }
+  }
+  const ports = blocksOf(spec.container)
+    .flatMap((container) => blocksOf(container.port))
+    .filter(({ host_port: number }) => typeof number === "number" && number > 0)
+    .map(({ host_port: number, protocol }) =>
+      port(`port ${number}/${safe(protocol || "TCP", protocols).toLowerCase()} of its node`),
+    );
+  return [...ports, ...found.map(privilege)];
+}
+
+/** What the values of this project's chart say. */
+function ofRelease(values: Values): readonly Unplaced[] {
+  const chart = chartDocuments(values.values) ?? {};
+  return Object.entries(chart).flatMap(([name, part]) => {
+    const service = isObject(part) && isObject(part.service) ? part.service : {};
+    const auth = isObject(part) && isObject(part.auth) ? part.auth : {};
+    const { type } = service;
+    if (type !== "NodePort" && type !== "LoadBalancer") return [];
+    return [
+      port(`a Service of type ${type}`),
+      ...(auth.allowAnonymous === true ? [authentication(asksNobody)] : []),
+    ].map((it) => ({ ...it, who: chartKey(name) }));
+  });
+}
+
+/** Whether anything of a stack is exposed after it, that was not before. */
+export function newExposures(list: readonly Exposure[]): readonly Exposure[] {
+  return list.filter(({ status, what }) => status === "new" && what !== asksForKey);
+}

@@ -1,0 +1,50 @@
+import { expect, test } from "vitest";
+import { changeOfTrees, parseDocument } from "../input/trees.ts";
+import { reviewOf } from "../review.ts";
+import { savedChange } from "../test-plans.ts";
+import { synthesizedText } from "../test-stacks.ts";
+
+const serving = (name: string) => reviewOf([savedChange(name)]).stacks[0]?.serving;
+
+test("says of a Triton its image, its instances and what TensorRT does, before and after", () => {
+  const trt = { instances: "1 on GPU 0", maxBatch: 32, tensorrt: "FP16, 1024 MiB of workspace" };
+  expect(serving("image-changed")?.find(({ service }) => service === "triton-trt")).toEqual({
+    service: "triton-trt",
+    before: { image: "nvcr.io/nvidia/tritonserver:26.07-py3", ...trt },
+    after: { image: "nvcr.io/nvidia/tritonserver:26.06-py3", ...trt },
+  });
+});
+
+test("says of a Triton of the chart the same", () => {
+  expect(serving("k8s-gpu-updated")).toEqual([
+    {
+      service: "triton",
+      before: {
+        image: "registry.example/clipstack/triton:26.07-1",
+        instances: "1 on GPU 0",
+        maxBatch: 32,
+      },
+      after: {
+        image: "registry.example/clipstack/triton:26.07-2",
+        instances: "1 on GPU 0",
+        maxBatch: 32,
+      },
+    },
+  ]);
+});
+
+test("says of a Triton that comes or goes what it is, and was", () => {
+  expect(serving("create")?.map(({ before }) => before)).toEqual([undefined, undefined]);
+  expect(serving("stack-destroyed")?.map(({ after }) => after)).toEqual([undefined, undefined]);
+});
+
+test("says of settings that change how many instances there are", () => {
+  const file = (count: number) =>
+    parseDocument(
+      synthesizedText("single-gpu", `tritonTrt: { instancesPerGpu: ${count} }`),
+      "cdk.tf.json",
+    );
+  const { stacks } = reviewOf([changeOfTrees("single-gpu", file(1), file(3))]);
+  const trt = stacks[0]?.serving.find(({ service }) => service === "triton-trt");
+  expect([trt?.before?.instances, trt?.after?.instances]).toEqual(["1 on GPU 0", "3 on GPU 0"]);
+});

@@ -1,0 +1,165 @@
+import { few } from "../input/stack-facts.ts";
+import type { StackReview } from "../review.ts";
+import { gapTexts } from "./coverage.ts";
+import { newExposures } from "./exposure.ts";
+
+export const verdictLevels = ["safe", "attention", "blocked"] as const;
+
+export interface Verdict {
+  readonly level: (typeof verdictLevels)[number];
+  /** Why, the worst first; whole sentences. Empty where it is safe. */
+  readonly reasons: readonly string[];
+}
+
+/** Whether a change may be applied, from what was found of it. */
+export function verdictOf(stacks: readonly Omit<StackReview, "verdict">[]): Verdict {
+  const blocking = worstFirst(stacks, blockers);
+  const worth = worstFirst(stacks, worthAttention);
+  return {
+    level: blocking.length > 0 ? "blocked" : worth.length > 0 ? "attention" : "safe",
+    reasons: [...blocking, ...worth],
+  };
+}
+
+/** The first line of every stack, then the second: what goes away in the last stack is worse than what is to look at in the first. */
+function worstFirst(
+  stacks: readonly StackReview[],
+  linesOf: (stack: StackReview) => readonly string[],
+): readonly string[] {
+  const all = stacks.map((stack) =>
+    linesOf(stack).map((line) => line && `${stack.stack}: ${line}`),
+  );
+  const most = Math.max(0, ...all.map(({ length }) => length));
+  return Array.from({ length: most }, (_, rank) => all.map((lines) => lines[rank] ?? ""))
+    .flat()
+    .filter((line) => line !== "");
+}
+
+/** Whole sentences, an empty one where there is nothing to say: the place of a sentence is how bad it is. */
+function blockers({ findings, notKnown }: StackReview): readonly string[] {
+  const errors = findings.filter(isOpen("error")).filter(({ existing }) => existing !== true);
+  return [
+    errors.length === 0 ? "" : `${rulesText(errors)} broken: ${names(errors)}.`,
+    ...notKnown.filter(saysBroken),
+  ];
+}
+
+function saysBroken(line: string): boolean {
+  return line.startsWith("The plan ended with an error");
+}
+
+/** Whether a plan is only a part of what it was to be. */
+export function isBroken({ notKnown }: StackReview): boolean {
+  return notKnown.some(saysBroken);
+}
+
+/** Whether a stack has a reason for another verdict than safe. */
+export function needsAttention(review: StackReview): boolean {
+  return [...blockers(review), ...worthAttention(review)].some((line) => line !== "");
+}
+
+/** The same as {@link blockers}. */
+function worthAttention(review: StackReview): readonly string[] {
+  const { changes, exposures, findings, drift } = review;
+  const down = new Set(changes.flatMap(({ consequence }) => consequence?.down ?? []));
+  const gone = new Set(
+    changes.flatMap(({ action, consequence }) =>
+      action === "delete" || consequence?.forGood ? (consequence?.down ?? []) : [],
+    ),
+  );
+  // another resource may serve the same afterwards
+  for (const { service } of review.capacity.after?.replicas ?? []) gone.delete(service);
+  const back = [...down].filter((name) => !gone.has(name));
+  const lost = changes.filter(({ consequence }) => consequence?.lost === true);
+  const open = newExposures(exposures);
+  const warnings = findings.filter(isOpen("warning")).filter(({ existing }) => existing !== true);
+  const deleted = changes.filter(({ action, isStep }) => action === "delete" && !isStep);
+  const opened = changes.filter(({ consequence }) => consequence?.worse === "access");
+  const forgotten = changes.filter(({ action }) => action === "forget");
+  const waits = changes.filter(({ consequence }) => consequence?.waits === true);
+  const waiting = waits.filter(({ action }) => action === "replace");
+  const perhaps = waits.filter(({ action }) => action === "update");
+  const waived = findings.filter(
+    (it) => it.severity === "error" && it.waived !== undefined && it.existing !== true,
+  );
+  return [
+    gone.size > 0 ? `${few([...gone].sort())} ${gone.size === 1 ? "goes" : "go"} away.` : "",
+    back.length > 0
+      ? `${few(back.sort())} ${back.length === 1 ? "does" : "do"} not answer for a while.`
+      : "",
+    fewerText(review),
+    lost.length > 0 ? `${few(lost.map(({ title }) => title))}: what is in it is lost.` : "",
+    gone.size === 0 && deleted.length > 0
+      ? `${countText(deleted.length, "resource")} destroyed.`
+      : "",
+    waiting.length > 0
+      ? `${few(waiting.map(({ title }) => title))}: whoever uses ${waiting.length === 1 ? "it" : "them"} waits until ${waiting.length === 1 ? "it is" : "they are"} made again.`
+      : "",
+    perhaps.length > 0
+      ? `${few(perhaps.map(({ title }) => title))}: whoever uses ${perhaps.length === 1 ? "it" : "them"} may have to wait.`
+      : "",
+    forgotten.length > 0
+      ? `${countText(forgotten.length, "resource")} forgotten: nobody manages ${forgotten.length === 1 ? "it" : "them"} any more.`
+      : "",
+    opened.length > 0
+      ? `${few(opened.map(({ title }) => title))}: who may do or reach what is another.`
+      : "",
+    waived.length > 0
+      ? `${rulesText(waived)} broken by this change and waived: ${names(waived)}.`
+      : "",
+    open.length > 0
+      ? `${few([...new Set(open.map(({ who }) => who))])}: ${few(open.map(({ what }) => what))}, which was not before.`
+      : "",
+    unexaminedText(review),
+    warnings.length > 0 ? `${rulesText(warnings)} to look at: ${names(warnings)}.` : "",
+    drift.length > 0 ? `${countText(drift.length, "resource")} changed outside of Terraform.` : "",
+    ...review.besides,
+    ...review.notKnown.filter((line) => line.startsWith("The plan is not complete")),
+  ];
+}
+
+/** Resources of a change that some statements of the review do not cover. */
+function unexaminedText({ coverage: { unexamined } }: StackReview): string {
+  const changed = unexamined.filter(({ changes }) => changes);
+  return gapTexts(changed, undefined, (count) =>
+    count === 1 ? "changes and was not examined" : "change and were not examined",
+  ).join(" ");
+}
+
+/** What can do less afterwards: of the services what the environment says, of anything else what happens to it. */
+function fewerText({ capacity: { before, after }, changes }: StackReview): string {
+  const services = (after?.replicas ?? []).flatMap(({ service, min, max }) => {
+    const was = before?.replicas.find((it) => it.service === service);
+    if (was === undefined || (min >= was.min && max >= was.max)) return [];
+    return [`${service} (${boundsText({ min, max })} in place of ${boundsText(was)})`];
+  });
+  const others = changes
+    .filter(({ consequence }) => consequence?.worse === "capacity")
+    .map(({ title }) => title);
+  const all = services.length > 0 ? services : others;
+  return all.length > 0 ? `Fewer pods of ${few(all)}.` : "";
+}
+
+function boundsText({ min, max }: { readonly min: number; readonly max: number }): string {
+  return min === max ? String(min) : `${min} to ${max}`;
+}
+
+function isOpen(severity: "error" | "warning") {
+  return (finding: StackReview["findings"][number]) =>
+    finding.severity === severity && finding.waived === undefined;
+}
+
+function names(findings: StackReview["findings"]): string {
+  return few([...new Set(findings.map(({ rule }) => rule))]);
+}
+
+/** `2 rules are`, `2 rules (at 9 places) are` */
+function rulesText(findings: StackReview["findings"]): string {
+  const rules = new Set(findings.map(({ rule }) => rule)).size;
+  const places = findings.length > rules ? ` (at ${findings.length} places)` : "";
+  return `${rules} ${rules === 1 ? "rule" : "rules"}${places} ${rules === 1 ? "is" : "are"}`;
+}
+
+function countText(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? " is" : "s are"}`;
+}

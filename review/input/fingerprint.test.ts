@@ -1,0 +1,262 @@
+import { expect, test } from "vitest";
+import { type PlannedResource, plannedChange, planText, savedChange } from "../test-plans.ts";
+import { fingerprintOf, planDifferences, unfit } from "./fingerprint.ts";
+import { changeOfPlan } from "./plan-json.ts";
+
+const base: PlannedResource = {
+  address: "docker_container.a",
+  before: { env: ["A=1"], hostname: "x" },
+  after: { env: ["A=2"], hostname: "x" },
+};
+const withSecret = (value: string) =>
+  plannedChange([
+    { ...base, after: { env: [`API_KEY=${value}`] }, more: { after_sensitive: { env: true } } },
+  ]);
+
+test("the same plan twice is no difference", () => {
+  expect(planDifferences([savedChange("gpu-swapped")], [savedChange("gpu-swapped")])).toEqual([]);
+  expect(fingerprintOf(savedChange("gpu-swapped"))).toBe(fingerprintOf(savedChange("gpu-swapped")));
+});
+
+test("resources that do not change are no difference", () => {
+  const same = {
+    address: "docker_volume.v",
+    actions: ["no-op"],
+    before: { a: 1 },
+    after: { a: 1 },
+  };
+  expect(planDifferences([plannedChange([base])], [plannedChange([base, same])])).toEqual([]);
+});
+
+test.each<readonly [string, readonly PlannedResource[], string]>([
+  [
+    "another value",
+    [{ ...base, after: { env: ["A=3"], hostname: "x" } }],
+    "docker_container.a: another value at env[0]",
+  ],
+  [
+    "another action",
+    [{ ...base, actions: ["delete", "create"] }],
+    "docker_container.a: reviewed was update, the fresh plan says replace",
+  ],
+  ["one that is gone", [], "docker_container.a: update is not in the fresh plan"],
+  [
+    "a new one",
+    [base, { address: "docker_volume.v", actions: ["delete"], before: {} }],
+    "docker_volume.v: delete was not in the reviewed plan",
+  ],
+  [
+    "what is not known any more",
+    [{ ...base, more: { after_unknown: { hostname: true } } }],
+    "docker_container.a: another value at hostname",
+  ],
+  [
+    "what forces it",
+    [{ ...base, more: { replace_paths: [["env"]] } }],
+    "docker_container.a: something else forces it, or it is done in another order",
+  ],
+])("says of %s", (_, fresh, line) => {
+  expect(planDifferences([plannedChange([base])], [plannedChange(fresh)])).toEqual([
+    `test: ${line}`,
+  ]);
+});
+
+test("a plan that nobody reviewed, and one that is missing, are differences", () => {
+  const [a, b] = ["a", "b"].map((stack) => ({ ...plannedChange([base]), stack }));
+  expect(planDifferences([a!], [b!])).toEqual([
+    "a: was reviewed, and has no fresh plan",
+    "b: was not reviewed",
+  ]);
+});
+
+test("another secret is a difference of plans, and its value is not said", () => {
+  const lines = planDifferences([withSecret("first-1234")], [withSecret("second-1234")]);
+  expect(lines).toEqual(["test: docker_container.a: another value at env[0]"]);
+});
+
+test("a fingerprint does not tell one secret from another", () => {
+  expect(fingerprintOf(withSecret("first-1234"))).toBe(fingerprintOf(withSecret("second-1234")));
+});
+
+/** A real plan, and what it does otherwise than the one that was reviewed. */
+interface Edited {
+  readonly [key: string]: unknown;
+  resource_changes: {
+    address: string;
+    type: string;
+    mode: string;
+    name: string;
+    deposed?: string;
+    change: { actions: string[]; before: unknown; after: unknown };
+  }[];
+}
+
+const edited = (edit: (plan: Edited) => object) => {
+  const plan = JSON.parse(planText("image-changed")) as Edited;
+  const text = JSON.stringify({ ...plan, ...edit(plan) });
+  return changeOfPlan({ shown: "plan.json", text, stack: "single-gpu" });
+};
+const isReplaced = ({ change }: Edited["resource_changes"][number]) =>
+  change.actions.join() === "delete,create";
+
+test.each<readonly [string, (plan: Edited) => object, RegExp]>([
+  [
+    "another host",
+    () => ({
+      configuration: {
+        provider_config: { docker: { expressions: { host: { constant_value: "tcp://b:1" } } } },
+      },
+    }),
+    /providers: docker is another/,
+  ],
+  [
+    "the other order",
+    (plan) => {
+      plan.resource_changes.find(isReplaced)!.change.actions = ["create", "delete"];
+      return {};
+    },
+    /in another order/,
+  ],
+  [
+    "another output",
+    () => ({ output_changes: { other: { actions: ["create"], after: "z" } } }),
+    /outputs: other is another/,
+  ],
+  ["another variable", () => ({ variables: { db: { value: "b" } } }), /variables: db is another/],
+  [
+    "a check that fails",
+    () => ({ checks: [{ status: "fail", address: { to_display: "check.c" } }] }),
+    /check check\.c fails/,
+  ],
+  [
+    "drift",
+    (plan) => ({ resource_drift: [plan.resource_changes.find(isReplaced)] }),
+    /was changed outside of Terraform since/,
+  ],
+  [
+    "a deposed object",
+    (plan) => {
+      const first = plan.resource_changes.find(isReplaced)!;
+      const change = { ...first.change, actions: ["delete"], before: { name: "v" }, after: null };
+      return {
+        resource_changes: [{ ...first, deposed: "ab12", change }, ...plan.resource_changes],
+      };
+    },
+    /\(deposed ab12\): delete was not in the reviewed plan/,
+  ],
+  [
+    "a program that a data source runs",
+    (plan) => ({
+      resource_changes: [
+        ...plan.resource_changes,
+        {
+          address: "data.external.run",
+          mode: "data",
+          type: "external",
+          name: "run",
+          change: { actions: ["read"], before: null, after: { program: ["sh"] } },
+        },
+      ],
+    }),
+    /data\.external\.run: read was not in the reviewed plan/,
+  ],
+  [
+    "a program that a resource runs",
+    () => ({
+      configuration: {
+        root_module: {
+          resources: [{ address: "a.b", provisioners: [{ type: "local-exec", expressions: {} }] }],
+        },
+      },
+    }),
+    /provisioners: a\.b is another/,
+  ],
+  [
+    "false where nothing was given",
+    (plan) => {
+      const { change } = plan.resource_changes.find(
+        (it) => it.type === "docker_container" && isReplaced(it),
+      )!;
+      change.after = { ...(change.after as object), stdin_open: null };
+      return {};
+    },
+    /another value at stdin_open/,
+  ],
+])("%s is a difference, of plans and of fingerprints", (_, edit, line) => {
+  const [reviewed, fresh] = [edited(() => ({})), edited(edit)];
+  expect(planDifferences([reviewed], [fresh]).join("\n")).toMatch(line);
+  expect(fingerprintOf(fresh)).not.toBe(fingerprintOf(reviewed));
+  expect(planDifferences([reviewed], [reviewed])).toEqual([]);
+});
+
+test("a fingerprint has no secret of a provider or a variable", () => {
+  const of = (secret: string) =>
+    edited(() => ({
+      variables: { api_token: { value: secret } },
+      configuration: {
+        provider_config: { a: { expressions: { password: { constant_value: secret } } } },
+      },
+    }));
+  expect(fingerprintOf(of("first-1234"))).toBe(fingerprintOf(of("second-1234")));
+});
+
+test.each([
+  ["ended with an error", { errored: true }],
+  ["is not complete", { complete: false }],
+  [
+    "puts off 1 changes",
+    {
+      deferred_changes: [
+        {
+          reason: "unknown",
+          resource_change: {
+            address: "a.b",
+            type: "a",
+            name: "b",
+            change: { actions: ["delete"] },
+          },
+        },
+      ],
+    },
+  ],
+])("a plan that %s is not to be applied", (text, more) => {
+  expect(unfit(plannedChange([base], more)).join()).toContain(text);
+  expect(unfit(plannedChange([base]))).toEqual([]);
+});
+
+const action = {
+  address: "action.local_command.x",
+  config_values: { command: "true", token: "planted" },
+  config_sensitive: { token: true },
+  config_unknown: {},
+  lifecycle_action_trigger: {
+    triggering_resource_address: "docker_container.a",
+    action_trigger_event: "AfterCreate",
+    action_trigger_block_index: 0,
+    actions_list_index: 0,
+  },
+};
+
+test("an action of a provider that nobody reviewed is a difference, and so is another argument of it", () => {
+  const [without, one, other, rotated] = [
+    [],
+    [action],
+    [{ ...action, config_values: { command: "false", token: "planted" } }],
+    [{ ...action, config_values: { command: "true", token: "another" } }],
+  ].map((actions) => plannedChange([base], { action_invocations: actions }));
+  const line = ["test: actions: action.local_command.x is another"];
+  expect(planDifferences([without!], [one!])).toEqual(line);
+  expect(planDifferences([one!], [other!])).toEqual(line);
+  expect(planDifferences([one!], [one!])).toEqual([]);
+  const prints = [without, one, other, rotated].map((it) => fingerprintOf(it!));
+  expect(new Set(prints).size).toBe(3);
+  expect(prints[3]).toBe(prints[1]);
+  expect(fingerprintOf(plannedChange([base]))).toBe(prints[0]);
+});
+
+test("a plan that puts off an action is none to apply", () => {
+  const change = plannedChange([], {
+    deferred_action_invocations: [{ reason: "unknown", action_invocation: action }],
+  });
+  expect(unfit(change)).toEqual(["test: the fresh plan puts off action.local_command.x"]);
+});

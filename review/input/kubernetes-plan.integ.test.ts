@@ -1,0 +1,99 @@
+import { spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { homedir, tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { loadSettings } from "../../stacks/settings.ts";
+import { writeStacks } from "../../stacks/write-stacks.ts";
+import { testDocker } from "../../tests/deploy/test-docker.ts";
+import { providerPlaces } from "../../tests/deploy/test-project.ts";
+import { reviewOf } from "../review.ts";
+import { linesOf } from "../test-plans.ts";
+import { changeOfPlan } from "./plan-json.ts";
+import { changeOfTrees, parseDocument } from "./trees.ts";
+
+/**
+ * A plan of `kind-local` by the kubernetes provider, before there is a cluster, where Terraform finds the provider.
+ * `CLIPSTACK_WRITE_PLANS=1` saves it.
+ */
+
+const folder = mkdtempSync(join(tmpdir(), "clipstack-review-kubernetes-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const { docker, missing: noEngine } = await testDocker();
+const places = await providerPlaces(folder);
+const cwd = join(folder, "cdktf.out", "stacks", "kind-local");
+
+function terraform(...args: readonly string[]) {
+  return spawnSync("terraform", [...args, "-no-color"], {
+    cwd,
+    env: { ...process.env, ...places, CHECKPOINT_DISABLE: "1", DOCKER_HOST: docker.endpoint },
+    encoding: "utf8",
+    timeout: 240_000,
+    maxBuffer: 64 * 1024 * 1024,
+  });
+}
+
+/** The stack without the helm provider, which it declares for `deployWith: helm` and does not use here. */
+function prepared(): string {
+  writeStacks(loadSettings(fileURLToPath(new URL("../../stacks/", import.meta.url))).settings, {
+    outdir: join(folder, "cdktf.out"),
+  });
+  const file = join(cwd, "cdk.tf.json");
+  const document = JSON.parse(readFileSync(file, "utf8"));
+  delete document.provider.helm;
+  delete document.terraform.required_providers.helm;
+  document.terraform.backend = { local: { path: "terraform.tfstate" } };
+  writeFileSync(file, JSON.stringify(document, undefined, 1));
+  // a plan looks whether the weights are there, and not into them
+  mkdirSync(join(folder, "model_repository/openclip_vit_b32/1"), { recursive: true });
+  writeFileSync(join(folder, "model_repository/openclip_vit_b32/1/model.onnx"), "");
+  const { error, status, stderr } = terraform("init", "-input=false");
+  if (error !== undefined) return `terraform cannot be run: ${error.message}`;
+  if (status === 0) return "";
+  const provider = /versions for provider\s+(\S+?):/.exec(stderr)?.[1] ?? "its providers";
+  return `terraform init cannot get ${provider}`;
+}
+
+const missing = noEngine || prepared();
+
+describe.skipIf(missing !== "")(
+  `a plan of the kubernetes provider${missing && ` (not here: ${missing})`}`,
+  () => {
+    let text = "";
+    beforeAll(() => {
+      const plan = terraform("plan", "-input=false", "-out=plan");
+      expect(plan.status, plan.stderr).toBe(0);
+      const shown = terraform("show", "-json", "plan");
+      const {
+        prior_state: _state,
+        planned_values: _planned,
+        timestamp: _time,
+        ...kept
+      } = JSON.parse(
+        shown.stdout.replaceAll(folder, "/project").replaceAll(homedir(), "/home/user"),
+      );
+      text = linesOf(kept);
+      if (process.env.CLIPSTACK_WRITE_PLANS === "1") {
+        writeFileSync(
+          fileURLToPath(new URL("./plans/kind-local-create.plan.json", import.meta.url)),
+          text,
+        );
+      }
+    });
+
+    test("creates what two trees say, with the same exposure", () => {
+      const head = parseDocument(readFileSync(join(cwd, "cdk.tf.json"), "utf8"), "cdk.tf.json");
+      const [ofPlan, ofTrees] = [
+        changeOfPlan({ shown: "plan", text }),
+        changeOfTrees("kind-local", undefined, head),
+      ].map((change) => reviewOf([change]).stacks[0]!);
+      const addresses = (review: typeof ofPlan) =>
+        review?.changes.map(({ action, address }) => `${action} ${address}`).sort();
+      expect(addresses(ofPlan)).toEqual(addresses(ofTrees));
+      expect(ofPlan?.exposures).toEqual(ofTrees?.exposures);
+      expect(ofPlan?.capacity).toEqual(ofTrees?.capacity);
+    });
+  },
+);

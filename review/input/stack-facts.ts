@@ -1,0 +1,118 @@
+import {
+  type Environment,
+  environment as environmentSchema,
+  type Service,
+} from "../../contract/environment.ts";
+import type { ResourceChange, StackChange, Values } from "./change.ts";
+import { asTyped } from "./resource-types.ts";
+import { blockOf, blocksOf } from "./value-paths.ts";
+
+/** What a stack says of its services, before or after a change. */
+export interface StackFacts {
+  readonly environment?: Environment;
+  /** Resources that are there then, by address. */
+  readonly values: ReadonlyMap<string, { readonly type: string; readonly values: Values }>;
+  /** The service that a resource serves, by its address. */
+  readonly services: ReadonlyMap<string, Service>;
+}
+
+/** Facts of a stack after a change. */
+export function factsOf({ environmentAfter, resources }: StackChange): StackFacts {
+  const environment = environmentSchema.safeParse(environmentAfter).data;
+  const services = (environment?.services ?? []).flatMap((service) =>
+    Object.values(service.resources).map((address) => [address, service] as const),
+  );
+  const values = resources.flatMap(({ address, type, mode, after, deposed }) =>
+    deposed === undefined && after !== undefined && mode === "managed"
+      ? [[address, asTyped(type, after)] as const]
+      : [],
+  );
+  return { environment, values: new Map(values), services: new Map(services) };
+}
+
+/** A container whose end the apply waits for, and which may have ended. `restart` does not decide it: Docker's default is no restart. */
+export function isOneShot(container: Values | undefined): boolean {
+  return container?.must_run === false && container.attach === true;
+}
+
+/** Whether a release is of this project's chart. */
+export function isOwnChart(release: Values | undefined): boolean {
+  return /(^|\/)clipstack$/.test(String(release?.chart ?? ""));
+}
+
+/** The first of a list, and how many more there are. */
+export function few(all: readonly string[]): string {
+  return all.length <= 5
+    ? all.join(", ")
+    : `${all.slice(0, 4).join(", ")} and ${all.length - 4} more`;
+}
+
+/** Whether all labels that a selector asks for are there. A selector of expressions selects what it may. */
+export function selects(selector: Values, labels: Values): boolean {
+  const asked = Object.entries(selector);
+  return asked.length > 0 && asked.every(([name, value]) => labels[name] === value);
+}
+
+/** `docker_container.weights_check["09000a0fb7d8"]` without its key. */
+export function withoutKey(address: string): string {
+  return address.replace(/\[[^\]]*\]$/, "");
+}
+
+/** Path of the construct, or the address without the hash that keeps it apart. */
+export function titleOf({ constructPath, address }: ResourceChange): string {
+  if (constructPath !== undefined) return constructPath.split("/").slice(1).join("/");
+  return withoutKey(address)
+    .replace(/^\w+\./, "")
+    .replace(/_[0-9A-F]{8}$/, "")
+    .replaceAll("_", "/");
+}
+
+/** A label of a container. */
+export function labelOf(values: Values | undefined, name: string): string | undefined {
+  const label = blocksOf(values?.labels).find((it) => it.label === name)?.value;
+  return typeof label === "string" ? label : undefined;
+}
+
+/** Volumes of a container by where they are mounted. */
+export function volumeAt(values: Values | undefined, place: string): string | undefined {
+  const volume = blocksOf(values?.volumes).find((it) => it.container_path === place);
+  const name = volume?.volume_name ?? volume?.host_path;
+  return typeof name === "string" && name !== "" ? name : undefined;
+}
+
+/** Seconds of `2m0s`, `90s`, `1h` or `500ms`. */
+export function secondsOf(text: unknown): number | undefined {
+  if (typeof text === "number") return text;
+  if (typeof text !== "string" || !/^(\d+(\.\d+)?(h|m|s|ms|us|µs|ns))+$/.test(text))
+    return undefined;
+  const units: Readonly<Record<string, number>> = {
+    ...{ h: 3_600, m: 60, s: 1, ms: 1e-3 },
+    ...{ us: 1e-6, µs: 1e-6, ns: 1e-9 },
+  };
+  return [...text.matchAll(/(\d+(?:\.\d+)?)(h|ms|us|µs|ns|m|s)/g)].reduce(
+    (sum, [, count, unit]) => sum + Number(count) * (units[unit ?? ""] ?? 0),
+    0,
+  );
+}
+
+/** `35 s`, `2 min`, `7 min 30 s`. */
+export function durationText(seconds: number): string {
+  if (seconds < 100) return `${Math.round(seconds)} s`;
+  const minutes = Math.floor(seconds / 60);
+  const rest = Math.round(seconds - 60 * minutes);
+  return rest === 0 ? `${minutes} min` : `${minutes} min ${rest} s`;
+}
+
+/** Whether only the machine itself reaches an address. */
+export function isLoopback(address: string): boolean {
+  return /^(127\.|::1$|\[::1\]$|localhost$)/.test(address);
+}
+
+/** Names of a Kubernetes object: `clipstack/clipstack-embed`. */
+export function objectName(values: Values | undefined): {
+  readonly namespace: string;
+  readonly name: string;
+} {
+  const { name, namespace } = blockOf(values, "metadata");
+  return { name: String(name ?? ""), namespace: String(namespace ?? "default") };
+}

@@ -1,0 +1,355 @@
+import { describe, expect, test } from "vitest";
+import { expression } from "../../constructs/expression.ts";
+import { reviewOf } from "../review.ts";
+import { findingsOfChange } from "../rules/findings.ts";
+import { savedChange } from "../test-plans.ts";
+import { synthesizedText } from "../test-stacks.ts";
+import type { ResourceChange, StackChange } from "./change.ts";
+import { changeOfTrees, parseDocument, withDocument } from "./trees.ts";
+
+/** Settings of the saved plans, and one thing in them that is different. */
+const settings = (
+  more: { readonly gpu?: string; readonly delay?: number; readonly trt?: string } = {},
+) => `
+accelerator: gpu
+host: { gpu: ${more.gpu ?? "rtx-4080"}, count: 1 }
+network: clipstack-test-review
+embed: { image: "registry.example/clipstack/embed:0.1.0-gpu" }
+tritonOnnx: { image: "nvcr.io/nvidia/tritonserver:26.07-py3", maxQueueDelayMicroseconds: ${more.delay ?? 5000} }
+tritonTrt: { image: "nvcr.io/nvidia/tritonserver:${more.trt ?? "26.07-py3"}", maxQueueDelayMicroseconds: ${more.delay ?? 5000} }
+`;
+
+const document = (yaml: string) =>
+  parseDocument(synthesizedText("single-gpu", yaml), "cdk.tf.json");
+const changed = (more: Parameters<typeof settings>[0]) =>
+  changeOfTrees("single-gpu", document(settings()), document(settings(more)));
+
+/** What happens, without what only one source can know. */
+function summary(change: StackChange) {
+  const { stacks } = reviewOf([change]);
+  const { changes, capacity, exposures } = stacks[0]!;
+  return {
+    effects: changes
+      .map(({ action, address }) => `${action} ${address.replace(/\[.*\]$/, "")}`)
+      .sort(),
+    consequences: changes
+      .filter(({ isStep }) => !isStep)
+      .map(({ address, consequence }) => `${address}: ${consequence?.text}`)
+      .sort(),
+    capacity,
+    exposures,
+  };
+}
+
+describe("two trees and a plan say the same", () => {
+  test.each([
+    ["a queue delay", "queue-delay-changed", { delay: 2_000 }],
+    ["an image", "image-changed", { trt: "26.06-py3" }],
+    ["a GPU", "gpu-swapped", { gpu: "a10" }],
+  ] as const)("of %s that changes", (_, plan, more) => {
+    expect(summary(changed(more))).toEqual(summary(savedChange(plan)));
+  });
+
+  test("of a stack that is new, and of one that is destroyed", () => {
+    const head = document(settings());
+    expect(summary(changeOfTrees("single-gpu", undefined, head))).toEqual(
+      summary(savedChange("create")),
+    );
+    expect(summary(changeOfTrees("single-gpu", head, undefined))).toEqual(
+      summary(savedChange("stack-destroyed")),
+    );
+  });
+
+  test("of nothing that changes", () => {
+    expect(summary(changed({}))).toEqual(summary(savedChange("nothing-changed")));
+  });
+});
+
+/** A file with some resources. */
+function fileOf(
+  resource: Readonly<Record<string, Readonly<Record<string, object>>>>,
+  more: object = {},
+) {
+  return parseDocument(JSON.stringify({ resource, ...more }), "cdk.tf.json");
+}
+
+const of = (change: StackChange, address: string): ResourceChange =>
+  change.resources.find((it) => it.address === address)!;
+
+test("what a provider cannot change in place is replaced, and the attribute is named", () => {
+  const file = (env: string, restart: string) =>
+    fileOf({ docker_container: { a: { name: "a", env: [env], restart } } });
+  const change = changeOfTrees("s", file("A=1", "no"), file("A=2", "no"));
+  expect(of(change, "docker_container.a")).toMatchObject({
+    action: "replace",
+    replacePaths: [["env", 0]],
+  });
+  expect(
+    of(changeOfTrees("s", file("A=1", "no"), file("A=1", "always")), "docker_container.a").action,
+  ).toBe("update");
+});
+
+test.each([
+  ["kubernetes_deployment_v1", { spec: { replicas: 1 } }, { spec: { replicas: 2 } }, "update"],
+  ["kubernetes_deployment_v1", { metadata: { name: "a" } }, { metadata: { name: "b" } }, "replace"],
+  [
+    "kubernetes_deployment_v1",
+    { spec: [{ selector: { match_labels: { a: "1" } } }] },
+    { spec: [{ selector: { match_labels: { a: "2" } } }] },
+    "replace",
+  ],
+  [
+    "kubernetes_pod_disruption_budget_v1",
+    { spec: { max_unavailable: "1" } },
+    { spec: { max_unavailable: "2" } },
+    "replace",
+  ],
+  ["helm_release", { values: ["a: 1"] }, { values: ["a: 2"] }, "update"],
+  ["helm_release", { namespace: "a" }, { namespace: "b" }, "replace"],
+  ["terraform_data", { input: 1 }, { input: 2 }, "update"],
+  ["terraform_data", { triggers_replace: 1 }, { triggers_replace: 2 }, "replace"],
+  ["docker_image", { keep_locally: true }, { keep_locally: false }, "update"],
+  ["docker_volume", { driver: "local" }, { driver: "nfs" }, "replace"],
+  ["somebody_elses_thing", { a: 1 }, { a: 2 }, "update"],
+])("%s with %j and then %j: %s", (type, before, after, action) => {
+  const change = changeOfTrees(
+    "s",
+    fileOf({ [type]: { a: before } }),
+    fileOf({ [type]: { a: after } }),
+  );
+  expect(of(change, `${type}.a`).action).toBe(action);
+});
+
+test("what refers to a resource that is made anew is replaced in turn", () => {
+  const file = (name: string) =>
+    fileOf({
+      docker_image: { i: { name } },
+      docker_container: { c: { image: expression("docker_image.i.image_id") } },
+      terraform_data: { gate: { triggers_replace: { c: expression("docker_container.c.id") } } },
+    });
+  const change = changeOfTrees("s", file("a:1"), file("a:2"));
+  expect(change.resources.map(({ address, action }) => `${action} ${address}`)).toEqual([
+    "replace docker_container.c",
+    "replace docker_image.i",
+    "replace terraform_data.gate",
+  ]);
+});
+
+test("what refers to a name that stays is not touched", () => {
+  const file = (driver: string) =>
+    fileOf({
+      docker_network: { n: { name: "net", driver } },
+      docker_container: {
+        c: { networks_advanced: [{ name: expression("docker_network.n.name") }] },
+      },
+    });
+  const change = changeOfTrees("s", file("bridge"), file("overlay"));
+  expect(of(change, "docker_container.c").action).toBe("no-op");
+});
+
+test("a local that becomes another expression changes what names it", () => {
+  const file = (hash: string) =>
+    fileOf(
+      { docker_image: { i: { name: `a:${expression("local.hash")}` } } },
+      { locals: { hash } },
+    );
+  expect(
+    of(
+      changeOfTrees("s", file(expression("sha256(1)")), file(expression("sha256(2)"))),
+      "docker_image.i",
+    ).action,
+  ).toBe("replace");
+});
+
+test("a change that is ignored is none", () => {
+  const file = (name: string) =>
+    fileOf({ docker_container: { c: { name, lifecycle: { ignore_changes: ["name"] } } } });
+  expect(of(changeOfTrees("s", file("a"), file("b")), "docker_container.c").action).toBe("no-op");
+});
+
+test.each([
+  ["more instances", 1, 3, ["no-op c[0]", "create c[1]", "create c[2]"]],
+  ["fewer instances", 3, 1, ["no-op c[0]", "delete c[1]", "delete c[2]"]],
+  ["none", 2, 0, ["delete c[0]", "delete c[1]"]],
+  ["one and then several", undefined, 2, ["no-op c[0] from c", "create c[1]"]],
+  ["several and then one", 2, undefined, ["no-op c from c[0]", "delete c[1]"]],
+  ["more than anybody counts", 1e9, 1e9, ["no-op c"]],
+])("a count makes instances: %s", (_, before, after, effects) => {
+  const file = (count: number | undefined) =>
+    fileOf({
+      docker_container: { c: { name: "a", ...(count === undefined ? {} : { count }) } },
+      terraform_data: { t: { triggers_replace: expression("docker_container.c") } },
+    });
+  const { resources } = changeOfTrees("s", file(before), file(after));
+  const short = (address: string) => address.replace("docker_container.", "");
+  expect(
+    resources
+      .filter(({ type }) => type === "docker_container")
+      .map(({ action, address, movedFrom }) =>
+        [action, short(address), ...(movedFrom ? ["from", short(movedFrom)] : [])].join(" "),
+      ),
+  ).toEqual(effects);
+});
+
+test("instances of a moved resource are moved", () => {
+  const file = (name: string, more: object = {}) =>
+    fileOf({ docker_volume: { [name]: { name: "v", count: 2 } } }, more);
+  const moved = [{ from: "docker_volume.a", to: "docker_volume.b" }];
+  const { resources } = changeOfTrees("s", file("a"), file("b", { moved }));
+  expect(resources.map(({ action, address, movedFrom }) => [action, address, movedFrom])).toEqual([
+    ["no-op", "docker_volume.b[0]", "docker_volume.a[0]"],
+    ["no-op", "docker_volume.b[1]", "docker_volume.a[1]"],
+  ]);
+});
+
+test.each([
+  ["a count of 0", { count: 0 }, "delete"],
+  ["a count that is an expression", { count: expression("local.many") }, "replace"],
+  ["another provider", { provider: "docker.other" }, "replace"],
+])("%s is told", (_, more, action) => {
+  const file = (own: object) => fileOf({ docker_container: { c: { name: "a", ...own } } });
+  expect(of(changeOfTrees("s", file({}), file(more)), "docker_container.c").action).toBe(action);
+});
+
+test("what is removed from the state and not destroyed is forgotten", () => {
+  const was = fileOf({ docker_volume: { v: { name: "v" } } });
+  const removed = (destroy: boolean) =>
+    fileOf({}, { removed: [{ from: "docker_volume.v", lifecycle: { destroy } }] });
+  expect(of(changeOfTrees("s", was, removed(false)), "docker_volume.v").action).toBe("forget");
+  expect(of(changeOfTrees("s", was, removed(true)), "docker_volume.v").action).toBe("delete");
+});
+
+test.each([
+  ["host-moved", { provider: { docker: [{ host: "ssh://root@another.example" }] } }],
+  ["host-moved", { provider: { docker: { host: "ssh://root@another.example" } } }],
+  ["state-moved", { terraform: { backend: { s3: { bucket: "b", key: "k" } } } }],
+  ["state-moved", { terraform: { backend: { local: { path: "other" } } } }],
+])("a stack of which only the place is another breaks %s", (rule, more) => {
+  const file = (own: object) =>
+    fileOf(
+      { docker_container: { c: { name: "a" } } },
+      {
+        provider: { docker: [{ host: "ssh://root@a.example" }] },
+        terraform: { backend: { local: { path: "state" } } },
+        ...own,
+      },
+    );
+  const change = changeOfTrees("s", file({}), file(more));
+  const findings = findingsOfChange(change, { waivers: [], today: "2026-12-01" });
+  const { verdict } = reviewOf([change], { findings });
+  expect(verdict.level).toBe("blocked");
+  expect(verdict.reasons.join()).toContain(rule);
+});
+
+test.each([
+  ["single-gpu", "host: { docker: 'ssh://ops@gpu-1' }", "host: { docker: 'ssh://ops@gpu-2' }"],
+  ["k8s-gpu", "", "cluster: { context: other }"],
+] as const)("%s whose settings say another place is not safe", (stack, before, after) => {
+  const file = (yaml: string) => parseDocument(synthesizedText(stack, yaml), "cdk.tf.json");
+  const change = changeOfTrees(stack, file(before), file(after));
+  const places = [change.configurationBefore, change.configuration].map((it) =>
+    JSON.stringify(it?.provider),
+  );
+  expect(places[0]).not.toBe(places[1]);
+  for (const facts of [{}, { environmentBefore: undefined }]) {
+    const findings = findingsOfChange(
+      { ...change, ...facts },
+      { waivers: [], today: "2026-12-01" },
+    );
+    expect(reviewOf([change], { findings }).verdict.reasons.join()).toContain("host-moved");
+  }
+});
+
+test.each([
+  [{ terraform: { required_providers: { docker: { source: "evil/docker", version: "~> 4.5" } } } }],
+  [{ terraform: { required_providers: { docker: { source: "a/docker", version: "~> 5.0" } } } }],
+  [{ provider: { docker: [{ registry_auth: [{ password: "planted-00000" }] }] } }],
+  [{ provider: { docker: [{ ssh_opts: ["-o", "StrictHostKeyChecking=no"] }] } }],
+])("a stack of which only a provider is another has something to look at: %j", (more) => {
+  const file = (own: object) =>
+    fileOf(
+      { docker_container: { c: { name: "a" } } },
+      {
+        provider: { docker: [{}] },
+        terraform: { required_providers: { docker: { source: "a/docker", version: "~> 4.5" } } },
+        ...own,
+      },
+    );
+  const change = changeOfTrees("s", file({}), file(more));
+  const findings = findingsOfChange(change, { waivers: [], today: "2026-12-01" });
+  const review = reviewOf([change], { findings });
+  expect(review.verdict.level).toBe("attention");
+  expect(review.verdict.reasons.join()).toContain("provider-changed");
+  expect(JSON.stringify(review)).not.toContain("planted");
+});
+
+test("says that a plan will be refused where what is made once gets other arguments", () => {
+  const file = (node: string) =>
+    parseDocument(
+      synthesizedText("kind-local", `cluster: { nodeImage: "${node}" }`),
+      "cdk.tf.json",
+    );
+  const reasons = (from: string, to: string) =>
+    reviewOf([changeOfTrees("kind-local", file(from), file(to))]).verdict.reasons.join();
+  const digest = (digit: string) => `kindest/node@sha256:${digit.repeat(64)}`;
+  const refused = reasons(digest("1"), digest("2"));
+  expect(refused).toMatch(/terraform_data\.cluster\S* was made with another input/);
+  expect(refused).toContain("a plan is refused");
+  expect(reasons(digest("1"), digest("1"))).toBe("");
+});
+
+test("what is moved keeps its state", () => {
+  const change = changeOfTrees(
+    "s",
+    fileOf({ docker_volume: { old: { name: "v" } } }),
+    fileOf(
+      { docker_volume: { fresh: { name: "v" } } },
+      { moved: [{ from: "docker_volume.old", to: "docker_volume.fresh" }] },
+    ),
+  );
+  expect(change.resources).toHaveLength(1);
+  expect(of(change, "docker_volume.fresh")).toMatchObject({
+    action: "no-op",
+    movedFrom: "docker_volume.old",
+  });
+});
+
+test("says that only a plan knows whether hashed files changed", () => {
+  expect(changed({}).notKnown.join()).toContain("Terraform hashes them when it plans");
+});
+
+test("a value of a sensitive variable is marked", () => {
+  const file = fileOf(
+    { docker_container: { c: { hostname: expression("var.secret") } } },
+    { variable: { secret: { sensitive: true } } },
+  );
+  expect(of(changeOfTrees("s", undefined, file), "docker_container.c").sensitive).toEqual([
+    ["hostname"],
+  ]);
+});
+
+test("gives a plan the paths of its constructs, and the backend", () => {
+  const change = withDocument(savedChange("queue-delay-changed"), document(settings()));
+  const embed = change.resources.find(({ address }) =>
+    address.startsWith("docker_container.embed"),
+  );
+  expect(embed?.constructPath).toBe("single-gpu/embed/container");
+  expect(change.configuration?.terraform).toHaveProperty("backend");
+});
+
+test.each([
+  ["no JSON", "{", "a/cdk.tf.json: must be JSON, and ends in the middle of it, after 1 characters"],
+  ["a list", "[]", "a/cdk.tf.json: : Invalid input: expected object, received array"],
+])("fails for %s in one line", (_, text, message) => {
+  expect(() => parseDocument(text, "a/cdk.tf.json")).toThrow(message);
+});
+
+test.each([
+  ["started", { start: false }, {}],
+  ["not started", {}, { start: false }],
+  ["allowed more", { capabilities: { drop: ["ALL"] }, read_only: false }, { read_only: true }],
+])("a container that is %s by a word is changed", (_, before, after) => {
+  const file = (more: object) => fileOf({ docker_container: { c: { name: "c", ...more } } });
+  const change = changeOfTrees("s", file(before), file(after));
+  expect(of(change, "docker_container.c")?.action).not.toBe("no-op");
+});

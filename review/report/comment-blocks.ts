@@ -1,0 +1,68 @@
+import { gapTexts, type Topic } from "../changes/coverage.ts";
+import type { DiffBlock } from "../changes/diff-line.ts";
+import type { StackReview } from "../review.ts";
+
+/** Headings, lists and tables that Markdown and HTML are made of. */
+
+export type Span =
+  | string
+  | { readonly break: true }
+  | { readonly code: string }
+  | { readonly strong: string }
+  | { readonly link: string; readonly text: string };
+export type Text = readonly Span[];
+
+export type Block =
+  | { readonly kind: "heading"; readonly level: 2 | 3 | 4; readonly text: Text }
+  | { readonly kind: "text"; readonly text: Text }
+  | { readonly kind: "list"; readonly items: readonly Text[] }
+  | {
+      readonly kind: "table";
+      readonly head: readonly Text[];
+      readonly rows: readonly (readonly Text[])[];
+    }
+  | { readonly kind: "diff"; readonly title: string; readonly diffs: readonly DiffBlock[] }
+  | { readonly kind: "details"; readonly summary: Text; readonly blocks: readonly Block[] };
+
+/** Detail of a comment: everything; what needs attention by name and the rest counted; counts. */
+export const levels = ["full", "attention", "counts"] as const;
+export type Level = (typeof levels)[number];
+
+export function heading(level: 2 | 3 | 4, text: string): Block {
+  return { kind: "heading", level, text: [text] };
+}
+
+export function details(summary: string, blocks: readonly Block[]): Block {
+  return { kind: "details", summary: [summary], blocks };
+}
+
+export function list(items: readonly Text[]): Block {
+  return { kind: "list", items };
+}
+
+/** `2 steps` */
+export function plural(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+export function listOf(items: readonly Text[], more = 0, what = ""): readonly Block[] {
+  if (items.length === 0 && more <= 0) return [];
+  const rest: readonly Text[] =
+    more > 0 ? [[`and ${more} more${what === "" ? "" : `: ${what}`}`]] : [];
+  return [list([...items, ...rest])];
+}
+
+/** A text on one line, and what nobody sees in it by its code: a mark may turn the direction of what follows. */
+export function visible(text: string): string {
+  return text.replaceAll(/\s+/g, " ").replaceAll(/[\p{Cc}\p{Cf}]/gu, (mark) => {
+    // parts of a picture of a face
+    if (mark === "\u200d") return mark;
+    return `(U+${(mark.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")})`;
+  });
+}
+
+/** One for each group of resources that a statement of the comment does not cover. */
+export function gapItems(stacks: readonly StackReview[], topic: Topic): readonly Text[] {
+  const all = stacks.flatMap(({ coverage }) => coverage.unexamined);
+  return gapTexts(all, topic).map((text) => [text]);
+}

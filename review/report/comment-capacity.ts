@@ -1,0 +1,182 @@
+import { type Capacity, hoursPerMonth, usdPerThousand } from "../changes/capacity.ts";
+import type { Serving, ServingChange } from "../changes/serving.ts";
+import { few } from "../input/stack-facts.ts";
+import { sameValue } from "../input/value-paths.ts";
+import type { StackReview } from "../review.ts";
+import {
+  type Block,
+  details,
+  gapItems,
+  heading,
+  type Level,
+  listOf,
+  plural,
+  type Text,
+} from "./comment-blocks.ts";
+
+/** GPUs, replicas and cost of each environment; without `full` detail only of those that change. */
+export function capacitySection(stacks: readonly StackReview[], level: Level): readonly Block[] {
+  const known = stacks.filter(({ capacity }) => capacity.before ?? capacity.after);
+  if (known.length === 0) return [];
+  const isOther = ({ capacity: { before, after } }: StackReview) => !sameValue(before, after);
+  const changed = level === "attention" ? known.filter(isOther) : [];
+  const shown = level === "full" ? known : changed;
+  const gaps = gapItems(stacks, "capacity and cost");
+  const cell = (
+    { capacity: { before, after } }: StackReview,
+    text: (capacity: Capacity) => string | undefined,
+    none = "none",
+  ): Text => {
+    const [was, is] = [before, after].map((it) => (it === undefined ? none : (text(it) ?? "–")));
+    return transition(was, is);
+  };
+  const rows = shown.map((stack): readonly Text[] => [
+    [{ code: stack.stack }],
+    cell(stack, ({ gpus }) => gpus),
+    cell(stack, vramText),
+    cell(stack, replicasText),
+    cell(stack, ({ imagesPerSecond }) => imagesPerSecond?.toFixed(0)),
+    cell(stack, ({ usdPerHour }) => usdPerHour?.toFixed(2), "0"),
+    cell(
+      stack,
+      ({ usdPerHour: usd }) => (usd === undefined ? undefined : (usd * hoursPerMonth).toFixed(0)),
+      "0",
+    ),
+    cell(stack, (capacity) => usdPerThousand(capacity)?.toFixed(5)),
+  ]);
+  const total = totalRow(known);
+  if (level === "counts" && total === undefined) return [];
+  const left = level === "counts" ? 0 : known.length - shown.length;
+  return [
+    heading(3, "Capacity and money"),
+    {
+      kind: "table",
+      head: [
+        ["environment"],
+        ["GPUs"],
+        ["VRAM used of usable, MiB"],
+        ["replicas"],
+        ["images/s"],
+        ["$/hour"],
+        [`$/month (${hoursPerMonth} h)`],
+        ["$/1,000 images"],
+      ],
+      rows: [...rows, ...(total === undefined ? [] : [total])],
+    },
+    ...listOf(
+      [...(shown.length === 0 ? [] : capacityNotes(shown)), ...gaps],
+      left,
+      "none of them changes",
+    ),
+  ];
+}
+
+/** What each Triton runs: what is another in sight, the others folded. */
+export function servingSection(stacks: readonly StackReview[], level: Level): readonly Block[] {
+  if (level === "counts") return [];
+  const all = stacks.flatMap(({ stack, serving }) => serving.map((it) => ({ stack, ...it })));
+  const cell = (
+    { before, after }: ServingChange,
+    text: (serving: Serving) => string | undefined,
+  ): Text => {
+    const [was = "", is = ""] = [before ?? after, after ?? before].map((it) =>
+      it === undefined ? "" : (text(it) ?? "not used"),
+    );
+    return transition(was, is);
+  };
+  const fate = ({ before, after }: ServingChange): Text => {
+    if (before === undefined) return [", ", { strong: "new" }];
+    return after === undefined ? [", ", { strong: "gone" }] : [];
+  };
+  const table = (some: typeof all): Block => ({
+    kind: "table",
+    head: [["Triton"], ["image"], ["instances"], ["largest batch"], ["TensorRT"]],
+    rows: some.map((it) => [
+      [{ code: `${it.stack}: ${it.service}` }, ...fate(it)],
+      cell(it, ({ image }) => image),
+      cell(it, ({ instances }) => instances),
+      cell(it, ({ maxBatch }) => (maxBatch === undefined ? undefined : String(maxBatch))),
+      cell(it, ({ tensorrt }) => tensorrt),
+    ]),
+  });
+  // an unknown image may be another
+  const isSame = ({ before, after }: ServingChange) =>
+    sameValue(before, after) && before?.image !== "–";
+  const others = all.filter((it) => !isSame(it));
+  const same = all.filter(isSame);
+  return [
+    ...(others.length === 0 ? [] : [table(others)]),
+    ...(same.length === 0 || level !== "full"
+      ? []
+      : [
+          details(`${plural(same.length, "Triton")} with image, instances and TensorRT as before`, [
+            table(same),
+          ]),
+        ]),
+  ];
+}
+
+/** `1 → 2`, or what stays. */
+function transition(was = "", is = ""): Text {
+  return was === is ? [is] : [`${was} → `, { strong: is }];
+}
+
+function totalRow(stacks: readonly StackReview[]): readonly Text[] | undefined {
+  const priced = stacks.filter(
+    ({ capacity: { before, after } }) => (before?.usdPerHour ?? after?.usdPerHour) !== undefined,
+  );
+  if (priced.length < 2) return undefined;
+  const sum = (moment: "before" | "after") =>
+    priced.reduce((all, { capacity }) => all + (capacity[moment]?.usdPerHour ?? 0), 0);
+  const cell = (digits: number, times: number): Text => {
+    const [was, is] = [sum("before"), sum("after")].map((usd) => (usd * times).toFixed(digits));
+    return transition(was, is);
+  };
+  return [["all"], [""], [""], [""], [""], cell(2, 1), cell(0, hoursPerMonth), [""]];
+}
+
+function vramText({ vramUsedMiB, vramUsableMiB }: Capacity): string | undefined {
+  if (vramUsableMiB === undefined) return undefined;
+  return `${vramUsedMiB ?? "–"} of ${vramUsableMiB}`;
+}
+
+function replicasText({ replicas }: Capacity): string {
+  const texts = replicas.map(
+    ({ service, min, max }) => `${service} ${min === max ? min : `${min} to ${max}`}`,
+  );
+  return texts.join(", ");
+}
+
+function capacityNotes(stacks: readonly StackReview[]): readonly Text[] {
+  const capacities = stacks.flatMap(({ stack, capacity: { before, after } }) =>
+    [before, after].flatMap((it) => (it === undefined ? [] : [{ stack, ...it }])),
+  );
+  const sources = new Map<string, Set<string>>();
+  for (const { stack, predictionSource: source } of capacities) {
+    if (source === undefined) continue;
+    sources.set(source, (sources.get(source) ?? new Set()).add(stack));
+  }
+  const without = new Map(
+    capacities.filter((it) => it.imagesPerSecond === undefined).map((it) => [it.stack, it.gpus]),
+  );
+  const onCpu = [...without.values()].every((gpus) => gpus === "CPU");
+  const dates = [
+    ...new Set(capacities.flatMap(({ priceDate }) => (priceDate === undefined ? [] : [priceDate]))),
+  ].sort();
+  return [
+    ...[...sources].map(
+      ([source, names]): Text => [`images/s of ${few([...names])}: predicted, ${source}`],
+    ),
+    ...(without.size === 0
+      ? []
+      : [
+          [
+            `images/s of ${few([...without.keys()])}: not predicted${onCpu ? ", which is done for GPUs only" : ""}`,
+          ],
+        ]),
+    ["VRAM is an estimate of the fullest GPU; usable is the part of it that models may plan with"],
+    ...(dates.length === 0
+      ? []
+      : [[`prices are typical ones of the GPUs alone, seen in ${dates.join(" and ")}`]]),
+  ];
+}

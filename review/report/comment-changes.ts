@@ -1,0 +1,167 @@
+import type { DiffBlock } from "../changes/diff-line.ts";
+import { dangerOf, type ReviewedChange, type StackReview } from "../review.ts";
+import {
+  type Block,
+  details,
+  heading,
+  type Level,
+  list,
+  listOf,
+  plural,
+  type Text,
+} from "./comment-blocks.ts";
+
+/** An action in Terraform's words for people. */
+export function actionWord(action: string): string {
+  return { delete: "destroy", "no-op": "keep" }[action] ?? action;
+}
+
+/** Changes of each stack; without `full` detail only those that need attention by name, the others counted. */
+export function changeSection(stacks: readonly StackReview[], level: Level): readonly Block[] {
+  const changing = stacks.filter(({ changes }) => changes.length > 0);
+  if (level === "counts") return dangerCounts(stacks);
+  const named =
+    level === "full" ? changing : changing.filter(({ changes }) => changes.some(isDangerous));
+  const others = changing
+    .filter((stack) => !named.includes(stack))
+    .flatMap(({ changes }) => changes);
+  if (changing.length === 0) return [];
+  return [
+    heading(3, "What happens"),
+    ...named.flatMap((stack) => [
+      ...(stacks.length === 1 ? [] : [heading(4, stack.stack)]),
+      ...(level === "full" ? allChanges(stack.changes) : dangersOf(stack.changes)),
+    ]),
+    ...countsText(named.length > 0 && stacks.length > 1 ? "In other stacks" : "Also", others),
+  ];
+}
+
+function isDangerous(change: ReviewedChange): boolean {
+  return dangerOf(change) < 3;
+}
+
+function dangerCounts(stacks: readonly StackReview[]): readonly Block[] {
+  const dangerous = stacks.flatMap(({ changes }) => changes.filter(isDangerous));
+  if (dangerous.length === 0) return [];
+  return countsText(
+    `${plural(dangerous.length, "change")} that need${dangerous.length === 1 ? "s" : ""} attention`,
+    dangerous,
+  );
+}
+
+function dangersOf(changes: readonly ReviewedChange[]): readonly Block[] {
+  const others = changes.filter((it) => !isDangerous(it));
+  return [list(changes.filter(isDangerous).map(changeText)), ...countsText("Also", others)];
+}
+
+function allChanges(changes: readonly ReviewedChange[]): readonly Block[] {
+  const main = changes.filter(({ isStep }) => !isStep);
+  const steps = changes.filter(({ isStep }) => isStep);
+  const creations = main.filter(({ action }) => action === "create");
+  const folded = creations.length > 8 ? creations : [];
+  return [
+    ...listOf(main.filter((it) => !folded.includes(it)).map(changeText)),
+    ...(folded.length === 0
+      ? []
+      : [details(`${folded.length} are created`, [list(folded.map(changeText))])]),
+    ...(steps.length === 0
+      ? []
+      : [
+          details(
+            `${plural(steps.length, "step")} of the deployment: nothing that runs afterwards`,
+            [list(steps.map(changeText))],
+          ),
+        ]),
+  ];
+}
+
+/** Types that a count names. */
+const mostTypes = 12;
+
+/** `Also: 3 × docker_container create, 2 × docker_volume update.` */
+function countsText(label: string, changes: readonly ReviewedChange[]): readonly Block[] {
+  if (changes.length === 0) return [];
+  const counts = new Map<string, number>();
+  for (const { type, action } of changes) {
+    const key = `${type} ${actionWord(action)}`;
+    counts.set(key, (counts.get(key) ?? 0) + 1);
+  }
+  const sorted = [...counts].sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1));
+  const shown = sorted.slice(0, mostTypes).map(([key, count]) => `${count} × ${key}`);
+  const rest = sorted.slice(mostTypes).reduce((sum, [, count]) => sum + count, 0);
+  const text = [...shown, ...(rest === 0 ? [] : [`${rest} of other types`])].join(", ");
+  return [{ kind: "text", text: [`${label}: ${text}.`] }];
+}
+
+function changeText(change: ReviewedChange): Text {
+  const { action, address, title, forcedBy, because, consequence, movedFrom, imported } = change;
+  return [
+    { strong: actionWord(action) },
+    " ",
+    ...(title === address ? [] : [{ code: title }, " "]),
+    "(",
+    { code: address },
+    ...(change.deposed === undefined ? [] : [", deposed ", { code: change.deposed }]),
+    ")",
+    ...(change.createBeforeDestroy && !change.isStep ? [", the new one first"] : []),
+    ...(movedFrom === undefined ? [] : [", moved from ", { code: movedFrom }]),
+    ...(imported ? [", imported"] : []),
+    ...(consequence === undefined ? [] : [`: ${lowerFirst(consequence.text)}`]),
+    ...(change.unexamined === undefined
+      ? []
+      : [{ break: true as const }, `Not examined for ${change.unexamined.join(", ")}.`]),
+    ...(because === undefined ? [] : [{ break: true as const }, because]),
+    ...(forcedBy.length === 0
+      ? []
+      : [
+          { break: true as const },
+          "Forced by ",
+          ...forcedBy
+            .slice(0, 4)
+            .flatMap((text, index): Text => [...(index === 0 ? [] : [", "]), { code: text }]),
+          forcedBy.length > 4 ? ` and ${forcedBy.length - 4} more.` : ".",
+        ]),
+  ];
+}
+
+/** The start of a sentence in the middle of one; a name keeps its letter. */
+function lowerFirst(text: string): string {
+  return /^(Every|It|All|Its|Until|Nobody|Pods|Fewer|Everything|The|What|Who|Any|Container|A|No)\b/.test(
+    text,
+  )
+    ? text.charAt(0).toLowerCase() + text.slice(1)
+    : text;
+}
+
+export function differenceSection(stacks: readonly StackReview[]): readonly Block[] {
+  const render = ({ title, diffs }: ReviewedChange): Block => ({ kind: "diff", title, diffs });
+  const blocks = stacks.flatMap(({ stack, changes }) => {
+    const parts = changes.filter(({ diffs }) => diffs.length > 0);
+    const titled = parts.filter(({ diffs }) => hasTitle(diffs));
+    const others = parts.filter(({ diffs }) => !hasTitle(diffs));
+    const quiet = others.filter(({ isStep }) => isStep);
+    return [
+      ...(stacks.length > 1 && parts.length > 0 ? [heading(4, stack)] : []),
+      // of a step only what it writes into a file
+      ...titled.map((part) =>
+        render(
+          part.isStep ? { ...part, diffs: part.diffs.filter(({ title }) => title !== "") } : part,
+        ),
+      ),
+      ...others.filter(({ isStep }) => !isStep).map(render),
+      ...(quiet.length === 0
+        ? []
+        : [
+            details(
+              `Differences of ${plural(quiet.length, "step")} of the deployment`,
+              quiet.map(render),
+            ),
+          ]),
+    ];
+  });
+  return blocks.length === 0 ? [] : [heading(3, "Differences"), ...blocks];
+}
+
+function hasTitle(diffs: readonly DiffBlock[]): boolean {
+  return diffs.some(({ title }) => title !== "");
+}

@@ -1,0 +1,176 @@
+import { gapTexts } from "../changes/coverage.ts";
+import type { Exposure } from "../changes/exposure.ts";
+import type { RuleFinding } from "../input/change.ts";
+import type { StackReview } from "../review.ts";
+import {
+  type Block,
+  details,
+  gapItems,
+  heading,
+  type Level,
+  list,
+  listOf,
+  plural,
+  type Span,
+  type Text,
+} from "./comment-blocks.ts";
+
+/** Ports, privileges and rights; without `full` detail those that are as before are counted. */
+export function exposureSection(stacks: readonly StackReview[], level: Level): readonly Block[] {
+  const exposed = stacks.flatMap(({ stack, exposures }) =>
+    exposures.map((exposure) => ({ stack, ...exposure })),
+  );
+  const gaps = listOf(gapItems(stacks, "exposure"));
+  const [first] = exposed;
+  if (first === undefined) return [heading(3, "Exposure"), noExposure(stacks), ...gaps];
+  const of = (status: Exposure["status"]) => exposed.filter((it) => it.status === status);
+  const named = level === "counts" ? [] : [...of("new"), ...of("gone")];
+  const row = ({ stack, status, who, what }: typeof first): readonly Text[] => [
+    [status === "unchanged" ? "as before" : { strong: status }],
+    [{ code: stack }],
+    [{ code: who }],
+    [what],
+  ];
+  const rows = (level === "full" ? [...named, ...of("unchanged")] : named).map(row);
+  const counts = (["new", "gone", "unchanged"] as const)
+    .map((status) => `${of(status).length} ${status === "unchanged" ? "as before" : status}`)
+    .join(", ");
+  return [
+    heading(3, "Exposure"),
+    ...(rows.length === 0
+      ? []
+      : [{ kind: "table" as const, head: [["status"], ["stack"], ["who"], ["what"]], rows }]),
+    ...(level === "full" ? [] : [list([[counts]])]),
+    ...gaps,
+  ];
+}
+
+function noExposure(stacks: readonly StackReview[]): Block {
+  const examined = stacks.reduce((sum, { coverage: { resources, unexamined } }) => {
+    return sum + resources - unexamined.filter((it) => it.topics.includes("exposure")).length;
+  }, 0);
+  const text =
+    examined === 0
+      ? "No resource was examined for exposure."
+      : `Of the ${examined} resources examined, none publishes a port beyond loopback or its cluster, is privileged, or is set to run as root (steps that end before the services start excepted).`;
+  return { kind: "text", text: [text] };
+}
+
+const severityMarks = { error: "⛔ error", warning: "⚠️ warning", note: "note" } as const;
+
+/** Findings of rules: those of the change first, the others folded; without `full` detail the others are counted. */
+export function ruleSection(
+  stacks: readonly StackReview[],
+  level: Level,
+  rulesUrl: string | undefined,
+): readonly Block[] {
+  const findings = stacks.flatMap((stack) => stack.findings);
+  if (findings.length === 0) return [];
+  const open = findings.filter(({ waived }) => waived === undefined);
+  const of = (severity: RuleFinding["severity"]) =>
+    open.filter((it) => it.severity === severity && (severity === "note" || !it.existing));
+  const fresh = [...of("error"), ...of("warning")];
+  const old = open.filter(({ severity, existing }) => severity !== "note" && existing);
+  const notes = of("note");
+  const waived = findings.filter((it) => it.waived !== undefined);
+  const others: readonly (readonly [readonly RuleFinding[], string, string])[] = [
+    [old, `${old.length} broken as before, not by this change`, "how to fix"],
+    [notes, plural(notes.length, "note"), "how to fix"],
+    [waived, `${waived.length} waived`, "reason"],
+  ];
+  const given = others.filter(([some]) => some.length > 0);
+  const table = (some: readonly RuleFinding[], last: string) => findingTable(some, last, rulesUrl);
+  const counts = `${plural(of("error").length, "error")}, ${plural(of("warning").length, "warning")} of this change`;
+  return [
+    heading(3, "Rules"),
+    ...(fresh.length === 0
+      ? [{ kind: "text" as const, text: ["No rule is broken by this change."] }]
+      : level === "counts"
+        ? [list([[counts]])]
+        : [table(fresh, "how to fix")]),
+    ...(level === "full"
+      ? given.map(([some, summary, last]) => details(summary, [table(some, last)]))
+      : listOf(given.map(([, summary]) => [summary]))),
+    ...listOf(ruleGaps(stacks)),
+  ];
+}
+
+function findingTable(
+  findings: readonly RuleFinding[],
+  last: string,
+  rulesUrl: string | undefined,
+): Block {
+  const rule = (id: string): Span =>
+    rulesUrl === undefined ? { code: id } : { link: `${rulesUrl}${id}.md`, text: id };
+  const place = ({ stack, address }: RuleFinding) =>
+    address === undefined ? stack : `${stack}: ${address}`;
+  return {
+    kind: "table",
+    head: [["severity"], ["rule"], ["where"], ["what"], [last]],
+    rows: findings.map((finding) => [
+      [severityMarks[finding.severity]],
+      [rule(finding.rule)],
+      [{ code: place(finding) }],
+      [finding.what],
+      [finding.waived ?? finding.fix],
+    ]),
+  };
+}
+
+function ruleGaps(stacks: readonly StackReview[]): readonly Text[] {
+  const all = stacks.flatMap(({ coverage }) =>
+    coverage.unexamined.filter(({ topics }) => topics.includes("impact")),
+  );
+  return gapTexts(
+    all,
+    undefined,
+    (count) => `${count === 1 ? "is" : "are"} not covered by the rules`,
+  ).map((text) => [text]);
+}
+
+/** Resources that were changed outside of Terraform. */
+export function driftSection(stacks: readonly StackReview[], level: Level): readonly Block[] {
+  const drifts = stacks.flatMap(({ stack, drift }) => drift.map((it) => ({ stack, ...it })));
+  // the table of counts has them
+  if (drifts.length === 0 || level === "counts") return [];
+  const places = ({ diffs }: (typeof drifts)[number]) =>
+    diffs.flatMap(({ lines }) => lines.map(({ where }) => where)).slice(0, 6);
+  return [
+    heading(3, "Changed outside of Terraform"),
+    list(
+      drifts.map(
+        (drift): Text => [
+          { strong: drift.action === "delete" ? "gone" : "changed" },
+          " ",
+          { code: `${drift.stack}: ${drift.address}` },
+          ...(drift.diffs.length === 0 ? [] : [`: ${places(drift).join(", ")}`]),
+        ],
+      ),
+    ),
+  ];
+}
+
+/** Statements on what the source of a review does not tell. */
+export function notKnownSection(stacks: readonly StackReview[], level: Level): readonly Block[] {
+  const of = (source: StackReview["source"]) => stacks.filter((it) => it.source === source);
+  const ofTrees = [...new Set(of("trees").flatMap(({ notKnown }) => notKnown))];
+  const ofPlans = of("plan").flatMap(({ stack, notKnown }) =>
+    notKnown.map((line) => `${stack}: ${line}`),
+  );
+  const most = level === "full" ? ofPlans.length : mostLines;
+  return [
+    ...(ofTrees.length === 0
+      ? []
+      : [
+          details("What only a plan could tell", [
+            list(ofTrees.slice(0, mostLines).map((line) => [line])),
+          ]),
+        ]),
+    ...listOf(
+      ofPlans.slice(0, most).map((line) => [line]),
+      ofPlans.length - most,
+    ),
+  ];
+}
+
+const mostLines = 20;

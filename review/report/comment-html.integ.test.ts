@@ -1,0 +1,103 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { type Browser, chromium } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { reviewOf } from "../review.ts";
+import { findingsOfChange } from "../rules/findings.ts";
+import { savedChange } from "../test-plans.ts";
+import { htmlReport } from "./comment-html.ts";
+
+/**
+ * The page of a review in a real browser, opened from disk. `CLIPSTACK_WRITE_PLANS=1` writes the picture of the docs anew.
+ */
+
+const executable = [
+  process.env.CLIPSTACK_CHROMIUM,
+  "/usr/bin/chromium",
+  "/usr/bin/chromium-browser",
+  "/usr/bin/google-chrome",
+].find((path) => path !== undefined && existsSync(path));
+const missing = executable === undefined ? " (not here: no Chromium, CLIPSTACK_CHROMIUM)" : "";
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+describe.skipIf(executable === undefined)(`the page of a review${missing}`, () => {
+  let browser: Browser;
+  const folder = mkdtempSync(join(tmpdir(), "clipstack-review-page-"));
+  const file = join(folder, "review.html");
+
+  beforeAll(async () => {
+    const changes = ["gpu-swapped", "port-exposed"].map((name) => ({
+      ...savedChange(name),
+      stack: name,
+    }));
+    const findings = changes.flatMap((change) =>
+      findingsOfChange(change, { waivers: [], today: "2026-11-30" }),
+    );
+    const predict = ({ gpu }: { readonly gpu?: { readonly name: string } }) =>
+      gpu === undefined ? undefined : { imagesPerSecond: 1_429, source: "for this picture" };
+    writeFileSync(file, htmlReport(reviewOf(changes, { findings, predict })));
+    // in a container and as root there is no sandbox to be had
+    browser = await chromium.launch({ executablePath: executable, args: ["--no-sandbox"] });
+  });
+  afterAll(async () => {
+    await browser?.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  const open = async (width: number, colorScheme: "light" | "dark") => {
+    const page = await browser.newPage({
+      viewport: { width, height: 900 },
+      colorScheme,
+      bypassCSP: true,
+    });
+    const complaints: string[] = [];
+    page.on("console", (message) => complaints.push(message.text()));
+    page.on("pageerror", (error) => complaints.push(String(error)));
+    page.on("request", (request) => {
+      if (!request.url().startsWith("file:")) complaints.push(request.url());
+    });
+    await page.goto(pathToFileURL(file).href);
+    return { page, complaints };
+  };
+
+  test.each([
+    [1_280, "light"],
+    [390, "dark"],
+  ] as const)(
+    "at %i px, %s, is as wide as the window, accessible, and asks for nothing",
+    async (width, scheme) => {
+      const { page, complaints } = await open(width, scheme);
+      expect(await page.evaluate("document.documentElement.scrollWidth")).toBe(width);
+      await page.addScriptTag({ content: axe });
+      const violations = await page.evaluate(
+        "axe.run().then(({ violations }) => violations.map(({ id }) => id))",
+      );
+      expect(violations).toEqual([]);
+      expect(complaints).toEqual([]);
+      await page.close();
+    },
+  );
+
+  test("shows what is dangerous without a scroll or a click", async () => {
+    const { page } = await open(1_280, "light");
+    for (const text of [
+      "Needs attention",
+      "embed does not answer for a while",
+      "port 8002/tcp on 0.0.0.0",
+    ]) {
+      const box = await page.getByText(text).first().boundingBox();
+      expect(box?.y, text).toBeLessThan(900);
+    }
+    if (process.env.CLIPSTACK_WRITE_PLANS === "1") {
+      await page.setViewportSize({ width: 1_000, height: 1_250 });
+      await page.screenshot({
+        path: fileURLToPath(new URL("../../docs/images/review.png", import.meta.url)),
+      });
+    }
+    await page.close();
+  });
+});

@@ -1,0 +1,581 @@
+import { describe, expect, test } from "vitest";
+import { isUnchanged } from "./report/comment-document.ts";
+import { htmlReport } from "./report/comment-html.ts";
+import { commentLimit, commentMarker, markdownComment } from "./report/comment-markdown.ts";
+import { reviewOf } from "./review.ts";
+import { planCases, plannedChange, savedChange } from "./test-plans.ts";
+
+describe("the comment of a real plan", () => {
+  for (const name of [...planCases.map((it) => it.name), "kind-local-create"]) {
+    test(`${name} is the one that was agreed on`, async () => {
+      const text = markdownComment(reviewOf([savedChange(name)]));
+      await expect(text).toMatchFileSnapshot(`./input/plans/${name}.review.md`);
+    });
+  }
+
+  test("of all stacks at once is one comment", async () => {
+    const changes = ["gpu-swapped", "stack-destroyed", "nothing-changed"].map((name) => ({
+      ...savedChange(name),
+      stack: name,
+    }));
+    const text = markdownComment(reviewOf(changes));
+    expect(text.split(commentMarker)).toHaveLength(2);
+    await expect(text).toMatchFileSnapshot("./input/plans/three-stacks.review.md");
+  });
+});
+
+test.each([
+  ["replace_because_tainted", ["delete", "create"], "It is tainted"],
+  ["replace_by_request", ["delete", "create"], "Somebody asked for it, with -replace."],
+  ["delete_because_each_key", ["delete"], "for_each has its key no more."],
+])("says of %s why Terraform does it", (reason, actions, text) => {
+  const change = plannedChange([{ address: "docker_volume.v", actions, before: {}, after: {} }]);
+  const resources = change.resources.map((it) => ({ ...it, reason }));
+  expect(markdownComment(reviewOf([{ ...change, resources }]))).toContain(text);
+});
+
+test("folds the rules that were broken before, and names those that the change breaks first", () => {
+  const finding = (rule: string, more: object) =>
+    ({ rule, severity: "warning", stack: "test", what: "w", fix: "f", ...more }) as const;
+  const findings = [finding("old", { severity: "error", existing: true }), finding("new", {})];
+  const review = reviewOf([plannedChange([])], { findings });
+  expect(review.verdict.reasons).toEqual(["test: 1 rule is to look at: new."]);
+  const text = markdownComment(review);
+  expect(text.indexOf("`new`")).toBeLessThan(text.indexOf("<details>"));
+  expect(text.indexOf("`old`")).toBeGreaterThan(text.indexOf("<details>"));
+});
+
+test("is safe where nothing changes", () => {
+  expect(reviewOf([savedChange("nothing-changed")]).verdict).toEqual({
+    level: "safe",
+    reasons: [],
+  });
+});
+
+test("a changed queue delay is safe, and its field is reported", () => {
+  const { verdict, stacks } = reviewOf([savedChange("queue-delay-changed")]);
+  expect(verdict).toEqual({ level: "safe", reasons: [] });
+  const fields = stacks[0]?.changes
+    .flatMap(({ diffs }) => diffs)
+    .filter(({ title }) => title.startsWith("config.pbtxt"));
+  expect(fields).toEqual([
+    {
+      title: "config.pbtxt of openclip_vit_b32",
+      lines: [
+        { where: "dynamic_batching.max_queue_delay_microseconds", before: "5000", after: "2000" },
+      ],
+    },
+    {
+      title: "config.pbtxt of openclip_vit_b32_trt",
+      lines: [
+        { where: "dynamic_batching.max_queue_delay_microseconds", before: "5000", after: "2000" },
+      ],
+    },
+  ]);
+});
+
+test("says of a port that is opened to all who is new there, and that a key is asked for", () => {
+  const { stacks } = reviewOf([savedChange("port-exposed")]);
+  expect(stacks[0]?.exposures.map(({ status, who, what }) => `${status} ${who}: ${what}`)).toEqual([
+    "new embed: port 8002/tcp on 0.0.0.0",
+    "new embed: asks for a key",
+  ]);
+});
+
+test("says of another GPU what it costs and holds, and that the TensorRT engines are lost", () => {
+  const { stacks, verdict } = reviewOf([savedChange("gpu-swapped")]);
+  const { before, after } = stacks[0]!.capacity;
+  expect([before?.gpus, before?.usdPerHour, before?.vramUsableMiB]).toEqual([
+    "1 × rtx-4080",
+    2,
+    14_738,
+  ]);
+  expect([after?.gpus, after?.usdPerHour, after?.vramUsableMiB]).toEqual(["1 × a10", 0.75, 20_725]);
+  expect(verdict.reasons).toContain(
+    "single-gpu: triton-trt/engine-cache/volume: what is in it is lost.",
+  );
+});
+
+test("names the image by its tag, and not by its id", () => {
+  const { stacks } = reviewOf([savedChange("image-changed")]);
+  const trt = stacks[0]?.changes.find(({ title }) => title === "triton-trt/container");
+  expect(trt?.forcedBy.at(-1)).toBe(
+    "image (nvcr.io/nvidia/tritonserver:26.07-py3 → nvcr.io/nvidia/tritonserver:26.06-py3)",
+  );
+});
+
+test("counts a replacement once, and the two instances of a one-shot container as one", () => {
+  const { counts } = reviewOf([savedChange("queue-delay-changed")]).stacks[0]!;
+  expect(counts).toMatchObject({ delete: 0, create: 0, replace: 3, unchanged: 17 });
+});
+
+test("puts what is destroyed before what is created", () => {
+  const change = plannedChange([
+    { address: "docker_network.a", actions: ["create"], after: {} },
+    { address: "docker_volume.b", actions: ["update"], before: {}, after: { x: 1 } },
+    { address: "docker_volume.c", actions: ["delete", "create"], before: {}, after: {} },
+    { address: "docker_volume.d", actions: ["delete"], before: {} },
+  ]);
+  const actions = reviewOf([change]).stacks[0]?.changes.map(({ action }) => action);
+  expect(actions).toEqual(["delete", "replace", "update", "create"]);
+});
+
+test("counts what is moved and imported, and calls neither dangerous", () => {
+  const move = JSON.parse(
+    JSON.stringify({
+      address: "a.new",
+      previous_address: "a.old",
+      mode: "managed",
+      type: "a",
+      name: "new",
+      change: { actions: ["no-op"], before: {}, after: {} },
+    }),
+  );
+  const change = plannedChange([], { resource_changes: [move] });
+  const review = reviewOf([change]);
+  expect(review.stacks[0]?.counts).toMatchObject({ move: 1, unchanged: 0 });
+  expect(review.verdict.level).toBe("safe");
+  expect(markdownComment(review)).toContain("moved from `a.old`");
+});
+
+test("is blocked by a rule of severity error, and not by a waived one or one that was broken before", () => {
+  const change = plannedChange([]);
+  const error = { rule: "x", severity: "error", stack: "test", what: "w", fix: "f" } as const;
+  const level = (more: object) =>
+    reviewOf([change], { findings: [{ ...error, ...more }] }).verdict.level;
+  expect(level({})).toBe("blocked");
+  expect(level({ waived: "known", existing: true })).toBe("safe");
+  expect(level({ existing: true })).toBe("safe");
+  expect(level({ severity: "warning" })).toBe("attention");
+});
+
+test("says of an error that comes with its own waiver that it is waived", () => {
+  const error = { rule: "x", severity: "error", stack: "test", what: "w", fix: "f" } as const;
+  const findings = [{ ...error, waived: "known" }];
+  expect(reviewOf([plannedChange([])], { findings }).verdict).toEqual({
+    level: "attention",
+    reasons: ["test: 1 rule is broken by this change and waived: x."],
+  });
+});
+
+const [deleted, replaced] = [["delete"], ["delete", "create"]];
+test.each<readonly [string, readonly string[], object]>([
+  ["kubernetes_stateful_set_v1.d", replaced, { metadata: [{ name: "d" }] }],
+  ["kubernetes_deployment_v1.d", replaced, { metadata: [{ name: "d" }] }],
+  ["kubernetes_service_v1.d", replaced, { metadata: [{ name: "d" }] }],
+  ["kubernetes_persistent_volume_v1.d", replaced, { metadata: [{ name: "d" }] }],
+  ["helm_release.d", replaced, { name: "d", namespace: "a" }],
+  ["aws_db_instance.d", replaced, { name: "d" }],
+  ["random_password.d", replaced, { length: 8 }],
+  ["somebody_elses_thing.d", replaced, { name: "d" }],
+  ["docker_container.d", replaced, { name: "d" }],
+  ["docker_container.d", deleted, { name: "d" }],
+  ["docker_image.d", deleted, { name: "d" }],
+  ["docker_volume.d", ["forget"], { name: "d" }],
+])("%s with %j is not safe", (address, actions, values) => {
+  const after = actions.length === 1 ? null : values;
+  const { level, reasons } = reviewOf([
+    plannedChange([{ address, actions, before: values, after }]),
+  ]).verdict;
+  expect(level).toBe("attention");
+  expect(reasons).not.toEqual([]);
+});
+
+/** A change of one resource, reviewed. */
+const verdictOf = (address: string, before: object | null, after: object) =>
+  reviewOf([
+    plannedChange([{ address, actions: [before === null ? "create" : "update"], before, after }]),
+  ]).verdict.reasons.join("\n");
+const named = (spec: object) => ({ metadata: [{ name: "d" }], spec: [spec] });
+const pods = (replicas: number, image = "a:1") =>
+  named({ replicas: String(replicas), template: [{ spec: [{ container: [{ image }] }] }] });
+
+test.each<readonly [string, string, object | null, object]>([
+  [
+    "Fewer pods of d",
+    "kubernetes_horizontal_pod_autoscaler_v2.d",
+    named({ min_replicas: 4, max_replicas: 8 }),
+    named({ min_replicas: 2, max_replicas: 8 }),
+  ],
+  ["Fewer pods of d", "kubernetes_deployment_v1.d", pods(6), pods(1)],
+  ["Fewer pods of d", "kubernetes_deployment_v1.d", pods(6), pods(3, "a:2")],
+  ["d does not answer", "kubernetes_stateful_set_v1.d", pods(1), pods(1, "a:2")],
+  [
+    "who may do or reach what is another",
+    "kubernetes_network_policy_v1.d",
+    named({ ingress: [{ from: [{ pod_selector: [{}] }] }] }),
+    named({ ingress: [{ from: [{ pod_selector: [{ match_labels: { a: "b" } }] }] }] }),
+  ],
+  [
+    "who may do or reach what is another",
+    "kubernetes_cluster_role_v1.d",
+    { metadata: [{ name: "d" }], rule: [{ verbs: ["get"], resources: ["pods"] }] },
+    { metadata: [{ name: "d" }], rule: [{ verbs: ["get"], resources: ["nodes"] }] },
+  ],
+  [
+    "may * on secrets, which was not before",
+    "kubernetes_cluster_role_v1.d",
+    null,
+    { metadata: [{ name: "d" }], rule: [{ verbs: ["*"], resources: ["secrets"] }] },
+  ],
+])("says that it is worse afterwards: %s of %s", (text, address, before, after) => {
+  expect(verdictOf(address, before, after)).toContain(text);
+});
+
+test.each<readonly [string, object]>([
+  ["kubernetes_deployment_v1.d", pods(2, "a:2")],
+  ["kubernetes_deployment_v1.d", pods(6)],
+])("more or other pods of %s are no loss", (address, after) => {
+  expect(verdictOf(address, pods(2), after)).toBe("");
+});
+
+test("a container that Docker does not restart is a service all the same", () => {
+  const values = (image: string) => ({ name: "db", restart: "no", must_run: true, image });
+  const change = plannedChange([
+    {
+      address: "docker_container.db",
+      actions: ["delete", "create"],
+      before: values("a"),
+      after: values("b"),
+    },
+  ]);
+  const { changes } = reviewOf([change]).stacks[0]!;
+  expect(changes[0]?.consequence?.text).toBe("Container db is started anew.");
+});
+
+test("asks the disruption budget that selects the pods, whatever it is called", () => {
+  const labels = { app: "web" };
+  const deployment = (image: string) =>
+    named({
+      replicas: "4",
+      strategy: [{ rolling_update: [{ max_unavailable: "2", max_surge: "0" }] }],
+      template: [{ metadata: [{ labels }], spec: [{ container: [{ image }] }] }],
+    });
+  const budget = (match: object) => ({
+    metadata: [{ name: "other" }],
+    spec: [{ min_available: "3", selector: [{ match_labels: match }] }],
+  });
+  const text = (match: object) =>
+    reviewOf([
+      plannedChange([
+        { address: "kubernetes_deployment_v1.d", before: deployment("a"), after: deployment("b") },
+        {
+          address: "kubernetes_pod_disruption_budget_v1.b",
+          actions: ["no-op"],
+          before: budget(match),
+          after: budget(match),
+        },
+      ]),
+    ]).stacks[0]?.changes[0]?.consequence?.text;
+  expect(text(labels)).toContain("below the 3 of the disruption budget");
+  expect(text({ app: "another" })).not.toContain("budget");
+});
+
+test.each([
+  ["another chart", { chart: "x" }],
+  ["another repository", { repository: "https://a.example" }],
+  ["force_update", { force_update: true }],
+])("a release with %s is not safe", (_, more) => {
+  const values = { name: "r", chart: "./clipstack" };
+  expect(verdictOf("helm_release.r", values, { ...values, ...more })).toContain("may have to wait");
+});
+
+test("a Deployment without pods goes away", () => {
+  const values = (replicas: string) => ({
+    metadata: [{ name: "d" }],
+    spec: [{ replicas, template: [{}] }],
+  });
+  const change = plannedChange([
+    { address: "kubernetes_deployment_v1.d", before: values("3"), after: values("0") },
+  ]);
+  expect(reviewOf([change]).verdict.reasons).toEqual(["test: d goes away."]);
+});
+
+test("two keys of one address are two things, unless they are of a one-shot container", () => {
+  const instances = (type: string, more: object) =>
+    plannedChange([
+      { address: `${type}.a["x"]`, actions: ["delete"], before: { name: "x", ...more } },
+      { address: `${type}.a["y"]`, actions: ["create"], after: { name: "y", ...more } },
+    ]);
+  const counts = (type: string, more: object = {}) =>
+    reviewOf([instances(type, more)]).stacks[0]?.counts;
+  expect(counts("docker_volume")).toMatchObject({ delete: 1, create: 1, replace: 0 });
+  expect(counts("docker_container")).toMatchObject({ delete: 1, create: 1, replace: 0 });
+  const oneShot = counts("docker_container", { must_run: false, attach: true });
+  expect(oneShot).toMatchObject({ delete: 0, create: 0, replace: 1 });
+});
+
+test("says of a plan what is besides its resources", () => {
+  const address = "docker_volume.late";
+  const late = { address, type: "docker_volume", name: "late", change: { actions: ["delete"] } };
+  const change = plannedChange([], {
+    checks: [{ status: "fail", address: { to_display: "check.reachable" } }],
+    deferred_changes: [{ reason: "instance_count_unknown", resource_change: late }],
+  });
+  const { verdict, stacks } = reviewOf([change]);
+  expect(verdict.reasons).toEqual([
+    "test: Checks fail: check.reachable.",
+    "test: Another plan is needed afterwards, for docker_volume.late (destroyed).",
+  ]);
+  expect(stacks.every(isUnchanged)).toBe(false);
+});
+
+test("says which actions of providers the apply runs, without their arguments", () => {
+  const address = "action.local_command.warm";
+  const change = plannedChange([], {
+    action_invocations: [
+      {
+        address,
+        config_values: { command: "planted-command" },
+        config_sensitive: {},
+        lifecycle_action_trigger: {
+          triggering_resource_address: "docker_container.a",
+          action_trigger_event: "AfterCreate",
+        },
+      },
+    ],
+  });
+  const review = reviewOf([change]);
+  expect(review.verdict).toEqual({
+    level: "attention",
+    reasons: [
+      `test: The apply runs ${address} (after create of docker_container.a): what an action does is in no plan.`,
+    ],
+  });
+  expect(markdownComment(review)).not.toContain("planted-command");
+});
+
+test("says that only an output changes", () => {
+  const review = reviewOf([
+    plannedChange([], {
+      output_changes: { url: { actions: ["update"], before: "a", after: "b" } },
+    }),
+  ]);
+  expect(review.stacks.every(isUnchanged)).toBe(false);
+  expect(markdownComment(review)).toContain("Safe: test: no resource changes, but the output url");
+});
+
+test("does not say of a plan that ended with an error that nothing changes", () => {
+  const text = markdownComment(reviewOf([plannedChange([], { errored: true })]));
+  expect(text).toContain("Blocked: the plan of test ended with an error");
+  expect(text).not.toContain("does not change");
+});
+
+test("takes what an earlier replacement left for no service", () => {
+  const [embed] = savedChange("nothing-changed").resources.filter(({ address }) =>
+    address.startsWith("docker_container.embed"),
+  );
+  const change = savedChange("nothing-changed");
+  const left = { ...embed!, action: "delete", deposed: "ab12", after: undefined } as const;
+  const { changes } = reviewOf([{ ...change, resources: [left, ...change.resources] }]).stacks[0]!;
+  expect(changes.map(({ consequence }) => consequence)).toEqual([
+    {
+      text: "It is what an earlier replacement left: what is at the address now stays.",
+      down: [],
+      lost: false,
+    },
+  ]);
+});
+
+const commentSaying = (what: string) => {
+  const findings = [{ rule: "x", severity: "note", stack: "test", what, fix: "f" } as const];
+  return markdownComment(reviewOf([plannedChange([])], { findings }));
+};
+
+test.each(["/@user", "a/b#1", "(@user)", "@user", "see GH-12"])("%s mentions nobody", (text) => {
+  expect(commentSaying(text)).not.toMatch(/[@#]\w|GH-\d/);
+});
+
+test.each([
+  ["see https://evil.example/a?b=c&d.", "see `https://evil.example/a?b=c&d`."],
+  ["(HTTP://evil.example)", "(`HTTP://evil.example`)"],
+  ["www.evil.example, or so", "`www.evil.example`, or so"],
+  ["[x](https://evil.example)", "\\[x\\](`https://evil.example`)"],
+  ["https://`evil`.example|", "``https://`evil`.example\\|``"],
+  ["https://!!", "https:<!---->//!!"],
+])("%s is no link", (text, written) => {
+  expect(commentSaying(text)).toContain(written);
+});
+
+test("a mark that turns the direction of a text is seen", () => {
+  const address = "docker_volume.a\u202eexe.b";
+  const review = reviewOf([plannedChange([{ address, actions: ["delete"], before: {} }])]);
+  for (const text of [markdownComment(review), htmlReport(review)]) {
+    expect(text).not.toContain("\u202e");
+    expect(text).toContain("(U+202E)");
+  }
+});
+
+test("is the same text from the same plan", () => {
+  const text = () => markdownComment(reviewOf([savedChange("image-changed")]));
+  expect(text()).toBe(text());
+});
+
+test("the page of a review asks the network for nothing, and closes what it opens", () => {
+  const html = htmlReport(reviewOf([savedChange("port-exposed")]), {
+    rulesUrl: "https://a.example/",
+  });
+  expect(html).not.toMatch(/<(script|img|link|iframe)/);
+  for (const tag of ["table", "details", "section", "ul", "li", "pre", "main"]) {
+    expect(html.split(`<${tag}`).length, tag).toBe(html.split(`</${tag}>`).length);
+  }
+});
+
+test("no text of a plan becomes Markdown or HTML of the comment", () => {
+  const evil = "</details>|**x** `y` @all ```\n# z <script>alert(1)</script> -->";
+  const change = plannedChange([
+    {
+      address: `docker_container.${evil}`,
+      before: { hostname: evil },
+      after: { hostname: `${evil}2` },
+    },
+  ]);
+  const review = reviewOf([change], {
+    findings: [{ rule: "x", severity: "warning", stack: "test", what: evil, fix: evil }],
+  });
+  expect(htmlReport(review)).not.toContain("<script");
+  const text = markdownComment(review);
+  const outside = text.replaceAll(/(`{3,})diff\n[\s\S]*?\n\1|(`+)[^\n]*?\2(?!`)/g, "");
+  expect(outside).not.toMatch(/<script|\*\*x\*\*|(?<!\w)@all|^# z/m);
+});
+
+describe("a plan that is too long for a comment", () => {
+  const many = (count: number, actions: readonly string[], type = "docker_container") =>
+    Array.from({ length: count }, (_, index) => ({
+      address: `${type}.number_${index}_with_a_rather_long_name_that_takes_room`,
+      actions,
+      before: actions[0] === "create" ? null : { name: `n${index}`, env: [`PORT=${index}`] },
+      after: actions.join() === "delete" ? null : { name: `m${index}`, env: [`PORT=${index + 1}`] },
+    }));
+
+  test("names everything that is destroyed while it fits, and counts the rest", () => {
+    const change = plannedChange([
+      ...many(2_000, ["create"]),
+      ...many(900, ["update"], "docker_network"),
+      ...many(40, ["delete"], "docker_volume"),
+    ]);
+    const text = markdownComment(reviewOf([change]));
+    expect(text.length).toBeLessThan(commentLimit);
+    for (let index = 0; index < 40; index += 1)
+      expect(text).toContain(`docker_volume.number_${index}_`);
+    expect(text).toContain("2000 × docker_container create");
+    expect(text).toContain("**Shortened** to fit the limit of a comment");
+  });
+
+  test("counts what needs attention where its names alone are too many", () => {
+    const text = markdownComment(reviewOf([plannedChange(many(3_000, ["delete"]))]));
+    expect(text.length).toBeLessThan(commentLimit);
+    expect(text).toContain("3000 changes that need attention: 3000 × docker_container destroy.");
+    expect(text).toContain("| `test` | **3000** |");
+  });
+
+  test("names the services that go away, whatever else is counted", () => {
+    const others = { ...plannedChange(many(2_000, ["delete"])), stack: "a" };
+    const text = markdownComment(reviewOf([others, savedChange("stack-destroyed")]));
+    expect(text.length).toBeLessThan(commentLimit);
+    expect(text).toContain("- single-gpu: embed, triton-onnx, triton-trt go away.");
+  });
+
+  test("keeps errors of rules before notes", () => {
+    const change = plannedChange(many(800, ["update"]));
+    const finding = (index: number, severity: "error" | "note") =>
+      ({
+        rule: `${severity}-${index}`,
+        severity,
+        stack: "test",
+        what: "w".repeat(120),
+        fix: "f",
+      }) as const;
+    const findings = [
+      ...Array.from({ length: 900 }, (_, index) => finding(index, "note")),
+      ...Array.from({ length: 20 }, (_, index) => finding(index, "error")),
+    ];
+    const text = markdownComment(reviewOf([change], { findings }));
+    expect(text.length).toBeLessThan(commentLimit);
+    for (let index = 0; index < 20; index += 1) expect(text).toContain(`error-${index}`);
+  });
+
+  test("fits any limit", () => {
+    const review = reviewOf([savedChange("image-changed")]);
+    for (const limit of [20_000, 4_000, 1_500, 800]) {
+      expect(markdownComment(review, { limit }).length).toBeLessThanOrEqual(limit);
+    }
+  });
+
+  test("names its plans, and gives the counts of a hundred stacks with a row of their own", () => {
+    const changes = Array.from({ length: 120 }, (_, index) => ({
+      ...plannedChange(many(20, ["delete", "create"])),
+      stack: `stack-${index}`,
+    }));
+    const text = markdownComment(reviewOf(changes));
+    expect(text.length).toBeLessThan(commentLimit);
+    expect(text).not.toContain("**Cut here**");
+    expect(text.trimEnd().split("\n").at(-1)).toMatch(/^<!-- clipstack-plans stack-0:.* -->$/);
+    expect(text.split(/:[0-9a-f]{64} /)).toHaveLength(121);
+    expect(text).toContain("2400 changes that need attention: 2400 × docker_container replace.");
+    expect(text.split("\n| `stack-")).toHaveLength(101);
+    expect(text).toContain("| 20 more | 0 | **400** | 0 | 0 |");
+  });
+
+  test("counts stacks that need no attention in one row", () => {
+    const changes = Array.from({ length: 900 }, (_, index) => ({
+      ...plannedChange(many(2, index === 700 ? ["delete"] : ["update"])),
+      stack: `stack-${index}`,
+    }));
+    const text = markdownComment(reviewOf(changes));
+    expect(text.length).toBeLessThan(commentLimit);
+    expect(text).toContain("| `stack-700` | **2** | 0 | 0 |");
+    expect(text).toContain("| 899 more | 0 | 0 | 1798 | 0 |");
+    expect(text.split("- **destroy**")).toHaveLength(3);
+  });
+
+  test("shortens tables of capacity and of exposure, and keeps what changes there", () => {
+    const swapped = savedChange("gpu-swapped");
+    const same = savedChange("nothing-changed");
+    const changes = Array.from({ length: 400 }, (_, index) => ({
+      ...(index === 399 ? swapped : same),
+      stack: `stack-${index}`,
+    }));
+    const text = markdownComment(reviewOf(changes));
+    expect(text.length).toBeLessThan(commentLimit);
+    expect(text).toContain("| `stack-399` | 1 × rtx-4080 → **1 × a10** |");
+    expect(text).toMatch(/- and \d+ more: none of them changes/);
+    expect(text).toContain("| all |");
+  });
+
+  test("keeps an unexamined resource by name, and its statement", () => {
+    const change = plannedChange([
+      ...many(2_000, ["create"]),
+      { address: "aws_security_group_rule.open", after: { cidr_blocks: ["0.0.0.0/0"] } },
+    ]);
+    const text = markdownComment(reviewOf([change]));
+    expect(text.length).toBeLessThan(commentLimit);
+    expect(text).toContain("- **update** `open` (`aws_security_group_rule.open`)");
+    expect(text).toContain("1 resource of aws was not examined for exposure");
+  });
+
+  test("is cut where nothing else helps, and names its plans even then", () => {
+    const review = reviewOf([savedChange("image-changed")]);
+    const text = markdownComment(review, { limit: 700 });
+    expect(text).toContain("**Cut here**");
+    expect(text.trimEnd().split("\n").at(-1)).toMatch(/^<!-- clipstack-plans /);
+    expect(text.split("<details>").length).toBe(text.split("</details>").length);
+  });
+
+  test("says where the whole report is", () => {
+    const review = reviewOf([plannedChange(many(3_000, ["delete"]))]);
+    const text = markdownComment(review, { reportUrl: "https://ci.example/runs/1" });
+    expect(text).toContain("The rest is in [the whole report](https://ci.example/runs/1).");
+  });
+
+  test("is not kept in memory many times over", () => {
+    const changes = plannedChange([
+      ...many(1_000, ["update"]),
+      ...many(1_000, ["delete", "create"], "docker_volume"),
+    ]);
+    globalThis.gc?.();
+    const before = process.memoryUsage().heapUsed;
+    markdownComment(reviewOf([changes]));
+    expect((process.memoryUsage().heapUsed - before) / 1e6).toBeLessThan(300);
+  });
+});

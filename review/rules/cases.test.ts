@@ -1,0 +1,463 @@
+import { describe, expect, test } from "vitest";
+import { changeOf, inFormOfPlan, synthesizedText } from "../test-stacks.ts";
+import type { Example } from "./rule.ts";
+import { rules } from "./rules.ts";
+
+/**
+ * What a rule must find, and what it must leave alone, besides the one example of its page. `says` is undefined where both are
+ * to pass: there the failing one is what looks wrong, and is not.
+ */
+interface Case extends Omit<Example, "says"> {
+  readonly rule: string;
+  readonly of: string;
+  readonly says: string | undefined;
+}
+
+const onHost = (construct: string, ...path: readonly (string | number)[]) =>
+  ["resource", "docker_container", construct, ...path] as const;
+const embedPod = (...path: readonly (string | number)[]) =>
+  [
+    ...["resource", "kubernetes_deployment_v1", "embed/deployment"],
+    ...["spec", "template", "spec", "container", 0, ...path],
+  ] as const;
+
+const deployment = (...path: readonly (string | number)[]) =>
+  ["resource", "kubernetes_deployment_v1", "embed/deployment", "spec", ...path] as const;
+
+const secondContainer = [...embedPod().slice(0, -1), 1] as const;
+const initContainers = [...embedPod().slice(0, -2), "init_container"] as const;
+const half = { cpu: "500m", memory: "768Mi" } as const;
+const allGpus = "NVIDIA_VISIBLE_DEVICES=all";
+const int8 = { name: "MODEL_PRECISION", value: "int8" } as const;
+const chartValues = ["resource", "helm_release", "inference/chart/release", "values", 0] as const;
+
+/** The same resource at another address. */
+function renamed(type: string, construct: string): Example["edits"] {
+  const stack =
+    type === "terraform_data" && construct.startsWith("cluster") ? "kind-local" : "single-gpu";
+  const { resource } = JSON.parse(synthesizedText(stack)) as {
+    readonly resource: Record<string, Record<string, { "//": { metadata: { path: string } } }>>;
+  };
+  const body = Object.values(resource[type] ?? {}).find(
+    (it) => it["//"].metadata.path === `${stack}/${construct}`,
+  );
+  return [
+    { at: ["resource", type, construct], failing: undefined },
+    { at: ["resource", type, "renamed"], failing: body, passing: undefined },
+  ];
+}
+
+const cases: readonly Case[] = [
+  {
+    rule: "probe-independent",
+    of: "a liveness probe that asks another workload in a command",
+    stack: "kind-local",
+    says: "liveness_probe must ask the container itself, got host 'clipstack-triton'",
+    edits: [
+      {
+        at: embedPod("liveness_probe"),
+        failing: {
+          exec: { command: ["curl", "-f", "http://clipstack-triton:8000/v2/health/live"] },
+        },
+        passing: { exec: { command: ["curl", "-f", "http://127.0.0.1:8002/healthz"] } },
+      },
+    ],
+  },
+  {
+    rule: "probe-independent",
+    of: "a startup probe of another host",
+    stack: "kind-local",
+    says: "startup_probe must ask the container itself, got host 'clipstack-triton'",
+    edits: [
+      {
+        at: embedPod("startup_probe", "http_get", "host"),
+        failing: "clipstack-triton",
+        passing: "127.0.0.1",
+      },
+    ],
+  },
+  {
+    rule: "probe-independent",
+    of: "a server that waits for its own model",
+    stack: "kind-local",
+    says: undefined,
+    edits: [
+      {
+        at: embedPod("startup_probe", "http_get", "path"),
+        failing: "/readyz",
+        passing: "/healthz",
+      },
+    ],
+  },
+  {
+    rule: "health-check-readiness",
+    of: "words of a command that may be secret",
+    stack: "single-gpu",
+    says: "healthcheck.test should ask /readyz, got 'CMD curl -H (not shown) http://127.0.0.1:8002/healthz'",
+    edits: [
+      {
+        at: onHost("embed/container", "healthcheck", "test"),
+        failing: ["CMD", "curl", "-H", "X-Thing: Zk7-hunter2", "http://127.0.0.1:8002/healthz"],
+        passing: ["CMD", "curl", "-H", "X-Thing: Zk7-hunter2", "http://127.0.0.1:8002/readyz"],
+      },
+    ],
+  },
+  {
+    rule: "container-privilege-escalation",
+    of: "a profile that is written out",
+    stack: "single-gpu",
+    says: "security_opts should have no-new-privileges:true, got seccomp=(not shown), apparmor=unconfined",
+    edits: [
+      {
+        at: onHost("embed/container", "security_opts"),
+        failing: ['seccomp={"names":["Zk7-hunter2"]}', "apparmor=unconfined"],
+        passing: ["no-new-privileges:true"],
+      },
+    ],
+  },
+  {
+    rule: "triton-strict-start",
+    of: "a word that is no switch",
+    stack: "single-gpu",
+    says: "--exit-on-error must be true, got '(not shown)'",
+    edits: [
+      {
+        at: onHost("triton-onnx/container", "command", 6),
+        failing: "--exit-on-error=Zk7-hunter2",
+        passing: "--exit-on-error=true",
+      },
+    ],
+  },
+  {
+    rule: "start-period",
+    of: "a health check without one",
+    stack: "single-gpu",
+    says: "healthcheck.start_period must be at least 420 s, the time to load the model, got 0 s",
+    edits: [
+      { at: onHost("triton-trt/container", "healthcheck", "start_period"), failing: undefined },
+    ],
+  },
+  {
+    rule: "start-period",
+    of: "milliseconds",
+    stack: "single-gpu",
+    says: "healthcheck.start_period must be at least 420 s, the time to load the model, got 0.5 s",
+    edits: [
+      {
+        at: onHost("triton-trt/container", "healthcheck", "start_period"),
+        failing: "500ms",
+        passing: "1h0m0s500ms",
+      },
+    ],
+  },
+  {
+    rule: "start-period",
+    of: "no health check at all, which is for another rule",
+    stack: "single-gpu",
+    says: undefined,
+    edits: [{ at: onHost("triton-trt/container", "healthcheck"), failing: undefined }],
+  },
+  ...(
+    [
+      ["Triton's readiness", "/v2/health/ready", "/v2/health/live"],
+      ["the readiness of a model", "/v2/models/openclip_vit_b32/ready", "/v2/health/live"],
+      ["readiness with a query", "/readyz?verbose=Zk7-hunter2", "/healthz?verbose=1"],
+    ] as const
+  ).map(
+    ([of, failing, passing]): Case => ({
+      rule: "liveness-independent",
+      of,
+      stack: "kind-local",
+      says: `the liveness probe must not ask the path of readiness, got '${failing.split("?")[0]}'`,
+      edits: [{ at: embedPod("liveness_probe", "http_get", "path"), failing, passing }],
+    }),
+  ),
+  {
+    rule: "liveness-independent",
+    of: "readiness, where the readiness probe asks something else",
+    stack: "kind-local",
+    says: "the liveness probe must not ask the path of readiness, got '/readyz'",
+    edits: [
+      {
+        at: embedPod("liveness_probe", "http_get", "path"),
+        failing: "/readyz",
+        passing: "/healthz",
+      },
+      { at: embedPod("readiness_probe", "http_get", "path"), failing: "/healthz" },
+    ],
+  },
+  {
+    rule: "liveness-independent",
+    of: "a command that asks for readiness",
+    stack: "kind-local",
+    says: "the liveness probe must not ask the command of readiness, got 'curl -f http://127.0.0.1:8002/readyz'",
+    edits: [
+      {
+        at: embedPod("liveness_probe"),
+        failing: { exec: { command: ["curl", "-f", "http://127.0.0.1:8002/readyz"] } },
+        passing: { exec: { command: ["curl", "-f", "http://127.0.0.1:8002/healthz"] } },
+      },
+    ],
+  },
+  {
+    rule: "liveness-independent",
+    of: "the gRPC service of the readiness probe",
+    stack: "kind-local",
+    says: "the liveness probe must not ask the service of readiness, got 'gRPC at 8001'",
+    edits: [
+      {
+        at: embedPod("liveness_probe"),
+        failing: { grpc: { port: 8001 } },
+        passing: { grpc: { port: 8001, service: "liveness" } },
+      },
+      {
+        at: embedPod("readiness_probe"),
+        failing: { grpc: { port: 8001 } },
+        passing: { grpc: { port: 8001 } },
+      },
+    ],
+  },
+  {
+    rule: "liveness-independent",
+    of: "a port that is open, of both probes",
+    stack: "kind-local",
+    says: undefined,
+    edits: [
+      { at: embedPod("liveness_probe"), failing: { tcp_socket: { port: 8002 } } },
+      { at: embedPod("readiness_probe"), failing: { tcp_socket: { port: 8002 } } },
+    ],
+  },
+  {
+    rule: "environment-described",
+    of: "a form that this version does not read",
+    stack: "single-gpu",
+    says: "the output environment cannot be read: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) find nothing from now on",
+    edits: [{ at: ["output", "environment", "value", "schema"], failing: 2, passing: 1 }],
+  },
+  {
+    rule: "environment-described",
+    of: "an output of another project",
+    stack: "single-gpu",
+    says: undefined,
+    edits: [{ at: ["output", "environment", "value"], failing: "prod", passing: "prod" }],
+  },
+  {
+    rule: "environment-described",
+    of: "a stack that goes away as a whole",
+    stack: "single-gpu",
+    says: undefined,
+    edits: [
+      { at: ["resource"], failing: {} },
+      { at: ["output", "environment"], failing: undefined },
+    ],
+  },
+  {
+    rule: "renamed-resource",
+    of: "a step of the deployment",
+    stack: "single-gpu",
+    says: undefined,
+    edits: renamed("terraform_data", "embed/ready/healthy"),
+  },
+  {
+    rule: "renamed-resource",
+    of: "a container that runs once",
+    stack: "single-gpu",
+    says: undefined,
+    edits: renamed("docker_container", "weights/check/container"),
+  },
+  {
+    rule: "renamed-resource",
+    of: "a kind cluster",
+    stack: "kind-local",
+    says: "goes, and terraform_data.renamed comes with the same name: a renamed construct",
+    edits: renamed("terraform_data", "cluster/cluster"),
+  },
+  {
+    rule: "renamed-resource",
+    of: "a service",
+    stack: "single-gpu",
+    says: "goes, and docker_container.renamed comes with the same name: a renamed construct",
+    edits: renamed("docker_container", "embed/container"),
+  },
+  {
+    rule: "memory-holds-model",
+    of: "a container on a host",
+    stack: "single-gpu",
+    says: "memory must be more than 337 MiB, the weights of the model, got 256 MiB",
+    edits: [{ at: onHost("embed/container", "memory"), failing: 256, passing: 0 }],
+  },
+  {
+    rule: "memory-holds-model",
+    of: "a gateway, which has no model",
+    stack: "single-gpu",
+    settings: "embed: { engine: triton }",
+    says: undefined,
+    edits: [{ at: onHost("embed/container", "memory"), failing: 256 }],
+  },
+  {
+    rule: "memory-holds-model",
+    of: "a pod with weights of 8 bits",
+    stack: "kind-local",
+    says: "limits.memory of clipstack-embed must be more than 84 MiB, the weights of the model, got 64Mi",
+    edits: [
+      { at: embedPod("env", 0), failing: int8, passing: int8 },
+      {
+        at: embedPod("resources"),
+        failing: { requests: { cpu: "1", memory: "64Mi" }, limits: { memory: "64Mi" } },
+        passing: { requests: { cpu: "1", memory: "256Mi" }, limits: { memory: "256Mi" } },
+      },
+    ],
+  },
+  {
+    rule: "memory-holds-model",
+    of: "a Triton of the chart",
+    stack: "k8s-gpu",
+    says: "limits.memory of triton must be more than 337 MiB, the weights of the model, got 128Mi",
+    edits: [
+      {
+        at: chartValues,
+        failingText: '"memory": "128Mi"',
+        passingText: '"memory": "8Gi"',
+      },
+    ],
+  },
+  {
+    rule: "quota-admits-pods",
+    of: "limits that Kubernetes takes for requests",
+    stack: "kind-local",
+    says: "quota.requests.cpuMillicores must be at least 7000 (clipstack-embed 7 × 1000), got 1750",
+    edits: [
+      {
+        at: embedPod("resources"),
+        failing: { limits: { cpu: "1", memory: "1Gi" } },
+        passing: { limits: { cpu: "250m", memory: "1Gi" } },
+      },
+    ],
+  },
+  {
+    rule: "quota-admits-pods",
+    of: "a rollout that makes as many pods again",
+    stack: "kind-local",
+    says: "quota.pods must be at least 12 (clipstack-embed 12 × 1), got 10",
+    edits: [
+      {
+        at: deployment("strategy", "rolling_update", "max_surge"),
+        failing: "100%",
+        passing: "1%",
+      },
+    ],
+  },
+  {
+    rule: "quota-admits-pods",
+    of: "a second container",
+    stack: "kind-local",
+    says: "quota.requests.cpuMillicores must be at least 8750 (clipstack-embed 7 × 1250), got 1750",
+    edits: [
+      {
+        at: embedPod("resources"),
+        failing: { requests: { cpu: "125m", memory: "512Mi" }, limits: half },
+        passing: { requests: { cpu: "125m", memory: "512Mi" }, limits: half },
+      },
+      {
+        at: secondContainer,
+        failing: {
+          name: "side",
+          resources: { requests: { cpu: "1125m", memory: "512Mi" }, limits: half },
+        },
+        passing: {
+          name: "side",
+          resources: { requests: { cpu: "125m", memory: "512Mi" }, limits: half },
+        },
+      },
+    ],
+  },
+  {
+    rule: "quota-admits-pods",
+    of: "a container before the others that wants more than they do",
+    stack: "kind-local",
+    says: "quota.requests.memoryMiB must be at least 14336 (clipstack-embed 7 × 2048), got 7168",
+    edits: [
+      {
+        at: initContainers,
+        failing: [
+          { name: "before", resources: { requests: { cpu: "250m", memory: "2Gi" }, limits: half } },
+        ],
+        passing: [
+          { name: "before", resources: { requests: { cpu: "250m", memory: "1Gi" }, limits: half } },
+        ],
+      },
+    ],
+  },
+  {
+    rule: "image-version",
+    of: "a tag that moves",
+    stack: "kind-local",
+    says: "image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'nginx:main'",
+    edits: [{ at: embedPod("image"), failing: "nginx:main", passing: "nginx:main-3f2c1ab" }],
+  },
+  {
+    rule: "stop-time",
+    of: "a grace that is given twice",
+    stack: "kind-local",
+    says: "termination_grace_period_seconds must be at least 130 (5 before the stop + 120 of grace + 5), got 40",
+    edits: [
+      {
+        at: embedPod("env", 7),
+        failing: { name: "SHUTDOWN_GRACE_SECONDS", value: "120" },
+        passing: { name: "SHUTDOWN_GRACE_SECONDS", value: "20" },
+      },
+    ],
+  },
+  {
+    rule: "model-fits-gpu",
+    of: "a Triton that sees all GPUs",
+    stack: "single-gpu",
+    says: "gpu must have room for the models: GPU 0 has 1024 MiB, 921 usable, and they need 5187 (embed 1105 + triton-onnx 1105 + a reload of triton-onnx 593 + triton-trt 936 + a reload of triton-trt 424 + a TensorRT build 1024)",
+    edits: [
+      { at: onHost("triton-onnx/container", "env", 1), failing: allGpus, passing: allGpus },
+      {
+        at: ["output", "environment", "value", "gpu", "vramMiB"],
+        failing: 1_024,
+        passing: 16_376,
+      },
+    ],
+  },
+  {
+    rule: "gpu-asked-for",
+    of: "GPUs of a host that are left over",
+    stack: "multi-gpu-4x",
+    says: "3 of 4 GPUs (rtx-4080) are paid for, and no service asks for them",
+    edits: ["triton-onnx/container", "triton-trt/container"].map((triton) => ({
+      at: onHost(triton, "env", 1),
+      failing: "NVIDIA_VISIBLE_DEVICES=0",
+      passing: "NVIDIA_VISIBLE_DEVICES=all",
+    })),
+  },
+  {
+    rule: "gpu-asked-for",
+    of: "GPUs of which the runtime decides",
+    stack: "multi-gpu-4x",
+    says: undefined,
+    edits: ["triton-onnx/container", "triton-trt/container"].map((triton) => ({
+      at: onHost(triton, "env", 1),
+      failing: "PLAIN=1",
+    })),
+  },
+];
+
+describe.each(cases.map((one) => [`${one.rule}: ${one.of}`, one] as const))("%s", (_, one) => {
+  const { says, rule: id, of: _of, ...example } = one;
+  const rule = rules.find((it) => it.id === id)!;
+
+  test(says === undefined ? "finds nothing" : "is found", () => {
+    const change = changeOf(example, "failing");
+    expect(rule.find(change).at(0)?.what).toBe(says);
+    expect(rule.find(inFormOfPlan(change))).toEqual(rule.find(change));
+  });
+
+  test("is not found where it is right", () => {
+    const change = changeOf(example, "passing");
+    expect(rule.find(change)).toEqual([]);
+    expect(rule.find(inFormOfPlan(change))).toEqual([]);
+  });
+});

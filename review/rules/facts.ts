@@ -1,0 +1,492 @@
+import { type GpuSpec, gpuCatalogue } from "../../constructs/catalogue/gpu-catalogue.ts";
+import { type Environment, environment, type Service } from "../../contract/environment.ts";
+import { chartDocuments } from "../changes/chart-values.ts";
+import type { ResourceChange, StackChange, Values } from "../input/change.ts";
+import { baseType } from "../input/resource-types.ts";
+import { isOneShot, isOwnChart, withoutKey } from "../input/stack-facts.ts";
+import { cached } from "./cached.ts";
+import {
+  at,
+  block,
+  blocks,
+  cpuMillicores,
+  isExpression,
+  isMissing,
+  map,
+  memoryMiB,
+  number,
+  text,
+  texts,
+} from "./values.ts";
+
+/** What several rules read of a stack as it is after the change. */
+
+/** What is there after the change, by type without the version of its API. */
+const byType = cached(({ resources }: StackChange): ReadonlyMap<string, ResourceChange[]> => {
+  const found = new Map<string, ResourceChange[]>();
+  for (const resource of resources) {
+    if (resource.mode !== "managed" || resource.after === undefined) continue;
+    const type = baseType(resource.type);
+    const same = found.get(type);
+    if (same === undefined) found.set(type, [resource]);
+    else same.push(resource);
+  }
+  return found;
+});
+
+/** Resources of a type that are there after the change. `kubernetes_deployment` is `kubernetes_deployment_v1` too. */
+export function resourcesOf(change: StackChange, type: string): readonly ResourceChange[] {
+  return byType(change).get(type) ?? [];
+}
+
+/** The same as a function of the change, for {@link each}. */
+export function ofType(type: string) {
+  return (change: StackChange) => resourcesOf(change, type);
+}
+
+/** The output `environment` after the change, where it is one. */
+export const environmentOf = cached(
+  ({ environmentAfter }: StackChange): Environment | undefined =>
+    environment.safeParse(environmentAfter).data,
+);
+
+/** The same before the change. */
+export const environmentBefore = cached(
+  (change: StackChange): Environment | undefined =>
+    environment.safeParse(change.environmentBefore).data,
+);
+
+/** What the catalogue says of the GPUs of an environment. */
+export function gpuOf(change: StackChange): GpuSpec | undefined {
+  const name = environmentOf(change)?.gpu?.name;
+  const catalogue: Readonly<Record<string, GpuSpec>> = gpuCatalogue;
+  return name !== undefined && Object.hasOwn(catalogue, name) ? catalogue[name] : undefined;
+}
+
+/** A Docker container that keeps running. */
+export interface ServiceContainer {
+  readonly resource: ResourceChange;
+  readonly address: string;
+  readonly values: Values;
+  /** What the environment says that it is. */
+  readonly service: Service | undefined;
+  readonly kind: "embed" | "triton" | "other";
+  /** Environment variables; `undefined` is a value that only Terraform knows. */
+  readonly env: ReadonlyMap<string, string | undefined>;
+  readonly command: readonly string[];
+}
+
+/** Containers that keep running; those that run once are left out. */
+export const serviceContainers = cached((change: StackChange): readonly ServiceContainer[] => {
+  const services = environmentOf(change)?.services ?? [];
+  return resourcesOf(change, "docker_container")
+    .filter(({ after }) => !isOneShot(after))
+    .map((resource) => {
+      const values = resource.after ?? {};
+      const service = services.find(
+        ({ resources }) => resources.container === withoutKey(resource.address),
+      );
+      const command = texts(values.command);
+      return {
+        resource,
+        address: resource.address,
+        values,
+        service,
+        kind: service?.kind ?? (command[0]?.endsWith("tritonserver") ? "triton" : "other"),
+        env: environmentVariables(values.env),
+        command,
+      };
+    });
+});
+
+/** GPUs that a container sees: indexes, or ids; `all` are those of the environment. */
+export function visibleGpus(change: StackChange, { env }: ServiceContainer): readonly string[] {
+  const given = env.get("NVIDIA_VISIBLE_DEVICES") ?? "";
+  if (given === "all") {
+    const count = environmentOf(change)?.gpu?.count ?? 1;
+    return Array.from({ length: count }, (_, index) => String(index));
+  }
+  return given.split(",").filter((device) => !["", "none", "void"].includes(device));
+}
+
+/** `NAME=value` lines of a container. */
+export function environmentVariables(env: unknown): ReadonlyMap<string, string | undefined> {
+  return new Map(
+    texts(env).map((line) => {
+      const equals = line.indexOf("=");
+      return [line.slice(0, equals), text(line.slice(equals + 1))];
+    }),
+  );
+}
+
+/** Value of `--name=value` or `--name value` in a command line; `true` of an option without one. */
+export function option(command: readonly string[], name: string): string | true | undefined {
+  const index = command.findIndex((word) => word === `--${name}` || word.startsWith(`--${name}=`));
+  const word = command[index];
+  if (word === undefined) return undefined;
+  if (word.includes("=")) return word.slice(word.indexOf("=") + 1);
+  const next = command[index + 1];
+  return next === undefined || next.startsWith("--") ? true : next;
+}
+
+/** A port that a container publishes. */
+export interface PublishedPort {
+  readonly internal: unknown;
+  readonly external: unknown;
+  /** Address of the host; `0.0.0.0` where none is given. */
+  readonly ip: string;
+}
+
+export function publishedPorts(values: Values): readonly PublishedPort[] {
+  return blocks(values.ports).map(({ internal, external, ip }) => ({
+    internal,
+    external,
+    ip: typeof ip === "string" && ip !== "" ? ip : "0.0.0.0",
+  }));
+}
+
+/** Quantities of Kubernetes by resource: `memory: 1Gi`. */
+type Quantities = Readonly<Record<string, string>>;
+
+export interface ContainerResources {
+  readonly name: string;
+  /** Of what is not requested Kubernetes takes the limit. */
+  readonly requests: Quantities;
+  readonly limits: Quantities;
+}
+
+/** A Deployment, or what the values of the chart make one of. */
+export interface Workload {
+  readonly address: string;
+  /** Of the Deployment, or of the component of the chart. */
+  readonly name: string;
+  readonly resource: ResourceChange;
+  /** Of the pods; absent where the chart renders them. */
+  readonly pod?: Values;
+  readonly labels: Readonly<Record<string, string>>;
+  /** Which of the services it is, where that can be seen. */
+  readonly kind: "embed" | "triton" | "other";
+  /** Bounds of the autoscaler, or twice the fixed number; absent where only the cluster knows. */
+  readonly replicas?: { readonly minReplicas: number; readonly maxReplicas: number };
+  /** Pods that a rolling update starts before it stops others. */
+  readonly surge: number;
+  /** Of the whole pod, as the API server takes it: with what a LimitRange of the stack adds. */
+  readonly requests: Quantities;
+  readonly limits: Quantities;
+  /** Containers that run all the time, as the stack gives them. */
+  readonly containers: readonly ContainerResources[];
+  /** GPUs of one pod. */
+  readonly gpus: number;
+}
+
+export const gpuResource = "nvidia.com/gpu";
+
+/** What makes an autoscaler, a budget or a Service belong to a Deployment. */
+export function metadataOf(resource: ResourceChange): Values {
+  return block(resource.after?.metadata) ?? {};
+}
+
+export function specOf(resource: ResourceChange): Values {
+  return block(resource.after?.spec) ?? {};
+}
+
+/** Containers of a pod. */
+export function podContainers(pod: Values | undefined): readonly Values[] {
+  return blocks(pod?.container);
+}
+
+/** Whether a value that names a Deployment names this one. */
+export function names(value: unknown, deployment: ResourceChange): boolean {
+  const name = text(value);
+  if (name !== undefined) return name === text(metadataOf(deployment).name);
+  return (
+    typeof value === "string" && value.includes(`\${${deployment.type}.${deployment.name}.metadata`)
+  );
+}
+
+export function autoscalersOf(change: StackChange): readonly ResourceChange[] {
+  return resourcesOf(change, "kubernetes_horizontal_pod_autoscaler");
+}
+
+export function deploymentsOf(change: StackChange): readonly ResourceChange[] {
+  return resourcesOf(change, "kubernetes_deployment");
+}
+
+/** Everything with a template of pods that go on running. */
+export function podOwnersOf(change: StackChange): readonly ResourceChange[] {
+  const kinds = ["deployment", "stateful_set", "daemonset", "daemon_set", "replication_controller"];
+  return kinds.flatMap((kind) => resourcesOf(change, `kubernetes_${kind}`));
+}
+
+/** Whether pods may come from what is not looked into: then nobody can say that there are none. */
+export function hasOtherPods(change: StackChange): boolean {
+  const others = ["helm_release", "kubernetes_manifest", "kubernetes_pod"];
+  return (
+    podOwnersOf(change).length === 0 || others.some((type) => resourcesOf(change, type).length > 0)
+  );
+}
+
+/** Pods of a Deployment: their labels and their spec. */
+export const podOf = cached(
+  (
+    deployment: ResourceChange,
+  ): { readonly labels: Readonly<Record<string, string>>; readonly pod: Values } => {
+    const spec = specOf(deployment);
+    return {
+      labels: map(at(spec, "template", "metadata", "labels")),
+      pod: block(at(spec, "template", "spec")) ?? {},
+    };
+  },
+);
+
+/** Workloads of typed resources. */
+function typedWorkloads(change: StackChange): readonly Workload[] {
+  const defaults = containerDefaults(change);
+  return deploymentsOf(change).map((resource) => {
+    const spec = specOf(resource);
+    const { labels, pod } = podOf(resource);
+    const limits = podTotal(pod, "limits", defaults.limits);
+    const autoscaler = autoscalersOf(change).find((other) =>
+      names(at(specOf(other), "scale_target_ref", "name"), resource),
+    );
+    const replicas = replicasOf(
+      autoscaler === undefined
+        ? { minReplicas: spec.replicas, maxReplicas: spec.replicas }
+        : {
+            minReplicas: specOf(autoscaler).min_replicas ?? 1,
+            maxReplicas: specOf(autoscaler).max_replicas,
+          },
+    );
+    return {
+      address: resource.address,
+      name: text(metadataOf(resource).name) ?? resource.name,
+      resource,
+      pod,
+      labels,
+      kind: kindOf(labels["app.kubernetes.io/component"]),
+      replicas,
+      surge: surgeOf(spec, replicas?.maxReplicas ?? 1),
+      requests: podTotal(pod, "requests", defaults.requests),
+      limits,
+      containers: podContainers(pod).map(resourcesGiven),
+      gpus: Number(limits[gpuResource] ?? 0),
+    };
+  });
+}
+
+function kindOf(component: string | undefined): Workload["kind"] {
+  return component === "embed" || component === "triton" ? component : "other";
+}
+
+function replicasOf(bounds: { readonly minReplicas: unknown; readonly maxReplicas: unknown }) {
+  const [minReplicas, maxReplicas] = [bounds.minReplicas, bounds.maxReplicas].map((value) =>
+    Number(text(value) ?? Number.NaN),
+  );
+  return minReplicas === undefined ||
+    maxReplicas === undefined ||
+    Number.isNaN(minReplicas + maxReplicas)
+    ? undefined
+    : { minReplicas, maxReplicas };
+}
+
+/** Pods that a rolling update adds; Kubernetes rounds up. */
+function surgeOf(spec: Values, pods: number): number {
+  if (at(spec, "strategy", "type") === "Recreate") return 0;
+  const given = text(at(spec, "strategy", "rolling_update", "max_surge")) ?? "25%";
+  const count = Number.parseFloat(given);
+  if (Number.isNaN(count)) return 1;
+  return given.endsWith("%") ? Math.ceil((count / 100) * pods) : count;
+}
+
+function resourcesGiven(container: Values): ContainerResources {
+  const limits = map(at(container.resources, "limits"));
+  const requests = { ...limits, ...map(at(container.resources, "requests")) };
+  return { name: text(container.name) ?? "container", requests, limits };
+}
+
+/** What a container has that says nothing itself, as the LimitRanges of the stack give it. */
+export function containerDefaults(
+  change: StackChange,
+): Readonly<Record<"requests" | "limits", Quantities>> {
+  const ranges = resourcesOf(change, "kubernetes_limit_range")
+    .flatMap((range) => blocks(specOf(range).limit))
+    .filter(({ type }) => type === "Container");
+  const all = (field: string) => Object.assign({}, ...ranges.map((range) => map(range[field])));
+  const limits: Quantities = { ...all("max"), ...all("default") };
+  return { limits, requests: { ...limits, ...all("min"), ...all("default_request") } };
+}
+
+/** What a pod asks for: its containers together, or more where one of those before them wants more. */
+function podTotal(pod: Values, side: "requests" | "limits", defaults: Quantities): Quantities {
+  const given = (all: readonly Values[]) =>
+    all.map((container) => ({ ...defaults, ...resourcesGiven(container)[side] }));
+  const before = blocks(pod.init_container);
+  // one that is restarted goes on beside the others
+  const running = given([
+    ...podContainers(pod),
+    ...before.filter(({ restart_policy }) => restart_policy === "Always"),
+  ]);
+  const each = [...running, ...given(before)];
+  return Object.fromEntries(
+    [...new Set(each.flatMap((it) => Object.keys(it)))].map((name) => {
+      const sum = totalOf(
+        name,
+        running.flatMap((it) => it[name] ?? []),
+      );
+      const values = [sum, ...each.flatMap((it) => it[name] ?? [])];
+      return [name, values.reduce((a, b) => (sizeOf(name, b) > sizeOf(name, a) ? b : a))];
+    }),
+  );
+}
+
+function sizeOf(name: string, value: string): number {
+  const read = name === "cpu" ? cpuMillicores : name === "memory" ? memoryMiB : number;
+  return read(value) ?? 0;
+}
+
+function totalOf(name: string, values: readonly string[]): string {
+  const [only] = values;
+  if (only !== undefined && values.length === 1) return only;
+  const total = values.reduce((sum, value) => sum + sizeOf(name, value), 0);
+  return `${total}${name === "cpu" ? "m" : name === "memory" ? "Mi" : ""}`;
+}
+
+/** Releases of this project's chart, with their values in one. */
+export const releasesOf = cached(
+  (
+    change: StackChange,
+  ): readonly { readonly resource: ResourceChange; readonly values: Values }[] =>
+    resourcesOf(change, "helm_release")
+      .filter(({ after }) => isOwnChart(after))
+      .map((resource) => ({
+        resource,
+        values: chartDocuments(resource.after?.values) ?? {},
+      })),
+);
+
+/** Workloads of the chart, as its values say; what they leave out has the chart's default and is not looked at. */
+function chartWorkloads(change: StackChange): readonly Workload[] {
+  return releasesOf(change).flatMap(({ resource, values }) =>
+    (["embed", "triton"] as const).flatMap((component): Workload[] => {
+      const of = block(values[component]);
+      if (of === undefined || of.enabled === false) return [];
+      const autoscaling = block(of.autoscaling);
+      const gpus =
+        component === "triton" ? Number(text(of.gpus) ?? 1) : of.accelerator === "gpu" ? 1 : 0;
+      const gpu: Quantities = gpus > 0 ? { [gpuResource]: String(gpus) } : {};
+      const given = resourcesGiven({ name: component, resources: of.resources });
+      const requests = { ...given.requests, ...gpu };
+      const limits = { ...given.limits, ...gpu };
+      return [
+        {
+          address: resource.address,
+          name: component,
+          resource,
+          labels: {},
+          kind: component,
+          replicas: replicasOf(
+            autoscaling?.enabled === true
+              ? { minReplicas: autoscaling.minReplicas, maxReplicas: autoscaling.maxReplicas }
+              : { minReplicas: of.replicas, maxReplicas: of.replicas },
+          ),
+          surge: gpus > 0 && of.spareGpu !== true ? 0 : 1,
+          requests,
+          limits,
+          containers: [{ name: component, requests, limits }],
+          gpus,
+        },
+      ];
+    }),
+  );
+}
+
+/** Every Deployment of the stack. */
+export const workloadsOf = cached((change: StackChange): readonly Workload[] => [
+  ...typedWorkloads(change),
+  ...chartWorkloads(change),
+]);
+
+/** A ResourceQuota: `hard`. */
+export function quotasOf(
+  change: StackChange,
+): readonly { readonly address: string; readonly hard: Readonly<Record<string, string>> }[] {
+  const typed = resourcesOf(change, "kubernetes_resource_quota").map((resource) => ({
+    address: resource.address,
+    hard: map(specOf(resource).hard),
+  }));
+  const ofChart = releasesOf(change).flatMap(({ resource, values }) =>
+    at(values, "quota", "enabled") === true
+      ? [{ address: resource.address, hard: map(at(values, "quota", "hard")) }]
+      : [],
+  );
+  return [...typed, ...ofChart];
+}
+
+/** An image that something runs, and who says so. */
+export interface UsedImage {
+  readonly address: string;
+  readonly image: string;
+  /** Absent: it runs on Docker. */
+  readonly pullPolicy?: string;
+  /** Whether it is Triton's, as far as that is known. */
+  readonly triton: boolean;
+}
+
+/** Images that come from somewhere: those that the project builds and those that a digest of Docker names are left out. */
+export function imagesOf(change: StackChange): readonly UsedImage[] {
+  const docker = resourcesOf(change, "docker_image")
+    .filter((resource) => isMissing(resource, "build"))
+    .flatMap(({ address, after }) => image(address, after?.name));
+  const direct = resourcesOf(change, "docker_container")
+    .filter(({ after }) => !/^sha256:/.test(String(after?.image ?? "")))
+    .flatMap(({ address, after }) => image(address, after?.image))
+    .filter(({ image }) => !docker.some((other) => other.image === image))
+    // what the project built has a version of its own in its name
+    .filter(({ image }) => !image.startsWith("clipstack/"));
+  const pods = deploymentsOf(change).flatMap((resource) =>
+    podContainers(podOf(resource).pod).flatMap((container) =>
+      image(resource.address, container.image, text(container.image_pull_policy)),
+    ),
+  );
+  const charts = releasesOf(change).flatMap(({ resource, values }) =>
+    ["embed", "triton"].flatMap((component) => {
+      const of = block(values[component]);
+      const repository = text(at(of, "image", "repository"));
+      if (of === undefined || of.enabled === false || repository === undefined) return [];
+      // of an image that the project builds, only Terraform knows the version
+      if (isExpression(at(of, "image", "tag"))) return [];
+      const [tag, digest] = [text(at(of, "image", "tag")), text(at(of, "image", "digest"))];
+      const version = digest ? `@${digest}` : tag ? `:${tag}` : "";
+      const policy = text(at(of, "image", "pullPolicy"));
+      return image(resource.address, `${repository}${version}`, policy, component === "triton");
+    }),
+  );
+  return [...docker, ...direct, ...pods, ...charts];
+}
+
+function image(
+  address: string,
+  name: unknown,
+  pullPolicy?: string,
+  triton?: boolean,
+): readonly UsedImage[] {
+  const known = text(name);
+  if (known === undefined) return [];
+  const isTriton = triton ?? /tritonserver|\/triton[:@]/.test(known);
+  return [
+    { address, image: known, triton: isTriton, ...(pullPolicy !== undefined && { pullPolicy }) },
+  ];
+}
+
+/** Whether an expression or a name of a volume is the volume that `resource` is. */
+export function volumesOf(values: Values): readonly {
+  readonly name: unknown;
+  readonly path: string;
+  readonly hostPath: unknown;
+}[] {
+  return blocks(values.volumes).map(({ volume_name, container_path, host_path }) => ({
+    name: volume_name,
+    path: String(container_path ?? ""),
+    hostPath: host_path,
+  }));
+}

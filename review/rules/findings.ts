@@ -1,0 +1,149 @@
+import {
+  type RemovedRuleId,
+  type RuleId,
+  removedRules,
+  ruleIds,
+  type waiverIds,
+} from "../../contract/rule-ids.ts";
+import { type RuleFinding, type StackChange, severities, unchanged } from "../input/change.ts";
+import { withoutKey } from "../input/stack-facts.ts";
+import { isWithin } from "../input/value-paths.ts";
+import { rules } from "./rules.ts";
+
+/** What the settings say of one finding, or of several: it is known, and for this reason it may stay until that day. */
+export interface Waiver {
+  readonly rule: RuleId | RemovedRuleId;
+  /**
+   * Address of a resource, with or without the key of an instance, or path of a construct, which covers all that is in it:
+   * `single-gpu/triton-onnx`.
+   *
+   * @default - whatever the rule finds in the stack
+   */
+  readonly address?: string;
+  readonly reason: string;
+  /** The last day on which it holds, `YYYY-MM-DD`. */
+  readonly expires: string;
+}
+
+export interface FindingsOptions {
+  /** Of the settings of the environment. */
+  readonly waivers: readonly Waiver[];
+  /** `YYYY-MM-DD`. */
+  readonly today: string;
+}
+
+/** Everything that the rules find in a stack after the change, the worst first, in an order that stays. */
+export function findingsOfChange(
+  change: StackChange,
+  { waivers, today }: FindingsOptions,
+): readonly RuleFinding[] {
+  const before = new Set(unwaived(unchanged(change)).map(keyOf));
+  const covering = new Map<Waiver, Covered[]>(waivers.map((waiver) => [waiver, []]));
+  const found = unwaived(change).map((finding): RuleFinding => {
+    const all = waivers.filter((waiver) => covers(waiver, finding, change));
+    const valid = all.find(({ expires }) => expires >= today);
+    for (const waiver of all) covering.get(waiver)?.push({ finding, isOpen: valid === undefined });
+    return {
+      ...finding,
+      ...(before.has(keyOf(finding)) && { existing: true }),
+      ...(valid !== undefined && { waived: valid.reason }),
+    };
+  });
+  const aboutWaivers = waivers.flatMap((waiver) =>
+    waiverFindings(waiver, covering.get(waiver) ?? [], change.stack, today),
+  );
+  return [...found, ...aboutWaivers].sort(byImportance);
+}
+
+function unwaived(given: StackChange): readonly RuleFinding[] {
+  // what an earlier replacement left is none of what the stack is made of
+  const resources = given.resources.filter(({ deposed }) => deposed === undefined);
+  const change = { ...given, resources };
+  return rules.flatMap((rule) =>
+    rule
+      .find(change)
+      .map((found) => ({ rule: rule.id, severity: rule.severity, stack: change.stack, ...found })),
+  );
+}
+
+function keyOf({ rule, address, what }: RuleFinding): string {
+  return JSON.stringify([rule, address, what]);
+}
+
+function covers(waiver: Waiver, { rule, address }: RuleFinding, change: StackChange): boolean {
+  if (waiver.rule !== rule) return false;
+  if (waiver.address === undefined) return true;
+  if (address === undefined) return false;
+  if (waiver.address === address || waiver.address === withoutKey(address)) {
+    return true;
+  }
+  const path = change.resources.find((resource) => resource.address === address)?.constructPath;
+  return path !== undefined && isWithin(path.split("/"), waiver.address.split("/"));
+}
+
+type WaiverId = (typeof waiverIds)[number];
+
+/** A finding that a waiver is for, and whether no waiver that still holds is. */
+interface Covered {
+  readonly finding: RuleFinding;
+  readonly isOpen: boolean;
+}
+
+/** Why a rule of an earlier version finds nothing. */
+function removedText(rule: string): string {
+  const known: Readonly<Record<string, string>> = removedRules;
+  return Object.hasOwn(known, rule)
+    ? `: the review no longer has this rule, ${known[rule]} enforces it`
+    : "";
+}
+
+function waiverFindings(
+  waiver: Waiver,
+  covered: readonly Covered[],
+  stack: string,
+  today: string,
+): readonly RuleFinding[] {
+  const place = waiver.address === undefined ? "" : ` at ${waiver.address}`;
+  const common = {
+    stack,
+    ...(waiver.address !== undefined && { address: waiver.address }),
+  };
+  if (covered.length === 0) {
+    const rule: WaiverId = "waiver-unused";
+    return [
+      {
+        ...common,
+        rule,
+        severity: "note",
+        what: `the waiver of ${waiver.rule}${place} covers nothing${removedText(waiver.rule)}`,
+        fix: "remove it from review.waivers in the settings",
+      },
+    ];
+  }
+  const open = covered.filter(({ isOpen }) => isOpen);
+  // another one has taken its place
+  if (waiver.expires >= today || open.length === 0) return [];
+  const rule: WaiverId = "waiver-expired";
+  return [
+    {
+      ...common,
+      rule,
+      // that a note is no longer waived is worth no more than the note
+      severity: open.some(({ finding }) => finding.severity !== "note") ? "warning" : "note",
+      what: `the waiver of ${waiver.rule}${place} ended on ${waiver.expires}: ${waiver.reason}`,
+      fix: "fix what it covers, or give it a new reason and a new day in review.waivers of the settings",
+    },
+  ];
+}
+
+const order: readonly string[] = ruleIds;
+
+function byImportance(a: RuleFinding, b: RuleFinding): number {
+  const place = (rule: string) => (order.includes(rule) ? order.indexOf(rule) : order.length);
+  return (
+    severities.indexOf(a.severity) - severities.indexOf(b.severity) ||
+    place(a.rule) - place(b.rule) ||
+    (a.address ?? "").localeCompare(b.address ?? "", "en") ||
+    a.what.localeCompare(b.what, "en")
+  );
+}

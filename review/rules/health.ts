@@ -1,0 +1,397 @@
+import { stopSeconds } from "../../constructs/checks/stop-times.ts";
+import { tritonStartSeconds } from "../../constructs/triton-times.ts";
+import { embedPaths } from "../../contract/embed-api.ts";
+import { executionInstances } from "../../contract/model-config.ts";
+import { oipPaths } from "../../contract/oip-paths.ts";
+import {
+  graceSeconds as podGraceSeconds,
+  startSeconds as podStartSeconds,
+} from "../../contract/pods.ts";
+import type { StackChange, Values } from "../input/change.ts";
+import {
+  deploymentsOf,
+  option,
+  podContainers,
+  podOf,
+  releasesOf,
+  type ServiceContainer,
+  serviceContainers,
+  specOf,
+  visibleGpus,
+} from "./facts.ts";
+import { configOf, deployedConfigs, tensorrtOf } from "./model-configs.ts";
+import { each, type ReviewRule, rule } from "./rule.ts";
+import {
+  at,
+  block,
+  blocks,
+  commandText,
+  goSeconds,
+  isMissing,
+  number,
+  pathOnly,
+  text,
+  texts,
+} from "./values.ts";
+
+const container = (construct: string, ...path: readonly (string | number)[]) =>
+  ["resource", "docker_container", construct, ...path] as const;
+const podPath = (...path: readonly (string | number)[]) =>
+  [
+    ...["resource", "kubernetes_deployment_v1", "embed/deployment"],
+    ...["spec", "template", "spec", ...path],
+  ] as const;
+
+/** How services start, say that they are ready, and stop. */
+export const healthRules: readonly ReviewRule[] = [
+  rule({
+    id: "health-check",
+    severity: "error",
+    title: "A service has a health check.",
+    why: "Without one a deployment is over when the process starts, and nobody sees that the model never loads.",
+    looksAt: "`healthcheck` of containers that keep running.",
+    fix: "add a healthcheck that asks the readiness path of the server",
+    example: {
+      stack: "single-gpu",
+      says: "healthcheck must be given, got nothing",
+      edits: [{ at: container("triton-onnx/container", "healthcheck"), failing: undefined }],
+    },
+    find: each(serviceContainers, ({ resource, values }) => {
+      if (isMissing(resource, "healthcheck")) return "healthcheck must be given, got nothing";
+      return texts(at(values.healthcheck, "test"))[0] === "NONE"
+        ? "healthcheck.test must ask the server, got NONE"
+        : undefined;
+    }),
+  }),
+  rule({
+    id: "health-check-readiness",
+    severity: "warning",
+    title: "A health check asks whether the model is loaded.",
+    why: "A process that listens is not a service that answers: a check of the liveness path is green while the model loads, and when it failed to.",
+    looksAt: `The path in \`healthcheck.test\`: \`${embedPaths.readyz}\` of the embed server, \`${oipPaths.ready}\` of Triton.`,
+    fix: `ask ${embedPaths.readyz} of the embed server, ${oipPaths.ready} of Triton`,
+    example: {
+      stack: "single-gpu",
+      says: "healthcheck.test should ask /readyz, got 'CMD node /app/dist/healthcheck.js http://127.0.0.1:8002/healthz'",
+      edits: [
+        {
+          at: container("embed/container", "healthcheck", "test", 3),
+          failing: "http://127.0.0.1:8002/healthz",
+          passing: "http://127.0.0.1:8002/readyz",
+        },
+      ],
+    },
+    find: each(serviceContainers, ({ kind, values }) => {
+      const path = { embed: embedPaths.readyz, triton: oipPaths.ready, other: undefined }[kind];
+      const test = texts(at(values.healthcheck, "test"));
+      return path === undefined || test.length === 0 || test.some((word) => word.includes(path))
+        ? undefined
+        : `healthcheck.test should ask ${path}, got '${commandText(test)}'`;
+    }),
+  }),
+  rule({
+    id: "start-period",
+    severity: "error",
+    title: "A health check waits as long as the model may take to load.",
+    why: "Before the end of the start period a failed check does not count. A TensorRT engine is compiled for minutes on an empty cache, once for each execution instance: with a shorter period the deployment fails while Triton still works.",
+    looksAt:
+      "`healthcheck.start_period` of a Triton (without one it is 0 s), against the time that its model configuration may take: 120 s, and 300 s more for each execution instance that TensorRT compiles for.",
+    fix: "set healthcheck.start_period to at least that time",
+    example: {
+      stack: "single-gpu",
+      says: "healthcheck.start_period must be at least 420 s, the time to load the model, got 30 s",
+      edits: [
+        {
+          at: container("triton-trt/container", "healthcheck", "start_period"),
+          failing: "30s",
+          passing: "7m0s",
+        },
+      ],
+    },
+    find: each(serviceContainers, (triton, change) => {
+      const least = startSecondsOf(change, triton);
+      const given = startPeriodOf(triton);
+      return least === undefined || given === undefined || given >= least
+        ? undefined
+        : `healthcheck.start_period must be at least ${least} s, the time to load the model, got ${given} s`;
+    }),
+  }),
+  rule({
+    id: "stop-time",
+    severity: "error",
+    title: "A server is killed only after its own grace is over.",
+    why: "A server that is told to stop answers the requests that it accepted. A kill before that is requests that fail at every deployment.",
+    looksAt:
+      "`stop_timeout` and `destroy_grace_seconds` of a container, against `--exit-timeout-secs` or `SHUTDOWN_GRACE_SECONDS` and a margin of 5 s; `termination_grace_period_seconds` of a pod, with the seconds that it sleeps before the stop.",
+    fix: "raise the time to stop, or lower the grace of the server",
+    example: {
+      stack: "single-gpu",
+      says: "destroy_grace_seconds must be at least 35 (30 of grace + 5), got 10",
+      edits: [
+        {
+          at: container("triton-onnx/container", "destroy_grace_seconds"),
+          failing: 10,
+          passing: 35,
+        },
+      ],
+    },
+    *find(change) {
+      for (const { address, resource, values, kind, env, command } of serviceContainers(change)) {
+        const given =
+          kind === "triton"
+            ? option(command, "exit-timeout-secs")
+            : env.get("SHUTDOWN_GRACE_SECONDS");
+        const grace = kind === "other" ? undefined : (number(given) ?? 30);
+        if (grace === undefined) continue;
+        const least = stopSeconds(grace);
+        for (const prop of ["stop_timeout", "destroy_grace_seconds"] as const) {
+          const seconds = number(values[prop]);
+          if (seconds === undefined ? !isMissing(resource, prop) : seconds >= least) continue;
+          yield {
+            address,
+            what: `${prop} must be at least ${least} (${grace} of grace + ${least - grace}), got ${seconds ?? "nothing"}`,
+          };
+        }
+      }
+      for (const deployment of deploymentsOf(change)) {
+        const { pod, labels } = podOf(deployment);
+        if (labels["app.kubernetes.io/name"] !== "clipstack") continue;
+        const [first] = podContainers(pod);
+        const grace = graceOfPod(first);
+        const preStop = preStopSecondsOf(first);
+        const least = stopSeconds(grace, preStop);
+        // Kubernetes' own default
+        const seconds = number(pod.termination_grace_period_seconds) ?? 30;
+        if (seconds >= least) continue;
+        yield {
+          address: deployment.address,
+          what: `termination_grace_period_seconds must be at least ${least} (${preStop} before the stop + ${grace} of grace + ${least - grace - preStop}), got ${seconds}`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "pod-probes",
+    severity: "error",
+    title: "A container of a pod has a startup, a readiness and a liveness probe.",
+    why: "Without a readiness probe, requests go to a pod whose model is not loaded; without a liveness probe a process that hangs stays; without a startup probe the liveness probe kills it while the model loads.",
+    looksAt:
+      "The three probes of the pods of clipstack. Those of the chart are tested with the chart.",
+    fix: "add the missing probe, as constructs/kubernetes/inference-deployment.ts has it",
+    example: {
+      stack: "kind-local",
+      says: "readiness_probe must be given, got nothing",
+      edits: [{ at: podPath("container", 0, "readiness_probe"), failing: undefined }],
+    },
+    find: each(ourPodContainers, ({ container }) =>
+      ["startup_probe", "readiness_probe", "liveness_probe"]
+        .filter((probe) => block(container[probe]) === undefined)
+        .map((probe) => `${probe} must be given, got nothing`),
+    ),
+  }),
+  rule({
+    id: "liveness-independent",
+    severity: "error",
+    title: "A liveness probe does not ask whether the model is ready.",
+    why: "The kubelet restarts what is not alive. A probe that fails while the model loads, or while Triton is away, restarts every pod at once and makes a short outage a long one.",
+    looksAt: `What the liveness probe asks: \`${embedPaths.readyz}\`, \`${oipPaths.ready}\` and the readiness of a model, over HTTP as in a command, or the same as the readiness probe.`,
+    fix: `ask ${embedPaths.healthz} of the embed server, ${oipPaths.live} of Triton`,
+    example: {
+      stack: "kind-local",
+      says: "the liveness probe must not ask the path of readiness, got '/readyz'",
+      edits: [
+        {
+          at: podPath("container", 0, "liveness_probe", "http_get", "path"),
+          failing: "/readyz",
+          passing: "/healthz",
+        },
+      ],
+    },
+    find: each(ourPodContainers, ({ container }) => {
+      const [live, ready] = ["liveness_probe", "readiness_probe"].map((probe) =>
+        askedBy(block(container[probe])),
+      );
+      return live !== undefined && (live.identity === ready?.identity || live.isReadiness)
+        ? `the liveness probe must not ask ${live.asks} of readiness, got '${live.shown}'`
+        : undefined;
+    }),
+  }),
+  rule({
+    id: "startup-budget",
+    severity: "error",
+    title: "A startup probe waits as long as the model may take to load.",
+    why: "When the startup probe has failed for the last time the kubelet restarts the container, which loads the model from the beginning: it never gets ready.",
+    looksAt:
+      "`period_seconds` × `failure_threshold` of the startup probe, and `startSeconds` in the values of the chart, against the time that the model may take.",
+    fix: "raise failure_threshold of the startup probe (startSeconds in the values of the chart)",
+    example: {
+      stack: "kind-local",
+      says: "period_seconds × failure_threshold of the startup probe must be at least 120, got 20",
+      edits: [
+        {
+          at: podPath("container", 0, "startup_probe", "failure_threshold"),
+          failing: 10,
+          passing: 60,
+        },
+      ],
+    },
+    *find(change) {
+      for (const { address, container } of ourPodContainers(change)) {
+        const seconds = startupSecondsOf(container);
+        if (seconds === undefined || seconds >= podStartSeconds) continue;
+        yield {
+          address,
+          what: `period_seconds × failure_threshold of the startup probe must be at least ${podStartSeconds}, got ${seconds}`,
+        };
+      }
+      for (const { resource, values } of releasesOf(change)) {
+        const compiles = at(values, "triton", "backend") === "tensorrt";
+        const gpus = number(at(values, "triton", "gpus")) ?? 0;
+        const { config } =
+          deployedConfigs(change).find((it) => it.address === resource.address) ?? {};
+        const instances =
+          config === undefined ? Math.max(1, gpus) : executionInstances(config, gpus);
+        const least = tritonStartSeconds(compiles && gpus > 0, instances);
+        const given = number(at(values, "triton", "startSeconds"));
+        if (at(values, "triton", "enabled") === false || given === undefined || given >= least) {
+          continue;
+        }
+        yield {
+          address: resource.address,
+          what: `triton.startSeconds must be at least ${least}, the time to load the model, got ${given}`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "progress-deadline",
+    severity: "error",
+    title: "A rollout fails only after a pod had the time to start.",
+    why: "After `progressDeadlineSeconds` without progress a rollout has failed, and the apply with it. Kubernetes' default is 10 minutes: an engine that is compiled takes longer.",
+    looksAt: "`progress_deadline_seconds` of a Deployment, against its startup probe.",
+    fix: "raise progress_deadline_seconds above the time of the startup probe",
+    example: {
+      stack: "kind-local",
+      says: "progress_deadline_seconds must be more than 120, the time of the startup probe, got 60",
+      edits: [
+        {
+          at: [
+            ...["resource", "kubernetes_deployment_v1", "embed/deployment"],
+            ...["spec", "progress_deadline_seconds"],
+          ],
+          failing: 60,
+          passing: 300,
+        },
+      ],
+    },
+    find: each(deploymentsOf, (deployment) => {
+      const startup = podContainers(podOf(deployment).pod).map(startupSecondsOf);
+      const least = Math.max(0, ...startup.filter((seconds) => seconds !== undefined));
+      const given = number(specOf(deployment).progress_deadline_seconds) ?? 600;
+      return least === 0 || given > least
+        ? undefined
+        : `progress_deadline_seconds must be more than ${least}, the time of the startup probe, got ${given}`;
+    }),
+  }),
+  rule({
+    id: "pre-stop",
+    severity: "warning",
+    title: "A pod waits before it stops until no node sends it anything new.",
+    why: "Kubernetes tells the pod to stop and the nodes to send nothing more at the same time: without a pause before the stop, the last requests find a closed port.",
+    looksAt: "`lifecycle.pre_stop` of the pods of clipstack.",
+    fix: "add a pre_stop that sleeps 5 seconds",
+    example: {
+      stack: "kind-local",
+      says: "lifecycle.pre_stop should be given, got nothing",
+      edits: [{ at: podPath("container", 0, "lifecycle"), failing: undefined }],
+    },
+    find: each(ourPodContainers, ({ container }) =>
+      block(at(container.lifecycle, "pre_stop")) === undefined
+        ? "lifecycle.pre_stop should be given, got nothing"
+        : undefined,
+    ),
+  }),
+];
+
+/** Docker waits for nothing where no start period is given. */
+function startPeriodOf({ resource, values }: ServiceContainer): number | undefined {
+  const isChecked = !isMissing(resource, "healthcheck");
+  const isAbsent = isMissing(resource, "healthcheck", "start_period");
+  return isChecked && isAbsent ? 0 : goSeconds(at(values.healthcheck, "start_period"));
+}
+
+/** A path that answers only when a model is loaded, also in a command that asks it. */
+const readinessPath = new RegExp(
+  `(^|//[^/\\s]*|[^\\w/-])(${embedPaths.readyz}|${oipPaths.ready}|/v2/models/[^\\s?]*/ready)/?([?#\\s"'].*)?$`,
+  "s",
+);
+
+interface Asked {
+  readonly asks: "the path" | "the command" | "the service";
+  /** The same for two probes that ask the same. */
+  readonly identity: string;
+  /** As a reader may see it. */
+  readonly shown: string;
+  readonly isReadiness: boolean;
+}
+
+/** What a probe asks. Whether a port is open says nothing of a model. */
+export function askedBy(probe: Values | undefined): Asked | undefined {
+  const path = text(at(probe, "http_get", "path"));
+  if (path !== undefined) {
+    const isReadiness = readinessPath.test(path);
+    return { asks: "the path", identity: path, shown: pathOnly(path), isReadiness };
+  }
+  const command = texts(at(probe, "exec", "command"));
+  if (command.length > 0) {
+    return {
+      asks: "the command",
+      identity: JSON.stringify(command),
+      shown: commandText(command),
+      isReadiness: command.some((word) => readinessPath.test(word)),
+    };
+  }
+  const [port, service = ""] = ["port", "service"].map((name) => text(at(probe, "grpc", name)));
+  if (port === undefined) return undefined;
+  const identity = `${port}/${service}`;
+  return { asks: "the service", identity, shown: `gRPC at ${port}`, isReadiness: false };
+}
+
+/** Time until a Triton is ready, from its model configuration. */
+function startSecondsOf(change: StackChange, triton: ServiceContainer): number | undefined {
+  if (triton.kind !== "triton") return undefined;
+  const deployed = configOf(change, triton);
+  if (deployed?.config === undefined) return undefined;
+  const gpus = visibleGpus(change, triton).length;
+  const compiles = tensorrtOf(deployed.config) !== undefined && gpus > 0;
+  return tritonStartSeconds(compiles, executionInstances(deployed.config, gpus));
+}
+
+export function ourPodContainers(
+  change: StackChange,
+): readonly { readonly address: string; readonly container: Values }[] {
+  return deploymentsOf(change).flatMap((deployment) => {
+    const { pod, labels } = podOf(deployment);
+    if (labels["app.kubernetes.io/name"] !== "clipstack") return [];
+    return podContainers(pod).map((container) => ({ address: deployment.address, container }));
+  });
+}
+
+function startupSecondsOf(container: Values): number | undefined {
+  const probe = block(container.startup_probe);
+  if (probe === undefined) return undefined;
+  // Kubernetes' own defaults
+  return (number(probe.period_seconds) ?? 10) * (number(probe.failure_threshold) ?? 3);
+}
+
+function graceOfPod(container: Values | undefined): number {
+  // of a name that is there twice, the last one counts
+  const given = blocks(container?.env).findLast(({ name }) => name === "SHUTDOWN_GRACE_SECONDS");
+  const flag = option(texts(container?.args), "exit-timeout-secs");
+  return number(given?.value) ?? number(flag) ?? podGraceSeconds;
+}
+
+function preStopSecondsOf(container: Values | undefined): number {
+  const command = texts(at(container?.lifecycle, "pre_stop", "exec", "command"));
+  return command[0] === "sleep" ? (number(command[1]) ?? 0) : 0;
+}

@@ -1,0 +1,316 @@
+import type { Quantities } from "../../constructs/checks/kubernetes.ts";
+import {
+  metricSourceFindings,
+  type Pods,
+  sharedQuotaFindings,
+} from "../../constructs/checks/scaling.ts";
+import type { StackChange } from "../input/change.ts";
+import { selects } from "../input/stack-facts.ts";
+import {
+  autoscalersOf,
+  deploymentsOf,
+  environmentOf,
+  gpuResource,
+  hasOtherPods,
+  names,
+  ofType,
+  podOf,
+  podOwnersOf,
+  quotasOf,
+  releasesOf,
+  specOf,
+  type Workload,
+  workloadsOf,
+} from "./facts.ts";
+import { each, type ReviewRule, rule } from "./rule.ts";
+import { at, block, cpuMillicores, isGiven, map, memoryMiB, number, text } from "./values.ts";
+
+const object = (type: string, construct: string, ...path: readonly (string | number)[]) =>
+  ["resource", type, construct, "spec", ...path] as const;
+const deployment = (...path: readonly (string | number)[]) =>
+  object("kubernetes_deployment_v1", "embed/deployment", ...path);
+const container = (...path: readonly (string | number)[]) =>
+  deployment("template", "spec", "container", 0, ...path);
+const release = ["resource", "helm_release", "inference/chart/release", "values", 0] as const;
+
+/** Objects of Kubernetes that must agree with each other. */
+export const kubernetesRules: readonly ReviewRule[] = [
+  rule({
+    id: "autoscaler-metric-source",
+    severity: "error",
+    title: "An autoscaler on queue time gets its metric.",
+    why: "KEDA without the address of Prometheus, or a Prometheus that nothing tells of the Tritons, gives no number: the autoscaler keeps the fewest pods, whatever waits in the queue.",
+    looksAt:
+      "`triton.autoscaling`, `serviceMonitor` and `triton.podAnnotations` in the values of the chart.",
+    fix: "set triton.autoscaler.prometheus, and scraping to service-monitor or annotations",
+    example: {
+      stack: "k8s-gpu",
+      says: "scraping must be service-monitor or annotations when triton.autoscaler.metric is queue-time: nobody would read it, got 'none'",
+      edits: [
+        {
+          at: release,
+          failingText: '"serviceMonitor": {\n    "enabled": false',
+          passingText: '"serviceMonitor": {\n    "enabled": true',
+        },
+      ],
+    },
+    *find(change) {
+      for (const { resource, values } of releasesOf(change)) {
+        const autoscaling = block(at(values, "triton", "autoscaling"));
+        if (at(values, "triton", "enabled") !== true || autoscaling?.enabled !== true) continue;
+        if (autoscaling.metric !== "queue-time") continue;
+        // the chart has an autoscaler only where the number of pods may change
+        const prometheus = text(at(autoscaling, "prometheus", "url"));
+        const annotated = at(values, "triton", "podAnnotations", "prometheus.io/scrape") === "true";
+        const monitored = at(values, "serviceMonitor", "enabled") === true;
+        const findings = metricSourceFindings(
+          "triton",
+          {
+            metric: "queue-time",
+            source: autoscaling.source === "prometheus-adapter" ? "prometheus-adapter" : "keda",
+            ...(prometheus !== undefined && prometheus !== "" && { prometheus }),
+          },
+          monitored ? "service-monitor" : annotated ? "annotations" : "none",
+          { minReplicas: 1, maxReplicas: 2 },
+        );
+        for (const what of findings) yield { address: resource.address, what };
+      }
+    },
+  }),
+  rule({
+    id: "autoscaler-owns-replicas",
+    severity: "warning",
+    title: "A Deployment with an autoscaler does not set its number of pods.",
+    why: "Every apply would set the number back to that of the file, in the middle of the load that the autoscaler made pods for.",
+    looksAt: "`replicas` of Deployments that a typed autoscaler scales.",
+    fix: "remove replicas from the Deployment",
+    example: {
+      stack: "kind-local",
+      says: "replicas should not be given, the autoscaler owns it, got 2",
+      edits: [{ at: deployment("replicas"), failing: 2 }],
+    },
+    find: each(deploymentsOf, (deployment, change) => {
+      // a plan of what is deployed has the number that the autoscaler chose
+      if (change.source === "plan") return undefined;
+      const { replicas } = specOf(deployment);
+      const isScaled = autoscalersOf(change).some((scaler) =>
+        names(at(specOf(scaler), "scale_target_ref", "name"), deployment),
+      );
+      return isScaled && isGiven(replicas)
+        ? `replicas should not be given, the autoscaler owns it, got ${String(replicas)}`
+        : undefined;
+    }),
+  }),
+  rule({
+    id: "budget-selects",
+    severity: "error",
+    title: "A disruption budget selects pods that are there.",
+    why: "A budget whose labels no pod has protects nothing, and nobody is told.",
+    looksAt:
+      "`selector` of every typed PodDisruptionBudget, and the labels of the pods of the stack. Nothing is said where a release or a manifest may have the pods.",
+    fix: "select the labels of the pods",
+    example: {
+      stack: "kind-local",
+      says: "selector must be that of pods of the stack, got app.kubernetes.io/component=embedder, app.kubernetes.io/instance=clipstack, app.kubernetes.io/name=clipstack",
+      edits: [
+        {
+          at: object(
+            "kubernetes_pod_disruption_budget_v1",
+            "embed/budget",
+            ...["selector", "match_labels", "app.kubernetes.io/component"],
+          ),
+          failing: "embedder",
+          passing: "embed",
+        },
+      ],
+    },
+    find: each(ofType("kubernetes_pod_disruption_budget"), (budget, change) => {
+      const selector = map(at(specOf(budget), "selector", "match_labels"));
+      const selected = podOwnersOf(change).some((it) => selects(selector, podOf(it).labels));
+      return selected || hasOtherPods(change) || Object.keys(selector).length === 0
+        ? undefined
+        : `selector must be that of pods of the stack, got ${labels(selector)}`;
+    }),
+  }),
+  rule({
+    id: "quota-admits-pods",
+    severity: "error",
+    title: "A quota admits all pods at their maximum, and those that a rolling update adds.",
+    why: "The API server refuses the pods above the quota: the autoscaler wants six and gets four, or an update never ends.",
+    looksAt:
+      "Every ResourceQuota, typed and in the values of the chart, against requests, limits, bounds of the autoscalers and the surge of the Deployments in it.",
+    fix: "raise the quota, or lower autoscaler.maxReplicas",
+    example: {
+      stack: "kind-local",
+      says: "quota.requests.memoryMiB must be at least 7168 (clipstack-embed 7 × 1024), got 4096",
+      edits: [
+        {
+          at: object("kubernetes_resource_quota_v1", "namespace/quota", "hard", "requests.memory"),
+          failing: "4Gi",
+          passing: "7Gi",
+        },
+      ],
+    },
+    *find(change) {
+      const workloads = ours(change).flatMap((it): Pods[] =>
+        it.replicas === undefined
+          ? []
+          : [
+              {
+                service: it.name,
+                ...it.replicas,
+                surge: it.surge,
+                resources: { requests: quantities(it.requests), limits: quantities(it.limits) },
+              },
+            ],
+      );
+      for (const { address, hard } of quotasOf(change)) {
+        const quota = {
+          pods: number(hard.pods) ?? Number.POSITIVE_INFINITY,
+          requests: quantities(hard, "requests."),
+          limits: quantities(hard, "limits."),
+        };
+        for (const what of sharedQuotaFindings(workloads, unlimited(quota))) {
+          yield { address, what };
+        }
+      }
+    },
+  }),
+  rule({
+    id: "gpu-quota-admits-pods",
+    severity: "error",
+    title: "The quota of GPUs admits all pods at their maximum.",
+    why: "Pods above the quota are refused: a scale-out stops, with requests in the queue, at GPUs that stand idle.",
+    looksAt: `\`requests.${gpuResource}\` of every ResourceQuota, against the GPUs, bounds and surge of the pods.`,
+    fix: "raise quota.gpus, or lower triton.autoscaler.maxReplicas",
+    example: {
+      stack: "k8s-gpu",
+      says: "requests.nvidia.com/gpu of the quota must be at least 4, got 2",
+      edits: [
+        {
+          at: release,
+          failingText: `"requests.${gpuResource}": "2"`,
+          passingText: `"requests.${gpuResource}": "4"`,
+        },
+      ],
+    },
+    find: each(quotasOf, ({ hard }, change) => {
+      const needed = gpusAtMost(ours(change));
+      const allowed = number(hard[`requests.${gpuResource}`]);
+      return allowed === undefined || needed <= allowed
+        ? undefined
+        : `requests.${gpuResource} of the quota must be at least ${needed}, got ${allowed}`;
+    }),
+  }),
+  rule({
+    id: "gpu-pool-holds-pods",
+    severity: "error",
+    title: "The GPU nodes hold all pods at their maximum, and those that a rolling update adds.",
+    why: "A GPU is not shared: a pod without one waits for ever, and a rolling update that wants a spare one never ends.",
+    looksAt: "GPUs, bounds and surge of the pods, against the GPUs of the output `environment`.",
+    fix: "raise nodePool.nodes, lower triton.autoscaler.maxReplicas, or set triton.spareGpu to false",
+    example: {
+      stack: "k8s-gpu",
+      says: "the cluster must have 5 GPUs for triton (4 + 1) × 1, got 4",
+      edits: [{ at: release, failingText: '"spareGpu": true', passingText: '"spareGpu": false' }],
+    },
+    *find(change) {
+      const gpu = environmentOf(change)?.gpu;
+      const pods = ours(change).filter(({ gpus }) => gpus > 0);
+      if (gpu === undefined || pods.length === 0) return;
+      const needed = gpusAtMost(pods);
+      if (needed <= gpu.count) return;
+      const parts = pods.map(
+        ({ name, gpus, replicas, surge }) =>
+          `${name} (${replicas?.maxReplicas ?? 1} + ${surge}) × ${gpus}`,
+      );
+      yield {
+        address: pods[0]?.address ?? "",
+        what: `the cluster must have ${needed} GPUs for ${parts.join(" + ")}, got ${gpu.count}`,
+      };
+    },
+  }),
+  rule({
+    id: "gpu-limits-equal-requests",
+    severity: "error",
+    title: "A pod requests as many GPUs as its limit.",
+    why: "Kubernetes cannot lend a GPU twice: it refuses a pod whose request and limit differ.",
+    looksAt: `\`${gpuResource}\` in requests and limits of the containers of typed Deployments.`,
+    fix: "set both to the same number",
+    example: {
+      stack: "kind-local",
+      says: "requests of nvidia.com/gpu must be its limit (2), got 1",
+      edits: [
+        {
+          at: container("resources"),
+          failing: {
+            requests: { cpu: "250m", memory: "1Gi", [gpuResource]: "1" },
+            limits: { cpu: "1", memory: "1536Mi", [gpuResource]: "2" },
+          },
+          passing: {
+            requests: { cpu: "250m", memory: "1Gi", [gpuResource]: "1" },
+            limits: { cpu: "1", memory: "1536Mi", [gpuResource]: "1" },
+          },
+        },
+      ],
+    },
+    find: each(
+      (change) => containersOf(workloadsOf(change)),
+      ({ requests: { [gpuResource]: request }, limits: { [gpuResource]: limit } }) =>
+        request === undefined || request === limit
+          ? undefined
+          : `requests of ${gpuResource} must be its limit (${limit ?? "none"}), got ${request}`,
+    ),
+  }),
+];
+
+/** Deployments of clipstack; what the cluster itself needs is others' business. */
+function ours(change: StackChange): readonly Workload[] {
+  return workloadsOf(change).filter(
+    ({ pod, labels: of }) => pod === undefined || of["app.kubernetes.io/name"] === "clipstack",
+  );
+}
+
+/** Their containers; of several in a pod, each with its own name. */
+function containersOf(workloads: readonly Workload[]) {
+  return workloads.flatMap(({ address, name, containers }) =>
+    containers.map((it) => ({
+      ...it,
+      address,
+      name: containers.length > 1 ? `${name} (${it.name})` : name,
+    })),
+  );
+}
+
+/** GPUs of all pods at their maximum, with those that a rolling update of one Deployment adds. */
+function gpusAtMost(workloads: readonly Workload[]): number {
+  return workloads.reduce(
+    (sum, { gpus, replicas, surge }) => sum + gpus * ((replicas?.maxReplicas ?? 1) + surge),
+    0,
+  );
+}
+
+/** What is not said is nothing of a pod. */
+function quantities(of: Readonly<Record<string, string>>, prefix = ""): Quantities {
+  return {
+    cpuMillicores: cpuMillicores(of[`${prefix}cpu`]) ?? 0,
+    memoryMiB: memoryMiB(of[`${prefix}memory`]) ?? 0,
+  };
+}
+
+/** What a quota does not say is without a bound. */
+function unlimited<Q extends { readonly requests: Quantities; readonly limits: Quantities }>(
+  quota: Q,
+): Q {
+  const open = ({ cpuMillicores: cpu, memoryMiB: memory }: Quantities): Quantities => ({
+    cpuMillicores: cpu === 0 ? Number.POSITIVE_INFINITY : cpu,
+    memoryMiB: memory === 0 ? Number.POSITIVE_INFINITY : memory,
+  });
+  return { ...quota, requests: open(quota.requests), limits: open(quota.limits) };
+}
+
+function labels(of: Readonly<Record<string, string>>): string {
+  return Object.entries(of)
+    .map(([name, value]) => `${name}=${value}`)
+    .join(", ");
+}

@@ -1,0 +1,126 @@
+import {
+  ModelConfigError,
+  type ModelConfigJson,
+  readModelConfig,
+} from "../../client/triton/model-config.ts";
+import { checkModelConfig } from "../../contract/model-config-check.ts";
+import type { ResourceChange, StackChange } from "../input/change.ts";
+import { cached } from "./cached.ts";
+import {
+  releasesOf,
+  resourcesOf,
+  type ServiceContainer,
+  serviceContainers,
+  volumesOf,
+} from "./facts.ts";
+import { at, blocks, isExpression, text } from "./values.ts";
+
+/** A `config.pbtxt` that a stack writes, and who reads it. */
+export interface DeployedConfig {
+  readonly address: string;
+  readonly resource: ResourceChange;
+  /** Absent where the text cannot be read. */
+  readonly config?: ModelConfigJson;
+  /** Why it cannot be read. */
+  readonly problem?: string;
+  /** The Triton that reads it; absent in a cluster. */
+  readonly container?: ServiceContainer;
+}
+
+/** Every model configuration of a stack. Of expressions in it only the place is known. */
+export const deployedConfigs = cached((change: StackChange): readonly DeployedConfig[] => [
+  ...ofHosts(change),
+  ...ofCharts(change),
+]);
+
+function ofHosts(change: StackChange): readonly DeployedConfig[] {
+  const readers = new Map<unknown, ServiceContainer>();
+  for (const container of serviceContainers(change)) {
+    if (container.kind !== "triton") continue;
+    for (const { name } of volumesOf(container.values)) {
+      if (name !== undefined && !readers.has(name)) readers.set(name, container);
+    }
+  }
+  return resourcesOf(change, "docker_container").flatMap((resource) =>
+    blocks(resource.after?.upload)
+      .filter(({ file }) => /\.pbtxt$/.test(String(file)))
+      .flatMap(({ content }): DeployedConfig[] => {
+        if (typeof content !== "string") return [];
+        const container = volumesOf(resource.after ?? {})
+          .map(({ name }) => readers.get(name))
+          .find((reader) => reader !== undefined);
+        return [
+          {
+            address: resource.address,
+            resource,
+            ...read(content),
+            ...(container !== undefined && { container }),
+          },
+        ];
+      }),
+  );
+}
+
+function ofCharts(change: StackChange): readonly DeployedConfig[] {
+  return releasesOf(change).flatMap(({ resource, values }) => {
+    const content = text(at(values, "triton", "modelConfig", "text"));
+    return content === undefined || content === "" || at(values, "triton", "enabled") === false
+      ? []
+      : [{ address: resource.address, resource, ...read(content) }];
+  });
+}
+
+type ReadConfig = Pick<DeployedConfig, "config" | "problem">;
+
+/** Texts that were read: those of many Tritons are the same, and so are most before and after. */
+const texts = new Map<string, ReadConfig>();
+const mostTexts = 100;
+
+function read(content: string): ReadConfig {
+  const before = texts.get(content);
+  if (before !== undefined) return before;
+  const config = parsed(content);
+  if (texts.size >= mostTexts) texts.clear();
+  texts.set(content, config);
+  return config;
+}
+
+function parsed(content: string): ReadConfig {
+  try {
+    return { config: readModelConfig(content.replaceAll(/\$\{[^{}]*\}/g, "x"), "config.pbtxt") };
+  } catch (error) {
+    if (!(error instanceof ModelConfigError)) throw error;
+    // an expression may hold what the text format does not know
+    return isExpression(content) ? {} : { problem: error.message };
+  }
+}
+
+/** Everything that is wrong with a configuration. */
+export const problemsOf = cached((config: ModelConfigJson) => checkModelConfig(config));
+
+const byContainer = cached(
+  (change: StackChange): ReadonlyMap<string, DeployedConfig> =>
+    new Map(
+      deployedConfigs(change).flatMap((deployed) =>
+        deployed.container === undefined ? [] : [[deployed.container.address, deployed] as const],
+      ),
+    ),
+);
+
+/** What a Triton on a host reads. */
+export function configOf(
+  change: StackChange,
+  { address }: ServiceContainer,
+): DeployedConfig | undefined {
+  return byContainer(change).get(address);
+}
+
+/** Parameters of the TensorRT accelerator of a configuration. */
+export function tensorrtOf(
+  config: ModelConfigJson | undefined,
+): Readonly<Record<string, string>> | undefined {
+  const accelerators =
+    config?.optimization?.execution_accelerators?.gpu_execution_accelerator ?? [];
+  const tensorrt = accelerators.find(({ name }) => name === "tensorrt");
+  return tensorrt === undefined ? undefined : (tensorrt.parameters ?? {});
+}

@@ -1,0 +1,82 @@
+import type { RuleId } from "../../contract/rule-ids.ts";
+import type { Path, Rule, RuleFinding, Severity, StackChange } from "../input/change.ts";
+
+/** What a rule found: where, what, and how to fix it where that is not the same for all that it finds. */
+export interface Found {
+  readonly address?: string;
+  readonly what: string;
+  readonly fix?: string;
+}
+
+/** One difference between a stack that passes and one that does not. */
+export type ExampleEdit = {
+  /**
+   * Where in the synthesized file. The name of a resource is the path of its construct in the stack:
+   * `["resource", "docker_container", "embed/container", "read_only"]`.
+   */
+  readonly at: Path;
+} & (
+  | {
+      /** Left out: there is no such thing. */
+      readonly failing?: unknown;
+      /** Left out: what the stack has. */
+      readonly passing?: unknown;
+    }
+  | {
+      /** Part of a text that the stack has, and what stands there in its place. */
+      readonly failingText: string;
+      readonly passingText: string;
+    }
+);
+
+/** A real stack with one thing changed. */
+export interface Example {
+  readonly stack: "single-gpu" | "multi-gpu-4x" | "kind-local" | "k8s-gpu";
+  /** Settings of the stack, as YAML; what they leave out has its default. */
+  readonly settings?: string;
+  readonly edits: readonly ExampleEdit[];
+  /** What the rule says first of the one that fails. */
+  readonly says: string;
+  readonly goals?: StackChange["goals"];
+  /** What differed from the state before the change. */
+  readonly drift?: true;
+}
+
+/** A rule, and what its page says besides. */
+export interface ReviewRule extends Rule {
+  readonly id: RuleId;
+  /** What goes wrong without it. */
+  readonly why: string;
+  /** What it reads. */
+  readonly looksAt: string;
+  /** What to do, for a person who has one finding. */
+  readonly fix: string;
+  readonly example: Example;
+}
+
+export interface RuleText extends Omit<ReviewRule, "find"> {
+  readonly severity: Severity;
+  readonly find: (change: StackChange) => Iterable<Found>;
+}
+
+/** Finds what a judge says of each item; a judge returns nothing for an item that passes. */
+export function each<Item extends { readonly address: string }>(
+  itemsOf: (change: StackChange) => readonly Item[],
+  judge: (item: Item, change: StackChange) => string | readonly string[] | undefined,
+): RuleText["find"] {
+  return (change) =>
+    itemsOf(change).flatMap((item) =>
+      [judge(item, change) ?? []].flat().map((what) => ({ address: item.address, what })),
+    );
+}
+
+/** A rule whose findings are fixed as its page says, unless they say more. */
+export function rule({ find, ...text }: RuleText): ReviewRule {
+  return {
+    ...text,
+    find: (change) =>
+      [...find(change)].map(
+        (found): Omit<RuleFinding, "rule" | "severity" | "stack"> => ({ fix: text.fix, ...found }),
+      ),
+  };
+}

@@ -1,0 +1,218 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { describe, expect, test } from "vitest";
+import { removedRules, ruleIds, waiverIds } from "../../contract/rule-ids.ts";
+import { environmentNames } from "../../stacks/settings.ts";
+import { changeOfPlan } from "../input/plan-json.ts";
+import { plannedChange } from "../test-plans.ts";
+import { changeOf, inFormOfPlan } from "../test-stacks.ts";
+import { findingsOfChange } from "./findings.ts";
+import { constructOf } from "./rule-pages.ts";
+import { rules } from "./rules.ts";
+
+test("the list of ids that settings know is that of the rules", () => {
+  expect(rules.map(({ id }) => id)).toEqual([...ruleIds]);
+});
+
+describe.each(rules.map((rule) => [rule.id, rule] as const))("%s", (_, rule) => {
+  test("says of its failing example what its page says", () => {
+    const [first] = rule.find(changeOf(rule.example, "failing"));
+    expect(first?.what).toBe(rule.example.says);
+  });
+
+  test("finds nothing in its passing example", () => {
+    expect(rule.find(changeOf(rule.example, "passing"))).toEqual([]);
+  });
+
+  test("finds the same in the form that a plan has", () => {
+    const failing = changeOf(rule.example, "failing");
+    const passing = changeOf(rule.example, "passing");
+    expect(rule.find(inFormOfPlan(failing))).toEqual(rule.find(failing));
+    expect(rule.find(inFormOfPlan(passing))).toEqual([]);
+  });
+
+  test("is waived for its example as its page says", () => {
+    const address = constructOf(rule.example);
+    const waiver = {
+      rule: rule.id,
+      reason: "one line, for whoever reads the review",
+      expires: "2027-01-31",
+      ...(address !== undefined && { address }),
+    };
+    const options = { waivers: [waiver], today: "2026-12-01" };
+    const found = findingsOfChange(changeOf(rule.example, "failing"), options);
+    expect(found.filter(({ waived }) => waived !== undefined)).not.toEqual([]);
+    expect(found.filter(({ rule }) => rule === "waiver-unused")).toEqual([]);
+  });
+
+  test("says in one line what is wrong and how to fix it", () => {
+    for (const { what, fix } of rule.find(changeOf(rule.example, "failing"))) {
+      expect(what).toMatch(/^[^\n]{8,400}$/);
+      expect(fix).toMatch(/^[^\n]{8,400}$/);
+    }
+  });
+});
+
+test("a renamed construct that is said to have moved is no finding", () => {
+  const rename = rules.find(({ id }) => id === "renamed-resource");
+  const [from = "", to = ""] =
+    rename
+      ?.find(changeOf(rename.example, "failing"))[0]
+      ?.fix.match(/docker_volume\.[\w-]+/g)
+      ?.map(String) ?? [];
+  expect(from).not.toBe(to);
+  const moved = { at: ["moved"], failing: [{ from, to }], passing: undefined };
+  const edits = [...(rename?.example.edits ?? []), moved];
+  expect(rename?.find(changeOf({ stack: "single-gpu", edits }, "failing"))).toEqual([]);
+});
+
+const typed = (spec: object) => ({ metadata: [{ name: "db" }], spec: [spec] });
+const created = (address: string, after: object) => ({ address, actions: ["create"], after });
+const says = (id: string, ...resources: Parameters<typeof plannedChange>[0]) =>
+  rules
+    .find((rule) => rule.id === id)
+    ?.find(plannedChange(resources))
+    .map(({ what }) => what);
+
+const budget = created(
+  "kubernetes_pod_disruption_budget_v1.db",
+  typed({ selector: [{ match_labels: { app: "db" } }] }),
+);
+
+test("a budget may be of a StatefulSet", () => {
+  const labels = { app: "db" };
+  const pods = typed({ template: [{ metadata: [{ labels }] }] });
+  expect(says("budget-selects", created("kubernetes_stateful_set_v1.db", pods), budget)).toEqual(
+    [],
+  );
+});
+
+test("a budget whose pods may be of a release is no mistake", () => {
+  const other = created("kubernetes_deployment_v1.a", typed({ template: [{}] }));
+  const release = created("helm_release.db", { name: "db", chart: "postgresql" });
+  expect(says("budget-selects", budget, other)).toHaveLength(1);
+  expect(says("budget-selects", budget, other, release)).toEqual([]);
+});
+
+/** Pods of this project, in a namespace with a quota. */
+const ownPods = (replicas: number, strategy: object, ...resources: readonly object[]) => [
+  created(
+    "kubernetes_deployment_v1.db",
+    typed({
+      replicas: String(replicas),
+      strategy: [{ type: "RollingUpdate", rolling_update: [strategy] }],
+      template: [
+        {
+          metadata: [{ labels: { "app.kubernetes.io/name": "clipstack" } }],
+          spec: [{ container: resources.map((it) => ({ resources: [it] })) }],
+        },
+      ],
+    }),
+  ),
+  created("kubernetes_resource_quota_v1.q", typed({ hard: { "requests.cpu": "4" } })),
+];
+test.each<readonly [string, ReturnType<typeof ownPods>, readonly RegExp[]]>([
+  ["what fits", ownPods(3, { max_surge: "1" }, { requests: [{ cpu: "1" }] }), []],
+  [
+    "a surge in percent",
+    ownPods(3, { max_surge: "100%" }, { requests: [{ cpu: "1" }] }),
+    [/at least 6000/],
+  ],
+  ["the surge that is usual", ownPods(4, {}, { requests: [{ cpu: "1" }] }), [/at least 5000/]],
+  [
+    "a second container",
+    ownPods(3, { max_surge: "0" }, { requests: [{ cpu: "1" }] }, { requests: [{ cpu: "2" }] }),
+    [/at least 9000/],
+  ],
+  [
+    "limits without requests",
+    ownPods(3, { max_surge: "0" }, { limits: [{ cpu: "2" }] }),
+    [/at least 6000/],
+  ],
+])("a quota is asked for %s", (_, resources, expected) => {
+  const found = says("quota-admits-pods", ...resources)?.filter((it) => /cpu/i.test(it)) ?? [];
+  expect(found).toHaveLength(expected.length);
+  for (const [index, form] of expected.entries()) expect(found[index]).toMatch(form);
+});
+
+test.each([
+  ["terraform_data", { input: "a" }],
+  ["docker_container", { name: "a", must_run: false, attach: true }],
+])("a step of a deployment that is renamed is no finding: %s", (type, values) => {
+  const goes = { address: `${type}.old`, actions: ["delete"], before: values };
+  expect(says("renamed-resource", goes, created(`${type}.fresh`, values))).toEqual([]);
+  const volume = { address: "docker_volume.old", actions: ["delete"], before: { name: "v" } };
+  const fresh = created("docker_volume.fresh", { name: "v" });
+  expect(says("renamed-resource", volume, fresh)).toHaveLength(1);
+});
+
+test("no finding has the secret that it is about", () => {
+  const all = rules.flatMap((rule) => rule.find(changeOf(rule.example, "failing")));
+  expect(JSON.stringify(rules.map(({ example }) => example))).toContain("planted-0000000000");
+  expect(JSON.stringify(all)).not.toContain("planted-0000000000");
+});
+
+test.each(environmentNames)("finds nothing but notes in %s as it comes", (stack) => {
+  const change = changeOf({ stack, edits: [] }, "passing");
+  const found = rules
+    .filter(({ severity }) => severity !== "note")
+    .flatMap((rule) => rule.find(change).map(({ what }) => `${rule.id}: ${what}`));
+  expect(found).toEqual([]);
+});
+
+test.each([
+  ["single-gpu", "accelerator: cpu"],
+  ["single-gpu", "embed: { engine: triton, expose: all-interfaces }"],
+  ["single-gpu", "tritonOnnx: { modelControl: explicit, engine: bundled }"],
+  ["single-gpu", "tritonTrt: { instancesPerGpu: 4, cudaGraphs: true }"],
+  [
+    "single-gpu",
+    "weights: host-path\nhost: { docker: 'ssh://ops@gpu-1', gpu: b200 }\nmodelRepository: /srv/models",
+  ],
+  ["single-gpu", "state: { backend: s3, bucket: states, region: eu-central-1 }"],
+  ["multi-gpu-4x", "topology: per-gpu\nperGpu: { backend: tensorrt }"],
+  ["multi-gpu-4x", "accelerator: cpu"],
+  ["kind-local", "deployWith: helm"],
+  ["kind-local", "budget: { minAvailable: 1 }"],
+  ["k8s-gpu", "accelerator: cpu"],
+  ["k8s-gpu", "triton: { autoscaler: { minReplicas: 2, maxReplicas: 2 } }"],
+  ["k8s-gpu", "createNamespace: false\nembed: { service: NodePort, keySecret: embed-key }"],
+] as const)("finds nothing but notes in %s with the settings %j", (stack, settings) => {
+  const change = changeOf({ stack, settings, edits: [] }, "passing");
+  const found = rules
+    .filter(({ severity }) => severity !== "note")
+    .flatMap((rule) => rule.find(change).map(({ what }) => `${rule.id}: ${what}`));
+  expect(found).toEqual([]);
+});
+
+test.each([
+  ["create", []],
+  ["kind-local-create", []],
+  ["nothing-changed", []],
+  ["queue-delay-changed", []],
+  ["gpu-swapped", ["volume-lost"]],
+  ["image-changed", ["volume-lost"]],
+  ["port-exposed", ["endpoint-changed"]],
+  ["stack-destroyed", ["environment-lost"]],
+])("finds in the real plan %s what is worth a look, and nothing else", (plan, expected) => {
+  const file = `review/input/plans/${plan}.plan.json`;
+  const stack = plan.startsWith("kind-local") ? "kind-local" : "single-gpu";
+  const change = changeOfPlan({ shown: file, text: readFileSync(file, "utf8"), stack });
+  const found = rules
+    .filter(({ severity }) => severity !== "note")
+    .flatMap((rule) => rule.find(change).map(() => rule.id));
+  expect(found).toEqual(expected);
+});
+
+test("every removed rule has a line that says what enforces it", () => {
+  const page = readFileSync("docs/policy-engines.md", "utf8");
+  for (const [id, engine] of Object.entries(removedRules)) {
+    expect(ruleIds).not.toContain(id);
+    expect(page).toContain(`| \`${id}\` | `);
+    for (const check of engine.match(/[\w-]*[-_][\w-]+$/) ?? []) expect(page).toContain(check);
+  }
+});
+
+test("every rule has a page, and no other page is there", () => {
+  const pages = readdirSync("docs/rules").map((file) => file.replace(/\.md$/, ""));
+  expect(pages.sort()).toEqual(["README", ...ruleIds, ...waiverIds].sort());
+});

@@ -1,0 +1,32 @@
+import { changeRules } from "./changes.ts";
+import { containerRules } from "./containers.ts";
+import { exposureRules } from "./exposure.ts";
+import { healthRules } from "./health.ts";
+import { imageRules } from "./images.ts";
+import { kubernetesRules } from "./kubernetes.ts";
+import { probeRules } from "./probes.ts";
+import type { ReviewRule } from "./rule.ts";
+import { secretRules } from "./secrets.ts";
+import { stateRules } from "./state.ts";
+import { tritonRules } from "./triton.ts";
+
+/** A page of related rules, for people who look for one. */
+export interface RuleFamily {
+  readonly title: string;
+  readonly rules: readonly ReviewRule[];
+}
+
+export const ruleFamilies: readonly RuleFamily[] = [
+  { title: "Images", rules: imageRules },
+  { title: "Exposure", rules: exposureRules },
+  { title: "Containers and pods", rules: containerRules },
+  { title: "Secrets", rules: secretRules },
+  { title: "Triton and GPUs", rules: tritonRules },
+  { title: "Health, start and stop", rules: [...healthRules, ...probeRules] },
+  { title: "Kubernetes", rules: kubernetesRules },
+  { title: "State and providers", rules: stateRules },
+  { title: "The change itself", rules: changeRules },
+];
+
+/** Every rule that a review runs. */
+export const rules: readonly ReviewRule[] = ruleFamilies.flatMap((family) => family.rules);

@@ -1,0 +1,194 @@
+import type { Path, ResourceChange } from "../input/change.ts";
+import { canBeSecret, hasSecretForm, isSecretName } from "../input/secrets.ts";
+import { isObject, isWithin, textsIn } from "../input/value-paths.ts";
+import { deploymentsOf, ofType, podContainers, podOf, releasesOf, resourcesOf } from "./facts.ts";
+import { each, type ReviewRule, rule } from "./rule.ts";
+import { blocks, isExpression, isGiven, texts } from "./values.ts";
+
+/** A text that was planted here, and is no secret. */
+const planted = "planted-0000000000";
+
+/** Whether Terraform keeps a value out of its output: it came from a sensitive variable, which is as it should be. */
+function isMarked({ sensitive }: ResourceChange, path: Path): boolean {
+  return sensitive.some((marked) => marked.length < path.length && isWithin(path, marked));
+}
+
+/** Secrets, where everybody reads them. Values are never part of a finding. */
+export const secretRules: readonly ReviewRule[] = [
+  rule({
+    id: "secret-plain-text",
+    severity: "error",
+    title: "A secret is not written into the stack.",
+    why: "What is in the synthesized file is in the repository, in every plan and in every log of the pipeline, for as long as they are kept.",
+    looksAt:
+      "Environment variables of containers and pods whose name says that they are secret, and the data of typed Secrets. Switches and numbers are none, unless the name asks for a password. One that comes from a sensitive variable, or from a Secret of the cluster, passes.",
+    fix: "declare a sensitive variable, which Terraform reads from TF_VAR_…; in a cluster name a Secret (keySecret)",
+    example: {
+      stack: "single-gpu",
+      says: "API_KEY must come from a sensitive variable, got its value",
+      edits: [
+        {
+          at: ["resource", "docker_container", "embed/container", "env", 0],
+          failing: `API_KEY=${planted}`,
+          // biome-ignore lint/suspicious/noTemplateCurlyInString: an expression of Terraform
+          passing: "API_KEY=${var.embed_api_key}",
+        },
+      ],
+    },
+    *find(change) {
+      for (const resource of resourcesOf(change, "docker_container")) {
+        for (const [index, line] of texts(resource.after?.env).entries()) {
+          const name = line.slice(0, line.indexOf("="));
+          const value = line.slice(name.length + 1);
+          if (!isSecretName(name) || !canBeSecret(name, value) || isExpression(value)) continue;
+          if (isMarked(resource, ["env", index])) continue;
+          yield {
+            address: resource.address,
+            what: `${name} must come from a sensitive variable, got its value`,
+          };
+        }
+      }
+      for (const deployment of deploymentsOf(change)) {
+        const variables = podContainers(podOf(deployment).pod).flatMap(({ env }) => blocks(env));
+        for (const { name, value } of variables) {
+          if (typeof value !== "string" || isExpression(value)) continue;
+          if (typeof name !== "string" || !isSecretName(name) || !canBeSecret(name, value))
+            continue;
+          yield {
+            address: deployment.address,
+            what: `${name} must come from a Secret (value_from), got its value`,
+          };
+        }
+      }
+      for (const { resource, values } of releasesOf(change)) {
+        for (const name of secretVariables(values)) {
+          yield {
+            address: resource.address,
+            what: `${name} must come from a Secret (valueFrom), got its value`,
+          };
+        }
+      }
+      // in a plan nobody can say where it came from: the provider marks all of it
+      if (change.source === "plan") return;
+      for (const resource of resourcesOf(change, "kubernetes_secret")) {
+        for (const field of ["data", "string_data"] as const) {
+          const data = resource.after?.[field];
+          if (!isObject(data)) continue;
+          for (const [name, value] of Object.entries(data)) {
+            if (typeof value !== "string" || value === "" || isExpression(value)) continue;
+            yield {
+              address: resource.address,
+              what: `${field}.${name} must come from a sensitive variable, got its value`,
+            };
+          }
+        }
+      }
+    },
+  }),
+  rule({
+    id: "secret-form",
+    severity: "error",
+    title: "No text of the stack looks like a secret.",
+    why: "Passwords are pasted into URLs, and keys of clouds and registries into commands. They have a form that gives them away, to a reviewer as to a thief.",
+    looksAt:
+      "Every text of every resource: URLs with a password, private keys, signed tokens and addresses, webhooks, keys of AWS, Azure, Google, GitHub, GitLab, Slack, Stripe, SendGrid, Vault, Hugging Face, npm, PyPI, Docker and NVIDIA.",
+    fix: "take the secret out, and give it another value: whoever read the repository has the old one",
+    example: {
+      stack: "single-gpu",
+      says: "env.0 must not have what looks like a secret (not shown)",
+      edits: [
+        {
+          at: ["resource", "docker_container", "embed/container", "env", 0],
+          failing: `UPSTREAM=https://reader:${planted}@models.example/`,
+          passing: "UPSTREAM=https://models.example/",
+        },
+      ],
+    },
+    *find(change) {
+      for (const resource of change.resources) {
+        if (resource.mode !== "managed") continue;
+        for (const [path, value] of textsIn(resource.after)) {
+          if (path[0] === "//" || isMarked(resource, path)) continue;
+          if (!hasSecretForm(withoutExpressions(value))) continue;
+          yield {
+            address: resource.address,
+            what: `${pathName(path)} must not have what looks like a secret (not shown)`,
+          };
+        }
+      }
+    },
+  }),
+  rule({
+    id: "secret-variable",
+    severity: "error",
+    title: "A variable for a secret is sensitive and has no default.",
+    why: "Terraform prints variables that are not sensitive in plans and logs; a default is in the repository.",
+    looksAt: "`variable` of the synthesized file, by name.",
+    fix: "set sensitive to true, and remove the default",
+    example: {
+      stack: "single-gpu",
+      says: "variable embed_api_key must be sensitive",
+      settings: "embed: { expose: all-interfaces }",
+      edits: [{ at: ["variable", "embed_api_key", "sensitive"], failing: false, passing: true }],
+    },
+    *find(change) {
+      const variables = change.configuration?.variable;
+      if (!isObject(variables)) return;
+      for (const [name, body] of Object.entries(variables)) {
+        const [variable] = blocks(body);
+        if (variable === undefined || !isSecretName(name)) continue;
+        if (variable.sensitive !== true) yield { what: `variable ${name} must be sensitive` };
+        if (isGiven(variable.default) && variable.default !== "") {
+          yield { what: `variable ${name} must have no default` };
+        }
+      }
+    },
+  }),
+  rule({
+    id: "secret-build-argument",
+    severity: "error",
+    title: "An image is built without secrets in its arguments.",
+    why: "`docker history` shows the arguments of a build to everybody who has the image.",
+    looksAt: "`build_args` of every `docker_image`, by name.",
+    fix: "give the build a secret (build.secrets), or fetch what needs it before the build",
+    example: {
+      stack: "kind-local",
+      says: "build_args must not have a secret, got NPM_TOKEN",
+      edits: [
+        {
+          at: ["resource", "docker_image", "image/image/image", "build", "build_args"],
+          failing: { NPM_TOKEN: planted },
+          passing: {},
+        },
+      ],
+    },
+    find: each(ofType("docker_image"), ({ after }) =>
+      blocks(after?.build)
+        .flatMap(({ build_args }) => blocks(build_args).flatMap((it) => Object.keys(it)))
+        .filter(isSecretName)
+        .map((name) => `build_args must not have a secret, got ${name}`),
+    ),
+  }),
+];
+
+/** Names of secret variables in `extraEnv` of the chart whose value is written there. */
+function secretVariables(values: Readonly<Record<string, unknown>>): readonly string[] {
+  return ["embed", "triton"].flatMap((component) =>
+    blocks(blocks(values[component])[0]?.extraEnv).flatMap(({ name, value }) =>
+      typeof name === "string" &&
+      isSecretName(name) &&
+      typeof value === "string" &&
+      canBeSecret(name, value)
+        ? [name]
+        : [],
+    ),
+  );
+}
+
+function withoutExpressions(value: string): string {
+  return value.replaceAll(/\$\{[^}]*\}/g, "");
+}
+
+function pathName(path: Path): string {
+  return path.map(String).join(".");
+}

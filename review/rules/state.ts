@@ -1,0 +1,341 @@
+import { withoutUser } from "../input/secrets.ts";
+import { blocksOf, isObject, sameValue } from "../input/value-paths.ts";
+import { environmentBefore, environmentOf } from "./facts.ts";
+import { type ReviewRule, rule } from "./rule.ts";
+import { at, block, isExpression, isGiven, text } from "./values.ts";
+
+const backend = ["terraform", "backend"] as const;
+
+/** The one backend of a stack, and its settings; without one the kind is empty. */
+function backendOf(terraform: unknown) {
+  const [[kind, settings] = ["", {}]] = Object.entries(block(at(terraform, "backend")) ?? {});
+  return { kind, settings: block(settings) ?? {} };
+}
+
+/** Where Terraform keeps what it knows, and with which providers it works. */
+export const stateRules: readonly ReviewRule[] = [
+  rule({
+    id: "state-locking",
+    severity: "warning",
+    title: "Two deployments at a time are kept apart.",
+    why: "Without a lock, two applies write one state: the second forgets what the first made, and nobody can destroy it any more.",
+    looksAt:
+      "The backend: `use_lockfile` or `dynamodb_table` of s3, `lock_address` of http. The others lock by themselves.",
+    fix: "set use_lockfile of s3; give lockAddress and unlockAddress of http in the settings (state)",
+    example: {
+      stack: "single-gpu",
+      says: "use_lockfile of the backend s3 should be true, got nothing that locks",
+      settings: "state: { backend: s3, bucket: states, region: eu-central-1 }",
+      edits: [{ at: [...backend, "s3", "use_lockfile"], failing: false, passing: true }],
+    },
+    *find({ configuration }) {
+      const { kind, settings } = backendOf(configuration?.terraform);
+      if (kind === "s3" && settings.use_lockfile !== true && !isGiven(settings.dynamodb_table)) {
+        yield { what: "use_lockfile of the backend s3 should be true, got nothing that locks" };
+      }
+      if (kind === "http" && !isGiven(settings.lock_address)) {
+        yield { what: "lock_address of the backend http should be given, got nothing" };
+      }
+    },
+  }),
+  rule({
+    id: "state-shared",
+    severity: "note",
+    title: "A state that several people need is where all of them reach it.",
+    why: "A local state is a file of one machine: who applies from another one makes everything a second time, and a lost disk is a lost state.",
+    looksAt: "Whether the backend is `local`.",
+    fix: "set state.backend to s3, gcs or http when more than one person or a pipeline deploys",
+    example: {
+      stack: "single-gpu",
+      says: "the state is a file of the machine that deploys (backend local)",
+      edits: [
+        {
+          at: [...backend],
+          failing: { local: { path: "../../../terraform.single-gpu.tfstate" } },
+          passing: { gcs: { bucket: "states", prefix: "clipstack/single-gpu" } },
+        },
+      ],
+    },
+    *find({ configuration }) {
+      if (backendOf(configuration?.terraform).kind === "local") {
+        yield { what: "the state is a file of the machine that deploys (backend local)" };
+      }
+    },
+  }),
+  rule({
+    id: "state-encrypted",
+    severity: "warning",
+    title: "A state in a bucket is encrypted.",
+    why: "A state has every value of every resource in plain text, keys among them.",
+    looksAt: "`encrypt` of the backend s3.",
+    fix: "set encrypt to true",
+    example: {
+      stack: "single-gpu",
+      says: "encrypt of the backend s3 should be true, got false",
+      settings: "state: { backend: s3, bucket: states, region: eu-central-1 }",
+      edits: [{ at: [...backend, "s3", "encrypt"], failing: false, passing: true }],
+    },
+    *find({ configuration }) {
+      const { kind, settings } = backendOf(configuration?.terraform);
+      if (kind === "s3" && settings.encrypt !== true) {
+        yield {
+          what: `encrypt of the backend s3 should be true, got ${String(settings.encrypt ?? "nothing")}`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "state-credentials",
+    severity: "error",
+    title: "Credentials of the state are not in the stack.",
+    why: "Who has them reads the state, and with it every secret of every environment.",
+    looksAt:
+      "The settings of the backend, by name. Terraform reads credentials from the environment.",
+    fix: "take them out, and give them in the environment (AWS_ACCESS_KEY_ID, TF_HTTP_PASSWORD, …)",
+    example: {
+      stack: "single-gpu",
+      says: "secret_key of the backend s3 must not be in the stack",
+      settings: "state: { backend: s3, bucket: states, region: eu-central-1 }",
+      edits: [{ at: [...backend, "s3", "secret_key"], failing: "planted-0000000000" }],
+    },
+    *find({ configuration }) {
+      const { kind, settings } = backendOf(configuration?.terraform);
+      for (const [name, value] of Object.entries(settings)) {
+        if (!credentials.has(name) || !isGiven(value) || value === "") continue;
+        yield { what: `${name} of the backend ${kind} must not be in the stack` };
+      }
+      const addresses = ["address", "lock_address", "unlock_address"].map((name) => settings[name]);
+      if (addresses.some((address) => /:\/\/[^/@]*@/.test(text(address) ?? ""))) {
+        yield { what: `the address of the backend ${kind} must have no user and no password` };
+      }
+    },
+  }),
+  rule({
+    id: "provider-pinned",
+    severity: "error",
+    title: "A provider has a version with an upper bound.",
+    why: "Without one, `terraform init` takes the newest: a new major version renames attributes, and replaces what nobody meant to change.",
+    looksAt:
+      "`required_providers` of the synthesized file. `4.5.0`, `~> 4.5` and `>= 4.5, < 5` have a bound.",
+    fix: "give the provider a version like '~> 4.5'",
+    example: {
+      stack: "single-gpu",
+      says: "version of the provider docker must have an upper bound, got '>= 4.5'",
+      edits: [
+        {
+          at: ["terraform", "required_providers", "docker", "version"],
+          failing: ">= 4.5",
+          passing: "~> 4.5",
+        },
+      ],
+    },
+    *find({ configuration }) {
+      const providers = at(configuration?.terraform, "required_providers");
+      for (const [name, provider] of Object.entries(isObject(providers) ? providers : {})) {
+        // part of Terraform itself
+        if (name === "terraform") continue;
+        const version = isObject(provider) ? provider.version : provider;
+        const bounded =
+          typeof version === "string" &&
+          (isExpression(version) || /^\s*=?\s*\d|~>|<|(^|,)\s*=?\s*\d/.test(version));
+        if (bounded) continue;
+        yield {
+          what: `version of the provider ${name} must have an upper bound, got ${isGiven(version) ? `'${String(version)}'` : "nothing"}`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "state-moved",
+    severity: "error",
+    title: "A state stays where it is.",
+    why: "With another backend Terraform starts from an empty state, unless the old one is brought there by hand: it makes everything a second time, and nobody manages the first any more.",
+    looksAt:
+      "The kind of the backend and the settings that say where it keeps the state, before and after. A plan alone does not know them before.",
+    fix: "migrate the state (terraform init -migrate-state) as a step of its own, and waive this rule for it",
+    example: {
+      stack: "single-gpu",
+      says: "the state is kept in gcs in place of local: all is made again, unless it is migrated",
+      edits: [
+        {
+          at: [...backend],
+          failing: { gcs: { bucket: "states", prefix: "clipstack/single-gpu" } },
+          passing: { local: { path: "../../../terraform.single-gpu.tfstate" } },
+        },
+      ],
+    },
+    *find({ configuration, configurationBefore }) {
+      if (configurationBefore === undefined) return;
+      const [was, is] = [configurationBefore, configuration].map((it) => backendOf(it?.terraform));
+      const [old, now] = [was?.kind || "local", is?.kind || "local"];
+      if (old !== now) {
+        yield {
+          what: `the state is kept in ${now} in place of ${old}: all is made again, unless it is migrated`,
+        };
+        return;
+      }
+      const names = differing(was?.settings, is?.settings).filter((name) => placeOfState.has(name));
+      if (names.length === 0) return;
+      yield {
+        what: `${names.join(", ")} of the backend ${now} is another: all is made again, unless the state is migrated`,
+      };
+    },
+  }),
+  rule({
+    id: "host-moved",
+    severity: "error",
+    title: "An environment stays on its host or cluster.",
+    why: "At another address Terraform finds nothing: it makes everything there, with empty volumes, while what runs at the old one goes on, costs money and is managed by nobody.",
+    looksAt:
+      "Where the output `environment` says that it is, and what says in the providers where they work (`host`, `config_path`, `region`, …), before and after. Of the providers a plan alone does not know it before.",
+    fix: "destroy the environment at the old place first, or waive this rule where both addresses are of one host",
+    example: {
+      stack: "single-gpu",
+      says: "the environment is at ssh://gpu-2 in place of ssh://gpu-1: all is made again there, and what is at the old place stays without anybody who manages it",
+      settings: "host: { docker: 'ssh://ops@gpu-1' }",
+      edits: [
+        {
+          at: ["output", "environment", "value", "where"],
+          failing: "ssh://ops@gpu-2",
+          passing: "ssh://ops@gpu-1",
+        },
+      ],
+    },
+    *find(change) {
+      const { configuration, configurationBefore } = change;
+      const [old, now] = [environmentBefore(change)?.where, environmentOf(change)?.where];
+      if (old !== undefined && now !== undefined && old !== now) {
+        yield {
+          what: `the environment is at ${withoutUser(now)} in place of ${withoutUser(old)}: all is made again there, and what is at the old place stays without anybody who manages it`,
+        };
+        return;
+      }
+      if (configurationBefore === undefined) return;
+      const [was, is] = [configurationBefore, configuration].map((it) => providersOf(it?.provider));
+      for (const [name, settings] of is ?? []) {
+        const old = was?.get(name);
+        if (old === undefined) continue;
+        const places = differing(old, settings).filter((it) => placeOfProvider.has(it));
+        if (places.length === 0) continue;
+        yield {
+          what: `${places.join(", ")} of the provider ${name} is another: all is made again there, and what is at the old place stays without anybody who manages it`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "provider-changed",
+    severity: "warning",
+    title: "Another provider, or one with other arguments, is looked at.",
+    why: "A provider is a program with the rights of whoever applies. Another source is a program of somebody else, another version may replace what nobody changed, and another argument is how it logs in or whom it trusts.",
+    looksAt:
+      "`required_providers`, `required_version` and the arguments of the providers, before and after. A plan alone does not know them before. Where a provider works is for `host-moved`.",
+    fix: "read what changed between the two versions, plan against the real state before the merge, and see that the source is the one that is meant",
+    example: {
+      stack: "single-gpu",
+      says: "the provider docker is of version 4.6.0 in place of 4.5.0",
+      edits: [
+        {
+          at: ["terraform", "required_providers", "docker", "version"],
+          failing: "4.6.0",
+          passing: "4.5.0",
+        },
+      ],
+    },
+    *find({ configuration, configurationBefore }) {
+      if (configurationBefore === undefined) return;
+      const both = [configurationBefore, configuration] as const;
+      const [old, now] = both.map((it) => requiredProviders(it?.terraform));
+      for (const [name, provider] of now ?? []) {
+        const was = old?.get(name);
+        if (was === undefined) {
+          yield { what: `the provider ${name} is new, from ${provider.source}` };
+          continue;
+        }
+        for (const field of ["source", "version"] as const) {
+          if (was[field] === provider[field]) continue;
+          yield {
+            what: `the provider ${name} is of ${field} ${provider[field]} in place of ${was[field]}`,
+          };
+        }
+      }
+      const [required, requires] = both.map((it) => text(at(it?.terraform, "required_version")));
+      if (required !== requires) {
+        yield {
+          what: `Terraform must be ${requires ?? "of any version"} in place of ${required ?? "of any version"}`,
+        };
+      }
+      const [before, after] = both.map((it) => providersOf(it?.provider));
+      for (const [name, settings] of after ?? []) {
+        const was = before?.get(name);
+        // with a provider comes what it is set to
+        if (was === undefined && !old?.has(name)) continue;
+        const names = differing(was, settings).filter((it) => !placeOfProvider.has(it));
+        if (names.length > 0) {
+          yield {
+            what: `${names.join(", ")} of the provider ${name} ${names.length === 1 ? "is" : "are"} another`,
+          };
+        }
+      }
+    },
+  }),
+];
+
+/** Sources and versions, by name. */
+function requiredProviders(terraform: unknown) {
+  const all = at(terraform, "required_providers");
+  return new Map(
+    Object.entries(isObject(all) ? all : {}).map(([name, given]) => {
+      const { source, version } = isObject(given) ? given : { source: undefined, version: given };
+      return [
+        name,
+        { source: text(source) ?? `hashicorp/${name}`, version: text(version) ?? "any" },
+      ] as const;
+    }),
+  );
+}
+
+type Settings = Readonly<Record<string, unknown>>;
+
+/** Names of what is not the same in two blocks. */
+function differing(was: Settings = {}, is: Settings = {}): readonly string[] {
+  const names = [...new Set([...Object.keys(was), ...Object.keys(is)])].sort();
+  return names.filter((name) => !sameValue(was[name], is[name]));
+}
+
+/** Every provider with its alias. */
+function providersOf(provider: unknown): ReadonlyMap<string, Settings> {
+  return new Map(
+    Object.entries(isObject(provider) ? provider : {}).flatMap(([name, given]) =>
+      blocksOf(given).map((it) => [isGiven(it.alias) ? `${name}.${it.alias}` : name, it] as const),
+    ),
+  );
+}
+
+/** What of a backend says which state it is. */
+const placeOfState: ReadonlySet<string> = new Set(
+  "path bucket key prefix region endpoint endpoints workspace_key_prefix address hostname organization workspaces container_name storage_account_name resource_group_name".split(
+    " ",
+  ),
+);
+
+/** What of a provider says where it works. */
+const placeOfProvider: ReadonlySet<string> = new Set(
+  "host context config_path config_paths config_context config_context_cluster kubernetes exec region endpoint endpoints address url project zone account_id subscription_id tenant_id".split(
+    " ",
+  ),
+);
+
+/** Settings of backends that are secret, by Terraform's names. */
+const credentials: ReadonlySet<string> = new Set([
+  "access_key",
+  "secret_key",
+  "token",
+  "sse_customer_key",
+  "credentials",
+  "access_token",
+  "encryption_key",
+  "username",
+  "password",
+  "client_private_key_pem",
+]);

@@ -1,0 +1,134 @@
+import { mkdtempSync, readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { App } from "../constructs/cdktf.ts";
+import { K8sGpuStack } from "../stacks/k8s-gpu.ts";
+import { KindLocalStack } from "../stacks/kind-local.ts";
+import { MultiGpu4xStack } from "../stacks/multi-gpu-4x.ts";
+import { type EnvironmentName, parseSettings } from "../stacks/settings.ts";
+import { SingleGpuStack } from "../stacks/single-gpu.ts";
+import type { StackChange, Values } from "./input/change.ts";
+import { changeOfTrees, parseDocument } from "./input/trees.ts";
+import { isObject } from "./input/value-paths.ts";
+import { cached } from "./rules/cached.ts";
+import type { Example, ExampleEdit } from "./rules/rule.ts";
+
+/** For tests: real stacks, and the same with one thing changed. */
+
+/** Of an example, what makes the stack. */
+export type Change = Omit<Example, "says">;
+
+type Json = Record<string | number, unknown>;
+
+const made = new Map<string, string>();
+
+/** The synthesized file of a stack, as text. */
+export function synthesizedText(environment: EnvironmentName, yaml = ""): string {
+  const key = `${environment}\n${yaml}`;
+  const known = made.get(key);
+  if (known !== undefined) return known;
+  const of = <Name extends EnvironmentName>(name: Name) => parseSettings(name, "test", yaml);
+  // not `Testing`, which leaves the paths of constructs out
+  const outdir = mkdtempSync(join(tmpdir(), "clipstack-review-"));
+  const app = new App({ outdir });
+  const stacks = {
+    "single-gpu": () => new SingleGpuStack(app, environment, of("single-gpu")),
+    "multi-gpu-4x": () => new MultiGpu4xStack(app, environment, of("multi-gpu-4x")),
+    "kind-local": () => new KindLocalStack(app, environment, of("kind-local")),
+    "k8s-gpu": () => new K8sGpuStack(app, environment, of("k8s-gpu")),
+  };
+  stacks[environment]();
+  app.synth();
+  const text = readFileSync(join(outdir, "stacks", environment, "cdk.tf.json"), "utf8");
+  made.set(key, text);
+  return text;
+}
+
+/** The change from what passes to what fails, or from what passes to itself. */
+export function changeOf(example: Change, to: "failing" | "passing"): StackChange {
+  return (to === "failing" ? failing : passing)(example);
+}
+
+const failing = cached((example: Change) => changeTo(example, "failing"));
+const passing = cached((example: Change) => changeTo(example, "passing"));
+
+function changeTo(example: Change, to: "failing" | "passing"): StackChange {
+  const { stack, settings, edits, goals, drift } = example;
+  const edited = (side: "failing" | "passing") => {
+    const document = JSON.parse(synthesizedText(stack, settings)) as Json;
+    for (const edit of edits) apply(document, stack, edit, side);
+    return parseDocument(JSON.stringify(document), stack);
+  };
+  const change = changeOfTrees(stack, edited("passing"), edited(to));
+  const changed = change.resources.find(({ type }) => type === "docker_container");
+  return {
+    ...change,
+    ...(goals !== undefined && { goals }),
+    ...(drift && to === "failing" && changed !== undefined && { drift: [changed] }),
+  };
+}
+
+function apply(document: Json, stack: string, edit: ExampleEdit, side: "failing" | "passing") {
+  const path = withResourceName(document, stack, edit.at);
+  const last = path.at(-1)!;
+  const holder = path.slice(0, -1).reduce<Json>((inner, step) => inner[step] as Json, document);
+  if ("failingText" in edit) {
+    const { passingText, failingText } = edit;
+    const text = String(holder[last]);
+    if (!text.includes(passingText)) throw new Error(`no '${passingText}' there`);
+    holder[last] = text.replace(passingText, side === "failing" ? failingText : passingText);
+  } else if (side === "failing" || "passing" in edit) {
+    const value = edit[side];
+    if (value !== undefined) holder[last] = value;
+    else if (Array.isArray(holder)) holder.splice(Number(last), 1);
+    else delete holder[last];
+  }
+}
+
+/** The name of a resource in place of the path of its construct. */
+function withResourceName(
+  document: Json,
+  stack: string,
+  path: ExampleEdit["at"],
+): ExampleEdit["at"] {
+  const [head, type, construct, ...rest] = path;
+  if (head !== "resource" || type === undefined || construct === undefined) return path;
+  const resources = (document.resource as Record<string, Json>)[type] ?? {};
+  const found = Object.entries(resources).find(([, body]) => {
+    const { metadata } = (body as { "//"?: { metadata: { path: string } } })["//"] ?? {};
+    return metadata?.path === `${stack}/${construct}`;
+  });
+  return [head, type, found?.[0] ?? construct, ...rest];
+}
+
+/** Blocks that there is one of: a plan has them as lists. */
+const singleBlocks = new Set(
+  [
+    "metadata spec template strategy rolling_update scale_target_ref resource target behavior",
+    "security_context seccomp_profile capabilities healthcheck build resources lifecycle pre_stop exec",
+    "startup_probe readiness_probe liveness_probe http_get host_path empty_dir",
+  ].flatMap((words) => words.split(" ")),
+);
+
+/** The same change with its values in the form of a plan. */
+export function inFormOfPlan(change: StackChange): StackChange {
+  const form = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(form);
+    if (!isObject(value)) return value;
+    return Object.fromEntries(
+      Object.entries(value).map(([key, inner]) => {
+        const isBlock = singleBlocks.has(key) || (isObject(inner) && "match_labels" in inner);
+        return [key, isBlock && isObject(inner) ? [form(inner)] : form(inner)];
+      }),
+    );
+  };
+  const values = (of: Values | undefined) => (of === undefined ? of : (form(of) as Values));
+  return {
+    ...change,
+    resources: change.resources.map(({ before, after, ...resource }) => ({
+      ...resource,
+      before: values(before),
+      after: values(after),
+    })),
+  };
+}

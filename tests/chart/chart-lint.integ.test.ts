@@ -1,0 +1,170 @@
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { stringify } from "yaml";
+import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
+import { chart, helm, noHelm, runProgram, template, valuesFiles } from "./test-helm.ts";
+
+/** What others' tools say of the chart. `.ci/kubernetes-tools` gets them. */
+
+const {
+  CLIPSTACK_KUBECONFORM: kubeconform = "kubeconform",
+  CLIPSTACK_KUBE_SCORE: kubeScore = "kube-score",
+  CLIPSTACK_KUBERNETES_SCHEMAS: schemas,
+} = process.env;
+const missingOf = (program: string, ...args: readonly string[]) =>
+  runProgram(program, args).code === 0 ? "" : `no ${program}`;
+const noKubeconform =
+  noHelm ||
+  missingOf(kubeconform, "-v") ||
+  (schemas === undefined ? "no CLIPSTACK_KUBERNETES_SCHEMAS" : "");
+const noKubeScore = noHelm || missingOf(kubeScore, "version");
+
+/** Values that have what the files leave out. */
+const more: Readonly<Record<string, ChartValues>> = {
+  "everything on a GPU": {
+    imagePullSecrets: [{ name: "registry" }],
+    model: { weights: "init", sha256: "a".repeat(64), init: { url: "https://models.example/m" } },
+    embed: {
+      accelerator: "gpu",
+      auth: { existingSecret: "keys" },
+      priorityClassName: "high",
+      affinity: { podAntiAffinity: {} },
+      extraEnv: [{ name: "LOG_LEVEL", value: "debug" }],
+      service: { type: "LoadBalancer", annotations: { a: "b" } },
+    },
+    triton: {
+      enabled: true,
+      backend: "tensorrt",
+      gpus: 4,
+      engineCache: { enabled: true, storageClass: "nfs", accessMode: "ReadWriteMany" },
+      autoscaling: { enabled: true, source: "prometheus-adapter" },
+      podAnnotations: { a: "b" },
+      extraEnv: [{ name: "A", valueFrom: { fieldRef: { fieldPath: "status.hostIP" } } }],
+    },
+    quota: { enabled: true, hard: { "requests.nvidia.com/gpu": 18, pods: 20 } },
+    limitRange: { enabled: true, max: { cpu: 8 } },
+    networkPolicy: { egress: [{ to: [{ ipBlock: { cidr: "10.0.0.0/8" } }] }] },
+    serviceMonitor: { enabled: true, labels: { release: "prometheus" } },
+    prometheusRule: { enabled: true },
+  },
+  "weights on a volume, Triton by CPU": {
+    model: { weights: "pvc", sha256: "a".repeat(64), pvc: { claimName: "w", subPath: "a/b" } },
+    embed: { engine: "triton", budget: { minAvailable: 1 } },
+    triton: {
+      enabled: true,
+      engine: "bundled",
+      gpus: 0,
+      autoscaling: { enabled: true, metric: "cpu" },
+    },
+  },
+};
+
+/** The objects of a values file, or of one of `more`. */
+function yamlOf(name: string): string {
+  const values = more[name];
+  const objects = values === undefined ? template({}, { file: name }) : template(values);
+  return objects.map((it) => `---\n${stringify(it, { aliasDuplicateObjects: false })}`).join("");
+}
+const names = [...valuesFiles, ...Object.keys(more)];
+
+describe.skipIf(noHelm !== "")(`helm lint${noHelm && ` (not here: ${noHelm})`}`, () => {
+  test.each(valuesFiles)("finds nothing with %s.yaml", (file) => {
+    const { code, stdout, stderr } = helm(
+      ...["lint", "--strict", chart, "--values", join(chart, `${file}.yaml`)],
+      ...["--kube-version", "1.33.0"],
+    );
+    expect(code, `${stdout}${stderr}`).toBe(0);
+    expect(stdout).not.toMatch(/\[(WARNING|ERROR)\]/);
+  });
+});
+
+describe.skipIf(noKubeconform !== "")(
+  `kubeconform${noKubeconform && ` (not here: ${noKubeconform})`}`,
+  () => {
+    const versions =
+      noKubeconform === ""
+        ? readdirSync(schemas ?? "").flatMap((name) => /^v(\d.*)$/.exec(name)?.[1] ?? [])
+        : ["no version"];
+
+    test("knows several versions of Kubernetes", () => {
+      expect(versions.length).toBeGreaterThan(1);
+    });
+
+    describe.each(versions)("of Kubernetes %s", (version) => {
+      test.each(names)("accepts the objects of %s, and all of them", (name) => {
+        const { code, stdout, stderr } = runProgram(
+          kubeconform,
+          [
+            ...["-strict", "-summary", "-kubernetes-version", version],
+            ...[
+              "{{.NormalizedKubernetesVersion}}/{{.ResourceKind}}{{.KindSuffix}}.json",
+              "crds/{{.Group}}/{{.ResourceKind}}_{{.ResourceAPIVersion}}.json",
+            ].flatMap((path) => ["-schema-location", join(schemas ?? "", path)]),
+          ],
+          yamlOf(name),
+        );
+        expect(code, `${stdout}${stderr}`).toBe(0);
+        expect(stdout).toMatch(/Invalid: 0, Errors: 0, Skipped: 0/);
+      });
+    });
+
+    test("finds a field that there is not", () => {
+      const { code, stdout } = runProgram(
+        kubeconform,
+        [
+          ...["-strict", "-kubernetes-version", versions[0] ?? ""],
+          "-schema-location",
+          join(
+            schemas ?? "",
+            "{{.NormalizedKubernetesVersion}}/{{.ResourceKind}}{{.KindSuffix}}.json",
+          ),
+        ],
+        yamlOf("values").replace("enableServiceLinks", "enableServiceLink"),
+      );
+      expect(code).toBe(1);
+      expect(stdout).toContain("enableServiceLink");
+    });
+  },
+);
+
+/** Checks of kube-score that are not ours to keep, and why. */
+const leftOut: Readonly<Record<string, string>> = {
+  "container-image-pull-policy":
+    "images are fixed by a version or a digest, and those of a kind cluster come from nowhere else",
+  "container-security-context-user-group-id":
+    "the user is the images' own, 1000: NVIDIA's too; a higher number would own nothing in them",
+  "container-ephemeral-storage-request-and-limit":
+    "the disk is read-only; what is written is memory, or a volume with a limit of its own",
+};
+
+describe.skipIf(noKubeScore !== "")(
+  `kube-score${noKubeScore && ` (not here: ${noKubeScore})`}`,
+  () => {
+    const score = (yaml: string) =>
+      runProgram(
+        kubeScore,
+        [
+          ...["score", "-", "--output-format", "ci"],
+          ...Object.keys(leftOut).flatMap((name) => ["--ignore-test", name]),
+        ],
+        yaml,
+      ).stdout.split("\n");
+
+    test.each(names)("finds nothing critical in %s", (name) => {
+      const lines = score(yamlOf(name));
+      expect(lines.filter((line) => line.startsWith("[OK]")).length).toBeGreaterThan(10);
+      expect(lines.filter((line) => line.startsWith("[CRITICAL]"))).toEqual([]);
+    });
+
+    test("finds a disk that can be written", () => {
+      const lines = score(
+        yamlOf("values").replaceAll(
+          "readOnlyRootFilesystem: true",
+          "readOnlyRootFilesystem: false",
+        ),
+      );
+      expect(lines.join("\n")).toMatch(/\[CRITICAL\].*writable root filesystem/);
+    });
+  },
+);

@@ -1,0 +1,207 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { parse, stringify } from "yaml";
+import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
+import { chart, noHelm, objectOf, runProgram, template } from "./test-helm.ts";
+
+/** The queue time of Triton's requests in PromQL, as the chart renders it, run by Prometheus' own `promtool`. */
+
+const { CLIPSTACK_PROMTOOL: promtool = "promtool" } = process.env;
+const noPromtool =
+  noHelm || (runProgram(promtool, ["--version"]).code === 0 ? "" : `no ${promtool}`);
+
+const values = {
+  triton: {
+    enabled: true,
+    engine: "bundled",
+    gpus: 0,
+    autoscaling: { enabled: true, prometheus: { url: "http://prometheus:9090" } },
+  },
+  prometheusRule: { enabled: true },
+} as const satisfies ChartValues;
+
+/** Counters of one model in one pod: what each grows by in 15 seconds, or the samples themselves. */
+interface Model {
+  readonly pod: string;
+  readonly model?: string;
+  readonly queueMicroseconds: number | string;
+  readonly requests: number | string;
+  readonly namespace?: string;
+}
+
+const growing = (by: number | string) => (typeof by === "string" ? by : `0+${by}x40`);
+
+describe.skipIf(noPromtool !== "")(
+  `queue time in PromQL${noPromtool && ` (not here: ${noPromtool})`}`,
+  () => {
+    let folder: string;
+    /** Of the rule that records it for each pod. */
+    let record: string;
+    /** Of KEDA: one value for all pods. */
+    let ofRelease: string;
+
+    beforeAll(() => {
+      folder = mkdtempSync(join(tmpdir(), "clipstack-rules-"));
+      const objects = template(values);
+      const { spec } = objectOf(objects, "PrometheusRule", "clipstack-triton");
+      writeFileSync(join(folder, "rules.yaml"), stringify(spec));
+      record = spec.groups[0].rules[0].record;
+      ofRelease = objectOf(objects, "ScaledObject", "clipstack-triton").spec.triggers[0].metadata
+        .query;
+    });
+    afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+    /** What promtool says where `expr` must have those values after five minutes of `models`. */
+    function check(
+      expr: string,
+      models: readonly Model[],
+      expected: readonly { readonly labels: string; readonly value: number }[],
+      interval = "15s",
+    ) {
+      const series = models.flatMap(
+        ({ pod, model = "openclip_vit_b32", namespace = "clipstack", ...counters }) => {
+          const labels = `{namespace="${namespace}",pod="${pod}",model="${model}",version="1"}`;
+          return [
+            {
+              series: `nv_inference_queue_duration_us${labels}`,
+              values: growing(counters.queueMicroseconds),
+            },
+            {
+              series: `nv_inference_request_success${labels}`,
+              values: growing(counters.requests),
+            },
+          ];
+        },
+      );
+      const test = {
+        rule_files: ["rules.yaml"],
+        evaluation_interval: "15s",
+        tests: [
+          {
+            interval,
+            input_series: series,
+            promql_expr_test: [{ expr, eval_time: "5m", exp_samples: expected }],
+          },
+        ],
+      };
+      const file = join(folder, "test.yaml");
+      writeFileSync(file, stringify(test));
+      const { code, stdout, stderr } = runProgram(promtool, ["test", "rules", file]);
+      expect(code, `${stdout}${stderr}`).toBe(0);
+    }
+    const recorded = (pod: string, value: number) => ({
+      labels: `{__name__="${record}", namespace="clipstack", pod="${pod}"}`,
+      value,
+    });
+    const pod = "clipstack-triton-a";
+
+    test("is the mean of the requests of one model", () => {
+      check(record, [{ pod, queueMicroseconds: 30_000, requests: 3 }], [recorded(pod, 10)]);
+    });
+
+    test("is that of all requests where several models are loaded, and not the mean of the models", () => {
+      // 300 requests at 20 ms; the others, which are idle, would make it 5 ms
+      check(
+        record,
+        [
+          { pod, queueMicroseconds: 6_000_000, requests: 300 },
+          { pod, model: "openclip_vit_b32_u8", queueMicroseconds: 0, requests: 0 },
+          { pod, model: "openclip_vit_b32_jpeg", queueMicroseconds: 0, requests: 0 },
+          { pod, model: "openclip_vit_b32_trt", queueMicroseconds: 0, requests: 0 },
+        ],
+        [recorded(pod, 20)],
+      );
+    });
+
+    test("is 0 and not nothing in a pod without traffic", () => {
+      check(record, [{ pod, queueMicroseconds: 0, requests: 0 }], [recorded(pod, 0)]);
+    });
+
+    test("stays what it was where a pod's counters begin anew", () => {
+      // after two minutes the container has restarted: counters from 0, at the same pace
+      check(
+        record,
+        [
+          {
+            pod,
+            queueMicroseconds: "0+100000x16 0+100000x20",
+            requests: "0+10x16 0+10x20",
+          },
+        ],
+        [recorded(pod, 10)],
+      );
+    });
+
+    test("is one value for each pod, of this release alone", () => {
+      check(
+        record,
+        [
+          { pod, queueMicroseconds: 10_000, requests: 1 },
+          { pod: "clipstack-triton-b", queueMicroseconds: 30_000, requests: 1 },
+          { pod: "other-triton-a", queueMicroseconds: 90_000, requests: 1 },
+          { pod, namespace: "elsewhere", queueMicroseconds: 90_000, requests: 1 },
+        ],
+        [recorded(pod, 10), recorded("clipstack-triton-b", 30)],
+      );
+    });
+
+    test("is one value for KEDA: the mean over the pods, an idle one included", () => {
+      check(
+        ofRelease,
+        [
+          { pod, queueMicroseconds: 80_000, requests: 1 },
+          { pod: "clipstack-triton-b", queueMicroseconds: 0, requests: 0 },
+        ],
+        [{ labels: "{}", value: 40 }],
+      );
+    });
+
+    test.each([
+      ["10s", "1m"],
+      ["30s", "2m"],
+      ["40s", "160s"],
+      ["1m", "4m"],
+    ])("looks back far enough where Prometheus reads every %s", (interval, window) => {
+      const objects = template({ ...values, serviceMonitor: { interval } });
+      const [trigger] = objectOf(objects, "ScaledObject", "clipstack-triton").spec.triggers;
+      expect(trigger.metadata.query).toContain(`[${window}]`);
+      check(
+        trigger.metadata.query,
+        [{ pod, queueMicroseconds: 80_000, requests: 1 }],
+        [{ labels: "{}", value: 80 }],
+        interval,
+      );
+    });
+
+    test("is, for the Prometheus adapter, what the rule records", () => {
+      const { rules } = parse(
+        readFileSync(join(chart, "prometheus", "adapter-rules.yaml"), "utf8"),
+      );
+      const [rule] = rules.custom;
+      expect(rule.name.as).toBe("clipstack_triton_queue_milliseconds");
+      // as the adapter fills it in for the pods of a Deployment
+      const query = rule.metricsQuery
+        .replaceAll("<<.LabelMatchers>>", `namespace="clipstack",pod=~"${pod}"`)
+        .replaceAll("<<.GroupBy>>", "pod");
+      check(
+        query,
+        [
+          { pod, queueMicroseconds: 6_000_000, requests: 300 },
+          { pod, model: "openclip_vit_b32_u8", queueMicroseconds: 0, requests: 0 },
+        ],
+        [{ labels: `{pod="${pod}"}`, value: 20 }],
+      );
+    });
+
+    test("is accepted by Prometheus", () => {
+      const { code, stdout, stderr } = runProgram(promtool, [
+        "check",
+        "rules",
+        join(folder, "rules.yaml"),
+      ]);
+      expect(code, `${stdout}${stderr}`).toBe(0);
+    });
+  },
+);

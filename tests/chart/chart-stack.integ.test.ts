@@ -1,0 +1,134 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { parse } from "yaml";
+import type { Manifest } from "../../artefact/terraform-manifests.ts";
+import { manifestsOf } from "../../artefact/terraform-manifests.ts";
+import { Testing } from "../../constructs/cdktf.ts";
+import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
+import { labelNames, podAppName } from "../../contract/pods.ts";
+import { KindLocalStack } from "../../stacks/kind-local.ts";
+import { parseSettings } from "../../stacks/settings.ts";
+import { differences } from "./test-compare-objects.ts";
+import { chart, noHelm, type TestObject, template } from "./test-helm.ts";
+
+/** `values-kind.yaml` and the stack kind-local are rendered from the same settings: they must declare the same objects. */
+
+const file = join(chart, "../../stacks/kind-local.settings.yaml");
+const settings = parseSettings("kind-local", file, readFileSync(file, "utf8"));
+
+/** What is meant to be different, and why. */
+const meant = [
+  // labels that say that Helm made it, and of what
+  ...[labelNames.managedBy, labelNames.version, "helm.sh/chart"].flatMap((label) =>
+    [
+      "Deployment",
+      "HorizontalPodAutoscaler",
+      "LimitRange",
+      "NetworkPolicy",
+      "PodDisruptionBudget",
+      "ResourceQuota",
+      "Service",
+      "ServiceAccount",
+    ].map((kind) => `${kind}: metadata.labels.${label.replaceAll(".", "·")}`),
+  ),
+  // the provider does not know it (hashicorp/kubernetes has no `unhealthy_pod_eviction_policy`)
+  "PodDisruptionBudget: spec.unhealthyPodEvictionPolicy",
+];
+
+/** Objects of the stack in its namespace; the namespace itself and the metrics-server are in no chart. */
+function ofStack(): readonly Manifest[] {
+  const text = Testing.synth(
+    new KindLocalStack(Testing.app(), "kind-local", { ...settings, deployWith: "kubernetes" }),
+  );
+  const values = parse(readFileSync(join(chart, "values-kind.yaml"), "utf8")) as ChartValues;
+  const { repository, tag } = values.embed?.image ?? {};
+  return manifestsOf(JSON.parse(text).resource, "kind-local", {
+    // the chart's values name an image; the stack builds it
+    image: `${repository}:${tag}`,
+  })
+    .map(({ manifest }) => manifest)
+    .filter(({ metadata }) => metadata.namespace === settings.namespace);
+}
+
+/** Objects of a release, without its tests. */
+function ofChart(values: ChartValues = {}): readonly TestObject[] {
+  return template(values, { file: "values-kind", release: podAppName }).filter(
+    ({ metadata }) => metadata.annotations?.["helm.sh/hook"] === undefined,
+  );
+}
+
+describe.skipIf(noHelm !== "")(
+  `Helm chart and stack kind-local${noHelm && ` (not here: ${noHelm})`}`,
+  () => {
+    test("declare the same objects", () => {
+      expect(differences(ofChart(), ofStack(), meant)).toEqual([]);
+    });
+
+    test("are compared in all that there is", () => {
+      expect(
+        ofStack()
+          .map(({ kind, metadata }) => `${kind} ${metadata.name}`)
+          .sort(),
+      ).toEqual([
+        "Deployment clipstack-embed",
+        "HorizontalPodAutoscaler clipstack-embed",
+        "LimitRange clipstack",
+        "NetworkPolicy clipstack-embed",
+        "PodDisruptionBudget clipstack-embed",
+        "ResourceQuota clipstack",
+        "Service clipstack-embed",
+        "ServiceAccount clipstack-embed",
+      ]);
+    });
+
+    test.each<[string, ChartValues, readonly string[]]>([
+      [
+        "a port",
+        { embed: { service: { nodePort: 30_093 } } },
+        ["Service clipstack-embed: spec.ports.0.nodePort: 30093 | 30092"],
+      ],
+      [
+        "a probe",
+        { embed: { startSeconds: 60 } },
+        [
+          "Deployment clipstack-embed: spec.progressDeadlineSeconds: 180 | 300",
+          "Deployment clipstack-embed: spec.template.spec.containers.0.startupProbe.failureThreshold: 30 | 60",
+        ],
+      ],
+      [
+        "a request",
+        { embed: { resources: { requests: { memory: "2Gi" } } } },
+        [
+          'Deployment clipstack-embed: spec.template.spec.containers.0.resources.requests.memory: "2Gi" | "1Gi"',
+        ],
+      ],
+      [
+        "the autoscaler",
+        { embed: { autoscaling: { maxReplicas: 5 } } },
+        ["HorizontalPodAutoscaler clipstack-embed: spec.maxReplicas: 5 | 6"],
+      ],
+      [
+        "the budget",
+        { embed: { budget: { maxUnavailable: 2 } } },
+        ["PodDisruptionBudget clipstack-embed: spec.maxUnavailable: 2 | 1"],
+      ],
+      [
+        "the quota",
+        { quota: { hard: { pods: "11" } } },
+        ['ResourceQuota clipstack: spec.hard.pods: "11" | "10"'],
+      ],
+    ])("differ where %s of the chart is another", (_name, values, lines) => {
+      expect(differences(ofChart(values), ofStack(), meant)).toEqual(lines);
+    });
+
+    test("differ where a probe of the stack is another", () => {
+      const stack = structuredClone(ofStack()) as TestObject[];
+      const deployment = stack.find(({ kind }) => kind === "Deployment");
+      deployment!.spec.template.spec.containers[0].readinessProbe.periodSeconds = 7;
+      expect(differences(ofChart(), stack, meant)).toEqual([
+        "Deployment clipstack-embed: spec.template.spec.containers.0.readinessProbe.periodSeconds: 5 | 7",
+      ]);
+    });
+  },
+);

@@ -1,0 +1,1056 @@
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { readModelConfig } from "../../client/triton/model-config.ts";
+import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
+import { checkModelConfig } from "../../contract/model-config-check.ts";
+import { labelNames } from "../../contract/pods.ts";
+import { serverEnv } from "../../contract/server-env.ts";
+import { parseTritonArgs } from "../../contract/triton-flags.ts";
+import { readFetchWeightsArguments } from "../../inference-image/jobs/fetch-weights.ts";
+import {
+  chart,
+  helm,
+  noHelm,
+  objectOf,
+  refusalOf,
+  type TestObject,
+  template,
+  tryTemplate,
+  valuesFiles,
+} from "./test-helm.ts";
+
+const sha256 = "a".repeat(64);
+const digest = `sha256:${sha256}`;
+
+/** A Triton whose image has the weights. */
+const own = { enabled: true, image: { repository: "registry.example/triton" } } as const;
+
+/** Gateway and Tritons on the CPU. */
+const bundled = {
+  embed: { engine: "triton" },
+  triton: { enabled: true, engine: "bundled", gpus: 0 },
+} as const satisfies ChartValues;
+
+/** Gateway and Tritons with TensorRT, a GPU each. */
+const tensorrt = {
+  embed: { engine: "triton" },
+  triton: { ...own, backend: "tensorrt" },
+} as const satisfies ChartValues;
+
+const fetched = {
+  weights: "init",
+  sha256,
+  init: { url: "https://models.example:8443/model.onnx" },
+} as const;
+
+const podsOf = (objects: readonly TestObject[]) =>
+  objects
+    .filter(({ kind }) => kind === "Deployment" || kind === "Pod")
+    .map((it) => ({
+      name: it.metadata.name,
+      spec: it.kind === "Pod" ? it.spec : it.spec.template.spec,
+    }));
+const deployment = (values: ChartValues, component: "embed" | "triton"): TestObject =>
+  objectOf(template(values), "Deployment", `clipstack-${component}`);
+const podOf = (values: ChartValues, component: "embed" | "triton") =>
+  deployment(values, component).spec.template.spec;
+const tritonArgs = (values: ChartValues) => {
+  const [program, ...args] = podOf(values, "triton").containers[0].args as string[];
+  expect(program).toBe("tritonserver");
+  return parseTritonArgs(args);
+};
+const envOf = (values: ChartValues): Record<string, string> =>
+  Object.fromEntries(
+    podOf(values, "embed").containers[0].env.map(
+      ({ name, value }: { name: string; value?: string }) => [name, value ?? "from elsewhere"],
+    ),
+  );
+
+describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`, () => {
+  describe.each(valuesFiles)("with %s.yaml", (file) => {
+    const objects = noHelm === "" ? template({}, { file }) : [];
+
+    test("every object has the labels of the convention, and its namespace", () => {
+      for (const { kind, metadata } of objects) {
+        expect(metadata, kind).toMatchObject({
+          namespace: "clipstack",
+          labels: {
+            [labelNames.name]: "clipstack",
+            [labelNames.instance]: "clipstack",
+            [labelNames.managedBy]: "Helm",
+            [labelNames.version]: expect.stringMatching(/^\d/),
+            "helm.sh/chart": expect.stringMatching(/^clipstack-\d/),
+          },
+        });
+      }
+    });
+
+    test("every selector finds the pods of its component and no others", () => {
+      const pods = objects.filter(({ kind }) => kind === "Deployment");
+      expect(pods.length).toBeGreaterThan(0);
+      for (const { metadata, spec } of pods) {
+        expect(spec.template.metadata.labels).toMatchObject(spec.selector.matchLabels);
+        const component = metadata.labels?.[labelNames.component];
+        expect(metadata.name).toBe(`clipstack-${component}`);
+        expect(spec.selector.matchLabels).toEqual({
+          [labelNames.name]: "clipstack",
+          [labelNames.instance]: "clipstack",
+          [labelNames.component]: component,
+        });
+      }
+    });
+
+    test("every pod keeps the Pod Security Standard 'restricted', on a read-only disk", () => {
+      for (const { name, spec } of podsOf(objects)) {
+        expect(spec, name).toMatchObject({
+          automountServiceAccountToken: false,
+          securityContext: { runAsNonRoot: true, seccompProfile: { type: "RuntimeDefault" } },
+        });
+        for (const container of [...spec.containers, ...(spec.initContainers ?? [])]) {
+          expect(container.securityContext, `${name} ${container.name}`).toEqual({
+            runAsNonRoot: true,
+            allowPrivilegeEscalation: false,
+            readOnlyRootFilesystem: true,
+            capabilities: { drop: ["ALL"] },
+          });
+          expect(container.resources.limits, `${name} ${container.name}`).toMatchObject({
+            cpu: expect.anything(),
+            memory: expect.anything(),
+          });
+        }
+      }
+    });
+
+    test("no Deployment whose pods an autoscaler counts says how many there are", () => {
+      const scaled = objects
+        .filter(({ kind }) => kind === "HorizontalPodAutoscaler" || kind === "ScaledObject")
+        .map(({ spec }) => spec.scaleTargetRef.name);
+      for (const { metadata, spec } of objects.filter(({ kind }) => kind === "Deployment")) {
+        expect("replicas" in spec, metadata.name).toBe(!scaled.includes(metadata.name));
+      }
+    });
+
+    test("the embed server accepts its environment", () => {
+      const { spec } = objectOf(objects, "Deployment", "clipstack-embed");
+      const env = Object.fromEntries(
+        spec.template.spec.containers[0].env.map(
+          ({ name, value }: { name: string; value: string }) => [name, value],
+        ),
+      );
+      expect(Object.keys(serverEnv.shape)).toEqual(expect.arrayContaining(Object.keys(env)));
+      expect(serverEnv.parse(env)).toBeDefined();
+    });
+  });
+
+  describe("embed server", () => {
+    test("uses as many threads as its container has whole cores", () => {
+      const threads = (cpu: string | number) =>
+        envOf({ embed: { resources: { limits: { cpu, memory: "1Gi" } } } }).INTRA_OP_THREADS;
+      expect(["500m", "1", "2500m", 4, "3.9"].map(threads)).toEqual(["1", "1", "2", "4", "3"]);
+    });
+
+    test("has as many threads as the node where nothing limits it", () => {
+      // a null takes a default away
+      const unlimited = { limits: { cpu: null, memory: "1Gi" } } as unknown as object;
+      expect(envOf({ embed: { resources: unlimited } })).not.toHaveProperty("INTRA_OP_THREADS");
+      const none = { limits: null, requests: null } as unknown as object;
+      expect(envOf({ embed: { resources: none } })).not.toHaveProperty("INTRA_OP_THREADS");
+    });
+
+    test("asks for the key of a Secret", () => {
+      const values: ChartValues = {
+        embed: { service: { type: "LoadBalancer" }, auth: { existingSecret: "keys" } },
+      };
+      expect(envOf(values)).not.toHaveProperty("ALLOW_ANONYMOUS");
+      expect(podOf(values, "embed").containers[0].env).toContainEqual({
+        name: "API_KEY",
+        valueFrom: { secretKeyRef: { name: "keys", key: "api-key" } },
+      });
+    });
+
+    test("computes on a GPU, without one more for a rolling update", () => {
+      const values: ChartValues = { embed: { accelerator: "gpu", runtimeClassName: "nvidia" } };
+      const { spec } = deployment(values, "embed");
+      expect(spec.strategy.rollingUpdate).toEqual({ maxSurge: 0, maxUnavailable: 1 });
+      expect(spec.template.spec).toMatchObject({
+        runtimeClassName: "nvidia",
+        containers: [
+          {
+            resources: { requests: { "nvidia.com/gpu": "1" }, limits: { "nvidia.com/gpu": "1" } },
+          },
+        ],
+      });
+      expect(envOf(values).EXECUTION_PROVIDER).toBe("cuda");
+    });
+
+    test("as a gateway asks all Tritons, by a name that has the address of each", () => {
+      const objects = template(bundled);
+      expect(envOf(bundled)).toMatchObject({
+        ENGINE: "triton",
+        TRITON_GRPC_URLS: "clipstack-triton-grpc:8001",
+        TRITON_MODEL: "openclip_vit_b32",
+      });
+      expect(objectOf(objects, "Service", "clipstack-triton-grpc").spec).toMatchObject({
+        clusterIP: "None",
+        ports: expect.arrayContaining([expect.objectContaining({ name: "grpc", port: 8001 })]),
+      });
+    });
+
+    test("starts, as a gateway, without its Tritons, and is ready with the first", () => {
+      const { spec } = deployment(tensorrt, "embed");
+      const { startupProbe, readinessProbe, livenessProbe } = spec.template.spec.containers[0];
+      expect(startupProbe.httpGet.path).toBe("/healthz");
+      expect(startupProbe.periodSeconds * startupProbe.failureThreshold).toBe(120);
+      expect(readinessProbe.httpGet.path).toBe("/readyz");
+      expect(livenessProbe.httpGet.path).toBe("/healthz");
+    });
+
+    test("starts with its own model where it computes itself", () => {
+      const { startupProbe } = podOf({}, "embed").containers[0];
+      expect(startupProbe.httpGet.path).toBe("/readyz");
+    });
+
+    test("has failed, as a gateway, only after a Triton's image and engines", () => {
+      const { spec } = deployment(tensorrt, "embed");
+      expect(spec.progressDeadlineSeconds).toBe(2 * (120 + 120 + 300) + 60 + 300 + 900);
+    });
+  });
+
+  describe("Triton", () => {
+    test("runs with the options that keep it safe, and loads one model where an image has several", () => {
+      expect(tritonArgs(bundled)).toMatchObject({
+        "model-repository": "/models",
+        "model-config-name": "cpu",
+        "strict-readiness": true,
+        "exit-on-error": true,
+        "disable-auto-complete-config": true,
+        "http-max-input-size": 128 * 1024 * 1024,
+        "model-control-mode": "explicit",
+        "load-model": ["openclip_vit_b32"],
+        "exit-timeout-secs": 30,
+      });
+    });
+
+    test("requires the pod's UID for model control, which an image with weights needs", () => {
+      const env = {
+        name: "MODEL_CONTROL_KEY",
+        valueFrom: { fieldRef: { fieldPath: "metadata.uid" } },
+      };
+      const restriction = ["model-repository:model-control-key=$(MODEL_CONTROL_KEY)"];
+      expect(tritonArgs(bundled)).toMatchObject({
+        "http-restricted-api": restriction,
+        "grpc-restricted-protocol": restriction,
+      });
+      expect(podOf(bundled, "triton").containers[0].env).toContainEqual(env);
+    });
+
+    test("lets every client load models only where modelControl is open", () => {
+      for (const model of [{ weights: "image" }, fetched] as const) {
+        const values: ChartValues = {
+          ...bundled,
+          model,
+          triton: { ...bundled.triton, modelControl: "open" },
+        };
+        expect(tritonArgs(values)).toMatchObject({
+          "model-control-mode": "explicit",
+          "http-restricted-api": [],
+          "grpc-restricted-protocol": [],
+        });
+        expect(podOf(values, "triton").containers[0].env ?? []).toEqual([]);
+      }
+    });
+
+    test("takes no orders where the weights come by a volume", () => {
+      for (const model of [fetched, { weights: "pvc", pvc: { claimName: "weights" } } as const]) {
+        expect(tritonArgs({ ...bundled, model })).toMatchObject({
+          "model-control-mode": "none",
+          "load-model": [],
+        });
+        // of an image that has models too, none is to be seen
+        expect(podOf({ ...bundled, model }, "triton").containers[0].volumeMounts).toContainEqual({
+          name: "repository",
+          mountPath: "/models",
+        });
+      }
+    });
+
+    test("has time to stop: what comes before, its own grace, and 5 seconds", () => {
+      const { graceSeconds, preStopSeconds } = { graceSeconds: 90, preStopSeconds: 12 };
+      const values: ChartValues = {
+        ...bundled,
+        triton: { ...bundled.triton, graceSeconds, preStopSeconds },
+      };
+      const pod = podOf(values, "triton");
+      expect(pod.terminationGracePeriodSeconds).toBe(12 + 90 + 5);
+      expect(pod.containers[0].lifecycle.preStop.exec.command).toEqual(["sleep", "12"]);
+      expect(tritonArgs(values)["exit-timeout-secs"]).toBe(90);
+    });
+
+    test.each([
+      [1, 120 + 300],
+      [4, 120 + 4 * 300],
+    ])(
+      "has time to build an engine on each of %d GPUs, and a deadline after it",
+      (gpus, seconds) => {
+        const { spec } = deployment(
+          { ...tensorrt, triton: { ...tensorrt.triton, gpus } },
+          "triton",
+        );
+        const probe = spec.template.spec.containers[0].startupProbe;
+        expect(probe.periodSeconds * probe.failureThreshold).toBe(seconds);
+        expect(spec.progressDeadlineSeconds).toBe(2 * seconds + 60 + 900);
+      },
+    );
+
+    test("is waited for as long as its image may take, which its probe does not count", () => {
+      const { spec } = deployment({ triton: { ...own, imagePullSeconds: 3600 } }, "triton");
+      const probe = spec.template.spec.containers[0].startupProbe;
+      expect(probe.periodSeconds * probe.failureThreshold).toBe(120);
+      expect(spec.progressDeadlineSeconds).toBe(2 * 120 + 60 + 3600);
+    });
+
+    test("stops a pod before it starts the next where it holds a GPU, unless one is spare", () => {
+      const strategy = (triton: ChartValues["triton"]) =>
+        deployment({ triton: { ...own, ...triton } }, "triton").spec.strategy.rollingUpdate;
+      expect(strategy({})).toEqual({ maxSurge: 0, maxUnavailable: 1 });
+      expect(strategy({ spareGpu: true })).toEqual({ maxSurge: 1, maxUnavailable: 0 });
+      expect(strategy({ gpus: 0 })).toEqual({ maxSurge: 1, maxUnavailable: 0 });
+    });
+
+    test.each([
+      ["onnx", 0, "openclip_vit_b32", "cpu"],
+      ["onnx", 1, "openclip_vit_b32", "single-gpu"],
+      ["onnx", 4, "openclip_vit_b32", "multi-gpu-4x"],
+      ["tensorrt", 1, "openclip_vit_b32_trt", "single-gpu"],
+      ["tensorrt", 4, "openclip_vit_b32_trt", "multi-gpu-4x"],
+    ] as const)("with %s on %d GPUs reads %s/%s.pbtxt", (backend, gpus, model, variant) => {
+      const values: ChartValues = { triton: { ...own, backend, gpus } };
+      const { data } = objectOf(template(values), "ConfigMap", "clipstack-triton");
+      expect(Object.keys(data)).toEqual([`${variant}.pbtxt`]);
+      const config = readModelConfig(data[`${variant}.pbtxt`], `${variant}.pbtxt`);
+      expect(config.name).toBe(model);
+      expect(checkModelConfig(config)).toEqual([]);
+      expect(tritonArgs(values)["model-config-name"]).toBe(variant);
+      expect(podOf(values, "triton").containers[0].volumeMounts).toContainEqual({
+        name: "model-config",
+        mountPath: `/models/${model}/configs`,
+        readOnly: true,
+      });
+    });
+
+    test("is another pod with another configuration, and only then", () => {
+      const text = 'name: "openclip_vit_b32"\nmax_batch_size: 8\n';
+      const checksum = (triton: ChartValues["triton"]) =>
+        deployment({ triton: { ...own, ...triton } }, "triton").spec.template.metadata.annotations[
+          "checksum/model-config"
+        ];
+      expect(checksum({})).toMatch(/^[0-9a-f]{64}$/);
+      expect(checksum({ modelConfig: { text } })).not.toBe(checksum({}));
+      expect(checksum({ replicas: 3 })).toBe(checksum({}));
+    });
+
+    test("uses no engine that other weights or another image were for", () => {
+      const prefix = (values: ChartValues) => {
+        const { data } = objectOf(template(values), "ConfigMap", "clipstack-triton");
+        const text: string = data["single-gpu.pbtxt"];
+        return /key: "trt_engine_cache_prefix", value: "([^"]+)"/.exec(text)?.[1];
+      };
+      const image = (tag: string): ChartValues => ({
+        ...tensorrt,
+        triton: { ...own, backend: "tensorrt", image: { ...own.image, tag } },
+      });
+      const names = [
+        prefix(tensorrt),
+        prefix(image("26.08-py3")),
+        prefix({ ...tensorrt, model: fetched }),
+      ];
+      expect(names).toEqual([
+        expect.stringMatching(/^image_[0-9a-f]{12}_openclip_vit_b32_trt_fp16_b32$/),
+        expect.stringMatching(/^image_[0-9a-f]{12}_openclip_vit_b32_trt_fp16_b32$/),
+        expect.stringMatching(/^aaaaaaaaaaaa_[0-9a-f]{12}_openclip_vit_b32_trt_fp16_b32$/),
+      ]);
+      expect(new Set(names).size).toBe(3);
+    });
+
+    test("keeps its engines on a claim, which its group may write", () => {
+      const values: ChartValues = {
+        triton: {
+          ...tensorrt.triton,
+          image: { ...own.image, digest },
+          engineCache: { enabled: true, size: "4Gi" },
+        },
+      };
+      expect(
+        objectOf(template(values), "PersistentVolumeClaim", "clipstack-triton-engines").spec,
+      ).toEqual({
+        accessModes: ["ReadWriteOnce"],
+        resources: { requests: { storage: "4Gi" } },
+      });
+      const pod = podOf(values, "triton");
+      expect(pod.securityContext.fsGroup).toBe(1000);
+      expect(pod.volumes).toContainEqual({
+        name: "engines",
+        persistentVolumeClaim: { claimName: "clipstack-triton-engines" },
+      });
+      expect(pod.containers[0].volumeMounts).toContainEqual({
+        name: "engines",
+        mountPath: "/engine-cache",
+      });
+    });
+
+    test("has shared memory of the size that was asked for", () => {
+      const pod = podOf({ triton: { ...own, sharedMemory: "2Gi" } }, "triton");
+      expect(pod.volumes).toContainEqual({
+        name: "shared-memory",
+        emptyDir: { medium: "Memory", sizeLimit: "2Gi" },
+      });
+      expect(pod.containers[0].volumeMounts).toContainEqual({
+        name: "shared-memory",
+        mountPath: "/dev/shm",
+      });
+    });
+
+    test("gives its metrics to no Service that is reached from outside", () => {
+      const objects = template({
+        model: fetched,
+        triton: { ...own, allowUnauthenticated: true, service: { type: "LoadBalancer" } },
+      });
+      const { spec } = objectOf(objects, "Service", "clipstack-triton");
+      expect(spec.ports.map(({ name }: { name: string }) => name)).toEqual(["http", "grpc"]);
+    });
+  });
+
+  describe("weights", () => {
+    const mounts = (values: ChartValues, component: "embed" | "triton") =>
+      podOf(values, component).containers[0].volumeMounts;
+
+    test("in the images need no volume", () => {
+      expect(podOf({}, "embed")).not.toHaveProperty("initContainers");
+      expect(mounts({}, "embed")).toEqual([{ name: "tmp", mountPath: "/tmp" }]);
+    });
+
+    test("are fetched and checked before the server starts", () => {
+      const values: ChartValues = { model: fetched };
+      const pod = podOf(values, "embed");
+      expect(pod.initContainers).toEqual([
+        expect.objectContaining({
+          name: "weights",
+          image: "clipstack/embed:k8s-cpu",
+          args: [
+            "fetch-weights",
+            "--url=https://models.example:8443/model.onnx",
+            `--max-bytes=${2 ** 30}`,
+            "--timeout-seconds=900",
+            "--folder=/weights",
+            `--sha256=${sha256}`,
+          ],
+        }),
+      ]);
+      expect(pod.volumes).toContainEqual({ name: "weights", emptyDir: { sizeLimit: "1Gi" } });
+      expect(mounts(values, "embed")).toContainEqual({
+        name: "weights",
+        mountPath: "/models/openclip_vit_b32/1",
+        readOnly: true,
+      });
+    });
+
+    test.each([
+      ["1Gi", 2 ** 30],
+      ["1.5Gi", 1.5 * 2 ** 30],
+      ["1536Mi", 1536 * 2 ** 20],
+      ["600M", 600e6],
+      ["1500m", 1],
+      ["4096", 4096],
+      [1_073_741_824, 2 ** 30],
+    ])("are not fetched beyond their room of %s", (sizeLimit, bytes) => {
+      const { args } = podOf(
+        { model: { ...fetched, init: { ...fetched.init, sizeLimit } } },
+        "embed",
+      ).initContainers[0];
+      expect(args).toContain(`--max-bytes=${bytes}`);
+    });
+
+    test("are fetched in options that the image takes", () => {
+      const init = { ...fetched.init, timeoutSeconds: 60 };
+      const [container] = podOf({ model: { ...fetched, init } }, "embed").initContainers;
+      const [role, ...args] = container.args as string[];
+      expect(role).toBe("fetch-weights");
+      expect(readFetchWeightsArguments(args)).toMatchObject({
+        maxBytes: 2 ** 30,
+        timeoutSeconds: 60,
+      });
+    });
+
+    test("are fetched from the address in a Secret, which no object repeats", () => {
+      const init = { existingSecret: "weights-url" };
+      const objects = template({ model: { weights: "init", sha256, init } });
+      const { spec } = objectOf(objects, "Deployment", "clipstack-embed");
+      const [container] = spec.template.spec.initContainers;
+      // the kubelet puts the variable there
+      expect(container.args).toContain("--url=$(WEIGHTS_URL)");
+      expect(container.env).toEqual([
+        {
+          name: "WEIGHTS_URL",
+          valueFrom: { secretKeyRef: { name: "weights-url", key: "url" } },
+        },
+      ]);
+      const { egress } = objectOf(objects, "NetworkPolicy", "clipstack-embed").spec;
+      expect(egress).toContainEqual({ ports: [{ protocol: "TCP", port: 443 }] });
+    });
+
+    test("are fetched for a Triton by the embed image, which holds no GPU", () => {
+      const values: ChartValues = { ...tensorrt, model: fetched };
+      const [init] = podOf(values, "triton").initContainers;
+      expect(init).toMatchObject({ image: "clipstack/embed:k8s-cpu" });
+      expect(init.resources.limits).not.toHaveProperty("nvidia.com/gpu");
+      expect(mounts(values, "triton")).toContainEqual({
+        name: "weights",
+        mountPath: "/models/openclip_vit_b32_trt/1",
+        readOnly: true,
+      });
+    });
+
+    test("on a volume are looked at where their checksum is known, and never written", () => {
+      const pvc = { claimName: "weights", subPath: "openclip_vit_b32/1" };
+      const values: ChartValues = { model: { weights: "pvc", sha256, pvc } };
+      expect(podOf(values, "embed").initContainers).toMatchObject([
+        {
+          args: ["check-weights", "--folder=/weights", `--sha256=${sha256}`],
+          volumeMounts: [
+            { name: "tmp" },
+            { name: "weights", readOnly: true, subPath: "openclip_vit_b32/1" },
+          ],
+        },
+      ]);
+      expect(podOf(values, "embed").volumes).toContainEqual({
+        name: "weights",
+        persistentVolumeClaim: { claimName: "weights", readOnly: true },
+      });
+      expect(podOf({ model: { weights: "pvc", pvc } }, "embed")).not.toHaveProperty(
+        "initContainers",
+      );
+    });
+  });
+
+  describe("autoscaling of Triton", () => {
+    const scaling = (autoscaling: object): ChartValues => ({
+      triton: { ...own, autoscaling: { enabled: true, ...autoscaling } },
+    });
+
+    test("on queue time by KEDA compares a time, which must not be divided by the pods", () => {
+      const objects = template(scaling({ prometheus: { url: "http://prometheus:9090" } }));
+      const { spec } = objectOf(objects, "ScaledObject", "clipstack-triton");
+      expect(spec).toMatchObject({
+        minReplicaCount: 1,
+        maxReplicaCount: 4,
+        scaleTargetRef: { name: "clipstack-triton" },
+        triggers: [
+          {
+            type: "prometheus",
+            metricType: "Value",
+            metadata: { serverAddress: "http://prometheus:9090", threshold: "50" },
+          },
+        ],
+      });
+      expect(objects.filter(({ kind }) => kind === "HorizontalPodAutoscaler")).toEqual([]);
+    });
+
+    test("by KEDA makes an autoscaler whose name none of the chart's has", () => {
+      const { spec } = objectOf(
+        template(scaling({ prometheus: { url: "http://prometheus:9090" } })),
+        "ScaledObject",
+        "clipstack-triton",
+      );
+      expect(spec.advanced.horizontalPodAutoscalerConfig).not.toHaveProperty("name");
+    });
+
+    test("by KEDA takes no pods away where Prometheus has no data", () => {
+      const { spec } = objectOf(
+        template(scaling({ prometheus: { url: "http://prometheus:9090" } })),
+        "ScaledObject",
+        "clipstack-triton",
+      );
+      expect(spec.triggers[0].metadata.ignoreNullValues).toBe("false");
+    });
+
+    test("by KEDA keeps the fewest pods at least where Prometheus is away", () => {
+      const fallback = (more: object) =>
+        objectOf(
+          template(scaling({ prometheus: { url: "http://prometheus:9090" }, ...more })),
+          "ScaledObject",
+          "clipstack-triton",
+        ).spec.fallback;
+      const behavior = "currentReplicasIfHigher";
+      expect(fallback({ minReplicas: 2 })).toEqual({ failureThreshold: 4, replicas: 2, behavior });
+      expect(fallback({ fallbackReplicas: 3 })).toMatchObject({ replicas: 3 });
+      // KEDA before 2.18 rejects it for a metric of type Value
+      expect(fallback({ fallbackReplicas: 0 })).toBeUndefined();
+    });
+
+    test("adds and removes one pod per minute where a pod holds a GPU, or as the values say", () => {
+      const behaviorOf = (values: ChartValues): unknown =>
+        objectOf(template(values), "HorizontalPodAutoscaler", "clipstack-triton").spec.behavior;
+      const policies = [{ type: "Pods", value: 1, periodSeconds: 60 }];
+      expect(behaviorOf(scaling({ source: "prometheus-adapter" }))).toEqual({
+        scaleUp: { stabilizationWindowSeconds: 30, selectPolicy: "Max", policies },
+        scaleDown: { stabilizationWindowSeconds: 180, selectPolicy: "Max", policies },
+      });
+      expect(
+        behaviorOf({
+          triton: { ...own, gpus: 0, autoscaling: { enabled: true, metric: "cpu" } },
+        }),
+      ).not.toHaveProperty("scaleUp");
+      const behavior = { scaleUp: { stabilizationWindowSeconds: 0 } };
+      expect(behaviorOf(scaling({ source: "prometheus-adapter", behavior }))).toEqual(behavior);
+    });
+
+    test("counts the pods of one version where it spreads them", () => {
+      expect(podOf({ triton: own }, "triton").topologySpreadConstraints).toMatchObject([
+        { matchLabelKeys: ["pod-template-hash"] },
+      ]);
+    });
+
+    test("on queue time by the Prometheus adapter reads a metric of the pods", () => {
+      const { spec } = objectOf(
+        template(scaling({ source: "prometheus-adapter" })),
+        "HorizontalPodAutoscaler",
+        "clipstack-triton",
+      );
+      expect(spec.metrics).toEqual([
+        {
+          type: "Pods",
+          pods: {
+            metric: { name: "clipstack_triton_queue_milliseconds" },
+            target: { type: "AverageValue", averageValue: "50" },
+          },
+        },
+      ]);
+    });
+
+    test("on CPU reads the resource metric", () => {
+      const { spec } = objectOf(
+        template(scaling({ metric: "cpu", cpuPercent: 75 })),
+        "HorizontalPodAutoscaler",
+        "clipstack-triton",
+      );
+      expect(spec.metrics).toMatchObject([
+        { type: "Resource", resource: { name: "cpu", target: { averageUtilization: 75 } } },
+      ]);
+    });
+  });
+
+  describe("network policy", () => {
+    const policy = (values: ChartValues, component: string) =>
+      objectOf(template(values), "NetworkPolicy", `clipstack-${component}`).spec;
+
+    test("lets the embed server connect to nothing where it computes itself", () => {
+      expect(policy({}, "embed")).toMatchObject({ policyTypes: ["Ingress", "Egress"] });
+      expect(policy({}, "embed")).not.toHaveProperty("egress");
+    });
+
+    test("lets `helm test` and those who read metrics ask an embed server that few may ask", () => {
+      const client = { podSelector: { matchLabels: { app: "shop" } } };
+      const prometheus = { namespaceSelector: { matchLabels: { team: "monitoring" } } };
+      const networkPolicy = { embedFrom: [client], metricsFrom: [prometheus] };
+      const labels = template({}).find(({ metadata, kind }) => {
+        return kind === "Pod" && metadata.name === "clipstack-embed-test";
+      })?.metadata.labels;
+      const tester = {
+        podSelector: {
+          matchLabels: {
+            [labelNames.name]: "clipstack",
+            [labelNames.instance]: "clipstack",
+            [labelNames.component]: "test",
+          },
+        },
+      };
+      expect(labels).toMatchObject(tester.podSelector.matchLabels);
+      const from = (values: ChartValues) => policy(values, "embed").ingress[0].from;
+      expect(from({ networkPolicy })).toEqual([client, tester]);
+      expect(from({ networkPolicy, serviceMonitor: { enabled: true } })).toEqual([
+        client,
+        tester,
+        prometheus,
+      ]);
+    });
+
+    test("lets a gateway find the Tritons and ask them, and nobody else ask them", () => {
+      expect(JSON.stringify(policy(bundled, "embed").egress)).toContain('"port":"grpc"');
+      expect(policy(bundled, "triton").ingress[0].from).toEqual([
+        {
+          podSelector: {
+            matchLabels: expect.objectContaining({ [labelNames.component]: "embed" }),
+          },
+        },
+      ]);
+      expect(policy(bundled, "triton")).not.toHaveProperty("egress");
+    });
+
+    test("lets everybody ask a Triton that is reached from outside, or those who are named", () => {
+      const outside = {
+        model: fetched,
+        embed: { engine: "triton" },
+        triton: { ...bundled.triton, allowUnauthenticated: true, service: { type: "NodePort" } },
+      } as const satisfies ChartValues;
+      const peer = { ipBlock: { cidr: "10.0.0.0/8" } };
+      expect(policy(outside, "triton").ingress[0]).not.toHaveProperty("from");
+      expect(
+        policy({ ...outside, networkPolicy: { tritonFrom: [peer] } }, "triton").ingress[0].from,
+      ).toEqual([expect.objectContaining({ podSelector: expect.anything() }), peer]);
+    });
+
+    test("lets others ask Triton who are named, or everybody where it serves alone", () => {
+      const peer = { namespaceSelector: { matchLabels: { team: "search" } } };
+      const named = policy({ ...bundled, networkPolicy: { tritonFrom: [peer] } }, "triton");
+      expect(named.ingress[0].from).toContainEqual(peer);
+      const alone = policy({ embed: { enabled: false }, triton: { ...own } }, "triton");
+      expect(alone.ingress[0]).not.toHaveProperty("from");
+    });
+
+    test.each([
+      ["https://models.example/model.onnx", 443],
+      ["http://models.example/model.onnx", 80],
+      ["http://models.example:8080/model.onnx", 8080],
+      ["https://[2001:db8::1]:8443/model.onnx", 8443],
+      ["https://models.example/m%zz", 443],
+    ])("lets the weights of %s in", (url, port) => {
+      const { egress } = policy({ model: { ...fetched, init: { url } } }, "embed");
+      expect(egress).toContainEqual({ ports: [{ protocol: "TCP", port }] });
+    });
+
+    test("can be left out", () => {
+      const objects = template({ networkPolicy: { enabled: false } });
+      expect(objects.filter(({ kind }) => kind === "NetworkPolicy")).toEqual([]);
+    });
+  });
+
+  describe("budget", () => {
+    const budget = (it: object) =>
+      objectOf(
+        template({ embed: { replicas: 3, budget: it } }),
+        "PodDisruptionBudget",
+        "clipstack-embed",
+      ).spec;
+
+    test("lets one pod go, and every pod that is not ready", () => {
+      expect(budget({})).toMatchObject({
+        maxUnavailable: 1,
+        unhealthyPodEvictionPolicy: "AlwaysAllow",
+      });
+    });
+
+    test("says how many must stay where that was asked for", () => {
+      expect(budget({ minAvailable: 2 })).toMatchObject({ minAvailable: 2 });
+      expect(budget({ minAvailable: 2 })).not.toHaveProperty("maxUnavailable");
+    });
+  });
+
+  describe("names", () => {
+    test("have the release in front, and the chart where the release does not say it", () => {
+      const names = (release: string, values: ChartValues = {}) =>
+        objectOf(
+          template(values, { release }),
+          "Deployment",
+          `${release === "photos" ? "photos-clipstack" : release}-embed`,
+        ).metadata.name;
+      expect(names("photos")).toBe("photos-clipstack-embed");
+      expect(names("clipstack-test")).toBe("clipstack-test-embed");
+    });
+
+    test("of service accounts can be one that is there", () => {
+      const objects = template({ serviceAccount: { name: "shared" } });
+      expect(objects.filter(({ kind }) => kind === "ServiceAccount")).toEqual([]);
+      expect(podsOf(objects)[0]?.spec.serviceAccountName).toBe("shared");
+    });
+
+    test("of labels that are added replace none of the chart's", () => {
+      const objects = template({
+        commonLabels: { team: "search", [labelNames.name]: "other" },
+        embed: { podLabels: { zone: "a", [labelNames.component]: "other" } },
+      });
+      const { metadata, spec } = objectOf(objects, "Deployment", "clipstack-embed");
+      expect(metadata.labels).toMatchObject({ team: "search", [labelNames.name]: "clipstack" });
+      expect(spec.template.metadata.labels).toMatchObject({
+        team: "search",
+        zone: "a",
+        [labelNames.name]: "clipstack",
+        [labelNames.component]: "embed",
+      });
+    });
+  });
+
+  test("can be a part of another chart", () => {
+    const folder = mkdtempSync(join(tmpdir(), "clipstack-parent-"));
+    try {
+      writeFileSync(join(folder, "Chart.yaml"), "apiVersion: v2\nname: parent\nversion: 0.1.0\n");
+      cpSync(chart, join(folder, "charts", "clipstack"), { recursive: true });
+      const { code, stdout, stderr } = helm(
+        ...["template", "photos", folder, "--kube-version", "1.33.0"],
+        ...["--set", "global.region=eu,clipstack.embed.replicas=3"],
+      );
+      expect(code, stderr).toBe(0);
+      expect(stdout).toContain("replicas: 3");
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  });
+
+  describe("the schema refuses", () => {
+    test.each<[string, object, string]>([
+      ["a typo at the top", { embd: {} }, "additional properties 'embd' not allowed"],
+      [
+        "a typo inside",
+        { embed: { autoscaling: { maxReplica: 4 } } },
+        "at '/embed/autoscaling': additional properties 'maxReplica' not allowed",
+      ],
+      [
+        "a typo in a toleration",
+        { triton: { tolerations: [{ keys: "nvidia.com/gpu" }] } },
+        "at '/triton/tolerations/0': additional properties 'keys' not allowed",
+      ],
+      [
+        "a typo in a rule, which would let everything out",
+        { networkPolicy: { egress: [{ tos: [{ ipBlock: { cidr: "10.0.0.0/8" } }] }] } },
+        "at '/networkPolicy/egress/0': additional properties 'tos' not allowed",
+      ],
+      [
+        "a typo in who may ask",
+        { networkPolicy: { embedFrom: [{ podSelectors: {} }] } },
+        "at '/networkPolicy/embedFrom/0': additional properties 'podSelectors' not allowed",
+      ],
+      [
+        "a typo in a selector",
+        { networkPolicy: { tritonFrom: [{ podSelector: { matchLabel: { app: "a" } } }] } },
+        "at '/networkPolicy/tritonFrom/0/podSelector': additional properties 'matchLabel' not allowed",
+      ],
+      [
+        "a typo in an affinity",
+        { embed: { affinity: { podAfinity: {} } } },
+        "at '/embed/affinity': additional properties 'podAfinity' not allowed",
+      ],
+      ["a word that there is not", { triton: { backend: "torch" } }, "at '/triton/backend'"],
+      [
+        "a quantity that is none",
+        { triton: { sharedMemory: "much" } },
+        "at '/triton/sharedMemory'",
+      ],
+      [
+        "a NodePort outside the range",
+        { embed: { service: { nodePort: 80 } } },
+        "at '/embed/service/nodePort'",
+      ],
+      ["a short checksum", { model: { sha256: "abc" } }, "at '/model/sha256'"],
+    ])("%s", (_name, values, message) => {
+      const { code, stderr } = tryTemplate(values);
+      expect(code).toBe(1);
+      expect(stderr).toContain(message);
+    });
+  });
+
+  describe("fails in one line", () => {
+    test.each<[string, ChartValues, string]>([
+      [
+        "where nothing would be deployed",
+        { embed: { enabled: false } },
+        "embed.enabled or triton.enabled must be true: nothing would be deployed",
+      ],
+      [
+        "on a gateway without Tritons",
+        { embed: { engine: "triton" } },
+        "triton.enabled must be true with embed.engine triton: the gateway asks the Tritons of this release",
+      ],
+      [
+        "on a gateway with a GPU",
+        { ...bundled, embed: { engine: "triton", accelerator: "gpu" } },
+        "embed.accelerator must be cpu with embed.engine triton: a gateway uses no GPU, got gpu",
+      ],
+      [
+        "on a volume without a name",
+        { model: { weights: "pvc" } },
+        "model.pvc.claimName is required with model.weights pvc",
+      ],
+      [
+        "on weights to fetch from nowhere",
+        { model: { weights: "init" } },
+        "model.init.url or model.init.existingSecret is required with model.weights init",
+      ],
+      [
+        "on weights to fetch from two places",
+        { model: { ...fetched, init: { ...fetched.init, existingSecret: "weights" } } },
+        "model.init must have url or existingSecret, not both",
+      ],
+      ...[
+        "https://user:pa55word@models.example/m?sig=SECRET",
+        "https:///user:pa55word@models.example/m",
+        "https://models.example:port/m?sig=SECRET",
+        "ftp://models.example/m?sig=SECRET",
+        "https://models.example/m?sig=SECRET and more",
+        "https://models.example/m?sig=SECRET",
+      ].map((url): [string, ChartValues, string] => [
+        `on the address ${url}, which it does not repeat`,
+        { model: { ...fetched, init: { url } } },
+        "model.init.url must be http://… or https://…, without a user, a password or a query: an address with a secret is for a Secret, which model.init.existingSecret names",
+      ]),
+      [
+        "on no room for weights",
+        { model: { ...fetched, init: { ...fetched.init, sizeLimit: "500m" } } },
+        "model.init.sizeLimit must be at least 1 byte with model.weights init, got 500m",
+      ],
+      [
+        "on weights that nobody could check",
+        { model: { weights: "init", init: { url: "https://models.example/m" } } },
+        "model.sha256 is required with model.weights init: what comes over the network is checked",
+      ],
+      [
+        "on a port that everybody reaches without a key",
+        { embed: { service: { type: "LoadBalancer" } } },
+        "embed.auth.existingSecret is required where embed.service.type is LoadBalancer (or embed.auth.allowAnonymous: true where something else keeps strangers out)",
+      ],
+      [
+        "on a key that nobody would be asked for",
+        { embed: { auth: { existingSecret: "keys", allowAnonymous: true } } },
+        "embed.auth must have existingSecret or allowAnonymous, not both",
+      ],
+      [
+        "on a NodePort of a Service that has none",
+        { embed: { service: { nodePort: 30_092 } } },
+        "embed.service.nodePort needs embed.service.type NodePort or LoadBalancer, got ClusterIP",
+      ],
+      [
+        "on a variable that the chart sets",
+        { embed: { extraEnv: [{ name: "PORT", value: "80" }] } },
+        "embed.extraEnv must not set PORT: the chart does",
+      ],
+      [
+        "on a GPU for the embed image in Triton's place",
+        { triton: { enabled: true, engine: "bundled" } },
+        "triton.gpus must be 0 with triton.engine bundled, which computes on the CPU, got 1",
+      ],
+      [
+        "on an image that has no weights",
+        { triton: { enabled: true } },
+        "model.weights must be pvc or init with the image nvcr.io/nvidia/tritonserver, which has none (docs/images.md builds one that has), got image",
+      ],
+      [
+        "on a number of GPUs without a configuration",
+        { triton: { ...own, gpus: 2 } },
+        "triton.modelConfig.variant and .text are required for 2 GPUs: there are configurations for 0, 1, 4",
+      ],
+      ...(
+        [
+          [2, "multi-gpu-4x"],
+          [4, "single-gpu"],
+        ] as const
+      ).map(([gpus, variant]): [string, ChartValues, string] => [
+        `on ${gpus} GPUs with the configuration ${variant}`,
+        { triton: { ...own, gpus, modelConfig: { variant } } },
+        `triton.modelConfig.text is required for ${gpus} GPUs with triton.modelConfig.variant ${variant}, whose configuration is for another number`,
+      ]),
+      ...["My_Clip", "4gpu.prod", "4gpu", "a.b"].map((name): [string, ChartValues, string] => [
+        `on the name ${name}, which no Service can have`,
+        { fullnameOverride: name },
+        `fullnameOverride, or the release with nameOverride, must be a-z, 0-9 and -, with a letter first and no - last: Services are named after it, got ${name}`,
+      ]),
+      [
+        "on the configuration of another model",
+        { triton: { ...own, modelConfig: { text: 'name: "resnet"\n' } } },
+        'triton.modelConfig.text must be the configuration of openclip_vit_b32 (name: "openclip_vit_b32")',
+      ],
+      [
+        "on a Triton that everybody reaches",
+        { model: fetched, triton: { ...own, service: { type: "NodePort" } } },
+        "triton.allowUnauthenticated must be true where triton.service.type is NodePort: Triton asks nobody who they are",
+      ],
+      [
+        "on a Triton whose models everybody could unload",
+        {
+          triton: { ...own, allowUnauthenticated: true, service: { type: "NodePort" } },
+        },
+        "triton.service.type must be ClusterIP with model.weights image: who reaches Triton could load and unload models, got NodePort",
+      ],
+      [
+        "on a volume for engines that nobody builds",
+        { triton: { ...own, engineCache: { enabled: true } } },
+        "triton.engineCache.enabled must be false where TensorRT builds nothing (triton.backend tensorrt and GPUs)",
+      ],
+      [
+        "on engines of weights that nobody knows",
+        {
+          model: { weights: "pvc", pvc: { claimName: "weights" } },
+          triton: { ...tensorrt.triton, engineCache: { enabled: true } },
+        },
+        "model.sha256 is required with triton.engineCache: engines of other weights would be used",
+      ],
+      [
+        "on engines of weights that may change under a tag",
+        { triton: { ...tensorrt.triton, engineCache: { enabled: true } } },
+        "triton.image.digest is required with triton.engineCache and model.weights image: a tag may get other weights, and engines of the old ones would be used",
+      ],
+      [
+        "on KEDA without a Prometheus",
+        { triton: { ...own, autoscaling: { enabled: true } } },
+        "triton.autoscaling.prometheus.url is required with triton.autoscaling.source keda",
+      ],
+      [
+        "on fewer pods at the most than at the least",
+        { embed: { autoscaling: { enabled: true, minReplicas: 9 } } },
+        "embed.autoscaling.minReplicas (9) must not exceed maxReplicas (6)",
+      ],
+      [
+        "on a percentage of nothing",
+        {
+          embed: {
+            autoscaling: { enabled: true },
+            resources: { requests: { cpu: null, memory: "1Gi" } } as unknown as object,
+          },
+        },
+        "embed.resources.requests.cpu is required for autoscaling on CPU: it is what the percentage is of",
+      ],
+      [
+        "on a budget that says two things",
+        { embed: { budget: { maxUnavailable: 1, minAvailable: 1 } } },
+        "embed.budget must set either maxUnavailable or minAvailable, got both",
+      ],
+      [
+        "on a budget that blocks every drain",
+        { embed: { budget: { minAvailable: 2 } } },
+        "embed.budget.minAvailable (2) must be less than the fewest replicas (2), or no node can be drained",
+      ],
+      [
+        "on GPUs among the resources",
+        { triton: { ...own, resources: { limits: { "nvidia.com/gpu": 1 } } } },
+        "triton.resources must not have nvidia.com/gpu: the chart adds it",
+      ],
+      [
+        "on a quota of nothing",
+        { quota: { enabled: true } },
+        "quota.hard must name at least one resource with quota.enabled",
+      ],
+      [
+        "on fewer GPUs than the most pods hold",
+        {
+          triton: {
+            ...own,
+            spareGpu: true,
+            autoscaling: { enabled: true, metric: "cpu", maxReplicas: 4 },
+          },
+          quota: { enabled: true, hard: { "requests.nvidia.com/gpu": "4" } },
+        },
+        "quota.hard.requests.nvidia.com/gpu must be at least 5 (GPUs of a pod × the most pods, and one pod more with spareGpu), got 4",
+      ],
+      [
+        "on fewer pods than there may be in a rolling update",
+        {
+          embed: { engine: "triton", autoscaling: { enabled: true, maxReplicas: 8 } },
+          triton: { ...own, replicas: 2 },
+          quota: { enabled: true, hard: { pods: "10" } },
+        },
+        "quota.hard.pods must be at least 11 (the most pods of embed and triton, and those that a rolling update adds), got 10",
+      ],
+    ])("%s", (_name, values, message) => {
+      expect(refusalOf(values)).toBe(message);
+    });
+  });
+});

@@ -1,0 +1,55 @@
+import { describe, expect, test } from "vitest";
+import { Testing } from "../../constructs/cdktf.ts";
+import { findingsOf } from "../../constructs/checks/findings.ts";
+import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
+import { K8sGpuStack } from "../../stacks/k8s-gpu.ts";
+import { parseSettings } from "../../stacks/settings.ts";
+import { noHelm, template } from "./test-helm.ts";
+
+/** What the checks of the stack accept, the checks of the chart accept too. */
+
+const sha256 = "0123456789abcdef".repeat(4);
+const fetched = `model: { weights: init, url: https://models.example/model.onnx, sha256: ${sha256} }`;
+const cached = "engineCache: { enabled: true, storageClass: nfs }";
+
+const accepted: readonly (readonly [string, string])[] = [
+  ["as they are", ""],
+  ["on CPU", "accelerator: cpu\ntriton: { engine: bundled, autoscaler: { metric: cpu } }"],
+  [
+    "with an embed server on each GPU",
+    "embed: { engine: onnx, autoscaler: { maxReplicas: 4 } }\ntriton: { enabled: false }",
+  ],
+  [
+    "with four GPUs a pod and one spare",
+    "nodePool: { nodes: 3, gpusPerNode: 4 }\nquota: { gpus: 12 }\ntriton: { gpusPerPod: 4, spareGpu: true, autoscaler: { maxReplicas: 2 } }",
+  ],
+  [
+    "with TensorRT and a cache",
+    `${fetched}\ntriton: { backend: tensorrt, instancesPerGpu: 2, ${cached} }`,
+  ],
+  ["with TensorRT and none", "triton: { backend: tensorrt }"],
+  ["with NVIDIA's image", `${fetched}\ntriton: { image: 'nvcr.io/nvidia/tritonserver:26.07-py3' }`],
+  [
+    "with the Prometheus adapter",
+    "scraping: annotations\ntriton: { autoscaler: { source: prometheus-adapter } }",
+  ],
+  [
+    "with what the namespace has before",
+    "createNamespace: false\nimagePullSecret: registry\nembed: { service: LoadBalancer, keySecret: key }\nmodel: { weights: pvc, claim: weights, folder: vit }",
+  ],
+  ["with a fixed number of pods", "triton: { autoscaler: { minReplicas: 3, maxReplicas: 3 } }"],
+];
+
+function valuesOf(yaml: string): ChartValues {
+  const stack = new K8sGpuStack(Testing.app(), "k8s-gpu", parseSettings("k8s-gpu", "test", yaml));
+  expect(findingsOf(stack)).toEqual([]);
+  const { resource } = JSON.parse(Testing.synth(stack, true));
+  const [release] = Object.values(resource.helm_release) as { values: [string] }[];
+  return JSON.parse(release!.values[0]);
+}
+
+describe.skipIf(noHelm !== "")(`the chart of k8s-gpu${noHelm && ` (not here: ${noHelm})`}`, () => {
+  test.each(accepted)("takes the settings %s", (_, yaml) => {
+    expect(() => template(valuesOf(yaml))).not.toThrow();
+  });
+});

@@ -1,0 +1,110 @@
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseAllDocuments, stringify } from "yaml";
+import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
+
+/** For tests: the chart, through a real `helm`. */
+
+/** `CLIPSTACK_HELM` names a folder with `bin/helm`, as `.ci/helm` makes it; without it, `helm` is looked for. */
+const { CLIPSTACK_HELM } = process.env;
+const helmProgram = CLIPSTACK_HELM === undefined ? "helm" : join(CLIPSTACK_HELM, "bin", "helm");
+
+/** Folder of the chart. */
+export const chart = fileURLToPath(new URL("../../helm/clipstack", import.meta.url));
+
+/** Each values file of the chart, with what it is for as its name; the defaults are the one without a file. */
+export const valuesFiles = ["values", "values-kind", "values-cpu", "values-gpu", "values-gpu-4x"];
+
+export interface Outcome {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export function runProgram(program: string, args: readonly string[], input = ""): Outcome {
+  const { status, stdout, stderr, error } = spawnSync(program, args, {
+    encoding: "utf8",
+    input,
+    timeout: 120_000,
+    maxBuffer: 64 * 2 ** 20,
+  });
+  return { code: status, stdout: stdout ?? "", stderr: error?.message ?? stderr };
+}
+
+export const helm = (...args: readonly string[]): Outcome => runProgram(helmProgram, args);
+
+/** Why there is no helm here; empty when there is. */
+export const noHelm = helm("version", "--short").code === 0 ? "" : "no helm";
+
+/** An object of the Kubernetes API, as far as tests read it. */
+export interface TestObject {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: {
+    readonly name: string;
+    readonly namespace?: string;
+    readonly labels?: Readonly<Record<string, string>>;
+    readonly annotations?: Readonly<Record<string, string>>;
+  };
+  // biome-ignore lint/suspicious/noExplicitAny: of many kinds, and tests look into all of them
+  readonly [key: string]: any;
+}
+
+export interface TemplateOptions {
+  /** Name of a values file of the chart, without `.yaml`. */
+  readonly file?: string;
+  /** @default "clipstack" */
+  readonly release?: string;
+  /** Version of Kubernetes; some builds of helm know none. */
+  readonly kubernetes?: string;
+}
+
+/** What `helm template` says with these values. */
+export function tryTemplate(values: object, options: TemplateOptions = {}): Outcome {
+  const { file, release = "clipstack", kubernetes = "1.33.0" } = options;
+  const folder = mkdtempSync(join(tmpdir(), "clipstack-chart-"));
+  try {
+    const own = join(folder, "values.yaml");
+    writeFileSync(own, stringify(values));
+    return helm(
+      ...["template", release, chart, "--namespace", "clipstack", "--kube-version", kubernetes],
+      ...(file === undefined ? [] : ["--values", join(chart, `${file}.yaml`)]),
+      ...["--values", own],
+    );
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** The objects that the chart is with these values, hooks included. */
+export function template(
+  values: ChartValues = {},
+  options: TemplateOptions = {},
+): readonly TestObject[] {
+  const { code, stdout, stderr } = tryTemplate(values, options);
+  if (code !== 0) throw new Error(stderr);
+  return parseAllDocuments(stdout)
+    .map((document) => document.toJS() as TestObject | null)
+    .filter((it) => it !== null);
+}
+
+/** The object of a kind and a name. @throws {Error} when there is none */
+export function objectOf(objects: readonly TestObject[], kind: string, name: string): TestObject {
+  const found = objects.find((it) => it.kind === kind && it.metadata.name === name);
+  if (found === undefined) {
+    const there = objects.map((it) => `${it.kind} ${it.metadata.name}`).join(", ");
+    throw new Error(`no ${kind} ${name}, but ${there}`);
+  }
+  return found;
+}
+
+/** The one line that the chart refuses values with. */
+export function refusalOf(values: object): string {
+  const { code, stderr } = tryTemplate(values);
+  if (code === 0) return "nothing: it was rendered";
+  const line = stderr.split("\n").find((it) => it.startsWith("Error: ")) ?? stderr;
+  return line.replace(/^Error: execution error at \([^)]*\): /, "");
+}

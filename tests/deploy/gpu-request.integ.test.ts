@@ -1,0 +1,162 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { freePorts, isTaken } from "../../artefact/free-ports.ts";
+import { type StandIns, standIns } from "../../cli/test-programs.ts";
+import { perGpuHostPorts } from "../../contract/ports.ts";
+import type { EnvironmentName } from "../../stacks/settings.ts";
+import { command, testDocker } from "./test-docker.ts";
+import { buildImage } from "./test-image.ts";
+import {
+  builtImage,
+  nvidiaSmi,
+  type TestProject,
+  testProject,
+  tritonPortsOf,
+} from "./test-project.ts";
+
+/**
+ * How containers ask for GPUs, as the engine was told. There is no GPU: the engine has a program that stands in for NVIDIA's
+ * hook and does nothing, `nvidia-smi` prints what it is told to, and the image has the bundled server in the place of
+ * `tritonserver`, so that every container becomes healthy.
+ */
+
+const { docker, missing: noEngine } = await testDocker();
+const runtimes = noEngine || (await docker.run("info", "--format", "{{json .Runtimes}}"));
+const taken = await Promise.all([0, 1, 2, 3].map((index) => isTaken(perGpuHostPorts(index).http)));
+const missing =
+  noEngine ||
+  (runtimes.includes('"nvidia"') ? "" : "the engine has no runtime 'nvidia'") ||
+  (taken.includes(true) ? "ports 8010 to 8042 are not all free" : "");
+
+const uuids = [0, 1, 2, 3].map((index) => `GPU-8a56a4bc-184b-a047-2620-be16fdbd5b4${index}`);
+
+describe.skipIf(missing !== "")(`GPUs of containers${missing && ` (not here: ${missing})`}`, () => {
+  let programs: StandIns;
+  let project: TestProject;
+  const images: string[] = [];
+  let image = "";
+  let ports: readonly number[];
+
+  beforeAll(async () => {
+    programs = standIns();
+    programs.put("nvidia-smi", nvidiaSmi(uuids.map((uuid) => ({ uuid }))));
+    project = await testProject({ docker, path: programs.folder });
+    ports = await freePorts(3);
+    const base = process.env.CLIPSTACK_NODE_IMAGE;
+    const embed = await buildImage(docker, {
+      context: fileURLToPath(new URL("../../inference-image/", import.meta.url)),
+      file: fileURLToPath(new URL("../../inference-image/Dockerfile", import.meta.url)),
+      args: base === undefined ? {} : { NODE_IMAGE: base },
+    });
+    images.push(embed.image);
+    expect(embed.outcome.code, embed.outcome.output).toBe(0);
+    const standIn = await buildImage(docker, {
+      context: fileURLToPath(new URL(".", import.meta.url)),
+      file: fileURLToPath(new URL("./test-triton-stand-in.Dockerfile", import.meta.url)),
+      args: { EMBED_IMAGE: embed.image },
+    });
+    expect(standIn.outcome.code, standIn.outcome.output).toBe(0);
+    await allowLimits(standIn.image);
+    image = `${standIn.image}:1`;
+    await docker.run("tag", standIn.image, image);
+    images.push(standIn.image, image);
+  });
+  afterAll(async () => {
+    await project?.remove();
+    programs?.remove();
+    for (const name of images) await docker.run("rmi", name).catch(() => undefined);
+  });
+
+  const deploy = async (
+    environment: EnvironmentName,
+    settings: Readonly<Record<string, unknown>>,
+  ) => {
+    await project.settings(environment, {
+      accelerator: "gpu",
+      network: `clipstack-test-${environment}`,
+      ...settings,
+    });
+    const { code, output } = await project.deploy(environment);
+    expect(code, output).toBe(0);
+  };
+  /** An engine in a container may not lift the limit of locked memory, as a Triton with a GPU has it. It keeps the limit. */
+  const allowLimits = async (any: string) => {
+    const limit = ["run", "--rm", "--ulimit", "memlock=-1:-1", any, "true"];
+    if ((await command("docker", ["--host", docker.endpoint, ...limit])).code === 0) return;
+    const file = join(project.folder, "constructs", "triton-server.ts");
+    const text = await readFile(file, "utf8");
+    const without = text.replace('[{ name: "memlock", soft: -1, hard: -1 }]', "[]");
+    expect(without).not.toBe(text);
+    await writeFile(file, without);
+  };
+
+  const host = (count: number) => ({ docker: docker.endpoint, gpu: "rtx-4080", count });
+
+  /** What the engine knows of a container's GPUs. */
+  const gpusOf = async (container: string) => {
+    const { HostConfig, Config } = await docker.inspect(container);
+    return {
+      runtime: HostConfig.Runtime,
+      requests: (HostConfig.DeviceRequests ?? []).map(({ Count, DeviceIDs, Capabilities }) => ({
+        count: Count,
+        ids: DeviceIDs,
+        capabilities: Capabilities,
+      })),
+      visible: Config.Env.filter((entry) => entry.startsWith("NVIDIA_VISIBLE_DEVICES=")),
+    };
+  };
+  const one = (id: string) => ({
+    runtime: "runc",
+    requests: [{ count: 0, ids: [id], capabilities: [["gpu"]] }],
+    visible: [`NVIDIA_VISIBLE_DEVICES=${id}`],
+  });
+
+  test.each([
+    ["index", 0, "0"],
+    ["UUID", uuids[0], uuids[0]],
+  ])("one GPU by %s is asked for as a device", async (_, gpu, id) => {
+    await deploy("single-gpu", {
+      host: host(1),
+      embed: { enabled: false, image: builtImage() },
+      tritonOnnx: { image, gpus: [gpu], ports: tritonPortsOf(ports[0]!) },
+      tritonTrt: { image, gpus: [gpu], ports: tritonPortsOf(ports[1]!) },
+    });
+    expect(await gpusOf("single-gpu-triton-onnx")).toEqual(one(id!));
+    expect(await gpusOf("single-gpu-triton-trt")).toEqual(one(id!));
+    expect(await project.plan("single-gpu")).toEqual([]);
+  });
+
+  test("four GPUs are asked for with NVIDIA's runtime", async () => {
+    await deploy("multi-gpu-4x", {
+      host: host(4),
+      embed: { image: builtImage(), port: ports[2] },
+      tritonOnnx: { image, gpus: [0, 1, 2, 3], ports: tritonPortsOf(ports[0]! + 3) },
+      tritonTrt: { enabled: false },
+    });
+    expect(await gpusOf("multi-gpu-4x-triton-onnx")).toEqual({
+      runtime: "nvidia",
+      requests: [],
+      visible: ["NVIDIA_VISIBLE_DEVICES=0,1,2,3"],
+    });
+    expect(await gpusOf("multi-gpu-4x-embed")).toEqual({
+      runtime: "runc",
+      requests: [],
+      visible: [],
+    });
+  });
+
+  test("four Tritons with one GPU each ask for one device each", async () => {
+    await deploy("multi-gpu-4x", {
+      topology: "per-gpu",
+      host: host(4),
+      embed: { image: builtImage(), port: ports[2] },
+      perGpu: { image, gpus: [3, 1, 2, 0] },
+    });
+    const asked = await Promise.all(
+      [0, 1, 2, 3].map((index) => gpusOf(`multi-gpu-4x-triton-${index}`)),
+    );
+    expect(asked).toEqual(["3", "1", "2", "0"].map(one));
+  });
+});

@@ -1,0 +1,524 @@
+import { cp, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
+import { embedMetrics, embedPaths, embedResponse } from "../../contract/embed-api.ts";
+import { embeddingDims, openclipVitB32 } from "../../contract/model-signature.ts";
+import { oipPaths } from "../../contract/oip-paths.ts";
+import { embedPort, hostPorts, tritonPorts } from "../../contract/ports.ts";
+import { picture } from "../../inference/preprocess/test-images.ts";
+import packageJson from "../../inference-image/package.json" with { type: "json" };
+import { tinyModel } from "../../model-tools/test-model.ts";
+import { command, succeed, testDocker } from "./test-docker.ts";
+import {
+  buildImage,
+  buildTimeoutMs,
+  nodeImage,
+  realTritonImage,
+  startContainer,
+  type TestContainer,
+  weightsContext,
+} from "./test-image.ts";
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+const imageFolder = join(root, "inference-image");
+const { docker, missing } = await testDocker();
+
+/** A photo that takes a while to decode. */
+const largePicture = picture("jpeg", { width: 2400, height: 1800 });
+const images: string[] = [];
+let container: TestContainer | undefined;
+let embedImage: string;
+/** A copy of the project's root, as far as images are made of it, with a model of a few kilobytes. */
+let context: string;
+
+async function build(folder: string, file: string, args: Readonly<Record<string, string>>) {
+  const { image, outcome } = await buildImage(docker, {
+    context: folder,
+    file: join(imageFolder, file),
+    args,
+  });
+  if (outcome.code === 0) images.push(image);
+  return { image, outcome };
+}
+
+async function built(folder: string, file: string, args: Readonly<Record<string, string>>) {
+  const { image, outcome } = await build(folder, file, args);
+  if (outcome.code !== 0) throw new Error(outcome.output);
+  return image;
+}
+
+async function start(options: Parameters<typeof startContainer>[1]): Promise<TestContainer> {
+  container = await startContainer(docker, options);
+  return container;
+}
+
+const weights = async (): Promise<string> =>
+  `--volume=${await tinyModel()}:/models/${openclipVitB32.name}/1/model.onnx:ro`;
+
+async function embed(address: string, image: Buffer): Promise<number> {
+  const response = await fetch(`http://${address}${embedPaths.embed}`, {
+    method: "POST",
+    headers: { "content-type": "image/jpeg" },
+    body: new Uint8Array(image),
+  });
+  const { embeddings } = embedResponse.parse(await response.json());
+  expect(embeddings[0]).toHaveLength(embeddingDims);
+  return response.status;
+}
+
+/** Stop a container while it has requests. @returns how the requests and the container ended */
+async function stopUnderLoad(of: TestContainer, address: string) {
+  const large = await largePicture;
+  await embed(address, large);
+  const sent = 16;
+  let open = sent;
+  const answers = Promise.allSettled(
+    Array.from({ length: sent }, () =>
+      embed(address, large).finally(() => {
+        open -= 1;
+      }),
+    ),
+  );
+  // all of them are accepted before the stop
+  for (const until = Date.now() + 60_000; Date.now() < until; await sleep(10)) {
+    if ((await pendingImages(address)) + sent - open >= sent) break;
+  }
+  const openAtStop = open;
+  const startedAt = Date.now();
+  const code = await of.stop(40);
+  const seconds = (Date.now() - startedAt) / 1000;
+  const lost = (await answers).filter(({ status }) => status === "rejected");
+  return { code, seconds, openAtStop, lost };
+}
+
+/** Images that the server has accepted and not yet answered. */
+async function pendingImages(address: string): Promise<number> {
+  const text = await (await fetch(`http://${address}${embedPaths.metrics}`)).text();
+  return Number(new RegExp(`^${embedMetrics.pendingImages} (\\d+)$`, "m").exec(text)?.[1]);
+}
+
+async function sizeOf(image: string): Promise<number> {
+  return Number(await docker.run("image", "inspect", "--format", "{{.Size}}", image));
+}
+
+/** Paths of all files of an image, without the first slash. */
+async function filesOf(image: string): Promise<ReadonlySet<string>> {
+  const name = await docker.run("create", image);
+  const archive = join(context, "image.tar");
+  try {
+    await docker.run("export", "--output", archive, name);
+    const list = await succeed("tar", ["--list", "--file", archive]);
+    return new Set(list.split("\n").filter((path) => path !== "" && !path.endsWith("/")));
+  } finally {
+    await docker.run("rm", name);
+    await rm(archive, { force: true });
+  }
+}
+
+describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`, () => {
+  beforeAll(async () => {
+    context = await weightsContext();
+    embedImage = await built(imageFolder, "Dockerfile", { NODE_IMAGE: nodeImage, REVISION: "abc" });
+  }, buildTimeoutMs);
+  afterEach(async () => {
+    await container?.remove();
+    container = undefined;
+  });
+  afterAll(async () => {
+    // what they are made of stays: the next build is quick
+    for (const image of images) await docker.run("image", "rm", "--no-prune", image);
+    if (context !== undefined) await rm(context, { recursive: true, force: true });
+  });
+
+  describe("embed", () => {
+    test("adds less than 260 MB to its base", async () => {
+      const megabytes = ((await sizeOf(embedImage)) - (await sizeOf(nodeImage))) / 1e6;
+      console.log(`embed image: ${megabytes.toFixed(1)} MB besides ${nodeImage}`);
+      expect(megabytes).toBeLessThan(260);
+    });
+
+    test("says what it is in OCI labels", async () => {
+      const labels = await docker.run(
+        "image",
+        "inspect",
+        "--format",
+        "{{json .Config.Labels}}",
+        embedImage,
+      );
+      expect(JSON.parse(labels)).toMatchObject({
+        "org.opencontainers.image.title": "clipstack embed server",
+        "org.opencontainers.image.licenses": "Apache-2.0",
+        "org.opencontainers.image.version": packageJson.version,
+        "org.opencontainers.image.revision": "abc",
+        "org.opencontainers.image.base.name": nodeImage,
+      });
+    });
+
+    test("holds the compiled server and the libraries of its platform, and nothing that builds or tests", async () => {
+      const base = await filesOf(nodeImage);
+      const files = await filesOf(embedImage);
+      const added = [...files].filter((path) => !base.has(path));
+      expect(added.filter((path) => !path.startsWith("app/"))).toEqual([]);
+      expect(added).toContain("app/dist/main.js");
+      expect(added).toContain("app/dist/THIRD-PARTY-LICENSES.txt");
+      expect(added.filter((path) => /\.(ts|map|cc|gyp)$|\btest\b|\.npm\//.test(path))).toEqual([]);
+
+      const native = added.filter((path) => /\.(node|so(\.[\d.]+)?|dll|dylib)$/.test(path)).sort();
+      const arch = await docker.run(
+        "image",
+        "inspect",
+        "--format",
+        "{{.Architecture}}",
+        embedImage,
+      );
+      const platform = `linux-${arch === "amd64" ? "x64" : arch}`;
+      const [os, cpu] = platform.split("-");
+      expect(native).toEqual([
+        expect.stringMatching(`@img/sharp-libvips-${platform}/.+\\.so`),
+        expect.stringMatching(`@img/sharp-${platform}/.+\\.node$`),
+        expect.stringMatching(`onnxruntime-node/bin/.+/${os}/${cpu}/libonnxruntime\\.so`),
+        expect.stringMatching(`onnxruntime-node/bin/.+/${os}/${cpu}/.+\\.node$`),
+      ]);
+
+      const tools = ["npm", "npx", "corepack", "yarn", "gcc", "make", "python3", "git"];
+      expect(
+        tools.filter((name) => files.has(`usr/local/bin/${name}`) || files.has(`usr/bin/${name}`)),
+      ).toEqual([]);
+    });
+
+    test("gets healthy without privileges and with a read-only root, and answers what it accepted when it is stopped", async () => {
+      const options = ["--env=ALLOW_ANONYMOUS=true", await weights()];
+      const server = await start({ image: embedImage, ports: [embedPort], options });
+      await server.healthy();
+      const identity = await server.exec(
+        "node",
+        "-p",
+        "[process.getuid(), process.getgid()].join()",
+      );
+      expect(identity.stdout.trim()).toBe("1000,1000");
+      expect((await server.exec("touch", "/app/file")).output).toContain("Read-only file system");
+
+      const outcome = await stopUnderLoad(server, await server.address(embedPort));
+      expect(outcome.openAtStop).toBeGreaterThan(0);
+      expect(outcome).toMatchObject({ code: 0, lost: [] });
+    });
+
+    test("is the server that stands where a Triton will, with its health check at the port of its options", async () => {
+      const port = 9000;
+      const server = await start({
+        image: embedImage,
+        ports: [port, tritonPorts.grpc],
+        options: [`--volume=${join(context, "model_repository")}:/models:ro`],
+        command: [
+          ...[
+            "tritonserver",
+            "--model-repository=/models",
+            "--model-config-name=cpu",
+            `--http-port=${port}`,
+          ],
+          ...["--model-control-mode=explicit", `--load-model=${openclipVitB32.name}`],
+        ],
+      });
+      await server.healthy();
+      expect((await fetch(`http://${await server.address(port)}${oipPaths.ready}`)).status).toBe(
+        200,
+      );
+      const triton = openGrpcTransport({ target: await server.address(tritonPorts.grpc) });
+      try {
+        expect(await triton.serverMetadata({ timeoutMs: 5_000 })).toMatchObject({
+          version: packageJson.version,
+        });
+      } finally {
+        await triton.close();
+      }
+      expect(await server.stop(40)).toBe(0);
+    });
+
+    test("gets unhealthy where its model cannot be had, and ends", async () => {
+      const server = await start({ image: embedImage, options: ["--env=ALLOW_ANONYMOUS=true"] });
+      await expect(server.healthy()).rejects.toThrow("/models/openclip_vit_b32/1/model.onnx");
+    });
+
+    test("ends at once when it is stopped while it loads", async () => {
+      const server = await start({
+        image: embedImage,
+        options: ["--env=ALLOW_ANONYMOUS=true", await weights()],
+      });
+      // before that, Node itself starts, which as process 1 hears no signal
+      for (const until = Date.now() + 60_000; Date.now() < until; await sleep(20)) {
+        if ((await server.log()) !== "") break;
+      }
+      expect(await server.stop(20)).not.toBe(137);
+    });
+
+    test("says in one line what is wrong with its settings, and ends with exit code 2", async () => {
+      const { code, output } = await command("docker", [
+        ...[
+          "--host",
+          docker.endpoint,
+          "run",
+          "--rm",
+          "--env=ALLOW_ANONYMOUS=true",
+          "--env=PORT=http",
+        ],
+        embedImage,
+      ]);
+      expect({ code, output }).toEqual({
+        code: 2,
+        output: "PORT must be a whole number, 1 to 65535, got 'http'\n",
+      });
+    });
+  });
+
+  describe("weights", () => {
+    test("puts the model inside, so that nothing is mounted", async () => {
+      const image = await built(context, "Dockerfile.weights", { IMAGE: embedImage });
+      const server = await start({
+        image,
+        ports: [embedPort],
+        options: ["--env=ALLOW_ANONYMOUS=true"],
+      });
+      await server.healthy();
+      expect(await embed(await server.address(embedPort), await picture())).toBe(200);
+      const { stdout } = await server.exec("ls", `/models/${openclipVitB32.name}/1`);
+      expect(stdout.trim().split("\n")).toEqual(["model.onnx"]);
+    });
+
+    test("fails when they are not what they must be", async () => {
+      const { outcome } = await build(context, "Dockerfile.weights", {
+        IMAGE: embedImage,
+        MODEL_SHA256: "0".repeat(64),
+      });
+      expect(outcome.code).not.toBe(0);
+      expect(outcome.output).toMatch(
+        /model_repository\/openclip_vit_b32\/1\/model.onnx: sha256 must be 0{64}, got [0-9a-f]{64}/,
+      );
+    });
+  });
+
+  describe("all in one", () => {
+    const { embed: embedOnHost, tritonOnnx, tritonTrt } = hostPorts;
+    const allowed = ["--env=ALLOW_ANONYMOUS=true"];
+    let image: string;
+    beforeAll(async () => {
+      image = await built(context, "Dockerfile.all-in-one", {
+        EMBED_IMAGE: embedImage,
+        TRITON_IMAGE: embedImage,
+        TRITON_ENGINE: "bundled",
+        MODEL_CONFIG_NAME: "cpu",
+        WEIGHTS: "image",
+      });
+    }, buildTimeoutMs);
+
+    test("answers on the ports of all three services, and starts again what dies", async () => {
+      const ports = [
+        embedOnHost,
+        tritonOnnx.http,
+        tritonOnnx.metrics,
+        tritonTrt.http,
+        tritonTrt.metrics,
+      ];
+      const server = await start({ image, ports, options: allowed });
+      await server.healthy();
+      expect(await embed(await server.address(embedOnHost), await picture())).toBe(200);
+      for (const { http, metrics } of [tritonOnnx, tritonTrt]) {
+        expect((await fetch(`http://${await server.address(http)}${oipPaths.ready}`)).status).toBe(
+          200,
+        );
+        const text = await (await fetch(`http://${await server.address(metrics)}/metrics`)).text();
+        expect(text).toContain("nv_inference_request_success");
+        const index = `http://${await server.address(http)}/v2/repository/index`;
+        expect((await fetch(index, { method: "POST" })).status).toBe(403);
+      }
+      // the Tritons serve a model each, and the embed server is in front of the first
+      const asked = await (
+        await fetch(`http://${await server.address(tritonOnnx.metrics)}/metrics`)
+      ).text();
+      expect(asked).toMatch(
+        /nv_inference_request_success\{model="openclip_vit_b32",version="1"\} 1\n/,
+      );
+
+      const pidOf = async (service: string) =>
+        (await server.exec("s6-svstat", "-o", "pid", `/tmp/services/${service}`)).stdout.trim();
+      for (const service of ["embed", "triton-onnx", "triton-trt"]) {
+        const pid = await pidOf(service);
+        expect(pid).toMatch(/^\d+$/);
+        await server.exec("node", "-e", `process.kill(${pid}, "SIGKILL")`);
+        for (const until = Date.now() + 60_000; Date.now() < until; await sleep(200)) {
+          const again = await pidOf(service);
+          if (
+            again !== pid &&
+            again !== "-1" &&
+            (await server.exec("/etc/clipstack/health")).code === 0
+          )
+            break;
+        }
+        expect(await pidOf(service)).not.toBe(pid);
+        expect(await server.exec("/etc/clipstack/health")).toMatchObject({ code: 0 });
+      }
+    });
+
+    test("answers what it accepted when it is stopped, through the Triton behind the embed server", async () => {
+      const server = await start({ image, ports: [embedOnHost], options: allowed });
+      await server.healthy();
+      const outcome = await stopUnderLoad(server, await server.address(embedOnHost));
+      expect(outcome.openAtStop).toBeGreaterThan(0);
+      expect(outcome).toMatchObject({ code: 0, lost: [] });
+      expect(outcome.seconds).toBeLessThan(40);
+    });
+
+    test("starts the services that it is told to", async () => {
+      const server = await start({
+        image,
+        ports: [embedOnHost],
+        options: [...allowed, "--env=SERVICES=embed"],
+      });
+      await server.healthy();
+      expect((await server.exec("ls", "/tmp/services")).stdout).toBe("embed\n");
+      expect(await embed(await server.address(embedOnHost), await picture())).toBe(200);
+      expect(await server.stop(40)).toBe(0);
+    });
+
+    test.each([
+      [
+        ["--env=SERVICES=embed,trt"],
+        "SERVICES must be some of embed, triton-onnx, triton-trt, got 'trt'\n",
+      ],
+      [
+        ["--env=PORT=http", "--env=SERVICES=embed", ...allowed],
+        "PORT must be a whole number, 1 to 65535, got 'http'\n",
+      ],
+    ])("ends with exit code 2 on wrong settings: %s", async (options, line) => {
+      const { code, output } = await command("docker", [
+        ...["--host", docker.endpoint, "run", "--rm", ...options],
+        image,
+      ]);
+      expect(output).toContain(line);
+      expect(code).toBe(2);
+    });
+  });
+
+  describe.skipIf(process.arch !== "x64")("a real tritonserver (its wheel is for x86-64)", () => {
+    let tritonImage = "";
+    let missingPackages = "";
+    beforeAll(async () => {
+      try {
+        tritonImage = await realTritonImage(docker);
+      } catch (error) {
+        const last = String(error).trim().split("\n").at(-1);
+        missingPackages = `not here: its image cannot be built: ${last}`;
+      }
+    }, buildTimeoutMs);
+    beforeEach(({ skip }) => skip(missingPackages !== "", missingPackages));
+
+    test("has the model repository inside, and what the Python model needs", async () => {
+      const image = await built(context, "Dockerfile.triton", {
+        TRITON_IMAGE: tritonImage,
+        WEIGHTS: "image",
+      });
+      const server = await start({
+        image,
+        ports: [tritonPorts.http],
+        options: ["--shm-size=1g"],
+        command: [
+          ...["tritonserver", "--model-repository=/models", "--model-config-name=cpu"],
+          ...["--model-control-mode=explicit", `--load-model=${openclipVitB32.name}`],
+          ...["--load-model=openclip_preprocess", "--disable-auto-complete-config"],
+        ],
+      });
+      await server.healthy();
+      const address = await server.address(tritonPorts.http);
+      for (const model of [openclipVitB32.name, "openclip_preprocess"]) {
+        expect((await fetch(`http://${address}/v2/models/${model}/ready`)).status).toBe(200);
+      }
+      expect(await server.stop(40)).toBe(0);
+    });
+
+    test("runs beside the embed server in one container, and answers what that accepted", async () => {
+      const image = await built(context, "Dockerfile.all-in-one", {
+        EMBED_IMAGE: embedImage,
+        TRITON_IMAGE: tritonImage,
+        MODEL_CONFIG_NAME: "cpu",
+        WEIGHTS: "image",
+      });
+      const { embed: port, tritonOnnx } = hostPorts;
+      const server = await start({
+        image,
+        ports: [port, tritonOnnx.http],
+        options: ["--env=ALLOW_ANONYMOUS=true", "--shm-size=1g"],
+      });
+      await server.healthy();
+      const metadata = await fetch(`http://${await server.address(tritonOnnx.http)}/v2`);
+      expect(await metadata.json()).toMatchObject({ name: "triton", version: "2.51.0" });
+
+      const outcome = await stopUnderLoad(server, await server.address(port));
+      expect(outcome.openAtStop).toBeGreaterThan(0);
+      expect(outcome).toMatchObject({ code: 0, lost: [] });
+    });
+  });
+});
+
+test("the lock file has what linux/arm64 runs", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "clipstack-arm64-"));
+  try {
+    for (const file of ["package.json", "package-lock.json"]) {
+      await cp(join(imageFolder, file), join(folder, file));
+    }
+    const platform = ["--os=linux", "--cpu=arm64", "--libc=glibc"];
+    await succeed("npm", ["ci", "--omit=dev", "--ignore-scripts", "--no-audit", ...platform], {
+      cwd: folder,
+    });
+    const files = await readdir(join(folder, "node_modules"), { recursive: true });
+    expect(files).toEqual(
+      expect.arrayContaining([
+        expect.stringMatching(/^@img\/sharp-linux-arm64\/.+\.node$/),
+        expect.stringMatching(/^@img\/sharp-libvips-linux-arm64\/.+\.so/),
+        expect.stringMatching(/^onnxruntime-node\/bin\/.+\/linux\/arm64\/libonnxruntime\.so/),
+      ]),
+    );
+    expect(files.filter((file) => /^@img\/sharp-linux-x64/.test(file))).toEqual([]);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});
+
+/** `CLIPSTACK_BUILDX` is the path of the program, as `.ci/docker-buildx` makes it; without it, it is Docker's plugin. */
+const buildx = process.env.CLIPSTACK_BUILDX?.split(" ") ?? ["docker", "buildx"];
+const noBuildx = (await command(buildx[0]!, [...buildx.slice(1), "version"])).code !== 0;
+
+describe.skipIf(noBuildx)(`bake file${noBuildx ? " (not here: no buildx)" : ""}`, () => {
+  test("describes every image, for amd64 and arm64 where that is possible", async () => {
+    const plan = JSON.parse(
+      await succeed(buildx[0]!, [...buildx.slice(1), "bake", "--print", "all", "embed-release"], {
+        cwd: root,
+      }),
+    ) as { readonly target: Readonly<Record<string, BakeTarget>> };
+    const { target } = plan;
+    expect(Object.keys(target).sort()).toEqual([
+      "all-in-one",
+      "all-in-one-bundled",
+      "embed",
+      "embed-gpu",
+      "embed-release",
+      "embed-weights",
+      "triton",
+    ]);
+    expect(target["embed-release"]?.platforms).toEqual(["linux/amd64", "linux/arm64"]);
+    for (const [name, { context: folder, dockerfile, args }] of Object.entries(target)) {
+      const text = await readFile(join(root, folder === "." ? "" : folder, dockerfile), "utf8");
+      const known = [...text.matchAll(/^ARG (\w+)/gm)].map(([, arg]) => arg);
+      expect(known, name).toEqual(expect.arrayContaining(Object.keys(args)));
+    }
+  });
+});
+
+interface BakeTarget {
+  readonly context: string;
+  readonly dockerfile: string;
+  readonly args: Readonly<Record<string, string>>;
+  readonly platforms?: readonly string[];
+}

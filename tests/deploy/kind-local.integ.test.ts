@@ -1,0 +1,156 @@
+import { existsSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { freePorts } from "../../artefact/free-ports.ts";
+import {
+  autoscalersSee,
+  clusterName,
+  deleteCluster,
+  kindEnvironment,
+  missingForCharts,
+  missingForCluster,
+  noteCluster,
+} from "./test-cluster.ts";
+import { succeed, testDocker } from "./test-docker.ts";
+import { findsProvider, type KindProject, kindProject } from "./test-kind-project.ts";
+import { embedOnce } from "./test-load.ts";
+import { builtImage } from "./test-project.ts";
+
+/**
+ * What a person does with the environment, in this order: deploy, verify, the exercises of a cluster, deploy again, destroy. With
+ * the tiny model; all the rest is real. It is `cdktf deploy` where Terraform finds the provider for Kubernetes. Elsewhere all of
+ * the stack is applied as it is, but for its typed objects, of which `kubectl` applies the manifests.
+ */
+
+const { CLIPSTACK_KIND_NODE_IMAGE: nodeImage } = process.env;
+const { docker } = await testDocker();
+const missing = await missingForCluster();
+// the stack declares both providers, whatever the workload is deployed with
+const typed =
+  missing === "" && (await findsProvider("kubernetes")) && (await findsProvider("helm"));
+const noProviders = "terraform init finds no providers for Kubernetes and Helm";
+const noChart = typed ? await missingForCharts() : noProviders;
+const how = typed ? "with cdktf deploy" : `its objects with kubectl: ${noProviders}`;
+const photo = await readFile(
+  fileURLToPath(new URL("../../model-tools/samples/dunes.jpg", import.meta.url)),
+);
+
+describe.skipIf(missing !== "")(
+  `kind-local, deployed ${missing === "" ? `(${how})` : `(not here: ${missing})`}`,
+  () => {
+    const name = clusterName();
+    let kind: KindProject;
+    let before: readonly string[];
+    let url: string;
+
+    const settings = (more: Readonly<Record<string, unknown>> = {}) =>
+      kind.project.settings("kind-local", {
+        cluster: {
+          name,
+          portMappings: [{ nodePort: 30092, hostPort: Number(new URL(url).port) }],
+          kubeconfig: kind.kubeconfig,
+          ...(nodeImage === undefined ? {} : { nodeImage }),
+        },
+        embed: { image: builtImage() },
+        // a minute on the way down is enough to see it
+        autoscaler: { maxReplicas: 4, scaleDownWindowSeconds: 15 },
+        ...more,
+      });
+    const clusters = async () =>
+      (await succeed("kind", ["get", "clusters"], { env: kindEnvironment })).split("\n");
+    /** The network stays, for the next cluster. */
+    const contents = async () => (await docker.contents()).filter((it) => it !== "network kind");
+    const exercise = async (which: string) => {
+      const record = join(kind.project.folder, `${which}.json`);
+      const { code, output } = await kind.project.clipstack(
+        ...["k8s", which, "kind-local", "--output", record],
+      );
+      expect(code, output).toBe(0);
+      return JSON.parse(await readFile(record, "utf8"));
+    };
+
+    beforeAll(async () => {
+      await noteCluster(name);
+      before = await contents();
+      kind = await kindProject(docker, typed ? "cdktf" : "kubectl");
+      const [port] = await freePorts(1);
+      url = `http://127.0.0.1:${port}`;
+      await settings();
+    });
+    afterAll(async () => {
+      try {
+        await kind?.remove();
+      } finally {
+        if ((await clusters()).includes(name)) await deleteCluster(name, kind.kubeconfig);
+      }
+    });
+
+    test("one deployment makes the cluster, builds and loads the image, and ends when every pod is ready", async () => {
+      const { code, output } = await kind.deploy();
+      expect(code, output).toBe(0);
+      expect(await clusters()).toContain(name);
+      expect(await embedOnce(url, photo)).toHaveLength(512);
+    });
+
+    test("the autoscaler sees what the pods use", async () => {
+      await autoscalersSee(kind.kubeconfig);
+    });
+
+    test("verify finds nothing wrong with it", async () => {
+      const { code, output } = await kind.project.clipstack(
+        ...["verify", "kind-local", "--target", "deployed", "--seconds", "1"],
+        ...["--report", join(kind.project.folder, "reports")],
+      );
+      expect(code, output).toBe(0);
+    });
+
+    test("a rolling update under load loses no request, and a bad image takes no pod away", async () => {
+      expect(await exercise("rollout")).toMatchObject({ passed: true });
+    });
+
+    test("the autoscaler adds pods under load, and takes them away after it", async () => {
+      expect(await exercise("scale")).toMatchObject({ passed: true });
+    });
+
+    test("the disruption budget refuses the eviction of a second pod", async () => {
+      expect(await exercise("drain")).toMatchObject({ passed: true });
+    });
+
+    test("the API server refuses pods over the quota", async () => {
+      expect(await exercise("quota")).toMatchObject({ passed: true });
+    });
+
+    test("after all that, a second deployment has nothing to change", async () => {
+      expect(await kind.changes()).toBe("");
+    });
+
+    test.skipIf(noChart !== "")(
+      `the chart takes the place of the typed resources${noChart && ` (not here: ${noChart})`}`,
+      async () => {
+        await settings({ deployWith: "helm" });
+        const { code, output } = await kind.deploy();
+        expect(code, output).toBe(0);
+        expect(await embedOnce(url, photo)).toHaveLength(512);
+        await autoscalersSee(kind.kubeconfig);
+        const verified = await kind.project.clipstack(
+          ...["verify", "kind-local", "--target", "deployed", "--seconds", "1"],
+          ...["--report", join(kind.project.folder, "reports")],
+        );
+        expect(verified.code, verified.output).toBe(0);
+        expect(await kind.changes()).toBe("");
+      },
+    );
+
+    test("destroy leaves no cluster, container, volume or image, and no context", async () => {
+      const { code, output } = await kind.destroy();
+      expect(code, output).toBe(0);
+      expect(await clusters()).not.toContain(name);
+      expect(await contents()).toEqual(before);
+      if (existsSync(kind.kubeconfig)) {
+        expect(await readFile(kind.kubeconfig, "utf8")).not.toContain(name);
+      }
+    });
+  },
+);

@@ -1,0 +1,140 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { freePorts, isTaken } from "../../artefact/free-ports.ts";
+import { perGpuHostPorts } from "../../contract/ports.ts";
+import { testDocker } from "./test-docker.ts";
+import { embedOnce, isReady, keepSending, until } from "./test-load.ts";
+import { builtImage, type TestProject, testProject, tritonPortsOf } from "./test-project.ts";
+
+/** Four Tritons behind a gateway, on the CPU with the tiny model: one container for each GPU that there would be. */
+
+const { docker, missing: noEngine } = await testDocker();
+const perGpuPorts = [0, 1, 2, 3].flatMap((index) => Object.values(perGpuHostPorts(index)));
+const taken = await Promise.all(perGpuPorts.map((port) => isTaken(port)));
+const missing = noEngine || (taken.includes(true) ? "ports 8010 to 8042 are not all free" : "");
+const photo = await readFile(
+  fileURLToPath(new URL("../../model-tools/samples/dunes.jpg", import.meta.url)),
+);
+
+describe.skipIf(missing !== "")(
+  `multi-gpu-4x, deployed${missing && ` (not here: ${missing})`}`,
+  () => {
+    let project: TestProject;
+    let before: readonly string[];
+    let ports: readonly number[];
+    let url: string;
+
+    const settings = (more: Readonly<Record<string, unknown>>) =>
+      project.settings("multi-gpu-4x", {
+        accelerator: "cpu",
+        host: { docker: docker.endpoint },
+        network: "clipstack-test-multi-gpu",
+        embed: { port: ports[0], image: builtImage() },
+        ...more,
+      });
+    const perGpu = (perGpu: Readonly<Record<string, unknown>>) =>
+      settings({ topology: "per-gpu", perGpu: { engine: "bundled", ...perGpu } });
+    const tritons = [0, 1, 2, 3].map((index) => `multi-gpu-4x-triton-${index}`);
+    const startedAt = () =>
+      Promise.all(
+        ["multi-gpu-4x-embed", ...tritons].map(
+          async (name) => (await docker.inspect(name)).State.StartedAt,
+        ),
+      );
+    /** Deploys under load, with `clients` that send one request after the other. */
+    const deployUnderLoad = async (clients: number) => {
+      const load = keepSending(() => embedOnce(url, photo).then(() => {}), clients);
+      try {
+        await load.more(20);
+        const { code, output } = await project.deploy("multi-gpu-4x");
+        expect(code, output).toBe(0);
+        await load.more(20);
+      } finally {
+        await load.stop();
+      }
+      return load;
+    };
+
+    beforeAll(async () => {
+      before = await docker.contents();
+      project = await testProject({ docker });
+      ports = await freePorts(3);
+      url = `http://127.0.0.1:${ports[0]}`;
+    });
+    afterAll(() => project?.remove());
+
+    test("one Triton for each backend over all GPUs, behind the gateway", async () => {
+      await settings({
+        tritonOnnx: { engine: "bundled", ports: tritonPortsOf(ports[1]!) },
+        tritonTrt: { engine: "bundled", ports: tritonPortsOf(ports[2]!) },
+      });
+      const { code, output } = await project.deploy("multi-gpu-4x");
+      expect(code, output).toBe(0);
+      expect(await embedOnce(url, photo)).toHaveLength(512);
+      expect(await project.plan("multi-gpu-4x")).toEqual([]);
+    });
+
+    test("the other topology takes its place: one Triton for each GPU", async () => {
+      await perGpu({});
+      const { code, output } = await project.deploy("multi-gpu-4x");
+      expect(code, output).toBe(0);
+      const { services } = await project.output("multi-gpu-4x");
+      const names = ["embed", "triton-0", "triton-1", "triton-2", "triton-3"];
+      expect(services.map(({ name }) => name)).toEqual(names);
+      const running = await docker.lines("ps", "--format", "{{.Names}}");
+      expect(running.filter((name) => name.startsWith("multi-gpu-4x-")).sort()).toEqual(
+        names.map((name) => `multi-gpu-4x-${name}`),
+      );
+    });
+
+    test("verify finds nothing wrong with it", async () => {
+      const { code, output } = await project.clipstack(
+        ...["verify", "multi-gpu-4x", "--target", "deployed", "--seconds", "1"],
+        ...["--report", join(project.folder, "reports")],
+      );
+      expect(code, output).toBe(0);
+    });
+
+    test("one of the four is killed under load, and no request is lost", async () => {
+      const load = keepSending(() => embedOnce(url, photo).then(() => {}), 8);
+      try {
+        await load.more(50);
+        await docker.run("kill", "multi-gpu-4x-triton-2");
+        await load.more(100);
+        await docker.run("start", "multi-gpu-4x-triton-2");
+        await until(() => isReady(`http://127.0.0.1:${perGpuHostPorts(2).http}/v2/health/ready`));
+        await load.more(50);
+      } finally {
+        await load.stop();
+      }
+      expect(load.lost).toEqual([]);
+      expect(await project.plan("multi-gpu-4x")).toEqual([]);
+    });
+
+    test("another queue delay is loaded while the four serve: no request is lost, and nothing restarts", async () => {
+      const before = await startedAt();
+      await perGpu({ maxQueueDelayMicroseconds: 2_000 });
+      expect((await deployUnderLoad(2)).lost).toEqual([]);
+      expect(await startedAt()).toEqual(before);
+    });
+
+    test("another command line replaces the four one at a time, and no request is lost", async () => {
+      const [gateway, ...before] = await startedAt();
+      await perGpu({ maxQueueDelayMicroseconds: 2_000, modelControl: "none" });
+      expect((await deployUnderLoad(2)).lost).toEqual([]);
+      const [sameGateway, ...after] = await startedAt();
+      expect(sameGateway).toBe(gateway);
+      for (const [index, at] of after.entries()) expect(at).not.toBe(before[index]);
+      expect([...after].sort()).toEqual(after);
+      expect(await project.plan("multi-gpu-4x")).toEqual([]);
+    });
+
+    test("destroy leaves no container, network, volume or image", async () => {
+      const { code, output } = await project.destroy("multi-gpu-4x");
+      expect(code, output).toBe(0);
+      expect(await docker.contents()).toEqual(before);
+    });
+  },
+);

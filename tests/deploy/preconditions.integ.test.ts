@@ -1,0 +1,95 @@
+import { createServer, type Server } from "node:net";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { freePorts } from "../../artefact/free-ports.ts";
+import { type StandIns, standIns } from "../../cli/test-programs.ts";
+import { testDocker } from "./test-docker.ts";
+import { nvidiaSmi, type TestProject, testProject } from "./test-project.ts";
+
+/**
+ * Each precondition, broken on purpose, stops `cdktf deploy` before anything is made, in the words of `clipstack doctor`
+ * (cli/commands/doctor.integ.test.ts has more of them).
+ */
+const { docker, missing } = await testDocker();
+
+describe.skipIf(missing !== "")(`a deploy${missing && ` (not here: ${missing})`}`, async () => {
+  let programs: StandIns;
+  let project: TestProject;
+  let server: Server;
+  let before: readonly string[];
+  const [port = 0] = await freePorts(1);
+
+  beforeAll(async () => {
+    before = await own();
+    programs = standIns();
+    project = await testProject({ docker, path: programs.folder });
+    server = createServer();
+    await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
+  });
+  afterAll(async () => {
+    await project?.remove();
+    programs?.remove();
+    server?.close();
+  });
+
+  /** What this environment has on the engine. */
+  const own = async () => (await docker.contents()).filter((it) => it.includes("multi-gpu-4x"));
+
+  /** Deploy, and give what was said, without the line breaks that Terraform makes. */
+  async function refused(settings: Readonly<Record<string, unknown>>): Promise<string> {
+    await project.settings("multi-gpu-4x", { network: "clipstack-test-multi-gpu-4x", ...settings });
+    const { code, output } = await project.deploy("multi-gpu-4x");
+    expect(code, output).not.toBe(0);
+    expect(await own()).toEqual(before);
+    return output.replace(/[│╷╵\s]+/g, " ");
+  }
+
+  test("stops at an endpoint that does not answer", async () => {
+    const host = { docker: "unix:///nowhere/docker.sock" };
+    const said = await refused({ accelerator: "cpu", host });
+    expect(said).toContain("Docker does not answer at unix:///nowhere/docker.sock");
+    expect(said).toContain("fix: start it");
+    expect(said).not.toContain("at async"); // a stack trace
+  });
+
+  test("stops where a port is in use and the disk is full, and says both", async () => {
+    programs.put("df", "printf 'Filesystem 1K Used Available\\n/dev/a 9 9 1048576 99%% /\\n'");
+    const said = await refused({
+      accelerator: "cpu",
+      host: { docker: docker.endpoint },
+      embed: { port },
+    });
+    programs.put("df", 'exec /bin/df "$@"');
+    expect(said).toContain(`port ${port} of the host (embed, port) is in use by`);
+    expect(said).toMatch(/has 1\.0 GiB free, and [\d.]+ are needed/);
+    expect(said).toContain("multi-gpu-4x: 2 problems on");
+  });
+
+  test("stops where there are fewer or smaller GPUs than declared, or none", async () => {
+    const gpu = {
+      accelerator: "gpu",
+      host: { docker: docker.endpoint, gpu: "rtx-4080", count: 4 },
+    };
+    programs.put("nvidia-smi", nvidiaSmi([{ uuid: "GPU-0" }, { uuid: "GPU-1", memoryMiB: 8_188 }]));
+    const said = await refused(gpu);
+    expect(said).toContain("host.count is 4, the host has 2");
+    expect(said).toContain(
+      "GPU 1 (NVIDIA GeForce RTX 4080) has 8188 MiB, rtx-4080 of the settings has 16376",
+    );
+    programs.put("nvidia-smi", "exit 127");
+    expect(await refused(gpu)).toContain("the host has no nvidia-smi, so no NVIDIA driver");
+  });
+
+  test("stops where Docker has no NVIDIA runtime", async () => {
+    const real = (process.env.PATH ?? "").split(":").map((folder) => `${folder}/docker`);
+    programs.put(
+      "docker",
+      `for real in ${real.join(" ")}; do [ -x "$real" ] && break; done
+case "$*" in *" info "*) "$real" "$@" | sed 's/"nvidia":{/"other":{/' ;; *) exec "$real" "$@" ;; esac`,
+    );
+    programs.put("nvidia-smi", nvidiaSmi([0, 1, 2, 3].map((index) => ({ uuid: `GPU-${index}` }))));
+    const host = { docker: docker.endpoint, gpu: "rtx-4080", count: 4 };
+    const said = await refused({ accelerator: "gpu", host });
+    expect(said).toContain("Docker has no runtime 'nvidia', which triton-onnx needs for 4 GPUs");
+    expect(said).toContain("install NVIDIA Container Toolkit");
+  });
+});

@@ -1,0 +1,174 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { freePorts } from "../../artefact/free-ports.ts";
+import { type StandIns, standIns } from "../../cli/test-programs.ts";
+import type { EnvironmentName } from "../../stacks/settings.ts";
+import { testDocker } from "./test-docker.ts";
+import { buildImage } from "./test-image.ts";
+import {
+  builtImage,
+  nvidiaSmi,
+  type TestProject,
+  testProject,
+  tritonPortsOf,
+} from "./test-project.ts";
+
+/**
+ * What a host lacks stops `cdktf deploy` before anything is made there. What the machine of the tests cannot lack or have,
+ * GPUs and a full disk, stands in: a program on the PATH that prints what the real one prints.
+ */
+
+const { docker, missing } = await testDocker();
+/** An engine that knows nothing of NVIDIA. */
+const { CLIPSTACK_TEST_DOCKER_HOST_NO_NVIDIA: plain } = process.env;
+const uuid = "GPU-8a56a4bc-184b-a047-2620-be16fdbd5b46";
+
+describe.skipIf(missing !== "")(
+  `what a deployment refuses${missing && ` (not here: ${missing})`}`,
+  () => {
+    let programs: StandIns;
+    let project: TestProject;
+    let port: number;
+    let triton: number;
+    let before: readonly string[];
+
+    beforeAll(async () => {
+      programs = standIns();
+      project = await testProject({ docker, path: programs.folder });
+      [port = 0, triton = 0] = await freePorts(2);
+      before = await docker.contents();
+    });
+    beforeEach(() => programs.put("nvidia-smi", nvidiaSmi([{ uuid }])));
+    afterAll(async () => {
+      await project?.remove();
+      programs?.remove();
+    });
+
+    const image = "nvcr.io/nvidia/tritonserver:26.07-py3";
+    const onGpu = (endpoint: string) => ({
+      host: { docker: endpoint },
+      embed: { enabled: false, image: builtImage() },
+      tritonOnnx: { image, ports: tritonPortsOf(triton) },
+      tritonTrt: { enabled: false },
+    });
+    const onCpu = () => ({
+      accelerator: "cpu",
+      host: { docker: docker.endpoint },
+      network: "clipstack-test-single-gpu",
+      embed: { port, image: builtImage() },
+      tritonOnnx: { enabled: false },
+      tritonTrt: { enabled: false },
+    });
+    const refuse = async (
+      environment: EnvironmentName,
+      settings: Readonly<Record<string, unknown>>,
+      ...messages: readonly string[]
+    ) => {
+      await project.settings(environment, settings);
+      const { code, output } = await project.deploy(environment);
+      expect(code, output).not.toBe(0);
+      // the lines are wrapped and indented
+      const words = output.replace(/[\s│╷╵]+/g, " ");
+      for (const message of messages) expect(words).toContain(message);
+    };
+
+    test.skipIf(plain === undefined)(
+      `no NVIDIA runtime${plain === undefined ? " (not here: CLIPSTACK_TEST_DOCKER_HOST_NO_NVIDIA names no engine without one)" : ""}`,
+      async () => {
+        await refuse("single-gpu", onGpu(plain!), "Docker cannot hand GPUs to containers");
+      },
+    );
+
+    test("fewer GPUs than declared", async () => {
+      await refuse(
+        "multi-gpu-4x",
+        {
+          host: { docker: docker.endpoint, count: 4 },
+          embed: { port, image: builtImage() },
+          tritonOnnx: { image, ports: tritonPortsOf(triton) },
+          tritonTrt: { enabled: false },
+        },
+        "host.count is 4, the host has 1",
+      );
+    });
+
+    test("less GPU memory than declared", async () => {
+      programs.put("nvidia-smi", nvidiaSmi([{ uuid, memoryMiB: 8_188 }]));
+      await refuse(
+        "single-gpu",
+        onGpu(docker.endpoint),
+        "GPU 0 (NVIDIA GeForce RTX 4080) has 8188 MiB, rtx-4080 of the settings has 16376",
+      );
+    });
+
+    test("a port that is taken", async () => {
+      const server = createServer().listen(port, "127.0.0.1");
+      try {
+        await refuse(
+          "single-gpu",
+          onCpu(),
+          `port ${port} of the host (embed, port) is in use by`,
+          "or set another port for embed",
+        );
+      } finally {
+        server.close();
+      }
+    });
+
+    test("a disk that is too full", async () => {
+      const header = "Filesystem 1024-blocks Used Available Capacity Mounted on";
+      programs.put("df", `echo '${header}'; echo '/dev/sda1 102400000 102000000 102400 99% /'`);
+      try {
+        await refuse("single-gpu", onCpu(), "has 0.1 GiB free, and", "are needed");
+      } finally {
+        await rm(join(programs.folder, "df"));
+      }
+    });
+
+    test("nothing of all that was made on the host", async () => {
+      expect(await docker.contents()).toEqual(before);
+    });
+
+    test("a container that does not become healthy: its last lines are said", async () => {
+      const context = await mkdtemp(join(tmpdir(), "clipstack-broken-image-"));
+      await writeFile(
+        join(context, "Dockerfile"),
+        [
+          `FROM ${process.env.CLIPSTACK_NODE_IMAGE ?? "node:22-bookworm-slim"}`,
+          "RUN printf '%s\\n' '#!/bin/sh' 'echo E0101 the model is broken in line 7; exit 1' > /usr/local/bin/tritonserver && chmod +x /usr/local/bin/tritonserver",
+          "",
+        ].join("\n"),
+      );
+      const broken = await buildImage(docker, {
+        context,
+        file: join(context, "Dockerfile"),
+        args: {},
+      });
+      expect(broken.outcome.code, broken.outcome.output).toBe(0);
+      const name = `${broken.image}:1`;
+      await docker.run("tag", broken.image, name);
+      await docker.run("rmi", broken.image);
+      try {
+        await refuse(
+          "single-gpu",
+          {
+            ...onCpu(),
+            embed: { enabled: false, image: builtImage() },
+            tritonOnnx: { image: name, ports: tritonPortsOf(triton) },
+          },
+          "single-gpu-triton-onnx",
+          "E0101 the model is broken in line 7",
+        );
+        const { code, output } = await project.destroy("single-gpu");
+        expect(code, output).toBe(0);
+      } finally {
+        await docker.run("rmi", "--force", name);
+        await rm(context, { recursive: true });
+      }
+      expect(await docker.contents()).toEqual(before);
+    });
+  },
+);

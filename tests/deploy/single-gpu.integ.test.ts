@@ -1,0 +1,218 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { freePorts } from "../../artefact/free-ports.ts";
+import { readBenchRecord } from "../../bench/record/bench-record.ts";
+import { openHttpTransport } from "../../client/triton/http-transport.ts";
+import { protocolPaths } from "../../contract/environment.ts";
+import { openclipVitB32, openclipVitB32Trt } from "../../contract/model-signature.ts";
+import { generateModel } from "../../model-tools/generate.ts";
+import { testDocker } from "./test-docker.ts";
+import { embedOnce, isReady, keepSending, restartGapMs, watchReadiness } from "./test-load.ts";
+import { builtImage, type TestProject, testProject, tritonPortsOf } from "./test-project.ts";
+
+/**
+ * What a person does with an environment, in this order: deploy, verify, deploy again, change a setting, update everything,
+ * destroy. The computing is on the CPU, with the tiny model; all the rest is real.
+ */
+
+const { docker, missing } = await testDocker();
+const photo = await readFile(
+  fileURLToPath(new URL("../../model-tools/samples/dunes.jpg", import.meta.url)),
+);
+
+describe.skipIf(missing !== "")(
+  `single-gpu, deployed${missing && ` (not here: ${missing})`}`,
+  () => {
+    let project: TestProject;
+    let before: readonly string[];
+    let embedUrl: string;
+    /** Of the Triton that loads a configuration while it runs, and of the one that is started anew. */
+    let onnxUrl: string;
+    let trtUrl: string;
+
+    const settings = async (delays: { readonly onnx: number; readonly trt: number }) => {
+      const portOf = (url: string) => Number(new URL(url).port);
+      await project.settings("single-gpu", {
+        accelerator: "cpu",
+        host: { docker: docker.endpoint },
+        network: "clipstack-test-single-gpu",
+        embed: { port: portOf(embedUrl), image: builtImage() },
+        tritonOnnx: {
+          engine: "bundled",
+          maxQueueDelayMicroseconds: delays.onnx,
+          ports: tritonPortsOf(portOf(onnxUrl)),
+        },
+        tritonTrt: {
+          engine: "bundled",
+          modelControl: "none",
+          maxQueueDelayMicroseconds: delays.trt,
+          ports: tritonPortsOf(portOf(trtUrl)),
+        },
+      });
+    };
+
+    beforeAll(async () => {
+      before = await docker.contents();
+      project = await testProject({ docker });
+      const [port, onnx, trt] = await freePorts(3);
+      embedUrl = `http://127.0.0.1:${port}`;
+      onnxUrl = `http://127.0.0.1:${onnx}`;
+      trtUrl = `http://127.0.0.1:${trt}`;
+      await settings({ onnx: 5_000, trt: 5_000 });
+    });
+    afterAll(() => project?.remove());
+
+    test("cdktf deploy builds the image, fills the volumes and ends when every service is ready", async () => {
+      const { code, output } = await project.deploy("single-gpu");
+      expect(code, output).toBe(0);
+      expect(await isReady(`${embedUrl}/readyz`)).toBe(true);
+      expect(await isReady(`${onnxUrl}/v2/health/ready`)).toBe(true);
+      expect(await isReady(`${trtUrl}/v2/health/ready`)).toBe(true);
+      expect(await embedOnce(embedUrl, photo)).toHaveLength(512);
+    });
+
+    test("verify finds nothing wrong with it", async () => {
+      const { code, output } = await project.clipstack(
+        ...["verify", "single-gpu", "--target", "deployed", "--seconds", "1"],
+        ...["--report", join(project.folder, "reports")],
+      );
+      expect(code, output).toBe(0);
+    });
+
+    test("bench measures every path of it, and changes nothing", async () => {
+      const output = join(project.folder, "bench.json");
+      const { code, output: printed } = await project.clipstack(
+        ...["bench", "single-gpu", "--target", "deployed"],
+        ...["--batch-sizes", "1", "--concurrency", "2", "--window", "0.5", "--duration", "4"],
+        ...["--report", join(project.folder, "reports"), "--output", output],
+      );
+      expect(code, printed).toBe(0);
+      const { subject, parity, cells } = readBenchRecord(output);
+      expect(subject.runtime).toBe("deployed");
+      expect(parity.map(({ passed }) => passed)).toEqual(parity.map(() => true));
+      expect(cells.map(({ path }) => path)).toEqual([...protocolPaths]);
+      for (const cell of cells) {
+        expect(cell.samples, cell.id).toBeGreaterThan(0);
+        expect(cell.server?.requests, cell.id).toBeGreaterThan(0);
+      }
+    });
+
+    test("sweep changes the queue delay of the Triton that requires a key, and puts it back", async () => {
+      const output = join(project.folder, "sweep.json");
+      const { code, output: printed } = await project.clipstack(
+        ...["sweep", "queue-delay", "--environment", "single-gpu", "--target", "deployed"],
+        ...["--backend", "onnx-http", "--queue-delay", "0", "--concurrency", "2"],
+        ...["--window", "0.5", "--duration", "4"],
+        ...["--report", join(project.folder, "reports"), "--output", output],
+      );
+      expect(code, printed).toBe(0);
+      expect(readBenchRecord(output).cells.map(({ conditions }) => conditions)).toEqual([
+        { queueDelayUs: 0 },
+      ]);
+      expect(await queueDelay(onnxUrl, openclipVitB32.name)).toBe(5_000);
+    });
+
+    test("the model control API rejects requests without the key", async () => {
+      const answer = await fetch(`${onnxUrl}/v2/repository/index`, { method: "POST" });
+      expect(answer.status).toBe(403);
+    });
+
+    test("a second deploy with nothing changed plans no change", async () => {
+      expect(await project.plan("single-gpu")).toEqual([]);
+    });
+
+    test("another queue delay plans another configuration, and another container only where Triton does not load it itself", async () => {
+      await settings({ onnx: 2_000, trt: 3_000 });
+      expect(await project.plan("single-gpu")).toEqual([
+        "create docker_container.triton-onnx_configuration_apply",
+        "create docker_container.triton-trt_configuration_apply",
+        "create, then delete terraform_data.host_prepared",
+        "delete docker_container.triton-onnx_configuration_apply",
+        "delete docker_container.triton-trt_configuration_apply",
+        "replace docker_container.triton-trt",
+        "replace terraform_data.triton-trt_ready_healthy",
+      ]);
+    });
+
+    test("the queue delay changes while requests are answered, and none is lost", async () => {
+      const transport = openHttpTransport({ url: onnxUrl });
+      const pixels = new Float32Array(3 * 224 * 224).fill(0.1);
+      const input = {
+        name: "image",
+        dataType: "FP32",
+        shape: [1, 3, 224, 224],
+        data: pixels,
+      } as const;
+      const load = keepSending(async () => {
+        await transport.infer(openclipVitB32.name, [input], { timeoutMs: 60_000 });
+      });
+      const containers = ["single-gpu-embed", "single-gpu-triton-onnx", "single-gpu-triton-trt"];
+      const inspect = () => Promise.all(containers.map((name) => docker.inspect(name)));
+      const [embed, onnx, trt] = await inspect();
+      try {
+        await load.more(10);
+        const { code, output } = await project.deploy("single-gpu");
+        expect(code, output).toBe(0);
+        await load.more(10);
+      } finally {
+        await load.stop();
+        await transport.close();
+      }
+      expect(load.lost).toEqual([]);
+      const [embedNow, onnxNow, trtNow] = await inspect();
+      expect(embedNow?.State.StartedAt).toBe(embed?.State.StartedAt);
+      expect(onnxNow?.State.StartedAt).toBe(onnx?.State.StartedAt);
+      expect(trtNow?.Id).not.toBe(trt?.Id);
+      expect(trtNow?.Image).toBe(trt?.Image);
+      expect(await queueDelay(onnxUrl, openclipVitB32.name)).toBe(2_000);
+      expect(await queueDelay(trtUrl, openclipVitB32Trt.name)).toBe(3_000);
+      expect(await project.plan("single-gpu")).toEqual([]);
+    });
+
+    test("an update of image and weights is without a ready service no longer than a container takes to start", async () => {
+      const main = join(project.folder, "inference-image", "main.ts");
+      await writeFile(
+        main,
+        `${await readFile(main, "utf8")}\nprocess.title = "another version";\n`,
+      );
+      const file = join(project.folder, "model_repository", openclipVitB32.name, "1", "model.onnx");
+      await generateModel({ profile: "tiny", seed: 2, file });
+      const vector = await embedOnce(embedUrl, photo);
+      const image = (await docker.inspect("single-gpu-embed")).Image;
+
+      const ready = [
+        `${embedUrl}/readyz`,
+        `${onnxUrl}/v2/health/ready`,
+        `${trtUrl}/v2/health/ready`,
+      ];
+      const watch = watchReadiness(ready);
+      const { code, output } = await project.deploy("single-gpu");
+      await watch.stop();
+      expect(code, output).toBe(0);
+
+      expect((await docker.inspect("single-gpu-embed")).Image).not.toBe(image);
+      expect(await embedOnce(embedUrl, photo)).not.toEqual(vector);
+      const restartMs = await restartGapMs(docker, {
+        containers: ["embed", "triton-onnx", "triton-trt"].map((name) => `single-gpu-${name}`),
+        ready,
+      });
+      expect(watch.longestGapOfAllMs()).toBeLessThan(3 * restartMs);
+    });
+
+    test("destroy leaves no container, network, volume or image", async () => {
+      const { code, output } = await project.destroy("single-gpu");
+      expect(code, output).toBe(0);
+      expect(await docker.contents()).toEqual(before);
+    });
+  },
+);
+
+async function queueDelay(url: string, model: string): Promise<number> {
+  const answer = await fetch(`${url}/v2/models/${model}/config`);
+  const config = (await answer.json()) as {
+    readonly dynamic_batching: { readonly max_queue_delay_microseconds: number | string };
+  };
+  return Number(config.dynamic_batching.max_queue_delay_microseconds);
+}

@@ -1,0 +1,234 @@
+import { execFileSync } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { readFile, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { delimiter, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { stringify } from "yaml";
+import { freePorts } from "../../artefact/free-ports.ts";
+import { type CommandOptions, command, type Outcome, succeed, testDocker } from "./test-docker.ts";
+import { until } from "./test-load.ts";
+
+/**
+ * For tests: a Kubernetes cluster in a container of the tests' Docker engine, made by kind. `CLIPSTACK_KIND_PATH` has the folders
+ * with `kind` and `kubectl` to look into first, `CLIPSTACK_KIND_NODE_IMAGE` names an image of the engine to make the node of; without
+ * them it is the machine's kind, with its own image. `.ci/kind` says both.
+ */
+const { CLIPSTACK_KIND_PATH, CLIPSTACK_KIND_NODE_IMAGE, CLIPSTACK_HELM } = process.env;
+
+/** `CLIPSTACK_HELM` is a folder with `bin/helm`, as `.ci/helm` makes it; without it, `helm` is looked for. */
+const helmFolder = CLIPSTACK_HELM && join(CLIPSTACK_HELM, "bin");
+
+/** NodePort that is reached on this machine. */
+export const testNodePort = 30092;
+
+/** Against a hang: an image of a node may have to be pulled. */
+const createMs = 900_000;
+
+/** Against a hang, of all else. */
+const commandMs = 600_000;
+
+const { docker, missing: noEngine } = await testDocker();
+
+/** What programs need that make clusters, or talk to them. */
+export const kindEnvironment: NodeJS.ProcessEnv = {
+  ...process.env,
+  PATH: [CLIPSTACK_KIND_PATH, helmFolder, process.env.PATH].filter(Boolean).join(delimiter),
+  DOCKER_HOST: docker.endpoint,
+};
+
+/** Name for a cluster that nobody else has. */
+export const clusterName = () => `clipstack-test-${randomBytes(3).toString("hex")}`;
+
+/** Why no cluster can be made here; empty where one can, as far as is known without trying. */
+export async function missingForCluster(): Promise<string> {
+  if (noEngine !== "") return noEngine;
+  for (const [program, word] of [
+    ["kind", "version"],
+    ["kubectl", "version --client"],
+  ] as const) {
+    const { code } = await command(program, word.split(" "), { env: kindEnvironment });
+    if (code !== 0) return `no ${program}`;
+  }
+  if (CLIPSTACK_KIND_NODE_IMAGE === undefined) return "";
+  const { code } = await command(
+    "docker",
+    ["--host", docker.endpoint, "image", "inspect", CLIPSTACK_KIND_NODE_IMAGE],
+    {},
+  );
+  return code === 0 ? "" : `the engine has no image ${CLIPSTACK_KIND_NODE_IMAGE}`;
+}
+
+/** Why charts cannot be rendered here; empty where they can. */
+export async function missingForCharts(): Promise<string> {
+  return (await command("helm", ["version"], { env: kindEnvironment })).code === 0 ? "" : "no helm";
+}
+
+export interface TestCluster {
+  readonly name: string;
+  /** Context of the kubeconfig. */
+  readonly context: string;
+  readonly kubeconfig: string;
+  /** Port of this machine that leads to {@link testNodePort}. */
+  readonly hostPort: number;
+  /** Output of `kubectl …`. @throws when it fails. */
+  kubectl(...args: readonly string[]): Promise<string>;
+  /** `kubectl …`, which may fail. `input` is its standard input. */
+  tryKubectl(args: readonly string[], input?: string): Promise<Outcome>;
+  /** Put an image of the engine on the node, under its own name. */
+  load(image: string): Promise<void>;
+}
+
+interface Made {
+  readonly name: string;
+  readonly hostPort: number;
+}
+
+/** Tests find what is known of the clusters of this run by it; see `test-cluster-removed.ts`. */
+const folderVariable = "CLIPSTACK_TEST_CLUSTER_FOLDER";
+
+/** Ends the name of a file that notes a cluster. */
+const noted = ".noted";
+
+export function clustersFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "clipstack-clusters-"));
+  process.env[folderVariable] = folder;
+  return folder;
+}
+
+function folderOfRun(): string {
+  const folder = process.env[folderVariable];
+  if (folder === undefined) throw new Error("only tests of the project 'cluster' have a cluster");
+  return folder;
+}
+
+/** Before a cluster is made: it is removed at the end of the run, made by half or whole, whatever the end is. */
+export async function noteCluster(name: string): Promise<void> {
+  await writeFile(join(folderOfRun(), `${name}${noted}`), "");
+}
+
+/** Remove what was noted. It blocks: a process that ends waits for nothing else. */
+export function removeNotedClusters(folder: string): void {
+  if (!existsSync(folder)) return;
+  for (const file of readdirSync(folder).filter((it) => it.endsWith(noted))) {
+    const words = ["delete", "cluster", "--name", file.slice(0, -noted.length)];
+    execFileSync("kind", [...words, "--kubeconfig", join(folder, "kubeconfig")], {
+      env: kindEnvironment,
+      stdio: "pipe",
+      timeout: commandMs,
+    });
+    rmSync(join(folder, file));
+  }
+}
+
+/** The cluster of this run, made when there is none yet. */
+export async function sharedCluster(): Promise<TestCluster> {
+  const folder = folderOfRun();
+  const kubeconfig = join(folder, "kubeconfig");
+  const record = join(folder, "cluster.json");
+  if (!existsSync(record)) {
+    // an earlier file did not get it done
+    removeNotedClusters(folder);
+    const [hostPort = 0] = await freePorts(1);
+    const made: Made = { name: clusterName(), hostPort };
+    await noteCluster(made.name);
+    await createCluster(made, kubeconfig);
+    await addMetricsServer(clusterOf(made, kubeconfig));
+    // now it can be used
+    await writeFile(record, JSON.stringify(made));
+  }
+  return clusterOf(JSON.parse(await readFile(record, "utf8")), kubeconfig);
+}
+
+/** Nothing where there is none of that name. */
+export async function deleteCluster(name: string, kubeconfig: string): Promise<void> {
+  await succeed("kind", ["delete", "cluster", "--name", name, "--kubeconfig", kubeconfig], {
+    env: kindEnvironment,
+    timeoutMs: commandMs,
+  });
+}
+
+async function createCluster({ name, hostPort }: Made, kubeconfig: string): Promise<void> {
+  const config = {
+    kind: "Cluster",
+    apiVersion: "kind.x-k8s.io/v1alpha4",
+    nodes: [
+      {
+        role: "control-plane",
+        extraPortMappings: [
+          { containerPort: testNodePort, hostPort, listenAddress: "127.0.0.1", protocol: "TCP" },
+        ],
+      },
+    ],
+  };
+  const file = `${kubeconfig}.kind.yaml`;
+  await writeFile(file, stringify(config));
+  await succeed(
+    "kind",
+    [
+      ...["create", "cluster", "--name", name, "--kubeconfig", kubeconfig],
+      ...["--config", file, "--wait", "300s"],
+      ...(CLIPSTACK_KIND_NODE_IMAGE === undefined ? [] : ["--image", CLIPSTACK_KIND_NODE_IMAGE]),
+    ],
+    { env: kindEnvironment, timeoutMs: createMs },
+  );
+}
+
+/** Autoscalers need it, and a cluster of kind has none. */
+async function addMetricsServer(cluster: TestCluster): Promise<void> {
+  // synthesizes: not where a cluster is only removed
+  const { metricsServerManifests } = await import("./test-metrics-server.ts");
+  const { code, output } = await cluster.tryKubectl(
+    ["apply", "--server-side", "-f", "-"],
+    metricsServerManifests(),
+  );
+  if (code !== 0) throw new Error(output);
+  await cluster.kubectl(
+    ...["wait", "--for=condition=Available", "--timeout=300s", "apiservice/v1beta1.metrics.k8s.io"],
+  );
+}
+
+/**
+ * Waits, bounded, until every autoscaler of a cluster sees what its pods use: metrics-server tells nothing of a pod in its first
+ * half minute.
+ */
+export async function autoscalersSee(kubeconfig: string): Promise<void> {
+  interface Autoscalers {
+    readonly items: readonly {
+      readonly status: {
+        readonly currentMetrics?:
+          | readonly { readonly resource?: { readonly current: { averageUtilization?: number } } }[]
+          | null;
+      };
+    }[];
+  }
+  const words = ["get", "horizontalpodautoscalers", "--all-namespaces", "--output=json"];
+  await until(async () => {
+    await sleep(1_000);
+    const text = await succeed("kubectl", ["--kubeconfig", kubeconfig, ...words], {
+      env: kindEnvironment,
+    });
+    return (JSON.parse(text) as Autoscalers).items.every(({ status }) =>
+      status.currentMetrics?.some((it) => it.resource?.current.averageUtilization !== undefined),
+    );
+  });
+}
+
+/** Talk to a cluster that kind made. */
+export function clusterOf({ name, hostPort }: Made, kubeconfig: string): TestCluster {
+  const context = `kind-${name}`;
+  const where = ["--kubeconfig", kubeconfig, "--context", context];
+  const options: CommandOptions = { env: kindEnvironment, timeoutMs: commandMs };
+  return {
+    name,
+    context,
+    kubeconfig,
+    hostPort,
+    kubectl: (...args) => succeed("kubectl", [...where, ...args], options),
+    tryKubectl: (args, input) => command("kubectl", [...where, ...args], { ...options, input }),
+    load: async (image) => {
+      await succeed("kind", ["load", "docker-image", "--name", name, image], options);
+    },
+  };
+}

@@ -1,0 +1,181 @@
+import { randomBytes } from "node:crypto";
+import { cp, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { tinyModel } from "../../model-tools/test-model.ts";
+import { command, type Docker, type Outcome } from "./test-docker.ts";
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+
+/** For tests: what images of ours are built on. */
+export const nodeImage = process.env.CLIPSTACK_NODE_IMAGE ?? "node:22-bookworm-slim";
+
+/** For tests: what every container of ours is started with. */
+const hardened = [
+  "--user=1000:1000",
+  "--read-only",
+  "--tmpfs=/tmp",
+  "--cap-drop=ALL",
+  "--security-opt=no-new-privileges",
+];
+
+export interface TestContainer {
+  readonly name: string;
+  /** Where a port of the container is published: `127.0.0.1:<port>`. */
+  address(port: number): Promise<string>;
+  /** Run a program in the container. */
+  exec(...args: readonly string[]): Promise<Outcome>;
+  /** Resolves when its health check says so. @throws with its log, where it does not come, or the container ends. */
+  healthy(): Promise<void>;
+  /** `docker stop`. @returns its exit code; 137 is that of a process that had to be killed. */
+  stop(graceSeconds: number): Promise<number>;
+  log(): Promise<string>;
+  remove(): Promise<void>;
+}
+
+/** Against a hang: a build gets packages from registries. */
+export const buildTimeoutMs = 900_000;
+
+interface Build {
+  readonly context: string;
+  readonly file: string;
+  /** Build arguments. */
+  readonly args: Readonly<Record<string, string>>;
+}
+
+/** Build an image with a name that only this test has. */
+export async function buildImage(
+  docker: Docker,
+  { context, file, args }: Build,
+): Promise<{ readonly image: string; readonly outcome: Outcome }> {
+  const image = `clipstack-test/${randomBytes(4).toString("hex")}`;
+  const words = [
+    ...["--host", docker.endpoint, "build", "--tag", image, "--file", file],
+    ...Object.entries(args).flatMap(([name, value]) => ["--build-arg", `${name}=${value}`]),
+    context,
+  ];
+  return { image, outcome: await command("docker", words, { timeoutMs: buildTimeoutMs }) };
+}
+
+/**
+ * The embed server with the tiny model inside, as the image of a cluster is. Its name has a tag: kubelet does not look for another
+ * one then.
+ *
+ * @throws with what a build said
+ */
+export async function imageWithWeights(docker: Docker): Promise<string> {
+  const embed = await buildImage(docker, {
+    context: join(root, "inference-image"),
+    file: join(root, "inference-image/Dockerfile"),
+    args: { NODE_IMAGE: nodeImage },
+  });
+  if (embed.outcome.code !== 0) throw new Error(embed.outcome.output);
+  const context = await weightsContext();
+  try {
+    const { image, outcome } = await buildImage(docker, {
+      context,
+      file: join(root, "model_repository/image/Dockerfile.weights"),
+      args: { IMAGE: embed.image },
+    });
+    if (outcome.code !== 0) throw new Error(outcome.output);
+    await docker.run("tag", image, `${image}:tiny`);
+    await docker.run("rmi", "--no-prune", `${image}:latest`);
+    return `${image}:tiny`;
+  } finally {
+    await docker.run("rmi", "--no-prune", embed.image);
+    await rm(context, { recursive: true, force: true });
+  }
+}
+
+/** A copy of the project's root, as far as images with weights are made of it, with a model of a few kilobytes. */
+export async function weightsContext(): Promise<string> {
+  const context = await mkdtemp(join(tmpdir(), "clipstack-images-"));
+  await cp(join(root, ".dockerignore"), join(context, ".dockerignore"));
+  await cp(join(root, "inference-image/image"), join(context, "inference-image/image"), {
+    recursive: true,
+  });
+  await cp(join(root, "model_repository"), join(context, "model_repository"), {
+    recursive: true,
+    verbatimSymlinks: true,
+    filter: (path) => !/model\.[\w.-]*onnx(\.json)?$/.test(path) || path.includes("_trt/"),
+  });
+  await cp(
+    await tinyModel(),
+    join(context, "model_repository", openclipVitB32.name, "1", "model.onnx"),
+  );
+  return context;
+}
+
+/** Start a container as our stacks do: no privileges, nothing that can be written but `/tmp`. */
+export async function startContainer(
+  docker: Docker,
+  {
+    image,
+    options = [],
+    ports = [],
+    command: words = [],
+  }: {
+    readonly image: string;
+    /** Of `docker run`. */
+    readonly options?: readonly string[];
+    /** Published on the loopback interface, at free ports. */
+    readonly ports?: readonly number[];
+    readonly command?: readonly string[];
+  },
+): Promise<TestContainer> {
+  const published = ports.map((port) => `--publish=127.0.0.1::${port}`);
+  const name = await docker.run(
+    "run",
+    "--detach",
+    ...hardened,
+    ...published,
+    ...options,
+    image,
+    ...words,
+  );
+  const log = async () =>
+    (await command("docker", ["--host", docker.endpoint, "logs", name])).output;
+  const state = async () =>
+    (
+      await docker.run("inspect", "--format", "{{.State.Status}} {{.State.Health.Status}}", name)
+    ).split(" ");
+  return {
+    name,
+    address: async (port) => docker.run("port", name, String(port)),
+    exec: (...args) => command("docker", ["--host", docker.endpoint, "exec", name, ...args]),
+    async healthy() {
+      for (const until = Date.now() + 240_000; Date.now() < until; await sleep(200)) {
+        const [status, health] = await state();
+        if (health === "healthy") return;
+        if (status !== "running") throw new Error(`${image} ended:\n${await log()}`);
+      }
+      throw new Error(`${image} does not get healthy:\n${await log()}`);
+    },
+    async stop(graceSeconds) {
+      await docker.run("stop", "--time", String(graceSeconds), name);
+      return Number(await docker.run("inspect", "--format", "{{.State.ExitCode}}", name));
+    },
+    log,
+    remove: async () => {
+      await docker.run("rm", "--force", "--volumes", name);
+    },
+  };
+}
+
+/**
+ * A real tritonserver in an image, of PyPI's wheel, which is for x86-64. It stays on the engine: it takes minutes to build.
+ *
+ * @throws with what the build said, where its packages cannot be had
+ */
+export async function realTritonImage(docker: Docker): Promise<string> {
+  const env = { ...process.env, DOCKER_HOST: docker.endpoint };
+  const { code, stdout, output } = await command(join(root, ".ci/test-images"), ["triton"], {
+    env,
+    timeoutMs: buildTimeoutMs,
+  });
+  if (code !== 0) throw new Error(output);
+  return stdout.trim();
+}

@@ -1,0 +1,129 @@
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { standIns } from "../../cli/test-programs.ts";
+import { podObjectName } from "../../contract/pods.ts";
+import { kindEnvironment } from "./test-cluster.ts";
+import { command, type Docker, type Outcome, succeed } from "./test-docker.ts";
+import { providerPlaces, type TestProject, testProject } from "./test-project.ts";
+import { applyWithKubectl, type SynthesizedStack } from "./test-typed-objects.ts";
+
+/** For tests: `kind-local` on a cluster of its own, which its deployment makes and its destruction removes. */
+
+const environment = "kind-local";
+
+/** Whether `terraform init` finds a provider, in its usual places or in the registry. */
+export async function findsProvider(name: "kubernetes" | "helm"): Promise<boolean> {
+  const folder = await mkdtemp(join(tmpdir(), "clipstack-provider-"));
+  try {
+    const terraform = { required_providers: { [name]: { source: `hashicorp/${name}` } } };
+    await writeFile(join(folder, "main.tf.json"), JSON.stringify({ terraform }));
+    const env = { ...process.env, ...(await providerPlaces(folder)), CHECKPOINT_DISABLE: "1" };
+    const { code } = await command("terraform", ["init", "-input=false"], { cwd: folder, env });
+    return code === 0;
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+export interface KindProject {
+  readonly project: TestProject;
+  readonly kubeconfig: string;
+  deploy(): Promise<Outcome>;
+  /** What a second deployment would change, in words; empty where nothing. */
+  changes(): Promise<string>;
+  destroy(): Promise<Outcome>;
+  /** Destroy what is deployed, whatever its state is, and remove the folder. */
+  remove(): Promise<void>;
+}
+
+/** @param way - `kubectl` where Terraform finds no provider for Kubernetes: it applies what the stack synthesizes */
+export async function kindProject(docker: Docker, way: "cdktf" | "kubectl"): Promise<KindProject> {
+  const programs = standIns();
+  const project = await testProject({
+    docker,
+    variables: kindEnvironment,
+    ...(way === "kubectl" ? { binary: join(programs.folder, "terraform") } : {}),
+  });
+  const kubeconfig = join(project.folder, "kubeconfig");
+  if (way === "cdktf") {
+    return {
+      project,
+      kubeconfig,
+      deploy: () => project.deploy(environment),
+      changes: async () => (await project.plan(environment)).join("\n"),
+      destroy: () => project.destroy(environment),
+      remove: async () => {
+        await project.remove();
+        programs.remove();
+      },
+    };
+  }
+
+  const stackFolder = join(project.folder, "cdktf.out", "stacks", environment);
+  // as deep as the stack's: paths in it are relative
+  const folder = join(project.folder, "cdktf.out", "with-kubectl", environment);
+  const manifests = join(project.folder, "objects.yaml");
+  // commands ask Terraform in the stack's own folder, and it reads what lies there
+  const here = `case $1 in -chdir=*/stacks/${environment}) shift; set -- "-chdir=${folder}" "$@";; esac`;
+  programs.put("terraform", `${here}\nexec ${await pathOf("terraform")} "$@"`);
+  const terraform = (...words: readonly string[]) => project.terraform(folder, ...words);
+  const kubectl = `kubectl --kubeconfig=${kubeconfig}`;
+  const apply = [
+    `node ${join(project.folder, "cli/clipstack.mjs")} k8s manifests ${environment} --no-synth --image "$IMAGE" > ${manifests}`,
+    // the API server refuses objects of a namespace that is not there, in a dry run too
+    `namespace=$(sed -n '/^kind: Namespace$/,/^---$/s/^  name: //p' ${manifests})`,
+    `{ ${kubectl} get namespace "$namespace" || ${kubectl} create namespace "$namespace"; }`,
+    `${kubectl} apply --server-side --force-conflicts --dry-run=server -f ${manifests}`,
+    `${kubectl} apply --server-side --force-conflicts -f ${manifests}`,
+  ].join(" && ");
+  const synthesize = async () => {
+    await project.synthesize();
+    const stack: SynthesizedStack = JSON.parse(
+      await readFile(join(stackFolder, "cdk.tf.json"), "utf8"),
+    );
+    const applied = applyWithKubectl(stack, { command: apply, workload: podObjectName("embed") });
+    await mkdir(folder, { recursive: true });
+    await writeFile(join(folder, "cdk.tf.json"), JSON.stringify(applied));
+  };
+  let deployed = false;
+  const kind: KindProject = {
+    project,
+    kubeconfig,
+    deploy: async () => {
+      deployed = true;
+      await synthesize();
+      const init = await terraform("init", "-input=false");
+      if (init.code !== 0) return init;
+      // by this they know that a deployment was made from here
+      await mkdir(join(stackFolder, ".terraform"), { recursive: true });
+      return terraform("apply", "-input=false", "-auto-approve");
+    },
+    changes: async () => {
+      await synthesize();
+      const plan = await terraform("plan", "-input=false", "-detailed-exitcode");
+      const where = ["--kubeconfig", kubeconfig];
+      const drift = await command(
+        "kubectl",
+        [...where, "diff", "--server-side", "--force-conflicts", "-f", manifests],
+        { env: kindEnvironment },
+      );
+      return [plan, drift].map(({ code, output }) => (code === 0 ? "" : output)).join("");
+    },
+    destroy: async () => {
+      const outcome = await terraform("destroy", "-input=false", "-auto-approve");
+      if (outcome.code === 0) deployed = false;
+      return outcome;
+    },
+    remove: async () => {
+      if (deployed) await kind.destroy();
+      await project.remove();
+      programs.remove();
+    },
+  };
+  return kind;
+}
+
+async function pathOf(program: string): Promise<string> {
+  return (await succeed("sh", ["-c", `command -v ${program}`])).trim();
+}

@@ -1,0 +1,73 @@
+import { expect, test } from "vitest";
+import { changeOfTrees, parseDocument } from "../review/input/trees.ts";
+import { markdownComment } from "../review/report/comment-markdown.ts";
+import { reviewOf } from "../review/review.ts";
+import { synthesizedText } from "../review/test-stacks.ts";
+import { withChangedFiles } from "./changed-files.ts";
+
+const own = synthesizedText("single-gpu");
+
+/** What the review of two equal trees says where these files are different. */
+function reviewed(...changed: readonly string[]) {
+  const [before, after] = [own, withChangedFiles(own, changed)].map((text) =>
+    parseDocument(text, "cdk.tf.json"),
+  );
+  return reviewOf([changeOfTrees("single-gpu", before, after)]);
+}
+
+test("a file that an image is made of makes the image anew, and its container", () => {
+  const { verdict, stacks } = reviewed("inference-image/server.ts");
+  expect(verdict.reasons.join()).toContain("embed does not answer for a while");
+  const replaced = stacks[0]?.changes.filter(({ action }) => action === "replace");
+  expect(replaced?.map(({ address }) => address).join()).toContain(
+    "docker_image.host_embed-gpu-image",
+  );
+});
+
+test("an image that is made on top of it is another one, and so are the pods", () => {
+  const text = synthesizedText("kind-local");
+  const [before, after] = [text, withChangedFiles(text, ["inference-image/main.ts"])].map((it) =>
+    parseDocument(it, "cdk.tf.json"),
+  );
+  const { changes } = reviewOf([changeOfTrees("kind-local", before, after)]).stacks[0]!;
+  const deployment = changes.find(({ title }) => title === "embed/deployment");
+  expect(deployment?.consequence?.text).toContain("replaced one after the other");
+});
+
+test.each(["inference-image/server.test.ts", "tools/trials/fuzz-main.ts", "docs/review.md"])(
+  "%s is in no image",
+  (file) => {
+    expect(reviewed(file).stacks[0]?.changes).toEqual([]);
+  },
+);
+
+test("a review of two trees whose files nobody compared does not call all of it safe", () => {
+  const alone = parseDocument(own, "cdk.tf.json");
+  const untold = reviewOf([changeOfTrees("single-gpu", alone, alone)]);
+  expect(markdownComment(untold)).toContain("✅ Safe but for files that were not compared: ");
+  const compared = markdownComment(reviewed());
+  expect(compared).toContain("✅ Safe: single-gpu: nothing changes");
+  expect(compared).toContain("Whether files that git ignores, such as weights, changed");
+});
+
+test.each([
+  ["client", "src/**", "client/src/a/b.ts", true],
+  ["client", "src/**", "client/srcs/b.ts", false],
+  ["client", "src/**/*.ts", "client/src/b.ts", true],
+  [".", "model_repository/m{,_trt}/**", "model_repository/m_trt/1/model.onnx", true],
+  [".", "model_repository/m{,_trt}/**", "model_repository/mx/1/model.onnx", false],
+  ["helm", "*.yaml", "helm/sub/a.yaml", false],
+])("fileset of %s and %s has %s: %s", (folder, pattern, file, has) => {
+  const text = JSON.stringify({
+    locals: { a: `\${fileset("\${path.root}/../../../${folder}", "${pattern}")}` },
+  });
+  expect(withChangedFiles(text, [file]).includes("#")).toBe(has);
+});
+
+test("files that are named count too", () => {
+  const text = JSON.stringify({
+    locals: { a: `\${filesha256("\${path.root}/../../../m/model.onnx")}` },
+  });
+  expect(withChangedFiles(text, ["m/model.onnx"])).toContain(`model.onnx\\")}#`);
+  expect(withChangedFiles(text, ["m/other.onnx"])).not.toContain("#");
+});

@@ -1,0 +1,58 @@
+// Plain JavaScript: it runs before anything is installed.
+import { spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+const root = fileURLToPath(new URL("../", import.meta.url));
+const stampFile = `${root}node_modules/.clipstack-install`;
+
+/** What an installation depends on: the lock file, and the platform that binaries were chosen for. */
+function wantedStamp() {
+  const lock = createHash("sha256")
+    .update(readFileSync(`${root}package-lock.json`))
+    .digest("hex");
+  return `${lock} ${process.platform}-${process.arch}`;
+}
+
+/** npm writes this file at the end of an installation: one that came after the lock file is an installation of it. */
+function installedByHand() {
+  const installed = `${root}node_modules/.package-lock.json`;
+  return (
+    !existsSync(stampFile) &&
+    existsSync(installed) &&
+    statSync(installed).mtimeMs >= statSync(`${root}package-lock.json`).mtimeMs
+  );
+}
+
+/** Install what the lock file asks for, unless it is there. Exits with a plain line when that fails. */
+export function ensureInstalled() {
+  const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
+  if (major < 20 || (major === 20 && minor < 19)) {
+    console.error(`clipstack: node must be 20.19 or newer, got ${process.versions.node}`);
+    process.exit(2);
+  }
+  const wanted = wantedStamp();
+  if (existsSync(stampFile) && readFileSync(stampFile, "utf8") === wanted) return;
+  if (installedByHand()) {
+    writeFileSync(stampFile, wanted);
+    return;
+  }
+
+  console.error("clipstack: installing packages (npm ci)");
+  const npm = process.env.npm_execpath;
+  const [command, args] = npm?.endsWith(".js") ? [process.execPath, [npm]] : ["npm", []];
+  // on stderr, so that a command that prints JSON on stdout still does
+  const result = spawnSync(command, [...args, "ci", "--no-audit", "--no-fund"], {
+    cwd: root,
+    stdio: ["ignore", 2, 2],
+    shell: process.platform === "win32",
+  });
+  if (result.status !== 0) {
+    console.error(`clipstack: npm ci failed with exit code ${result.status ?? result.signal}`);
+    process.exit(1);
+  }
+  writeFileSync(stampFile, wanted);
+}
+
+export { root };

@@ -1,0 +1,81 @@
+import { existsSync, readFileSync } from "node:fs";
+import { mkdir, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { renderServerRecordSchema } from "../bench/baselines/record.ts";
+import { renderBenchRecordSchema } from "../bench/record/bench-record.ts";
+import { renderRecordSchema } from "../bench/record/record.ts";
+import { rulePages } from "../review/rules/rule-pages.ts";
+import { settingsDocs } from "../stacks/settings-docs.ts";
+import { settingsSchemaFiles } from "../stacks/settings-schema.ts";
+import { renderK8sRecordSchema } from "../verify/drills/k8s-record.ts";
+import { chartFiles } from "./render-chart.ts";
+import { imageLockFiles } from "./render-image-lock.ts";
+import { modelConfigFiles } from "./render-model-configs.ts";
+
+/** A file that is written by `npm run render` and by nobody else. */
+export interface RenderedFile {
+  /** From the repository root, with slashes. */
+  readonly path: string;
+  /** All of it. */
+  readonly text: string;
+}
+
+/** Everything that is rendered. To add files, add a producer. */
+export const producers: readonly (() => readonly RenderedFile[])[] = [
+  modelConfigFiles,
+  settingsSchemaFiles,
+  imageLockFiles,
+  chartFiles,
+  rulePages,
+  () => [{ path: "docs/settings.md", text: settingsDocs() }],
+  () => [{ path: "bench/record/record.schema.json", text: renderRecordSchema() }],
+  () => [{ path: "bench/record/bench-record.schema.json", text: renderBenchRecordSchema() }],
+  () => [{ path: "verify/drills/k8s-record.schema.json", text: renderK8sRecordSchema() }],
+  () => [{ path: "bench/baselines/server-record.schema.json", text: renderServerRecordSchema() }],
+];
+
+const root = fileURLToPath(new URL("../", import.meta.url));
+
+/** The files whose text in `folder` is not what would be rendered, a missing one included. */
+export function staleFiles(
+  files: readonly RenderedFile[],
+  folder: string = root,
+): readonly RenderedFile[] {
+  return files.filter(({ path, text }) => {
+    const file = join(folder, path);
+    return !existsSync(file) || readFileSync(file, "utf8") !== text;
+  });
+}
+
+/**
+ * `npm run render`: write what is stale. `-- --check`: write nothing, name what is stale.
+ *
+ * @returns The exit code: 0 all good, 1 something is stale, 2 wrong usage.
+ */
+export async function render(args: readonly string[], folder: string = root): Promise<number> {
+  const unknown = args.find((arg) => arg !== "--check");
+  if (unknown !== undefined) {
+    console.error(`render: unknown argument '${unknown}'; usage: npm run render [-- --check]`);
+    return 2;
+  }
+  const files = producers.flatMap((produce) => produce());
+  const stale = staleFiles(files, folder);
+  if (args.includes("--check")) {
+    for (const { path } of stale) console.error(`${path} is not what 'npm run render' writes`);
+    if (stale.length > 0) return 1;
+    console.log(`${files.length} rendered files are up to date`);
+    return 0;
+  }
+  for (const { path, text } of stale) {
+    await mkdir(dirname(join(folder, path)), { recursive: true });
+    await writeFile(join(folder, path), text);
+    console.log(`wrote ${path}`);
+  }
+  console.log(`${files.length} rendered files, ${stale.length} written`);
+  return 0;
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
+  process.exitCode = await render(process.argv.slice(2));
+}

@@ -1,0 +1,88 @@
+import { execFileSync, spawnSync } from "node:child_process";
+import { appendFileSync, existsSync, mkdtempSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { beforeAll, expect, test } from "vitest";
+import { project } from "../cli/project.ts";
+
+const why = existsSync(join(project, ".git")) ? "" : " (skipped: this is not a clone of git)";
+const settings = "stacks/single-gpu.settings.yaml";
+
+/** A clone of this repository with what is edited here, and the packages that are installed here. */
+let clone: string;
+
+function git(...args: readonly string[]): string {
+  const who = ["-c", "user.name=Test", "-c", "user.email=test@example.com"];
+  return execFileSync("git", [...who, ...args], { cwd: clone, encoding: "utf8" }).trim();
+}
+
+function review(...args: readonly string[]) {
+  const tsx = join(clone, "node_modules/.bin/tsx");
+  const run = spawnSync(tsx, ["tools/review-base.ts", ...args], {
+    cwd: clone,
+    encoding: "utf8",
+    timeout: 240_000,
+  });
+  return { code: run.status, out: run.stdout, err: run.stderr };
+}
+
+beforeAll(() => {
+  if (why !== "") return;
+  clone = join(mkdtempSync(join(tmpdir(), "clipstack-clone-")), "clone");
+  execFileSync("git", ["clone", "--quiet", "--shared", project, clone]);
+  const edited = execFileSync("git", ["diff", "--binary", "HEAD"], { cwd: project });
+  if (edited.length > 0) execFileSync("git", ["apply"], { cwd: clone, input: edited });
+  if (edited.length > 0) git("commit", "--quiet", "--all", "--message", "what is edited here");
+  for (const folder of ["", "inference-image", "bench", "cli"]) {
+    const packages = join(project, folder, "node_modules");
+    if (existsSync(packages)) symlinkSync(packages, join(clone, folder, "node_modules"), "dir");
+  }
+}, 120_000);
+
+test.skipIf(why !== "")(
+  `reviews what is edited against a revision, and leaves no worktree${why}`,
+  () => {
+    appendFileSync(join(clone, settings), "  maxQueueDelayMicroseconds: 9000\n");
+    const { code, out } = review("--base", "HEAD", "--json");
+    expect(code).toBe(0);
+    expect(out).toContain("max_queue_delay_microseconds");
+    expect(out).not.toContain(tmpdir());
+    expect(git("worktree", "list").split("\n")).toHaveLength(1);
+  },
+  300_000,
+);
+
+test.skipIf(why !== "")(
+  `reviews everything as new where the revision does not synthesize${why}`,
+  () => {
+    git("checkout", "--quiet", "--", settings);
+    appendFileSync(join(clone, settings), "nonsense: 1\n");
+    git("commit", "--quiet", "--all", "--message", "break it");
+    git("revert", "--no-edit", "HEAD");
+    const { code, err } = review("--base", "HEAD~1");
+    expect(err).toContain("HEAD~1 does not synthesize, everything counts as new:");
+    expect(err).toContain("unknown key 'nonsense'");
+    expect(code).toBe(0);
+  },
+  300_000,
+);
+
+test.skipIf(why !== "")(`fails on a revision that git does not know${why}`, () => {
+  expect(review("--base", "no-such-branch")).toEqual({
+    code: 2,
+    out: "",
+    err: "review: --base must be a revision that git knows here, got 'no-such-branch'\n",
+  });
+});
+
+test.skipIf(why !== "")(
+  `fails on settings that are edited into something wrong${why}`,
+  () => {
+    git("checkout", "--quiet", "--", ".");
+    writeFileSync(join(clone, settings), "accelerator: none\n");
+    const { code, err } = review("--base", "HEAD");
+    expect(code).toBe(2);
+    expect(err).toContain("accelerator must be one of gpu, cpu, got 'none'");
+  },
+  300_000,
+);

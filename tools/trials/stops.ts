@@ -1,0 +1,117 @@
+import { embedBy } from "../../bench/run/embed-requests.ts";
+import { openHttpClient } from "../../bench/run/http-client.ts";
+import { inferRows } from "../../bench/run/infer.ts";
+import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
+import { openHttpTransport } from "../../client/triton/http-transport.ts";
+import { isStopRejection } from "../../client/triton/stop-rejection.ts";
+import { imageElements, openclipVitB32 } from "../../contract/model-signature.ts";
+import { type ServerProcess, startEmbed, startTriton } from "./server-process.ts";
+import { trialImages } from "./trial-images.ts";
+
+const roles = ["embed", "triton-http", "triton-grpc"] as const;
+type Role = (typeof roles)[number];
+
+export interface StopsOptions {
+  readonly stops: number;
+  /** Servers that are stopped at the same time. */
+  readonly parallel: number;
+  /** Arguments of Node that start the server. */
+  readonly program?: readonly string[] | undefined;
+  readonly onProgress?: (line: string) => void;
+}
+
+export interface StopsResult {
+  answered: number;
+  /** Rejected because the server stops, or refused connections. */
+  rejected: number;
+  /** Role and error of each lost request. */
+  readonly lost: string[];
+  /** Stops that did not end with code 0. */
+  readonly failed: string[];
+}
+
+const clients = 8;
+/** Time after the signal in which clients send requests, in milliseconds. */
+const overlapMs = 100;
+const timeoutMs = 120_000;
+
+interface Client {
+  /** @throws {Error} */
+  send(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Stops servers of each role in turn while clients send requests. */
+export async function stops(options: StopsOptions): Promise<StopsResult> {
+  const { stops, parallel, program, onProgress = () => {} } = options;
+  const result: StopsResult = { answered: 0, rejected: 0, lost: [], failed: [] };
+  let started = 0;
+  let ended = 0;
+  const stopSome = async () => {
+    while (started < stops) {
+      const role = roles[started++ % roles.length]!;
+      await stopOne(role, program, result);
+      ended += 1;
+      onProgress(`${ended} of ${stops}: ${result.lost.length} lost`);
+    }
+  };
+  await Promise.all(Array.from({ length: parallel }, stopSome));
+  return result;
+}
+
+async function stopOne(
+  role: Role,
+  program: StopsOptions["program"],
+  result: StopsResult,
+): Promise<void> {
+  const server = role === "embed" ? await startEmbed({}, program) : await startTriton(program);
+  const client = await openClient(role, server);
+  // what a starved client sends later may reach a connection that the server has closed
+  let until = Number.POSITIVE_INFINITY;
+  /** Returns whether the request was answered. */
+  const sendOne = async (): Promise<boolean> => {
+    try {
+      await client.send();
+      result.answered += 1;
+      return true;
+    } catch (error) {
+      const { code = "", message } = error as { readonly code?: string; readonly message: string };
+      if (isStopRejection(`${code} ${message}`)) result.rejected += 1;
+      else result.lost.push(`${role}: ${code} ${message}`);
+      return false;
+    }
+  };
+  const first = Array.from({ length: clients }, sendOne);
+  const load = first.map(async (begun) => {
+    let answered = await begun;
+    while (answered && performance.now() < until) answered = await sendOne();
+  });
+  await Promise.all(first);
+  until = performance.now() + overlapMs;
+  const ended = server.stop();
+  await Promise.all(load);
+  await client.close();
+  if ((await ended) !== "with code 0") result.failed.push(`${role}: ended ${await ended}`);
+}
+
+async function openClient(role: Role, { ports }: ServerProcess): Promise<Client> {
+  const [http, grpc] = ports;
+  if (role !== "embed") {
+    const transport =
+      role === "triton-http"
+        ? openHttpTransport({ url: `http://127.0.0.1:${http}`, connections: clients })
+        : openGrpcTransport({ target: `127.0.0.1:${grpc}` });
+    const pixels = new Float32Array(2 * imageElements);
+    return {
+      send: async () =>
+        void (await inferRows(transport, openclipVitB32.name, pixels, 2, timeoutMs)),
+      close: () => transport.close(),
+    };
+  }
+  const [image] = trialImages();
+  const client = openHttpClient(clients);
+  return {
+    send: async () => void (await embedBy(client, `http://127.0.0.1:${http}`, "raw", [image!])),
+    close: () => client.close(),
+  };
+}

@@ -1,0 +1,177 @@
+import { expect, test } from "vitest";
+import { parseArtefact } from "../../artefact/artefact.ts";
+import type { ClusterPod } from "../../artefact/cluster-objects.ts";
+import type { DeclaredObject, Manifest } from "../../artefact/terraform-manifests.ts";
+import { kubernetesDocument } from "../../artefact/test-artefact.ts";
+import { openService } from "../../bench/run/service-under-test.ts";
+import {
+  kubectlAutoscaler,
+  kubectlBudget,
+  kubectlDeployment,
+  kubectlPod,
+  kubectlQuota,
+} from "../test-kubectl.ts";
+import {
+  type ClusterInspection,
+  checkControllers,
+  checkObject,
+  checkPods,
+} from "./check-cluster.ts";
+
+/** A declared object, by what the cluster has. */
+function declare(found: object): DeclaredObject {
+  const manifest = found as Manifest;
+  return { address: `kubernetes_${manifest.kind.toLowerCase()}.it`, manifest };
+}
+
+const deployment = declare(kubectlDeployment);
+const autoscaler = declare(kubectlAutoscaler);
+
+function inspectionOf(
+  found: readonly (readonly [DeclaredObject, unknown])[],
+  pods: readonly unknown[] = [kubectlPod, kubectlPod],
+): ClusterInspection {
+  return {
+    ok: true,
+    found: new Map(found),
+    pods: new Map([["clipstack-embed", pods as unknown as ClusterPod[]]]),
+  };
+}
+
+function service() {
+  const { workloads } = parseArtefact(JSON.stringify(kubernetesDocument()), "cdk.tf.json");
+  const [workload] = workloads;
+  if (workload === undefined) throw new Error("there is no workload");
+  return openService("cluster", { ...workload, name: "clipstack-embed" }, [], []);
+}
+
+/** Outcome and message of the one controller of an object. */
+function controller(found: object, others: readonly (readonly [DeclaredObject, unknown])[] = []) {
+  const object = declare(found);
+  const objects = [object, ...others.map(([it]) => it)];
+  const results = checkControllers("cluster", objects, inspectionOf([[object, found], ...others]));
+  return results
+    .filter((it) => it.resource.startsWith(object.address))
+    .map((it) => [it.outcome, it.message]);
+}
+
+test("pods that are ready pass, with their number and age", () => {
+  const ready = kubectlPod.status.conditions.find(({ type }) => type === "Ready");
+  const now = Date.parse(ready?.lastTransitionTime ?? "") + 60_000;
+  const found = checkPods(service(), inspectionOf([[deployment, kubectlDeployment]]), now);
+  expect([found.outcome, found.message]).toEqual([
+    "pass",
+    "2 of 2 pods are ready, for 60 s and more",
+  ]);
+});
+
+test("fails when a pod is missing", () => {
+  const found = checkPods(service(), inspectionOf([[deployment, kubectlDeployment]], [kubectlPod]));
+  expect([found.outcome, found.message]).toEqual(["fail", "1 of 2 pods are ready"]);
+});
+
+test("fails when a container ran out of memory, though its pod is ready again", () => {
+  const [status] = kubectlPod.status.containerStatuses;
+  const killed = {
+    ...kubectlPod,
+    status: {
+      ...kubectlPod.status,
+      containerStatuses: [
+        {
+          ...status,
+          restartCount: 1,
+          lastState: { terminated: { reason: "OOMKilled", exitCode: 137 } },
+        },
+      ],
+    },
+  };
+  const inspection = inspectionOf([[deployment, kubectlDeployment]], [kubectlPod, killed]);
+  expect(checkPods(service(), inspection)).toMatchObject({
+    outcome: "fail",
+    message: "embed ran out of memory and was restarted",
+  });
+});
+
+test("fails when there is no Deployment", () => {
+  expect(checkPods(service(), inspectionOf([[deployment, undefined]]))).toMatchObject({
+    outcome: "fail",
+    message: "there is no Deployment 'clipstack-embed'",
+  });
+});
+
+test("an object that is not in the cluster fails", () => {
+  expect(checkObject("cluster", deployment, inspectionOf([]))).toMatchObject([
+    { outcome: "fail", message: "it is not in the cluster", service: "clipstack-embed" },
+  ]);
+});
+
+test("whoever cannot look cannot say that it is well", () => {
+  const inspection = { ok: false, message: "the cluster does not answer" } as const;
+  expect(checkObject("cluster", deployment, inspection)).toMatchObject([
+    { outcome: "fail", message: "the cluster does not answer" },
+  ]);
+  expect(checkPods(service(), inspection).outcome).toBe("skip");
+});
+
+test("an image that only Terraform knows is compared around what it knows, and not at all where it was chosen by hand", () => {
+  const manifest = structuredClone(kubectlDeployment);
+  const [container] = manifest.spec.template.spec.containers;
+  if (container === undefined) throw new Error("there is no container");
+  container.image = `clipstack/embed:k8s-cpu-\${local.hash}`;
+  const object = declare(manifest);
+  const inspection = inspectionOf([[object, kubectlDeployment]]);
+  expect(checkObject("cluster", object, inspection)).toMatchObject([
+    {
+      outcome: "fail",
+      message: `containers.embed.image must be clipstack/embed:k8s-cpu-\${local.hash}, is clipstack/embed:k8s-cpu`,
+    },
+  ]);
+  expect(checkObject("cluster", object, inspection, true)).toMatchObject([{ outcome: "pass" }]);
+});
+
+test("an autoscaler that sees a metric and owns the replicas passes", () => {
+  const found = {
+    ...kubectlAutoscaler,
+    status: { ...kubectlAutoscaler.status, desiredReplicas: 2 },
+  };
+  const [[outcome, message] = []] = controller(found, [[deployment, kubectlDeployment]]);
+  expect(outcome).toBe("pass");
+  expect(message).toMatch(/^sees cpu \d+ % and asks for 2 pods, of 2 to 3$/);
+});
+
+test("an autoscaler without a metric fails in the words of its controller", () => {
+  const message = "the HPA was unable to compute the replica count: no metrics returned";
+  const conditions = [{ type: "ScalingActive", status: "False", reason: "Failed", message }];
+  const status = { ...kubectlAutoscaler.status, currentMetrics: null, conditions };
+  expect(controller({ ...kubectlAutoscaler, status })).toEqual([
+    ["fail", `it has no metric: ${message}`],
+  ]);
+});
+
+test("an autoscaler whose Deployment has other replicas fails", () => {
+  const found = {
+    ...kubectlAutoscaler,
+    status: { ...kubectlAutoscaler.status, desiredReplicas: 3 },
+  };
+  expect(controller(found, [[deployment, kubectlDeployment]])).toEqual([
+    ["fail", "asks for 3 pods, but the Deployment has 2: something else sets its replicas"],
+  ]);
+  expect(autoscaler.manifest.kind).toBe("HorizontalPodAutoscaler");
+});
+
+test("a budget that allows no disruption fails", () => {
+  const status = { ...kubectlBudget.status, disruptionsAllowed: 0, currentHealthy: 1 };
+  expect(controller({ ...kubectlBudget, status })).toEqual([
+    ["fail", "0 pods may be evicted: 1 are healthy, 2 must stay"],
+  ]);
+});
+
+test("a quota of which more is used than there is fails", () => {
+  const status = {
+    hard: { pods: "10", "requests.cpu": "1" },
+    used: { pods: "2", "requests.cpu": "1250m" },
+  };
+  expect(controller({ ...kubectlQuota, status })).toEqual([
+    ["fail", "more is used than there is of requests.cpu: pods 2 of 10, requests.cpu 1250m of 1"],
+  ]);
+});

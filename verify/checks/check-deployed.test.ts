@@ -1,0 +1,376 @@
+import { describe, expect, test } from "vitest";
+import { parseArtefact } from "../../artefact/artefact.ts";
+import { declaredContainer } from "../../artefact/declared-container.ts";
+import { dockerDocument, volumesDocument } from "../../artefact/test-artefact.ts";
+import { openService } from "../../bench/run/service-under-test.ts";
+import type { InspectedContainer } from "../docker-inspect.ts";
+import { declaredBody, imageId, inspected, moduleFolder } from "../test-containers.ts";
+import {
+  checkContainer,
+  checkContainerState,
+  checkDeployedService,
+  checkWeights,
+  type DeclaredBlock,
+  declaredBlocks,
+  type Inspection,
+} from "./check-deployed.ts";
+
+function blockOf(changes: Readonly<Record<string, unknown>> = {}): DeclaredBlock {
+  const body = { ...declaredBody, ...changes };
+  return {
+    address: "docker_container.triton",
+    image: "docker_image.triton",
+    declared: declaredContainer.parse(body),
+  };
+}
+
+function inspection(...containers: readonly InspectedContainer[]): Inspection {
+  return { ok: true, containers: new Map(containers.map((it) => [it.Name, it])) };
+}
+
+const state = { ids: new Map([["docker_image.triton", imageId]]), names: new Map() };
+
+/** What is said of a container that was changed after it was made. */
+function said(change?: Parameters<typeof inspected>[0], declared = blockOf()): readonly string[] {
+  return checkContainer("one", declared, inspection(inspected(change)), state, moduleFolder).map(
+    ({ outcome, message }) => `${outcome}: ${message}`,
+  );
+}
+
+describe("the model file of a deployed environment", () => {
+  const sha256 = "0123456789abcdef".repeat(4);
+
+  function compared(deployed: string) {
+    const artefact = parseArtefact(JSON.stringify(volumesDocument("")), "one.json");
+    const found = ["embed", "triton-onnx"].map((service) =>
+      inspected((container) => {
+        container.Name = `/two-services-${service}`;
+        container.Mounts = [
+          {
+            Type: "volume",
+            Name: deployed,
+            Source: "/var/lib/docker/volumes/x/_data",
+            Destination: "/models/openclip_vit_b32/1",
+            RW: false,
+          },
+        ];
+      }),
+    );
+    const blocks = declaredBlocks({ ...artefact, file: "one.json", sha256: "" }, state);
+    const reference = { file: "/project/model.onnx", subject: { name: "generated", sha256 } };
+    return checkWeights("two-services", blocks, inspection(...found), reference).map(
+      ({ id, service, outcome, message }) => `${id} ${service}: ${outcome}: ${message}`,
+    );
+  }
+
+  test("fails once if it is not the reference file, with both checksums", () => {
+    expect(compared("two-services-weights-aaaabbbbcccc")).toEqual([
+      "parity embed: fail: the deployed model.onnx is aaaabbbbcccc, the reference file is 0123456789ab (/project/model.onnx)",
+    ]);
+  });
+
+  test("passes if it is the reference file", () => {
+    expect(compared("two-services-weights-0123456789ab")).toEqual([
+      "parity embed: pass: the deployed model.onnx is the reference file, sha256 0123456789ab",
+    ]);
+  });
+
+  test("is not compared if the name of its volume has no checksum", () => {
+    expect(compared("two-services-weights-missing")).toEqual([]);
+  });
+});
+
+test("a container that is as declared passes, and says what was compared", () => {
+  expect(said()).toEqual([
+    expect.stringMatching(
+      /^pass: \d+ facts are as declared: user 1000:1000; capabilities drop ALL; add none; root file system read-only; security options no-new-privileges:true; restart policy unless-stopped; GPU request device 0; NVIDIA_VISIBLE_DEVICES 0; published ports 0\.0\.0\.0:8011 → 8001\/tcp, 127\.0\.0\.1:8010 → 8000\/tcp; memory no limit; shared memory 1024 MiB$/,
+    ),
+  ]);
+});
+
+type Change = NonNullable<Parameters<typeof inspected>[0]>;
+
+const changes: readonly (readonly [string, Change, string])[] = [
+  ["another user", (c) => (c.Config.User = ""), "user must be 1000:1000, is root"],
+  [
+    "a capability too many",
+    (c) => (c.HostConfig.CapAdd = ["CAP_SYS_ADMIN"]),
+    "capabilities must be drop ALL; add none, is drop ALL; add SYS_ADMIN",
+  ],
+  [
+    "capabilities that were kept",
+    (c) => (c.HostConfig.CapDrop = null),
+    "capabilities must be drop ALL; add none, is drop none; add none",
+  ],
+  [
+    "a writable root",
+    (c) => (c.HostConfig.ReadonlyRootfs = false),
+    "root file system must be read-only, is writable",
+  ],
+  [
+    "no security options",
+    (c) => (c.HostConfig.SecurityOpt = null),
+    "security options must be no-new-privileges:true, is none",
+  ],
+  ["all privileges", (c) => (c.HostConfig.Privileged = true), "privileges must be none, is all"],
+  [
+    "another restart policy",
+    (c) => (c.HostConfig.RestartPolicy = { Name: "on-failure", MaximumRetryCount: 3 }),
+    "restart policy must be unless-stopped, is on-failure:3",
+  ],
+  [
+    "another GPU",
+    (c) => (c.HostConfig.DeviceRequests = [{ DeviceIDs: ["1"], Capabilities: [["gpu"]] }]),
+    "GPU request must be device 0, is device 1",
+  ],
+  [
+    "all GPUs",
+    (c) => (c.HostConfig.DeviceRequests = [{ Count: -1, Capabilities: [["gpu"]] }]),
+    "GPU request must be device 0, is all",
+  ],
+  ["no GPU", (c) => (c.HostConfig.DeviceRequests = null), "GPU request must be device 0, is none"],
+  [
+    "a device of the host",
+    (c) => (c.HostConfig.Devices = [{ PathOnHost: "/dev/kmsg" }]),
+    "devices must be none, is /dev/kmsg",
+  ],
+  [
+    "other GPUs in its environment",
+    (c) =>
+      (c.Config.Env = ["NVIDIA_VISIBLE_DEVICES=all", "TRITON_MODEL=openclip_vit_b32", "API_KEY=x"]),
+    "NVIDIA_VISIBLE_DEVICES must be 0, is all",
+  ],
+  [
+    "a variable that is another one, without its value",
+    (c) => (c.Config.Env = ["NVIDIA_VISIBLE_DEVICES=0", "TRITON_MODEL=secret", "API_KEY=x"]),
+    "TRITON_MODEL must be openclip_vit_b32, is another value",
+  ],
+  [
+    "a secret that is not set",
+    (c) => (c.Config.Env = ["NVIDIA_VISIBLE_DEVICES=0", "TRITON_MODEL=openclip_vit_b32"]),
+    "API_KEY must be set, is not set",
+  ],
+  [
+    "a port that everybody reaches",
+    (c) =>
+      (c.NetworkSettings.Ports = {
+        ...c.NetworkSettings.Ports,
+        "8000/tcp": [{ HostIp: "0.0.0.0", HostPort: "8010" }],
+      }),
+    "published ports must be 0.0.0.0:8011 → 8001/tcp, 127.0.0.1:8010 → 8000/tcp, is 0.0.0.0:8010 → 8000/tcp, 0.0.0.0:8011 → 8001/tcp",
+  ],
+  ["another image", (c) => (c.Image = "sha256:other"), `image must be ${imageId}, is sha256:other`],
+  [
+    "a health check that was switched off",
+    (c) => (c.Config.Healthcheck = { Test: ["NONE"] }),
+    "health check must be CMD curl -fsS http://localhost:8000/v2/health/ready (every 5 s, timeout 4 s, 6 retries, 120 s to start), is NONE (every 0 s, timeout 0 s, 0 retries, 0 s to start)",
+  ],
+  [
+    "a memory limit",
+    (c) => (c.HostConfig.Memory = 2 ** 30),
+    "memory must be no limit, is 1024 MiB",
+  ],
+  [
+    "less shared memory",
+    (c) => (c.HostConfig.ShmSize = 64 * 2 ** 20),
+    "shared memory must be 1024 MiB, is 64 MiB",
+  ],
+  [
+    "the network of the host",
+    (c) => (c.NetworkSettings.Networks = { host: {} }),
+    "networks must be clipstack, is host",
+  ],
+  [
+    "the processes of the host",
+    (c) => (c.HostConfig.PidMode = "host"),
+    "processes must be its own, is host",
+  ],
+  [
+    "a folder that nobody declared",
+    (c) => c.Mounts?.push({ Type: "bind", Source: "/", Destination: "/host", RW: true }),
+    "mounts must be /engine-cache of one-engines; /models/openclip_vit_b32 of /project/model_repository/openclip_vit_b32, read-only, is /engine-cache of one-engines; /host of /; /models/openclip_vit_b32 of /project/model_repository/openclip_vit_b32, read-only",
+  ],
+  [
+    "weights that can be written to",
+    (c) => {
+      const [first] = c.Mounts ?? [];
+      if (first !== undefined) first.RW = true;
+    },
+    "mounts must be /engine-cache of one-engines; /models/openclip_vit_b32 of /project/model_repository/openclip_vit_b32, read-only, is /engine-cache of one-engines; /models/openclip_vit_b32 of /project/model_repository/openclip_vit_b32",
+  ],
+  [
+    "another command",
+    (c) => (c.Config.Cmd = ["sleep", "1"]),
+    "command must be tritonserver --model-repository=/models, is sleep 1",
+  ],
+  ["less time to stop", (c) => (c.Config.StopTimeout = 1), "stop timeout must be 35 s, is 1 s"],
+  [
+    "another label",
+    (c) => (c.Config.Labels = {}),
+    "label clipstack.service must be triton, is not set",
+  ],
+];
+test.each(changes)("fails on %s", (_name, change, message) => {
+  expect(said((raw) => void change(raw))).toEqual([`fail: ${message}`]);
+});
+
+test("says every difference", () => {
+  const changed = said((raw) => {
+    raw.Config.User = "0:0";
+    raw.HostConfig.ReadonlyRootfs = false;
+  });
+  expect(changed).toEqual([
+    "fail: user must be 1000:1000, is 0:0",
+    "fail: root file system must be read-only, is writable",
+  ]);
+});
+
+test("never shows the value of a variable that Terraform fills in", () => {
+  const shown = said((raw) => {
+    raw.Config.User = "0:0";
+  });
+  expect(JSON.stringify([shown, said()])).not.toContain("never-shown");
+});
+
+test("a GPU request by number, by UUID and for all is understood", () => {
+  const requested = (request: object, gpus: string) =>
+    said((raw) => {
+      raw.HostConfig.DeviceRequests = [{ Capabilities: [["gpu"]], ...request }];
+    }, blockOf({ gpus }));
+  for (const [request, gpus] of [
+    [{ Count: 2 }, "2"],
+    [{ Count: -1 }, "all"],
+    [{ DeviceIDs: ["GPU-8a56a4bc"] }, "device=GPU-8a56a4bc"],
+  ] as const) {
+    expect(requested(request, gpus)).toEqual([expect.stringMatching(/^pass/)]);
+  }
+  expect(requested({ Count: 1 }, "2")).toEqual([
+    "fail: GPU request must be 2 of them, is 1 of them",
+  ]);
+});
+
+test("fails on NVIDIA's runtime that is missing", () => {
+  expect(said(undefined, blockOf({ gpus: undefined, runtime: "nvidia" }))).toEqual([
+    "fail: GPU request must be none, is device 0",
+    "fail: runtime must be nvidia, is runc",
+  ]);
+});
+
+test("fails on a container that something else put in the place of Terraform's", () => {
+  const ids = new Map([...state.ids, ["docker_container.triton", "d1".repeat(32)]]);
+  const [result] = checkContainer(
+    "one",
+    blockOf(),
+    inspection(inspected()),
+    { ...state, ids },
+    moduleFolder,
+  );
+  expect(result).toMatchObject({
+    outcome: "fail",
+    message:
+      "is container c0c0c0c0c0c0, but Terraform made d1d1d1d1d1d1: something else replaced it",
+  });
+});
+
+test("fails when the engine cannot be asked", () => {
+  const down: Inspection = { ok: false, message: "Docker does not answer at unix:///nowhere" };
+  const [result] = checkContainer("one", blockOf(), down, state, moduleFolder);
+  expect(result).toMatchObject({ outcome: "fail", message: down.message });
+  expect(checkContainerState("one", blockOf(), down).outcome).toBe("skip");
+});
+
+const now = Date.parse("2026-11-21T17:01:00Z");
+const stateOf = (change?: Change, changed = {}) => {
+  const { outcome, message } = checkContainerState(
+    "one",
+    blockOf(changed),
+    inspection(inspected((raw) => void change?.(raw))),
+    now,
+  );
+  return `${outcome}: ${message}`;
+};
+
+test("a service passes when it runs and is healthy, and says for how long", () => {
+  expect(stateOf()).toBe("pass: runs and is healthy, for 60 s");
+  expect(stateOf((raw) => (raw.RestartCount = 2))).toBe(
+    "pass: runs and is healthy, for 60 s, restarted 2 times",
+  );
+});
+
+test("a service fails when it has ended, and says how", () => {
+  expect(
+    stateOf((raw) => {
+      raw.State.Status = "exited";
+      raw.State.ExitCode = 137;
+      raw.State.OOMKilled = true;
+    }),
+  ).toBe("fail: is exited, ran out of memory, exit code 137");
+});
+
+test("a service fails when its health check does, with what that said", () => {
+  expect(
+    stateOf((raw) => {
+      raw.State.Health = {
+        Status: "unhealthy",
+        Log: [{ ExitCode: 1, Output: "curl: (7) Failed to connect\n" }],
+      };
+    }),
+  ).toBe("fail: is unhealthy: curl: (7) Failed to connect");
+});
+
+test("a container that runs once passes when it ended well, and fails when it did not", () => {
+  const once = { must_run: false };
+  const ended =
+    (code: number): Change =>
+    (raw) => {
+      raw.State.Status = "exited";
+      raw.State.ExitCode = code;
+    };
+  expect(stateOf(ended(0), once)).toBe("pass: has done its work");
+  expect(stateOf(ended(1), once)).toBe("fail: did not do its work: exit code 1");
+});
+
+test("fails on a container that is not there", () => {
+  const result = checkContainerState("one", blockOf(), inspection(), now);
+  expect(result).toMatchObject({
+    outcome: "fail",
+    message: "there is no container 'one-triton'",
+    resource: "docker_container.triton (container 'one-triton')",
+  });
+});
+
+test("knows a container by the name in Terraform's state where the declared one is an expression", () => {
+  const document = dockerDocument();
+  const body = document.resource.docker_container?.embed;
+  if (body !== undefined) body.name = `two-${"$"}{substr(uuid(), 0, 8)}`;
+  const artefact = {
+    ...parseArtefact(JSON.stringify(document), "cdk.tf.json"),
+    file: "cdk.tf.json",
+    sha256: "",
+  };
+  const names = new Map([["docker_container.embed", "two-a7c492b3"]]);
+  const named = (known: typeof names) =>
+    declaredBlocks(artefact, { ids: new Map(), names: known }).map(({ declared }) => declared.name);
+  expect(named(names)).toEqual(["two-a7c492b3", "two-services-triton-onnx"]);
+});
+
+test("fails on a service that is deployed from other settings", () => {
+  const { workloads } = parseArtefact(JSON.stringify(dockerDocument()), "cdk.tf.json");
+  const workload = workloads.find((it) => it.service.name === "embed");
+  if (workload === undefined) throw new Error("no embed server");
+  const service = openService("one", workload, [], []);
+  const [endpoint] = workload.service.endpoints;
+  if (endpoint === undefined) throw new Error("no endpoint");
+  const moved = { ...endpoint, url: "http://127.0.0.1:9002" };
+  expect(checkDeployedService(service, workload.service)).toEqual([]);
+  expect(
+    checkDeployedService(service, { ...workload.service, endpoints: [moved] })[0],
+  ).toMatchObject({
+    outcome: "fail",
+    message:
+      "endpoints: embed-http http://127.0.0.1:9002 is deployed, but the synthesized file says embed-http http://127.0.0.1:8002, metrics http://127.0.0.1:8002",
+  });
+  expect(checkDeployedService(service, undefined)[0]).toMatchObject({
+    message: "is in the synthesized file, but not in what is deployed",
+  });
+});

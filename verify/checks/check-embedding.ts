@@ -1,0 +1,49 @@
+import type { CheckResult } from "../../bench/record/record.ts";
+import { cycle, type Reference } from "../../bench/run/reference.ts";
+import {
+  checkPaths,
+  embeddingsOf,
+  formsOf,
+  type ServiceUnderTest,
+} from "../../bench/run/service-under-test.ts";
+import { norm } from "../../bench/stats/statistics.ts";
+import { embeddingDims } from "../../contract/model-signature.ts";
+
+/** float32 arithmetic over 512 values, and an answer that may be rounded to 8 decimals. */
+const unitTolerance = 1e-4;
+
+/** Width, finiteness, and unit norm where it is promised: the embed API. Every form of request of each path. */
+export function checkEmbedding(
+  service: ServiceUnderTest,
+  reference: Reference,
+): Promise<readonly CheckResult[]> {
+  return checkPaths(service, "embedding", async (target) => {
+    const norms: number[] = [];
+    for (const form of formsOf(target)) {
+      const vectors = await embeddingsOf(service, target, cycle(reference, 1), form);
+      norms.push(...vectors.map((vector) => checkVector(vector, form)));
+    }
+    const off = Math.max(...norms.map((length) => Math.abs(length - 1)));
+    if (target.endpoint.protocol === "embed-http" && off > unitTolerance) {
+      throw new Error(`norm must be 1, is off by ${off.toPrecision(2)}`);
+    }
+    return {
+      message: `${embeddingDims} finite values in ${norms.length} answers`,
+      measured: { smallestNorm: Math.min(...norms), largestNorm: Math.max(...norms) },
+    };
+  });
+}
+
+/** Its norm. */
+function checkVector(vector: Float32Array, form: string): number {
+  if (vector.length !== embeddingDims) {
+    throw new Error(
+      `${form}: an embedding must have ${embeddingDims} values, got ${vector.length}`,
+    );
+  }
+  const bad = vector.findIndex((value) => !Number.isFinite(value));
+  if (bad !== -1) throw new Error(`${form}: value ${bad} of an embedding is ${vector[bad]}`);
+  const length = norm(vector);
+  if (length === 0) throw new Error(`${form}: an embedding is all zeros`);
+  return length;
+}

@@ -1,0 +1,82 @@
+import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { parseArtefact } from "../../artefact/artefact.ts";
+import type { RunningInstance } from "../../artefact/embedded.ts";
+import type { EmbeddedPlan } from "../../artefact/embedded-plan.ts";
+import {
+  dockerDocument,
+  type TestDocument,
+  volumesDocument,
+} from "../../artefact/test-artefact.ts";
+import { openService } from "../../bench/run/service-under-test.ts";
+import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
+import { checkWiring } from "./check-wiring.ts";
+
+/** The result for a Triton that is started with a variant, over a repository that has one named `cpu`. */
+function wiringOf(variant: string, document: TestDocument = dockerDocument()) {
+  const repository = mkdtempSync(join(tmpdir(), "clipstack-wiring-"));
+  const configs = join(repository, "openclip_vit_b32", "configs");
+  mkdirSync(configs, { recursive: true });
+  writeFileSync(join(configs, "cpu.pbtxt"), "");
+  const { workloads } = parseArtefact(JSON.stringify(document), "cdk.tf.json");
+  const workload = workloads.find((it) => it.service.name === "triton-onnx");
+  if (workload === undefined) throw new Error("no Triton");
+  const args = [
+    "tritonserver",
+    `--model-repository=${repository}`,
+    `--model-config-name=${variant}`,
+  ];
+  // of a running process only what it was started with is asked for
+  const running = { instance: { workload, role: "triton", args } } as unknown as RunningInstance;
+  const plan: EmbeddedPlan = {
+    instances: [],
+    proxies: [],
+    faults: [],
+    notes: [],
+    targets: [],
+    hostPorts: [],
+  };
+  return checkWiring(openService("test", workload, [running], []), plan);
+}
+
+test("passes a variant that the model repository has", () => {
+  expect(wiringOf("cpu").map(({ outcome }) => outcome)).toEqual(["pass"]);
+});
+
+test("fails on a variant that the model repository does not have", () => {
+  const results = wiringOf("nope");
+  expect(results.map(({ outcome, message }) => [outcome, message])).toEqual([
+    ["fail", "--model-config-name=nope: openclip_vit_b32 has no configs/nope.pbtxt"],
+  ]);
+});
+
+const configured = (change: (text: string) => string) => {
+  const { text } = deployedModelConfig("openclip_vit_b32", "cpu");
+  return wiringOf("cpu", volumesDocument(change(text))).map(({ message }) => message);
+};
+
+test("passes a configuration of the artefact, expressions of Terraform included", () => {
+  expect(configured((text) => `# \${substr(local.sha256, 0, 12)}\n${text}`)).toEqual([
+    "publishes 8010 → 8000, 8011 → 8001, 8012 → 8002",
+  ]);
+});
+
+test("fails on a configuration of another model", () => {
+  expect(configured((text) => text.replace("openclip_vit_b32", "openclip_vit_b32_trt"))).toEqual([
+    "cpu.pbtxt: name must be openclip_vit_b32, got openclip_vit_b32_trt",
+  ]);
+});
+
+test("fails on a configuration that Triton would take in silence", () => {
+  expect(configured((text) => text.replace("count: 1", "count: 0"))).toEqual([
+    "cpu.pbtxt: openclip_vit_b32: instance_group[0].count must be an integer of at least 1, got 0",
+  ]);
+});
+
+test("fails on a configuration that cannot be read", () => {
+  expect(configured((text) => text.replace("max_batch_size", "max_batch_sise"))).toEqual([
+    "cpu.pbtxt:6: inference.ModelConfig: unknown field 'max_batch_sise': max_batch_sise: 32",
+  ]);
+});

@@ -1,0 +1,215 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { expect, onTestFinished, test } from "vitest";
+import { parseArtefact } from "../../artefact/artefact.ts";
+import { dockerDocument } from "../../artefact/test-artefact.ts";
+import { unit } from "../../bench/run/infer.ts";
+import { parseMetrics } from "../../bench/run/prometheus.ts";
+import type { Reference } from "../../bench/run/reference.ts";
+import { openService, type ServiceUnderTest } from "../../bench/run/service-under-test.ts";
+import type { Transport } from "../../client/triton/transport.ts";
+import { embedPaths } from "../../contract/embed-api.ts";
+import type { ProtocolPath } from "../../contract/environment.ts";
+import { embeddingDims, imageElements } from "../../contract/model-signature.ts";
+import type { Fp32Tensor } from "../../contract/tensor.ts";
+import { checkBatches } from "./check-batches.ts";
+import { countsIn } from "./check-batching.ts";
+import { checkEmbedding } from "./check-embedding.ts";
+import { checkEndpoints } from "./check-endpoints.ts";
+import { checkParity } from "./check-parity.ts";
+
+type Rows = (rows: readonly Float32Array[]) => readonly Float32Array[];
+
+/** A model whose embedding is the first 512 numbers of its input; `spoil` changes what it answers. */
+function service(spoil: Rows = (rows) => rows, state: "up" | "down" = "up"): ServiceUnderTest {
+  const transport: Pick<Transport, "live" | "infer"> = {
+    live: async () => state === "up",
+    async infer(_model, [input]) {
+      const { data, shape } = input as Fp32Tensor;
+      const batch = shape[0] ?? 0;
+      const rows = Array.from({ length: batch }, (_, i) =>
+        data.slice(i * imageElements, i * imageElements + embeddingDims),
+      );
+      const output = new Float32Array(batch * embeddingDims);
+      spoil(rows).forEach((row, i) => {
+        output.set(row, i * embeddingDims);
+      });
+      return [{ name: "embedding", dataType: "FP32", shape: [batch, embeddingDims], data: output }];
+    },
+  };
+  const { workloads } = parseArtefact(JSON.stringify(dockerDocument()), "cdk.tf.json");
+  const workload = workloads.find((it) => it.service.name === "triton-onnx");
+  const endpoint = workload?.service.endpoints.find((it) => it.protocol === "oip-grpc");
+  if (workload === undefined || endpoint === undefined) throw new Error("no Triton");
+  const opened = openService("test", workload, [], [{ workload, endpoint, url: "127.0.0.1:1" }]);
+  return { ...opened, transport: () => transport as Transport };
+}
+
+const reference: Reference = {
+  images: Array.from({ length: 4 }, (_, i) => {
+    const tensor = Float32Array.from({ length: imageElements }, (_unused, j) =>
+      Math.sin(i + j * (i + 1)),
+    );
+    return {
+      name: `${i}.jpg`,
+      bytes: Buffer.from(`pixels of ${i}`),
+      contentType: "image/jpeg",
+      tensor,
+      embedding: unit(tensor.slice(0, embeddingDims)),
+    };
+  }),
+};
+
+const said = (results: Awaited<ReturnType<typeof checkEmbedding>>) =>
+  results.map(({ outcome, message }) => `${outcome}: ${message}`);
+
+test("finite embeddings pass", async () => {
+  expect(said(await checkEmbedding(service(), reference))).toEqual([
+    "pass: 512 finite values in 1 answers",
+  ]);
+});
+
+test("an embedding with a value that is no number fails", async () => {
+  const spoilt = service((rows) => rows.map((row) => row.with(7, Number.NaN)));
+  expect(said(await checkEmbedding(spoilt, reference))).toEqual([
+    "fail: binary: value 7 of an embedding is NaN",
+  ]);
+});
+
+test("an embedding of zeros fails", async () => {
+  const spoilt = service((rows) => rows.map((row) => row.fill(0)));
+  expect(said(await checkEmbedding(spoilt, reference))).toEqual([
+    "fail: binary: an embedding is all zeros",
+  ]);
+});
+
+test("batches whose rows are in their places pass", async () => {
+  expect(said(await checkBatches(service(), reference))).toEqual([
+    "pass: batches of 1, 4, 8, 16, 32",
+  ]);
+});
+
+test("a batch whose rows are in other places fails, by its size and row", async () => {
+  const [message = ""] = said(
+    await checkBatches(
+      service((rows) => [...rows].reverse()),
+      reference,
+    ),
+  );
+  expect(message).toMatch(
+    /^fail: batch of 4: row 0 is not the embedding of its image \(cosine -?0\.\d+\)$/,
+  );
+});
+
+test("a server that cannot be reached fails", async () => {
+  const down = service(undefined, "down");
+  expect(said(await checkEndpoints(down))).toEqual(["fail: oip-grpc at 127.0.0.1:1: is not live"]);
+});
+
+test("batches are counted from Triton's counters and from the embed server's histogram", () => {
+  const triton = parseMetrics(
+    'nv_inference_count{model="a"} 40\nnv_inference_exec_count{model="a"} 5\n',
+  );
+  const embed = parseMetrics(
+    "clipstack_embed_batch_size_sum 12\nclipstack_embed_batch_size_count 3\n",
+  );
+  expect(countsIn(triton, "triton", "t")).toEqual({ inferences: 40, executions: 5 });
+  expect(countsIn(embed, "embed", "e")).toEqual({ inferences: 12, executions: 3 });
+});
+
+test("fails on metrics that do not count batches", () => {
+  expect(() => countsIn([], "triton", "single-gpu-triton-onnx")).toThrow(
+    "the metrics of single-gpu-triton-onnx have no nv_inference_count and nv_inference_exec_count",
+  );
+});
+
+/** An embed server that knows the reference's images; `spoil` changes what it answers. */
+async function embedService(
+  spoil: (row: Float32Array) => Float32Array,
+  path: ProtocolPath = "embed-http",
+): Promise<ServiceUnderTest> {
+  const server = createServer(async (request, response) => {
+    const body = Buffer.concat(await request.toArray());
+    const image = reference.images.find(({ bytes }) => {
+      const given = Buffer.from(bytes);
+      return body.includes(request.url === embedPaths.embed ? given : given.toString("base64"));
+    });
+    const row = spoil(image?.embedding ?? new Float32Array(embeddingDims));
+    if (request.headers.accept === "application/octet-stream") {
+      response.end(Buffer.from(row.buffer, row.byteOffset, row.byteLength));
+      return;
+    }
+    response.setHeader("content-type", "application/json");
+    response.end(
+      JSON.stringify({
+        embeddings: [[...row]],
+        dim: embeddingDims,
+        model: "ViT-B-32",
+        pretrained: "test",
+      }),
+    );
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const { workloads } = parseArtefact(JSON.stringify(dockerDocument()), "cdk.tf.json");
+  const workload = workloads.find((it) => it.service.name === "embed");
+  const endpoint = workload?.service.endpoints.find((it) => it.protocol === "embed-http");
+  if (workload === undefined || endpoint === undefined) throw new Error("no embed server");
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return openService("test", workload, [], [{ workload, endpoint: { ...endpoint, path }, url }]);
+}
+
+/** The same direction, as near as FP16. */
+const near = (row: Float32Array) =>
+  unit(row.map((value, i) => value * (i % 2 === 0 ? 1.01 : 0.99)));
+
+test("an embed server whose embeddings have length 1 passes, in every form of request", async () => {
+  expect(said(await checkEmbedding(await embedService((row) => row), reference))).toEqual([
+    "pass: 512 finite values in 4 answers",
+  ]);
+});
+
+test("an embed server that does not normalise fails", async () => {
+  const raw = await embedService((row) => row.map((value) => value * 2));
+  expect(said(await checkEmbedding(raw, reference))).toEqual([
+    "fail: norm must be 1, is off by 1.0",
+  ]);
+});
+
+test("embeddings that are the reference's pass parity", async () => {
+  const [message = ""] = said(
+    await checkParity(await embedService((row) => row), reference, "embedded"),
+  );
+  expect(message).toMatch(/^pass: 8 answers: cosine 1\.000000, /);
+});
+
+test("embeddings of the right direction that differ by more than 0.1 % fail parity", async () => {
+  const [result] = await checkParity(await embedService(near), reference, "embedded");
+  expect(result?.measured.cosine).toBeGreaterThanOrEqual(0.999);
+  expect(result?.measured.relativeDifference).toBeGreaterThan(0.001);
+  expect(said(result === undefined ? [] : [result])).toEqual([
+    expect.stringMatching(
+      /^fail: 0\.jpg, .* differ from the local reference: cosine 0\.999\d+, relative difference .* %; must be ≥ 0\.999 and ≤ 0\.10 %$/,
+    ),
+  ]);
+});
+
+test("what a TensorRT engine rounds to FP16 passes by its direction, where it is deployed", async () => {
+  const tensorrt = await embedService(near, "trt-http");
+  expect(said(await checkParity(tensorrt, reference, "deployed"))).toEqual([
+    expect.stringMatching(/^pass: 8 answers: cosine 0\.999/),
+  ]);
+  expect(said(await checkParity(tensorrt, reference, "embedded"))).toEqual([
+    expect.stringMatching(/^fail: /),
+  ]);
+  const turned = await embedService(
+    (row) => unit(row.map((value, i) => value * (i % 3))),
+    "trt-http",
+  );
+  expect(said(await checkParity(turned, reference, "deployed"))).toEqual([
+    expect.stringMatching(/^fail: .*; must be ≥ 0\.999$/),
+  ]);
+});

@@ -1,0 +1,315 @@
+import { posix } from "node:path";
+import { type DeclaredContainer, seconds } from "../../artefact/declared-container.ts";
+import { evaluatePath } from "../../artefact/terraform-text.ts";
+import { modelControlHeader } from "../../contract/triton-flags.ts";
+import type { InspectedContainer } from "../docker-inspect.ts";
+
+/**
+ * A container as it is declared against the container that is there. An aspect is one fact of both, as text: they are
+ * the same when the texts are.
+ */
+
+export interface Aspect {
+  /** As in "user must be …". */
+  readonly name: string;
+  readonly declared: string;
+  readonly found: string;
+}
+
+export interface AspectContext {
+  /** Id of the image that Terraform's state has for this container; absent where it is not known. */
+  readonly imageId?: string;
+  /** What `path.root` stands for. */
+  readonly moduleFolder: string;
+}
+
+type Fact = readonly [name: string, declared: string | undefined, found: string];
+
+const bytesPerMiB = 2 ** 20;
+
+/** Everything that is declared, and what must not be there undeclared: privileges, ports, mounts, GPUs. */
+export function aspectsOf(
+  declared: DeclaredContainer,
+  found: InspectedContainer,
+  context: AspectContext,
+): readonly Aspect[] {
+  const { Config, HostConfig, NetworkSettings } = found;
+  const capabilities = declared.capabilities[0] ?? { add: [], drop: [] };
+  const networks =
+    declared.networks_advanced.length > 0
+      ? declared.networks_advanced.map(({ name }) => name)
+      : declared.network_mode === undefined
+        ? []
+        : [declared.network_mode];
+  const mounts = declaredMounts(declared, context.moduleFolder);
+  // undefined: not compared, because it is not declared
+  const facts: readonly Fact[] = [
+    ["user", declared.user, Config.User || "root"],
+    [
+      "capabilities",
+      capabilityText(capabilities.add, capabilities.drop),
+      capabilityText(HostConfig.CapAdd, HostConfig.CapDrop),
+    ],
+    ["root file system", rootText(declared.read_only), rootText(HostConfig.ReadonlyRootfs)],
+    [
+      "security options",
+      setText(declared.security_opts.map(securityOption)),
+      setText(HostConfig.SecurityOpt.map(securityOption)),
+    ],
+    ["privileges", declared.privileged ? "all" : "none", HostConfig.Privileged ? "all" : "none"],
+    [
+      "restart policy",
+      restartText(declared.restart, declared.max_retry_count),
+      restartText(HostConfig.RestartPolicy.Name, HostConfig.RestartPolicy.MaximumRetryCount),
+    ],
+    ["GPU request", declaredGpus(declared), requestedGpus(HostConfig)],
+    [
+      "devices",
+      setText(declared.devices.map((device) => device.host_path)),
+      setText(HostConfig.Devices.map((device) => device.PathOnHost)),
+    ],
+    ["runtime", declared.runtime, HostConfig.Runtime],
+    ...environmentFacts(declared.env, Config.Env),
+    ["published ports", declaredPorts(declared), publishedPorts(found)],
+    ["image", context.imageId, found.Image],
+    ["health check", declaredHealth(declared), foundHealth(Config.Healthcheck)],
+    ["memory", memoryText(declared.memory), memoryText(HostConfig.Memory / bytesPerMiB)],
+    [
+      "shared memory",
+      declared.shm_size === undefined ? undefined : memoryText(declared.shm_size),
+      memoryText(HostConfig.ShmSize / bytesPerMiB),
+    ],
+    ["tmpfs", mapText(declared.tmpfs), mapText(HostConfig.Tmpfs)],
+    [
+      "limits",
+      givenText(declared.ulimit.map(({ name, soft, hard }) => `${name} ${soft}:${hard}`)),
+      setText(HostConfig.Ulimits.map(({ Name, Soft, Hard }) => `${Name} ${Soft}:${Hard}`)),
+    ],
+    ["init process", declared.init?.toString(), String(HostConfig.Init ?? false)],
+    ["networks", givenText(networks), setText(Object.keys(NetworkSettings.Networks))],
+    ["processes", ownText(declared.pid_mode), ownText(HostConfig.PidMode)],
+    ["shared memory with", ownText(declared.ipc_mode), ownText(HostConfig.IpcMode)],
+    ["mounts", mountsText(mounts), mountsText(foundMounts(found.Mounts, mounts))],
+    [
+      "log",
+      declared.log_driver && `${declared.log_driver} ${mapText(declared.log_opts)}`,
+      `${HostConfig.LogConfig.Type} ${mapText(HostConfig.LogConfig.Config)}`,
+    ],
+    ...declared.labels.map(
+      ({ label, value }) => [`label ${label}`, value, Config.Labels[label] ?? "not set"] as const,
+    ),
+    ["entry point", wordsText(declared.entrypoint) || undefined, wordsText(Config.Entrypoint)],
+    ["command", wordsText(declared.command) || undefined, wordsText(Config.Cmd)],
+    [
+      "stop timeout",
+      secondsText(declared.stop_timeout),
+      secondsText(Config.StopTimeout) ?? "not set",
+    ],
+  ];
+  return facts.flatMap(([name, must, is]) =>
+    must === undefined ? [] : [{ name, declared: must, found: is }],
+  );
+}
+
+/** Aspects that differ. What holds an expression that only Terraform can evaluate is compared around it. */
+export function differences(aspects: readonly Aspect[]): readonly Aspect[] {
+  return aspects.filter(({ declared, found }) => !matches(declared, found));
+}
+
+function matches(declared: string, found: string): boolean {
+  if (!declared.includes("${")) return declared === found;
+  const pattern = declared
+    .split(/\$\{(?:[^{}]|\{[^{}]*\})*\}/)
+    .map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"))
+    .join("[\\s\\S]*");
+  return new RegExp(`^${pattern}$`).test(found);
+}
+
+/** In the order of the alphabet: neither Terraform nor the engine keeps one. */
+function setText(items: readonly string[]): string {
+  return items.length === 0 ? "none" : [...new Set(items)].sort().join(", ");
+}
+
+function mapText(map: Readonly<Record<string, string>>): string {
+  return setText(Object.entries(map).map(([key, value]) => `${key}=${value}`));
+}
+
+/** Command line without the key of the model control API, because aspects are reported. */
+function wordsText(words: readonly string[]): string {
+  return words
+    .map((word) => word.replace(new RegExp(`(:${modelControlHeader}=).+$`, "s"), "$1…"))
+    .join(" ");
+}
+
+function givenText(items: readonly string[]): string | undefined {
+  return items.length === 0 ? undefined : setText(items);
+}
+
+function secondsText(count: number | null | undefined): string | undefined {
+  return count == null ? undefined : `${count} s`;
+}
+
+function memoryText(mebibytes: number): string {
+  return mebibytes === 0 ? "no limit" : `${mebibytes} MiB`;
+}
+
+function capabilityText(add: readonly string[], drop: readonly string[]): string {
+  const named = (names: readonly string[]) =>
+    setText(names.map((name) => name.toUpperCase().replace(/^CAP_/, "")));
+  return `drop ${named(drop)}; add ${named(add)}`;
+}
+
+function rootText(readOnly: boolean): string {
+  return readOnly ? "read-only" : "writable";
+}
+
+/** `no-new-privileges` and `no-new-privileges:true` are the same; so are `=` and `:` after the name. */
+function securityOption(option: string): string {
+  return option === "no-new-privileges" ? `${option}:true` : option.replace("=", ":");
+}
+
+function restartText(policy: string, retries: number): string {
+  const name = policy === "" ? "no" : policy;
+  return name === "on-failure" && retries > 0 ? `${name}:${retries}` : name;
+}
+
+function gpuText(count: number | undefined, ids: readonly string[]): string {
+  if (ids.length > 0) return `device ${[...ids].sort().join(",")}`;
+  return count === -1 ? "all" : `${count ?? 0} of them`;
+}
+
+function declaredGpus({ gpus, device_requests }: DeclaredContainer): string {
+  const requests = device_requests.map(({ count, device_ids }) => gpuText(count, device_ids));
+  if (gpus === undefined || gpus === "") return setText(requests);
+  const devices = /(?:^|[",])device=([^"]+)/.exec(gpus)?.[1];
+  const count = gpus === "all" ? -1 : Number(/(?:^|count=)(\d+)/.exec(gpus)?.[1]);
+  return setText([...requests, gpuText(count, devices?.split(",") ?? [])]);
+}
+
+function requestedGpus({ DeviceRequests }: InspectedContainer["HostConfig"]): string {
+  return setText(DeviceRequests.map(({ Count, DeviceIDs }) => gpuText(Count, DeviceIDs)));
+}
+
+/** Variables that decide what a container may see; a declared value is shown only of these. */
+const shownVariable = /^(?:NVIDIA_|CUDA_)/;
+
+/** Every declared variable. Undeclared ones are not compared, because an image sets its own. */
+function environmentFacts(declared: readonly string[], found: readonly string[]): readonly Fact[] {
+  const values = new Map(found.map(split));
+  return declared.map((line) => {
+    const [name, value] = split(line);
+    const there = values.get(name);
+    // what Terraform fills in may be a secret, so only its presence is compared
+    const isSecret = value.includes("${");
+    const isShown = there === value || shownVariable.test(name);
+    const text = isSecret ? "set" : isShown ? there : "another value";
+    return [name, isSecret ? "set" : value, there === undefined ? "not set" : (text ?? "")];
+  });
+}
+
+function split(line: string): readonly [string, string] {
+  const equals = line.indexOf("=");
+  return equals === -1 ? [line, ""] : [line.slice(0, equals), line.slice(equals + 1)];
+}
+
+function declaredPorts({ ports }: DeclaredContainer): string {
+  return setText(
+    ports.map(
+      ({ internal, external, ip, protocol }) =>
+        `${ip}:${external ?? "any port"} → ${internal}/${protocol}`,
+    ),
+  );
+}
+
+/** What the engine publishes now, or would when the container runs. */
+function publishedPorts({ State, HostConfig, NetworkSettings }: InspectedContainer): string {
+  const bindings = State.Status === "running" ? NetworkSettings.Ports : HostConfig.PortBindings;
+  const published = Object.entries(bindings).flatMap(([port, list]) =>
+    list
+      // all addresses are published twice, for IPv4 and IPv6
+      .filter(({ HostIp }) => HostIp !== "::")
+      .map(({ HostIp, HostPort }) => `${HostIp || "0.0.0.0"}:${HostPort || "any port"} → ${port}`),
+  );
+  return setText(HostConfig.PublishAllPorts ? [...published, "all exposed ports"] : published);
+}
+
+function declaredHealth({ healthcheck: [check] }: DeclaredContainer): string | undefined {
+  if (check === undefined) return undefined;
+  const { test, interval, timeout, start_period, retries = 0 } = check;
+  return healthText(
+    test,
+    [interval, timeout, start_period].map((it) => seconds(it, 0)),
+    retries,
+  );
+}
+
+function foundHealth(check: InspectedContainer["Config"]["Healthcheck"]): string {
+  if (check == null) return "none";
+  const { Test, Interval, Timeout, StartPeriod, Retries } = check;
+  return healthText(
+    Test,
+    [Interval, Timeout, StartPeriod].map((it) => it / 1e9),
+    Retries,
+  );
+}
+
+function healthText(test: readonly string[], times: readonly number[], retries: number): string {
+  const [interval, timeout, start] = times;
+  return `${test.join(" ")} (every ${interval} s, timeout ${timeout} s, ${retries} retries, ${start} s to start)`;
+}
+
+/** Only what a container shares with the host or another container matters. */
+function ownText(mode = ""): string {
+  return /^(?:host|container:)/.test(mode) ? mode : "its own";
+}
+
+interface Mount {
+  readonly target: string;
+  readonly source: string;
+  readonly readOnly: boolean;
+}
+
+const someFolder = "a folder of the host";
+const someVolume = "an anonymous volume";
+
+function declaredMounts(declared: DeclaredContainer, moduleFolder: string): readonly Mount[] {
+  const folder = (path: string) => {
+    const known = evaluatePath(path, moduleFolder);
+    return known === undefined ? someFolder : posix.normalize(known);
+  };
+  return [
+    ...declared.volumes.map(({ container_path, host_path, volume_name, read_only }) => ({
+      target: container_path,
+      source: host_path === undefined ? (volume_name ?? someVolume) : folder(host_path),
+      readOnly: read_only,
+    })),
+    ...declared.mounts
+      .filter(({ type }) => type !== "tmpfs")
+      .map(({ target, source, type, read_only }) => ({
+        target,
+        source: source === undefined ? someVolume : type === "bind" ? folder(source) : source,
+        readOnly: read_only,
+      })),
+  ];
+}
+
+function foundMounts(
+  mounts: InspectedContainer["Mounts"],
+  declared: readonly Mount[],
+): readonly Mount[] {
+  return mounts.flatMap(({ Type, Name, Source, Destination, RW }) => {
+    const known = declared.find(({ target }) => target === Destination);
+    // a volume that an image declares for itself is no fault; a folder of the host that nobody declared is
+    if (Type === "tmpfs" || (Type !== "bind" && known === undefined)) return [];
+    const isUnknown = known?.source === someFolder || known?.source === someVolume;
+    const source = isUnknown ? known.source : (Name ?? Source);
+    return [{ target: Destination, source, readOnly: !RW }];
+  });
+}
+
+function mountsText(mounts: readonly Mount[]): string {
+  const texts = mounts.map(
+    ({ target, source, readOnly }) => `${target} of ${source}${readOnly ? ", read-only" : ""}`,
+  );
+  return texts.length === 0 ? "none" : texts.sort().join("; ");
+}

@@ -1,0 +1,342 @@
+import { expect, test } from "vitest";
+import { kubectlDeployment } from "../test-kubectl.ts";
+import { differences } from "./container-aspects.ts";
+import { manifestAspects } from "./manifest-aspects.ts";
+
+/** What is declared of the Deployment of `test-kubectl.ts`; a change of it is `found` or `declared`. */
+const declared = {
+  apiVersion: "apps/v1",
+  kind: "Deployment",
+  metadata: { name: "clipstack-embed", labels: { "app.kubernetes.io/name": "clipstack" } },
+  spec: {
+    template: {
+      spec: {
+        automountServiceAccountToken: false,
+        containers: [
+          {
+            name: "embed",
+            image: "clipstack/embed:k8s-cpu",
+            resources: { limits: { cpu: "1000m" }, requests: { memory: "1Gi" } },
+            env: kubectlDeployment.spec.template.spec.containers[0]?.env,
+            ports: [{ name: "http", containerPort: 8002 }],
+            volumeMounts: [{ name: "tmp", mountPath: "/tmp" }],
+            securityContext: {
+              allowPrivilegeEscalation: false,
+              readOnlyRootFilesystem: true,
+              capabilities: { drop: ["ALL"] },
+            },
+          },
+        ],
+        volumes: [{ name: "tmp", emptyDir: { medium: "Memory", sizeLimit: "64Mi" } }],
+      },
+    },
+  },
+};
+
+type Pod = Record<string, unknown> & { containers: Record<string, unknown>[] };
+
+/** What differs when somebody has changed the pod template in the cluster. */
+function changed(change: (pod: Pod) => void) {
+  const found = structuredClone(kubectlDeployment);
+  change(found.spec.template.spec as unknown as Pod);
+  return sentences(declared, found);
+}
+
+function sentences(must: object, is: object): readonly string[] {
+  return differences(manifestAspects(must, is)).map(
+    (it) => `${it.name} must be ${it.declared}, is ${it.found}`,
+  );
+}
+
+function container(pod: Pod): Record<string, unknown> {
+  const [first] = pod.containers;
+  if (first === undefined) throw new Error("the pod has no container");
+  return first;
+}
+
+test("what the API server adds and writes in other words is no difference", () => {
+  expect(changed(() => {})).toEqual([]);
+  expect(manifestAspects(declared, kubectlDeployment).length).toBeGreaterThan(20);
+});
+
+test.each<[string, (pod: Pod) => void, string]>([
+  [
+    "another image",
+    (pod) => {
+      container(pod).image = "clipstack/embed:old";
+    },
+    "containers.embed.image must be clipstack/embed:k8s-cpu, is clipstack/embed:old",
+  ],
+  [
+    "another limit",
+    (pod) => {
+      container(pod).resources = { limits: { cpu: "2" }, requests: { memory: "1Gi" } };
+    },
+    "containers.embed.resources.limits.cpu must be 1000m, is 2",
+  ],
+  [
+    "a writable root",
+    (pod) => {
+      container(pod).securityContext = {
+        allowPrivilegeEscalation: false,
+        capabilities: { drop: ["ALL"] },
+      };
+    },
+    "containers.embed.securityContext.readOnlyRootFilesystem must be true, is not set",
+  ],
+  [
+    "an added capability",
+    (pod) => {
+      container(pod).securityContext = {
+        allowPrivilegeEscalation: false,
+        readOnlyRootFilesystem: true,
+        capabilities: { drop: ["ALL"], add: ["NET_ADMIN"] },
+      };
+    },
+    "containers.embed.securityContext.capabilities.add must be not set, is NET_ADMIN",
+  ],
+  [
+    "another container",
+    (pod) => void pod.containers.push({ name: "sidecar", image: "busybox" }),
+    "containers.sidecar must be not there, is there",
+  ],
+  [
+    "the host's network",
+    (pod) => {
+      pod.hostNetwork = true;
+    },
+    "hostNetwork must be not set, is true",
+  ],
+  [
+    "a folder of the host",
+    (pod) => {
+      pod.volumes = [
+        { name: "tmp", emptyDir: { medium: "Memory", sizeLimit: "64Mi" } },
+        { name: "root", hostPath: { path: "/" } },
+      ];
+    },
+    "volumes.root must be not there, is there",
+  ],
+  [
+    "a token that nobody asked for",
+    (pod) => {
+      delete pod.automountServiceAccountToken;
+    },
+    "automountServiceAccountToken must be false, is not set",
+  ],
+])("finds %s", (_name, change, message) => {
+  expect(changed(change)).toEqual([message]);
+});
+
+const hostRoot = { name: "root", hostPath: { path: "/" } };
+
+test.each<[string, (pod: Pod) => void, string]>([
+  [
+    "an init container",
+    (pod) => {
+      pod.initContainers = [{ name: "first", image: "busybox" }];
+    },
+    "initContainers.first must be not there, is there",
+  ],
+  [
+    "a folder of the host",
+    (pod) => {
+      pod.volumes = [hostRoot];
+    },
+    "volumes.root must be not there, is there",
+  ],
+  [
+    "a mount",
+    (pod) => {
+      container(pod).volumeMounts = [{ name: "root", mountPath: "/host" }];
+    },
+    "containers.embed.volumeMounts./host must be not there, is there",
+  ],
+  [
+    "a variable",
+    (pod) => {
+      container(pod).env = [{ name: "LD_PRELOAD", value: "/host/evil.so" }];
+    },
+    "containers.embed.env.LD_PRELOAD must be not there, is there",
+  ],
+  [
+    "the variables of a Secret",
+    (pod) => {
+      container(pod).envFrom = [{ secretRef: { name: "keys" } }];
+    },
+    "containers.embed.envFrom.0 must be not there, is there",
+  ],
+  [
+    "a port",
+    (pod) => {
+      container(pod).ports = [{ containerPort: 22, protocol: "TCP" }];
+    },
+    "containers.embed.ports.22 must be not there, is there",
+  ],
+  [
+    "a key of a registry",
+    (pod) => {
+      pod.imagePullSecrets = [{ name: "registry" }];
+    },
+    "imagePullSecrets.registry must be not there, is there",
+  ],
+  [
+    "a toleration of every node",
+    (pod) => {
+      pod.tolerations = [{ operator: "Exists" }];
+    },
+    "tolerations.0 must be not there, is there",
+  ],
+  [
+    "a program",
+    (pod) => {
+      container(pod).command = ["sh", "-c", "sleep 1d"];
+    },
+    "containers.embed.command must be not set, is sh -c sleep 1d",
+  ],
+])("finds %s where no list of them is declared", (_name, change, message) => {
+  const template = (pod: object) => ({ kind: "Deployment", spec: { template: { spec: pod } } });
+  const bare = { containers: [{ name: "embed", image: "clipstack/embed:k8s-cpu" }] };
+  const found = structuredClone(bare) as unknown as Pod;
+  change(found);
+  expect(sentences(template(bare), template(found))).toEqual([message]);
+  const written = { ...bare, initContainers: null, volumes: [], containers: bare.containers };
+  expect(sentences(template(written), template(found))).toEqual([message]);
+});
+
+test.each<[string, (pod: Pod) => void, string]>([
+  [
+    "a second mount of a declared volume",
+    (pod) => {
+      container(pod).volumeMounts = [
+        { name: "tmp", mountPath: "/tmp" },
+        { name: "tmp", mountPath: "/usr/bin" },
+      ];
+    },
+    "containers.embed.volumeMounts./usr/bin must be not there, is there",
+  ],
+  [
+    "a variable that is there twice",
+    (pod) => {
+      container(pod).env = [
+        ...(container(pod).env as object[]),
+        { name: "ALLOW_ANONYMOUS", value: "yes" },
+      ];
+    },
+    "containers.embed.env.ALLOW_ANONYMOUS (2) must be not there, is there",
+  ],
+  [
+    "a port of the host",
+    (pod) => {
+      container(pod).ports = [
+        { name: "http", containerPort: 8002, protocol: "TCP", hostPort: 8002 },
+      ];
+    },
+    "containers.embed.ports.http.hostPort must be not set, is 8002",
+  ],
+])("finds %s", (_name, change, message) => {
+  expect(changed(change)).toEqual([message]);
+});
+
+test("the token and the tolerations that the API server adds to a pod of its own are no difference", () => {
+  const pod = (spec: object) => ({ kind: "Pod", spec });
+  const container = { name: "curl", image: "curl" };
+  const token = { name: "kube-api-access-cxdb4" };
+  const found = {
+    containers: [
+      {
+        ...container,
+        volumeMounts: [{ ...token, mountPath: "/var/run/secrets/kubernetes.io/serviceaccount" }],
+      },
+    ],
+    tolerations: [{ key: "node.kubernetes.io/not-ready", operator: "Exists" }],
+    volumes: [{ ...token, projected: {} }],
+  };
+  expect(sentences(pod({ containers: [container] }), pod(found))).toEqual([]);
+});
+
+const policy = {
+  kind: "NetworkPolicy",
+  spec: {
+    podSelector: {},
+    ingress: [
+      { from: [{ podSelector: { matchLabels: { app: "a" } } }], ports: [{ port: "http" }] },
+    ],
+    policyTypes: ["Ingress", "Egress"],
+  },
+};
+const [rule] = policy.spec.ingress;
+
+test.each<[string, object, string]>([
+  ["a way out", { egress: [{}] }, "egress.0 must be not there, is there"],
+  [
+    "another peer",
+    { ingress: [{ ...rule, from: [...(rule?.from ?? []), { ipBlock: { cidr: "0.0.0.0/0" } }] }] },
+    "ingress.0.from.1 must be not there, is there",
+  ],
+  [
+    "a peer of every namespace",
+    { ingress: [{ ...rule, from: [{ ...rule?.from[0], namespaceSelector: {} }] }] },
+    "ingress.0.from.0.namespaceSelector must be not set, is {}",
+  ],
+  [
+    "a rule without peers",
+    { ingress: [{ ports: rule?.ports }] },
+    "ingress.0.from.0 must be there, is not there",
+  ],
+  [
+    "a selector of fewer pods",
+    { podSelector: { matchLabels: { app: "b" } } },
+    'podSelector.matchLabels must be not set, is {"app":"b"}',
+  ],
+])("finds %s in a network policy that does not declare it", (_name, change, message) => {
+  expect(sentences(policy, { ...policy, spec: { ...policy.spec, ...change } })).toEqual([message]);
+});
+
+test("what the API server adds to a network policy is no difference", () => {
+  const { policyTypes: _types, ...spec } = policy.spec;
+  const found = {
+    kind: "NetworkPolicy",
+    metadata: { annotations: { "kubectl.kubernetes.io/last-applied-configuration": "{}" } },
+    spec: {
+      ...spec,
+      ingress: [{ ...rule, ports: [{ port: "http", protocol: "TCP" }] }],
+      policyTypes: ["Ingress"],
+    },
+  };
+  const declared = { kind: "NetworkPolicy", metadata: { annotations: {} }, spec };
+  expect(sentences(declared, found)).toEqual([]);
+  const open = { ...found, spec: { ...found.spec, policyTypes: ["Egress"] } };
+  expect(sentences(declared, open)).toEqual(["policyTypes must be Ingress, is Egress"]);
+});
+
+test("the value of a variable that somebody has changed is not shown", () => {
+  const [name] = (container({
+    containers: kubectlDeployment.spec.template.spec.containers,
+  } as unknown as Pod).env ?? []) as { name: string; value: string }[];
+  expect(
+    changed((pod) => {
+      const env = structuredClone(container(pod).env) as { value: string }[];
+      if (env[0] !== undefined) env[0].value = "a secret";
+      container(pod).env = env;
+    }),
+  ).toEqual([`containers.embed.env.${name?.name}.value must be ${name?.value}, is another value`]);
+});
+
+test("a port of TCP and the same of UDP are two", () => {
+  const ports = [
+    { port: 53, protocol: "UDP" },
+    { port: 53, protocol: "TCP" },
+  ];
+  const policy = (items: readonly object[]) => ({ spec: { egress: [{ ports: items }] } });
+  expect(differences(manifestAspects(policy(ports), policy([...ports].reverse())))).toEqual([]);
+  expect(differences(manifestAspects(policy(ports), policy(ports.slice(1))))).toEqual([
+    { name: "egress.0.ports.53/UDP", declared: "there", found: "not there" },
+  ]);
+});
+
+test("an object that is not there has none of what is declared", () => {
+  expect(differences(manifestAspects({ spec: { minAvailable: 1 } }, undefined))).toEqual([
+    { name: "minAvailable", declared: "1", found: "not set" },
+  ]);
+});

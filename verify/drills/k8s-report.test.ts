@@ -1,0 +1,43 @@
+import { expect, test } from "vitest";
+import { renderText } from "../../bench/report/render-text.ts";
+import { k8sRecord } from "./k8s-record.ts";
+import { k8sReport } from "./k8s-report.ts";
+import { testK8sRecord as record } from "./test-k8s-record.ts";
+
+test("the record is one of its schema", () => {
+  expect(k8sRecord.parse(record)).toEqual(record);
+});
+
+test("a report says what it was done to, what was seen and how many requests it was seen on", () => {
+  expect(renderText(k8sReport(record))).toMatchInlineSnapshot(`
+    "Deployment  clipstack/clipstack-embed
+    Cluster     kind-clipstack, Kubernetes v1.33.13
+    Nodes       node (2 CPU, 24684084Ki)
+    Image       clipstack/embed:k8s-cpu
+    When        2026-11-21 21:00 UTC, 16 s
+
+    Checks
+
+    Does the disruption budget allow one eviction and refuse the next, with no request lost?
+
+    outcome  check                          finding
+    ✓ pass   the budget allows an eviction  1 of 2 pods evicted
+    ✗ FAIL   every request is answered      1 of 30 requests failed
+
+    Load
+
+    2 requests per second, a new connection for each request, to http://127.0.0.1:8092
+
+    phase      seconds  requests  failed  errors   p50 ms  p95 ms  p99 ms  max ms  samples
+    evictions     15.4        30       1  1 × 503     174     652   901 *     901       29
+
+    Ready pods
+
+    2 → 1 (4 s) → 2 (10 s)
+
+    ✗ every request is answered: 1 of 30 requests failed
+
+    1 of 2 checks failed.
+    "
+  `);
+});

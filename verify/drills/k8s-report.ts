@@ -1,0 +1,110 @@
+import {
+  commitText,
+  counted,
+  errorsText,
+  formatMs,
+  longField,
+  numberField,
+  p99Field,
+  type Report,
+  type Section,
+  tableOf,
+  tableSection,
+  textField,
+  whenText,
+} from "../../bench/report/document.ts";
+import { exerciseQuestions, type K8sRecord } from "./k8s-record.ts";
+
+/** Report of a drill on a cluster. */
+export function k8sReport(record: K8sRecord): Report {
+  const { subject, checks, exercise } = record;
+  const { cluster, namespace, deployment, image, imageId } = subject;
+  const failed = checks.filter(({ passed }) => !passed);
+  const nodes = cluster.nodes.map(({ name, cpu, memory }) => `${name} (${cpu} CPU, ${memory})`);
+  const total = counted(checks.length, "check");
+  return {
+    title: `Drill ${exercise}`,
+    verdict: failed.length === 0 ? `${total} passed` : `${failed.length} of ${total} failed`,
+    tone: failed.length === 0 ? "good" : "bad",
+    facts: [
+      ["Deployment", `${namespace}/${deployment}`],
+      ["Cluster", `${cluster.context}, Kubernetes ${cluster.version}`],
+      ...(nodes.length === 0 ? [] : [["Nodes", nodes.join(", ")] as const]),
+      ["Image", image],
+      ["When", whenText(record)],
+    ],
+    failures: failed.map(({ claim, message }) => ({ title: claim, text: message })),
+    caveats: [],
+    summary: [checkSection(record), ...loadSections(record), ...replicaSections(record)],
+    sections: [],
+    subject: [
+      ["Commit", commitText(subject)],
+      ["Image id", imageId],
+      ["Record", `schema ${record.schema}, ${record.kind}`],
+    ],
+  };
+}
+
+function checkSection({ exercise, checks }: K8sRecord): Section {
+  const table = tableOf("Checks", checks, [
+    textField("outcome", ({ passed }) => ({
+      text: passed ? "✓ pass" : "✗ FAIL",
+      tone: passed ? "good" : "bad",
+    })),
+    textField("check", ({ claim }) => claim),
+    longField("finding", ({ message }) => message),
+  ]);
+  return tableSection("checks", "Checks", table, { answer: [exerciseQuestions[exercise]] });
+}
+
+function loadSections({ load }: K8sRecord): readonly Section[] {
+  if (load === undefined) return [];
+  const rate =
+    load.kind === "fixed rate"
+      ? `${load.ratePerSecond} requests per second`
+      : `${load.concurrency} clients in a closed loop`;
+  const table = tableOf("Requests in each phase", load.phases, [
+    textField("phase", ({ phase }) => phase),
+    numberField(
+      "seconds",
+      ({ seconds }) => seconds,
+      (value) => value.toFixed(1),
+    ),
+    numberField("requests", ({ requests }) => requests, String),
+    numberField(
+      "failed",
+      ({ failed }) => failed,
+      String,
+      undefined,
+      ({ failed }) => (failed > 0 ? { tone: "bad" } : {}),
+    ),
+    textField("errors", ({ errors }) => errorsText(errors)),
+    numberField("p50 ms", ({ latencyMs }) => latencyMs?.p50, formatMs),
+    numberField("p95 ms", ({ latencyMs }) => latencyMs?.p95, formatMs),
+    p99Field(({ latencyMs }) => latencyMs),
+    numberField("max ms", ({ latencyMs }) => latencyMs?.max, formatMs),
+    numberField("samples", ({ latencyMs }) => latencyMs?.samples, String),
+  ]);
+  const answer = `${rate}, a new connection for each request, to ${urlText(load.url)}`;
+  return [tableSection("load", "Load", table, { answer: [answer] })];
+}
+
+/** A Service without an external address is reached through the API server. */
+function urlText(url: string): string {
+  const [, service] = /\/services\/http:(.+)\/proxy$/.exec(url) ?? [];
+  return service === undefined ? url : `Service ${service} through the API server`;
+}
+
+/** `2 → 3 (24 s) → 2 (31 s)`: changes in the number of ready pods. */
+function replicaSections({ replicas }: K8sRecord): readonly Section[] {
+  if (replicas.length < 2) return [];
+  const changes = replicas.filter((point, i) => point.ready !== replicas[i - 1]?.ready);
+  const answer = changes
+    .map(({ ready, atSeconds }, i) =>
+      i === 0 ? String(ready) : `${ready} (${atSeconds.toFixed(0)} s)`,
+    )
+    .join(" → ");
+  return [
+    { id: "replicas", title: "Ready pods", answer: [answer], figures: [], tables: [], notes: [] },
+  ];
+}

@@ -1,0 +1,51 @@
+import { expect, test } from "vitest";
+import { failedCheck } from "../bench/record/test-record.ts";
+import { startProgress } from "./progress.ts";
+
+function output(isTTY: boolean) {
+  const written: string[] = [];
+  return { isTTY, columns: 60, write: (text: string) => written.push(text), written };
+}
+
+test("elsewhere than on a terminal, progress is plain lines", () => {
+  const to = output(false);
+  const progress = startProgress(to);
+  progress.tell({ kind: "phase", environment: "single-gpu", text: "parity: embed" });
+  progress.tell({ kind: "check", result: failedCheck() });
+  progress.tell({ kind: "check", result: failedCheck({ outcome: "pass" }) });
+  progress.end();
+  expect(to.written.join("")).toBe(
+    "single-gpu: parity: embed\n" +
+      "✘ wiring single-gpu/triton-onnx: docker_container.triton (container 'single-gpu-triton-onnx'): publishes 8010 for its port 8009, but listens on 8000, 8001, 8002\n",
+  );
+});
+
+test("elsewhere than on a terminal, a phase that counts is one line", () => {
+  const to = output(false);
+  const progress = startProgress(to);
+  for (const percent of [1, 2, 10, 100]) {
+    progress.tell({ kind: "phase", text: `generate the model, ${percent} %` });
+  }
+  progress.tell({ kind: "phase", environment: "single-gpu", text: "parity: embed" });
+  progress.end();
+  expect(to.written.join("")).toBe("generate the model, 1 %\nsingle-gpu: parity: embed\n");
+});
+
+test("on a terminal, progress is one line that is as wide as the terminal at most", () => {
+  const to = output(true);
+  const progress = startProgress(to);
+  progress.tell({ kind: "phase", environment: "single-gpu", text: "x".repeat(200) });
+  progress.end();
+  const lines = to.written.join("").split("\r\u001b[K");
+  expect(to.written.join("")).not.toContain("\n");
+  expect(Math.max(...lines.map((line) => line.length))).toBe(59);
+  expect(to.written.at(-1)).toBe("\r\u001b[K");
+});
+
+test("on a terminal, a failure is a line that stays", () => {
+  const to = output(true);
+  const progress = startProgress(to);
+  progress.tell({ kind: "check", result: failedCheck() });
+  progress.end();
+  expect(to.written.join("")).toMatch(/✘ wiring single-gpu\/triton-onnx: .*\n/);
+});

@@ -1,0 +1,300 @@
+import { existsSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { type Artefact, readArtefact, type Workload } from "../artefact/artefact.ts";
+import { BenchError } from "../artefact/bench-error.ts";
+import {
+  type EmbeddedPlan,
+  planEmbedded,
+  type Target,
+  workloadsBehind,
+} from "../artefact/embedded-plan.ts";
+import { environmentModel } from "../artefact/environment-model.ts";
+import type { DeclaredObject } from "../artefact/terraform-manifests.ts";
+import type { EnvironmentSubject, VerifyRecord } from "../bench/record/record.ts";
+import type { MetricsSource } from "../bench/run/instance-metrics.ts";
+import {
+  type Preprocess,
+  type Reference,
+  type ReferenceModel,
+  References,
+  readSamples,
+} from "../bench/run/reference.ts";
+import { openService, resultOf, type ServiceUnderTest } from "../bench/run/service-under-test.ts";
+import type { Environment } from "../contract/environment.ts";
+import {
+  type CheckedEnvironment,
+  type CheckOptions,
+  CheckRun,
+  recordOf,
+  sampleLimit,
+} from "./check-run.ts";
+import { checkBatching } from "./checks/check-batching.ts";
+import {
+  type ClusterInspection,
+  checkControllers,
+  checkObject,
+  checkPods,
+} from "./checks/check-cluster.ts";
+import {
+  checkContainer,
+  checkContainerState,
+  checkDeployedService,
+  checkEngine,
+  checkWeights,
+  type DeployedState,
+  declaredBlocks,
+  type Inspection,
+} from "./checks/check-deployed.ts";
+import { checkWiring } from "./checks/check-wiring.ts";
+import { type EnvironmentFile, subjectOf } from "./verify.ts";
+
+/** An environment that is deployed, and the way to it. */
+export interface DeployedEnvironment extends EnvironmentFile {
+  /** The output of the deployment. */
+  readonly deployed: Environment;
+  readonly state: DeployedState;
+  /** Look at containers of the environment's engine, by name. */
+  readonly inspect: (names: readonly string[]) => Promise<Inspection>;
+  /** Look at Kubernetes objects where the environment is in a cluster. */
+  readonly inspectObjects: (objects: readonly DeclaredObject[]) => Promise<ClusterInspection>;
+  /** Somebody has put the objects there with other means than Terraform, and chosen the images that only it knows. */
+  readonly isApplied?: boolean;
+  /** Open the way to the endpoints: where each URL of the environment is from here. Closed when all is checked. */
+  readonly reach: () => Promise<Reach>;
+  /** Sent to services that ask for a key. */
+  readonly apiKey?: string;
+}
+
+export interface Reach {
+  /** A URL of the environment, as it is reached from this machine. */
+  readonly url: (url: string) => string;
+  /** How, for the record. */
+  readonly notes: readonly string[];
+  close(): Promise<void>;
+}
+
+export interface VerifyDeployedOptions extends CheckOptions {
+  readonly environments: readonly DeployedEnvironment[];
+  readonly samples: string;
+  readonly preprocess: Preprocess;
+}
+
+/**
+ * Check environments where they are deployed: the requests of the embedded runtime, and the containers as they are. What
+ * runs goes on running.
+ */
+export async function verifyDeployed(options: VerifyDeployedOptions): Promise<VerifyRecord> {
+  const startedAt = new Date();
+  const artefacts = options.environments.map((it) => readArtefact(it.file, it.shown));
+  const samples = readSamples(options.samples, sampleLimit);
+  const references = new References(samples, options.preprocess, (text) =>
+    options.onEvent({ kind: "phase", text }),
+  );
+  const environments: CheckedEnvironment[] = [];
+  for (const [index, environment] of options.environments.entries()) {
+    options.signal.throwIfAborted();
+    const artefact = artefacts[index] as Artefact;
+    const moduleFolder = dirname(resolve(environment.file));
+    const model = await options.chooseModel(environmentModel(artefact, moduleFolder, existsSync));
+    const reference = await references.of(model);
+    const run = new CheckRun(artefact.environment.name, "deployed", reference, options);
+    const subject = await runDeployed(environment, artefact, run, reference, model);
+    environments.push({ subject, model, run });
+  }
+  return recordOf(startedAt, "deployed", samples, environments, options);
+}
+
+async function runDeployed(
+  environment: DeployedEnvironment,
+  artefact: Artefact,
+  run: CheckRun,
+  reference: Reference,
+  model: ReferenceModel,
+): Promise<EnvironmentSubject> {
+  const began = performance.now();
+  const { deployed } = environment;
+  const moduleFolder = dirname(resolve(environment.file));
+  const plan = planOf(artefact, moduleFolder);
+  const { objects } = artefact;
+  run.phase(objects.length > 0 ? "look at the cluster" : "look at the containers");
+  const blocks = declaredBlocks(artefact, environment.state);
+  const inspection = await environment.inspect(blocks.map(({ declared }) => declared.name));
+  // before anything is compared with the reference: a failure here explains the others
+  run.report(checkWeights(run.environment, blocks, inspection, model));
+  const cluster = objects.length > 0 ? await environment.inspectObjects(objects) : undefined;
+  const reach = await environment.reach();
+  const services = servicesOfDeployed(environment, artefact, reach);
+  try {
+    for (const service of services) {
+      const { name } = service.workload.service;
+      const differs = checkDeployedService(
+        service,
+        deployed.services.find((it) => it.name === name),
+      );
+      run.report([...differs, ...checkWiring(service, plan)]);
+    }
+    run.report(unknownServices(artefact, deployed));
+    const states = blocks.map((block) => checkContainerState(run.environment, block, inspection));
+    run.report(states);
+    for (const block of blocks) {
+      run.report(
+        checkContainer(run.environment, block, inspection, environment.state, moduleFolder),
+      );
+    }
+    const podStates =
+      cluster === undefined ? [] : services.map((service) => checkPods(service, cluster));
+    run.report(podStates);
+    if (cluster !== undefined) {
+      for (const object of objects)
+        run.report(checkObject(run.environment, object, cluster, environment.isApplied));
+      run.report(checkControllers(run.environment, objects, cluster));
+    }
+    const down = new Set([
+      ...states.filter(({ outcome }) => outcome === "fail").map(({ service }) => service),
+      // as long as one pod is ready, the Service answers
+      ...podStates.filter(({ measured }) => measured.ready === 0).map(({ service }) => service),
+    ]);
+    const ready = services.filter((it) => !down.has(it.workload.service.name));
+    await run.family("endpoints", ready, ready, checkEngine);
+    await run.requests(ready, services, (service) =>
+      batching(service, services, reference, cluster),
+    );
+    run.report(
+      services.map((service) =>
+        resultOf(service, "stop", "skip", "a running environment is not stopped: embedded only"),
+      ),
+    );
+  } finally {
+    await Promise.all(services.flatMap((it) => [it.closeTransports(), it.http.close()]));
+    await reach.close();
+  }
+  return subjectOf(artefact, environment, reach.notes, began);
+}
+
+/** What the file says of itself; no process is started from it. */
+function planOf(artefact: Artefact, moduleFolder: string): EmbeddedPlan {
+  let port = 0;
+  return planEmbedded(artefact, {
+    moduleFolder,
+    modelRepository: join(moduleFolder, "model_repository"),
+    exists: () => false,
+    temporaryFolder: moduleFolder,
+    portOffset: 0,
+    freePort: () => ++port,
+  });
+}
+
+/** The services of an environment where they are deployed. */
+export function servicesOfDeployed(
+  { deployed, apiKey }: DeployedEnvironment,
+  artefact: Artefact,
+  reach: Reach,
+): readonly ServiceUnderTest[] {
+  return artefact.workloads.map((workload) =>
+    openService(
+      artefact.environment.name,
+      workload,
+      [],
+      targetsOf(workload, deployed, reach),
+      workload.service.authorization === undefined ? undefined : apiKey,
+    ),
+  );
+}
+
+function targetsOf(workload: Workload, deployed: Environment, reach: Reach): readonly Target[] {
+  const { name } = workload.service;
+  const service = deployed.services.find((it) => it.name === name);
+  return (service?.endpoints ?? []).map((endpoint) => ({
+    workload,
+    endpoint,
+    url: reach.url(endpoint.url),
+  }));
+}
+
+function unknownServices(artefact: Artefact, deployed: Environment) {
+  return deployed.services
+    .filter(({ name }) => artefact.environment.services.every((it) => it.name !== name))
+    .map(({ name, resources }) => ({
+      id: "wiring" as const,
+      environment: artefact.environment.name,
+      service: name,
+      resource: resources.container ?? resources.deployment ?? resources.release ?? name,
+      outcome: "fail" as const,
+      message: "is deployed, but is not in the synthesized file",
+      measured: {},
+    }));
+}
+
+/** Where the batches of a service are counted: its own metrics, or those of the Tritons behind a gateway. */
+async function batching(
+  service: ServiceUnderTest,
+  services: readonly ServiceUnderTest[],
+  reference: Reference,
+  cluster: ClusterInspection | undefined,
+) {
+  const behind = servicesBehind(service, services);
+  const counting = behind.length > 0 ? behind : [service];
+  for (const { workload } of [service, ...counting]) {
+    const pods = podsOf(workload, cluster);
+    if (pods < 2) continue;
+    const message = `${pods} pods of ${workload.name} answer at one address: their metrics cannot be told apart from here`;
+    return [resultOf(service, "batching", "skip", message)];
+  }
+  return checkBatching(service, counting.map(sourceOf), reference, false);
+}
+
+function servicesBehind(
+  { workload }: ServiceUnderTest,
+  services: readonly ServiceUnderTest[],
+): readonly ServiceUnderTest[] {
+  const workloads = workloadsBehind(
+    workload,
+    services.map((it) => it.workload),
+  );
+  return services.filter((it) => workloads.includes(it.workload));
+}
+
+/**
+ * Where a service and the Tritons behind it count what they do. None where several pods answer at one address: their
+ * counters cannot be told apart.
+ */
+export function metricsOfDeployed(
+  service: ServiceUnderTest,
+  services: readonly ServiceUnderTest[],
+  cluster: ClusterInspection | undefined,
+): readonly MetricsSource[] {
+  const all = [service, ...servicesBehind(service, services)];
+  if (all.some(({ workload }) => podsOf(workload, cluster) > 1)) return [];
+  return all.map(sourceOf).filter(({ url }) => url !== undefined);
+}
+
+/** Processes of a workload: those that there are, for an autoscaler may have added some. */
+function podsOf(
+  { kind, name, replicas }: Workload,
+  cluster: ClusterInspection | undefined,
+): number {
+  if (kind === "container") return 1;
+  const pods = cluster?.ok ? cluster.pods.get(name)?.length : undefined;
+  return Math.max(replicas, pods ?? 0);
+}
+
+function sourceOf({ workload, targets }: ServiceUnderTest): MetricsSource {
+  return {
+    name: workload.name,
+    role: workload.service.kind,
+    url: targets.find(({ endpoint }) => endpoint.protocol === "metrics")?.url,
+  };
+}
+
+/** Fails when a service asks for a key and there is none. */
+export function requireKeys(
+  environment: Environment,
+  apiKey: string | undefined,
+  variable: string,
+): void {
+  const asking = environment.services.find(({ authorization }) => authorization !== undefined);
+  if (asking === undefined || apiKey !== undefined) return;
+  throw new BenchError(
+    `${variable} must be set: ${environment.name}/${asking.name} asks for a key, the value of TF_VAR_${asking.name.replaceAll("-", "_")}_api_key at its deployment`,
+  );
+}

@@ -1,0 +1,354 @@
+import {
+  type CheckId,
+  type CheckResult,
+  checkIds,
+  checkQuestions,
+  type EnvironmentSubject,
+  type Measurement,
+  type VerifyRecord,
+} from "../bench/record/record.ts";
+import { runCaveats, subjectCaveats } from "../bench/report/caveats.ts";
+import {
+  type Caveat,
+  commitText,
+  counted,
+  errorsText,
+  type Failure,
+  type Figure,
+  formatDuration,
+  formatFraction,
+  formatMs,
+  formatRate,
+  longField,
+  machineText,
+  numberField,
+  p99Field,
+  type Report,
+  type Section,
+  type TableCell,
+  tableOf,
+  tableSection,
+  textField,
+  whenText,
+} from "../bench/report/document.ts";
+import { barPlot, dotPlot, pathStyle, rangeLegend, rangePlot } from "../bench/report/plots.ts";
+import { artefactFacts, modelText, tritonsText } from "../bench/report/subject.ts";
+
+/** Report of a verification: checks by environment, then endpoints, parity and every check. */
+export function verifyReport(record: VerifyRecord): Report {
+  const { environments, checks, subject } = record;
+  const failed = checks.filter(({ outcome }) => outcome === "fail");
+  const total = checks.filter(({ outcome }) => outcome !== "skip").length;
+  const skipped = checks.length - total;
+  const verdict =
+    failed.length === 0
+      ? `${counted(total, "check")} passed`
+      : `${failed.length} of ${counted(total, "check")} failed`;
+  const rows = endpointRows(record);
+  const tritons = tritonsText(environments);
+  return {
+    title: "Verification",
+    verdict: `${verdict}${skipped === 0 ? "" : `, ${skipped} skipped`}`,
+    tone: failed.length === 0 ? "good" : "bad",
+    facts: [
+      ["Environments", environments.map(({ name }) => name).join(", ")],
+      ["Runtime", subject.runtime],
+      ["Model", modelText(subject.model)],
+      ...(tritons === "" ? [] : [["Triton as deployed", tritons] as const]),
+      ["Commit", commitText(subject)],
+      ["When", whenText(record)],
+      ["Machine", machineText(subject.machine)],
+    ],
+    failures: failed.map(failureOf),
+    caveats: caveatsOf(record),
+    summary: [matrixSection(record), ...endpointSections(record, rows)],
+    sections: [...loadSections(rows), ...paritySections(record, rows), ...detailSections(record)],
+    subject: subjectFacts(record),
+  };
+}
+
+function caveatsOf({ subject, environments, measurements }: VerifyRecord): readonly Caveat[] {
+  const run = { ...subject, environments };
+  const few = measurements.some(({ latencyMs }) => latencyMs?.p99Reliable === false);
+  return [
+    ...subjectCaveats(run),
+    ...(few
+      ? [
+          {
+            kind: "figures",
+            title: "Short load",
+            text: `A p99 marked with * comes from fewer than ${subject.settings.p99MinimumSamples} requests, and is about the slowest of them.`,
+          } as const,
+        ]
+      : []),
+    ...runCaveats(run),
+  ];
+}
+
+/** The first line of a message is the finding; further lines are a log. */
+function failureOf({ id, environment, service, path, resource, message }: CheckResult): Failure {
+  const [text = "", ...log] = message.split("\n");
+  const where = [environment, service, path].filter((part) => part !== undefined).join("/");
+  return {
+    title: `${id} ${where}`,
+    text,
+    resource,
+    ...(log.length === 0 ? {} : { log: log.map((line) => line.replace(/^ {4}/, "")) }),
+  };
+}
+
+const outcomes = {
+  pass: { text: "✓ pass", tone: "good" },
+  fail: { text: "✗ FAIL", tone: "bad" },
+  skip: { text: "– skipped", tone: "quiet" },
+} as const satisfies Readonly<Record<CheckResult["outcome"], TableCell>>;
+
+/** The worst outcome; checks that were only skipped have not passed. */
+function outcomeCell(checks: readonly CheckResult[]): TableCell {
+  const count = (outcome: CheckResult["outcome"]) =>
+    checks.filter((check) => check.outcome === outcome).length;
+  const [passed, failed, skipped] = [count("pass"), count("fail"), count("skip")];
+  const worst = failed > 0 ? "fail" : passed > 0 ? "pass" : "skip";
+  return { ...outcomes[worst], title: `${failed} failed, ${passed} passed, ${skipped} skipped` };
+}
+
+function matrixSection({ environments, checks }: VerifyRecord): Section {
+  const shown = checkIds.filter((id) => checks.some((check) => check.id === id));
+  const table = tableOf("Checks by environment", environments, [
+    textField("environment", ({ name }) => name),
+    ...shown.map((id) =>
+      textField<EnvironmentSubject>(
+        id,
+        ({ name }) =>
+          outcomeCell(checks.filter((check) => check.environment === name && check.id === id)),
+        checkQuestions[id],
+      ),
+    ),
+  ]);
+  return tableSection("checks", "Checks", table);
+}
+
+/** Load and parity of one endpoint. */
+interface EndpointRow {
+  /** Environment; with the service if several services of the environment have the endpoint. */
+  readonly name: string;
+  readonly path: string;
+  readonly measurement?: Measurement;
+  readonly parity?: CheckResult;
+}
+
+function endpointRows({ checks, measurements }: VerifyRecord): readonly EndpointRow[] {
+  interface Row extends Omit<EndpointRow, "name"> {
+    readonly environment: string;
+    readonly service: string;
+  }
+  const rows = new Map<string, Row>();
+  const add = ({ environment, service, path, ...more }: Row): void => {
+    const key = [environment, service, path].join("/");
+    rows.set(key, { ...rows.get(key), environment, service, path, ...more });
+  };
+  for (const check of checks) {
+    const { environment, service, path } = check;
+    const parity = check.id === "parity" ? { parity: check } : {};
+    if (path !== undefined) add({ environment, service, path, ...parity });
+  }
+  for (const measurement of measurements) {
+    const { environment, service, path } = measurement;
+    add({ environment, service, path, measurement });
+  }
+  const all = [...rows.values()];
+  return all.map(({ environment, service, ...row }) => {
+    const same = all.filter((it) => it.environment === environment && it.path === row.path);
+    return { ...row, name: same.length > 1 ? `${environment}/${service}` : environment };
+  });
+}
+
+function endpointSections(
+  { subject: { settings } }: VerifyRecord,
+  rows: readonly EndpointRow[],
+): readonly Section[] {
+  if (rows.length === 0) return [];
+  const table = tableOf("Latency, throughput and agreement of each endpoint", rows, [
+    textField("environment", ({ name }) => name),
+    textField("endpoint", ({ path }) => path),
+    numberField("p50 ms", ({ measurement }) => measurement?.latencyMs?.p50, formatMs),
+    numberField("p95 ms", ({ measurement }) => measurement?.latencyMs?.p95, formatMs),
+    p99Field(({ measurement }) => measurement?.latencyMs),
+    numberField("images/s", ({ measurement }) => measurement?.imagesPerSecond, formatRate),
+    numberField("requests", ({ measurement }) => measurement?.samples, String),
+    textField("errors", ({ measurement }) => errorsText(measurement?.errors)),
+    numberField(
+      "cosine",
+      ({ parity }) => parity?.measured.cosine,
+      (value) => value.toFixed(6),
+    ),
+    numberField("difference", (row) => row.parity?.measured.relativeDifference, formatFraction),
+  ]);
+  const note = `Closed loop: ${settings.concurrency} clients, one image per request, ${settings.secondsPerPath} s per endpoint; this measures capacity, not behaviour at a given rate. Cosine and difference are the worst of ${counted(settings.sampleImages.length, "image")} against the local reference.`;
+  return [tableSection("endpoints", "Endpoints", table, { notes: [note] })];
+}
+
+function loadSections(rows: readonly EndpointRow[]): readonly Section[] {
+  const measured = rows.flatMap(({ name, path, measurement }) => {
+    const latency = measurement?.latencyMs;
+    if (measurement === undefined || latency === undefined) return [];
+    return [{ group: name, label: path, measurement, latency, ...pathStyle(path) }];
+  });
+  if (measured.length === 0) return [];
+  const latencyRows = measured.map(({ measurement, latency, ...row }) => ({
+    ...row,
+    ...latency,
+    weak: !latency.p99Reliable,
+    value: `${formatMs(latency.p50)} ms`,
+    title: `${row.group}, ${row.label}: p50 ${formatMs(latency.p50)} ms, p95 ${formatMs(latency.p95)} ms, p99 ${formatMs(latency.p99)} ms, max ${formatMs(latency.max)} ms, ${measurement.samples} requests`,
+  }));
+  const rateRows = measured.map(({ group, label, colour, measurement: { imagesPerSecond } }) => ({
+    group,
+    label,
+    value: `${formatRate(imagesPerSecond)} /s`,
+    title: `${group}, ${label}: ${formatRate(imagesPerSecond)} images per second`,
+    segments: [{ colour, value: imagesPerSecond }],
+  }));
+  const figures: readonly Figure[] = [
+    {
+      title: "Latency",
+      legend: rangeLegend.filter(
+        ({ label }) => !label.includes("few") || latencyRows.some(({ weak }) => weak),
+      ),
+      draw: (width) =>
+        rangePlot(
+          {
+            description: "Latency of each endpoint: p50, p95 and p99 in milliseconds",
+            axis: "ms",
+            rows: latencyRows,
+          },
+          width,
+        ),
+    },
+    {
+      title: "Throughput",
+      legend: [],
+      draw: (width) =>
+        barPlot(
+          {
+            description: "Throughput of each endpoint in images per second",
+            axis: "images/s",
+            format: String,
+            rows: rateRows,
+          },
+          width,
+        ),
+    },
+  ];
+  return [
+    { id: "load", title: "Latency and throughput", answer: [], figures, tables: [], notes: [] },
+  ];
+}
+
+function paritySections(
+  { subject: { settings } }: VerifyRecord,
+  rows: readonly EndpointRow[],
+): readonly Section[] {
+  const compared = rows.flatMap(({ name, path, parity }) => {
+    const images = parity?.images ?? [];
+    if (images.length === 0) return [];
+    const worst = formatFraction(Math.max(...images.map((image) => image.relativeDifference)));
+    return [
+      {
+        group: name,
+        label: path,
+        colour: pathStyle(path).colour,
+        value: worst,
+        title: `${name}, ${path}: at most ${worst} in ${counted(images.length, "image")}`,
+        dots: images.map(({ image, cosine, relativeDifference }) => ({
+          value: relativeDifference,
+          title: `${image}: ${formatFraction(relativeDifference)}, cosine ${cosine.toFixed(7)}`,
+        })),
+      },
+    ];
+  });
+  if (compared.length === 0) return [];
+  const { cosineAtLeast, relativeDifferenceAtMost: limit, sampleImages } = settings;
+  const figure: Figure = {
+    title: "Relative difference, logarithmic",
+    caption: "One dot per sample image; a cross is beyond the limit.",
+    legend: [],
+    draw: (width) =>
+      dotPlot(
+        {
+          description: "Relative difference of each sample image from the local reference",
+          axis: "difference",
+          rows: compared,
+          format: formatFraction,
+          limit: { x: limit, label: `limit ${formatFraction(limit)}` },
+        },
+        width,
+      ),
+  };
+  const answer = `Each endpoint must return the same embedding for the same image. The difference ‖a − b‖ / ‖b‖ from the embedding computed by this process must be at most ${formatFraction(limit)} with a cosine of at least ${cosineAtLeast}, for each of ${counted(sampleImages.length, "sample image")}.`;
+  return [
+    { id: "parity", title: "Parity", answer: [answer], figures: [figure], tables: [], notes: [] },
+  ];
+}
+
+/** Checks whose measured times are not in their messages. */
+const timedChecks: ReadonlySet<CheckId> = new Set(["batches"]);
+
+function detailSections({ environments, checks }: VerifyRecord): readonly Section[] {
+  const tables = environments.map(({ name, seconds }) =>
+    tableOf(
+      `${name}: every check, ${formatDuration(seconds)}`,
+      checks.filter((check) => check.environment === name),
+      [
+        textField("check", ({ id }) => id),
+        textField("service", ({ service }) => service),
+        textField("endpoint", ({ path }) => path ?? ""),
+        textField("outcome", ({ outcome }) => outcomes[outcome]),
+        longField("finding", (check) => [check.message, ...timesOf(check)].join("\n")),
+      ],
+    ),
+  );
+  const services = tableOf(
+    "Services",
+    environments.flatMap(({ name, services: list }) =>
+      list.map((service) => ({ environment: name, ...service })),
+    ),
+    [
+      textField("environment", ({ environment }) => environment),
+      textField("service", ({ name }) => name),
+      textField("resource", ({ resource }) => resource),
+      textField("Triton", ({ engine }) => engine ?? ""),
+      numberField("processes", ({ processes }) => processes, String),
+    ],
+  );
+  return [
+    {
+      id: "details",
+      title: "Every check",
+      answer: [],
+      figures: [],
+      tables: [...tables, services].map((table) => ({ ...table, lookUp: true })),
+      notes: [],
+    },
+  ];
+}
+
+function timesOf({ id, measured }: CheckResult): readonly string[] {
+  const times = Object.entries(measured).map(
+    ([name, value]) => `${name.replace(/Ms$/, "")} ${formatMs(value)} ms`,
+  );
+  return timedChecks.has(id) && times.length > 0 ? [times.join(" · ")] : [];
+}
+
+function subjectFacts({ subject, environments, schema, kind }: VerifyRecord): Report["subject"] {
+  const { machine, settings, server, model } = subject;
+  return [
+    ["System", `${machine.os}, Node ${machine.node}`],
+    ["Server", server],
+    ["Model file", model.sha256 === undefined ? model.name : `sha256 ${model.sha256}`],
+    ["Port offset", String(settings.portOffset)],
+    ["Sample images", settings.sampleImages.join(", ")],
+    ...artefactFacts(environments),
+    ["Record", `schema ${schema}, ${kind}`],
+  ];
+}

@@ -1,0 +1,389 @@
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { freePorts } from "../artefact/free-ports.ts";
+import {
+  dockerDocument,
+  embedsDocument,
+  kubernetesDocument,
+  type TestDocument,
+} from "../artefact/test-artefact.ts";
+import { checkIds, parseRecord, type VerifyRecord } from "../bench/record/record.ts";
+import { normalised } from "../inference/preprocess/image-tensor.ts";
+import { preprocess } from "../inference/preprocess/preprocess.ts";
+import { generateModel } from "../model-tools/generate.ts";
+import { tinyModel } from "../model-tools/test-model.ts";
+import type { VerifyEvent } from "./check-run.ts";
+import { type VerifyOptions, verify } from "./verify.ts";
+
+const project = fileURLToPath(new URL("../", import.meta.url));
+const folder = mkdtempSync(join(tmpdir(), "clipstack-verify-test-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const quoted = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+const lossOf = (resource: string, before = "") =>
+  new RegExp(
+    `^${before}${quoted(resource)}: .*: \\d+ of \\d+ requests in flight at the stop were lost: `,
+  );
+
+let written = 0;
+/** Write what would have been synthesized. */
+function environmentFile(document: TestDocument) {
+  const name = `environment-${++written}`;
+  mkdirSync(join(folder, name));
+  const file = join(folder, name, "cdk.tf.json");
+  writeFileSync(file, JSON.stringify(document));
+  return { file, shown: `${name}/cdk.tf.json`, editedByHand: false };
+}
+
+async function run(
+  documents: readonly TestDocument[],
+  changes: Partial<VerifyOptions> = {},
+): Promise<VerifyRecord> {
+  const model = await tinyModel();
+  return verify({
+    environments: documents.map(environmentFile),
+    project,
+    serverCommand: [
+      process.execPath,
+      "--import",
+      import.meta.resolve("tsx"),
+      fileURLToPath(new URL("test-faulty-server.ts", import.meta.url)),
+    ],
+    modelRepository: join(project, "model_repository"),
+    modelFile: model,
+    chooseModel: async () => ({ file: model, subject: { name: "tiny", weights: "random" } }),
+    samples: join(project, "model-tools/samples"),
+    preprocess: async (image) => normalised(await preprocess(image, { maxPixels: 100_000_000 })),
+    portOffset: 0,
+    secondsPerPath: 0.3,
+    signal: new AbortController().signal,
+    onEvent: () => {},
+    ...changes,
+  });
+}
+
+/** A model repository around one file. */
+function repositoryOf(model: string): string {
+  const repository = mkdtempSync(join(folder, "repository-"));
+  mkdirSync(join(repository, "openclip_vit_b32/1"), { recursive: true });
+  symlinkSync(model, join(repository, "openclip_vit_b32/1/model.onnx"));
+  return repository;
+}
+
+describe("two sound environments", () => {
+  let record: VerifyRecord;
+  const events: VerifyEvent[] = [];
+
+  beforeAll(async () => {
+    const [embed = 0, http = 0, grpc = 0, metrics = 0, cluster = 0] = await freePorts(5);
+    const docker = dockerDocument({
+      ports: { embed, triton: { http, grpc, metrics } },
+      repository: join(project, "model_repository"),
+    });
+    record = await run([docker, kubernetesDocument(cluster)], {
+      onEvent: (event) => events.push(event),
+    });
+  });
+
+  test("pass every check", () => {
+    expect(record.checks.filter(({ outcome }) => outcome !== "pass")).toEqual([]);
+    expect(record.passed).toBe(true);
+  });
+
+  test("are asked everything", () => {
+    for (const name of ["two-services", "cluster"]) {
+      const asked = record.checks.filter(({ environment }) => environment === name);
+      expect(new Set(asked.map(({ id }) => id))).toEqual(
+        new Set(checkIds.filter((id) => id !== "container" && id !== "cluster")),
+      );
+    }
+  });
+
+  test("have parity and a load on every protocol path", () => {
+    const paths = [
+      "two-services/embed-http",
+      "two-services/onnx-http",
+      "two-services/onnx-grpc",
+      "cluster/embed-http",
+    ];
+    const compared = record.checks.filter(({ id }) => id === "parity");
+    expect(compared.map((it) => `${it.environment}/${it.path}`)).toEqual(paths);
+    expect(record.measurements.map((it) => `${it.environment}/${it.path}`)).toEqual(paths);
+    for (const { samples, imagesPerSecond } of record.measurements) {
+      expect(samples).toBeGreaterThan(0);
+      expect(imagesPerSecond).toBeGreaterThan(0);
+    }
+  });
+
+  test("are compared on the images that are read in different ways", () => {
+    const { sampleImages } = record.subject.settings;
+    for (const kind of [/exif/, /cmyk/, /grey/, /\.png$/]) {
+      expect(sampleImages.some((name) => kind.test(name))).toBe(true);
+    }
+  });
+
+  test("run one process for a container and one for each replica", () => {
+    const processes = record.environments.flatMap(({ services }) =>
+      services.map((it) => it.processes),
+    );
+    expect(processes).toEqual([1, 1, 2]);
+  });
+
+  test("are told as they go", () => {
+    expect(events.filter(({ kind }) => kind === "check")).toHaveLength(record.checks.length);
+  });
+
+  test("are stopped with requests in flight", () => {
+    const stops = record.checks.filter(({ id }) => id === "stop");
+    expect(stops).toHaveLength(3);
+    for (const { measured } of stops) {
+      expect(measured.requests).toBeGreaterThan(0);
+      expect(measured.lost).toBe(0);
+    }
+  });
+
+  test("name the server and its version", () => {
+    expect(record.subject.server).toMatch(/^clipstack \d/);
+  });
+
+  test("give a record that can be read again", () => {
+    expect(parseRecord(JSON.stringify(record), "record")).toEqual(
+      JSON.parse(JSON.stringify(record)),
+    );
+  });
+});
+
+describe("planted faults", () => {
+  let record: VerifyRecord;
+
+  beforeAll(async () => {
+    const ports = await freePorts(10);
+    const port = (index: number) => ports[index] ?? 0;
+    const model = await tinyModel();
+    const otherModel = join(folder, "other.onnx");
+    await generateModel({ profile: "tiny", seed: 2, file: otherModel });
+    const repository = repositoryOf(model);
+    const document = embedsDocument("faults", [
+      { name: "elsewhere", port: port(0), published: port(1), repository },
+      { name: "other-weights", port: port(2), repository: repositoryOf(otherModel) },
+      {
+        name: "dies-at-start",
+        port: port(3),
+        env: ["MODEL_PATH=/nowhere/model.onnx"],
+      },
+      {
+        name: "one-by-one",
+        port: port(5),
+        repository,
+        env: ["MAX_BATCH_SIZE=1", "TEST_FAULT=hides errors"],
+      },
+      { name: "loses-requests", port: port(6), repository, env: ["TEST_FAULT=loses requests"] },
+      {
+        name: "does-not-stop",
+        port: port(7),
+        repository,
+        graceSeconds: 1,
+        env: ["TEST_FAULT=does not stop"],
+      },
+      { name: "dies-at-work", port: port(4), repository, env: ["TEST_FAULT=dies at work"] },
+      { name: "miscounts", port: port(8), repository, env: ["TEST_FAULT=counts no images"] },
+      { name: "cuts", port: port(9), repository, env: ["TEST_FAULT=cuts a connection"] },
+    ]);
+    record = await run([document], { modelFile: undefined });
+  });
+
+  /** What failed of one service, without what follows from it. */
+  const failure = (service: string, id: string) => {
+    const found = record.checks.find(
+      (it) => it.service === service && it.id === id && it.outcome === "fail",
+    );
+    return found === undefined ? undefined : `${found.resource}: ${found.message}`;
+  };
+  const named = (service: string) => `docker_container.${service} (container 'faults-${service}')`;
+
+  test("make the run fail", () => {
+    expect(record.passed).toBe(false);
+  });
+
+  test("a wrong published port names its container", () => {
+    expect(failure("elsewhere", "wiring")).toMatch(
+      new RegExp(
+        `^${quoted(named("elsewhere"))}: publishes \\d+, but the environment's embed-http endpoint is http://127.0.0.1:\\d+$`,
+      ),
+    );
+  });
+
+  test("other weights name their container, and the numbers", () => {
+    expect(failure("other-weights", "parity")).toMatch(
+      new RegExp(
+        `^${quoted(named("other-weights"))}: .* differ from the local reference: cosine -?0\\.\\d+, relative difference \\d.* %; must be ≥ 0\\.999 and ≤ 0\\.10 %$`,
+      ),
+    );
+  });
+
+  test("a process that ends at its start names its container, and shows its last lines", () => {
+    const message = failure("dies-at-start", "start") ?? "";
+    expect(message).toContain(`${named("dies-at-start")}: faults-dies-at-start ended with code `);
+    expect(message).toContain("before it was ready; its last lines:\n");
+    expect(message).toContain("/nowhere/model.onnx");
+  });
+
+  test("a service that does not batch names its container", () => {
+    expect(failure("one-by-one", "batching")).toBe(
+      `${named("one-by-one")}: 128 concurrent requests ran one by one: 128 images in 128 executions`,
+    );
+  });
+
+  test("a wrong error names its container", () => {
+    expect(failure("one-by-one", "errors")).toBe(
+      `${named("one-by-one")}: an image that cannot be decoded: must get 422 undecodable_image, got 500; a broken image after a good one: must get 422 undecodable_image, got 500`,
+    );
+  });
+
+  test("a stop that loses requests names its container", () => {
+    expect(failure("loses-requests", "stop")).toMatch(lossOf(named("loses-requests")));
+  });
+
+  test("metrics that do not count every image name their container", () => {
+    expect(failure("miscounts", "batching")).toMatch(
+      new RegExp(
+        `^${quoted(named("miscounts"))}: sent 16 single requests, but the metrics count 0 images in \\d+ executions$`,
+      ),
+    );
+  });
+
+  test("a connection that is cut in the middle of a stop is a loss, and nothing else fails", () => {
+    expect(failure("cuts", "stop")).toMatch(lossOf(named("cuts")));
+    const others = record.checks.filter((it) => it.service === "cuts" && it.outcome !== "pass");
+    expect(others.map(({ id }) => id)).toEqual(["stop"]);
+  });
+
+  test("a process that has to be killed names its container", () => {
+    expect(failure("does-not-stop", "stop")).toMatch(
+      new RegExp(
+        `^${quoted(named("does-not-stop"))}: faults-does-not-stop ended by SIGKILL after \\d+ ms \\(grace 1 s\\), must end with code 0$`,
+      ),
+    );
+  });
+
+  test("a process that ends at work names its container", () => {
+    expect(failure("dies-at-work", "stop")).toBe(
+      `${named("dies-at-work")}: faults-dies-at-work ended with code 9 while it was checked`,
+    );
+  });
+
+  test("what could not be asked is skipped, and not passed", () => {
+    const asked = record.checks.filter(
+      (it) => it.service === "dies-at-start" && it.id === "parity",
+    );
+    expect(asked.map(({ outcome, message }) => [outcome, message])).toEqual([
+      ["skip", "it did not start"],
+    ]);
+  });
+});
+
+test("a health check that does not pass names its container", async () => {
+  const [port = 0] = await freePorts(1);
+  const document = embedsDocument("sick", [{ name: "embed", port, healthPath: "/no-such-path" }]);
+  const { checks } = await run([document], { startLimitSeconds: 3 });
+  expect(checks.find(({ outcome }) => outcome === "fail")).toMatchObject({
+    id: "start",
+    resource: "docker_container.embed (container 'sick-embed')",
+    message: expect.stringContaining("sick-embed was not ready in 3 s: "),
+  });
+});
+
+test("a liveness probe that does not pass, and a replica that takes the others with it, name their Deployment", async () => {
+  const [port = 0] = await freePorts(1);
+  const document = kubernetesDocument(port, "/no-such-path");
+  const deployment = document.resource.kubernetes_deployment_v1?.embed as {
+    spec: { template: { spec: { container: { env: unknown[] }[] } } };
+  };
+  deployment.spec.template.spec.container[0]?.env.push(
+    { name: "TEST_FAULT", value: "replicas fall together" },
+    { name: "TEST_FAULT_FILE", value: join(folder, "one-has-stopped") },
+  );
+  const { checks } = await run([document]);
+  const failures = checks.filter(({ outcome }) => outcome === "fail");
+  const named = "kubernetes_deployment_v1.embed (Deployment 'embed')";
+  expect(failures.map(({ resource, message }) => `${resource}: ${message}`)).toEqual([
+    ...[1, 2].map(
+      (replica) =>
+        `${named}: embed #${replica}: its liveness probe (GET :http/no-such-path) gets status 404`,
+    ),
+    expect.stringContaining(
+      `${named}: with embed #1 stopped, the others do not answer through the Service: status 500 `,
+    ),
+  ]);
+});
+
+test.each(["http", "grpc"] as const)(
+  "a connection to a Triton that is cut in the middle of a stop is a loss, over %s, and nothing else fails",
+  async (protocol) => {
+    const [embed = 0, http = 0, grpc = 0, metrics = 0] = await freePorts(4);
+    const { resource, output } = dockerDocument({
+      ports: { embed, triton: { http, grpc, metrics } },
+      repository: join(project, "model_repository"),
+    });
+    const { environment } = output;
+    const triton = {
+      ...(resource.docker_container?.triton as object),
+      env: ["TEST_FAULT=cuts a connection", `TEST_FAULT_PROTOCOL=${protocol}`],
+    };
+    const services = environment.value.services.filter(({ kind }) => kind === "triton");
+    const { checks } = await run([
+      {
+        resource: { ...resource, docker_container: { triton } },
+        output: { environment: { value: { ...environment.value, services } } },
+      },
+    ]);
+    const others = checks.filter(({ outcome }) => outcome !== "pass");
+    expect(others.map((it) => `${it.id} ${it.resource}: ${it.message}`)).toEqual([
+      expect.stringMatching(
+        lossOf("docker_container.triton (container 'two-services-triton-onnx')", "stop "),
+      ),
+    ]);
+  },
+);
+
+test("fails before anything starts when a port is taken, naming who needs it", async () => {
+  const other = createServer();
+  await new Promise<void>((resolve) => other.listen(0, "127.0.0.1", resolve));
+  const address = other.address();
+  const port = typeof address === "object" && address !== null ? address.port : 0;
+  const document = embedsDocument("busy", [{ name: "embed", port }]);
+  await expect(run([document])).rejects.toThrow(
+    `port ${port} of busy/busy-embed is taken on this machine\nstop what listens there, or move all ports with --port-offset, like --port-offset 10000`,
+  );
+  await new Promise((resolve) => other.close(resolve));
+});
+
+test("stops in the middle, and leaves no process, when it is told to", async () => {
+  const [port = 0] = await freePorts(1);
+  const controller = new AbortController();
+  const running = run([embedsDocument("stopped", [{ name: "embed", port }])], {
+    secondsPerPath: 60,
+    signal: controller.signal,
+    onEvent: (event) => {
+      if (event.kind === "phase" && event.text.startsWith("load")) {
+        setTimeout(() => controller.abort(), 100);
+      }
+    },
+  });
+  await expect(running).rejects.toThrow("abort");
+  await expect(freeAgain(port)).resolves.toBe(true);
+});
+
+async function freeAgain(port: number): Promise<boolean> {
+  const server = createServer();
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(port, "127.0.0.1", resolve);
+  });
+  await new Promise((resolve) => server.close(resolve));
+  return true;
+}

@@ -1,0 +1,228 @@
+import { existsSync, rmSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { type Artefact, readArtefact } from "../artefact/artefact.ts";
+import { type RunningInstance, requirePorts, startEmbedded } from "../artefact/embedded.ts";
+import {
+  describe,
+  type EmbeddedPlan,
+  planEmbedded,
+  workloadsBehind,
+} from "../artefact/embedded-plan.ts";
+import { environmentModel } from "../artefact/environment-model.ts";
+import { freePorts } from "../artefact/free-ports.ts";
+import { makeScratchFolder } from "../artefact/scratch-folder.ts";
+import type { EnvironmentSubject, VerifyRecord } from "../bench/record/record.ts";
+import { metricsSource } from "../bench/run/instance-metrics.ts";
+import {
+  type Preprocess,
+  type Reference,
+  type ReferenceModel,
+  References,
+  readSamples,
+} from "../bench/run/reference.ts";
+import { openService, type ServiceUnderTest } from "../bench/run/service-under-test.ts";
+import {
+  type CheckedEnvironment,
+  type CheckOptions,
+  CheckRun,
+  recordOf,
+  sampleLimit,
+} from "./check-run.ts";
+import { checkBatching } from "./checks/check-batching.ts";
+import { checkStop } from "./checks/check-stop.ts";
+import { checkStart, checkWiring } from "./checks/check-wiring.ts";
+
+export interface VerifyOptions extends CheckOptions {
+  readonly environments: readonly EnvironmentFile[];
+  /** Starts the bundled server: program, arguments, and the server's file last. */
+  readonly serverCommand: readonly string[];
+  /** The project's model repository, for volumes of other hosts. */
+  readonly modelRepository: string;
+  /** ONNX file in place of every model; absent: what the artefacts mount. */
+  readonly modelFile?: string;
+  /** Folder of sample images. */
+  readonly samples: string;
+  readonly preprocess: Preprocess;
+  /**
+   * No start takes longer, whatever budget was synthesized, in seconds.
+   *
+   * @default 120
+   */
+  readonly startLimitSeconds?: number;
+}
+
+export interface EnvironmentFile {
+  /** Path of `cdk.tf.json`. */
+  readonly file: string;
+  /** How it is shown. */
+  readonly shown: string;
+  readonly editedByHand: boolean;
+}
+
+const defaultStartLimitSeconds = 120;
+/** Listeners that need a free port are at most these for one replica. */
+const portsPerReplica = 3;
+
+/**
+ * Run each environment on this machine and check it; one after the other, because they may use the same ports.
+ *
+ * @throws {BenchError} what is wrong before anything has started: a file, an option, a port that is taken.
+ */
+export async function verify(options: VerifyOptions): Promise<VerifyRecord> {
+  const startedAt = new Date();
+  const scratch = makeScratchFolder();
+  try {
+    const prepared: Prepared[] = [];
+    for (const [index, environment] of options.environments.entries()) {
+      const artefact = readArtefact(environment.file, environment.shown);
+      const plan = await planFor(artefact, environment, options, join(scratch, String(index)));
+      const own = environmentModel(artefact, dirname(resolve(environment.file)), existsSync);
+      prepared.push({ ...environment, artefact, plan, model: await options.chooseModel(own) });
+    }
+    await requirePorts(
+      prepared.map(({ artefact, plan }) => ({ environment: artefact.environment.name, plan })),
+    );
+
+    const samples = readSamples(options.samples, sampleLimit);
+    const references = new References(samples, options.preprocess, (text) =>
+      options.onEvent({ kind: "phase", text }),
+    );
+    const environments: CheckedEnvironment[] = [];
+    for (const one of prepared) {
+      options.signal.throwIfAborted();
+      const reference = await references.of(one.model);
+      const run = new CheckRun(one.artefact.environment.name, "embedded", reference, options);
+      const subject = await runEmbedded(one, run, reference, options);
+      environments.push({ subject, model: one.model, run });
+    }
+    return await recordOf(startedAt, "embedded", samples, environments, options);
+  } finally {
+    rmSync(scratch, { recursive: true, force: true });
+  }
+}
+
+interface Prepared extends EnvironmentFile {
+  readonly artefact: Artefact;
+  readonly plan: EmbeddedPlan;
+  readonly model: ReferenceModel;
+}
+
+/** The processes that stand in for an environment, on free ports where it publishes none. */
+export async function planFor(
+  artefact: Artefact,
+  { file }: EnvironmentFile,
+  options: Pick<VerifyOptions, "portOffset" | "modelRepository" | "modelFile">,
+  temporaryFolder: string,
+): Promise<EmbeddedPlan> {
+  const replicas = artefact.workloads.reduce((sum, workload) => sum + workload.replicas, 0);
+  const endpoints = artefact.workloads.flatMap(({ service }) => service.endpoints);
+  const published = artefact.workloads.flatMap((workload) => workload.published);
+  const needed = new Set(published.map(({ external }) => external + options.portOffset));
+  const free = [...(await freePorts(replicas * portsPerReplica + endpoints.length, needed))];
+  return planEmbedded(artefact, {
+    moduleFolder: dirname(resolve(file)),
+    modelRepository: options.modelRepository,
+    modelFile: options.modelFile,
+    exists: existsSync,
+    temporaryFolder,
+    portOffset: options.portOffset,
+    freePort: () => free.pop() ?? 0,
+  });
+}
+
+/** One environment, from the start of its processes to their end. */
+async function runEmbedded(
+  environment: Prepared,
+  run: CheckRun,
+  reference: Reference,
+  { serverCommand, signal, startLimitSeconds = defaultStartLimitSeconds }: VerifyOptions,
+): Promise<EnvironmentSubject> {
+  const began = performance.now();
+  const { artefact, plan } = environment;
+  run.phase(`start ${plan.instances.map(({ name }) => name).join(", ")}`);
+  const running = await startEmbedded(plan, { serverCommand, signal, startLimitSeconds });
+  const services = artefact.workloads.map((workload) =>
+    openService(
+      run.environment,
+      workload,
+      running.instances.filter(({ instance }) => instance.workload === workload),
+      plan.targets.filter((target) => target.workload === workload),
+    ),
+  );
+  const stopNow = () => void running.stop();
+  signal.addEventListener("abort", stopNow, { once: true });
+  try {
+    await checkAll(run, services, plan, running.instances, reference);
+  } finally {
+    signal.removeEventListener("abort", stopNow);
+    await Promise.all(services.flatMap((s) => [s.closeTransports(), s.http.close()]));
+    await running.stop();
+  }
+  return subjectOf(artefact, environment, plan.notes, began);
+}
+
+/**
+ * Subject of a record: one environment, wherever it ran.
+ *
+ * @param beganMs - Start of its run, on the clock of `performance.now()`.
+ */
+export function subjectOf(
+  { environment, workloads, sha256 }: Artefact,
+  { shown, editedByHand }: EnvironmentFile,
+  notes: readonly string[],
+  beganMs: number,
+): EnvironmentSubject {
+  const { name, where, accelerator, gpu } = environment;
+  return {
+    name,
+    where,
+    accelerator,
+    gpu: gpu === undefined ? undefined : `${gpu.count} × ${gpu.name}`,
+    artefact: { file: shown, sha256, editedByHand },
+    services: workloads.map((workload) => ({
+      name: workload.service.name,
+      kind: workload.service.kind,
+      backend: workload.service.backend,
+      engine: workload.service.engine,
+      resource: describe(workload),
+      processes: workload.replicas,
+    })),
+    notes: [...notes],
+    seconds: Math.round((performance.now() - beganMs) / 100) / 10,
+  };
+}
+
+async function checkAll(
+  run: CheckRun,
+  services: readonly ServiceUnderTest[],
+  plan: EmbeddedPlan,
+  all: readonly RunningInstance[],
+  reference: Reference,
+): Promise<void> {
+  for (const service of services) run.report(checkWiring(service, plan));
+  for (const service of services) run.report(await checkStart(service));
+  const ready = services.filter((service) => service.instances.every(({ start }) => start.ok));
+  await run.requests(ready, services, (service) =>
+    checkBatching(service, batchedAt(service, all).map(metricsSource), reference),
+  );
+  // a gateway before the Tritons that it needs
+  const order = [...services].sort((a, b) => kindOrder(a) - kindOrder(b));
+  await run.family("stop", order, ready, (service) => checkStop(service, reference));
+}
+
+function kindOrder(service: ServiceUnderTest): number {
+  return service.workload.service.kind === "embed" ? 0 : 1;
+}
+
+/** Where the batches of a service are made: in its own processes, or in the Tritons behind a gateway. */
+function batchedAt(
+  { workload }: ServiceUnderTest,
+  all: readonly RunningInstance[],
+): readonly RunningInstance[] {
+  const tritons = workloadsBehind(
+    workload,
+    all.map(({ instance }) => instance.workload),
+  );
+  const counting = tritons.length > 0 ? tritons : [workload];
+  return all.filter(({ instance }) => counting.includes(instance.workload));
+}
