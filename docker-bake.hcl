@@ -23,11 +23,11 @@ target "_common" {
 }
 
 target "embed" {
-  inherits  = ["_common"]
-  context   = "inference-image"
-  args      = { NODE_IMAGE = NODE_IMAGE }
-  tags      = ["${REGISTRY}clipstack/embed:cpu", "${REGISTRY}clipstack/embed:${VERSION}-cpu"]
-  platforms = [PLATFORM]
+  inherits   = ["_common"]
+  dockerfile = "inference-image/Dockerfile"
+  args       = { NODE_IMAGE = NODE_IMAGE }
+  tags       = ["${REGISTRY}clipstack/embed:cpu", "${REGISTRY}clipstack/embed:${VERSION}-cpu"]
+  platforms  = [PLATFORM]
 }
 
 // several platforms need a builder of the driver docker-container
@@ -38,15 +38,15 @@ target "embed-release" {
 
 target "embed-gpu" {
   inherits   = ["_common"]
-  context    = "inference-image"
-  dockerfile = "Dockerfile.gpu"
+  dockerfile = "inference-image/Dockerfile.gpu"
   args       = { NODE_IMAGE = NODE_IMAGE, CUDA_IMAGE = CUDA_IMAGE }
   tags       = ["${REGISTRY}clipstack/embed:gpu", "${REGISTRY}clipstack/embed:${VERSION}-gpu"]
   platforms  = ["linux/amd64"]
 }
 
 target "embed-weights" {
-  dockerfile = "model_repository/image/Dockerfile.weights"
+  context    = "model_repository"
+  dockerfile = "image/Dockerfile.weights"
   contexts   = { "clipstack/embed:cpu" = "target:embed" }
   args       = { IMAGE = "clipstack/embed:cpu", MODEL_PRECISION = MODEL_PRECISION }
   // the last two are those of the chart and of its values files
@@ -56,7 +56,8 @@ target "embed-weights" {
 
 target "triton" {
   inherits   = ["_common"]
-  dockerfile = "model_repository/image/Dockerfile.triton"
+  context    = "model_repository"
+  dockerfile = "image/Dockerfile.triton"
   args       = { TRITON_IMAGE = TRITON_IMAGE, WEIGHTS = WEIGHTS }
   tags       = ["${REGISTRY}clipstack/triton:${VERSION}"]
   platforms  = [PLATFORM]
@@ -64,7 +65,8 @@ target "triton" {
 
 target "all-in-one" {
   inherits   = ["_common"]
-  dockerfile = "model_repository/image/Dockerfile.all-in-one"
+  context    = "model_repository"
+  dockerfile = "image/Dockerfile.all-in-one"
   contexts   = { "clipstack/embed:cpu" = "target:embed" }
   args       = { EMBED_IMAGE = "clipstack/embed:cpu", TRITON_IMAGE = TRITON_IMAGE, TRITON_ENGINE = "tritonserver", WEIGHTS = WEIGHTS }
   tags       = ["${REGISTRY}clipstack/all-in-one:${VERSION}"]

@@ -185,9 +185,9 @@ export const commandsTested: readonly TestedCommand[] = [
   // images and the chart
   { command: "docker buildx bake", tests: imageTests, words: ["bake"] },
   {
-    command: "docker build inference-image",
+    command: "docker build --file inference-image/Dockerfile",
     tests: imageTests,
-    words: ["build", "inference-image"],
+    words: ["build", "inference-image/Dockerfile"],
   },
   { command: "docker run --read-only", tests: imageTests, words: ["read-only root"] },
   { command: "helm install", tests: chartTests, words: ["install"] },

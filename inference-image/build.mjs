@@ -1,20 +1,19 @@
 // `npm run build -w inference-image`: compiles the server into `dist/`, or into the folder that is given. What comes out needs
 // Node, `onnxruntime-node` and `sharp`, and nothing else: `node dist/main.js`, `node dist/main.js tritonserver …`.
-import { cp, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
-const source = join(here, "src");
+const root = join(here, "..");
 const target = resolve(process.argv[2] ?? join(here, "dist"));
 
 /** Loaded from node_modules: they are native libraries. */
 const external = ["onnxruntime-node", "sharp"];
 
 /** Read at run time, from the folder of the file that reads them: all files of `dist/` lie in one. */
-const kernels = (await readdir(join(source, "engine"))).filter((file) => file.endsWith(".wasm"));
-const assets = [...kernels.map((file) => join("engine", file)), "triton/proto"];
+const assets = ["inference/preprocess/image-kernel.wasm", "client/triton/proto"];
 
 /** @type {import("esbuild").BuildOptions} */
 const options = {
@@ -35,7 +34,7 @@ await mkdir(target, { recursive: true });
 const results = await Promise.all([
   build({
     ...options,
-    entryPoints: ["server/main.ts", "server/json-worker.ts"].map((file) => join(source, file)),
+    entryPoints: ["main.ts", "http/json-worker.ts"].map((file) => join(here, file)),
     entryNames: "[name]",
     chunkNames: "[name]-[hash]",
     splitting: true,
@@ -47,17 +46,20 @@ const results = await Promise.all([
   }),
   build({
     ...options,
-    entryPoints: ["onnx-worker", "preprocess-worker", "preprocess-process"].map((name) =>
-      join(source, `engine/${name}.mjs`),
-    ),
+    entryPoints: [
+      "session/onnx-worker",
+      "preprocess/preprocess-worker",
+      "preprocess/preprocess-process",
+    ].map((name) => join(root, `inference/${name}.mjs`)),
+    entryNames: "[name]",
     external,
     outExtension: { ".js": ".mjs" },
   }),
   // by itself, so that it loads nothing else
-  build({ ...options, entryPoints: [join(source, "server/healthcheck.ts")] }),
+  build({ ...options, entryPoints: [join(here, "healthcheck.ts")] }),
 ]);
 for (const asset of assets) {
-  await cp(join(source, asset), join(target, basename(asset)), { recursive: true });
+  await cp(join(root, asset), join(target, basename(asset)), { recursive: true });
 }
 await writeFile(join(target, "package.json"), `${JSON.stringify({ type: "module" })}\n`);
 const inputs = results.flatMap(({ metafile }) => Object.keys(metafile.inputs));

@@ -14,11 +14,18 @@ import { hostPorts } from "../contract/ports.ts";
 import { modelRepositoryMount } from "../contract/server-env.ts";
 import { parseTritonArgs, restrictModelControl } from "../contract/triton-flags.ts";
 
-const folder = fileURLToPath(new URL("./", import.meta.url));
+const folder = fileURLToPath(new URL("../", import.meta.url));
 const read = (path: string) => readFileSync(join(folder, path), "utf8");
-const { version } = JSON.parse(read("package.json")) as { readonly version: string };
-const bake = read("../docker-bake.hcl");
-const dockerfiles = ["Dockerfile", "Dockerfile.gpu", "Dockerfile.triton", "Dockerfile.all-in-one"];
+const { version } = JSON.parse(read("inference-image/package.json")) as {
+  readonly version: string;
+};
+const bake = read("docker-bake.hcl");
+const server = "inference-image/Dockerfile";
+const gpu = "inference-image/Dockerfile.gpu";
+const triton = "model_repository/image/Dockerfile.triton";
+const allInOne = "model_repository/image/Dockerfile.all-in-one";
+const weights = "model_repository/image/Dockerfile.weights";
+const dockerfiles = [server, gpu, triton, allInOne];
 
 /** The default of a build argument. */
 function defaultOf(dockerfile: string, name: string): string | undefined {
@@ -30,7 +37,7 @@ describe("the Dockerfiles", () => {
     expect(defaultOf(dockerfile, "VERSION")).toBe(version);
   });
 
-  test.each([...dockerfiles, "Dockerfile.weights"])(
+  test.each([...dockerfiles, weights])(
     "%s is built by the classic builder too, and runs as nobody special",
     (dockerfile) => {
       const text = read(dockerfile);
@@ -44,12 +51,12 @@ describe("the Dockerfiles", () => {
 
   test("the bake file has their default base images and the version", () => {
     for (const [name, dockerfile] of [
-      ["NODE_IMAGE", "Dockerfile"],
-      ["NODE_IMAGE", "Dockerfile.gpu"],
-      ["CUDA_IMAGE", "Dockerfile.gpu"],
-      ["TRITON_IMAGE", "Dockerfile.triton"],
-      ["TRITON_IMAGE", "Dockerfile.all-in-one"],
-      ["VERSION", "Dockerfile"],
+      ["NODE_IMAGE", server],
+      ["NODE_IMAGE", gpu],
+      ["CUDA_IMAGE", gpu],
+      ["TRITON_IMAGE", triton],
+      ["TRITON_IMAGE", allInOne],
+      ["VERSION", server],
     ] as const) {
       expect(bake).toContain(`variable "${name}" { default = "${defaultOf(dockerfile, name)}" }`);
     }
@@ -72,16 +79,14 @@ describe("the Dockerfiles", () => {
   });
 
   test("an engine cache can be written at the place that the model configurations name", () => {
-    for (const dockerfile of ["Dockerfile.triton", "Dockerfile.all-in-one"]) {
+    for (const dockerfile of [triton, allInOne]) {
       expect(read(dockerfile)).toContain(`install -d -o 1000 -g 1000 ${engineCacheMount}\n`);
       expect(read(dockerfile)).toContain(`VOLUME ${engineCacheMount}\n`);
     }
   });
 
   test("Triton's command line is one that Triton takes", async () => {
-    const [, command] = /^CMD (\["sh"[^\]]*\])/m.exec(
-      read("Dockerfile.triton").replaceAll("\\\n", ""),
-    )!;
+    const [, command] = /^CMD (\["sh"[^\]]*\])/m.exec(read(triton).replaceAll("\\\n", ""))!;
     const [program, ...args] = JSON.parse(command!) as [string, ...string[]];
     const flags = await tritonFlagsOf(program, args, { MODEL_CONTROL_KEY: "a-key" });
     expect(flags).toMatchObject({
@@ -99,10 +104,10 @@ describe("the Dockerfiles", () => {
 
 describe("the CUDA provider of the GPU image", () => {
   const require = createRequire(import.meta.url);
-  const script = join(dirname(require.resolve("onnxruntime-node")), ".", "script");
+  const script = join(dirname(require.resolve("onnxruntime-node")), "..", "script");
 
   test("is asked for as the install script of onnxruntime-node understands it", () => {
-    const [, name, value] = /RUN (ONNXRUNTIME\w+)=(\w+) node /.exec(read("Dockerfile.gpu"))!;
+    const [, name, value] = /RUN (ONNXRUNTIME\w+)=(\w+) node /.exec(read(gpu))!;
     const { stdout } = spawnSync(
       process.execPath,
       ["-p", `require(${JSON.stringify(join(script, "install-utils.js"))}).parseInstallFlag()`],
@@ -113,7 +118,7 @@ describe("the CUDA provider of the GPU image", () => {
 
   test("comes in the version of onnxruntime-node, with the files that the Dockerfile names", () => {
     const { manifests, packages } = require(join(script, "install-metadata.js"));
-    const ort = JSON.parse(read("package.json")).dependencies["onnxruntime-node"];
+    const ort = JSON.parse(read("inference-image/package.json")).dependencies["onnxruntime-node"];
     expect(packages["nuget:linux/x64:cuda12"]).toEqual({
       name: "Microsoft.ML.OnnxRuntime.Gpu.Linux",
       versions: [{ feed: "nuget", version: ort }],
@@ -121,7 +126,7 @@ describe("the CUDA provider of the GPU image", () => {
     for (const name of ["cuda", "tensorrt"]) {
       const file = `libonnxruntime_providers_${name}.so`;
       expect(Object.keys(manifests["linux/x64:cuda12"])).toContain(`./${file}`);
-      expect(read("Dockerfile.gpu")).toContain(file);
+      expect(read(gpu)).toContain(file);
     }
   });
 });
@@ -135,25 +140,25 @@ describe("the all-in-one image", () => {
 
   test("publishes the ports of a GPU host", () => {
     const ports = [embed, ...tritons.flatMap(({ ports: it }) => [it.http, it.grpc, it.metrics])];
-    expect(read("Dockerfile.all-in-one")).toContain(`\nEXPOSE ${ports.join(" ")}\n`);
-    expect(read("Dockerfile.all-in-one")).toContain("SERVICES=embed,triton-onnx,triton-trt ");
+    expect(read(allInOne)).toContain(`\nEXPOSE ${ports.join(" ")}\n`);
+    expect(read(allInOne)).toContain("SERVICES=embed,triton-onnx,triton-trt ");
   });
 
   test.each(tritons)("$service serves its model at its ports", ({ service, model, ports }) => {
-    const run = read(`image/all-in-one/services/${service}/run`);
+    const run = read(`model_repository/image/all-in-one/services/${service}/run`);
     expect(run).toBe(
       `#!/bin/sh\nexec /etc/clipstack/triton ${model} ${ports.http} ${ports.grpc} ${ports.metrics}\n`,
     );
-    expect(read("image/all-in-one/services/embed/run")).toContain(
+    expect(read("model_repository/image/all-in-one/services/embed/run")).toContain(
       `TRITON_GRPC_URLS=127.0.0.1:${ports.grpc} TRITON_MODEL=${model} ;;`,
     );
-    expect(read("image/all-in-one/health")).toContain(
+    expect(read("model_repository/image/all-in-one/health")).toContain(
       ` ${service}) set -- "$@" http://127.0.0.1:${ports.http}${oipPaths.ready} ;;`,
     );
   });
 
   test("starts a Triton with options that Triton takes", async () => {
-    const script = join(folder, "image/all-in-one/triton");
+    const script = join(folder, "model_repository/image/all-in-one/triton");
     const env = {
       TRITON_ENGINE: "tritonserver",
       MODEL_CONFIG_NAME: "cpu",
@@ -171,7 +176,7 @@ describe("the all-in-one image", () => {
   });
 
   test("asks whether the embed server is ready where it listens", () => {
-    const health = read("image/all-in-one/health");
+    const health = read("model_repository/image/all-in-one/health");
     expect(health).toContain(`\${PORT:-${embed}}${embedPaths.readyz}" ;;`);
   });
 });

@@ -5,37 +5,34 @@ import { expect, test } from "vitest";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
 
-/**
- * What each folder may import besides itself. A folder belongs to the longest name that it starts with. `cli`
- * puts the parts together, so it may import all of them; nobody imports it.
- */
-const layers: Readonly<Record<string, readonly string[]>> = {
-  contract: [],
-  inference: ["contract"],
-  "model-tools": ["contract", "inference"],
-  "client/triton": ["contract"],
-  "inference-image": ["contract", "inference", "model-tools", "client/triton"],
-  client: ["contract", "inference", "client/triton"],
-  constructs: ["contract"],
-  stacks: ["constructs", "contract", "review"],
-  review: ["constructs", "contract", "client/triton"],
-  cli: [
-    "stacks",
-    "review",
-    "constructs",
-    "bench",
-    "model-tools/samples",
-    "contract",
-    "inference",
-    "model-tools",
-    "client/triton",
-    "inference-image",
-    "client",
-  ],
-  bench: ["contract", "client/triton", "client", "model-tools/samples"],
-  "model-tools/samples": [],
-  "tools/trials": ["bench", "contract", "model-tools", "client/triton"],
-  "examples/photo-dedupe": ["contract", "client", "model-tools/samples"],
+/** Packages, highest first. A package imports only from packages below it. */
+const packages = [
+  "tools",
+  "cli",
+  "stacks",
+  "verify",
+  "review",
+  "bench",
+  "artefact",
+  "examples/photo-dedupe",
+  "inference-image",
+  "constructs",
+  "model-tools",
+  "client",
+  "inference",
+  "contract",
+];
+
+/** Packages below that a package nevertheless does not import. */
+const forbidden: Readonly<Record<string, readonly string[]>> = {
+  // they check the artefact, not the code that produced it
+  verify: ["constructs"],
+  bench: ["constructs"],
+  artefact: ["constructs"],
+  // the server image contains no infrastructure code
+  "inference-image": ["constructs"],
+  "examples/photo-dedupe": ["constructs", "inference-image"],
+  constructs: ["client", "inference", "model-tools"],
 };
 
 /** npm packages that only some folders may import. */
@@ -44,29 +41,32 @@ const guarded: readonly { readonly name: RegExp; readonly only: readonly string[
   { name: /^(@cdktf\/|constructs$)/, only: ["constructs/", "stacks/"] },
   // the root of a provider package loads every resource: seconds of synth time
   { name: /^@cdktf\/provider-[a-z]+$/, only: [] },
-  {
-    name: /^(fastify|@fastify\/)/,
-    only: ["inference-image/", "examples/photo-dedupe/"],
-  },
+  { name: /^(fastify|@fastify\/)/, only: ["inference-image/", "examples/photo-dedupe/"] },
   {
     name: /^(onnxruntime-node|sharp)$/,
     only: ["inference/", "model-tools/samples/", "examples/photo-dedupe/"],
   },
+  // the contract is plain data and schemas
+  {
+    name: /^(?!zod$)/,
+    only: [...packages.filter((name) => name !== "contract").map((name) => `${name}/`), "docs/"],
+  },
 ];
-
-/** The contract is plain data and schemas. */
-const contractPackages = /^zod$/;
 
 interface Import {
   readonly file: string;
+  /** The module as written: a relative path or the name of a package. */
   readonly from: string;
 }
+
+const isRelative = (from: string) => from.startsWith(".");
 
 function* sourceFiles(folder: string): Generator<string> {
   for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {
     const path = `${folder}/${entry.name}`;
-    if (entry.isDirectory() && entry.name !== "node_modules") yield* sourceFiles(path);
-    else if (/\.m?[jt]s$/.test(entry.name)) yield path;
+    if (entry.isDirectory()) {
+      if (!["node_modules", "dist"].includes(entry.name)) yield* sourceFiles(path);
+    } else if (/\.m?[jt]s$/.test(entry.name)) yield path;
   }
 }
 
@@ -81,83 +81,113 @@ function importsOf(file: string): readonly Import[] {
   }));
 }
 
-function layerOf(file: string): string | undefined {
-  return Object.keys(layers)
-    .filter((layer) => file.startsWith(`${layer}/`))
-    .sort((a, b) => b.length - a.length)[0];
+/** Path of the imported file, relative to the repository. */
+function targetOf({ file, from }: Import): string {
+  return relative(root, resolve(root, dirname(file), from))
+    .split(sep)
+    .join("/");
 }
 
-/** A test may import what it tests with; the direction holds for what ships. */
+function packageOf(file: string): string | undefined {
+  return packages.find((name) => file.startsWith(`${name}/`));
+}
+
+/** Tests may import their fixtures from anywhere; the direction applies to the code that ships. */
 const isTest = (file: string) => /\.test\.ts$|\/test-[a-z-]+\.ts$|\.suite\.ts$/.test(file);
 
-const files = ["stacks", "constructs", "inference-image", "bench", "examples"]
+const files = packages
   .flatMap((folder) => [...sourceFiles(folder)])
   .filter((file) => !isTest(file));
 const imports = files.flatMap(importsOf);
 
-/** Every import of a file of ours that the layers do not allow, as `file -> file`. */
+/** Imports of this repository's files against the direction, as `file -> file`. */
 function wrongDirections(all: readonly Import[]): readonly string[] {
   return all
-    .filter(({ from }) => from.startsWith(".") && !from.endsWith("/package.json"))
-    .map(({ file, from }) => ({
-      file,
-      target: relative(root, resolve(root, dirname(file), from))
-        .split(sep)
-        .join("/"),
-    }))
-    .filter(({ file, target }) => {
-      const layer = layerOf(file);
-      const targetLayer = layerOf(target);
-      if (layer === undefined || targetLayer === undefined) return true;
-      return targetLayer !== layer && !layers[layer]?.includes(targetLayer);
+    .filter(({ from }) => isRelative(from) && !from.endsWith("/package.json"))
+    .filter((each) => {
+      const importer = packageOf(each.file);
+      const imported = packageOf(targetOf(each));
+      if (importer === undefined || imported === undefined) return true;
+      if (importer === imported) return false;
+      const isBelow = packages.indexOf(importer) < packages.indexOf(imported);
+      return !isBelow || forbidden[importer]?.includes(imported);
     })
-    .map(({ file, target }) => `${file} -> ${target}`);
+    .map((each) => `${each.file} -> ${targetOf(each)}`);
 }
 
-/** Every import of a package outside the folders that may import it, as `file -> package`. */
+/** Imports of npm packages outside the folders that may import them, as `file -> package`. */
 function wrongPackages(all: readonly Import[]): readonly string[] {
   return all
-    .filter(({ from }) => !from.startsWith(".") && !from.startsWith("node:"))
-    .filter(({ file, from }) => {
-      if (layerOf(file) === "contract") return !contractPackages.test(from);
-      return guarded.some(
+    .filter(({ from }) => !isRelative(from) && !from.startsWith("node:"))
+    .filter(({ file, from }) =>
+      guarded.some(
         ({ name, only }) => name.test(from) && !only.some((path) => file.startsWith(path)),
-      );
-    })
+      ),
+    )
     .map(({ file, from }) => `${file} -> ${from}`);
 }
 
-test("finds the imports of every folder", () => {
-  const found = new Set(imports.map(({ file }) => layerOf(file)));
-  for (const layer of Object.keys(layers)) {
-    if (layer !== "contract") expect(found, layer).toContain(layer);
+/** Import cycles, type imports included, each as the sorted files of one strongly connected component. */
+function cycles(all: readonly Import[]): readonly string[] {
+  const targets = new Map<string, string[]>();
+  for (const each of all) {
+    if (!isRelative(each.from)) continue;
+    targets.set(each.file, [...(targets.get(each.file) ?? []), targetOf(each)]);
   }
+  // Tarjan's algorithm
+  const found: string[] = [];
+  const index = new Map<string, number>();
+  const low = new Map<string, number>();
+  const stack: string[] = [];
+  const visit = (file: string): void => {
+    index.set(file, index.size);
+    low.set(file, index.get(file)!);
+    stack.push(file);
+    for (const target of targets.get(file) ?? []) {
+      if (!index.has(target)) visit(target);
+      if (stack.includes(target)) low.set(file, Math.min(low.get(file)!, low.get(target)!));
+    }
+    if (low.get(file) !== index.get(file)) return;
+    const component = stack.splice(stack.indexOf(file));
+    if (component.length > 1) found.push(component.sort().join(" - "));
+  };
+  for (const file of targets.keys()) if (!index.has(file)) visit(file);
+  return found;
+}
+
+test("finds the imports of every package", () => {
+  const found = new Set(imports.map(({ file }) => packageOf(file)));
+  for (const name of packages) expect(found, name).toContain(name);
 });
 
 test("reads JavaScript as well", () => {
   expect(files).toContain("tools/start.mjs");
 });
 
-test("imports go one way", () => {
+test("a package imports only from packages below it", () => {
   expect(wrongDirections(imports)).toEqual([]);
 });
 
-test("packages are imported only where they belong", () => {
+test("npm packages are imported only where they belong", () => {
   expect(wrongPackages(imports)).toEqual([]);
+});
+
+test("there are no import cycles", () => {
+  expect(cycles(imports)).toEqual([]);
 });
 
 test("an import against the direction is found", () => {
   expect(
     wrongDirections([
       { file: "bench/run/a.ts", from: "../../stacks/settings.ts" },
-      { file: "contract/a.ts", from: "../engine/types.ts" },
-      { file: "constructs/a.ts", from: "../stacks/settings.ts" },
+      { file: "verify/a.ts", from: "../constructs/state.ts" },
+      { file: "contract/a.ts", from: "../inference/session/types.ts" },
       { file: "stacks/a.ts", from: "../cli/main.ts" },
     ]),
   ).toEqual([
     "bench/run/a.ts -> stacks/settings.ts",
+    "verify/a.ts -> constructs/state.ts",
     "contract/a.ts -> inference/session/types.ts",
-    "constructs/a.ts -> stacks/settings.ts",
     "stacks/a.ts -> cli/main.ts",
   ]);
 });
@@ -176,4 +206,15 @@ test("a package outside its folder is found", () => {
     "bench/run/a.ts -> onnxruntime-node",
     "contract/a.ts -> yaml",
   ]);
+});
+
+test("a cycle is found", () => {
+  expect(
+    cycles([
+      { file: "bench/a.ts", from: "./b.ts" },
+      { file: "bench/b.ts", from: "./c.ts" },
+      { file: "bench/c.ts", from: "./a.ts" },
+      { file: "bench/d.ts", from: "./a.ts" },
+    ]),
+  ).toEqual(["bench/a.ts - bench/b.ts - bench/c.ts"]);
 });

@@ -58,7 +58,7 @@ describe.skipIf(missing !== "")(
         const embed = await onEngine(
           "docker",
           ...["build", "--tag", embedImage, "--build-arg", `NODE_IMAGE=${nodeImage}`],
-          "inference-image",
+          ...["--file", "inference-image/Dockerfile", "."],
         );
         expect(embed.code, embed.output).toBe(0);
         const [program = "", ...words] = (spec.build as string[]).map((word) =>

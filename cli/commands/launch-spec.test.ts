@@ -86,7 +86,7 @@ test("prints the docker run of every service, with the GPU, the ports and the pr
 
 test("says how the image is made, of the images that the settings name", () => {
   expect(launch(onGpu).spec.build.join(" ")).toBe(
-    "docker build --file model_repository/image/Dockerfile.all-in-one --build-arg EMBED_IMAGE=clipstack/embed:gpu --build-arg TRITON_ENGINE=tritonserver --build-arg TRITON_IMAGE=nvcr.io/nvidia/tritonserver:26.07-py3 --build-arg MODEL_CONFIG_NAME=single-gpu --tag clipstack/all-in-one:0.1.0 .",
+    "docker build --file model_repository/image/Dockerfile.all-in-one --build-arg EMBED_IMAGE=clipstack/embed:gpu --build-arg TRITON_ENGINE=tritonserver --build-arg TRITON_IMAGE=nvcr.io/nvidia/tritonserver:26.07-py3 --build-arg MODEL_CONFIG_NAME=single-gpu --tag clipstack/all-in-one:0.1.0 model_repository",
   );
 });
 

@@ -442,7 +442,7 @@ function buildCommand(
     ...Object.entries(args).flatMap(([name, value]) => ["--build-arg", `${name}=${value}`]),
     "--tag",
     image,
-    ".",
+    "model_repository",
   ];
 }
 

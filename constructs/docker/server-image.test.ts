@@ -25,12 +25,12 @@ test("names what it builds by the content, and removes it when the environment g
     name: `clipstack/embed:cpu-${expression(`local.${local}`)}`,
     keep_locally: false,
     build: {
-      context: `${expression("path.root")}/../../../inference-image`,
-      dockerfile: "Dockerfile",
+      context: `${expression("path.root")}/../../../.`,
+      dockerfile: "inference-image/Dockerfile",
     },
     triggers: { content: expression(`local.${local}`) },
   });
-  expect(hash).toContain("src/**");
+  expect(hash).toContain("inference-image}/**");
 });
 
 test("builds at the endpoint of the provider", () => {
@@ -57,8 +57,8 @@ test("puts the weights on top of an embed image", () => {
   const top = at("test/host/embed-gpu-image/weights-image");
   expect(top.name).toMatch(/^clipstack\/embed:gpu-weights-\$\{local\./);
   expect(top.build).toMatchObject({
-    context: `${expression("path.root")}/../../../.`,
-    dockerfile: "model_repository/image/Dockerfile.weights",
+    context: `${expression("path.root")}/../../../model_repository`,
+    dockerfile: "image/Dockerfile.weights",
   });
   expect(top.build.build_args.IMAGE).toMatch(
     /^\$\{docker_image\.host_embed-gpu-image_image.*name\}$|name\}$/,
@@ -92,9 +92,9 @@ function copied(dockerfile: string): readonly string[] {
 }
 
 test.each([
-  ["embed-cpu", "inference-image/Dockerfile", "inference-image/"],
-  ["embed-gpu", "inference-image/Dockerfile.gpu", "inference-image/"],
-  ["triton", "model_repository/image/Dockerfile.triton", ""],
+  ["embed-cpu", "inference-image/Dockerfile", ""],
+  ["embed-gpu", "inference-image/Dockerfile.gpu", ""],
+  ["triton", "model_repository/image/Dockerfile.triton", "model_repository/"],
 ] as const)("hashes all that the Dockerfile of %s copies", (kind, dockerfile, context) => {
   const hash = String(Object.values(synthImage({ source: "build" }, kind).json.locals)[0]);
   const patterns = [...hash.matchAll(/fileset\("[^"]*", "([^"]*)"\)/g)].map(([, it = ""]) => it);
@@ -118,6 +118,7 @@ function covers(pattern: string, source: string): boolean {
   }
   return (
     pattern === source ||
+    pattern === "**" ||
     pattern.startsWith(`${source}/`) ||
     (pattern.endsWith("/**") && source.startsWith(pattern.slice(0, -2)))
   );

@@ -34,22 +34,16 @@ interface Build {
   readonly hasWeights?: boolean;
 }
 
-const serverFiles = [
-  ".dockerignore",
-  "package.json",
-  "package-lock.json",
-  "build.mjs",
-  "image/runtime-packages.mjs",
-  "src/**",
-];
+/** Source code of the server image. */
+const serverFiles = [".dockerignore", "{contract,inference,client,model-tools,inference-image}/**"];
 
 /** Triton's image is 20 GB: the provider's own limit of 20 minutes is not for every line. */
 const longest = "2h";
 
 const embedCpu: Build = {
-  context: "inference-image",
-  dockerfile: "Dockerfile",
-  files: ["Dockerfile", ...serverFiles],
+  context: ".",
+  dockerfile: "inference-image/Dockerfile",
+  files: serverFiles,
   name: "clipstack/embed:cpu",
 };
 
@@ -58,20 +52,15 @@ const builds: Readonly<Record<ImageKind, Build>> = {
   "embed-cpu": embedCpu,
   "embed-k8s-cpu": embedCpu,
   "embed-gpu": {
-    context: "inference-image",
-    dockerfile: "Dockerfile.gpu",
-    files: ["Dockerfile.gpu", ...serverFiles],
+    context: ".",
+    dockerfile: "inference-image/Dockerfile.gpu",
+    files: serverFiles,
     name: "clipstack/embed:gpu",
   },
   triton: {
-    context: ".",
-    dockerfile: "model_repository/image/Dockerfile.triton",
-    files: [
-      ".dockerignore",
-      "model_repository/image/Dockerfile.triton",
-      "inference-image/image/{weights.sh,triton-requirements.txt}",
-      "model_repository/**",
-    ],
+    context: "model_repository",
+    dockerfile: "image/Dockerfile.triton",
+    files: ["**"],
     name: "clipstack/triton:cuda",
   },
 };
@@ -86,14 +75,9 @@ function withWeights(kind: ImageKind): string {
 
 /** The weights, on top of an embed image. */
 const weightsBuild: Omit<Build, "name"> = {
-  context: ".",
-  dockerfile: "model_repository/image/Dockerfile.weights",
-  files: [
-    ".dockerignore",
-    "model_repository/image/Dockerfile.weights",
-    "model_repository/image/weights.sh",
-    "model_repository/openclip_vit_b32{,_trt}/**",
-  ],
+  context: "model_repository",
+  dockerfile: "image/Dockerfile.weights",
+  files: [".dockerignore", "image/{Dockerfile.weights,weights.sh}", "openclip_vit_b32{,_trt}/**"],
 };
 
 export interface ServerImageProps {
@@ -224,11 +208,13 @@ class BuiltImage {
 
 /** What `.dockerignore` keeps out of a build: an expression of Terraform's `regexall`. */
 const ignored = [
-  "^src/(.*/)?test-[^/]*$",
-  "^src/.*[.](test[.]ts|suite[.]ts|py)$",
-  "^model_repository/(openclip_vit_b32_u8/1|export)/",
-  "/README[.]md$",
-  "[.]part$",
+  "(^|/)(dist|node_modules)/",
+  "(^|/)test-[^/]*$",
+  "[.](test[.]ts|suite[.]ts|md|part)$",
+  "^(client|inference|inference-image|model-tools)/.*[.]py$",
+  "^model-tools/(python|samples)/",
+  "^inference/preprocess/kernel/",
+  "^openclip_vit_b32_u8/1/",
 ].join("|");
 
 /** Tag of an image, or the start of its digest. */

@@ -24,7 +24,7 @@ test("builds the image with its weights, named by its content, after the cluster
   expect(image.name).toMatch(/^clipstack\/embed:k8s-cpu-\$\{local\.[\w-]+\}$/);
   expect(at("test/image/image/weights-image")).toMatchObject({
     name: image.name,
-    build: { dockerfile: "model_repository/image/Dockerfile.weights" },
+    build: { dockerfile: "image/Dockerfile.weights" },
   });
   expect(at("test/image/image/image").depends_on).toEqual([address("test/cluster/cluster")]);
   expect(requirements.triggers_replace.files).toEqual([

@@ -32,13 +32,13 @@ const largePicture = picture("jpeg", { width: 2400, height: 1800 });
 const images: string[] = [];
 let container: TestContainer | undefined;
 let embedImage: string;
-/** A copy of the project's root, as far as images are made of it, with a model of a few kilobytes. */
+/** Context of the images with a model of a few kilobytes. */
 let context: string;
 
 async function build(folder: string, file: string, args: Readonly<Record<string, string>>) {
   const { image, outcome } = await buildImage(docker, {
     context: folder,
-    file: join(imageFolder, file),
+    file: join(root, file),
     args,
   });
   if (outcome.code === 0) images.push(image);
@@ -122,7 +122,10 @@ async function filesOf(image: string): Promise<ReadonlySet<string>> {
 describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`, () => {
   beforeAll(async () => {
     context = await weightsContext();
-    embedImage = await built(imageFolder, "Dockerfile", { NODE_IMAGE: nodeImage, REVISION: "abc" });
+    embedImage = await built(root, "inference-image/Dockerfile", {
+      NODE_IMAGE: nodeImage,
+      REVISION: "abc",
+    });
   }, buildTimeoutMs);
   afterEach(async () => {
     await container?.remove();
@@ -212,7 +215,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
       const server = await start({
         image: embedImage,
         ports: [port, tritonPorts.grpc],
-        options: [`--volume=${join(context, "model_repository")}:/models:ro`],
+        options: [`--volume=${context}:/models:ro`],
         command: [
           ...[
             "tritonserver",
@@ -276,7 +279,9 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
 
   describe("weights", () => {
     test("puts the model inside, so that nothing is mounted", async () => {
-      const image = await built(context, "Dockerfile.weights", { IMAGE: embedImage });
+      const image = await built(context, "model_repository/image/Dockerfile.weights", {
+        IMAGE: embedImage,
+      });
       const server = await start({
         image,
         ports: [embedPort],
@@ -289,7 +294,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
     });
 
     test("fails when they are not what they must be", async () => {
-      const { outcome } = await build(context, "Dockerfile.weights", {
+      const { outcome } = await build(context, "model_repository/image/Dockerfile.weights", {
         IMAGE: embedImage,
         MODEL_SHA256: "0".repeat(64),
       });
@@ -305,7 +310,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
     const allowed = ["--env=ALLOW_ANONYMOUS=true"];
     let image: string;
     beforeAll(async () => {
-      image = await built(context, "Dockerfile.all-in-one", {
+      image = await built(context, "model_repository/image/Dockerfile.all-in-one", {
         EMBED_IMAGE: embedImage,
         TRITON_IMAGE: embedImage,
         TRITON_ENGINE: "bundled",
@@ -416,7 +421,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
     beforeEach(({ skip }) => skip(missingPackages !== "", missingPackages));
 
     test("has the model repository inside, and what the Python model needs", async () => {
-      const image = await built(context, "Dockerfile.triton", {
+      const image = await built(context, "model_repository/image/Dockerfile.triton", {
         TRITON_IMAGE: tritonImage,
         WEIGHTS: "image",
       });
@@ -439,7 +444,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
     });
 
     test("runs beside the embed server in one container, and answers what that accepted", async () => {
-      const image = await built(context, "Dockerfile.all-in-one", {
+      const image = await built(context, "model_repository/image/Dockerfile.all-in-one", {
         EMBED_IMAGE: embedImage,
         TRITON_IMAGE: tritonImage,
         MODEL_CONFIG_NAME: "cpu",

@@ -68,7 +68,7 @@ export async function buildImage(
  */
 export async function imageWithWeights(docker: Docker): Promise<string> {
   const embed = await buildImage(docker, {
-    context: join(root, "inference-image"),
+    context: root,
     file: join(root, "inference-image/Dockerfile"),
     args: { NODE_IMAGE: nodeImage },
   });
@@ -90,22 +90,15 @@ export async function imageWithWeights(docker: Docker): Promise<string> {
   }
 }
 
-/** A copy of the project's root, as far as images with weights are made of it, with a model of a few kilobytes. */
+/** Copies the context of the images with weights, with a model of a few kilobytes. */
 export async function weightsContext(): Promise<string> {
   const context = await mkdtemp(join(tmpdir(), "clipstack-images-"));
-  await cp(join(root, ".dockerignore"), join(context, ".dockerignore"));
-  await cp(join(root, "inference-image/image"), join(context, "inference-image/image"), {
-    recursive: true,
-  });
-  await cp(join(root, "model_repository"), join(context, "model_repository"), {
+  await cp(join(root, "model_repository"), context, {
     recursive: true,
     verbatimSymlinks: true,
     filter: (path) => !/model\.[\w.-]*onnx(\.json)?$/.test(path) || path.includes("_trt/"),
   });
-  await cp(
-    await tinyModel(),
-    join(context, "model_repository", openclipVitB32.name, "1", "model.onnx"),
-  );
+  await cp(await tinyModel(), join(context, openclipVitB32.name, "1", "model.onnx"));
   return context;
 }
 
