@@ -15,7 +15,7 @@ import {
   environmentOutput,
   type Service,
 } from "../contract/environment.ts";
-import { BenchError } from "./bench-error.ts";
+import { UserError } from "../contract/user-error.ts";
 import { selects, type Wire } from "./cluster-objects.ts";
 import { type DeclaredContainer, declaredContainer, seconds } from "./declared-container.ts";
 import { helmReleases, renderRelease } from "./helm-template.ts";
@@ -124,7 +124,7 @@ const document = z.object({
  *
  * @param file - Path of `cdk.tf.json`.
  * @param shown - How messages name the file.
- * @throws {BenchError} one line that names the file, what in it, the rule and the value.
+ * @throws {UserError} one line that names the file, what in it, the rule and the value.
  */
 export function readArtefact(file: string, shown = file): Artefact {
   const bytes = readBytes(file, shown);
@@ -141,7 +141,7 @@ function readBytes(file: string, shown: string): Buffer {
     return readFileSync(file);
   } catch (error) {
     const missing = error instanceof Error && "code" in error && error.code === "ENOENT";
-    throw new BenchError(`${shown}: ${missing ? "there is no such file" : String(error)}`);
+    throw new UserError(`${shown}: ${missing ? "there is no such file" : String(error)}`);
   }
 }
 
@@ -153,7 +153,7 @@ export function readEnvironment(file: string, shown = file): Environment {
 /**
  * The Kubernetes objects that a synthesized environment declares, each after those that it needs.
  *
- * @throws {BenchError} where a chart must be rendered and there is no helm, and what {@link manifestsOf} refuses.
+ * @throws {UserError} where a chart must be rendered and there is no helm, and what {@link manifestsOf} refuses.
  */
 export function readManifests(
   file: string,
@@ -189,7 +189,7 @@ function parseDocument(json: string, shown: string): z.infer<typeof document> {
 function environmentOf({ output }: z.infer<typeof document>, shown: string): Environment {
   const value = output[environmentOutput]?.value;
   if (value === undefined) {
-    throw new BenchError(`${shown}: output.${environmentOutput} is missing`);
+    throw new UserError(`${shown}: output.${environmentOutput} is missing`);
   }
   return parseAs(environment, value, `${shown}: output.${environmentOutput}.value`);
 }
@@ -252,7 +252,7 @@ function workloadOf(
   const { container, deployment, release } = service.resources;
   const [address, ...more] = [container, deployment, release].filter((it) => it !== undefined);
   if (address === undefined || more.length > 0) {
-    throw new BenchError(
+    throw new UserError(
       `${shown}: service '${service.name}' must name one container, one Deployment or one release in resources, got ${JSON.stringify(service.resources)}`,
     );
   }
@@ -266,7 +266,7 @@ function workloadOf(
       (release === undefined || it.manifest.metadata.name === service.workload),
   )?.manifest;
   if (manifest === undefined) {
-    throw new BenchError(
+    throw new UserError(
       `${shown}: service '${service.name}' stands on Deployment '${service.workload ?? ""}' of ${address}, which is not in it`,
     );
   }
@@ -282,7 +282,7 @@ function resourceAt(
   const dot = address.indexOf(".");
   const body = resources[address.slice(0, dot)]?.[address.slice(dot + 1)];
   if (body === undefined) {
-    throw new BenchError(
+    throw new UserError(
       `${shown}: service '${service.name}' stands on ${address}, which is not in the file`,
     );
   }
@@ -369,12 +369,12 @@ function fromDeployment(
   const pod = template?.spec;
   const container = pod?.containers?.[0];
   if (name === undefined || pod === undefined || container === undefined) {
-    throw new BenchError(
+    throw new UserError(
       `${shown}: ${address}: must have a name and a pod template with a container`,
     );
   }
   if (pod.containers.length > 1) {
-    throw new BenchError(
+    throw new UserError(
       `${shown}: ${address}: must have one container, got ${pod.containers.map((c) => c.name).join(", ")}`,
     );
   }
@@ -506,7 +506,7 @@ function portsOfServices(
   const names: string[] = [];
   for (const { address, manifest } of services) {
     const { metadata: of = {}, spec } = manifest as Wire<V1Service>;
-    if (spec === undefined) throw new BenchError(`${shown}: ${address}: must have a spec`);
+    if (spec === undefined) throw new UserError(`${shown}: ${address}: must have a spec`);
     if (!selects(spec.selector, labels)) {
       const selector = Object.entries(spec.selector ?? {}).map(([key, value]) => `${key}=${value}`);
       faults.push(`${address} selects ${selector.join(", ") || "nothing"}, which its pods are not`);

@@ -10,6 +10,7 @@ import type {
   V1Service,
   V2HorizontalPodAutoscaler,
 } from "@kubernetes/client-node";
+import type { DeclaredObject } from "./terraform-manifests.ts";
 
 /** Kubernetes' objects as the API server sends them, and what is read from them. */
 
@@ -123,3 +124,14 @@ export function metricText({ status }: ClusterAutoscaler): string | undefined {
   }
   return undefined;
 }
+
+/** What a cluster has of the declared objects, or why it could not be asked. */
+export type ClusterInspection =
+  | {
+      readonly ok: true;
+      /** As the API server has it; absent where it is not there. */
+      readonly found: ReadonlyMap<DeclaredObject, unknown>;
+      /** Of each Deployment, by its name. */
+      readonly pods: ReadonlyMap<string, readonly ClusterPod[]>;
+    }
+  | { readonly ok: false; readonly message: string };

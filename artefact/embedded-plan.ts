@@ -8,8 +8,8 @@ import {
   type ResolvedTritonFlags,
   renderTritonCommand,
 } from "../contract/triton-flags.ts";
+import { UserError } from "../contract/user-error.ts";
 import type { Artefact, Volume, Workload } from "./artefact.ts";
-import { BenchError } from "./bench-error.ts";
 import { clusterAddress } from "./cluster-address.ts";
 import { parseAs } from "./parse.ts";
 import { evaluatePath } from "./terraform-text.ts";
@@ -258,7 +258,7 @@ export function workloadsBehind(gateway: Workload, all: readonly Workload[]): re
 export function shiftPort(port: number, offset: number): number {
   const shifted = port + offset;
   if (shifted < 1 || shifted > 65_535) {
-    throw new BenchError(`--port-offset: port ${port} + ${offset} must be 1 to 65535`);
+    throw new UserError(`--port-offset: port ${port} + ${offset} must be 1 to 65535`);
   }
   return shifted;
 }
@@ -278,7 +278,7 @@ function serverOf(workload: Workload, faults: Fault[]): Server {
     try {
       flags = parseTritonArgs(args);
     } catch (error) {
-      throw new BenchError(
+      throw new UserError(
         `${describe(workload)}: command: ${error instanceof Error ? error.message : String(error)}`,
       );
     }
@@ -295,7 +295,7 @@ function serverOf(workload: Workload, faults: Fault[]): Server {
     };
   }
   if (program !== undefined) {
-    throw new BenchError(
+    throw new UserError(
       `${describe(workload)}: command must be empty or start with 'tritonserver', got '${workload.words.join(" ")}'`,
     );
   }

@@ -9,7 +9,7 @@ import {
 } from "node:fs";
 import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { BenchError } from "./bench-error.ts";
+import { UserError } from "../contract/user-error.ts";
 import { type Child, type Exit, endWithParent, startChild } from "./child-process.ts";
 import type { EmbeddedPlan, Instance, RepositoryPlan } from "./embedded-plan.ts";
 import { isTaken } from "./free-ports.ts";
@@ -47,7 +47,7 @@ const shownLines = 8;
 /**
  * Fails when a port that the environment needs is taken.
  *
- * @throws {BenchError} one line for each port.
+ * @throws {UserError} one line for each port.
  */
 export async function requirePorts(
   plans: readonly { readonly environment: string; readonly plan: EmbeddedPlan }[],
@@ -63,7 +63,7 @@ export async function requirePorts(
     if (await isTaken(port)) taken.push(`port ${port} of ${neededBy} is taken on this machine`);
   }
   if (taken.length === 0) return;
-  throw new BenchError(
+  throw new UserError(
     `${taken.join("\n")}\nstop what listens there, or move all ports with --port-offset, like --port-offset 10000`,
   );
 }

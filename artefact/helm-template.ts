@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseAllDocuments } from "yaml";
 import { z } from "zod";
-import { BenchError } from "./bench-error.ts";
+import { UserError } from "../contract/user-error.ts";
 import { parseAs } from "./parse.ts";
 import type { DeclaredObject, Manifest } from "./terraform-manifests.ts";
 import {
@@ -41,7 +41,7 @@ export const releaseType = "helm_release";
  * The Helm releases of a file.
  *
  * @param moduleFolder - Folder of `cdk.tf.json`: what `path.root` stands for.
- * @throws {BenchError} for a release of another chart than a folder of this machine.
+ * @throws {UserError} for a release of another chart than a folder of this machine.
  */
 export function helmReleases(
   resources: TerraformResources,
@@ -57,7 +57,7 @@ export function helmReleases(
     );
     const folder = repository === undefined ? evaluatePath(chart, moduleFolder) : undefined;
     if (folder === undefined) {
-      throw new BenchError(
+      throw new UserError(
         `${shown}: ${address}: chart must be a folder of this machine, got '${chart}'${repository === undefined ? "" : ` of ${repository}`}`,
       );
     }
@@ -94,7 +94,7 @@ const clusterKinds = new Set([
  * The objects of a release, as `helm template` renders them; hooks, which are no part of it, left out. What only Terraform
  * knows goes through as the expression that it is.
  *
- * @throws {BenchError} one line, without helm, or when the chart refuses its values.
+ * @throws {UserError} one line, without helm, or when the chart refuses its values.
  */
 export function renderRelease(release: HelmRelease, shown: string): readonly DeclaredObject[] {
   const { address, name, namespace, chart } = release;
@@ -145,10 +145,10 @@ function template(
       { encoding: "utf8", timeout: helmMs, maxBuffer: 16 * 2 ** 20 },
     );
     if (error !== undefined && "code" in error && error.code === "ENOENT") {
-      throw new BenchError(`${where}: ${helmMissing}`);
+      throw new UserError(`${where}: ${helmMissing}`);
     }
-    if (error !== undefined) throw new BenchError(`${where}: helm template: ${error.message}`);
-    if (status !== 0) throw new BenchError(`${where}: helm template: ${refusal(stderr)}`);
+    if (error !== undefined) throw new UserError(`${where}: helm template: ${error.message}`);
+    if (status !== 0) throw new UserError(`${where}: helm template: ${refusal(stderr)}`);
     return stdout;
   } finally {
     rmSync(folder, { recursive: true, force: true });

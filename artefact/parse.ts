@@ -1,17 +1,17 @@
 import type { z } from "zod";
-import { BenchError } from "./bench-error.ts";
+import { UserError } from "../contract/user-error.ts";
 
 /**
  * Parses JSON, with or without a byte order mark.
  *
  * @param shown - File name, for the error.
- * @throws {BenchError} one line.
+ * @throws {UserError} one line.
  */
 export function parseJson(text: string, shown: string): unknown {
   try {
     return JSON.parse(text.replace(/^\uFEFF/, ""));
   } catch {
-    throw new BenchError(`${shown}: must be JSON`);
+    throw new UserError(`${shown}: must be JSON`);
   }
 }
 
@@ -19,7 +19,7 @@ export function parseJson(text: string, shown: string): unknown {
  * Parses a value with a schema.
  *
  * @param where - File and part of it, for the error.
- * @throws {BenchError} one line: the first wrong field, the rule and the value.
+ * @throws {UserError} one line: the first wrong field, the rule and the value.
  */
 export function parseAs<T extends z.ZodType>(schema: T, value: unknown, where: string): z.infer<T> {
   const result = schema.safeParse(value);
@@ -28,10 +28,10 @@ export function parseAs<T extends z.ZodType>(schema: T, value: unknown, where: s
   const path = issue.path.map(String).join(".");
   const rule = issue.message.replace(/^./, (c) => c.toLowerCase());
   // the whole value says nothing
-  if (path === "") throw new BenchError(`${where}: ${rule}`);
+  if (path === "") throw new UserError(`${where}: ${rule}`);
   const got = at(value, issue.path);
   const shown = got === undefined ? "nothing" : JSON.stringify(got).slice(0, 80);
-  throw new BenchError(`${where}: ${path}: ${rule}, got ${shown}`);
+  throw new UserError(`${where}: ${path}: ${rule}, got ${shown}`);
 }
 
 interface Issue {

@@ -1,4 +1,4 @@
-import { BenchError } from "./bench-error.ts";
+import { UserError } from "../contract/user-error.ts";
 import { mapStrings, resolveText, type TerraformResources } from "./terraform-text.ts";
 
 /**
@@ -150,7 +150,7 @@ export interface ManifestOptions {
  *
  * @param resources - `resource` of a `cdk.tf.json`.
  * @param shown - How messages name the file.
- * @throws {BenchError} for a resource type that has no manifest here and, with `complete`, for what only Terraform knows.
+ * @throws {UserError} for a resource type that has no manifest here and, with `complete`, for what only Terraform knows.
  */
 export function manifestsOf(
   resources: TerraformResources,
@@ -191,7 +191,7 @@ function manifestOf(address: string, body: unknown, shown: string): Manifest {
   const base = type.replace(/^kubernetes_/, "").replace(/_v\d\w*$/, "");
   const apiVersion = apiVersions[base];
   if (apiVersion === undefined) {
-    throw new BenchError(
+    throw new UserError(
       `${shown}: ${address}: resource type must be one that has a manifest here, got '${type}'`,
     );
   }
@@ -274,7 +274,7 @@ function refuseExpressions({ address, manifest }: DeclaredObject, shown: string)
     if (!expression.test(text)) return text;
     const place = path.join(".");
     const fix = path.at(-1) === "image" ? "; give it with --image" : "";
-    throw new BenchError(`${shown}: ${address}: ${place}: only Terraform knows ${text}${fix}`);
+    throw new UserError(`${shown}: ${address}: ${place}: only Terraform knows ${text}${fix}`);
   });
 }
 

@@ -5,8 +5,8 @@ import { execa } from "execa";
 import { z } from "zod";
 import { needsHelm, readEnvironment } from "../artefact/artefact.ts";
 import { helmIsThere, helmMissing } from "../artefact/helm-template.ts";
+import { UserError } from "../contract/user-error.ts";
 import { project } from "./project.ts";
-import { UserError } from "./user-error.ts";
 
 /** What was synthesized, as the commands read it: never the settings, so that an edited file is what counts. */
 

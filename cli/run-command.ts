@@ -1,6 +1,6 @@
 import { CommanderError } from "commander";
+import { UserError } from "../contract/user-error.ts";
 import { clipstackProgram } from "./program.ts";
-import { isUserError } from "./user-error.ts";
 
 /** Exit codes of every command: 0 success, 1 a check failed, 2 usage or settings error. */
 const exitUsage = 2;
@@ -30,4 +30,12 @@ export async function runCommand(args: readonly string[]): Promise<number> {
     }
   }
   return Number(process.exitCode);
+}
+
+/** Returns whether the user caused the error; a model file that cannot be loaded is one that the user named. */
+export function isUserError(error: unknown): boolean {
+  return (
+    error instanceof UserError ||
+    (error instanceof Error && "code" in error && error.code === "model")
+  );
 }

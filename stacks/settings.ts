@@ -7,6 +7,7 @@ import { optimumBatchSizes } from "../contract/deployed-model-config.ts";
 import { openclipVitB32 } from "../contract/model-signature.ts";
 import { hostPorts, kindPorts, type TritonPorts } from "../contract/ports.ts";
 import { type RemovedRuleId, removedRules, ruleIds } from "../contract/rule-ids.ts";
+import { UserError } from "../contract/user-error.ts";
 import { issueLines, nearest } from "./settings-issues.ts";
 
 /** Settings of the environments: one YAML file for each, one schema for each. */
@@ -732,7 +733,7 @@ export interface LoadedSettings {
 }
 
 /** Everything that is wrong with settings, one line each, ready to print. */
-export class SettingsError extends Error {
+export class SettingsError extends UserError {
   override readonly name = "SettingsError";
 
   constructor(readonly lines: readonly string[]) {

@@ -13,10 +13,10 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import { execa } from "execa";
+import { onInterrupt } from "../artefact/interrupt.ts";
 import { runSynth } from "../cli/artefact.ts";
-import { onInterrupt } from "../cli/interrupt.ts";
 import { project } from "../cli/project.ts";
-import { UserError } from "../cli/user-error.ts";
+import { UserError } from "../contract/user-error.ts";
 import { withChangedFiles } from "./changed-files.ts";
 
 const help = `usage: npm run review -- [--base REVISION] [options of clipstack review]

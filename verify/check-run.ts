@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { BenchError } from "../artefact/bench-error.ts";
 import { describeLatency, sortedLatencies } from "../bench/load/latency.ts";
 import { prepareRequests } from "../bench/load/prepare.ts";
 import { countCodes, isGood } from "../bench/load/samples.ts";
@@ -15,6 +14,7 @@ import {
 } from "../bench/record/record.ts";
 import { reason } from "../bench/run/http-client.ts";
 import { describeCommit, describeMachine } from "../bench/run/machine.ts";
+import { parityLimits, type Runtime } from "../bench/run/parity.ts";
 import type {
   ChooseModel,
   Reference,
@@ -29,11 +29,12 @@ import {
   type ServiceUnderTest,
 } from "../bench/run/service-under-test.ts";
 import { p99MinimumSamples } from "../bench/stats/statistics.ts";
+import { UserError } from "../contract/user-error.ts";
 import { checkBatches } from "./checks/check-batches.ts";
 import { checkEmbedding } from "./checks/check-embedding.ts";
 import { checkEndpoints } from "./checks/check-endpoints.ts";
 import { checkErrors } from "./checks/check-errors.ts";
-import { checkParity, parityLimits, type Runtime } from "./checks/check-parity.ts";
+import { checkParity } from "./checks/check-parity.ts";
 
 /** What happens, as it happens. */
 export type VerifyEvent =
@@ -221,7 +222,7 @@ export async function recordOf(
   options: CheckOptions,
 ): Promise<VerifyRecord> {
   const [first] = environments;
-  if (first === undefined) throw new BenchError("no environment to verify");
+  if (first === undefined) throw new UserError("no environment to verify");
   const runs = environments.map(({ run }) => run);
   const checks = runs.flatMap((run) => run.checks);
   const servers = new Set(runs.flatMap((run) => [...run.servers]));

@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import { type InspectedContainer, inspectedContainer } from "./docker-inspect.ts";
+import { type InspectedContainer, inspectedContainer } from "../artefact/docker-inspect.ts";
 
 /** For tests: a container as the file declares it, and what `docker inspect` says when it was made of that. */
 

@@ -1,17 +1,18 @@
 import { existsSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
-import { type Artefact, readArtefact, type Workload } from "../artefact/artefact.ts";
-import { BenchError } from "../artefact/bench-error.ts";
-import {
-  type EmbeddedPlan,
-  planEmbedded,
-  type Target,
-  workloadsBehind,
-} from "../artefact/embedded-plan.ts";
+import { type Artefact, readArtefact } from "../artefact/artefact.ts";
+import type { ClusterInspection } from "../artefact/cluster-objects.ts";
+import { type EmbeddedPlan, planEmbedded } from "../artefact/embedded-plan.ts";
 import { environmentModel } from "../artefact/environment-model.ts";
-import type { DeclaredObject } from "../artefact/terraform-manifests.ts";
 import type { EnvironmentSubject, VerifyRecord } from "../bench/record/record.ts";
-import type { MetricsSource } from "../bench/run/instance-metrics.ts";
+import {
+  type DeployedEnvironment,
+  podsOf,
+  servicesBehind,
+  servicesOfDeployed,
+  sourceOf,
+} from "../bench/run/deployed-environment.ts";
+import { subjectOf } from "../bench/run/local-environment.ts";
 import {
   type Preprocess,
   type Reference,
@@ -19,8 +20,9 @@ import {
   References,
   readSamples,
 } from "../bench/run/reference.ts";
-import { openService, resultOf, type ServiceUnderTest } from "../bench/run/service-under-test.ts";
+import { resultOf, type ServiceUnderTest } from "../bench/run/service-under-test.ts";
 import type { Environment } from "../contract/environment.ts";
+import { UserError } from "../contract/user-error.ts";
 import {
   type CheckedEnvironment,
   type CheckOptions,
@@ -29,49 +31,16 @@ import {
   sampleLimit,
 } from "./check-run.ts";
 import { checkBatching } from "./checks/check-batching.ts";
-import {
-  type ClusterInspection,
-  checkControllers,
-  checkObject,
-  checkPods,
-} from "./checks/check-cluster.ts";
+import { checkControllers, checkObject, checkPods } from "./checks/check-cluster.ts";
 import {
   checkContainer,
   checkContainerState,
   checkDeployedService,
   checkEngine,
   checkWeights,
-  type DeployedState,
   declaredBlocks,
-  type Inspection,
 } from "./checks/check-deployed.ts";
 import { checkWiring } from "./checks/check-wiring.ts";
-import { type EnvironmentFile, subjectOf } from "./verify.ts";
-
-/** An environment that is deployed, and the way to it. */
-export interface DeployedEnvironment extends EnvironmentFile {
-  /** The output of the deployment. */
-  readonly deployed: Environment;
-  readonly state: DeployedState;
-  /** Look at containers of the environment's engine, by name. */
-  readonly inspect: (names: readonly string[]) => Promise<Inspection>;
-  /** Look at Kubernetes objects where the environment is in a cluster. */
-  readonly inspectObjects: (objects: readonly DeclaredObject[]) => Promise<ClusterInspection>;
-  /** Somebody has put the objects there with other means than Terraform, and chosen the images that only it knows. */
-  readonly isApplied?: boolean;
-  /** Open the way to the endpoints: where each URL of the environment is from here. Closed when all is checked. */
-  readonly reach: () => Promise<Reach>;
-  /** Sent to services that ask for a key. */
-  readonly apiKey?: string;
-}
-
-export interface Reach {
-  /** A URL of the environment, as it is reached from this machine. */
-  readonly url: (url: string) => string;
-  /** How, for the record. */
-  readonly notes: readonly string[];
-  close(): Promise<void>;
-}
 
 export interface VerifyDeployedOptions extends CheckOptions {
   readonly environments: readonly DeployedEnvironment[];
@@ -184,33 +153,6 @@ function planOf(artefact: Artefact, moduleFolder: string): EmbeddedPlan {
   });
 }
 
-/** The services of an environment where they are deployed. */
-export function servicesOfDeployed(
-  { deployed, apiKey }: DeployedEnvironment,
-  artefact: Artefact,
-  reach: Reach,
-): readonly ServiceUnderTest[] {
-  return artefact.workloads.map((workload) =>
-    openService(
-      artefact.environment.name,
-      workload,
-      [],
-      targetsOf(workload, deployed, reach),
-      workload.service.authorization === undefined ? undefined : apiKey,
-    ),
-  );
-}
-
-function targetsOf(workload: Workload, deployed: Environment, reach: Reach): readonly Target[] {
-  const { name } = workload.service;
-  const service = deployed.services.find((it) => it.name === name);
-  return (service?.endpoints ?? []).map((endpoint) => ({
-    workload,
-    endpoint,
-    url: reach.url(endpoint.url),
-  }));
-}
-
 function unknownServices(artefact: Artefact, deployed: Environment) {
   return deployed.services
     .filter(({ name }) => artefact.environment.services.every((it) => it.name !== name))
@@ -243,49 +185,6 @@ async function batching(
   return checkBatching(service, counting.map(sourceOf), reference, false);
 }
 
-function servicesBehind(
-  { workload }: ServiceUnderTest,
-  services: readonly ServiceUnderTest[],
-): readonly ServiceUnderTest[] {
-  const workloads = workloadsBehind(
-    workload,
-    services.map((it) => it.workload),
-  );
-  return services.filter((it) => workloads.includes(it.workload));
-}
-
-/**
- * Where a service and the Tritons behind it count what they do. None where several pods answer at one address: their
- * counters cannot be told apart.
- */
-export function metricsOfDeployed(
-  service: ServiceUnderTest,
-  services: readonly ServiceUnderTest[],
-  cluster: ClusterInspection | undefined,
-): readonly MetricsSource[] {
-  const all = [service, ...servicesBehind(service, services)];
-  if (all.some(({ workload }) => podsOf(workload, cluster) > 1)) return [];
-  return all.map(sourceOf).filter(({ url }) => url !== undefined);
-}
-
-/** Processes of a workload: those that there are, for an autoscaler may have added some. */
-function podsOf(
-  { kind, name, replicas }: Workload,
-  cluster: ClusterInspection | undefined,
-): number {
-  if (kind === "container") return 1;
-  const pods = cluster?.ok ? cluster.pods.get(name)?.length : undefined;
-  return Math.max(replicas, pods ?? 0);
-}
-
-function sourceOf({ workload, targets }: ServiceUnderTest): MetricsSource {
-  return {
-    name: workload.name,
-    role: workload.service.kind,
-    url: targets.find(({ endpoint }) => endpoint.protocol === "metrics")?.url,
-  };
-}
-
 /** Fails when a service asks for a key and there is none. */
 export function requireKeys(
   environment: Environment,
@@ -294,7 +193,7 @@ export function requireKeys(
 ): void {
   const asking = environment.services.find(({ authorization }) => authorization !== undefined);
   if (asking === undefined || apiKey !== undefined) return;
-  throw new BenchError(
+  throw new UserError(
     `${variable} must be set: ${environment.name}/${asking.name} asks for a key, the value of TF_VAR_${asking.name.replaceAll("-", "_")}_api_key at its deployment`,
   );
 }

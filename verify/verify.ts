@@ -2,17 +2,12 @@ import { existsSync, rmSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { type Artefact, readArtefact } from "../artefact/artefact.ts";
 import { type RunningInstance, requirePorts, startEmbedded } from "../artefact/embedded.ts";
-import {
-  describe,
-  type EmbeddedPlan,
-  planEmbedded,
-  workloadsBehind,
-} from "../artefact/embedded-plan.ts";
+import { type EmbeddedPlan, workloadsBehind } from "../artefact/embedded-plan.ts";
 import { environmentModel } from "../artefact/environment-model.ts";
-import { freePorts } from "../artefact/free-ports.ts";
 import { makeScratchFolder } from "../artefact/scratch-folder.ts";
 import type { EnvironmentSubject, VerifyRecord } from "../bench/record/record.ts";
 import { metricsSource } from "../bench/run/instance-metrics.ts";
+import { type EnvironmentFile, planFor, subjectOf } from "../bench/run/local-environment.ts";
 import {
   type Preprocess,
   type Reference,
@@ -51,22 +46,11 @@ export interface VerifyOptions extends CheckOptions {
   readonly startLimitSeconds?: number;
 }
 
-export interface EnvironmentFile {
-  /** Path of `cdk.tf.json`. */
-  readonly file: string;
-  /** How it is shown. */
-  readonly shown: string;
-  readonly editedByHand: boolean;
-}
-
 const defaultStartLimitSeconds = 120;
-/** Listeners that need a free port are at most these for one replica. */
-const portsPerReplica = 3;
-
 /**
  * Run each environment on this machine and check it; one after the other, because they may use the same ports.
  *
- * @throws {BenchError} what is wrong before anything has started: a file, an option, a port that is taken.
+ * @throws {UserError} what is wrong before anything has started: a file, an option, a port that is taken.
  */
 export async function verify(options: VerifyOptions): Promise<VerifyRecord> {
   const startedAt = new Date();
@@ -107,29 +91,6 @@ interface Prepared extends EnvironmentFile {
   readonly model: ReferenceModel;
 }
 
-/** The processes that stand in for an environment, on free ports where it publishes none. */
-export async function planFor(
-  artefact: Artefact,
-  { file }: EnvironmentFile,
-  options: Pick<VerifyOptions, "portOffset" | "modelRepository" | "modelFile">,
-  temporaryFolder: string,
-): Promise<EmbeddedPlan> {
-  const replicas = artefact.workloads.reduce((sum, workload) => sum + workload.replicas, 0);
-  const endpoints = artefact.workloads.flatMap(({ service }) => service.endpoints);
-  const published = artefact.workloads.flatMap((workload) => workload.published);
-  const needed = new Set(published.map(({ external }) => external + options.portOffset));
-  const free = [...(await freePorts(replicas * portsPerReplica + endpoints.length, needed))];
-  return planEmbedded(artefact, {
-    moduleFolder: dirname(resolve(file)),
-    modelRepository: options.modelRepository,
-    modelFile: options.modelFile,
-    exists: existsSync,
-    temporaryFolder,
-    portOffset: options.portOffset,
-    freePort: () => free.pop() ?? 0,
-  });
-}
-
 /** One environment, from the start of its processes to their end. */
 async function runEmbedded(
   environment: Prepared,
@@ -159,37 +120,6 @@ async function runEmbedded(
     await running.stop();
   }
   return subjectOf(artefact, environment, plan.notes, began);
-}
-
-/**
- * Subject of a record: one environment, wherever it ran.
- *
- * @param beganMs - Start of its run, on the clock of `performance.now()`.
- */
-export function subjectOf(
-  { environment, workloads, sha256 }: Artefact,
-  { shown, editedByHand }: EnvironmentFile,
-  notes: readonly string[],
-  beganMs: number,
-): EnvironmentSubject {
-  const { name, where, accelerator, gpu } = environment;
-  return {
-    name,
-    where,
-    accelerator,
-    gpu: gpu === undefined ? undefined : `${gpu.count} × ${gpu.name}`,
-    artefact: { file: shown, sha256, editedByHand },
-    services: workloads.map((workload) => ({
-      name: workload.service.name,
-      kind: workload.service.kind,
-      backend: workload.service.backend,
-      engine: workload.service.engine,
-      resource: describe(workload),
-      processes: workload.replicas,
-    })),
-    notes: [...notes],
-    seconds: Math.round((performance.now() - beganMs) / 100) / 10,
-  };
 }
 
 async function checkAll(

@@ -1,11 +1,11 @@
 import { fileURLToPath } from "node:url";
 import { request } from "undici";
-import { BenchError } from "../../artefact/bench-error.ts";
 import type { ChildOptions } from "../../artefact/child-process.ts";
 import { withLifeline } from "../../artefact/embedded.ts";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { embedMetrics, embedPaths, embedResponse } from "../../contract/embed-api.ts";
 import type { ServerEnvName } from "../../contract/server-env.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { type MeasuredLoad, type MeasureOptions, measureLoad } from "../load/measure-load.ts";
 import type { PreparedRequests } from "../load/prepared-requests.ts";
 import { type Metrics, metricSum, parseMetrics } from "../run/prometheus.ts";
@@ -253,7 +253,7 @@ function latencyOf({ latencyMs, samples, histogram }: MeasuredLoad): BenchRun["l
 
 function modelOf(bench: Bench, load: Load): BenchModel {
   const model = bench.models[load.model];
-  if (model === undefined) throw new BenchError(`no ${load.model} model for ${load.id}`);
+  if (model === undefined) throw new UserError(`no ${load.model} model for ${load.id}`);
   return model;
 }
 
@@ -309,7 +309,7 @@ async function embedOne(
   });
   const text = await answer.body.text();
   if (answer.statusCode !== 200) {
-    throw new BenchError(
+    throw new UserError(
       `status ${answer.statusCode} to the images of a load: ${text.slice(0, 200)}`,
     );
   }

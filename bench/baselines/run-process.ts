@@ -1,6 +1,6 @@
-import { BenchError } from "../../artefact/bench-error.ts";
 import { type Child, type ChildOptions, startChild } from "../../artefact/child-process.ts";
 import { howEnded, waitUntilReady } from "../../artefact/embedded.ts";
+import { UserError } from "../../contract/user-error.ts";
 
 const stopPatienceSeconds = 5;
 const shownLines = 6;
@@ -18,7 +18,7 @@ export async function runCommand<Result>(
 /**
  * Runs a program to its end.
  *
- * @throws {BenchError} unless it ended with code 0
+ * @throws {UserError} unless it ended with code 0
  */
 export async function runToEnd(
   options: ChildOptions,
@@ -33,7 +33,7 @@ export async function runToEnd(
   signal.throwIfAborted();
   if (exit.code === 0) return child;
   const lines = child.lastLines(shownLines).join("\n");
-  throw new BenchError(`${name} ended ${howEnded(exit)}:\n${lines}`);
+  throw new UserError(`${name} ended ${howEnded(exit)}:\n${lines}`);
 }
 
 /** A service of the bench's own: started for one measurement, stopped after it. */
@@ -67,7 +67,7 @@ export async function withService<T>(
   try {
     const ready = `${url}${readyPath}`;
     const start = await waitUntilReady(child, ready, longestStartSeconds, signal, pollMs);
-    if (!start.ok) throw new BenchError(`${name} ${start.message}`);
+    if (!start.ok) throw new UserError(`${name} ${start.message}`);
     return await work({ child, url, readyMs: start.readyMs });
   } finally {
     await child.stop(stopPatienceSeconds);

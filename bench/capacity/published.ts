@@ -2,9 +2,9 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
-import { BenchError } from "../../artefact/bench-error.ts";
 import { parseAs, parseJson } from "../../artefact/parse.ts";
 import { protocolPaths } from "../../contract/environment.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { payloads, serializations } from "../record/bench-record.ts";
 
 /** Figures that others measured and published, as data: what the model is calibrated with, and judged by. */
@@ -126,7 +126,7 @@ export const publishedFolder = fileURLToPath(new URL("../published/", import.met
 /**
  * All files of published figures, by their id.
  *
- * @throws {BenchError} one line that names the file and what is wrong in it.
+ * @throws {UserError} one line that names the file and what is wrong in it.
  */
 export function readPublished(folder = publishedFolder): ReadonlyMap<string, PublishedFile> {
   const files = readdirSync(folder)
@@ -143,11 +143,11 @@ export function parsePublished(text: string, shown: string): PublishedFile {
 
 function checked(file: PublishedFile, shown: string): PublishedFile {
   if (`${file.id}.json` !== shown) {
-    throw new BenchError(`${shown}: id must be the file's name, got '${file.id}'`);
+    throw new UserError(`${shown}: id must be the file's name, got '${file.id}'`);
   }
   const ids = file.figures.map(({ id }) => id);
   const twice = ids.find((id, index) => ids.indexOf(id) !== index);
-  if (twice !== undefined) throw new BenchError(`${shown}: figure '${twice}' is there twice`);
+  if (twice !== undefined) throw new UserError(`${shown}: figure '${twice}' is there twice`);
   return file;
 }
 
@@ -170,7 +170,7 @@ export function publishedFigure(
 ): Figure {
   const [file = "", id = ""] = name.split("/");
   const found = published.get(file)?.figures.find((one) => one.id === id);
-  if (found === undefined) throw new BenchError(`published figure '${name}' is missing`);
+  if (found === undefined) throw new UserError(`published figure '${name}' is missing`);
   return found;
 }
 

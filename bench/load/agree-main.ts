@@ -3,9 +3,9 @@ import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { BenchError } from "../../artefact/bench-error.ts";
 import { startChild } from "../../artefact/child-process.ts";
 import { imageElements } from "../../contract/model-signature.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { type AgreeOptions, agreeTable, compareWithPeers, disagreement, ratioOf } from "./agree.ts";
 import { startNullHttpServer } from "./null-server.ts";
 import { heyVariable, pinned } from "./peers.ts";
@@ -73,7 +73,7 @@ await runMain(async (signal) => {
   const hey = process.env[heyVariable];
   const triton = values.null ? undefined : process.env[tritonVariable];
   if (hey === undefined && (values.null || triton === undefined)) {
-    throw new BenchError(`${heyVariable}${values.null ? "" : ` or ${tritonVariable}`} must be set`);
+    throw new UserError(`${heyVariable}${values.null ? "" : ` or ${tritonVariable}`} must be set`);
   }
   const rows = [
     ...(triton === undefined ? [] : await besidePerfAnalyzer(triton, options)),

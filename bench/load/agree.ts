@@ -1,5 +1,5 @@
-import { BenchError } from "../../artefact/bench-error.ts";
 import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { tableOf } from "../report/markdown.ts";
 import { median } from "../stats/statistics.ts";
 import { type PeerFigures as Figures, type PeerLoad, runHey, runPerfAnalyzer } from "./peers.ts";
@@ -132,7 +132,7 @@ function ours({
   errorsInAll,
 }: Awaited<ReturnType<typeof runOurs>>): Figures {
   const [error] = Object.entries(errorsInAll);
-  if (error !== undefined) throw new BenchError(`clipstack: ${error[1]} requests: ${error[0]}`);
+  if (error !== undefined) throw new UserError(`clipstack: ${error[1]} requests: ${error[0]}`);
   return {
     requestsPerSecond,
     p50Ms: latencyMs?.p50 ?? Number.NaN,

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { BenchError } from "../../artefact/bench-error.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { mean } from "../stats/statistics.ts";
 import { describeLatency, sortedLatencies } from "./latency.ts";
 import type { MeasuredLoad, MeasureOptions } from "./measure-load.ts";
@@ -291,7 +291,7 @@ export class LoadRun {
   #refuseUnreachable(failed: readonly TimedSample[]): void {
     const [first] = failed;
     if (first === undefined || !failed.every(({ code }) => unreachable.includes(code))) return;
-    throw new BenchError(`${this.#requests.url}: ${shownCode(first.code)}`);
+    throw new UserError(`${this.#requests.url}: ${shownCode(first.code)}`);
   }
 
   async #sleep(ms: number): Promise<void> {

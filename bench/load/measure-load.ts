@@ -76,7 +76,7 @@ const busyWorkerCores = 0.75;
 /**
  * Load a server and measure it: warm up until stable, then windows until enough of them agree.
  *
- * @throws {BenchError} one line where no request could be sent at all.
+ * @throws {UserError} one line where no request could be sent at all.
  */
 export async function measureLoad(
   requests: PreparedRequests,

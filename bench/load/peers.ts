@@ -1,7 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { BenchError } from "../../artefact/bench-error.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { runToEnd } from "../baselines/run-process.ts";
 import { parsePerfAnalyzer } from "../report/import-perf-analyzer.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
@@ -66,14 +66,14 @@ export async function runHey(
   }
 }
 
-/** @throws {BenchError} when a request failed, or the text is not what hey prints. */
+/** @throws {UserError} when a request failed, or the text is not what hey prints. */
 export function parseHey(text: string): PeerFigures {
   const failed = [...text.matchAll(/^\s*\[(\d+)\]\s+(.+)$/gm)].find(
     ([, number, rest]) => number !== "200" || !/^\d+ responses/.test(rest ?? ""),
   );
-  if (failed !== undefined) throw new BenchError(`hey: ${failed[0].trim().replace(/\s+/g, " ")}`);
+  if (failed !== undefined) throw new UserError(`hey: ${failed[0].trim().replace(/\s+/g, " ")}`);
   const rate = /Requests\/sec:\s+([\d.]+)/.exec(text)?.[1];
-  if (rate === undefined) throw new BenchError("hey: no 'Requests/sec' in what it printed");
+  if (rate === undefined) throw new UserError("hey: no 'Requests/sec' in what it printed");
   // of too few requests it leaves some out; it rounds to 0.1 ms
   const percent = (p: number) =>
     1_000 * Number(new RegExp(`${p}%+ in ([\\d.]+) secs`).exec(text)?.[1] ?? Number.NaN);

@@ -1,4 +1,3 @@
-import { BenchError } from "../../artefact/bench-error.ts";
 import { encodeGrpcRequest, methodOf } from "../../client/triton/wire-grpc.ts";
 import { encodeInferRequest } from "../../client/triton/wire-http.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
@@ -11,6 +10,7 @@ import {
   pixelBytes,
 } from "../../contract/model-signature.ts";
 import type { Tensor } from "../../contract/tensor.ts";
+import { UserError } from "../../contract/user-error.ts";
 import type { BenchPath, Payload } from "../record/bench-record.ts";
 import type { BenchTarget } from "../run/bench-targets.ts";
 import { type EncodedImage, multipart } from "../run/embed-requests.ts";
@@ -34,7 +34,7 @@ const bodyBudget = 128 * 1024 * 1024;
  * float32 rows, not JSON. A Triton gets the tensors in the binary extension, and answers so, unless JSON is what is
  * measured.
  *
- * @throws {BenchError} without an image.
+ * @throws {UserError} without an image.
  */
 export async function prepareRequests(
   target: Pick<BenchTarget, "path" | "url" | "model" | "apiKey">,
@@ -79,7 +79,7 @@ async function writeAll<Image>(
   write: (images: readonly Image[]) => Promise<PreparedRequest>,
 ): Promise<PreparedRequest[]> {
   const [first] = images;
-  if (first === undefined) throw new BenchError("a load needs an image, got none");
+  if (first === undefined) throw new UserError("a load needs an image, got none");
   const requests: PreparedRequest[] = [];
   let bytes = 0;
   while (requests.length < images.length) {

@@ -1,4 +1,4 @@
-import { BenchError } from "../../artefact/bench-error.ts";
+import { UserError } from "../../contract/user-error.ts";
 
 /**
  * Run a program of this folder to its end: exit code 0, 1 where `work` gives false, 2 on wrong usage, 130 on Ctrl-C.
@@ -11,18 +11,18 @@ export async function runMain(work: (signal: AbortSignal) => Promise<boolean>): 
     process.exitCode = (await work(interrupt.signal)) ? 0 : 1;
   } catch (error) {
     if (interrupt.signal.aborted) process.exitCode = 130;
-    else if (error instanceof BenchError || isUsageError(error)) {
+    else if (error instanceof UserError || isUsageError(error)) {
       console.error(error.message);
       process.exitCode = 2;
     } else throw error;
   }
 }
 
-/** @throws {BenchError} unless it is a whole number from 1 on. */
+/** @throws {UserError} unless it is a whole number from 1 on. */
 export function numberOption(name: string, text: string): number {
   const value = Number(text);
   if (!Number.isInteger(value) || value < 1) {
-    throw new BenchError(`${name} must be a whole number from 1 on, got '${text}'`);
+    throw new UserError(`${name} must be a whole number from 1 on, got '${text}'`);
   }
   return value;
 }

@@ -1,7 +1,7 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
-import { BenchError } from "../../artefact/bench-error.ts";
+import { UserError } from "../../contract/user-error.ts";
 import type { LoadShape } from "../record/bench-record.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 import { addRows, type TimedSample } from "./samples.ts";
@@ -148,7 +148,7 @@ class Worker {
   #fail(reason: string): void {
     if (this.#closing) return;
     const lines = this.#said.trim() === "" ? "" : `:\n${this.#said.trim()}`;
-    this.#waiting?.reject(new BenchError(`load generator: ${reason}${lines}`));
+    this.#waiting?.reject(new UserError(`load generator: ${reason}${lines}`));
     this.#waiting = undefined;
   }
 }

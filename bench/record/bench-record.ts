@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { z } from "zod";
-import { BenchError } from "../../artefact/bench-error.ts";
 import { protocolPaths } from "../../contract/environment.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { parseRecordAs } from "./parse-record.ts";
 import { environmentSubject, machineSubject, measurement, modelSubject } from "./record.ts";
 
@@ -406,14 +406,14 @@ export function renderBenchRecordSchema(): string {
 /**
  * Read a saved record.
  *
- * @throws {BenchError} one line; a record of another kind or version is refused by its name or number.
+ * @throws {UserError} one line; a record of another kind or version is refused by its name or number.
  */
 export function readBenchRecord(file: string): BenchRecord {
   let text: string;
   try {
     text = readFileSync(file, "utf8");
   } catch {
-    throw new BenchError(`${file}: cannot be read`);
+    throw new UserError(`${file}: cannot be read`);
   }
   return parseBenchRecord(text, file);
 }

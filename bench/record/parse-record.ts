@@ -1,6 +1,6 @@
 import { type ZodType, z } from "zod";
-import { BenchError } from "../../artefact/bench-error.ts";
 import { parseAs, parseJson } from "../../artefact/parse.ts";
+import { UserError } from "../../contract/user-error.ts";
 
 /** Identity of one kind of record. */
 export interface RecordKind<T> {
@@ -14,14 +14,14 @@ export interface RecordKind<T> {
  * Parses a saved record.
  *
  * @param shown - File name, for errors.
- * @throws {BenchError} one line: the file, the field, the rule and the value.
+ * @throws {UserError} one line: the file, the field, the rule and the value.
  */
 export function parseRecordAs<T>(kind: RecordKind<T>, text: string, shown: string): T {
   const raw = parseJson(text, shown);
   const head = z
     .looseObject({ schema: z.unknown().optional(), kind: z.unknown().optional() })
     .safeParse(raw);
-  if (!head.success) throw new BenchError(`${shown}: must be a record of the bench`);
+  if (!head.success) throw new UserError(`${shown}: must be a record of the bench`);
   requireEqual(shown, "kind", kind.kind, head.data.kind);
   requireEqual(shown, "schema", kind.version, head.data.schema);
   return parseAs(kind.schema, raw, shown);
@@ -29,7 +29,7 @@ export function parseRecordAs<T>(kind: RecordKind<T>, text: string, shown: strin
 
 function requireEqual(shown: string, name: string, wanted: unknown, got: unknown): void {
   if (got === wanted) return;
-  throw new BenchError(
+  throw new UserError(
     `${shown}: ${name} must be ${JSON.stringify(wanted)}, got ${got === undefined ? "nothing" : JSON.stringify(got)}`,
   );
 }

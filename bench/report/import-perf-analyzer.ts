@@ -1,6 +1,6 @@
 import { basename } from "node:path";
 import { parse } from "csv-parse/sync";
-import { BenchError } from "../../artefact/bench-error.ts";
+import { UserError } from "../../contract/user-error.ts";
 import type { BenchRecord } from "../record/bench-record.ts";
 
 type Imported = BenchRecord["imported"][number];
@@ -10,19 +10,19 @@ type Row = Imported["rows"][number];
  * What NVIDIA's perf_analyzer wrote with `-f file.csv`: a row for each concurrency or rate, times in microseconds.
  *
  * @param label - Which load it was, as `onnx-http b8`; without one, the file's name.
- * @throws {BenchError} one line: what is not a table of it.
+ * @throws {UserError} one line: what is not a table of it.
  */
 export function parsePerfAnalyzer(text: string, file: string, label?: string): Imported {
   let lines: Record<string, string>[];
   try {
     lines = parse(text, { columns: true, skip_empty_lines: true, trim: true, bom: true });
   } catch (error) {
-    throw new BenchError(`${file}: must be CSV: ${(error as Error).message}`);
+    throw new UserError(`${file}: must be CSV: ${(error as Error).message}`);
   }
   const [first] = lines;
   const by = first === undefined ? undefined : loads.find((name) => name in first);
   if (first === undefined || by === undefined || !(rate in first)) {
-    throw new BenchError(
+    throw new UserError(
       `${file}: must be a table of perf_analyzer with the columns ${loads.join(" or ")} and ${rate}`,
     );
   }
@@ -48,7 +48,7 @@ function rowOf(
   const number = (column: string, rule = "a number, at least 0", ok = atLeastZero): number => {
     const value = Number(line[column]);
     if (line[column] === "" || !Number.isFinite(value) || !ok(value)) {
-      throw new BenchError(
+      throw new UserError(
         `${shown}: ${column} must be ${rule}, got ${JSON.stringify(line[column])}`,
       );
     }

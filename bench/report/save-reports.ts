@@ -1,6 +1,6 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { BenchError } from "../../artefact/bench-error.ts";
+import { UserError } from "../../contract/user-error.ts";
 import type { BenchRecord } from "../record/bench-record.ts";
 import type { Report } from "./document.ts";
 import { renderHtml } from "./render-html.ts";
@@ -38,7 +38,7 @@ export function benchRecordText(record: BenchRecord): string {
 /**
  * Writes a record and its HTML and Markdown reports.
  *
- * @throws {BenchError} one line: the folder and the error.
+ * @throws {UserError} one line: the folder and the error.
  */
 export function saveReports(
   folder: string,
@@ -55,7 +55,7 @@ export function saveReports(
     writeFileSync(saved.html, renderHtml(report));
     writeFileSync(saved.md, renderMarkdown(report));
   } catch (error) {
-    throw new BenchError(`reports cannot be written to ${folder}: ${(error as Error).message}`);
+    throw new UserError(`reports cannot be written to ${folder}: ${(error as Error).message}`);
   }
   return saved;
 }

@@ -1,6 +1,6 @@
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { BenchError } from "../../artefact/bench-error.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { imageNames, imageTypeOf, type PreparedImage, type Preprocess } from "./reference.ts";
 
 /** More would only cost memory: a preprocessed image is 0.6 MB. */
@@ -11,7 +11,7 @@ const largestFileBytes = 32 * 1024 * 1024;
 /**
  * The images of a folder that a load sends, in the order of their names, and prepared.
  *
- * @throws {BenchError} where there is none, or one cannot be read.
+ * @throws {UserError} where there is none, or one cannot be read.
  */
 export async function readBenchImages(
   folder: string,
@@ -25,7 +25,7 @@ export async function readBenchImages(
       const tensor = await preprocess(bytes);
       images.push({ name, bytes, contentType: imageTypeOf(name) ?? "", tensor });
     } catch (error) {
-      throw new BenchError(`--images: ${file} ${(error as Error).message}`);
+      throw new UserError(`--images: ${file} ${(error as Error).message}`);
     }
   }
   return images;
@@ -37,7 +37,7 @@ function readImage(file: string): Buffer {
     size = statSync(file).size;
     if (size <= largestFileBytes) return readFileSync(file);
   } catch {
-    throw new BenchError(`--images: ${file} cannot be read`);
+    throw new UserError(`--images: ${file} cannot be read`);
   }
-  throw new BenchError(`--images: ${file} must be at most 32 MiB, got ${size} bytes`);
+  throw new UserError(`--images: ${file} must be at most 32 MiB, got ${size} bytes`);
 }

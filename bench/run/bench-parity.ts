@@ -1,6 +1,5 @@
 import { openPreparedInfer } from "../../client/triton/prepared-infer.ts";
 import { decodeInferResponse, headerLengthField } from "../../client/triton/wire-http.ts";
-import { type Compared, compareWith, judgeParity } from "../../verify/checks/check-parity.ts";
 import { prepareRequests } from "../load/prepare.ts";
 import type { PreparedRequest, PreparedRequests } from "../load/prepared-requests.ts";
 import { type BenchPath, type BenchRecord, benchPathName } from "../record/bench-record.ts";
@@ -8,6 +7,7 @@ import type { BenchTarget } from "./bench-targets.ts";
 import { rows } from "./embed-requests.ts";
 import { openHttpClient, reason } from "./http-client.ts";
 import { rowsOf, unit } from "./infer.ts";
+import { type Compared, compareWith, judgeParity } from "./parity.ts";
 import type { ReferenceImage } from "./reference.ts";
 
 type ParityResult = BenchRecord["parity"][number];

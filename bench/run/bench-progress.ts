@@ -1,8 +1,8 @@
-import { place, startStatusLine } from "../../verify/progress.ts";
 import type { Cell } from "../record/bench-record.ts";
 import { formatMs, formatRate } from "../report/document.ts";
 import { parityFailure } from "./bench-parity.ts";
 import type { BenchEvent } from "./bench-run.ts";
+import { place, startStatusLine } from "./status-line.ts";
 
 /** What a person sees while a bench goes on. */
 export interface BenchProgress {

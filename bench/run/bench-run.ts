@@ -1,5 +1,4 @@
-import { BenchError } from "../../artefact/bench-error.ts";
-import { roundsToHalf } from "../../verify/checks/check-parity.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { measureLoad } from "../load/measure-load.ts";
 import { prepareRequests } from "../load/prepare.ts";
 import {
@@ -26,6 +25,7 @@ import {
 import { startGpuSampler } from "./gpu-use.ts";
 import { openHttpClient, reason } from "./http-client.ts";
 import { describeCommit, describeMachine } from "./machine.ts";
+import { roundsToHalf } from "./parity.ts";
 import type { PreparedImage, ReferenceImage } from "./reference.ts";
 import { readServerCounters, type ServerCounters, serverTimes } from "./server-times.ts";
 
@@ -86,7 +86,7 @@ interface Reading {
 /**
  * Measure one load on one path of a target. Of a load that was interrupted, what was measured until then.
  *
- * @throws {BenchError} one line, where no request could be sent at all.
+ * @throws {UserError} one line, where no request could be sent at all.
  */
 export async function measureCell(
   context: BenchContext,
@@ -334,7 +334,7 @@ export interface MeasuredPath {
 /**
  * The paths to measure, of those that were asked for: each on the first service that offers it.
  *
- * @throws {BenchError} for one that was asked for by its name and is not there, and where none is.
+ * @throws {UserError} for one that was asked for by its name and is not there, and where none is.
  */
 export function choosePaths(
   asked: readonly AskedPath[],
@@ -363,7 +363,7 @@ export function choosePaths(
     const names = targets.flatMap((target) => benchPathsOf(target).map(benchPathName));
     const there = [...new Set(names)].join(", ") || "no path";
     const wanted = missing.length > 0 ? missing : asked.map(benchPathName);
-    throw new BenchError(
+    throw new UserError(
       `${targets[0]?.environment ?? "nothing"} does not offer ${wanted.join(", ")}: it has ${there}`,
     );
   }
@@ -414,7 +414,7 @@ export interface BenchOptions {
  * Measure every load with every batch size on every path, of one source after the other. What fails does not end the run:
  * it is in the record.
  *
- * @throws {BenchError} where the only source cannot be measured; the signal's reason when it was interrupted.
+ * @throws {UserError} where the only source cannot be measured; the signal's reason when it was interrupted.
  */
 export async function runBench(options: BenchOptions): Promise<void> {
   const { context, record, sources } = options;
@@ -432,7 +432,7 @@ export async function runBench(options: BenchOptions): Promise<void> {
     } catch (error) {
       signal.throwIfAborted();
       // the next one may be measured all the same
-      if (sources.length === 1 || !(error instanceof BenchError)) throw error;
+      if (sources.length === 1 || !(error instanceof UserError)) throw error;
       record.failures.push(error.message);
     }
   }

@@ -1,7 +1,6 @@
 import { mkdirSync, rmSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { readArtefact, type Workload } from "../../artefact/artefact.ts";
-import { BenchError } from "../../artefact/bench-error.ts";
 import { type RunningInstance, requirePorts, startEmbedded } from "../../artefact/embedded.ts";
 import {
   describe,
@@ -24,17 +23,18 @@ import {
   parseTritonArgs,
   type RequiredHeader,
 } from "../../contract/triton-flags.ts";
-import { type EnvironmentFile, planFor, subjectOf } from "../../verify/verify.ts";
+import { UserError } from "../../contract/user-error.ts";
+import { modelFor } from "../load/prepare.ts";
+import type { BenchPath, BenchRecord, Payload } from "../record/bench-record.ts";
 import {
   type DeployedEnvironment,
   metricsOfDeployed,
   servicesOfDeployed,
-} from "../../verify/verify-deployed.ts";
-import { modelFor } from "../load/prepare.ts";
-import type { BenchPath, BenchRecord, Payload } from "../record/bench-record.ts";
+} from "./deployed-environment.ts";
 import type { GpuReading } from "./gpu-use.ts";
 import { reason } from "./http-client.ts";
 import { type MetricsSource, metricsSource } from "./instance-metrics.ts";
+import { type EnvironmentFile, planFor, subjectOf } from "./local-environment.ts";
 import { serverVersion } from "./server-version.ts";
 import {
   openService,
@@ -142,7 +142,7 @@ const timeoutMs = 30_000;
 /**
  * Run `use` while the targets of a source can be reached. What was started for it is stopped afterwards.
  *
- * @throws {BenchError} one line, where they cannot be reached.
+ * @throws {UserError} one line, where they cannot be reached.
  */
 export async function withTargets<Result>(
   source: TargetsSource,
@@ -185,7 +185,7 @@ async function withEmbedded<Result>(
     const plan = withMore(neededPart(whole, source.paths, name), source, scratch, notes);
     if (plan.faults.length > 0) {
       const lines = plan.faults.map(({ workload, message }) => `${describe(workload)}: ${message}`);
-      throw new BenchError(lines.join("\n"));
+      throw new UserError(lines.join("\n"));
     }
     await requirePorts([{ environment: name, plan }]);
     onPhase(`start ${plan.instances.map((instance) => instance.name).join(", ")}`);
@@ -236,7 +236,7 @@ function requireStarted(instances: readonly RunningInstance[]): void {
   const failed = instances.flatMap(({ instance, start }) =>
     start.ok ? [] : [`${instance.name} ${start.message}`],
   );
-  if (failed.length > 0) throw new BenchError(failed.join("\n"));
+  if (failed.length > 0) throw new UserError(failed.join("\n"));
 }
 
 /** Of a plan the services that offer one of the paths, and the Tritons behind them. */
@@ -250,7 +250,7 @@ function neededPart(
   const all = plan.instances.map(({ workload }) => workload);
   const asked = plan.instances.filter(offers).map(({ workload }) => workload);
   if (asked.length === 0) {
-    throw new BenchError(
+    throw new UserError(
       `${environment} offers none of ${paths?.join(", ") ?? "the protocol paths"}`,
     );
   }
@@ -529,7 +529,7 @@ async function requireLive(service: ServiceUnderTest, target: PathTarget): Promi
           () => false,
         )
       : await service.transport(target).live({ timeoutMs });
-  if (!live) throw new BenchError(`${service.environment}: ${path} does not answer at ${url}`);
+  if (!live) throw new UserError(`${service.environment}: ${path} does not answer at ${url}`);
 }
 
 /** `triton 2.51.0`, `clipstack embed API 0.1.0` */
@@ -554,7 +554,7 @@ async function payloadsOf(
       const transport = service.transport(target);
       if (name === model || (await transport.ready(name, { timeoutMs }))) found.push(payload);
     } catch (error) {
-      throw new BenchError(`${target.path}: ${reason(error)}`);
+      throw new UserError(`${target.path}: ${reason(error)}`);
     }
   }
   return found;

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { extname, join } from "node:path";
-import { BenchError } from "../../artefact/bench-error.ts";
 import { openInferenceClient } from "../../client/inference-client.ts";
+import { UserError } from "../../contract/user-error.ts";
 import type { ModelSubject } from "../record/record.ts";
 import type { EncodedImage } from "./embed-requests.ts";
 
@@ -44,17 +44,17 @@ export function imageTypeOf(name: string): string | undefined {
  * Names of the images in a folder, sorted.
  *
  * @param what - Start of an error: the option that names the folder.
- * @throws {BenchError} one line, if there is none.
+ * @throws {UserError} one line, if there is none.
  */
 export function imageNames(folder: string, what: string): readonly string[] {
   let names: string[];
   try {
     names = readdirSync(folder).filter((name) => imageTypeOf(name) !== undefined);
   } catch {
-    throw new BenchError(`${what}: ${folder} cannot be read`);
+    throw new UserError(`${what}: ${folder} cannot be read`);
   }
   if (names.length > 0) return names.sort();
-  throw new BenchError(`${what}: ${folder} has no .jpg, .jpeg, .png or .webp file`);
+  throw new UserError(`${what}: ${folder} has no .jpg, .jpeg, .png or .webp file`);
 }
 
 /** The awkward ones come first: they are what differs between two ways of reading an image. */
@@ -91,7 +91,7 @@ export async function makeReference(
     for (const sample of samples) {
       const [embedding] = await model.embed([sample.bytes]);
       if (embedding === undefined)
-        throw new BenchError(`${sample.name}: the local model gave nothing`);
+        throw new UserError(`${sample.name}: the local model gave nothing`);
       images.push({ ...sample, embedding, tensor: await preprocess(sample.bytes) });
     }
     return { images };

@@ -7,7 +7,7 @@ import { readArtefact } from "../../artefact/artefact.ts";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { dockerDocument } from "../../artefact/test-artefact.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
-import { planFor } from "../../verify/verify.ts";
+import { planFor } from "../run/local-environment.ts";
 import { type ColdStart, coldStarts } from "./cold-start.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "clipstack-cold-start-test-"));

@@ -1,12 +1,12 @@
 import { rmSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
-import { BenchError } from "../../artefact/bench-error.ts";
 import type { Child } from "../../artefact/child-process.ts";
 import { assemble, howEnded, startProcess, tail } from "../../artefact/embedded.ts";
 import { type EmbeddedPlan, type Instance, loopback } from "../../artefact/embedded-plan.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
+import { UserError } from "../../contract/user-error.ts";
 import type { StudyResult } from "../record/bench-record.ts";
 import { embedBy } from "../run/embed-requests.ts";
 import { type HttpClient, openHttpClient } from "../run/http-client.ts";
@@ -56,7 +56,7 @@ const readyPaths = { embed: embedPaths.readyz, triton: oipPaths.ready } as const
  * Start each service of an environment on this machine, one after the other, and stop all of them; as often as there are rounds.
  * Of a Deployment one replica. A gateway comes after the Tritons that it asks.
  *
- * @throws {BenchError} one line for a service that does not start.
+ * @throws {UserError} one line for a service that does not start.
  */
 export async function coldStarts(
   plan: EmbeddedPlan,
@@ -136,9 +136,9 @@ export async function measureStart(
       while (!(await answersOk(http, address))) {
         signal.throwIfAborted();
         const ended = service.ended();
-        if (ended !== undefined) throw new BenchError(`${service.service}: ${ended}`);
+        if (ended !== undefined) throw new UserError(`${service.service}: ${ended}`);
         if (since() > service.budgetSeconds * 1_000) {
-          throw new BenchError(
+          throw new UserError(
             `${service.service}: was not ready in ${service.budgetSeconds} s: ${address}`,
           );
         }

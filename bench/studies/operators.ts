@@ -1,4 +1,4 @@
-import { BenchError } from "../../artefact/bench-error.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { runCommand } from "../baselines/run-process.ts";
 import type { StudyResult } from "../record/bench-record.ts";
 
@@ -41,7 +41,7 @@ const environment = { ORT_DISABLE_TELEMETRY: "1" };
 /**
  * Which operators take the compute, from ONNX Runtime's profile of a model, in a process of its own on this machine.
  *
- * @throws {BenchError} one line: what ONNX Runtime said.
+ * @throws {UserError} one line: what ONNX Runtime said.
  */
 export async function profileOperators(options: OperatorOptions): Promise<OperatorResult> {
   const { command, modelPath, sessionOptions, batch, runs, signal } = options;
@@ -54,8 +54,8 @@ export async function profileOperators(options: OperatorOptions): Promise<Operat
     );
     return operatorShares(options, profile);
   } catch (error) {
-    if (!(error instanceof BenchError)) throw error;
-    throw new BenchError(error.message.replaceAll("\n", " "));
+    if (!(error instanceof UserError)) throw error;
+    throw new UserError(error.message.replaceAll("\n", " "));
   }
 }
 

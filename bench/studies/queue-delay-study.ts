@@ -8,7 +8,7 @@ export const modelControlArgs = ["--model-control-mode=explicit", "--load-model=
 /**
  * Each queue delay with each number of clients. The model is loaded as it was afterwards, also after an interrupt.
  *
- * @throws {BenchError} where a Triton takes no orders
+ * @throws {UserError} where a Triton takes no orders
  */
 export async function studyQueueDelay(run: StudyRun): Promise<void> {
   // one way to each model: a queue is the same behind all of them

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
-import { BenchError } from "../../artefact/bench-error.ts";
 import type { RequiredHeader } from "../../contract/triton-flags.ts";
+import { UserError } from "../../contract/user-error.ts";
 import {
   type HttpAnswer,
   type HttpClient,
@@ -20,13 +20,13 @@ export interface QueueDelayControl {
   readonly originalUs: number;
   /**
    * @param signal - Ends the waiting, but not a load that was asked for: its Triton goes on with it anyway.
-   * @throws {BenchError} one line, where the server does not take it.
+   * @throws {UserError} one line, where the server does not take it.
    */
   set(microseconds: number, signal?: AbortSignal): Promise<void>;
   /**
    * Load the model as it was. Safe to call when nothing was changed.
    *
-   * @throws {BenchError} one line that says what the server has now, and how it gets back what it had.
+   * @throws {UserError} one line that says what the server has now, and how it gets back what it had.
    */
   restore(): Promise<void>;
   close(): Promise<void>;
@@ -49,7 +49,7 @@ const noControl = /load \/ unload is not allowed/;
  *
  * @param url - `http://host:port`.
  * @param options.header - Header that the model control API requires.
- * @throws {BenchError} one line, where the server takes no orders or the model has no dynamic batcher.
+ * @throws {UserError} one line, where the server takes no orders or the model has no dynamic batcher.
  */
 export async function controlQueueDelay(
   url: string,
@@ -84,9 +84,7 @@ class Control implements QueueDelayControl {
   async open(signal?: AbortSignal): Promise<void> {
     this.#original = await this.#config(signal);
     if (this.#original.dynamic_batching === undefined) {
-      throw new BenchError(
-        `${this.model} at ${this.url} has no dynamic batcher, so no queue delay`,
-      );
+      throw new UserError(`${this.model} at ${this.url} has no dynamic batcher, so no queue delay`);
     }
     // the configuration that it has: whether orders are taken is seen before anything is measured
     await this.#load(this.#original, signal);
@@ -109,7 +107,7 @@ class Control implements QueueDelayControl {
       await this.#require(this.originalUs);
     } catch (error) {
       const has = await this.#has();
-      throw new BenchError(
+      throw new UserError(
         `${this.model} at ${this.url} ${has}: ${reason(error)}; put ${this.originalUs} µs back: unload the model and load it again, or start its Triton anew`,
       );
     }
@@ -133,7 +131,7 @@ class Control implements QueueDelayControl {
   async #require(microseconds: number, signal?: AbortSignal): Promise<void> {
     const got = (await this.#config(signal)).dynamic_batching?.max_queue_delay_microseconds;
     if (got === microseconds) return;
-    throw new BenchError(
+    throw new UserError(
       `${this.model} at ${this.url} was loaded with a queue delay of ${microseconds} µs, but serves ${got ?? "none"}`,
     );
   }
@@ -142,7 +140,7 @@ class Control implements QueueDelayControl {
     const answer = await this.#send(`models/${this.model}/config`, { signal });
     const parsed = modelConfig.safeParse(jsonOf(answer));
     if (answer.status === 200 && parsed.success) return parsed.data;
-    throw new BenchError(
+    throw new UserError(
       `${this.model} at ${this.url}: its configuration cannot be read: ${said(answer)}`,
     );
   }
@@ -160,22 +158,22 @@ class Control implements QueueDelayControl {
       timeoutMs: loadTimeoutMs,
     });
     if (noControl.test(answer.body.toString("utf8"))) {
-      throw new BenchError(
+      throw new UserError(
         `${this.url} takes no orders: its --model-control-mode must be explicit to change the queue delay of ${this.model}`,
       );
     }
     if (answer.status === 403) {
-      throw new BenchError(
+      throw new UserError(
         `${this.url} requires a key to change the queue delay of ${this.model}: ${said(answer)}`,
       );
     }
     if (answer.status !== 200) {
-      throw new BenchError(`${this.url} did not load ${this.model}: ${said(answer)}`);
+      throw new UserError(`${this.url} did not load ${this.model}: ${said(answer)}`);
     }
     const endsAt = performance.now() + loadTimeoutMs;
     while ((await this.#send(`models/${this.model}/ready`, { signal })).status !== 200) {
       if (performance.now() > endsAt) {
-        throw new BenchError(`${this.model} at ${this.url} was not ready after it was loaded`);
+        throw new UserError(`${this.model} at ${this.url} was not ready after it was loaded`);
       }
       await sleep(pollMs, undefined, { signal });
     }
@@ -188,7 +186,7 @@ class Control implements QueueDelayControl {
         ...options,
       });
     } catch (error) {
-      throw new BenchError(`${this.url}: ${reason(error)}`);
+      throw new UserError(`${this.url}: ${reason(error)}`);
     }
   }
 }

@@ -1,5 +1,5 @@
-import { BenchError } from "../../artefact/bench-error.ts";
 import type { ProtocolPath } from "../../contract/environment.ts";
+import { UserError } from "../../contract/user-error.ts";
 import {
   type BenchPath,
   type BenchRecord,
@@ -254,9 +254,9 @@ async function attemptStudy(
     await work();
   } catch (error) {
     context.signal.throwIfAborted();
-    if (!(error instanceof StudyUnavailable || error instanceof BenchError)) throw error;
+    if (!(error instanceof StudyUnavailable || error instanceof UserError)) throw error;
     const line = `${study} of ${environment}: ${error.message}`;
-    if (named || error instanceof BenchError) record.failures.push(line);
+    if (named || error instanceof UserError) record.failures.push(line);
     else record.notes.push(`Left out: ${line}.`);
   }
 }
@@ -306,7 +306,7 @@ async function goodPaths(
     passed.set(key, is);
     if (is) good.push(at);
   }
-  if (good.length === 0) throw new BenchError("no path answers rightly: nothing is timed");
+  if (good.length === 0) throw new UserError("no path answers rightly: nothing is timed");
   return good;
 }
 

@@ -1,4 +1,4 @@
-import { BenchError } from "../../artefact/bench-error.ts";
+import { UserError } from "../../contract/user-error.ts";
 import type { BenchRecord, Cell, Conditions } from "../record/bench-record.ts";
 import { clients, type StudyPath, type StudyRun } from "./study-run.ts";
 
@@ -43,7 +43,7 @@ function isUsual({ path }: StudyPath): boolean {
 /**
  * Cells of another record that stand beside those of a study: the same study with other GPUs, or the other topology.
  *
- * @throws {BenchError} one line, where it has none, or measured another model
+ * @throws {UserError} one line, where it has none, or measured another model
  */
 export function cellsAgainst(
   study: "scaling" | "topology",
@@ -52,11 +52,11 @@ export function cellsAgainst(
   model: BenchRecord["subject"]["model"],
 ): readonly Cell[] {
   if (other.subject.model.sha256 !== model.sha256) {
-    throw new BenchError(`--against ${shown}: must be of the same model file`);
+    throw new UserError(`--against ${shown}: must be of the same model file`);
   }
   const cells = other.cells.filter((cell) => cell.study === study);
   if (cells.length === 0) {
-    throw new BenchError(
+    throw new UserError(
       `--against ${shown}: has no cells of the study '${study}': measure it there with 'clipstack sweep ${study}'`,
     );
   }

@@ -4,14 +4,17 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { clusterAddress } from "../../artefact/cluster-address.ts";
 import {
   type ClusterDeployment,
+  type ClusterInspection,
   type ClusterPod,
   type ClusterService,
   isOver,
   isReady,
 } from "../../artefact/cluster-objects.ts";
 import type { DeclaredObject } from "../../artefact/terraform-manifests.ts";
+import type { Reach } from "../../bench/run/deployed-environment.ts";
 import type { Environment } from "../../contract/environment.ts";
-import { type ClusterInspection, unsettledAutoscalers } from "../../verify/checks/check-cluster.ts";
+import { UserError } from "../../contract/user-error.ts";
+import { unsettledAutoscalers } from "../../verify/checks/check-cluster.ts";
 import {
   ApiRefusal,
   accessText,
@@ -21,8 +24,6 @@ import {
   openCluster,
   selectedBy,
 } from "../../verify/cluster/cluster-api.ts";
-import type { Reach } from "../../verify/verify-deployed.ts";
-import { UserError } from "../user-error.ts";
 
 /** The cluster that an environment is in. */
 export function accessOf({ kubeconfig, where }: Environment): ClusterAccess {

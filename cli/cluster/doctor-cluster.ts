@@ -1,8 +1,8 @@
 import type { ClusterRequirements } from "../../constructs/kubernetes/cluster-requirements.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { accessText } from "../../verify/cluster/cluster-api.ts";
 import { doctorText } from "../host/doctor-text.ts";
 import type { Problem } from "../problem.ts";
-import { UserError } from "../user-error.ts";
 import { type ClusterFacts, readClusterFacts } from "./cluster-facts.ts";
 import { judgeCluster } from "./cluster-findings.ts";
 

@@ -2,8 +2,8 @@ import type { Command } from "commander";
 import { stringify } from "yaml";
 import { readManifests } from "../../artefact/artefact.ts";
 import type { DeclaredObject } from "../../artefact/terraform-manifests.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { synthesizedFile } from "../artefact.ts";
-import { UserError } from "../user-error.ts";
 
 export interface ManifestArguments {
   readonly image?: string;

@@ -3,9 +3,9 @@ import { readEnvironment } from "../../artefact/artefact.ts";
 import { clusterAddress } from "../../artefact/cluster-address.ts";
 import type { Environment, Service } from "../../contract/environment.ts";
 import { podAppName, podObjectName } from "../../contract/pods.ts";
+import { UserError } from "../../contract/user-error.ts";
 import type { DrillTarget } from "../../verify/drills/k8s-snapshot.ts";
 import { environmentFile } from "../artefact.ts";
-import { UserError } from "../user-error.ts";
 
 /** How a person names a cluster, a Deployment and the way to it. */
 export interface TargetArguments {

@@ -4,6 +4,7 @@ import { type AskedPath, defaultSettings } from "../../bench/run/bench-run.ts";
 import type { EndpointsSource } from "../../bench/run/bench-targets.ts";
 import { maxImagesPerRequest } from "../../contract/embed-api.ts";
 import { type ProtocolPath, protocolPaths } from "../../contract/environment.ts";
+import { UserError } from "../../contract/user-error.ts";
 import {
   listOf,
   numberFrom,
@@ -13,7 +14,6 @@ import {
   repeated,
   wholeNumber,
 } from "../option-values.ts";
-import { UserError } from "../user-error.ts";
 
 /** What `bench` and `sweep` both take. */
 export interface BenchArguments {

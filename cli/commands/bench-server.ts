@@ -4,6 +4,7 @@ import { createRequire } from "node:module";
 import { basename, join, relative, resolve } from "node:path";
 import { promisify } from "node:util";
 import { type Command, InvalidArgumentError } from "commander";
+import { Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
 import { compare } from "../../bench/baselines/compare.ts";
 import { type Load, loads, type SubjectName } from "../../bench/baselines/loads.ts";
 import type { Bench, BenchForm, BenchModel } from "../../bench/baselines/measure.ts";
@@ -23,16 +24,15 @@ import {
 import { renderText } from "../../bench/report/render-text.ts";
 import { reportName, type SavedReports, saveReports } from "../../bench/report/save-reports.ts";
 import { describeCommit, describeMachine } from "../../bench/run/machine.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { sessionOptions } from "../../inference/session/onnx-session.ts";
 import { ensureGeneratedModel, ensureTinyModel } from "../../model-tools/generate.ts";
 import { modelInfo } from "../../model-tools/model-info.ts";
 import { ensureOptimised } from "../../model-tools/optimise.ts";
-import { ensurePython, fastapiPackages } from "../../model-tools/python/python-environment.ts";
 import { loadImages } from "../../model-tools/samples/load-images.ts";
-import { Interrupted, onInterrupt } from "../interrupt.ts";
 import { ensureConverted } from "../model/model-prepare.ts";
+import { ensurePython, fastapiPackages } from "../model/python-environment.ts";
 import { project } from "../project.ts";
-import { UserError } from "../user-error.ts";
 
 export interface BenchServerOptions {
   readonly rounds: number;

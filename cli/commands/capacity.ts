@@ -38,9 +38,9 @@ import {
 } from "../../bench/capacity/question.ts";
 import { type BenchRecord, readBenchRecord } from "../../bench/record/bench-record.ts";
 import { type GpuName, gpuCatalogue, gpuNames } from "../../constructs/catalogue/gpu-catalogue.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { environmentFile } from "../artefact.ts";
 import { numberFrom, numberUpTo, wholeNumber } from "../option-values.ts";
-import { UserError } from "../user-error.ts";
 import { writeOutput } from "../write-output.ts";
 
 interface CapacityArguments {

@@ -9,8 +9,8 @@ import {
 import { compareReport } from "../../bench/report/compare-report.ts";
 import { renderMarkdown } from "../../bench/report/render-md.ts";
 import { renderText } from "../../bench/report/render-text.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { percentage } from "../option-values.ts";
-import { UserError } from "../user-error.ts";
 import { writeOutput } from "../write-output.ts";
 
 export const compareFormats = ["text", "md", "json"] as const;
@@ -35,7 +35,7 @@ export interface CompareResult {
 /**
  * Compare two saved records.
  *
- * @throws {BenchError} | {UserError} one line: a file that is no record, or records that must not be compared.
+ * @throws {UserError} | {UserError} one line: a file that is no record, or records that must not be compared.
  */
 export function compareFiles(
   fromFile: string,

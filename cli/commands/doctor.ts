@@ -11,6 +11,7 @@ import {
   clusterRequirements,
   clusterRequirementsVariable,
 } from "../../constructs/kubernetes/cluster-requirements.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { synthesizedFile } from "../artefact.ts";
 import { clusterReportText, examineCluster } from "../cluster/doctor-cluster.ts";
 import { DockerError, defaultEndpoint, isFoundByProvider } from "../host/docker-command.ts";
@@ -19,7 +20,6 @@ import { type HostFacts, isUnknown, readHostFacts, type Unknown } from "../host/
 import { giB, judgeHost } from "../host/host-findings.ts";
 import type { Problem } from "../problem.ts";
 import { project } from "../project.ts";
-import { UserError } from "../user-error.ts";
 import { writeOutput } from "../write-output.ts";
 
 /** What `clipstack doctor --json` prints. */

@@ -10,7 +10,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isNode, parseDocument } from "yaml";
-import { BenchError } from "../../artefact/bench-error.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { type ArtefactFile, environmentFile, runSynth } from "../artefact.ts";
 import { project } from "../project.ts";
 
@@ -27,7 +27,7 @@ export interface EnvironmentVariants {
   /**
    * Synthesize an environment with some settings changed.
    *
-   * @throws {BenchError} what is wrong with the settings
+   * @throws {UserError} what is wrong with the settings
    */
   synthesize(environment: string, changes: readonly SettingChange[]): Promise<ArtefactFile>;
   /** Take everything away that was synthesized. */
@@ -60,7 +60,7 @@ export function openVariants(
       }
       writeFileSync(join(changed, `${environment}${suffix}`), document.toString());
       const mistakes = await runSynth(outdir, { settings: changed });
-      if (mistakes !== undefined) throw new BenchError(mistakes);
+      if (mistakes !== undefined) throw new UserError(mistakes);
       const file = environmentFile(environment, outdir);
       const shown = changes.map(({ path, value }) => `${path.join(".")}: ${JSON.stringify(value)}`);
       return { ...file, shown: `${environment} with ${shown.join(", ")}`, editedByHand: false };

@@ -1,9 +1,11 @@
 import { mkdirSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
 import type { Command } from "commander";
+import { Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
 import { renderText } from "../../bench/report/render-text.ts";
 import { recordText, reportName } from "../../bench/report/save-reports.ts";
 import { readSamples } from "../../bench/run/reference.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { drainDrill } from "../../verify/drills/k8s-drain.ts";
 import type { Drill, DrillOptions } from "../../verify/drills/k8s-drill.ts";
 import { quotaDrill } from "../../verify/drills/k8s-quota.ts";
@@ -18,10 +20,8 @@ import { runDrill } from "../../verify/drills/k8s-run-drill.ts";
 import { scaleDrill } from "../../verify/drills/k8s-scale.ts";
 import { registerManifests } from "../cluster/k8s-manifests.ts";
 import { addTargetOptions, exerciseTarget, type TargetArguments } from "../cluster/k8s-target.ts";
-import { Interrupted, onInterrupt } from "../interrupt.ts";
 import { numberUpTo, wholeNumber } from "../option-values.ts";
 import { project } from "../project.ts";
-import { UserError } from "../user-error.ts";
 import { writeOutput } from "../write-output.ts";
 
 const drills: Readonly<Record<Exercise, Drill>> = {
@@ -46,7 +46,7 @@ const apiKeyVariable = "INFERENCE_API_KEY";
  */
 async function drillCluster(
   exercise: Exercise,
-  options: Omit<DrillOptions, "images" | "apiKey">,
+  options: Omit<DrillOptions, "images" | "apiKey" | "repository">,
 ): Promise<K8sRecord> {
   const apiKey = process.env[apiKeyVariable]?.trim() || undefined;
   const { target } = options;
@@ -60,6 +60,7 @@ async function drillCluster(
   }
   return runDrill(drills[exercise], {
     ...options,
+    repository: project,
     images: readSamples(join(project, "model-tools/samples"), sampleLimit),
     apiKey: target.asksForKey ? apiKey : undefined,
   });

@@ -16,10 +16,10 @@ import { openclipVitB32 } from "../../contract/model-signature.ts";
 import { embedPort, hostPorts, tritonPorts } from "../../contract/ports.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
 import { parseTritonArgs } from "../../contract/triton-flags.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { synthesizedFile } from "../artefact.ts";
 import { project } from "../project.ts";
 import { shellQuote } from "../shell-quote.ts";
-import { UserError } from "../user-error.ts";
 
 /** One container with all services of an environment: what a marketplace asks for, and `docker run` takes. */
 export interface LaunchSpec {

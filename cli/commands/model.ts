@@ -1,5 +1,7 @@
 import { resolve } from "node:path";
 import { type Command, Option } from "commander";
+import { startStatusLine } from "../../bench/run/status-line.ts";
+import { UserError } from "../../contract/user-error.ts";
 import {
   defaultSeed,
   type GenerateOptions,
@@ -8,13 +10,11 @@ import {
 } from "../../model-tools/generate.ts";
 import { type ModelInfo, modelInfo } from "../../model-tools/model-info.ts";
 import { profiles } from "../../model-tools/vision-transformer.ts";
-import { startStatusLine } from "../../verify/progress.ts";
 import { registerModelCheck } from "../model/model-check.ts";
 import { registerModelExport } from "../model/model-export.ts";
 import { megabytes, requireOwnSidecar, seedOf, shownPath } from "../model/model-output.ts";
 import { registerModelPrepare } from "../model/model-prepare.ts";
 import { registerModelPull } from "../model/model-pull.ts";
-import { UserError } from "../user-error.ts";
 
 interface GenerateArguments {
   readonly profile: GenerateOptions["profile"];

@@ -13,11 +13,11 @@ import { renderHtml } from "../../bench/report/render-html.ts";
 import { renderMarkdown } from "../../bench/report/render-md.ts";
 import { renderText } from "../../bench/report/render-text.ts";
 import { benchRecordText, recordText } from "../../bench/report/save-reports.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { k8sRecord, k8sRecordSchemaVersion } from "../../verify/drills/k8s-record.ts";
 import { k8sReport } from "../../verify/drills/k8s-report.ts";
 import { verifyReport } from "../../verify/verify-report.ts";
 import { repeated } from "../option-values.ts";
-import { UserError } from "../user-error.ts";
 import { writeOutput } from "../write-output.ts";
 
 export const reportFormats = ["html", "md", "text", "json"] as const;
@@ -32,7 +32,7 @@ export interface ImportedFile {
 /**
  * Renders a saved record of any command.
  *
- * @throws {BenchError} | {UserError} one line: the file, the rule and the value.
+ * @throws {UserError} | {UserError} one line: the file, the rule and the value.
  */
 export function renderRecord(
   file: string,

@@ -7,8 +7,8 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { commentMarker } from "../../review/report/comment-markdown.ts";
 import { plannedText, planText, plantedKey } from "../../review/test-plans.ts";
 import { synthesizedText } from "../../review/test-stacks.ts";
+import { isUserError } from "../run-command.ts";
 import { clipstack } from "../test-programs.ts";
-import { isUserError } from "../user-error.ts";
 import { registerReview } from "./review.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "clipstack-review-"));

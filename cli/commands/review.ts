@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { basename, extname, join, relative, resolve } from "node:path";
 import { type Command, InvalidArgumentError, Option } from "commander";
+import { UserError } from "../../contract/user-error.ts";
 import { verdictLevels } from "../../review/changes/verdict.ts";
 import type { RuleFinding, StackChange } from "../../review/input/change.ts";
 import { changeOfPlan } from "../../review/input/plan-json.ts";
@@ -19,7 +20,6 @@ import { findingsOfChange } from "../../review/rules/findings.ts";
 import { type EnvironmentName, loadSettings } from "../../stacks/settings.ts";
 import { repeated } from "../option-values.ts";
 import { project } from "../project.ts";
-import { UserError } from "../user-error.ts";
 import { writeOutput } from "../write-output.ts";
 import { environmentPredictor } from "./predict-environment.ts";
 import { verifyPlans } from "./verify-plan.ts";

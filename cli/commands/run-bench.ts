@@ -11,6 +11,7 @@ import {
 import { dirname, join, relative, resolve } from "node:path";
 import { readArtefact } from "../../artefact/artefact.ts";
 import { environmentModel } from "../../artefact/environment-model.ts";
+import { Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
 import { makeScratchFolder } from "../../artefact/scratch-folder.ts";
 import type { BenchRecord } from "../../bench/record/bench-record.ts";
 import { benchReport } from "../../bench/report/bench-report.ts";
@@ -39,6 +40,7 @@ import { gpuCatalogue, gpuNames } from "../../constructs/catalogue/gpu-catalogue
 import type { Environment } from "../../contract/environment.ts";
 import { openclipVitB32U8 } from "../../contract/model-signature.ts";
 import { serverEnv } from "../../contract/server-env.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { normalised } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { repositoryModel } from "../../model-tools/generate.ts";
@@ -53,9 +55,7 @@ import {
 } from "../artefact.ts";
 import { deployedEnvironments } from "../host/deployed-environments.ts";
 import { gpuReader } from "../host/gpu-reader.ts";
-import { Interrupted, onInterrupt } from "../interrupt.ts";
 import { project } from "../project.ts";
-import { UserError } from "../user-error.ts";
 import type { BenchArguments } from "./bench-options.ts";
 import { bundledServer, chooseModel } from "./verify.ts";
 

@@ -6,12 +6,12 @@ import { type Command, Option } from "commander";
 import { embedPort, standaloneTritonPorts } from "../../contract/ports.ts";
 import type { ServerEnvName } from "../../contract/server-env.ts";
 import { renderTritonCommand } from "../../contract/triton-flags.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { repositoryModel } from "../../model-tools/generate.ts";
 import { ensureOptimised } from "../../model-tools/optimise.ts";
 import { checkoutRepository, copyModelRepository } from "../../model-tools/repository.ts";
 import { modelFile } from "../model/model-option.ts";
 import { wholeNumber } from "../option-values.ts";
-import { UserError } from "../user-error.ts";
 
 interface ServeArguments {
   readonly role: "embed" | "triton";

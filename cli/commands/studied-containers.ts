@@ -1,12 +1,12 @@
 import type { Artefact, Workload } from "../../artefact/artefact.ts";
-import { BenchError } from "../../artefact/bench-error.ts";
+import type { DeployedEnvironment } from "../../bench/run/deployed-environment.ts";
 import {
   type ColdStartOptions,
   measureStart,
   type StartableService,
 } from "../../bench/studies/cold-start.ts";
 import type { MemoryReading } from "../../bench/studies/memory.ts";
-import type { DeployedEnvironment } from "../../verify/verify-deployed.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { Docker, DockerError } from "../host/docker-command.ts";
 import { isUnknown, type RunOnHost, runnerFor } from "../host/host-facts.ts";
 
@@ -108,7 +108,7 @@ function rank({ service }: Workload): number {
 async function run(docker: Docker, command: "start" | "stop", name: string): Promise<void> {
   const { exitCode, stderr } = await docker.run(command, name);
   if (exitCode === 0) return;
-  throw new BenchError(`docker ${command} ${name} failed: ${stderr.trim().split("\n").at(-1)}`);
+  throw new UserError(`docker ${command} ${name} failed: ${stderr.trim().split("\n").at(-1)}`);
 }
 
 function startable(

@@ -10,6 +10,7 @@ import type {
   EmbeddedSource,
   EndpointsSource,
 } from "../../bench/run/bench-targets.ts";
+import { type EnvironmentFile, planFor, subjectOf } from "../../bench/run/local-environment.ts";
 import { coldStarts } from "../../bench/studies/cold-start.ts";
 import { profileOperators } from "../../bench/studies/operators.ts";
 import type {
@@ -21,7 +22,6 @@ import { cellsAgainst } from "../../bench/studies/scale-studies.ts";
 import { StudyUnavailable } from "../../bench/studies/study-run.ts";
 import type { Environment, ProtocolPath } from "../../contract/environment.ts";
 import { sessionOptions } from "../../inference/session/onnx-session.ts";
-import { type EnvironmentFile, planFor, subjectOf } from "../../verify/verify.ts";
 import { project } from "../project.ts";
 import {
   type EnvironmentVariants,

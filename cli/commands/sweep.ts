@@ -1,5 +1,4 @@
 import { type Command, Option } from "commander";
-import { BenchError } from "../../artefact/bench-error.ts";
 import {
   readBenchRecord,
   type StudyId,
@@ -10,8 +9,8 @@ import type { AskedPath } from "../../bench/run/bench-run.ts";
 import { pathsOfStudies, runStudies } from "../../bench/studies/run-studies.ts";
 import type { StudyGrid } from "../../bench/studies/study-run.ts";
 import { maxImagesPerRequest } from "../../contract/embed-api.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { listOf, numberUpTo, wholeNumber } from "../option-values.ts";
-import { UserError } from "../user-error.ts";
 import { addBenchOptions, type BenchArguments, backends } from "./bench-options.ts";
 import { runAndReport } from "./run-bench.ts";
 import { withStudyEnvironments } from "./study-environments.ts";
@@ -203,7 +202,7 @@ function requireDeployed({ target, against, restart }: SweepArguments): void {
   try {
     readBenchRecord(against);
   } catch (error) {
-    if (!(error instanceof BenchError)) throw error;
+    if (!(error instanceof UserError)) throw error;
     throw new UserError(`--against ${error.message}`);
   }
 }

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import type { Command } from "commander";
 import { readEnvironment } from "../../artefact/artefact.ts";
+import { onInterrupt } from "../../artefact/interrupt.ts";
 import { aligned } from "../../bench/report/text-table.ts";
 import type { Environment } from "../../contract/environment.ts";
 import { environmentFile } from "../artefact.ts";
@@ -11,7 +12,6 @@ import {
   type TunnelPlan,
   throughTunnel,
 } from "../host/ssh-tunnel.ts";
-import { onInterrupt } from "../interrupt.ts";
 import { portOffset } from "../option-values.ts";
 
 interface TunnelArguments {

@@ -1,5 +1,6 @@
 import { join, relative, resolve } from "node:path";
 import { type Command, Option } from "commander";
+import { Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
 import type { VerifyRecord } from "../../bench/record/record.ts";
 import { renderText } from "../../bench/report/render-text.ts";
 import {
@@ -26,7 +27,6 @@ import {
   synthesizeUnlessEdited,
 } from "../artefact.ts";
 import { deployedEnvironments } from "../host/deployed-environments.ts";
-import { Interrupted, onInterrupt } from "../interrupt.ts";
 import { modelFile } from "../model/model-option.ts";
 import { numberUpTo, portOffset } from "../option-values.ts";
 import { project } from "../project.ts";

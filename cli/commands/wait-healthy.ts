@@ -1,7 +1,7 @@
 import type { Command } from "commander";
+import { Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
 import { lastLogLines, waitUntilHealthy } from "../host/container-health.ts";
 import { Docker, DockerError } from "../host/docker-command.ts";
-import { Interrupted, onInterrupt } from "../interrupt.ts";
 import { wholeNumber } from "../option-values.ts";
 
 interface WaitArguments {

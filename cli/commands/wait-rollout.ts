@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Command } from "commander";
+import { Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
 import {
   type ClusterApi,
   ClusterUnreachable,
   openCluster,
 } from "../../verify/cluster/cluster-api.ts";
 import { lastPodLines, waitForRollout, warningsOf } from "../cluster/rollout.ts";
-import { Interrupted, onInterrupt } from "../interrupt.ts";
 import { wholeNumber } from "../option-values.ts";
 
 interface WaitArguments {

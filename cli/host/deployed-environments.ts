@@ -1,6 +1,7 @@
 import { readEnvironment } from "../../artefact/artefact.ts";
+import type { DeployedEnvironment, Reach } from "../../bench/run/deployed-environment.ts";
 import type { Environment } from "../../contract/environment.ts";
-import type { DeployedEnvironment, Reach } from "../../verify/verify-deployed.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { requireKeys } from "../../verify/verify-deployed.ts";
 import type { ArtefactFile } from "../artefact.ts";
 import {
@@ -9,7 +10,6 @@ import {
   isInCluster,
   reachCluster,
 } from "../cluster/deployed-cluster.ts";
-import { UserError } from "../user-error.ts";
 import { type Deployment, inspectContainers, readDeployment } from "./deployment.ts";
 import { openTunnel, planTunnel, TunnelError, throughTunnel } from "./ssh-tunnel.ts";
 

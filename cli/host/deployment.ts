@@ -1,12 +1,12 @@
 import { existsSync } from "node:fs";
 import { dirname, relative } from "node:path";
 import { z } from "zod";
+import type { DeployedState, Inspection } from "../../artefact/docker-inspect.ts";
+import { inspectedContainer } from "../../artefact/docker-inspect.ts";
 import { type Environment, environment, environmentOutput } from "../../contract/environment.ts";
-import type { DeployedState, Inspection } from "../../verify/checks/check-deployed.ts";
-import { inspectedContainer } from "../../verify/docker-inspect.ts";
+import { UserError } from "../../contract/user-error.ts";
 import type { ArtefactFile } from "../artefact.ts";
 import { type ProgramResult, runProgram } from "../run-program.ts";
-import { UserError } from "../user-error.ts";
 import { Docker, DockerError } from "./docker-command.ts";
 
 /** What a deployment left in Terraform's state. */

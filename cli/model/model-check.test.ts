@@ -3,13 +3,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Command } from "commander";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { UserError } from "../../contract/user-error.ts";
 import { wholeRepository } from "../../inference-image/emulator/test-repository.ts";
 import { startTritonServer } from "../../inference-image/emulator/triton-server.ts";
 import { onnxChunks } from "../../model-tools/onnx-writer.ts";
 import { ensureOptimised } from "../../model-tools/optimise.ts";
 import { exportedTower } from "../../model-tools/test-exported-tower.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
-import { UserError } from "../user-error.ts";
 import { registerModelCheck } from "./model-check.ts";
 
 let folder: string;

@@ -8,6 +8,7 @@ import {
   openclipVitB32U8,
 } from "../../contract/model-signature.ts";
 import { elementCount } from "../../contract/tensor.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { imageTensor, pixelTensor } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { type Counterpart, checkModel, type ModelReport } from "../../model-tools/check-model.ts";
@@ -16,7 +17,6 @@ import { repositoryModel } from "../../model-tools/generate.ts";
 import { shownTensor } from "../../model-tools/model-structure.ts";
 import { openModel, type RunnableModel } from "../../model-tools/run-model.ts";
 import { percentage, repeated } from "../option-values.ts";
-import { UserError } from "../user-error.ts";
 import { megabytes, ofFiles, shownPath } from "./model-output.ts";
 
 interface CheckArguments {

@@ -4,20 +4,14 @@ import { fileURLToPath } from "node:url";
 import { type Command, Option } from "commander";
 import { execa } from "execa";
 import { z } from "zod";
+import { type Interrupt, onInterrupt } from "../../artefact/interrupt.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { defaultSeed, repositoryModel } from "../../model-tools/generate.ts";
 import { type ModelInfo, sha256Of } from "../../model-tools/model-info.ts";
 import { readOnnx } from "../../model-tools/onnx-reader.ts";
 import { draftModelFile, publishFile, sizeOf } from "../../model-tools/publish-file.ts";
-import {
-  ensurePython,
-  type PytorchSource,
-  pytorchPackages,
-  pytorchSources,
-} from "../../model-tools/python/python-environment.ts";
 import { isStandard } from "../../model-tools/standard-model.ts";
 import { profiles } from "../../model-tools/vision-transformer.ts";
-import { type Interrupt, onInterrupt } from "../interrupt.ts";
-import { UserError } from "../user-error.ts";
 import {
   megabytes,
   ofFiles,
@@ -26,6 +20,12 @@ import {
   seedOf,
   shownPath,
 } from "./model-output.ts";
+import {
+  ensurePython,
+  type PytorchSource,
+  pytorchPackages,
+  pytorchSources,
+} from "./python-environment.ts";
 
 const program = fileURLToPath(
   new URL("../../model-tools/python/export/export.py", import.meta.url),

@@ -1,7 +1,7 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
+import { UserError } from "../../contract/user-error.ts";
 import { ensureGeneratedModel, ensureTinyModel } from "../../model-tools/generate.ts";
-import { UserError } from "../user-error.ts";
 
 /**
  * Path of the ONNX file that `--model` names; `tiny` and `generated` are written if they are missing.

@@ -1,8 +1,8 @@
 import { relative } from "node:path";
+import { UserError } from "../../contract/user-error.ts";
 import { modelInfo, readSidecar, sidecarPath } from "../../model-tools/model-info.ts";
 import { isFolder, sizeOf } from "../../model-tools/publish-file.ts";
 import { wholeNumber } from "../option-values.ts";
-import { UserError } from "../user-error.ts";
 
 /** What the `model` commands have in common. */
 

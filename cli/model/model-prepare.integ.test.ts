@@ -5,9 +5,9 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openServerModel } from "../../inference-image/embed/server-model.ts";
 import { syntheticImages } from "../../model-tools/compare-models.ts";
 import { modelSidecar, sha256Of } from "../../model-tools/model-info.ts";
-import { ensurePython, onnxruntimePackages } from "../../model-tools/python/python-environment.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import { clipstack } from "../test-programs.ts";
+import { ensurePython, onnxruntimePackages } from "./python-environment.ts";
 
 /** The first run installs ONNX Runtime's tools from PyPI. */
 const python = await ensurePython(onnxruntimePackages, { onProgress: () => {} }).catch(

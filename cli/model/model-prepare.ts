@@ -1,7 +1,9 @@
 import { resolve } from "node:path";
 import { type Command, Option } from "commander";
+import { type Interrupt, onInterrupt } from "../../artefact/interrupt.ts";
 import { median } from "../../bench/stats/statistics.ts";
 import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { type Agreement, compareModels } from "../../model-tools/compare-models.ts";
 import { repositoryModel } from "../../model-tools/generate.ts";
 import { type ModelInfo, modelInfo, sha256Of } from "../../model-tools/model-info.ts";
@@ -15,15 +17,8 @@ import {
 } from "../../model-tools/optimise.ts";
 import { preparedPath, selectModel } from "../../model-tools/prepared-file.ts";
 import { draftModelFile, publishFile, sizeOf } from "../../model-tools/publish-file.ts";
-import {
-  ensurePython,
-  onnxruntimePackages,
-  runPython,
-} from "../../model-tools/python/python-environment.ts";
 import { openModel, type RunnableModel } from "../../model-tools/run-model.ts";
-import { type Interrupt, onInterrupt } from "../interrupt.ts";
 import { numberFrom, wholeNumber } from "../option-values.ts";
-import { UserError } from "../user-error.ts";
 import {
   megabytes,
   ofFiles,
@@ -32,6 +27,7 @@ import {
   shownCosine,
   shownPath,
 } from "./model-output.ts";
+import { ensurePython, onnxruntimePackages, runPython } from "./python-environment.ts";
 
 /** Precisions that ONNX Runtime's Python tools make. */
 const convertPrecisions = ["fp16", "int8"] as const;

@@ -1,5 +1,7 @@
 import { resolve } from "node:path";
 import { type Command, InvalidArgumentError } from "commander";
+import { startStatusLine } from "../../bench/run/status-line.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { type DownloadProgress, shownUrl } from "../../model-tools/download.ts";
 import { repositoryModel } from "../../model-tools/generate.ts";
 import { modelInfo } from "../../model-tools/model-info.ts";
@@ -14,8 +16,6 @@ import {
 import { type Environment, openProxyDispatcher } from "../../model-tools/proxy-dispatcher.ts";
 import { FolderError } from "../../model-tools/publish-file.ts";
 import { isPulled, type PulledModel, pullModel, type WantedModel } from "../../model-tools/pull.ts";
-import { startStatusLine } from "../../verify/progress.ts";
-import { UserError } from "../user-error.ts";
 import {
   megabytes,
   ofFiles,

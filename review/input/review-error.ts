@@ -1,7 +1,9 @@
+import { UserError } from "../../contract/user-error.ts";
+
 const longLine = 500;
 
 /** What cannot be reviewed, in one line that names the file, the rule and what is there. Never a part of its content. */
-export class ReviewError extends Error {
+export class ReviewError extends UserError {
   override readonly name = "ReviewError";
 
   constructor(message: string) {

@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
-import { BenchError } from "../../artefact/bench-error.ts";
 import { numberOption, runMain } from "../../bench/load/run-main.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { soak } from "./soak.ts";
 
 /** Largest resident memory at the end, as a multiple of that after the first requests. */
@@ -38,9 +38,9 @@ await runMain(async () => {
     numberOption("--concurrency", values.concurrency),
   ];
   if (requests <= warmUp) {
-    throw new BenchError(`--requests must exceed --warm-up (${warmUp}), got ${requests}`);
+    throw new UserError(`--requests must exceed --warm-up (${warmUp}), got ${requests}`);
   }
-  if (concurrency < 2) throw new BenchError(`--concurrency must be at least 2, got ${concurrency}`);
+  if (concurrency < 2) throw new UserError(`--concurrency must be at least 2, got ${concurrency}`);
   const { memory, health, failures, stopped, ...result } = await soak({
     requests,
     warmUp,

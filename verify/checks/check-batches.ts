@@ -1,5 +1,6 @@
 import type { CheckResult } from "../../bench/record/record.ts";
 import { unit } from "../../bench/run/infer.ts";
+import { parityLimits } from "../../bench/run/parity.ts";
 import { cycle, type Reference } from "../../bench/run/reference.ts";
 import {
   checkPaths,
@@ -8,7 +9,6 @@ import {
 } from "../../bench/run/service-under-test.ts";
 import { cosine } from "../../bench/stats/statistics.ts";
 import { benchBatchSizes } from "../../contract/model-config.ts";
-import { parityLimits } from "./check-parity.ts";
 
 /** Batches of every size: as many rows as images, each row the embedding of its image. */
 export function checkBatches(

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { parseArtefact } from "../../artefact/artefact.ts";
-import type { ClusterPod } from "../../artefact/cluster-objects.ts";
+import type { ClusterInspection, ClusterPod } from "../../artefact/cluster-objects.ts";
 import type { DeclaredObject, Manifest } from "../../artefact/terraform-manifests.ts";
 import { kubernetesDocument } from "../../artefact/test-artefact.ts";
 import { openService } from "../../bench/run/service-under-test.ts";
@@ -11,12 +11,7 @@ import {
   kubectlPod,
   kubectlQuota,
 } from "../test-kubectl.ts";
-import {
-  type ClusterInspection,
-  checkControllers,
-  checkObject,
-  checkPods,
-} from "./check-cluster.ts";
+import { checkControllers, checkObject, checkPods } from "./check-cluster.ts";
 
 /** A declared object, by what the cluster has. */
 function declare(found: object): DeclaredObject {

@@ -2,6 +2,7 @@ import {
   type ClusterAutoscaler,
   type ClusterBudget,
   type ClusterDeployment,
+  type ClusterInspection,
   type ClusterPod,
   type ClusterQuota,
   isReady,
@@ -14,17 +15,6 @@ import { resultOf, type ServiceUnderTest } from "../../bench/run/service-under-t
 import { quantity } from "../../contract/quantity.ts";
 import { differences } from "./container-aspects.ts";
 import { manifestAspects } from "./manifest-aspects.ts";
-
-/** What a cluster has of the declared objects, or why it could not be asked. */
-export type ClusterInspection =
-  | {
-      readonly ok: true;
-      /** As the API server has it; absent where it is not there. */
-      readonly found: ReadonlyMap<DeclaredObject, unknown>;
-      /** Of each Deployment, by its name. */
-      readonly pods: ReadonlyMap<string, readonly ClusterPod[]>;
-    }
-  | { readonly ok: false; readonly message: string };
 
 type Outcome = CheckResult["outcome"];
 

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { parseArtefact } from "../../artefact/artefact.ts";
 import { declaredContainer } from "../../artefact/declared-container.ts";
+import type { InspectedContainer, Inspection } from "../../artefact/docker-inspect.ts";
 import { dockerDocument, volumesDocument } from "../../artefact/test-artefact.ts";
 import { openService } from "../../bench/run/service-under-test.ts";
-import type { InspectedContainer } from "../docker-inspect.ts";
 import { declaredBody, imageId, inspected, moduleFolder } from "../test-containers.ts";
 import {
   checkContainer,
@@ -12,7 +12,6 @@ import {
   checkWeights,
   type DeclaredBlock,
   declaredBlocks,
-  type Inspection,
 } from "./check-deployed.ts";
 
 function blockOf(changes: Readonly<Record<string, unknown>> = {}): DeclaredBlock {

@@ -1,24 +1,12 @@
 import { posix } from "node:path";
 import type { Artefact, ContainerBlock } from "../../artefact/artefact.ts";
+import type { DeployedState, Inspection } from "../../artefact/docker-inspect.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
 import type { ReferenceModel } from "../../bench/run/reference.ts";
 import { pathsOf, resultOf, type ServiceUnderTest } from "../../bench/run/service-under-test.ts";
 import type { Service } from "../../contract/environment.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
-import type { InspectedContainer } from "../docker-inspect.ts";
 import { aspectsOf, differences } from "./container-aspects.ts";
-
-/** What Terraform's state says of the containers and images that it made, by address. */
-export interface DeployedState {
-  readonly ids: ReadonlyMap<string, string>;
-  /** Of containers; a declared name may be an expression. */
-  readonly names: ReadonlyMap<string, string>;
-}
-
-/** The containers of an engine by name, or why it could not be asked. */
-export type Inspection =
-  | { readonly ok: true; readonly containers: ReadonlyMap<string, InspectedContainer> }
-  | { readonly ok: false; readonly message: string };
 
 /** One container of the file, and what it is for. */
 export interface DeclaredBlock extends ContainerBlock {

@@ -1,8 +1,8 @@
 import { posix } from "node:path";
 import { type DeclaredContainer, seconds } from "../../artefact/declared-container.ts";
+import type { InspectedContainer } from "../../artefact/docker-inspect.ts";
 import { evaluatePath } from "../../artefact/terraform-text.ts";
 import { modelControlHeader } from "../../contract/triton-flags.ts";
-import type { InspectedContainer } from "../docker-inspect.ts";
 
 /**
  * A container as it is declared against the container that is there. An aspect is one fact of both, as text: they are

@@ -12,7 +12,7 @@ import {
   openHttpClient,
   reason,
 } from "../../bench/run/http-client.ts";
-import { UserError } from "../../cli/user-error.ts";
+import { UserError } from "../../contract/user-error.ts";
 
 /** A cluster of a kubeconfig. */
 export interface ClusterAccess {

@@ -1,5 +1,5 @@
 import { type ClusterBudget, isReady, selects } from "../../artefact/cluster-objects.ts";
-import { UserError } from "../../cli/user-error.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { ApiRefusal } from "../cluster/cluster-api.ts";
 import type { Drill, DrillRun } from "./k8s-drill.ts";
 import { deadlineSeconds } from "./k8s-snapshot.ts";

@@ -28,6 +28,8 @@ export interface DrillOptions {
   readonly concurrency: number;
   /** For an embed server that requires one. */
   readonly apiKey?: string;
+  /** Folder whose git commit goes into the record. */
+  readonly repository: string;
   readonly signal: AbortSignal;
   /** Receives each step as one line. */
   readonly onStep?: (line: string) => void;

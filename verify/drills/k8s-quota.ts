@@ -4,8 +4,8 @@ import type {
   ClusterPod,
   ClusterQuota,
 } from "../../artefact/cluster-objects.ts";
-import { UserError } from "../../cli/user-error.ts";
 import { quantity } from "../../contract/quantity.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { ApiRefusal } from "../cluster/cluster-api.ts";
 import type { Drill, DrillRun } from "./k8s-drill.ts";
 

@@ -53,6 +53,7 @@ function rollout(
     // all drills go on at a time
     ratePerSecond: 10,
     concurrency: 1,
+    repository: import.meta.dirname,
     signal: controller.signal,
     onStep: (line) => onStep(line, () => controller.abort()),
   });

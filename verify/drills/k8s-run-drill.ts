@@ -6,11 +6,10 @@ import {
   scaleDownWindow,
   unrest,
 } from "../../artefact/cluster-objects.ts";
+import { Interrupted } from "../../artefact/interrupt.ts";
 import { reason } from "../../bench/run/http-client.ts";
 import { describeCommit, describeMachine } from "../../bench/run/machine.ts";
-import { Interrupted } from "../../cli/interrupt.ts";
-import { project } from "../../cli/project.ts";
-import { UserError } from "../../cli/user-error.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { type ClusterApi, openCluster } from "../cluster/cluster-api.ts";
 import {
   type Drill,
@@ -193,7 +192,7 @@ async function recordOf(exercise: Exercise, run: DrillRun, startedAt: Date): Pro
     startedAt: startedAt.toISOString(),
     finishedAt: new Date().toISOString(),
     subject: {
-      ...(await describeCommit(project)),
+      ...(await describeCommit(run.options.repository)),
       machine: describeMachine(),
       environment: target.environment,
       cluster: {

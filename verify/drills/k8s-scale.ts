@@ -1,5 +1,5 @@
 import { isReady, metricText, scaleDownWindow, unrest } from "../../artefact/cluster-objects.ts";
-import { UserError } from "../../cli/user-error.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { type Drill, type DrillRun, scaleMarginSeconds } from "./k8s-drill.ts";
 import { minReplicas } from "./k8s-snapshot.ts";
 

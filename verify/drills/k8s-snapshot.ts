@@ -9,7 +9,7 @@ import {
   metricText,
   podTrouble,
 } from "../../artefact/cluster-objects.ts";
-import { UserError } from "../../cli/user-error.ts";
+import { UserError } from "../../contract/user-error.ts";
 import {
   accessText,
   type ClusterAccess,

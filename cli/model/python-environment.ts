@@ -4,9 +4,9 @@ import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { runProgram } from "../../cli/run-program.ts";
-import { UserError } from "../../cli/user-error.ts";
-import { ownSuffix } from "../publish-file.ts";
+import { UserError } from "../../contract/user-error.ts";
+import { ownSuffix } from "../../model-tools/publish-file.ts";
+import { runProgram } from "../run-program.ts";
 
 /** Locked packages of PyPI for a Python program. */
 export interface PythonPackages {
@@ -75,7 +75,7 @@ export async function runPython(
 
 const programTimeoutMs = 30 * 60_000;
 
-const repository = fileURLToPath(new URL("./", import.meta.url));
+const repository = fileURLToPath(new URL("../../model-tools/python/", import.meta.url));
 /** PyTorch with CUDA is 3 GB. */
 const installTimeoutMs = 2 * 3600_000;
 

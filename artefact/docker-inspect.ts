@@ -99,3 +99,15 @@ export const inspectedContainer = z.object({
   }),
 });
 export type InspectedContainer = z.infer<typeof inspectedContainer>;
+
+/** What Terraform's state says of the containers and images that it made, by address. */
+export interface DeployedState {
+  readonly ids: ReadonlyMap<string, string>;
+  /** Of containers; a declared name may be an expression. */
+  readonly names: ReadonlyMap<string, string>;
+}
+
+/** The containers of an engine by name, or why it could not be asked. */
+export type Inspection =
+  | { readonly ok: true; readonly containers: ReadonlyMap<string, InspectedContainer> }
+  | { readonly ok: false; readonly message: string };

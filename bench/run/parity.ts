@@ -1,0 +1,67 @@
+import type { ProtocolPath } from "../../contract/environment.ts";
+import type { VerifyRecord } from "../record/record.ts";
+import { formatFraction } from "../report/document.ts";
+import { cosine, relativeDifference } from "../stats/statistics.ts";
+import type { ReferenceImage } from "./reference.ts";
+
+/** Two embeddings of one image are the same when both hold. */
+export const parityLimits = { cosineAtLeast: 0.999, relativeDifferenceAtMost: 0.001 } as const;
+
+/** Where an embedding is computed. */
+export type Runtime = VerifyRecord["subject"]["runtime"];
+
+/**
+ * Whether only directions can be compared: TensorRT's engines round to FP16, which moves an embedding by more than the
+ * limit of the relative difference while its direction stays. Embedded servers compute FP32 in TensorRT's place.
+ */
+export function roundsToHalf(runtime: Runtime | "endpoints", path: ProtocolPath): boolean {
+  return runtime !== "embedded" && path.startsWith("trt-");
+}
+
+/** Agreement of one embedding with the reference. */
+export interface Compared {
+  readonly image: string;
+  readonly cosine: number;
+  readonly relativeDifference: number;
+}
+
+export function compareWith(
+  { name, embedding }: Pick<ReferenceImage, "name" | "embedding">,
+  vector: Float32Array | undefined,
+  image = name,
+): Compared {
+  if (vector === undefined) throw new Error(`${image}: no embedding`);
+  return {
+    image,
+    cosine: cosine(vector, embedding),
+    relativeDifference: relativeDifference(vector, embedding),
+  };
+}
+
+/**
+ * Judges embeddings by {@link parityLimits}.
+ *
+ * @param directionOnly - Ignores the relative difference: {@link roundsToHalf}.
+ */
+export function judgeParity(compared: readonly Compared[], directionOnly: boolean) {
+  const { cosineAtLeast, relativeDifferenceAtMost } = parityLimits;
+  const minCosine = Math.min(...compared.map((it) => it.cosine));
+  const maxRelativeDifference = Math.max(...compared.map((it) => it.relativeDifference));
+  const wrong = compared.filter(
+    (it) =>
+      !(it.cosine >= cosineAtLeast) ||
+      !(directionOnly || it.relativeDifference <= relativeDifferenceAtMost),
+  );
+  const names = [...new Set(wrong.map(({ image }) => image))].join(", ");
+  const numbers = `cosine ${minCosine.toFixed(6)}, relative difference ${formatFraction(maxRelativeDifference)}`;
+  const limits = `must be ≥ ${cosineAtLeast}${directionOnly ? "" : ` and ≤ ${formatFraction(relativeDifferenceAtMost)}`}`;
+  return {
+    minCosine,
+    maxRelativeDifference,
+    passed: wrong.length === 0,
+    message:
+      wrong.length === 0
+        ? `${compared.length} answers: ${numbers}`
+        : `${names} differ from the local reference: ${numbers}; ${limits}`,
+  };
+}

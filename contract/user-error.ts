@@ -1,0 +1,4 @@
+/** Wrong usage, settings or input: one line for the user, and exit code 2. */
+export class UserError extends Error {
+  override readonly name: string = "UserError";
+}
