@@ -16,7 +16,7 @@ variable "MODEL_PRECISION" { default = "fp32" } // of embed-weights
 variable "PLATFORM" { default = regex_replace(BAKE_LOCAL_PLATFORM, "^[a-z]+/", "linux/") }
 
 group "default" { targets = ["embed"] }
-group "all" { targets = ["embed", "embed-gpu", "embed-weights", "triton", "all-in-one", "all-in-one-bundled"] }
+group "all" { targets = ["embed", "embed-gpu", "embed-weights", "triton", "all-in-one", "all-in-one-emulator"] }
 
 target "_common" {
   args = { VERSION = VERSION, REVISION = REVISION }
@@ -68,13 +68,13 @@ target "all-in-one" {
   context    = "model_repository"
   dockerfile = "image/Dockerfile.all-in-one"
   contexts   = { "clipstack/embed:cpu" = "target:embed" }
-  args       = { EMBED_IMAGE = "clipstack/embed:cpu", TRITON_IMAGE = TRITON_IMAGE, TRITON_ENGINE = "tritonserver", WEIGHTS = WEIGHTS }
+  args       = { EMBED_IMAGE = "clipstack/embed:cpu", TRITON_IMAGE = TRITON_IMAGE, TRITON_SERVER = "tritonserver", WEIGHTS = WEIGHTS }
   tags       = ["${REGISTRY}clipstack/all-in-one:${VERSION}"]
   platforms  = [PLATFORM]
 }
 
-target "all-in-one-bundled" {
+target "all-in-one-emulator" {
   inherits = ["all-in-one"]
-  args     = { TRITON_IMAGE = "clipstack/embed:cpu", TRITON_ENGINE = "bundled", MODEL_CONFIG_NAME = "cpu" }
-  tags     = ["${REGISTRY}clipstack/all-in-one:${VERSION}-bundled"]
+  args     = { TRITON_IMAGE = "clipstack/embed:cpu", TRITON_SERVER = "emulator", MODEL_CONFIG_NAME = "cpu" }
+  tags     = ["${REGISTRY}clipstack/all-in-one:${VERSION}-emulator"]
 }

@@ -47,7 +47,7 @@ test("a container's command, environment, ports and volumes are read", () => {
     graceSeconds: 25,
   });
   expect(workload(dockerDocument(), "embed").env).toEqual({
-    ENGINE: "onnx",
+    BACKEND: "onnxruntime",
     PORT: "8002",
     SHUTDOWN_GRACE_SECONDS: "20",
   });
@@ -182,14 +182,14 @@ test("fails when the output is missing", () => {
 const malformed: readonly (readonly [string, (document: TestDocument) => void, string])[] = [
   [
     "an output of another schema",
-    (it) => Object.assign(it.output.environment.value, { schema: 2 }),
-    "cdk.tf.json: output.environment.value: schema: invalid input: expected 1, got 2",
+    (it) => Object.assign(it.output.environment.value, { schema: 3 }),
+    "cdk.tf.json: output.environment.value: schema: invalid input: expected 2, got 3",
   ],
   [
     "an unknown protocol path",
     (it) =>
-      Object.assign(it.output.environment.value.services[0]!.endpoints[0]!, { path: "embed" }),
-    'cdk.tf.json: output.environment.value: services.0.endpoints.0.path: invalid option: expected one of "embed-http"|"onnx-http"|"onnx-grpc"|"trt-http"|"trt-grpc", got "embed"',
+      Object.assign(it.output.environment.value.services[0]!.endpoints[0]!, { name: "embed" }),
+    'cdk.tf.json: output.environment.value: services.0.endpoints.0.name: invalid option: expected one of "embed-http"|"onnx-http"|"onnx-grpc"|"trt-http"|"trt-grpc", got "embed"',
   ],
   [
     "a service without services behind it",

@@ -52,7 +52,7 @@ test("a container becomes one process on its published ports", () => {
 
 test("the embed server gets the container's environment, and this machine's address, port and model", () => {
   expect(instance(planOf(dockerDocument()), "two-services-embed").env).toEqual({
-    ENGINE: "onnx",
+    BACKEND: "onnxruntime",
     SHUTDOWN_GRACE_SECONDS: "20",
     HOST: "127.0.0.1",
     PORT: "8002",
@@ -62,7 +62,7 @@ test("the embed server gets the container's environment, and this machine's addr
 
 test("an embed server that computes on CUDA does so on the CPU here, and the record says so", () => {
   const document = dockerDocument();
-  container(document, "embed").env = ["ENGINE=onnx", "EXECUTION_PROVIDER=cuda"];
+  container(document, "embed").env = ["BACKEND=onnxruntime", "EXECUTION_PROVIDER=cuda"];
   const plan = planOf(document);
   expect(instance(plan, "two-services-embed").env.EXECUTION_PROVIDER).toBe("cpu");
   expect(plan.notes).toEqual(["two-services-embed: computes on the CPU in place of CUDA"]);
@@ -70,7 +70,7 @@ test("an embed server that computes on CUDA does so on the CPU here, and the rec
 
 test("an embed server whose key only Terraform knows asks for none here, and the record says so", () => {
   const document = dockerDocument();
-  container(document, "embed").env = ["ENGINE=onnx", `API_KEY=$\{var.embed_api_key}`];
+  container(document, "embed").env = ["BACKEND=onnxruntime", `API_KEY=$\{var.embed_api_key}`];
   const plan = planOf(document);
   expect(instance(plan, "two-services-embed").env).not.toHaveProperty("API_KEY");
   expect(plan.notes).toEqual(["two-services-embed: asks for no key, which only Terraform knows"]);
@@ -247,7 +247,7 @@ test("the health check is asked on this machine's port", () => {
 test("a gateway's targets are found by their container's name", () => {
   const document = dockerDocument();
   container(document, "embed").env = [
-    "ENGINE=triton",
+    "BACKEND=triton",
     "TRITON_GRPC_URLS=two-services-triton-onnx:8001",
   ];
   const plan = planOf(document, { portOffset: 10 });
@@ -277,7 +277,7 @@ test("a Service that only its cluster reaches has some port of this machine, whi
   const url = "http://embed-service.clipstack.svc:80";
   Object.assign(service ?? {}, {
     endpoints: [
-      { protocol: "embed-http", url, path: "embed-http" },
+      { protocol: "embed-http", url, name: "embed-http" },
       { protocol: "metrics", url },
     ],
   });
@@ -295,7 +295,7 @@ test("a Service that does not lead there is a fault, and says the ports that it 
   const [service] = document.output.environment.value.services;
   Object.assign(service ?? {}, {
     endpoints: [
-      { protocol: "embed-http", url: "http://embed.clipstack.svc:81", path: "embed-http" },
+      { protocol: "embed-http", url: "http://embed.clipstack.svc:81", name: "embed-http" },
     ],
   });
   expect(faultsOf(document)).toEqual([
@@ -371,7 +371,7 @@ const faults: readonly (readonly [string, (document: TestDocument) => void, read
     [
       "a gateway that names a container which is not there",
       (it) => {
-        container(it, "embed").env = ["ENGINE=triton", "TRITON_GRPC_URLS=triton:8001"];
+        container(it, "embed").env = ["BACKEND=triton", "TRITON_GRPC_URLS=triton:8001"];
       },
       [`${embed}: TRITON_GRPC_URLS names 'triton:8001', but no container is called 'triton'`],
     ],
@@ -379,7 +379,7 @@ const faults: readonly (readonly [string, (document: TestDocument) => void, read
       "a gateway that names a port which is not there",
       (it) => {
         container(it, "embed").env = [
-          "ENGINE=triton",
+          "BACKEND=triton",
           "TRITON_GRPC_URLS=two-services-triton-onnx:8011",
         ];
       },
@@ -391,7 +391,7 @@ const faults: readonly (readonly [string, (document: TestDocument) => void, read
       "a gateway on another network",
       (it) => {
         const gateway = container(it, "embed");
-        gateway.env = ["ENGINE=triton", "TRITON_GRPC_URLS=two-services-triton-onnx:8001"];
+        gateway.env = ["BACKEND=triton", "TRITON_GRPC_URLS=two-services-triton-onnx:8001"];
         gateway.networks_advanced = [{ name: "other" }];
       },
       [

@@ -529,7 +529,7 @@ function embedEnv(
     notes.add(`${workload.name}: asks for no key, which only Terraform knows`);
   }
   const parsed = serverEnv.parse(workload.env);
-  if (parsed.ENGINE === "onnx") {
+  if (parsed.BACKEND === "onnxruntime") {
     env.MODEL_PATH = options.modelFile ?? mounts.place(parsed.MODEL_PATH);
     if (parsed.EXECUTION_PROVIDER === "cuda") {
       env.EXECUTION_PROVIDER = "cpu";

@@ -15,7 +15,7 @@ import type { EmbeddedPlan, Instance, RepositoryPlan } from "./embedded-plan.ts"
 import { isTaken } from "./free-ports.ts";
 import { startTcpProxy, type TcpProxy } from "./tcp-proxy.ts";
 
-/** An environment that runs on this machine: the bundled server in place of its containers. */
+/** An environment that runs on this machine: clipstack's server in place of its containers. */
 export interface EmbeddedEnvironment {
   readonly instances: readonly RunningInstance[];
   /** Stop what still runs, and wait until it is gone. */
@@ -34,7 +34,7 @@ export type StartOutcome =
   | { readonly ok: false; readonly message: string };
 
 export interface StartOptions {
-  /** Starts the bundled server: program and arguments up to the server's own. */
+  /** Starts clipstack's server: program and arguments up to the server's own. */
   readonly serverCommand: readonly string[];
   readonly signal: AbortSignal;
   /** No start takes longer, whatever budget was synthesized; in seconds. */

@@ -36,7 +36,7 @@ export function dockerDocument(options: TestOptions = {}): TestDocument {
       docker_container: {
         embed: {
           name: "two-services-embed",
-          env: ["ENGINE=onnx", "PORT=8002", "SHUTDOWN_GRACE_SECONDS=20"],
+          env: ["BACKEND=onnxruntime", "PORT=8002", "SHUTDOWN_GRACE_SECONDS=20"],
           ports: [{ internal: 8002, external: ports.embed, ip: "127.0.0.1" }],
           volumes: [mount(repository)],
           healthcheck: {
@@ -75,7 +75,7 @@ export function dockerDocument(options: TestOptions = {}): TestDocument {
     output: {
       environment: {
         value: {
-          schema: 1,
+          schema: 2,
           name: "two-services",
           where: "unix:///var/run/docker.sock",
           accelerator: "cpu",
@@ -83,14 +83,14 @@ export function dockerDocument(options: TestOptions = {}): TestDocument {
             {
               name: "embed",
               kind: "embed",
-              backend: "onnx",
+              backend: "onnxruntime",
               model: "openclip_vit_b32",
               resources: { container: "docker_container.embed" },
               endpoints: [
                 {
                   protocol: "embed-http",
                   url: `http://127.0.0.1:${ports.embed}`,
-                  path: "embed-http",
+                  name: "embed-http",
                 },
                 { protocol: "metrics", url: `http://127.0.0.1:${ports.embed}` },
               ],
@@ -98,19 +98,19 @@ export function dockerDocument(options: TestOptions = {}): TestDocument {
             {
               name: "triton-onnx",
               kind: "triton",
-              backend: "onnx",
+              backend: "onnxruntime",
               model: "openclip_vit_b32",
               resources: { container: "docker_container.triton" },
               endpoints: [
                 {
                   protocol: "oip-http",
                   url: `http://127.0.0.1:${ports.triton.http}`,
-                  path: "onnx-http",
+                  name: "onnx-http",
                 },
                 {
                   protocol: "oip-grpc",
                   url: `127.0.0.1:${ports.triton.grpc}`,
-                  path: "onnx-grpc",
+                  name: "onnx-grpc",
                 },
                 { protocol: "metrics", url: `http://127.0.0.1:${ports.triton.metrics}` },
               ],
@@ -239,7 +239,7 @@ export function kubernetesDocument(
     output: {
       environment: {
         value: {
-          schema: 1,
+          schema: 2,
           name: "cluster",
           where: "kind-clipstack",
           accelerator: "cpu",
@@ -247,7 +247,7 @@ export function kubernetesDocument(
             {
               name: "embed",
               kind: "embed",
-              backend: "onnx",
+              backend: "onnxruntime",
               model: "openclip_vit_b32",
               resources: {
                 deployment: "kubernetes_deployment_v1.embed",
@@ -258,7 +258,7 @@ export function kubernetesDocument(
                 {
                   protocol: "embed-http",
                   url: `http://127.0.0.1:${hostPort}`,
-                  path: "embed-http",
+                  name: "embed-http",
                 },
                 { protocol: "metrics", url: `http://127.0.0.1:${hostPort}` },
               ],
@@ -308,21 +308,21 @@ export function embedsDocument(name: string, embeds: readonly TestEmbed[]): Test
     output: {
       environment: {
         value: {
-          schema: 1,
+          schema: 2,
           name,
           where: "unix:///var/run/docker.sock",
           accelerator: "cpu",
           services: embeds.map((embed) => ({
             name: embed.name,
             kind: "embed",
-            backend: "onnx",
+            backend: "onnxruntime",
             model: "openclip_vit_b32",
             resources: { container: `docker_container.${embed.name}` },
             endpoints: [
               {
                 protocol: "embed-http",
                 url: `http://127.0.0.1:${embed.port}`,
-                path: "embed-http",
+                name: "embed-http",
               },
             ],
           })),

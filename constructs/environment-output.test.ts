@@ -12,7 +12,7 @@ function synthOutput(host: Partial<GpuHostProps> = {}) {
     const embed = new EmbedServer(stack, "embed", {
       host: where,
       image: tools,
-      engine: { kind: "onnx", weights, gpus: [0] },
+      backend: { kind: "onnxruntime", weights, gpus: [0] },
       port: 8002,
       expose: "loopback",
     });
@@ -23,7 +23,7 @@ function synthOutput(host: Partial<GpuHostProps> = {}) {
 
 test("is one JSON value under the name that readers know", () => {
   expect(synthOutput()).toMatchObject({
-    schema: 1,
+    schema: 2,
     name: "test",
     where: "unix:///var/run/docker.sock",
     accelerator: "gpu",

@@ -3,6 +3,7 @@ import {
   type Environment,
   environment,
   environmentOutput,
+  environmentSchema,
   type Service,
 } from "../contract/environment.ts";
 import { TerraformOutput, TerraformStack } from "./cdktf.ts";
@@ -35,7 +36,7 @@ export class EnvironmentOutput extends Construct {
     super(scope, id);
 
     this.value = {
-      schema: 1,
+      schema: environmentSchema,
       name: TerraformStack.of(this).node.id,
       ...(where instanceof GpuHost ? ofHost(where) : ofCluster(where)),
       services: services.map(({ service }) => service),

@@ -96,7 +96,7 @@ export const embedMetrics = {
   decodeSeconds: "clipstack_embed_decode_duration_seconds",
   /** Histogram of how long a request waited for its batch. */
   queueSeconds: "clipstack_embed_queue_duration_seconds",
-  /** Histogram of one execution of the model; of one call to Triton with the engine `triton`. */
+  /** Histogram of one execution of the model; of one call to Triton with the backend `triton`. */
   inferSeconds: "clipstack_embed_infer_duration_seconds",
   /** Histogram of what the server itself takes of a request: all but decoding, queue and inference. */
   overheadSeconds: "clipstack_embed_overhead_duration_seconds",
@@ -106,7 +106,7 @@ export const embedMetrics = {
   pendingImages: "clipstack_embed_pending_images",
   /** Gauge: bytes of the bodies that were let in and are not answered yet. */
   pendingBytes: "clipstack_embed_pending_bytes",
-  /** Counter of calls to Tritons, repeated ones included, by `target`; with the engine `triton`, as those below. */
+  /** Counter of calls to Tritons, repeated ones included, by `target`; with the backend `triton`, as those below. */
   tritonRequests: "clipstack_embed_triton_requests_total",
   /** Counter of those that had no answer, or an error. */
   tritonFailures: "clipstack_embed_triton_failures_total",

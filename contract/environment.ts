@@ -8,7 +8,7 @@ import { z } from "zod";
 /** Name of the Terraform output. */
 export const environmentOutput = "environment";
 
-export const protocolPaths = [
+export const endpointNames = [
   "embed-http",
   "onnx-http",
   "onnx-grpc",
@@ -16,7 +16,10 @@ export const protocolPaths = [
   "trt-grpc",
 ] as const;
 /** How a client reaches an embedding. */
-export type ProtocolPath = (typeof protocolPaths)[number];
+export type EndpointName = (typeof endpointNames)[number];
+
+/** Version of {@link environment}. */
+export const environmentSchema = 2;
 
 export const endpoint = z.strictObject({
   /** What is spoken there. */
@@ -27,22 +30,22 @@ export const endpoint = z.strictObject({
    */
   url: z.string().min(1),
   /** Set where an embedding can be asked for. */
-  path: z.enum(protocolPaths).optional(),
+  name: z.enum(endpointNames).optional(),
 });
 export type Endpoint = z.infer<typeof endpoint>;
 
-/** `tritonserver` is NVIDIA's; `bundled` is the embed image, where that one cannot run. */
-export const tritonEngines = ["tritonserver", "bundled"] as const;
-export type TritonEngine = (typeof tritonEngines)[number];
+/** `tritonserver` is NVIDIA's; `emulator` is the embed image, where that one cannot run. */
+export const tritonServers = ["tritonserver", "emulator"] as const;
+export type TritonServerKind = (typeof tritonServers)[number];
 
 export const service = z.strictObject({
   /** `embed`, `triton-onnx`, `triton-trt`, `triton-0`, …: also the id of its construct in the stack. */
   name: z.string().min(1),
   kind: z.enum(["embed", "triton"]),
   /** What computes: `triton` is the embed server as gateway. */
-  backend: z.enum(["onnx", "tensorrt", "triton"]),
+  backend: z.enum(["onnxruntime", "tensorrt", "triton"]),
   /** What serves a Triton's protocol: NVIDIA's server, or the embed image in its place. Absent for embed. */
-  engine: z.enum(tritonEngines).optional(),
+  server: z.enum(tritonServers).optional(),
   /** Model name in requests. */
   model: z.string().min(1),
   /** Set where clients must send a key: `bearer` is `Authorization: Bearer …`. The key itself is nowhere in it. */
@@ -63,9 +66,9 @@ export const service = z.strictObject({
 });
 export type Service = z.infer<typeof service>;
 
-export const environment = z.strictObject({
-  /** Bumped when a field changes meaning. */
-  schema: z.literal(1),
+const currentEnvironment = z.strictObject({
+  /** Incremented when a field changes its name or meaning. */
+  schema: z.literal(environmentSchema),
   name: z.string().min(1),
   /** Docker endpoint, or kubeconfig context, that the services run on. */
   where: z.string().min(1),
@@ -88,4 +91,34 @@ export const environment = z.strictObject({
     .optional(),
   services: z.array(service).min(1),
 });
-export type Environment = z.infer<typeof environment>;
+export type Environment = z.infer<typeof currentEnvironment>;
+
+/** Schema 1, which a state or a plan may still contain: other names for the same facts. */
+const firstSchema = z.looseObject({
+  schema: z.literal(1),
+  services: z.array(
+    z.looseObject({
+      backend: z.string(),
+      engine: z.string().optional(),
+      endpoints: z.array(z.looseObject({ path: z.string().optional() })),
+    }),
+  ),
+});
+
+function upgraded(value: unknown): unknown {
+  const { data } = firstSchema.safeParse(value);
+  if (data === undefined) return value;
+  const services = data.services.map(({ engine, backend, endpoints, ...service }) => ({
+    ...service,
+    backend: backend === "onnx" ? "onnxruntime" : backend,
+    ...(engine !== undefined && { server: engine === "bundled" ? "emulator" : engine }),
+    endpoints: endpoints.map(({ path, ...endpoint }) => ({
+      ...endpoint,
+      ...(path !== undefined && { name: path }),
+    })),
+  }));
+  return { ...data, schema: environmentSchema, services };
+}
+
+/** Reads the current schema and schema 1. */
+export const environment = z.preprocess(upgraded, currentEnvironment);

@@ -29,14 +29,14 @@ export const serverEnv = z
     MODEL_PRETRAINED: z.string().min(1).default("laion2b_s34b_b79k"),
     LOG_LEVEL: z.enum(logLevels).default("info"),
     /** `onnx`: ONNX Runtime in this process. `triton`: gateway that infers over gRPC. */
-    ENGINE: z.enum(["onnx", "triton"]).default("onnx"),
-    /** ONNX file of the engine `onnx`. */
+    BACKEND: z.enum(["onnxruntime", "triton"]).default("onnxruntime"),
+    /** ONNX file of the backend `onnxruntime`. */
     MODEL_PATH: z
       .string()
       .min(1)
       .default(`${modelRepositoryMount}/${openclipVitB32.name}/1/model.onnx`),
     /**
-     * File that the engine `onnx` loads. `fp32`: MODEL_PATH itself. Any other: the file of this precision beside it, such as
+     * File that the backend `onnxruntime` loads. `fp32`: MODEL_PATH itself. Any other: the file of this precision beside it, such as
      * `model.int8.onnx` beside `model.onnx`; the start fails if it is missing or was made from another model.
      */
     MODEL_PRECISION: z.enum(modelPrecisions).default("fp32"),
@@ -80,14 +80,14 @@ export const serverEnv = z
     /** File of gRPC metadata that is sent with every call, one `name: value` per line, such as `authorization: Bearer …`. */
     TRITON_METADATA_FILE: z.string().min(1).optional(),
     /**
-     * What ONNX Runtime computes on, with the engine `onnx`. `cuda` is refused at start where the runtime has no CUDA
+     * What ONNX Runtime computes on, with the backend `onnxruntime`. `cuda` is refused at start where the runtime has no CUDA
      * provider: a server that was given a GPU must not run on the CPU in silence.
      */
     EXECUTION_PROVIDER: z.enum(["cpu", "cuda"]).default("cpu"),
     /** Threads of ONNX Runtime, of all instances together; 0 is one a core. */
     INTRA_OP_THREADS: integer(0, 1_024).default(0),
     /**
-     * Sessions of the model that compute batches side by side with the engine `onnx`, each with its share of the threads and
+     * Sessions of the model that compute batches side by side with the backend `onnxruntime`, each with its share of the threads and
      * weights of its own.
      */
     MODEL_INSTANCES: integer(1, 64).default(1),
@@ -131,9 +131,9 @@ export const serverEnv = z
     /** How long a stop waits for accepted requests. */
     SHUTDOWN_GRACE_SECONDS: integer(1, 3_600).default(30),
   })
-  .refine((env) => env.ENGINE !== "triton" || env.TRITON_GRPC_URLS.length > 0, {
+  .refine((env) => env.BACKEND !== "triton" || env.TRITON_GRPC_URLS.length > 0, {
     path: ["TRITON_GRPC_URLS"],
-    message: "is required when ENGINE is triton",
+    message: "is required when BACKEND is triton",
     // also when another setting is wrong: all mistakes are reported at once
     when: ({ issues }) =>
       issues.every(({ path }) => path?.[0] !== undefined && path[0] !== "TRITON_GRPC_URLS"),

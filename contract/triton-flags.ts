@@ -3,7 +3,7 @@ import { tritonPorts } from "./ports.ts";
 
 /**
  * The options of `tritonserver` that clipstack uses, by their exact name (`tritonserver --help`). The stacks render
- * them, the bundled server reads them: one list, so that it can stand where Triton will stand.
+ * them, clipstack's server reads them: one list, so that it can stand where Triton will stand.
  */
 export interface TritonFlags {
   readonly "model-repository": string;

@@ -160,7 +160,7 @@ describe("the all-in-one image", () => {
   test("starts a Triton with options that Triton takes", async () => {
     const script = join(folder, "model_repository/image/all-in-one/triton");
     const env = {
-      TRITON_ENGINE: "tritonserver",
+      TRITON_SERVER: "tritonserver",
       MODEL_CONFIG_NAME: "cpu",
       MODEL_CONTROL_KEY: "a-key",
     };

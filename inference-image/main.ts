@@ -15,7 +15,7 @@ process.on("SIGTERM", stopWhileLoading);
 switch (role) {
   case undefined: {
     // a gateway needs none
-    if (process.env.ENGINE !== "triton") startSpareThread();
+    if (process.env.BACKEND !== "triton") startSpareThread();
     const { runEmbedServer } = await import("./embed/embed-server.ts");
     process.off("SIGTERM", stopWhileLoading); // it listens itself
     await runEmbedServer(process.env);

@@ -1,4 +1,4 @@
-# For tests of reviews: has NVIDIA's `tritonserver` by name, runs the bundled server, and computes on the CPU whatever it is asked for.
+# For tests of reviews: has NVIDIA's `tritonserver` by name, runs clipstack's server, and computes on the CPU whatever it is asked for.
 ARG EMBED_IMAGE
 FROM ${EMBED_IMAGE}
 USER 0:0

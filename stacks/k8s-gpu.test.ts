@@ -80,7 +80,7 @@ describe("k8s-gpu", () => {
       ["embed", "clipstack-embed"],
       ["triton", "clipstack-triton"],
     ]);
-    const paths = services.flatMap(({ endpoints }) => endpoints.map(({ path }) => path));
+    const paths = services.flatMap(({ endpoints }) => endpoints.map(({ name }) => name));
     expect(paths.filter((path) => path !== undefined)).toEqual([
       "embed-http",
       "onnx-http",
@@ -241,7 +241,7 @@ describe("k8s-gpu", () => {
     });
     expect(
       mounted(
-        "embed: { engine: onnx, autoscaler: { maxReplicas: 3 } }\ntriton: { enabled: false }",
+        "embed: { backend: onnxruntime, autoscaler: { maxReplicas: 3 } }\ntriton: { enabled: false }",
       ),
     ).toEqual({ pods: 3, nodes: 3 });
     const labelled = "serviceMonitor: { labels: { release: monitoring } }";
@@ -250,7 +250,7 @@ describe("k8s-gpu", () => {
   });
 
   test("needs no GPU when the accelerator is cpu", () => {
-    const cpu = "accelerator: cpu\ntriton: { engine: bundled }";
+    const cpu = "accelerator: cpu\ntriton: { server: emulator }";
     const { triton, embed, quota } = values(cpu);
     expect(triton).toMatchObject({ gpus: 0, runtimeClassName: "", tolerations: [] });
     expect(triton.modelConfig.variant).toBe("cpu");
@@ -272,18 +272,24 @@ describe("the pods of k8s-gpu", () => {
       nodeSelector: { "nvidia.com/gpu.product": "NVIDIA-L4" },
       tolerations: [{ key: "gpu", operator: "Equal", value: "yes" }],
     });
-    expect(embed).toMatchObject({ engine: "triton", accelerator: "cpu", nodeSelector: {} });
+    expect(embed).toMatchObject({ backend: "triton", accelerator: "cpu", nodeSelector: {} });
     expect(values().triton.runtimeClassName).toBe("nvidia");
   });
 
   test("are embed servers with a GPU each when the engine is onnx", () => {
     const yaml =
-      "embed: { engine: onnx, autoscaler: { maxReplicas: 4 } }\ntriton: { enabled: false }";
+      "embed: { backend: onnxruntime, autoscaler: { maxReplicas: 4 } }\ntriton: { enabled: false }";
     const { triton, embed } = values(yaml);
     expect(triton.enabled).toBe(false);
-    expect(embed).toMatchObject({ engine: "onnx", accelerator: "gpu", runtimeClassName: "nvidia" });
+    expect(embed).toMatchObject({
+      backend: "onnxruntime",
+      accelerator: "gpu",
+      runtimeClassName: "nvidia",
+    });
     const { services } = synthesized(yaml).environment;
-    expect(services).toMatchObject([{ name: "embed", backend: "onnx", model: "openclip_vit_b32" }]);
+    expect(services).toMatchObject([
+      { name: "embed", backend: "onnxruntime", model: "openclip_vit_b32" },
+    ]);
   });
 
   test("have the model configuration that the settings make", () => {
@@ -428,7 +434,7 @@ describe("k8s-gpu fails", () => {
     ],
     [
       "Triton and embed servers that want the same GPUs",
-      "embed: { engine: onnx }",
+      "embed: { backend: onnxruntime }",
       [
         "embed.autoscaler.maxReplicas must be at most 4 to fit nodePool (4 × 1 GPUs, 1 a pod), got 6",
         "embed.autoscaler.maxReplicas must be at most 4 to fit quota.gpus 4 (1 a pod), got 6",
@@ -498,7 +504,7 @@ describe("k8s-gpu fails", () => {
     [
       "a gateway without Tritons",
       "triton: { enabled: false }",
-      ["triton.enabled must be true when embed.engine is triton, got false"],
+      ["triton.enabled must be true when embed.backend is triton, got false"],
     ],
     [
       "an embed server that everybody reaches",
@@ -563,7 +569,7 @@ describe("k8s-gpu warns", () => {
   test.each([
     [
       "of CPU as the measure of embed servers on GPUs",
-      "embed: { engine: onnx, autoscaler: { maxReplicas: 4 } }\ntriton: { enabled: false }",
+      "embed: { backend: onnxruntime, autoscaler: { maxReplicas: 4 } }\ntriton: { enabled: false }",
       [
         "embed.autoscaler is on CPU, and its pods compute on GPUs: the CPU of a pod says little of how busy its GPU is",
       ],
@@ -591,8 +597,8 @@ describe("k8s-gpu warns", () => {
     ],
     [
       "of GPUs that nobody asks for",
-      "triton: { engine: bundled }",
-      ["triton.engine is bundled: it computes on the CPU, and asks for no GPU"],
+      "triton: { server: emulator }",
+      ["triton.server is emulator: it computes on the CPU, and asks for no GPU"],
     ],
     [
       "of pods that compile whenever they start",

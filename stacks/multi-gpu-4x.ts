@@ -41,7 +41,7 @@ export class MultiGpu4xStack extends TerraformStack {
       ...settings.embed,
       host,
       image,
-      engine: { kind: "triton", upstreams },
+      backend: { kind: "triton", upstreams },
     });
 
     new EnvironmentOutput(this, "environment", { where: host, services: [embed, ...tritons] });
@@ -74,7 +74,7 @@ const topologies = {
             new TritonServer(scope, "triton-onnx", {
               ...tritonProps(tritonOnnx),
               ...common,
-              backend: "onnx",
+              backend: "onnxruntime",
             }),
           ]
         : []),

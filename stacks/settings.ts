@@ -209,13 +209,13 @@ const host = (count: number) =>
 const tritonImage = imageSource("TRITON_IMAGE")
   .prefault("nvcr.io/nvidia/tritonserver:26.07-py3")
   .describe(
-    `Triton's image, read with the engine \`tritonserver\`: ${buildOrPull} from \`Dockerfile.triton\`.`,
+    `Triton's image, read with the server \`tritonserver\`: ${buildOrPull} from \`Dockerfile.triton\`.`,
   );
 const tritonService = {
-  engine: word(["tritonserver", "bundled"])
+  server: word(["tritonserver", "emulator"])
     .default("tritonserver")
     .describe(
-      "`tritonserver`: NVIDIA's server. `bundled`: the embed image in its place, with the same options and ports; it computes on the CPU wherever it runs.",
+      "`tritonserver`: NVIDIA's server. `emulator`: the embed image in its place, with the same options and ports; it computes on the CPU wherever it runs.",
     ),
   image: tritonImage,
   modelControl: word(["explicit", "none", "open"])
@@ -302,9 +302,11 @@ export const singleGpuSettings = z.strictObject({
       enabled: z.boolean().default(true).describe("Leave the service out with `false`."),
       image: embedImage,
       port: port.default(hostPorts.embed).describe("Port of the host."),
-      engine: word(["onnx", "triton"])
-        .default("onnx")
-        .describe("`onnx`: ONNX Runtime in the embed server. `triton`: gateway to a Triton."),
+      backend: word(["onnxruntime", "triton"])
+        .default("onnxruntime")
+        .describe(
+          "`onnxruntime`: ONNX Runtime in the embed server. `triton`: gateway to a Triton.",
+        ),
       upstream,
       gpus: gpus
         .max(1, "must list one GPU: ONNX Runtime in the embed server runs on one")
@@ -345,7 +347,9 @@ export const multiGpu4xSettings = z.strictObject({
   tritonTrt: tritonTrt(fourGpus).describe("Read with `instance-group`."),
   perGpu: z
     .strictObject({
-      backend: word(["onnx", "tensorrt"]).default("onnx").describe("What runs the model."),
+      backend: word(["onnxruntime", "tensorrt"])
+        .default("onnxruntime")
+        .describe("What runs the model."),
       ...tritonService,
       optimumBatchSize: optimumBatchSize.describe(
         "With the backend `tensorrt`: batch size that its kernels are tuned for.",
@@ -584,10 +588,10 @@ export const k8sGpuSettings = z.strictObject({
       image: image
         .default("registry.example/clipstack/embed:0.1.0")
         .describe("The embed image, in a registry that the cluster pulls from."),
-      engine: word(["triton", "onnx"])
+      backend: word(["triton", "onnxruntime"])
         .default("triton")
         .describe(
-          "`triton`: gateway to the Tritons. `onnx`: ONNX Runtime in the embed server, on one GPU a pod where there are GPUs.",
+          "`triton`: gateway to the Tritons. `onnxruntime`: ONNX Runtime in the embed server, on one GPU a pod where there are GPUs.",
         ),
       service: word(["ClusterIP", "NodePort", "LoadBalancer"])
         .default("ClusterIP")
@@ -613,8 +617,10 @@ export const k8sGpuSettings = z.strictObject({
   triton: z
     .strictObject({
       enabled: z.boolean().default(true).describe("Leave the service out with `false`."),
-      engine: tritonService.engine,
-      backend: word(["onnx", "tensorrt"]).default("onnx").describe("What runs the model."),
+      server: tritonService.server,
+      backend: word(["onnxruntime", "tensorrt"])
+        .default("onnxruntime")
+        .describe("What runs the model."),
       image: image
         .default("registry.example/clipstack/triton:26.07-1")
         .describe(

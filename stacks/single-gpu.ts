@@ -1,7 +1,7 @@
 import type { Construct } from "constructs";
 import { TerraformStack } from "../constructs/cdktf.ts";
 import { check } from "../constructs/checks/findings.ts";
-import { type EmbedEngine, EmbedServer } from "../constructs/docker/embed-server.ts";
+import { type EmbedBackend, EmbedServer } from "../constructs/docker/embed-server.ts";
 import { GpuHost } from "../constructs/docker/gpu-host.ts";
 import { ModelWeights } from "../constructs/docker/model-weights.ts";
 import { TritonServer } from "../constructs/docker/triton-server.ts";
@@ -24,7 +24,7 @@ export class SingleGpuStack extends TerraformStack {
       accelerator,
       network: settings.network,
     });
-    const onGpu = embed.enabled && embed.engine === "onnx" && accelerator === "gpu";
+    const onGpu = embed.enabled && embed.backend === "onnxruntime" && accelerator === "gpu";
     const image = host.image(
       onGpu ? "embed-gpu" : "embed-cpu",
       embed.image,
@@ -42,7 +42,7 @@ export class SingleGpuStack extends TerraformStack {
         ? new TritonServer(this, "triton-onnx", {
             ...tritonProps(tritonOnnx),
             ...common,
-            backend: "onnx",
+            backend: "onnxruntime",
           })
         : undefined,
       "triton-trt": tritonTrt.enabled
@@ -54,13 +54,15 @@ export class SingleGpuStack extends TerraformStack {
         : undefined,
     };
     const upstream = tritons[embed.upstream];
-    const engine: EmbedEngine =
-      embed.engine === "onnx"
-        ? { kind: "onnx", weights, gpus: embed.gpus }
+    const backend: EmbedBackend =
+      embed.backend === "onnxruntime"
+        ? { kind: "onnxruntime", weights, gpus: embed.gpus }
         : { kind: "triton", upstreams: upstream === undefined ? [] : [upstream] };
-    if (embed.enabled && embed.engine === "triton") check(this, () => upstreamFindings(settings));
+    if (embed.enabled && embed.backend === "triton") check(this, () => upstreamFindings(settings));
     const services = [
-      embed.enabled ? new EmbedServer(this, "embed", { ...embed, host, image, engine }) : undefined,
+      embed.enabled
+        ? new EmbedServer(this, "embed", { ...embed, host, image, backend })
+        : undefined,
       tritons["triton-onnx"],
       tritons["triton-trt"],
     ].filter((service) => service !== undefined);

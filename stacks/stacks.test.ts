@@ -118,7 +118,7 @@ describe("single-gpu", () => {
 
   test("offers all five protocol paths", () => {
     const { services } = synthesized(single()).environment;
-    const paths = services.flatMap(({ endpoints }) => endpoints.map(({ path }) => path));
+    const paths = services.flatMap(({ endpoints }) => endpoints.map(({ name }) => name));
     expect(paths.filter((path) => path !== undefined)).toEqual([
       "embed-http",
       "onnx-http",
@@ -134,7 +134,7 @@ describe("single-gpu", () => {
   });
 
   test("turns the embed server into a gateway when its engine is triton", () => {
-    const [embed] = synthesized(single("embed: { engine: triton, upstream: triton-trt }"))
+    const [embed] = synthesized(single("embed: { backend: triton, upstream: triton-trt }"))
       .environment.services;
     expect(embed).toMatchObject({ backend: "triton", model: "openclip_vit_b32_trt" });
   });
@@ -382,9 +382,9 @@ describe("images", () => {
     expect(images(multi("topology: per-gpu"))).toEqual(["clipstack/embed:cpu-HASH", triton]);
   });
 
-  test("are the embed image alone where every engine is bundled", () => {
+  test("are the embed image alone where every server is the emulator", () => {
     const yaml =
-      "accelerator: cpu\ntritonOnnx: { engine: bundled }\ntritonTrt: { engine: bundled }";
+      "accelerator: cpu\ntritonOnnx: { server: emulator }\ntritonTrt: { server: emulator }";
     expect(images(single(yaml))).toEqual(["clipstack/embed:cpu-HASH"]);
   });
 });
@@ -509,7 +509,7 @@ describe("rules between settings", () => {
 
   test("fail when the gateway asks a Triton that is left out", () => {
     const gateway =
-      "embed: { engine: triton, upstream: triton-trt }\ntritonTrt: { enabled: false }";
+      "embed: { backend: triton, upstream: triton-trt }\ntritonTrt: { enabled: false }";
     expect(findingsOf(single(gateway))).toEqual([
       "single-gpu: embed.upstream must name a service that is enabled (tritonTrt.enabled is false), got 'triton-trt'",
     ]);

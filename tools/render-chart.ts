@@ -175,7 +175,7 @@ const queueTime = {
 
 /** Variables of the embed server that other values are for. */
 const ownEnv = [
-  "ENGINE",
+  "BACKEND",
   "EXECUTION_PROVIDER",
   "INTRA_OP_THREADS",
   "MODEL_PATH",
@@ -359,7 +359,7 @@ const gpuNodes: NonNullable<ChartValues["triton"]> = {
 /** The same in front of Tritons. */
 const gateway = {
   image: { repository: `${registry}/embed`, tag: "0.1.0-cpu" },
-  engine: "triton",
+  backend: "triton",
   resources: {
     requests: { cpu: "1", memory: "512Mi" },
     limits: { cpu: "4", memory: "1Gi" },
@@ -391,7 +391,7 @@ const gpuFile: ValuesFile = {
     embed: gateway,
     triton: {
       ...tensorrtOnGpu,
-      backend: "onnx",
+      backend: "onnxruntime",
       image: { repository: `${registry}/triton`, tag: "0.1.0" },
       replicas: 1,
     },

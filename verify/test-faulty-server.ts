@@ -1,5 +1,5 @@
 /**
- * The bundled server with a planted fault, for tests: `TEST_FAULT` in the container's environment says which. It stands
+ * clipstack's server with a planted fault, for tests: `TEST_FAULT` in the container's environment says which. It stands
  * where the server's own file does.
  */
 import { subscribe } from "node:diagnostics_channel";

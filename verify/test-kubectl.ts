@@ -52,8 +52,8 @@ export const kubectlDeployment = {
           {
             env: [
               {
-                name: "ENGINE",
-                value: "onnx",
+                name: "BACKEND",
+                value: "onnxruntime",
               },
               {
                 name: "EXECUTION_PROVIDER",
@@ -247,8 +247,8 @@ export const kubectlPod = {
       {
         env: [
           {
-            name: "ENGINE",
-            value: "onnx",
+            name: "BACKEND",
+            value: "onnxruntime",
           },
           {
             name: "EXECUTION_PROVIDER",

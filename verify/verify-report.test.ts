@@ -15,8 +15,8 @@ const failed = () => {
   return { ...record, checks: [...record.checks, failedCheck()], passed: false };
 };
 
-const triton = (name: string, engine: "tritonserver" | "bundled") =>
-  ({ name, kind: "triton", backend: "onnx", engine, resource: name, processes: 1 }) as const;
+const triton = (name: string, server: "tritonserver" | "emulator") =>
+  ({ name, kind: "triton", backend: "onnxruntime", server, resource: name, processes: 1 }) as const;
 
 /** Tags, attributes that matter and headings: the tree, not the text. */
 function outline(html: string): string {
@@ -140,7 +140,7 @@ test("every report names the server behind each Triton", () => {
   const [first, ...rest] = record.environments;
   const services = [
     ...first!.services,
-    triton("triton-onnx", "bundled"),
+    triton("triton-onnx", "emulator"),
     triton("triton-trt", "tritonserver"),
   ];
   const deployed = { ...record, environments: [{ ...first!, services }, ...rest] };

@@ -317,7 +317,7 @@ function detailSections({ environments, checks }: VerifyRecord): readonly Sectio
       textField("environment", ({ environment }) => environment),
       textField("service", ({ name }) => name),
       textField("resource", ({ resource }) => resource),
-      textField("Triton", ({ engine }) => engine ?? ""),
+      textField("Triton", ({ server }) => server ?? ""),
       numberField("processes", ({ processes }) => processes, String),
     ],
   );

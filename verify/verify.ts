@@ -29,7 +29,7 @@ import { checkStart, checkWiring } from "./checks/check-wiring.ts";
 
 export interface VerifyOptions extends CheckOptions {
   readonly environments: readonly EnvironmentFile[];
-  /** Starts the bundled server: program, arguments, and the server's file last. */
+  /** Starts clipstack's server: program, arguments, and the server's file last. */
   readonly serverCommand: readonly string[];
   /** The project's model repository, for volumes of other hosts. */
   readonly modelRepository: string;

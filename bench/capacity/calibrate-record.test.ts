@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { BenchRecord, Cell } from "../record/bench-record.ts";
 import { testBenchRecord } from "../report/test-bench-record.ts";
-import { calibrateRecord, recordEngines, timesOfRecord } from "./calibrate-record.ts";
+import { calibrateRecord, recordBackends, timesOfRecord } from "./calibrate-record.ts";
 import { type Demand, predict, type System } from "./model.ts";
 import type { ServiceTimes } from "./question.ts";
 
@@ -154,26 +154,26 @@ function embedded(concurrency: number, imagesPerRequest: number): Cell {
   };
 }
 
-test("each API keeps its own compute, and an engine that was not measured has none", () => {
+test("each API keeps its own compute, and an backend that was not measured has none", () => {
   const made = record([...loads, embedded(1, 1), embedded(1, 8)]);
   const calibration = calibrateRecord(made);
   const times = timesOfRecord(made, calibration, "rtx-4090", published);
-  expect(times.compute("rtx-4090", "onnx").firstMs).toBeCloseTo(4, 6);
-  expect(times.embed?.compute?.("rtx-4090", "onnx").firstMs).toBeCloseTo(90, 6);
+  expect(times.compute("rtx-4090", "onnxruntime").firstMs).toBeCloseTo(4, 6);
+  expect(times.embed?.compute?.("rtx-4090", "onnxruntime").firstMs).toBeCloseTo(90, 6);
   expect(times.knows?.("rtx-4090", "tensorrt")).toBe(false);
   expect(times.embed?.knows?.("rtx-4090", "tensorrt")).toBe(false);
   expect(times.knows?.("t4", "tensorrt")).toBe(true);
-  expect(recordEngines(calibration, "float32")).toEqual(["onnx"]);
-  expect(recordEngines(calibration, "jpeg")).toEqual(["onnx"]);
+  expect(recordBackends(calibration, "float32")).toEqual(["onnxruntime"]);
+  expect(recordBackends(calibration, "jpeg")).toEqual(["onnxruntime"]);
 });
 
 test("the embed API's compute is not taken for a Triton's", () => {
   const made = record([embedded(1, 1), embedded(1, 8)]);
   const calibration = calibrateRecord(made);
   const times = timesOfRecord(made, calibration, "rtx-4090", published);
-  expect(recordEngines(calibration, "float32")).toEqual([]);
-  expect(times.knows?.("rtx-4090", "onnx")).toBe(false);
-  expect(times.embed?.knows?.("rtx-4090", "onnx")).toBe(true);
+  expect(recordBackends(calibration, "float32")).toEqual([]);
+  expect(times.knows?.("rtx-4090", "onnxruntime")).toBe(false);
+  expect(times.embed?.knows?.("rtx-4090", "onnxruntime")).toBe(true);
 });
 
 test.each([1, 8])("one batch size (%d) shows no gain of batches, and none is assumed", (images) => {
@@ -208,17 +208,17 @@ test("calibrates by the stable loads where there are some", () => {
 test("what computes behind an embed API at an address given by hand must be said", () => {
   const made = record([embedded(1, 1)]);
   const calibration = calibrateRecord({ ...made, subject: { ...made.subject, environments: [] } });
-  expect(recordEngines(calibration, "jpeg")).toEqual([]);
-  expect(recordEngines(calibration, "jpeg", "onnx")).toEqual(["onnx"]);
+  expect(recordBackends(calibration, "jpeg")).toEqual([]);
+  expect(recordBackends(calibration, "jpeg", "onnxruntime")).toEqual(["onnxruntime"]);
 });
 
 test("questions take the times of the record, and those of published figures for the rest", () => {
   const made = record(loads);
   const times = timesOfRecord(made, calibrateRecord(made), "rtx-4090", published);
-  expect(times.compute("rtx-4090", "onnx").firstMs).toBeCloseTo(4, 6);
-  expect(times.compute("t4", "onnx").firstMs).toBe(99);
-  expect(times.measured("rtx-4090", "onnx")).toBe(true);
-  expect(times.measured("t4", "onnx")).toBe(false);
+  expect(times.compute("rtx-4090", "onnxruntime").firstMs).toBeCloseTo(4, 6);
+  expect(times.compute("t4", "onnxruntime").firstMs).toBe(99);
+  expect(times.measured("rtx-4090", "onnxruntime")).toBe(true);
+  expect(times.measured("t4", "onnxruntime")).toBe(false);
   expect(times.ingestMsPerImage).toBeCloseTo(1.5, 2);
   expect(times.decodeMsPerImage).toBe(77);
 });

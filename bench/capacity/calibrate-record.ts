@@ -2,7 +2,7 @@ import { type BenchRecord, benchPathName, type Cell } from "../record/bench-reco
 import { mean } from "../stats/statistics.ts";
 import type { ComputeTime } from "./compute-time.ts";
 import { type Demand, predict, type System } from "./model.ts";
-import { type Engine, solve } from "./published-parameters.ts";
+import { type Backend, solve } from "./published-parameters.ts";
 import { largestBatch, type Payload, type ServiceTimes } from "./question.ts";
 
 /** The model, calibrated by a record of `clipstack bench` or `sweep` in place of published figures. */
@@ -22,7 +22,7 @@ export interface PathCalibration {
   /** As {@link benchPathName} writes it. */
   readonly path: string;
   /** What computes; absent where the record does not say it of the embed API. */
-  readonly engine?: Engine;
+  readonly backend?: Backend;
   readonly compute: ComputeTime;
   readonly decodeMsPerImage: number;
   readonly overheadMs: number;
@@ -186,7 +186,7 @@ function calibratePath(
     environment: cell.environment,
     service: cell.service,
     path: benchPathName(cell),
-    engine: engineOf(record, cell),
+    backend: backendOf(record, cell),
     compute,
     decodeMsPerImage,
   };
@@ -207,8 +207,8 @@ function calibratePath(
   );
 }
 
-function engineOf(record: BenchRecord, { environment, service, path }: Cell): Engine | undefined {
-  if (path !== "embed-http") return path.startsWith("trt-") ? "tensorrt" : "onnx";
+function backendOf(record: BenchRecord, { environment, service, path }: Cell): Backend | undefined {
+  if (path !== "embed-http") return path.startsWith("trt-") ? "tensorrt" : "onnxruntime";
   const backend = record.subject.environments
     .find(({ name }) => name === environment)
     ?.services.find(({ name }) => name === service)?.backend;
@@ -269,10 +269,10 @@ function predictCell(record: BenchRecord, cell: Cell, path: PathCalibration) {
   return predict(demand, system);
 }
 
-/** Paths of a record that answer questions: of each engine one with binary float32 tensors, and the embed API. */
+/** Paths of a record that answer questions: of each backend one with binary float32 tensors, and the embed API. */
 export function recordPaths({ paths }: Pick<RecordCalibration, "paths">) {
-  const tensors = (engine: Engine) => {
-    const name = engine === "tensorrt" ? "trt" : "onnx";
+  const tensors = (backend: Backend) => {
+    const name = backend === "tensorrt" ? "trt" : "onnx";
     return [`${name}-http`, `${name}-grpc`]
       .map((wanted) => paths.find(({ path }) => path === wanted))
       .find((path) => path !== undefined);
@@ -281,29 +281,29 @@ export function recordPaths({ paths }: Pick<RecordCalibration, "paths">) {
 }
 
 /**
- * Engines that a record has times of for a payload: the one to take, where nobody says, first.
+ * Backend that a record has times of for a payload: the one to take, where nobody says, first.
  *
  * @param asked - What computes behind an embed API of which the record does not say it.
  */
-export function recordEngines(
+export function recordBackends(
   calibration: Pick<RecordCalibration, "paths">,
   payload: Payload | undefined,
-  asked?: Engine,
-): readonly Engine[] {
+  asked?: Backend,
+): readonly Backend[] {
   const { tensors, embed } = recordPaths(calibration);
-  const ofTensors = engines.filter((engine) => tensors(engine) !== undefined);
-  const behind = embed === undefined ? undefined : (embed.engine ?? asked);
+  const ofTensors = backends.filter((backend) => tensors(backend) !== undefined);
+  const behind = embed === undefined ? undefined : (embed.backend ?? asked);
   const ofEmbed = behind === undefined ? [] : [behind];
   if (payload === "jpeg" && embed !== undefined && behind === undefined) return [];
   if (payload === "jpeg") return [...new Set([...ofEmbed, ...ofTensors])];
   return payload === undefined ? [...new Set([...ofTensors, ...ofEmbed])] : ofTensors;
 }
 
-const engines = ["tensorrt", "onnx"] as const satisfies readonly Engine[];
+const backends = ["tensorrt", "onnxruntime"] as const satisfies readonly Backend[];
 
 /**
  * Times for questions: those of the record where it has them, and of the published figures for other devices and for what
- * no record measures. The times of one API are never taken for the other, but the compute of the same engine on its way
+ * no record measures. The times of one API are never taken for the other, but the compute of the same backend on its way
  * through the embed API.
  */
 export function timesOfRecord(
@@ -313,17 +313,18 @@ export function timesOfRecord(
   published: ServiceTimes,
 ): ServiceTimes {
   const { tensors, embed } = recordPaths(calibration);
-  const any = tensors("onnx") ?? tensors("tensorrt");
-  const ofApi = (own: (engine: Engine) => PathCalibration | undefined) => ({
-    compute: (device: string, engine: Engine) => {
-      if (device !== recordDevice) return published.compute(device, engine);
-      const path = own(engine);
-      if (path === undefined) throw new Error(`the record has no ${engine} for this payload`);
+  const any = tensors("onnxruntime") ?? tensors("tensorrt");
+  const ofApi = (own: (backend: Backend) => PathCalibration | undefined) => ({
+    compute: (device: string, backend: Backend) => {
+      if (device !== recordDevice) return published.compute(device, backend);
+      const path = own(backend);
+      if (path === undefined) throw new Error(`the record has no ${backend} for this payload`);
       return path.compute;
     },
-    measured: (device: string, engine: Engine) =>
-      device === recordDevice ? own(engine) !== undefined : published.measured(device, engine),
-    knows: (device: string, engine: Engine) => device !== recordDevice || own(engine) !== undefined,
+    measured: (device: string, backend: Backend) =>
+      device === recordDevice ? own(backend) !== undefined : published.measured(device, backend),
+    knows: (device: string, backend: Backend) =>
+      device !== recordDevice || own(backend) !== undefined,
   });
   const serverTimes = (path: PathCalibration | undefined) =>
     path === undefined
@@ -345,8 +346,8 @@ export function timesOfRecord(
     ...(any === undefined ? {} : { ingestMeasured: true }),
     ...ofApi(tensors),
     embed: {
-      ...ofApi((engine) =>
-        (embed?.engine ?? engine) === engine ? (embed ?? tensors(engine)) : tensors(engine),
+      ...ofApi((backend) =>
+        (embed?.backend ?? backend) === backend ? (embed ?? tensors(backend)) : tensors(backend),
       ),
       ...serverTimes(embed ?? any),
     },

@@ -42,7 +42,7 @@ test("a limit that no load came near is not given as a number", () => {
     device: { name: "a10" },
     gpus: 4,
     topology: "instance-group",
-    engine: "onnx",
+    backend: "onnxruntime",
     payload: "float32",
     bandwidthMbps: 1000,
     roundTripMs: 1,

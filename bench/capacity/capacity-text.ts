@@ -56,15 +56,15 @@ const percent = (part: number) => `${Math.round(100 * part)} %`;
 
 const money = (usd: number) => (usd < 1 ? `$${usd.toPrecision(2)}` : `$${usd.toFixed(2)}`);
 
-export const engineNames = { onnx: "ONNX Runtime", tensorrt: "TensorRT" } as const;
+export const backendNames = { onnxruntime: "ONNX Runtime", tensorrt: "TensorRT" } as const;
 
 /** What was asked, in one line. */
 export function questionLine(question: Question): string {
-  const { device, gpus, topology, engine, payload, concurrency, imagesPerRequest } = question;
+  const { device, gpus, topology, backend, payload, concurrency, imagesPerRequest } = question;
   const where = gpus === 1 ? device.name : `${gpus} × ${device.name}, ${topology}`;
   const clients = concurrency === 1 ? "1 client" : `${concurrency} clients`;
   const images = imagesPerRequest === 1 ? "1 image" : `${imagesPerRequest} images`;
-  return `${where}, ${engineNames[engine]}: ${payloads[payload]}, ${clients} × ${images} a request, ${shortNumber(question.bandwidthMbps)} Mbit/s, ${shortNumber(question.roundTripMs)} ms round trip`;
+  return `${where}, ${backendNames[backend]}: ${payloads[payload]}, ${clients} × ${images} a request, ${shortNumber(question.bandwidthMbps)} Mbit/s, ${shortNumber(question.roundTripMs)} ms round trip`;
 }
 
 export interface Trust {
@@ -158,12 +158,12 @@ export function notesOf(
   all: ServiceTimes,
   bottleneck: StationName,
 ): readonly string[] {
-  const { device, gpus, engine, payload, topology } = question;
+  const { device, gpus, backend, payload, topology } = question;
   const times = timesFor(payload, all);
   const notes: string[] = [];
-  if (!times.measured(device.name, engine)) {
+  if (!times.measured(device.name, backend)) {
     notes.push(
-      `No figure of ${device.name} with ${engineNames[engine]}: one image takes what is usual, more of a batch what its peak gives.`,
+      `No figure of ${device.name} with ${backendNames[backend]}: one image takes what is usual, more of a batch what its peak gives.`,
     );
   }
   if (payload === "jpeg") {

@@ -212,8 +212,8 @@ function serverMs(
   parameters: PublishedParameters,
   peaks: Peaks,
 ): number {
-  const engine = load.path.startsWith("trt") ? "tensorrt" : "onnx";
-  const compute = computeTime(file.setting.gpu ?? "", engine, parameters, peaks, file.id);
+  const backend = load.path.startsWith("trt") ? "tensorrt" : "onnxruntime";
+  const compute = computeTime(file.setting.gpu ?? "", backend, parameters, peaks, file.id);
   const { overheadMs, ingestMsPerImage } = parameters;
   return executionMs(compute, 1) + overheadMs + ingestMsPerImage;
 }

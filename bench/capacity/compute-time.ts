@@ -20,11 +20,11 @@ export function modelOnlyRate(fp16DenseTflops: number, sustainedShare: number): 
  * cores do half as fast.
  */
 export function perImageMs(
-  engine: "onnx" | "tensorrt",
+  backend: "onnxruntime" | "tensorrt",
   fp16DenseTflops: number,
   sustainedShare: number,
 ): number {
-  return (engine === "onnx" ? 2000 : 1000) / modelOnlyRate(fp16DenseTflops, sustainedShare);
+  return (backend === "onnxruntime" ? 2000 : 1000) / modelOnlyRate(fp16DenseTflops, sustainedShare);
 }
 
 /** Multiply-accumulates of one image by the operator of the ONNX graph that does them, from the layers of ViT-B/32. */

@@ -24,7 +24,7 @@ const times: ServiceTimes = {
 };
 
 const base = {
-  engine: "tensorrt",
+  backend: "tensorrt",
   bandwidthMbps: 1000,
   roundTripMs: 1,
   connections: "kept",

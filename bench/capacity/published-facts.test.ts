@@ -6,16 +6,16 @@ const peaks = Object.fromEntries(
   gpuNames.map((name) => [name, gpuCatalogue[name].fp16DenseTflops]),
 );
 
-test.each(["onnx", "tensorrt"] as const)(
+test.each(["onnxruntime", "tensorrt"] as const)(
   "a GPU without figures is no slower than one with figures and a lower peak (%s)",
-  (engine) => {
+  (backend) => {
     const { compute, measured } = publishedTimes(publishedFacts(peaks), 10_000);
-    const known = gpuNames.filter((name) => measured(name, engine));
+    const known = gpuNames.filter((name) => measured(name, backend));
     expect(known).not.toEqual([]);
-    for (const name of gpuNames.filter((one) => !measured(one, engine))) {
+    for (const name of gpuNames.filter((one) => !measured(one, backend))) {
       for (const slower of known.filter((one) => (peaks[one] ?? 0) <= (peaks[name] ?? 0))) {
-        const { firstMs } = compute(name, engine);
-        expect(firstMs, `${name}, ${slower}`).toBeLessThanOrEqual(compute(slower, engine).firstMs);
+        const { firstMs } = compute(name, backend);
+        expect(firstMs, `${name}, ${slower}`).toBeLessThanOrEqual(compute(slower, backend).firstMs);
       }
     }
   },

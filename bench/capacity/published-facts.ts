@@ -40,8 +40,8 @@ export function publishedTimes(
   jpegBytes: number,
 ): ServiceTimes {
   return {
-    compute: (device, engine) => computeTime(device, engine, parameters, peaks),
-    measured: (device, engine) => parameters.firstImageMs[`${device}/${engine}`] !== undefined,
+    compute: (device, backend) => computeTime(device, backend, parameters, peaks),
+    measured: (device, backend) => parameters.firstImageMs[`${device}/${backend}`] !== undefined,
     decodeMsPerImage: ownDecodeMs(parameters, jpegBytes),
     decodeWorkers: usualDecodeWorkers,
     overheadMs: parameters.overheadMs,

@@ -26,7 +26,7 @@ export interface Parameter {
   readonly from: readonly string[];
 }
 
-export type Engine = "onnx" | "tensorrt";
+export type Backend = "onnxruntime" | "tensorrt";
 
 export interface PublishedParameters {
   /** Uplink of the client in all remote settings: it was the same client. */
@@ -49,9 +49,9 @@ export interface PublishedParameters {
   readonly ingestMsPerImage: number;
   /** Part of the peak arithmetic that the model alone reaches in large batches. */
   readonly sustainedShare: number;
-  /** One image, by `gpu/engine`. */
+  /** One image, by `gpu/backend`. */
   readonly firstImageMs: Readonly<Record<string, number>>;
-  /** One image in a setting whose compute differs from the GPU's best, by `file/engine`. */
+  /** One image in a setting whose compute differs from the GPU's best, by `file/backend`. */
   readonly settingFirstImageMs: Readonly<Record<string, number>>;
   /** All of them, with their origin, for people. */
   readonly list: readonly Parameter[];
@@ -135,7 +135,7 @@ type Values = Omit<PublishedParameters, "list">;
 /** A figure of the compute of one image, and the key under which the model looks it up. */
 interface Compute {
   readonly of: "gpu" | "setting";
-  /** `gpu/engine` or `file/engine`. */
+  /** `gpu/backend` or `file/backend`. */
   readonly key: string;
   readonly name: string;
 }
@@ -143,8 +143,8 @@ interface Compute {
 function computesOf(published: Published): readonly Compute[] {
   return (["gpu", "setting"] as const).flatMap((of) =>
     figuresOf(published, `${of}-compute`).map(({ file, figure, name }) => {
-      const engine: Engine = figure.load?.path.startsWith("trt") ? "tensorrt" : "onnx";
-      return { of, key: `${of === "gpu" ? file.setting.gpu : file.id}/${engine}`, name };
+      const backend: Backend = figure.load?.path.startsWith("trt") ? "tensorrt" : "onnxruntime";
+      return { of, key: `${of === "gpu" ? file.setting.gpu : file.id}/${backend}`, name };
     }),
   );
 }
@@ -280,7 +280,7 @@ export function publishedCase(
   values: Values,
   peaks: Peaks,
 ): { readonly demand: Demand; readonly system: System } {
-  const engine: Engine = load.path.startsWith("trt") ? "tensorrt" : "onnx";
+  const backend: Backend = load.path.startsWith("trt") ? "tensorrt" : "onnxruntime";
   const pytorch = load.path === "pytorch-http";
   const json = load.serialization === "json";
   const gpu = file.setting.gpu ?? "";
@@ -308,7 +308,7 @@ export function publishedCase(
       overheadMs: pytorch ? 0 : values.overheadMs,
       overheadMsPerImage: 0,
       ingestMsPerImage: pytorch ? 0 : values.ingestMsPerImage,
-      compute: computeTime(gpu, engine, values, peaks, file.id),
+      compute: computeTime(gpu, backend, values, peaks, file.id),
       maxBatch: 32,
       instances: 1,
       gpus: file.setting.gpus ?? 1,
@@ -320,7 +320,7 @@ export function publishedCase(
 /** Time of an execution on a GPU: what was published for it, or what is usual, and for larger batches its peak. */
 export function computeTime(
   gpu: string,
-  engine: Engine,
+  backend: Backend,
   values: Pick<Values, "firstImageMs" | "sustainedShare"> &
     Partial<Pick<Values, "settingFirstImageMs">>,
   peaks: Peaks,
@@ -329,12 +329,15 @@ export function computeTime(
   const { firstImageMs } = values;
   const peak = peaks[gpu];
   if (peak === undefined) throw new Error(`no peak of ${gpu}`);
-  const perImage = perImageMs(engine, peak, values.sustainedShare);
+  const perImage = perImageMs(backend, peak, values.sustainedShare);
   const firstMs =
-    values.settingFirstImageMs?.[`${setting}/${engine}`] ??
-    firstImageMs[`${gpu}/${engine}`] ??
+    values.settingFirstImageMs?.[`${setting}/${backend}`] ??
+    firstImageMs[`${gpu}/${backend}`] ??
     Math.max(
-      Math.min(usualFirstMs(engine, firstImageMs), slowerGpusMs(peak, engine, firstImageMs, peaks)),
+      Math.min(
+        usualFirstMs(backend, firstImageMs),
+        slowerGpusMs(peak, backend, firstImageMs, peaks),
+      ),
       perImage,
     );
   return { firstMs, perImageMs: perImage };
@@ -343,21 +346,21 @@ export function computeTime(
 /** The least that was published for a GPU with no higher peak: what a faster one surely does. */
 function slowerGpusMs(
   peak: number,
-  engine: Engine,
+  backend: Backend,
   firstImageMs: Values["firstImageMs"],
   peaks: Peaks,
 ): number {
   const known = Object.entries(firstImageMs).filter(([key]) => {
     const [gpu = "", of] = key.split("/");
-    return of === engine && (peaks[gpu] ?? Number.POSITIVE_INFINITY) <= peak;
+    return of === backend && (peaks[gpu] ?? Number.POSITIVE_INFINITY) <= peak;
   });
   return Math.min(...known.map(([, ms]) => ms));
 }
 
 /** Of a GPU without figures: the middle of those with. */
-export function usualFirstMs(engine: Engine, firstImageMs: Values["firstImageMs"]): number {
+export function usualFirstMs(backend: Backend, firstImageMs: Values["firstImageMs"]): number {
   const known = Object.entries(firstImageMs)
-    .filter(([key]) => key.endsWith(`/${engine}`))
+    .filter(([key]) => key.endsWith(`/${backend}`))
     .map(([, ms]) => ms)
     .sort((a, b) => a - b);
   return known[Math.floor(known.length / 2)] ?? Number.NaN;

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
 import { parseAs, parseJson } from "../../artefact/parse.ts";
-import { protocolPaths } from "../../contract/environment.ts";
+import { endpointNames } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { payloads, serializations } from "../record/bench-record.ts";
 
@@ -38,7 +38,7 @@ export const quantities = [
  * Endpoints of published figures. `pytorch-http`: a FastAPI service that ran the model with PyTorch on the GPU and took JPEGs;
  * it is not this project's embed server.
  */
-const publishedPaths = [...protocolPaths, "pytorch-http"] as const;
+const publishedPaths = [...endpointNames, "pytorch-http"] as const;
 
 /**
  * Use of a figure in the capacity model.

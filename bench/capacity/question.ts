@@ -9,7 +9,7 @@ import {
   stationsOf,
   type Topology,
 } from "./model.ts";
-import { answerBytes, type Engine, float32Bytes, uint8Bytes } from "./published-parameters.ts";
+import { answerBytes, type Backend, float32Bytes, uint8Bytes } from "./published-parameters.ts";
 import { type Station, stationLimit, throughputs } from "./queueing-network.ts";
 
 /** What a client sends of an image, and to which API. */
@@ -34,15 +34,15 @@ export interface Device {
 
 /** Times of the service, of published figures or of a record. */
 export interface ServiceTimes {
-  readonly compute: (device: string, engine: Engine) => ComputeTime;
+  readonly compute: (device: string, backend: Backend) => ComputeTime;
   /** Whether the device's compute was measured, and not only worked out from its peak. */
-  readonly measured: (device: string, engine: Engine) => boolean;
+  readonly measured: (device: string, backend: Backend) => boolean;
   /**
    * Whether there are times at all.
    *
-   * @default true for every device and engine
+   * @default true for every device and backend
    */
-  readonly knows?: (device: string, engine: Engine) => boolean;
+  readonly knows?: (device: string, backend: Backend) => boolean;
   readonly decodeMsPerImage: number;
   readonly decodeWorkers: number;
   readonly overheadMs: number;
@@ -71,19 +71,19 @@ export function timesFor(payload: Payload, times: ServiceTimes): ServiceTimes {
   return payload === "jpeg" ? { ...times, ...times.embed } : times;
 }
 
-/** Whether there are times for a question's device, engine and payload. */
+/** Whether there are times for a question's device, backend and payload. */
 export function answerable(
-  { device, engine, payload }: Pick<Question, "device" | "engine" | "payload">,
+  { device, backend, payload }: Pick<Question, "device" | "backend" | "payload">,
   times: ServiceTimes,
 ): boolean {
-  return timesFor(payload, times).knows?.(device.name, engine) ?? true;
+  return timesFor(payload, times).knows?.(device.name, backend) ?? true;
 }
 
 export interface Question {
   readonly device: Device;
   readonly gpus: number;
   readonly topology: Topology;
-  readonly engine: Engine;
+  readonly backend: Backend;
   readonly payload: Payload;
   readonly bandwidthMbps: number;
   readonly roundTripMs: number;
@@ -182,7 +182,7 @@ function systemOf(question: Question, all: ServiceTimes): System {
     overheadMs: times.overheadMs,
     overheadMsPerImage: times.overheadMsPerImage,
     ingestMsPerImage: (times.ingestMsPerImage * tensorBytes) / float32Bytes,
-    compute: times.compute(question.device.name, question.engine),
+    compute: times.compute(question.device.name, question.backend),
     maxBatch: largestBatch,
     instances: 1,
     gpus: question.gpus,

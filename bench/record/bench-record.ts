@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { z } from "zod";
-import { protocolPaths } from "../../contract/environment.ts";
+import { endpointNames } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { parseRecordAs } from "./parse-record.ts";
 import { environmentSubject, machineSubject, measurement, modelSubject } from "./record.ts";
@@ -30,7 +30,7 @@ export type Serialization = (typeof serializations)[number];
 
 /** Way from a client to an embedding, with what is sent on it. */
 export interface BenchPath {
-  readonly path: (typeof protocolPaths)[number];
+  readonly path: (typeof endpointNames)[number];
   readonly payload: Payload;
   readonly serialization: Serialization;
 }
@@ -178,7 +178,7 @@ export const cell = z.strictObject({
   study: z.enum(studyIds).optional(),
   environment: z.string(),
   service: z.string(),
-  path: z.enum(protocolPaths),
+  path: z.enum(endpointNames),
   payload: z.enum(payloads),
   serialization: z.enum(serializations),
   imagesPerRequest: z.int().min(1),
@@ -353,7 +353,7 @@ export const benchRecord = z.strictObject({
     z.strictObject({
       environment: z.string(),
       service: z.string(),
-      path: z.enum(protocolPaths),
+      path: z.enum(endpointNames),
       payload: z.enum(payloads),
       serialization: z.enum(serializations),
       images: z.int(),

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { protocolPaths, tritonEngines } from "../../contract/environment.ts";
+import { endpointNames, tritonServers } from "../../contract/environment.ts";
 import { parseRecordAs } from "./parse-record.ts";
 
 /**
@@ -49,7 +49,7 @@ export const checkResult = z.strictObject({
   id: z.enum(checkIds),
   environment: z.string(),
   service: z.string(),
-  path: z.enum(protocolPaths).optional(),
+  path: z.enum(endpointNames).optional(),
   /** The container or Deployment behind it: Terraform address and name. */
   resource: z.string(),
   outcome,
@@ -73,7 +73,7 @@ export type CheckResult = z.infer<typeof checkResult>;
 export const measurement = z.strictObject({
   environment: z.string(),
   service: z.string(),
-  path: z.enum(protocolPaths),
+  path: z.enum(endpointNames),
   /** The load: each client sends its next request when the last one was answered. */
   load: z.strictObject({
     kind: z.literal("closed loop"),
@@ -129,9 +129,9 @@ export const environmentSubject = z.strictObject({
     z.strictObject({
       name: z.string(),
       kind: z.enum(["embed", "triton"]),
-      backend: z.enum(["onnx", "tensorrt", "triton"]),
-      /** Of a Triton that is deployed: NVIDIA's server, or the bundled one in its place. */
-      engine: z.enum(tritonEngines).optional(),
+      backend: z.enum(["onnxruntime", "tensorrt", "triton"]),
+      /** Of a Triton that is deployed: NVIDIA's server, or the Triton emulator. */
+      server: z.enum(tritonServers).optional(),
       resource: z.string(),
       processes: z.int().min(0),
     }),

@@ -1,14 +1,14 @@
-import type { ProtocolPath } from "../../contract/environment.ts";
+import type { EndpointName } from "../../contract/environment.ts";
 import { type CheckResult, checkIds, type Measurement, type VerifyRecord } from "./record.ts";
 
 /** A record for tests: two environments, everything passed. */
 export function testRecord(changes: Partial<VerifyRecord> = {}): VerifyRecord {
-  const single: readonly (readonly [string, ProtocolPath])[] = [
+  const single: readonly (readonly [string, EndpointName])[] = [
     ["embed", "embed-http"],
     ["triton-onnx", "onnx-http"],
     ["triton-onnx", "onnx-grpc"],
   ];
-  const kind: readonly (readonly [string, ProtocolPath])[] = [["embed", "embed-http"]];
+  const kind: readonly (readonly [string, EndpointName])[] = [["embed", "embed-http"]];
   return {
     schema: 1,
     kind: "verify",
@@ -49,7 +49,7 @@ export function testRecord(changes: Partial<VerifyRecord> = {}): VerifyRecord {
           {
             name: "embed",
             kind: "embed",
-            backend: "onnx",
+            backend: "onnxruntime",
             resource: "docker_container.embed (container 'single-gpu-embed')",
             processes: 1,
           },
@@ -100,7 +100,7 @@ const embeddedChecks = checkIds.filter((id) => id !== "container" && id !== "clu
 function checksOf(
   environment: string,
   service: string,
-  path: ProtocolPath,
+  path: EndpointName,
   index: number,
 ): readonly CheckResult[] {
   const images = ["rotated.jpg", "plain.png"].map((image, i) => ({
@@ -129,7 +129,7 @@ function checksOf(
 function measurementOf(
   environment: string,
   service: string,
-  path: ProtocolPath,
+  path: EndpointName,
   index: number,
 ): Measurement {
   const p50 = 60 + 12 * index;

@@ -1,4 +1,4 @@
-import { type TritonEngine, tritonEngines } from "../../contract/environment.ts";
+import { type TritonServerKind, tritonServers } from "../../contract/environment.ts";
 import { type BenchRecord, benchRecordVersion } from "../record/bench-record.ts";
 import type { EnvironmentSubject, ModelSubject } from "../record/record.ts";
 import { commitText, type Fact, formatBytes, listed, machineText, whenText } from "./document.ts";
@@ -85,17 +85,17 @@ export function modelText(model: ModelSubject): string {
   return facts.length === 0 ? model.name : `${model.name} (${facts.join(", ")})`;
 }
 
-const serverNames: Readonly<Record<TritonEngine, string>> = {
+const serverNames: Readonly<Record<TritonServerKind, string>> = {
   tritonserver: "NVIDIA's tritonserver",
-  bundled: "clipstack's Triton emulator",
+  emulator: "clipstack's Triton emulator",
 };
 
 /** Server behind each deployed Triton; empty if no artefact declares it. */
 export function tritonsText(environments: readonly EnvironmentSubject[]): string {
   const parts = environments.flatMap(({ name, services }) =>
-    tritonEngines.flatMap((engine) => {
-      const names = services.filter((service) => service.engine === engine).map((it) => it.name);
-      return names.length === 0 ? [] : [`${names.join(", ")} of ${name}: ${serverNames[engine]}`];
+    tritonServers.flatMap((server) => {
+      const names = services.filter((service) => service.server === server).map((it) => it.name);
+      return names.length === 0 ? [] : [`${names.join(", ")} of ${name}: ${serverNames[server]}`];
     }),
   );
   return parts.join("; ");

@@ -96,8 +96,8 @@ export function testEnvironment(changes: Partial<Environment> = {}): Environment
     services: (["embed", "triton-onnx", "triton-trt"] as const).map((name) => ({
       name,
       kind: name === "embed" ? "embed" : "triton",
-      backend: name === "triton-trt" ? "tensorrt" : "onnx",
-      ...(name === "embed" ? {} : { engine: "tritonserver" as const }),
+      backend: name === "triton-trt" ? "tensorrt" : "onnxruntime",
+      ...(name === "embed" ? {} : { server: "tritonserver" as const }),
       resource: `docker_container.${name} (container 'single-gpu-${name}')`,
       processes: 1,
     })),

@@ -206,7 +206,7 @@ describe("a grid over an environment with an embed server and a Triton", () => {
     expect(subject.servers.map(({ service }) => service)).toEqual(["embed", "triton-onnx"]);
     expect(subject.price).toBeUndefined();
     expect(notes).toContain(
-      "two-services: local processes of the bundled server stood in for its containers.",
+      "two-services: local processes of clipstack's server stood in for its containers.",
     );
   });
 });

@@ -10,7 +10,7 @@ import {
 } from "../../artefact/embedded-plan.ts";
 import { makeScratchFolder } from "../../artefact/scratch-folder.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
-import type { Environment, ProtocolPath } from "../../contract/environment.ts";
+import type { EndpointName, Environment } from "../../contract/environment.ts";
 import {
   openclipPreprocess,
   openclipVitB32,
@@ -47,7 +47,7 @@ import {
 export interface BenchTarget {
   readonly environment: string;
   readonly service: string;
-  readonly path: ProtocolPath;
+  readonly path: EndpointName;
   /** `http://host:port`, or `host:port` for gRPC; reachable from here. */
   readonly url: string;
   /** Model name in requests; of the payload variants it is this with `_u8` and `_jpeg` in place of a backend's suffix. */
@@ -83,11 +83,11 @@ export interface OpenTargets {
 /** Where a run finds what it measures: one environment, or addresses. */
 export type TargetsSource = EmbeddedSource | DeployedSource | EndpointsSource;
 
-/** Local processes of the bundled server in place of the environment's containers. */
+/** Local processes of clipstack's server in place of the environment's containers. */
 export interface EmbeddedSource {
   readonly kind: "embedded";
   readonly environment: EnvironmentFile;
-  /** Starts the bundled server: program, arguments, and the server's file last. */
+  /** Starts clipstack's server: program, arguments, and the server's file last. */
   readonly serverCommand: readonly string[];
   /** The project's model repository, for volumes of other hosts and for the models of the payload variants. */
   readonly modelRepository: string;
@@ -108,14 +108,14 @@ export interface EmbeddedSource {
    *
    * @default - all of them
    */
-  readonly paths?: readonly ProtocolPath[];
+  readonly paths?: readonly EndpointName[];
 }
 
 /** Containers or pods where they are deployed. */
 export interface DeployedSource {
   readonly kind: "deployed";
   readonly environment: DeployedEnvironment;
-  readonly paths?: readonly ProtocolPath[];
+  readonly paths?: readonly EndpointName[];
   /** `nvidia-smi` on the environment's host. */
   readonly readGpus?: () => Promise<readonly GpuReading[]>;
 }
@@ -123,7 +123,7 @@ export interface DeployedSource {
 /** Addresses given by hand. */
 export interface EndpointsSource {
   readonly kind: "endpoints";
-  readonly endpoints: readonly { readonly path: ProtocolPath; readonly url: string }[];
+  readonly endpoints: readonly { readonly path: EndpointName; readonly url: string }[];
   /** Metrics pages: of the embed server, the ONNX Triton, the TensorRT Triton. */
   readonly metrics: readonly { readonly backend: "embed" | "onnx" | "trt"; readonly url: string }[];
   readonly apiKey?: string;
@@ -226,9 +226,9 @@ async function withEmbedded<Result>(
 
 function embeddedNotes({ name, gpu, accelerator }: Environment): readonly string[] {
   return accelerator === "cpu" || gpu === undefined
-    ? [`${name}: local processes of the bundled server stood in for its containers.`]
+    ? [`${name}: local processes of clipstack's server stood in for its containers.`]
     : [
-        `${name}: local processes of the bundled server stood in for its containers, on this machine's CPU. Its ${gpu.count} × ${gpu.name} did not run: nothing here is their speed or their cost.`,
+        `${name}: local processes of clipstack's server stood in for its containers, on this machine's CPU. Its ${gpu.count} × ${gpu.name} did not run: nothing here is their speed or their cost.`,
       ];
 }
 
@@ -242,11 +242,11 @@ function requireStarted(instances: readonly RunningInstance[]): void {
 /** Of a plan the services that offer one of the paths, and the Tritons behind them. */
 function neededPart(
   plan: EmbeddedPlan,
-  paths: readonly ProtocolPath[] | undefined,
+  paths: readonly EndpointName[] | undefined,
   environment: string,
 ): EmbeddedPlan {
   const offers = ({ workload }: { readonly workload: Workload }) =>
-    workload.service.endpoints.some(({ path }) => path !== undefined && isAsked(path, paths));
+    workload.service.endpoints.some(({ name }) => name !== undefined && isAsked(name, paths));
   const all = plan.instances.map(({ workload }) => workload);
   const asked = plan.instances.filter(offers).map(({ workload }) => workload);
   if (asked.length === 0) {
@@ -270,7 +270,7 @@ function neededPart(
   };
 }
 
-function isAsked(path: ProtocolPath, paths: readonly ProtocolPath[] | undefined): boolean {
+function isAsked(path: EndpointName, paths: readonly EndpointName[] | undefined): boolean {
   return paths === undefined || paths.includes(path);
 }
 
@@ -295,7 +295,7 @@ function withMore(
     const { model, backend } = instance.workload.service;
     const args = [...instance.args, ...tritonArgs];
     const isExplicit = args.includes("--model-control-mode=explicit");
-    if (u8 === undefined || backend !== "onnx" || repository === undefined) {
+    if (u8 === undefined || backend !== "onnxruntime" || repository === undefined) {
       return { ...instance, args };
     }
     notes.push(
@@ -365,11 +365,17 @@ async function withDeployed<Result>(
 
 /** The services that may be behind addresses given by hand. */
 const knownServices = [
-  { name: "embed", kind: "embed", backend: "onnx", prefix: "embed", model: openclipVitB32.name },
+  {
+    name: "embed",
+    kind: "embed",
+    backend: "onnxruntime",
+    prefix: "embed",
+    model: openclipVitB32.name,
+  },
   {
     name: "triton-onnx",
     kind: "triton",
-    backend: "onnx",
+    backend: "onnxruntime",
     prefix: "onnx",
     model: openclipVitB32.name,
   },
@@ -395,7 +401,7 @@ async function withEndpoints<Result>(
       service: {
         ...known,
         resources: {},
-        endpoints: own.map(({ path, url }) => ({ protocol: protocolOf(path), path, url })),
+        endpoints: own.map(({ path, url }) => ({ protocol: protocolOf(path), name: path, url })),
       },
       address: "",
       kind: "container",
@@ -450,7 +456,7 @@ function controlHeaderOf([program, ...args]: readonly string[]): RequiredHeader 
 /** In place of an environment's name, where addresses were given by hand. */
 export const endpointsName = "endpoints";
 
-function protocolOf(path: ProtocolPath) {
+function protocolOf(path: EndpointName) {
   if (path === "embed-http") return "embed-http";
   return path.endsWith("-grpc") ? "oip-grpc" : "oip-http";
 }
@@ -470,7 +476,7 @@ interface Surroundings {
 
 async function useServices<Result>(
   services: readonly ServiceUnderTest[],
-  paths: readonly ProtocolPath[] | undefined,
+  paths: readonly EndpointName[] | undefined,
   use: (open: OpenTargets) => Promise<Result>,
   { runtime, reach, environments, gpu, price, readGpus, notes }: Surroundings,
 ): Promise<Result> {

@@ -70,7 +70,7 @@ export function subjectOf(
       name: workload.service.name,
       kind: workload.service.kind,
       backend: workload.service.backend,
-      engine: workload.service.engine,
+      server: workload.service.server,
       resource: describe(workload),
       processes: workload.replicas,
     })),

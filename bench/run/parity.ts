@@ -1,4 +1,4 @@
-import type { ProtocolPath } from "../../contract/environment.ts";
+import type { EndpointName } from "../../contract/environment.ts";
 import type { VerifyRecord } from "../record/record.ts";
 import { formatFraction } from "../report/document.ts";
 import { cosine, relativeDifference } from "../stats/statistics.ts";
@@ -14,7 +14,7 @@ export type Runtime = VerifyRecord["subject"]["runtime"];
  * Whether only directions can be compared: TensorRT's engines round to FP16, which moves an embedding by more than the
  * limit of the relative difference while its direction stays. Embedded servers compute FP32 in TensorRT's place.
  */
-export function roundsToHalf(runtime: Runtime | "endpoints", path: ProtocolPath): boolean {
+export function roundsToHalf(runtime: Runtime | "endpoints", path: EndpointName): boolean {
   return runtime !== "embedded" && path.startsWith("trt-");
 }
 

@@ -4,7 +4,7 @@ import { describe, type Target } from "../../artefact/embedded-plan.ts";
 import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import type { Transport } from "../../client/triton/transport.ts";
-import type { ProtocolPath } from "../../contract/environment.ts";
+import type { EndpointName } from "../../contract/environment.ts";
 import type { CheckId, CheckResult } from "../record/record.ts";
 import { type EmbedForm, embedBy, embedForms } from "./embed-requests.ts";
 import { type HttpClient, openHttpClient, reason } from "./http-client.ts";
@@ -62,14 +62,14 @@ export function openService(
 }
 
 /** A target where an embedding can be asked for, and that leads somewhere. */
-export type PathTarget = Target & { readonly path: ProtocolPath; readonly url: string };
+export type PathTarget = Target & { readonly path: EndpointName; readonly url: string };
 
 export function pathsOf(service: ServiceUnderTest): readonly PathTarget[] {
   return service.targets.flatMap((target) => {
     const { endpoint, url } = target;
-    return endpoint.path === undefined || url === undefined
+    return endpoint.name === undefined || url === undefined
       ? []
-      : [{ ...target, path: endpoint.path, url }];
+      : [{ ...target, path: endpoint.name, url }];
   });
 }
 

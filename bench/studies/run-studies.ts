@@ -1,4 +1,4 @@
-import type { ProtocolPath } from "../../contract/environment.ts";
+import type { EndpointName } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
 import {
   type BenchPath,
@@ -40,7 +40,7 @@ import { type StudyGrid, type StudyPath, type StudyRun, StudyUnavailable } from 
 export interface StudyEnvironment {
   readonly name: string;
   /** Protocol paths of its services. */
-  readonly offers: readonly ProtocolPath[];
+  readonly offers: readonly EndpointName[];
   /** What the record says of it; absent where nothing is known but addresses. */
   readonly subject?: () => EnvironmentSubject;
   readonly source: (change: SourceChange) => TargetsSource;
@@ -70,7 +70,7 @@ export interface StudyEnvironment {
 
 export interface SourceChange {
   /** Protocol paths that are needed: other services need not run. */
-  readonly paths: readonly ProtocolPath[];
+  readonly paths: readonly EndpointName[];
   /** Whether an embedded Triton gets the models of the payload variants. */
   readonly variants: boolean;
   /**

@@ -100,7 +100,7 @@ export function clusterEnvironment(name: string): Environment {
 }
 
 function endpointOf(service: Service | undefined) {
-  const url = service?.endpoints.find(({ path }) => path === "embed-http")?.url;
+  const url = service?.endpoints.find(({ name }) => name === "embed-http")?.url;
   const address = url === undefined ? undefined : clusterAddress(url);
   return { url: address === undefined ? url : undefined, address };
 }

@@ -3,7 +3,7 @@ import { type BenchPath, benchPathName, type LoadShape } from "../../bench/recor
 import { type AskedPath, defaultSettings } from "../../bench/run/bench-run.ts";
 import type { EndpointsSource } from "../../bench/run/bench-targets.ts";
 import { maxImagesPerRequest } from "../../contract/embed-api.ts";
-import { type ProtocolPath, protocolPaths } from "../../contract/environment.ts";
+import { type EndpointName, endpointNames } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
 import {
   listOf,
@@ -179,15 +179,15 @@ export function loadsOf(
 }
 
 /** A protocol path with its usual payload. */
-const usual = (path: ProtocolPath): BenchPath => ({
+const usual = (path: EndpointName): BenchPath => ({
   path,
   payload: path === "embed-http" ? "encoded" : "fp32",
   serialization: "binary",
 });
 
 /** Words that people know for several paths; of these what there is is measured. */
-const backendWords: Readonly<Record<string, readonly ProtocolPath[]>> = {
-  all: protocolPaths,
+const backendWords: Readonly<Record<string, readonly EndpointName[]>> = {
+  all: endpointNames,
   embed: ["embed-http"],
   triton: ["onnx-http", "trt-http"],
   triton_grpc: ["onnx-grpc", "trt-grpc"],
@@ -197,7 +197,7 @@ const backendWords: Readonly<Record<string, readonly ProtocolPath[]>> = {
 
 /** Every path that has a name. */
 const namedPaths: readonly BenchPath[] = [
-  ...protocolPaths.map(usual),
+  ...endpointNames.map(usual),
   ...(["onnx-http", "onnx-grpc"] as const).flatMap((path) =>
     (["u8", "encoded"] as const).map(
       (payload): BenchPath => ({ path, payload, serialization: "binary" }),
@@ -231,10 +231,10 @@ export function backends(text: string): readonly AskedPath[] {
 
 function endpoint(text: string): EndpointsSource["endpoints"][number] {
   const [name = "", url = ""] = divided(text);
-  const path = protocolPaths.find((it) => it === name);
+  const path = endpointNames.find((it) => it === name);
   if (path === undefined) {
     throw new InvalidArgumentError(
-      `It must be PATH=ADDRESS, with a PATH of ${protocolPaths.join(", ")}.`,
+      `It must be PATH=ADDRESS, with a PATH of ${endpointNames.join(", ")}.`,
     );
   }
   if (path.endsWith("-grpc")) {

@@ -69,7 +69,7 @@ test("is calibrated by a record, and says how far it is off on each load", async
   expect(asked.stdout).toMatch(error);
 });
 
-test("answers with the engine of the record, and refuses one that it lacks", async () => {
+test("answers with the backend of the record, and refuses one that it lacks", async () => {
   const file = join(folder, "onnx.json");
   const all = testBenchRecord();
   writeFileSync(
@@ -78,7 +78,7 @@ test("answers with the engine of the record, and refuses one that it lacks", asy
   );
   const asked = await run("--record", file, "--payload", "float32", "--concurrency", "4");
   expect(asked.stdout).toMatch(/^NVIDIA A10, ONNX Runtime: float32/);
-  const lacked = await run("--record", file, "--payload", "float32", "--engine", "tensorrt");
+  const lacked = await run("--record", file, "--payload", "float32", "--backend", "tensorrt");
   expect(lacked).toMatchObject({ exitCode: 2, stdout: "" });
   expect(lacked.stderr).toContain(
     `${file}: has no load with one client of TensorRT for --payload float32, only of onnx-http`,

@@ -3,13 +3,13 @@ import { readEnvironment } from "../../artefact/artefact.ts";
 import {
   calibrateRecord,
   type RecordCalibration,
-  recordEngines,
+  recordBackends,
   timesOfRecord,
 } from "../../bench/capacity/calibrate-record.ts";
 import {
   answerText,
+  backendNames,
   checkText,
-  engineNames,
   notesOf,
   parametersText,
   planText,
@@ -26,7 +26,7 @@ import {
   publishedFacts,
   publishedTimes,
 } from "../../bench/capacity/published-facts.ts";
-import type { Engine } from "../../bench/capacity/published-parameters.ts";
+import type { Backend } from "../../bench/capacity/published-parameters.ts";
 import {
   alternatives,
   answer,
@@ -47,7 +47,7 @@ interface CapacityArguments {
   readonly gpu?: GpuName;
   readonly gpus?: number;
   readonly topology?: Topology;
-  readonly engine?: Engine;
+  readonly backend?: Backend;
   readonly payload?: Payload;
   readonly jpegKb: number;
   readonly bandwidth: number;
@@ -76,7 +76,7 @@ export function registerCapacity(program: Command): void {
     .command("capacity")
     .argument(
       "[environment]",
-      "take GPU, their number, topology and engine from what is synthesized",
+      "take GPU, their number, topology and backend from what is synthesized",
     )
     .addOption(new Option("--gpu <name>", "key of the GPU catalogue").choices(gpuNames))
     .option("--gpus <number>", "how many GPUs (default: 1)", wholeNumber(1, 64))
@@ -88,9 +88,9 @@ export function registerCapacity(program: Command): void {
     )
     .addOption(
       new Option(
-        "--engine <name>",
+        "--backend <name>",
         "what computes (default: tensorrt; with --record, what it was measured with)",
-      ).choices(["onnx", "tensorrt"]),
+      ).choices(["onnxruntime", "tensorrt"]),
     )
     .addOption(
       new Option(
@@ -219,17 +219,17 @@ interface Asked {
   readonly gpu?: GpuName;
   readonly gpus?: number;
   readonly topology?: Topology;
-  readonly engine?: Engine;
+  readonly backend?: Backend;
   /** Dollars an hour for one GPU. */
   readonly price?: { readonly usdPerHour: number; readonly date?: string };
 }
 
-function given({ gpu, gpus, topology, engine, price }: CapacityArguments): Asked {
+function given({ gpu, gpus, topology, backend, price }: CapacityArguments): Asked {
   const all: Asked = {
     gpu,
     gpus,
     topology,
-    engine,
+    backend,
     price: price === undefined ? undefined : { usdPerHour: price },
   };
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
@@ -242,7 +242,7 @@ function ofEnvironment(name: string): Asked {
     throw new UserError(`${name} has no GPU: name one with --gpu, or calibrate with --record`);
   }
   const tritons = services.filter(({ kind }) => kind === "triton");
-  const engines = new Set(tritons.map(({ backend }) => backend));
+  const backends = new Set(tritons.map(({ backend }) => backend));
   const gpuName = gpuNames.find((known) => known === gpu.name);
   if (gpuName === undefined) {
     throw new UserError(`${name}: gpu must be one of ${gpuNames.join(", ")}, got '${gpu.name}'`);
@@ -255,7 +255,7 @@ function ofEnvironment(name: string): Asked {
     gpu: gpuName,
     gpus: gpu.count,
     topology: perGpu ? "per-gpu" : "instance-group",
-    engine: engines.has("tensorrt") || engines.size === 0 ? "tensorrt" : "onnx",
+    backend: backends.has("tensorrt") || backends.size === 0 ? "tensorrt" : "onnxruntime",
     price: { usdPerHour: gpu.usdPerHour / gpu.count, date: gpu.priceDate },
   };
 }
@@ -352,16 +352,16 @@ function withEngine(asked: Asked, args: CapacityArguments, measured: Measured | 
   }
   // a job takes every payload that the record has
   const payload = args.payload ?? (args.images === undefined ? "jpeg" : undefined);
-  const known = recordEngines(calibration, payload, asked.engine);
-  const engine = asked.engine ?? known[0];
-  if (!ofRecord || (engine !== undefined && known.includes(engine))) return { ...asked, engine };
-  if (engine === undefined && payload !== "u8" && payload !== "float32" && payload !== "json") {
+  const known = recordBackends(calibration, payload, asked.backend);
+  const backend = asked.backend ?? known[0];
+  if (!ofRecord || (backend !== undefined && known.includes(backend))) return { ...asked, backend };
+  if (backend === undefined && payload !== "u8" && payload !== "float32" && payload !== "json") {
     throw new UserError(
-      `${args.record}: does not say what computes behind the embed API: say it with --engine`,
+      `${args.record}: does not say what computes behind the embed API: say it with --backend`,
     );
   }
   const wanted = payload === undefined ? "" : ` for --payload ${payload}`;
-  const which = engine === undefined ? "" : ` of ${engineNames[engine]}`;
+  const which = backend === undefined ? "" : ` of ${backendNames[backend]}`;
   const has = calibration.paths.map(({ path }) => path).join(", ");
   throw new UserError(
     `${args.record}: has no load with one client${which}${wanted}, only of ${has}`,
@@ -397,7 +397,7 @@ function catalogueDevice(gpu: GpuName, price?: Asked["price"]): Device {
 
 function base(asked: Asked, args: CapacityArguments) {
   return {
-    engine: asked.engine ?? "tensorrt",
+    backend: asked.backend ?? "tensorrt",
     bandwidthMbps: args.bandwidth,
     roundTripMs: args.roundTrip,
     connections: args.connections,

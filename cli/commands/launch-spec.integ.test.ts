@@ -36,8 +36,8 @@ describe.skipIf(missing !== "")(
         host: { docker: docker.endpoint },
         weights: "image",
         embed: { port: ports[0] },
-        tritonOnnx: { engine: "bundled", modelControl: "explicit", ports: tritonPorts(1) },
-        tritonTrt: { engine: "bundled", modelControl: "explicit", ports: tritonPorts(4) },
+        tritonOnnx: { server: "emulator", modelControl: "explicit", ports: tritonPorts(1) },
+        tritonTrt: { server: "emulator", modelControl: "explicit", ports: tritonPorts(4) },
       });
     });
     afterAll(async () => {

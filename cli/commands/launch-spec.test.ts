@@ -64,7 +64,7 @@ test("prints the docker run of every service, with the GPU, the ports and the pr
     "--env SERVICES=embed,triton-onnx,triton-trt",
     "--env MODEL_CONFIG_NAME=single-gpu",
     "--env ALLOW_ANONYMOUS=true",
-    "--env ENGINE=onnx",
+    "--env BACKEND=onnxruntime",
     "--env EXECUTION_PROVIDER=cuda",
     "--env SHUTDOWN_GRACE_SECONDS=30",
     "--env MODEL_PATH=/models/openclip_vit_b32/1/model.onnx",
@@ -86,7 +86,7 @@ test("prints the docker run of every service, with the GPU, the ports and the pr
 
 test("says how the image is made, of the images that the settings name", () => {
   expect(launch(onGpu).spec.build.join(" ")).toBe(
-    "docker build --file model_repository/image/Dockerfile.all-in-one --build-arg EMBED_IMAGE=clipstack/embed:gpu --build-arg TRITON_ENGINE=tritonserver --build-arg TRITON_IMAGE=nvcr.io/nvidia/tritonserver:26.07-py3 --build-arg MODEL_CONFIG_NAME=single-gpu --tag clipstack/all-in-one:0.1.0 model_repository",
+    "docker build --file model_repository/image/Dockerfile.all-in-one --build-arg EMBED_IMAGE=clipstack/embed:gpu --build-arg TRITON_SERVER=tritonserver --build-arg TRITON_IMAGE=nvcr.io/nvidia/tritonserver:26.07-py3 --build-arg MODEL_CONFIG_NAME=single-gpu --tag clipstack/all-in-one:0.1.0 model_repository",
   );
 });
 
@@ -108,16 +108,16 @@ test("runs only the services that are enabled, and asks for no GPU on CPU", () =
   const { spec } = launch({
     accelerator: "cpu",
     weights: "image",
-    embed: { engine: "triton", upstream: "triton-trt" },
+    embed: { backend: "triton", upstream: "triton-trt" },
     tritonOnnx: { enabled: false },
-    tritonTrt: { engine: "bundled", modelControl: "explicit" },
+    tritonTrt: { server: "emulator", modelControl: "explicit" },
   });
   expect(spec).toMatchObject({
-    image: "clipstack/all-in-one:0.1.0-bundled",
+    image: "clipstack/all-in-one:0.1.0-emulator",
     env: {
       SERVICES: "embed,triton-trt",
       MODEL_CONFIG_NAME: "cpu",
-      ENGINE: "triton",
+      BACKEND: "triton",
       TRITON_GRPC_URLS: "127.0.0.1:8021",
       TRITON_MODEL: "openclip_vit_b32_trt",
     },
@@ -191,9 +191,9 @@ test("says where the embed server and its Triton want different CUDAs in one con
   const notes = (settings: Readonly<Record<string, unknown>>) =>
     launch({ ...onGpu, ...settings }).spec.notes.filter((line) => line.includes("CUDA"));
   expect(notes({})).toEqual([
-    "the embed server computes with CUDA 12, and nvcr.io/nvidia/tritonserver:26.07-py3 has CUDA 13: it may end at start for lack of libraries; set embed.engine: triton, which has the Triton beside it compute",
+    "the embed server computes with CUDA 12, and nvcr.io/nvidia/tritonserver:26.07-py3 has CUDA 13: it may end at start for lack of libraries; set embed.backend: triton, which has the Triton beside it compute",
   ]);
-  expect(notes({ embed: { engine: "triton" } })).toEqual([]);
+  expect(notes({ embed: { backend: "triton" } })).toEqual([]);
   expect(notes({ accelerator: "cpu" })).toEqual([]);
 });
 

@@ -86,7 +86,7 @@ export interface LaunchOptions {
   /**
    * Name of the all-in-one image.
    *
-   * @default clipstack/all-in-one:0.1.0, with `-bundled` for that engine
+   * @default clipstack/all-in-one:0.1.0, with `-emulator` for that engine
    */
   readonly image?: string;
   /** Folder that model configurations are written to, where the settings change them. */
@@ -115,7 +115,7 @@ export function launchSpec(
   const containers = requireOneContainer(artefact);
   const moduleFolder = dirname(resolve(artefact.file));
   const tritons = workloads.filter(({ service }) => service.kind === "triton");
-  const engine = same(environment.name, tritons, "engine", ({ service }) => service.engine);
+  const engine = same(environment.name, tritons, "engine", ({ service }) => service.server);
   const variant = same(environment.name, tritons, "variant", variantOf);
   const embed = workloads.find(({ service }) => service.kind === "embed");
   const bases = tritonBases(json);
@@ -128,7 +128,7 @@ export function launchSpec(
   const secrets = embed?.env.API_KEY === undefined ? [] : ["API_KEY"];
   const changed = changedConfigs(tritons, artefact);
   const image =
-    options.image ?? `clipstack/all-in-one:${version}${engine === "bundled" ? "-bundled" : ""}`;
+    options.image ?? `clipstack/all-in-one:${version}${engine === "emulator" ? "-emulator" : ""}`;
   const configVolumes =
     options.configs === undefined
       ? []
@@ -429,7 +429,7 @@ function buildCommand(
   const base = engine === "tritonserver" ? tritonImage : embedImage;
   const args = {
     EMBED_IMAGE: embedImage,
-    TRITON_ENGINE: engine ?? "bundled",
+    TRITON_SERVER: engine ?? "emulator",
     ...(base === undefined ? {} : { TRITON_IMAGE: base }),
     ...(variant === undefined ? {} : { MODEL_CONFIG_NAME: variant }),
     ...(weights === undefined ? { WEIGHTS: "image" } : {}),
@@ -459,7 +459,7 @@ function cudaNotes(
   const cuda = tritonImage === undefined ? undefined : requiredDriver(tritonImage)?.cuda;
   if (cuda === providerCuda) return [];
   return [
-    `the embed server computes with CUDA ${providerCuda}, and ${tritonImage ?? "the Triton image"} has ${cuda === undefined ? "its own" : `CUDA ${cuda}`}: it may end at start for lack of libraries; set embed.engine: triton, which has the Triton beside it compute`,
+    `the embed server computes with CUDA ${providerCuda}, and ${tritonImage ?? "the Triton image"} has ${cuda === undefined ? "its own" : `CUDA ${cuda}`}: it may end at start for lack of libraries; set embed.backend: triton, which has the Triton beside it compute`,
   ];
 }
 

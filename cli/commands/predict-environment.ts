@@ -33,8 +33,12 @@ export function environmentPredictor(): Predict {
     if (tritons.length === 0) return undefined;
     known ??= publishedTimes(publishedFacts(peaks), load.jpegBytes);
     const times = known;
-    const engine = tritons.some(({ backend }) => backend === "tensorrt") ? "tensorrt" : "onnx";
-    const asked = tritons.filter(({ backend }) => engine === "onnx" || backend === "tensorrt");
+    const backend = tritons.some(({ backend }) => backend === "tensorrt")
+      ? "tensorrt"
+      : "onnxruntime";
+    const asked = tritons.filter(
+      ({ backend }) => backend === "onnxruntime" || backend === "tensorrt",
+    );
     // more GPUs than the services use are paid for, and compute nothing
     const gpus = gpusOf(asked.map((service) => service.name)) ?? gpu.count;
     if (gpus === 0) return undefined;
@@ -44,11 +48,11 @@ export function environmentPredictor(): Predict {
         device: { name },
         gpus,
         topology: isPerGpu(gpus, asked) ? "per-gpu" : "instance-group",
-        engine,
+        backend,
       },
       times,
     );
-    const basis = times.measured(name, engine)
+    const basis = times.measured(name, backend)
       ? `calibrated by published figures of ${name}`
       : `from the peak of ${name}, since nobody published figures of it`;
     const idle = gpus < gpu.count ? ` on ${gpus} of ${gpu.count} GPUs` : "";
@@ -57,7 +61,7 @@ export function environmentPredictor(): Predict {
       : "";
     return {
       imagesPerSecond,
-      source: `${basis}: ${engine}${idle}${most}, ${loadText}; ${stationNames[bottleneck]} bounds it (clipstack capacity)`,
+      source: `${basis}: ${backend}${idle}${most}, ${loadText}; ${stationNames[bottleneck]} bounds it (clipstack capacity)`,
     };
   };
 }

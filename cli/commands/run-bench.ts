@@ -57,7 +57,7 @@ import { deployedEnvironments } from "../host/deployed-environments.ts";
 import { gpuReader } from "../host/gpu-reader.ts";
 import { project } from "../project.ts";
 import type { BenchArguments } from "./bench-options.ts";
-import { bundledServer, chooseModel } from "./verify.ts";
+import { chooseModel, simulationServer } from "./verify.ts";
 
 /** Measured where none is named. */
 const defaultEnvironment = "single-gpu";
@@ -238,7 +238,7 @@ async function sourcesOf(
     return files.map((environment) => ({
       kind: "embedded",
       environment,
-      serverCommand: bundledServer,
+      serverCommand: simulationServer,
       modelRepository: join(project, "model_repository"),
       modelFile,
       u8ModelFile,

@@ -51,14 +51,14 @@ export function registerServe(program: Command): void {
       "after",
       `
 The other settings of the embed server come from the environment, as in its container:
-ENGINE, TRITON_GRPC_URLS, MAX_QUEUE_SIZE, LOG_LEVEL, … (all of them: contract/server-env.ts).
+BACKEND, TRITON_GRPC_URLS, MAX_QUEUE_SIZE, LOG_LEVEL, … (all of them: contract/server-env.ts).
 With --role triton MAX_QUEUE_SIZE and MAX_QUEUE_BYTES bound what waits over all models.
 
 Examples:
   $ npx clipstack serve --model tiny
   $ curl -F image=@photo.jpg http://127.0.0.1:${embedPort}/embed
   $ npx clipstack serve --role triton --model-config-name cpu
-  $ ENGINE=triton TRITON_GRPC_URLS=127.0.0.1:${grpc} npx clipstack serve     # a gateway to it`,
+  $ BACKEND=triton TRITON_GRPC_URLS=127.0.0.1:${grpc} npx clipstack serve     # a gateway to it`,
     )
     .action(serve);
 }
@@ -75,7 +75,7 @@ async function serveEmbed(args: ServeArguments): Promise<void> {
   ] as const) {
     if (value !== undefined) throw new UserError(`${option} is for --role triton, got '${value}'`);
   }
-  const gateway = process.env.ENGINE === "triton";
+  const gateway = process.env.BACKEND === "triton";
   const overrides: Partial<Record<ServerEnvName, string>> = {
     HOST: args.host,
     PORT: String(args.httpPort ?? embedPort),

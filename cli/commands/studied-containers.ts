@@ -40,7 +40,7 @@ export function studiedContainers(
           for (const workload of containers) {
             const { name, service } = workload;
             const endpoints = deployed.services.find((it) => it.name === service.name)?.endpoints;
-            const http = endpoints?.find(({ path }) => path?.endsWith("-http"));
+            const http = endpoints?.find(({ name }) => name?.endsWith("-http"));
             if (http === undefined) continue;
             options.onPhase(`stop and start ${name}, round ${round} of ${options.rounds}`);
             await run(docker, "stop", name);

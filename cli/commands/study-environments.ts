@@ -20,7 +20,7 @@ import type {
 } from "../../bench/studies/run-studies.ts";
 import { cellsAgainst } from "../../bench/studies/scale-studies.ts";
 import { StudyUnavailable } from "../../bench/studies/study-run.ts";
-import type { Environment, ProtocolPath } from "../../contract/environment.ts";
+import type { EndpointName, Environment } from "../../contract/environment.ts";
 import { sessionOptions } from "../../inference/session/onnx-session.ts";
 import { project } from "../project.ts";
 import {
@@ -123,7 +123,7 @@ function embedded(
         onStart,
       });
       return [
-        "Local processes of the bundled server, one after the other; what they read was in the operating system's cache. An image is not pulled, and no TensorRT engine is built.",
+        "Local processes of clipstack's server, one after the other; what they read was in the operating system's cache. An image is not pulled, and no TensorRT engine is built.",
       ];
     },
     profiles: profiles(name, servicesOf(artefact.environment), prepared, options),
@@ -216,8 +216,8 @@ function servicesOf({ services }: Environment): readonly string[] {
   return (tritons.length > 0 ? tritons : services).map(({ name }) => name);
 }
 
-function pathsIn({ services }: Environment): readonly ProtocolPath[] {
-  return services.flatMap(({ endpoints: all }) => all.flatMap(({ path }) => path ?? []));
+function pathsIn({ services }: Environment): readonly EndpointName[] {
+  return services.flatMap(({ endpoints: all }) => all.flatMap(({ name }) => name ?? []));
 }
 
 const profileCommand = [process.execPath, join(project, "inference/session/profile-session.mjs")];
@@ -266,8 +266,8 @@ function requireMultiGpu(name: string): void {
 /** Each topology with its GPUs as the settings have them, and the Triton that the gateway asks. */
 function topologySettings(variants: EnvironmentVariants) {
   const setting = (...path: string[]) => variants.settingOf(multiGpu, path);
-  const backend = setting("embed", "upstream") === "triton-trt" ? "tensorrt" : "onnx";
-  const group = backend === "onnx" ? "tritonOnnx" : "tritonTrt";
+  const backend = setting("embed", "upstream") === "triton-trt" ? "tensorrt" : "onnxruntime";
+  const group = backend === "onnxruntime" ? "tritonOnnx" : "tritonTrt";
   const gpusOf = (key: string): readonly unknown[] => {
     const gpus = setting(key, "gpus");
     return Array.isArray(gpus) ? gpus : [0, 1, 2, 3];

@@ -3,7 +3,7 @@ import type { Environment } from "../../contract/environment.ts";
 import { noTunnel } from "./tunnel.ts";
 
 const environment: Environment = {
-  schema: 1,
+  schema: 2,
   name: "k8s-gpu",
   where: "gpu",
   kubeconfig: "~/.kube/config",
@@ -13,11 +13,11 @@ const environment: Environment = {
     {
       name: "embed",
       kind: "embed",
-      backend: "onnx",
+      backend: "onnxruntime",
       model: "m",
       resources: {},
       endpoints: [
-        { protocol: "embed-http", url: "http://clipstack-embed.ml.svc:8002", path: "embed-http" },
+        { protocol: "embed-http", url: "http://clipstack-embed.ml.svc:8002", name: "embed-http" },
         { protocol: "metrics", url: "http://clipstack-embed.ml.svc:8002" },
         { protocol: "oip-grpc", url: "clipstack-triton.ml.svc:8001" },
       ],

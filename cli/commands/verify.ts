@@ -89,7 +89,7 @@ async function verifyEnvironments(
         : await verify({
             ...common,
             environments: files,
-            serverCommand: bundledServer,
+            serverCommand: simulationServer,
             modelRepository: join(project, "model_repository"),
             modelFile: model === "generated" ? undefined : await writtenFile(model, tell),
           });
@@ -104,8 +104,8 @@ async function verifyEnvironments(
   }
 }
 
-/** Starts the bundled server: program, arguments, and the server's file last. */
-export const bundledServer: readonly string[] = [
+/** Starts clipstack's server: program, arguments, and the server's file last. */
+export const simulationServer: readonly string[] = [
   process.execPath,
   "--import",
   import.meta.resolve("tsx"),

@@ -138,8 +138,8 @@ describe("GPUs", () => {
 
 describe("VRAM", () => {
   const services = [
-    { service: "embed", backend: "onnx", instances: 1 },
-    { service: "triton-onnx", backend: "onnx", instances: 1 },
+    { service: "embed", backend: "onnxruntime", instances: 1 },
+    { service: "triton-onnx", backend: "onnxruntime", instances: 1 },
     { service: "triton-trt", backend: "tensorrt", instances: 1 },
   ] as const;
 
@@ -160,7 +160,7 @@ describe("VRAM", () => {
   });
 
   test("counts every execution instance", () => {
-    const two = vramMiB({ service: "triton-onnx", backend: "onnx", instances: 2 });
+    const two = vramMiB({ service: "triton-onnx", backend: "onnxruntime", instances: 2 });
     expect(two - vramMiB(services[1])).toBe(337 + 256);
   });
 });

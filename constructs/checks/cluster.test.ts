@@ -34,7 +34,7 @@ function findings(vramMiB: number, instancesPerGpu: number): readonly string[] {
     model: { weights: "image" },
     embed: {
       image: "embed:1",
-      engine: "triton",
+      backend: "triton",
       service: "ClusterIP",
       allowAnonymous: false,
       resources,
@@ -43,8 +43,8 @@ function findings(vramMiB: number, instancesPerGpu: number): readonly string[] {
     },
     triton: {
       enabled: true,
-      engine: "tritonserver",
-      backend: "onnx",
+      server: "tritonserver",
+      backend: "onnxruntime",
       image: "triton:1",
       gpusPerPod: 1,
       spareGpu: false,

@@ -43,12 +43,12 @@ export function clusterFindings(
     ...of("embed", imageFindings(embed.image)),
     ...ofPods("embed"),
     ...exposureFindings(embed),
-    ...(embed.engine === "triton" && !triton.enabled
-      ? ["triton.enabled must be true when embed.engine is triton, got false"]
+    ...(embed.backend === "triton" && !triton.enabled
+      ? ["triton.enabled must be true when embed.backend is triton, got false"]
       : []),
     ...(triton.enabled
       ? [
-          ...(triton.engine === "tritonserver"
+          ...(triton.server === "tritonserver"
             ? of("triton", [...imageFindings(triton.image), ...tritonOptionFindings(triton.image)])
             : []),
           ...(gpus > 0 ? of("triton", releaseFindings(triton.image, gpu)) : []),
@@ -90,7 +90,7 @@ function vramOf({ cluster, triton }: ClusterInferenceProps, plan: ClusterPlan): 
         )
       : []),
     ...(plan.embed.gpus > 0
-      ? vramFindings(0, [{ service: "embed", backend: "onnx", instances: 1 }], vram)
+      ? vramFindings(0, [{ service: "embed", backend: "onnxruntime", instances: 1 }], vram)
       : []),
   ];
 }
@@ -114,7 +114,7 @@ function exposureFindings({
 /** NVIDIA's own image has no weights. */
 function weightsFindings({ model, triton }: ClusterInferenceProps): readonly Finding[] {
   return model.weights === "image" &&
-    triton.engine === "tritonserver" &&
+    triton.server === "tritonserver" &&
     triton.image.startsWith("nvcr.io/nvidia/")
     ? [
         `model.weights must be pvc or init when triton.image is NVIDIA's own, which has no weights, got 'image'`,
@@ -176,8 +176,8 @@ export function clusterWarnings(
     ...(triton.enabled
       ? scalingWarnings("triton", triton.autoscaler, triton.autoscaler.metric, plan.triton.gpus > 0)
       : []),
-    ...(triton.enabled && triton.engine === "bundled" && cluster.accelerator === "gpu"
-      ? ["triton.engine is bundled: it computes on the CPU, and asks for no GPU"]
+    ...(triton.enabled && triton.server === "emulator" && cluster.accelerator === "gpu"
+      ? ["triton.server is emulator: it computes on the CPU, and asks for no GPU"]
       : []),
     ...(triton.enabled && plan.triton.compiles && !triton.engineCache.enabled
       ? [

@@ -24,7 +24,7 @@ export const vram = {
 /** One process on one GPU. */
 export interface VramUse {
   readonly service: string;
-  readonly backend: "onnx" | "tensorrt";
+  readonly backend: "onnxruntime" | "tensorrt";
   /** Execution instances of the process on this GPU. */
   readonly instances: number;
   /** Whether it loads a model anew while it runs: the new instances are there before the old ones go. */

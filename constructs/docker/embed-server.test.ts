@@ -18,7 +18,7 @@ function embedIn(
   return new EmbedServer(stack, "embed", {
     host,
     image: tools,
-    engine: { kind: "onnx", weights, gpus },
+    backend: { kind: "onnxruntime", weights, gpus },
     port: 8002,
     expose: "loopback",
     ...props,
@@ -46,18 +46,18 @@ function synthGateway() {
         new TritonServer(stack, `triton-${gpu}`, {
           host,
           ...parts,
-          engine: { kind: "tritonserver", image },
+          server: { kind: "tritonserver", image },
           backend: "tensorrt",
           ports: { http: 8010 + 10 * gpu, grpc: 8011 + 10 * gpu, metrics: 8012 + 10 * gpu },
           gpus: [gpu],
           expose: "loopback",
         }),
     );
-    const engine = { kind: "triton", upstreams: tritons } as const;
+    const backend = { kind: "triton", upstreams: tritons } as const;
     server = new EmbedServer(stack, "embed", {
       host,
       image: parts.tools,
-      engine,
+      backend,
       port: 8002,
       expose: "loopback",
     });
@@ -74,7 +74,7 @@ const settingsOf = (container: { env: string[] }) =>
 test("loads the model that is mounted, read-only", () => {
   const { container } = synthEmbed();
   expect(settingsOf(container)).toMatchObject({
-    ENGINE: "onnx",
+    BACKEND: "onnxruntime",
     PORT: 8002,
     MODEL_PATH: "/models/openclip_vit_b32/1/model.onnx",
   });
@@ -103,7 +103,7 @@ test("computes on the GPU that it has, and must not fall back to the CPU", () =>
 test("asks its Tritons over gRPC by their names on the network", () => {
   const { container, at } = synthGateway();
   expect(settingsOf(container)).toMatchObject({
-    ENGINE: "triton",
+    BACKEND: "triton",
     TRITON_GRPC_URLS: ["test-triton-0:8001", "test-triton-1:8001"],
     TRITON_MODEL: "openclip_vit_b32_trt",
   });
@@ -199,10 +199,10 @@ test("is not killed before its own grace is over", () => {
 test("says where it is reached and what computes", () => {
   expect(synthEmbed({ port: 9000 }).server.service).toMatchObject({
     kind: "embed",
-    backend: "onnx",
+    backend: "onnxruntime",
     model: "openclip_vit_b32",
     endpoints: [
-      { protocol: "embed-http", url: "http://127.0.0.1:9000", path: "embed-http" },
+      { protocol: "embed-http", url: "http://127.0.0.1:9000", name: "embed-http" },
       { protocol: "metrics", url: "http://127.0.0.1:9000" },
     ],
   });

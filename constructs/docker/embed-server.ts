@@ -32,9 +32,13 @@ import type { ServerImage } from "./server-image.ts";
 import type { TritonServer } from "./triton-server.ts";
 
 /** What computes the embeddings. */
-export type EmbedEngine =
+export type EmbedBackend =
   /** ONNX Runtime in the embed server; `gpus` are read where the host has them. */
-  | { readonly kind: "onnx"; readonly weights: ModelWeights; readonly gpus: readonly GpuId[] }
+  | {
+      readonly kind: "onnxruntime";
+      readonly weights: ModelWeights;
+      readonly gpus: readonly GpuId[];
+    }
   /** Gateway: preprocess here, infer on one or more Tritons that serve the same model. */
   | { readonly kind: "triton"; readonly upstreams: readonly TritonServer[] };
 
@@ -42,7 +46,7 @@ export interface EmbedServerProps {
   readonly host: GpuHost;
   /** The embed image; `embed-gpu` where ONNX Runtime computes on a GPU. */
   readonly image: ServerImage;
-  readonly engine: EmbedEngine;
+  readonly backend: EmbedBackend;
   /** Port of the host. */
   readonly port: number;
   /** Who reaches it. */
@@ -67,10 +71,11 @@ export class EmbedServer extends Construct {
   constructor(scope: Construct, id: string, props: EmbedServerProps) {
     super(scope, id);
 
-    const { host, image, engine, port, expose } = props;
-    const gpus = engine.kind === "onnx" && host.accelerator === "gpu" ? engine.gpus : [];
+    const { host, image, backend, port, expose } = props;
+    const gpus = backend.kind === "onnxruntime" && host.accelerator === "gpu" ? backend.gpus : [];
 
-    if (gpus.length > 0) host.run(this, gpus, { service: id, backend: "onnx", instances: 1 });
+    if (gpus.length > 0)
+      host.run(this, gpus, { service: id, backend: "onnxruntime", instances: 1 });
     host.publish(this, [{ service: id, prop: "port", port, expose }]);
 
     const name = `${TerraformStack.of(this).node.id}-${id}`;
@@ -78,9 +83,9 @@ export class EmbedServer extends Construct {
     if (expose !== "loopback") this.apiKey = apiKeyVariable(this, id);
     // a gateway starts beside its Tritons, and is ready after the first of them: TensorRT's may build engines for minutes
     const startSeconds =
-      engine.kind === "onnx"
+      backend.kind === "onnxruntime"
         ? loadSeconds
-        : loadSeconds + Math.max(0, ...engine.upstreams.map((triton) => triton.startSeconds));
+        : loadSeconds + Math.max(0, ...backend.upstreams.map((triton) => triton.startSeconds));
 
     this.container = new Container(this, "container", {
       ...hardened,
@@ -93,13 +98,14 @@ export class EmbedServer extends Construct {
       runtime: request.runtime,
       env: environmentList({
         ...request.env,
-        ...serverSettings(engine, gpus),
+        ...serverSettings(backend, gpus),
         ...accessSettings(this.apiKey),
       }),
       tmpfs: tmpfs(64),
       networksAdvanced: [{ name: host.network.name }],
       ports: [{ internal: embedPort, external: port, ip: bindAddress(expose) }],
-      volumes: engine.kind === "onnx" ? [...engine.weights.mounts(openclipVitB32.name)] : [],
+      volumes:
+        backend.kind === "onnxruntime" ? [...backend.weights.mounts(openclipVitB32.name)] : [],
       healthcheck: healthcheck(
         healthcheckOf(`http://127.0.0.1:${embedPort}${embedPaths.readyz}`),
         startSeconds,
@@ -118,12 +124,12 @@ export class EmbedServer extends Construct {
     this.service = {
       name: id,
       kind: "embed",
-      backend: engine.kind,
-      model: engine.kind === "triton" ? upstreamModel(engine.upstreams) : openclipVitB32.name,
+      backend: backend.kind,
+      model: backend.kind === "triton" ? upstreamModel(backend.upstreams) : openclipVitB32.name,
       authorization: this.apiKey === undefined ? undefined : "bearer",
       resources: { container: `docker_container.${this.container.friendlyUniqueId}` },
       endpoints: [
-        { protocol: "embed-http", url, path: "embed-http" },
+        { protocol: "embed-http", url, name: "embed-http" },
         { protocol: "metrics", url },
       ],
     };
@@ -157,7 +163,7 @@ function accessSettings(
 }
 
 function serverSettings(
-  engine: EmbedEngine,
+  engine: EmbedBackend,
   gpus: readonly GpuId[],
 ): Partial<Record<ServerEnvName, string>> {
   const common = {
@@ -165,15 +171,15 @@ function serverSettings(
     PORT: String(embedPort),
     SHUTDOWN_GRACE_SECONDS: String(graceSeconds),
   };
-  return engine.kind === "onnx"
+  return engine.kind === "onnxruntime"
     ? {
         ...common,
-        ENGINE: "onnx",
+        BACKEND: "onnxruntime",
         MODEL_PATH: `${modelRepositoryMount}/${openclipVitB32.name}/1/model.onnx`,
       }
     : {
         ...common,
-        ENGINE: "triton",
+        BACKEND: "triton",
         TRITON_GRPC_URLS: engine.upstreams.map((it) => it.grpcTarget).join(","),
         TRITON_MODEL: upstreamModel(engine.upstreams),
       };

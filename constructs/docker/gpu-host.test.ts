@@ -30,7 +30,7 @@ describe("what is checked of the host", () => {
     const { at } = synth((stack) => build(hostIn(stack, props)));
     return hostRequirements.parse(at("test/host/check/doctor").triggers_replace);
   };
-  const use = { service: "triton", backend: "onnx", instances: 1 } as const;
+  const use = { service: "triton", backend: "onnxruntime", instances: 1 } as const;
 
   test("is what its services have taken", () => {
     const requirements = required({}, (host) => {
@@ -127,7 +127,7 @@ test("fails when the models of a GPU do not fit", () => {
   expect(
     findings((stack) => {
       const host = hostIn(stack);
-      host.run(stack, [1], { service: "triton-onnx", backend: "onnx", instances: 30 });
+      host.run(stack, [1], { service: "triton-onnx", backend: "onnxruntime", instances: 30 });
     }),
   ).toEqual([
     "test/host: gpu must have room for the models: GPU 1 has 16376 MiB, 14738 usable, and they need 18302 (triton-onnx 18302)",
@@ -138,7 +138,7 @@ test("counts no GPU memory when the accelerator is cpu", () => {
   expect(
     findings((stack) => {
       const host = hostIn(stack, { accelerator: "cpu" });
-      host.run(stack, [9], { service: "triton-onnx", backend: "onnx", instances: 30 });
+      host.run(stack, [9], { service: "triton-onnx", backend: "onnxruntime", instances: 30 });
     }),
   ).toEqual([]);
 });

@@ -18,8 +18,8 @@ function triton(
   return new TritonServer(stack, "triton", {
     host,
     ...partsIn(stack, host),
-    engine: nvidia("nvcr.io/nvidia/tritonserver:26.07-py3"),
-    backend: "onnx",
+    server: nvidia("nvcr.io/nvidia/tritonserver:26.07-py3"),
+    backend: "onnxruntime",
     ports: { http: 8010, grpc: 8011, metrics: 8012 },
     gpus: [0],
     expose: "loopback",
@@ -118,7 +118,7 @@ test("keeps the limit on pinned memory where no GPU needs it", () => {
   const limits = ({ container }: ReturnType<typeof synthTriton>) =>
     container.ulimit.map(({ name }: { name: string }) => name);
   expect(limits(synthTriton({}, { accelerator: "cpu" }))).toEqual(["stack"]);
-  expect(limits(synthTriton({ engine: { kind: "bundled" } }))).toEqual(["stack"]);
+  expect(limits(synthTriton({ server: { kind: "emulator" } }))).toEqual(["stack"]);
 });
 
 test("has no privileges and no disk to write to", () => {
@@ -188,8 +188,8 @@ test("keeps TensorRT engines on a volume, for one kind of GPU and one version of
 });
 
 test("names the volume by the digest of an image that has one", () => {
-  const engine = nvidia(`nvcr.io/nvidia/tritonserver@sha256:${"ab".repeat(32)}`);
-  const { at } = synthTriton({ backend: "tensorrt", engine });
+  const server = nvidia(`nvcr.io/nvidia/tritonserver@sha256:${"ab".repeat(32)}`);
+  const { at } = synthTriton({ backend: "tensorrt", server });
   const volume = at("test/triton/engine-cache/volume");
   expect(volume.name).toBe("test-triton-engines-sm89-abababababab");
 });
@@ -228,15 +228,15 @@ test("asks Triton itself whether it is ready", () => {
   ]);
 });
 
-test("is the embed image with Triton's options where the engine is bundled", () => {
-  const { container, server, address } = synthTriton({ engine: { kind: "bundled" } });
+test("is the embed image with Triton's options where the server is the emulator", () => {
+  const { container, server, address } = synthTriton({ server: { kind: "emulator" } });
   expect(container.image).toBe(`\${${address("test/host/embed-cpu-image/image")}.image_id}`);
   expect(container.command).toEqual(synthTriton().container.command);
   expect(container.ports).toEqual(synthTriton().container.ports);
   expect(container.healthcheck.test.slice(0, 2)).toEqual(["CMD", "node"]);
   expect(container.init).toBe(true);
   expect(synthTriton().container).not.toHaveProperty("init");
-  expect(server.service.engine).toBe("bundled");
+  expect(server.service.server).toBe("emulator");
 });
 
 test("puts the configuration that the settings ask for in its place before Triton starts", () => {
@@ -317,7 +317,7 @@ test("has no Triton load a configuration that is replaced with it", () => {
     ).command[12];
   expect(generation({ maxQueueDelayMicroseconds: 2_000 })).toBe(generation({}));
   expect(generation({ gpus: [1] })).not.toBe(generation({}));
-  expect(generation({ engine: nvidia("tritonserver:26.08-py3") })).not.toBe(generation({}));
+  expect(generation({ server: nvidia("tritonserver:26.08-py3") })).not.toBe(generation({}));
 });
 
 test("names TensorRT's engines by the weights and the image", () => {
@@ -334,7 +334,7 @@ test("names TensorRT's engines by the weights and the image", () => {
     new TritonServer(stack, "triton", {
       host,
       ...partsIn(stack, host, "volume"),
-      engine: nvidia("tritonserver:26.07-py3"),
+      server: nvidia("tritonserver:26.07-py3"),
       backend: "tensorrt",
       ports: { http: 8010, grpc: 8011, metrics: 8012 },
       gpus: [0],
@@ -351,7 +351,7 @@ test("records CUDA graphs with TensorRT, and refuses them where ONNX Runtime can
   expect(at("test/triton/configuration/apply/container").upload[0].content).toContain(
     "trt_cuda_graph_enable",
   );
-  expect(() => synthTriton({ backend: "onnx", cudaGraphs: true })).toThrow(
+  expect(() => synthTriton({ backend: "onnxruntime", cudaGraphs: true })).toThrow(
     "cudaGraphs must be false where ONNX Runtime runs openclip_vit_b32: its CUDA graphs can answer with the result of an earlier request (microsoft/onnxruntime#20050), got true",
   );
 });
@@ -361,7 +361,7 @@ test("is touched only when everything is there that it needs", () => {
 });
 
 test.each([
-  ["onnx", [0], "2m0s", 183],
+  ["onnxruntime", [0], "2m0s", 183],
   ["tensorrt", [0], "7m0s", 483],
   ["tensorrt", [0, 1, 2, 3], "22m0s", 1383],
 ] as const)(
@@ -400,12 +400,12 @@ test("says where it is reached, and where in the state it is", () => {
     name: "triton",
     kind: "triton",
     backend: "tensorrt",
-    engine: "tritonserver",
+    server: "tritonserver",
     model: "openclip_vit_b32_trt",
     resources: { container: address("test/triton/container") },
     endpoints: [
-      { protocol: "oip-http", url: "http://127.0.0.1:8010", path: "trt-http" },
-      { protocol: "oip-grpc", url: "127.0.0.1:8011", path: "trt-grpc" },
+      { protocol: "oip-http", url: "http://127.0.0.1:8010", name: "trt-http" },
+      { protocol: "oip-grpc", url: "127.0.0.1:8011", name: "trt-grpc" },
       { protocol: "metrics", url: "http://127.0.0.1:8012" },
     ],
   });
@@ -459,7 +459,7 @@ test("fails when a reload, with new instances beside the old ones, does not fit 
 test("fails on an image that is too old for its options, also where no GPU is used", () => {
   const image = "nvcr.io/nvidia/tritonserver:24.05-py3";
   expect(
-    findings((stack) => triton(stack, { engine: nvidia(image) }, { accelerator: "cpu" })),
+    findings((stack) => triton(stack, { server: nvidia(image) }, { accelerator: "cpu" })),
   ).toEqual([
     `test/triton: image must be 24.06 or newer, because older Tritons reject --model-config-name, got '${image}'`,
   ]);
@@ -467,17 +467,17 @@ test("fails on an image that is too old for its options, also where no GPU is us
 
 test("fails on a GPU that is newer than the image, but not where no GPU is used", () => {
   const image = "nvcr.io/nvidia/tritonserver:24.12-py3";
-  const engine = nvidia(image);
-  expect(findings((stack) => triton(stack, { engine }, { gpu: "b200" }))).toEqual([
+  const server = nvidia(image);
+  expect(findings((stack) => triton(stack, { server }, { gpu: "b200" }))).toEqual([
     `test/triton: image must be 25.01 or newer for NVIDIA B200 SXM 180 GB (Blackwell), got '${image}'`,
   ]);
   const host = { gpu: "b200", accelerator: "cpu" } as const;
-  expect(findings((stack) => triton(stack, { engine }, host))).toEqual([]);
+  expect(findings((stack) => triton(stack, { server }, host))).toEqual([]);
   const built = {
     kind: "tritonserver",
     image: { source: "build", buildArgs: { TRITON_IMAGE: image } },
   } as const;
-  expect(findings((stack) => triton(stack, { engine: built }, { gpu: "b200" }))).toEqual([
+  expect(findings((stack) => triton(stack, { server: built }, { gpu: "b200" }))).toEqual([
     `test/triton: image.buildArgs.TRITON_IMAGE must be 25.01 or newer for NVIDIA B200 SXM 180 GB (Blackwell), got '${image}'`,
   ]);
 });
@@ -488,7 +488,7 @@ test("fails with everything that is wrong at once", () => {
       triton(
         stack,
         {
-          engine: nvidia("tritonserver:latest"),
+          server: nvidia("tritonserver:latest"),
           gpus: [4],
           ports: { http: 1, grpc: 1, metrics: 2 },
         },

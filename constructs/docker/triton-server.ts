@@ -43,14 +43,14 @@ import type { ModelWeights } from "./model-weights.ts";
 import type { ImageSource, ServerImage } from "./server-image.ts";
 
 /** What runs the model; each serves a model of its own. */
-export type TritonBackend = "onnx" | "tensorrt";
+export type TritonBackend = "onnxruntime" | "tensorrt";
 
 /** What serves Triton's protocol. */
-export type TritonServerEngine =
+export type TritonServerKind =
   /** NVIDIA's server. */
   | { readonly kind: "tritonserver"; readonly image: ImageSource }
   /** The embed image in its place, with the same options; it computes on the CPU wherever it runs. */
-  | { readonly kind: "bundled" };
+  | { readonly kind: "emulator" };
 
 /** Access to the model control API, which loads and unloads models. */
 export type ModelControl =
@@ -63,8 +63,8 @@ export type ModelControl =
 
 export interface TritonServerProps extends Omit<ModelConfigSettings, "engineCachePrefix"> {
   readonly host: GpuHost;
-  readonly engine: TritonServerEngine;
-  /** The embed image: it fills the volumes, and is what runs where the engine is `bundled`. */
+  readonly server: TritonServerKind;
+  /** The embed image: it fills the volumes, and is what runs where the server is `emulator`. */
   readonly tools: ServerImage;
   /** What runs the model; decides which model of the repository is served. */
   readonly backend: TritonBackend;
@@ -120,14 +120,14 @@ export class TritonServer extends Construct {
   constructor(scope: Construct, id: string, props: TritonServerProps) {
     super(scope, id);
 
-    const { host, engine, tools, backend, weights, ports, expose } = props;
+    const { host, server, tools, backend, weights, ports, expose } = props;
     const { modelControl = "explicit", allowUnauthenticated = false } = props;
     const gpus = host.accelerator === "gpu" ? props.gpus : [];
     const name = `${TerraformStack.of(this).node.id}-${id}`;
     const image =
-      engine.kind === "bundled"
+      server.kind === "emulator"
         ? tools
-        : host.image("triton", engine.image, weights.source === "image");
+        : host.image("triton", server.image, weights.source === "image");
     const model = backend === "tensorrt" ? openclipVitB32Trt.name : openclipVitB32.name;
     const variant = variantFor(model, gpus);
     const compiles = backend === "tensorrt" && host.accelerator === "gpu";
@@ -143,8 +143,8 @@ export class TritonServer extends Construct {
     this.model = model;
     this.executionInstances = executionInstances(config, gpus.length);
 
-    if (engine.kind === "tritonserver") check(this, () => tritonImageFindings(engine.image, host));
-    const baseImage = engine.kind === "tritonserver" ? nameOf(engine.image) : undefined;
+    if (server.kind === "tritonserver") check(this, () => tritonImageFindings(server.image, host));
+    const baseImage = server.kind === "tritonserver" ? nameOf(server.image) : undefined;
     if (baseImage !== undefined) host.needsDriverFor(baseImage);
     check(this, () => problems);
     check(this, () => weightsFindings(weights.source, modelControl));
@@ -193,7 +193,7 @@ export class TritonServer extends Construct {
 
     this.container = new Container(this, "container", {
       ...hardened,
-      ...(engine.kind === "bundled" && nodeProcess),
+      ...(server.kind === "emulator" && nodeProcess),
       provider:
         props.after === undefined ? host.services : host.servicesAfter(this, props.after.ready),
       name,
@@ -223,7 +223,7 @@ export class TritonServer extends Construct {
       shmSize: props.sharedMemoryMiB ?? 1024,
       ulimit: [
         // as NVIDIA advises: 64 MiB of stack, and no limit on pinned memory, which only a GPU needs
-        ...(gpus.length > 0 && engine.kind === "tritonserver"
+        ...(gpus.length > 0 && server.kind === "tritonserver"
           ? [{ name: "memlock", soft: -1, hard: -1 }]
           : []),
         { name: "stack", soft: 67_108_864, hard: 67_108_864 },
@@ -241,7 +241,7 @@ export class TritonServer extends Construct {
           ? []
           : [{ volumeName: cache.volume.name, containerPath: engineCacheMount }]),
       ],
-      healthcheck: healthcheck(readyTest[engine.kind], startSeconds),
+      healthcheck: healthcheck(readyTest[server.kind], startSeconds),
       ...stopAfter(exitTimeoutSeconds),
     });
 
@@ -259,12 +259,12 @@ export class TritonServer extends Construct {
       name: id,
       kind: "triton",
       backend,
-      engine: engine.kind,
+      server: server.kind,
       model: this.model,
       resources: { container: `docker_container.${this.container.friendlyUniqueId}` },
       endpoints: [
-        { protocol: "oip-http", url: `http://${address}:${ports.http}`, path: `${path}-http` },
-        { protocol: "oip-grpc", url: `${address}:${ports.grpc}`, path: `${path}-grpc` },
+        { protocol: "oip-http", url: `http://${address}:${ports.http}`, name: `${path}-http` },
+        { protocol: "oip-grpc", url: `${address}:${ports.grpc}`, name: `${path}-grpc` },
         { protocol: "metrics", url: `http://127.0.0.1:${ports.metrics}` },
       ],
     };
@@ -274,9 +274,9 @@ export class TritonServer extends Construct {
 const readyUrl = `http://127.0.0.1:${tritonPorts.http}${oipPaths.ready}`;
 
 /** What each image really has to ask with. */
-const readyTest: Readonly<Record<TritonServerEngine["kind"], readonly string[]>> = {
+const readyTest: Readonly<Record<TritonServerKind["kind"], readonly string[]>> = {
   tritonserver: ["CMD", "curl", "-fsS", readyUrl],
-  bundled: healthcheckOf(readyUrl),
+  emulator: healthcheckOf(readyUrl),
 };
 
 /** Of an image that is built, its base is what knows the GPU. */

@@ -250,15 +250,15 @@ const embed = z
       "k8s-cpu",
       "The embed image; it also fetches and checks weights.",
     ),
-    engine: word(
-      ["onnx", "triton"],
-      "onnx",
-      "`onnx`: ONNX Runtime in the embed server. `triton`: gateway to the Tritons of this release.",
+    backend: word(
+      ["onnxruntime", "triton"],
+      "onnxruntime",
+      "`onnxruntime`: ONNX Runtime in the embed server. `triton`: gateway to the Tritons of this release.",
     ),
     accelerator: word(
       ["cpu", "gpu"],
       "cpu",
-      "What ONNX Runtime computes on with the engine `onnx`; `gpu`, one for each pod, needs an image with CUDA.",
+      "What ONNX Runtime computes on with the backend `onnxruntime`; `gpu`, one for each pod, needs an image with CUDA.",
     ),
     spareGpu,
     resources: resources({ cpu: "250m", memory: "1Gi" }, { cpu: "1", memory: "1536Mi" }),
@@ -303,16 +303,16 @@ const embed = z
 const triton = z
   .strictObject({
     enabled: switchedOn(false, "Whether Triton is deployed."),
-    engine: word(
-      ["tritonserver", "bundled"],
+    server: word(
+      ["tritonserver", "emulator"],
       "tritonserver",
-      "`tritonserver`: NVIDIA's server. `bundled`: the embed image in its place, on the CPU.",
+      "`tritonserver`: NVIDIA's server. `emulator`: the embed image in its place, on the CPU.",
     ),
-    backend: word(["onnx", "tensorrt"], "onnx", "What runs the model."),
+    backend: word(["onnxruntime", "tensorrt"], "onnxruntime", "What runs the model."),
     image: image(
       "nvcr.io/nvidia/tritonserver",
       "26.07-py3",
-      "Triton's image, with the engine `tritonserver`.",
+      "Triton's image, with the server `tritonserver`.",
     ),
     gpus: integer(0, 16)
       .default(1)

@@ -19,7 +19,7 @@ export function clusterChartValues(props: ClusterInferenceProps, plan: ClusterPl
     model: modelValues(props.model),
     embed: {
       image: chartImage(embed.image),
-      engine: embed.engine,
+      backend: embed.backend,
       accelerator: plan.embed.gpus > 0 ? "gpu" : "cpu",
       resources: chartResources(embed.resources),
       service: { type: embed.service },
@@ -53,9 +53,9 @@ function tritonValues(props: ClusterInferenceProps, plan: ClusterPlan): ChartVal
   const { storageClass, accessMode, sizeGiB } = triton.engineCache;
   return {
     enabled: true,
-    engine: triton.engine,
+    server: triton.server,
     backend: triton.backend,
-    ...(triton.engine === "tritonserver" && { image: chartImage(triton.image) }),
+    ...(triton.server === "tritonserver" && { image: chartImage(triton.image) }),
     gpus,
     spareGpu: triton.spareGpu,
     modelConfig: { variant, text: config.text },

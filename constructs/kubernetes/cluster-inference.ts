@@ -62,13 +62,13 @@ export class ClusterInference extends Construct {
       {
         name: "embed",
         kind: "embed",
-        backend: embed.engine,
-        model: embed.engine === "triton" ? plan.triton.model : openclipVitB32.name,
+        backend: embed.backend,
+        model: embed.backend === "triton" ? plan.triton.model : openclipVitB32.name,
         ...(embed.keySecret !== undefined && { authorization: "bearer" as const }),
         resources: { release: address },
         workload: podObjectName("embed"),
         endpoints: [
-          { protocol: "embed-http", url: embedUrl, path: "embed-http" },
+          { protocol: "embed-http", url: embedUrl, name: "embed-http" },
           { protocol: "metrics", url: embedUrl },
         ],
       },
@@ -76,7 +76,7 @@ export class ClusterInference extends Construct {
         name: "triton",
         kind: "triton",
         backend: triton.backend,
-        engine: triton.engine,
+        server: triton.server,
         model: plan.triton.model,
         resources: { release: address },
         workload: podObjectName("triton"),
@@ -84,12 +84,12 @@ export class ClusterInference extends Construct {
           {
             protocol: "oip-http",
             url: `http://${host("triton")}:${tritonPorts.http}`,
-            path: `${path}-http`,
+            name: `${path}-http`,
           },
           {
             protocol: "oip-grpc",
             url: `${host("triton")}:${tritonPorts.grpc}`,
-            path: `${path}-grpc`,
+            name: `${path}-grpc`,
           },
           // not of the Service that may be reached from outside
           {

@@ -63,7 +63,9 @@ function weightsReaders(
   { workloads }: ClusterPlan,
 ): { readonly pods: number; readonly nodes: number } {
   const { gpusPerNode } = cluster.pool;
-  const readers = workloads.filter(({ service }) => service !== "embed" || embed.engine === "onnx");
+  const readers = workloads.filter(
+    ({ service }) => service !== "embed" || embed.backend === "onnxruntime",
+  );
   const total = (each: (workload: ClusterPlan["workloads"][number]) => number) =>
     readers.reduce((sum, it) => sum + (it.maxReplicas + it.surge) * each(it), 0);
   const alone = readers

@@ -43,8 +43,8 @@ export type ClusterModel =
 export interface ClusterEmbed {
   /** Image with a version, that the cluster can pull. */
   readonly image: string;
-  /** `onnx`: ONNX Runtime in the embed server, on a GPU where there are GPUs. `triton`: gateway to the Tritons. */
-  readonly engine: "onnx" | "triton";
+  /** `onnxruntime`: ONNX Runtime in the embed server, on a GPU where there are GPUs. `triton`: gateway to the Tritons. */
+  readonly backend: "onnxruntime" | "triton";
   readonly service: "ClusterIP" | "NodePort" | "LoadBalancer";
   /**
    * Secret of the namespace whose entry `api-key` clients must send.
@@ -62,10 +62,10 @@ export interface ClusterEmbed {
 
 export interface ClusterTriton {
   readonly enabled: boolean;
-  /** `bundled`: the embed image in the place of NVIDIA's server, on the CPU. */
-  readonly engine: "tritonserver" | "bundled";
-  readonly backend: "onnx" | "tensorrt";
-  /** Image with a version, that the cluster can pull. Not read with the engine `bundled`. */
+  /** `emulator`: the embed image in the place of NVIDIA's server, on the CPU. */
+  readonly server: "tritonserver" | "emulator";
+  readonly backend: "onnxruntime" | "tensorrt";
+  /** Image with a version, that the cluster can pull. Not read with the server `emulator`. */
   readonly image: string;
   readonly gpusPerPod: number;
   /** Whether a GPU is free for one pod more than the most: a rolling update then starts it before it stops another. */
@@ -139,7 +139,7 @@ export interface ClusterPlan {
 export function clusterPlan(props: ClusterInferenceProps): ClusterPlan {
   const { cluster, embed, triton, model } = props;
   const hasGpus = cluster.accelerator === "gpu";
-  const gpus = hasGpus && triton.engine === "tritonserver" ? triton.gpusPerPod : 0;
+  const gpus = hasGpus && triton.server === "tritonserver" ? triton.gpusPerPod : 0;
   const name = triton.backend === "tensorrt" ? openclipVitB32Trt.name : openclipVitB32.name;
   const variant = variantFor(
     name,
@@ -155,12 +155,12 @@ export function clusterPlan(props: ClusterInferenceProps): ClusterPlan {
   });
   const instances = executionInstances(config.config, gpus);
   const startSeconds = tritonStartSeconds(compiles, instances);
-  const embedGpus = hasGpus && embed.engine === "onnx" ? 1 : 0;
+  const embedGpus = hasGpus && embed.backend === "onnxruntime" ? 1 : 0;
   // a gateway is ready when its first Triton is
   const embedReady =
-    embed.engine === "triton" ? startSeconds + embedStartSeconds : embedStartSeconds;
+    embed.backend === "triton" ? startSeconds + embedStartSeconds : embedStartSeconds;
   // the first gateway also waits for a Triton's image
-  const tritonPull = embed.engine === "triton" ? imagePullSeconds.triton : 0;
+  const tritonPull = embed.backend === "triton" ? imagePullSeconds.triton : 0;
   const workload = (
     service: PodComponent,
     { autoscaler, resources }: ClusterEmbed | ClusterTriton,

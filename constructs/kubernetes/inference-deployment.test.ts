@@ -251,7 +251,7 @@ test("configures the server with settings that it knows", () => {
     container.env.map(({ name, value }: { name: string; value: string }) => [name, value]),
   );
   expect(serverEnv.parse(env)).toMatchObject({
-    ENGINE: "onnx",
+    BACKEND: "onnxruntime",
     EXECUTION_PROVIDER: "cpu",
     INTRA_OP_THREADS: 1,
     MODEL_PATH: "/models/openclip_vit_b32/1/model.onnx",
@@ -303,7 +303,7 @@ test("says where it is reached, and where in the state it is", () => {
   expect(inference.service).toEqual({
     name: "inference",
     kind: "embed",
-    backend: "onnx",
+    backend: "onnxruntime",
     model: "openclip_vit_b32",
     workload: "clipstack-embed",
     resources: {
@@ -312,7 +312,7 @@ test("says where it is reached, and where in the state it is", () => {
       cluster: address("test/cluster/cluster"),
     },
     endpoints: [
-      { protocol: "embed-http", url: "http://127.0.0.1:8092", path: "embed-http" },
+      { protocol: "embed-http", url: "http://127.0.0.1:8092", name: "embed-http" },
       { protocol: "metrics", url: "http://127.0.0.1:8092" },
     ],
   });

@@ -287,11 +287,11 @@ export function inferenceService(
   return {
     name: id,
     kind: "embed",
-    backend: "onnx",
+    backend: "onnxruntime",
     model: openclipVitB32.name,
     workload: podObjectName("embed"),
     endpoints: [
-      { protocol: "embed-http", url, path: "embed-http" },
+      { protocol: "embed-http", url, name: "embed-http" },
       { protocol: "metrics", url },
     ],
   };
@@ -299,7 +299,7 @@ export function inferenceService(
 
 function serverSettings({ limits }: Resources): Partial<Record<ServerEnvName, string>> {
   return {
-    ENGINE: "onnx",
+    BACKEND: "onnxruntime",
     EXECUTION_PROVIDER: "cpu",
     // as many threads as the container may use, not as many as the node has cores
     INTRA_OP_THREADS: String(Math.max(1, Math.floor(limits.cpuMillicores / 1000))),

@@ -31,7 +31,7 @@ export async function demoCommand({ model, port, exit }: DemoArguments): Promise
     process.execPath,
     [clipstack, "serve", "--model", model, "--http-port", String(serverPort)],
     {
-      env: { ...process.env, LOG_LEVEL: "warn", ENGINE: "onnx" },
+      env: { ...process.env, LOG_LEVEL: "warn", BACKEND: "onnxruntime" },
       stdio: ["ignore", "ignore", "inherit"],
     },
   );

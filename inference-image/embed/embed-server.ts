@@ -45,7 +45,7 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
   died.catch(() => {});
 
   const tls = await readTlsFiles(settings);
-  const security = settings.ENGINE === "triton" ? await readTritonSecurity(settings) : undefined;
+  const security = settings.BACKEND === "triton" ? await readTritonSecurity(settings) : undefined;
   const startedAt = performance.now();
   // begun first, and left alone until its thread has it: to load the rest of the server, meanwhile, takes as long
   let opening = () => {};
@@ -53,7 +53,7 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
     opening = resolve;
   });
   const model =
-    settings.ENGINE === "onnx"
+    settings.BACKEND === "onnxruntime"
       ? openServerModel({
           modelPath: settings.MODEL_PATH,
           precision: settings.MODEL_PRECISION,

@@ -122,7 +122,7 @@ describe.skipIf(realTritonMissing !== "")(
         let url: string;
         beforeAll(async () => {
           const settings = readSettings({
-            ENGINE: "triton",
+            BACKEND: "triton",
             TRITON_GRPC_URLS: theirs.grpcTarget,
             TRITON_MODEL: model,
             HOST: "127.0.0.1",

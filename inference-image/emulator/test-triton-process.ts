@@ -6,7 +6,7 @@ import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
 
 const main = fileURLToPath(new URL("../main.ts", import.meta.url));
 
-/** For tests: a bundled Triton in a process of its own, at ports that stay the same over restarts. */
+/** For tests: a Triton emulator in a process of its own, at ports that stay the same over restarts. */
 export interface TritonProcess {
   /** `127.0.0.1:port` of its gRPC. */
   readonly target: string;

@@ -116,7 +116,7 @@ describe("as an embed server", () => {
   let url: string;
   const start = async (targets: readonly string[], model: string = openclipVitB32.name) => {
     const settings = readSettings({
-      ENGINE: "triton",
+      BACKEND: "triton",
       TRITON_GRPC_URLS: targets.join(),
       TRITON_MODEL: model,
       HOST: "127.0.0.1",

@@ -88,7 +88,7 @@ type Overrides = Readonly<Record<string, string>>;
 
 async function startGateway(overrides: Overrides): Promise<void> {
   const settings = readSettings({
-    ENGINE: "triton",
+    BACKEND: "triton",
     TRITON_GRPC_URLS: target,
     HOST: "127.0.0.1",
     LOG_LEVEL: "silent",

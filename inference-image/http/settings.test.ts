@@ -10,7 +10,7 @@ test("without variables, gives the defaults", () => {
   expect(readSettings(anonymous)).toMatchObject({
     HOST: "0.0.0.0",
     PORT: embedPort,
-    ENGINE: "onnx",
+    BACKEND: "onnxruntime",
     MAX_BATCH_SIZE: openclipVitB32.maxBatchSize,
     TRITON_GRPC_URLS: [],
   });
@@ -20,7 +20,7 @@ test("reads numbers and lists, and leaves other variables alone", () => {
   const settings = readSettings({
     ...anonymous,
     PORT: "9000",
-    ENGINE: "triton",
+    BACKEND: "triton",
     TRITON_GRPC_URLS: "a:8001, b:8011",
     PATH: "/bin",
   });
@@ -41,7 +41,7 @@ test.each([
     "LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent, got 'loud'",
   ],
   [{ MODEL_NAME: "ViT-L-14" }, "MODEL_NAME must be one of ViT-B-32, got 'ViT-L-14'"],
-  [{ ENGINE: "torch" }, "ENGINE must be one of onnx, triton, got 'torch'"],
+  [{ BACKEND: "torch" }, "BACKEND must be one of onnxruntime, triton, got 'torch'"],
   [
     { TRITON_GRPC_URLS: "http://a" },
     "TRITON_GRPC_URLS must be host:port[,host:port…], got 'http://a'",
@@ -54,7 +54,7 @@ test.each([
     { DECODE_TIMEOUT_MS: "99" },
     "DECODE_TIMEOUT_MS must be a whole number, 100 to 600000, got '99'",
   ],
-  [{ ENGINE: "triton" }, "TRITON_GRPC_URLS is required when ENGINE is triton"],
+  [{ BACKEND: "triton" }, "TRITON_GRPC_URLS is required when BACKEND is triton"],
   [
     {},
     "API_KEY is required where HOST is not this machine alone (or ALLOW_ANONYMOUS=true where something else keeps strangers out), got HOST '0.0.0.0'",
@@ -83,13 +83,13 @@ test.each([
 });
 
 test("fails with all mistakes at once, a line each", () => {
-  const env = { PORT: "x", LOG_LEVEL: "y", MAX_QUEUE_SIZE: "0", ENGINE: "triton" };
+  const env = { PORT: "x", LOG_LEVEL: "y", MAX_QUEUE_SIZE: "0", BACKEND: "triton" };
   expect(() => readSettings(env)).toThrow(
     [
       "PORT must be a whole number, 1 to 65535, got 'x'",
       "LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent, got 'y'",
       "MAX_QUEUE_SIZE must be a whole number, 1 to 1000000, got '0'",
-      "TRITON_GRPC_URLS is required when ENGINE is triton",
+      "TRITON_GRPC_URLS is required when BACKEND is triton",
     ].join("\n"),
   );
 });

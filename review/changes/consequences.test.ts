@@ -12,7 +12,7 @@ const environment = {
     {
       name: "embed",
       kind: "embed",
-      backend: "onnx",
+      backend: "onnxruntime",
       model: "m",
       resources: {
         deployment: "kubernetes_deployment_v1.d",

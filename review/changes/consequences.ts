@@ -247,7 +247,7 @@ function container(resource: ResourceChange, stack: StackMoments): Consequence |
 function endpointsText({ endpoints }: Service): string {
   const own = endpoints.filter(({ protocol }) => protocol !== "metrics");
   return (own.length > 0 ? own : endpoints)
-    .map(({ url, path }) => (path === undefined ? url : `${path} ${url}`))
+    .map(({ url, name }) => (name === undefined ? url : `${name} ${url}`))
     .join(", ");
 }
 

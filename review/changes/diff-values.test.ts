@@ -28,10 +28,10 @@ test("an environment is compared by name, whatever its order", () => {
   expect(
     lines(
       "docker_container",
-      { env: ["PORT=1", "ENGINE=onnx"] },
-      { env: ["ENGINE=triton", "PORT=1"] },
+      { env: ["PORT=1", "BACKEND=onnxruntime"] },
+      { env: ["BACKEND=triton", "PORT=1"] },
     ),
-  ).toEqual(["env ENGINE: onnx → triton"]);
+  ).toEqual(["env BACKEND: onnxruntime → triton"]);
 });
 
 test("variables of a pod are compared by name, and where they come from is said", () => {

@@ -630,7 +630,7 @@ test("masks what is at a path, and leaves the rest", () => {
 });
 
 test("shows settings of the server, and of other variables only numbers and switches", () => {
-  expect(variableText("ENGINE", "onnx", false)).toBe("onnx");
+  expect(variableText("BACKEND", "onnxruntime", false)).toBe("onnxruntime");
   expect(variableText("SOMETHING", "words", false)).toBe(hidden);
   expect(variableText("SOMETHING", "8080", false)).toBe("8080");
 });

@@ -232,7 +232,7 @@ const cases: readonly Case[] = [
     of: "a form that this version does not read",
     stack: "single-gpu",
     says: "the output environment cannot be read: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) find nothing from now on",
-    edits: [{ at: ["output", "environment", "value", "schema"], failing: 2, passing: 1 }],
+    edits: [{ at: ["output", "environment", "value", "schema"], failing: 3, passing: 2 }],
   },
   {
     rule: "environment-described",
@@ -290,7 +290,7 @@ const cases: readonly Case[] = [
     rule: "memory-holds-model",
     of: "a gateway, which has no model",
     stack: "single-gpu",
-    settings: "embed: { engine: triton }",
+    settings: "embed: { backend: triton }",
     says: undefined,
     edits: [{ at: onHost("embed/container", "memory"), failing: 256 }],
   },

@@ -149,7 +149,7 @@ export const changeRules: readonly ReviewRule[] = [
     *find(change) {
       if (!isDestroyed(change)) return;
       const urls = environmentBefore(change)?.services.flatMap(({ endpoints }) =>
-        endpoints.filter(({ path }) => path !== undefined).map(({ url }) => url),
+        endpoints.filter(({ name }) => name !== undefined).map(({ url }) => url),
       );
       yield {
         what: `everything is destroyed${urls === undefined ? "" : `: nobody answers any more at ${urls.join(", ")}`}`,
@@ -209,12 +209,12 @@ export const changeRules: readonly ReviewRule[] = [
           yield { what: `the service ${old.name} goes away` };
           continue;
         }
-        for (const { path, url } of old.endpoints) {
-          const same = now.endpoints.some((it) => it.url === url && it.path === path);
-          if (path === undefined || same) continue;
-          const moved = now.endpoints.find((it) => it.path === path);
+        for (const { name, url } of old.endpoints) {
+          const same = now.endpoints.some((it) => it.url === url && it.name === name);
+          if (name === undefined || same) continue;
+          const moved = now.endpoints.find((it) => it.name === name);
           yield {
-            what: `${old.name}: ${path} is no longer at ${url}${moved === undefined ? "" : `, but at ${moved.url}`}`,
+            what: `${old.name}: ${name} is no longer at ${url}${moved === undefined ? "" : `, but at ${moved.url}`}`,
           };
         }
         if (old.authorization === undefined && now.authorization !== undefined) {

@@ -17,7 +17,7 @@ export const probeRules: readonly ReviewRule[] = [
     severity: "error",
     title: "No startup or liveness probe depends on another workload.",
     why: "When a startup or liveness probe fails, the kubelet restarts the container. A gateway whose startup probe needs a ready Triton is restarted while Triton's image is still being pulled, and the first deployment fails.",
-    looksAt: `The startup and liveness probes of clipstack's pods: their host, the addresses in a command, and whether the startup probe of a gateway (\`ENGINE=triton\`) asks for readiness. Those of the chart are tested with the chart.`,
+    looksAt: `The startup and liveness probes of clipstack's pods: their host, the addresses in a command, and whether the startup probe of a gateway (\`BACKEND=triton\`) asks for readiness. Those of the chart are tested with the chart.`,
     fix: `probe the container itself; ${embedPaths.healthz} for the startup of a gateway, ${embedPaths.readyz} for its readiness`,
     example: {
       stack: "kind-local",
@@ -33,7 +33,7 @@ export const probeRules: readonly ReviewRule[] = [
     },
     find: each(ourPodContainers, ({ container }) => {
       const isGateway = blocks(container.env).some(
-        ({ name, value }) => name === "ENGINE" && value === "triton",
+        ({ name, value }) => name === "BACKEND" && value === "triton",
       );
       return (["startup_probe", "liveness_probe"] as const).flatMap((name) => {
         const probe = block(container[name]);

@@ -161,8 +161,8 @@ test.each(environmentNames)("finds nothing but notes in %s as it comes", (stack)
 
 test.each([
   ["single-gpu", "accelerator: cpu"],
-  ["single-gpu", "embed: { engine: triton, expose: all-interfaces }"],
-  ["single-gpu", "tritonOnnx: { modelControl: explicit, engine: bundled }"],
+  ["single-gpu", "embed: { backend: triton, expose: all-interfaces }"],
+  ["single-gpu", "tritonOnnx: { modelControl: explicit, server: emulator }"],
   ["single-gpu", "tritonTrt: { instancesPerGpu: 4, cudaGraphs: true }"],
   [
     "single-gpu",

@@ -66,7 +66,7 @@ function weightsMiB(
   kind: ServiceContainer["kind"],
   variable: (name: string) => string | undefined,
 ): number | undefined {
-  if (kind === "other" || (kind === "embed" && variable("ENGINE") === "triton")) return undefined;
+  if (kind === "other" || (kind === "embed" && variable("BACKEND") === "triton")) return undefined;
   const isInt8 = variable("MODEL_PRECISION") === "int8";
   return isInt8 ? Math.floor(vram.weightsFp32MiB / 4) : vram.weightsFp32MiB;
 }
@@ -100,8 +100,8 @@ function variablesOf(
   const component = block(release?.[kind]);
   const given = blocks(component?.extraEnv ?? podContainers(pod)[0]?.env);
   return (name) =>
-    name === "ENGINE" && component !== undefined
-      ? text(component.engine)
+    name === "BACKEND" && component !== undefined
+      ? text(component.backend)
       : text(given.find((it) => it.name === name)?.value);
 }
 
@@ -376,7 +376,7 @@ export const tritonRules: readonly ReviewRule[] = [
           const of = uses.get(gpu) ?? [];
           of.push({
             service: it.service?.name ?? it.address,
-            backend: tensorrtOf(deployed?.config) === undefined ? "onnx" : "tensorrt",
+            backend: tensorrtOf(deployed?.config) === undefined ? "onnxruntime" : "tensorrt",
             instances: Math.ceil(instances / visible.length),
             reloads: option(it.command, "model-control-mode") === "explicit",
           });
@@ -527,11 +527,11 @@ export const tritonRules: readonly ReviewRule[] = [
     title: "A gateway asks Tritons that are there.",
     why: "The embed server as a gateway computes nothing itself: with an upstream that does not exist it starts, and is never ready.",
     looksAt:
-      "`TRITON_GRPC_URLS` of an embed server on a host, against the names and the gRPC port of the containers of the stack; `embed.engine` in the values of the chart.",
+      "`TRITON_GRPC_URLS` of an embed server on a host, against the names and the gRPC port of the containers of the stack; `embed.backend` in the values of the chart.",
     fix: "set embed.upstream to a Triton that is enabled",
     example: {
       stack: "single-gpu",
-      settings: "embed: { engine: triton }",
+      settings: "embed: { backend: triton }",
       says: "TRITON_GRPC_URLS must name Tritons of the stack at port 8001, got 'single-gpu-triton:8001'",
       edits: [
         {
@@ -563,7 +563,7 @@ export const tritonRules: readonly ReviewRule[] = [
         if (!asks || at(values, "triton", "enabled") === true) continue;
         yield {
           address: resource.address,
-          what: "triton.enabled must be true when embed.engine is triton, got false",
+          what: "triton.enabled must be true when embed.backend is triton, got false",
         };
       }
     },

@@ -50,10 +50,10 @@ const more: Readonly<Record<string, ChartValues>> = {
   },
   "weights on a volume, Triton by CPU": {
     model: { weights: "pvc", sha256: "a".repeat(64), pvc: { claimName: "w", subPath: "a/b" } },
-    embed: { engine: "triton", budget: { minAvailable: 1 } },
+    embed: { backend: "triton", budget: { minAvailable: 1 } },
     triton: {
       enabled: true,
-      engine: "bundled",
+      server: "emulator",
       gpus: 0,
       autoscaling: { enabled: true, metric: "cpu" },
     },

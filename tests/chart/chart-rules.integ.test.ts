@@ -15,7 +15,7 @@ const noPromtool =
 const values = {
   triton: {
     enabled: true,
-    engine: "bundled",
+    server: "emulator",
     gpus: 0,
     autoscaling: { enabled: true, prometheus: { url: "http://prometheus:9090" } },
   },

@@ -28,14 +28,14 @@ const digest = `sha256:${sha256}`;
 const own = { enabled: true, image: { repository: "registry.example/triton" } } as const;
 
 /** Gateway and Tritons on the CPU. */
-const bundled = {
-  embed: { engine: "triton" },
-  triton: { enabled: true, engine: "bundled", gpus: 0 },
+const emulator = {
+  embed: { backend: "triton" },
+  triton: { enabled: true, server: "emulator", gpus: 0 },
 } as const satisfies ChartValues;
 
 /** Gateway and Tritons with TensorRT, a GPU each. */
 const tensorrt = {
-  embed: { engine: "triton" },
+  embed: { backend: "triton" },
   triton: { ...own, backend: "tensorrt" },
 } as const satisfies ChartValues;
 
@@ -186,9 +186,9 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
     });
 
     test("as a gateway asks all Tritons, by a name that has the address of each", () => {
-      const objects = template(bundled);
-      expect(envOf(bundled)).toMatchObject({
-        ENGINE: "triton",
+      const objects = template(emulator);
+      expect(envOf(emulator)).toMatchObject({
+        BACKEND: "triton",
         TRITON_GRPC_URLS: "clipstack-triton-grpc:8001",
         TRITON_MODEL: "openclip_vit_b32",
       });
@@ -220,7 +220,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
 
   describe("Triton", () => {
     test("runs with the options that keep it safe, and loads one model where an image has several", () => {
-      expect(tritonArgs(bundled)).toMatchObject({
+      expect(tritonArgs(emulator)).toMatchObject({
         "model-repository": "/models",
         "model-config-name": "cpu",
         "strict-readiness": true,
@@ -239,19 +239,19 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
         valueFrom: { fieldRef: { fieldPath: "metadata.uid" } },
       };
       const restriction = ["model-repository:model-control-key=$(MODEL_CONTROL_KEY)"];
-      expect(tritonArgs(bundled)).toMatchObject({
+      expect(tritonArgs(emulator)).toMatchObject({
         "http-restricted-api": restriction,
         "grpc-restricted-protocol": restriction,
       });
-      expect(podOf(bundled, "triton").containers[0].env).toContainEqual(env);
+      expect(podOf(emulator, "triton").containers[0].env).toContainEqual(env);
     });
 
     test("lets every client load models only where modelControl is open", () => {
       for (const model of [{ weights: "image" }, fetched] as const) {
         const values: ChartValues = {
-          ...bundled,
+          ...emulator,
           model,
-          triton: { ...bundled.triton, modelControl: "open" },
+          triton: { ...emulator.triton, modelControl: "open" },
         };
         expect(tritonArgs(values)).toMatchObject({
           "model-control-mode": "explicit",
@@ -264,12 +264,12 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
 
     test("takes no orders where the weights come by a volume", () => {
       for (const model of [fetched, { weights: "pvc", pvc: { claimName: "weights" } } as const]) {
-        expect(tritonArgs({ ...bundled, model })).toMatchObject({
+        expect(tritonArgs({ ...emulator, model })).toMatchObject({
           "model-control-mode": "none",
           "load-model": [],
         });
         // of an image that has models too, none is to be seen
-        expect(podOf({ ...bundled, model }, "triton").containers[0].volumeMounts).toContainEqual({
+        expect(podOf({ ...emulator, model }, "triton").containers[0].volumeMounts).toContainEqual({
           name: "repository",
           mountPath: "/models",
         });
@@ -279,8 +279,8 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
     test("has time to stop: what comes before, its own grace, and 5 seconds", () => {
       const { graceSeconds, preStopSeconds } = { graceSeconds: 90, preStopSeconds: 12 };
       const values: ChartValues = {
-        ...bundled,
-        triton: { ...bundled.triton, graceSeconds, preStopSeconds },
+        ...emulator,
+        triton: { ...emulator.triton, graceSeconds, preStopSeconds },
       };
       const pod = podOf(values, "triton");
       expect(pod.terminationGracePeriodSeconds).toBe(12 + 90 + 5);
@@ -320,9 +320,9 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
     });
 
     test.each([
-      ["onnx", 0, "openclip_vit_b32", "cpu"],
-      ["onnx", 1, "openclip_vit_b32", "single-gpu"],
-      ["onnx", 4, "openclip_vit_b32", "multi-gpu-4x"],
+      ["onnxruntime", 0, "openclip_vit_b32", "cpu"],
+      ["onnxruntime", 1, "openclip_vit_b32", "single-gpu"],
+      ["onnxruntime", 4, "openclip_vit_b32", "multi-gpu-4x"],
       ["tensorrt", 1, "openclip_vit_b32_trt", "single-gpu"],
       ["tensorrt", 4, "openclip_vit_b32_trt", "multi-gpu-4x"],
     ] as const)("with %s on %d GPUs reads %s/%s.pbtxt", (backend, gpus, model, variant) => {
@@ -677,22 +677,22 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
     });
 
     test("lets a gateway find the Tritons and ask them, and nobody else ask them", () => {
-      expect(JSON.stringify(policy(bundled, "embed").egress)).toContain('"port":"grpc"');
-      expect(policy(bundled, "triton").ingress[0].from).toEqual([
+      expect(JSON.stringify(policy(emulator, "embed").egress)).toContain('"port":"grpc"');
+      expect(policy(emulator, "triton").ingress[0].from).toEqual([
         {
           podSelector: {
             matchLabels: expect.objectContaining({ [labelNames.component]: "embed" }),
           },
         },
       ]);
-      expect(policy(bundled, "triton")).not.toHaveProperty("egress");
+      expect(policy(emulator, "triton")).not.toHaveProperty("egress");
     });
 
     test("lets everybody ask a Triton that is reached from outside, or those who are named", () => {
       const outside = {
         model: fetched,
-        embed: { engine: "triton" },
-        triton: { ...bundled.triton, allowUnauthenticated: true, service: { type: "NodePort" } },
+        embed: { backend: "triton" },
+        triton: { ...emulator.triton, allowUnauthenticated: true, service: { type: "NodePort" } },
       } as const satisfies ChartValues;
       const peer = { ipBlock: { cidr: "10.0.0.0/8" } };
       expect(policy(outside, "triton").ingress[0]).not.toHaveProperty("from");
@@ -703,7 +703,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
 
     test("lets others ask Triton who are named, or everybody where it serves alone", () => {
       const peer = { namespaceSelector: { matchLabels: { team: "search" } } };
-      const named = policy({ ...bundled, networkPolicy: { tritonFrom: [peer] } }, "triton");
+      const named = policy({ ...emulator, networkPolicy: { tritonFrom: [peer] } }, "triton");
       expect(named.ingress[0].from).toContainEqual(peer);
       const alone = policy({ embed: { enabled: false }, triton: { ...own } }, "triton");
       expect(alone.ingress[0]).not.toHaveProperty("from");
@@ -858,13 +858,13 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
       ],
       [
         "on a gateway without Tritons",
-        { embed: { engine: "triton" } },
-        "triton.enabled must be true with embed.engine triton: the gateway asks the Tritons of this release",
+        { embed: { backend: "triton" } },
+        "triton.enabled must be true with embed.backend triton: the gateway asks the Tritons of this release",
       ],
       [
         "on a gateway with a GPU",
-        { ...bundled, embed: { engine: "triton", accelerator: "gpu" } },
-        "embed.accelerator must be cpu with embed.engine triton: a gateway uses no GPU, got gpu",
+        { ...emulator, embed: { backend: "triton", accelerator: "gpu" } },
+        "embed.accelerator must be cpu with embed.backend triton: a gateway uses no GPU, got gpu",
       ],
       [
         "on a volume without a name",
@@ -925,8 +925,8 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
       ],
       [
         "on a GPU for the embed image in Triton's place",
-        { triton: { enabled: true, engine: "bundled" } },
-        "triton.gpus must be 0 with triton.engine bundled, which computes on the CPU, got 1",
+        { triton: { enabled: true, server: "emulator" } },
+        "triton.gpus must be 0 with triton.server emulator, which computes on the CPU, got 1",
       ],
       [
         "on an image that has no weights",
@@ -1043,7 +1043,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
       [
         "on fewer pods than there may be in a rolling update",
         {
-          embed: { engine: "triton", autoscaling: { enabled: true, maxReplicas: 8 } },
+          embed: { backend: "triton", autoscaling: { enabled: true, maxReplicas: 8 } },
           triton: { ...own, replicas: 2 },
           quota: { enabled: true, hard: { pods: "10" } },
         },

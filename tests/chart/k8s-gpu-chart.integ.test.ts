@@ -14,10 +14,10 @@ const cached = "engineCache: { enabled: true, storageClass: nfs }";
 
 const accepted: readonly (readonly [string, string])[] = [
   ["as they are", ""],
-  ["on CPU", "accelerator: cpu\ntriton: { engine: bundled, autoscaler: { metric: cpu } }"],
+  ["on CPU", "accelerator: cpu\ntriton: { server: emulator, autoscaler: { metric: cpu } }"],
   [
     "with an embed server on each GPU",
-    "embed: { engine: onnx, autoscaler: { maxReplicas: 4 } }\ntriton: { enabled: false }",
+    "embed: { backend: onnxruntime, autoscaler: { maxReplicas: 4 } }\ntriton: { enabled: false }",
   ],
   [
     "with four GPUs a pod and one spare",

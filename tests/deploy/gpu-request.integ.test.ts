@@ -18,7 +18,7 @@ import {
 
 /**
  * How containers ask for GPUs, as the engine was told. There is no GPU: the engine has a program that stands in for NVIDIA's
- * hook and does nothing, `nvidia-smi` prints what it is told to, and the image has the bundled server in the place of
+ * hook and does nothing, `nvidia-smi` prints what it is told to, and the image has clipstack's server in the place of
  * `tritonserver`, so that every container becomes healthy.
  */
 

@@ -313,7 +313,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
       image = await built(context, "model_repository/image/Dockerfile.all-in-one", {
         EMBED_IMAGE: embedImage,
         TRITON_IMAGE: embedImage,
-        TRITON_ENGINE: "bundled",
+        TRITON_SERVER: "emulator",
         MODEL_CONFIG_NAME: "cpu",
         WEIGHTS: "image",
       });
@@ -505,7 +505,7 @@ describe.skipIf(noBuildx)(`bake file${noBuildx ? " (not here: no buildx)" : ""}`
     const { target } = plan;
     expect(Object.keys(target).sort()).toEqual([
       "all-in-one",
-      "all-in-one-bundled",
+      "all-in-one-emulator",
       "embed",
       "embed-gpu",
       "embed-release",

@@ -35,7 +35,7 @@ describe.skipIf(missing !== "")(
         ...more,
       });
     const perGpu = (perGpu: Readonly<Record<string, unknown>>) =>
-      settings({ topology: "per-gpu", perGpu: { engine: "bundled", ...perGpu } });
+      settings({ topology: "per-gpu", perGpu: { server: "emulator", ...perGpu } });
     const tritons = [0, 1, 2, 3].map((index) => `multi-gpu-4x-triton-${index}`);
     const startedAt = () =>
       Promise.all(
@@ -67,8 +67,8 @@ describe.skipIf(missing !== "")(
 
     test("one Triton for each backend over all GPUs, behind the gateway", async () => {
       await settings({
-        tritonOnnx: { engine: "bundled", ports: tritonPortsOf(ports[1]!) },
-        tritonTrt: { engine: "bundled", ports: tritonPortsOf(ports[2]!) },
+        tritonOnnx: { server: "emulator", ports: tritonPortsOf(ports[1]!) },
+        tritonTrt: { server: "emulator", ports: tritonPortsOf(ports[2]!) },
       });
       const { code, output } = await project.deploy("multi-gpu-4x");
       expect(code, output).toBe(0);

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { readBenchRecord } from "../../bench/record/bench-record.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
-import { protocolPaths } from "../../contract/environment.ts";
+import { endpointNames } from "../../contract/environment.ts";
 import { openclipVitB32, openclipVitB32Trt } from "../../contract/model-signature.ts";
 import { generateModel } from "../../model-tools/generate.ts";
 import { testDocker } from "./test-docker.ts";
@@ -40,12 +40,12 @@ describe.skipIf(missing !== "")(
         network: "clipstack-test-single-gpu",
         embed: { port: portOf(embedUrl), image: builtImage() },
         tritonOnnx: {
-          engine: "bundled",
+          server: "emulator",
           maxQueueDelayMicroseconds: delays.onnx,
           ports: tritonPortsOf(portOf(onnxUrl)),
         },
         tritonTrt: {
-          engine: "bundled",
+          server: "emulator",
           modelControl: "none",
           maxQueueDelayMicroseconds: delays.trt,
           ports: tritonPortsOf(portOf(trtUrl)),
@@ -92,7 +92,7 @@ describe.skipIf(missing !== "")(
       const { subject, parity, cells } = readBenchRecord(output);
       expect(subject.runtime).toBe("deployed");
       expect(parity.map(({ passed }) => passed)).toEqual(parity.map(() => true));
-      expect(cells.map(({ path }) => path)).toEqual([...protocolPaths]);
+      expect(cells.map(({ path }) => path)).toEqual([...endpointNames]);
       for (const cell of cells) {
         expect(cell.samples, cell.id).toBeGreaterThan(0);
         expect(cell.server?.requests, cell.id).toBeGreaterThan(0);

@@ -1,4 +1,4 @@
-# For tests of how containers ask for GPUs: has NVIDIA's `tritonserver` by name, and runs the bundled server.
+# For tests of how containers ask for GPUs: has NVIDIA's `tritonserver` by name, and runs clipstack's server.
 ARG EMBED_IMAGE
 FROM ${EMBED_IMAGE}
 USER 0:0

@@ -40,9 +40,9 @@ describe.skipIf(missing !== "")(
         accelerator: "cpu",
         host: { docker: docker.endpoint },
         network: "clipstack-test-single-gpu",
-        embed: { port: ports[0], image: builtImage(), engine: "triton" },
+        embed: { port: ports[0], image: builtImage(), backend: "triton" },
         tritonOnnx: {
-          engine: "tritonserver",
+          server: "tritonserver",
           image: { source: "pull", name: image },
           modelControl: "explicit",
           maxQueueDelayMicroseconds,

@@ -48,7 +48,7 @@ export function checkDeployedService(
     const message = "is in the synthesized file, but not in what is deployed";
     return [resultOf(service, "wiring", "fail", message)];
   }
-  const keys = ["kind", "backend", "engine", "model", "authorization"] as const;
+  const keys = ["kind", "backend", "server", "model", "authorization"] as const;
   const changed = [
     ...keys.map((key) => [key, declared[key] ?? "none", deployed[key] ?? "none"] as const),
     ["endpoints", endpointsText(declared), endpointsText(deployed)] as const,
@@ -215,19 +215,19 @@ function short(id: string): string {
 }
 
 /** What a Triton calls itself, by what it was deployed as. */
-const serverNames = { tritonserver: "triton", bundled: "clipstack" } as const;
+const serverNames = { tritonserver: "triton", emulator: "clipstack" } as const;
 
 const timeoutMs = 10_000;
 
-/** A Triton must be the one that the environment says: NVIDIA's, or the bundled server in its place. */
+/** A Triton must be the one that the environment says: NVIDIA's, or clipstack's server in its place. */
 export async function checkEngine(service: ServiceUnderTest): Promise<readonly CheckResult[]> {
-  const { engine } = service.workload.service;
+  const { server } = service.workload.service;
   const [target] = pathsOf(service);
-  if (engine === undefined || target === undefined) return [];
+  if (server === undefined || target === undefined) return [];
   const { name, version } = await service.transport(target).serverMetadata({ timeoutMs });
-  const right = name === serverNames[engine];
+  const right = name === serverNames[server];
   const message = right
-    ? `engine ${engine}: ${name} ${version}`
-    : `engine ${engine} is deployed, but what answers is ${name} ${version}`;
+    ? `engine ${server}: ${name} ${version}`
+    : `engine ${server} is deployed, but what answers is ${name} ${version}`;
   return [resultOf(service, "endpoints", right ? "pass" : "fail", message)];
 }

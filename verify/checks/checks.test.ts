@@ -9,7 +9,7 @@ import type { Reference } from "../../bench/run/reference.ts";
 import { openService, type ServiceUnderTest } from "../../bench/run/service-under-test.ts";
 import type { Transport } from "../../client/triton/transport.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
-import type { ProtocolPath } from "../../contract/environment.ts";
+import type { EndpointName } from "../../contract/environment.ts";
 import { embeddingDims, imageElements } from "../../contract/model-signature.ts";
 import type { Fp32Tensor } from "../../contract/tensor.ts";
 import { checkBatches } from "./check-batches.ts";
@@ -126,7 +126,7 @@ test("fails on metrics that do not count batches", () => {
 /** An embed server that knows the reference's images; `spoil` changes what it answers. */
 async function embedService(
   spoil: (row: Float32Array) => Float32Array,
-  path: ProtocolPath = "embed-http",
+  path: EndpointName = "embed-http",
 ): Promise<ServiceUnderTest> {
   const server = createServer(async (request, response) => {
     const body = Buffer.concat(await request.toArray());
@@ -159,7 +159,12 @@ async function embedService(
   const endpoint = workload?.service.endpoints.find((it) => it.protocol === "embed-http");
   if (workload === undefined || endpoint === undefined) throw new Error("no embed server");
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  return openService("test", workload, [], [{ workload, endpoint: { ...endpoint, path }, url }]);
+  return openService(
+    "test",
+    workload,
+    [],
+    [{ workload, endpoint: { ...endpoint, name: path }, url }],
+  );
 }
 
 /** The same direction, as near as FP16. */

@@ -44,12 +44,12 @@ Says nothing when all is well.
 {{- if and (eq $service.type "ClusterIP") $service.nodePort -}}
 {{- fail "embed.service.nodePort needs embed.service.type NodePort or LoadBalancer, got ClusterIP" -}}
 {{- end -}}
-{{- if eq $v.embed.engine "triton" -}}
+{{- if eq $v.embed.backend "triton" -}}
 {{- if not $v.triton.enabled -}}
-{{- fail "triton.enabled must be true with embed.engine triton: the gateway asks the Tritons of this release" -}}
+{{- fail "triton.enabled must be true with embed.backend triton: the gateway asks the Tritons of this release" -}}
 {{- end -}}
 {{- if eq $v.embed.accelerator "gpu" -}}
-{{- fail "embed.accelerator must be cpu with embed.engine triton: a gateway uses no GPU, got gpu" -}}
+{{- fail "embed.accelerator must be cpu with embed.backend triton: a gateway uses no GPU, got gpu" -}}
 {{- end -}}
 {{- end -}}
 {{- range $it := $v.embed.extraEnv -}}
@@ -61,10 +61,10 @@ Says nothing when all is well.
 
 {{- if $v.triton.enabled -}}
 {{- $triton := $v.triton -}}
-{{- if and (eq $triton.engine "bundled") (gt (int $triton.gpus) 0) -}}
-{{- fail (printf "triton.gpus must be 0 with triton.engine bundled, which computes on the CPU, got %v" $triton.gpus) -}}
+{{- if and (eq $triton.server "emulator") (gt (int $triton.gpus) 0) -}}
+{{- fail (printf "triton.gpus must be 0 with triton.server emulator, which computes on the CPU, got %v" $triton.gpus) -}}
 {{- end -}}
-{{- if and (eq $v.model.weights "image") (eq $triton.engine "tritonserver") (eq $triton.image.repository $contract.tritonRepository) -}}
+{{- if and (eq $v.model.weights "image") (eq $triton.server "tritonserver") (eq $triton.image.repository $contract.tritonRepository) -}}
 {{- fail (printf "model.weights must be pvc or init with the image %s, which has none (docs/images.md builds one that has), got image" $contract.tritonRepository) -}}
 {{- end -}}
 {{- if and (not $triton.modelConfig.variant) (not (hasKey $contract.variants (toString $triton.gpus))) -}}
@@ -157,7 +157,7 @@ Says nothing when all is well.
 {{- $sum := 0 -}}
 {{- range $component := list "embed" "triton" -}}
 {{- $it := index $.Values $component -}}
-{{- $onGpu := or (eq $component "triton") (and (eq (default "" $it.accelerator) "gpu") (eq $it.engine "onnx")) -}}
+{{- $onGpu := or (eq $component "triton") (and (eq (default "" $it.accelerator) "gpu") (eq $it.backend "onnxruntime")) -}}
 {{- if and $it.enabled $onGpu -}}
 {{- $pods := ternary $it.autoscaling.maxReplicas $it.replicas $it.autoscaling.enabled | int -}}
 {{- if $it.spareGpu }}{{ $pods = add $pods 1 | int }}{{ end -}}
@@ -174,7 +174,7 @@ Says nothing when all is well.
 {{- range $component := list "embed" "triton" -}}
 {{- $it := index $.Values $component -}}
 {{- if $it.enabled -}}
-{{- $onGpu := eq $component "triton" | ternary (gt (int $it.gpus) 0) (and (eq (default "" $it.accelerator) "gpu") (eq $it.engine "onnx")) -}}
+{{- $onGpu := eq $component "triton" | ternary (gt (int $it.gpus) 0) (and (eq (default "" $it.accelerator) "gpu") (eq $it.backend "onnxruntime")) -}}
 {{- $pods := ternary $it.autoscaling.maxReplicas $it.replicas $it.autoscaling.enabled | int -}}
 {{- $sum = add $sum $pods (and $onGpu (not $it.spareGpu) | ternary 0 (int $surge)) -}}
 {{- end -}}

@@ -87,7 +87,7 @@
     "adapterMetric": "clipstack_triton_queue_milliseconds"
   },
   "ownEnv": [
-    "ENGINE",
+    "BACKEND",
     "EXECUTION_PROVIDER",
     "INTRA_OP_THREADS",
     "MODEL_PATH",

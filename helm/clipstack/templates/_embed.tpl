@@ -2,9 +2,9 @@
 {{- define "clipstack.embedEnv" -}}
 {{- $contract := include "clipstack.contract" nil | fromJson -}}
 {{- $embed := .Values.embed -}}
-- name: ENGINE
-  value: {{ $embed.engine }}
-{{- if eq $embed.engine "onnx" }}
+- name: BACKEND
+  value: {{ $embed.backend }}
+{{- if eq $embed.backend "onnxruntime" }}
 - name: EXECUTION_PROVIDER
   value: {{ ternary "cuda" "cpu" (eq $embed.accelerator "gpu") }}
 {{- with get ($embed.resources.limits | default dict) "cpu" }}

@@ -63,7 +63,7 @@ labels:
 
 {{/* The image that a Triton runs: NVIDIA's, or the embed image in its place. */}}
 {{- define "clipstack.tritonImage" -}}
-{{- toJson (eq .Values.triton.engine "bundled" | ternary .Values.embed.image .Values.triton.image) -}}
+{{- toJson (eq .Values.triton.server "emulator" | ternary .Values.embed.image .Values.triton.image) -}}
 {{- end -}}
 
 {{/* Name of the service account. Takes a list: the root, the component. */}}
@@ -235,6 +235,6 @@ scaleDown:
 {{- end -}}
 
 {{- define "clipstack.embedDeadline" -}}
-{{- $tritons := eq .Values.embed.engine "triton" | ternary (add (mul 2 (include "clipstack.tritonStart" .)) .Values.triton.imagePullSeconds) 0 -}}
+{{- $tritons := eq .Values.embed.backend "triton" | ternary (add (mul 2 (include "clipstack.tritonStart" .)) .Values.triton.imagePullSeconds) 0 -}}
 {{- add (mul 2 (include "clipstack.embedStart" .)) 60 .Values.embed.imagePullSeconds $tritons -}}
 {{- end -}}

@@ -1,6 +1,6 @@
 """Image files in, the pixels that openclip_vit_b32_u8 takes out: OpenCLIP's validation transform, in 8 bits.
 
-Runs in Triton's Python backend, which must have Pillow and NumPy. The bundled server answers for this model with its own
+Runs in Triton's Python backend, which must have Pillow and NumPy. clipstack's server answers for this model with its own
 preprocessing (inference/preprocess/preprocess.ts), to the same messages; a test compares the two.
 """
 
