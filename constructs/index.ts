@@ -1,0 +1,61 @@
+/** CDK for Terraform constructs for GPU inference on Docker hosts and Kubernetes clusters: the public API. */
+
+export { type GpuName, type GpuSpec, gpuCatalogue, gpuNames } from "./catalogue/gpu-catalogue.ts";
+export { findingsOf, warningsOf } from "./checks/findings.ts";
+export type { GpuId } from "./checks/gpus.ts";
+export type { Budget, CpuScaling, Quantities, Quota, Resources } from "./checks/kubernetes.ts";
+export type { ScalingMetric, Scraping } from "./checks/scaling.ts";
+export { type EmbedBackend, EmbedServer, type EmbedServerProps } from "./docker/embed-server.ts";
+export { type Accelerator, type Exposure, GpuHost, type GpuHostProps } from "./docker/gpu-host.ts";
+export {
+  ModelWeights,
+  type ModelWeightsProps,
+  type WeightsSource,
+} from "./docker/model-weights.ts";
+export {
+  type BuildArgs,
+  type ImageKind,
+  type ImageSource,
+  ServerImage,
+  type ServerImageProps,
+} from "./docker/server-image.ts";
+export {
+  type ModelControl,
+  type TritonBackend,
+  TritonServer,
+  type TritonServerKind,
+  type TritonServerProps,
+} from "./docker/triton-server.ts";
+export {
+  type ClusterPlace,
+  EnvironmentOutput,
+  type EnvironmentOutputProps,
+} from "./environment-output.ts";
+export { KindCluster, type KindClusterProps, type PortMapping } from "./kind/kind-cluster.ts";
+export { KindImage, type KindImageProps, type KindImageSource } from "./kind/kind-image.ts";
+export { MetricsServer, type MetricsServerProps } from "./kind/metrics-server.ts";
+export { ClusterInference } from "./kubernetes/cluster-inference.ts";
+export type {
+  ClusterEmbed,
+  ClusterInferenceProps,
+  ClusterModel,
+  ClusterTriton,
+} from "./kubernetes/cluster-plan.ts";
+export {
+  GpuCluster,
+  type GpuClusterProps,
+  type NodePool,
+  type Toleration,
+} from "./kubernetes/gpu-cluster.ts";
+export {
+  InferenceDeployment,
+  type InferenceDeploymentProps,
+} from "./kubernetes/inference-deployment.ts";
+export {
+  type ContainerRange,
+  type DeployWith,
+  InferenceNamespace,
+  type InferenceNamespaceProps,
+} from "./kubernetes/inference-namespace.ts";
+export { InferenceRelease } from "./kubernetes/inference-release.ts";
+export { keepState, type StateBackend } from "./state.ts";
