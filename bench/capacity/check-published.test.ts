@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { beforeAll, expect, test } from "vitest";
-import { gpuCatalogue } from "../../constructs/catalogue/gpu-catalogue.ts";
+import { gpuCatalogue } from "../../contract/gpus.ts";
 import {
   type CheckRow,
   checkPublished,

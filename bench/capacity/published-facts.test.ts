@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { gpuCatalogue, gpuNames } from "../../constructs/catalogue/gpu-catalogue.ts";
+import { gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
 import { publishedFacts, publishedTimes } from "./published-facts.ts";
 
 const peaks = Object.fromEntries(

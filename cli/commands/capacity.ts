@@ -37,7 +37,7 @@ import {
   type ServiceTimes,
 } from "../../bench/capacity/question.ts";
 import { type BenchRecord, readBenchRecord } from "../../bench/record/bench-record.ts";
-import { type GpuName, gpuCatalogue, gpuNames } from "../../constructs/catalogue/gpu-catalogue.ts";
+import { type GpuName, gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { environmentFile } from "../artefact.ts";
 import { numberFrom, numberUpTo, wholeNumber } from "../option-values.ts";

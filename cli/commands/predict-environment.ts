@@ -1,8 +1,8 @@
 import { stationNames } from "../../bench/capacity/model.ts";
 import { publishedFacts, publishedTimes } from "../../bench/capacity/published-facts.ts";
 import { answer, type ServiceTimes } from "../../bench/capacity/question.ts";
-import { gpuCatalogue, gpuNames } from "../../constructs/catalogue/gpu-catalogue.ts";
 import type { Environment } from "../../contract/environment.ts";
+import { gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
 import type { Predict } from "../../review/changes/capacity.ts";
 
 /** One load for every environment, so that two can be compared: enough clients, beside the server. */

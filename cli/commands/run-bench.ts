@@ -36,8 +36,8 @@ import {
   readSamples,
 } from "../../bench/run/reference.ts";
 import type { Device } from "../../bench/stats/roofline.ts";
-import { gpuCatalogue, gpuNames } from "../../constructs/catalogue/gpu-catalogue.ts";
 import type { Environment } from "../../contract/environment.ts";
+import { gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
 import { openclipVitB32U8 } from "../../contract/model-signature.ts";
 import { serverEnv } from "../../contract/server-env.ts";
 import { UserError } from "../../contract/user-error.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { gpuCatalogue } from "../catalogue/gpu-catalogue.ts";
+import { gpuCatalogue } from "../../contract/gpus.ts";
 import { gpuIndexFindings, gpuNamingFindings, variantGpuFindings } from "./gpus.ts";
 import { imageFindings, releaseFindings, tritonOptionFindings } from "./images.ts";
 import {

@@ -1,4 +1,4 @@
-import type { GpuName } from "../catalogue/gpu-catalogue.ts";
+import type { GpuName } from "../../contract/gpus.ts";
 import type { RequiredDriver } from "../docker/host-requirements.ts";
 
 /**

@@ -1,4 +1,4 @@
-import type { GpuSpec } from "../catalogue/gpu-catalogue.ts";
+import type { GpuSpec } from "../../contract/gpus.ts";
 import type { Finding } from "./findings.ts";
 
 /** Tags that are meant to move, also with a flavour behind: `stable-alpine`. A day or a version behind one is a version. */

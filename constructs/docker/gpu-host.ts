@@ -1,7 +1,7 @@
 import { Network } from "@cdktf/provider-docker/lib/network/index.js";
 import { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
 import { Construct } from "constructs";
-import { type GpuName, type GpuSpec, gpuCatalogue } from "../catalogue/gpu-catalogue.ts";
+import { type GpuName, type GpuSpec, gpuCatalogue } from "../../contract/gpus.ts";
 import { DataResource, Lazy, type TerraformResource, TerraformStack } from "../cdktf.ts";
 import { isDataCentre, requiredDriver } from "../checks/drivers.ts";
 import { check } from "../checks/findings.ts";

@@ -1,7 +1,7 @@
 import { HelmProvider } from "@cdktf/provider-helm/lib/provider/index.js";
 import { KubernetesProvider } from "@cdktf/provider-kubernetes/lib/provider/index.js";
 import { Construct } from "constructs";
-import { type GpuName, type GpuSpec, gpuCatalogue } from "../catalogue/gpu-catalogue.ts";
+import { type GpuName, type GpuSpec, gpuCatalogue } from "../../contract/gpus.ts";
 import { DataResource, TerraformStack } from "../cdktf.ts";
 import type { Accelerator } from "../docker/gpu-host.ts";
 import { type ClusterPlace, gpusOf } from "../environment-output.ts";

@@ -1,5 +1,5 @@
-import { type GpuSpec, gpuCatalogue } from "../../constructs/catalogue/gpu-catalogue.ts";
 import { type Environment, environment, type Service } from "../../contract/environment.ts";
+import { type GpuSpec, gpuCatalogue } from "../../contract/gpus.ts";
 import { chartDocuments } from "../changes/chart-values.ts";
 import type { ResourceChange, StackChange, Values } from "../input/change.ts";
 import { baseType } from "../input/resource-types.ts";

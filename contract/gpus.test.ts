@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type GpuSpec, gpuCatalogue, gpuNames } from "./gpu-catalogue.ts";
+import { type GpuSpec, gpuCatalogue, gpuNames } from "./gpus.ts";
 
 const specs = Object.entries<GpuSpec>(gpuCatalogue);
 
