@@ -2,8 +2,8 @@ import { existsSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { type Artefact, readArtefact } from "../artefact/artefact.ts";
 import type { ClusterInspection } from "../artefact/cluster-objects.ts";
-import { type EmbeddedPlan, planEmbedded } from "../artefact/embedded-plan.ts";
 import { environmentModel } from "../artefact/environment-model.ts";
+import { type EmbeddedPlan, planEmbedded } from "../artefact/simulation-plan.ts";
 import type { EnvironmentSubject, VerifyRecord } from "../bench/record/record.ts";
 import {
   type DeployedEnvironment,

@@ -1,10 +1,10 @@
 import { existsSync, rmSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { type Artefact, readArtefact } from "../artefact/artefact.ts";
-import { type RunningInstance, requirePorts, startEmbedded } from "../artefact/embedded.ts";
-import { type EmbeddedPlan, workloadsBehind } from "../artefact/embedded-plan.ts";
 import { environmentModel } from "../artefact/environment-model.ts";
 import { makeScratchFolder } from "../artefact/scratch-folder.ts";
+import { type RunningInstance, requirePorts, startEmbedded } from "../artefact/simulation.ts";
+import { type EmbeddedPlan, workloadsBehind } from "../artefact/simulation-plan.ts";
 import type { EnvironmentSubject, VerifyRecord } from "../bench/record/record.ts";
 import { metricsSource } from "../bench/run/instance-metrics.ts";
 import { type EnvironmentFile, planFor, subjectOf } from "../bench/run/local-environment.ts";

@@ -1,8 +1,8 @@
 import { fileURLToPath } from "node:url";
 import { request } from "undici";
 import type { ChildOptions } from "../../artefact/child-process.ts";
-import { withLifeline } from "../../artefact/embedded.ts";
 import { freePorts } from "../../artefact/free-ports.ts";
+import { withLifeline } from "../../artefact/simulation.ts";
 import { embedMetrics, embedPaths, embedResponse } from "../../contract/embed-api.ts";
 import type { ServerEnvName } from "../../contract/server-env.ts";
 import { UserError } from "../../contract/user-error.ts";

@@ -1,5 +1,5 @@
 import { type Child, type ChildOptions, startChild } from "../../artefact/child-process.ts";
-import { howEnded, waitUntilReady } from "../../artefact/embedded.ts";
+import { howEnded, waitUntilReady } from "../../artefact/simulation.ts";
 import { UserError } from "../../contract/user-error.ts";
 
 const stopPatienceSeconds = 5;

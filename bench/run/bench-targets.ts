@@ -1,14 +1,14 @@
 import { mkdirSync, rmSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { readArtefact, type Workload } from "../../artefact/artefact.ts";
-import { type RunningInstance, requirePorts, startEmbedded } from "../../artefact/embedded.ts";
+import { makeScratchFolder } from "../../artefact/scratch-folder.ts";
+import { type RunningInstance, requirePorts, startEmbedded } from "../../artefact/simulation.ts";
 import {
   describe,
   type EmbeddedPlan,
   type Instance,
   workloadsBehind,
-} from "../../artefact/embedded-plan.ts";
-import { makeScratchFolder } from "../../artefact/scratch-folder.ts";
+} from "../../artefact/simulation-plan.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
 import type { EndpointName, Environment } from "../../contract/environment.ts";
 import {

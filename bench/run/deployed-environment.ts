@@ -1,7 +1,7 @@
 import type { Artefact, Workload } from "../../artefact/artefact.ts";
 import type { ClusterInspection } from "../../artefact/cluster-objects.ts";
 import type { DeployedState, Inspection } from "../../artefact/docker-inspect.ts";
-import { type Target, workloadsBehind } from "../../artefact/embedded-plan.ts";
+import { type Target, workloadsBehind } from "../../artefact/simulation-plan.ts";
 import type { DeclaredObject } from "../../artefact/terraform-manifests.ts";
 import type { Environment } from "../../contract/environment.ts";
 import type { MetricsSource } from "./instance-metrics.ts";

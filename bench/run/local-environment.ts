@@ -1,8 +1,8 @@
 import { existsSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import type { Artefact } from "../../artefact/artefact.ts";
-import { describe, type EmbeddedPlan, planEmbedded } from "../../artefact/embedded-plan.ts";
 import { freePorts } from "../../artefact/free-ports.ts";
+import { describe, type EmbeddedPlan, planEmbedded } from "../../artefact/simulation-plan.ts";
 import type { EnvironmentSubject } from "../record/record.ts";
 
 export interface EnvironmentFile {

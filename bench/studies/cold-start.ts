@@ -1,8 +1,8 @@
 import { rmSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Child } from "../../artefact/child-process.ts";
-import { assemble, howEnded, startProcess, tail } from "../../artefact/embedded.ts";
-import { type EmbeddedPlan, type Instance, loopback } from "../../artefact/embedded-plan.ts";
+import { assemble, howEnded, startProcess, tail } from "../../artefact/simulation.ts";
+import { type EmbeddedPlan, type Instance, loopback } from "../../artefact/simulation-plan.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";

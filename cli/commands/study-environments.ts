@@ -1,8 +1,8 @@
 import { rmSync } from "node:fs";
 import { join, relative } from "node:path";
 import { type Artefact, readArtefact } from "../../artefact/artefact.ts";
-import { requirePorts } from "../../artefact/embedded.ts";
 import { makeScratchFolder } from "../../artefact/scratch-folder.ts";
+import { requirePorts } from "../../artefact/simulation.ts";
 import { readBenchRecord } from "../../bench/record/bench-record.ts";
 import type { EnvironmentSubject } from "../../bench/record/record.ts";
 import type {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { startChild } from "../../artefact/child-process.ts";
-import { loopback, shiftPort } from "../../artefact/embedded-plan.ts";
 import { isTaken } from "../../artefact/free-ports.ts";
+import { loopback, shiftPort } from "../../artefact/simulation-plan.ts";
 import type { Endpoint, Environment } from "../../contract/environment.ts";
 import { explainSsh, type SshTarget, sshTarget } from "./ssh.ts";
 

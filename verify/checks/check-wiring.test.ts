@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { parseArtefact } from "../../artefact/artefact.ts";
-import type { RunningInstance } from "../../artefact/embedded.ts";
-import type { EmbeddedPlan } from "../../artefact/embedded-plan.ts";
+import type { RunningInstance } from "../../artefact/simulation.ts";
+import type { EmbeddedPlan } from "../../artefact/simulation-plan.ts";
 import {
   dockerDocument,
   type TestDocument,

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import type { RunningInstance } from "../../artefact/embedded.ts";
-import { type EmbeddedPlan, loopback } from "../../artefact/embedded-plan.ts";
+import type { RunningInstance } from "../../artefact/simulation.ts";
+import { type EmbeddedPlan, loopback } from "../../artefact/simulation-plan.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
 import { reason } from "../../bench/run/http-client.ts";
 import { resultOf, type ServiceUnderTest } from "../../bench/run/service-under-test.ts";

@@ -11,8 +11,8 @@ import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { UserError } from "../contract/user-error.ts";
 import { type Child, type Exit, endWithParent, startChild } from "./child-process.ts";
-import type { EmbeddedPlan, Instance, RepositoryPlan } from "./embedded-plan.ts";
 import { isTaken } from "./free-ports.ts";
+import type { EmbeddedPlan, Instance, RepositoryPlan } from "./simulation-plan.ts";
 import { startTcpProxy, type TcpProxy } from "./tcp-proxy.ts";
 
 /** An environment that runs on this machine: clipstack's server in place of its containers. */

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { parseArtefact } from "./artefact.ts";
-import { describe, type EmbeddedPlanOptions, planEmbedded, shiftPort } from "./embedded-plan.ts";
+import { describe, type EmbeddedPlanOptions, planEmbedded, shiftPort } from "./simulation-plan.ts";
 import {
   dockerDocument,
   kubernetesDocument,
