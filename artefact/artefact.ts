@@ -69,7 +69,7 @@ export interface Workload {
   /** Name of the container on its network, or of the Deployment. */
   readonly name: string;
   /** Command line after the image's own: entry point and arguments. Empty for the embed server. */
-  readonly words: readonly string[];
+  readonly command: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   /** Ports of the machine that lead to the workload. */
   readonly published: readonly PublishedPort[];
@@ -299,7 +299,7 @@ function fromContainer(
     address,
     kind: "container",
     name: parsed.name,
-    words: [...parsed.entrypoint, ...parsed.command],
+    command: [...parsed.entrypoint, ...parsed.command],
     env: Object.fromEntries(parsed.env.map(splitAssignment)),
     published: parsed.ports.map(({ internal, external }) => ({
       internal,
@@ -419,7 +419,7 @@ function fromDeployment(
     address,
     kind: "deployment",
     name,
-    words: [...(container.command ?? []), ...(container.args ?? [])],
+    command: [...(container.command ?? []), ...(container.args ?? [])],
     env: Object.fromEntries((container.env ?? []).map((e) => [e.name, e.value ?? ""])),
     published: ports.published,
     inCluster: ports.inCluster,

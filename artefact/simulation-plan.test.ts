@@ -1,6 +1,11 @@
 import { expect, test } from "vitest";
 import { parseArtefact } from "./artefact.ts";
-import { describe, type EmbeddedPlanOptions, planEmbedded, shiftPort } from "./simulation-plan.ts";
+import {
+  describe,
+  planSimulation,
+  type SimulationPlanOptions,
+  shiftPort,
+} from "./simulation-plan.ts";
 import {
   dockerDocument,
   kubernetesDocument,
@@ -10,14 +15,14 @@ import {
 
 const firstFree = 50_000;
 
-function planOf(document: TestDocument, changes: Partial<EmbeddedPlanOptions> = {}) {
+function planOf(document: TestDocument, changes: Partial<SimulationPlanOptions> = {}) {
   let next = firstFree;
   const artefact = {
     file: "cdk.tf.json",
     sha256: "",
     ...parseArtefact(JSON.stringify(document), "cdk.tf.json"),
   };
-  return planEmbedded(artefact, {
+  return planSimulation(artefact, {
     moduleFolder: "/project/cdktf.out",
     modelRepository: "/project/model_repository",
     exists: () => true,

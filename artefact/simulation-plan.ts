@@ -18,7 +18,7 @@ import { evaluatePath } from "./terraform-text.ts";
 export const loopback = "127.0.0.1";
 
 /** The processes that stand in for the containers of one environment. Nothing has started yet. */
-export interface EmbeddedPlan {
+export interface SimulationPlan {
   readonly instances: readonly Instance[];
   readonly proxies: readonly ProxyPlan[];
   /** What in the artefact does not fit together. Each is a failed check. */
@@ -96,7 +96,7 @@ export interface Target {
   readonly url?: string;
 }
 
-export interface EmbeddedPlanOptions {
+export interface SimulationPlanOptions {
   /** Folder of `cdk.tf.json`: what `path.root` stands for. */
   readonly moduleFolder: string;
   /** The project's own model repository, for paths that are meant for another host. */
@@ -114,7 +114,7 @@ export interface EmbeddedPlanOptions {
 }
 
 /** Work out the processes, ports, environment and command lines that stand in for one environment. */
-export function planEmbedded(artefact: Artefact, options: EmbeddedPlanOptions): EmbeddedPlan {
+export function planSimulation(artefact: Artefact, options: SimulationPlanOptions): SimulationPlan {
   const faults: Fault[] = [];
   const notes = new Set(
     artefact.otherContainers.map((it) =>
@@ -177,7 +177,7 @@ export function planEmbedded(artefact: Artefact, options: EmbeddedPlanOptions): 
       return {
         ...common,
         env: workload.env,
-        args: [...workload.words, ...tritonOverrides(draft.flags, listeners, folder)],
+        args: [...workload.command, ...tritonOverrides(draft.flags, listeners, folder)],
         repository,
       };
     }
@@ -272,7 +272,7 @@ interface Server {
 
 /** What a container's command and environment make of the server: its role and the ports it listens on. */
 function serverOf(workload: Workload, faults: Fault[]): Server {
-  const [program, ...args] = workload.words;
+  const [program, ...args] = workload.command;
   if (program === "tritonserver") {
     let flags: ResolvedTritonFlags;
     try {
@@ -296,7 +296,7 @@ function serverOf(workload: Workload, faults: Fault[]): Server {
   }
   if (program !== undefined) {
     throw new UserError(
-      `${describe(workload)}: command must be empty or start with 'tritonserver', got '${workload.words.join(" ")}'`,
+      `${describe(workload)}: command must be empty or start with 'tritonserver', got '${workload.command.join(" ")}'`,
     );
   }
   if (workload.service.kind === "triton") {
@@ -395,7 +395,7 @@ interface Mounts {
   below(containerPath: string): readonly RepositoryPart[];
 }
 
-function mountsOf(workload: Workload, options: EmbeddedPlanOptions, notes: Set<string>): Mounts {
+function mountsOf(workload: Workload, options: SimulationPlanOptions, notes: Set<string>): Mounts {
   const standIn = (reason: string, tail: string): string => {
     notes.add(`${workload.name}: ${reason}; the project's model repository stands in for it`);
     return join(options.modelRepository, tail);
@@ -516,7 +516,7 @@ function embedEnv(
   artefact: Artefact,
   faults: Fault[],
   notes: Set<string>,
-  options: EmbeddedPlanOptions,
+  options: SimulationPlanOptions,
 ): Readonly<Record<string, string>> {
   const env: Record<string, string> = {
     ...workload.env,

@@ -12,11 +12,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { UserError } from "../contract/user-error.ts";
 import { type Child, type Exit, endWithParent, startChild } from "./child-process.ts";
 import { isTaken } from "./free-ports.ts";
-import type { EmbeddedPlan, Instance, RepositoryPlan } from "./simulation-plan.ts";
+import type { Instance, RepositoryPlan, SimulationPlan } from "./simulation-plan.ts";
 import { startTcpProxy, type TcpProxy } from "./tcp-proxy.ts";
 
 /** An environment that runs on this machine: clipstack's server in place of its containers. */
-export interface EmbeddedEnvironment {
+export interface Simulation {
   readonly instances: readonly RunningInstance[];
   /** Stop what still runs, and wait until it is gone. */
   stop(): Promise<void>;
@@ -50,7 +50,7 @@ const shownLines = 8;
  * @throws {UserError} one line for each port.
  */
 export async function requirePorts(
-  plans: readonly { readonly environment: string; readonly plan: EmbeddedPlan }[],
+  plans: readonly { readonly environment: string; readonly plan: SimulationPlan }[],
 ): Promise<void> {
   const seen = new Map<number, string>();
   for (const { environment, plan } of plans) {
@@ -69,10 +69,10 @@ export async function requirePorts(
 }
 
 /** Start every process of an environment at the same time, and wait until each is healthy or has failed. */
-export async function startEmbedded(
-  plan: EmbeddedPlan,
+export async function startSimulation(
+  plan: SimulationPlan,
   options: StartOptions,
-): Promise<EmbeddedEnvironment> {
+): Promise<Simulation> {
   const children: Child[] = [];
   const proxies: TcpProxy[] = [];
   const stop = async (): Promise<void> => {
@@ -108,12 +108,12 @@ export async function startEmbedded(
 /** What is left at the end of an environment has nothing in flight: no reason to wait for long. */
 const stopPatienceSeconds = 5;
 
-function distinctPorts(plan: EmbeddedPlan): EmbeddedPlan["proxies"] {
+function distinctPorts(plan: SimulationPlan): SimulationPlan["proxies"] {
   const seen = new Set<number>();
   return plan.proxies.filter(({ port }) => !seen.has(port) && seen.add(port));
 }
 
-/** Start the process of an instance. Its model repository is there: {@link assemble}. */
+/** Start the process of an instance. Its model repository is there: {@link assembleRepository}. */
 export function startProcess(instance: Instance, serverCommand: readonly string[]): Child {
   return startChild({
     command: withLifeline(serverCommand),
@@ -129,7 +129,7 @@ export function withLifeline(command: readonly string[]): readonly string[] {
 
 function prepare({ repository }: Instance): StartOutcome | undefined {
   try {
-    if (repository !== undefined) assemble(repository);
+    if (repository !== undefined) assembleRepository(repository);
     return undefined;
   } catch (error) {
     return { ok: false, message: error instanceof Error ? error.message : String(error) };
@@ -137,7 +137,7 @@ function prepare({ repository }: Instance): StartOutcome | undefined {
 }
 
 /** Put a model repository together: real folders, links to files, and the texts of the artefact. */
-export function assemble({ folder, parts, modelFile }: RepositoryPlan): void {
+export function assembleRepository({ folder, parts, modelFile }: RepositoryPlan): void {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
   for (const { path, source, files = {} } of parts) {
@@ -186,7 +186,7 @@ export async function waitUntilReady(
     if (child.exit !== undefined) {
       return {
         ok: false,
-        message: `ended ${howEnded(child.exit)} before it was ready${tail(child)}`,
+        message: `ended ${describeExit(child.exit)} before it was ready${lastLinesOf(child)}`,
       };
     }
     const status = await statusOf(readyUrl, signal);
@@ -196,18 +196,18 @@ export async function waitUntilReady(
   }
   return {
     ok: false,
-    message: `was not ready in ${budgetSeconds} s: ${answer} from ${readyUrl}${tail(child)}`,
+    message: `was not ready in ${budgetSeconds} s: ${answer} from ${readyUrl}${lastLinesOf(child)}`,
   };
 }
 
 /** In words: `with code 1`, `by SIGKILL`. */
-export function howEnded({ code, signal }: Exit): string {
+export function describeExit({ code, signal }: Exit): string {
   if (signal !== null) return `by ${signal}`;
   return code === null ? "before it began" : `with code ${code}`;
 }
 
 /** For messages: what a process printed last. */
-export function tail(child: Child): string {
+export function lastLinesOf(child: Child): string {
   const lines = child.lastLines(shownLines);
   return lines.length === 0 ? "" : `; its last lines:\n${lines.map((l) => `    ${l}`).join("\n")}`;
 }

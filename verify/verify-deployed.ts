@@ -3,7 +3,7 @@ import { dirname, join, resolve } from "node:path";
 import { type Artefact, readArtefact } from "../artefact/artefact.ts";
 import type { ClusterInspection } from "../artefact/cluster-objects.ts";
 import { environmentModel } from "../artefact/environment-model.ts";
-import { type EmbeddedPlan, planEmbedded } from "../artefact/simulation-plan.ts";
+import { planSimulation, type SimulationPlan } from "../artefact/simulation-plan.ts";
 import type { EnvironmentSubject, VerifyRecord } from "../bench/record/record.ts";
 import {
   type DeployedEnvironment,
@@ -141,9 +141,9 @@ async function runDeployed(
 }
 
 /** What the file says of itself; no process is started from it. */
-function planOf(artefact: Artefact, moduleFolder: string): EmbeddedPlan {
+function planOf(artefact: Artefact, moduleFolder: string): SimulationPlan {
   let port = 0;
-  return planEmbedded(artefact, {
+  return planSimulation(artefact, {
     moduleFolder,
     modelRepository: join(moduleFolder, "model_repository"),
     exists: () => false,

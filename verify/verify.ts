@@ -3,8 +3,8 @@ import { dirname, join, resolve } from "node:path";
 import { type Artefact, readArtefact } from "../artefact/artefact.ts";
 import { environmentModel } from "../artefact/environment-model.ts";
 import { makeScratchFolder } from "../artefact/scratch-folder.ts";
-import { type RunningInstance, requirePorts, startEmbedded } from "../artefact/simulation.ts";
-import { type EmbeddedPlan, workloadsBehind } from "../artefact/simulation-plan.ts";
+import { type RunningInstance, requirePorts, startSimulation } from "../artefact/simulation.ts";
+import { type SimulationPlan, workloadsBehind } from "../artefact/simulation-plan.ts";
 import type { EnvironmentSubject, VerifyRecord } from "../bench/record/record.ts";
 import { metricsSource } from "../bench/run/instance-metrics.ts";
 import { type EnvironmentFile, planFor, subjectOf } from "../bench/run/local-environment.ts";
@@ -87,7 +87,7 @@ export async function verify(options: VerifyOptions): Promise<VerifyRecord> {
 
 interface Prepared extends EnvironmentFile {
   readonly artefact: Artefact;
-  readonly plan: EmbeddedPlan;
+  readonly plan: SimulationPlan;
   readonly model: ReferenceModel;
 }
 
@@ -101,7 +101,7 @@ async function runEmbedded(
   const began = performance.now();
   const { artefact, plan } = environment;
   run.phase(`start ${plan.instances.map(({ name }) => name).join(", ")}`);
-  const running = await startEmbedded(plan, { serverCommand, signal, startLimitSeconds });
+  const running = await startSimulation(plan, { serverCommand, signal, startLimitSeconds });
   const services = artefact.workloads.map((workload) =>
     openService(
       run.environment,
@@ -125,7 +125,7 @@ async function runEmbedded(
 async function checkAll(
   run: CheckRun,
   services: readonly ServiceUnderTest[],
-  plan: EmbeddedPlan,
+  plan: SimulationPlan,
   all: readonly RunningInstance[],
   reference: Reference,
 ): Promise<void> {

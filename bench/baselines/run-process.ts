@@ -1,5 +1,5 @@
 import { type Child, type ChildOptions, startChild } from "../../artefact/child-process.ts";
-import { howEnded, waitUntilReady } from "../../artefact/simulation.ts";
+import { describeExit, waitUntilReady } from "../../artefact/simulation.ts";
 import { UserError } from "../../contract/user-error.ts";
 
 const stopPatienceSeconds = 5;
@@ -33,7 +33,7 @@ export async function runToEnd(
   signal.throwIfAborted();
   if (exit.code === 0) return child;
   const lines = child.lastLines(shownLines).join("\n");
-  throw new UserError(`${name} ended ${howEnded(exit)}:\n${lines}`);
+  throw new UserError(`${name} ended ${describeExit(exit)}:\n${lines}`);
 }
 
 /** A service of the bench's own: started for one measurement, stopped after it. */

@@ -31,7 +31,7 @@ import {
   newBenchRecord,
   runBench,
 } from "./bench-run.ts";
-import type { BenchTarget, EmbeddedSource, TargetsSource } from "./bench-targets.ts";
+import type { BenchTarget, SimulatedSource, TargetsSource } from "./bench-targets.ts";
 import { makeReference, readSamples } from "./reference.ts";
 
 const project = fileURLToPath(new URL("../../", import.meta.url));
@@ -46,8 +46,8 @@ const samples = join(project, "model-tools/samples");
 let written = 0;
 async function source(
   document: TestDocument,
-  changes: Partial<EmbeddedSource> = {},
-): Promise<EmbeddedSource> {
+  changes: Partial<SimulatedSource> = {},
+): Promise<SimulatedSource> {
   const name = `environment-${++written}`;
   mkdirSync(join(folder, name));
   const file = join(folder, name, "cdk.tf.json");

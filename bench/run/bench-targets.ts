@@ -2,11 +2,11 @@ import { mkdirSync, rmSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { readArtefact, type Workload } from "../../artefact/artefact.ts";
 import { makeScratchFolder } from "../../artefact/scratch-folder.ts";
-import { type RunningInstance, requirePorts, startEmbedded } from "../../artefact/simulation.ts";
+import { type RunningInstance, requirePorts, startSimulation } from "../../artefact/simulation.ts";
 import {
   describe,
-  type EmbeddedPlan,
   type Instance,
+  type SimulationPlan,
   workloadsBehind,
 } from "../../artefact/simulation-plan.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
@@ -65,7 +65,7 @@ export interface BenchTarget {
   readonly controlUrl?: string;
   /** Header that its model control API requires; absent if it requires none, or if that is unknown. */
   readonly controlHeader?: RequiredHeader;
-  /** Processes on this machine behind it (embedded runtime only). */
+  /** Processes on this machine behind it (local simulation only). */
   readonly pids: readonly number[];
 }
 
@@ -81,10 +81,10 @@ export interface OpenTargets {
 }
 
 /** Where a run finds what it measures: one environment, or addresses. */
-export type TargetsSource = EmbeddedSource | DeployedSource | EndpointsSource;
+export type TargetsSource = SimulatedSource | DeployedSource | EndpointsSource;
 
 /** Local processes of clipstack's server in place of the environment's containers. */
-export interface EmbeddedSource {
+export interface SimulatedSource {
   readonly kind: "embedded";
   readonly environment: EnvironmentFile;
   /** Starts clipstack's server: program, arguments, and the server's file last. */
@@ -151,7 +151,7 @@ export async function withTargets<Result>(
 ): Promise<Result> {
   switch (source.kind) {
     case "embedded":
-      return withEmbedded(source, options, use);
+      return withSimulation(source, options, use);
     case "deployed":
       return withDeployed(source, options, use);
     case "endpoints":
@@ -169,8 +169,8 @@ export function benchPathsOf({ path, payloads }: Pick<BenchTarget, "path" | "pay
   ]);
 }
 
-async function withEmbedded<Result>(
-  source: EmbeddedSource,
+async function withSimulation<Result>(
+  source: SimulatedSource,
   { signal, onPhase }: WithTargetsOptions,
   use: (open: OpenTargets) => Promise<Result>,
 ): Promise<Result> {
@@ -189,7 +189,7 @@ async function withEmbedded<Result>(
     }
     await requirePorts([{ environment: name, plan }]);
     onPhase(`start ${plan.instances.map((instance) => instance.name).join(", ")}`);
-    const running = await startEmbedded(plan, { serverCommand, signal, startLimitSeconds });
+    const running = await startSimulation(plan, { serverCommand, signal, startLimitSeconds });
     try {
       requireStarted(running.instances);
       const workloads = artefact.workloads.filter((workload) =>
@@ -211,10 +211,10 @@ async function withEmbedded<Result>(
             .map(metricsSource)
             .filter(({ url }) => url !== undefined),
           pids: counting(service).map(({ child }) => child.pid),
-          controlHeader: controlHeaderOf(service.workload.words),
+          controlHeader: controlHeaderOf(service.workload.command),
         }),
         environments: () => [subjectOf(artefact, environment, plan.notes, began)],
-        notes: [...notes, ...embeddedNotes(artefact.environment)],
+        notes: [...notes, ...simulationNotes(artefact.environment)],
       });
     } finally {
       await running.stop();
@@ -224,7 +224,7 @@ async function withEmbedded<Result>(
   }
 }
 
-function embeddedNotes({ name, gpu, accelerator }: Environment): readonly string[] {
+function simulationNotes({ name, gpu, accelerator }: Environment): readonly string[] {
   return accelerator === "cpu" || gpu === undefined
     ? [`${name}: local processes of clipstack's server stood in for its containers.`]
     : [
@@ -241,10 +241,10 @@ function requireStarted(instances: readonly RunningInstance[]): void {
 
 /** Of a plan the services that offer one of the paths, and the Tritons behind them. */
 function neededPart(
-  plan: EmbeddedPlan,
+  plan: SimulationPlan,
   paths: readonly EndpointName[] | undefined,
   environment: string,
-): EmbeddedPlan {
+): SimulationPlan {
   const offers = ({ workload }: { readonly workload: Workload }) =>
     workload.service.endpoints.some(({ name }) => name !== undefined && isAsked(name, paths));
   const all = plan.instances.map(({ workload }) => workload);
@@ -276,11 +276,11 @@ function isAsked(path: EndpointName, paths: readonly EndpointName[] | undefined)
 
 /** The plan with more options for Tritons, and with the models of the payload variants where they are asked for. */
 function withMore(
-  plan: EmbeddedPlan,
-  { tritonArgs = [], u8ModelFile, modelFile, modelRepository }: EmbeddedSource,
+  plan: SimulationPlan,
+  { tritonArgs = [], u8ModelFile, modelFile, modelRepository }: SimulatedSource,
   scratch: string,
   notes: string[],
-): EmbeddedPlan {
+): SimulationPlan {
   const linked = (name: string, file: string): string => {
     const folder = join(scratch, "files", name);
     mkdirSync(folder, { recursive: true });
@@ -406,7 +406,7 @@ async function withEndpoints<Result>(
       address: "",
       kind: "container",
       name: known.name,
-      words: [],
+      command: [],
       env: {},
       published: [],
       inCluster: [],

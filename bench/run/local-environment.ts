@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import type { Artefact } from "../../artefact/artefact.ts";
 import { freePorts } from "../../artefact/free-ports.ts";
-import { describe, type EmbeddedPlan, planEmbedded } from "../../artefact/simulation-plan.ts";
+import { describe, planSimulation, type SimulationPlan } from "../../artefact/simulation-plan.ts";
 import type { EnvironmentSubject } from "../record/record.ts";
 
 export interface EnvironmentFile {
@@ -31,13 +31,13 @@ export async function planFor(
   { file }: EnvironmentFile,
   options: LocalEnvironmentOptions,
   temporaryFolder: string,
-): Promise<EmbeddedPlan> {
+): Promise<SimulationPlan> {
   const replicas = artefact.workloads.reduce((sum, workload) => sum + workload.replicas, 0);
   const endpoints = artefact.workloads.flatMap(({ service }) => service.endpoints);
   const published = artefact.workloads.flatMap((workload) => workload.published);
   const needed = new Set(published.map(({ external }) => external + options.portOffset));
   const free = [...(await freePorts(replicas * portsPerReplica + endpoints.length, needed))];
-  return planEmbedded(artefact, {
+  return planSimulation(artefact, {
     moduleFolder: dirname(resolve(file)),
     modelRepository: options.modelRepository,
     modelFile: options.modelFile,

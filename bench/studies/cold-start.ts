@@ -1,8 +1,13 @@
 import { rmSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Child } from "../../artefact/child-process.ts";
-import { assemble, howEnded, startProcess, tail } from "../../artefact/simulation.ts";
-import { type EmbeddedPlan, type Instance, loopback } from "../../artefact/simulation-plan.ts";
+import {
+  assembleRepository,
+  describeExit,
+  lastLinesOf,
+  startProcess,
+} from "../../artefact/simulation.ts";
+import { type Instance, loopback, type SimulationPlan } from "../../artefact/simulation-plan.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
@@ -59,7 +64,7 @@ const readyPaths = { embed: embedPaths.readyz, triton: oipPaths.ready } as const
  * @throws {UserError} one line for a service that does not start.
  */
 export async function coldStarts(
-  plan: EmbeddedPlan,
+  plan: SimulationPlan,
   serverCommand: readonly string[],
   options: ColdStartOptions,
 ): Promise<void> {
@@ -68,7 +73,8 @@ export async function coldStarts(
   );
   const order = [...first].sort((a, b) => rank(a) - rank(b));
   try {
-    for (const { repository } of order) if (repository !== undefined) assemble(repository);
+    for (const { repository } of order)
+      if (repository !== undefined) assembleRepository(repository);
     for (let round = 1; round <= options.rounds; round++) {
       const children: Child[] = [];
       try {
@@ -113,7 +119,8 @@ function localService(
       child = startProcess(instance, serverCommand);
       children.push(child);
     },
-    ended: () => child?.exit && `ended ${howEnded(child.exit)} before it was ready${tail(child)}`,
+    ended: () =>
+      child?.exit && `ended ${describeExit(child.exit)} before it was ready${lastLinesOf(child)}`,
   };
 }
 

@@ -242,8 +242,8 @@ function same<T extends string>(
   );
 }
 
-function variantOf({ words }: Workload): string | undefined {
-  return words.length === 0 ? undefined : parseTritonArgs(words.slice(1))["model-config-name"];
+function variantOf({ command }: Workload): string | undefined {
+  return command.length === 0 ? undefined : parseTritonArgs(command.slice(1))["model-config-name"];
 }
 
 const body = z.record(z.string(), z.looseObject({}));

@@ -7,8 +7,8 @@ import { readBenchRecord } from "../../bench/record/bench-record.ts";
 import type { EnvironmentSubject } from "../../bench/record/record.ts";
 import type {
   DeployedSource,
-  EmbeddedSource,
   EndpointsSource,
+  SimulatedSource,
 } from "../../bench/run/bench-targets.ts";
 import { type EnvironmentFile, planFor, subjectOf } from "../../bench/run/local-environment.ts";
 import { coldStarts } from "../../bench/studies/cold-start.ts";
@@ -97,7 +97,7 @@ function unavailable(message: string) {
 }
 
 function embedded(
-  source: EmbeddedSource,
+  source: SimulatedSource,
   prepared: PreparedBench,
   { rounds, ...options }: StudyEnvironmentsOptions,
   variants: EnvironmentVariants,
@@ -143,9 +143,9 @@ function subjects(file: EnvironmentFile, artefact: Artefact): () => EnvironmentS
 }
 
 function changed(
-  source: EmbeddedSource,
+  source: SimulatedSource,
   { paths, variants, tritonArgs }: SourceChange,
-): EmbeddedSource {
+): SimulatedSource {
   const u8ModelFile = variants ? source.u8ModelFile : undefined;
   return { ...source, paths, tritonArgs, u8ModelFile };
 }
@@ -294,7 +294,7 @@ function synthesizedNote({ source }: EnvironmentVariant): string {
 
 async function scalingVariants(
   name: string,
-  source: EmbeddedSource,
+  source: SimulatedSource,
   variants: EnvironmentVariants,
 ): ReturnType<StudyEnvironment["variants"]> {
   requireMultiGpu(name);
@@ -316,7 +316,7 @@ async function scalingVariants(
 
 async function topologyVariants(
   name: string,
-  source: EmbeddedSource,
+  source: SimulatedSource,
   variants: EnvironmentVariants,
 ): ReturnType<StudyEnvironment["variants"]> {
   requireMultiGpu(name);

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { endWithParent, startChild } from "../../artefact/child-process.ts";
 import { freePorts } from "../../artefact/free-ports.ts";
-import { howEnded, tail, waitUntilReady } from "../../artefact/simulation.ts";
+import { describeExit, lastLinesOf, waitUntilReady } from "../../artefact/simulation.ts";
 import { residentMB } from "../../bench/baselines/cpu-use.ts";
 import { embedPaths } from "../../contract/embed-paths.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
@@ -98,9 +98,9 @@ async function start(
     name,
     ports,
     get ended() {
-      return child.exit && `${howEnded(child.exit)}${tail(child)}`;
+      return child.exit && `${describeExit(child.exit)}${lastLinesOf(child)}`;
     },
     memory: () => residentMB(child.pid) ?? 0,
-    stop: async () => howEnded(await child.stop(stopSeconds)),
+    stop: async () => describeExit(await child.stop(stopSeconds)),
   };
 }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Exit } from "../../artefact/child-process.ts";
-import { howEnded, type RunningInstance } from "../../artefact/simulation.ts";
+import { describeExit, type RunningInstance } from "../../artefact/simulation.ts";
 import { loopback, type Target } from "../../artefact/simulation-plan.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
 import { embedBy } from "../../bench/run/embed-requests.ts";
@@ -69,7 +69,7 @@ export async function checkStop(
   const targets = pathsOf(service);
   const dead = service.instances.find(({ child }) => child.exit !== undefined);
   if (dead?.child.exit !== undefined) {
-    const message = `${dead.instance.name} ended ${howEnded(dead.child.exit)} while it was checked`;
+    const message = `${dead.instance.name} ended ${describeExit(dead.child.exit)} while it was checked`;
     return [resultOf(service, "stop", "fail", message)];
   }
   if (running === undefined || targets.length === 0) {
@@ -161,7 +161,7 @@ async function stopUnderLoad(
     return resultOf(service, "stop", "fail", message, { measured });
   }
   if (exit.code !== 0) {
-    const message = `${instance.name} ended ${howEnded(exit)} after ${stopMs} ms (grace ${instance.graceSeconds} s), must end with code 0`;
+    const message = `${instance.name} ended ${describeExit(exit)} after ${stopMs} ms (grace ${instance.graceSeconds} s), must end with code 0`;
     return resultOf(service, "stop", "fail", message, { measured });
   }
   const message = `${instance.name}: of ${during.length} requests at the stop ${measured.answered} answered, ${measured.refused} refused, none lost; ended with code 0 after ${stopMs} ms`;

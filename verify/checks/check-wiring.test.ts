@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { parseArtefact } from "../../artefact/artefact.ts";
 import type { RunningInstance } from "../../artefact/simulation.ts";
-import type { EmbeddedPlan } from "../../artefact/simulation-plan.ts";
+import type { SimulationPlan } from "../../artefact/simulation-plan.ts";
 import {
   dockerDocument,
   type TestDocument,
@@ -30,7 +30,7 @@ function wiringOf(variant: string, document: TestDocument = dockerDocument()) {
   ];
   // of a running process only what it was started with is asked for
   const running = { instance: { workload, role: "triton", args } } as unknown as RunningInstance;
-  const plan: EmbeddedPlan = {
+  const plan: SimulationPlan = {
     instances: [],
     proxies: [],
     faults: [],

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { RunningInstance } from "../../artefact/simulation.ts";
-import { type EmbeddedPlan, loopback } from "../../artefact/simulation-plan.ts";
+import { loopback, type SimulationPlan } from "../../artefact/simulation-plan.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
 import { reason } from "../../bench/run/http-client.ts";
 import { resultOf, type ServiceUnderTest } from "../../bench/run/service-under-test.ts";
@@ -10,7 +10,10 @@ import { checkModelConfig } from "../../contract/model-config-check.ts";
 import { parseTritonArgs } from "../../contract/triton-flags.ts";
 
 /** What the plan found in the artefact, one result for each fault, or one that says there is none. */
-export function checkWiring(service: ServiceUnderTest, plan: EmbeddedPlan): readonly CheckResult[] {
+export function checkWiring(
+  service: ServiceUnderTest,
+  plan: SimulationPlan,
+): readonly CheckResult[] {
   const { workload } = service;
   const faults = [
     ...plan.faults.filter((fault) => fault.workload === workload).map(({ message }) => message),
