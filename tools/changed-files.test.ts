@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { changeOfTrees, parseDocument } from "../review/input/trees.ts";
+import { parseDocument } from "../review/input/synthesized-document.ts";
+import { changeOfTrees } from "../review/input/trees.ts";
 import { markdownComment } from "../review/report/comment-markdown.ts";
 import { reviewOf } from "../review/review.ts";
 import { synthesizedText } from "../review/test-stacks.ts";

@@ -35,7 +35,7 @@ import {
 } from "../contract/triton-flags.ts";
 import { parseSettings } from "../stacks/settings.ts";
 import { schemaTable } from "../stacks/settings-docs.ts";
-import type { RenderedFile } from "./render.ts";
+import type { RenderedFile } from "./rendered-file.ts";
 
 const chart = "helm/clipstack";
 const source = "constructs/kubernetes/chart-values.ts";

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import type { RenderedFile } from "./render.ts";
+import type { RenderedFile } from "./rendered-file.ts";
 
 /** One entry of `packages` in a `package-lock.json`, as far as it is read here. */
 interface LockedPackage {

@@ -7,7 +7,7 @@ import {
   modelVariants,
   printModelConfig,
 } from "../contract/model-config.ts";
-import type { RenderedFile } from "./render.ts";
+import type { RenderedFile } from "./rendered-file.ts";
 
 /**
  * `model_repository/<model>/config.pbtxt` of every model, and `configs/<variant>.pbtxt` where that is another one: without

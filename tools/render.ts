@@ -12,14 +12,7 @@ import { renderK8sRecordSchema } from "../verify/drills/k8s-record.ts";
 import { chartFiles } from "./render-chart.ts";
 import { imageLockFiles } from "./render-image-lock.ts";
 import { modelConfigFiles } from "./render-model-configs.ts";
-
-/** A file that is written by `npm run render` and by nobody else. */
-export interface RenderedFile {
-  /** From the repository root, with slashes. */
-  readonly path: string;
-  /** All of it. */
-  readonly text: string;
-}
+import type { RenderedFile } from "./rendered-file.ts";
 
 /** Everything that is rendered. To add files, add a producer. */
 export const producers: readonly (() => readonly RenderedFile[])[] = [

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Capacity } from "../../review/changes/capacity.ts";
-import { changeOfTrees, parseDocument } from "../../review/input/trees.ts";
+import { parseDocument } from "../../review/input/synthesized-document.ts";
+import { changeOfTrees } from "../../review/input/trees.ts";
 import { reviewOf } from "../../review/review.ts";
 import { synthesizedText } from "../../review/test-stacks.ts";
 import type { EnvironmentName } from "../../stacks/settings.ts";

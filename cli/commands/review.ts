@@ -6,11 +6,10 @@ import { verdictLevels } from "../../review/changes/verdict.ts";
 import type { RuleFinding, StackChange } from "../../review/input/change.ts";
 import { changeOfPlan } from "../../review/input/plan-json.ts";
 import {
-  changeOfTrees,
   parseDocument,
   type SynthesizedDocument,
-  withDocument,
-} from "../../review/input/trees.ts";
+} from "../../review/input/synthesized-document.ts";
+import { changeOfTrees, withDocument } from "../../review/input/trees.ts";
 import { isUnchanged } from "../../review/report/comment-document.ts";
 import { htmlReport } from "../../review/report/comment-html.ts";
 import { jsonReport } from "../../review/report/comment-json.ts";

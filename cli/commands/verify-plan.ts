@@ -1,7 +1,8 @@
 import { z } from "zod";
 import type { StackChange } from "../../review/input/change.ts";
 import { fingerprintOf, planDifferences, unfit } from "../../review/input/fingerprint.ts";
-import { changeOfPlan, parseJson } from "../../review/input/plan-json.ts";
+import { parseJson } from "../../review/input/json-file.ts";
+import { changeOfPlan } from "../../review/input/plan-json.ts";
 import { ReviewError } from "../../review/input/review-error.ts";
 import { commentMarker, plansMarker } from "../../review/report/comment-markdown.ts";
 

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { changeOfTrees, parseDocument } from "../input/trees.ts";
+import { parseDocument } from "../input/synthesized-document.ts";
+import { changeOfTrees } from "../input/trees.ts";
 import { markdownComment } from "../report/comment-markdown.ts";
 import { type Review, reviewOf } from "../review.ts";
 import { findingsOfChange } from "../rules/findings.ts";

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { changeOfTrees, parseDocument } from "../input/trees.ts";
+import { parseDocument } from "../input/synthesized-document.ts";
+import { changeOfTrees } from "../input/trees.ts";
 import { reviewOf } from "../review.ts";
 import { savedChange } from "../test-plans.ts";
 import { synthesizedText } from "../test-stacks.ts";

@@ -1,7 +1,7 @@
 import { few } from "../input/stack-facts.ts";
-import type { StackReview } from "../review.ts";
 import { gapTexts } from "./coverage.ts";
 import { newExposures } from "./exposure.ts";
+import type { StackReview } from "./stack-review.ts";
 
 export const verdictLevels = ["safe", "attention", "blocked"] as const;
 

@@ -11,7 +11,8 @@ import { providerPlaces } from "../../tests/deploy/test-project.ts";
 import { reviewOf } from "../review.ts";
 import { linesOf } from "../test-plans.ts";
 import { changeOfPlan } from "./plan-json.ts";
-import { changeOfTrees, parseDocument } from "./trees.ts";
+import { parseDocument } from "./synthesized-document.ts";
+import { changeOfTrees } from "./trees.ts";
 
 /**
  * A plan of `kind-local` by the kubernetes provider, before there is a cluster, where Terraform finds the provider.

@@ -2,7 +2,8 @@ import { expect, test } from "vitest";
 import { reviewOf } from "../review.ts";
 import { synthesizedText } from "../test-stacks.ts";
 import { newPrograms } from "./programs.ts";
-import { changeOfTrees, parseDocument } from "./trees.ts";
+import { parseDocument } from "./synthesized-document.ts";
+import { changeOfTrees } from "./trees.ts";
 
 const base = JSON.parse(synthesizedText("single-gpu"));
 const read = (stack: unknown) => parseDocument(JSON.stringify(stack), "cdk.tf.json");

@@ -1,5 +1,5 @@
 import { few } from "./stack-facts.ts";
-import type { SynthesizedDocument } from "./trees.ts";
+import type { SynthesizedDocument } from "./synthesized-document.ts";
 import { canonical, isObject, stepInto } from "./value-paths.ts";
 
 /** Data sources that run a program, or ask somebody, when a plan is made. */

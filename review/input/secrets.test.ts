@@ -16,7 +16,8 @@ import {
 import { synthesizedText } from "../test-stacks.ts";
 import { changeOfPlan } from "./plan-json.ts";
 import { hasSecretForm, hidden, isSecretName, mask, scrub, variableText } from "./secrets.ts";
-import { changeOfTrees, parseDocument } from "./trees.ts";
+import { parseDocument } from "./synthesized-document.ts";
+import { changeOfTrees } from "./trees.ts";
 
 const canary = "canary-7f3a91c2e5";
 const other = "another-55aa0b";

@@ -5,7 +5,8 @@ import { findingsOfChange } from "../rules/findings.ts";
 import { savedChange } from "../test-plans.ts";
 import { synthesizedText } from "../test-stacks.ts";
 import type { ResourceChange, StackChange } from "./change.ts";
-import { changeOfTrees, parseDocument, withDocument } from "./trees.ts";
+import { parseDocument } from "./synthesized-document.ts";
+import { changeOfTrees, withDocument } from "./trees.ts";
 
 /** Settings of the saved plans, and one thing in them that is different. */
 const settings = (

@@ -1,6 +1,6 @@
 import { gapTexts, type Topic } from "../changes/coverage.ts";
 import type { DiffBlock } from "../changes/diff-line.ts";
-import type { StackReview } from "../review.ts";
+import type { StackReview } from "../changes/stack-review.ts";
 
 /** Headings, lists and tables that Markdown and HTML are made of. */
 

@@ -1,8 +1,8 @@
 import { type Capacity, hoursPerMonth, usdPerThousand } from "../changes/capacity.ts";
 import type { Serving, ServingChange } from "../changes/serving.ts";
+import type { StackReview } from "../changes/stack-review.ts";
 import { few } from "../input/stack-facts.ts";
 import { sameValue } from "../input/value-paths.ts";
-import type { StackReview } from "../review.ts";
 import {
   type Block,
   details,

@@ -1,5 +1,6 @@
 import type { DiffBlock } from "../changes/diff-line.ts";
-import { dangerOf, type ReviewedChange, type StackReview } from "../review.ts";
+import type { ReviewedChange, StackReview } from "../changes/stack-review.ts";
+import { dangerOf } from "../review.ts";
 import {
   type Block,
   details,

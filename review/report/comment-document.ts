@@ -1,7 +1,8 @@
+import { countNames, type StackReview } from "../changes/stack-review.ts";
 import { isBroken, needsAttention } from "../changes/verdict.ts";
 import { few } from "../input/stack-facts.ts";
 import { filesUnknown, modulesUnknown } from "../input/trees.ts";
-import { countNames, dangerOf, type Review, type StackReview } from "../review.ts";
+import { dangerOf, type Review } from "../review.ts";
 import { type Block, heading, type Level, listOf, plural, type Text } from "./comment-blocks.ts";
 import { capacitySection, servingSection } from "./comment-capacity.ts";
 import { actionWord, changeSection, differenceSection } from "./comment-changes.ts";

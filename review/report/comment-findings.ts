@@ -1,7 +1,7 @@
 import { gapTexts } from "../changes/coverage.ts";
 import type { Exposure } from "../changes/exposure.ts";
+import type { StackReview } from "../changes/stack-review.ts";
 import type { RuleFinding } from "../input/change.ts";
-import type { StackReview } from "../review.ts";
 import {
   type Block,
   details,

@@ -1,0 +1,76 @@
+import type { z } from "zod";
+import { ReviewError } from "./review-error.ts";
+
+/** Deeper values are nobody's plan. */
+export const maxDepth = 100;
+/**
+ * Reads a value of a file by its schema.
+ *
+ * @throws {ReviewError} one line with the place and the rule, without anything of the content.
+ */
+
+export function readAs<T extends z.ZodType>(schema: T, value: unknown, shown: string): z.infer<T> {
+  const { data, error } = schema.safeParse(value);
+  const [issue] = error?.issues ?? [];
+  if (issue === undefined) return data as z.infer<T>;
+  throw new ReviewError(`${shown}: ${issue.path.map(String).join(".")}: ${issue.message}`);
+}
+
+/**
+ * JSON of a file.
+ *
+ * @throws {ReviewError} one line that says where it ends or breaks, and nothing of what is there.
+ */
+
+export function parseJson(text: string, shown: string): unknown {
+  const plain = text.replace(/^\uFEFF/, "");
+  if (plain.startsWith("PK")) {
+    throw new ReviewError(
+      `${shown}: must be JSON, got Terraform's own format: terraform show -json PLAN > plan.json`,
+    );
+  }
+  if (plain.trim() === "") throw new ReviewError(`${shown}: must be JSON, got an empty file`);
+  if (/^\s*\{"@level"/.test(plain)) {
+    throw new ReviewError(
+      `${shown}: must be what 'terraform show -json PLAN' prints, got the log of 'terraform plan -json'`,
+    );
+  }
+  let value: unknown;
+  try {
+    value = JSON.parse(plain);
+  } catch (error) {
+    // the message of the engine has a part of the text, which may be a secret
+    const message = error instanceof Error ? error.message : "";
+    const ends = /end of JSON input|Unterminated|Expected .* or/i.test(message);
+    const at = /position (\d+)/.exec(message)?.[1] ?? String(ends ? plain.length : 0);
+    const cut = Number(at) >= plain.trimEnd().length - 1;
+    const place = at === "0" ? "" : ` at character ${at}`;
+    throw new ReviewError(
+      cut
+        ? `${shown}: must be JSON, and ends in the middle of it, after ${plain.length} characters`
+        : `${shown}: must be JSON, and is not${place}`,
+    );
+  }
+  if (tooDeep(value)) {
+    throw new ReviewError(`${shown}: must not be nested deeper than ${maxDepth} levels`);
+  }
+  return value;
+}
+
+/** Without recursion: the depth is what is asked for. */
+
+export function tooDeep(value: unknown): boolean {
+  let level: object[] = typeof value === "object" && value !== null ? [value] : [];
+  for (let depth = 0; level.length > 0; depth += 1) {
+    if (depth > maxDepth) return true;
+    const next: object[] = [];
+    for (const item of level) {
+      for (const key in item) {
+        const inner = (item as Readonly<Record<string, unknown>>)[key];
+        if (typeof inner === "object" && inner !== null) next.push(inner);
+      }
+    }
+    level = next;
+  }
+  return false;
+}
