@@ -2,9 +2,9 @@ import { mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { App } from "../constructs/cdktf.ts";
-import { K8sGpuStack } from "../stacks/k8s-gpu.ts";
-import { KindLocalStack } from "../stacks/kind-local.ts";
-import { MultiGpu4xStack } from "../stacks/multi-gpu-4x.ts";
+import { KindStack } from "../stacks/kind.ts";
+import { KubernetesStack } from "../stacks/kubernetes.ts";
+import { MultiGpuStack } from "../stacks/multi-gpu.ts";
 import { type EnvironmentName, parseSettings } from "../stacks/settings.ts";
 import { SingleGpuStack } from "../stacks/single-gpu.ts";
 import type { StackChange, Values } from "./input/change.ts";
@@ -34,9 +34,9 @@ export function synthesizedText(environment: EnvironmentName, yaml = ""): string
   const app = new App({ outdir });
   const stacks = {
     "single-gpu": () => new SingleGpuStack(app, environment, of("single-gpu")),
-    "multi-gpu-4x": () => new MultiGpu4xStack(app, environment, of("multi-gpu-4x")),
-    "kind-local": () => new KindLocalStack(app, environment, of("kind-local")),
-    "k8s-gpu": () => new K8sGpuStack(app, environment, of("k8s-gpu")),
+    "multi-gpu-4x": () => new MultiGpuStack(app, environment, of("multi-gpu-4x")),
+    "kind-local": () => new KindStack(app, environment, of("kind-local")),
+    "k8s-gpu": () => new KubernetesStack(app, environment, of("k8s-gpu")),
   };
   stacks[environment]();
   app.synth();

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { type EnvironmentName, settingsSchemas } from "./settings.ts";
+import { type EnvironmentName, stackSchemas } from "./settings.ts";
 
 /** What this needs of a JSON Schema. */
 interface Schema {
@@ -34,12 +34,12 @@ export function settingsDocs(): string {
     "with YAML support checks the file as you type: its first line names the JSON Schema in `stacks/schemas/`. Every mistake in",
     "every file is reported at once, one line each, by `npm run synth` and `npx cdktf synth`, with exit code 2.",
     "",
-    ...(Object.keys(settingsSchemas) as EnvironmentName[]).flatMap(section),
+    ...(Object.keys(stackSchemas) as EnvironmentName[]).flatMap(section),
   ].join("\n");
 }
 
 function section(environment: EnvironmentName): readonly string[] {
-  const schema = z.toJSONSchema(settingsSchemas[environment], { io: "input" }) as Schema;
+  const schema = z.toJSONSchema(stackSchemas[environment], { io: "input" }) as Schema;
   return [`## ${environment}`, "", ...schemaTable("setting", schema), ""];
 }
 

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { environmentNames, settingsSchemas } from "./settings.ts";
+import { environmentNames, stackSchemas } from "./settings.ts";
 
 /** JSON Schemas of the settings files, for editors: `stacks/schemas/<environment>.schema.json`. */
 export function settingsSchemaFiles(): readonly { readonly path: string; readonly text: string }[] {
@@ -7,7 +7,7 @@ export function settingsSchemaFiles(): readonly { readonly path: string; readonl
     const schema = {
       title: `Settings of ${environment}`,
       // what a person writes: with a default, a key may be left out
-      ...z.toJSONSchema(settingsSchemas[environment], { io: "input" }),
+      ...z.toJSONSchema(stackSchemas[environment], { io: "input" }),
     };
     return {
       path: `stacks/schemas/${environment}.schema.json`,

@@ -9,7 +9,7 @@ import {
   loadSettings,
   parseSettings,
   SettingsError,
-  settingsSchemas,
+  stackSchemas,
 } from "./settings.ts";
 
 /** What is said about `yaml`, without the file's name. */
@@ -256,6 +256,6 @@ test.each(environmentNames)("every setting of %s says what it is for", (environm
     ...(schema.items?.properties === undefined ? [] : silent(`${path}[]`, schema.items)),
     ...(schema.properties === undefined && schema.description === undefined ? [path] : []),
   ];
-  const schema = z.toJSONSchema(settingsSchemas[environment], { io: "input" });
+  const schema = z.toJSONSchema(stackSchemas[environment], { io: "input" });
   expect(silent("", schema as Schema)).toEqual([]);
 });

@@ -322,7 +322,7 @@ export type SingleGpuSettings = z.infer<typeof singleGpuSettings>;
 
 const fourGpus = [0, 1, 2, 3];
 
-export const multiGpu4xSettings = z.strictObject({
+export const multiGpuSettings = z.strictObject({
   topology: word(["instance-group", "per-gpu"])
     .default("instance-group")
     .describe(
@@ -363,7 +363,7 @@ export const multiGpu4xSettings = z.strictObject({
     .prefault({})
     .describe("Read with `per-gpu`."),
 });
-export type MultiGpu4xSettings = z.infer<typeof multiGpu4xSettings>;
+export type MultiGpuSettings = z.infer<typeof multiGpuSettings>;
 
 const quantities = (cpuMillicores: number, memoryMiB: number) =>
   z
@@ -425,7 +425,7 @@ const cpuScaling = (minReplicas: number, maxReplicas: number) => ({
     .describe("How long the load must be low before pods go."),
 });
 
-export const kindLocalSettings = z.strictObject({
+export const kindSettings = z.strictObject({
   state: state("kind-local"),
   review,
   cluster: z
@@ -497,7 +497,7 @@ export const kindLocalSettings = z.strictObject({
     .prefault({})
     .describe("What a container gets when it does not say, and the most it may say."),
 });
-export type KindLocalSettings = z.infer<typeof kindLocalSettings>;
+export type KindSettings = z.infer<typeof kindSettings>;
 
 const labelText = text(
   "a label or its value, at most 253 characters",
@@ -511,7 +511,7 @@ const sha256 = text("64 hexadecimal digits", /^[0-9a-f]{64}$/).describe(
   "Checksum of the weights (`model.onnx`).",
 );
 
-export const k8sGpuSettings = z.strictObject({
+export const kubernetesSettings = z.strictObject({
   accelerator,
   state: state("k8s-gpu"),
   review,
@@ -714,21 +714,21 @@ export const k8sGpuSettings = z.strictObject({
     .prefault({})
     .describe("Of the namespace: all pods at their maximum, and those that rolling updates add."),
 });
-export type K8sGpuSettings = z.infer<typeof k8sGpuSettings>;
+export type KubernetesSettings = z.infer<typeof kubernetesSettings>;
 
 /** The schema of each environment. */
-export const settingsSchemas = {
+export const stackSchemas = {
   "single-gpu": singleGpuSettings,
-  "multi-gpu-4x": multiGpu4xSettings,
-  "kind-local": kindLocalSettings,
-  "k8s-gpu": k8sGpuSettings,
+  "multi-gpu-4x": multiGpuSettings,
+  "kind-local": kindSettings,
+  "k8s-gpu": kubernetesSettings,
 } as const;
-export type EnvironmentName = keyof typeof settingsSchemas;
-export const environmentNames = Object.keys(settingsSchemas) as EnvironmentName[];
+export type EnvironmentName = keyof typeof stackSchemas;
+export const environmentNames = Object.keys(stackSchemas) as EnvironmentName[];
 
 /** Settings of all environments. */
 export type AllSettings = {
-  readonly [Name in EnvironmentName]: z.infer<(typeof settingsSchemas)[Name]>;
+  readonly [Name in EnvironmentName]: z.infer<(typeof stackSchemas)[Name]>;
 };
 
 export interface LoadedSettings {
@@ -790,7 +790,7 @@ export function parseSettings<Name extends EnvironmentName>(
   yaml: string,
 ): AllSettings[Name] {
   const input = parseYaml(file, yaml) ?? {};
-  const schema = settingsSchemas[environment];
+  const schema = stackSchemas[environment];
   const result = schema.safeParse(input);
   if (!result.success) {
     const lines = issueLines(result.error.issues, schema, input);

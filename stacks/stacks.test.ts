@@ -2,17 +2,17 @@ import { describe, expect, test } from "vitest";
 import { Testing } from "../constructs/cdktf.ts";
 import { findingsOf } from "../constructs/checks/findings.ts";
 import { environment, environmentOutput } from "../contract/environment.ts";
-import { KindLocalStack } from "./kind-local.ts";
-import { MultiGpu4xStack } from "./multi-gpu-4x.ts";
+import { KindStack } from "./kind.ts";
+import { MultiGpuStack } from "./multi-gpu.ts";
 import { parseSettings } from "./settings.ts";
 import { SingleGpuStack } from "./single-gpu.ts";
 
 const single = (yaml = "") =>
   new SingleGpuStack(Testing.app(), "single-gpu", parseSettings("single-gpu", "test", yaml));
 const multi = (yaml = "") =>
-  new MultiGpu4xStack(Testing.app(), "multi-gpu-4x", parseSettings("multi-gpu-4x", "test", yaml));
+  new MultiGpuStack(Testing.app(), "multi-gpu-4x", parseSettings("multi-gpu-4x", "test", yaml));
 const kind = (yaml = "") =>
-  new KindLocalStack(Testing.app(), "kind-local", parseSettings("kind-local", "test", yaml));
+  new KindStack(Testing.app(), "kind-local", parseSettings("kind-local", "test", yaml));
 
 type Stack = ReturnType<typeof single> | ReturnType<typeof multi> | ReturnType<typeof kind>;
 
@@ -150,7 +150,7 @@ describe("single-gpu", () => {
 describe("multi-gpu-4x", () => {
   test("is a host with a gateway and two Tritons over all GPUs", () => {
     expect(tree(multi())).toMatchInlineSnapshot(`
-      "multi-gpu-4x (MultiGpu4xStack)
+      "multi-gpu-4x (MultiGpuStack)
       ├── backend (LocalBackend)
       ├── host (GpuHost)
           ├── check (HostCheck)
@@ -392,7 +392,7 @@ describe("images", () => {
 describe("kind-local", () => {
   test("is a cluster with a namespace and the embed server", () => {
     expect(tree(kind())).toMatchInlineSnapshot(`
-      "kind-local (KindLocalStack)
+      "kind-local (KindStack)
       ├── backend (LocalBackend)
       ├── cluster (KindCluster)
           ├── check (HostCheck)

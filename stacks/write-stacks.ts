@@ -9,9 +9,9 @@ import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { ClusterInference } from "../constructs/kubernetes/cluster-inference.ts";
 import { InferenceDeployment } from "../constructs/kubernetes/inference-deployment.ts";
 import type { Environment } from "../contract/environment.ts";
-import { K8sGpuStack } from "./k8s-gpu.ts";
-import { KindLocalStack } from "./kind-local.ts";
-import { MultiGpu4xStack } from "./multi-gpu-4x.ts";
+import { KindStack } from "./kind.ts";
+import { KubernetesStack } from "./kubernetes.ts";
+import { MultiGpuStack } from "./multi-gpu.ts";
 import { type AllSettings, SettingsError } from "./settings.ts";
 import { SingleGpuStack } from "./single-gpu.ts";
 
@@ -46,9 +46,9 @@ export function writeStacks(
   const k8s = settings["k8s-gpu"];
   const stacks = [
     single && new SingleGpuStack(app, "single-gpu", single),
-    multi && new MultiGpu4xStack(app, "multi-gpu-4x", multi),
-    kind && new KindLocalStack(app, "kind-local", kind),
-    k8s && new K8sGpuStack(app, "k8s-gpu", k8s),
+    multi && new MultiGpuStack(app, "multi-gpu-4x", multi),
+    kind && new KindStack(app, "kind-local", kind),
+    k8s && new KubernetesStack(app, "k8s-gpu", k8s),
   ].filter((stack) => stack !== undefined);
   const lines = findingsOf(app);
   if (lines.length > 0) throw new SettingsError(lines);

@@ -7,7 +7,7 @@ import { manifestsOf } from "../../artefact/terraform-manifests.ts";
 import { Testing } from "../../constructs/cdktf.ts";
 import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
 import { labelNames, podAppName } from "../../contract/pods.ts";
-import { KindLocalStack } from "../../stacks/kind-local.ts";
+import { KindStack } from "../../stacks/kind.ts";
 import { parseSettings } from "../../stacks/settings.ts";
 import { differences } from "./test-compare-objects.ts";
 import { chart, noHelm, type TestObject, template } from "./test-helm.ts";
@@ -39,7 +39,7 @@ const meant = [
 /** Objects of the stack in its namespace; the namespace itself and the metrics-server are in no chart. */
 function ofStack(): readonly Manifest[] {
   const text = Testing.synth(
-    new KindLocalStack(Testing.app(), "kind-local", { ...settings, deployWith: "kubernetes" }),
+    new KindStack(Testing.app(), "kind-local", { ...settings, deployWith: "kubernetes" }),
   );
   const values = parse(readFileSync(join(chart, "values-kind.yaml"), "utf8")) as ChartValues;
   const { repository, tag } = values.embed?.image ?? {};

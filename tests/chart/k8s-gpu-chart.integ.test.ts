@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { Testing } from "../../constructs/cdktf.ts";
 import { findingsOf } from "../../constructs/checks/findings.ts";
 import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
-import { K8sGpuStack } from "../../stacks/k8s-gpu.ts";
+import { KubernetesStack } from "../../stacks/kubernetes.ts";
 import { parseSettings } from "../../stacks/settings.ts";
 import { noHelm, template } from "./test-helm.ts";
 
@@ -41,7 +41,11 @@ const accepted: readonly (readonly [string, string])[] = [
 ];
 
 function valuesOf(yaml: string): ChartValues {
-  const stack = new K8sGpuStack(Testing.app(), "k8s-gpu", parseSettings("k8s-gpu", "test", yaml));
+  const stack = new KubernetesStack(
+    Testing.app(),
+    "k8s-gpu",
+    parseSettings("k8s-gpu", "test", yaml),
+  );
   expect(findingsOf(stack)).toEqual([]);
   const { resource } = JSON.parse(Testing.synth(stack, true));
   const [release] = Object.values(resource.helm_release) as { values: [string] }[];

@@ -3,14 +3,14 @@ import { fileURLToPath } from "node:url";
 import { stringify } from "yaml";
 import { manifestsOf } from "../../artefact/terraform-manifests.ts";
 import { Testing } from "../../constructs/cdktf.ts";
-import { KindLocalStack } from "../../stacks/kind-local.ts";
+import { KindStack } from "../../stacks/kind.ts";
 import { parseSettings } from "../../stacks/settings.ts";
 
 /** For tests: the metrics-server that `kind-local` declares, as manifests, for a cluster that it has not made. */
 export function metricsServerManifests(): string {
   const file = fileURLToPath(new URL("../../stacks/kind-local.settings.yaml", import.meta.url));
   const settings = parseSettings("kind-local", file, readFileSync(file, "utf8"));
-  const stack = new KindLocalStack(Testing.app(), "kind-local", settings);
+  const stack = new KindStack(Testing.app(), "kind-local", settings);
   return manifestsOf(JSON.parse(Testing.synth(stack)).resource, file)
     .filter(({ address }) => /\.metrics-server_/.test(address))
     .map(({ manifest }) => stringify(manifest))

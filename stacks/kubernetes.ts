@@ -4,11 +4,11 @@ import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { ClusterInference } from "../constructs/kubernetes/cluster-inference.ts";
 import { GpuCluster } from "../constructs/kubernetes/gpu-cluster.ts";
 import { keepState } from "../constructs/state.ts";
-import type { K8sGpuSettings } from "./settings.ts";
+import type { KubernetesSettings } from "./settings.ts";
 
 /** A cluster with GPU nodes, where one machine is not enough: the chart, embed servers in front of Tritons. */
-export class K8sGpuStack extends TerraformStack {
-  constructor(scope: Construct, id: string, settings: K8sGpuSettings) {
+export class KubernetesStack extends TerraformStack {
+  constructor(scope: Construct, id: string, settings: KubernetesSettings) {
     super(scope, id);
     keepState(this, settings.state);
 

@@ -9,13 +9,13 @@ import { TritonServer } from "../constructs/docker/triton-server.ts";
 import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { keepState } from "../constructs/state.ts";
 import { perGpuHostPorts } from "../contract/ports.ts";
-import type { MultiGpu4xSettings } from "./settings.ts";
+import type { MultiGpuSettings } from "./settings.ts";
 import { embedImageFindings, modelRepositoryFindings, upstreamFindings } from "./settings-rules.ts";
 import { tritonProps } from "./triton-props.ts";
 
 /** One host, four GPUs: Triton over all of them, or one Triton for each, behind the embed server as gateway. */
-export class MultiGpu4xStack extends TerraformStack {
-  constructor(scope: Construct, id: string, settings: MultiGpu4xSettings) {
+export class MultiGpuStack extends TerraformStack {
+  constructor(scope: Construct, id: string, settings: MultiGpuSettings) {
     super(scope, id);
     keepState(this, settings.state);
 
@@ -66,7 +66,7 @@ const topologies = {
   "instance-group": (
     scope: Construct,
     common: Common,
-    { tritonOnnx, tritonTrt, embed }: MultiGpu4xSettings,
+    { tritonOnnx, tritonTrt, embed }: MultiGpuSettings,
   ): Tritons => {
     const tritons = [
       ...(tritonOnnx.enabled
@@ -94,7 +94,7 @@ const topologies = {
    * One Triton for each GPU, with a process, a port range and an engine cache of its own. They are replaced one at a time,
    * so that the gateway always has the others.
    */
-  "per-gpu": (scope: Construct, common: Common, { perGpu }: MultiGpu4xSettings): Tritons => {
+  "per-gpu": (scope: Construct, common: Common, { perGpu }: MultiGpuSettings): Tritons => {
     const tritons: TritonServer[] = [];
     for (const [index, gpu] of perGpu.gpus.entries()) {
       const triton = new TritonServer(scope, `triton-${index}`, {

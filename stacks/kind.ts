@@ -8,11 +8,11 @@ import { InferenceDeployment } from "../constructs/kubernetes/inference-deployme
 import { InferenceNamespace } from "../constructs/kubernetes/inference-namespace.ts";
 import { InferenceRelease } from "../constructs/kubernetes/inference-release.ts";
 import { keepState } from "../constructs/state.ts";
-import type { KindLocalSettings } from "./settings.ts";
+import type { KindSettings } from "./settings.ts";
 
 /** A kind cluster on this machine, with the embed server on CPU: what a cluster adds, without a GPU. */
-export class KindLocalStack extends TerraformStack {
-  constructor(scope: Construct, id: string, settings: KindLocalSettings) {
+export class KindStack extends TerraformStack {
+  constructor(scope: Construct, id: string, settings: KindSettings) {
     super(scope, id);
     keepState(this, settings.state);
 

@@ -4,14 +4,14 @@ import { findingsOf, warningsOf } from "../constructs/checks/findings.ts";
 import { type ChartValues, chartValues } from "../constructs/kubernetes/chart-values.ts";
 import type { ClusterRequirements } from "../constructs/kubernetes/cluster-requirements.ts";
 import { environment } from "../contract/environment.ts";
-import { K8sGpuStack } from "./k8s-gpu.ts";
+import { KubernetesStack } from "./kubernetes.ts";
 import { parseSettings } from "./settings.ts";
 
 /** An image that nobody can move. */
 const pinned = `registry.example/triton@sha256:${"a".repeat(64)}`;
 
 const stackOf = (yaml = "") =>
-  new K8sGpuStack(Testing.app(), "k8s-gpu", parseSettings("k8s-gpu", "test", yaml));
+  new KubernetesStack(Testing.app(), "k8s-gpu", parseSettings("k8s-gpu", "test", yaml));
 const findings = (yaml: string) =>
   findingsOf(stackOf(yaml)).map((line) => line.replace("k8s-gpu/inference: ", ""));
 const warnings = (yaml: string) =>
