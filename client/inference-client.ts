@@ -5,11 +5,11 @@ import { hostPorts } from "../contract/ports.ts";
 import { type LocalEmbedder, openLocalEmbedder } from "../inference/session/local-embedder.ts";
 import { ClientError } from "./client-error.ts";
 import { decodeImages } from "./decode-images.ts";
-import { openEmbedRemote } from "./embed-remote.ts";
-import type { Remote } from "./remote.ts";
+import { openEmbedClient } from "./embed-client.ts";
+import type { RemoteEmbedder } from "./remote-embedder.ts";
 import { openGrpcTransport } from "./triton/grpc-transport.ts";
 import { openHttpTransport } from "./triton/http-transport.ts";
-import { openTritonRemote } from "./triton-remote.ts";
+import { openTritonEmbedder } from "./triton-embedder.ts";
 
 export const clientBackends = ["embed", "triton", "triton_grpc"] as const;
 /** What is at the other end: the embed API, or a Triton over HTTP or gRPC. */
@@ -189,21 +189,21 @@ function countedFrom(first: number, error: unknown): unknown {
   return new ClientError(error.code, problem, { cause: error.cause, image });
 }
 
-function openRemote(options: InferenceClientOptions): Remote {
+function openRemote(options: InferenceClientOptions): RemoteEmbedder {
   const { backend, model = openclipVitB32.name, timeoutMs = defaultTimeoutMs } = options;
   const url = parseServiceUrl(options.serviceUrl ?? defaultServiceUrls[backend]);
   switch (backend) {
     case "embed":
-      return openEmbedRemote({ url: url.origin, apiKey: options.apiKey, timeoutMs });
+      return openEmbedClient({ url: url.origin, apiKey: options.apiKey, timeoutMs });
     case "triton":
-      return openTritonRemote({
+      return openTritonEmbedder({
         transport: openHttpTransport({ url: url.origin }),
         model,
         timeoutMs,
       });
     case "triton_grpc": {
       const target = parseGrpcUrl(options.tritonGrpcUrl ?? grpcUrlOf(url));
-      return openTritonRemote({ transport: openGrpcTransport({ target }), model, timeoutMs });
+      return openTritonEmbedder({ transport: openGrpcTransport({ target }), model, timeoutMs });
     }
   }
 }
@@ -273,7 +273,7 @@ function localModel(modelPath: string): LocalModel {
 const fallbackCodes: ReadonlySet<ClientError["code"]> = new Set(["unavailable", "timeout"]);
 
 function withFallback(
-  remote: Remote,
+  remote: RemoteEmbedder,
   local: LocalModel,
   onFallback: (reason: string) => void,
 ): EmbedBatch {

@@ -2,7 +2,7 @@ import { openclipVitB32, openclipVitB32U8 } from "../contract/model-signature.ts
 import { elementCount } from "../contract/tensor.ts";
 import { imageTensor, pixelTensor } from "../inference/preprocess/image-tensor.ts";
 import { openSession } from "../inference/session/onnx-session.ts";
-import { EngineError } from "../inference/session/types.ts";
+import { InferenceError } from "../inference/session/types.ts";
 
 /** A model that is open, whatever its tensors are called. */
 export interface RunnableModel {
@@ -10,7 +10,7 @@ export interface RunnableModel {
    * The embeddings of images, in runs of `batchSize` of them; the last run may be shorter.
    *
    * @param images - `[224, 224, 3]` 8-bit RGB each
-   * @throws {EngineError}
+   * @throws {InferenceError}
    */
   embed(images: readonly Uint8Array[], batchSize: number): Promise<readonly Float32Array[]>;
   close(): Promise<void>;
@@ -25,7 +25,7 @@ const ways = [
 /**
  * Open an image model that takes normalised planes or pixels, with a batch of any size or of one.
  *
- * @throws {EngineError} `model`, when it cannot be loaded, or is not one.
+ * @throws {InferenceError} `model`, when it cannot be loaded, or is not one.
  */
 export async function openModel(path: string): Promise<RunnableModel> {
   const session = await openSession({ modelPath: path, batch: "any" });
@@ -37,7 +37,7 @@ export async function openModel(path: string): Promise<RunnableModel> {
   if (session.inputs.length !== 1 || input === undefined || way === undefined) {
     const got = session.inputs.map(({ name, dataType, dims }) => `${name} ${dataType} [${dims}]`);
     await session.close();
-    throw new EngineError(
+    throw new InferenceError(
       "model",
       `${path}: must take one image, FP32 [3, 224, 224] or UINT8 [224, 224, 3], takes ${got.join(", ") || "nothing"}`,
     );
@@ -51,7 +51,7 @@ export async function openModel(path: string): Promise<RunnableModel> {
         const found = outputs.find(({ name }) => name === output?.name);
         if (found?.dataType !== "FP32" || found.shape[0] !== batch.length) {
           const shown = found === undefined ? "nothing" : `${found.dataType} [${found.shape}]`;
-          throw new EngineError(
+          throw new InferenceError(
             "model",
             `${path}: must give FP32 values for each of ${batch.length} images, gives ${shown}`,
           );

@@ -7,16 +7,16 @@ import {
   status,
 } from "@grpc/grpc-js";
 import type { Tensor } from "../../contract/tensor.ts";
-import {
-  checkAnswer,
-  checkInferAnswer,
-  modelConfigAnswer,
-  modelMetadataAnswer,
-  modelStatisticsAnswer,
-  serverMetadataAnswer,
-  withoutNulls,
-} from "./answers.ts";
 import { endedError, startDeadline } from "./deadline.ts";
+import {
+  checkInferResponse,
+  checkResponse,
+  modelConfigResponse,
+  modelMetadataResponse,
+  modelStatisticsResponse,
+  serverMetadataResponse,
+  withoutNulls,
+} from "./responses.ts";
 import {
   type CallOptions,
   type InferCallOptions,
@@ -139,7 +139,7 @@ export class GrpcTransport implements Transport {
     const request = encodeGrpcRequest(model, inputs, options);
     const answer = await this.#call("ModelInfer", model, request, options);
     try {
-      return checkInferAnswer(
+      return checkInferResponse(
         model,
         { id: answer.id, outputs: decodeGrpcResponse(answer) },
         options,
@@ -183,12 +183,12 @@ export class GrpcTransport implements Transport {
 
   async serverMetadata(options: CallOptions): Promise<ServerMetadata> {
     const answer = await this.#call("ServerMetadata", "server metadata", {}, options);
-    return checkAnswer(serverMetadataAnswer, "server metadata", answer);
+    return checkResponse(serverMetadataResponse, "server metadata", answer);
   }
 
   async modelMetadata(model: string, options: CallOptions): Promise<ModelMetadata> {
     const answer = await this.#call("ModelMetadata", model, { name: model }, options);
-    return checkAnswer(modelMetadataAnswer, model, answer);
+    return checkResponse(modelMetadataResponse, model, answer);
   }
 
   async modelConfig(
@@ -196,12 +196,12 @@ export class GrpcTransport implements Transport {
     options: CallOptions,
   ): Promise<Readonly<Record<string, unknown>>> {
     const answer = await this.#call("ModelConfig", model, { name: model }, options);
-    return withoutNulls(checkAnswer(modelConfigAnswer, model, answer.config));
+    return withoutNulls(checkResponse(modelConfigResponse, model, answer.config));
   }
 
   async statistics(model: string, options: CallOptions): Promise<ModelStatistics> {
     const answer = await this.#call("ModelStatistics", model, { name: model }, options);
-    return checkAnswer(modelStatisticsAnswer, model, answer);
+    return checkResponse(modelStatisticsResponse, model, answer);
   }
 
   async close(): Promise<void> {

@@ -2,15 +2,15 @@ import { type Dispatcher, Pool } from "undici";
 import { z } from "zod";
 import { oipPaths } from "../../contract/oip-paths.ts";
 import type { Tensor } from "../../contract/tensor.ts";
-import {
-  checkAnswer,
-  checkInferAnswer,
-  modelConfigAnswer,
-  modelMetadataAnswer,
-  modelStatisticsAnswer,
-  serverMetadataAnswer,
-} from "./answers.ts";
 import { endedError, startDeadline } from "./deadline.ts";
+import {
+  checkInferResponse,
+  checkResponse,
+  modelConfigResponse,
+  modelMetadataResponse,
+  modelStatisticsResponse,
+  serverMetadataResponse,
+} from "./responses.ts";
 import {
   type CallOptions,
   type InferCallOptions,
@@ -57,7 +57,7 @@ interface HttpRequest {
   readonly path: string;
   readonly body?: HttpBody;
 }
-interface HttpAnswer {
+interface HttpResponse {
   readonly status: number;
   readonly headerLength: string | undefined;
   readonly body: Buffer;
@@ -95,7 +95,7 @@ class HttpTransport implements Transport {
         },
         options,
       );
-      return checkInferAnswer(
+      return checkInferResponse(
         model,
         decodeInferResponse(answer.body, answer.headerLength),
         options,
@@ -116,22 +116,22 @@ class HttpTransport implements Transport {
   }
 
   async serverMetadata(options: CallOptions): Promise<ServerMetadata> {
-    return await this.#json(serverMetadataAnswer, "server metadata", "/v2", options);
+    return await this.#json(serverMetadataResponse, "server metadata", "/v2", options);
   }
 
   async modelMetadata(model: string, options: CallOptions): Promise<ModelMetadata> {
-    return await this.#json(modelMetadataAnswer, model, modelPath(model), options);
+    return await this.#json(modelMetadataResponse, model, modelPath(model), options);
   }
 
   async modelConfig(
     model: string,
     options: CallOptions,
   ): Promise<Readonly<Record<string, unknown>>> {
-    return await this.#json(modelConfigAnswer, model, `${modelPath(model)}/config`, options);
+    return await this.#json(modelConfigResponse, model, `${modelPath(model)}/config`, options);
   }
 
   async statistics(model: string, options: CallOptions): Promise<ModelStatistics> {
-    return await this.#json(modelStatisticsAnswer, model, `${modelPath(model)}/stats`, options);
+    return await this.#json(modelStatisticsResponse, model, `${modelPath(model)}/stats`, options);
   }
 
   async close(): Promise<void> {
@@ -163,10 +163,10 @@ class HttpTransport implements Transport {
     } catch (error) {
       throw new TritonError("protocol", `${subject}: the answer is not JSON`, { cause: error });
     }
-    return checkAnswer(schema, subject, value);
+    return checkResponse(schema, subject, value);
   }
 
-  async #call(request: HttpRequest, options: CallOptions): Promise<HttpAnswer> {
+  async #call(request: HttpRequest, options: CallOptions): Promise<HttpResponse> {
     const answer = await this.#send(request, options);
     if (answer.status === 200) return answer;
     throw new TritonError(
@@ -175,7 +175,7 @@ class HttpTransport implements Transport {
     );
   }
 
-  async #send(request: HttpRequest, options: CallOptions): Promise<HttpAnswer> {
+  async #send(request: HttpRequest, options: CallOptions): Promise<HttpResponse> {
     const deadline = startDeadline(options);
     try {
       const { statusCode, headers, body } = await this.#pool.request({

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import protobuf from "protobufjs";
 import textFormat from "protobufjs/ext/textformat.js";
 import type { InstanceGroup, ModelConfig, ModelWarmup } from "../../contract/model-config.ts";
-import { withoutNulls } from "./answers.ts";
+import { withoutNulls } from "./responses.ts";
 
 /**
  * A model configuration in JSON, as Triton gives it at `/v2/models/M/config`: every field of `model_config.proto` by its

@@ -7,7 +7,7 @@ import {
   type InferRequest,
   isDataType,
   type ParameterValue,
-  refuseExtensions,
+  rejectExtensions,
   toWire,
   WireError,
   type WireTensor,
@@ -208,7 +208,7 @@ export function decodeGrpcResponse(message: ModelInferResponse): Tensor[] {
 export function decodeGrpcRequest(message: ModelInferRequest): InferRequest {
   const { model_name: model, raw_input_contents: raw = [] } = message;
   const inputs = message.inputs.map((input, index) => {
-    refuseExtensions(input.name, parametersOf(input.parameters));
+    rejectExtensions(input.name, parametersOf(input.parameters));
     if (Object.values(input.contents ?? {}).some((list) => list.length > 0)) {
       throw new WireError(
         `contents are not supported: send '${input.name}' in raw_input_contents`,
@@ -233,7 +233,7 @@ export function decodeGrpcRequest(message: ModelInferRequest): InferRequest {
     parameters: parametersOf(message.parameters),
     inputs,
     outputs: (message.outputs ?? []).map(({ name, parameters }) => {
-      refuseExtensions(name, parametersOf(parameters));
+      rejectExtensions(name, parametersOf(parameters));
       return { name, binary: true };
     }),
     binaryOutputs: true,

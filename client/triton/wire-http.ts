@@ -9,7 +9,7 @@ import {
   jsonOfBytes,
   type ParameterValue,
   type RequestedOutput,
-  refuseExtensions,
+  rejectExtensions,
   toWire,
   WireError,
   type WireTensor,
@@ -125,7 +125,7 @@ function requestOf(value: unknown, binary: Buffer, model: string): InferRequest 
     parameters: json.parameters ?? {},
     inputs: readTensors(json.inputs, binary, "input", ` for model '${model}'`),
     outputs: (json.outputs ?? []).map((output): RequestedOutput => {
-      refuseExtensions(output.name, output.parameters);
+      rejectExtensions(output.name, output.parameters);
       return {
         name: output.name,
         binary: flag(output.parameters, "binary_data") ?? binaryOutputs,
@@ -230,7 +230,7 @@ function readTensors(
   const result = tensors.map((tensor): WireTensor => {
     const { name, datatype: dataType } = tensor;
     if (!isDataType(dataType)) throw new WireError(`invalid datatype '${dataType}' for '${name}'`);
-    refuseExtensions(name, tensor.parameters);
+    rejectExtensions(name, tensor.parameters);
     const size = tensor.parameters?.binary_data_size;
     checkOneSource(what, tensor.data !== undefined, size !== undefined);
     const head = { name, dataType, shape: tensor.shape };

@@ -46,7 +46,7 @@ export interface RequestedOutput {
 }
 
 /** Parameters of a tensor that mean something that is not offered here. */
-export function refuseExtensions(
+export function rejectExtensions(
   name: string,
   parameters: Readonly<Record<string, ParameterValue>> | undefined,
 ): void {

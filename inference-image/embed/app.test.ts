@@ -11,7 +11,7 @@ import {
 import { embeddingDims } from "../../contract/model-signature.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { type LocalEmbedder, openLocalEmbedder } from "../../inference/session/local-embedder.ts";
-import { EngineError } from "../../inference/session/types.ts";
+import { InferenceError } from "../../inference/session/types.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import { quietMs } from "../http/stopping.ts";
 import { buildApp, type Limits } from "./app.ts";
@@ -898,7 +898,7 @@ describe("with an embedder that is held", () => {
     build();
     const answer = app.inject(raw(jpeg));
     await embedder.holds(1);
-    embedder.release(new EngineError("failed", "out of memory"));
+    embedder.release(new InferenceError("failed", "out of memory"));
     expect((await answer).json().error).toEqual({ code: "internal", message: "out of memory" });
   });
 });

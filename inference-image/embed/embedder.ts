@@ -3,7 +3,7 @@ export interface Embedder {
   /**
    * @param images - `[224, 224, 3]` 8-bit RGB, row-major, as `preprocess` makes them; 1 or more of them.
    * @returns 512 float32 with unit L2 norm for each, in the order of the images.
-   * @throws {EngineError} or {TritonError}
+   * @throws {InferenceError} or {TritonError}
    */
   embed(images: readonly Uint8Array[], options?: EmbedOptions): Promise<readonly Float32Array[]>;
   /**

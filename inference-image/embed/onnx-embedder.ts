@@ -12,7 +12,7 @@ export interface OnnxEmbedderOptions {
 /**
  * Open a model, and embed with it.
  *
- * @throws {EngineError} `model` when the file is missing, cannot be loaded, or is another model
+ * @throws {InferenceError} `model` when the file is missing, cannot be loaded, or is another model
  */
 export async function openOnnxEmbedder(
   options: ServerModelOptions & OnnxEmbedderOptions,

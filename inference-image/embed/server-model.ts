@@ -6,7 +6,7 @@ import { imageTensor, pixelTensor } from "../../inference/preprocess/image-tenso
 import { openSession } from "../../inference/session/onnx-session.ts";
 import { SessionPool } from "../../inference/session/session-pool.ts";
 import {
-  EngineError,
+  InferenceError,
   type InferOptions,
   type ModelSession,
 } from "../../inference/session/types.ts";
@@ -30,7 +30,7 @@ export interface ServerModelOptions {
   /** Called when the runtime's thread has begun to open the model. */
   readonly onOpening?: () => void;
   /** Called when the runtime dies by itself. The session is of no use then. */
-  readonly onDeath?: (error: EngineError) => void;
+  readonly onDeath?: (error: InferenceError) => void;
 }
 
 export interface ServerModel extends SelectedModel {
@@ -64,13 +64,13 @@ function planesInput(images: readonly Uint8Array[]): ModelInput {
 /**
  * Opens the file of a model that `precision` selects. The model is warm when this resolves.
  *
- * @throws {EngineError} `model` when the file is missing, cannot be loaded, was made from another model, or has other inputs
+ * @throws {InferenceError} `model` when the file is missing, cannot be loaded, was made from another model, or has other inputs
  *   and outputs than `openclip_vit_b32` or `openclip_vit_b32_u8`
  */
 export async function openServerModel(options: ServerModelOptions): Promise<ServerModel> {
   const { modelPath, precision = "fp32", onDeath } = options;
   const selected = await selectModel(modelPath, precision).catch((error: Error) => {
-    throw new EngineError("model", error.message, { cause: error });
+    throw new InferenceError("model", error.message, { cause: error });
   });
   let alive = true;
   const session = await openWarm(selected.path, {
@@ -135,13 +135,13 @@ async function openInstance(modelPath: string, options: ServerModelOptions): Pro
 
 type Signature = Pick<ModelSession, "inputs" | "outputs">;
 
-/** @throws {EngineError} `model` if the model has other inputs or outputs */
+/** @throws {InferenceError} `model` if the model has other inputs or outputs */
 function inputOf(modelPath: string, session: Signature): ServerModel["toInput"] {
   const got = shown(session);
   if (got === shown(openclipVitB32)) return planesInput;
   if (got === shown(openclipVitB32U8)) return pixelInput;
   const expected = `${shown(openclipVitB32)}, or ${shown(openclipVitB32U8)}`;
-  throw new EngineError("model", `${modelPath}: must be ${expected}, got ${got}`);
+  throw new InferenceError("model", `${modelPath}: must be ${expected}, got ${got}`);
 }
 
 /** `image FP32 [3, 224, 224] -> embedding FP32 [512]` */

@@ -3,7 +3,7 @@ import { stepsInOrder } from "../../contract/ensemble-check.ts";
 import type { EnsembleStep } from "../../contract/model-config.ts";
 import type { Tensor } from "../../contract/tensor.ts";
 import {
-  EngineError,
+  InferenceError,
   type InferResult,
   type RequestTiming,
 } from "../../inference/session/types.ts";
@@ -75,7 +75,7 @@ export function ensembleRunner(
     const leftMs =
       queueTimeoutMs === undefined ? undefined : queueTimeoutMs - (performance.now() - startedAt);
     if (leftMs !== undefined && leftMs <= 0) {
-      throw new EngineError("expired", `waited longer than ${queueTimeoutMs} ms`);
+      throw new InferenceError("expired", `waited longer than ${queueTimeoutMs} ms`);
     }
     try {
       const model = modelOf(step.model_name, stepVersion(step));
@@ -91,7 +91,7 @@ export function ensembleRunner(
   return {
     inputNames: config.input.map(({ name }) => name),
     infer: async (inputs, options) => {
-      if (closing) throw new EngineError("draining", "no new requests are taken");
+      if (closing) throw new InferenceError("draining", "no new requests are taken");
       return await calls.during(() => infer(inputs, options));
     },
     itemsAhead: 0,

@@ -4,7 +4,7 @@ import { type ModelConfigJson, readModelConfig } from "../../client/triton/model
 import { executionInstances, maxImagePixelsParameter } from "../../contract/model-config.ts";
 import { openclipPreprocess } from "../../contract/model-signature.ts";
 import { openSession } from "../../inference/session/onnx-session.ts";
-import { EngineError, type ModelSession } from "../../inference/session/types.ts";
+import { InferenceError, type ModelSession } from "../../inference/session/types.ts";
 import { isFolder } from "../../model-tools/publish-file.ts";
 import { ensembleRunner, type ModelLookup, stepVersion } from "./ensemble-runner.ts";
 import { checkModelConfig, checkModelFits } from "./model-config-check.ts";
@@ -293,12 +293,12 @@ async function startOnnx(
 async function openModel(
   config: ModelConfigJson,
   modelPath: string,
-  onDeath: (error: EngineError) => void,
+  onDeath: (error: InferenceError) => void,
 ): Promise<ModelSession> {
   try {
     return await openSession({ modelPath, onDeath });
   } catch (error) {
-    if (!(error instanceof EngineError)) throw error;
+    if (!(error instanceof InferenceError)) throw error;
     throw new OipError("internal", `failed to load '${config.name}': ${error.problem}`, {
       cause: error,
     });

@@ -7,7 +7,7 @@ import type { InferOptions, InferResult, ModelSession } from "../../inference/se
 export interface ModelRunner {
   /** Names of the inputs, in the order in which `infer` takes them. */
   readonly inputNames: readonly string[];
-  /** @throws {EngineError} or {OipError}; the latter goes to the client as it is. */
+  /** @throws {InferenceError} or {OipError}; the latter goes to the client as it is. */
   infer(inputs: readonly Tensor[], options: RunOptions): Promise<InferResult>;
   /** Items that are being computed, and go to another model after that. */
   readonly itemsAhead: number;

@@ -3,7 +3,7 @@ import { openclipPreprocess } from "../../contract/model-signature.ts";
 import type { BytesTensor, Tensor } from "../../contract/tensor.ts";
 import { pixelTensor } from "../../inference/preprocess/image-tensor.ts";
 import { createPreprocessor, ImageError } from "../../inference/preprocess/preprocess.ts";
-import { EngineError, type InferResult } from "../../inference/session/types.ts";
+import { InferenceError, type InferResult } from "../../inference/session/types.ts";
 import { CallCounter } from "../http/stopping.ts";
 import type { ModelRunner, RunnerEvents, RunOptions } from "./model-runner.ts";
 import { OipError } from "./oip-error.ts";
@@ -46,7 +46,7 @@ export function preprocessRunner(
             cause: reason,
           });
         }
-        if (ended.signal.aborted) throw new EngineError("expired", "gave up while it waited");
+        if (ended.signal.aborted) throw new InferenceError("expired", "gave up while it waited");
         throw reason;
       }
       return results.flatMap((result) => (result.status === "fulfilled" ? [result.value] : []));
@@ -79,7 +79,7 @@ export function preprocessRunner(
   return {
     inputNames: openclipPreprocess.inputs.map(({ name }) => name),
     infer: async (inputs, options) => {
-      if (closing) throw new EngineError("draining", "no new requests are taken");
+      if (closing) throw new InferenceError("draining", "no new requests are taken");
       return await calls.during(() => infer(inputs, options));
     },
     get itemsAhead() {

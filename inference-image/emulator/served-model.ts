@@ -8,7 +8,7 @@ import {
 } from "../../client/triton/wire.ts";
 import type { ModelConfigTensor } from "../../contract/model-config.ts";
 import type { DataType, Tensor, TensorSpec } from "../../contract/tensor.ts";
-import { EngineError, type InferResult } from "../../inference/session/types.ts";
+import { InferenceError, type InferResult } from "../../inference/session/types.ts";
 import { type FailureReason, ModelCounters } from "./model-counters.ts";
 import type { ModelRunner, RunnerEvents } from "./model-runner.ts";
 import { OipError, type OipErrorCode } from "./oip-error.ts";
@@ -263,7 +263,7 @@ export class ServedModel {
       const backend = this.config.ensemble_scheduling === undefined;
       return [backend ? "BACKEND" : reasonOfCode[error.code], error];
     }
-    if (!(error instanceof EngineError)) {
+    if (!(error instanceof InferenceError)) {
       return ["OTHER", new OipError("internal", messageOf(error), { cause: error })];
     }
     const as = (code: OipError["code"], message: string) =>

@@ -5,7 +5,11 @@ import { executionInstances, type ModelConfig } from "../../contract/model-confi
 import { openclipVitB32 } from "../../contract/model-signature.ts";
 import type { Tensor } from "../../contract/tensor.ts";
 import { rowsOf, unitVector } from "../../inference/session/embeddings.ts";
-import { inputText, type ModelForm, modelFormOf } from "../../inference/session/model-form.ts";
+import {
+  inputText,
+  type PayloadFormat,
+  payloadFormatOf,
+} from "../../inference/session/payload-format.ts";
 import { WaitQueue } from "../../inference/wait-queue.ts";
 import type { Embedder, EmbedderObserver, EmbedOptions } from "../embed/embedder.ts";
 import { EmbedError } from "../http/embed-error.ts";
@@ -55,7 +59,7 @@ class TritonEmbedder implements Embedder {
   readonly #calls = new Set<Promise<void>>();
   /** Tritons whose model was inspected after their last failed health check. */
   readonly #checked = new WeakSet<GrpcTransport>();
-  #form: ModelForm | undefined;
+  #form: PayloadFormat | undefined;
   #maxBatchSize: number;
 
   constructor(options: TritonEmbedderOptions) {
@@ -167,7 +171,7 @@ class TritonEmbedder implements Embedder {
   }
 
   /** Never rejects: the images of the batch hear of it. */
-  async #send(form: ModelForm, batch: readonly Waiting[]): Promise<void> {
+  async #send(form: PayloadFormat, batch: readonly Waiting[]): Promise<void> {
     const { observer, timeoutMs } = this.#options;
     const sentAt = performance.now();
     for (const { enqueuedAt } of batch) observer?.queued((sentAt - enqueuedAt) / 1000);
@@ -219,7 +223,11 @@ class TritonEmbedder implements Embedder {
       return;
     }
     const metadata = await triton.modelMetadata(model, options);
-    const form = modelFormOf(model, metadata, (problem) => new TritonError("rejected", problem));
+    const form = payloadFormatOf(
+      model,
+      metadata,
+      (problem) => new TritonError("rejected", problem),
+    );
     const config = await triton.modelConfig(model, options);
     const before = this.#form;
     // with nothing on its way to any Triton, all of them may have been changed

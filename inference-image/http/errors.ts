@@ -2,10 +2,10 @@ import { TritonError, type TritonErrorCode } from "../../client/triton/transport
 import { type EmbedErrorCode, imageContentTypes } from "../../contract/embed-api.ts";
 import { ImageError } from "../../inference/preprocess/preprocess.ts";
 import { InvalidEmbeddingError } from "../../inference/session/embeddings.ts";
-import { EngineError, type EngineErrorCode } from "../../inference/session/types.ts";
+import { InferenceError, type InferenceErrorCode } from "../../inference/session/types.ts";
 import { EmbedError } from "./embed-error.ts";
 
-const engineCodes: Readonly<Record<EngineErrorCode, EmbedErrorCode>> = {
+const engineCodes: Readonly<Record<InferenceErrorCode, EmbedErrorCode>> = {
   expired: "timeout",
   draining: "unavailable",
   failed: "internal",
@@ -34,7 +34,7 @@ export function toEmbedError(error: unknown): EmbedError {
   if (error instanceof InvalidEmbeddingError) {
     return new EmbedError("invalid_embedding", error.problem, error.image, options);
   }
-  if (error instanceof EngineError) {
+  if (error instanceof InferenceError) {
     return new EmbedError(engineCodes[error.code], error.problem, undefined, options);
   }
   if (error instanceof TritonError) {

@@ -6,7 +6,7 @@ import type { Resampler } from "./resample.mjs";
 // Types of the JavaScript files that decode and resize images.
 
 /** 8-bit samples, interleaved, row-major. */
-export interface Pixels {
+export interface PixelBuffer {
   readonly data: Uint8Array;
   readonly width: number;
   readonly height: number;
@@ -34,7 +34,7 @@ export interface Taps {
 }
 
 /** What becomes of a stored image. */
-export interface Plan {
+export interface ResizePlan {
   /** Width and height of the result. */
   readonly side: number;
   /** The image is stored on its side: its rows are resized first, and the result is turned. */
@@ -103,7 +103,7 @@ export interface Engines {
   readonly decoder: JpegDecoder;
 }
 
-export interface Task {
+export interface PreprocessTask {
   readonly header: ImageHeader;
   readonly mode: ServerEnv["PREPROCESSING"];
   readonly side: number;

@@ -5,7 +5,7 @@
 // preprocess-worker.mjs.
 import { readFrame, UnusualJpeg } from "./jpeg-header.mjs";
 
-/** @typedef {import("./image-types.ts").Plan} Plan */
+/** @typedef {import("./image-types.ts").ResizePlan} ResizePlan */
 /** @typedef {import("./image-types.ts").Frame} Frame */
 
 /** Rows that upsampling looks beyond, and columns: the chroma sample next to what is needed. */
@@ -32,7 +32,7 @@ export class JpegDecoder {
    * Decodes and resizes, as {@link Resampler.resample} does.
    *
    * @param {Uint8Array} bytes - the file
-   * @param {Plan} plan
+   * @param {ResizePlan} plan
    * @param {Uint8Array} [into] - gets the result if it is as long
    * @returns {{ pixels: Uint8Array, channels: number } | undefined} grey or RGB; `undefined` if the file is left to libvips
    */
@@ -90,7 +90,7 @@ class JpegRows {
    * @param {import("./image-kernel.mjs").ImageKernel} kernel
    * @param {Uint8Array} bytes
    * @param {Frame} frame
-   * @param {Plan} plan
+   * @param {ResizePlan} plan
    */
   constructor(kernel, bytes, frame, plan) {
     const { width, height, across, down, components } = frame;

@@ -4,7 +4,7 @@ import sharp from "sharp";
 import { expect, test } from "vitest";
 import { readImageHeader } from "./image-header.ts";
 import { compileKernel, ImageKernel } from "./image-kernel.mjs";
-import type { Plan } from "./image-types.ts";
+import type { ResizePlan } from "./image-types.ts";
 import { JpegDecoder } from "./jpeg.mjs";
 import { Resampler, rowsOf } from "./resample.mjs";
 import { planOf } from "./resample-plan.mjs";
@@ -19,7 +19,7 @@ const other = new Resampler(new ImageKernel(compileKernel()));
  * Decodes in memory that another image could have left, twice: if a result depended on what was there before, the two would
  * differ.
  */
-function decoded(bytes: Uint8Array, plan: Plan): Uint8Array | undefined {
+function decoded(bytes: Uint8Array, plan: ResizePlan): Uint8Array | undefined {
   const [first, second] = [0x5a, 0xff].map((left) => {
     kernel.bytes().fill(left, kernel.reserve({}).end);
     return decoder.resample(bytes, plan)?.pixels;
@@ -30,7 +30,7 @@ function decoded(bytes: Uint8Array, plan: Plan): Uint8Array | undefined {
 }
 
 /** Decoded by libvips, and resized by the kernel; `undefined` if libvips rejects it. */
-async function byLibvips(bytes: Buffer, plan: Plan): Promise<Uint8Array | undefined> {
+async function byLibvips(bytes: Buffer, plan: ResizePlan): Promise<Uint8Array | undefined> {
   const image = sharp(bytes, { failOn: "error", ignoreIcc: true });
   if (readImageHeader(bytes)?.colours === "grey") image.toColourspace("b-w");
   try {

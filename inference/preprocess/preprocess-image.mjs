@@ -38,7 +38,7 @@ export function createEngines(module) {
 
 /**
  * @param {Uint8Array} bytes
- * @param {import("./image-types.ts").Task} task
+ * @param {import("./image-types.ts").PreprocessTask} task
  * @param {Engines} engines
  * @returns {Promise<Uint8Array>} `[side, side, 3]` 8-bit RGB, row-major: `task.into`, or memory of its own
  */
@@ -71,7 +71,7 @@ export async function preprocessImage(bytes, task, { resampler, decoder }) {
  * Decodes in a process, which ends itself at the deadline, whatever happens to this one.
  *
  * @param {Uint8Array} bytes
- * @param {import("./image-types.ts").Task} task
+ * @param {import("./image-types.ts").PreprocessTask} task
  * @returns {Promise<Uint8Array>}
  */
 function inProcess(bytes, { header, mode, side, timeoutMs }) {
@@ -98,7 +98,7 @@ function inProcess(bytes, { header, mode, side, timeoutMs }) {
 
 /**
  * @param {Uint8Array} bytes
- * @param {import("./image-types.ts").Task} task
+ * @param {import("./image-types.ts").PreprocessTask} task
  */
 function opened(bytes, { header: { width, height, colours, colourKey }, timeoutMs }) {
   const image = sharp(bytes, {

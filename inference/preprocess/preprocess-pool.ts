@@ -2,7 +2,7 @@ import { Worker } from "node:worker_threads";
 import { imageSide, pixelBytes } from "../../contract/model-signature.ts";
 import type { ServerEnv } from "../../contract/server-env.ts";
 import type { Budget } from "../budget.ts";
-import { EngineError } from "../session/types.ts";
+import { InferenceError } from "../session/types.ts";
 import { threadLimits } from "../thread-limits.ts";
 import { WaitQueue } from "../wait-queue.ts";
 import type { ImageHeader } from "./image-header.ts";
@@ -74,12 +74,12 @@ export class PreprocessPool {
    * @param signal - gives up while the image waits; its reason is thrown
    * @returns `[224, 224, 3]` 8-bit RGB, in memory of its own
    * @throws {Error} what the decoder said, or that it took longer than the deadline
-   * @throws {EngineError} `failed` when the thread died or the file cannot be taken, `draining` after {@link close}
+   * @throws {InferenceError} `failed` when the thread died or the file cannot be taken, `draining` after {@link close}
    */
   run(task: PoolTask, signal?: AbortSignal): Promise<Uint8Array> {
     return new Promise((resolve, reject) => {
       if (this.#closing !== undefined) {
-        reject(new EngineError("draining", "no more images are taken"));
+        reject(new InferenceError("draining", "no more images are taken"));
         return;
       }
       this.#waiting.push({ task, resolve, reject }, { signal }, () => reject(signal?.reason));
@@ -149,7 +149,7 @@ export class PreprocessPool {
     } catch (cause) {
       this.#idle.push(worker);
       worker.unref();
-      reject(new EngineError("failed", "the memory of the file cannot be moved", { cause }));
+      reject(new InferenceError("failed", "the memory of the file cannot be moved", { cause }));
       return false;
     }
   }
@@ -188,7 +188,7 @@ export class PreprocessPool {
       if (place >= 0) this.#idle.splice(place, 1);
       const job = this.#leave(worker);
       const why = (reason ?? `exit code ${code}`).replace(/\s+/g, " ").trim();
-      job?.reject(new EngineError("failed", `the thread that decoded the image ended: ${why}`));
+      job?.reject(new InferenceError("failed", `the thread that decoded the image ended: ${why}`));
       this.#next();
     });
     return worker;

@@ -2,7 +2,7 @@ import { availableParallelism } from "node:os";
 import type { EmbedErrorCode } from "../../contract/embed-api.ts";
 import type { ServerEnv } from "../../contract/server-env.ts";
 import { Budget } from "../budget.ts";
-import { EngineError } from "../session/types.ts";
+import { InferenceError } from "../session/types.ts";
 import { type ImageHeader, readImageHeader } from "./image-header.ts";
 import { PreprocessPool } from "./preprocess-pool.ts";
 
@@ -73,7 +73,7 @@ export interface Preprocessor {
    * @param bytes - A JPEG, PNG or WebP file; the type is read from its first bytes.
    * @returns `[224, 224, 3]` 8-bit RGB, row-major, in memory of its own.
    * @throws {ImageError}
-   * @throws {EngineError} `failed` when the thread that worked on it died, `draining` after {@link close}
+   * @throws {InferenceError} `failed` when the thread that worked on it died, `draining` after {@link close}
    */
   run(bytes: Uint8Array, options?: RunOptions): Promise<Uint8Array>;
   /** Give back what {@link run} returned, when nobody reads it any more: a later image gets its memory. */
@@ -156,7 +156,7 @@ async function inPool(
   try {
     return await pool.run({ bytes, taken: file === "taken", header, mode }, signal);
   } catch (error) {
-    if (error instanceof EngineError || signal?.aborted) throw error;
+    if (error instanceof InferenceError || signal?.aborted) throw error;
     throw undecodable(reasonOf(error), error);
   }
 }

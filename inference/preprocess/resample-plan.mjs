@@ -1,7 +1,7 @@
 // Works out which part of an image its embedding needs, and of which samples each sample of the result is made. Plain JavaScript,
 // for preprocess-worker.mjs.
 
-/** @typedef {import("./image-types.ts").Plan} Plan */
+/** @typedef {import("./image-types.ts").ResizePlan} ResizePlan */
 /** @typedef {import("./image-types.ts").Taps} Taps */
 
 /** Fractional bits of a weight: 32 less 8 for the sample and 2 for overshoot. */
@@ -18,7 +18,7 @@ const precisionBits = 22;
  * @param {number} side
  * @param {number} [reduction] - how many samples of a row or column are decoded to one: what the last one is made of is in
  *   part beyond the edge, where neither number is a multiple
- * @returns {Plan}
+ * @returns {ResizePlan}
  */
 export function planOf({ width, height, orientation }, side, reduction = 1) {
   const { onSide, across, down } = geometryOf({ width, height, orientation }, side);

@@ -3,8 +3,8 @@
 // preprocess-worker.mjs.
 import { roundUp } from "./image-kernel.mjs";
 
-/** @typedef {import("./image-types.ts").Pixels} Pixels */
-/** @typedef {import("./image-types.ts").Plan} Plan */
+/** @typedef {import("./image-types.ts").PixelBuffer} PixelBuffer */
+/** @typedef {import("./image-types.ts").ResizePlan} ResizePlan */
 /** @typedef {import("./image-types.ts").Rows} Rows */
 /** @typedef {import("./image-types.ts").Taps} Taps */
 
@@ -17,8 +17,8 @@ const overshoot = 64;
 /**
  * Decoded pixels as {@link Rows}.
  *
- * @param {Pixels} image - the stored image, or what {@link planOf} says that is needed of it
- * @param {Plan} plan
+ * @param {PixelBuffer} image - the stored image, or what {@link planOf} says that is needed of it
+ * @param {ResizePlan} plan
  * @param {Resampler} resampler
  * @returns {Rows}
  */
@@ -52,7 +52,7 @@ export class Resampler {
 
   /**
    * @param {Rows} rows - of the stored image: all of them that the plan needs
-   * @param {Plan} plan
+   * @param {ResizePlan} plan
    * @param {boolean} hasAlpha - the last channel is alpha: it weighs the colours while they are resized
    * @param {Uint8Array} [into] - gets the result, where it is as long
    * @returns {Uint8Array} `[side, side, channels]`: `into`, or memory of its own

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { compileKernel, ImageKernel } from "./image-kernel.mjs";
-import type { Pixels, Window } from "./image-types.ts";
+import type { PixelBuffer, Window } from "./image-types.ts";
 import { Resampler, rowsOf } from "./resample.mjs";
 import { planOf } from "./resample-plan.mjs";
 import { transformed } from "./test-pillow-port.ts";
@@ -9,7 +9,7 @@ import { transformed } from "./test-pillow-port.ts";
 const resampler = new Resampler(new ImageKernel(compileKernel()));
 
 /** Pixels that look like nothing, and reach both ends of the range often. */
-function noise(width: number, height: number, channels: number, seed: number): Pixels {
+function noise(width: number, height: number, channels: number, seed: number): PixelBuffer {
   const data = new Uint8Array(width * height * channels);
   let state = seed | 1;
   for (let at = 0; at < data.length; at++) {
@@ -21,7 +21,7 @@ function noise(width: number, height: number, channels: number, seed: number): P
   return { data, width, height, channels };
 }
 
-function cut({ data, width, channels }: Pixels, window: Window): Pixels {
+function cut({ data, width, channels }: PixelBuffer, window: Window): PixelBuffer {
   const rows = Array.from({ length: window.height }, (_, row) => {
     const from = ((window.top + row) * width + window.left) * channels;
     return data.subarray(from, from + window.width * channels);
@@ -29,7 +29,12 @@ function cut({ data, width, channels }: Pixels, window: Window): Pixels {
   return { ...window, channels, data: Buffer.concat(rows) };
 }
 
-function expectSame(image: Pixels, orientation: number, side: number, hasAlpha: boolean): void {
+function expectSame(
+  image: PixelBuffer,
+  orientation: number,
+  side: number,
+  hasAlpha: boolean,
+): void {
   const plan = planOf({ ...image, orientation }, side);
   const expected = transformed(image, orientation, side, hasAlpha);
   for (const given of [image, cut(image, plan.source)]) {

@@ -1,4 +1,4 @@
-import type { Pixels } from "./image-types.ts";
+import type { PixelBuffer } from "./image-types.ts";
 
 /**
  * Pillow's bicubic resampling of 8-bit images as it can be read in Resample.c, without a thought for speed: what the tests
@@ -12,7 +12,7 @@ import type { Pixels } from "./image-types.ts";
  * @returns `[side, side, channels]`
  */
 export function transformed(
-  stored: Pixels,
+  stored: PixelBuffer,
   orientation: number,
   side: number,
   hasAlpha: boolean,
@@ -30,7 +30,7 @@ export function transformed(
 }
 
 /** `ImageOps.exif_transpose` */
-function oriented(image: Pixels, orientation: number): Pixels {
+function oriented(image: PixelBuffer, orientation: number): PixelBuffer {
   const { data, channels } = image;
   const [width, height] =
     orientation >= 5 ? [image.height, image.width] : [image.width, image.height];
@@ -61,7 +61,7 @@ function oriented(image: Pixels, orientation: number): Pixels {
 
 /** Horizontal pass over all rows, then vertical pass, rounded after each. */
 function resized(
-  { data, width, height, channels }: Pixels,
+  { data, width, height, channels }: PixelBuffer,
   columns: readonly Taps[],
   rows: readonly Taps[],
 ): Uint8Array {
@@ -87,7 +87,7 @@ function resized(
 }
 
 /** As Pillow does around resizing with alpha: see {@link unpremultiply}. Alpha is the last channel. */
-function premultiply({ data, channels }: Pixels): Uint8Array {
+function premultiply({ data, channels }: PixelBuffer): Uint8Array {
   const result = Uint8Array.from(data);
   for (let pixel = 0; pixel < result.length; pixel += channels) {
     const alpha = result[pixel + channels - 1]!;

@@ -1,11 +1,11 @@
 import { elementCount, type Tensor } from "../../contract/tensor.ts";
-import { EngineError } from "./types.ts";
+import { InferenceError } from "./types.ts";
 
-/** @throws {EngineError} `failed` unless every output has `batchSize` rows. */
+/** @throws {InferenceError} `failed` unless every output has `batchSize` rows. */
 export function checkOutputs(outputs: readonly Tensor[], batchSize: number): void {
   for (const { name, shape } of outputs) {
     if (shape[0] !== batchSize) {
-      throw new EngineError(
+      throw new InferenceError(
         "failed",
         `output '${name}' must have ${batchSize} rows, got [${shape.join(", ")}]`,
       );

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Fp32Tensor, Tensor } from "../../contract/tensor.ts";
 import { Batcher, type BatcherOptions, type Execution } from "./batcher.ts";
-import { EngineError, type InferResult, type ModelSession } from "./types.ts";
+import { InferenceError, type InferResult, type ModelSession } from "./types.ts";
 
 /** A session whose runs end when the test says so. The model doubles each value. */
 class FakeSession implements ModelSession {
@@ -69,13 +69,13 @@ function setup(options: Partial<BatcherOptions> = {}, instances?: number) {
 }
 
 /** What became of a promise, without waiting for it. */
-function outcome<T>(promise: Promise<T>): { value?: T; error?: EngineError } {
-  const result: { value?: T; error?: EngineError } = {};
+function outcome<T>(promise: Promise<T>): { value?: T; error?: InferenceError } {
+  const result: { value?: T; error?: InferenceError } = {};
   promise.then(
     (value) => {
       result.value = value;
     },
-    (error: EngineError) => {
+    (error: InferenceError) => {
       result.error = error;
     },
   );
@@ -379,7 +379,7 @@ describe("a run that fails", () => {
     const { session, batcher, executions } = setup({ dispatch: "eager" });
     const first = outcome(batcher.infer(request(1)));
     const second = outcome(batcher.infer(request(2)));
-    await session.end(new EngineError("failed", "out of memory"));
+    await session.end(new InferenceError("failed", "out of memory"));
     await session.end();
     expect(first.error?.message).toBe("[failed] out of memory");
     expect(second.value).toBeDefined();
@@ -390,7 +390,7 @@ describe("a run that fails", () => {
     const { session, batcher } = setup({ dispatch: "eager" });
     const first = outcome(batcher.infer(request(1)));
     await session.end(new Error("odd"));
-    expect(first.error).toBeInstanceOf(EngineError);
+    expect(first.error).toBeInstanceOf(InferenceError);
     expect(first.error?.message).toBe("[failed] odd");
   });
 });

@@ -2,7 +2,7 @@ import type { Tensor } from "../../contract/tensor.ts";
 import { WaitQueue } from "../wait-queue.ts";
 import { checkOutputs, concatenate, sliceRows } from "./batch-tensors.ts";
 import {
-  EngineError,
+  InferenceError,
   type InferOptions,
   type InferResult,
   type ModelSession,
@@ -46,7 +46,7 @@ export interface Execution {
   readonly requests: readonly { readonly items: number; readonly timing: RequestTiming }[];
   /** Time inside the runtime; 0 when it failed. */
   readonly inferUs: number;
-  readonly error?: EngineError;
+  readonly error?: InferenceError;
 }
 
 interface Waiting {
@@ -58,7 +58,7 @@ interface Waiting {
   readonly shapeKey: string;
   readonly enqueuedAt: number;
   resolve(result: InferResult): void;
-  reject(error: EngineError): void;
+  reject(error: InferenceError): void;
 }
 
 /** Maximum share of a batch's own time for which it is held back while announced requests are to come. */
@@ -116,11 +116,11 @@ export class Batcher {
   /**
    * @param inputs - Those of the session, in its order, with 1 to `maxBatchSize` items along the first dimension. They are
    *   copied, unless the options say that they may be taken; the caller must not change them until it has the answer.
-   * @throws {EngineError} and nothing else.
+   * @throws {InferenceError} and nothing else.
    */
   infer(inputs: readonly Tensor[], options: InferOptions = {}): Promise<InferResult> {
     return new Promise((resolve, reject) => {
-      if (this.#draining) throw new EngineError("draining", "no new requests are taken");
+      if (this.#draining) throw new InferenceError("draining", "no new requests are taken");
       const items = inputs[0]!.shape[0]!;
       const shapeKey = inputs.map(({ shape }) => shape.slice(1).join("x")).join(";");
       const { signal, queueTimeoutMs: timeoutMs } = options;
@@ -130,7 +130,7 @@ export class Batcher {
       this.#queue.push(waiting, { signal, timeoutMs }, (expiry) => {
         const reason =
           expiry === "aborted" ? "the caller went away" : `waited longer than ${timeoutMs} ms`;
-        reject(new EngineError("expired", reason));
+        reject(new InferenceError("expired", reason));
         this.#dispatch();
       });
       this.#dispatch();
@@ -229,7 +229,7 @@ export class Batcher {
     const batchSize = itemsOf(batch);
     let outputs: readonly Tensor[] = [];
     let [inferUs, inputUs] = [0, 0];
-    let failure: EngineError | undefined;
+    let failure: InferenceError | undefined;
     try {
       const inputs = this.#inputsOf(batch, batchSize);
       inputUs = (performance.now() - startedAt) * 1000;
@@ -238,9 +238,9 @@ export class Batcher {
       checkOutputs(outputs, batchSize);
     } catch (error) {
       failure =
-        error instanceof EngineError
+        error instanceof InferenceError
           ? error
-          : new EngineError("failed", messageOf(error), { cause: error });
+          : new InferenceError("failed", messageOf(error), { cause: error });
     }
 
     const totalUs = (performance.now() - startedAt) * 1000;

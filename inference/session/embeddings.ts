@@ -1,9 +1,9 @@
 import { embeddingDims } from "../../contract/model-signature.ts";
 import type { Tensor } from "../../contract/tensor.ts";
-import { EngineError } from "./types.ts";
+import { InferenceError } from "./types.ts";
 
 /** A vector that cannot be scaled to unit L2 norm: all zeros, or with values that are not finite. */
-export class InvalidEmbeddingError extends EngineError {
+export class InvalidEmbeddingError extends InferenceError {
   constructor(
     /** Index of the image in its request. */
     readonly image: number,
@@ -18,7 +18,7 @@ export class InvalidEmbeddingError extends EngineError {
  *
  * @param output - FP32 `[count, 512]`, row-major.
  * @param firstImage - Index of the first row's image in its request, for errors.
- * @throws {EngineError} `failed` if the output has another type or size
+ * @throws {InferenceError} `failed` if the output has another type or size
  * @throws {InvalidEmbeddingError}
  */
 export function embeddingsOf(
@@ -32,12 +32,12 @@ export function embeddingsOf(
 /**
  * Copies the rows of a model's output, unscaled.
  *
- * @throws {EngineError} `failed` if the output is not FP32 `[count, 512]`
+ * @throws {InferenceError} `failed` if the output is not FP32 `[count, 512]`
  */
 export function rowsOf(output: Tensor | undefined, count: number): readonly Float32Array[] {
   if (output?.dataType !== "FP32" || output.data.length !== count * embeddingDims) {
     const got = output === undefined ? "none" : `${output.dataType} [${output.shape.join(", ")}]`;
-    throw new EngineError(
+    throw new InferenceError(
       "failed",
       `the output must be FP32 [${count}, ${embeddingDims}], got ${got}`,
     );

@@ -11,7 +11,7 @@ export interface LocalEmbedder {
    * @param images - JPEG, PNG or WebP files, any number.
    * @returns 512 float32 with unit L2 norm for each, in the order of the images.
    * @throws {ImageError} where an image cannot be read
-   * @throws {EngineError} where the model fails
+   * @throws {InferenceError} where the model fails
    */
   embed(images: readonly Uint8Array[]): Promise<readonly Float32Array[]>;
   /** @param images - Preprocessed: `[224, 224, 3]` 8-bit RGB each, at most {@link openclipVitB32}'s batch. */

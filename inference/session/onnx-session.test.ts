@@ -11,7 +11,7 @@ import { tinyModel } from "../../model-tools/test-model.ts";
 import { imageTensor } from "../preprocess/image-tensor.ts";
 import { openSession } from "./onnx-session.ts";
 import { identityModel } from "./test-identity-model.ts";
-import type { EngineError, ModelSession } from "./types.ts";
+import type { InferenceError, ModelSession } from "./types.ts";
 
 /** The threads that are started, so that a test can end them. */
 const workers: Worker[] = [];
@@ -119,12 +119,15 @@ test("fails a run that the runtime refuses, and goes on", async () => {
     shape: [1, 3, 2, 2],
     data: new Float32Array(12),
   };
-  await expect(session.run([input])).rejects.toMatchObject({ name: "EngineError", code: "failed" });
+  await expect(session.run([input])).rejects.toMatchObject({
+    name: "InferenceError",
+    code: "failed",
+  });
   await expect(embed(session, 1)).resolves.toHaveLength(embeddingDims);
 });
 
 test("fails the runs in flight when the thread dies, and says so once", async () => {
-  const deaths: EngineError[] = [];
+  const deaths: InferenceError[] = [];
   const session = await open({ onDeath: (error) => deaths.push(error) });
   // a message that the thread does not understand ends it
   workers.at(-1)!.postMessage(null);
@@ -132,7 +135,7 @@ test("fails the runs in flight when the thread dies, and says so once", async ()
     [embed(session, 1), embed(session, 1)].map((run) =>
       run.then(
         () => "answered",
-        ({ message }: EngineError) => message,
+        ({ message }: InferenceError) => message,
       ),
     ),
   );
@@ -158,7 +161,7 @@ test("lets the process end with its own code while the model runs", async () => 
 });
 
 test("does not report a death when it is closed", async () => {
-  const deaths: EngineError[] = [];
+  const deaths: InferenceError[] = [];
   const session = await open({ onDeath: (error) => deaths.push(error) });
   await session.close();
   expect(deaths).toEqual([]);
@@ -232,7 +235,7 @@ test("fails on a file that is not a model, in one line", async () => {
   const folder = await mkdtemp(join(tmpdir(), "clipstack-"));
   const file = join(folder, "model.onnx");
   await writeFile(file, "not a model");
-  const error: EngineError = await openSession({ modelPath: file }).then(
+  const error: InferenceError = await openSession({ modelPath: file }).then(
     () => expect.fail("it was loaded"),
     (reason) => reason,
   );

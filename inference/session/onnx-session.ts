@@ -5,8 +5,8 @@ import { availableParallelism } from "node:os";
 import type { Worker } from "node:worker_threads";
 import type { ServerEnv } from "../../contract/server-env.ts";
 import type { DataType, Tensor, TensorSpec } from "../../contract/tensor.ts";
-import { takeThread } from "./onnx-thread.ts";
-import { EngineError, type ModelSession, type RunResult } from "./types.ts";
+import { acquireThread } from "./onnx-thread.ts";
+import { InferenceError, type ModelSession, type RunResult } from "./types.ts";
 
 export interface OpenSessionOptions {
   /** An ONNX file. */
@@ -32,7 +32,7 @@ export interface OpenSessionOptions {
   /** Called when the runtime's thread has begun: it needs nothing of this one until the model is open. */
   readonly onOpening?: () => void;
   /** Called when the runtime's thread dies by itself. The session is of no use then. */
-  readonly onDeath?: (error: EngineError) => void;
+  readonly onDeath?: (error: InferenceError) => void;
 }
 
 /** Load a model into ONNX Runtime, in a thread of its own: the event loop stays free while it computes. */
@@ -40,12 +40,12 @@ export async function openSession(options: OpenSessionOptions): Promise<ModelSes
   const { modelPath, onDeath, batch = "dynamic" } = options;
   const { executionProvider = "cpu" } = options;
   const file = await stat(modelPath).catch(() => undefined);
-  if (file === undefined) throw new EngineError("model", `${modelPath}: no such file`);
+  if (file === undefined) throw new InferenceError("model", `${modelPath}: no such file`);
   if (!file.isFile()) {
-    throw new EngineError("model", `${modelPath}: is not a file`);
+    throw new InferenceError("model", `${modelPath}: is not a file`);
   }
 
-  const { worker } = takeThread();
+  const { worker } = acquireThread();
   worker.postMessage({ kind: "open", model: modelPath, sessionOptions: sessionOptions(options) });
   options.onOpening?.();
   const opened = await firstAnswer(worker, modelPath, executionProvider);
@@ -124,7 +124,7 @@ async function firstAnswer(
     const reason = oneLine(error instanceof Error ? error.message : String(error));
     const where =
       executionProvider === "cpu" ? "" : ` with EXECUTION_PROVIDER ${executionProvider}`;
-    throw new EngineError("model", `${modelPath}: cannot be loaded${where}: ${reason}`, {
+    throw new InferenceError("model", `${modelPath}: cannot be loaded${where}: ${reason}`, {
       cause: error,
     });
   } finally {
@@ -165,7 +165,7 @@ type RunAnswer =
 
 interface PendingRun {
   resolve(result: RunResult): void;
-  reject(error: EngineError): void;
+  reject(error: InferenceError): void;
 }
 
 class OnnxSession implements ModelSession {
@@ -176,7 +176,7 @@ class OnnxSession implements ModelSession {
   readonly #pending = new Map<number, PendingRun>();
   #nextId = 0;
   /** Why no more runs are taken. */
-  #over: EngineError | undefined;
+  #over: InferenceError | undefined;
   #closing: Promise<void> | undefined;
 
   constructor(
@@ -197,7 +197,7 @@ class OnnxSession implements ModelSession {
     this.#ended = new Promise((resolve) => {
       worker.on("exit", (code) => {
         resolve();
-        const error = new EngineError(
+        const error = new InferenceError(
           "failed",
           `the runtime's thread ended: ${oneLine(reason ?? `exit code ${code}`)}`,
         );
@@ -223,7 +223,7 @@ class OnnxSession implements ModelSession {
         );
       } catch (error) {
         this.#pending.delete(id);
-        reject(new EngineError("failed", "the tensors cannot be moved", { cause: error }));
+        reject(new InferenceError("failed", "the tensors cannot be moved", { cause: error }));
       }
     });
   }
@@ -234,7 +234,7 @@ class OnnxSession implements ModelSession {
     if (answer.kind === "ran") {
       run?.resolve({ outputs: answer.outputs.map(fromWire), inferUs: answer.inferUs });
     } else {
-      run?.reject(new EngineError("failed", oneLine(answer.message)));
+      run?.reject(new InferenceError("failed", oneLine(answer.message)));
     }
   }
 
@@ -244,7 +244,7 @@ class OnnxSession implements ModelSession {
   }
 
   async #close(): Promise<void> {
-    this.#over ??= new EngineError("failed", "the model is closed");
+    this.#over ??= new InferenceError("failed", "the model is closed");
     // the thread takes its messages in order: runs that were sent before are answered first
     this.#worker.postMessage({ kind: "close" });
     await this.#ended;
@@ -265,11 +265,14 @@ function specOf(
 ): TensorSpec {
   const dataType = elementTypes[type];
   if (dataType === undefined) {
-    throw new EngineError("model", `${modelPath}: ${what} '${name}' has type ${type}: unsupported`);
+    throw new InferenceError(
+      "model",
+      `${modelPath}: ${what} '${name}' has type ${type}: unsupported`,
+    );
   }
   const [batch, ...dims] = shape;
   if (wanted !== "any" && typeof batch !== "string") {
-    throw new EngineError(
+    throw new InferenceError(
       "model",
       `${modelPath}: the first dimension of ${what} '${name}' must be dynamic (the batch), got [${shape.join(", ")}]`,
     );
@@ -287,7 +290,7 @@ function toWire(tensor: Tensor): WireTensor {
     return { name, type: "float32", dims, data: movable(tensor.data) };
   }
   if (tensor.dataType === "UINT8") return { name, type: "uint8", dims, data: movable(tensor.data) };
-  throw new EngineError("failed", `input '${name}' has type ${tensor.dataType}: unsupported`);
+  throw new InferenceError("failed", `input '${name}' has type ${tensor.dataType}: unsupported`);
 }
 
 /** The array itself where it is all of its memory, a copy where it is a part. */

@@ -31,7 +31,7 @@ export function startSpareThread(): void {
 }
 
 /** The thread that was started before, else a new one. */
-export function takeThread(): OnnxThread {
+export function acquireThread(): OnnxThread {
   const thread = spare ?? startThread();
   spare = undefined;
   thread.worker.ref();

@@ -24,7 +24,7 @@ export interface ModelSession {
    * @param inputs - One tensor for each input, the batch as first dimension, the same size in all. They are taken
    *   over: their memory moves to the runtime's thread, and the caller's arrays are empty afterwards.
    * @returns One tensor for each output, in the model's order, and the time inside the runtime.
-   * @throws {EngineError} `failed`
+   * @throws {InferenceError} `failed`
    */
   run(inputs: readonly Tensor[]): Promise<RunResult>;
   /** Frees the model. Runs in flight are answered first. */
@@ -57,7 +57,7 @@ export interface InferResult {
   readonly batchSize: number;
 }
 
-export type EngineErrorCode =
+export type InferenceErrorCode =
   /** Waited longer than it may, or the caller went away. */
   | "expired"
   | "draining"
@@ -67,11 +67,11 @@ export type EngineErrorCode =
   | "model";
 
 /** The only error that the engine throws. Branch on `code`, not on the text. */
-export class EngineError extends Error {
-  override readonly name = "EngineError";
+export class InferenceError extends Error {
+  override readonly name = "InferenceError";
 
   constructor(
-    readonly code: EngineErrorCode,
+    readonly code: InferenceErrorCode,
     /** The text without the code, with which `message` begins. */
     readonly problem: string,
     options?: ErrorOptions,

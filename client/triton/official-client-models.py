@@ -1,6 +1,6 @@
 """Asks a server that loads models on request through NVIDIA's own client, unmodified, and prints one JSON object.
 
-usage: official-client-forms.py HTTP_HOST_PORT GRPC_HOST_PORT INPUT_FOLDER
+usage: official-client-models.py HTTP_HOST_PORT GRPC_HOST_PORT INPUT_FOLDER
 
 INPUT_FOLDER holds `pixels`, 224 x 224 x 3 bytes of RGB, `tensor`, the same normalised, 3 x 224 x 224 float32, and `file`,
 the same as an image file. All three forms of the model give the embedding of this image.

@@ -26,7 +26,7 @@ import { realTritonMissing, startRealTriton } from "./test-real-triton.ts";
 /** NVIDIA's Python client, as it comes from PyPI: every form of the model, loaded and changed on request. */
 
 const python = await pythonWithTritonClient();
-const script = fileURLToPath(new URL("./official-client-forms.py", import.meta.url));
+const script = fileURLToPath(new URL("./official-client-models.py", import.meta.url));
 const loadedOnRequest = [
   openclipPreprocess.name,
   openclipVitB32U8.name,

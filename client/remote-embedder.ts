@@ -1,5 +1,5 @@
 /** A service that embeds. Its errors are {@link ClientError}, with image indices that count from the batch's first. */
-export interface Remote {
+export interface RemoteEmbedder {
   /** For messages: `http://host:port`, or `host:port` for gRPC. */
   readonly target: string;
   /**

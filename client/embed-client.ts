@@ -7,9 +7,9 @@ import {
   embedResponse,
 } from "../contract/embed-api.ts";
 import { ClientError } from "./client-error.ts";
-import type { Remote } from "./remote.ts";
+import type { RemoteEmbedder } from "./remote-embedder.ts";
 
-export interface EmbedRemoteOptions {
+export interface EmbedClientOptions {
   /** `http://host:port`, or `https://…`: what signs its certificate is Node's to know (`NODE_EXTRA_CA_CERTS`). */
   readonly url: string;
   /** Sent as bearer token; by default none is. */
@@ -18,7 +18,7 @@ export interface EmbedRemoteOptions {
   readonly timeoutMs: number;
 }
 
-interface Answer {
+interface HttpResponse {
   readonly status: number;
   readonly retryAfter: string | undefined;
   readonly text: string;
@@ -30,7 +30,7 @@ const defaultRetryMs = 200;
 const connectTimeoutMs = 5_000;
 
 /** The embed API: encoded images go out, the service prepares and embeds them. */
-export function openEmbedRemote({ url, apiKey, timeoutMs }: EmbedRemoteOptions): Remote {
+export function openEmbedClient({ url, apiKey, timeoutMs }: EmbedClientOptions): RemoteEmbedder {
   const pool = new Pool(url, {
     connections: 8,
     // the deadline of each request is the only other limit
@@ -39,7 +39,7 @@ export function openEmbedRemote({ url, apiKey, timeoutMs }: EmbedRemoteOptions):
     connect: { timeout: Math.min(timeoutMs, connectTimeoutMs) },
   });
 
-  async function send(images: readonly Uint8Array[], deadline: number): Promise<Answer> {
+  async function send(images: readonly Uint8Array[], deadline: number): Promise<HttpResponse> {
     const form = new FormData();
     for (const [i, image] of images.entries()) {
       form.append("images", new Blob([image as Uint8Array<ArrayBuffer>]), `image-${i}`);
@@ -63,7 +63,7 @@ export function openEmbedRemote({ url, apiKey, timeoutMs }: EmbedRemoteOptions):
   }
 
   /** A connection that the service closed while it was idle says nothing about the service: once more, on a new one. */
-  async function sendTwice(images: readonly Uint8Array[], deadline: number): Promise<Answer> {
+  async function sendTwice(images: readonly Uint8Array[], deadline: number): Promise<HttpResponse> {
     try {
       return await send(images, deadline).catch((error: unknown) => {
         if (!isDropped(error)) throw error;
@@ -111,7 +111,7 @@ function vectorsOf(text: string, count: number, url: string): readonly Float32Ar
   return embeddings.map((values) => Float32Array.from(values));
 }
 
-function errorOf({ status, text }: Answer, url: string): ClientError {
+function errorOf({ status, text }: HttpResponse, url: string): ClientError {
   const parsed = embedErrorResponse.safeParse(jsonOf(text));
   if (!parsed.success) {
     const words = text.replace(/\s+/g, " ").slice(0, 200);

@@ -1,13 +1,13 @@
 import { openclipVitB32 } from "../contract/model-signature.ts";
 import { embeddingsOf, InvalidEmbeddingError } from "../inference/session/embeddings.ts";
-import { type ModelForm, modelFormOf } from "../inference/session/model-form.ts";
-import { EngineError } from "../inference/session/types.ts";
+import { type PayloadFormat, payloadFormatOf } from "../inference/session/payload-format.ts";
+import { InferenceError } from "../inference/session/types.ts";
 import { ClientError, type ClientErrorCode } from "./client-error.ts";
 import { decodeImages } from "./decode-images.ts";
-import type { Remote } from "./remote.ts";
+import type { RemoteEmbedder } from "./remote-embedder.ts";
 import { type Transport, TritonError } from "./triton/transport.ts";
 
-export interface TritonRemoteOptions {
+export interface TritonEmbedderOptions {
   readonly transport: Transport;
   /** Name in the model repository. */
   readonly model: string;
@@ -19,16 +19,20 @@ export interface TritonRemoteOptions {
  * A Triton. What goes out is what the model takes: image files as they are, or images that are decoded and prepared here.
  * Closes the transport with it.
  */
-export function openTritonRemote({ transport, model, timeoutMs }: TritonRemoteOptions): Remote {
+export function openTritonEmbedder({
+  transport,
+  model,
+  timeoutMs,
+}: TritonEmbedderOptions): RemoteEmbedder {
   const [{ name: output }] = openclipVitB32.outputs;
   /** Asked for once; and again when the model was refused, for it may have been loaded anew. */
-  let form: Promise<ModelForm> | undefined;
+  let form: Promise<PayloadFormat> | undefined;
 
-  async function learn(): Promise<ModelForm> {
+  async function learn(): Promise<PayloadFormat> {
     form ??= transport
       .modelMetadata(model, { timeoutMs })
       .then((metadata) =>
-        modelFormOf(model, metadata, (problem) => new ClientError("rejected", problem)),
+        payloadFormatOf(model, metadata, (problem) => new ClientError("rejected", problem)),
       );
     try {
       return await form;
@@ -82,7 +86,7 @@ function clientErrorOf(cause: unknown, target: string): unknown {
     }
     return new ClientError(codes[cause.code], cause.problem, { cause });
   }
-  if (cause instanceof EngineError) {
+  if (cause instanceof InferenceError) {
     const image = cause instanceof InvalidEmbeddingError ? cause.image : undefined;
     return new ClientError("protocol", `${target}: ${cause.problem}`, { cause, image });
   }

@@ -9,28 +9,28 @@ const duration = z
   .object({ count: count.default(0), ns: count.default(0) })
   .default({ count: 0, ns: 0 });
 
-export const serverMetadataAnswer = z.object({
+export const serverMetadataResponse = z.object({
   name: z.string(),
   version: z.string(),
   extensions: z.array(z.string()),
 });
 
-const tensorAnswer = z.object({
+const tensorResponse = z.object({
   name: z.string(),
   datatype: z.enum(dataTypes),
   shape: z.array(z.coerce.number().int()),
 });
 
-export const modelMetadataAnswer = z
+export const modelMetadataResponse = z
   .object({
     name: z.string(),
     versions: z.array(z.string()).default([]),
     platform: z.string(),
-    inputs: z.array(tensorAnswer),
-    outputs: z.array(tensorAnswer),
+    inputs: z.array(tensorResponse),
+    outputs: z.array(tensorResponse),
   })
   .transform(({ inputs, outputs, ...rest }): ModelMetadata => {
-    const spec = ({ name, datatype, shape }: z.infer<typeof tensorAnswer>) => ({
+    const spec = ({ name, datatype, shape }: z.infer<typeof tensorResponse>) => ({
       name,
       dataType: datatype,
       dims: shape,
@@ -38,9 +38,9 @@ export const modelMetadataAnswer = z
     return { ...rest, inputs: inputs.map(spec), outputs: outputs.map(spec) };
   });
 
-export const modelConfigAnswer = z.record(z.string(), z.unknown());
+export const modelConfigResponse = z.record(z.string(), z.unknown());
 
-export const modelStatisticsAnswer = z
+export const modelStatisticsResponse = z
   .object({
     model_stats: z
       .array(
@@ -85,7 +85,7 @@ export const modelStatisticsAnswer = z
   });
 
 /** @throws {TritonError} `protocol`, in one line. */
-export function checkAnswer<T>(schema: z.ZodType<T>, subject: string, value: unknown): T {
+export function checkResponse<T>(schema: z.ZodType<T>, subject: string, value: unknown): T {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
   const [issue] = result.error.issues;
@@ -100,7 +100,7 @@ export function checkAnswer<T>(schema: z.ZodType<T>, subject: string, value: unk
  *
  * @throws {TritonError} `protocol` when one is missing, or the answer belongs to another request.
  */
-export function checkInferAnswer(
+export function checkInferResponse(
   subject: string,
   answer: { readonly id: string; readonly outputs: readonly Tensor[] },
   options: { readonly requestId?: string; readonly outputs?: readonly string[] },

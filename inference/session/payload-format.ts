@@ -8,14 +8,14 @@ import type { Tensor, TensorSpec } from "../../contract/tensor.ts";
 import { imageTensor, pixelTensor } from "../preprocess/image-tensor.ts";
 
 /** How a model takes images. */
-export interface ModelForm {
+export interface PayloadFormat {
   readonly signature: ModelSignature;
   /** Input of {@link tensor}: preprocessed pixels, or encoded files. */
   readonly input: "pixels" | "encoded";
   tensor(images: readonly Uint8Array[]): Tensor;
 }
 
-const forms: readonly ModelForm[] = [
+const payloadFormats: readonly PayloadFormat[] = [
   { signature: openclipVitB32U8, input: "pixels", tensor: pixelTensor },
   { signature: openclipVitB32, input: "pixels", tensor: imageTensor },
   { signature: openclipVitB32Jpeg, input: "encoded", tensor: encodedTensor },
@@ -26,20 +26,20 @@ const forms: readonly ModelForm[] = [
  *
  * @param refuse - Makes the error for another kind of model from one line.
  */
-export function modelFormOf(
+export function payloadFormatOf(
   model: string,
   {
     inputs,
     outputs,
   }: { readonly inputs: readonly TensorSpec[]; readonly outputs: readonly TensorSpec[] },
   refuse: (problem: string) => Error,
-): ModelForm {
-  const [takes, gives] = [inputs, outputs].map(shownSpecs);
-  const form = forms.find(
+): PayloadFormat {
+  const [takes, gives] = [inputs, outputs].map(formatSpecs);
+  const form = payloadFormats.find(
     ({ signature }) => inputText(signature) === takes && outputText(signature) === gives,
   );
   if (form !== undefined) return form;
-  const rule = forms.map(({ signature }) => inputText(signature)).join(", or ");
+  const rule = payloadFormats.map(({ signature }) => inputText(signature)).join(", or ");
   throw refuse(
     `${model} must take ${rule} and give ${outputText(openclipVitB32)}, got ${takes} and ${gives}`,
   );
@@ -47,18 +47,18 @@ export function modelFormOf(
 
 /** `image UINT8 [-1, 224, 224, 3]` */
 export function inputText({ inputs }: ModelSignature): string {
-  return shownSpecs(inputs.map(batched));
+  return formatSpecs(inputs.map(batched));
 }
 
 function outputText({ outputs }: ModelSignature): string {
-  return shownSpecs(outputs.map(batched));
+  return formatSpecs(outputs.map(batched));
 }
 
 function batched({ dims, ...spec }: TensorSpec): TensorSpec {
   return { ...spec, dims: [-1, ...dims] };
 }
 
-function shownSpecs(specs: readonly TensorSpec[]): string {
+function formatSpecs(specs: readonly TensorSpec[]): string {
   return specs
     .map(({ name, dataType, dims }) => `${name} ${dataType} [${dims.join(", ")}]`)
     .join(", ");
