@@ -1,15 +1,14 @@
-/**
- * Ids of all rules, by family. A file of its own: the settings name rules, and need not load them. The ids are in waivers and
- * in addresses of pages: a rename is a breaking change.
- */
+// Rendered by 'npm run render' from review/rules/. Do not edit: change the rule.
+
+/** Ids of all review rules, by pack. */
 export const ruleIds = [
-  // images
+  // Images
   "image-version",
   "image-digest",
   "image-gpu-architecture",
   "image-local-never-pulled",
   "image-kept",
-  // exposure
+  // Exposure
   "port-conflict",
   "triton-exposed",
   "model-control-exposed",
@@ -19,7 +18,7 @@ export const ruleIds = [
   "docker-socket-mounted",
   "docker-endpoint-plain",
   "host-network",
-  // containers
+  // Containers and pods
   "container-privileged",
   "container-root",
   "container-capabilities",
@@ -28,12 +27,12 @@ export const ruleIds = [
   "container-restart",
   "container-log-limit",
   "pod-security-level",
-  // secrets
+  // Secrets
   "secret-plain-text",
   "secret-form",
   "secret-variable",
   "secret-build-argument",
-  // triton
+  // Triton and GPUs
   "triton-shared-memory",
   "triton-strict-start",
   "triton-request-size",
@@ -50,7 +49,7 @@ export const ruleIds = [
   "gateway-upstream",
   "engine-cache-pods",
   "gpu-asked-for",
-  // health
+  // Health, start and stop
   "health-check",
   "health-check-readiness",
   "start-period",
@@ -61,7 +60,7 @@ export const ruleIds = [
   "progress-deadline",
   "pre-stop",
   "probe-independent",
-  // kubernetes
+  // Kubernetes
   "autoscaler-metric-source",
   "autoscaler-owns-replicas",
   "budget-selects",
@@ -69,7 +68,7 @@ export const ruleIds = [
   "gpu-quota-admits-pods",
   "gpu-pool-holds-pods",
   "gpu-limits-equal-requests",
-  // state
+  // State and providers
   "state-locking",
   "state-shared",
   "state-encrypted",
@@ -78,7 +77,7 @@ export const ruleIds = [
   "state-moved",
   "host-moved",
   "provider-changed",
-  // changes
+  // The change itself
   "renamed-resource",
   "volume-lost",
   "cluster-lost",
@@ -90,24 +89,3 @@ export const ruleIds = [
   "changed-outside",
 ] as const;
 export type RuleId = (typeof ruleIds)[number];
-
-/** Rules of earlier versions, and what enforces the same. Waivers may still name them, and have no effect. */
-export const removedRules = {
-  "node-port-range": "the API server",
-  "pod-account-token": "checkov's CKV_K8S_38",
-  "pod-system-calls": "checkov's CKV_K8S_31",
-  "autoscaler-bounds": "the API server",
-  "autoscaler-requests": "kube-linter's unset-cpu-requirements",
-  "autoscaler-target": "kube-linter's dangling-horizontalpodautoscaler",
-  "rollout-bounds": "the API server",
-  "budget-allows-drain": "kube-linter's pdb-max-unavailable and pdb-min-available",
-  "resources-given": "kube-linter's unset-cpu-requirements and unset-memory-requirements",
-  "requests-within-limits": "the API server",
-  "limit-range-admits-pods": "the API server",
-  "service-selects": "kube-linter's dangling-service",
-  "single-replica": "kube-linter's minimum-three-replicas",
-} as const;
-export type RemovedRuleId = keyof typeof removedRules;
-
-/** Findings about waivers. They have no rule, and no waiver covers them. */
-export const waiverIds = ["waiver-expired", "waiver-unused"] as const;

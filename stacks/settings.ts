@@ -6,7 +6,8 @@ import { optimumBatchSizes } from "../contract/deployed-model-config.ts";
 import { gpuNames } from "../contract/gpus.ts";
 import { openclipVitB32 } from "../contract/model-signature.ts";
 import { hostPorts, kindPorts, type TritonPorts } from "../contract/ports.ts";
-import { type RemovedRuleId, removedRules, ruleIds } from "../contract/rule-ids.ts";
+import { type RemovedRuleId, removedRules } from "../contract/removed-rules.ts";
+import { ruleIds } from "../contract/rule-ids.ts";
 import { UserError } from "../contract/user-error.ts";
 import { issueLines, nearest } from "./settings-issues.ts";
 

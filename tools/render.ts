@@ -5,7 +5,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { renderServerRecordSchema } from "../bench/baselines/record.ts";
 import { renderBenchRecordSchema } from "../bench/record/bench-record.ts";
 import { renderRecordSchema } from "../bench/record/record.ts";
-import { rulePages } from "../review/rules/rule-pages.ts";
+import { ruleIdFile, rulePages } from "../review/rules/rule-pages.ts";
 import { settingsDocs } from "../stacks/settings-docs.ts";
 import { settingsSchemaFiles } from "../stacks/settings-schema.ts";
 import { renderK8sRecordSchema } from "../verify/drills/k8s-record.ts";
@@ -21,6 +21,7 @@ export const producers: readonly (() => readonly RenderedFile[])[] = [
   imageLockFiles,
   chartFiles,
   rulePages,
+  () => [ruleIdFile()],
   () => [{ path: "docs/settings.md", text: settingsDocs() }],
   () => [{ path: "bench/record/record.schema.json", text: renderRecordSchema() }],
   () => [{ path: "bench/record/bench-record.schema.json", text: renderBenchRecordSchema() }],

@@ -1,10 +1,4 @@
-import {
-  type RemovedRuleId,
-  type RuleId,
-  removedRules,
-  ruleIds,
-  type waiverIds,
-} from "../../contract/rule-ids.ts";
+import { removedRules } from "../../contract/removed-rules.ts";
 import { type RuleFinding, type StackChange, severities, unchanged } from "../input/change.ts";
 import { withoutKey } from "../input/stack-facts.ts";
 import { isWithin } from "../input/value-paths.ts";
@@ -12,7 +6,8 @@ import { rules } from "./rules.ts";
 
 /** What the settings say of one finding, or of several: it is known, and for this reason it may stay until that day. */
 export interface Waiver {
-  readonly rule: RuleId | RemovedRuleId;
+  /** Id of a rule, possibly of an earlier version. */
+  readonly rule: string;
   /**
    * Address of a resource, with or without the key of an instance, or path of a construct, which covers all that is in it:
    * `single-gpu/triton-onnx`.
@@ -81,6 +76,8 @@ function covers(waiver: Waiver, { rule, address }: RuleFinding, change: StackCha
   return path !== undefined && isWithin(path.split("/"), waiver.address.split("/"));
 }
 
+/** Ids of findings about waivers. No rule defines them, and no waiver covers them. */
+export const waiverIds = ["waiver-expired", "waiver-unused"] as const;
 type WaiverId = (typeof waiverIds)[number];
 
 /** A finding that a waiver is for, and whether no waiver that still holds is. */
@@ -136,7 +133,7 @@ function waiverFindings(
   ];
 }
 
-const order: readonly string[] = ruleIds;
+const order = rules.map(({ id }) => id);
 
 function byImportance(a: RuleFinding, b: RuleFinding): number {
   const place = (rule: string) => (order.includes(rule) ? order.indexOf(rule) : order.length);
@@ -147,3 +144,5 @@ function byImportance(a: RuleFinding, b: RuleFinding): number {
     a.what.localeCompare(b.what, "en")
   );
 }
+
+/** Findings about waivers. They have no rule, and no waiver covers them. */

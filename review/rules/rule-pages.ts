@@ -7,6 +7,23 @@ import { type RuleFamily, ruleFamilies } from "./rules.ts";
 const rendered =
   "<!-- Rendered by `npm run render` from review/rules/. Do not edit: change the rule. -->";
 
+/** `contract/rule-ids.ts`: rule ids as data, because settings accept them in waivers but must not load the rules. */
+export function ruleIdFile(): { readonly path: string; readonly text: string } {
+  const ids = ruleFamilies.flatMap(({ title, rules }) => [
+    `  // ${title}`,
+    ...rules.map(({ id }) => `  "${id}",`),
+  ]);
+  const text = `// Rendered by 'npm run render' from review/rules/. Do not edit: change the rule.
+
+/** Ids of all review rules, by pack. */
+export const ruleIds = [
+${ids.join("\n")}
+] as const;
+export type RuleId = (typeof ruleIds)[number];
+`;
+  return { path: "contract/rule-ids.ts", text };
+}
+
 /** `docs/rules/`: one page for each rule, and the list of all. */
 export function rulePages(): readonly { readonly path: string; readonly text: string }[] {
   const page = (name: string, lines: readonly string[]) => ({

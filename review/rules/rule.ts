@@ -1,4 +1,3 @@
-import type { RuleId } from "../../contract/rule-ids.ts";
 import type { Path, Rule, RuleFinding, Severity, StackChange } from "../input/change.ts";
 
 /** What a rule found: where, what, and how to fix it where that is not the same for all that it finds. */
@@ -44,7 +43,8 @@ export interface Example {
 
 /** A rule, and what its page says besides. */
 export interface ReviewRule extends Rule {
-  readonly id: RuleId;
+  /** In kebab case. Waivers and page addresses contain it, so a rename is a breaking change. */
+  readonly id: string;
   /** What goes wrong without it. */
   readonly why: string;
   /** What it reads. */
