@@ -3,19 +3,16 @@ import { defineConfig } from "vitest/config";
 
 const exclude = ["**/node_modules/**", "cdktf.out/**"];
 
-/** They share one Kubernetes cluster, which takes longest to be had. */
+/** Tests that share one Kubernetes cluster, which takes longest to start. */
 const onCluster = [
   "tests/deploy/{kind-local,chart,k8s-gpu}.integ.test.ts",
   "review/input/cluster-plans.integ.test.ts",
 ];
 
-/** How long `expect.poll` waits where a test does not say: against a hang, however slow the machine is. */
+/** Default limit of `expect.poll` in ms. It only prevents hangs, on slow machines too. */
 const poll = { timeout: 60_000 };
 
-/**
- * One file after the other: each has the machine, and its ports, for itself. The times are against a hang: some build images, make a
- * cluster and deploy, on a machine that may be slow.
- */
+/** Files run one after the other, because each uses the whole machine and its ports. The limits only prevent hangs. */
 const real = {
   testTimeout: 900_000,
   hookTimeout: 1_800_000,
@@ -26,7 +23,7 @@ const real = {
 export default defineConfig({
   test: {
     globalSetup: "./tests/test-temporary-folder.ts",
-    // clusters are removed meanwhile
+    // includes the removal of clusters
     teardownTimeout: 600_000,
     projects: [
       {
@@ -34,12 +31,12 @@ export default defineConfig({
           name: "unit",
           include: ["**/*.test.ts"],
           exclude: [...exclude, "**/*.integ.test.ts"],
-          // a worker loads modules once for all its files, so no file can mock one
+          // a worker loads each module once for all its files, so tests cannot mock modules
           isolate: false,
-          // against a hang, however slow the machine is
+          // prevents hangs only
           testTimeout: 300_000,
           hookTimeout: 300_000,
-          // many wait: for a process that starts, or for a time to pass
+          // many tests wait for a process or a timer
           maxWorkers: availableParallelism() + 1,
           expect: { poll },
         },
