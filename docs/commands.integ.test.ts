@@ -9,14 +9,14 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { tinyModel } from "../model-tools/test-model.ts";
 import { commandsRun } from "./commands.ts";
 
-/** Commands of the pages, as they are written there, in a fresh copy of the project with the tiny model. */
+/** Runs documented commands verbatim in a fresh copy of the project with the tiny model. */
 
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../", import.meta.url));
 const record = "bench/reports/2026-11-22T02-22-27Z-bench-single-gpu.json";
 const plan = "review/input/plans/queue-delay-changed.plan.json";
 
-/** Files that the pages take for granted, and what stands for them. */
+/** Files that the pages assume, and the files that replace them here. */
 const givenFiles: Readonly<Record<string, string>> = {
   "plan.json": plan,
   "cdktf.out/plan.json": plan,
@@ -26,10 +26,10 @@ const givenFiles: Readonly<Record<string, string>> = {
   "after.json": record,
 };
 
-/** Folders that may have packages of their own; the copy leads to them. */
+/** Folders with installed packages; the copy links to them. */
 const packages = ["", "bench", "examples/photo-dedupe", "inference-image", "cli"];
 
-/** `npx` finds a program of the project in the packages that are linked, and would run that of this checkout. */
+/** Replacement of `npx`, which would run the linked program of this checkout instead of the copy. */
 const npx = `#!/bin/sh
 case $1 in
   clipstack) shift; exec node cli/clipstack.mjs "$@" ;;
@@ -40,7 +40,7 @@ echo "npx $1 is not run here" >&2
 exit 127
 `;
 
-/** Against a hang; a command takes seconds. */
+/** Limit per command in ms. It only prevents hangs; a command takes seconds. */
 const timeout = 120_000;
 
 let folder: string;
@@ -60,7 +60,7 @@ beforeAll(async () => {
   for (const parent of new Set(files.map((file) => dirname(file)))) {
     await mkdir(join(project, parent), { recursive: true });
   }
-  // a file that was removed is still listed until that is committed
+  // git lists removed files until the removal is committed
   const copy = (file: string) =>
     cp(join(root, file), join(project, file), { verbatimSymlinks: true }).catch(() => undefined);
   await Promise.all(files.map(copy));
@@ -101,7 +101,7 @@ beforeAll(async () => {
     PATH: [bin, process.env.PATH].join(delimiter),
     HOME: folder,
     NO_COLOR: "1",
-    // the copy has no server, and nobody's settings
+    // the copy has no server and no user configuration
     INFERENCE_MODE: "",
     CLIPSTACK_SETTINGS_DIR: undefined,
   };

@@ -1,18 +1,18 @@
 /**
- * How each command of the documentation is known to work. `docs.test.ts` fails where a command is in none of these lists and its
- * page does not say, in the comment behind it or at the head of its block, what it needs (`# needs a GPU`).
+ * Tests of the documented commands. `docs.test.ts` fails if a command is in none of these lists and its page does not state what it
+ * needs (`# needs a GPU`) in the comment after it or in the first line of its block.
  */
 
-/** A command that `commands.integ.test.ts` runs as it is written, in a fresh copy of the project. */
+/** A command that `commands.integ.test.ts` runs verbatim in a fresh copy of the project. */
 export interface RunCommand {
   readonly command: string;
   /** @default 0 */
   readonly exitCode?: number;
-  /** In what it prints. */
+  /** Expected in the output. */
   readonly prints: RegExp;
 }
 
-/** In this order: what one writes, the next ones read. Files that pages take for granted (`photo.jpg`, `plan.json`) are there. */
+/** Run in this order, because later commands read files of earlier ones. Files that pages assume (`photo.jpg`, `plan.json`) exist. */
 export const commandsRun: readonly RunCommand[] = [
   {
     command: "npm run synth",
@@ -64,13 +64,13 @@ export const commandsRun: readonly RunCommand[] = [
   { command: "npx clipstack-dedupe group --threshold 0.95", prints: /group/ },
 ];
 
-/** A command that a test runs, perhaps with other values, or whose code it calls. */
+/** A command that a test runs, possibly with other values, or whose code a test calls. */
 export interface TestedCommand {
-  /** Its first words; with all that follows them. The longest that fits is taken. */
+  /** First words of the command. The longest matching entry applies. */
   readonly command: string;
-  /** The words are in the text of these files, and so is every option that a page gives to a program of ours. */
+  /** Test files that contain the words and every documented option. */
   readonly tests: readonly string[];
-  /** @default - the words of the command, without `npx` and the name of the program */
+  /** @default - the words of the command without `npx` and the program name */
   readonly words?: readonly string[];
 }
 
@@ -100,7 +100,7 @@ const chartTests = ["tests/deploy/chart.integ.test.ts", "tests/chart/test-helm.t
 const imageTests = ["tests/deploy/images.integ.test.ts"];
 
 export const commandsTested: readonly TestedCommand[] = [
-  // deployments: for real, on a Docker engine or a kind cluster, on the CPU
+  // deployments to a Docker engine or a kind cluster, on the CPU
   { command: "npx cdktf synth", tests: [".ci/run"], words: ["npx cdktf synth"] },
   { command: "npx cdktf diff", tests: deploymentTests, words: ["plan("] },
   { command: "npx cdktf deploy single-gpu", tests: deploymentTests },
@@ -171,7 +171,7 @@ export const commandsTested: readonly TestedCommand[] = [
   { command: "npx clipstack-dedupe embed", tests: dedupeTests },
   { command: "npx clipstack-dedupe group", tests: dedupeTests },
   { command: "npx clipstack-dedupe review", tests: dedupeTests },
-  // programs that ask the servers
+  // programs that call the servers
   {
     command: "curl -F",
     tests: ["inference-image/embed/app.test.ts"],
@@ -194,7 +194,7 @@ export const commandsTested: readonly TestedCommand[] = [
   { command: "helm upgrade", tests: chartTests, words: ["upgrade"] },
   { command: "helm test", tests: chartTests, words: ['"test"'] },
   { command: "kubectl apply --server-side", tests: kindTests, words: ["apply --server-side"] },
-  // tests are run by the tests
+  // test commands
   { command: "npx vitest run", tests: [".ci/run"], words: ["npx vitest run --project"] },
   { command: ".ci/run", tests: [".ci/run"], words: ["suite unit"] },
 ];

@@ -11,7 +11,7 @@ import { commandsRun, commandsTested, type TestedCommand } from "./commands.ts";
 import { type Page, readPage } from "./markdown.ts";
 import { commandsOfBlock, commandsOfSession, type DocumentedCommand } from "./shell.ts";
 
-/** Every page is read: what it tells people to type exists, and is run somewhere, or says what it needs. */
+/** Checks every page: its commands exist, and each is tested or states what it needs. */
 
 const root = fileURLToPath(new URL("../", import.meta.url));
 const skipped = new Set(["node_modules", "cdktf.out", "dist", "reports", "records", "plans"]);
@@ -50,7 +50,7 @@ const documented: readonly Documented[] = [...pages].flatMap(([path, { blocks }]
   }),
 );
 
-/** Simple commands of one program, without `npx` and the program's name. */
+/** Arguments of the documented commands of one program. */
 function argumentsOf(program: string): readonly { place: string; args: readonly string[] }[] {
   const words = program.split(" ");
   return documented.flatMap(({ place, commands }) =>
@@ -60,9 +60,9 @@ function argumentsOf(program: string): readonly { place: string; args: readonly 
   );
 }
 
-const says = (error: unknown) => (error instanceof Error ? error.message : String(error));
+const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error));
 
-/** Everything is parsed, and nothing is run. */
+/** Parses arguments without running the command. */
 function withoutActions(command: Command): Command {
   command.configureOutput({ writeOut: () => {}, writeErr: () => {} });
   for (const sub of command.commands) withoutActions(sub);
@@ -77,7 +77,7 @@ beforeAll(async () => {
   dedupe = withoutActions(dedupeProgram());
 });
 
-async function refused(
+async function rejected(
   program: Command,
   all: readonly { readonly place: string; readonly args: readonly string[] }[],
 ): Promise<readonly string[]> {
@@ -86,7 +86,8 @@ async function refused(
     try {
       await program.parseAsync([...args], { from: "user" });
     } catch (error) {
-      if (says(error) !== "(outputHelp)") wrong.push(`${place}: ${args.join(" ")}: ${says(error)}`);
+      if (messageOf(error) !== "(outputHelp)")
+        wrong.push(`${place}: ${args.join(" ")}: ${messageOf(error)}`);
     }
   }
   return wrong;
@@ -100,7 +101,7 @@ test("finds commands in every kind of page", () => {
   expect(documented.length).toBeGreaterThan(100);
 });
 
-test("every code block says what it is", () => {
+test("every code block names its language", () => {
   const silent = [...pages].flatMap(([path, { blocks }]) =>
     blocks.filter(({ language }) => language === "").map(({ line }) => `${path}:${line}`),
   );
@@ -121,11 +122,11 @@ test("no command hides in a block of another language", () => {
 });
 
 test("clipstack has every command, option and choice", async () => {
-  expect(await refused(clipstack, argumentsOf("npx clipstack"))).toEqual([]);
+  expect(await rejected(clipstack, argumentsOf("npx clipstack"))).toEqual([]);
 });
 
 test("clipstack-dedupe has every command, option and choice", async () => {
-  expect(await refused(dedupe, argumentsOf("npx clipstack-dedupe"))).toEqual([]);
+  expect(await rejected(dedupe, argumentsOf("npx clipstack-dedupe"))).toEqual([]);
 });
 
 test("a command that does not exist is found", async () => {
@@ -135,7 +136,7 @@ test("a command that does not exist is found", async () => {
     { place: "c", args: ["review", "--fail-on", "sometimes"] },
     { place: "d", args: ["review", "--fail-on", "never"] },
   ];
-  expect(await refused(clipstack, all)).toEqual([
+  expect(await rejected(clipstack, all)).toEqual([
     expect.stringContaining("unknown command 'verfy'"),
     expect.stringContaining("unknown option '--tarjet'"),
     expect.stringContaining("Allowed choices are error, warning, never"),
@@ -155,7 +156,7 @@ test("commands inside of sentences have names and options that exist", () => {
   expect(wrong).toEqual([]);
 });
 
-/** Names of subcommands and options that a program does not have. */
+/** Subcommands and options that the program does not have. */
 function unknownIn(program: Command, words: readonly string[]): readonly string[] {
   let command = program;
   const unknown: string[] = [];
@@ -173,7 +174,7 @@ function unknownIn(program: Command, words: readonly string[]): readonly string[
   return unknown;
 }
 
-test("the plan that is applied is the one that was compared with the review", () => {
+test("the applied plan is the one that was compared with the review", () => {
   const compared = [...pages].flatMap(([path, { blocks }]) =>
     blocks.flatMap(({ lines, line }) => {
       const text = lines.join("\n");
@@ -248,14 +249,14 @@ test("settings that a page shows are settings", () => {
   }
 });
 
-/** Folders at the top of the project: a word that begins with one is a path. */
+/** Top-level folders. A word that starts with one is a path. */
 const folders = readdirSync(root, { withFileTypes: true })
   .filter(
     (entry) => entry.isDirectory() && !["node_modules", "cdktf.out", ".git"].includes(entry.name),
   )
   .map(({ name }) => name);
 
-/** What is made and not committed. */
+/** Paths that are generated and not committed. */
 const made =
   /model\.onnx|^bench\/reports\/(?!2026-11-22)|^inference-image\/dist|prepared|\.gen\/|[*…<{$]/;
 
@@ -280,7 +281,7 @@ test("every file that a command or a sentence names exists", () => {
   expect([...inCommands, ...inSentences]).toEqual([]);
 });
 
-test("every link inside the project leads somewhere", () => {
+test("every link inside the project resolves", () => {
   const broken = [...pages].flatMap(([path, { links }]) =>
     links
       .filter(({ target }) => !/^[a-z]+:/.test(target))
@@ -315,7 +316,7 @@ test("every page under docs can be reached from docs/README.md", () => {
   expect(alone).toEqual([]);
 });
 
-/** What a page may say that a command needs: what a test does not have. */
+/** Requirements that a page may state for a command because tests cannot provide them. */
 const needs =
   /^(a GPU|a GPU host|four GPUs|a cluster|a GPU cluster|kind|Docker|the internet|a registry|root|\w+ and the internet)$/;
 
@@ -323,7 +324,7 @@ const wordsOf = (command: string) => command.split(" ");
 const startsWith = (words: readonly string[], start: readonly string[]) =>
   start.every((word, index) => words[index] === word);
 
-/** The entry whose command is the longest beginning of these words. */
+/** The entry with the longest matching command. */
 function entryFor(words: readonly string[]): TestedCommand | undefined {
   return commandsTested
     .filter(({ command }) => startsWith(words, wordsOf(command)))
@@ -334,17 +335,27 @@ const normalText = (words: readonly string[]) => words.join(" ");
 const isRun = (words: readonly string[]) =>
   commandsRun.some(({ command }) => command === normalText(words));
 
-/** What needs no test: it changes a folder, a variable, or shows text. */
-const plain = new Set(["cd", "export", "cat", "head", "echo", "jq", "sh", "git", "less"]);
+/** Commands that need no test: they change the folder, set a variable or print text. */
+const untestedPrograms = new Set([
+  "cd",
+  "export",
+  "cat",
+  "head",
+  "echo",
+  "jq",
+  "sh",
+  "git",
+  "less",
+]);
 
-test("every command is run by a test, or says what it needs", () => {
+test("every command is run by a test or states what it needs", () => {
   const open = documented.flatMap(({ place, commands, needs: said }) =>
     said !== undefined
       ? needs.test(said) || commands.some((words) => words.includes(said))
         ? []
         : [`${place}: '# needs ${said}' is none of the words for it`]
       : commands
-          .filter((words) => !plain.has(words[0] ?? ""))
+          .filter((words) => !untestedPrograms.has(words[0] ?? ""))
           .filter((words) => !isRun(words) && entryFor(words) === undefined)
           .map((words) => `${place}: ${normalText(words)}`),
   );
@@ -360,7 +371,7 @@ const textOf = (() => {
   };
 })();
 
-test("a test that is named for a command has its words, and those of our programs their options", () => {
+test("the test of a command contains its words and options", () => {
   const missing = documented.flatMap(({ place, commands, needs: said }) =>
     said !== undefined
       ? []
@@ -392,7 +403,7 @@ function wordsToFind({ command, words }: TestedCommand): readonly string[] {
   );
 }
 
-test("every test that is named exists, and is used", () => {
+test("every listed test exists and is used", () => {
   const files = commandsTested.flatMap(({ tests }) => tests);
   expect(files.filter((file) => !existsSync(join(root, file)))).toEqual([]);
   const all = documented.flatMap(({ commands }) => commands);

@@ -1,11 +1,11 @@
-/** What the pages of this repository have in them, read line by line: no rendering, and no library for it. */
+/** Code blocks, code spans, links and anchors of a Markdown page, read line by line. */
 
 export interface CodeBlock {
-  /** Language that the page names; empty where it names none. */
+  /** Language of the block; empty if not given. */
   readonly language: string;
-  /** Of its first line in the page, from 1. */
+  /** Line number of the first line in the page, from 1. */
   readonly line: number;
-  /** Without the indentation of the block. */
+  /** Lines without the indentation of the block. */
   readonly lines: readonly string[];
 }
 
@@ -17,9 +17,9 @@ export interface Link {
 export interface Page {
   readonly blocks: readonly CodeBlock[];
   readonly links: readonly Link[];
-  /** Texts in backquotes outside of the blocks. */
+  /** Code spans outside the blocks. */
   readonly spans: readonly { readonly line: number; readonly text: string }[];
-  /** What a link to a heading of this page ends with, as GitHub makes it. */
+  /** Anchors of the headings, as GitHub generates them. */
   readonly anchors: ReadonlySet<string>;
 }
 

@@ -1,20 +1,20 @@
 import type { CodeBlock } from "./markdown.ts";
 
-/** Commands in the code blocks of pages: enough of the shell for what is written there. */
+/** Parses the shell commands in code blocks of the documentation. */
 
 export interface DocumentedCommand {
   readonly line: number;
-  /** As it is written, on one line, without its comment. */
+  /** Text of the command on one line, without its comment. */
   readonly text: string;
-  /** Simple commands that it runs, as their words: without variables in front, pipes, redirections. */
+  /** Words of each simple command, without variable assignments, pipes and redirections. */
   readonly commands: readonly (readonly string[])[];
-  /** What the page says that it needs, in the comment of its line or at the head of its block: `a GPU`. */
+  /** Requirement stated in the comment of its line or in the first line of its block: `a GPU`. */
   readonly needs: string | undefined;
 }
 
 const needsPattern = /\bneeds ([^:;,.]+)/;
 
-/** Commands of a block of the language `sh`: every line that is no comment. */
+/** Commands of an `sh` block: every line that is not a comment. */
 export function commandsOfBlock(block: CodeBlock): readonly DocumentedCommand[] {
   const found: DocumentedCommand[] = [];
   let blockNeeds: string | undefined;
@@ -53,7 +53,7 @@ export function commandsOfBlock(block: CodeBlock): readonly DocumentedCommand[] 
   return found;
 }
 
-/** Commands of a block of the language `console`: lines that begin with `$ `; the others are what they print. */
+/** Commands of a `console` block: lines that start with `$ `; the other lines are output. */
 export function commandsOfSession(block: CodeBlock): readonly DocumentedCommand[] {
   return block.lines.flatMap((content, index) =>
     content.startsWith("$ ")
@@ -62,7 +62,7 @@ export function commandsOfSession(block: CodeBlock): readonly DocumentedCommand[
   );
 }
 
-/** A comment, an operator (with the number of a file descriptor), or a word with quoted parts and command substitutions. */
+/** A comment, an operator with an optional file descriptor, or a word with quoted parts and command substitutions. */
 const tokenPattern =
   /(?<!\S)#(?<comment>.*)|(?<operator>(?:(?<!\S)\d(?=[<>]))?[|&;<>]+)|(?:\$\((?:[^()]|\([^()]*\))*\)|'[^']*'|"[^"]*"|[^\s|&;<>'"])+/g;
 
@@ -80,7 +80,7 @@ function simpleCommands(text: string): readonly (readonly string[])[] {
   let skip = false;
   for (const [token, , operator] of text.matchAll(tokenPattern)) {
     if (operator !== undefined) {
-      // a redirection is followed by a file or a descriptor
+      // skips the target of a redirection
       if (/[<>]/.test(operator)) skip = true;
       else commands.push([]);
     } else if (skip) {

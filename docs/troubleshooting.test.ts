@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
 
-/** Sections whose messages are those of other programs. */
+/** Sections with messages of other programs. */
 const others = new Set(["Docker and NVIDIA", "Triton", "Terraform and cdktf", "Kubernetes"]);
 
 interface Message {
@@ -18,7 +18,7 @@ function messagesOf(page: string): readonly Message[] {
   return page.split("\n").flatMap((line) => {
     if (line.startsWith("## ")) section = line.slice(3);
     const text = /^### `(.*)`$/.exec(line)?.[1];
-    // one cause may have two messages
+    // a cause can have two messages
     return text?.split("`, or `").map((one) => ({ section, text: one })) ?? [];
   });
 }
@@ -41,14 +41,14 @@ const texts = [
   .flatMap((folder) => [...sources(folder)])
   .map((file) => readFileSync(join(root, file), "utf8"));
 
-/** What of a message is in the sources as it stands: what is between the values. */
+/** Parts of a message between its values, which the sources contain verbatim. */
 const partsOf = (text: string) =>
   text
     .split("…")
     .map((part) => part.trim())
     .filter((part) => /\w{3}/.test(part));
 
-/** Of the file that has most of them: words of different files are not a message. */
+/** Parts missing from the file that contains most of them, because a message is in one file. */
 function missingParts(text: string): readonly string[] {
   const parts = partsOf(text);
   const best = texts
@@ -57,7 +57,7 @@ function missingParts(text: string): readonly string[] {
   return best ?? parts;
 }
 
-test("has messages of ours and of others", () => {
+test("covers messages of this project and of other programs", () => {
   expect(own.length).toBeGreaterThan(30);
   expect(messages.length - own.length).toBeGreaterThan(15);
   expect(new Set(messages.map(({ section }) => section))).toEqual(
@@ -68,13 +68,13 @@ test("has messages of ours and of others", () => {
   );
 });
 
-test("every message of ours is still in the sources", () => {
+test("every message of this project is in the sources", () => {
   const gone = own.flatMap(({ text }) =>
-    missingParts(text).map((part) => `${text}: no file has '${part}'`),
+    missingParts(text).map((part) => `${text}: not in the sources: '${part}'`),
   );
   expect(gone).toEqual([]);
 });
 
-test("a message that nobody says is found", () => {
+test("a message that is in no source is found", () => {
   expect(missingParts("the moon is not … enough for a deployment of GPUs")).not.toEqual([]);
 });

@@ -8,8 +8,8 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { type Browser, chromium } from "playwright-core";
 
 /**
- * `npx tsx docs/images/make-screenshots.ts`: takes the pictures of the documentation anew, in Chromium (`CLIPSTACK_CHROMIUM`, or
- * `/usr/bin/chromium`). That of a review is written by its own test, `CLIPSTACK_WRITE_PLANS=1`; the architecture is drawn by hand.
+ * `npx tsx docs/images/make-screenshots.ts`: renders the screenshots of the documentation in Chromium (`CLIPSTACK_CHROMIUM`, or
+ * `/usr/bin/chromium`). The screenshot of a review is written by its test with `CLIPSTACK_WRITE_PLANS=1`.
  */
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -24,13 +24,13 @@ try {
   await browser.close();
 }
 
-/** The top of the report that is kept as an example. */
+/** Captures the top of the example report. */
 async function benchReport(from: Browser): Promise<void> {
   const report = join(root, "bench/reports/2026-11-22T02-22-27Z-bench-single-gpu.html");
   await picture(from, "bench-report.png", pathToFileURL(report).href, { height: 1_250 });
 }
 
-/** The review page of photo-dedupe, on photos that it paints. */
+/** Captures the review page of photo-dedupe with generated photos. */
 async function reviewPage(from: Browser): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-screenshots-"));
   const program = join(root, "examples/photo-dedupe/clipstack-dedupe.mjs");
@@ -63,7 +63,7 @@ async function reviewPage(from: Browser): Promise<void> {
 
 interface PictureOptions {
   readonly height: number;
-  /** Text that the page has when it is complete. */
+  /** Text that appears once the page is complete. */
   readonly waitFor?: string;
 }
 
