@@ -5,7 +5,7 @@ import { stringify } from "yaml";
 import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
 import { chart, helm, noHelm, runProgram, template, valuesFiles } from "./test-helm.ts";
 
-/** What others' tools say of the chart. `.ci/kubernetes-tools` gets them. */
+/** Checks the chart with kubeconform and kube-score from `.ci/kubernetes-tools`. */
 
 const {
   CLIPSTACK_KUBECONFORM: kubeconform = "kubeconform",
@@ -20,7 +20,7 @@ const noKubeconform =
   (schemas === undefined ? "no CLIPSTACK_KUBERNETES_SCHEMAS" : "");
 const noKubeScore = noHelm || missingOf(kubeScore, "version");
 
-/** Values that have what the files leave out. */
+/** Values for features that the values files do not enable. */
 const more: Readonly<Record<string, ChartValues>> = {
   "everything on a GPU": {
     imagePullSecrets: [{ name: "registry" }],
@@ -60,7 +60,7 @@ const more: Readonly<Record<string, ChartValues>> = {
   },
 };
 
-/** The objects of a values file, or of one of `more`. */
+/** Objects of a values file or of one of `more`. */
 function yamlOf(name: string): string {
   const values = more[name];
   const objects = values === undefined ? template({}, { file: name }) : template(values);
@@ -68,7 +68,7 @@ function yamlOf(name: string): string {
 }
 const names = [...valuesFiles, ...Object.keys(more)];
 
-describe.skipIf(noHelm !== "")(`helm lint${noHelm && ` (not here: ${noHelm})`}`, () => {
+describe.skipIf(noHelm !== "")(`helm lint${noHelm && ` (skipped: ${noHelm})`}`, () => {
   test.each(valuesFiles)("finds nothing with %s.yaml", (file) => {
     const { code, stdout, stderr } = helm(
       ...["lint", "--strict", chart, "--values", join(chart, `${file}.yaml`)],
@@ -80,7 +80,7 @@ describe.skipIf(noHelm !== "")(`helm lint${noHelm && ` (not here: ${noHelm})`}`,
 });
 
 describe.skipIf(noKubeconform !== "")(
-  `kubeconform${noKubeconform && ` (not here: ${noKubeconform})`}`,
+  `kubeconform${noKubeconform && ` (skipped: ${noKubeconform})`}`,
   () => {
     const versions =
       noKubeconform === ""
@@ -128,7 +128,7 @@ describe.skipIf(noKubeconform !== "")(
   },
 );
 
-/** Checks of kube-score that are not ours to keep, and why. */
+/** Ignored checks of kube-score with the reason. */
 const leftOut: Readonly<Record<string, string>> = {
   "container-image-pull-policy":
     "images are fixed by a version or a digest, and those of a kind cluster come from nowhere else",
@@ -139,7 +139,7 @@ const leftOut: Readonly<Record<string, string>> = {
 };
 
 describe.skipIf(noKubeScore !== "")(
-  `kube-score${noKubeScore && ` (not here: ${noKubeScore})`}`,
+  `kube-score${noKubeScore && ` (skipped: ${noKubeScore})`}`,
   () => {
     const score = (yaml: string) =>
       runProgram(

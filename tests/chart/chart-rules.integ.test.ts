@@ -6,7 +6,7 @@ import { parse, stringify } from "yaml";
 import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
 import { chart, noHelm, objectOf, runProgram, template } from "./test-helm.ts";
 
-/** The queue time of Triton's requests in PromQL, as the chart renders it, run by Prometheus' own `promtool`. */
+/** Evaluates the PromQL of Triton's queue time, as rendered by the chart, with Prometheus' `promtool`. */
 
 const { CLIPSTACK_PROMTOOL: promtool = "promtool" } = process.env;
 const noPromtool =
@@ -22,7 +22,7 @@ const values = {
   prometheusRule: { enabled: true },
 } as const satisfies ChartValues;
 
-/** Counters of one model in one pod: what each grows by in 15 seconds, or the samples themselves. */
+/** Counters of one model in one pod: growth per 15 seconds, or the samples. */
 interface Model {
   readonly pod: string;
   readonly model?: string;
@@ -34,12 +34,12 @@ interface Model {
 const growing = (by: number | string) => (typeof by === "string" ? by : `0+${by}x40`);
 
 describe.skipIf(noPromtool !== "")(
-  `queue time in PromQL${noPromtool && ` (not here: ${noPromtool})`}`,
+  `queue time in PromQL${noPromtool && ` (skipped: ${noPromtool})`}`,
   () => {
     let folder: string;
-    /** Of the rule that records it for each pod. */
+    /** Expected values of the recording rule, per pod. */
     let record: string;
-    /** Of KEDA: one value for all pods. */
+    /** Expected value of KEDA's query for all pods. */
     let ofRelease: string;
 
     beforeAll(() => {
@@ -53,7 +53,7 @@ describe.skipIf(noPromtool !== "")(
     });
     afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-    /** What promtool says where `expr` must have those values after five minutes of `models`. */
+    /** Output of promtool for the expected values of `expr` after five minutes of `models`. */
     function check(
       expr: string,
       models: readonly Model[],
@@ -102,7 +102,7 @@ describe.skipIf(noPromtool !== "")(
     });
 
     test("is that of all requests where several models are loaded, and not the mean of the models", () => {
-      // 300 requests at 20 ms; the others, which are idle, would make it 5 ms
+      // 300 requests at 20 ms; an average with the idle models would be 5 ms
       check(
         record,
         [
@@ -120,7 +120,7 @@ describe.skipIf(noPromtool !== "")(
     });
 
     test("stays what it was where a pod's counters begin anew", () => {
-      // after two minutes the container has restarted: counters from 0, at the same pace
+      // the container restarts after two minutes: counters from 0, at the same rate
       check(
         record,
         [
@@ -181,7 +181,7 @@ describe.skipIf(noPromtool !== "")(
       );
       const [rule] = rules.custom;
       expect(rule.name.as).toBe("clipstack_triton_queue_milliseconds");
-      // as the adapter fills it in for the pods of a Deployment
+      // as substituted by the adapter for the pods of a Deployment
       const query = rule.metricsQuery
         .replaceAll("<<.LabelMatchers>>", `namespace="clipstack",pod=~"${pod}"`)
         .replaceAll("<<.GroupBy>>", "pod");

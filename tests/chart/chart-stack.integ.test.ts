@@ -12,14 +12,14 @@ import { parseSettings } from "../../stacks/settings.ts";
 import { differences } from "./test-compare-objects.ts";
 import { chart, noHelm, type TestObject, template } from "./test-helm.ts";
 
-/** `values-kind.yaml` and the stack kind-local are rendered from the same settings: they must declare the same objects. */
+/** `values-kind.yaml` and the environment kind-local come from the same settings and must declare the same objects. */
 
 const file = join(chart, "../../stacks/kind-local.settings.yaml");
 const settings = parseSettings("kind-local", file, readFileSync(file, "utf8"));
 
-/** What is meant to be different, and why. */
+/** Intended differences with the reason. */
 const meant = [
-  // labels that say that Helm made it, and of what
+  // labels of Helm and the chart
   ...[labelNames.managedBy, labelNames.version, "helm.sh/chart"].flatMap((label) =>
     [
       "Deployment",
@@ -32,11 +32,11 @@ const meant = [
       "ServiceAccount",
     ].map((kind) => `${kind}: metadata.labels.${label.replaceAll(".", "·")}`),
   ),
-  // the provider does not know it (hashicorp/kubernetes has no `unhealthy_pod_eviction_policy`)
+  // not supported by the provider (hashicorp/kubernetes has no `unhealthy_pod_eviction_policy`)
   "PodDisruptionBudget: spec.unhealthyPodEvictionPolicy",
 ];
 
-/** Objects of the stack in its namespace; the namespace itself and the metrics-server are in no chart. */
+/** Objects of the stack in its namespace. The chart contains neither the namespace nor metrics-server. */
 function ofStack(): readonly Manifest[] {
   const text = Testing.synth(
     new KindStack(Testing.app(), "kind-local", { ...settings, deployWith: "kubernetes" }),
@@ -44,7 +44,7 @@ function ofStack(): readonly Manifest[] {
   const values = parse(readFileSync(join(chart, "values-kind.yaml"), "utf8")) as ChartValues;
   const { repository, tag } = values.embed?.image ?? {};
   return manifestsOf(JSON.parse(text).resource, "kind-local", {
-    // the chart's values name an image; the stack builds it
+    // the chart names an image that the stack builds
     image: `${repository}:${tag}`,
   })
     .map(({ manifest }) => manifest)
@@ -59,7 +59,7 @@ function ofChart(values: ChartValues = {}): readonly TestObject[] {
 }
 
 describe.skipIf(noHelm !== "")(
-  `Helm chart and stack kind-local${noHelm && ` (not here: ${noHelm})`}`,
+  `Helm chart and stack kind-local${noHelm && ` (skipped: ${noHelm})`}`,
   () => {
     test("declare the same objects", () => {
       expect(differences(ofChart(), ofStack(), meant)).toEqual([]);

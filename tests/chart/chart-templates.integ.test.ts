@@ -24,7 +24,7 @@ import {
 const sha256 = "a".repeat(64);
 const digest = `sha256:${sha256}`;
 
-/** A Triton whose image has the weights. */
+/** Triton with the weights in its image. */
 const own = { enabled: true, image: { repository: "registry.example/triton" } } as const;
 
 /** Gateway and Tritons on the CPU. */
@@ -33,7 +33,7 @@ const emulator = {
   triton: { enabled: true, server: "emulator", gpus: 0 },
 } as const satisfies ChartValues;
 
-/** Gateway and Tritons with TensorRT, a GPU each. */
+/** Gateway and Tritons with TensorRT and one GPU each. */
 const tensorrt = {
   embed: { backend: "triton" },
   triton: { ...own, backend: "tensorrt" },
@@ -68,7 +68,7 @@ const envOf = (values: ChartValues): Record<string, string> =>
     ),
   );
 
-describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`, () => {
+describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`, () => {
   describe.each(valuesFiles)("with %s.yaml", (file) => {
     const objects = noHelm === "" ? template({}, { file }) : [];
 
@@ -152,7 +152,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
     });
 
     test("has as many threads as the node where nothing limits it", () => {
-      // a null takes a default away
+      // null removes a default
       const unlimited = { limits: { cpu: null, memory: "1Gi" } } as unknown as object;
       expect(envOf({ embed: { resources: unlimited } })).not.toHaveProperty("INTRA_OP_THREADS");
       const none = { limits: null, requests: null } as unknown as object;
@@ -268,7 +268,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
           "model-control-mode": "none",
           "load-model": [],
         });
-        // of an image that has models too, none is to be seen
+        // models of the image are hidden
         expect(podOf({ ...emulator, model }, "triton").containers[0].volumeMounts).toContainEqual({
           name: "repository",
           mountPath: "/models",
@@ -488,7 +488,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (not here: ${noHelm})`}`
       const objects = template({ model: { weights: "init", sha256, init } });
       const { spec } = objectOf(objects, "Deployment", "clipstack-embed");
       const [container] = spec.template.spec.initContainers;
-      // the kubelet puts the variable there
+      // substituted by the kubelet
       expect(container.args).toContain("--url=$(WEIGHTS_URL)");
       expect(container.env).toEqual([
         {

@@ -6,7 +6,7 @@ import { KubernetesStack } from "../../stacks/kubernetes.ts";
 import { parseSettings } from "../../stacks/settings.ts";
 import { noHelm, template } from "./test-helm.ts";
 
-/** What the checks of the stack accept, the checks of the chart accept too. */
+/** The chart accepts everything that the checks of the stack accept. */
 
 const sha256 = "0123456789abcdef".repeat(4);
 const fetched = `model: { weights: init, url: https://models.example/model.onnx, sha256: ${sha256} }`;
@@ -52,7 +52,7 @@ function valuesOf(yaml: string): ChartValues {
   return JSON.parse(release!.values[0]);
 }
 
-describe.skipIf(noHelm !== "")(`the chart of k8s-gpu${noHelm && ` (not here: ${noHelm})`}`, () => {
+describe.skipIf(noHelm !== "")(`the chart of k8s-gpu${noHelm && ` (skipped: ${noHelm})`}`, () => {
   test.each(accepted)("takes the settings %s", (_, yaml) => {
     expect(() => template(valuesOf(yaml))).not.toThrow();
   });

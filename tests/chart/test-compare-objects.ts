@@ -1,4 +1,4 @@
-/** For tests: whether two lists of Kubernetes objects declare the same. */
+/** Test fixture: compares two lists of Kubernetes objects. */
 
 interface NamedObject {
   readonly kind: string;
@@ -6,10 +6,10 @@ interface NamedObject {
 }
 
 /**
- * What is different, one line each, sorted: `<kind> <name>: <path>: <left> | <right>`. The order of keys does not matter, that
- * of lists does; a key without a value is one that is missing.
+ * Returns the sorted differences, one line each: `<kind> <name>: <path>: <left> | <right>`. The order of keys does not matter, the order
+ * of lists does; a key without a value equals a missing key.
  *
- * @param expected - Differences that are meant: `<kind>: <path>`, where `*` stands for any index or key.
+ * @param expected - Intended differences: `<kind>: <path>`, where `*` stands for any index or key.
  */
 export function differences(
   left: readonly NamedObject[],
@@ -46,14 +46,14 @@ interface Difference {
 
 function between(path: string, left: unknown, right: unknown): readonly Difference[] {
   if (left === right) return [];
-  // the API keeps no empty maps of these
+  // the API drops empty maps of these
   if (/(^|\.)(annotations|labels)$/.test(path) && isEmpty(left) && isEmpty(right)) return [];
   if (!isObject(left) || !isObject(right) || Array.isArray(left) !== Array.isArray(right)) {
     return [{ path, values: [left, right] }];
   }
   const keys = [...new Set([...Object.keys(left), ...Object.keys(right)])].sort();
   return keys.flatMap((key) =>
-    // a label has dots in its name
+    // label names contain dots
     between(path === "" ? key : `${path}.${key.replaceAll(".", "·")}`, left[key], right[key]),
   );
 }

@@ -6,16 +6,16 @@ import { fileURLToPath } from "node:url";
 import { parseAllDocuments, stringify } from "yaml";
 import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
 
-/** For tests: the chart, through a real `helm`. */
+/** Test fixture: renders the chart with `helm`. */
 
-/** `CLIPSTACK_HELM` names a folder with `bin/helm`, as `.ci/helm` makes it; without it, `helm` is looked for. */
+/** `CLIPSTACK_HELM`: folder with `bin/helm`, as printed by `.ci/helm`; default: `helm` on the PATH. */
 const { CLIPSTACK_HELM } = process.env;
 const helmProgram = CLIPSTACK_HELM === undefined ? "helm" : join(CLIPSTACK_HELM, "bin", "helm");
 
 /** Folder of the chart. */
 export const chart = fileURLToPath(new URL("../../helm/clipstack", import.meta.url));
 
-/** Each values file of the chart, with what it is for as its name; the defaults are the one without a file. */
+/** Values files of the chart by purpose; the default values have no file. */
 export const valuesFiles = ["values", "values-kind", "values-cpu", "values-gpu", "values-gpu-4x"];
 
 export interface Outcome {
@@ -36,10 +36,10 @@ export function runProgram(program: string, args: readonly string[], input = "")
 
 export const helm = (...args: readonly string[]): Outcome => runProgram(helmProgram, args);
 
-/** Why there is no helm here; empty when there is. */
+/** Reason why helm is unavailable; empty if it is available. */
 export const noHelm = helm("version", "--short").code === 0 ? "" : "no helm";
 
-/** An object of the Kubernetes API, as far as tests read it. */
+/** Part of a Kubernetes object that tests read. */
 export interface TestObject {
   readonly apiVersion: string;
   readonly kind: string;
@@ -49,7 +49,7 @@ export interface TestObject {
     readonly labels?: Readonly<Record<string, string>>;
     readonly annotations?: Readonly<Record<string, string>>;
   };
-  // biome-ignore lint/suspicious/noExplicitAny: of many kinds, and tests look into all of them
+  // biome-ignore lint/suspicious/noExplicitAny: tests read fields of many kinds
   readonly [key: string]: any;
 }
 
@@ -58,11 +58,11 @@ export interface TemplateOptions {
   readonly file?: string;
   /** @default "clipstack" */
   readonly release?: string;
-  /** Version of Kubernetes; some builds of helm know none. */
+  /** Kubernetes version; some builds of helm have no default. */
   readonly kubernetes?: string;
 }
 
-/** What `helm template` says with these values. */
+/** Outcome of `helm template` with these values. */
 export function tryTemplate(values: object, options: TemplateOptions = {}): Outcome {
   const { file, release = "clipstack", kubernetes = "1.33.0" } = options;
   const folder = mkdtempSync(join(tmpdir(), "clipstack-chart-"));
@@ -79,7 +79,7 @@ export function tryTemplate(values: object, options: TemplateOptions = {}): Outc
   }
 }
 
-/** The objects that the chart is with these values, hooks included. */
+/** Rendered objects, including hooks. */
 export function template(
   values: ChartValues = {},
   options: TemplateOptions = {},
@@ -91,7 +91,7 @@ export function template(
     .filter((it) => it !== null);
 }
 
-/** The object of a kind and a name. @throws {Error} when there is none */
+/** Returns the object of a kind and name. @throws {Error} if there is none */
 export function objectOf(objects: readonly TestObject[], kind: string, name: string): TestObject {
   const found = objects.find((it) => it.kind === kind && it.metadata.name === name);
   if (found === undefined) {
@@ -101,7 +101,7 @@ export function objectOf(objects: readonly TestObject[], kind: string, name: str
   return found;
 }
 
-/** The one line that the chart refuses values with. */
+/** Message with which the chart rejects the values. */
 export function refusalOf(values: object): string {
   const { code, stderr } = tryTemplate(values);
   if (code === 0) return "nothing: it was rendered";

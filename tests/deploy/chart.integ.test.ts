@@ -15,7 +15,7 @@ import { command, succeed, testDocker } from "./test-docker.ts";
 import { imageWithWeights } from "./test-image.ts";
 import { embedOnce } from "./test-load.ts";
 
-/** The chart on a real cluster: each values file before an API server, and that of kind installed. */
+/** Applies every values file of the chart to a real API server as a dry run, and installs the one for kind. */
 
 const { CLIPSTACK_KUBERNETES_SCHEMAS: schemas } = process.env;
 const { docker } = await testDocker();
@@ -23,10 +23,10 @@ const missing = (await missingForCluster()) || (await missingForCharts());
 const chart = fileURLToPath(new URL("../../helm/clipstack", import.meta.url));
 const valuesFiles = readdirSync(chart).filter((name) => /^values-.*\.yaml$/.test(name));
 
-/** Of KEDA and of the Prometheus operator; empty where there are none to be had. */
+/** Folder of the CRDs of KEDA and the Prometheus operator; empty if unavailable. */
 const definitions = schemas === undefined ? "" : join(schemas, "crds", "definitions");
 
-/** Why the API server of a cluster without more knows not every object of a values file; empty where it does. */
+/** Reason why a plain API server cannot validate all objects of a values file; empty if it can. */
 async function missingFor(file: string): Promise<string> {
   if (missing !== "" || definitions !== "") return "";
   const words = ["template", "clipstack", chart, "--values", join(chart, file)];
@@ -43,7 +43,7 @@ const photo = await readFile(
 );
 
 describe.skipIf(missing !== "")(
-  `the chart on a cluster${missing && ` (not here: ${missing})`}`,
+  `the chart on a cluster${missing && ` (skipped: ${missing})`}`,
   () => {
     const namespace = "clipstack-chart";
     let cluster: TestCluster;
@@ -67,7 +67,7 @@ describe.skipIf(missing !== "")(
     beforeAll(async () => {
       cluster = await sharedCluster();
       await cluster.kubectl("create", "namespace", namespace);
-      // as kind-local has it: the API server refuses what pods may not be
+      // as in kind-local: the API server rejects pods that violate the policy
       const level = "pod-security.kubernetes.io/enforce=restricted";
       await cluster.kubectl("label", "namespace", namespace, level);
       if (definitions === "") return;
@@ -82,10 +82,10 @@ describe.skipIf(missing !== "")(
 
     for (const { file, without } of dryRuns) {
       const name = `passes a dry run of the API server with ${file}`;
-      test.skipIf(without !== "")(`${name}${without && ` (not here: ${without})`}`, async () => {
+      test.skipIf(without !== "")(`${name}${without && ` (skipped: ${without})`}`, async () => {
         const values = ["--values", join(chart, file)];
         await runHelm("install", "clipstack", chart, ...values, "--dry-run=server");
-        // Helm's own does not send the objects
+        // Helm's own dry run does not send the objects
         const { stdout } = await tryHelm("template", "clipstack", chart, ...values);
         const { code, output } = await cluster.tryKubectl(
           ["apply", "--namespace", namespace, "--server-side", "--dry-run=server", "-f", "-"],
@@ -114,13 +114,13 @@ describe.skipIf(missing !== "")(
         if (image !== undefined) await docker.run("rmi", "--no-prune", image);
       });
 
-      test("is ready when helm says so, and embeds", async () => {
+      test("is ready when helm returns, and embeds", async () => {
         await runHelm("install", "clipstack", chart, ...values(), "--wait", "--timeout", "600s");
         const vector = await embedOnce(`http://127.0.0.1:${cluster.hostPort}`, photo);
         expect(vector).toHaveLength(512);
       });
 
-      test("passes its own test", async () => {
+      test("passes helm test", async () => {
         const output = await runHelm("test", "clipstack", "--timeout", "600s");
         expect(output).toMatch(/Phase:\s+Succeeded/);
       });
@@ -133,14 +133,14 @@ describe.skipIf(missing !== "")(
         expect(await pods()).toBe(before);
       });
 
-      test("leaves nothing when it is removed", async () => {
+      test("leaves nothing after uninstalling", async () => {
         await runHelm("uninstall", "clipstack", "--wait", "--timeout", "600s");
         const kinds =
           "deployments,services,horizontalpodautoscalers,poddisruptionbudgets,networkpolicies,resourcequotas,limitranges,serviceaccounts,configmaps,secrets";
         const left = await cluster.kubectl(
           ...["get", kinds, "--namespace", namespace, "--output=name"],
         );
-        // every namespace has them
+        // present in every namespace
         expect(left.trim().split("\n").sort()).toEqual([
           "configmap/kube-root-ca.crt",
           "serviceaccount/default",

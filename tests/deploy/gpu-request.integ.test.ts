@@ -17,9 +17,9 @@ import {
 } from "./test-project.ts";
 
 /**
- * How containers ask for GPUs, as the engine was told. There is no GPU: the engine has a program that stands in for NVIDIA's
- * hook and does nothing, `nvidia-smi` prints what it is told to, and the image has clipstack's server in the place of
- * `tritonserver`, so that every container becomes healthy.
+ * GPU requests of containers as the engine received them. There is no GPU: a stand-in for NVIDIA's hook does nothing, a stand-in for
+ * `nvidia-smi` prints recorded output, and the image runs clipstack's server in place of `tritonserver`, so that every container
+ * becomes healthy.
  */
 
 const { docker, missing: noEngine } = await testDocker();
@@ -32,7 +32,7 @@ const missing =
 
 const uuids = [0, 1, 2, 3].map((index) => `GPU-8a56a4bc-184b-a047-2620-be16fdbd5b4${index}`);
 
-describe.skipIf(missing !== "")(`GPUs of containers${missing && ` (not here: ${missing})`}`, () => {
+describe.skipIf(missing !== "")(`GPUs of containers${missing && ` (skipped: ${missing})`}`, () => {
   let programs: StandIns;
   let project: TestProject;
   const images: string[] = [];
@@ -81,7 +81,7 @@ describe.skipIf(missing !== "")(`GPUs of containers${missing && ` (not here: ${m
     const { code, output } = await project.deploy(environment);
     expect(code, output).toBe(0);
   };
-  /** An engine in a container may not lift the limit of locked memory, as a Triton with a GPU has it. It keeps the limit. */
+  /** An engine inside a container cannot raise the limit of locked memory that a Triton on a GPU requests, so the limit stays. */
   const allowLimits = async (any: string) => {
     const limit = ["run", "--rm", "--ulimit", "memlock=-1:-1", any, "true"];
     if ((await command("docker", ["--host", docker.endpoint, ...limit])).code === 0) return;
@@ -94,7 +94,7 @@ describe.skipIf(missing !== "")(`GPUs of containers${missing && ` (not here: ${m
 
   const host = (count: number) => ({ docker: docker.endpoint, gpu: "rtx-4080", count });
 
-  /** What the engine knows of a container's GPUs. */
+  /** GPU settings of a container according to the engine. */
   const gpusOf = async (container: string) => {
     const { HostConfig, Config } = await docker.inspect(container);
     return {
@@ -128,7 +128,7 @@ describe.skipIf(missing !== "")(`GPUs of containers${missing && ` (not here: ${m
     expect(await project.plan("single-gpu")).toEqual([]);
   });
 
-  test("four GPUs are asked for with NVIDIA's runtime", async () => {
+  test("four GPUs are requested with NVIDIA's runtime", async () => {
     await deploy("multi-gpu-4x", {
       host: host(4),
       embed: { image: builtImage(), port: ports[2] },
@@ -147,7 +147,7 @@ describe.skipIf(missing !== "")(`GPUs of containers${missing && ` (not here: ${m
     });
   });
 
-  test("four Tritons with one GPU each ask for one device each", async () => {
+  test("four Tritons with one GPU each request one device each", async () => {
     await deploy("multi-gpu-4x", {
       topology: "per-gpu",
       host: host(4),

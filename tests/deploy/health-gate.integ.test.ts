@@ -7,9 +7,9 @@ import { type TestProject, testProject } from "./test-project.ts";
 
 const { docker, missing } = await testDocker();
 
-/** A deployment does not lie: what does not become healthy fails it. */
+/** A deployment fails if a service does not become healthy. */
 describe.skipIf(missing !== "")(
-  `a service that cannot start${missing && ` (not here: ${missing})`}`,
+  `a service that cannot start${missing && ` (skipped: ${missing})`}`,
   () => {
     let project: TestProject;
     let image = "";
@@ -48,11 +48,11 @@ describe.skipIf(missing !== "")(
       expect(code, output).not.toBe(0);
       expect(said).toMatch(/single-gpu-embed restarts in a loop \(\d+ times\)/);
       expect(said).toMatch(/its last log lines:.* the weights are damaged/);
-      // the time that a start may take is far from over
+      // long before the start timeout
       expect(performance.now() - startMs).toBeLessThan(150_000);
     });
 
-    test("is waited for again by the next deployment", async () => {
+    test("the next deployment waits for it again", async () => {
       expect(await project.plan("single-gpu")).toContain(
         "replace terraform_data.embed_ready_healthy",
       );

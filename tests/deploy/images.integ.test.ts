@@ -27,7 +27,7 @@ const root = fileURLToPath(new URL("../../", import.meta.url));
 const imageFolder = join(root, "inference-image");
 const { docker, missing } = await testDocker();
 
-/** A photo that takes a while to decode. */
+/** Photo with a long decoding time. */
 const largePicture = picture("jpeg", { width: 2400, height: 1800 });
 const images: string[] = [];
 let container: TestContainer | undefined;
@@ -70,7 +70,7 @@ async function embed(address: string, image: Buffer): Promise<number> {
   return response.status;
 }
 
-/** Stop a container while it has requests. @returns how the requests and the container ended */
+/** Stops a container while it processes requests. @returns outcome of the requests and the exit code */
 async function stopUnderLoad(of: TestContainer, address: string) {
   const large = await largePicture;
   await embed(address, large);
@@ -83,7 +83,7 @@ async function stopUnderLoad(of: TestContainer, address: string) {
       }),
     ),
   );
-  // all of them are accepted before the stop
+  // waits until all are accepted
   for (const until = Date.now() + 60_000; Date.now() < until; await sleep(10)) {
     if ((await pendingImages(address)) + sent - open >= sent) break;
   }
@@ -95,7 +95,7 @@ async function stopUnderLoad(of: TestContainer, address: string) {
   return { code, seconds, openAtStop, lost };
 }
 
-/** Images that the server has accepted and not yet answered. */
+/** Number of accepted images without a response. */
 async function pendingImages(address: string): Promise<number> {
   const text = await (await fetch(`http://${address}${embedPaths.metrics}`)).text();
   return Number(new RegExp(`^${embedMetrics.pendingImages} (\\d+)$`, "m").exec(text)?.[1]);
@@ -105,7 +105,7 @@ async function sizeOf(image: string): Promise<number> {
   return Number(await docker.run("image", "inspect", "--format", "{{.Size}}", image));
 }
 
-/** Paths of all files of an image, without the first slash. */
+/** Paths of all files of an image, without the leading slash. */
 async function filesOf(image: string): Promise<ReadonlySet<string>> {
   const name = await docker.run("create", image);
   const archive = join(context, "image.tar");
@@ -119,7 +119,7 @@ async function filesOf(image: string): Promise<ReadonlySet<string>> {
   }
 }
 
-describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`, () => {
+describe.skipIf(missing !== "")(`images${missing && ` (skipped: ${missing})`}`, () => {
   beforeAll(async () => {
     context = await weightsContext();
     embedImage = await built(root, "inference-image/Dockerfile", {
@@ -132,7 +132,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
     container = undefined;
   });
   afterAll(async () => {
-    // what they are made of stays: the next build is quick
+    // keeps the build cache
     for (const image of images) await docker.run("image", "rm", "--no-prune", image);
     if (context !== undefined) await rm(context, { recursive: true, force: true });
   });
@@ -144,7 +144,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
       expect(megabytes).toBeLessThan(260);
     });
 
-    test("says what it is in OCI labels", async () => {
+    test("has OCI labels", async () => {
       const labels = await docker.run(
         "image",
         "inspect",
@@ -193,7 +193,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
       ).toEqual([]);
     });
 
-    test("gets healthy without privileges and with a read-only root, and answers what it accepted when it is stopped", async () => {
+    test("becomes healthy without privileges and with a read-only root, and answers accepted requests when stopped", async () => {
       const options = ["--env=ALLOW_ANONYMOUS=true", await weights()];
       const server = await start({ image: embedImage, ports: [embedPort], options });
       await server.healthy();
@@ -210,7 +210,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
       expect(outcome).toMatchObject({ code: 0, lost: [] });
     });
 
-    test("is the server that stands where a Triton will, with its health check at the port of its options", async () => {
+    test("is the Triton emulator, with its health check at the port of its options", async () => {
       const port = 9000;
       const server = await start({
         image: embedImage,
@@ -241,24 +241,24 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
       expect(await server.stop(40)).toBe(0);
     });
 
-    test("gets unhealthy where its model cannot be had, and ends", async () => {
+    test("becomes unhealthy and exits if its model is missing", async () => {
       const server = await start({ image: embedImage, options: ["--env=ALLOW_ANONYMOUS=true"] });
       await expect(server.healthy()).rejects.toThrow("/models/openclip_vit_b32/1/model.onnx");
     });
 
-    test("ends at once when it is stopped while it loads", async () => {
+    test("exits at once when stopped while loading", async () => {
       const server = await start({
         image: embedImage,
         options: ["--env=ALLOW_ANONYMOUS=true", await weights()],
       });
-      // before that, Node itself starts, which as process 1 hears no signal
+      // before that Node starts, and as process 1 it ignores signals
       for (const until = Date.now() + 60_000; Date.now() < until; await sleep(20)) {
         if ((await server.log()) !== "") break;
       }
       expect(await server.stop(20)).not.toBe(137);
     });
 
-    test("says in one line what is wrong with its settings, and ends with exit code 2", async () => {
+    test("reports invalid settings in one line and exits with code 2", async () => {
       const { code, output } = await command("docker", [
         ...[
           "--host",
@@ -278,7 +278,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
   });
 
   describe("weights", () => {
-    test("puts the model inside, so that nothing is mounted", async () => {
+    test("contains the model", async () => {
       const image = await built(context, "model_repository/image/Dockerfile.weights", {
         IMAGE: embedImage,
       });
@@ -293,7 +293,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
       expect(stdout.trim().split("\n")).toEqual(["model.onnx"]);
     });
 
-    test("fails when they are not what they must be", async () => {
+    test("fails on another checksum", async () => {
       const { outcome } = await build(context, "model_repository/image/Dockerfile.weights", {
         IMAGE: embedImage,
         MODEL_SHA256: "0".repeat(64),
@@ -319,7 +319,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
       });
     }, buildTimeoutMs);
 
-    test("answers on the ports of all three services, and starts again what dies", async () => {
+    test("responds on the ports of all three services and restarts a service that exits", async () => {
       const ports = [
         embedOnHost,
         tritonOnnx.http,
@@ -339,7 +339,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
         const index = `http://${await server.address(http)}/v2/repository/index`;
         expect((await fetch(index, { method: "POST" })).status).toBe(403);
       }
-      // the Tritons serve a model each, and the embed server is in front of the first
+      // each Triton serves one model; the embed server is a gateway to the first
       const asked = await (
         await fetch(`http://${await server.address(tritonOnnx.metrics)}/metrics`)
       ).text();
@@ -367,7 +367,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
       }
     });
 
-    test("answers what it accepted when it is stopped, through the Triton behind the embed server", async () => {
+    test("answers accepted requests when stopped, through the Triton behind the embed server", async () => {
       const server = await start({ image, ports: [embedOnHost], options: allowed });
       await server.healthy();
       const outcome = await stopUnderLoad(server, await server.address(embedOnHost));
@@ -376,7 +376,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
       expect(outcome.seconds).toBeLessThan(40);
     });
 
-    test("starts the services that it is told to", async () => {
+    test("starts the selected services", async () => {
       const server = await start({
         image,
         ports: [embedOnHost],
@@ -420,7 +420,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
     }, buildTimeoutMs);
     beforeEach(({ skip }) => skip(missingPackages !== "", missingPackages));
 
-    test("has the model repository inside, and what the Python model needs", async () => {
+    test("contains the model repository and the packages of the Python model", async () => {
       const image = await built(context, "model_repository/image/Dockerfile.triton", {
         TRITON_IMAGE: tritonImage,
         WEIGHTS: "image",
@@ -443,7 +443,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
       expect(await server.stop(40)).toBe(0);
     });
 
-    test("runs beside the embed server in one container, and answers what that accepted", async () => {
+    test("runs beside the embed server in one container and answers its accepted requests", async () => {
       const image = await built(context, "model_repository/image/Dockerfile.all-in-one", {
         EMBED_IMAGE: embedImage,
         TRITON_IMAGE: tritonImage,
@@ -467,7 +467,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (not here: ${missing})`}`,
   });
 });
 
-test("the lock file has what linux/arm64 runs", async () => {
+test("the lock file contains the packages of linux/arm64", async () => {
   const folder = await mkdtemp(join(tmpdir(), "clipstack-arm64-"));
   try {
     for (const file of ["package.json", "package-lock.json"]) {
@@ -491,11 +491,11 @@ test("the lock file has what linux/arm64 runs", async () => {
   }
 });
 
-/** `CLIPSTACK_BUILDX` is the path of the program, as `.ci/docker-buildx` makes it; without it, it is Docker's plugin. */
+/** `CLIPSTACK_BUILDX`: path of the program, as printed by `.ci/docker-buildx`; default: Docker's plugin. */
 const buildx = process.env.CLIPSTACK_BUILDX?.split(" ") ?? ["docker", "buildx"];
 const noBuildx = (await command(buildx[0]!, [...buildx.slice(1), "version"])).code !== 0;
 
-describe.skipIf(noBuildx)(`bake file${noBuildx ? " (not here: no buildx)" : ""}`, () => {
+describe.skipIf(noBuildx)(`bake file${noBuildx ? " (skipped: no buildx)" : ""}`, () => {
   test("describes every image, for amd64 and arm64 where that is possible", async () => {
     const plan = JSON.parse(
       await succeed(buildx[0]!, [...buildx.slice(1), "bake", "--print", "all", "embed-release"], {

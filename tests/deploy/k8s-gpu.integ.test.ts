@@ -13,7 +13,7 @@ import { imageWithWeights } from "./test-image.ts";
 import { findsProvider } from "./test-kind-project.ts";
 import { type TestProject, testProject } from "./test-project.ts";
 
-/** The gateway and two Tritons behind it, from the chart, on a cluster that is there already. Nothing computes on a GPU. */
+/** A gateway and two Tritons from the chart on an existing cluster, on the CPU. */
 
 const { docker } = await testDocker();
 const noProvider = async (name: "kubernetes" | "helm") =>
@@ -25,14 +25,14 @@ const missing =
   (await noProvider("helm"));
 
 describe.skipIf(missing !== "")(
-  `k8s-gpu, deployed with cdktf${missing && ` (not here: ${missing})`}`,
+  `k8s-gpu, deployed with cdktf${missing && ` (skipped: ${missing})`}`,
   () => {
     const namespace = "clipstack-gpu";
     let cluster: TestCluster;
     let project: TestProject;
     let image = "";
 
-    /** With `gpu` the embed image is in the place of NVIDIA's server: it knows that command too. */
+    /** With `gpu`, the embed image replaces NVIDIA's image, because it accepts the same command. */
     const settings = (accelerator: "cpu" | "gpu") => {
       const limits = { cpuMillicores: 1_000, memoryMiB: 1_024 };
       return project.settings("k8s-gpu", {
@@ -73,7 +73,7 @@ describe.skipIf(missing !== "")(
       if (image !== "") await docker.run("rmi", "--no-prune", image);
     });
 
-    test("one deployment installs the chart and ends when every pod is ready", async () => {
+    test("one deployment installs the chart and succeeds once every pod is ready", async () => {
       const { code, output } = await project.deploy("k8s-gpu");
       expect(code, output).toBe(0);
       const pods = await cluster.kubectl(
@@ -83,7 +83,7 @@ describe.skipIf(missing !== "")(
       expect(pods.trim().split("\n").sort()).toEqual(["embed true", "triton true", "triton true"]);
     });
 
-    test("verify finds nothing wrong with it", async () => {
+    test("verify passes", async () => {
       await autoscalersSee(cluster.kubeconfig);
       const { code, output } = await project.clipstack(
         ...["verify", "k8s-gpu", "--target", "deployed", "--seconds", "1"],
@@ -92,7 +92,7 @@ describe.skipIf(missing !== "")(
       expect(code, output).toBe(0);
     });
 
-    test("a second deployment has nothing to change", async () => {
+    test("a second deployment plans no change", async () => {
       expect(await project.plan("k8s-gpu")).toEqual([]);
     });
 
@@ -103,8 +103,8 @@ describe.skipIf(missing !== "")(
       expect(namespaces).not.toContain(namespace);
     });
 
-    /** Scheduler and quota count them; nothing looks for one. */
-    describe("on a node that says it has two GPUs", () => {
+    /** The scheduler and the quota count advertised GPUs; no container uses one. */
+    describe("on a node that advertises two GPUs", () => {
       const deployment = "deployment/clipstack-triton";
       const runtimeClass = {
         apiVersion: "node.k8s.io/v1",
@@ -113,7 +113,7 @@ describe.skipIf(missing !== "")(
         handler: "runc",
       };
 
-      /** @param count - `null`: it says nothing of GPUs */
+      /** @param count - `null` advertises none */
       const offerGpus = async (count: string | null) => {
         const [node = ""] = (await cluster.kubectl("get", "nodes", "--output=name")).split("\n");
         const gpus = { "nvidia.com/gpu": count };
@@ -156,7 +156,7 @@ describe.skipIf(missing !== "")(
         expect(pods.trim().split("\n")).toEqual(["nvidia 1 true", "nvidia 1 true"]);
       });
 
-      test("the quota refuses a third", async () => {
+      test("the quota rejects a third", async () => {
         await cluster.kubectl("scale", deployment, "--replicas=3", "--namespace", namespace);
         await expect
           .poll(() => ofTritons("replicasets", "{.items[*].status.conditions[*].message}"), {

@@ -19,15 +19,14 @@ import { embedOnce } from "./test-load.ts";
 import { builtImage } from "./test-project.ts";
 
 /**
- * What a person does with the environment, in this order: deploy, verify, the exercises of a cluster, deploy again, destroy. With
- * the tiny model; all the rest is real. It is `cdktf deploy` where Terraform finds the provider for Kubernetes. Elsewhere all of
- * the stack is applied as it is, but for its typed objects, of which `kubectl` applies the manifests.
+ * Life cycle of the environment with the tiny model: deploy, verify, drills, deploy again, destroy. If Terraform finds the Kubernetes
+ * provider, `cdktf deploy` deploys the unmodified stack; otherwise `kubectl` applies the manifests of its typed objects.
  */
 
 const { CLIPSTACK_KIND_NODE_IMAGE: nodeImage } = process.env;
 const { docker } = await testDocker();
 const missing = await missingForCluster();
-// the stack declares both providers, whatever the workload is deployed with
+// the stack declares both providers for every value of deployWith
 const typed =
   missing === "" && (await findsProvider("kubernetes")) && (await findsProvider("helm"));
 const noProviders = "terraform init finds no providers for Kubernetes and Helm";
@@ -38,7 +37,7 @@ const photo = await readFile(
 );
 
 describe.skipIf(missing !== "")(
-  `kind-local, deployed ${missing === "" ? `(${how})` : `(not here: ${missing})`}`,
+  `kind-local, deployed ${missing === "" ? `(${how})` : `(skipped: ${missing})`}`,
   () => {
     const name = clusterName();
     let kind: KindProject;
@@ -54,13 +53,13 @@ describe.skipIf(missing !== "")(
           ...(nodeImage === undefined ? {} : { nodeImage }),
         },
         embed: { image: builtImage() },
-        // a minute on the way down is enough to see it
+        // shorter than the default, for a quick scale-down
         autoscaler: { maxReplicas: 4, scaleDownWindowSeconds: 15 },
         ...more,
       });
     const clusters = async () =>
       (await succeed("kind", ["get", "clusters"], { env: kindEnvironment })).split("\n");
-    /** The network stays, for the next cluster. */
+    /** kind keeps its network for the next cluster. */
     const contents = async () => (await docker.contents()).filter((it) => it !== "network kind");
     const exercise = async (which: string) => {
       const record = join(kind.project.folder, `${which}.json`);
@@ -87,18 +86,18 @@ describe.skipIf(missing !== "")(
       }
     });
 
-    test("one deployment makes the cluster, builds and loads the image, and ends when every pod is ready", async () => {
+    test("one deployment creates the cluster, builds and loads the image, and succeeds once every pod is ready", async () => {
       const { code, output } = await kind.deploy();
       expect(code, output).toBe(0);
       expect(await clusters()).toContain(name);
       expect(await embedOnce(url, photo)).toHaveLength(512);
     });
 
-    test("the autoscaler sees what the pods use", async () => {
+    test("the autoscaler receives the CPU use of the pods", async () => {
       await autoscalersSee(kind.kubeconfig);
     });
 
-    test("verify finds nothing wrong with it", async () => {
+    test("verify passes", async () => {
       const { code, output } = await kind.project.clipstack(
         ...["verify", "kind-local", "--target", "deployed", "--seconds", "1"],
         ...["--report", join(kind.project.folder, "reports")],
@@ -106,28 +105,28 @@ describe.skipIf(missing !== "")(
       expect(code, output).toBe(0);
     });
 
-    test("a rolling update under load loses no request, and a bad image takes no pod away", async () => {
+    test("a rolling update under load loses no request, and a bad image removes no pod", async () => {
       expect(await exercise("rollout")).toMatchObject({ passed: true });
     });
 
-    test("the autoscaler adds pods under load, and takes them away after it", async () => {
+    test("the autoscaler adds pods under load and removes them afterwards", async () => {
       expect(await exercise("scale")).toMatchObject({ passed: true });
     });
 
-    test("the disruption budget refuses the eviction of a second pod", async () => {
+    test("the PodDisruptionBudget rejects the eviction of a second pod", async () => {
       expect(await exercise("drain")).toMatchObject({ passed: true });
     });
 
-    test("the API server refuses pods over the quota", async () => {
+    test("the API server rejects pods over the quota", async () => {
       expect(await exercise("quota")).toMatchObject({ passed: true });
     });
 
-    test("after all that, a second deployment has nothing to change", async () => {
+    test("a second deployment plans no change", async () => {
       expect(await kind.changes()).toBe("");
     });
 
     test.skipIf(noChart !== "")(
-      `the chart takes the place of the typed resources${noChart && ` (not here: ${noChart})`}`,
+      `the chart takes the place of the typed resources${noChart && ` (skipped: ${noChart})`}`,
       async () => {
         await settings({ deployWith: "helm" });
         const { code, output } = await kind.deploy();

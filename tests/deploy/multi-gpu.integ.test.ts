@@ -8,7 +8,7 @@ import { testDocker } from "./test-docker.ts";
 import { embedOnce, isReady, keepSending, until } from "./test-load.ts";
 import { builtImage, type TestProject, testProject, tritonPortsOf } from "./test-project.ts";
 
-/** Four Tritons behind a gateway, on the CPU with the tiny model: one container for each GPU that there would be. */
+/** Four Tritons behind a gateway, on the CPU with the tiny model: one container per declared GPU. */
 
 const { docker, missing: noEngine } = await testDocker();
 const perGpuPorts = [0, 1, 2, 3].flatMap((index) => Object.values(perGpuHostPorts(index)));
@@ -19,7 +19,7 @@ const photo = await readFile(
 );
 
 describe.skipIf(missing !== "")(
-  `multi-gpu-4x, deployed${missing && ` (not here: ${missing})`}`,
+  `multi-gpu-4x, deployed${missing && ` (skipped: ${missing})`}`,
   () => {
     let project: TestProject;
     let before: readonly string[];
@@ -43,7 +43,7 @@ describe.skipIf(missing !== "")(
           async (name) => (await docker.inspect(name)).State.StartedAt,
         ),
       );
-    /** Deploys under load, with `clients` that send one request after the other. */
+    /** Deploys under load from `clients` with one request in flight each. */
     const deployUnderLoad = async (clients: number) => {
       const load = keepSending(() => embedOnce(url, photo).then(() => {}), clients);
       try {
@@ -65,7 +65,7 @@ describe.skipIf(missing !== "")(
     });
     afterAll(() => project?.remove());
 
-    test("one Triton for each backend over all GPUs, behind the gateway", async () => {
+    test("deploys one Triton per backend across all GPUs behind the gateway", async () => {
       await settings({
         tritonOnnx: { server: "emulator", ports: tritonPortsOf(ports[1]!) },
         tritonTrt: { server: "emulator", ports: tritonPortsOf(ports[2]!) },
@@ -76,7 +76,7 @@ describe.skipIf(missing !== "")(
       expect(await project.plan("multi-gpu-4x")).toEqual([]);
     });
 
-    test("the other topology takes its place: one Triton for each GPU", async () => {
+    test("the other topology replaces it: one Triton per GPU", async () => {
       await perGpu({});
       const { code, output } = await project.deploy("multi-gpu-4x");
       expect(code, output).toBe(0);
@@ -89,7 +89,7 @@ describe.skipIf(missing !== "")(
       );
     });
 
-    test("verify finds nothing wrong with it", async () => {
+    test("verify passes", async () => {
       const { code, output } = await project.clipstack(
         ...["verify", "multi-gpu-4x", "--target", "deployed", "--seconds", "1"],
         ...["--report", join(project.folder, "reports")],
@@ -97,7 +97,7 @@ describe.skipIf(missing !== "")(
       expect(code, output).toBe(0);
     });
 
-    test("one of the four is killed under load, and no request is lost", async () => {
+    test("no request is lost when one of the four is killed under load", async () => {
       const load = keepSending(() => embedOnce(url, photo).then(() => {}), 8);
       try {
         await load.more(50);
@@ -113,14 +113,14 @@ describe.skipIf(missing !== "")(
       expect(await project.plan("multi-gpu-4x")).toEqual([]);
     });
 
-    test("another queue delay is loaded while the four serve: no request is lost, and nothing restarts", async () => {
+    test("a changed queue delay is loaded without restarts or lost requests", async () => {
       const before = await startedAt();
       await perGpu({ maxQueueDelayMicroseconds: 2_000 });
       expect((await deployUnderLoad(2)).lost).toEqual([]);
       expect(await startedAt()).toEqual(before);
     });
 
-    test("another command line replaces the four one at a time, and no request is lost", async () => {
+    test("a changed command line replaces the four one at a time without lost requests", async () => {
       const [gateway, ...before] = await startedAt();
       await perGpu({ maxQueueDelayMicroseconds: 2_000, modelControl: "none" });
       expect((await deployUnderLoad(2)).lost).toEqual([]);

@@ -5,7 +5,7 @@ import { command, testDocker } from "./test-docker.ts";
 import { isReady } from "./test-load.ts";
 import { builtImage, type TestProject, testProject } from "./test-project.ts";
 
-/** `CLIPSTACK_OPENTOFU` names a folder with `bin/tofu`, as `.ci/opentofu` makes it; without it, `tofu` is looked for. */
+/** `CLIPSTACK_OPENTOFU`: folder with `bin/tofu`, as printed by `.ci/opentofu`; default: `tofu` on the PATH. */
 const { CLIPSTACK_OPENTOFU } = process.env;
 const path = CLIPSTACK_OPENTOFU === undefined ? undefined : join(CLIPSTACK_OPENTOFU, "bin");
 const tofu = path === undefined ? "tofu" : join(path, "tofu");
@@ -15,7 +15,7 @@ const noTofu = (await command(tofu, ["version"])).code === 0 ? "" : "no tofu";
 const missing = noEngine || noTofu;
 
 describe.skipIf(missing !== "")(
-  `OpenTofu in place of Terraform${missing && ` (not here: ${missing})`}`,
+  `OpenTofu in place of Terraform${missing && ` (skipped: ${missing})`}`,
   () => {
     let project: TestProject;
     let before: readonly string[];
@@ -33,7 +33,7 @@ describe.skipIf(missing !== "")(
       expect(await project.validate("multi-gpu-4x")).toEqual([]);
     });
 
-    test("deploys, and plans no change after it", async () => {
+    test("deploys and then plans no change", async () => {
       await project.settings("single-gpu", {
         accelerator: "cpu",
         host: { docker: docker.endpoint },

@@ -6,12 +6,12 @@ import { testDocker } from "./test-docker.ts";
 import { nvidiaSmi, type TestProject, testProject } from "./test-project.ts";
 
 /**
- * Each precondition, broken on purpose, stops `cdktf deploy` before anything is made, in the words of `clipstack doctor`
+ * Each violated precondition stops `cdktf deploy` before anything is created, with the messages of `clipstack doctor`
  * (cli/commands/doctor.integ.test.ts has more of them).
  */
 const { docker, missing } = await testDocker();
 
-describe.skipIf(missing !== "")(`a deploy${missing && ` (not here: ${missing})`}`, async () => {
+describe.skipIf(missing !== "")(`a deploy${missing && ` (skipped: ${missing})`}`, async () => {
   let programs: StandIns;
   let project: TestProject;
   let server: Server;
@@ -31,10 +31,10 @@ describe.skipIf(missing !== "")(`a deploy${missing && ` (not here: ${missing})`}
     server?.close();
   });
 
-  /** What this environment has on the engine. */
+  /** Objects of this environment on the engine. */
   const own = async () => (await docker.contents()).filter((it) => it.includes("multi-gpu-4x"));
 
-  /** Deploy, and give what was said, without the line breaks that Terraform makes. */
+  /** Deploys and returns the output without Terraform's line breaks. */
   async function refused(settings: Readonly<Record<string, unknown>>): Promise<string> {
     await project.settings("multi-gpu-4x", { network: "clipstack-test-multi-gpu-4x", ...settings });
     const { code, output } = await project.deploy("multi-gpu-4x");
@@ -51,7 +51,7 @@ describe.skipIf(missing !== "")(`a deploy${missing && ` (not here: ${missing})`}
     expect(said).not.toContain("at async"); // a stack trace
   });
 
-  test("stops where a port is in use and the disk is full, and says both", async () => {
+  test("reports a port in use and a full disk together", async () => {
     programs.put("df", "printf 'Filesystem 1K Used Available\\n/dev/a 9 9 1048576 99%% /\\n'");
     const said = await refused({
       accelerator: "cpu",
@@ -64,7 +64,7 @@ describe.skipIf(missing !== "")(`a deploy${missing && ` (not here: ${missing})`}
     expect(said).toContain("multi-gpu-4x: 2 problems on");
   });
 
-  test("stops where there are fewer or smaller GPUs than declared, or none", async () => {
+  test("stops if there are fewer or smaller GPUs than declared, or none", async () => {
     const gpu = {
       accelerator: "gpu",
       host: { docker: docker.endpoint, gpu: "rtx-4080", count: 4 },
@@ -79,7 +79,7 @@ describe.skipIf(missing !== "")(`a deploy${missing && ` (not here: ${missing})`}
     expect(await refused(gpu)).toContain("the host has no nvidia-smi, so no NVIDIA driver");
   });
 
-  test("stops where Docker has no NVIDIA runtime", async () => {
+  test("stops if Docker has no NVIDIA runtime", async () => {
     const real = (process.env.PATH ?? "").split(":").map((folder) => `${folder}/docker`);
     programs.put(
       "docker",

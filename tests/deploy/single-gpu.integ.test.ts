@@ -13,8 +13,8 @@ import { embedOnce, isReady, keepSending, restartGapMs, watchReadiness } from ".
 import { builtImage, type TestProject, testProject, tritonPortsOf } from "./test-project.ts";
 
 /**
- * What a person does with an environment, in this order: deploy, verify, deploy again, change a setting, update everything,
- * destroy. The computing is on the CPU, with the tiny model; all the rest is real.
+ * Life cycle of an environment on the CPU with the tiny model: deploy, verify, deploy again, change a setting, update everything,
+ * destroy.
  */
 
 const { docker, missing } = await testDocker();
@@ -23,12 +23,12 @@ const photo = await readFile(
 );
 
 describe.skipIf(missing !== "")(
-  `single-gpu, deployed${missing && ` (not here: ${missing})`}`,
+  `single-gpu, deployed${missing && ` (skipped: ${missing})`}`,
   () => {
     let project: TestProject;
     let before: readonly string[];
     let embedUrl: string;
-    /** Of the Triton that loads a configuration while it runs, and of the one that is started anew. */
+    /** HTTP addresses of the Triton that loads configurations without a restart and of the one that is replaced. */
     let onnxUrl: string;
     let trtUrl: string;
 
@@ -64,7 +64,7 @@ describe.skipIf(missing !== "")(
     });
     afterAll(() => project?.remove());
 
-    test("cdktf deploy builds the image, fills the volumes and ends when every service is ready", async () => {
+    test("cdktf deploy builds the image, fills the volumes and succeeds once every service is ready", async () => {
       const { code, output } = await project.deploy("single-gpu");
       expect(code, output).toBe(0);
       expect(await isReady(`${embedUrl}/readyz`)).toBe(true);
@@ -73,7 +73,7 @@ describe.skipIf(missing !== "")(
       expect(await embedOnce(embedUrl, photo)).toHaveLength(512);
     });
 
-    test("verify finds nothing wrong with it", async () => {
+    test("verify passes", async () => {
       const { code, output } = await project.clipstack(
         ...["verify", "single-gpu", "--target", "deployed", "--seconds", "1"],
         ...["--report", join(project.folder, "reports")],
@@ -81,7 +81,7 @@ describe.skipIf(missing !== "")(
       expect(code, output).toBe(0);
     });
 
-    test("bench measures every path of it, and changes nothing", async () => {
+    test("bench measures every endpoint and changes nothing", async () => {
       const output = join(project.folder, "bench.json");
       const { code, output: printed } = await project.clipstack(
         ...["bench", "single-gpu", "--target", "deployed"],
@@ -99,7 +99,7 @@ describe.skipIf(missing !== "")(
       }
     });
 
-    test("sweep changes the queue delay of the Triton that requires a key, and puts it back", async () => {
+    test("sweep changes the queue delay of the Triton that requires a key and restores it", async () => {
       const output = join(project.folder, "sweep.json");
       const { code, output: printed } = await project.clipstack(
         ...["sweep", "queue-delay", "--environment", "single-gpu", "--target", "deployed"],
@@ -119,11 +119,11 @@ describe.skipIf(missing !== "")(
       expect(answer.status).toBe(403);
     });
 
-    test("a second deploy with nothing changed plans no change", async () => {
+    test("a second deploy plans no change", async () => {
       expect(await project.plan("single-gpu")).toEqual([]);
     });
 
-    test("another queue delay plans another configuration, and another container only where Triton does not load it itself", async () => {
+    test("a changed queue delay replaces the configuration, and the container only without model control", async () => {
       await settings({ onnx: 2_000, trt: 3_000 });
       expect(await project.plan("single-gpu")).toEqual([
         "create docker_container.triton-onnx_configuration_apply",
@@ -136,7 +136,7 @@ describe.skipIf(missing !== "")(
       ]);
     });
 
-    test("the queue delay changes while requests are answered, and none is lost", async () => {
+    test("a changed queue delay loses no request", async () => {
       const transport = openHttpTransport({ url: onnxUrl });
       const pixels = new Float32Array(3 * 224 * 224).fill(0.1);
       const input = {
@@ -171,7 +171,7 @@ describe.skipIf(missing !== "")(
       expect(await project.plan("single-gpu")).toEqual([]);
     });
 
-    test("an update of image and weights is without a ready service no longer than a container takes to start", async () => {
+    test("an update of image and weights has a downtime of one container start at most", async () => {
       const main = join(project.folder, "inference-image", "main.ts");
       await writeFile(
         main,

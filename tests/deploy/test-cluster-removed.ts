@@ -2,8 +2,8 @@ import { rmSync } from "node:fs";
 import { clustersFolder, removeNotedClusters } from "./test-cluster.ts";
 
 /**
- * The tests that need a Kubernetes cluster share one: it is made when the first asks for it. It, and what else they note, is
- * removed after the last, and where the run is interrupted: a signal ends vitest at once, without its teardown.
+ * Tests that need a Kubernetes cluster share one, created on first use. It is removed after the last test and when the run is
+ * interrupted, because a signal ends vitest without its teardown.
  */
 export default function clustersRemoved(): () => void {
   const folder = clustersFolder();

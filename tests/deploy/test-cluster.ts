@@ -11,37 +11,36 @@ import { type CommandOptions, command, type Outcome, succeed, testDocker } from 
 import { until } from "./test-load.ts";
 
 /**
- * For tests: a Kubernetes cluster in a container of the tests' Docker engine, made by kind. `CLIPSTACK_KIND_PATH` has the folders
- * with `kind` and `kubectl` to look into first, `CLIPSTACK_KIND_NODE_IMAGE` names an image of the engine to make the node of; without
- * them it is the machine's kind, with its own image. `.ci/kind` says both.
+ * Test fixture: a kind cluster on the tests' Docker engine. `CLIPSTACK_KIND_PATH` has the folders with `kind` and `kubectl`,
+ * `CLIPSTACK_KIND_NODE_IMAGE` the node image; `.ci/kind` prints both. Default: the machine's kind and its own image.
  */
 const { CLIPSTACK_KIND_PATH, CLIPSTACK_KIND_NODE_IMAGE, CLIPSTACK_HELM } = process.env;
 
-/** `CLIPSTACK_HELM` is a folder with `bin/helm`, as `.ci/helm` makes it; without it, `helm` is looked for. */
+/** `CLIPSTACK_HELM`: folder with `bin/helm`, as printed by `.ci/helm`; default: `helm` on the PATH. */
 const helmFolder = CLIPSTACK_HELM && join(CLIPSTACK_HELM, "bin");
 
-/** NodePort that is reached on this machine. */
+/** NodePort that is mapped to this machine. */
 export const testNodePort = 30092;
 
-/** Against a hang: an image of a node may have to be pulled. */
+/** Limit for creating a cluster, which may pull a node image. It only prevents hangs. */
 const createMs = 900_000;
 
-/** Against a hang, of all else. */
+/** Limit of every other command. It only prevents hangs. */
 const commandMs = 600_000;
 
 const { docker, missing: noEngine } = await testDocker();
 
-/** What programs need that make clusters, or talk to them. */
+/** Environment variables for kind, kubectl and Terraform. */
 export const kindEnvironment: NodeJS.ProcessEnv = {
   ...process.env,
   PATH: [CLIPSTACK_KIND_PATH, helmFolder, process.env.PATH].filter(Boolean).join(delimiter),
   DOCKER_HOST: docker.endpoint,
 };
 
-/** Name for a cluster that nobody else has. */
+/** Unique cluster name. */
 export const clusterName = () => `clipstack-test-${randomBytes(3).toString("hex")}`;
 
-/** Why no cluster can be made here; empty where one can, as far as is known without trying. */
+/** Reason why no cluster can be created here; empty if nothing is known to prevent it. */
 export async function missingForCluster(): Promise<string> {
   if (noEngine !== "") return noEngine;
   for (const [program, word] of [
@@ -60,7 +59,7 @@ export async function missingForCluster(): Promise<string> {
   return code === 0 ? "" : `the engine has no image ${CLIPSTACK_KIND_NODE_IMAGE}`;
 }
 
-/** Why charts cannot be rendered here; empty where they can. */
+/** Reason why charts cannot be rendered here; empty if they can. */
 export async function missingForCharts(): Promise<string> {
   return (await command("helm", ["version"], { env: kindEnvironment })).code === 0 ? "" : "no helm";
 }
@@ -70,13 +69,13 @@ export interface TestCluster {
   /** Context of the kubeconfig. */
   readonly context: string;
   readonly kubeconfig: string;
-  /** Port of this machine that leads to {@link testNodePort}. */
+  /** Port of this machine that is mapped to {@link testNodePort}. */
   readonly hostPort: number;
-  /** Output of `kubectl …`. @throws when it fails. */
+  /** Output of `kubectl …`. @throws if it fails */
   kubectl(...args: readonly string[]): Promise<string>;
-  /** `kubectl …`, which may fail. `input` is its standard input. */
+  /** Outcome of `kubectl …` with `input` as its standard input. */
   tryKubectl(args: readonly string[], input?: string): Promise<Outcome>;
-  /** Put an image of the engine on the node, under its own name. */
+  /** Loads an image of the engine into the node under the same name. */
   load(image: string): Promise<void>;
 }
 
@@ -85,10 +84,10 @@ interface Made {
   readonly hostPort: number;
 }
 
-/** Tests find what is known of the clusters of this run by it; see `test-cluster-removed.ts`. */
+/** Variable with the folder that lists the clusters of this run; see `test-cluster-removed.ts`. */
 const folderVariable = "CLIPSTACK_TEST_CLUSTER_FOLDER";
 
-/** Ends the name of a file that notes a cluster. */
+/** Suffix of a file that lists a cluster. */
 const noted = ".noted";
 
 export function clustersFolder(): string {
@@ -103,12 +102,12 @@ function folderOfRun(): string {
   return folder;
 }
 
-/** Before a cluster is made: it is removed at the end of the run, made by half or whole, whatever the end is. */
+/** Registers a cluster for removal at the end of the run. Called before its creation, so that a partial cluster is removed too. */
 export async function noteCluster(name: string): Promise<void> {
   await writeFile(join(folderOfRun(), `${name}${noted}`), "");
 }
 
-/** Remove what was noted. It blocks: a process that ends waits for nothing else. */
+/** Removes registered clusters. Synchronous, because an exiting process does not await promises. */
 export function removeNotedClusters(folder: string): void {
   if (!existsSync(folder)) return;
   for (const file of readdirSync(folder).filter((it) => it.endsWith(noted))) {
@@ -122,26 +121,26 @@ export function removeNotedClusters(folder: string): void {
   }
 }
 
-/** The cluster of this run, made when there is none yet. */
+/** Returns the cluster of this run and creates it on first use. */
 export async function sharedCluster(): Promise<TestCluster> {
   const folder = folderOfRun();
   const kubeconfig = join(folder, "kubeconfig");
   const record = join(folder, "cluster.json");
   if (!existsSync(record)) {
-    // an earlier file did not get it done
+    // left incomplete by an earlier test file
     removeNotedClusters(folder);
     const [hostPort = 0] = await freePorts(1);
     const made: Made = { name: clusterName(), hostPort };
     await noteCluster(made.name);
     await createCluster(made, kubeconfig);
     await addMetricsServer(clusterOf(made, kubeconfig));
-    // now it can be used
+    // marks it as complete
     await writeFile(record, JSON.stringify(made));
   }
   return clusterOf(JSON.parse(await readFile(record, "utf8")), kubeconfig);
 }
 
-/** Nothing where there is none of that name. */
+/** Returns undefined if there is no cluster of that name. */
 export async function deleteCluster(name: string, kubeconfig: string): Promise<void> {
   await succeed("kind", ["delete", "cluster", "--name", name, "--kubeconfig", kubeconfig], {
     env: kindEnvironment,
@@ -175,9 +174,9 @@ async function createCluster({ name, hostPort }: Made, kubeconfig: string): Prom
   );
 }
 
-/** Autoscalers need it, and a cluster of kind has none. */
+/** Installs metrics-server, which autoscalers need and kind does not include. */
 async function addMetricsServer(cluster: TestCluster): Promise<void> {
-  // synthesizes: not where a cluster is only removed
+  // imported lazily, because it synthesizes a stack
   const { metricsServerManifests } = await import("./test-metrics-server.ts");
   const { code, output } = await cluster.tryKubectl(
     ["apply", "--server-side", "-f", "-"],
@@ -190,8 +189,7 @@ async function addMetricsServer(cluster: TestCluster): Promise<void> {
 }
 
 /**
- * Waits, bounded, until every autoscaler of a cluster sees what its pods use: metrics-server tells nothing of a pod in its first
- * half minute.
+ * Waits until every autoscaler of a cluster has metrics of its pods; metrics-server has none in the first half minute of a pod.
  */
 export async function autoscalersSee(kubeconfig: string): Promise<void> {
   interface Autoscalers {
@@ -215,7 +213,7 @@ export async function autoscalersSee(kubeconfig: string): Promise<void> {
   });
 }
 
-/** Talk to a cluster that kind made. */
+/** Opens an existing kind cluster. */
 export function clusterOf({ name, hostPort }: Made, kubeconfig: string): TestCluster {
   const context = `kind-${name}`;
   const where = ["--kubeconfig", kubeconfig, "--context", context];

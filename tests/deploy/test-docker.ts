@@ -1,28 +1,28 @@
 import { execFile } from "node:child_process";
 
 /**
- * For tests: the Docker engine that they deploy on. `CLIPSTACK_TEST_DOCKER_HOST` names its endpoint; without it, it is the one
- * that `docker` talks to.
+ * Test fixture: the Docker engine for deployments. `CLIPSTACK_TEST_DOCKER_HOST` is its endpoint; default: the engine of the `docker`
+ * command.
  */
 
 export interface Outcome {
   readonly code: number;
   /** Standard output. */
   readonly stdout: string;
-  /** Both streams, in the order in which they came, more or less. */
+  /** Both streams, approximately in order of arrival. */
   readonly output: string;
 }
 
 export interface CommandOptions {
   readonly cwd?: string;
   readonly env?: NodeJS.ProcessEnv;
-  /** Against a hang. */
+  /** Limit in ms. It only prevents hangs. */
   readonly timeoutMs?: number;
   /** Standard input. */
   readonly input?: string;
 }
 
-/** Run a program to its end. A failure is an outcome too. */
+/** Runs a program. Returns an outcome for failures too. */
 export function command(
   program: string,
   args: readonly string[],
@@ -45,13 +45,13 @@ export function command(
         output += text;
       });
     }
-    // a program that does not read to the end has its reasons, and says them
+    // a program that closes its input early reports the reason itself
     child.stdin?.on("error", () => {});
     child.stdin?.end(input);
   });
 }
 
-/** @throws with what the program wrote, unless it ends with exit code 0. */
+/** @throws with the output of the program if its exit code is not 0 */
 export async function succeed(
   program: string,
   args: readonly string[],
@@ -66,18 +66,18 @@ export async function succeed(
 
 /** A Docker engine. */
 export interface Docker {
-  /** As the settings have it: `unix:///…`. */
+  /** Endpoint as in the settings: `unix:///…`. */
   readonly endpoint: string;
-  /** Output of `docker …`, without the last line's end. @throws when it fails. */
+  /** Output of `docker …`, without the final line break. @throws if it fails */
   run(...args: readonly string[]): Promise<string>;
-  /** Its lines, none when there is no output. */
+  /** Lines of the output; empty without output. */
   lines(...args: readonly string[]): Promise<readonly string[]>;
   inspect(container: string): Promise<InspectedContainer>;
-  /** Everything that a deployment could leave behind: containers, networks, volumes, images, by the name that it gave. */
+  /** Names of all containers, networks, volumes and images. */
   contents(): Promise<readonly string[]>;
 }
 
-/** What `docker inspect` says of a container; only what tests read. */
+/** Part of `docker inspect` that tests read. */
 export interface InspectedContainer {
   readonly Id: string;
   readonly Image: string;
@@ -102,8 +102,8 @@ export interface InspectedContainer {
 }
 
 /**
- * What may come and go meanwhile: layers that a build left for the next one have no name, its containers have two words for one,
- * and CI builds the images of its test cluster while tests run.
+ * Objects that may appear during a test: unnamed layers of a build cache, build containers with generated names, and images that CI
+ * builds for its test cluster.
  */
 const ofBuilds = /^(image <none>:|image (local|registry\.k8s\.io)\/|container [a-z]+_[a-z]+\d?$)/;
 
@@ -132,7 +132,7 @@ export function dockerAt(endpoint: string): Docker {
   };
 }
 
-/** The engine, or why there is none. */
+/** Returns the engine, or the reason why there is none. */
 export async function testDocker(
   endpoint = process.env.CLIPSTACK_TEST_DOCKER_HOST,
 ): Promise<{ readonly docker: Docker; readonly missing: string }> {

@@ -10,10 +10,10 @@ import { command, type Docker, type Outcome } from "./test-docker.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
-/** For tests: what images of ours are built on. */
+/** Base image of the built images. */
 export const nodeImage = process.env.CLIPSTACK_NODE_IMAGE ?? "node:22-bookworm-slim";
 
-/** For tests: what every container of ours is started with. */
+/** Options of every container. */
 const hardened = [
   "--user=1000:1000",
   "--read-only",
@@ -24,19 +24,19 @@ const hardened = [
 
 export interface TestContainer {
   readonly name: string;
-  /** Where a port of the container is published: `127.0.0.1:<port>`. */
+  /** Published address of a container port: `127.0.0.1:<port>`. */
   address(port: number): Promise<string>;
-  /** Run a program in the container. */
+  /** Runs a program in the container. */
   exec(...args: readonly string[]): Promise<Outcome>;
-  /** Resolves when its health check says so. @throws with its log, where it does not come, or the container ends. */
+  /** Resolves when the container is healthy. @throws with its log if it exits or does not become healthy */
   healthy(): Promise<void>;
-  /** `docker stop`. @returns its exit code; 137 is that of a process that had to be killed. */
+  /** `docker stop`. @returns exit code; 137 if the process was killed */
   stop(graceSeconds: number): Promise<number>;
   log(): Promise<string>;
   remove(): Promise<void>;
 }
 
-/** Against a hang: a build gets packages from registries. */
+/** Limit of a build, which downloads packages. It only prevents hangs. */
 export const buildTimeoutMs = 900_000;
 
 interface Build {
@@ -46,7 +46,7 @@ interface Build {
   readonly args: Readonly<Record<string, string>>;
 }
 
-/** Build an image with a name that only this test has. */
+/** Builds an image with a unique name. */
 export async function buildImage(
   docker: Docker,
   { context, file, args }: Build,
@@ -61,10 +61,9 @@ export async function buildImage(
 }
 
 /**
- * The embed server with the tiny model inside, as the image of a cluster is. Its name has a tag: kubelet does not look for another
- * one then.
+ * Builds the embed image with the tiny model, as for a cluster. Its name has a tag, so that the kubelet does not pull another one.
  *
- * @throws with what a build said
+ * @throws with the output of the build
  */
 export async function imageWithWeights(docker: Docker): Promise<string> {
   const embed = await buildImage(docker, {
@@ -102,7 +101,7 @@ export async function weightsContext(): Promise<string> {
   return context;
 }
 
-/** Start a container as our stacks do: no privileges, nothing that can be written but `/tmp`. */
+/** Starts a container like the stacks do: without privileges, and with only `/tmp` writable. */
 export async function startContainer(
   docker: Docker,
   {
@@ -112,7 +111,7 @@ export async function startContainer(
     command: words = [],
   }: {
     readonly image: string;
-    /** Of `docker run`. */
+    /** Options of `docker run`. */
     readonly options?: readonly string[];
     /** Published on the loopback interface, at free ports. */
     readonly ports?: readonly number[];
@@ -143,9 +142,9 @@ export async function startContainer(
       for (const until = Date.now() + 240_000; Date.now() < until; await sleep(200)) {
         const [status, health] = await state();
         if (health === "healthy") return;
-        if (status !== "running") throw new Error(`${image} ended:\n${await log()}`);
+        if (status !== "running") throw new Error(`${image} exited:\n${await log()}`);
       }
-      throw new Error(`${image} does not get healthy:\n${await log()}`);
+      throw new Error(`${image} does not become healthy:\n${await log()}`);
     },
     async stop(graceSeconds) {
       await docker.run("stop", "--time", String(graceSeconds), name);
@@ -159,9 +158,9 @@ export async function startContainer(
 }
 
 /**
- * A real tritonserver in an image, of PyPI's wheel, which is for x86-64. It stays on the engine: it takes minutes to build.
+ * Builds an image of tritonserver from PyPI's wheel for x86-64. It is kept on the engine, because the build takes minutes.
  *
- * @throws with what the build said, where its packages cannot be had
+ * @throws with the output of the build if its packages are unavailable
  */
 export async function realTritonImage(docker: Docker): Promise<string> {
   const env = { ...process.env, DOCKER_HOST: docker.endpoint };

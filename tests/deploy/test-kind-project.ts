@@ -8,11 +8,11 @@ import { command, type Docker, type Outcome, succeed } from "./test-docker.ts";
 import { providerPlaces, type TestProject, testProject } from "./test-project.ts";
 import { applyWithKubectl, type SynthesizedStack } from "./test-typed-objects.ts";
 
-/** For tests: `kind-local` on a cluster of its own, which its deployment makes and its destruction removes. */
+/** Test fixture: `kind-local` with its own cluster, which the deployment creates and the destroy removes. */
 
 const environment = "kind-local";
 
-/** Whether `terraform init` finds a provider, in its usual places or in the registry. */
+/** Returns whether `terraform init` finds a provider. */
 export async function findsProvider(name: "kubernetes" | "helm"): Promise<boolean> {
   const folder = await mkdtemp(join(tmpdir(), "clipstack-provider-"));
   try {
@@ -30,14 +30,14 @@ export interface KindProject {
   readonly project: TestProject;
   readonly kubeconfig: string;
   deploy(): Promise<Outcome>;
-  /** What a second deployment would change, in words; empty where nothing. */
+  /** Changes that a second deployment would make; empty if none. */
   changes(): Promise<string>;
   destroy(): Promise<Outcome>;
-  /** Destroy what is deployed, whatever its state is, and remove the folder. */
+  /** Destroys the deployment in any state and removes the folder. */
   remove(): Promise<void>;
 }
 
-/** @param way - `kubectl` where Terraform finds no provider for Kubernetes: it applies what the stack synthesizes */
+/** @param way - `kubectl` if Terraform finds no Kubernetes provider: applies the synthesized objects */
 export async function kindProject(docker: Docker, way: "cdktf" | "kubectl"): Promise<KindProject> {
   const programs = standIns();
   const project = await testProject({
@@ -61,17 +61,17 @@ export async function kindProject(docker: Docker, way: "cdktf" | "kubectl"): Pro
   }
 
   const stackFolder = join(project.folder, "cdktf.out", "stacks", environment);
-  // as deep as the stack's: paths in it are relative
+  // same depth as the stack's folder, because its paths are relative
   const folder = join(project.folder, "cdktf.out", "with-kubectl", environment);
   const manifests = join(project.folder, "objects.yaml");
-  // commands ask Terraform in the stack's own folder, and it reads what lies there
+  // commands run Terraform in the stack's own folder
   const here = `case $1 in -chdir=*/stacks/${environment}) shift; set -- "-chdir=${folder}" "$@";; esac`;
   programs.put("terraform", `${here}\nexec ${await pathOf("terraform")} "$@"`);
   const terraform = (...words: readonly string[]) => project.terraform(folder, ...words);
   const kubectl = `kubectl --kubeconfig=${kubeconfig}`;
   const apply = [
     `node ${join(project.folder, "cli/clipstack.mjs")} k8s manifests ${environment} --no-synth --image "$IMAGE" > ${manifests}`,
-    // the API server refuses objects of a namespace that is not there, in a dry run too
+    // a dry run too rejects objects of a missing namespace
     `namespace=$(sed -n '/^kind: Namespace$/,/^---$/s/^  name: //p' ${manifests})`,
     `{ ${kubectl} get namespace "$namespace" || ${kubectl} create namespace "$namespace"; }`,
     `${kubectl} apply --server-side --force-conflicts --dry-run=server -f ${manifests}`,
@@ -95,7 +95,7 @@ export async function kindProject(docker: Docker, way: "cdktf" | "kubectl"): Pro
       await synthesize();
       const init = await terraform("init", "-input=false");
       if (init.code !== 0) return init;
-      // by this they know that a deployment was made from here
+      // marks the folder as deployed
       await mkdir(join(stackFolder, ".terraform"), { recursive: true });
       return terraform("apply", "-input=false", "-auto-approve");
     },

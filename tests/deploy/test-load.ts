@@ -1,21 +1,21 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Docker } from "./test-docker.ts";
 
-/** For tests: requests without a pause while something happens, and what became of them. */
+/** Test fixture: continuous requests during a change, and their outcome. */
 
-/** Against a hang. */
+/** Limit in ms. It only prevents hangs. */
 const longMs = 120_000;
 
 export interface Load {
   readonly answered: number;
-  /** Why a request was not answered, one line each. */
+  /** One line per failed request. */
   readonly lost: readonly string[];
-  /** Resolves when so many more are answered. */
+  /** Resolves after that many further responses. */
   more(count: number): Promise<void>;
   stop(): Promise<void>;
 }
 
-/** Keep `clients` requests in flight. `send` throws where its answer is not the one that was hoped for. */
+/** Keeps `clients` requests in flight. `send` throws on an unexpected response. */
 export function keepSending(send: () => Promise<void>, clients = 4): Load {
   let answered = 0;
   let stopped = false;
@@ -48,7 +48,7 @@ export function keepSending(send: () => Promise<void>, clients = 4): Load {
   };
 }
 
-/** Waits, bounded. */
+/** Waits until the condition holds, up to a limit. */
 export async function until(condition: () => Promise<boolean>): Promise<void> {
   const startedAt = performance.now();
   while (!(await condition())) {
@@ -57,7 +57,7 @@ export async function until(condition: () => Promise<boolean>): Promise<void> {
   }
 }
 
-/** Send one image to an embed server. */
+/** Sends one image to an embed server. */
 export async function embedOnce(url: string, image: Uint8Array): Promise<readonly number[]> {
   const answer = await fetch(`${url}/embed`, {
     method: "POST",
@@ -71,16 +71,16 @@ export async function embedOnce(url: string, image: Uint8Array): Promise<readonl
   return embeddings[0] ?? [];
 }
 
-/** Whether each of some services was ready, all the time. */
+/** Readiness of services over time. */
 export interface Watch {
-  /** Longest time in which the service at this URL was not ready, in ms. */
+  /** Longest time without readiness of the service at this URL, in ms. */
   longestGapMs(url: string): number;
-  /** Longest time in which none of them was ready, in ms. */
+  /** Longest time without any ready service, in ms. */
   longestGapOfAllMs(): number;
   stop(): Promise<void>;
 }
 
-/** Ask readiness URLs, again and again. */
+/** Polls readiness URLs. */
 export function watchReadiness(urls: readonly string[]): Watch {
   const all = "all";
   const downSince = new Map<string, number>();
@@ -125,8 +125,7 @@ export async function isReady(url: string): Promise<boolean> {
 }
 
 /**
- * How long none of `containers` is ready when the engine stops and starts each of them, all at once: what an update takes
- * at least, on this machine and with the same company.
+ * Time in ms without any ready container when the engine restarts all of them at once: the lower bound of an update on this machine.
  */
 export async function restartGapMs(
   docker: Docker,

@@ -6,7 +6,7 @@ import { Testing } from "../../constructs/cdktf.ts";
 import { KindStack } from "../../stacks/kind.ts";
 import { parseSettings } from "../../stacks/settings.ts";
 
-/** For tests: the metrics-server that `kind-local` declares, as manifests, for a cluster that it has not made. */
+/** Manifests of the metrics-server that `kind-local` declares, for other clusters. */
 export function metricsServerManifests(): string {
   const file = fileURLToPath(new URL("../../stacks/kind-local.settings.yaml", import.meta.url));
   const settings = parseSettings("kind-local", file, readFileSync(file, "utf8"));

@@ -4,7 +4,7 @@ import { applyWithKubectl, type SynthesizedStack } from "./test-typed-objects.ts
 
 const container = { image: expression("docker_image.build.name") };
 
-/** A cluster, a Deployment on it, a wait for that. */
+/** A cluster, a Deployment on it, and its rollout gate. */
 const stack: SynthesizedStack = {
   output: { environment: { value: "as it is" } },
   provider: {

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 
 /**
- * For tests, where Terraform finds no provider for Kubernetes: a synthesized stack whose typed objects are applied by `kubectl`.
- * All the rest of the stack is as it is, the cluster, its images and the waits included, in the same order.
+ * Rewrites a synthesized stack so that `kubectl` applies its typed objects, for machines without the Kubernetes provider. Everything
+ * else, including the cluster, its images and the rollout gates, stays as it is, in the same order.
  */
 
 /** A resource of a `cdk.tf.json`. */
@@ -17,11 +17,11 @@ export interface SynthesizedStack {
   readonly [key: string]: unknown;
 }
 
-/** What stands for all typed objects. */
+/** Resource that replaces all typed objects. */
 export const objectsAddress = "terraform_data.typed_objects";
 
 /**
- * @param command - applies the objects. `IMAGE` is that of the Deployment `workload`, `KUBECONFIG` leads to the cluster.
+ * @param command - applies the objects, with `IMAGE` (image of the Deployment `workload`) and `KUBECONFIG` set
  */
 export function applyWithKubectl(
   stack: SynthesizedStack,
@@ -43,7 +43,7 @@ export function applyWithKubectl(
   const kubernetes = (stack.provider.kubernetes as readonly Resource[])[0];
   const image = imageOf(objects, workload);
   const text = JSON.stringify(objects);
-  // the provider for Helm is declared without a release as well
+  // the Helm provider is declared even without a release
   const needless = ["kubernetes", ...("helm_release" in others ? [] : ["helm"])];
   const without = (all: Readonly<Record<string, unknown>>) =>
     Object.fromEntries(Object.entries(all).filter(([name]) => !needless.includes(name)));
@@ -62,7 +62,7 @@ export function applyWithKubectl(
           depends_on: Object.entries(others)
             .flatMap(([type, all]) => Object.keys(all).map((id) => `${type}.${id}`))
             .filter((address) => new RegExp(`\\b${inPattern(address)}\\b`).test(text)),
-          // what of them Terraform alone knows is the image
+          // only Terraform knows the image
           triggers_replace: { image, objects: createHash("sha256").update(text).digest("hex") },
           provisioner: [
             {
@@ -82,11 +82,11 @@ export function applyWithKubectl(
   };
 }
 
-/** `resource`, which names the one that stands for all objects where it named one of them. */
+/** Returns `resource` with references to typed objects replaced by the one that applies them. */
 function instead(resource: Resource, addresses: readonly string[]): Resource {
   const any = `(?:${addresses.map(inPattern).join("|")})(?![\\w-])`;
   const alone = new RegExp(`^(?:\\$\\{)?${any}\\}?$`);
-  // in an expression, with what is asked of it
+  // reference inside an expression, with its attribute
   const asked = new RegExp(`${any}(?:\\.\\w+|\\[\\w+\\])*`, "g");
   const of = (value: unknown): unknown => {
     if (typeof value === "string") {

@@ -11,8 +11,8 @@ import { embedOnce, keepSending } from "./test-load.ts";
 import { builtImage, type TestProject, testProject, tritonPortsOf } from "./test-project.ts";
 
 /**
- * A real tritonserver behind the gateway, with our configuration as it is. Its backend `onnxruntime` is a Python program
- * that runs our file: PyPI has no other.
+ * tritonserver behind the gateway with the unmodified configuration. Its backend `onnxruntime` is a Python program that runs the
+ * model file, because PyPI has no other.
  */
 
 const { docker, missing: noEngine } = await testDocker();
@@ -31,7 +31,7 @@ async function realTriton(): Promise<{ readonly image: string; readonly missing:
 }
 
 describe.skipIf(missing !== "")(
-  `a real tritonserver, deployed${missing && ` (not here: ${missing})`}`,
+  `a real tritonserver, deployed${missing && ` (skipped: ${missing})`}`,
   () => {
     let project: TestProject;
     let ports: readonly number[];
@@ -64,7 +64,7 @@ describe.skipIf(missing !== "")(
       const photo = await readFile(join(samples, "dunes.jpg"));
       expect(await embedOnce(`http://127.0.0.1:${ports[0]}`, photo)).toHaveLength(512);
       expect(await project.plan("single-gpu")).toEqual([]);
-      // its answer is that of NVIDIA's server
+      // identifies NVIDIA's server
       const answer = await fetch(`http://127.0.0.1:${ports[1]}/v2`);
       expect(await answer.json()).toMatchObject({ name: "triton", version: "2.51.0" });
     });

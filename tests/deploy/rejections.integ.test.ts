@@ -17,17 +17,17 @@ import {
 } from "./test-project.ts";
 
 /**
- * What a host lacks stops `cdktf deploy` before anything is made there. What the machine of the tests cannot lack or have,
- * GPUs and a full disk, stands in: a program on the PATH that prints what the real one prints.
+ * Missing requirements of a host stop `cdktf deploy` before anything is created there. Stand-ins on the PATH print recorded output for
+ * GPUs and a full disk.
  */
 
 const { docker, missing } = await testDocker();
-/** An engine that knows nothing of NVIDIA. */
+/** Engine without NVIDIA's runtime. */
 const { CLIPSTACK_TEST_DOCKER_HOST_NO_NVIDIA: plain } = process.env;
 const uuid = "GPU-8a56a4bc-184b-a047-2620-be16fdbd5b46";
 
 describe.skipIf(missing !== "")(
-  `what a deployment refuses${missing && ` (not here: ${missing})`}`,
+  `a deployment rejects${missing && ` (skipped: ${missing})`}`,
   () => {
     let programs: StandIns;
     let project: TestProject;
@@ -70,13 +70,13 @@ describe.skipIf(missing !== "")(
       await project.settings(environment, settings);
       const { code, output } = await project.deploy(environment);
       expect(code, output).not.toBe(0);
-      // the lines are wrapped and indented
+      // Terraform wraps and indents the lines
       const words = output.replace(/[\s│╷╵]+/g, " ");
       for (const message of messages) expect(words).toContain(message);
     };
 
     test.skipIf(plain === undefined)(
-      `no NVIDIA runtime${plain === undefined ? " (not here: CLIPSTACK_TEST_DOCKER_HOST_NO_NVIDIA names no engine without one)" : ""}`,
+      `no NVIDIA runtime${plain === undefined ? " (skipped: CLIPSTACK_TEST_DOCKER_HOST_NO_NVIDIA names no engine without one)" : ""}`,
       async () => {
         await refuse("single-gpu", onGpu(plain!), "Docker cannot hand GPUs to containers");
       },
@@ -104,7 +104,7 @@ describe.skipIf(missing !== "")(
       );
     });
 
-    test("a port that is taken", async () => {
+    test("a port in use", async () => {
       const server = createServer().listen(port, "127.0.0.1");
       try {
         await refuse(
@@ -118,7 +118,7 @@ describe.skipIf(missing !== "")(
       }
     });
 
-    test("a disk that is too full", async () => {
+    test("a full disk", async () => {
       const header = "Filesystem 1024-blocks Used Available Capacity Mounted on";
       programs.put("df", `echo '${header}'; echo '/dev/sda1 102400000 102000000 102400 99% /'`);
       try {
@@ -128,11 +128,11 @@ describe.skipIf(missing !== "")(
       }
     });
 
-    test("nothing of all that was made on the host", async () => {
+    test("without creating anything on the host", async () => {
       expect(await docker.contents()).toEqual(before);
     });
 
-    test("a container that does not become healthy: its last lines are said", async () => {
+    test("a container that does not become healthy, with the end of its log", async () => {
       const context = await mkdtemp(join(tmpdir(), "clipstack-broken-image-"));
       await writeFile(
         join(context, "Dockerfile"),
