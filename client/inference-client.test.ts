@@ -13,9 +13,9 @@ import {
   wholeRepository,
 } from "../inference-image/emulator/test-repository.ts";
 import {
-  type RunningTritonServer,
-  startTritonServer,
-} from "../inference-image/emulator/triton-server.ts";
+  type RunningTritonEmulator,
+  startTritonEmulator,
+} from "../inference-image/emulator/triton-emulator.ts";
 import { tinyModel } from "../model-tools/test-model.ts";
 import { ClientError } from "./client-error.ts";
 import {
@@ -32,7 +32,7 @@ const noImage = Buffer.from("GIF89a is not one of ours");
 let modelPath: string;
 let embedServer: RunningEmbedServer;
 let repository: TestRepository;
-let triton: RunningTritonServer;
+let triton: RunningTritonEmulator;
 let expected: readonly Float32Array[];
 
 beforeAll(async () => {
@@ -43,7 +43,7 @@ beforeAll(async () => {
   });
   await embedServer.loaded;
   repository = await wholeRepository();
-  triton = await startTritonServer(repository.flags(), { log: () => {} });
+  triton = await startTritonEmulator(repository.flags(), { log: () => {} });
   const local = await openLocalEmbedder({ modelPath, intraOpThreads: 1 });
   expected = await local.embed(images);
   await local.close();

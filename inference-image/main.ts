@@ -22,9 +22,9 @@ switch (role) {
     break;
   }
   case "tritonserver": {
-    const { runTritonServer } = await import("./emulator/triton-server.ts");
+    const { runTritonEmulator } = await import("./emulator/triton-emulator.ts");
     process.off("SIGTERM", stopWhileLoading);
-    await runTritonServer(args);
+    await runTritonEmulator(args);
     break;
   }
   case "check-weights": {

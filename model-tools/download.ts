@@ -63,7 +63,7 @@ export async function download(options: DownloadOptions): Promise<{ readonly res
       return { resumed: resumed ?? kept };
     } catch (error) {
       signal?.throwIfAborted();
-      const where = shownUrl(options.url);
+      const where = redactedUrl(options.url);
       if (error instanceof Refused) throw new Error(`${where}: ${error.message}`, { cause: error });
       if (!(error instanceof Interrupted)) throw error;
       resumed ??= error.kept;
@@ -105,7 +105,7 @@ export async function downloadChecked(
     await discardPart(part);
     if (resumed === 0) {
       throw new Error(
-        `${shownUrl(url)}: sha256 must be ${expected}, got ${sha256} (${bytes} bytes)`,
+        `${redactedUrl(url)}: sha256 must be ${expected}, got ${sha256} (${bytes} bytes)`,
       );
     }
     onRetry?.("what an earlier download left is of another file; starting again");
@@ -163,7 +163,7 @@ async function usableBytes(
   if (bytes !== undefined && have > bytes) return 0;
   // the checksum will say whether they were right
   if (sha256 !== undefined) return have;
-  return state?.url === shownUrl(url) && state.validator !== undefined ? have : 0;
+  return state?.url === redactedUrl(url) && state.validator !== undefined ? have : 0;
 }
 
 /** Ask once, and write what comes. @returns bytes that were there already, and are kept */
@@ -172,7 +172,7 @@ async function fetchOnce(options: DownloadOptions): Promise<number> {
   const state = await readState(part);
   const have = await usableBytes(options, state);
   if (have > 0 && have === bytes) return have;
-  const sameAddress = state?.url === shownUrl(url) ? state.validator : undefined;
+  const sameAddress = state?.url === redactedUrl(url) ? state.validator : undefined;
   const gone = new AbortController();
   try {
     const signal = AbortSignal.any([gone.signal, options.signal ?? gone.signal]);
@@ -244,7 +244,7 @@ async function writeAnswer(
     throw new Refused(`must have at most ${maxBytes} bytes, got ${total}`);
   }
 
-  const state: PartState = { url: shownUrl(url), validator: validatorOf(answer), total };
+  const state: PartState = { url: redactedUrl(url), validator: validatorOf(answer), total };
   const handle = await open(part, from > 0 ? "r+" : "w");
   let at = from;
   try {
@@ -360,7 +360,7 @@ function nextOf(from: URL, location: string | undefined): URL {
     throw new Refused("must lead to http://… or https://… without a user or a password");
   }
   if (from.protocol === "https:" && next.protocol === "http:") {
-    throw new Refused(`must not lead from https to http, got ${shownUrl(next)}`);
+    throw new Refused(`must not lead from https to http, got ${redactedUrl(next)}`);
   }
   return next;
 }
@@ -418,7 +418,7 @@ function rootOf(error: unknown): { readonly code?: string; readonly message: str
 }
 
 /** Without its query: a signed address has a secret there. */
-export function shownUrl({ origin, pathname }: URL): string {
+export function redactedUrl({ origin, pathname }: URL): string {
   return `${origin}${pathname}`;
 }
 

@@ -27,7 +27,7 @@ export interface TowerNorm {
 }
 
 /** Columns of a projection: query, key and value may share one matrix. */
-export interface TowerPart {
+export interface ProjectionColumns {
   readonly linear: TowerLinear;
   /** Which of `of` equal parts of the columns. */
   readonly part: number;
@@ -36,9 +36,9 @@ export interface TowerPart {
 
 export interface TowerBlock {
   readonly attentionNorm: TowerNorm;
-  readonly query: TowerPart;
-  readonly key: TowerPart;
-  readonly value: TowerPart;
+  readonly query: ProjectionColumns;
+  readonly key: ProjectionColumns;
+  readonly value: ProjectionColumns;
   readonly output: TowerLinear;
   readonly mlpNorm: TowerNorm;
   readonly hidden: TowerLinear;
@@ -304,7 +304,7 @@ class Recogniser {
   }
 
   /** The columns of a projection that a value is, and the input of that projection. */
-  #part(value: string): { part: TowerPart; input: string } | undefined {
+  #part(value: string): { part: ProjectionColumns; input: string } | undefined {
     let choice: number | undefined;
     for (let at = value; ; ) {
       const linear = this.#tryLinear(at);

@@ -11,7 +11,7 @@ import { type OnnxModel, onnxChunks } from "./onnx-writer.ts";
 import type { ModelFileDraft } from "./publish-file.ts";
 import { matrixDims, recogniseTower, type Tower, type TowerLinear } from "./recognise-tower.ts";
 import { embedWith } from "./run-model.ts";
-import { floatsOf, matrixOf, whole } from "./tower-graph.ts";
+import { allColumns, floatsOf, matrixOf } from "./tower-graph.ts";
 import { imageTower } from "./vision-transformer.ts";
 
 /** What the standard file of a published one was found to be. */
@@ -123,7 +123,7 @@ export function standardGraph(tower: Tower, heads: number): OnnxModel {
     vector(`${name}.bias`, bias);
   };
   const linear = (name: string, value: TowerLinear) => {
-    tensors.set(`${name}.weight`, () => floatsOf(matrixOf(whole(value))));
+    tensors.set(`${name}.weight`, () => floatsOf(matrixOf(allColumns(value))));
     const [, to] = matrixDims(value.weight);
     tensors.set(`${name}.bias`, () => (value.bias ? readFloats(value.bias) : new Float32Array(to)));
   };
@@ -142,7 +142,7 @@ export function standardGraph(tower: Tower, heads: number): OnnxModel {
     linear(`${name}.mlp.c_proj`, block.projection);
   }
   norm("ln_post", tower.lastNorm);
-  tensors.set("proj", () => floatsOf(matrixOf(whole(tower.projection))));
+  tensors.set("proj", () => floatsOf(matrixOf(allColumns(tower.projection))));
 
   const sizes = { imageSide, patchSide, width, layers: blocks.length, heads, mlpWidth, outputs };
   return imageTower(sizes, (name) => {

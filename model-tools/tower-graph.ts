@@ -13,10 +13,10 @@ import {
 } from "./onnx-writer.ts";
 import {
   matrixDims,
+  type ProjectionColumns,
   type Tower,
   type TowerLinear,
   type TowerNorm,
-  type TowerPart,
 } from "./recognise-tower.ts";
 
 /** Operator set of the graphs: the first with LayerNormalization. */
@@ -78,9 +78,9 @@ export function towerGraph(tower: Tower, heads: number): OnnxModel {
       ? node("MatMul", name, [input, weight])
       : node("Gemm", name, [input, weight, bias]);
   };
-  const linear = (name: string, input: string, part: TowerPart, factor = 1): string =>
+  const linear = (name: string, input: string, part: ProjectionColumns, factor = 1): string =>
     product(name, input, matrixOf(part, factor), biasOf(name, part, factor));
-  const biasOf = (name: string, part: TowerPart, factor = 1): string | undefined => {
+  const biasOf = (name: string, part: ProjectionColumns, factor = 1): string | undefined => {
     const { bias } = part.linear;
     if (bias === undefined) return undefined;
     const { to } = matrixOf(part);
@@ -177,7 +177,7 @@ export function towerGraph(tower: Tower, heads: number): OnnxModel {
   };
 
   const attentionOutput = (name: string, mixed: string, block: Tower["blocks"][number]): string => {
-    const part = whole(block.output);
+    const part = allColumns(block.output);
     const values = block.value.linear.bias;
     if (values === undefined) return linear(name, mixed, part);
     const bias = floats(`${name}.bias`, [width], () => mixedBias(block, values));
@@ -246,17 +246,17 @@ export function towerGraph(tower: Tower, heads: number): OnnxModel {
     const hidden = linear(
       `${name}.mlp.hidden`,
       norm(`${name}.ln_2`, attended, block.mlpNorm),
-      whole(block.hidden),
+      allColumns(block.hidden),
     );
     const active = activation(`${name}.mlp.active`, hidden, block.activation);
     stream = node("Add", `${name}.out`, [
       attended,
-      linear(`${name}.mlp.out`, active, whole(block.projection)),
+      linear(`${name}.mlp.out`, active, allColumns(block.projection)),
     ]);
   }
 
   const classToken = norm("ln_post", reshape("class_token", stream, [0, width]), tower.lastNorm);
-  linear(outputName, classToken, whole(tower.projection));
+  linear(outputName, classToken, allColumns(tower.projection));
 
   return {
     producer: "clipstack",
@@ -279,7 +279,7 @@ export interface Matrix {
 }
 
 /** A part of a projection, its values times a factor. */
-export function matrixOf({ linear: { weight }, part, of }: TowerPart, factor = 1): Matrix {
+export function matrixOf({ linear: { weight }, part, of }: ProjectionColumns, factor = 1): Matrix {
   const [from, all] = matrixDims(weight);
   const to = all / of;
   const { tensor, transposed } = weight;
@@ -309,7 +309,11 @@ export function matrixOf({ linear: { weight }, part, of }: TowerPart, factor = 1
  * The columns of each head of a projection, one head after the other: as `columns` of `[heads, from, width of a head]`, or turned into
  * `rows`, `[heads, width of a head, from]`.
  */
-function columnsByHead(part: TowerPart, heads: number, as: "rows" | "columns"): Float32Array {
+function columnsByHead(
+  part: ProjectionColumns,
+  heads: number,
+  as: "rows" | "columns",
+): Float32Array {
   const matrix = matrixOf(part);
   const { from, to } = matrix;
   const values = floatsOf(matrix);
@@ -339,13 +343,13 @@ export function floatsOf({ from, to, pieces }: Matrix): Float32Array {
 }
 
 /** All columns of a projection. */
-export function whole(linear: TowerLinear): TowerPart {
+export function allColumns(linear: TowerLinear): ProjectionColumns {
   return { linear, part: 0, of: 1 };
 }
 
 /** The bias of an attention's output, with what the biases of its values add to it. Computed in float64. */
 function mixedBias({ output, value }: Tower["blocks"][number], values: OnnxTensor): Float32Array {
-  const matrix = matrixOf(whole(output));
+  const matrix = matrixOf(allColumns(output));
   const { from, to } = matrix;
   const weights = floatsOf(matrix);
   const added = readFloats(values).subarray(value.part * from, (value.part + 1) * from);

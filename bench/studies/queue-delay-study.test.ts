@@ -6,7 +6,7 @@ import {
   type TestRepository,
   testRepository,
 } from "../../inference-image/emulator/test-repository.ts";
-import { startTritonServer } from "../../inference-image/emulator/triton-server.ts";
+import { startTritonEmulator } from "../../inference-image/emulator/triton-emulator.ts";
 import type { StudyResult } from "../record/bench-record.ts";
 import { type BenchEvent, defaultSettings } from "../run/bench-run.ts";
 import { studyQueueDelay } from "./queue-delay-study.ts";
@@ -33,7 +33,7 @@ async function triton(loads = Number.POSITIVE_INFINITY) {
     "load-model": [model],
     "allow-metrics": false,
   };
-  const server = await startTritonServer(repository.flags(flags), { log: () => {} });
+  const server = await startTritonEmulator(repository.flags(flags), { log: () => {} });
   closers.push(() => server.stop());
   let asked = 0;
   const before = createServer(async (request, response) => {

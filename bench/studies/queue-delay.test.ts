@@ -10,7 +10,7 @@ import {
   type TestRepository,
   testRepository,
 } from "../../inference-image/emulator/test-repository.ts";
-import { startTritonServer } from "../../inference-image/emulator/triton-server.ts";
+import { startTritonEmulator } from "../../inference-image/emulator/triton-emulator.ts";
 import { controlQueueDelay } from "./queue-delay.ts";
 
 const model = openclipVitB32.name;
@@ -27,7 +27,7 @@ afterEach(async () => {
 
 /** A Triton that serves the model; its URL. */
 async function start(flags: Partial<ResolvedTritonFlags> = {}): Promise<string> {
-  const server = await startTritonServer(
+  const server = await startTritonEmulator(
     repository.flags({
       "model-config-name": "single-gpu",
       "model-control-mode": "explicit",

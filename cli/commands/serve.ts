@@ -97,8 +97,8 @@ async function serveTriton(args: ServeArguments): Promise<void> {
     "metrics-address": args.host,
     "metrics-port": args.metricsPort ?? standaloneTritonPorts.metrics,
   });
-  const { runTritonServer } = await import("../../inference-image/emulator/triton-server.ts");
-  await runTritonServer(flags);
+  const { runTritonEmulator } = await import("../../inference-image/emulator/triton-emulator.ts");
+  await runTritonEmulator(flags);
 }
 
 /** Settings for the file that `--model` names. The checkout's own models are optimised first, unless MODEL_PRECISION is set. */

@@ -5,7 +5,7 @@ import { Command } from "commander";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { UserError } from "../../contract/user-error.ts";
 import { wholeRepository } from "../../inference-image/emulator/test-repository.ts";
-import { startTritonServer } from "../../inference-image/emulator/triton-server.ts";
+import { startTritonEmulator } from "../../inference-image/emulator/triton-emulator.ts";
 import { onnxChunks } from "../../model-tools/onnx-writer.ts";
 import { ensureOptimised } from "../../model-tools/optimise.ts";
 import { exportedTower } from "../../model-tools/test-exported-tower.ts";
@@ -96,7 +96,7 @@ test("asks for exit code 1 where another file gives other embeddings", async () 
 
 test("compares with what a server answers, with planes and with pixels", async () => {
   const repository = await wholeRepository();
-  const server = await startTritonServer(repository.flags(), { log: () => {} });
+  const server = await startTritonEmulator(repository.flags(), { log: () => {} });
   try {
     const url = `http://127.0.0.1:${server.ports.http}`;
     for (const name of ["openclip_vit_b32", "openclip_vit_b32_u8"]) {

@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import { type Command, InvalidArgumentError } from "commander";
 import { startStatusLine } from "../../bench/run/status-line.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { type DownloadProgress, shownUrl } from "../../model-tools/download.ts";
+import { type DownloadProgress, redactedUrl } from "../../model-tools/download.ts";
 import { repositoryModel } from "../../model-tools/generate.ts";
 import { modelInfo } from "../../model-tools/model-info.ts";
 import {
@@ -96,7 +96,7 @@ async function pull(args: PullArguments, env: Environment): Promise<void> {
   }
   const { url, token } = sourceOf(model, env);
   const dispatcher = await ofFiles((async () => openProxyDispatcher(env))());
-  const progress = startProgress(shownUrl(url));
+  const progress = startProgress(redactedUrl(url));
   let pulled: PulledModel;
   try {
     pulled = await pullModel({ model, url, token, file, form, dispatcher, ...progress.calls });

@@ -18,7 +18,7 @@ import {
   type TestRepository,
   wholeRepository,
 } from "../../inference-image/emulator/test-repository.ts";
-import { startTritonServer } from "../../inference-image/emulator/triton-server.ts";
+import { startTritonEmulator } from "../../inference-image/emulator/triton-emulator.ts";
 import { pngOf } from "./test-png.ts";
 import { pythonWithTritonClient } from "./test-python.ts";
 import { realTritonMissing, startRealTriton } from "./test-real-triton.ts";
@@ -59,7 +59,7 @@ const servers: readonly {
     name: "this project's server",
     missing: "",
     async start(repository) {
-      const server = await startTritonServer(
+      const server = await startTritonEmulator(
         repository.flags({
           "model-config-name": "cpu",
           "model-control-mode": "explicit",

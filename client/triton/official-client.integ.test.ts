@@ -12,9 +12,9 @@ import {
   testRepository,
 } from "../../inference-image/emulator/test-repository.ts";
 import {
-  type RunningTritonServer,
-  startTritonServer,
-} from "../../inference-image/emulator/triton-server.ts";
+  type RunningTritonEmulator,
+  startTritonEmulator,
+} from "../../inference-image/emulator/triton-emulator.ts";
 import { openHttpTransport } from "./http-transport.ts";
 import { pythonWithTritonClient } from "./test-python.ts";
 
@@ -54,7 +54,7 @@ describe.skipIf(python.missing !== "")(
   `tritonclient from PyPI${python.missing === "" ? "" : ` (not here: ${python.missing})`}`,
   () => {
     let repository: TestRepository;
-    let server: RunningTritonServer;
+    let server: RunningTritonEmulator;
     let expected: readonly (readonly number[])[];
     let http: Answers;
     let grpc: Answers & { readonly streamRefusal: string };
@@ -62,7 +62,7 @@ describe.skipIf(python.missing !== "")(
 
     beforeAll(async () => {
       repository = await testRepository();
-      server = await startTritonServer(repository.flags(), { log: () => {} });
+      server = await startTritonEmulator(repository.flags(), { log: () => {} });
       const { ports } = server;
 
       const transport = openHttpTransport({ url: `http://127.0.0.1:${ports.http}` });

@@ -10,9 +10,9 @@ import {
   wholeRepository,
 } from "../../inference-image/emulator/test-repository.ts";
 import {
-  type RunningTritonServer,
-  startTritonServer,
-} from "../../inference-image/emulator/triton-server.ts";
+  type RunningTritonEmulator,
+  startTritonEmulator,
+} from "../../inference-image/emulator/triton-emulator.ts";
 import { realTritonMissing, realTritonProgram } from "./test-real-triton.ts";
 
 /** NVIDIA's load generator, as it comes from PyPI, against this project's server. */
@@ -32,12 +32,12 @@ describe.skipIf(realTritonMissing !== "")(
   `perf_analyzer from PyPI${realTritonMissing === "" ? "" : ` (not here: ${realTritonMissing})`}`,
   () => {
     let repository: TestRepository;
-    let server: RunningTritonServer;
+    let server: RunningTritonEmulator;
     let folder: string;
     beforeAll(async () => {
       folder = await mkdtemp(join(tmpdir(), "clipstack-perf-"));
       repository = await wholeRepository();
-      server = await startTritonServer(repository.flags({ "model-config-name": "cpu" }), {
+      server = await startTritonEmulator(repository.flags({ "model-config-name": "cpu" }), {
         log: () => {},
       });
     });

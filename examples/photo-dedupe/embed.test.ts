@@ -20,9 +20,9 @@ import {
   wholeRepository,
 } from "../../inference-image/emulator/test-repository.ts";
 import {
-  type RunningTritonServer,
-  startTritonServer,
-} from "../../inference-image/emulator/triton-server.ts";
+  type RunningTritonEmulator,
+  startTritonEmulator,
+} from "../../inference-image/emulator/triton-emulator.ts";
 import { generateModel } from "../../model-tools/generate.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import { type EmbedOptions, embed } from "./embed.ts";
@@ -35,7 +35,7 @@ let modelPath: string;
 let otherModelPath: string;
 let server: RunningEmbedServer;
 let repository: TestRepository;
-let triton: RunningTritonServer;
+let triton: RunningTritonEmulator;
 
 beforeAll(async () => {
   modelPath = await tinyModel();
@@ -43,7 +43,7 @@ beforeAll(async () => {
   await generateModel({ profile: "tiny", seed: 2, file: otherModelPath });
   server = await startServer(0);
   repository = await wholeRepository();
-  triton = await startTritonServer(repository.flags(), { log: () => {} });
+  triton = await startTritonEmulator(repository.flags(), { log: () => {} });
 });
 
 afterAll(async () => {

@@ -13,7 +13,7 @@ import { picture } from "../../inference/preprocess/test-images.ts";
 import { type LocalEmbedder, openLocalEmbedder } from "../../inference/session/local-embedder.ts";
 import { InferenceError } from "../../inference/session/types.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
-import { quietMs } from "../http/stopping.ts";
+import { quietMs } from "../http/drain.ts";
 import { buildApp, type Limits } from "./app.ts";
 import type { Embedder } from "./embedder.ts";
 import { createMetrics, type EmbedMetrics } from "./metrics.ts";

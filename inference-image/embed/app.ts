@@ -23,22 +23,22 @@ import {
   type PreprocessorOptions,
   type RunOptions,
 } from "../../inference/preprocess/preprocess.ts";
-import { Admission, type Place } from "../http/admission.ts";
+import { Admission, type Reservation } from "../http/admission.ts";
 import { bearerCheck } from "../http/authorization.ts";
-import { answerClientError, headersTimeoutMs } from "../http/client-errors.ts";
+import { headersTimeoutMs, respondToClientError } from "../http/client-errors.ts";
+import { drainHttp, trackRequests } from "../http/drain.ts";
 import { EmbedError } from "../http/embed-error.ts";
 import { toEmbedError } from "../http/errors.ts";
 import { JsonThread } from "../http/json-thread.ts";
 import { announcedLength, discardBody, readBody, tooLarge } from "../http/request-body.ts";
 import { requestTimeoutMs } from "../http/request-timeout.ts";
-import { drainHttp, trackRequests } from "../http/stopping.ts";
 import type { TlsFiles } from "../http/tls.ts";
-import { binaryAnswer, jsonAnswer } from "./answer-body.ts";
 import type { Embedder } from "./embedder.ts";
 import type { EmbedMetrics } from "./metrics.ts";
 import { openApiDocument } from "./openapi.ts";
 import { page, pageSecurityPolicy } from "./page.ts";
 import { imagesOfBody } from "./request-images.ts";
+import { binaryBody, jsonBody } from "./response-body.ts";
 
 export interface AppOptions {
   /** What computes; `undefined` while it is loading. */
@@ -85,7 +85,7 @@ const timeoutCheckMs = 5_000;
 
 /** A request to embed that was let in. */
 interface Accepted {
-  readonly place: Place;
+  readonly place: Reservation;
   /** Goes off, with an {@link EmbedError}, when nobody waits for the answer any more. */
   readonly signal: AbortSignal;
   readonly reply: FastifyReply;
@@ -187,7 +187,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   app.get(embedPaths.readyz, async (_request, reply) => {
     const embedder = options.embedder();
     const ready = !state.draining && ((await embedder?.ready()) ?? false);
-    const reason = ready || state.draining ? undefined : embedder?.trouble;
+    const reason = ready || state.draining ? undefined : embedder?.unavailableReason;
     return reply.code(ready ? 200 : 503).send({ ready, reason });
   });
   const knows = options.apiKey === undefined ? () => true : bearerCheck(options.apiKey);
@@ -230,14 +230,14 @@ export function buildApp(options: AppOptions): FastifyInstance {
       const controller = new AbortController();
       // each image of the request listens
       setMaxListeners(0, controller.signal);
-      const place = admission.enter(announced, (reason) => controller.abort(reason));
+      const place = admission.reserve(announced, (reason) => controller.abort(reason));
       const timer =
         timeoutUs === undefined
           ? undefined
           : setTimeout(() => controller.abort(expired(timeoutUs)), Math.ceil(timeoutUs / 1000));
       reply.raw.once("close", () => {
         clearTimeout(timer);
-        place.leave();
+        place.release();
         if (!reply.raw.writableFinished) {
           controller.abort(new EmbedError("timeout", "the caller went away"));
         }
@@ -303,7 +303,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     const { place, signal, startedAt, arrivedAt } = requests.get(request)!;
     const images = await read(request);
     signal.throwIfAborted();
-    place.arrived();
+    place.parsed();
     const times: Times = { decode: 0, queue: 0, infer: 0 };
     metrics.pending(images.length);
     // of several images in one body, none can move without the others
@@ -314,9 +314,9 @@ export function buildApp(options: AppOptions): FastifyInstance {
       metrics.pending(-images.length),
     );
     metrics.embedded(vectors.length);
-    admission.answered(vectors.length);
+    admission.recordCompleted(vectors.length);
 
-    const body = wantsBytes(request) ? binaryAnswer(vectors) : jsonAnswer(vectors, options.model());
+    const body = wantsBytes(request) ? binaryBody(vectors) : jsonBody(vectors, options.model());
     const total = performance.now() - startedAt;
     metrics.overhead(Math.max(0, total - times.decode - times.queue - times.infer) / 1000);
     reply.header(
@@ -430,7 +430,7 @@ function createServer({ limits, tls, logLevel = "silent" }: AppOptions): Fastify
     // the answer while draining is ours
     return503OnClosing: false,
     forceCloseConnections: "idle",
-    clientErrorHandler: answerClientError,
+    clientErrorHandler: respondToClientError,
     frameworkErrors: (error: Error, _request: FastifyRequest, reply: FastifyReply) => {
       const refusal = toEmbedError(error);
       reply.code(refusal.status).type("application/json").send(refusal.body);

@@ -15,7 +15,7 @@ export interface Embedder {
   /** Whether it can compute now. False, not an error, when it cannot. */
   ready(): Promise<boolean>;
   /** Why it cannot, in one line, where that is known. */
-  readonly trouble?: string;
+  readonly unavailableReason?: string;
   /**
    * What `embed()` takes. `encoded`: the files as they are, since the model behind reads them itself.
    *

@@ -1,6 +1,6 @@
 import { maxImagesPerRequest } from "../../contract/embed-api.ts";
 import { EmbedError, tooManyImages } from "../http/embed-error.ts";
-import { turns } from "../http/turns.ts";
+import { timeSlice } from "../http/time-slice.ts";
 
 /** Bytes in which a boundary is searched in one go. */
 const windowBytes = 1024 * 1024;
@@ -116,7 +116,7 @@ class FormReader {
       const window = this.#body.subarray(at, at + windowBytes + this.#delimiter.length - 1);
       const index = window.indexOf(this.#delimiter);
       if (index >= 0) return at + index;
-      if (turns.over) await turns.next();
+      if (timeSlice.exhausted) await timeSlice.next();
     }
     return -1;
   }

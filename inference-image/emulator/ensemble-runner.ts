@@ -7,7 +7,7 @@ import {
   type InferResult,
   type RequestTiming,
 } from "../../inference/session/types.ts";
-import { CallCounter } from "../http/stopping.ts";
+import { CallCounter } from "../http/drain.ts";
 import type { ModelRunner, RunnerEvents, RunOptions } from "./model-runner.ts";
 import { OipError } from "./oip-error.ts";
 import type { ServedModel } from "./served-model.ts";
@@ -94,7 +94,7 @@ export function ensembleRunner(
       if (closing) throw new InferenceError("draining", "no new requests are taken");
       return await calls.during(() => infer(inputs, options));
     },
-    itemsAhead: 0,
+    downstreamItems: 0,
     async close() {
       closing = true;
       await calls.answered();

@@ -6,7 +6,7 @@ import {
 } from "../../contract/triton-flags.ts";
 import { testModelControl } from "./model-control.suite.ts";
 import { testRepository, tinyConfig } from "./test-repository.ts";
-import { startTritonServer } from "./triton-server.ts";
+import { startTritonEmulator } from "./triton-emulator.ts";
 
 const model = "openclip_vit_b32";
 const key = "a:key=with-signs";
@@ -20,7 +20,7 @@ describe("the Triton emulator", () => {
       "allow-metrics": false,
       ...restrictModelControl(key),
     });
-    const server = await startTritonServer(flags, { log: () => {} });
+    const server = await startTritonEmulator(flags, { log: () => {} });
     return {
       url: `http://127.0.0.1:${server.ports.http}`,
       grpcTarget: `127.0.0.1:${server.ports.grpc}`,

@@ -74,7 +74,7 @@ function partConfigs(config: ModelConfigJson, modelOf: ModelLookup): readonly Mo
  * The models that an ensemble is made of; none for another model, or for one whose configuration cannot be read: loading
  * it will say why.
  */
-export async function partsOf(options: ConfigSource): Promise<readonly string[]> {
+export async function ensembleMembers(options: ConfigSource): Promise<readonly string[]> {
   const folder = join(options.repository, options.name);
   const config = await readConfig(options, folder, () => {}).catch(() => undefined);
   return config?.ensemble_scheduling?.step.map((step) => step.model_name) ?? [];

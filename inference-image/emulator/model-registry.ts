@@ -1,7 +1,7 @@
 import { setMaxListeners } from "node:events";
 import type { ResolvedTritonFlags } from "../../contract/triton-flags.ts";
 import { configTextOfJson } from "./config-override.ts";
-import { loadModel, modelFolders, modifiedAt, partsOf } from "./model-loader.ts";
+import { ensembleMembers, loadModel, modelFolders, modifiedAt } from "./model-loader.ts";
 import { OipError } from "./oip-error.ts";
 import type { ServedModel } from "./served-model.ts";
 
@@ -300,7 +300,7 @@ export class ModelRegistry {
     const { "model-repository": repository, "model-config-name": variant } = this.#flags;
     const folders = await modelFolders(repository);
     const ancestors = [...path, name];
-    for (const part of await partsOf({ repository, name, variant, override })) {
+    for (const part of await ensembleMembers({ repository, name, variant, override })) {
       if (ancestors.includes(part)) {
         throw new OipError(
           "invalid-argument",

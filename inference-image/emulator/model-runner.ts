@@ -10,7 +10,7 @@ export interface ModelRunner {
   /** @throws {InferenceError} or {OipError}; the latter goes to the client as it is. */
   infer(inputs: readonly Tensor[], options: RunOptions): Promise<InferResult>;
   /** Items that are being computed, and go to another model after that. */
-  readonly itemsAhead: number;
+  readonly downstreamItems: number;
   /** Answers what was taken on, then frees everything. */
   close(): Promise<void>;
 }
@@ -55,7 +55,7 @@ export function onnxRunner(
   return {
     inputNames: session.inputs.map(({ name }) => name),
     infer: (inputs, options) => batcher.infer(inputs, options),
-    itemsAhead: 0,
+    downstreamItems: 0,
     async close() {
       await batcher.drain();
       await session.close();

@@ -17,7 +17,11 @@ import { imageElements } from "../../contract/model-signature.ts";
 import type { Fp32Tensor } from "../../contract/tensor.ts";
 import type { AdmissionLimits } from "../http/admission.ts";
 import { testRepository, tinyConfig } from "./test-repository.ts";
-import { limitsFromEnv, type RunningTritonServer, startTritonServer } from "./triton-server.ts";
+import {
+  limitsFromEnv,
+  type RunningTritonEmulator,
+  startTritonEmulator,
+} from "./triton-emulator.ts";
 
 const model = "openclip_vit_b32";
 const imageBytes = 4 * imageElements;
@@ -37,11 +41,11 @@ const inputOf = (items: number): Fp32Tensor => ({
 async function start(
   limits: Partial<AdmissionLimits>,
   { holdMs = 2000 } = {},
-): Promise<RunningTritonServer> {
+): Promise<RunningTritonEmulator> {
   const extra = `dynamic_batching { max_queue_delay_microseconds: ${holdMs * 1000} }`;
   const repository = await testRepository({ [`${model}/config.pbtxt`]: tinyConfig({ extra }) });
   cleanUps.push(() => repository.remove());
-  const server = await startTritonServer(repository.flags(), {
+  const server = await startTritonEmulator(repository.flags(), {
     log: () => {},
     limits: { maxQueueSize: 512, maxQueueBytes: 256 * 1024 * 1024, ...limits },
   });
@@ -49,19 +53,19 @@ async function start(
   return server;
 }
 
-const infer = (server: RunningTritonServer, body: Buffer | string, headers = {}) =>
+const infer = (server: RunningTritonEmulator, body: Buffer | string, headers = {}) =>
   request(`http://127.0.0.1:${server.ports.http}/v2/models/${model}/infer`, {
     method: "POST",
     body,
     headers,
   });
 
-function post(server: RunningTritonServer, items: number, headers = {}) {
+function post(server: RunningTritonEmulator, items: number, headers = {}) {
   const body = encodeInferRequest([inputOf(items)], { encoding: "binary" });
   return infer(server, Buffer.concat(body.chunks), { ...body.headers, ...headers });
 }
 
-function grpcClient(server: RunningTritonServer): Client {
+function grpcClient(server: RunningTritonEmulator): Client {
   const target = `127.0.0.1:${server.ports.grpc}`;
   const client = new Client(target, credentials.createInsecure(), channelOptions);
   cleanUps.push(() => client.close());
@@ -85,17 +89,17 @@ function call(client: Client, message: Buffer, deadline?: number): Promise<Model
 const messageOf = (items: number) =>
   methodOf("ModelInfer").requestSerialize(encodeGrpcRequest(model, [inputOf(items)], {}));
 
-async function metric(server: RunningTritonServer, series: string): Promise<number> {
+async function metric(server: RunningTritonEmulator, series: string): Promise<number> {
   const { body } = await request(`http://127.0.0.1:${server.ports.metrics}/metrics`);
   const line = (await body.text()).split("\n").find((text) => text.startsWith(`${series} `));
   return Number(line?.slice(series.length));
 }
 const labels = `model="${model}",version="1"`;
-const pending = (server: RunningTritonServer) =>
+const pending = (server: RunningTritonEmulator) =>
   metric(server, `nv_inference_pending_request_count{${labels}}`);
-const rejected = (server: RunningTritonServer) =>
+const rejected = (server: RunningTritonEmulator) =>
   metric(server, `nv_inference_request_failure{${labels},reason="REJECTED"}`);
-const executed = (server: RunningTritonServer) =>
+const executed = (server: RunningTritonEmulator) =>
   metric(server, `nv_inference_exec_count{${labels}}`);
 
 describe("images that wait", () => {
@@ -155,7 +159,7 @@ describe("images that wait", () => {
 });
 
 /** What the server answers to a request of which it has seen the headers only. */
-async function answerToHead(server: RunningTritonServer, contentLength: number): Promise<string> {
+async function answerToHead(server: RunningTritonEmulator, contentLength: number): Promise<string> {
   const socket = connect(server.ports.http, "127.0.0.1");
   cleanUps.push(() => socket.destroy());
   socket.write(

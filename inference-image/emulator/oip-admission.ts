@@ -1,5 +1,5 @@
 import { serverEnv } from "../../contract/server-env.ts";
-import { Admission, type AdmissionLimits, type Place } from "../http/admission.ts";
+import { Admission, type AdmissionLimits, type Reservation } from "../http/admission.ts";
 import { EmbedError } from "../http/embed-error.ts";
 import type { ModelRegistry } from "./model-registry.ts";
 import { OipError } from "./oip-error.ts";
@@ -35,12 +35,12 @@ export class OipAdmission {
    * @param drop - Called with the reason when it is too slow and others need its place.
    * @throws {OipError} `overloaded`
    */
-  enter(
+  reserve(
     model: ServedModel,
     announced: number | undefined,
     drop: (reason: unknown) => void = () => {},
-  ): Place {
-    return refusing(model, () => this.#admission.enter(announced, drop));
+  ): Reservation {
+    return refusing(model, () => this.#admission.reserve(announced, drop));
   }
 
   /**
@@ -48,14 +48,14 @@ export class OipAdmission {
    *
    * @throws {OipError} `overloaded`
    */
-  take(model: ServedModel, place: Place, items: number): void {
-    place.arrived();
+  checkCapacity(model: ServedModel, place: Reservation, items: number): void {
+    place.parsed();
     refusing(model, () => this.#admission.checkImages(items));
   }
 
   /** Items that have their answer. */
-  answered(items: number): void {
-    this.#admission.answered(items);
+  recordCompleted(items: number): void {
+    this.#admission.recordCompleted(items);
   }
 }
 
@@ -63,7 +63,7 @@ function refusing<T>(model: ServedModel, enter: () => T): T {
   try {
     return enter();
   } catch (error) {
-    model.refused();
+    model.recordRejection();
     throw oipErrorOf(error);
   }
 }

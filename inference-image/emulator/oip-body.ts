@@ -5,7 +5,7 @@ import { deflate, gunzip, gzip, inflate } from "node:zlib";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { HttpBody } from "../../client/triton/wire-http.ts";
 import { Budget } from "../../inference/budget.ts";
-import type { Place } from "../http/admission.ts";
+import type { Reservation } from "../http/admission.ts";
 import { EmbedError } from "../http/embed-error.ts";
 import { announcedLength, readBody } from "../http/request-body.ts";
 import { type OipAdmission, oipErrorOf } from "./oip-admission.ts";
@@ -28,7 +28,7 @@ export interface InferBodiesOptions {
 interface Accepted {
   readonly model: ServedModel;
   readonly signal: AbortSignal;
-  place: Place;
+  place: Reservation;
 }
 
 /** Reads the bodies of an HTTP server: those of inference requests as long as there is room for them. */
@@ -55,11 +55,11 @@ export class RequestBodies {
     const accepted: Accepted = {
       model,
       signal: controller.signal,
-      place: admission.enter(model, announced, (reason) => controller.abort(reason)),
+      place: admission.reserve(model, announced, (reason) => controller.abort(reason)),
     };
     this.#accepted.set(request, accepted);
     reply.raw.once("close", () => {
-      accepted.place.leave();
+      accepted.place.release();
       if (!reply.raw.writableFinished) {
         controller.abort(new EmbedError("timeout", "the caller went away"));
       }
@@ -78,10 +78,10 @@ export class RequestBodies {
       decompressed(body, encoding, maxInputBytes),
     );
     // from here on it takes more room
-    accepted.place.leave();
-    accepted.place = admission.enter(accepted.model, whole.byteLength);
+    accepted.place.release();
+    accepted.place = admission.reserve(accepted.model, whole.byteLength);
     accepted.place.complete();
-    if (reply.raw.destroyed) accepted.place.leave();
+    if (reply.raw.destroyed) accepted.place.release();
     return { body: whole, accepted };
   }
 
@@ -99,7 +99,8 @@ export class RequestBodies {
     } catch (error) {
       if (error instanceof EmbedError && error.code === "too_large") throw tooLarge(maxBytes);
       const refusal = oipErrorOf(error);
-      if (refusal instanceof OipError && refusal.code === "overloaded") accepted?.model.refused();
+      if (refusal instanceof OipError && refusal.code === "overloaded")
+        accepted?.model.recordRejection();
       throw refusal;
     }
   }

@@ -26,7 +26,7 @@ import {
   methodOf,
 } from "../../client/triton/wire-grpc.ts";
 import type { RequiredHeader } from "../../contract/triton-flags.ts";
-import { CallCounter } from "../http/stopping.ts";
+import { CallCounter } from "../http/drain.ts";
 import { type InferHead, readHead } from "./infer-head.ts";
 import type { ModelRegistry } from "./model-registry.ts";
 import { OipAdmission } from "./oip-admission.ts";
@@ -109,19 +109,19 @@ export function buildOipGrpcServer(registry: ModelRegistry, options: OipGrpcOpti
   const infer = async (message: Buffer, signal: AbortSignal): Promise<ModelInferResponse> => {
     const head = readHead(message);
     const model = registry.model(head.model_name, head.model_version);
-    const place = admission.enter(model, message.byteLength);
+    const place = admission.reserve(model, message.byteLength);
     try {
       const request = decodeGrpcRequest(decodeMessage(message));
-      const items = model.itemsIn(request.inputs.map(({ shape }) => shape));
-      admission.take(model, place, items);
+      const items = model.itemCount(request.inputs.map(({ shape }) => shape));
+      admission.checkCapacity(model, place, items);
       const { id, outputs } = await model.infer(request, signal);
-      admission.answered(items);
+      admission.recordCompleted(items);
       return encodeGrpcResponse(
         { id, modelName: model.name, modelVersion: model.version },
         outputs.map(({ tensor }) => tensor),
       );
     } finally {
-      place.leave();
+      place.release();
     }
   };
 

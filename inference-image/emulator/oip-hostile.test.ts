@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { channelOptions, type ModelInferRequest, methodOf } from "../../client/triton/wire-grpc.ts";
 import { headerLengthField } from "../../client/triton/wire-http.ts";
 import { type TestRepository, wholeRepository } from "./test-repository.ts";
-import { type RunningTritonServer, startTritonServer } from "./triton-server.ts";
+import { type RunningTritonEmulator, startTritonEmulator } from "./triton-emulator.ts";
 
 const jpeg = "openclip_vit_b32_jpeg";
 const u8 = "openclip_vit_b32_u8";
@@ -15,12 +15,12 @@ const image = readFileSync(new URL("../../model-tools/samples/sunset.jpg", impor
 const maxInputBytes = 2 * 1024 * 1024;
 
 let repository: TestRepository;
-let server: RunningTritonServer;
+let server: RunningTritonEmulator;
 let client: Client;
 const log: string[] = [];
 beforeAll(async () => {
   repository = await wholeRepository();
-  server = await startTritonServer(
+  server = await startTritonEmulator(
     repository.flags({
       "http-max-input-size": maxInputBytes,
       "model-control-mode": "explicit",

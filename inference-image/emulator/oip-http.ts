@@ -8,7 +8,7 @@ import {
 } from "../../client/triton/wire-http.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
 import type { RequiredHeader } from "../../contract/triton-flags.ts";
-import { answerClientError, headersTimeoutMs } from "../http/client-errors.ts";
+import { headersTimeoutMs, respondToClientError } from "../http/client-errors.ts";
 import { JsonThread } from "../http/json-thread.ts";
 import { requestTimeoutMs } from "../http/request-timeout.ts";
 import type { ModelRegistry } from "./model-registry.ts";
@@ -48,7 +48,7 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
     return503OnClosing: false,
     forceCloseConnections: "idle",
     clientErrorHandler: (error, socket) =>
-      answerClientError(error, socket, ({ message }) => ({ error: message })),
+      respondToClientError(error, socket, ({ message }) => ({ error: message })),
     frameworkErrors: (error: Error, _request: FastifyRequest, reply: FastifyReply) => {
       reply.code(400).type("application/json").send({ error: error.message });
     },
@@ -125,10 +125,10 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
     const inferRequest = await json.inferRequest(body, headerLength, model);
     // as it is now: it may have been loaded anew while the body arrived
     const served = registry.model(model, version);
-    const items = served.itemsIn(inferRequest.inputs.map(({ shape }) => shape));
-    admission.take(served, accepted.place, items);
+    const items = served.itemCount(inferRequest.inputs.map(({ shape }) => shape));
+    admission.checkCapacity(served, accepted.place, items);
     const answer = await served.infer(inferRequest, accepted.signal);
-    admission.answered(items);
+    admission.recordCompleted(items);
     const response = encodeAnswer(() =>
       encodeInferResponse(
         { id: answer.id, modelName: served.name, modelVersion: served.version },

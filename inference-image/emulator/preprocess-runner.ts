@@ -4,7 +4,7 @@ import type { BytesTensor, Tensor } from "../../contract/tensor.ts";
 import { pixelTensor } from "../../inference/preprocess/image-tensor.ts";
 import { createPreprocessor, ImageError } from "../../inference/preprocess/preprocess.ts";
 import { InferenceError, type InferResult } from "../../inference/session/types.ts";
-import { CallCounter } from "../http/stopping.ts";
+import { CallCounter } from "../http/drain.ts";
 import type { ModelRunner, RunnerEvents, RunOptions } from "./model-runner.ts";
 import { OipError } from "./oip-error.ts";
 
@@ -82,7 +82,7 @@ export function preprocessRunner(
       if (closing) throw new InferenceError("draining", "no new requests are taken");
       return await calls.during(() => infer(inputs, options));
     },
-    get itemsAhead() {
+    get downstreamItems() {
       return itemsAhead;
     },
     async close() {

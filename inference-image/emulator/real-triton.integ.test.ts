@@ -21,7 +21,7 @@ import { type RunningEmbedServer, startEmbedServer } from "../embed/embed-server
 import { keepAsking, testGateway, until } from "../gateway/test-gateway.ts";
 import { readSettings } from "../http/settings.ts";
 import { type TestRepository, wholeRepository } from "./test-repository.ts";
-import { type RunningTritonServer, startTritonServer } from "./triton-server.ts";
+import { type RunningTritonEmulator, startTritonEmulator } from "./triton-emulator.ts";
 
 const call = { timeoutMs: 60_000 };
 const variant = ["--model-config-name=cpu"];
@@ -32,7 +32,7 @@ describe.skipIf(realTritonMissing !== "")(
   `beside a real Triton${realTritonMissing === "" ? "" : ` (not here: ${realTritonMissing})`}`,
   () => {
     let theirs: RealTriton;
-    let ours: RunningTritonServer;
+    let ours: RunningTritonEmulator;
     const repositories: TestRepository[] = [];
     const transports: Transport[] = [];
     /** By name. */
@@ -43,7 +43,7 @@ describe.skipIf(realTritonMissing !== "")(
       const [first, second] = repositories as [TestRepository, TestRepository];
       [theirs, ours] = await Promise.all([
         startRealTriton(first.path, { flags: variant }),
-        startTritonServer(second.flags({ "model-config-name": "cpu" }), { log: () => {} }),
+        startTritonEmulator(second.flags({ "model-config-name": "cpu" }), { log: () => {} }),
       ]);
       transports.push(
         openGrpcTransport({ target: theirs.grpcTarget }),

@@ -9,7 +9,7 @@ import { imageElements, openclipVitB32 } from "../../contract/model-signature.ts
 import type { Fp32Tensor } from "../../contract/tensor.ts";
 import type { ResolvedTritonFlags } from "../../contract/triton-flags.ts";
 import { type TestRepository, testRepository } from "./test-repository.ts";
-import { type RunningTritonServer, startTritonServer } from "./triton-server.ts";
+import { type RunningTritonEmulator, startTritonEmulator } from "./triton-emulator.ts";
 
 /** A deployment mounts the configurations of the variant, the version of the model, and nothing else. */
 const model = openclipVitB32.name;
@@ -37,8 +37,8 @@ afterEach(async () => {
 
 async function start(
   flags: Partial<ResolvedTritonFlags>,
-): Promise<{ server: RunningTritonServer; transports: readonly Transport[]; load: Load }> {
-  const server = await startTritonServer(
+): Promise<{ server: RunningTritonEmulator; transports: readonly Transport[]; load: Load }> {
+  const server = await startTritonEmulator(
     repository.flags({ "model-config-name": "single-gpu", ...flags }),
     { log: () => {} },
   );

@@ -14,7 +14,7 @@ import type { ModelRunner, RunnerEvents } from "./model-runner.ts";
 import { OipError, type OipErrorCode } from "./oip-error.ts";
 
 /** What a model answers to one request. */
-export interface InferAnswer {
+export interface ModelResponse {
   readonly id: string;
   /** In the order in which they were asked for. */
   readonly outputs: readonly { readonly tensor: Tensor; readonly binary: boolean }[];
@@ -82,11 +82,11 @@ export class ServedModel {
 
   /** Items that wait for their execution, here or in a model that comes after this one. */
   get waitingItems(): number {
-    return this.#waiting.reduce((sum, { items }) => sum + items, this.#runner.itemsAhead);
+    return this.#waiting.reduce((sum, { items }) => sum + items, this.#runner.downstreamItems);
   }
 
   /** Count a request that was refused before it was read. */
-  refused(): void {
+  recordRejection(): void {
     this.counters.requestFailed("REJECTED", 0);
   }
 
@@ -95,7 +95,7 @@ export class ServedModel {
    *
    * @param shapes - Of its inputs.
    */
-  itemsIn([shape = []]: readonly (readonly number[])[]): number {
+  itemCount([shape = []]: readonly (readonly number[])[]): number {
     return this.config.max_batch_size > 0 ? (shape[0] ?? 1) : 1;
   }
 
@@ -109,7 +109,7 @@ export class ServedModel {
   }
 
   /** @throws {OipError} */
-  async infer(request: InferRequest, signal?: AbortSignal): Promise<InferAnswer> {
+  async infer(request: InferRequest, signal?: AbortSignal): Promise<ModelResponse> {
     const { id, parameters, inputs, outputs, binaryOutputs } = request;
     const asked =
       outputs.length > 0

@@ -89,7 +89,7 @@ describe("under load, with two Tritons", () => {
     await Promise.all(tritons.map((triton) => triton.kill()));
     await until(() => made.healthy().every((healthy) => !healthy));
     expect(await made.embedder.ready()).toBe(false);
-    expect(made.embedder.trouble).toContain(`${tritons[0]!.target}: `);
+    expect(made.embedder.unavailableReason).toContain(`${tritons[0]!.target}: `);
     await tritons[1]!.start();
     await until(() => made.healthy()[1]!);
     await running.more(40);

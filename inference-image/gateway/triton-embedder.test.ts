@@ -350,13 +350,13 @@ test("is ready while one Triton is, and says why not when none is", async () => 
   const triton = await new FakeTriton().start();
   const down = await closedPort();
   const embedder = await embedderOf([triton, `127.0.0.1:${down}`]);
-  expect([await embedder.ready(), embedder.trouble]).toEqual([true, undefined]);
+  expect([await embedder.ready(), embedder.unavailableReason]).toEqual([true, undefined]);
   triton.ready = false;
   await until(async () => !(await embedder.ready()));
-  expect(embedder.trouble).toBe(
+  expect(embedder.unavailableReason).toBe(
     `no Triton can be used: ${triton.target}: ${openclipVitB32.name} is not ready; 127.0.0.1:${down}: connect ECONNREFUSED 127.0.0.1:${down}`,
   );
-  await expect(axes(embedder, 1)).rejects.toThrow(`[unavailable] ${embedder.trouble}`);
+  await expect(axes(embedder, 1)).rejects.toThrow(`[unavailable] ${embedder.unavailableReason}`);
 });
 
 test("names a target that cannot be looked up", async () => {
@@ -367,8 +367,8 @@ test("names a target that cannot be looked up", async () => {
     maxBatchSize: 32,
   });
   cleanUps.push(() => embedder.close());
-  await until(() => embedder.trouble?.includes("looked up") ?? false);
-  expect(embedder.trouble).toBe(
+  await until(() => embedder.unavailableReason?.includes("looked up") ?? false);
+  expect(embedder.unavailableReason).toBe(
     "no Triton can be used: no-such-host.invalid:8001: the name cannot be looked up",
   );
 });
@@ -385,8 +385,8 @@ test("refuses another model in one line", async () => {
     inputs: [{ name: "data", dataType: "FP32", dims: [3, 336, 336] }],
   }).start();
   const embedder = await embedderOf([other], { usable: 0 });
-  await until(() => embedder.trouble?.includes("must") ?? false);
-  expect(embedder.trouble).toBe(
+  await until(() => embedder.unavailableReason?.includes("must") ?? false);
+  expect(embedder.unavailableReason).toBe(
     `no Triton can be used: ${other.target}: openclip_vit_b32 must take image UINT8 [-1, 224, 224, 3], or image FP32 [-1, 3, 224, 224], or image BYTES [-1, 1] and give embedding FP32 [-1, 512], got data FP32 [-1, 3, 336, 336] and embedding FP32 [-1, 512]`,
   );
 });
@@ -411,9 +411,9 @@ test("looks at the model again when its Triton was restarted", async () => {
   const embedder = await embedderOf([triton]);
   await axes(embedder, 1);
   triton.stop();
-  await until(() => embedder.trouble !== undefined);
+  await until(() => embedder.unavailableReason !== undefined);
   await new FakeTriton(openclipVitB32U8).start(Number(triton.target.split(":")[1]));
-  await until(() => embedder.trouble === undefined);
+  await until(() => embedder.unavailableReason === undefined);
   expect(await axes(embedder, 4, 2)).toEqual([4, 2]);
 });
 

@@ -89,7 +89,7 @@ class TritonEmbedder implements Embedder {
     return this.#queue.length;
   }
 
-  get trouble(): string | undefined {
+  get unavailableReason(): string | undefined {
     const { healthy, trouble } = this.#pool;
     return healthy > 0 ? undefined : `no Triton can be used: ${trouble || "not connected yet"}`;
   }
@@ -106,8 +106,8 @@ class TritonEmbedder implements Embedder {
     images: readonly Uint8Array[],
     options: EmbedOptions = {},
   ): Promise<readonly Float32Array[]> {
-    const { trouble } = this;
-    if (trouble !== undefined) throw new TritonError("unavailable", trouble);
+    const { unavailableReason } = this;
+    if (unavailableReason !== undefined) throw new TritonError("unavailable", unavailableReason);
     const vectors = images.map((image) => this.#enqueue(image, options));
     this.#dispatch();
     const results = await Promise.allSettled(vectors);

@@ -10,7 +10,7 @@ function taken() {
   vi.useFakeTimers({ toFake: ["performance"] });
   const admission = new Admission({ maxQueueSize: 1, maxQueueBytes: 10_000 }, () => 0);
   const drop = vi.fn();
-  const place = admission.enter(1_000, drop);
+  const place = admission.reserve(1_000, drop);
   vi.advanceTimersByTime(3_000);
   return { admission, place, drop };
 }
@@ -18,17 +18,17 @@ function taken() {
 test("a body that is slow gives its place to another", () => {
   const { admission, place, drop } = taken();
   place.receive(500);
-  admission.enter(100, () => {});
+  admission.reserve(100, () => {});
   expect(drop).toHaveBeenCalledOnce();
   expect(String(drop.mock.calls[0])).toMatch(/: 500 of 1000 bytes in 3 s$/);
-  expect(place.left).toBe(true);
+  expect(place.released).toBe(true);
 });
 
 test("a body that is complete keeps its place, however long it takes to be read", () => {
   const { admission, place, drop } = taken();
   place.receive(1_000);
   place.complete();
-  expect(() => admission.enter(100, () => {})).toThrow("1 images wait already; try again later");
+  expect(() => admission.reserve(100, () => {})).toThrow("1 images wait already; try again later");
   expect(drop).not.toHaveBeenCalled();
-  expect(place.left).toBe(false);
+  expect(place.released).toBe(false);
 });

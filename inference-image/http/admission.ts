@@ -24,7 +24,7 @@ const retrySeconds = { min: 1, max: 30 } as const;
 export class Admission {
   readonly #limits: AdmissionLimits;
   readonly #waitingImages: () => number;
-  readonly #arriving = new Set<Place>();
+  readonly #arriving = new Set<Reservation>();
   readonly #rate = new Rate();
   #bytes = 0;
 
@@ -53,9 +53,9 @@ export class Admission {
    * @param drop - Called with the reason when it is too slow and others need its place.
    * @throws {EmbedError} `overloaded`
    */
-  enter(announced: number | undefined, drop: (reason: EmbedError) => void): Place {
+  reserve(announced: number | undefined, drop: (reason: EmbedError) => void): Reservation {
     this.#makeRoom(announced ?? 0);
-    const place = new Place(this, announced, drop);
+    const place = new Reservation(this, announced, drop);
     this.#arriving.add(place);
     this.#bytes += announced ?? 0;
     return place;
@@ -72,24 +72,24 @@ export class Admission {
   }
 
   /** Images that have their answer: what {@link retryAfterSeconds} is computed from. */
-  answered(images: number): void {
+  recordCompleted(images: number): void {
     this.#rate.add(images);
   }
 
-  /** For {@link Place}. */
-  hold(place: Place, bytes: number, own: number): void {
+  /** For {@link Reservation}. */
+  charge(place: Reservation, bytes: number, own: number): void {
     if (this.#bytes > own) this.#makeRoomForBytes(bytes);
     // the slowest may have been this one
-    if (!place.left) this.#bytes += bytes;
+    if (!place.released) this.#bytes += bytes;
   }
 
-  /** For {@link Place}. */
-  arrived(place: Place): void {
+  /** For {@link Reservation}. */
+  arrived(place: Reservation): void {
     this.#arriving.delete(place);
   }
 
-  /** For {@link Place}. */
-  leave(place: Place, bytes: number): void {
+  /** For {@link Reservation}. */
+  leave(place: Reservation, bytes: number): void {
     this.#arriving.delete(place);
     this.#bytes -= bytes;
   }
@@ -124,7 +124,7 @@ export class Admission {
 
   /** A slow sender must not keep others out. */
   #dropSlowest(): boolean {
-    let slowest: Place | undefined;
+    let slowest: Reservation | undefined;
     let least = slowBytesPerSecond;
     for (const place of this.#arriving) {
       const pace = place.bytesPerSecond();
@@ -136,7 +136,7 @@ export class Admission {
 }
 
 /** The place of one request, from when it is let in until it is answered. */
-export class Place {
+export class Reservation {
   readonly #admission: Admission;
   readonly #announced: number | undefined;
   readonly #drop: (reason: EmbedError) => void;
@@ -148,11 +148,11 @@ export class Place {
   constructor(
     admission: Admission,
     announced: number | undefined,
-    drop: (reason: EmbedError) => void,
+    evict: (reason: EmbedError) => void,
   ) {
     this.#admission = admission;
     this.#announced = announced;
-    this.#drop = drop;
+    this.#drop = evict;
   }
 
   /**
@@ -162,7 +162,7 @@ export class Place {
    */
   receive(bytes: number): void {
     if (this.#left) return;
-    if (this.#announced === undefined) this.#admission.hold(this, bytes, this.#received);
+    if (this.#announced === undefined) this.#admission.charge(this, bytes, this.#received);
     this.#received += bytes;
   }
 
@@ -172,16 +172,16 @@ export class Place {
   }
 
   /** The images of the body are known: from now on they are counted by who has them. */
-  arrived(): void {
+  parsed(): void {
     this.#admission.arrived(this);
   }
 
-  get left(): boolean {
+  get released(): boolean {
     return this.#left;
   }
 
   /** The request was answered, or its client is gone. */
-  leave(): void {
+  release(): void {
     if (this.#left) return;
     this.#left = true;
     this.#admission.leave(this, this.#announced ?? this.#received);
@@ -198,7 +198,7 @@ export class Place {
   drop(): void {
     const seconds = Math.round((performance.now() - this.#enteredAt) / 1000);
     const of = this.#announced === undefined ? "" : ` of ${this.#announced}`;
-    this.leave();
+    this.release();
     this.#drop(
       new EmbedError(
         "request_timeout",

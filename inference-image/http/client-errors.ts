@@ -11,7 +11,7 @@ const lingerMs = 1_000;
  *
  * @param bodyOf - The answer's body, where that is not the embed API's.
  */
-export function answerClientError(
+export function respondToClientError(
   error: Error & { code?: string },
   socket: Socket,
   bodyOf: (refusal: EmbedError) => unknown = (refusal) => refusal.body,

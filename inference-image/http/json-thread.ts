@@ -14,7 +14,7 @@ export type JsonTask = { readonly body: Uint8Array } & (
   | { readonly kind: "infer"; readonly headerLength: string | undefined; readonly model: string }
 );
 
-export type JsonAnswer = { readonly value: unknown } | { readonly failure: JsonFailure };
+export type JsonResult = { readonly value: unknown } | { readonly failure: JsonFailure };
 
 /** Fields of an {@link EmbedError}, a {@link WireError} or another error. */
 export interface JsonFailure {
@@ -72,7 +72,7 @@ export class JsonThread {
   #start(): Worker {
     const worker = openWorker();
     worker.unref();
-    worker.on("message", (answer: JsonAnswer) => {
+    worker.on("message", (answer: JsonResult) => {
       const { resolve, reject } = this.#waiting.shift()!;
       if ("value" in answer) resolve(answer.value);
       else reject(errorOf(answer.failure));

@@ -1,10 +1,10 @@
 import { parentPort } from "node:worker_threads";
 import { decodeInferRequest } from "../../client/triton/wire-http.ts";
 import { imagesOfBase64 } from "../embed/base64-images.ts";
-import type { JsonAnswer, JsonFailure, JsonTask } from "./json-thread.ts";
+import type { JsonFailure, JsonResult, JsonTask } from "./json-thread.ts";
 
 parentPort?.on("message", (task: JsonTask) => {
-  let answer: JsonAnswer;
+  let answer: JsonResult;
   let moved: readonly Uint8Array[] = [];
   try {
     const { buffer, byteOffset, byteLength } = task.body;

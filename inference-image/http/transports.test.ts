@@ -9,14 +9,14 @@ import {
   openclipVitB32U8,
 } from "../../contract/model-signature.ts";
 import { type TestRepository, wholeRepository } from "../emulator/test-repository.ts";
-import { type RunningTritonServer, startTritonServer } from "../emulator/triton-server.ts";
+import { type RunningTritonEmulator, startTritonEmulator } from "../emulator/triton-emulator.ts";
 
 describe("against this project's server", () => {
   let repository: TestRepository;
-  let server: RunningTritonServer;
+  let server: RunningTritonEmulator;
   beforeAll(async () => {
     repository = await wholeRepository();
-    server = await startTritonServer(repository.flags(), { log: () => {} });
+    server = await startTritonEmulator(repository.flags(), { log: () => {} });
   });
   afterAll(async () => {
     await server.stop();

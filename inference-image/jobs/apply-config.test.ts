@@ -14,7 +14,7 @@ import {
 import { openclipVitB32 } from "../../contract/model-signature.ts";
 import { type ResolvedTritonFlags, restrictModelControl } from "../../contract/triton-flags.ts";
 import { type TestRepository, testRepository } from "../emulator/test-repository.ts";
-import { startTritonServer } from "../emulator/triton-server.ts";
+import { startTritonEmulator } from "../emulator/triton-emulator.ts";
 import {
   type ApplyConfigOptions,
   applyConfig,
@@ -41,7 +41,7 @@ afterEach(async () => {
 
 /** A server on the repository; its URL. */
 async function start(flags: Partial<ResolvedTritonFlags> = {}): Promise<string> {
-  const server = await startTritonServer(
+  const server = await startTritonEmulator(
     repository.flags({
       "model-config-name": "single-gpu",
       "model-control-mode": "explicit",

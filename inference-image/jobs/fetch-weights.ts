@@ -4,7 +4,7 @@ import {
   type DownloadProgress,
   discardPart,
   downloadChecked,
-  shownUrl,
+  redactedUrl,
 } from "../../model-tools/download.ts";
 import { sha256Of } from "../../model-tools/model-info.ts";
 import { openProxyDispatcher } from "../../model-tools/proxy-dispatcher.ts";
@@ -91,7 +91,7 @@ export async function fetchWeights(
   const deadline = new AbortController();
   const timer = setTimeout(() => {
     const rule = `must be there within ${timeoutSeconds} s, and is not`;
-    deadline.abort(new Error(`${shownUrl(new URL(url))}: ${rule}`));
+    deadline.abort(new Error(`${redactedUrl(new URL(url))}: ${rule}`));
   }, timeoutSeconds * 1000);
   const dispatcher = openProxyDispatcher(process.env);
   try {

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { embeddingDims } from "../../contract/model-signature.ts";
-import { binaryAnswer, jsonAnswer } from "./answer-body.ts";
+import { binaryBody, jsonBody } from "./response-body.ts";
 
 const value = fc.oneof(
   fc.float({ min: -1, max: 1, noNaN: true }),
@@ -21,14 +21,14 @@ test("an answer in JSON says what JSON.stringify says of rounded values", () => 
     fc.property(vectors, fc.string(), (rows, model) => {
       const rounded = rows.map((row) => Array.from(row, (one) => Math.round(one * 1e8) / 1e8));
       const expected = JSON.parse(JSON.stringify({ embeddings: rounded, model }));
-      expect(JSON.parse(jsonAnswer(rows, model).toString())).toEqual(expected);
+      expect(JSON.parse(jsonBody(rows, model).toString())).toEqual(expected);
     }),
   );
 });
 
 test("an answer in bytes is float32, little endian, row after row", () => {
   const rows = [0, 1].map((row) => Float32Array.from({ length: 3 }, (_, at) => row + at / 4));
-  const bytes = binaryAnswer(rows);
+  const bytes = binaryBody(rows);
   expect(Array.from({ length: 6 }, (_, at) => bytes.readFloatLE(4 * at))).toEqual([
     0, 0.25, 0.5, 1, 1.25, 1.5,
   ]);

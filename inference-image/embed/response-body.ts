@@ -17,7 +17,7 @@ const digits = Buffer.from(
  *
  * @param vectors - unit norm, so that each value is within -1..1
  */
-export function jsonAnswer(vectors: readonly Float32Array[], model: string): Buffer {
+export function jsonBody(vectors: readonly Float32Array[], model: string): Buffer {
   const head = '{"embeddings":[';
   const tail = Buffer.from(`],"model":${JSON.stringify(model)}}`);
   const bytes = Buffer.allocUnsafe(
@@ -59,7 +59,7 @@ function writeDigits(bytes: Buffer, start: number, number: number): number {
 }
 
 /** The answer as float32, little endian, row after row. One row is not copied. */
-export function binaryAnswer(vectors: readonly Float32Array[]): Buffer {
+export function binaryBody(vectors: readonly Float32Array[]): Buffer {
   const rows = vectors.map(({ buffer, byteOffset, byteLength }) =>
     Buffer.from(buffer, byteOffset, byteLength),
   );

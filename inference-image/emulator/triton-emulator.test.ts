@@ -13,7 +13,7 @@ import { imageElements } from "../../contract/model-signature.ts";
 import type { Fp32Tensor } from "../../contract/tensor.ts";
 import { type ResolvedTritonFlags, renderTritonCommand } from "../../contract/triton-flags.ts";
 import { testRepository, tinyConfig } from "./test-repository.ts";
-import { type RunningTritonServer, startTritonServer } from "./triton-server.ts";
+import { type RunningTritonEmulator, startTritonEmulator } from "./triton-emulator.ts";
 
 // a port that is taken is what one test is about
 setLogVerbosity(logVerbosity.NONE);
@@ -41,18 +41,18 @@ const holding = tinyConfig({
 async function start(
   overrides: Partial<ResolvedTritonFlags> = {},
   config = holding,
-): Promise<{ server: RunningTritonServer; log: string[] }> {
+): Promise<{ server: RunningTritonEmulator; log: string[] }> {
   const repository = await testRepository({ [`${model}/config.pbtxt`]: config });
   cleanUps.push(() => repository.remove());
   const log: string[] = [];
-  const server = await startTritonServer(repository.flags(overrides), {
+  const server = await startTritonEmulator(repository.flags(overrides), {
     log: (line) => log.push(line),
   });
   cleanUps.push(() => server.stop().catch(() => {}));
   return { server, log };
 }
 
-function clients({ ports }: RunningTritonServer) {
+function clients({ ports }: RunningTritonEmulator) {
   const opened = [
     openHttpTransport({ url: `http://127.0.0.1:${ports.http}` }),
     openGrpcTransport({ target: `127.0.0.1:${ports.grpc}` }),
@@ -62,7 +62,7 @@ function clients({ ports }: RunningTritonServer) {
 }
 
 /** Resolves when that many requests were taken on and wait. */
-async function waiting(server: RunningTritonServer, requests: number): Promise<void> {
+async function waiting(server: RunningTritonEmulator, requests: number): Promise<void> {
   const series = `nv_inference_pending_request_count{model="${model}",version="1"} ${requests}`;
   for (;;) {
     const { body } = await request(`http://127.0.0.1:${server.ports.metrics}/metrics`);
@@ -273,7 +273,7 @@ describe("a start", () => {
       [`${model}/config.pbtxt`]: tinyConfig().replace("512", "256"),
     });
     cleanUps.push(() => repository.remove());
-    await expect(startTritonServer(repository.flags(), { log: () => {} })).rejects.toThrow(
+    await expect(startTritonEmulator(repository.flags(), { log: () => {} })).rejects.toThrow(
       `failed to load model '${model}': output embedding: dims must be [512], got [256]`,
     );
   });
@@ -286,7 +286,7 @@ describe("a start", () => {
 });
 
 describe("the program", () => {
-  const program = `import { runTritonServer } from ${JSON.stringify(new URL("./triton-server.ts", import.meta.url).href)}; await runTritonServer(process.argv.slice(1));`;
+  const program = `import { runTritonEmulator } from ${JSON.stringify(new URL("./triton-emulator.ts", import.meta.url).href)}; await runTritonEmulator(process.argv.slice(1));`;
 
   /** The program in a process of its own. */
   function run(args: readonly string[]) {

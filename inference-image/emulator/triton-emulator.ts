@@ -12,7 +12,6 @@ import {
   type ResolvedTritonFlags,
 } from "../../contract/triton-flags.ts";
 import type { AdmissionLimits } from "../http/admission.ts";
-import { requestTimeoutMs } from "../http/request-timeout.ts";
 import {
   type AcceptedRequests,
   arrival,
@@ -21,14 +20,15 @@ import {
   drainHttp,
   quiet,
   trackRequests,
-} from "../http/stopping.ts";
+} from "../http/drain.ts";
+import { requestTimeoutMs } from "../http/request-timeout.ts";
 import { type ModelRegistry, openModelRegistry } from "./model-registry.ts";
 import { OipAdmission } from "./oip-admission.ts";
 import { buildOipGrpcServer } from "./oip-grpc.ts";
 import { buildOipApp } from "./oip-http.ts";
 import { metricsContentType, renderTritonMetrics } from "./triton-metrics.ts";
 
-export interface TritonServerOptions {
+export interface TritonEmulatorOptions {
   /** Told what Triton would log. */
   readonly log: (line: string) => void;
   /**
@@ -40,7 +40,7 @@ export interface TritonServerOptions {
 }
 
 /** A server that stands where a Triton would: same model repository, same flags, three ports. */
-export interface RunningTritonServer {
+export interface RunningTritonEmulator {
   readonly ports: {
     readonly http: number;
     readonly grpc: number;
@@ -60,10 +60,10 @@ export interface RunningTritonServer {
  *
  * @throws {Error} one line: the model and what is wrong with it, or the port that is taken.
  */
-export async function startTritonServer(
+export async function startTritonEmulator(
   flags: ResolvedTritonFlags,
-  { log, limits }: TritonServerOptions,
-): Promise<RunningTritonServer> {
+  { log, limits }: TritonEmulatorOptions,
+): Promise<RunningTritonEmulator> {
   if (flags["model-control-mode"] === "poll") {
     throw new Error("--model-control-mode must be none or explicit with this server, got 'poll'");
   }
@@ -151,7 +151,7 @@ export function limitsFromEnv(env: Readonly<Record<string, string | undefined>>)
  * @param args - Without the program's name.
  * @param env - For {@link limitsFromEnv}.
  */
-export async function runTritonServer(
+export async function runTritonEmulator(
   args: readonly string[],
   env: Readonly<Record<string, string | undefined>> = process.env,
 ): Promise<void> {
@@ -169,7 +169,7 @@ export async function runTritonServer(
   // what it has to say, the errors say too
   setLogVerbosity(logVerbosity.NONE);
 
-  let server: RunningTritonServer | undefined;
+  let server: RunningTritonEmulator | undefined;
   let signals = 0;
   const onSignal = async (signal: NodeJS.Signals) => {
     signals += 1;
@@ -189,7 +189,7 @@ export async function runTritonServer(
   process.on("SIGINT", onSignal);
 
   try {
-    server = await startTritonServer(flags, { log, limits });
+    server = await startTritonEmulator(flags, { log, limits });
   } catch (error) {
     process.stderr.write(`error: creating server: ${(error as Error).message}\n`);
     process.exit(1);

@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { turns } from "./turns.ts";
+import { timeSlice } from "./time-slice.ts";
 
 /** Rounds of the event loop while something is done. */
 async function roundsDuring(work: () => Promise<unknown>): Promise<number> {
@@ -23,7 +23,7 @@ function busy(milliseconds: number): void {
 /** Work of three pieces, each longer than a turn. */
 async function longWork(name: string, done: string[]): Promise<void> {
   for (let piece = 0; piece < 3; piece++) {
-    if (turns.over) await turns.next();
+    if (timeSlice.exhausted) await timeSlice.next();
     busy(3);
   }
   done.push(name);
@@ -40,10 +40,10 @@ test("much work that begins at once takes its turns one after the other, each in
 test("work that is short waits for nobody's turn", async () => {
   vi.useFakeTimers({ toFake: ["performance"] });
   try {
-    await turns.next();
-    expect(turns.over).toBe(false);
+    await timeSlice.next();
+    expect(timeSlice.exhausted).toBe(false);
     vi.advanceTimersByTime(3);
-    expect(turns.over).toBe(true);
+    expect(timeSlice.exhausted).toBe(true);
   } finally {
     vi.useRealTimers();
   }

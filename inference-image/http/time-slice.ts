@@ -16,9 +16,9 @@ function startTurn(): void {
  * Divides long work into turns, so that other requests are answered in between. Turns are of the process and not of a
  * request: many large bodies that arrive at once take them one after the other.
  */
-export const turns = {
+export const timeSlice = {
   /** Whether the turn is over: then `await` {@link next}. Ask between pieces of some microseconds. */
-  get over(): boolean {
+  get exhausted(): boolean {
     return performance.now() - turnStartedAt > turnMs;
   },
 
