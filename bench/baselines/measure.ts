@@ -6,7 +6,8 @@ import { withLifeline } from "../../artefact/simulation.ts";
 import { embedMetrics, embedPaths, embedResponse } from "../../contract/embed-api.ts";
 import type { ServerEnvName } from "../../contract/server-env.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { type MeasuredLoad, type MeasureOptions, measureLoad } from "../load/measure-load.ts";
+import { measureLoad } from "../load/measure-load.ts";
+import type { MeasuredLoad, MeasureOptions } from "../load/measured-load.ts";
 import type { PreparedRequests } from "../load/prepared-requests.ts";
 import { type Metrics, metricSum, parseMetrics } from "../run/prometheus.ts";
 import {

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { UserError } from "../../contract/user-error.ts";
 import { mean } from "../stats/statistics.ts";
 import { describeLatency, sortedLatencies } from "./latency.ts";
-import type { MeasuredLoad, MeasureOptions } from "./measure-load.ts";
+import type { MeasuredLoad, MeasureOptions } from "./measured-load.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 import { countCodes, isGood, shownCode, type TimedSample } from "./samples.ts";
 import { clientUse, distrust } from "./saturation.ts";

@@ -2,7 +2,8 @@ import { once } from "node:events";
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 import { afterAll, describe, expect, test } from "vitest";
 import type { LoadShape } from "../record/bench-record.ts";
-import { type MeasureOptions, measureLoad } from "./measure-load.ts";
+import { measureLoad } from "./measure-load.ts";
+import type { MeasureOptions } from "./measured-load.ts";
 import { type NullServer, startNullGrpcServer, startNullHttpServer } from "./null-server.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 

@@ -12,7 +12,7 @@ import {
 import type { Tensor } from "../../contract/tensor.ts";
 import { UserError } from "../../contract/user-error.ts";
 import type { BenchPath, Payload } from "../record/bench-record.ts";
-import type { BenchTarget } from "../run/bench-targets.ts";
+import type { BenchTarget } from "../run/bench-target.ts";
 import { type EncodedImage, multipart } from "../run/embed-requests.ts";
 import { inputTensor } from "../run/infer.ts";
 import type { PreparedRequest, PreparedRequests } from "./prepared-requests.ts";

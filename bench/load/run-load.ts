@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { serialize } from "node:v8";
 import { endWithParent } from "../../artefact/child-process.ts";
 import { runCommand } from "../baselines/run-process.ts";
-import type { MeasuredLoad, MeasureOptions } from "./measure-load.ts";
+import type { MeasuredLoad, MeasureOptions } from "./measured-load.ts";
 import { type PeerLoad, pinned } from "./peers.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 

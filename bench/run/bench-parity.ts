@@ -3,7 +3,7 @@ import { decodeInferResponse, headerLengthField } from "../../client/triton/wire
 import { prepareRequests } from "../load/prepare.ts";
 import type { PreparedRequest, PreparedRequests } from "../load/prepared-requests.ts";
 import { type BenchPath, type BenchRecord, benchPathName } from "../record/bench-record.ts";
-import type { BenchTarget } from "./bench-targets.ts";
+import type { BenchTarget } from "./bench-target.ts";
 import { rows } from "./embed-requests.ts";
 import { openHttpClient, reason } from "./http-client.ts";
 import { rowsOf, unit } from "./infer.ts";

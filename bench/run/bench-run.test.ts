@@ -31,8 +31,10 @@ import {
   newBenchRecord,
   runBench,
 } from "./bench-run.ts";
-import type { BenchTarget, SimulatedSource, TargetsSource } from "./bench-targets.ts";
+import type { BenchTarget } from "./bench-target.ts";
+import type { TargetsSource } from "./bench-targets.ts";
 import { makeReference, readSamples } from "./reference.ts";
+import type { SimulatedSource } from "./simulated-targets.ts";
 
 const project = fileURLToPath(new URL("../../", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "clipstack-bench-test-"));
@@ -53,7 +55,7 @@ async function source(
   const file = join(folder, name, "cdk.tf.json");
   writeFileSync(file, JSON.stringify(document));
   return {
-    kind: "embedded",
+    kind: "simulated",
     environment: { file, shown: `${name}/cdk.tf.json`, editedByHand: false },
     serverCommand: [
       process.execPath,
@@ -206,7 +208,7 @@ describe("a grid over an environment with an embed server and a Triton", () => {
     expect(subject.servers.map(({ service }) => service)).toEqual(["embed", "triton-onnx"]);
     expect(subject.price).toBeUndefined();
     expect(notes).toContain(
-      "two-services: local processes of clipstack's server stood in for its containers.",
+      "two-services: local processes of clipstack's server replaced its containers.",
     );
   });
 });
@@ -299,7 +301,7 @@ describe("addresses given by hand", () => {
     const endpoints = [{ path: "onnx-http", url: `http://127.0.0.1:${port}` }] as const;
     await expect(
       run([{ kind: "endpoints", endpoints, metrics: [] }], [path("onnx-http")]),
-    ).rejects.toThrow(`endpoints: onnx-http does not answer at http://127.0.0.1:${port}`);
+    ).rejects.toThrow(`endpoints: onnx-http does not respond at http://127.0.0.1:${port}`);
   });
 
   test("fails on a path that does not give embeddings, and says what it gave", async () => {

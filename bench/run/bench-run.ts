@@ -15,13 +15,8 @@ import {
 import { aboveCeiling, type Device } from "../stats/roofline.ts";
 import { p99MinimumSamples } from "../stats/statistics.ts";
 import { checkBenchParity, parityFailure } from "./bench-parity.ts";
-import {
-  type BenchTarget,
-  benchPathsOf,
-  type OpenTargets,
-  type TargetsSource,
-  withTargets,
-} from "./bench-targets.ts";
+import { type BenchTarget, benchPathsOf, type OpenTargets } from "./bench-target.ts";
+import { type TargetsSource, withTargets } from "./bench-targets.ts";
 import { startGpuSampler } from "./gpu-use.ts";
 import { openHttpClient, reason } from "./http-client.ts";
 import { describeCommit, describeMachine } from "./machine.ts";

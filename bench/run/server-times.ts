@@ -2,7 +2,7 @@ import { embedMetrics, embedPaths } from "../../contract/embed-api.ts";
 import { openclipPreprocess, openclipVitB32U8 } from "../../contract/model-signature.ts";
 import { modelFor } from "../load/prepare.ts";
 import type { Cell, Payload } from "../record/bench-record.ts";
-import type { BenchTarget } from "./bench-targets.ts";
+import type { BenchTarget } from "./bench-target.ts";
 import type { HttpClient } from "./http-client.ts";
 import { type MetricsSource, readMetrics } from "./instance-metrics.ts";
 import { type Metrics, metricSum } from "./prometheus.ts";

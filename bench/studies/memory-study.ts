@@ -1,4 +1,4 @@
-import type { BenchTarget, OpenTargets } from "../run/bench-targets.ts";
+import type { BenchTarget, OpenTargets } from "../run/bench-target.ts";
 import { openHttpClient } from "../run/http-client.ts";
 import { readMetrics } from "../run/instance-metrics.ts";
 import { metricSum } from "../run/prometheus.ts";

@@ -47,7 +47,7 @@ async function environment(): Promise<StudyEnvironment> {
   const document = dockerDocument({ ports: { embed, triton: { http, grpc, metrics } } });
   writeFileSync(file, JSON.stringify(document));
   const source: StudyEnvironment["source"] = ({ variants: _none, ...change }) => ({
-    kind: "embedded",
+    kind: "simulated",
     environment: { file, shown: "cdk.tf.json", editedByHand: false },
     serverCommand: [
       process.execPath,

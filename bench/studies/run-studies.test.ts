@@ -3,7 +3,7 @@ import { afterEach, expect, test } from "vitest";
 import { freePorts } from "../../artefact/free-ports.ts";
 import type { BenchEvent } from "../run/bench-run.ts";
 import { defaultSettings, newBenchRecord } from "../run/bench-run.ts";
-import type { EndpointsSource } from "../run/bench-targets.ts";
+import type { EndpointsSource } from "../run/endpoint-targets.ts";
 import type { ReferenceImage } from "../run/reference.ts";
 import { runStudies } from "./run-studies.ts";
 import { StudyUnavailable } from "./study-run.ts";

@@ -19,7 +19,8 @@ import {
   noteOnce,
   tryCounters,
 } from "../run/bench-run.ts";
-import { type OpenTargets, type TargetsSource, withTargets } from "../run/bench-targets.ts";
+import type { OpenTargets } from "../run/bench-target.ts";
+import { type TargetsSource, withTargets } from "../run/bench-targets.ts";
 import { reason } from "../run/http-client.ts";
 import type { ReferenceImage } from "../run/reference.ts";
 import type { ColdStart } from "./cold-start.ts";

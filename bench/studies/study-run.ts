@@ -1,6 +1,6 @@
 import { benchPathName, type StudyId, type StudyResult } from "../record/bench-record.ts";
 import type { BenchContext, CellOptions, MeasuredPath } from "../run/bench-run.ts";
-import type { OpenTargets } from "../run/bench-targets.ts";
+import type { OpenTargets } from "../run/bench-target.ts";
 import type { MemoryReading } from "./memory.ts";
 
 /** How far each study goes. */

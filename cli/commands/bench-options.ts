@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { type BenchPath, benchPathName, type LoadShape } from "../../bench/record/bench-record.ts";
 import { type AskedPath, defaultSettings } from "../../bench/run/bench-run.ts";
-import type { EndpointsSource } from "../../bench/run/bench-targets.ts";
+import type { EndpointsSource } from "../../bench/run/endpoint-targets.ts";
 import { maxImagesPerRequest } from "../../contract/embed-api.ts";
 import { type EndpointName, endpointNames } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";

@@ -64,7 +64,7 @@ describe("an environment with its own model file", () => {
     expect(prepared.modelFile).toBe(model);
     expect(prepared.record.subject.model).toMatchObject({ name: model });
     // no file replaces it: the environment's own volumes are used
-    expect(prepared.sources).toMatchObject([{ kind: "embedded", modelFile: undefined }]);
+    expect(prepared.sources).toMatchObject([{ kind: "simulated", modelFile: undefined }]);
   });
 
   test("fails beside an environment with another file", async () => {

@@ -236,7 +236,7 @@ async function sourcesOf(
   const names = paths && [...new Set(paths.map(({ path }) => path))];
   if (targetOf(args) === "embedded") {
     return files.map((environment) => ({
-      kind: "embedded",
+      kind: "simulated",
       environment,
       serverCommand: simulationServer,
       modelRepository: join(project, "model_repository"),

@@ -5,12 +5,10 @@ import { makeScratchFolder } from "../../artefact/scratch-folder.ts";
 import { requirePorts } from "../../artefact/simulation.ts";
 import { readBenchRecord } from "../../bench/record/bench-record.ts";
 import type { EnvironmentSubject } from "../../bench/record/record.ts";
-import type {
-  DeployedSource,
-  EndpointsSource,
-  SimulatedSource,
-} from "../../bench/run/bench-targets.ts";
+import type { DeployedSource } from "../../bench/run/deployed-targets.ts";
+import type { EndpointsSource } from "../../bench/run/endpoint-targets.ts";
 import { type EnvironmentFile, planFor, subjectOf } from "../../bench/run/local-environment.ts";
+import type { SimulatedSource } from "../../bench/run/simulated-targets.ts";
 import { coldStarts } from "../../bench/studies/cold-start.ts";
 import { profileOperators } from "../../bench/studies/operators.ts";
 import type {
@@ -57,7 +55,7 @@ export async function withStudyEnvironments<Result>(
   try {
     return await use(
       prepared.sources.map((source) => {
-        if (source.kind === "embedded") {
+        if (source.kind === "simulated") {
           return embedded(source, prepared, options, variants, scratch);
         }
         return source.kind === "deployed"
@@ -288,7 +286,7 @@ function topologySettings(variants: EnvironmentVariants) {
 }
 
 function synthesizedNote({ source }: EnvironmentVariant): string {
-  const shown = source.kind === "embedded" ? source.environment.shown : "";
+  const shown = source.kind === "simulated" ? source.environment.shown : "";
   return `Synthesized for it: ${shown}.`;
 }
 

@@ -1,10 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { healthLoad, healthRequests } from "../../bench/baselines/measure.ts";
-import {
-  type MeasuredLoad,
-  type MeasureOptions,
-  measureLoad,
-} from "../../bench/load/measure-load.ts";
+import { measureLoad } from "../../bench/load/measure-load.ts";
+import type { MeasuredLoad, MeasureOptions } from "../../bench/load/measured-load.ts";
 import type { PreparedRequests } from "../../bench/load/prepared-requests.ts";
 import { countCodes } from "../../bench/load/samples.ts";
 import { startLoad } from "../../bench/load/start-load.ts";

@@ -1,0 +1,66 @@
+import { readArtefact } from "../../artefact/artefact.ts";
+import type { EndpointName } from "../../contract/environment.ts";
+import type { OpenTargets } from "./bench-target.ts";
+import {
+  type DeployedEnvironment,
+  metricsOfDeployed,
+  servicesOfDeployed,
+} from "./deployed-environment.ts";
+import type { GpuReading } from "./gpu-use.ts";
+import { subjectOf } from "./local-environment.ts";
+import { controlHeaderOf, useServices, type WithTargetsOptions } from "./open-services.ts";
+
+/** A deployed environment: its containers or pods. */
+export interface DeployedSource {
+  readonly kind: "deployed";
+  readonly environment: DeployedEnvironment;
+  /** @default - all endpoints */
+  readonly paths?: readonly EndpointName[];
+  /** Runs `nvidia-smi` on the environment's host. */
+  readonly readGpus?: () => Promise<readonly GpuReading[]>;
+}
+
+/** Opens the endpoints of a deployed environment, calls `use`, and closes them. */
+export async function withDeployed<Result>(
+  { environment, paths, readGpus }: DeployedSource,
+  { onPhase }: WithTargetsOptions,
+  use: (open: OpenTargets) => Promise<Result>,
+): Promise<Result> {
+  const began = performance.now();
+  const artefact = readArtefact(environment.file, environment.shown);
+  const { deployed } = environment;
+  onPhase(`connecting to ${deployed.name}`);
+  const reach = await environment.reach();
+  try {
+    const services = servicesOfDeployed(environment, artefact, reach);
+    const cluster =
+      artefact.objects.length > 0 ? await environment.inspectObjects(artefact.objects) : undefined;
+    const { gpu } = deployed;
+    const containers =
+      deployed.namespace === undefined
+        ? await environment.inspect(artefact.workloads.map(({ name }) => name))
+        : undefined;
+    const commandOf = (name: string) =>
+      containers?.ok === true ? (containers.containers.get(name)?.Config.Cmd ?? []) : [];
+    return await useServices(services, paths, use, {
+      runtime: "deployed",
+      reach: (service) => ({
+        metrics: metricsOfDeployed(service, services, cluster),
+        apiKey: service.apiKey,
+        pids: [],
+        controlHeader: controlHeaderOf(commandOf(service.workload.name)),
+      }),
+      environments: () => [subjectOf(artefact, environment, reach.notes, began)],
+      gpu: gpu && { name: gpu.name, count: gpu.count, vramMiB: gpu.vramMiB },
+      price: gpu && {
+        usdPerHour: gpu.usdPerHour,
+        date: gpu.priceDate,
+        source: `settings of ${deployed.name}`,
+      },
+      readGpus,
+      notes: reach.notes.map((note) => `${deployed.name}: ${note}.`),
+    });
+  } finally {
+    await reach.close();
+  }
+}

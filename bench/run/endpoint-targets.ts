@@ -1,0 +1,114 @@
+import type { Workload } from "../../artefact/artefact.ts";
+import type { EndpointName } from "../../contract/environment.ts";
+import { openclipVitB32, openclipVitB32Trt } from "../../contract/model-signature.ts";
+import type { OpenTargets } from "./bench-target.ts";
+import { useServices, type WithTargetsOptions } from "./open-services.ts";
+import { openService } from "./service-under-test.ts";
+
+/** Addresses given on the command line. */
+export interface EndpointsSource {
+  readonly kind: "endpoints";
+  readonly endpoints: readonly { readonly path: EndpointName; readonly url: string }[];
+  /** Metrics pages of the embed server, the ONNX Triton and the TensorRT Triton. */
+  readonly metrics: readonly { readonly backend: "embed" | "onnx" | "trt"; readonly url: string }[];
+  readonly apiKey?: string;
+}
+
+/** Services that the addresses may belong to. */
+const knownServices = [
+  {
+    name: "embed",
+    kind: "embed",
+    backend: "onnxruntime",
+    prefix: "embed",
+    model: openclipVitB32.name,
+  },
+  {
+    name: "triton-onnx",
+    kind: "triton",
+    backend: "onnxruntime",
+    prefix: "onnx",
+    model: openclipVitB32.name,
+  },
+  {
+    name: "triton-trt",
+    kind: "triton",
+    backend: "tensorrt",
+    prefix: "trt",
+    model: openclipVitB32Trt.name,
+  },
+] as const;
+
+/** Environment name in records of addresses. */
+export const endpointsName = "endpoints";
+
+/** Opens the given addresses, calls `use`, and closes them. */
+export async function withEndpoints<Result>(
+  { endpoints, metrics, apiKey }: EndpointsSource,
+  { onPhase }: WithTargetsOptions,
+  use: (open: OpenTargets) => Promise<Result>,
+): Promise<Result> {
+  onPhase(`connecting to ${endpoints.map(({ url }) => url).join(", ")}`);
+  const services = knownServices.flatMap(({ prefix, ...known }) => {
+    const own = endpoints.filter(({ path }) => path.startsWith(prefix));
+    if (own.length === 0) return [];
+    const workload = workloadOf(known, own);
+    const targets = workload.service.endpoints.map((endpoint) => ({
+      workload,
+      endpoint,
+      url: endpoint.url,
+    }));
+    const key = known.kind === "embed" ? apiKey : undefined;
+    return [openService(endpointsName, workload, [], targets, key)];
+  });
+  return useServices(services, undefined, use, {
+    runtime: "endpoints",
+    reach: (service) => ({
+      metrics: metrics
+        .filter(({ backend }) => service.workload.name.endsWith(backend))
+        .map(({ url }) => ({ name: url, role: service.workload.service.kind, url })),
+      apiKey: service.apiKey,
+      pids: [],
+    }),
+    environments: () => [],
+    notes: [
+      `The addresses were given on the command line (${endpoints.map(({ path, url }) => `${path} ${url}`).join(", ")}); names and versions are those that the servers report.`,
+    ],
+  });
+}
+
+function workloadOf(
+  known: Omit<(typeof knownServices)[number], "prefix">,
+  endpoints: EndpointsSource["endpoints"],
+): Workload {
+  return {
+    service: {
+      ...known,
+      resources: {},
+      endpoints: endpoints.map(({ path, url }) => ({
+        protocol: protocolOf(path),
+        name: path,
+        url,
+      })),
+    },
+    address: "",
+    kind: "container",
+    name: known.name,
+    command: [],
+    env: {},
+    published: [],
+    inCluster: [],
+    volumes: [],
+    probes: [],
+    replicas: 1,
+    graceSeconds: 0,
+    aliases: [],
+    networks: [],
+    faults: [],
+  };
+}
+
+function protocolOf(path: EndpointName) {
+  if (path === "embed-http") return "embed-http";
+  return path.endsWith("-grpc") ? "oip-grpc" : "oip-http";
+}

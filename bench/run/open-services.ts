@@ -1,0 +1,155 @@
+import { embedPaths } from "../../contract/embed-api.ts";
+import type { EndpointName } from "../../contract/environment.ts";
+import {
+  modelControlHeaderOf,
+  parseTritonArgs,
+  type RequiredHeader,
+} from "../../contract/triton-flags.ts";
+import { UserError } from "../../contract/user-error.ts";
+import { modelFor } from "../load/prepare.ts";
+import type { Payload } from "../record/bench-record.ts";
+import type { BenchTarget, OpenTargets } from "./bench-target.ts";
+import { reason } from "./http-client.ts";
+import { serverVersion } from "./server-version.ts";
+import { type PathTarget, pathsOf, type ServiceUnderTest } from "./service-under-test.ts";
+
+export interface WithTargetsOptions {
+  readonly signal: AbortSignal;
+  /** Called with a description of each phase, for progress. */
+  readonly onPhase: (text: string) => void;
+}
+
+const timeoutMs = 30_000;
+
+/** Access to services, and the subject that the record describes. */
+interface Surroundings {
+  readonly runtime: OpenTargets["runtime"];
+  readonly reach: (
+    service: ServiceUnderTest,
+  ) => Pick<BenchTarget, "metrics" | "pids" | "apiKey" | "controlHeader">;
+  readonly environments: () => OpenTargets["subject"]["environments"];
+  readonly gpu?: OpenTargets["subject"]["gpu"];
+  readonly price?: OpenTargets["subject"]["price"];
+  readonly readGpus?: OpenTargets["readGpus"];
+  readonly notes: readonly string[];
+}
+
+/**
+ * Calls `use` with the endpoints of running services, and closes their connections.
+ *
+ * @param paths - Endpoints to open; absent: all.
+ * @throws {UserError} one line, if an endpoint does not respond.
+ */
+export async function useServices<Result>(
+  services: readonly ServiceUnderTest[],
+  paths: readonly EndpointName[] | undefined,
+  use: (open: OpenTargets) => Promise<Result>,
+  { runtime, reach, environments, gpu, price, readGpus, notes }: Surroundings,
+): Promise<Result> {
+  try {
+    const targets: BenchTarget[] = [];
+    const servers: OpenTargets["subject"]["servers"] = [];
+    for (const service of services) {
+      const { name, model } = service.workload.service;
+      const selected = pathsOf(service).filter(({ path }) => isSelected(path, paths));
+      if (selected.length === 0) continue;
+      const controlUrl = service.targets.find(
+        ({ endpoint }) => endpoint.protocol === "oip-http",
+      )?.url;
+      for (const target of selected) {
+        await requireLive(service, target);
+        targets.push({
+          environment: service.environment,
+          service: name,
+          path: target.path,
+          url: target.url,
+          model,
+          payloads: await payloadsOf(service, target, model),
+          controlUrl,
+          ...reach(service),
+        });
+      }
+      servers.push({ service: name, ...nameAndVersion(await serverVersion(service)) });
+    }
+    return await use({
+      runtime,
+      targets,
+      subject: {
+        // computed when the run ends, because it contains the duration
+        get environments() {
+          return environments();
+        },
+        servers,
+        gpu,
+        price,
+      },
+      readGpus,
+      notes,
+    });
+  } finally {
+    await Promise.all(services.flatMap((it) => [it.closeTransports(), it.http.close()]));
+  }
+}
+
+/** Returns whether an endpoint is among those to open; absent: all are. */
+export function isSelected(
+  path: EndpointName,
+  paths: readonly EndpointName[] | undefined,
+): boolean {
+  return paths === undefined || paths.includes(path);
+}
+
+/** Header that the model control API of the Triton with this command line requires. */
+export function controlHeaderOf([program, ...args]: readonly string[]): RequiredHeader | undefined {
+  if (program !== "tritonserver") return undefined;
+  try {
+    return modelControlHeaderOf(parseTritonArgs(args), "http-restricted-api");
+  } catch {
+    // a real Triton has options that the emulator lacks
+    return undefined;
+  }
+}
+
+/** Fails before anything is measured if an endpoint does not respond. */
+async function requireLive(service: ServiceUnderTest, target: PathTarget): Promise<void> {
+  const { path, url } = target;
+  const live =
+    path === "embed-http"
+      ? await service.http.send(`${url}${embedPaths.healthz}`, { timeoutMs }).then(
+          ({ status }) => status === 200,
+          () => false,
+        )
+      : await service.transport(target).live({ timeoutMs });
+  if (!live) throw new UserError(`${service.environment}: ${path} does not respond at ${url}`);
+}
+
+/** `triton 2.51.0`, `clipstack embed API 0.1.0` */
+function nameAndVersion(text: string | undefined): { name: string; version: string } {
+  const [, name, version] = /^(.*) (\S+)$/.exec(text ?? "") ?? [];
+  return { name: name ?? "unknown", version: version ?? "unknown" };
+}
+
+/** Payload formats that a server accepts; a Triton is queried for the models of the other formats. */
+async function payloadsOf(
+  service: ServiceUnderTest,
+  target: PathTarget,
+  model: string,
+): Promise<readonly Payload[]> {
+  if (target.path === "embed-http") return ["encoded"];
+  // the models of the other formats run on ONNX Runtime only
+  if (target.path.startsWith("trt-")) return ["fp32"];
+  const found: Payload[] = [];
+  for (const payload of payloadOrder) {
+    const name = modelFor(model, payload);
+    try {
+      const transport = service.transport(target);
+      if (name === model || (await transport.ready(name, { timeoutMs }))) found.push(payload);
+    } catch (error) {
+      throw new UserError(`${target.path}: ${reason(error)}`);
+    }
+  }
+  return found;
+}
+
+/** The default format first. */
+const payloadOrder: readonly Payload[] = ["fp32", "u8", "encoded"];

@@ -1,0 +1,208 @@
+import { mkdirSync, rmSync, symlinkSync } from "node:fs";
+import { join } from "node:path";
+import { readArtefact, type Workload } from "../../artefact/artefact.ts";
+import { makeScratchFolder } from "../../artefact/scratch-folder.ts";
+import { type RunningInstance, requirePorts, startSimulation } from "../../artefact/simulation.ts";
+import {
+  describe,
+  type Instance,
+  type SimulationPlan,
+  workloadsBehind,
+} from "../../artefact/simulation-plan.ts";
+import type { EndpointName, Environment } from "../../contract/environment.ts";
+import {
+  openclipPreprocess,
+  openclipVitB32Jpeg,
+  openclipVitB32U8,
+} from "../../contract/model-signature.ts";
+import { UserError } from "../../contract/user-error.ts";
+import type { OpenTargets } from "./bench-target.ts";
+import { metricsSource } from "./instance-metrics.ts";
+import { type EnvironmentFile, planFor, subjectOf } from "./local-environment.ts";
+import {
+  controlHeaderOf,
+  isSelected,
+  useServices,
+  type WithTargetsOptions,
+} from "./open-services.ts";
+import { openService, type ServiceUnderTest } from "./service-under-test.ts";
+
+/** Local simulation of an environment: processes of clipstack's server in place of its containers. */
+export interface SimulatedSource {
+  readonly kind: "simulated";
+  readonly environment: EnvironmentFile;
+  /** Starts clipstack's server: program and arguments, the server's file last. */
+  readonly serverCommand: readonly string[];
+  /** The project's model repository, for volumes of other hosts and for the models of the other payload formats. */
+  readonly modelRepository: string;
+  /** ONNX file in place of every model; absent: the files that the artefact mounts. */
+  readonly modelFile?: string;
+  /** ONNX file of the uint8 model; if present, the ONNX Triton also serves the models of the other payload formats. */
+  readonly u8ModelFile?: string;
+  /** Added to every port of this machine. */
+  readonly portOffset: number;
+  /**
+   * Appended to the command of each Triton; the last occurrence of an option counts.
+   *
+   * @default - none
+   */
+  readonly tritonArgs?: readonly string[];
+  /**
+   * Endpoints to open; services that none of them needs are not started.
+   *
+   * @default - all endpoints
+   */
+  readonly paths?: readonly EndpointName[];
+}
+
+/** Upper bound of a start, whatever the synthesized health check allows. */
+const startLimitSeconds = 180;
+
+/** Starts the simulation of an environment, calls `use`, and stops it. */
+export async function withSimulation<Result>(
+  source: SimulatedSource,
+  { signal, onPhase }: WithTargetsOptions,
+  use: (open: OpenTargets) => Promise<Result>,
+): Promise<Result> {
+  const began = performance.now();
+  const { environment, serverCommand } = source;
+  const artefact = readArtefact(environment.file, environment.shown);
+  const { name } = artefact.environment;
+  const scratch = makeScratchFolder();
+  try {
+    const notes: string[] = [];
+    const complete = await planFor(artefact, environment, source, join(scratch, "repositories"));
+    const needed = selectNeeded(complete, source.paths, name);
+    const plan = withPayloadModels(needed, source, scratch, notes);
+    if (plan.faults.length > 0) {
+      const lines = plan.faults.map(({ workload, message }) => `${describe(workload)}: ${message}`);
+      throw new UserError(lines.join("\n"));
+    }
+    await requirePorts([{ environment: name, plan }]);
+    onPhase(`starting ${plan.instances.map((instance) => instance.name).join(", ")}`);
+    const running = await startSimulation(plan, { serverCommand, signal, startLimitSeconds });
+    try {
+      requireStarted(running.instances);
+      const workloads = artefact.workloads.filter((workload) =>
+        plan.instances.some((instance) => instance.workload === workload),
+      );
+      const services = workloads.map((workload) => {
+        const own = running.instances.filter(({ instance }) => instance.workload === workload);
+        const targets = plan.targets.filter((target) => target.workload === workload);
+        return openService(name, workload, own, targets);
+      });
+      const instancesBehind = ({ workload }: ServiceUnderTest): readonly RunningInstance[] => {
+        const counted = [workload, ...workloadsBehind(workload, workloads)];
+        return running.instances.filter(({ instance }) => counted.includes(instance.workload));
+      };
+      return await useServices(services, source.paths, use, {
+        runtime: "embedded",
+        reach: (service) => ({
+          metrics: instancesBehind(service)
+            .map(metricsSource)
+            .filter(({ url }) => url !== undefined),
+          pids: instancesBehind(service).map(({ child }) => child.pid),
+          controlHeader: controlHeaderOf(service.workload.command),
+        }),
+        environments: () => [subjectOf(artefact, environment, plan.notes, began)],
+        notes: [...notes, ...simulationNotes(artefact.environment)],
+      });
+    } finally {
+      await running.stop();
+    }
+  } finally {
+    rmSync(scratch, { recursive: true, force: true });
+  }
+}
+
+function simulationNotes({ name, gpu, accelerator }: Environment): readonly string[] {
+  const simulated = `${name}: local processes of clipstack's server replaced its containers`;
+  return accelerator === "cpu" || gpu === undefined
+    ? [`${simulated}.`]
+    : [
+        `${simulated}, on this machine's CPU. Its ${gpu.count} × ${gpu.name} did not run: no figure here is their speed or cost.`,
+      ];
+}
+
+function requireStarted(instances: readonly RunningInstance[]): void {
+  const failed = instances.flatMap(({ instance, start }) =>
+    start.ok ? [] : [`${instance.name} ${start.message}`],
+  );
+  if (failed.length > 0) throw new UserError(failed.join("\n"));
+}
+
+/** The part of a plan that the endpoints need: the services that offer them, and the Tritons behind those. */
+function selectNeeded(
+  plan: SimulationPlan,
+  paths: readonly EndpointName[] | undefined,
+  environment: string,
+): SimulationPlan {
+  const offers = ({ workload }: { readonly workload: Workload }) =>
+    workload.service.endpoints.some(({ name }) => name !== undefined && isSelected(name, paths));
+  const all = plan.instances.map(({ workload }) => workload);
+  const offering = plan.instances.filter(offers).map(({ workload }) => workload);
+  if (offering.length === 0) {
+    throw new UserError(`${environment} offers none of ${paths?.join(", ") ?? "the endpoints"}`);
+  }
+  const needed = new Set([...offering, ...offering.flatMap((it) => workloadsBehind(it, all))]);
+  const instances = plan.instances.filter(({ workload }) => needed.has(workload));
+  const names = new Set([
+    ...instances.map(({ name }) => name),
+    ...[...needed].map(({ name }) => name),
+  ]);
+  return {
+    ...plan,
+    instances,
+    proxies: plan.proxies.filter(({ workload }) => needed.has(workload)),
+    faults: plan.faults.filter(({ workload }) => needed.has(workload)),
+    targets: plan.targets.filter(({ workload }) => needed.has(workload)),
+    hostPorts: plan.hostPorts.filter(({ neededBy }) => names.has(neededBy)),
+  };
+}
+
+/** The plan with the additional Triton options, and with the models of the other payload formats if requested. */
+function withPayloadModels(
+  plan: SimulationPlan,
+  { tritonArgs = [], u8ModelFile, modelFile, modelRepository }: SimulatedSource,
+  scratch: string,
+  notes: string[],
+): SimulationPlan {
+  const linkedFolder = (name: string, file: string): string => {
+    const folder = join(scratch, "files", name);
+    mkdirSync(folder, { recursive: true });
+    symlinkSync(file, join(folder, "model.onnx"));
+    return folder;
+  };
+  const u8 =
+    u8ModelFile === undefined ? undefined : linkedFolder(openclipVitB32U8.name, u8ModelFile);
+  const own =
+    u8 === undefined || modelFile === undefined ? undefined : linkedFolder("own", modelFile);
+  const instances = plan.instances.map((instance): Instance => {
+    if (instance.role !== "triton") return instance;
+    const { repository } = instance;
+    const { model, backend } = instance.workload.service;
+    const args = [...instance.args, ...tritonArgs];
+    const isExplicit = args.includes("--model-control-mode=explicit");
+    if (u8 === undefined || backend !== "onnxruntime" || repository === undefined) {
+      return { ...instance, args };
+    }
+    notes.push(
+      `${instance.name}: ${openclipVitB32U8.name} and ${openclipVitB32Jpeg.name} were added to its models; its container does not have them.`,
+    );
+    const variants = [openclipVitB32U8, openclipPreprocess, openclipVitB32Jpeg];
+    return {
+      ...instance,
+      args: isExplicit ? [...args, ...variants.map(({ name }) => `--load-model=${name}`)] : args,
+      repository: {
+        folder: repository.folder,
+        parts: [
+          ...repository.parts,
+          ...(own === undefined ? [] : [{ path: `${model}/1`, source: own }]),
+          ...variants.map(({ name }) => ({ path: name, source: join(modelRepository, name) })),
+          { path: `${openclipVitB32U8.name}/1`, source: u8 },
+        ],
+      },
+    };
+  });
+  return { ...plan, instances };
+}
