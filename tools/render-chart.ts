@@ -154,7 +154,7 @@ function wrapped(text: string, columns: number): readonly string[] {
 const enginesMark = "CHART-ENGINES";
 
 const modelOf = {
-  onnx: openclipVitB32.name,
+  onnxruntime: openclipVitB32.name,
   tensorrt: openclipVitB32Trt.name,
 } as const satisfies Readonly<Record<string, TunableModel>>;
 

@@ -78,7 +78,7 @@
   "engineCache": "/engine-cache",
   "enginesMark": "CHART-ENGINES",
   "models": {
-    "onnx": "openclip_vit_b32",
+    "onnxruntime": "openclip_vit_b32",
     "tensorrt": "openclip_vit_b32_trt"
   },
   "queueTime": {
