@@ -8,7 +8,7 @@ import { renderRecordSchema } from "../bench/record/record.ts";
 import { ruleIdFile, rulePages } from "../review/rules/rule-pages.ts";
 import { settingsDocs } from "../stacks/settings-docs.ts";
 import { settingsSchemaFiles } from "../stacks/settings-schema.ts";
-import { renderK8sRecordSchema } from "../verify/drills/k8s-record.ts";
+import { renderDrillRecordSchema } from "../verify/drills/drill-record.ts";
 import { chartFiles } from "./render-chart.ts";
 import { imageLockFiles } from "./render-image-lock.ts";
 import { modelConfigFiles } from "./render-model-configs.ts";
@@ -25,7 +25,7 @@ export const producers: readonly (() => readonly RenderedFile[])[] = [
   () => [{ path: "docs/settings.md", text: settingsDocs() }],
   () => [{ path: "bench/record/record.schema.json", text: renderRecordSchema() }],
   () => [{ path: "bench/record/bench-record.schema.json", text: renderBenchRecordSchema() }],
-  () => [{ path: "verify/drills/k8s-record.schema.json", text: renderK8sRecordSchema() }],
+  () => [{ path: "verify/drills/drill-record.schema.json", text: renderDrillRecordSchema() }],
   () => [{ path: "bench/baselines/server-record.schema.json", text: renderServerRecordSchema() }],
 ];
 

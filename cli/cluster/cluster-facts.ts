@@ -13,7 +13,7 @@ import type {
 } from "../../artefact/cluster-objects.ts";
 import type { ClusterRequirements } from "../../constructs/kubernetes/cluster-requirements.ts";
 import {
-  ApiRefusal,
+  ApiRejection,
   ClusterUnreachable,
   namespacedPath,
   openCluster,
@@ -109,7 +109,7 @@ export async function readClusterFacts(requirements: ClusterRequirements): Promi
     try {
       return await read;
     } catch (error) {
-      if (error instanceof ApiRefusal || error instanceof ClusterUnreachable) return "unknown";
+      if (error instanceof ApiRejection || error instanceof ClusterUnreachable) return "unknown";
       throw error;
     }
   };

@@ -16,7 +16,7 @@ import type { Environment } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { unsettledAutoscalers } from "../../verify/checks/check-cluster.ts";
 import {
-  ApiRefusal,
+  ApiRejection,
   accessText,
   type ClusterAccess,
   type ClusterApi,
@@ -67,7 +67,7 @@ export async function inspectCluster(
     return await lookAt(api, objects, signal);
   } catch (error) {
     if (error instanceof UserError) return { ok: false, message: error.message };
-    if (error instanceof ApiRefusal) {
+    if (error instanceof ApiRejection) {
       return { ok: false, message: `the API server refuses: ${error.message}` };
     }
     throw error;

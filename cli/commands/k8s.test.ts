@@ -2,10 +2,10 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { containersFor, quantityText } from "../../verify/drills/k8s-quota.ts";
-import { withTag } from "../../verify/drills/k8s-rollout.ts";
+import { containersFor, quantityText } from "../../verify/drills/quota.ts";
+import { withTag } from "../../verify/drills/rollout.ts";
 import { objectPath } from "../cluster/deployed-cluster.ts";
-import { exerciseTarget } from "../cluster/k8s-target.ts";
+import { drillTarget } from "../cluster/drill-target.ts";
 import { runProgram } from "../run-program.ts";
 
 describe("pods over a quota", () => {
@@ -74,7 +74,7 @@ test.each([
 });
 
 test("a cluster that is named by hand is asked for the chart's names, through its API server", () => {
-  expect(exerciseTarget(undefined, { context: "kind-other" })).toEqual({
+  expect(drillTarget(undefined, { context: "kind-other" })).toEqual({
     access: { kubeconfig: undefined, context: "kind-other" },
     namespace: "clipstack",
     deployment: "clipstack-embed",
@@ -83,7 +83,7 @@ test("a cluster that is named by hand is asked for the chart's names, through it
 });
 
 test("fails on a URL that is none", () => {
-  expect(() => exerciseTarget(undefined, { context: "kind-other", url: "127.0.0.1:8092" })).toThrow(
+  expect(() => drillTarget(undefined, { context: "kind-other", url: "127.0.0.1:8092" })).toThrow(
     "--url must be a URL such as http://127.0.0.1:8092, got '127.0.0.1:8092'",
   );
 });

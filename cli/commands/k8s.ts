@@ -6,25 +6,25 @@ import { renderText } from "../../bench/report/render-text.ts";
 import { recordText, reportName } from "../../bench/report/save-reports.ts";
 import { readSamples } from "../../bench/run/reference.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { drainDrill } from "../../verify/drills/k8s-drain.ts";
-import type { Drill, DrillOptions } from "../../verify/drills/k8s-drill.ts";
-import { quotaDrill } from "../../verify/drills/k8s-quota.ts";
+import { drainDrill } from "../../verify/drills/drain.ts";
+import type { Drill, DrillOptions } from "../../verify/drills/drill.ts";
 import {
-  type Exercise,
-  exerciseQuestions,
-  type K8sRecord,
-} from "../../verify/drills/k8s-record.ts";
-import { k8sReport } from "../../verify/drills/k8s-report.ts";
-import { rolloutDrill } from "../../verify/drills/k8s-rollout.ts";
-import { runDrill } from "../../verify/drills/k8s-run-drill.ts";
-import { scaleDrill } from "../../verify/drills/k8s-scale.ts";
-import { registerManifests } from "../cluster/k8s-manifests.ts";
-import { addTargetOptions, exerciseTarget, type TargetArguments } from "../cluster/k8s-target.ts";
+  type DrillName,
+  type DrillRecord,
+  drillQuestions,
+} from "../../verify/drills/drill-record.ts";
+import { drillReport } from "../../verify/drills/drill-report.ts";
+import { quotaDrill } from "../../verify/drills/quota.ts";
+import { rolloutDrill } from "../../verify/drills/rollout.ts";
+import { runDrill } from "../../verify/drills/run-drill.ts";
+import { scaleDrill } from "../../verify/drills/scale.ts";
+import { addTargetOptions, drillTarget, type TargetArguments } from "../cluster/drill-target.ts";
+import { registerManifests } from "../cluster/manifests.ts";
 import { numberUpTo, wholeNumber } from "../option-values.ts";
 import { project } from "../project.ts";
 import { writeOutput } from "../write-output.ts";
 
-const drills: Readonly<Record<Exercise, Drill>> = {
+const drills: Readonly<Record<DrillName, Drill>> = {
   rollout: rolloutDrill,
   scale: scaleDrill,
   drain: drainDrill,
@@ -45,9 +45,9 @@ const apiKeyVariable = "INFERENCE_API_KEY";
  * @throws {UserError} one line where it cannot begin; {@link Interrupted} when the signal came.
  */
 async function drillCluster(
-  exercise: Exercise,
+  exercise: DrillName,
   options: Omit<DrillOptions, "images" | "apiKey" | "repository">,
-): Promise<K8sRecord> {
+): Promise<DrillRecord> {
   const apiKey = process.env[apiKeyVariable]?.trim() || undefined;
   const { target } = options;
   if (target.asksForKey && apiKey === undefined) {
@@ -66,7 +66,7 @@ async function drillCluster(
   });
 }
 
-interface ExerciseArguments extends TargetArguments {
+interface DrillArguments extends TargetArguments {
   readonly rate: number;
   readonly concurrency: number;
   readonly report: string;
@@ -74,7 +74,7 @@ interface ExerciseArguments extends TargetArguments {
   readonly output?: string;
 }
 
-const notes: Readonly<Record<Exercise, string>> = {
+const notes: Readonly<Record<DrillName, string>> = {
   rollout: `Asks for an image that is not there, under load: the rollout must stand still while the old pods serve. Then
 restarts every pod, and rolls back. The versions to roll back to are those of before.`,
   scale: `Sends requests until the autoscaler has added a pod that is ready, then next to none until it is back at its
@@ -95,15 +95,15 @@ Examples:
   $ npx clipstack k8s rollout
   $ npx clipstack k8s manifests kind-local | kubectl apply --server-side -f -`,
   );
-  for (const exercise of Object.keys(drills) as Exercise[]) register(k8s, exercise);
+  for (const exercise of Object.keys(drills) as DrillName[]) register(k8s, exercise);
   registerManifests(k8s);
 }
 
-function register(k8s: Command, exercise: Exercise): void {
+function register(k8s: Command, exercise: DrillName): void {
   const command = addTargetOptions(
     k8s
       .command(exercise)
-      .description(exerciseQuestions[exercise])
+      .description(drillQuestions[exercise])
       .argument("[environment]", "an environment in a cluster (default: kind-local)"),
   );
   if (exercise === "rollout" || exercise === "drain") {
@@ -133,17 +133,17 @@ Examples:
 
 Exit codes: 0 all good, 1 a check failed, 2 wrong usage or settings, 130 interrupted.`,
     )
-    .action((environment: string | undefined, args: ExerciseArguments) =>
+    .action((environment: string | undefined, args: DrillArguments) =>
       run(exercise, environment, args),
     );
 }
 
 async function run(
-  exercise: Exercise,
+  exercise: DrillName,
   environment: string | undefined,
-  args: ExerciseArguments,
+  args: DrillArguments,
 ): Promise<void> {
-  const target = exerciseTarget(environment, args);
+  const target = drillTarget(environment, args);
   const interrupt = onInterrupt();
   try {
     const record = await drillCluster(exercise, {
@@ -154,10 +154,10 @@ async function run(
       onStep: (line) => console.error(line),
     });
     const folder = resolve(project, args.report);
-    const saved = saveK8sRecord(record, folder);
+    const saved = saveDrillRecord(record, folder);
     if (args.output !== undefined) writeOutput(args.output, recordText(record));
     if (args.json) process.stdout.write(recordText(record));
-    else console.log(`\n${renderText(k8sReport(record))}record: ${relative("", saved)}`);
+    else console.log(`\n${renderText(drillReport(record))}record: ${relative("", saved)}`);
     process.exitCode = record.passed ? 0 : 1;
   } catch (error) {
     if (!(error instanceof Interrupted)) throw error;
@@ -169,7 +169,7 @@ async function run(
 }
 
 /** @returns Path of the file. */
-function saveK8sRecord(record: K8sRecord, folder: string): string {
+function saveDrillRecord(record: DrillRecord, folder: string): string {
   const file = join(folder, `${reportName(record.startedAt, `k8s-${record.exercise}`)}.json`);
   try {
     mkdirSync(folder, { recursive: true });

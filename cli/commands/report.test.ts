@@ -7,7 +7,7 @@ import type { BenchRecord, Cell } from "../../bench/record/bench-record.ts";
 import { testRecord } from "../../bench/record/test-record.ts";
 import { benchRecordText, recordText } from "../../bench/report/save-reports.ts";
 import { testBenchRecord, testCell } from "../../bench/report/test-bench-record.ts";
-import { testK8sRecord } from "../../verify/drills/test-k8s-record.ts";
+import { testDrillRecord } from "../../verify/drills/test-drill-record.ts";
 import { project } from "../project.ts";
 import { clipstack } from "../test-programs.ts";
 import { compareFiles, comparisonJson } from "./compare.ts";
@@ -35,7 +35,7 @@ beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), "clipstack-report-"));
   writeFileSync(file("bench.json"), benchRecordText(testBenchRecord()));
   writeFileSync(file("verify.json"), recordText(testRecord()));
-  writeFileSync(file("k8s.json"), recordText(testK8sRecord));
+  writeFileSync(file("k8s.json"), recordText(testDrillRecord));
   writeFileSync(file("slow.json"), slower(1.4));
   writeFileSync(file("fast.json"), slower(1));
   writeFileSync(file("other.json"), slower(1, 2));
@@ -63,7 +63,7 @@ test("renders records of bench, verify, k8s and bench-server", () => {
   expect(renderRecord(file("verify.json"), "md")).toContain("## Verification: 40 checks passed");
   expect(renderRecord(file("verify.json"), "text")).toContain("single-gpu");
   expect(renderRecord(file("k8s.json"), "html")).toContain("1 of 2 checks failed");
-  expect(JSON.parse(renderRecord(file("k8s.json"), "json"))).toEqual(testK8sRecord);
+  expect(JSON.parse(renderRecord(file("k8s.json"), "json"))).toEqual(testDrillRecord);
   const server = join(project, "bench/records/2026-11-23T01-23-45Z-bench-server.json");
   expect(renderRecord(server, "html")).toContain("Images per second");
 });

@@ -14,8 +14,8 @@ import { renderMarkdown } from "../../bench/report/render-md.ts";
 import { renderText } from "../../bench/report/render-text.ts";
 import { benchRecordText, recordText } from "../../bench/report/save-reports.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { k8sRecord, k8sRecordSchemaVersion } from "../../verify/drills/k8s-record.ts";
-import { k8sReport } from "../../verify/drills/k8s-report.ts";
+import { drillRecord, drillRecordSchemaVersion } from "../../verify/drills/drill-record.ts";
+import { drillReport } from "../../verify/drills/drill-report.ts";
 import { verifyReport } from "../../verify/verify-report.ts";
 import { repeated } from "../option-values.ts";
 import { writeOutput } from "../write-output.ts";
@@ -64,9 +64,9 @@ const readers: Readonly<Record<string, (text: string, file: string) => ReadRepor
     return { report: () => verifyReport(record), json: recordText(record) };
   },
   k8s: (text, file) => {
-    const kind = { kind: "k8s", version: k8sRecordSchemaVersion, schema: k8sRecord };
+    const kind = { kind: "k8s", version: drillRecordSchemaVersion, schema: drillRecord };
     const record = parseRecordAs(kind, text, file);
-    return { report: () => k8sReport(record), json: recordText(record) };
+    return { report: () => drillReport(record), json: recordText(record) };
   },
   "bench-server": (text, file) => {
     const kind = { kind: "bench-server", version: serverRecordVersion, schema: serverRecord };

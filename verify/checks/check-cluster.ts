@@ -1,7 +1,7 @@
 import {
   type ClusterAutoscaler,
-  type ClusterBudget,
   type ClusterDeployment,
+  type ClusterDisruptionBudget,
   type ClusterInspection,
   type ClusterPod,
   type ClusterQuota,
@@ -150,7 +150,7 @@ function controllerVerdict(
 ): Verdict | undefined {
   if (kind === "HorizontalPodAutoscaler") return autoscalerVerdict(found, objects, all);
   if (kind === "PodDisruptionBudget") {
-    const { status } = found as ClusterBudget;
+    const { status } = found as ClusterDisruptionBudget;
     const { currentHealthy = 0, desiredHealthy = 0, disruptionsAllowed = 0 } = status ?? {};
     return {
       ok: disruptionsAllowed > 0,

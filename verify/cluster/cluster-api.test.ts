@@ -1,6 +1,6 @@
 import { writeFileSync } from "node:fs";
 import { afterEach, expect, test } from "vitest";
-import { ApiRefusal, openCluster, refusalOf } from "./cluster-api.ts";
+import { ApiRejection, openCluster, refusalOf } from "./cluster-api.ts";
 import {
   type ApiAnswer,
   type ClusterUser,
@@ -76,7 +76,7 @@ test("what is not there is nothing, and a refusal has the API server's status an
   const api = await openCluster({ kubeconfig });
   expect(await api.get("/api/v1/namespaces/none")).toBeUndefined();
   const refusal: unknown = await api.get("/api/v1/nodes").catch((error: unknown) => error);
-  expect(refusal).toBeInstanceOf(ApiRefusal);
+  expect(refusal).toBeInstanceOf(ApiRejection);
   expect(refusal).toMatchObject({ status: 403, message: "you may not" });
   await api.close();
 });

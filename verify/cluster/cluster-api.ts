@@ -29,7 +29,7 @@ export function accessText({ kubeconfig, context }: ClusterAccess): string {
 }
 
 /** The API server rejects a request. */
-export class ApiRefusal extends Error {
+export class ApiRejection extends Error {
   override readonly name = "ApiRefusal";
 
   constructor(
@@ -53,7 +53,7 @@ export interface ServiceRoute {
   readonly http: HttpClient;
 }
 
-/** The API of a cluster. Every method throws {@link ApiRefusal} or {@link ClusterUnreachable}. */
+/** The API of a cluster. Every method throws {@link ApiRejection} or {@link ClusterUnreachable}. */
 export interface ClusterApi {
   readonly access: ClusterAccess;
   readonly config: KubeConfig;
@@ -119,7 +119,7 @@ export async function openCluster(
     try {
       return jsonOf(await send(path)) as T;
     } catch (error) {
-      if (error instanceof ApiRefusal && error.status === 404) return undefined;
+      if (error instanceof ApiRejection && error.status === 404) return undefined;
       throw error;
     }
   };
@@ -146,7 +146,7 @@ export async function openCluster(
       try {
         await send(path, { method: "DELETE" });
       } catch (error) {
-        if (!(error instanceof ApiRefusal) || error.status !== 404) throw error;
+        if (!(error instanceof ApiRejection) || error.status !== 404) throw error;
       }
     },
     async openService(namespace, service, port) {
@@ -248,14 +248,14 @@ async function credentials(config: KubeConfig, access: ClusterAccess) {
 }
 
 /** Error message of the API server, with its causes. */
-export function refusalOf(answer: HttpAnswer): ApiRefusal {
+export function refusalOf(answer: HttpAnswer): ApiRejection {
   const said = jsonOf(answer) as Wire<V1Status> | undefined;
   if (said?.kind !== "Status") {
     const text = answer.body.toString("utf8").trim().split("\n")[0]?.slice(0, 300);
-    return new ApiRefusal(answer.status, "", text || `status ${answer.status}`);
+    return new ApiRejection(answer.status, "", text || `status ${answer.status}`);
   }
   const causes = (said.details?.causes ?? []).flatMap(({ message }) => message || []);
-  return new ApiRefusal(
+  return new ApiRejection(
     said.code ?? answer.status,
     said.reason ?? "",
     [said.message, ...causes].join(" "),

@@ -1,15 +1,15 @@
-import { type ClusterBudget, isReady, selects } from "../../artefact/cluster-objects.ts";
+import { type ClusterDisruptionBudget, isReady, selects } from "../../artefact/cluster-objects.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { ApiRefusal } from "../cluster/cluster-api.ts";
-import type { Drill, DrillRun } from "./k8s-drill.ts";
-import { deadlineSeconds } from "./k8s-snapshot.ts";
+import { ApiRejection } from "../cluster/cluster-api.ts";
+import type { Drill, DrillRun } from "./drill.ts";
+import { deadlineSeconds } from "./snapshot.ts";
 
 const budgetSeconds = 30;
 
 /** What `kubectl drain` asks for each pod, one after the other: the budget allows one and refuses the next. */
 export const drainDrill: Drill = {
-  exercise: "drain",
-  scaledDown: "awaited",
+  name: "drain",
+  scaleDown: "awaited",
 
   async prepare(run) {
     const budget = await budgetOf(run);
@@ -47,11 +47,11 @@ export const drainDrill: Drill = {
 };
 
 async function evictAll(run: DrillRun): Promise<void> {
-  const { pods } = await run.look();
+  const { pods } = await run.observe();
   const budget = await budgetOf(run);
   run.step(`budget '${budget?.metadata.name}': ${budgetText(budget)}`);
   let allowed = 0;
-  let refusal: ApiRefusal | undefined;
+  let refusal: ApiRejection | undefined;
   for (const pod of pods.filter(isReady)) {
     refusal = await evict(run, pod.metadata.name);
     if (refusal !== undefined) break;
@@ -70,14 +70,14 @@ async function evictAll(run: DrillRun): Promise<void> {
       : `status ${refusal.status}: ${refusal.message}`,
   );
   const began = performance.now();
-  await run.atRest("a pod takes the place of the evicted one", deadlineSeconds(run.before));
+  await run.untilSettled("a pod takes the place of the evicted one", deadlineSeconds(run.before));
   run.step(
     `${run.before.pods.length} pods are ready again after ${((performance.now() - began) / 1_000).toFixed(1)} s`,
   );
 }
 
 /** @returns Why it was refused; nothing when it was allowed. */
-async function evict(run: DrillRun, pod: string): Promise<ApiRefusal | undefined> {
+async function evict(run: DrillRun, pod: string): Promise<ApiRejection | undefined> {
   const { namespace } = run.target;
   run.signal.throwIfAborted();
   try {
@@ -89,19 +89,21 @@ async function evict(run: DrillRun, pod: string): Promise<ApiRefusal | undefined
     run.step(`eviction of ${pod}: allowed`);
     return undefined;
   } catch (error) {
-    if (!(error instanceof ApiRefusal)) throw error;
-    run.refused(`eviction of ${pod}`, error);
+    if (!(error instanceof ApiRejection)) throw error;
+    run.reject(`eviction of ${pod}`, error);
     return error;
   }
 }
 
-async function budgetOf(run: DrillRun): Promise<ClusterBudget | undefined> {
-  const budgets = await run.api.list<ClusterBudget>(run.path("policy/v1", "poddisruptionbudgets"));
+async function budgetOf(run: DrillRun): Promise<ClusterDisruptionBudget | undefined> {
+  const budgets = await run.api.list<ClusterDisruptionBudget>(
+    run.path("policy/v1", "poddisruptionbudgets"),
+  );
   const labels = run.before.pods[0]?.metadata.labels;
   return budgets.find(({ spec }) => selects(spec.selector?.matchLabels, labels));
 }
 
-function budgetText(budget: ClusterBudget | undefined): string {
+function budgetText(budget: ClusterDisruptionBudget | undefined): string {
   if (budget === undefined) return "it is gone";
   const { currentHealthy = 0, desiredHealthy = 0, disruptionsAllowed = 0 } = budget.status ?? {};
   return `${currentHealthy} pods are healthy, ${desiredHealthy} must stay, ${disruptionsAllowed} may go`;

@@ -9,8 +9,8 @@ import { type HttpClient, openHttpClient, reason } from "../../bench/run/http-cl
 import { podPortNames } from "../../contract/pods.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { type ClusterApi, namespacedPath, type ServiceRoute } from "../cluster/cluster-api.ts";
-import type { ExerciseLoad, K8sRecord } from "./k8s-record.ts";
-import type { DrillTarget, Snapshot } from "./k8s-snapshot.ts";
+import type { DrillRecord, PhaseLoad } from "./drill-record.ts";
+import type { DrillTarget, Snapshot } from "./snapshot.ts";
 
 /** Rate or number of clients of a load. Each client sends its next request once the last one is answered. */
 export type Pace =
@@ -90,7 +90,7 @@ export class DrillLoad {
     this.#route = undefined;
   }
 
-  get record(): K8sRecord["load"] {
+  get record(): DrillRecord["load"] {
     const [first] = this.#ended;
     if (first === undefined) return undefined;
     const paces = this.#ended.map(({ pace }) => pace);
@@ -104,7 +104,7 @@ export class DrillLoad {
   }
 
   /** How the requests of a phase went so far. */
-  of(phase: string): ExerciseLoad {
+  of(phase: string): PhaseLoad {
     const now = clockMs();
     const spans = this.#phases.filter(({ name }) => name === phase);
     const samples = [
@@ -196,7 +196,7 @@ async function requireAnswer(
 }
 
 /** Failed requests in a few words; empty if none failed. */
-export function failureText({ requests, failed, errors }: ExerciseLoad): string {
+export function failureText({ requests, failed, errors }: PhaseLoad): string {
   if (requests === 0) return "no request was sent";
   if (failed === 0) return "";
   const codes = Object.entries(errors).map(([code, count]) => `${count} × ${code}`);

@@ -7,13 +7,13 @@ import { machineSubject } from "../../bench/record/record.ts";
  */
 
 /** Bumped when a field changes meaning, so that old records are refused and not misread. */
-export const k8sRecordSchemaVersion = 1;
+export const drillRecordSchemaVersion = 1;
 
-export const exercises = ["rollout", "scale", "drain", "quota"] as const;
-export type Exercise = (typeof exercises)[number];
+export const drillNames = ["rollout", "scale", "drain", "quota"] as const;
+export type DrillName = (typeof drillNames)[number];
 
 /** What each exercise asks, in words for the report and the help. */
-export const exerciseQuestions: Readonly<Record<Exercise, string>> = {
+export const drillQuestions: Readonly<Record<DrillName, string>> = {
   rollout:
     "Are all requests answered while pods are replaced, and does a bad image stop a rollout?",
   scale: "Does the autoscaler add pods under load, and take them away afterwards?",
@@ -32,7 +32,7 @@ const latency = z.strictObject({
   p99Reliable: z.boolean(),
 });
 
-export const exerciseLoad = z.strictObject({
+export const phaseLoad = z.strictObject({
   /** Part of the exercise in which the requests were due. */
   phase: z.string(),
   seconds: z.number().min(0),
@@ -42,16 +42,16 @@ export const exerciseLoad = z.strictObject({
   errors: z.record(z.string(), z.int().min(1)),
   latencyMs: latency.optional(),
 });
-export type ExerciseLoad = z.infer<typeof exerciseLoad>;
+export type PhaseLoad = z.infer<typeof phaseLoad>;
 
-export const exerciseCheck = z.strictObject({
+export const drillCheck = z.strictObject({
   /** What must be, as a sentence. */
   claim: z.string(),
   passed: z.boolean(),
   /** What was seen. */
   message: z.string(),
 });
-export type ExerciseCheck = z.infer<typeof exerciseCheck>;
+export type DrillCheck = z.infer<typeof drillCheck>;
 
 /** How many pods there were, whenever that changed. */
 export const replicaPoint = z.strictObject({
@@ -66,10 +66,10 @@ export const replicaPoint = z.strictObject({
 });
 export type ReplicaPoint = z.infer<typeof replicaPoint>;
 
-export const k8sRecord = z.strictObject({
-  schema: z.literal(k8sRecordSchemaVersion),
+export const drillRecord = z.strictObject({
+  schema: z.literal(drillRecordSchemaVersion),
   kind: z.literal("k8s"),
-  exercise: z.enum(exercises),
+  exercise: z.enum(drillNames),
   /** UTC, ISO 8601. */
   startedAt: z.iso.datetime(),
   finishedAt: z.iso.datetime(),
@@ -114,7 +114,7 @@ export const k8sRecord = z.strictObject({
       /** Each request has a connection of its own, so that the Service chooses a pod for each. */
       connections: z.literal("one for each request"),
       url: z.string(),
-      phases: z.array(exerciseLoad),
+      phases: z.array(phaseLoad),
     })
     .optional(),
   replicas: z.array(replicaPoint),
@@ -129,14 +129,14 @@ export const k8sRecord = z.strictObject({
       message: z.string(),
     }),
   ),
-  checks: z.array(exerciseCheck),
+  checks: z.array(drillCheck),
   /** Every check passed. */
   passed: z.boolean(),
 });
-export type K8sRecord = z.infer<typeof k8sRecord>;
+export type DrillRecord = z.infer<typeof drillRecord>;
 
 /** `verify/drills/k8s-record.schema.json`, whole. */
-export function renderK8sRecordSchema(): string {
-  const schema = z.toJSONSchema(k8sRecord, { target: "draft-2020-12" });
+export function renderDrillRecordSchema(): string {
+  const schema = z.toJSONSchema(drillRecord, { target: "draft-2020-12" });
   return `${JSON.stringify({ title: "clipstack k8s record", ...schema }, null, 2)}\n`;
 }

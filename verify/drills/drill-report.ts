@@ -13,10 +13,10 @@ import {
   textField,
   whenText,
 } from "../../bench/report/document.ts";
-import { exerciseQuestions, type K8sRecord } from "./k8s-record.ts";
+import { type DrillRecord, drillQuestions } from "./drill-record.ts";
 
 /** Report of a drill on a cluster. */
-export function k8sReport(record: K8sRecord): Report {
+export function drillReport(record: DrillRecord): Report {
   const { subject, checks, exercise } = record;
   const { cluster, namespace, deployment, image, imageId } = subject;
   const failed = checks.filter(({ passed }) => !passed);
@@ -45,7 +45,7 @@ export function k8sReport(record: K8sRecord): Report {
   };
 }
 
-function checkSection({ exercise, checks }: K8sRecord): Section {
+function checkSection({ exercise, checks }: DrillRecord): Section {
   const table = tableOf("Checks", checks, [
     textField("outcome", ({ passed }) => ({
       text: passed ? "✓ pass" : "✗ FAIL",
@@ -54,10 +54,10 @@ function checkSection({ exercise, checks }: K8sRecord): Section {
     textField("check", ({ claim }) => claim),
     longField("finding", ({ message }) => message),
   ]);
-  return tableSection("checks", "Checks", table, { answer: [exerciseQuestions[exercise]] });
+  return tableSection("checks", "Checks", table, { answer: [drillQuestions[exercise]] });
 }
 
-function loadSections({ load }: K8sRecord): readonly Section[] {
+function loadSections({ load }: DrillRecord): readonly Section[] {
   if (load === undefined) return [];
   const rate =
     load.kind === "fixed rate"
@@ -96,7 +96,7 @@ function urlText(url: string): string {
 }
 
 /** `2 → 3 (24 s) → 2 (31 s)`: changes in the number of ready pods. */
-function replicaSections({ replicas }: K8sRecord): readonly Section[] {
+function replicaSections({ replicas }: DrillRecord): readonly Section[] {
   if (replicas.length < 2) return [];
   const changes = replicas.filter((point, i) => point.ready !== replicas[i - 1]?.ready);
   const answer = changes

@@ -1,7 +1,7 @@
-import type { K8sRecord } from "./k8s-record.ts";
+import type { DrillRecord } from "./drill-record.ts";
 
 /** Drain drill with one lost request. */
-export const testK8sRecord: K8sRecord = {
+export const testDrillRecord: DrillRecord = {
   schema: 1,
   kind: "k8s",
   exercise: "drain",

@@ -17,7 +17,7 @@ import {
   namespacedPath,
   selectedBy,
 } from "../cluster/cluster-api.ts";
-import type { ReplicaPoint } from "./k8s-record.ts";
+import type { ReplicaPoint } from "./drill-record.ts";
 
 /** Deployment that is drilled. */
 export interface DrillTarget {
@@ -92,7 +92,7 @@ export function replicaPoint({
 }
 
 /** State of the Deployment, for a message about a wait that was too long. */
-export function standing(seen: Snapshot): string {
+export function snapshotText(seen: Snapshot): string {
   const { wanted, ready, pods, metric } = replicaPoint(seen);
   const failure = seen.deployment.status?.conditions?.find(
     ({ type, status }) => type === "ReplicaFailure" && status === "True",

@@ -1,7 +1,7 @@
 import { isReady, metricText, scaleDownWindow, unrest } from "../../artefact/cluster-objects.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { type Drill, type DrillRun, scaleMarginSeconds } from "./k8s-drill.ts";
-import { minReplicas } from "./k8s-snapshot.ts";
+import { type Drill, type DrillRun, scaleMarginSeconds } from "./drill.ts";
+import { minReplicas } from "./snapshot.ts";
 
 /** A metrics server that has just started needs more than a minute. */
 const metricSeconds = 100;
@@ -12,8 +12,8 @@ const downRatePerSecond = 0.5;
 
 /** Load until the autoscaler adds pods, then next to none until they are gone. */
 export const scaleDrill: Drill = {
-  exercise: "scale",
-  scaledDown: "required",
+  name: "scale",
+  scaleDown: "required",
 
   async prepare(run) {
     const { autoscaler } = run.before;
@@ -93,7 +93,7 @@ async function scaleDown(run: DrillRun): Promise<void> {
 
 /** Wait until the autoscaler sees a metric. */
 async function withMetric(run: DrillRun, name: string): Promise<void> {
-  const seen = await run.look();
+  const seen = await run.observe();
   if (seen.autoscaler !== undefined && metricText(seen.autoscaler) !== undefined) return;
   run.step(`waiting until autoscaler '${name}' has a metric`);
   await run
@@ -104,7 +104,7 @@ async function withMetric(run: DrillRun, name: string): Promise<void> {
     )
     .catch(async (error: unknown) => {
       run.signal.throwIfAborted();
-      const { autoscaler } = await run.look();
+      const { autoscaler } = await run.observe();
       const said = autoscaler?.status?.conditions?.find(({ status }) => status === "False");
       throw new UserError(
         `autoscaler '${name}' has no metric after ${metricSeconds} s: ${said?.message ?? (error instanceof Error ? error.message : String(error))}`,

@@ -2,7 +2,7 @@ import { rmSync } from "node:fs";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { embedsDocument } from "../../artefact/test-artefact.ts";
 import { synthesized } from "../test-synthesized.ts";
-import { exerciseTarget } from "./k8s-target.ts";
+import { drillTarget } from "./drill-target.ts";
 
 let outdir: string;
 beforeAll(() => {
@@ -28,20 +28,20 @@ afterAll(() => {
 const url = "http://127.0.0.1:8002";
 
 test("an environment is reached at its own address, with its key", () => {
-  expect(exerciseTarget("one", { context: "kind-mine" })).toMatchObject({ url, asksForKey: true });
+  expect(drillTarget("one", { context: "kind-mine" })).toMatchObject({ url, asksForKey: true });
 });
 
 test.each([{ context: "other" }, { kubeconfig: "other" }, { namespace: "other" }])(
   "with %j nothing is sent to the environment's own address",
   (args) => {
-    const target = exerciseTarget("one", args);
+    const target = drillTarget("one", args);
     expect([target.url, target.service, target.asksForKey]).toEqual([undefined, undefined, false]);
   },
 );
 
 test("in another cluster, an address that is given is asked with the key", () => {
   const other = "http://127.0.0.1:9000";
-  expect(exerciseTarget("one", { context: "other", url: other })).toMatchObject({
+  expect(drillTarget("one", { context: "other", url: other })).toMatchObject({
     url: other,
     asksForKey: true,
   });

@@ -4,7 +4,7 @@ import { clusterAddress } from "../../artefact/cluster-address.ts";
 import type { Environment, Service } from "../../contract/environment.ts";
 import { podAppName, podObjectName } from "../../contract/pods.ts";
 import { UserError } from "../../contract/user-error.ts";
-import type { DrillTarget } from "../../verify/drills/k8s-snapshot.ts";
+import type { DrillTarget } from "../../verify/drills/snapshot.ts";
 import { environmentFile } from "../artefact.ts";
 
 /** How a person names a cluster, a Deployment and the way to it. */
@@ -40,10 +40,7 @@ const defaultEnvironment = "kind-local";
  *
  * @throws {UserError} for an environment that is no cluster, and for options that do not fit.
  */
-export function exerciseTarget(
-  environment: string | undefined,
-  args: TargetArguments,
-): DrillTarget {
+export function drillTarget(environment: string | undefined, args: TargetArguments): DrillTarget {
   const byHand = args.context ?? args.kubeconfig ?? args.namespace;
   if (environment === undefined && byHand !== undefined) {
     return {

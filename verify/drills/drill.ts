@@ -4,20 +4,20 @@ import { unrest } from "../../artefact/cluster-objects.ts";
 import type { EncodedImage } from "../../bench/run/embed-requests.ts";
 import { reason } from "../../bench/run/http-client.ts";
 import {
-  ApiRefusal,
+  ApiRejection,
   type ClusterApi,
   namespacedPath,
   type PatchType,
 } from "../cluster/cluster-api.ts";
-import { DrillLoad, failureText, type Pace } from "./k8s-load.ts";
-import type { Exercise, ExerciseCheck, ReplicaPoint } from "./k8s-record.ts";
+import { DrillLoad, failureText, type Pace } from "./drill-load.ts";
+import type { DrillCheck, DrillName, ReplicaPoint } from "./drill-record.ts";
 import {
   type DrillTarget,
   readSnapshot,
   replicaPoint,
   type Snapshot,
-  standing,
-} from "./k8s-snapshot.ts";
+  snapshotText,
+} from "./snapshot.ts";
 
 export interface DrillOptions {
   readonly target: DrillTarget;
@@ -47,19 +47,19 @@ export interface DrillPhase {
 
 /** A rehearsal on a running cluster, and how it is undone. */
 export interface Drill {
-  readonly exercise: Exercise;
+  readonly name: DrillName;
   /**
    * Pods that the autoscaler holds from an earlier load: `awaited`, since a rolling update needs their room on the nodes, and
    * `required` where the drill begins with the fewest pods.
    */
-  readonly scaledDown?: "awaited" | "required";
+  readonly scaleDown?: "awaited" | "required";
   /** Throws a {@link UserError} if there is nothing to drill; nothing has been changed then. */
   prepare?(run: DrillRun): Promise<void>;
   readonly phases: readonly DrillPhase[];
   /** Always called, also after a failure or an interruption. */
   restore?(run: DrillRun): Promise<void>;
   /** Called once the pods are at rest again, or will not be: removes what is left of the drill. */
-  tidy?(run: DrillRun): Promise<void>;
+  cleanUp?(run: DrillRun): Promise<void>;
 }
 
 export const pollMs = 500;
@@ -78,8 +78,8 @@ class ClaimFailed extends Error {
 export class DrillRun {
   readonly steps: { atSeconds: number; text: string }[] = [];
   readonly replicas: ReplicaPoint[] = [];
-  readonly refusals: { asked: string; status: number; reason: string; message: string }[] = [];
-  readonly checks: ExerciseCheck[] = [];
+  readonly rejections: { asked: string; status: number; reason: string; message: string }[] = [];
+  readonly checks: DrillCheck[] = [];
   readonly load: DrillLoad;
   readonly #startedMs = performance.now();
   #patienceMs = actPatienceMs;
@@ -122,8 +122,8 @@ export class DrillRun {
     this.step(`${passed ? "✔" : "✘"} ${claim}: ${message}`);
   }
 
-  refused(asked: string, { status, reason, message }: ApiRefusal): void {
-    this.refusals.push({ asked, status, reason, message });
+  reject(asked: string, { status, reason, message }: ApiRejection): void {
+    this.rejections.push({ asked, status, reason, message });
   }
 
   /** Changes the Deployment. */
@@ -132,14 +132,14 @@ export class DrillRun {
     await this.api.patch(this.path("apps/v1", "deployments", this.target.deployment), type, body);
   }
 
-  /** @throws {ApiRefusal} with the API server's status and message. */
+  /** @throws {ApiRejection} with the API server's status and message. */
   async post(path: string, body: unknown): Promise<void> {
     this.changed = true;
     await this.api.post(path, body);
   }
 
   /** Tries again while the API server is away for a moment. Only for what may be done twice. */
-  async patiently<T>(work: () => Promise<T>): Promise<T> {
+  async withRetries<T>(work: () => Promise<T>): Promise<T> {
     const endsMs = performance.now() + this.#patienceMs;
     for (let tries = 1; ; tries++) {
       try {
@@ -156,13 +156,13 @@ export class DrillRun {
   }
 
   /** The Deployment, its pods and its autoscaler now; what has changed is kept for the record. */
-  async look(): Promise<Snapshot> {
-    const seen = await this.patiently(() => readSnapshot(this.api, this.target));
+  async observe(): Promise<Snapshot> {
+    const seen = await this.withRetries(() => readSnapshot(this.api, this.target));
     const point = replicaPoint(seen);
     const { atSeconds: _, ...last } = this.replicas.at(-1) ?? { atSeconds: 0 };
     if (!isDeepStrictEqual(last, point)) {
       this.replicas.push({ atSeconds: this.#seconds(), ...point });
-      this.#tell(`  ${standing(seen)}`);
+      this.#tell(`  ${snapshotText(seen)}`);
     }
     return seen;
   }
@@ -180,17 +180,17 @@ export class DrillRun {
   ): Promise<Snapshot> {
     const endsMs = performance.now() + seconds * 1_000;
     for (;;) {
-      const seen = await this.look();
+      const seen = await this.observe();
       if (await isSo(seen)) return seen;
       if (performance.now() > endsMs) {
-        throw new ClaimFailed(`${what}: not after ${seconds} s; ${standing(seen)}`);
+        throw new ClaimFailed(`${what}: not after ${seconds} s; ${snapshotText(seen)}`);
       }
       await this.#pause();
     }
   }
 
   /** Until every pod is of the Deployment's template and ready, and no other is left. */
-  async atRest(what: string, seconds: number): Promise<Snapshot> {
+  async untilSettled(what: string, seconds: number): Promise<Snapshot> {
     return this.until(
       what,
       seconds,
@@ -202,7 +202,7 @@ export class DrillRun {
   async watch(seconds: number): Promise<void> {
     const endsMs = performance.now() + seconds * 1_000;
     while (performance.now() < endsMs) {
-      await this.look();
+      await this.observe();
       await this.#pause();
     }
   }
@@ -263,6 +263,6 @@ export class DrillRun {
 
 /** Errors that are not retried: an exceeded wait and missing permissions. */
 function isFinal(error: unknown): boolean {
-  if (error instanceof ApiRefusal) return error.status === 403;
+  if (error instanceof ApiRejection) return error.status === 403;
   return error instanceof ClaimFailed;
 }

@@ -1,15 +1,15 @@
 import { expect, test } from "vitest";
 import { renderText } from "../../bench/report/render-text.ts";
-import { k8sRecord } from "./k8s-record.ts";
-import { k8sReport } from "./k8s-report.ts";
-import { testK8sRecord as record } from "./test-k8s-record.ts";
+import { drillRecord } from "./drill-record.ts";
+import { drillReport } from "./drill-report.ts";
+import { testDrillRecord as record } from "./test-drill-record.ts";
 
 test("the record is one of its schema", () => {
-  expect(k8sRecord.parse(record)).toEqual(record);
+  expect(drillRecord.parse(record)).toEqual(record);
 });
 
 test("a report says what it was done to, what was seen and how many requests it was seen on", () => {
-  expect(renderText(k8sReport(record))).toMatchInlineSnapshot(`
+  expect(renderText(drillReport(record))).toMatchInlineSnapshot(`
     "Deployment  clipstack/clipstack-embed
     Cluster     kind-clipstack, Kubernetes v1.33.13
     Nodes       node (2 CPU, 24684084Ki)

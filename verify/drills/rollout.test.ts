@@ -8,8 +8,8 @@ import { afterAll, describe, expect, test } from "vitest";
 import { startClipstack } from "../../cli/test-programs.ts";
 import { type DeploymentFaults, deploymentCluster } from "../cluster/test-deployment-cluster.ts";
 import { kubectlDeployment } from "../test-kubectl.ts";
-import { mayBeAway, rolloutDrill } from "./k8s-rollout.ts";
-import { runDrill } from "./k8s-run-drill.ts";
+import { mayBeAway, rolloutDrill } from "./rollout.ts";
+import { runDrill } from "./run-drill.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "clipstack-rollout-"));
 const closers: (() => void)[] = [];

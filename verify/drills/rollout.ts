@@ -6,8 +6,8 @@ import {
   unrest,
 } from "../../artefact/cluster-objects.ts";
 import { templateHashLabel } from "../../contract/pods.ts";
-import type { Drill, DrillRun } from "./k8s-drill.ts";
-import { deadlineSeconds, type Snapshot } from "./k8s-snapshot.ts";
+import type { Drill, DrillRun } from "./drill.ts";
+import { deadlineSeconds, type Snapshot } from "./snapshot.ts";
 
 /** No registry has it, and nobody is asked for it. */
 const badTag = "clipstack-no-such-image";
@@ -25,8 +25,8 @@ const madeVersions = 2;
  * before the last one is what the next `kubectl rollout undo` goes to.
  */
 export const rolloutDrill: Drill = {
-  exercise: "rollout",
-  scaledDown: "awaited",
+  name: "rollout",
+  scaleDown: "awaited",
 
   phases: [
     {
@@ -37,7 +37,7 @@ export const rolloutDrill: Drill = {
         await holds(run, await breakImage(run));
         await undo(run);
         run.step("rollback to the version before");
-        await run.atRest("the rollback is done", deadlineSeconds(run.before));
+        await run.untilSettled("the rollback is done", deadlineSeconds(run.before));
       },
     },
     {
@@ -57,15 +57,15 @@ export const rolloutDrill: Drill = {
   ],
 
   async restore(run) {
-    const { deployment } = await run.look();
+    const { deployment } = await run.observe();
     const { template } = run.before.deployment.spec;
     if (isDeepStrictEqual(deployment.spec.template, template)) return;
     await replace(run, "/spec/template", template);
     run.step("the pod template is put back");
   },
 
-  async tidy(run) {
-    const { deployment, replicaSets } = await run.look();
+  async cleanUp(run) {
+    const { deployment, replicaSets } = await run.observe();
     const there = new Set(run.before.replicaSets.map(({ metadata }) => metadata.uid));
     for (const { metadata, spec, status } of replicaSets) {
       const pods = Math.max(spec.replicas ?? 0, status?.replicas ?? 0);
@@ -91,7 +91,7 @@ async function restart(run: DrillRun): Promise<void> {
 
 /** Rolls back to the template of the previous revision, as `kubectl rollout undo` does. */
 async function undo(run: DrillRun): Promise<void> {
-  const { replicaSets } = await run.look();
+  const { replicaSets } = await run.observe();
   const revisionOf = ({ metadata }: (typeof replicaSets)[number]) =>
     Number(metadata.annotations?.[revisionAnnotation] ?? 0);
   const [, previous] = [...replicaSets].sort((a, b) => revisionOf(b) - revisionOf(a));
@@ -110,7 +110,7 @@ async function undo(run: DrillRun): Promise<void> {
  * Fields of the status and of an autoscaler are left to those who write them meanwhile.
  */
 async function giveFieldsBack(run: DrillRun): Promise<void> {
-  const { deployment } = await run.look();
+  const { deployment } = await run.observe();
   const { managedFields = [] } = deployment.metadata;
   const { managedFields: before = [] } = run.before.deployment.metadata;
   const owned = [
@@ -142,7 +142,7 @@ async function replaces(
   phase: string,
   change: () => Promise<unknown>,
 ): Promise<void> {
-  const old = await run.look();
+  const old = await run.observe();
   const uids = new Set(old.pods.map(({ metadata }) => metadata.uid));
   const began = performance.now();
   await change();
@@ -222,7 +222,7 @@ async function holds(run: DrillRun, image: string): Promise<void> {
   );
   run.step(bad(seen) ?? "");
   await run.watch(holdSeconds);
-  const { deployment } = await run.look();
+  const { deployment } = await run.observe();
   const { least, needed } = readySince(run, from);
   run.check(
     "a bad image stops the rollout while the old pods serve",

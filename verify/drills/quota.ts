@@ -6,8 +6,8 @@ import type {
 } from "../../artefact/cluster-objects.ts";
 import { quantity } from "../../contract/quantity.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { ApiRefusal } from "../cluster/cluster-api.ts";
-import type { Drill, DrillRun } from "./k8s-drill.ts";
+import { ApiRejection } from "../cluster/cluster-api.ts";
+import type { Drill, DrillRun } from "./drill.ts";
 
 /** Label of the pods of this exercise: none of them is ever started. */
 const exerciseLabel = "clipstack.dev/exercise";
@@ -27,7 +27,7 @@ const small = { cpu: 0.01, memory: 16 * 2 ** 20 } as const;
 
 /** Pods that ask for more than the quota has left are refused, and one that fits is not. */
 export const quotaDrill: Drill = {
-  exercise: "quota",
+  name: "quota",
 
   async prepare(run) {
     if ((await quotaOf(run)) !== undefined) return;
@@ -117,7 +117,7 @@ async function fits(run: DrillRun): Promise<void> {
     );
     run.check("a pod that fits is accepted", true, "on trial (dry run): none is started");
   } catch (error) {
-    if (!(error instanceof ApiRefusal)) throw error;
+    if (!(error instanceof ApiRejection)) throw error;
     run.check("a pod that fits is accepted", false, `status ${error.status}: ${error.message}`);
   }
 }
@@ -138,8 +138,8 @@ async function tooMuch(
     );
     run.check(claim, false, "it was accepted");
   } catch (error) {
-    if (!(error instanceof ApiRefusal)) throw error;
-    run.refused(
+    if (!(error instanceof ApiRejection)) throw error;
+    run.reject(
       `a pod with more ${name} than the ${quantityText(resource, left)} that are left`,
       error,
     );

@@ -11,21 +11,15 @@ import { reason } from "../../bench/run/http-client.ts";
 import { describeCommit, describeMachine } from "../../bench/run/machine.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { type ClusterApi, openCluster } from "../cluster/cluster-api.ts";
-import {
-  type Drill,
-  type DrillOptions,
-  DrillRun,
-  pollMs,
-  scaleMarginSeconds,
-} from "./k8s-drill.ts";
-import { type Exercise, type K8sRecord, k8sRecordSchemaVersion } from "./k8s-record.ts";
+import { type Drill, type DrillOptions, DrillRun, pollMs, scaleMarginSeconds } from "./drill.ts";
+import { type DrillName, type DrillRecord, drillRecordSchemaVersion } from "./drill-record.ts";
 import {
   deadlineSeconds,
   differencesOf,
   minReplicas,
   readSnapshot,
   type Snapshot,
-} from "./k8s-snapshot.ts";
+} from "./snapshot.ts";
 
 /** How long a Deployment may take to be at rest before anything is done to it. */
 const restSeconds = 30;
@@ -38,7 +32,7 @@ const endLoadMs = 5_000;
  * @throws {UserError} one line where it cannot begin; nothing was changed.
  * @throws {Interrupted} when the signal came; everything is as it was, or the message says what is not.
  */
-export async function runDrill(drill: Drill, options: DrillOptions): Promise<K8sRecord> {
+export async function runDrill(drill: Drill, options: DrillOptions): Promise<DrillRecord> {
   const { signal, target, onStep } = options;
   const startedAt = new Date();
   const sayInterrupted = () =>
@@ -48,7 +42,7 @@ export async function runDrill(drill: Drill, options: DrillOptions): Promise<K8s
   try {
     const first = await restingSnapshot(api, drill, options);
     const run = new DrillRun(api, options, first, signal);
-    await run.look();
+    await run.observe();
     await drill.prepare?.(run);
     signal.addEventListener("abort", sayInterrupted, { once: true });
     const problem = await run.act(drill).then(
@@ -72,7 +66,7 @@ export async function runDrill(drill: Drill, options: DrillOptions): Promise<K8s
       throw new Interrupted(`${verdict}: ${last?.message}`);
     }
     if (problem !== undefined && !run.changed) throw problem;
-    return await recordOf(drill.exercise, run, startedAt);
+    return await recordOf(drill.name, run, startedAt);
   } catch (error) {
     if (signal.aborted && !(error instanceof Interrupted)) {
       throw new Interrupted("nothing was changed", { cause: error });
@@ -87,7 +81,7 @@ export async function runDrill(drill: Drill, options: DrillOptions): Promise<K8s
 /** Waits until the Deployment is at rest, with no more pods than the drill begins with. */
 async function restingSnapshot(
   api: ClusterApi,
-  { scaledDown }: Drill,
+  { scaleDown }: Drill,
   { target, signal, onStep }: DrillOptions,
 ): Promise<Snapshot> {
   let endsMs = performance.now() + restSeconds * 1_000;
@@ -104,7 +98,7 @@ async function restingSnapshot(
     const why =
       unrest(deployment, pods) ?? (replicas === 0 ? "it is asked for no pods" : undefined);
     const least = minReplicas(seen) ?? replicas;
-    const above = scaledDown !== undefined && replicas > least;
+    const above = scaleDown !== undefined && replicas > least;
     if (why === undefined && !above) return seen;
     if (above && autoscaler !== undefined && !said.has("above")) {
       const seconds = scaleDownWindow(autoscaler) + scaleMarginSeconds;
@@ -115,7 +109,7 @@ async function restingSnapshot(
       );
     }
     if (performance.now() > endsMs) {
-      if (why === undefined && scaledDown === "awaited") {
+      if (why === undefined && scaleDown === "awaited") {
         onStep?.(`the autoscaler still asks for ${replicas} pods: the service is under load`);
         return seen;
       }
@@ -136,13 +130,13 @@ const asItWas = "the cluster is as it was";
 
 async function restore(drill: Drill, run: DrillRun): Promise<void> {
   try {
-    await run.patiently(async () => drill.restore?.(run));
+    await run.withRetries(async () => drill.restore?.(run));
     try {
       await settle(run);
     } finally {
-      await run.patiently(async () => drill.tidy?.(run));
+      await run.withRetries(async () => drill.cleanUp?.(run));
     }
-    const now = await run.look();
+    const now = await run.observe();
     const wrong = differencesOf(run.before, now);
     run.check(asItWas, wrong.length === 0, wrong.join("; ") || restoredText(run.before, now));
   } catch (error) {
@@ -160,7 +154,7 @@ function restoredText(before: Snapshot, now: Snapshot): string {
 async function settle(run: DrillRun): Promise<void> {
   const { spec } = run.before.deployment;
   const { autoscaler } = run.before;
-  const now = await run.atRest("the pods are ready again", deadlineSeconds(run.before));
+  const now = await run.untilSettled("the pods are ready again", deadlineSeconds(run.before));
   if (autoscaler === undefined || now.deployment.spec.replicas <= spec.replicas) return;
   // interrupted, nobody waits for minutes: without load the autoscaler does it by itself
   if (run.options.signal.aborted) return;
@@ -176,7 +170,7 @@ async function settle(run: DrillRun): Promise<void> {
   );
 }
 
-async function recordOf(exercise: Exercise, run: DrillRun, startedAt: Date): Promise<K8sRecord> {
+async function recordOf(exercise: DrillName, run: DrillRun, startedAt: Date): Promise<DrillRecord> {
   const { api, target, before } = run;
   // what was seen is kept also where the API server is away, and who may use a namespace need not be allowed to see nodes
   const version = await api.get<VersionInfo>("/version").catch(() => undefined);
@@ -186,7 +180,7 @@ async function recordOf(exercise: Exercise, run: DrillRun, startedAt: Date): Pro
     ({ name }) => name === container?.name,
   );
   return {
-    schema: k8sRecordSchemaVersion,
+    schema: drillRecordSchemaVersion,
     kind: "k8s",
     exercise,
     startedAt: startedAt.toISOString(),
@@ -214,7 +208,7 @@ async function recordOf(exercise: Exercise, run: DrillRun, startedAt: Date): Pro
     load: run.load.record,
     replicas: run.replicas,
     steps: run.steps,
-    refusals: run.refusals,
+    refusals: run.rejections,
     checks: run.checks,
     passed: run.checks.every(({ passed }) => passed),
   };
