@@ -43,7 +43,7 @@ const commands: Readonly<Record<string, CommandEntry>> = {
     register: async (program) => (await import("./commands/review.ts")).registerReview(program),
   },
   k8s: {
-    description: "exercises on a cluster: rolling update, autoscaler, disruption budget, quota",
+    description: "drills on a cluster: rolling update, autoscaler, PodDisruptionBudget, quota",
     register: async (program) => (await import("./commands/k8s.ts")).registerK8s(program),
   },
   doctor: {

@@ -24,7 +24,7 @@ const requirements: Omit<ClusterRequirements, "kubeconfig"> = {
   ],
   serviceMonitor: { labels: {} },
 };
-const forbidden = { refused: 403, message: "you may not" };
+const forbidden = { rejected: 403, message: "you may not" };
 const reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 /** Facts of a cluster that answers these paths; it forbids the rest. */

@@ -27,22 +27,22 @@ afterAll(() => {
 
 const url = "http://127.0.0.1:8002";
 
-test("an environment is reached at its own address, with its key", () => {
-  expect(drillTarget("one", { context: "kind-mine" })).toMatchObject({ url, asksForKey: true });
+test("uses the address and the API key of the environment", () => {
+  expect(drillTarget("one", { context: "kind-mine" })).toMatchObject({ url, requiresKey: true });
 });
 
 test.each([{ context: "other" }, { kubeconfig: "other" }, { namespace: "other" }])(
-  "with %j nothing is sent to the environment's own address",
+  "does not use the environment's address or API key with %j",
   (args) => {
     const target = drillTarget("one", args);
-    expect([target.url, target.service, target.asksForKey]).toEqual([undefined, undefined, false]);
+    expect([target.url, target.service, target.requiresKey]).toEqual([undefined, undefined, false]);
   },
 );
 
-test("in another cluster, an address that is given is asked with the key", () => {
+test("sends the API key to --url on another cluster", () => {
   const other = "http://127.0.0.1:9000";
   expect(drillTarget("one", { context: "other", url: other })).toMatchObject({
     url: other,
-    asksForKey: true,
+    requiresKey: true,
   });
 });

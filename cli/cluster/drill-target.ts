@@ -7,7 +7,7 @@ import { UserError } from "../../contract/user-error.ts";
 import type { DrillTarget } from "../../verify/drills/snapshot.ts";
 import { environmentFile } from "../artefact.ts";
 
-/** How a person names a cluster, a Deployment and the way to it. */
+/** Options that select a cluster, a Deployment and its address. */
 export interface TargetArguments {
   readonly kubeconfig?: string;
   readonly context?: string;
@@ -16,7 +16,7 @@ export interface TargetArguments {
   readonly url?: string;
 }
 
-/** The options of {@link TargetArguments}. */
+/** Adds the options of {@link TargetArguments}. */
 export function addTargetOptions(command: Command): Command {
   return command
     .option("--kubeconfig <file>", "kubeconfig of the cluster (default: the environment's)")
@@ -28,21 +28,20 @@ export function addTargetOptions(command: Command): Command {
     )
     .option(
       "--url <url>",
-      "where its Service answers from here (default: the environment's; without one, through the API server)",
+      "address of its Service (default: the environment's; without one, through the API server)",
     );
 }
 
-/** The environment that is meant where none is named. */
 const defaultEnvironment = "kind-local";
 
 /**
- * What an exercise is done to: an environment, as it was synthesized, or a Deployment of any cluster, named by options.
+ * Returns the Deployment for a drill: that of a synthesized environment, or one on any cluster, selected by options.
  *
- * @throws {UserError} for an environment that is no cluster, and for options that do not fit.
+ * @throws {UserError} if the environment is not on a cluster, or an option is invalid.
  */
 export function drillTarget(environment: string | undefined, args: TargetArguments): DrillTarget {
-  const byHand = args.context ?? args.kubeconfig ?? args.namespace;
-  if (environment === undefined && byHand !== undefined) {
+  const selected = args.context ?? args.kubeconfig ?? args.namespace;
+  if (environment === undefined && selected !== undefined) {
     return {
       access: { kubeconfig: args.kubeconfig, context: args.context },
       namespace: args.namespace ?? podAppName,
@@ -52,16 +51,13 @@ export function drillTarget(environment: string | undefined, args: TargetArgumen
   }
   const described = clusterEnvironment(environment ?? defaultEnvironment);
   const services = described.services.filter(({ kind }) => kind === "embed");
-  const names = services.map(({ workload }) => workload).filter((it) => it !== undefined);
   const service =
     args.deployment === undefined
       ? services[0]
       : services.find(({ workload }) => workload === args.deployment);
   const deployment = args.deployment ?? service?.workload;
   if (deployment === undefined) {
-    throw new UserError(
-      `${described.name}: no embed server stands on a Deployment, got ${names.join(", ") || "none"}`,
-    );
+    throw new UserError(`${described.name}: must have an embed server on a Deployment, got none`);
   }
   const own = {
     kubeconfig: described.kubeconfig,
@@ -69,7 +65,7 @@ export function drillTarget(environment: string | undefined, args: TargetArgumen
     namespace: described.namespace ?? podAppName,
   };
   const { kubeconfig = own.kubeconfig, context = own.context, namespace = own.namespace } = args;
-  // what leads to the environment's own pods leads to no others, and its key is not for them
+  // the environment's address and API key are not used for another cluster or namespace
   const elsewhere =
     kubeconfig !== own.kubeconfig || context !== own.context || namespace !== own.namespace;
   const { url, address } = endpointOf(elsewhere ? undefined : service);
@@ -80,17 +76,21 @@ export function drillTarget(environment: string | undefined, args: TargetArgumen
     deployment,
     url: urlOf(args.url) ?? url,
     service: address === undefined ? undefined : { name: address.service, port: address.port },
-    asksForKey: service?.authorization !== undefined && (!elsewhere || args.url !== undefined),
+    requiresKey: service?.authorization !== undefined && (!elsewhere || args.url !== undefined),
   };
 }
 
-/** A synthesized environment whose services are in a cluster. */
+/**
+ * Reads a synthesized environment on a cluster.
+ *
+ * @throws {UserError} if the environment is not on a cluster.
+ */
 export function clusterEnvironment(name: string): Environment {
   const { file, shown } = environmentFile(name);
   const environment = readEnvironment(file, shown);
   if (environment.namespace === undefined) {
     throw new UserError(
-      `environment must be one in a cluster, such as ${defaultEnvironment}, got '${name}' on ${environment.where}`,
+      `environment must be on a cluster, such as ${defaultEnvironment}, got '${name}' on ${environment.where}`,
     );
   }
   return environment;
@@ -102,10 +102,10 @@ function endpointOf(service: Service | undefined) {
   return { url: address === undefined ? url : undefined, address };
 }
 
-function urlOf(given: string | undefined): string | undefined {
-  if (given === undefined) return undefined;
-  if (!URL.canParse(given) || !/^https?:\/\//.test(given)) {
-    throw new UserError(`--url must be a URL such as http://127.0.0.1:8092, got '${given}'`);
+function urlOf(text: string | undefined): string | undefined {
+  if (text === undefined) return undefined;
+  if (!URL.canParse(text) || !/^https?:\/\//.test(text)) {
+    throw new UserError(`--url must be a URL such as http://127.0.0.1:8092, got '${text}'`);
   }
-  return given.replace(/\/+$/, "");
+  return text.replace(/\/+$/, "");
 }

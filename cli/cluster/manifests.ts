@@ -11,26 +11,26 @@ export interface ManifestArguments {
   readonly json?: true;
 }
 
-/** `clipstack k8s manifests`: the objects of an environment, as `kubectl apply` takes them. */
+/** Registers `clipstack k8s manifests`, which prints the objects of an environment for `kubectl apply`. */
 export function registerManifests(k8s: Command): void {
   k8s
     .command("manifests")
-    .description("print the Kubernetes objects that an environment declares, as kubectl takes them")
-    .argument("<environment>", "an environment in a cluster, such as kind-local")
-    .option("--image <name>", "image in place of one whose name only Terraform knows")
-    .option("--no-synth", "of what lies in cdktf.out")
-    .option("--json", "one JSON list in place of YAML")
+    .description("print the Kubernetes manifests of an environment")
+    .argument("<environment>", "environment on a cluster, such as kind-local")
+    .option("--image <name>", "image for containers whose image name only Terraform knows")
+    .option("--no-synth", "use the existing output in cdktf.out")
+    .option("--json", "print one JSON list instead of YAML")
     .addHelpText(
       "after",
       `
-Typed resources are turned into manifests; a release of the chart is rendered with 'helm template', which must be
-installed. The cluster itself, and images that Terraform builds, are not among them.
+Typed resources are converted to manifests; a Helm release is rendered with 'helm template', which must be installed.
+The cluster itself and images that Terraform builds are not included.
 
 Examples:
   $ npx clipstack k8s manifests kind-local --image clipstack/embed:k8s-cpu | kubectl apply --server-side -f -
   $ npx clipstack k8s manifests k8s-gpu | kubectl apply --server-side --dry-run=server -f -
 
-Exit codes: 0 all good, 2 wrong usage or settings.`,
+Exit codes: 0 success, 2 usage or settings error.`,
     )
     .action(async (name: string, args: ManifestArguments) => {
       const objects = await environmentManifests(name, args);
@@ -44,9 +44,9 @@ Exit codes: 0 all good, 2 wrong usage or settings.`,
 }
 
 /**
- * The Kubernetes objects of an environment, each after those that it needs.
+ * Returns the Kubernetes objects of an environment, each after its dependencies.
  *
- * @throws {UserError} for an environment without any, and for an image that must be given.
+ * @throws {UserError} if the environment has none, or an image name is unknown and `--image` is missing.
  */
 export async function environmentManifests(
   name: string,
@@ -55,10 +55,10 @@ export async function environmentManifests(
   const { file, shown } = await synthesizedFile(name, synth);
   const objects = readManifests(file, shown, { image, complete: true });
   if (objects.length > 0) return objects;
-  throw new UserError(`environment must be one in a cluster, such as kind-local, got '${name}'`);
+  throw new UserError(`environment must be on a cluster, such as kind-local, got '${name}'`);
 }
 
-/** YAML documents. */
+/** Renders manifests as YAML documents. */
 export function manifestsYaml(manifests: readonly object[]): string {
   return manifests.map((it) => `---\n${stringify(it, { aliasDuplicateObjects: false })}`).join("");
 }

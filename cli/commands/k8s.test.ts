@@ -9,21 +9,21 @@ import { drillTarget } from "../cluster/drill-target.ts";
 import { runProgram } from "../run-program.ts";
 
 describe("pods over a quota", () => {
-  const cpuOf = (containers: readonly object[], ask: "requests" | "limits") =>
+  const cpuOf = (containers: readonly object[], field: "requests" | "limits") =>
     containers.map(
-      (it) => (it as { resources: Record<string, Record<string, string>> }).resources[ask]?.cpu,
+      (it) => (it as { resources: Record<string, Record<string, string>> }).resources[field]?.cpu,
     );
 
-  test("ask for a little more than what is left", () => {
+  test("request slightly more than what is available", () => {
     expect(cpuOf(containersFor("cpu", "requests", 1.25, {}), "requests")).toEqual(["1260m"]);
   });
 
-  test("are spread over containers where one may not have so much", () => {
+  test("are split over containers within the maximum per container", () => {
     const containers = containersFor("cpu", "requests", 5, { cpu: 2 });
     expect(cpuOf(containers, "requests")).toEqual(["2000m", "2000m", "2000m"]);
   });
 
-  test("that are to break a limit request next to nothing", () => {
+  test("over a limit have minimal requests", () => {
     const containers = containersFor("cpu", "limits", 1, {});
     expect([cpuOf(containers, "requests"), cpuOf(containers, "limits")]).toEqual([
       ["10m"],
@@ -31,7 +31,7 @@ describe("pods over a quota", () => {
     ]);
   });
 
-  test("ask for one where nothing is left", () => {
+  test("request one GPU if none is available", () => {
     expect(containersFor("nvidia.com/gpu", "requests", 0, {})).toMatchObject([
       { resources: { requests: { "nvidia.com/gpu": "1" }, limits: { "nvidia.com/gpu": "1" } } },
     ]);
@@ -51,7 +51,7 @@ test.each([
   ["registry.example:5000/embed", "registry.example:5000/embed:none"],
   [`embed@sha256:${"0".repeat(64)}`, "embed:none"],
   [`registry.example:5000/embed:1@sha256:${"0".repeat(64)}`, "registry.example:5000/embed:none"],
-])("%s with another tag is %s", (image, other) => {
+])("replaces the tag of %s: %s", (image, other) => {
   expect(withTag(image, "none")).toBe(other);
 });
 
@@ -67,13 +67,13 @@ test.each([
     "ClusterRole",
     "/apis/rbac.authorization.k8s.io/v1/clusterroles/it",
   ],
-])("the API has a %s %s at %s", (apiVersion, kind, path) => {
+])("path of a %s %s is %s", (apiVersion, kind, path) => {
   expect(objectPath({ apiVersion, kind, metadata: { name: "it", namespace: "clipstack" } })).toBe(
     path,
   );
 });
 
-test("a cluster that is named by hand is asked for the chart's names, through its API server", () => {
+test("uses the names of the chart on a cluster selected by options", () => {
   expect(drillTarget(undefined, { context: "kind-other" })).toEqual({
     access: { kubeconfig: undefined, context: "kind-other" },
     namespace: "clipstack",
@@ -82,7 +82,7 @@ test("a cluster that is named by hand is asked for the chart's names, through it
   });
 });
 
-test("fails on a URL that is none", () => {
+test("fails on an invalid URL", () => {
   expect(() => drillTarget(undefined, { context: "kind-other", url: "127.0.0.1:8092" })).toThrow(
     "--url must be a URL such as http://127.0.0.1:8092, got '127.0.0.1:8092'",
   );
@@ -90,7 +90,7 @@ test("fails on a URL that is none", () => {
 
 const cli = new URL("../clipstack.mjs", import.meta.url).pathname;
 
-/** `clipstack k8s …` in a process, without any program but Node on its PATH. */
+/** Runs `clipstack k8s …` in a process with an empty PATH. */
 async function k8s(...args: readonly string[]) {
   const empty = mkdtempSync(join(tmpdir(), "clipstack-path-"));
   onTestFinished(() => rmSync(empty, { recursive: true, force: true }));
@@ -100,18 +100,18 @@ async function k8s(...args: readonly string[]) {
   });
 }
 
-test("fails in one line where there is no such context, and needs no program for that", {
+test("fails in one line on an unknown context, without starting a program", {
   timeout: 60_000,
 }, async () => {
   const { exitCode, stderr, stdout } = await k8s("quota", "--context", "kind-other");
   expect([exitCode, stdout, stderr]).toEqual([
     2,
     "",
-    "clipstack: there is no context 'kind-other': deploy the environment, or see 'kubectl config get-contexts'",
+    "clipstack: context 'kind-other' does not exist: deploy the environment, or run 'kubectl config get-contexts'",
   ]);
 });
 
-test("fails on a rate that is none", async () => {
+test("fails on an invalid rate", async () => {
   const { exitCode, stderr } = await k8s("rollout", "--rate", "fast");
   expect(exitCode).toBe(2);
   expect(stderr).toContain("It must be more than 0 and at most 100.");

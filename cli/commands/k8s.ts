@@ -11,6 +11,7 @@ import type { Drill, DrillOptions } from "../../verify/drills/drill.ts";
 import {
   type DrillName,
   type DrillRecord,
+  drillNames,
   drillQuestions,
 } from "../../verify/drills/drill-record.ts";
 import { drillReport } from "../../verify/drills/drill-report.ts";
@@ -31,7 +32,7 @@ const drills: Readonly<Record<DrillName, Drill>> = {
   quota: quotaDrill,
 };
 
-/** Requests per second that two pods of kind-local answer without their autoscaler. */
+/** Requests per second that two pods of kind-local sustain without triggering the autoscaler. */
 const defaultRate = 2;
 const defaultConcurrency = 8;
 
@@ -39,30 +40,32 @@ const sampleLimit = 8;
 const apiKeyVariable = "INFERENCE_API_KEY";
 
 /**
- * Do one exercise on a Deployment of a cluster, and make the cluster what it was.
+ * Runs one drill on a Deployment with the project's sample images, and restores the cluster.
  *
- * @param options - Less the images: the project's samples are sent.
- * @throws {UserError} one line where it cannot begin; {@link Interrupted} when the signal came.
+ * @throws {UserError} one line if the drill cannot start.
+ * @throws {Interrupted} on SIGINT and SIGTERM.
  */
 async function drillCluster(
-  exercise: DrillName,
+  drill: DrillName,
   options: Omit<DrillOptions, "images" | "apiKey" | "repository">,
 ): Promise<DrillRecord> {
   const apiKey = process.env[apiKeyVariable]?.trim() || undefined;
   const { target } = options;
-  if (target.asksForKey && apiKey === undefined) {
-    throw new UserError(`${apiKeyVariable} must be set: ${target.deployment} asks for a key`);
-  }
-  if (target.asksForKey && target.url === undefined) {
+  if (target.requiresKey && apiKey === undefined) {
     throw new UserError(
-      `${target.deployment} asks for a key, which the API server does not pass on: give --url`,
+      `${apiKeyVariable} must be set, because ${target.deployment} requires an API key`,
     );
   }
-  return runDrill(drills[exercise], {
+  if (target.requiresKey && target.url === undefined) {
+    throw new UserError(
+      `--url must be set, because ${target.deployment} requires an API key and the API server does not forward it`,
+    );
+  }
+  return runDrill(drills[drill], {
     ...options,
     repository: project,
     images: readSamples(join(project, "model-tools/samples"), sampleLimit),
-    apiKey: target.asksForKey ? apiKey : undefined,
+    apiKey: target.requiresKey ? apiKey : undefined,
   });
 }
 
@@ -75,78 +78,78 @@ interface DrillArguments extends TargetArguments {
 }
 
 const notes: Readonly<Record<DrillName, string>> = {
-  rollout: `Asks for an image that is not there, under load: the rollout must stand still while the old pods serve. Then
-restarts every pod, and rolls back. The versions to roll back to are those of before.`,
-  scale: `Sends requests until the autoscaler has added a pod that is ready, then next to none until it is back at its
-minimum: the scale-down window of the autoscaler (180 s in kind-local) and a minute or two.`,
-  drain: `Asks for evictions as 'kubectl drain' does. The disruption budget allows the first and refuses the next; the
-Deployment makes up for the evicted pod.`,
-  quota: `Asks for pods with more CPU, memory or GPUs than the quota has left. None is ever started, accepted or not.`,
+  rollout: `Under load: rolls out a missing image, which must block the rollout while the old pods serve; then restarts every
+pod, and rolls back. Existing revisions remain available for a rollback.`,
+  scale: `Sends requests until the autoscaler has added a pod that is ready, then a low rate until it is back at its
+minimum. Takes the scale-down window of the autoscaler (180 s in kind-local) and one or two minutes.`,
+  drain: `Evicts pods as 'kubectl drain' does. The PodDisruptionBudget allows the first eviction and rejects the next; the
+Deployment replaces the evicted pod.`,
+  quota: `Creates pods that exceed the CPU, memory or GPUs left in the ResourceQuota. No such pod is ever started.`,
 };
 
-/** `clipstack k8s …`: what a cluster adds, shown on the real one. */
+/** Registers `clipstack k8s`: drills on a running cluster, and the manifests of an environment. */
 export function registerK8s(program: Command): void {
   const k8s = program.command("k8s").addHelpText(
     "after",
     `
-Each exercise leaves the cluster as it was, also after Ctrl-C, and writes a record to bench/reports.
+Each drill restores the cluster, also after Ctrl-C, and writes a record to bench/reports.
 
 Examples:
   $ npx clipstack k8s rollout
   $ npx clipstack k8s manifests kind-local | kubectl apply --server-side -f -`,
   );
-  for (const exercise of Object.keys(drills) as DrillName[]) register(k8s, exercise);
+  for (const drill of drillNames) register(k8s, drill);
   registerManifests(k8s);
 }
 
-function register(k8s: Command, exercise: DrillName): void {
+function register(k8s: Command, drill: DrillName): void {
   const command = addTargetOptions(
     k8s
-      .command(exercise)
-      .description(drillQuestions[exercise])
-      .argument("[environment]", "an environment in a cluster (default: kind-local)"),
+      .command(drill)
+      .description(drillQuestions[drill])
+      .argument("[environment]", "environment on a cluster (default: kind-local)"),
   );
-  if (exercise === "rollout" || exercise === "drain") {
-    command.option("--rate <number>", "requests a second", numberUpTo(100), defaultRate);
+  if (drill === "rollout" || drill === "drain") {
+    command.option("--rate <number>", "requests per second", numberUpTo(100), defaultRate);
   }
-  if (exercise === "scale") {
+  if (drill === "scale") {
     command.option(
       "--concurrency <number>",
-      "clients; each sends its next request after its last answer",
+      "clients in a closed loop",
       wholeNumber(1, 128),
       defaultConcurrency,
     );
   }
   command
-    .option("--report <folder>", "where the record goes", join("bench", "reports"))
-    .option("--json", "print the record, and nothing else, on stdout")
-    .option("--output <file>", "write the record to a file as well")
+    .option("--report <folder>", "folder for the record", join("bench", "reports"))
+    .option("--json", "print only the record, as JSON")
+    .option("--output <file>", "also write the record to a file")
     .addHelpText(
       "after",
       `
-${notes[exercise]}
+${notes[drill]}
 
 Examples:
-  $ npx clipstack k8s ${exercise}
-  $ npx clipstack k8s ${exercise} k8s-gpu --json > record.json
-  $ npx clipstack k8s ${exercise} --context my-cluster --namespace clipstack --deployment clipstack-embed
+  $ npx clipstack k8s ${drill}
+  $ npx clipstack k8s ${drill} k8s-gpu --json > record.json
+  $ npx clipstack k8s ${drill} --context my-cluster --namespace clipstack --deployment clipstack-embed
 
-Exit codes: 0 all good, 1 a check failed, 2 wrong usage or settings, 130 interrupted.`,
+Exit codes: 0 success, 1 a check failed, 2 usage or settings error, 130 interrupted.`,
     )
     .action((environment: string | undefined, args: DrillArguments) =>
-      run(exercise, environment, args),
+      run(drill, environment, args),
     );
 }
 
 async function run(
-  exercise: DrillName,
+  drill: DrillName,
   environment: string | undefined,
   args: DrillArguments,
 ): Promise<void> {
   const target = drillTarget(environment, args);
   const interrupt = onInterrupt();
   try {
-    const record = await drillCluster(exercise, {
+    const record = await drillCluster(drill, {
       target,
       ratePerSecond: args.rate,
       concurrency: args.concurrency,
@@ -168,13 +171,15 @@ async function run(
   }
 }
 
-/** @returns Path of the file. */
+/** Saves a record, and returns the path of its file. */
 function saveDrillRecord(record: DrillRecord, folder: string): string {
-  const file = join(folder, `${reportName(record.startedAt, `k8s-${record.exercise}`)}.json`);
+  const file = join(folder, `${reportName(record.startedAt, `drill-${record.drill}`)}.json`);
   try {
     mkdirSync(folder, { recursive: true });
   } catch (error) {
-    throw new UserError(`--report ${folder} cannot be made: ${(error as Error).message}`);
+    throw new UserError(
+      `--report ${folder} cannot be created: ${(error as NodeJS.ErrnoException).code}`,
+    );
   }
   writeOutput(file, recordText(record), "--report");
   return file;

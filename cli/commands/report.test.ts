@@ -57,7 +57,7 @@ beforeAll(() => {
 
 afterAll(() => rmSync(folder, { recursive: true }));
 
-test("renders records of bench, verify, k8s and bench-server", () => {
+test("renders records of bench, verify, drills and bench-server", () => {
   expect(renderRecord(file("bench.json"), "md")).toContain("## Sweep: Lowest latency");
   expect(renderRecord(file("bench.json"), "html")).toContain('<h2 id="choose">');
   expect(renderRecord(file("verify.json"), "md")).toContain("## Verification: 40 checks passed");

@@ -14,7 +14,7 @@ import { renderMarkdown } from "../../bench/report/render-md.ts";
 import { renderText } from "../../bench/report/render-text.ts";
 import { benchRecordText, recordText } from "../../bench/report/save-reports.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { drillRecord, drillRecordSchemaVersion } from "../../verify/drills/drill-record.ts";
+import { parseDrillRecord } from "../../verify/drills/drill-record.ts";
 import { drillReport } from "../../verify/drills/drill-report.ts";
 import { verifyReport } from "../../verify/verify-report.ts";
 import { repeated } from "../option-values.ts";
@@ -63,17 +63,20 @@ const readers: Readonly<Record<string, (text: string, file: string) => ReadRepor
     const record = parseRecord(text, file);
     return { report: () => verifyReport(record), json: recordText(record) };
   },
-  k8s: (text, file) => {
-    const kind = { kind: "k8s", version: drillRecordSchemaVersion, schema: drillRecord };
-    const record = parseRecordAs(kind, text, file);
-    return { report: () => drillReport(record), json: recordText(record) };
-  },
+  drill: readDrill,
+  // schema 1
+  k8s: readDrill,
   "bench-server": (text, file) => {
     const kind = { kind: "bench-server", version: serverRecordVersion, schema: serverRecord };
     const record = parseRecordAs(kind, text, file);
     return { report: () => serverReport(record), json: recordText(record) };
   },
 };
+
+function readDrill(text: string, file: string): ReadReport {
+  const record = parseDrillRecord(text, file);
+  return { report: () => drillReport(record), json: recordText(record) };
+}
 
 function readReport(file: string, imports: readonly ImportedFile[]): ReadReport {
   const text = readText(file);

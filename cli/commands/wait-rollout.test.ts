@@ -72,7 +72,7 @@ test("fails with what the cluster says of a pod that will not be ready, and its 
 test("fails in one line where there is no such context", async () => {
   const { code, stderr } = await wait({ ready: 1 }, "--context", "other");
   expect(code).toBe(2);
-  expect(stderr).toMatch(/^clipstack: there is no context 'other'.*$/);
+  expect(stderr).toMatch(/^clipstack: context 'other' of .* does not exist: .*$/);
 });
 
 test("fails on a number that is none", async () => {

@@ -61,7 +61,7 @@ describe.skipIf(missing !== "")(
       (await succeed("kind", ["get", "clusters"], { env: kindEnvironment })).split("\n");
     /** kind keeps its network for the next cluster. */
     const contents = async () => (await docker.contents()).filter((it) => it !== "network kind");
-    const exercise = async (which: string) => {
+    const drill = async (which: string) => {
       const record = join(kind.project.folder, `${which}.json`);
       const { code, output } = await kind.project.clipstack(
         ...["k8s", which, "kind-local", "--output", record],
@@ -106,19 +106,19 @@ describe.skipIf(missing !== "")(
     });
 
     test("a rolling update under load loses no request, and a bad image removes no pod", async () => {
-      expect(await exercise("rollout")).toMatchObject({ passed: true });
+      expect(await drill("rollout")).toMatchObject({ passed: true });
     });
 
     test("the autoscaler adds pods under load and removes them afterwards", async () => {
-      expect(await exercise("scale")).toMatchObject({ passed: true });
+      expect(await drill("scale")).toMatchObject({ passed: true });
     });
 
     test("the PodDisruptionBudget rejects the eviction of a second pod", async () => {
-      expect(await exercise("drain")).toMatchObject({ passed: true });
+      expect(await drill("drain")).toMatchObject({ passed: true });
     });
 
     test("the API server rejects pods over the quota", async () => {
-      expect(await exercise("quota")).toMatchObject({ passed: true });
+      expect(await drill("quota")).toMatchObject({ passed: true });
     });
 
     test("a second deployment plans no change", async () => {

@@ -14,9 +14,9 @@ import {
 } from "../../bench/run/http-client.ts";
 import { UserError } from "../../contract/user-error.ts";
 
-/** A cluster of a kubeconfig. */
+/** Selects a cluster of a kubeconfig. */
 export interface ClusterAccess {
-  /** File; absent: `KUBECONFIG`, or `~/.kube/config`. `~` is the home folder. */
+  /** File; `~` is the home folder. @default - `KUBECONFIG`, or `~/.kube/config` */
   readonly kubeconfig?: string;
   /** Context of the kubeconfig. @default - its current context */
   readonly context?: string;
@@ -28,9 +28,9 @@ export function accessText({ kubeconfig, context }: ClusterAccess): string {
   return `${context === undefined ? "the current context" : `context '${context}'`}${file}`;
 }
 
-/** The API server rejects a request. */
+/** Rejection of a request by the API server. */
 export class ApiRejection extends Error {
-  override readonly name = "ApiRefusal";
+  override readonly name = "ApiRejection";
 
   constructor(
     readonly status: number,
@@ -41,27 +41,27 @@ export class ApiRejection extends Error {
   }
 }
 
-/** The API server cannot be reached, or does not answer in time. */
+/** The API server cannot be reached, or does not respond in time. */
 export class ClusterUnreachable extends UserError {}
 
-/** Service of a cluster, reached through the API server, which chooses a pod for each connection. */
+/** Service of a cluster, reached through the API server, which selects a pod for each connection. */
 export interface ServiceRoute {
   readonly url: string;
-  /** Credentials of the API server. */
+  /** Credentials for the API server. */
   readonly headers: Readonly<Record<string, string>>;
   readonly connect: PreparedRequests["connect"];
   readonly http: HttpClient;
 }
 
-/** The API of a cluster. Every method throws {@link ApiRejection} or {@link ClusterUnreachable}. */
+/** Kubernetes API of a cluster. Every method throws {@link ApiRejection} or {@link ClusterUnreachable}. */
 export interface ClusterApi {
   readonly access: ClusterAccess;
   readonly config: KubeConfig;
-  /** @returns The object, or nothing if there is none. */
+  /** @returns The object, or undefined on status 404. */
   get<T>(path: string): Promise<T | undefined>;
-  /** @returns The items; none if the cluster does not serve such objects. */
+  /** @returns The items; empty if the cluster does not serve the kind. */
   list<T>(path: string): Promise<readonly T[]>;
-  /** @returns The body as it is. */
+  /** @returns The unparsed body. */
   text(path: string): Promise<string>;
   post<T = unknown>(path: string, body: unknown): Promise<T>;
   patch(path: string, type: PatchType, body: unknown): Promise<void>;
@@ -76,9 +76,9 @@ export type PatchType = "json" | "strategic-merge";
 const requestMs = 30_000;
 
 /**
- * Opens the API of a cluster with the credentials of its kubeconfig. It sends nothing yet.
+ * Opens the API of a cluster with the credentials of its kubeconfig, without sending a request.
  *
- * @throws {UserError} in one line if there is no such file or context.
+ * @throws {UserError} one line if the file or the context does not exist.
  */
 export async function openCluster(
   access: ClusterAccess,
@@ -89,14 +89,14 @@ export async function openCluster(
   if (cluster === null) throw noContext(access);
   const server = cluster.server.replace(/\/+$/, "");
   const { tls } = await credentials(config, access);
-  const ways = { tls, proxy: cluster.proxyUrl };
-  const http = openHttpClient(16, undefined, ways);
+  const connection = { tls, proxy: cluster.proxyUrl };
+  const http = openHttpClient(16, undefined, connection);
 
   const send = async (path: string, request: HttpRequest = {}): Promise<HttpAnswer> => {
     signal?.throwIfAborted();
     // a token may have expired since the last request
     const { headers } = await credentials(config, access);
-    const answer = await http
+    const response = await http
       .send(`${server}${path}`, {
         timeoutMs: requestMs,
         ...request,
@@ -104,11 +104,11 @@ export async function openCluster(
       })
       .catch((error: unknown) => {
         throw new ClusterUnreachable(
-          `the cluster of ${accessText(access)} does not answer: ${reason(error)}`,
+          `the cluster of ${accessText(access)} does not respond: ${reason(error)}`,
         );
       });
-    if (answer.status < 200 || answer.status >= 300) throw refusalOf(answer);
-    return answer;
+    if (response.status < 200 || response.status >= 300) throw rejectionOf(response);
+    return response;
   };
   const withBody = (method: "POST" | "PATCH", type: string, body: unknown): HttpRequest => ({
     method,
@@ -155,14 +155,14 @@ export async function openCluster(
         url: `${server}${namespacedPath(namespace, "v1", "services", `http:${service}:${port}`)}/proxy`,
         headers,
         connect: tls,
-        http: openHttpClient(512, undefined, { ...ways, headers, oneRequestEach: true }),
+        http: openHttpClient(512, undefined, { ...connection, headers, oneRequestEach: true }),
       };
     },
     close: () => http.close(),
   };
 }
 
-/** Path of objects of a namespace, or of one. */
+/** API path of the objects of a kind in a namespace, or of one object. */
 export function namespacedPath(
   namespace: string,
   group: string,
@@ -173,14 +173,14 @@ export function namespacedPath(
   return `${root}/namespaces/${namespace}/${plural}${name === undefined ? "" : `/${name}`}`;
 }
 
-/** Query of a list: the objects that have these labels. */
+/** Query that selects objects by labels. */
 export function selectedBy(labels: Readonly<Record<string, string>> = {}): string {
   const pairs = Object.entries(labels).map((pair) => pair.join("="));
   return `?labelSelector=${encodeURIComponent(pairs.join(","))}`;
 }
 
 async function loadKubeConfig(access: ClusterAccess): Promise<KubeConfig> {
-  // it loads every API of Kubernetes: half a second
+  // imported on demand, because it takes half a second
   const { KubeConfig } = await import("@kubernetes/client-node");
   const config = new KubeConfig();
   if (access.kubeconfig === undefined) config.loadFromDefault();
@@ -188,7 +188,7 @@ async function loadKubeConfig(access: ClusterAccess): Promise<KubeConfig> {
     const file = access.kubeconfig.replace(/^~(?=\/|$)/, homedir());
     if (!existsSync(file)) {
       throw new UserError(
-        `kubeconfig ${access.kubeconfig} is not there: deploy the environment, or give another one with --kubeconfig`,
+        `kubeconfig ${access.kubeconfig} does not exist: deploy the environment, or set --kubeconfig`,
       );
     }
     try {
@@ -208,7 +208,7 @@ async function loadKubeConfig(access: ClusterAccess): Promise<KubeConfig> {
   const cluster = config.getCurrentCluster();
   const exec = config.getCurrentUser()?.exec;
   if (cluster !== null && exec) {
-    // as kubectl tells plugins where they are used; the client does not
+    // kubectl passes the cluster to credential plugins; the client library does not
     const { server, caData } = cluster;
     const info = {
       apiVersion: exec.apiVersion ?? "client.authentication.k8s.io/v1",
@@ -225,17 +225,17 @@ async function loadKubeConfig(access: ClusterAccess): Promise<KubeConfig> {
 
 function noContext(access: ClusterAccess): UserError {
   return new UserError(
-    `there is no ${accessText(access)}: deploy the environment, or see 'kubectl config get-contexts'`,
+    `${accessText(access)} does not exist: deploy the environment, or run 'kubectl config get-contexts'`,
   );
 }
 
-/** Options of a connection and a request. Credential plugins are run, and their tokens are cached until they expire. */
+/** TLS options and request headers. Runs credential plugins, whose tokens are cached until they expire. */
 async function credentials(config: KubeConfig, access: ClusterAccess) {
   const options: RequestOptions = {};
   try {
     await config.applyToHTTPSOptions(options);
   } catch (error) {
-    throw new UserError(`no credentials for ${accessText(access)}: ${oneLine(error)}`);
+    throw new UserError(`cannot get credentials for ${accessText(access)}: ${oneLine(error)}`);
   }
   const { ca, cert, key, rejectUnauthorized, servername, auth, headers } = options;
   return {
@@ -247,18 +247,18 @@ async function credentials(config: KubeConfig, access: ClusterAccess) {
   };
 }
 
-/** Error message of the API server, with its causes. */
-export function refusalOf(answer: HttpAnswer): ApiRejection {
-  const said = jsonOf(answer) as Wire<V1Status> | undefined;
-  if (said?.kind !== "Status") {
-    const text = answer.body.toString("utf8").trim().split("\n")[0]?.slice(0, 300);
-    return new ApiRejection(answer.status, "", text || `status ${answer.status}`);
+/** Parses a rejection: the message of the API server with its causes. */
+export function rejectionOf(response: HttpAnswer): ApiRejection {
+  const status = jsonOf(response) as Wire<V1Status> | undefined;
+  if (status?.kind !== "Status") {
+    const text = response.body.toString("utf8").trim().split("\n")[0]?.slice(0, 300);
+    return new ApiRejection(response.status, "", text || `status ${response.status}`);
   }
-  const causes = (said.details?.causes ?? []).flatMap(({ message }) => message || []);
+  const causes = (status.details?.causes ?? []).flatMap(({ message }) => message || []);
   return new ApiRejection(
-    said.code ?? answer.status,
-    said.reason ?? "",
-    [said.message, ...causes].join(" "),
+    status.code ?? response.status,
+    status.reason ?? "",
+    [status.message, ...causes].join(" "),
   );
 }
 

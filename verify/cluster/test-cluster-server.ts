@@ -5,23 +5,23 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { stringify } from "yaml";
 
-/** For tests: an API server in this process, and a kubeconfig that leads to it. */
+/** For tests: an API server in this process, and its kubeconfig. */
 
 export interface ApiRequest {
   readonly method: string;
   readonly path: string;
   readonly query: URLSearchParams;
-  /** `authorization` of the request. */
+  /** Header `authorization`. */
   readonly authorization?: string;
-  // biome-ignore lint/suspicious/noExplicitAny: of many kinds, and tests look into all of them
+  // biome-ignore lint/suspicious/noExplicitAny: bodies of several kinds
   readonly body: any;
 }
 
-/** Answer with an object, with text, with a status of the API, or by closing the connection. */
+/** Response: an object, text, a rejection with a status, or a closed connection. */
 export type ApiAnswer =
   | object
   | string
-  | { readonly refused: number; readonly message: string }
+  | { readonly rejected: number; readonly message: string }
   | "closed";
 
 export interface TestCluster {
@@ -36,7 +36,7 @@ export interface ClusterUser {
   readonly exec?: object;
 }
 
-/** Serves until it is closed. What `answer` does not know is not there: 404. */
+/** Starts the API server. A request for which `answer` returns undefined gets status 404. */
 export async function testCluster(
   answer: (request: ApiRequest) => ApiAnswer | undefined,
   user: ClusterUser = {},
@@ -52,22 +52,22 @@ export async function testCluster(
       body: await jsonBody(incoming),
     };
     requests.push(request);
-    const said = answer(request) ?? { refused: 404, message: `${pathname} not found` };
-    if (said === "closed") {
+    const reply = answer(request) ?? { rejected: 404, message: `${pathname} not found` };
+    if (reply === "closed") {
       incoming.socket.destroy();
       return;
     }
-    if (typeof said === "string") {
-      response.end(said);
+    if (typeof reply === "string") {
+      response.end(reply);
       return;
     }
-    const refused = "refused" in said ? said : undefined;
-    response.writeHead(refused?.refused ?? 200, { "content-type": "application/json" });
+    const rejected = "rejected" in reply ? reply : undefined;
+    response.writeHead(rejected?.rejected ?? 200, { "content-type": "application/json" });
     response.end(
       JSON.stringify(
-        refused === undefined
-          ? said
-          : { kind: "Status", code: refused.refused, message: refused.message },
+        rejected === undefined
+          ? reply
+          : { kind: "Status", code: rejected.rejected, message: rejected.message },
       ),
     );
   });

@@ -3,23 +3,23 @@ import { kubectlAutoscaler, kubectlDeployment, kubectlPod } from "../test-kubect
 import { type ApiAnswer, type ApiRequest, testCluster } from "./test-cluster-server.ts";
 
 /**
- * For tests: a cluster of one Deployment of two pods, with as many earlier versions as it keeps. A pod with an image that is not
- * there never becomes ready.
+ * For tests: a cluster with one Deployment of two pods and its maximum number of earlier revisions. A pod with a missing image
+ * never becomes ready.
  */
 
-/** Time until the controllers observe a patch: requests of a load are due within each phase of a drill. */
+/** Time until the controllers observe a patch, so that requests are due within each phase of a drill. */
 const observedAfterMs = 1_000;
 
-/** What goes wrong in the cluster. */
+/** Simulated faults of the cluster. */
 export interface DeploymentFaults {
-  /** Time in which the API server is away, from the patch to the bad image on, or until `comeBack` is called. */
+  /** Outage of the API server after the patch to the missing image, in milliseconds; `comeBack` ends it. */
   readonly awayMs?: number;
   readonly patchFails?: boolean;
-  /** The autoscaler holds four pods so long, from the first look on. */
+  /** Time after the first request during which the autoscaler holds four pods, in milliseconds. */
   readonly scaledUpMs?: number;
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: objects of Kubernetes, which tests look into
+// biome-ignore lint/suspicious/noExplicitAny: objects of Kubernetes
 type Any = any;
 
 const revision = "deployment.kubernetes.io/revision";
@@ -62,7 +62,7 @@ export async function deploymentCluster(faults: DeploymentFaults = {}) {
   });
   let pods: Any[] = [];
 
-  /** What the controllers of Deployments and ReplicaSets make of a change. */
+  /** Simulates the controllers of Deployments and ReplicaSets. */
   const reconcile = () => {
     const { spec, metadata, status } = deployment;
     let current = replicaSets.find((it) => isDeepStrictEqual(unlabelled(it), spec.template));
@@ -107,7 +107,7 @@ export async function deploymentCluster(faults: DeploymentFaults = {}) {
 
   const patch = ({ body, query }: ApiRequest): ApiAnswer => {
     const manager = query.get("fieldManager");
-    const take = () => {
+    const takeOwnership = () => {
       deployment.metadata.managedFields = [
         { manager, operation: "Update", fieldsV1: { "f:spec": {} } },
       ];
@@ -117,9 +117,9 @@ export async function deploymentCluster(faults: DeploymentFaults = {}) {
       if (path === "/spec/template") deployment.spec.template = value;
       if (path === "/spec/revisionHistoryLimit") deployment.spec.revisionHistoryLimit = value;
       if (path === "/metadata/managedFields") deployment.metadata.managedFields = value;
-      else take();
+      else takeOwnership();
     } else if (body.spec.revisionHistoryLimit !== undefined) {
-      if (faults.patchFails) return { refused: 500, message: 'failed calling webhook "a.b"' };
+      if (faults.patchFails) return { rejected: 500, message: 'failed calling webhook "a.b"' };
       patched = true;
       deployment.spec.revisionHistoryLimit = body.spec.revisionHistoryLimit;
       const [container] = deployment.spec.template.spec.containers;
@@ -127,7 +127,7 @@ export async function deploymentCluster(faults: DeploymentFaults = {}) {
       deployment.spec.template.spec.containers = [
         { ...container, ...body.spec.template.spec.containers[0] },
       ];
-      take();
+      takeOwnership();
       awayUntil = Date.now() + (faults.awayMs ?? 0);
     } else {
       const { metadata } = deployment.spec.template;
@@ -135,7 +135,7 @@ export async function deploymentCluster(faults: DeploymentFaults = {}) {
         ...deployment.spec.template,
         metadata: { ...metadata, annotations: body.spec.template.metadata.annotations },
       };
-      take();
+      takeOwnership();
     }
     reconcile();
     observedAt = Date.now() + observedAfterMs;
@@ -175,8 +175,8 @@ export async function deploymentCluster(faults: DeploymentFaults = {}) {
     comeBack: () => {
       awayUntil = 0;
     },
-    /** What a user would miss. */
-    kept: () =>
+    /** State that a drill must restore. */
+    restorable: () =>
       structuredClone({
         template: deployment.spec.template,
         limit: deployment.spec.revisionHistoryLimit,
@@ -186,7 +186,7 @@ export async function deploymentCluster(faults: DeploymentFaults = {}) {
   };
 }
 
-/** Template of a ReplicaSet: with the label that tells its pods from others. */
+/** Template of a ReplicaSet, with the label that identifies its pods. */
 function labelled(template: Any, hash: string): Any {
   const labels = { ...template.metadata.labels, "pod-template-hash": hash };
   return { ...template, metadata: { ...template.metadata, labels } };

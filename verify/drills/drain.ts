@@ -4,33 +4,36 @@ import { ApiRejection } from "../cluster/cluster-api.ts";
 import type { Drill, DrillRun } from "./drill.ts";
 import { deadlineSeconds } from "./snapshot.ts";
 
-const budgetSeconds = 30;
+/** Time until the controller has updated the status of the PDB, in seconds. */
+const pdbSeconds = 30;
 
-/** What `kubectl drain` asks for each pod, one after the other: the budget allows one and refuses the next. */
+/** Evicts pods one by one, as `kubectl drain` does: the PDB allows one eviction and rejects the next. */
 export const drainDrill: Drill = {
   name: "drain",
   scaleDown: "awaited",
 
   async prepare(run) {
-    const budget = await budgetOf(run);
+    const pdb = await pdbOf(run);
     const { deployment: name } = run.target;
-    if (budget === undefined) throw new UserError(`Deployment '${name}' has no disruption budget`);
+    if (pdb === undefined) {
+      throw new UserError(`Deployment '${name}' must have a PodDisruptionBudget, got none`);
+    }
     if (run.before.pods.length < 2) {
       throw new UserError(
         `Deployment '${name}' must have 2 pods or more, so that one can be evicted, got ${run.before.pods.length}`,
       );
     }
-    // the budget is counted by a controller, a moment after the pods
+    // the controller updates the status of the PDB with a delay
     await run
       .until(
-        "",
-        budgetSeconds,
-        async () => ((await budgetOf(run))?.status?.disruptionsAllowed ?? 0) > 0,
+        `PDB '${pdb.metadata.name}' allows an eviction`,
+        pdbSeconds,
+        async () => ((await pdbOf(run))?.status?.disruptionsAllowed ?? 0) > 0,
       )
       .catch(async () => {
         run.signal.throwIfAborted();
         throw new UserError(
-          `budget '${budget.metadata.name}' allows no eviction: ${budgetText(await budgetOf(run))}`,
+          `PDB '${pdb.metadata.name}' must allow an eviction: ${pdbText(await pdbOf(run))}`,
         );
       });
   },
@@ -39,44 +42,40 @@ export const drainDrill: Drill = {
     {
       name: "evictions",
       load: ({ ratePerSecond }) => ({ kind: "fixed rate", ratePerSecond }),
-      calmSeconds: 3,
+      leadSeconds: 3,
       act: evictAll,
     },
   ],
-  // nothing to restore: the Deployment replaces a pod that was evicted, which is waited for anyway
+  // no `restore`: the Deployment replaces the evicted pod
 };
 
 async function evictAll(run: DrillRun): Promise<void> {
   const { pods } = await run.observe();
-  const budget = await budgetOf(run);
-  run.step(`budget '${budget?.metadata.name}': ${budgetText(budget)}`);
+  const pdb = await pdbOf(run);
+  run.step(`PDB '${pdb?.metadata.name}': ${pdbText(pdb)}`);
   let allowed = 0;
-  let refusal: ApiRejection | undefined;
+  let rejection: ApiRejection | undefined;
   for (const pod of pods.filter(isReady)) {
-    refusal = await evict(run, pod.metadata.name);
-    if (refusal !== undefined) break;
+    rejection = await evict(run, pod.metadata.name);
+    if (rejection !== undefined) break;
     allowed++;
   }
+  run.check("the PDB allows an eviction", allowed > 0, `${allowed} of ${pods.length} pods evicted`);
   run.check(
-    "the budget allows an eviction",
-    allowed > 0,
-    `${allowed} of ${pods.length} pods evicted`,
-  );
-  run.check(
-    "the budget refuses the next eviction",
-    refusal?.status === 429,
-    refusal === undefined
-      ? "every pod could be evicted"
-      : `status ${refusal.status}: ${refusal.message}`,
+    "the PDB rejects the next eviction",
+    rejection?.status === 429,
+    rejection === undefined
+      ? "every pod was evicted"
+      : `status ${rejection.status}: ${rejection.message}`,
   );
   const began = performance.now();
-  await run.untilSettled("a pod takes the place of the evicted one", deadlineSeconds(run.before));
+  await run.untilSettled("the evicted pod is replaced", deadlineSeconds(run.before));
   run.step(
     `${run.before.pods.length} pods are ready again after ${((performance.now() - began) / 1_000).toFixed(1)} s`,
   );
 }
 
-/** @returns Why it was refused; nothing when it was allowed. */
+/** Evicts a pod, and returns the API server's rejection, if any. */
 async function evict(run: DrillRun, pod: string): Promise<ApiRejection | undefined> {
   const { namespace } = run.target;
   run.signal.throwIfAborted();
@@ -90,21 +89,21 @@ async function evict(run: DrillRun, pod: string): Promise<ApiRejection | undefin
     return undefined;
   } catch (error) {
     if (!(error instanceof ApiRejection)) throw error;
-    run.reject(`eviction of ${pod}`, error);
+    run.recordRejection(`eviction of ${pod}`, error);
     return error;
   }
 }
 
-async function budgetOf(run: DrillRun): Promise<ClusterDisruptionBudget | undefined> {
-  const budgets = await run.api.list<ClusterDisruptionBudget>(
+async function pdbOf(run: DrillRun): Promise<ClusterDisruptionBudget | undefined> {
+  const pdbs = await run.api.list<ClusterDisruptionBudget>(
     run.path("policy/v1", "poddisruptionbudgets"),
   );
   const labels = run.before.pods[0]?.metadata.labels;
-  return budgets.find(({ spec }) => selects(spec.selector?.matchLabels, labels));
+  return pdbs.find(({ spec }) => selects(spec.selector?.matchLabels, labels));
 }
 
-function budgetText(budget: ClusterDisruptionBudget | undefined): string {
-  if (budget === undefined) return "it is gone";
-  const { currentHealthy = 0, desiredHealthy = 0, disruptionsAllowed = 0 } = budget.status ?? {};
-  return `${currentHealthy} pods are healthy, ${desiredHealthy} must stay, ${disruptionsAllowed} may go`;
+function pdbText(pdb: ClusterDisruptionBudget | undefined): string {
+  if (pdb === undefined) return "it was deleted";
+  const { currentHealthy = 0, desiredHealthy = 0, disruptionsAllowed = 0 } = pdb.status ?? {};
+  return `${currentHealthy} pods healthy, ${desiredHealthy} required, ${disruptionsAllowed} disruptions allowed`;
 }

@@ -12,18 +12,18 @@ import { type ClusterApi, namespacedPath, type ServiceRoute } from "../cluster/c
 import type { DrillRecord, PhaseLoad } from "./drill-record.ts";
 import type { DrillTarget, Snapshot } from "./snapshot.ts";
 
-/** Rate or number of clients of a load. Each client sends its next request once the last one is answered. */
+/** Rate or number of clients of a load. Each client sends its next request after the previous response. */
 export type Pace =
   | { readonly kind: "fixed rate"; readonly ratePerSecond: number }
   | { readonly kind: "closed loop"; readonly concurrency: number };
 
-/** Open requests at a fixed rate; beyond it the load would only lengthen a queue. */
+/** Maximum number of open requests at a fixed rate; more would only lengthen the queue. */
 const openLimit = 500;
-const answerMs = 30_000;
+const responseMs = 30_000;
 
 type Route = Pick<ServiceRoute, "url" | "http"> & Partial<ServiceRoute>;
 
-/** The requests that a drill sends, and how they went in each of its phases. */
+/** Requests of a drill, and their results in each phase. */
 export class DrillLoad {
   #route: Route | undefined;
   #url = "";
@@ -40,22 +40,22 @@ export class DrillLoad {
   ) {}
 
   /**
-   * Begins to send requests, or sends them at another pace.
+   * Starts sending requests, or changes the pace.
    *
-   * @throws {UserError} if the Service does not answer the first one.
+   * @throws {UserError} if the first request fails.
    */
   async start(pace: Pace, signal: AbortSignal): Promise<void> {
     await this.#stop(signal);
     if (this.#route === undefined) {
       this.#route = await this.#open();
-      await requireAnswer(this.#route, this.images, signal);
+      await requireResponse(this.#route, this.images, signal);
     }
     const { url, headers, connect } = this.#route;
     const requests = await prepareEmbedRequests({ url, apiKey: this.apiKey }, this.images);
     const load = startLoad(
       {
         ...requests,
-        // a new connection for each request, so that the Service chooses a pod for each
+        // a new connection for each request, so that the Service selects a pod for each
         headers: { ...requests.headers, ...headers, connection: "close" },
         connect,
       },
@@ -67,7 +67,7 @@ export class DrillLoad {
     this.#running = { load, pace };
   }
 
-  /** Whether no load has been started. */
+  /** Whether no load has been started yet. */
   get idle(): boolean {
     return this.#running === undefined && this.#ended.length === 0;
   }
@@ -76,16 +76,20 @@ export class DrillLoad {
     return this.#running?.pace;
   }
 
-  /** Assigns the requests due from now on to this phase of the drill. */
+  /** Starts a phase; requests due from now on belong to it. */
   phase(name: string): void {
     this.#endPhase();
     this.#phases.push({ name, fromMs: clockMs() });
   }
 
-  /** @param cut - Ends the wait for answers. */
-  async end(cut: AbortSignal): Promise<void> {
+  /**
+   * Stops the load.
+   *
+   * @param signal - Ends the wait for open requests.
+   */
+  async end(signal: AbortSignal): Promise<void> {
     this.#endPhase();
-    await this.#stop(cut);
+    await this.#stop(signal);
     await this.#route?.http.close();
     this.#route = undefined;
   }
@@ -97,13 +101,13 @@ export class DrillLoad {
     return {
       ...(paces.find(({ kind }) => kind === "closed loop") ?? first.pace),
       imagesPerRequest: 1,
-      connections: "one for each request",
+      connections: "one per request",
       url: this.#url,
       phases: this.#phases.map(({ name }) => this.of(name)),
     };
   }
 
-  /** How the requests of a phase went so far. */
+  /** Results of the requests of a phase so far. */
   of(phase: string): PhaseLoad {
     const now = clockMs();
     const spans = this.#phases.filter(({ name }) => name === phase);
@@ -138,11 +142,11 @@ export class DrillLoad {
     if (last !== undefined) last.toMs ??= clockMs();
   }
 
-  async #stop(cut: AbortSignal): Promise<void> {
+  async #stop(signal: AbortSignal): Promise<void> {
     const running = this.#running;
     if (running === undefined) return;
     this.#running = undefined;
-    await running.load.stop(cut);
+    await running.load.stop(signal);
     this.#ended.push({ samples: running.load.samples, pace: running.pace });
   }
 
@@ -157,7 +161,7 @@ export class DrillLoad {
     const named = service ?? (await this.#service());
     if (named === undefined) {
       throw new UserError(
-        `no Service of namespace '${namespace}' leads to Deployment '${deployment}'`,
+        `namespace '${namespace}' has no Service that selects the pods of Deployment '${deployment}'`,
       );
     }
     const route = await this.api.openService(namespace, named.name, named.port);
@@ -178,24 +182,24 @@ export class DrillLoad {
   }
 }
 
-/** Before anything is changed: a service that does not answer at rest tells nothing about a drill. */
-async function requireAnswer(
+/** Sends one request before any change, because a service that fails when idle cannot be drilled. */
+async function requireResponse(
   { http, url }: { readonly http: HttpClient; readonly url: string },
   images: readonly EncodedImage[],
   signal: AbortSignal,
 ): Promise<void> {
   const [address, request] = requestOf(url, "raw", images.slice(0, 1));
-  const answer = await http
-    .send(address, { ...request, timeoutMs: answerMs, signal })
+  const response = await http
+    .send(address, { ...request, timeoutMs: responseMs, signal })
     .catch((error: unknown) => {
-      throw new UserError(`${url} does not answer: ${reason(error)}`);
+      throw new UserError(`${url} does not respond: ${reason(error)}`);
     });
-  if (answer.status === 200) return;
-  const said = answer.body.toString("utf8").slice(0, 200);
-  throw new UserError(`${address} must answer with status 200, got ${answer.status}: ${said}`);
+  if (response.status === 200) return;
+  const body = response.body.toString("utf8").slice(0, 200);
+  throw new UserError(`${address} must respond with status 200, got ${response.status}: ${body}`);
 }
 
-/** Failed requests in a few words; empty if none failed. */
+/** Number of failed requests by code; empty if none failed. */
 export function failureText({ requests, failed, errors }: PhaseLoad): string {
   if (requests === 0) return "no request was sent";
   if (failed === 0) return "";

@@ -1,39 +1,42 @@
 import { z } from "zod";
+import { parseJson } from "../../artefact/parse.ts";
+import { parseRecordAs } from "../../bench/record/parse-record.ts";
 import { machineSubject } from "../../bench/record/record.ts";
 
 /**
- * One run of an exercise on a cluster, as it is saved. What a person reads is computed from it (`k8s-report.ts`).
- * `verify/drills/k8s-record.schema.json` is the same as JSON Schema (`npm run render`).
+ * Record of one drill. The report is computed from it (`drill-report.ts`).
+ * `verify/drills/drill-record.schema.json` is the same schema as JSON Schema, written by `npm run render`.
  */
 
-/** Bumped when a field changes meaning, so that old records are refused and not misread. */
-export const drillRecordSchemaVersion = 1;
+/** Incremented when a field changes meaning. Records of version 1 are upgraded on read. */
+export const drillRecordSchemaVersion = 2;
 
 export const drillNames = ["rollout", "scale", "drain", "quota"] as const;
 export type DrillName = (typeof drillNames)[number];
 
-/** What each exercise asks, in words for the report and the help. */
+/** Question that each drill answers, for the report and the help. */
 export const drillQuestions: Readonly<Record<DrillName, string>> = {
   rollout:
-    "Are all requests answered while pods are replaced, and does a bad image stop a rollout?",
-  scale: "Does the autoscaler add pods under load, and take them away afterwards?",
-  drain: "Does the disruption budget allow one eviction and refuse the next, with no request lost?",
-  quota: "Does the API server refuse pods that the quota has no room for?",
+    "Is every request answered while pods are replaced, and does a bad image stop the rollout?",
+  scale: "Does the autoscaler add pods under load, and remove them afterwards?",
+  drain:
+    "Does the PodDisruptionBudget allow one eviction and reject the next, with no request lost?",
+  quota: "Does the API server reject pods that exceed the ResourceQuota?",
 };
 
 const latency = z.strictObject({
-  /** Requests answered well; only they are in the percentiles. */
+  /** Successful requests; the percentiles cover only these. */
   samples: z.int().min(0),
   p50: z.number(),
   p95: z.number(),
   p99: z.number(),
   max: z.number(),
-  /** False below the minimum number of samples: such a p99 is one or two requests. */
+  /** False below the minimum number of samples, because p99 would be one or two requests. */
   p99Reliable: z.boolean(),
 });
 
 export const phaseLoad = z.strictObject({
-  /** Part of the exercise in which the requests were due. */
+  /** Phase of the drill in which the requests were due. */
   phase: z.string(),
   seconds: z.number().min(0),
   requests: z.int().min(0),
@@ -45,45 +48,45 @@ export const phaseLoad = z.strictObject({
 export type PhaseLoad = z.infer<typeof phaseLoad>;
 
 export const drillCheck = z.strictObject({
-  /** What must be, as a sentence. */
+  /** Expected behaviour, as a sentence. */
   claim: z.string(),
   passed: z.boolean(),
-  /** What was seen. */
+  /** Observed behaviour. */
   message: z.string(),
 });
 export type DrillCheck = z.infer<typeof drillCheck>;
 
-/** How many pods there were, whenever that changed. */
+/** Numbers of pods, recorded whenever one of them changes. */
 export const replicaPoint = z.strictObject({
   atSeconds: z.number().min(0),
-  /** Asked of the Deployment. */
-  wanted: z.int().min(0),
+  /** `spec.replicas` of the Deployment. */
+  desired: z.int().min(0),
   ready: z.int().min(0),
-  /** All that are there, those on their way in or out as well. */
+  /** All pods, including starting and terminating ones. */
   pods: z.int().min(0),
-  /** What the autoscaler saw. */
+  /** Metric reported by the autoscaler. */
   metric: z.string().optional(),
 });
 export type ReplicaPoint = z.infer<typeof replicaPoint>;
 
 export const drillRecord = z.strictObject({
   schema: z.literal(drillRecordSchemaVersion),
-  kind: z.literal("k8s"),
-  exercise: z.enum(drillNames),
+  kind: z.literal("drill"),
+  drill: z.enum(drillNames),
   /** UTC, ISO 8601. */
   startedAt: z.iso.datetime(),
   finishedAt: z.iso.datetime(),
-  /** What it was done to: without it the numbers mean nothing. */
+  /** Deployment under test. */
   subject: z.strictObject({
     commit: z.string().optional(),
-    /** Files differed from the commit. */
+    /** Whether the working tree differed from the commit. */
     dirty: z.boolean().optional(),
     machine: machineSubject,
-    /** Name of the environment; absent where the cluster was named by hand. */
+    /** Name of the environment; absent if the cluster was selected by options. */
     environment: z.string().optional(),
     cluster: z.strictObject({
       context: z.string(),
-      /** Of the API server. */
+      /** Version of the API server. */
       version: z.string(),
       nodes: z.array(
         z.strictObject({
@@ -97,46 +100,87 @@ export const drillRecord = z.strictObject({
     }),
     namespace: z.string(),
     deployment: z.string(),
-    /** As the Deployment names it. */
+    /** Image name in the Deployment. */
     image: z.string(),
-    /** What the container runtime of a pod says that it runs. */
+    /** Image id reported by the container runtime of a pod. */
     imageId: z.string(),
   }),
-  /** How requests were sent; absent where none were. */
+  /** Absent if the drill sends no requests. */
   load: z
     .strictObject({
       kind: z.enum(["fixed rate", "closed loop"]),
-      /** Requests a second of a fixed rate. */
+      /** Requests per second at a fixed rate. */
       ratePerSecond: z.number().optional(),
-      /** Clients of a closed loop: each sends its next request when the last one was answered. */
+      /** Clients of a closed loop: each sends its next request after the previous response. */
       concurrency: z.int().optional(),
       imagesPerRequest: z.literal(1),
-      /** Each request has a connection of its own, so that the Service chooses a pod for each. */
-      connections: z.literal("one for each request"),
+      /** A new connection for each request, so that the Service selects a pod for each. */
+      connections: z.literal("one per request"),
       url: z.string(),
       phases: z.array(phaseLoad),
     })
     .optional(),
   replicas: z.array(replicaPoint),
-  /** What was done and seen, in order. */
+  /** Actions and observations, in order. */
   steps: z.array(z.strictObject({ atSeconds: z.number().min(0), text: z.string() })),
-  /** What the API server said when it refused. */
-  refusals: z.array(
+  /** Requests that the API server rejected. */
+  rejections: z.array(
     z.strictObject({
-      asked: z.string(),
+      request: z.string(),
       status: z.int(),
       reason: z.string(),
       message: z.string(),
     }),
   ),
   checks: z.array(drillCheck),
-  /** Every check passed. */
+  /** Whether every check passed. */
   passed: z.boolean(),
 });
 export type DrillRecord = z.infer<typeof drillRecord>;
 
-/** `verify/drills/k8s-record.schema.json`, whole. */
+/** Fields of schema 1 that were renamed. */
+const drillRecordV1 = z.looseObject({
+  schema: z.literal(1),
+  kind: z.literal("k8s"),
+  exercise: z.string(),
+  load: z.looseObject({}).optional(),
+  replicas: z.array(z.looseObject({ wanted: z.int() })),
+  refusals: z.array(z.looseObject({ asked: z.string() })),
+});
+
+/**
+ * Parses a saved record; one of schema 1 is upgraded.
+ *
+ * @param shown - File name, for errors.
+ * @throws {UserError} one line: the file, the field, the rule and the value.
+ */
+export function parseDrillRecord(text: string, shown: string): DrillRecord {
+  const old = drillRecordV1.safeParse(parseJson(text, shown));
+  const upgraded = old.success ? JSON.stringify(upgradeV1(old.data)) : text;
+  const kind = { kind: "drill", version: drillRecordSchemaVersion, schema: drillRecord };
+  return parseRecordAs(kind, upgraded, shown);
+}
+
+function upgradeV1({
+  exercise,
+  load,
+  replicas,
+  refusals,
+  ...record
+}: z.infer<typeof drillRecordV1>) {
+  return {
+    ...record,
+    schema: drillRecordSchemaVersion,
+    kind: "drill",
+    drill: exercise,
+    load: load && { ...load, connections: "one per request" },
+    replicas: replicas.map(({ wanted, ...point }) => ({ ...point, desired: wanted })),
+    rejections: refusals.map(({ asked, ...rejection }) => ({ ...rejection, request: asked })),
+  };
+}
+
+/** Renders `verify/drills/drill-record.schema.json`. */
 export function renderDrillRecordSchema(): string {
   const schema = z.toJSONSchema(drillRecord, { target: "draft-2020-12" });
-  return `${JSON.stringify({ title: "clipstack k8s record", ...schema }, null, 2)}\n`;
+  return `${JSON.stringify({ title: "clipstack drill record", ...schema }, null, 2)}\n`;
 }

@@ -1,14 +1,35 @@
 import { expect, test } from "vitest";
 import { renderText } from "../../bench/report/render-text.ts";
-import { drillRecord } from "./drill-record.ts";
+import { drillRecord, parseDrillRecord } from "./drill-record.ts";
 import { drillReport } from "./drill-report.ts";
 import { testDrillRecord as record } from "./test-drill-record.ts";
 
-test("the record is one of its schema", () => {
+test("the record matches its schema", () => {
   expect(drillRecord.parse(record)).toEqual(record);
 });
 
-test("a report says what it was done to, what was seen and how many requests it was seen on", () => {
+test("upgrades a record of schema 1", () => {
+  const { drill, rejections, replicas, load, ...rest } = record;
+  const old = {
+    ...rest,
+    schema: 1,
+    kind: "k8s",
+    exercise: drill,
+    refusals: rejections.map(({ request, ...it }) => ({ asked: request, ...it })),
+    replicas: replicas.map(({ desired, ...it }) => ({ wanted: desired, ...it })),
+    load: { ...load, connections: "one for each request" },
+  };
+  expect(parseDrillRecord(JSON.stringify(old), "old.json")).toEqual(record);
+});
+
+test("fails on a record of a later schema", () => {
+  const later = JSON.stringify({ ...record, schema: 3 });
+  expect(() => parseDrillRecord(later, "later.json")).toThrow(
+    "later.json: schema must be 2, got 3",
+  );
+});
+
+test("the report names the Deployment, the findings and the number of requests", () => {
   expect(renderText(drillReport(record))).toMatchInlineSnapshot(`
     "Deployment  clipstack/clipstack-embed
     Cluster     kind-clipstack, Kubernetes v1.33.13
@@ -18,11 +39,11 @@ test("a report says what it was done to, what was seen and how many requests it 
 
     Checks
 
-    Does the disruption budget allow one eviction and refuse the next, with no request lost?
+    Does the PodDisruptionBudget allow one eviction and reject the next, with no request lost?
 
-    outcome  check                          finding
-    ✓ pass   the budget allows an eviction  1 of 2 pods evicted
-    ✗ FAIL   every request is answered      1 of 30 requests failed
+    outcome  check                       finding
+    ✓ pass   the PDB allows an eviction  1 of 2 pods evicted
+    ✗ FAIL   every request is answered   1 of 30 requests failed
 
     Load
 

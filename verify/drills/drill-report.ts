@@ -17,13 +17,13 @@ import { type DrillRecord, drillQuestions } from "./drill-record.ts";
 
 /** Report of a drill on a cluster. */
 export function drillReport(record: DrillRecord): Report {
-  const { subject, checks, exercise } = record;
+  const { subject, checks, drill } = record;
   const { cluster, namespace, deployment, image, imageId } = subject;
   const failed = checks.filter(({ passed }) => !passed);
   const nodes = cluster.nodes.map(({ name, cpu, memory }) => `${name} (${cpu} CPU, ${memory})`);
   const total = counted(checks.length, "check");
   return {
-    title: `Drill ${exercise}`,
+    title: `Drill ${drill}`,
     verdict: failed.length === 0 ? `${total} passed` : `${failed.length} of ${total} failed`,
     tone: failed.length === 0 ? "good" : "bad",
     facts: [
@@ -45,7 +45,7 @@ export function drillReport(record: DrillRecord): Report {
   };
 }
 
-function checkSection({ exercise, checks }: DrillRecord): Section {
+function checkSection({ drill, checks }: DrillRecord): Section {
   const table = tableOf("Checks", checks, [
     textField("outcome", ({ passed }) => ({
       text: passed ? "✓ pass" : "✗ FAIL",
@@ -54,7 +54,7 @@ function checkSection({ exercise, checks }: DrillRecord): Section {
     textField("check", ({ claim }) => claim),
     longField("finding", ({ message }) => message),
   ]);
-  return tableSection("checks", "Checks", table, { answer: [drillQuestions[exercise]] });
+  return tableSection("checks", "Checks", table, { answer: [drillQuestions[drill]] });
 }
 
 function loadSections({ load }: DrillRecord): readonly Section[] {

@@ -22,99 +22,101 @@ import {
 export interface DrillOptions {
   readonly target: DrillTarget;
   readonly images: readonly EncodedImage[];
-  /** Requests per second while pods come and go. */
+  /** Requests per second of the fixed-rate load. */
   readonly ratePerSecond: number;
-  /** Clients of a load that is to make the autoscaler act. */
+  /** Clients of the closed loop that triggers the autoscaler. */
   readonly concurrency: number;
-  /** For an embed server that requires one. */
+  /** @default - no authentication */
   readonly apiKey?: string;
-  /** Folder whose git commit goes into the record. */
+  /** Git repository; its commit is recorded. */
   readonly repository: string;
   readonly signal: AbortSignal;
-  /** Receives each step as one line. */
+  /** Receives each step as one line of text. */
   readonly onStep?: (line: string) => void;
 }
 
-/** One part of a drill. Every request that is due in it must be answered. */
+/** One phase of a drill. Every request that is due in it must be answered. */
 export interface DrillPhase {
   readonly name: string;
-  /** Load from here on. */
+  /** Load from this phase on. @default - the load of the previous phase */
   readonly load?: (options: DrillOptions) => Pace;
-  /** Seconds of load before anything is done. */
-  readonly calmSeconds?: number;
+  /** Seconds of load before `act`. @default 0 */
+  readonly leadSeconds?: number;
   act(run: DrillRun): Promise<void>;
 }
 
-/** A rehearsal on a running cluster, and how it is undone. */
+/** Rehearsal on a running cluster, and how to undo it. */
 export interface Drill {
   readonly name: DrillName;
   /**
-   * Pods that the autoscaler holds from an earlier load: `awaited`, since a rolling update needs their room on the nodes, and
-   * `required` where the drill begins with the fewest pods.
+   * Treatment of pods that the autoscaler added under an earlier load. `awaited`: waits until they are removed, because a rolling
+   * update needs their capacity; `required`: fails if they are not removed.
+   *
+   * @default - starts with any number of pods
    */
   readonly scaleDown?: "awaited" | "required";
-  /** Throws a {@link UserError} if there is nothing to drill; nothing has been changed then. */
+  /** Checks the prerequisites before any change; throws {@link UserError} if one is missing. */
   prepare?(run: DrillRun): Promise<void>;
   readonly phases: readonly DrillPhase[];
-  /** Always called, also after a failure or an interruption. */
+  /** Reverts changes; also called after a failure or an interruption. */
   restore?(run: DrillRun): Promise<void>;
-  /** Called once the pods are at rest again, or will not be: removes what is left of the drill. */
+  /** Removes objects that the drill created; called after the pods have settled or failed to settle. */
   cleanUp?(run: DrillRun): Promise<void>;
 }
 
 export const pollMs = 500;
-/** How long an API server may be away: while the drill goes on, and while the cluster is restored. */
-const actPatienceMs = 15_000;
-const restorePatienceMs = 90_000;
-/** Beyond the window of an autoscaler: its period, the metrics' age and the pods' own end. */
+/** Retry limits while the API server is unavailable: during the phases, and while the cluster is restored. */
+const phaseRetryMs = 15_000;
+const restoreRetryMs = 90_000;
+/** Added to the autoscaler's window: its sync period, the age of metrics, and pod termination. */
 export const scaleMarginSeconds = 120;
 
-/** Something must be so, and is not. What was done is undone, and the record says it. */
+/** An expected state was not reached in time. The changes are reverted, and the failure is recorded. */
 class ClaimFailed extends Error {
   override readonly name = "ClaimFailed";
 }
 
-/** One drill on one Deployment, while it goes on. */
+/** State of a drill in progress on one Deployment. */
 export class DrillRun {
   readonly steps: { atSeconds: number; text: string }[] = [];
   readonly replicas: ReplicaPoint[] = [];
-  readonly rejections: { asked: string; status: number; reason: string; message: string }[] = [];
+  readonly rejections: { request: string; status: number; reason: string; message: string }[] = [];
   readonly checks: DrillCheck[] = [];
   readonly load: DrillLoad;
   readonly #startedMs = performance.now();
-  #patienceMs = actPatienceMs;
-  /** A request was sent that may have changed the cluster. */
+  #retryMs = phaseRetryMs;
+  /** Whether a request was sent that may have changed the cluster. */
   changed = false;
 
   constructor(
     readonly api: ClusterApi,
     readonly options: DrillOptions,
-    /** How everything was before. */
+    /** State before the drill. */
     readonly before: Snapshot,
-    /** Of what may be interrupted; while the cluster is restored, another one. */
+    /** Aborts the phases; replaced while the cluster is restored. */
     public signal: AbortSignal,
   ) {
     this.load = new DrillLoad(api, options.target, before, options.images, options.apiKey);
   }
 
-  /** From here on an interruption no longer counts, and an API server may be away for longer. */
+  /** Ignores interruptions from now on, and retries for longer. */
   beginRestoring(): void {
     this.signal = new AbortController().signal;
-    this.#patienceMs = restorePatienceMs;
+    this.#retryMs = restoreRetryMs;
   }
 
   get target(): DrillTarget {
     return this.options.target;
   }
 
-  /** Path of the API for objects of the namespace. */
+  /** API path of objects in the namespace. */
   path(group: string, plural: string, name?: string): string {
     return namespacedPath(this.target.namespace, group, plural, name);
   }
 
   step(text: string): void {
     this.steps.push({ atSeconds: this.#seconds(), text });
-    this.#tell(text);
+    this.#print(text);
   }
 
   check(claim: string, passed: boolean, message: string): void {
@@ -122,11 +124,11 @@ export class DrillRun {
     this.step(`${passed ? "✔" : "✘"} ${claim}: ${message}`);
   }
 
-  reject(asked: string, { status, reason, message }: ApiRejection): void {
-    this.rejections.push({ asked, status, reason, message });
+  recordRejection(request: string, { status, reason, message }: ApiRejection): void {
+    this.rejections.push({ request, status, reason, message });
   }
 
-  /** Changes the Deployment. */
+  /** Patches the Deployment. */
   async patch(type: PatchType, body: unknown): Promise<void> {
     this.changed = true;
     await this.api.patch(this.path("apps/v1", "deployments", this.target.deployment), type, body);
@@ -138,9 +140,9 @@ export class DrillRun {
     await this.api.post(path, body);
   }
 
-  /** Tries again while the API server is away for a moment. Only for what may be done twice. */
+  /** Retries while the API server is unavailable. `work` must be idempotent. */
   async withRetries<T>(work: () => Promise<T>): Promise<T> {
-    const endsMs = performance.now() + this.#patienceMs;
+    const endsMs = performance.now() + this.#retryMs;
     for (let tries = 1; ; tries++) {
       try {
         return await work();
@@ -148,57 +150,57 @@ export class DrillRun {
         this.signal.throwIfAborted();
         if (isFinal(error) || performance.now() > endsMs) throw error;
         if (tries === 1) {
-          this.step(`trying again for up to ${this.#patienceMs / 1_000} s: ${reason(error)}`);
+          this.step(`retrying for up to ${this.#retryMs / 1_000} s: ${reason(error)}`);
         }
         await this.#pause();
       }
     }
   }
 
-  /** The Deployment, its pods and its autoscaler now; what has changed is kept for the record. */
+  /** Reads the Deployment, its pods and its autoscaler, and records changed pod numbers. */
   async observe(): Promise<Snapshot> {
-    const seen = await this.withRetries(() => readSnapshot(this.api, this.target));
-    const point = replicaPoint(seen);
+    const snapshot = await this.withRetries(() => readSnapshot(this.api, this.target));
+    const point = replicaPoint(snapshot);
     const { atSeconds: _, ...last } = this.replicas.at(-1) ?? { atSeconds: 0 };
     if (!isDeepStrictEqual(last, point)) {
       this.replicas.push({ atSeconds: this.#seconds(), ...point });
-      this.#tell(`  ${snapshotText(seen)}`);
+      this.#print(`  ${snapshotText(snapshot)}`);
     }
-    return seen;
+    return snapshot;
   }
 
   /**
-   * Looks until something is so.
+   * Polls until a condition holds.
    *
-   * @param what - Subject of the message when it does not come.
+   * @param claim - Condition as text, for the error message.
    * @throws {ClaimFailed} after `seconds`.
    */
   async until(
-    what: string,
+    claim: string,
     seconds: number,
-    isSo: (seen: Snapshot) => boolean | Promise<boolean>,
+    holds: (snapshot: Snapshot) => boolean | Promise<boolean>,
   ): Promise<Snapshot> {
     const endsMs = performance.now() + seconds * 1_000;
     for (;;) {
-      const seen = await this.observe();
-      if (await isSo(seen)) return seen;
+      const snapshot = await this.observe();
+      if (await holds(snapshot)) return snapshot;
       if (performance.now() > endsMs) {
-        throw new ClaimFailed(`${what}: not after ${seconds} s; ${snapshotText(seen)}`);
+        throw new ClaimFailed(`${claim}: not reached in ${seconds} s; ${snapshotText(snapshot)}`);
       }
       await this.#pause();
     }
   }
 
-  /** Until every pod is of the Deployment's template and ready, and no other is left. */
-  async untilSettled(what: string, seconds: number): Promise<Snapshot> {
+  /** Waits until every pod has the Deployment's template and is ready, and no other pod remains. */
+  async untilSettled(claim: string, seconds: number): Promise<Snapshot> {
     return this.until(
-      what,
+      claim,
       seconds,
       ({ deployment, pods }) => unrest(deployment, pods) === undefined,
     );
   }
 
-  /** Looks for some time. */
+  /** Records pod numbers for `seconds`. */
   async watch(seconds: number): Promise<void> {
     const endsMs = performance.now() + seconds * 1_000;
     while (performance.now() < endsMs) {
@@ -209,13 +211,13 @@ export class DrillRun {
 
   /** Runs the phases of a drill, each under its load. */
   async act({ phases }: Drill): Promise<void> {
-    for (const { name, load, calmSeconds = 0, act } of phases) {
+    for (const { name, load, leadSeconds = 0, act } of phases) {
       const pace = load?.(this.options);
-      // the first load begins before its phase, a later one with it
+      // the first load starts before its phase, a later one with it
       if (pace !== undefined && this.load.idle) await this.#send(pace);
       this.load.phase(name);
       if (pace !== undefined && !isDeepStrictEqual(pace, this.load.pace)) await this.#send(pace);
-      await this.watch(calmSeconds);
+      await this.watch(leadSeconds);
       await act(this);
     }
     if (this.load.idle) return;
@@ -225,12 +227,12 @@ export class DrillRun {
 
   async #send(pace: Pace): Promise<void> {
     await this.load.start(pace, this.signal);
-    // an autoscaler may act on it
+    // the load may trigger an autoscaler
     this.changed = true;
     this.step(
       pace.kind === "fixed rate"
-        ? `load: ${pace.ratePerSecond} requests a second`
-        : `load: ${pace.concurrency} clients, each after its last answer`,
+        ? `load: ${pace.ratePerSecond} requests per second`
+        : `load: ${pace.concurrency} clients in a closed loop`,
     );
   }
 
@@ -252,7 +254,7 @@ export class DrillRun {
     await sleep(pollMs, undefined, { signal: this.signal });
   }
 
-  #tell(text: string): void {
+  #print(text: string): void {
     this.options.onStep?.(`${this.#seconds().toFixed(1).padStart(6)} s  ${text}`);
   }
 
@@ -261,7 +263,7 @@ export class DrillRun {
   }
 }
 
-/** Errors that are not retried: an exceeded wait and missing permissions. */
+/** Returns whether an error is not retried: a missing permission or an exceeded wait. */
 function isFinal(error: unknown): boolean {
   if (error instanceof ApiRejection) return error.status === 403;
   return error instanceof ClaimFailed;

@@ -9,48 +9,48 @@ import { UserError } from "../../contract/user-error.ts";
 import { ApiRejection } from "../cluster/cluster-api.ts";
 import type { Drill, DrillRun } from "./drill.ts";
 
-/** Label of the pods of this exercise: none of them is ever started. */
-const exerciseLabel = "clipstack.dev/exercise";
+/** Label of the pods of this drill. None of them is ever started. */
+const drillLabel = "clipstack.dev/drill";
 
-/** Resources of a quota that one pod can ask too much of, and how a container asks. */
+/** Quota resources that a single pod can exceed, with the container field that counts. */
 const quotaResources = {
-  "requests.cpu": { resource: "cpu", ask: "requests" },
-  "requests.memory": { resource: "memory", ask: "requests" },
-  "limits.cpu": { resource: "cpu", ask: "limits" },
-  "limits.memory": { resource: "memory", ask: "limits" },
-  "requests.nvidia.com/gpu": { resource: "nvidia.com/gpu", ask: "requests" },
+  "requests.cpu": { resource: "cpu", field: "requests" },
+  "requests.memory": { resource: "memory", field: "requests" },
+  "limits.cpu": { resource: "cpu", field: "limits" },
+  "limits.memory": { resource: "memory", field: "limits" },
+  "requests.nvidia.com/gpu": { resource: "nvidia.com/gpu", field: "requests" },
 } as const;
 type QuotaResource = keyof typeof quotaResources;
 
-/** Of a container that only has to be there: within every range that a namespace may sensibly have. */
+/** Requests and limits of a minimal container, within any reasonable LimitRange. */
 const small = { cpu: 0.01, memory: 16 * 2 ** 20 } as const;
 
-/** Pods that ask for more than the quota has left are refused, and one that fits is not. */
+/** Pods that exceed the rest of the ResourceQuota are rejected, and a pod that fits is accepted. */
 export const quotaDrill: Drill = {
   name: "quota",
 
   async prepare(run) {
     if ((await quotaOf(run)) !== undefined) return;
     throw new UserError(
-      `namespace '${run.target.namespace}' has no quota on CPU, memory or GPUs of pods`,
+      `namespace '${run.target.namespace}' must have a ResourceQuota on CPU, memory or GPUs, got none`,
     );
   },
 
-  phases: [{ name: "quota", act: askForPods }],
+  phases: [{ name: "quota", act: createPods }],
 
   async restore(run) {
-    const left = await run.api.list<ClusterPod>(
-      `${run.path("v1", "pods")}?labelSelector=${encodeURIComponent(exerciseLabel)}`,
+    const created = await run.api.list<ClusterPod>(
+      `${run.path("v1", "pods")}?labelSelector=${encodeURIComponent(drillLabel)}`,
     );
-    for (const { metadata } of left) {
+    for (const { metadata } of created) {
       await run.api.delete(`${run.path("v1", "pods", metadata.name)}?gracePeriodSeconds=0`);
-      run.step(`${metadata.name} is deleted`);
+      run.step(`deleted ${metadata.name}`);
     }
   },
 };
 
-async function askForPods(run: DrillRun): Promise<void> {
-  const pods = await podsOf(run);
+async function createPods(run: DrillRun): Promise<void> {
+  const pods = await podIds(run);
   const quota = await quotaOf(run);
   if (quota === undefined) return;
   const { hard = {}, used = {} } = quota.status ?? {};
@@ -58,19 +58,19 @@ async function askForPods(run: DrillRun): Promise<void> {
     run.step(`quota '${quota.metadata.name}': ${name} ${used[name] ?? 0} of ${hard[name]} used`);
   }
   const max = await largestContainer(run);
-  await fits(run);
+  await createFittingPod(run);
   for (const name of namesOf(quota)) {
-    const left = quantity(hard[name] ?? "0") - quantity(used[name] ?? "0");
-    await tooMuch(run, name, left, max);
+    const available = quantity(hard[name] ?? "0") - quantity(used[name] ?? "0");
+    await createExcessivePod(run, name, available, max);
   }
   const after = await quotaOf(run);
-  if (!isDeepStrictEqual(await podsOf(run), pods)) {
-    run.step("pods have come or gone meanwhile: what the quota has used is not compared");
+  if (!isDeepStrictEqual(await podIds(run), pods)) {
+    run.step("quota usage is not compared, because pods were created or deleted in the meantime");
     return;
   }
   const same = JSON.stringify(after?.status?.used) === JSON.stringify(used);
   run.check(
-    "what is refused uses nothing of the quota",
+    "rejected pods do not use the quota",
     same,
     Object.entries(after?.status?.used ?? {})
       .map(([name, value]) => `${name} ${value}`)
@@ -78,8 +78,8 @@ async function askForPods(run: DrillRun): Promise<void> {
   );
 }
 
-/** What the quota counts; an autoscaler may change it at any time. */
-async function podsOf(run: DrillRun): Promise<readonly string[]> {
+/** Sorted uids of the pods that the quota counts; an autoscaler may change them at any time. */
+async function podIds(run: DrillRun): Promise<readonly string[]> {
   const pods = await run.api.list<ClusterPod>(run.path("v1", "pods"));
   return pods.map(({ metadata }) => metadata.uid).sort();
 }
@@ -95,52 +95,52 @@ async function quotaOf(run: DrillRun): Promise<ClusterQuota | undefined> {
   return quotas.find((quota) => namesOf(quota).length > 0);
 }
 
-/** The most that one container may ask for, where a range says so. */
+/** Maximum of each resource per container, from the LimitRanges of the namespace. */
 async function largestContainer(run: DrillRun): Promise<Readonly<Record<string, number>>> {
   const ranges = await run.api.list<ClusterLimitRange>(run.path("v1", "limitranges"));
   const max: Record<string, number> = {};
-  for (const { type, max: most } of ranges.flatMap(({ spec }) => spec.limits)) {
+  for (const { type, max: maximum } of ranges.flatMap(({ spec }) => spec.limits)) {
     if (type !== "Container") continue;
-    for (const [name, value] of Object.entries(most ?? {})) {
+    for (const [name, value] of Object.entries(maximum ?? {})) {
       max[name] = Math.min(max[name] ?? Number.POSITIVE_INFINITY, quantity(value));
     }
   }
   return max;
 }
 
-/** That pods of this form are refused for nothing else: a small one is accepted, if only on trial. */
-async function fits(run: DrillRun): Promise<void> {
+/** Checks, as a dry run, that a small pod is accepted, so that the other pods are rejected for their size only. */
+async function createFittingPod(run: DrillRun): Promise<void> {
   try {
     await run.post(
       `${run.path("v1", "pods")}?dryRun=All`,
       podOf(run, "fits", [container(0, {}, {})]),
     );
-    run.check("a pod that fits is accepted", true, "on trial (dry run): none is started");
+    run.check("a pod that fits is accepted", true, "accepted (dry run)");
   } catch (error) {
     if (!(error instanceof ApiRejection)) throw error;
     run.check("a pod that fits is accepted", false, `status ${error.status}: ${error.message}`);
   }
 }
 
-async function tooMuch(
+async function createExcessivePod(
   run: DrillRun,
   name: QuotaResource,
-  left: number,
+  available: number,
   max: Readonly<Record<string, number>>,
 ): Promise<void> {
-  const { resource, ask } = quotaResources[name];
-  const claim = `a pod over ${name} is refused`;
+  const { resource, field } = quotaResources[name];
+  const claim = `a pod over ${name} is rejected`;
   run.signal.throwIfAborted();
   try {
     await run.post(
       run.path("v1", "pods"),
-      podOf(run, name.replaceAll(/[^a-z]+/g, "-"), containersFor(resource, ask, left, max)),
+      podOf(run, name.replaceAll(/[^a-z]+/g, "-"), containersFor(resource, field, available, max)),
     );
-    run.check(claim, false, "it was accepted");
+    run.check(claim, false, "the pod was accepted");
   } catch (error) {
     if (!(error instanceof ApiRejection)) throw error;
-    run.reject(
-      `a pod with more ${name} than the ${quantityText(resource, left)} that are left`,
+    run.recordRejection(
+      `a pod over ${name}, of which ${quantityText(resource, available)} are available`,
       error,
     );
     const byQuota = error.status === 403 && error.message.includes("exceeded quota");
@@ -152,21 +152,21 @@ async function tooMuch(
   }
 }
 
-/** Containers that together ask for more than what is left, and none for more than one may. */
+/** Containers that together exceed the available amount, each within the maximum per container. */
 export function containersFor(
   resource: string,
-  ask: "requests" | "limits",
-  left: number,
+  field: "requests" | "limits",
+  available: number,
   max: Readonly<Record<string, number>>,
 ): readonly object[] {
   const unit = resource === "cpu" ? 0.01 : resource === "memory" ? 2 ** 20 : 1;
-  const over = Math.max(left, 0) + unit;
+  const over = Math.max(available, 0) + unit;
   const each = Math.min(over, max[resource] ?? over);
   const count = Math.ceil(over / each);
   return Array.from({ length: count }, (_, index) => {
-    const much = { [resource]: each };
-    // a request beyond the limit is wrong, and GPUs are asked for with both
-    return container(index, ask === "requests" ? much : {}, much);
+    const amount = { [resource]: each };
+    // the limit is always set, because a request must not exceed it and GPUs need both
+    return container(index, field === "requests" ? amount : {}, amount);
   });
 }
 
@@ -176,8 +176,8 @@ function container(
   limits: Readonly<Record<string, number>>,
 ): object {
   return {
-    name: `exercise-${index}`,
-    image: "clipstack.invalid/exercise:none",
+    name: `drill-${index}`,
+    image: "clipstack.invalid/drill:none",
     imagePullPolicy: "Never",
     resources: {
       requests: quantities({ ...small, ...requests }),
@@ -191,19 +191,19 @@ function container(
   };
 }
 
-/** A pod that every Pod Security Standard allows, and that is never started. */
+/** Pod that every Pod Security Standard allows and no scheduler starts. */
 function podOf(run: DrillRun, name: string, containers: readonly object[]): object {
   return {
     apiVersion: "v1",
     kind: "Pod",
     metadata: {
-      name: `clipstack-exercise-${name}`,
+      name: `clipstack-drill-${name}`,
       namespace: run.target.namespace,
-      labels: { [exerciseLabel]: "quota" },
+      labels: { [drillLabel]: "quota" },
     },
     spec: {
-      // no scheduler has this name: were it accepted, it would not run
-      schedulerName: "clipstack-exercise-none",
+      // no scheduler has this name, so that an accepted pod would not run
+      schedulerName: "clipstack-drill-none",
       automountServiceAccountToken: false,
       restartPolicy: "Never",
       securityContext: {
@@ -222,7 +222,7 @@ function quantities(values: Readonly<Record<string, number>>): Readonly<Record<s
   );
 }
 
-/** As Kubernetes writes it: millicores, MiB, or a number. */
+/** Quantity in the notation of Kubernetes: millicores, MiB, or a number. */
 export function quantityText(resource: string, value: number): string {
   if (resource === "cpu") return `${Math.ceil(Math.round(value * 1e6) / 1e3)}m`;
   if (resource === "memory") return `${Math.ceil(value / 2 ** 20)}Mi`;

@@ -8,7 +8,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import { startClipstack } from "../../cli/test-programs.ts";
 import { type DeploymentFaults, deploymentCluster } from "../cluster/test-deployment-cluster.ts";
 import { kubectlDeployment } from "../test-kubectl.ts";
-import { mayBeAway, rolloutDrill } from "./rollout.ts";
+import { maxUnavailablePods, rolloutDrill } from "./rollout.ts";
 import { runDrill } from "./run-drill.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "clipstack-rollout-"));
@@ -24,12 +24,12 @@ async function cluster(faults: DeploymentFaults = {}) {
   return it;
 }
 
-/** An embed server that answers the first `answers` requests, and keeps the others waiting. */
-async function service(answers = Number.POSITIVE_INFINITY): Promise<string> {
-  let asked = 0;
+/** Starts an embed server that responds to the first `responses` requests and hangs on later ones. */
+async function service(responses = Number.POSITIVE_INFINITY): Promise<string> {
+  let requests = 0;
   const server: Server = createServer((request, response) => {
     request.resume();
-    if (++asked <= answers) request.on("end", () => response.end("{}"));
+    if (++requests <= responses) request.on("end", () => response.end("{}"));
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   closers.push(() => {
@@ -50,7 +50,7 @@ function rollout(
   return runDrill(rolloutDrill, {
     target: { access: { kubeconfig }, namespace, deployment, url },
     images: [{ bytes: new Uint8Array([1]), contentType: "image/jpeg" }],
-    // all drills go on at a time
+    // the drills of this file run concurrently
     ratePerSecond: 10,
     concurrency: 1,
     repository: import.meta.dirname,
@@ -59,77 +59,79 @@ function rollout(
   });
 }
 
-const toBadImage = "rolling update to an image that is not there";
+const toBadImage = "rolling update to a missing image";
 
 describe.concurrent("the rollout drill", () => {
-  test("leaves the template, its owners and the versions to roll back to as they were", async () => {
-    const { kubeconfig, kept } = await cluster();
-    const before = kept();
+  test("restores the template, the field owners and the revisions", async () => {
+    const { kubeconfig, restorable } = await cluster();
+    const before = restorable();
     const record = await rollout(kubeconfig, await service());
     expect(record.checks.filter(({ passed }) => !passed)).toEqual([]);
-    expect(kept()).toEqual(before);
+    expect(restorable()).toEqual(before);
   });
 
-  test("goes through where the API server is away for a moment", async () => {
-    const { kubeconfig, kept } = await cluster({ awayMs: 1_500 });
-    const before = kept();
+  test("completes despite a short outage of the API server", async () => {
+    const { kubeconfig, restorable } = await cluster({ awayMs: 1_500 });
+    const before = restorable();
     const record = await rollout(kubeconfig, await service());
     expect(record.passed).toBe(true);
-    expect(kept()).toEqual(before);
+    expect(restorable()).toEqual(before);
   });
 
-  test("restores, and says what failed, where the API server is away for longer", async () => {
-    const { kubeconfig, kept, comeBack } = await cluster({ awayMs: Number.POSITIVE_INFINITY });
-    const before = kept();
+  test("restores the cluster and records the failure after a longer outage of the API server", async () => {
+    const { kubeconfig, restorable, comeBack } = await cluster({
+      awayMs: Number.POSITIVE_INFINITY,
+    });
+    const before = restorable();
     const record = await rollout(kubeconfig, await service(), (line) => {
-      if (line.includes("✘ the exercise goes through")) comeBack();
+      if (line.includes("✘ the drill completes")) comeBack();
     });
     expect(record.checks.map(({ claim, passed }) => [claim, passed])).toEqual([
-      ["the exercise goes through", false],
-      ["the cluster is as it was", true],
+      ["the drill completes", false],
+      ["the cluster is restored", true],
     ]);
-    expect(kept()).toEqual(before);
+    expect(restorable()).toEqual(before);
   });
 
-  test("waits for the autoscaler to take away the pods of an earlier load", async () => {
-    const { kubeconfig, kept } = await cluster({ scaledUpMs: 1_500 });
-    const before = kept();
+  test("waits until the autoscaler has removed the pods of an earlier load", async () => {
+    const { kubeconfig, restorable } = await cluster({ scaledUpMs: 1_500 });
+    const before = restorable();
     const lines: string[] = [];
     const record = await rollout(kubeconfig, await service(), (line) => lines.push(line));
     expect(lines[0]).toBe(
-      "the autoscaler holds 4 pods from an earlier load; waiting for 2, up to 121 s",
+      "the autoscaler holds 4 pods from an earlier load; waiting up to 121 s for 2",
     );
-    expect(record.replicas[0]).toMatchObject({ wanted: 2, pods: 2 });
+    expect(record.replicas[0]).toMatchObject({ desired: 2, pods: 2 });
     expect(record.passed).toBe(true);
-    expect(kept()).toEqual(before);
+    expect(restorable()).toEqual(before);
   });
 
-  test("is on record where the cluster refuses the change", async () => {
-    const { kubeconfig, kept } = await cluster({ patchFails: true });
-    const before = kept();
+  test("records a change that the cluster rejects", async () => {
+    const { kubeconfig, restorable } = await cluster({ patchFails: true });
+    const before = restorable();
     const record = await rollout(kubeconfig, await service());
     expect(record.passed).toBe(false);
     expect(record.checks[0]?.message).toContain("failed calling webhook");
-    expect(kept()).toEqual(before);
+    expect(restorable()).toEqual(before);
   });
 
-  test("restores when it is interrupted, and says so at once, also while the service hangs", async () => {
-    const { kubeconfig, kept } = await cluster();
-    const before = kept();
+  test("restores the cluster after an interruption, even if the service hangs", async () => {
+    const { kubeconfig, restorable } = await cluster();
+    const before = restorable();
     const lines: string[] = [];
     const interrupted = rollout(kubeconfig, await service(2), (line, interrupt) => {
       lines.push(line);
       if (line.includes(toBadImage)) interrupt();
     });
-    await expect(interrupted).rejects.toThrow("the cluster is as it was");
+    await expect(interrupted).rejects.toThrow("the cluster is restored");
     const at = lines.findIndex((line) => line.includes(toBadImage));
     expect(lines[at + 1]).toMatch(/^interrupted: /);
-    expect(kept()).toEqual(before);
+    expect(restorable()).toEqual(before);
   });
 
-  test.each(["SIGINT", "SIGHUP"] as const)("restores at %s", async (signal) => {
-    const { kubeconfig, kept, isPatched } = await cluster();
-    const before = kept();
+  test.each(["SIGINT", "SIGHUP"] as const)("restores the cluster after %s", async (signal) => {
+    const { kubeconfig, restorable, isPatched } = await cluster();
+    const before = restorable();
     const reports = mkdtempSync(join(folder, "reports-"));
     const { child, done } = startClipstack([
       ...["k8s", "rollout", "--kubeconfig", kubeconfig, "--namespace", "clipstack"],
@@ -137,13 +139,13 @@ describe.concurrent("the rollout drill", () => {
     ]);
     while (!isPatched() && child.exitCode === null) await sleep(50);
     child.kill(signal);
-    // a shell and the terminal both say that the terminal is gone
+    // when a terminal closes, both the shell and the terminal send the signal
     if (signal === "SIGHUP") child.kill(signal);
     expect(await done).toMatchObject({
       code: 130,
-      stderr: expect.stringContaining("clipstack: interrupted; the cluster is as it was"),
+      stderr: expect.stringContaining("clipstack: interrupted; the cluster is restored"),
     });
-    expect(kept()).toEqual(before);
+    expect(restorable()).toEqual(before);
   });
 });
 
@@ -152,6 +154,6 @@ test.each([
   [{ maxUnavailable: "25%", maxSurge: "25%" }, 8, 2],
   [{ maxUnavailable: "25%", maxSurge: "25%" }, 2, 0],
   [{ maxUnavailable: "25%", maxSurge: 0 }, 2, 1],
-])("with %j, of %d pods %d may be away", (rollingUpdate, replicas, away) => {
-  expect(mayBeAway({ strategy: { rollingUpdate } }, replicas)).toBe(away);
+])("%j of %d pods allows %d unavailable", (rollingUpdate, replicas, away) => {
+  expect(maxUnavailablePods({ strategy: { rollingUpdate } }, replicas)).toBe(away);
 });

@@ -9,20 +9,20 @@ import { templateHashLabel } from "../../contract/pods.ts";
 import type { Drill, DrillRun } from "./drill.ts";
 import { deadlineSeconds, type Snapshot } from "./snapshot.ts";
 
-/** No registry has it, and nobody is asked for it. */
+/** Tag that does not exist in any registry; `imagePullPolicy: Never` prevents a pull. */
 const badTag = "clipstack-no-such-image";
 
-/** While a bad rollout stands still, in seconds. */
-const holdSeconds = 10;
-/** The kubelet says at once that an image is not there. */
+/** Observation of the blocked rollout, in seconds. */
+const blockedSeconds = 10;
+/** Time until the kubelet reports the missing image, in seconds. */
 const badPodSeconds = 60;
 
-/** Versions that the drill makes: nothing of the user's may be dropped for them. */
-const madeVersions = 2;
+/** Revisions that the drill creates. The history limit is raised by as many, so that no earlier revision is deleted. */
+const createdRevisions = 2;
 
 /**
- * A rollout that an image stops, then a rolling update and the way back, all under load. In this order, since the version
- * before the last one is what the next `kubectl rollout undo` goes to.
+ * A rollout blocked by a missing image, then a rolling update and a rollback, all under load. The order matters, because the next
+ * `kubectl rollout undo` goes to the revision before the last one.
  */
 export const rolloutDrill: Drill = {
   name: "rollout",
@@ -32,26 +32,26 @@ export const rolloutDrill: Drill = {
     {
       name: "bad image",
       load: ({ ratePerSecond }) => ({ kind: "fixed rate", ratePerSecond }),
-      calmSeconds: 3,
+      leadSeconds: 3,
       async act(run) {
-        await holds(run, await breakImage(run));
+        await observeBlockedRollout(run, await breakImage(run));
         await undo(run);
-        run.step("rollback to the version before");
-        await run.untilSettled("the rollback is done", deadlineSeconds(run.before));
+        run.step("rollback to the previous revision");
+        await run.untilSettled("the rollback is complete", deadlineSeconds(run.before));
       },
     },
     {
       name: "restart",
       async act(run) {
         run.step("rolling update: every pod is replaced");
-        await replaces(run, "restart", () => restart(run));
+        await observeRollout(run, "restart", () => restart(run));
       },
     },
     {
       name: "undo",
       async act(run) {
-        run.step("rollback to the version before");
-        await replaces(run, "undo", () => undo(run));
+        run.step("rollback to the previous revision");
+        await observeRollout(run, "undo", () => undo(run));
       },
     },
   ],
@@ -61,23 +61,23 @@ export const rolloutDrill: Drill = {
     const { template } = run.before.deployment.spec;
     if (isDeepStrictEqual(deployment.spec.template, template)) return;
     await replace(run, "/spec/template", template);
-    run.step("the pod template is put back");
+    run.step("pod template restored");
   },
 
   async cleanUp(run) {
     const { deployment, replicaSets } = await run.observe();
-    const there = new Set(run.before.replicaSets.map(({ metadata }) => metadata.uid));
+    const earlier = new Set(run.before.replicaSets.map(({ metadata }) => metadata.uid));
     for (const { metadata, spec, status } of replicaSets) {
       const pods = Math.max(spec.replicas ?? 0, status?.replicas ?? 0);
-      if (there.has(metadata.uid) || pods > 0) continue;
+      if (earlier.has(metadata.uid) || pods > 0) continue;
       await run.api.delete(run.path("apps/v1", "replicasets", metadata.name));
-      run.step(`${metadata.name}, a version of this exercise, is deleted`);
+      run.step(`deleted ${metadata.name}, a revision of this drill`);
     }
     const { revisionHistoryLimit: limit } = run.before.deployment.spec;
     if (deployment.spec.revisionHistoryLimit !== limit) {
       await replace(run, "/spec/revisionHistoryLimit", limit);
     }
-    await giveFieldsBack(run);
+    await restoreFieldOwners(run);
   },
 };
 
@@ -96,7 +96,7 @@ async function undo(run: DrillRun): Promise<void> {
     Number(metadata.annotations?.[revisionAnnotation] ?? 0);
   const [, previous] = [...replicaSets].sort((a, b) => revisionOf(b) - revisionOf(a));
   const template = structuredClone(previous?.spec.template);
-  if (template === undefined) throw new Error("there is no version to roll back to");
+  if (template === undefined) throw new Error("the Deployment has no revision to roll back to");
   const labels: Record<string, string> = { ...template.metadata?.labels };
   delete labels[templateHashLabel];
   await replace(run, "/spec/template", {
@@ -106,10 +106,10 @@ async function undo(run: DrillRun): Promise<void> {
 }
 
 /**
- * A patch takes the fields that it sets over from whoever had applied them, and the next server-side apply would conflict.
- * Fields of the status and of an autoscaler are left to those who write them meanwhile.
+ * Restores the owners of the Deployment's fields. A patch takes over the fields that it sets, and the next server-side apply would
+ * conflict. Owners of subresources (status, scale) are kept as they are now, because controllers update them concurrently.
  */
-async function giveFieldsBack(run: DrillRun): Promise<void> {
+async function restoreFieldOwners(run: DrillRun): Promise<void> {
   const { deployment } = await run.observe();
   const { managedFields = [] } = deployment.metadata;
   const { managedFields: before = [] } = run.before.deployment.metadata;
@@ -125,29 +125,30 @@ async function replace(run: DrillRun, path: string, value: unknown): Promise<voi
   await run.patch("json", [{ op: "replace", path, value }]);
 }
 
-/** The fewest pods that were ready since some point, and that had to be: an autoscaler may ask for fewer meanwhile. */
-function readySince(run: DrillRun, from: number): { least: number; needed: number } {
+/** Minimum number of ready pods since a point of the record, and the number that the strategy requires. */
+function readySince(run: DrillRun, from: number): { lowest: number; required: number } {
   const points = run.replicas.slice(Math.max(0, from));
-  const wanted = Math.min(...points.map((point) => point.wanted));
+  // the autoscaler may have scaled down in between
+  const desired = Math.min(...points.map((point) => point.desired));
   return {
-    least: Math.min(...points.map(({ ready }) => ready)),
-    // one at least, or nobody serves
-    needed: Math.max(1, wanted - mayBeAway(run.before.deployment.spec, wanted)),
+    lowest: Math.min(...points.map(({ ready }) => ready)),
+    // without a ready pod the service is down
+    required: Math.max(1, desired - maxUnavailablePods(run.before.deployment.spec, desired)),
   };
 }
 
-/** A rolling update, to its end. Says how many pods are new, and how few there ever were. */
-async function replaces(
+/** Waits until a rolling update is complete, and checks how many pods stayed ready. */
+async function observeRollout(
   run: DrillRun,
   phase: string,
   change: () => Promise<unknown>,
 ): Promise<void> {
-  const old = await run.observe();
-  const uids = new Set(old.pods.map(({ metadata }) => metadata.uid));
+  const { pods: oldPods } = await run.observe();
+  const uids = new Set(oldPods.map(({ metadata }) => metadata.uid));
   const began = performance.now();
   await change();
   const from = run.replicas.length - 1;
-  const done = await run.until(
+  const { pods: newPods } = await run.until(
     `${phase}: every pod is replaced`,
     deadlineSeconds(run.before),
     ({ deployment, pods }) =>
@@ -155,33 +156,33 @@ async function replaces(
       unrest(deployment, pods) === undefined,
   );
   const seconds = (performance.now() - began) / 1_000;
-  const { least, needed } = readySince(run, from);
+  const { lowest, required } = readySince(run, from);
   run.check(
     `pods stay ready: ${phase}`,
-    least >= needed,
-    `${done.pods.length} ${done.pods.length === 1 ? "pod" : "pods"} replaced in ${seconds.toFixed(1)} s, never fewer than ${least} ready`,
+    lowest >= required,
+    `${newPods.length} ${newPods.length === 1 ? "pod" : "pods"} replaced in ${seconds.toFixed(1)} s, at least ${lowest} ready throughout, must be ${required}`,
   );
 }
 
-/** Pods that a rolling update may take away before their successors are ready, as Kubernetes counts them. */
-export function mayBeAway(
+/** Number of pods that may be unavailable during a rolling update, as Kubernetes computes it. */
+export function maxUnavailablePods(
   { strategy }: Pick<ClusterDeployment["spec"], "strategy">,
   replicas: number,
 ): number {
   const update = strategy?.rollingUpdate;
   if (update === undefined) return 0;
   const { maxUnavailable = "25%", maxSurge = "25%" } = update;
-  const away = podsOf(maxUnavailable, replicas, Math.floor);
-  // with neither, a rollout could not begin
-  return away === 0 && podsOf(maxSurge, replicas, Math.ceil) === 0 ? 1 : away;
+  const unavailable = podCount(maxUnavailable, replicas, Math.floor);
+  // with both at 0 a rollout could not start
+  return unavailable === 0 && podCount(maxSurge, replicas, Math.ceil) === 0 ? 1 : unavailable;
 }
 
-function podsOf(given: number | string, replicas: number, round: (value: number) => number) {
-  const percent = /^(\d+)%$/.exec(String(given))?.[1];
-  return percent === undefined ? Number(given) : round((Number(percent) * replicas) / 100);
+function podCount(value: number | string, replicas: number, round: (value: number) => number) {
+  const percent = /^(\d+)%$/.exec(String(value))?.[1];
+  return percent === undefined ? Number(value) : round((Number(percent) * replicas) / 100);
 }
 
-/** @returns The image that is not there. */
+/** Starts a rolling update to an image that does not exist, and returns its name. */
 async function breakImage(run: DrillRun): Promise<string> {
   const { revisionHistoryLimit, template } = run.before.deployment.spec;
   const container = template.spec?.containers[0];
@@ -190,48 +191,48 @@ async function breakImage(run: DrillRun): Promise<string> {
   const image = withTag(container.image, badTag);
   await run.patch("strategic-merge", {
     spec: {
-      revisionHistoryLimit: revisionHistoryLimit + madeVersions,
+      revisionHistoryLimit: revisionHistoryLimit + createdRevisions,
       template: { spec: { containers: [{ name, image, imagePullPolicy: "Never" }] } },
     },
   });
-  run.step(`rolling update to an image that is not there: ${image}`);
+  run.step(`rolling update to a missing image: ${image}`);
   return image;
 }
 
-/** Why the image of a pod cannot be had, in the words of the kubelet. */
-function imageTrouble(pod: ClusterPod): string | undefined {
-  const waits = pod.status?.containerStatuses?.some(({ state }) =>
+/** Image pull error reported by the kubelet. */
+function imageError(pod: ClusterPod): string | undefined {
+  const isWaiting = pod.status?.containerStatuses?.some(({ state }) =>
     /Image/.test(state?.waiting?.reason ?? ""),
   );
-  return waits ? podTrouble(pod) : undefined;
+  return isWaiting ? podTrouble(pod) : undefined;
 }
 
-/** The rollout must stand still, with the old pods serving. */
-async function holds(run: DrillRun, image: string): Promise<void> {
+/** Checks that the rollout is blocked while the old pods serve. */
+async function observeBlockedRollout(run: DrillRun, image: string): Promise<void> {
   const from = run.replicas.length - 1;
-  // another pod may be in trouble for another reason
-  const bad = ({ pods }: Snapshot) =>
+  // other pods may fail for other reasons
+  const badPodError = ({ pods }: Snapshot) =>
     pods
       .filter(({ spec }) => spec.containers.some((it) => it.image === image))
-      .map(imageTrouble)
+      .map(imageError)
       .find((it) => it !== undefined);
-  const seen = await run.until(
+  const snapshot = await run.until(
     "a pod with the bad image fails",
     badPodSeconds,
-    (now) => bad(now) !== undefined,
+    (now) => badPodError(now) !== undefined,
   );
-  run.step(bad(seen) ?? "");
-  await run.watch(holdSeconds);
+  run.step(badPodError(snapshot) ?? "");
+  await run.watch(blockedSeconds);
   const { deployment } = await run.observe();
-  const { least, needed } = readySince(run, from);
+  const { lowest, required } = readySince(run, from);
   run.check(
     "a bad image stops the rollout while the old pods serve",
-    least >= needed,
-    `never fewer than ${least} of ${deployment.spec.replicas} pods ready`,
+    lowest >= required,
+    `at least ${lowest} of ${deployment.spec.replicas} pods ready throughout, must be ${required}`,
   );
 }
 
-/** An image's name with another tag, and no digest. */
+/** Image name with another tag and without a digest. */
 export function withTag(image: string, tag: string): string {
   const name = image.replace(/@.*$/, "").replace(/:[^:/]*$/, "");
   return `${name}:${tag}`;

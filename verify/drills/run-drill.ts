@@ -21,48 +21,48 @@ import {
   type Snapshot,
 } from "./snapshot.ts";
 
-/** How long a Deployment may take to be at rest before anything is done to it. */
-const restSeconds = 30;
-/** For requests that are still open when the cluster is restored. */
-const endLoadMs = 5_000;
+/** Time that the Deployment has to settle before the drill. */
+const settleSeconds = 30;
+/** Time that open requests have once the cluster is restored. */
+const drainLoadMs = 5_000;
 
 /**
- * Runs a drill, and makes the cluster what it was.
+ * Runs a drill, and restores the cluster.
  *
- * @throws {UserError} one line where it cannot begin; nothing was changed.
- * @throws {Interrupted} when the signal came; everything is as it was, or the message says what is not.
+ * @throws {UserError} one line, before any change, if the drill cannot start.
+ * @throws {Interrupted} if `signal` is aborted; the message lists what could not be restored.
  */
 export async function runDrill(drill: Drill, options: DrillOptions): Promise<DrillRecord> {
   const { signal, target, onStep } = options;
   const startedAt = new Date();
-  const sayInterrupted = () =>
-    onStep?.("interrupted: making the cluster what it was; Ctrl-C again leaves it as it is");
-  // an interruption ends waits, and no request that restores the cluster
+  const reportInterruption = () =>
+    onStep?.("interrupted: restoring the cluster; Ctrl-C again stops without restoring");
+  // without `signal`, because an interruption must not abort the requests that restore the cluster
   const api = await openCluster(target.access);
   try {
-    const first = await restingSnapshot(api, drill, options);
+    const first = await settledSnapshot(api, drill, options);
     const run = new DrillRun(api, options, first, signal);
     await run.observe();
     await drill.prepare?.(run);
-    signal.addEventListener("abort", sayInterrupted, { once: true });
+    signal.addEventListener("abort", reportInterruption, { once: true });
     const problem = await run.act(drill).then(
       () => undefined,
       (error: unknown) => error,
     );
     run.beginRestoring();
-    // nothing more is sent; answers are waited for when the cluster is as it was
-    const waits = new AbortController();
-    const ended = run.load.end(waits.signal).catch(() => {});
+    // sends no more requests; open ones are drained once the cluster is restored
+    const drained = new AbortController();
+    const ended = run.load.end(drained.signal).catch(() => {});
     if (problem !== undefined && run.changed && !signal.aborted) {
-      run.check("the exercise goes through", false, reason(problem));
+      run.check("the drill completes", false, reason(problem));
     }
     await restore(drill, run);
-    const cut = setTimeout(() => waits.abort(), signal.aborted ? 0 : endLoadMs);
+    const cut = setTimeout(() => drained.abort(), signal.aborted ? 0 : drainLoadMs);
     await ended;
     clearTimeout(cut);
     if (signal.aborted) {
-      const last = run.checks.find(({ claim }) => claim === asItWas);
-      const verdict = last?.passed ? asItWas : "the cluster is not as it was";
+      const last = run.checks.find(({ claim }) => claim === restored);
+      const verdict = last?.passed ? restored : "the cluster is not restored";
       throw new Interrupted(`${verdict}: ${last?.message}`);
     }
     if (problem !== undefined && !run.changed) throw problem;
@@ -73,60 +73,69 @@ export async function runDrill(drill: Drill, options: DrillOptions): Promise<Dri
     }
     throw error;
   } finally {
-    signal.removeEventListener("abort", sayInterrupted);
+    signal.removeEventListener("abort", reportInterruption);
     await api.close();
   }
 }
 
-/** Waits until the Deployment is at rest, with no more pods than the drill begins with. */
-async function restingSnapshot(
+/** Waits until the Deployment has settled, with no more pods than the drill may start with. */
+async function settledSnapshot(
   api: ClusterApi,
   { scaleDown }: Drill,
   { target, signal, onStep }: DrillOptions,
 ): Promise<Snapshot> {
-  let endsMs = performance.now() + restSeconds * 1_000;
-  const said = new Set<string>();
-  const sayOnce = (topic: string, text: string) => {
-    if (!said.has(topic)) onStep?.(text);
-    said.add(topic);
+  let endsMs = performance.now() + settleSeconds * 1_000;
+  const printed = new Set<string>();
+  const printOnce = (topic: string, text: string) => {
+    if (!printed.has(topic)) onStep?.(text);
+    printed.add(topic);
   };
   for (;;) {
     signal.throwIfAborted();
-    const seen = await readSnapshot(api, target);
-    const { deployment, pods, autoscaler } = seen;
+    const snapshot = await readSnapshot(api, target);
+    const { deployment, pods, autoscaler } = snapshot;
     const { replicas } = deployment.spec;
-    const why =
-      unrest(deployment, pods) ?? (replicas === 0 ? "it is asked for no pods" : undefined);
-    const least = minReplicas(seen) ?? replicas;
-    const above = scaleDown !== undefined && replicas > least;
-    if (why === undefined && !above) return seen;
-    if (above && autoscaler !== undefined && !said.has("above")) {
+    const unsettled =
+      unrest(deployment, pods) ?? (replicas === 0 ? "spec.replicas is 0" : undefined);
+    const minimum = minReplicas(snapshot) ?? replicas;
+    const isScaledUp = scaleDown !== undefined && replicas > minimum;
+    if (unsettled === undefined && !isScaledUp) return snapshot;
+    if (isScaledUp && autoscaler !== undefined && !printed.has("scale")) {
       const seconds = scaleDownWindow(autoscaler) + scaleMarginSeconds;
       endsMs = performance.now() + seconds * 1_000;
-      sayOnce(
-        "above",
-        `the autoscaler holds ${replicas} pods from an earlier load; waiting for ${least}, up to ${seconds} s`,
+      printOnce(
+        "scale",
+        `the autoscaler holds ${replicas} pods from an earlier load; waiting up to ${seconds} s for ${minimum}`,
       );
     }
     if (performance.now() > endsMs) {
-      if (why === undefined && scaleDown === "awaited") {
-        onStep?.(`the autoscaler still asks for ${replicas} pods: the service is under load`);
-        return seen;
+      if (unsettled !== undefined) throw unsettledError(target, unsettled, pods);
+      if (scaleDown === "awaited") {
+        onStep?.(`the autoscaler still holds ${replicas} pods: the service is under load`);
+        return snapshot;
       }
-      const trouble = pods.map(podTrouble).find((it) => it !== undefined);
       throw new UserError(
-        why === undefined
-          ? `the autoscaler must be at its minimum of ${least} pods first, it asks for ${replicas}`
-          : `Deployment '${target.deployment}' must be at rest first: ${why}${trouble === undefined ? "" : `; ${trouble}`}`,
+        `the autoscaler must be at its minimum of ${minimum} pods before the drill, got ${replicas}`,
       );
     }
-    if (why !== undefined && !above)
-      sayOnce("rest", `waiting until the Deployment is at rest: ${why}`);
+    if (unsettled !== undefined && !isScaledUp)
+      printOnce("settle", `waiting until the Deployment has settled: ${unsettled}`);
     await sleep(pollMs, undefined, { signal });
   }
 }
 
-const asItWas = "the cluster is as it was";
+function unsettledError(
+  { deployment }: DrillOptions["target"],
+  unsettled: string,
+  pods: Snapshot["pods"],
+): UserError {
+  const trouble = pods.map(podTrouble).find((it) => it !== undefined);
+  return new UserError(
+    `Deployment '${deployment}' must have settled before the drill: ${unsettled}${trouble === undefined ? "" : `; ${trouble}`}`,
+  );
+}
+
+const restored = "the cluster is restored";
 
 async function restore(drill: Drill, run: DrillRun): Promise<void> {
   try {
@@ -138,29 +147,29 @@ async function restore(drill: Drill, run: DrillRun): Promise<void> {
     }
     const now = await run.observe();
     const wrong = differencesOf(run.before, now);
-    run.check(asItWas, wrong.length === 0, wrong.join("; ") || restoredText(run.before, now));
+    run.check(restored, wrong.length === 0, wrong.join("; ") || restoredText(run.before, now));
   } catch (error) {
-    run.check(asItWas, false, error instanceof Error ? error.message : String(error));
+    run.check(restored, false, error instanceof Error ? error.message : String(error));
   }
 }
 
 function restoredText(before: Snapshot, now: Snapshot): string {
   const [was, is] = [before.deployment.spec.replicas, now.deployment.spec.replicas];
   const pods = `${is} ${is === 1 ? "pod" : "pods"} of the same template`;
-  return is > was ? `${pods}; without load the autoscaler goes back to ${was} by itself` : pods;
+  return is > was ? `${pods}; without load the autoscaler scales down to ${was}` : pods;
 }
 
-/** Until all pods are there again; where the autoscaler has added some, until it has taken them away. */
+/** Waits until all pods are ready, and until the autoscaler has removed the pods that it added. */
 async function settle(run: DrillRun): Promise<void> {
   const { spec } = run.before.deployment;
   const { autoscaler } = run.before;
   const now = await run.untilSettled("the pods are ready again", deadlineSeconds(run.before));
   if (autoscaler === undefined || now.deployment.spec.replicas <= spec.replicas) return;
-  // interrupted, nobody waits for minutes: without load the autoscaler does it by itself
+  // after an interruption the autoscaler scales down unattended, because that can take minutes
   if (run.options.signal.aborted) return;
   const seconds = scaleDownWindow(autoscaler) + scaleMarginSeconds;
   run.step(
-    `the autoscaler has asked for ${now.deployment.spec.replicas} pods; without load it takes them away in up to ${seconds} s`,
+    `the autoscaler has scaled up to ${now.deployment.spec.replicas} pods; waiting up to ${seconds} s until it scales down`,
   );
   await run.until(
     `the autoscaler is back at ${spec.replicas} pods`,
@@ -170,9 +179,9 @@ async function settle(run: DrillRun): Promise<void> {
   );
 }
 
-async function recordOf(exercise: DrillName, run: DrillRun, startedAt: Date): Promise<DrillRecord> {
+async function recordOf(drill: DrillName, run: DrillRun, startedAt: Date): Promise<DrillRecord> {
   const { api, target, before } = run;
-  // what was seen is kept also where the API server is away, and who may use a namespace need not be allowed to see nodes
+  // the record is kept even if the API server is unavailable; users of a namespace may not be allowed to list nodes
   const version = await api.get<VersionInfo>("/version").catch(() => undefined);
   const nodes = await api.list<ClusterNode>("/api/v1/nodes").catch(() => []);
   const container = before.deployment.spec.template.spec?.containers[0];
@@ -181,8 +190,8 @@ async function recordOf(exercise: DrillName, run: DrillRun, startedAt: Date): Pr
   );
   return {
     schema: drillRecordSchemaVersion,
-    kind: "k8s",
-    exercise,
+    kind: "drill",
+    drill,
     startedAt: startedAt.toISOString(),
     finishedAt: new Date().toISOString(),
     subject: {
@@ -208,7 +217,7 @@ async function recordOf(exercise: DrillName, run: DrillRun, startedAt: Date): Pr
     load: run.load.record,
     replicas: run.replicas,
     steps: run.steps,
-    refusals: run.rejections,
+    rejections: run.rejections,
     checks: run.checks,
     passed: run.checks.every(({ passed }) => passed),
   };

@@ -3,14 +3,14 @@ import { UserError } from "../../contract/user-error.ts";
 import { type Drill, type DrillRun, scaleMarginSeconds } from "./drill.ts";
 import { minReplicas } from "./snapshot.ts";
 
-/** A metrics server that has just started needs more than a minute. */
+/** Time until the autoscaler has a metric; a new metrics server takes more than a minute. */
 const metricSeconds = 100;
-/** Until the autoscaler has acted and what it asked for is ready. */
+/** Time until the autoscaler has scaled up and a new pod is ready. */
 const upSeconds = 240;
-/** While pods go, requests must still be answered, and must not keep them. */
+/** Rate during scale-down: low enough for the autoscaler to remove pods, and every request must still be answered. */
 const downRatePerSecond = 0.5;
 
-/** Load until the autoscaler adds pods, then next to none until they are gone. */
+/** Load until the autoscaler adds pods, then a low rate until it has removed them. */
 export const scaleDrill: Drill = {
   name: "scale",
   scaleDown: "required",
@@ -21,23 +21,23 @@ export const scaleDrill: Drill = {
     if (autoscaler === undefined) {
       throw new UserError(`Deployment '${name}' has no autoscaler in namespace '${namespace}'`);
     }
-    const least = minReplicas(run.before) ?? 1;
-    if (least >= autoscaler.spec.maxReplicas) {
+    const minimum = minReplicas(run.before) ?? 1;
+    if (minimum >= autoscaler.spec.maxReplicas) {
       throw new UserError(
-        `autoscaler '${autoscaler.metadata.name}' has nowhere to go: minReplicas is ${least}, maxReplicas ${autoscaler.spec.maxReplicas}`,
+        `autoscaler '${autoscaler.metadata.name}': maxReplicas must exceed minReplicas (${minimum}), got ${autoscaler.spec.maxReplicas}`,
       );
     }
-    await withMetric(run, autoscaler.metadata.name);
+    await waitForMetric(run, autoscaler.metadata.name);
   },
 
   phases: [
     {
-      name: "the way up",
+      name: "scale-up",
       load: ({ concurrency }) => ({ kind: "closed loop", concurrency }),
       act: scaleUp,
     },
     {
-      name: "the way down",
+      name: "scale-down",
       load: () => ({ kind: "fixed rate", ratePerSecond: downRatePerSecond }),
       act: scaleDown,
     },
@@ -45,69 +45,69 @@ export const scaleDrill: Drill = {
 };
 
 async function scaleUp(run: DrillRun): Promise<void> {
-  const least = minReplicas(run.before) ?? 1;
+  const minimum = minReplicas(run.before) ?? 1;
   const began = performance.now();
-  let acted: number | undefined;
-  const high = await run.until(
-    "the autoscaler adds pods, and they are ready",
+  let scaledSeconds: number | undefined;
+  const scaled = await run.until(
+    "the autoscaler adds a pod that becomes ready",
     upSeconds,
     ({ deployment, pods, autoscaler }) => {
-      if (acted === undefined && deployment.spec.replicas > least) {
-        acted = (performance.now() - began) / 1_000;
-        const seen = autoscaler && metricText(autoscaler);
+      if (scaledSeconds === undefined && deployment.spec.replicas > minimum) {
+        scaledSeconds = (performance.now() - began) / 1_000;
+        const metric = autoscaler && metricText(autoscaler);
         run.step(
-          `the autoscaler asks for ${deployment.spec.replicas} pods${seen === undefined ? "" : ` at ${seen}`}`,
+          `the autoscaler scales to ${deployment.spec.replicas} pods${metric === undefined ? "" : ` at ${metric}`}`,
         );
       }
-      return acted !== undefined && pods.filter(isReady).length > least;
+      return scaledSeconds !== undefined && pods.filter(isReady).length > minimum;
     },
   );
   const readySeconds = (performance.now() - began) / 1_000;
   run.check(
     "the autoscaler adds pods under load",
     true,
-    `from ${least} to ${high.deployment.spec.replicas}, asked after ${acted?.toFixed(0)} s, the first ready after ${readySeconds.toFixed(0)} s`,
+    `from ${minimum} to ${scaled.deployment.spec.replicas}, scaled after ${scaledSeconds?.toFixed(0)} s, first pod ready after ${readySeconds.toFixed(0)} s`,
   );
 }
 
 async function scaleDown(run: DrillRun): Promise<void> {
   const { autoscaler } = run.before;
   if (autoscaler === undefined) return;
-  const least = minReplicas(run.before) ?? 1;
+  const minimum = minReplicas(run.before) ?? 1;
   const window = scaleDownWindow(autoscaler);
   const quietMs = performance.now();
-  run.step(`waiting for ${least} pods: the load must be low for ${window} s`);
+  run.step(`waiting for ${minimum} pods: the scale-down window is ${window} s`);
   await run.until(
-    `the autoscaler is back at ${least} pods`,
+    `the autoscaler is back at ${minimum} pods`,
     window + scaleMarginSeconds,
     ({ deployment, pods }) =>
-      deployment.spec.replicas === least && unrest(deployment, pods) === undefined,
+      deployment.spec.replicas === minimum && unrest(deployment, pods) === undefined,
   );
-  const most = Math.max(...run.replicas.map(({ wanted }) => wanted));
+  const maximum = Math.max(...run.replicas.map(({ desired }) => desired));
   run.check(
-    "the autoscaler takes them away afterwards",
+    "the autoscaler removes them afterwards",
     true,
-    `from ${most} to ${least} in ${((performance.now() - quietMs) / 1_000).toFixed(0)} s, its window is ${window} s`,
+    `from ${maximum} to ${minimum} in ${((performance.now() - quietMs) / 1_000).toFixed(0)} s, with a window of ${window} s`,
   );
 }
 
-/** Wait until the autoscaler sees a metric. */
-async function withMetric(run: DrillRun, name: string): Promise<void> {
-  const seen = await run.observe();
-  if (seen.autoscaler !== undefined && metricText(seen.autoscaler) !== undefined) return;
+/** Waits until the autoscaler reports a metric. */
+async function waitForMetric(run: DrillRun, name: string): Promise<void> {
+  const { autoscaler } = await run.observe();
+  if (autoscaler !== undefined && metricText(autoscaler) !== undefined) return;
   run.step(`waiting until autoscaler '${name}' has a metric`);
   await run
     .until(
-      "",
+      `autoscaler '${name}' has a metric`,
       metricSeconds,
       ({ autoscaler }) => autoscaler !== undefined && metricText(autoscaler) !== undefined,
     )
     .catch(async (error: unknown) => {
       run.signal.throwIfAborted();
       const { autoscaler } = await run.observe();
-      const said = autoscaler?.status?.conditions?.find(({ status }) => status === "False");
+      const failure = autoscaler?.status?.conditions?.find(({ status }) => status === "False");
       throw new UserError(
-        `autoscaler '${name}' has no metric after ${metricSeconds} s: ${said?.message ?? (error instanceof Error ? error.message : String(error))}`,
+        `autoscaler '${name}' has no metric after ${metricSeconds} s: ${failure?.message ?? (error instanceof Error ? error.message : String(error))}`,
       );
     });
 }

@@ -19,9 +19,9 @@ import {
 } from "../cluster/cluster-api.ts";
 import type { ReplicaPoint } from "./drill-record.ts";
 
-/** Deployment that is drilled. */
+/** Deployment under test. */
 export interface DrillTarget {
-  /** Name of the environment; absent where the cluster was named by hand. */
+  /** Name of the environment; absent if the cluster was selected by options. */
   readonly environment?: string;
   readonly access: ClusterAccess;
   readonly namespace: string;
@@ -29,17 +29,17 @@ export interface DrillTarget {
   readonly deployment: string;
   /** Address of the Service from this machine. @default - through the API server */
   readonly url?: string;
-  /** The Service that leads to it, where it is reached through the API server; absent: the first that selects its pods. */
+  /** Service to reach through the API server. @default - the first one that selects the pods */
   readonly service?: { readonly name: string; readonly port: string | number };
-  /** An embed server that strangers can reach asks for a key. */
-  readonly asksForKey?: boolean;
+  /** Whether the embed server requires an API key. */
+  readonly requiresKey?: boolean;
 }
 
-/** The Deployment at one moment, and what belongs to it. */
+/** Deployment, its pods, its revisions and its autoscaler at one moment. */
 export interface Snapshot {
   readonly deployment: ClusterDeployment;
   readonly pods: readonly ClusterPod[];
-  /** Its versions: the present one, and those that a rollback can go to. */
+  /** Revisions: the current one, and those available for a rollback. */
   readonly replicaSets: readonly ClusterReplicaSet[];
   readonly autoscaler?: ClusterAutoscaler;
 }
@@ -52,7 +52,7 @@ export async function readSnapshot(api: ClusterApi, target: DrillTarget): Promis
   const deployment = await api.get<ClusterDeployment>(path("apps/v1", "deployments", name));
   if (deployment === undefined) {
     throw new UserError(
-      `there is no Deployment '${name}' in namespace '${namespace}' of ${accessText(target.access)}`,
+      `Deployment '${name}' does not exist in namespace '${namespace}' of ${accessText(target.access)}`,
     );
   }
   const selected = selectedBy(deployment.spec.selector.matchLabels);
@@ -73,7 +73,7 @@ export async function readSnapshot(api: ClusterApi, target: DrillTarget): Promis
   };
 }
 
-/** Fewest pods that the autoscaler of the Deployment keeps. */
+/** Minimum number of pods of the Deployment's autoscaler. */
 export function minReplicas({ autoscaler }: Snapshot): number | undefined {
   return autoscaler && (autoscaler.spec.minReplicas ?? 1);
 }
@@ -84,31 +84,35 @@ export function replicaPoint({
   autoscaler,
 }: Snapshot): Omit<ReplicaPoint, "atSeconds"> {
   return {
-    wanted: deployment.spec.replicas,
+    desired: deployment.spec.replicas,
     ready: pods.filter(isReady).length,
     pods: pods.length,
     metric: autoscaler && metricText(autoscaler),
   };
 }
 
-/** State of the Deployment, for a message about a wait that was too long. */
-export function snapshotText(seen: Snapshot): string {
-  const { wanted, ready, pods, metric } = replicaPoint(seen);
-  const failure = seen.deployment.status?.conditions?.find(
+/** State of the Deployment as text. */
+export function snapshotText(snapshot: Snapshot): string {
+  const { desired, ready, pods, metric } = replicaPoint(snapshot);
+  const failure = snapshot.deployment.status?.conditions?.find(
     ({ type, status }) => type === "ReplicaFailure" && status === "True",
   );
-  const more = [metric, failure?.message, seen.pods.map(podTrouble).find((it) => it !== undefined)];
-  return [`${ready} of ${wanted} pods are ready, ${pods} are there`, ...more.filter(Boolean)].join(
+  const more = [
+    metric,
+    failure?.message,
+    snapshot.pods.map(podTrouble).find((it) => it !== undefined),
+  ];
+  return [`${ready} of ${desired} pods are ready, ${pods} exist`, ...more.filter(Boolean)].join(
     "; ",
   );
 }
 
-/** Seconds that a rolling update of this Deployment may take. */
+/** Maximum duration of a rolling update of this Deployment, in seconds. */
 export function deadlineSeconds({ deployment }: Snapshot): number {
   return deployment.spec.progressDeadlineSeconds + 60;
 }
 
-/** Changes that a drill has not restored yet, one line each. */
+/** Changes that the drill has not reverted, one line each. */
 export function differencesOf(before: Snapshot, now: Snapshot): readonly string[] {
   const owned = before.autoscaler !== undefined;
   const [was, is] = [before.deployment.spec, now.deployment.spec];
@@ -116,16 +120,14 @@ export function differencesOf(before: Snapshot, now: Snapshot): readonly string[
   const gone = uidsOf(before).filter((uid) => !uidsOf(now).includes(uid)).length;
   const added = uidsOf(now).filter((uid) => !uidsOf(before).includes(uid)).length;
   return [
-    ...(isDeepStrictEqual(was.template, is.template) ? [] : ["the pod template is another one"]),
+    ...(isDeepStrictEqual(was.template, is.template) ? [] : ["the pod template differs"]),
     ...(was.replicas === is.replicas || owned
       ? []
-      : [`${is.replicas} pods are asked for in place of ${was.replicas}`]),
-    ...(gone === 0 ? [] : [`earlier versions that are gone: ${gone}`]),
-    ...(added === 0 ? [] : [`versions that were not there before: ${added}`]),
+      : [`replicas is ${is.replicas}, was ${was.replicas}`]),
+    ...(gone === 0 ? [] : [`${gone} earlier revisions are missing`]),
+    ...(added === 0 ? [] : [`${added} revisions were added`]),
     ...(was.revisionHistoryLimit === is.revisionHistoryLimit
       ? []
-      : [
-          `revisionHistoryLimit is ${is.revisionHistoryLimit} in place of ${was.revisionHistoryLimit}`,
-        ]),
+      : [`revisionHistoryLimit is ${is.revisionHistoryLimit}, was ${was.revisionHistoryLimit}`]),
   ];
 }

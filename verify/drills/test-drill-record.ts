@@ -2,9 +2,9 @@ import type { DrillRecord } from "./drill-record.ts";
 
 /** Drain drill with one lost request. */
 export const testDrillRecord: DrillRecord = {
-  schema: 1,
-  kind: "k8s",
-  exercise: "drain",
+  schema: 2,
+  kind: "drill",
+  drill: "drain",
   startedAt: "2026-11-21T21:00:00.000Z",
   finishedAt: "2026-11-21T21:00:16.000Z",
   subject: {
@@ -23,7 +23,7 @@ export const testDrillRecord: DrillRecord = {
     kind: "fixed rate",
     ratePerSecond: 2,
     imagesPerRequest: 1,
-    connections: "one for each request",
+    connections: "one per request",
     url: "http://127.0.0.1:8092",
     phases: [
       {
@@ -37,15 +37,22 @@ export const testDrillRecord: DrillRecord = {
     ],
   },
   replicas: [
-    { atSeconds: 0, wanted: 2, ready: 2, pods: 2 },
-    { atSeconds: 4.1, wanted: 2, ready: 1, pods: 3 },
-    { atSeconds: 10.4, wanted: 2, ready: 2, pods: 3 },
-    { atSeconds: 12, wanted: 2, ready: 2, pods: 2 },
+    { atSeconds: 0, desired: 2, ready: 2, pods: 2 },
+    { atSeconds: 4.1, desired: 2, ready: 1, pods: 3 },
+    { atSeconds: 10.4, desired: 2, ready: 2, pods: 3 },
+    { atSeconds: 12, desired: 2, ready: 2, pods: 2 },
   ],
   steps: [],
-  refusals: [],
+  rejections: [
+    {
+      request: "eviction of clipstack-embed-b",
+      status: 429,
+      reason: "TooManyRequests",
+      message: "Cannot evict pod as it would violate the pod's disruption budget.",
+    },
+  ],
   checks: [
-    { claim: "the budget allows an eviction", passed: true, message: "1 of 2 pods evicted" },
+    { claim: "the PDB allows an eviction", passed: true, message: "1 of 2 pods evicted" },
     { claim: "every request is answered", passed: false, message: "1 of 30 requests failed" },
   ],
   passed: false,
