@@ -9,6 +9,7 @@ test("without variables it is the embed API, with the local model to fall back o
     apiKey: undefined,
     tritonGrpcUrl: undefined,
     model: undefined,
+    modelPath: undefined,
   });
 });
 
@@ -21,6 +22,7 @@ test("takes every variable", () => {
       INFERENCE_API_KEY: "0123456789abcdef",
       TRITON_GRPC_URL: "gpu-host:9000",
       TRITON_MODEL: "openclip_vit_b32_jpeg",
+      INFERENCE_MODEL_PATH: "model.onnx",
     }),
   ).toEqual({
     backend: "triton_grpc",
@@ -29,6 +31,7 @@ test("takes every variable", () => {
     apiKey: "0123456789abcdef",
     tritonGrpcUrl: "gpu-host:9000",
     model: "openclip_vit_b32_jpeg",
+    modelPath: "model.onnx",
   });
 });
 

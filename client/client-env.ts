@@ -2,9 +2,9 @@ import { z } from "zod";
 import { ClientError } from "./client-error.ts";
 import { clientBackends, clientModes, type InferenceClientOptions } from "./inference-client.ts";
 
-/** Settings of the client, by environment variable. */
+/** Environment variables of the client. */
 const clientEnv = z.object({
-  /** `pytorch` is what the embed service was called when it ran PyTorch. */
+  /** `pytorch` is an older name of `embed`. */
   INFERENCE_BACKEND: z
     .enum(["embed", "pytorch", "triton", "triton_grpc"], mustBe(clientBackends))
     .default("embed")
@@ -14,40 +14,42 @@ const clientEnv = z.object({
     .string()
     .regex(/^https?:\/\/[^\s/?#]+\/?$/, "must be http://host:port, without a path")
     .optional(),
-  /** The embed server's API_KEY. */
+  /** API_KEY of the embed server. */
   INFERENCE_API_KEY: z
     .string()
     .regex(/^[\x21-\x7e]+$/, "must be printable ASCII characters without spaces")
     .optional(),
-  /** Without it, the host of the service and its port + 1. */
+  /** Defaults to the host of the service and its port + 1. */
   TRITON_GRPC_URL: z
     .string()
     .regex(/^[^\s/]+:\d{1,5}$/, "must be host:port")
     .optional(),
-  /** Model that is asked for, with a Triton: `openclip_vit_b32`, `…_u8`, `…_jpeg` or `…_trt`. */
+  /** Model in Triton's repository: `openclip_vit_b32`, `…_u8`, `…_jpeg` or `…_trt`. */
   TRITON_MODEL: z.string().optional(),
+  /** ONNX file of the local model. */
+  INFERENCE_MODEL_PATH: z.string().optional(),
 });
 
-function mustBe(words: readonly string[]): string {
-  return `must be ${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
+function mustBe(values: readonly string[]): string {
+  return `must be ${values.slice(0, -1).join(", ")} or ${values.at(-1)}`;
 }
 
 /**
- * Read the client's settings from environment variables; an empty one counts as not set.
+ * Parses the client's options from environment variables; an empty variable counts as unset.
  *
- * @throws {ClientError} `settings`, one line with everything that is wrong
+ * @throws {ClientError} `settings`, with every error in one line
  */
 export function clientOptionsFromEnv(
   env: Readonly<Record<string, string | undefined>>,
 ): InferenceClientOptions {
-  const given = Object.fromEntries(
+  const values = Object.fromEntries(
     Object.keys(clientEnv.shape).map((name) => [name, env[name]?.trim() || undefined]),
   );
-  const result = clientEnv.safeParse(given);
+  const result = clientEnv.safeParse(values);
   if (!result.success) {
     const problems = result.error.issues.map(({ path, message }) => {
       const name = String(path[0]);
-      return `${name} ${message}${name === "INFERENCE_API_KEY" ? "" : `, got '${given[name]}'`}`;
+      return `${name} ${message}${name === "INFERENCE_API_KEY" ? "" : `, got '${values[name]}'`}`;
     });
     throw new ClientError("settings", problems.join("; "));
   }
@@ -59,5 +61,6 @@ export function clientOptionsFromEnv(
     apiKey: data.INFERENCE_API_KEY,
     tritonGrpcUrl: data.TRITON_GRPC_URL,
     model: data.TRITON_MODEL,
+    modelPath: data.INFERENCE_MODEL_PATH,
   };
 }

@@ -1,33 +1,33 @@
 export type ClientErrorCode =
-  /** The service cannot be reached, or says that it takes no requests now. */
+  /** The service is unreachable or not accepting requests. */
   | "unavailable"
-  /** No answer within the deadline. */
+  /** No response within the deadline. */
   | "timeout"
-  /** The service was too busy until the deadline. */
+  /** The service stayed overloaded until the deadline. */
   | "overloaded"
-  /** An image cannot be read; `image` says which. */
+  /** An image cannot be decoded; `image` is its index. */
   | "image"
-  /** The service refused the request: trying again will not help. */
+  /** The service rejected the request; a retry will not succeed. */
   | "rejected"
-  /** The answer is not what the service promises. */
+  /** The response violates the protocol. */
   | "protocol"
   /** The local model is missing or failed. */
   | "model"
-  /** A setting is wrong. */
+  /** An option or environment variable is invalid, or a package it requires is not installed. */
   | "settings"
-  /** The client was closed. */
+  /** The client is closed. */
   | "closed";
 
-/** The only error that the client throws. Branch on `code`, not on the text. */
+/** The only error that the client throws. Branch on `code`, not on the message. */
 export class ClientError extends Error {
   override readonly name = "ClientError";
 
   constructor(
     readonly code: ClientErrorCode,
-    /** Without the code, which the text begins with. */
+    /** `message` without its `[code]` prefix. */
     readonly problem: string,
     options: ErrorOptions & {
-      /** Index, in the caller's list, of the image at fault. */
+      /** Index of the image that caused the error, in the caller's list. */
       readonly image?: number;
     } = {},
   ) {

@@ -1,14 +1,16 @@
 import { serverEnv } from "../contract/server-env.ts";
-import { ImageError, preprocess } from "../inference/preprocess/preprocess.ts";
 import { ClientError } from "./client-error.ts";
+import { requirePackages } from "./optional-packages.ts";
 
 /**
  * Decodes and resizes image files as the embed server does.
  *
- * @returns `[224, 224, 3]` 8-bit RGB each
- * @throws {ClientError} `image` if one of them cannot be decoded
+ * @returns `[224, 224, 3]` 8-bit RGB for each image.
+ * @throws {ClientError} `image` if an image cannot be decoded; `settings` if `sharp` is not installed
  */
 export async function decodeImages(images: readonly Uint8Array[]): Promise<readonly Uint8Array[]> {
+  requirePackages("decoding images in the client", ["sharp"]);
+  const { ImageError, preprocess } = await import("../inference/preprocess/preprocess.ts");
   const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
   return await Promise.all(
     images.map((image, i) =>

@@ -10,12 +10,20 @@ import { ClientError } from "./client-error.ts";
 import type { RemoteEmbedder } from "./remote-embedder.ts";
 
 export interface EmbedClientOptions {
-  /** `http://host:port`, or `https://…`: what signs its certificate is Node's to know (`NODE_EXTRA_CA_CERTS`). */
+  /** `http://host:port`, or `https://host:port` with a certificate that Node trusts (`NODE_EXTRA_CA_CERTS`). */
   readonly url: string;
-  /** Sent as bearer token; by default none is. */
+  /**
+   * Bearer token.
+   *
+   * @default - no authentication
+   */
   readonly apiKey?: string;
-  /** For one request, waiting for a busy service included. */
-  readonly timeoutMs: number;
+  /**
+   * Deadline in milliseconds of one call, retries of an overloaded service included.
+   *
+   * @default 30000
+   */
+  readonly timeoutMs?: number;
 }
 
 interface HttpResponse {
@@ -24,16 +32,18 @@ interface HttpResponse {
   readonly text: string;
 }
 
-/** How long to wait when a busy service does not say. */
+const defaultTimeoutMs = 30_000;
+/** Delay before a retry if an overloaded service sends no `Retry-After`. */
 const defaultRetryMs = 200;
-/** A host that does not answer at all is given up sooner than one that computes. */
+/** Shorter than the deadline, so that an unreachable host is reported sooner than a slow one. */
 const connectTimeoutMs = 5_000;
 
-/** The embed API: encoded images go out, the service prepares and embeds them. */
-export function openEmbedClient({ url, apiKey, timeoutMs }: EmbedClientOptions): RemoteEmbedder {
+/** Opens a client of the embed API without connecting. It sends encoded images; the service decodes and embeds them. */
+export function openEmbedClient(options: EmbedClientOptions): RemoteEmbedder {
+  const { url, apiKey, timeoutMs = defaultTimeoutMs } = options;
   const pool = new Pool(url, {
     connections: 8,
-    // the deadline of each request is the only other limit
+    // the deadline of each call applies instead
     headersTimeout: 0,
     bodyTimeout: 0,
     connect: { timeout: Math.min(timeoutMs, connectTimeoutMs) },
@@ -62,16 +72,19 @@ export function openEmbedClient({ url, apiKey, timeoutMs }: EmbedClientOptions):
     };
   }
 
-  /** A connection that the service closed while it was idle says nothing about the service: once more, on a new one. */
-  async function sendTwice(images: readonly Uint8Array[], deadline: number): Promise<HttpResponse> {
+  /** Retries once on a new connection, because the service may have closed an idle one. */
+  async function sendWithRetry(
+    images: readonly Uint8Array[],
+    deadline: number,
+  ): Promise<HttpResponse> {
     try {
       return await send(images, deadline).catch((error: unknown) => {
-        if (!isDropped(error)) throw error;
+        if (!isConnectionLost(error)) throw error;
         return send(images, deadline);
       });
     } catch (cause) {
       if ((cause as Error).name === "TimeoutError") {
-        throw new ClientError("timeout", `no answer from ${url} in ${timeoutMs} ms`, { cause });
+        throw new ClientError("timeout", `no response from ${url} in ${timeoutMs} ms`, { cause });
       }
       throw new ClientError("unavailable", `cannot reach ${url}: ${reasonOf(cause)}`, { cause });
     }
@@ -82,10 +95,10 @@ export function openEmbedClient({ url, apiKey, timeoutMs }: EmbedClientOptions):
     async embed(images) {
       const deadline = performance.now() + timeoutMs;
       for (;;) {
-        const answer = await sendTwice(images, deadline);
-        if (answer.status === 200) return vectorsOf(answer.text, images.length, url);
-        const error = errorOf(answer, url);
-        const retryMs = retryDelayMs(answer.retryAfter);
+        const response = await sendWithRetry(images, deadline);
+        if (response.status === 200) return vectorsOf(response.text, images.length, url);
+        const error = errorOf(response, url);
+        const retryMs = retryDelayMs(response.retryAfter);
         if (error.code !== "overloaded" || performance.now() + retryMs >= deadline) throw error;
         await sleep(retryMs);
       }
@@ -98,8 +111,8 @@ function vectorsOf(text: string, count: number, url: string): readonly Float32Ar
   const result = embedResponse.safeParse(jsonOf(text));
   if (!result.success) {
     const issue = result.error.issues[0];
-    const where = issue?.path.join(".") || "the body";
-    throw new ClientError("protocol", `${url}: ${where}: ${issue?.message ?? "is invalid"}`);
+    const path = issue?.path.join(".") || "the body";
+    throw new ClientError("protocol", `${url}: ${path}: ${issue?.message ?? "is invalid"}`);
   }
   const { embeddings } = result.data;
   if (embeddings.length !== count) {
@@ -114,9 +127,9 @@ function vectorsOf(text: string, count: number, url: string): readonly Float32Ar
 function errorOf({ status, text }: HttpResponse, url: string): ClientError {
   const parsed = embedErrorResponse.safeParse(jsonOf(text));
   if (!parsed.success) {
-    const words = text.replace(/\s+/g, " ").slice(0, 200);
+    const excerpt = text.replace(/\s+/g, " ").slice(0, 200);
     const code = status >= 500 ? "unavailable" : "rejected";
-    return new ClientError(code, `${url} answered ${status}: ${words}`);
+    return new ClientError(code, `${url} responded with ${status}: ${excerpt}`);
   }
   const { code, message, image } = parsed.data.error;
   return new ClientError(clientCodeOf(code, image), `${message} (${status} from ${url})`, {
@@ -159,7 +172,7 @@ function codeOf(error: unknown): string | undefined {
   return (error as { readonly code?: string }).code;
 }
 
-function isDropped(error: unknown): boolean {
+function isConnectionLost(error: unknown): boolean {
   return ["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"].includes(codeOf(error) ?? "");
 }
 
@@ -168,9 +181,9 @@ function reasonOf(error: unknown): string {
     case "ECONNREFUSED":
       return "connection refused";
     case "ENOTFOUND":
-      return "the host name is not known";
+      return "unknown host name";
     case "UND_ERR_CONNECT_TIMEOUT":
-      return "no connection in time";
+      return "connecting timed out";
     case "ECONNRESET":
     case "UND_ERR_SOCKET":
       return "the connection was closed";

@@ -248,7 +248,7 @@ describe("remote", () => {
   test("a service that does not answer in time is a timeout", async () => {
     const url = await serviceUrl(() => {});
     const error = await errorOf((await open({ serviceUrl: url, timeoutMs: 100 })).embed(images));
-    expect(error.message).toBe(`[timeout] no answer from ${url} in 100 ms`);
+    expect(error.message).toBe(`[timeout] no response from ${url} in 100 ms`);
   });
 
   test("a busy service is asked again after Retry-After", async () => {
@@ -315,14 +315,17 @@ describe("remote", () => {
       response.end("<h1>Bad\nGateway</h1>");
     });
     const error = await errorOf((await open({ serviceUrl: url })).embed([images[0]!]));
-    expect(error.message).toBe(`[unavailable] ${url} answered 502: <h1>Bad Gateway</h1>`);
+    expect(error.message).toBe(`[unavailable] ${url} responded with 502: <h1>Bad Gateway</h1>`);
   });
 });
 
 describe("local", () => {
-  test("fails at once when there is no model", async () => {
-    const error = await errorOf(open({ mode: "local", modelPath: "/nowhere/model.onnx" }));
-    expect(error.message).toBe("[model] /nowhere/model.onnx: no such file");
+  test.each([
+    ["/nowhere/model.onnx", "[model] /nowhere/model.onnx: no such file"],
+    [undefined, "[settings] modelPath is not set"],
+  ])("fails at once with the model file %s", async (modelPath, message) => {
+    const error = await errorOf(open({ mode: "local", modelPath }));
+    expect(error.message).toBe(message);
   });
 });
 
@@ -396,7 +399,7 @@ describe("auto", () => {
     });
     expect((await errorOf(client.embed(images))).message).toBe(
       `[unavailable] cannot reach http://127.0.0.1:${port}: connection refused; ` +
-        "the local model cannot take over: /nowhere/model.onnx: no such file",
+        "cannot fall back to the local model: /nowhere/model.onnx: no such file",
     );
   });
 });

@@ -1,91 +1,88 @@
-import { fileURLToPath } from "node:url";
 import { maxImagesPerRequest } from "../contract/embed-api.ts";
 import { openclipVitB32 } from "../contract/model-signature.ts";
 import { hostPorts } from "../contract/ports.ts";
-import { type LocalEmbedder, openLocalEmbedder } from "../inference/session/local-embedder.ts";
 import { ClientError } from "./client-error.ts";
-import { decodeImages } from "./decode-images.ts";
 import { openEmbedClient } from "./embed-client.ts";
+import { embedWithFallback } from "./embed-with-fallback.ts";
+import { createLocalModel } from "./local-model.ts";
 import type { RemoteEmbedder } from "./remote-embedder.ts";
 import { openGrpcTransport } from "./triton/grpc-transport.ts";
 import { openHttpTransport } from "./triton/http-transport.ts";
 import { openTritonEmbedder } from "./triton-embedder.ts";
 
 export const clientBackends = ["embed", "triton", "triton_grpc"] as const;
-/** What is at the other end: the embed API, or a Triton over HTTP or gRPC. */
+/** Service and protocol: the embed API, or Triton over HTTP or gRPC. */
 export type ClientBackend = (typeof clientBackends)[number];
 
 export const clientModes = ["local", "remote", "auto"] as const;
-/** Where images are embedded. `auto`: remote, and when that cannot be reached the local model. */
+/** `local` runs the model in this process; `remote` calls the service; `auto` falls back to the local model while the service is unavailable. */
 export type ClientMode = (typeof clientModes)[number];
 
 export interface InferenceClientOptions {
-  readonly backend: ClientBackend;
-  readonly mode: ClientMode;
+  /** @default "embed" */
+  readonly backend?: ClientBackend;
+  /** @default "auto" */
+  readonly mode?: ClientMode;
   /**
-   * `http://host:port` of the service.
+   * `http://host:port` or `https://host:port` of the service.
    *
-   * @default - the default port of the backend's service on this machine
+   * @default - the backend's default port on this machine
    */
   readonly serviceUrl?: string;
   /**
-   * What the embed server knows its callers by. A Triton asks for none.
+   * Bearer token for the embed server.
    *
-   * @default - none is sent
+   * @default - no authentication
    */
   readonly apiKey?: string;
   /**
-   * `host:port`, for the backend `triton_grpc`.
+   * `host:port` for the backend `triton_grpc`.
    *
-   * @default - the host of `serviceUrl`, and its port + 1
+   * @default - the host of `serviceUrl` and its port + 1
    */
   readonly tritonGrpcUrl?: string;
   /**
-   * Name of the model in a Triton's repository. Its metadata say what is sent: with `openclip_vit_b32_jpeg` the files as
-   * they are, with `openclip_vit_b32_u8` pixels, with `openclip_vit_b32` normalised float32, 60 times the size.
+   * Name of the model in Triton's repository. Its metadata determines the payload format: the files themselves for
+   * `openclip_vit_b32_jpeg`, uint8 pixels for `openclip_vit_b32_u8`, normalised float32 for `openclip_vit_b32`.
    *
    * @default "openclip_vit_b32"
    */
   readonly model?: string;
   /**
-   * ONNX file of the local model. It is loaded when it is first needed; with the mode `local`, at once.
+   * ONNX file of the local model, loaded on first use; with mode `local`, when the client is opened.
    *
-   * @default - the one in the model repository of this checkout
+   * @default - no local model: mode `local` fails, and mode `auto` has no fallback
    */
   readonly modelPath?: string;
   /**
-   * Deadline of one request, of up to 32 images.
+   * Deadline in milliseconds of one request, which carries up to 32 images.
    *
-   * @default 30 000
+   * @default 30000
    */
   readonly timeoutMs?: number;
   /**
-   * Told once, the first time that the local model takes over.
+   * Called the first time that the local model replaces the service, with the reason.
    *
    * @default - a warning on the console
    */
   readonly onFallback?: (reason: string) => void;
 }
 
-/** Turns images into embeddings, wherever the model runs. */
+/** Computes embeddings of images, in a service or in this process. */
 export interface InferenceClient {
   /**
-   * @param images - JPEG, PNG or WebP files, any number; more than 32 go as several requests.
-   * @returns 512 float32 with unit L2 norm for each, in the order of the images.
-   * @throws {ClientError} and nothing else; `image` is the index of the image at fault
+   * @param images - Any number of JPEG, PNG or WebP files; more than 32 are split into several requests.
+   * @returns One vector of 512 float32 with unit L2 norm per image, in the same order.
+   * @throws {ClientError} and no other error; `image` is the index of the image that caused it
    */
   embed(images: readonly Uint8Array[]): Promise<readonly Float32Array[]>;
-  /** Requests in flight are answered first. */
+  /** Closes the client after its outstanding requests have completed. */
   close(): Promise<void>;
 }
 
 const defaultTimeoutMs = 30_000;
-
-/** Requests in flight at once: while one is computed, the images of the next are read and sent. */
-const requestsInFlight = 2;
-
-/** After it fell back, how long the local model is used before the service is tried again. */
-const retryRemoteMs = 30_000;
+/** Concurrent requests of one call: the images of the second are decoded and sent while the first is computed. */
+const concurrentRequests = 2;
 
 const defaultServiceUrls: Readonly<Record<ClientBackend, string>> = {
   embed: `http://127.0.0.1:${hostPorts.embed}`,
@@ -93,43 +90,40 @@ const defaultServiceUrls: Readonly<Record<ClientBackend, string>> = {
   triton_grpc: `http://127.0.0.1:${hostPorts.tritonOnnx.http}`,
 };
 
-const defaultModelPath = fileURLToPath(
-  new URL(`../model_repository/${openclipVitB32.name}/1/model.onnx`, import.meta.url),
-);
-
 /**
- * Open a client. Nothing is sent yet.
+ * Opens a client without sending a request.
  *
- * @throws {ClientError} `settings` when a URL is not one; `model` when the mode is `local` and the model cannot be loaded
+ * @throws {ClientError} `settings` if an option is invalid; `model` if the mode is `local` and the model cannot be loaded
  */
 export async function openInferenceClient(
-  options: InferenceClientOptions,
+  options: InferenceClientOptions = {},
 ): Promise<InferenceClient> {
-  const { mode, modelPath = defaultModelPath } = options;
-  const local = localModel(modelPath);
+  const { mode = "auto", modelPath, onFallback = warn } = options;
+  const local = createLocalModel(modelPath);
   if (mode === "local") {
     await local.load();
-    return clientOf(local.embed, local.close);
+    return createClient(local.embed, local.close);
   }
   const remote = openRemote(options);
-  if (mode === "remote") return clientOf(remote.embed, remote.close);
-  return clientOf(withFallback(remote, local, options.onFallback ?? warn), async () => {
+  if (mode === "remote") return createClient(remote.embed, remote.close);
+  return createClient(embedWithFallback(remote, local, onFallback), async () => {
     await Promise.all([remote.close(), local.close()]);
   });
 }
 
-/** Embeds 1 to 32 images. Image indices in errors count from the first of them. */
-type EmbedBatch = (images: readonly Uint8Array[]) => Promise<readonly Float32Array[]>;
-
-function clientOf(embedBatch: EmbedBatch, close: () => Promise<void>): InferenceClient {
-  const running = new Set<Promise<unknown>>();
+/** @param embedBatch - Embeds 1 to 32 images. */
+function createClient(
+  embedBatch: RemoteEmbedder["embed"],
+  close: () => Promise<void>,
+): InferenceClient {
+  const outstanding = new Set<Promise<unknown>>();
   let closing: Promise<void> | undefined;
 
   async function embedFrom(images: readonly Uint8Array[], first: number) {
     try {
       return await embedBatch(images.slice(first, first + maxImagesPerRequest));
     } catch (error) {
-      throw countedFrom(first, error);
+      throw withImageOffset(error, first);
     }
   }
 
@@ -140,37 +134,39 @@ function clientOf(embedBatch: EmbedBatch, close: () => Promise<void>): Inference
         { length: Math.ceil(images.length / maxImagesPerRequest) },
         (_, batch) => batch * maxImagesPerRequest,
       );
-      const work = inOrder(firsts, requestsInFlight, (first) => embedFrom(images, first));
-      running.add(work);
+      const batches = mapConcurrently(firsts, concurrentRequests, (first) =>
+        embedFrom(images, first),
+      );
+      outstanding.add(batches);
       try {
-        return (await work).flat();
+        return (await batches).flat();
       } finally {
-        running.delete(work);
+        outstanding.delete(batches);
       }
     },
     close() {
-      closing ??= Promise.allSettled(running).then(close);
+      closing ??= Promise.allSettled(outstanding).then(close);
       return closing;
     },
   };
 }
 
-/** Results in the order of the items, with at most `limit` under way; the first failure ends it. */
-async function inOrder<Item, Result>(
+/** Maps items with at most `limit` concurrent runs. After a failure it starts no more, and rejects once the others have ended. */
+async function mapConcurrently<Item, Result>(
   items: readonly Item[],
   limit: number,
   run: (item: Item) => Promise<Result>,
 ): Promise<readonly Result[]> {
   const results: Result[] = [];
   let next = 0;
-  let failed = false;
+  let hasFailed = false;
   const worker = async () => {
-    while (next < items.length && !failed) {
+    while (next < items.length && !hasFailed) {
       const index = next++;
       try {
         results[index] = await run(items[index]!);
       } catch (error) {
-        failed = true;
+        hasFailed = true;
         throw error;
       }
     }
@@ -181,8 +177,8 @@ async function inOrder<Item, Result>(
   return results;
 }
 
-/** The same error, with the image's index in the caller's list. */
-function countedFrom(first: number, error: unknown): unknown {
+/** Converts the image index of an error from its batch to the caller's list. */
+function withImageOffset(error: unknown, first: number): unknown {
   if (!(error instanceof ClientError) || error.image === undefined || first === 0) return error;
   const image = first + error.image;
   const problem = error.problem.replace(/^image \d+ /, `image ${image} `);
@@ -190,17 +186,20 @@ function countedFrom(first: number, error: unknown): unknown {
 }
 
 function openRemote(options: InferenceClientOptions): RemoteEmbedder {
-  const { backend, model = openclipVitB32.name, timeoutMs = defaultTimeoutMs } = options;
+  const {
+    backend = "embed",
+    model = openclipVitB32.name,
+    timeoutMs = defaultTimeoutMs,
+    apiKey,
+  } = options;
   const url = parseServiceUrl(options.serviceUrl ?? defaultServiceUrls[backend]);
   switch (backend) {
     case "embed":
-      return openEmbedClient({ url: url.origin, apiKey: options.apiKey, timeoutMs });
-    case "triton":
-      return openTritonEmbedder({
-        transport: openHttpTransport({ url: url.origin }),
-        model,
-        timeoutMs,
-      });
+      return openEmbedClient({ url: url.origin, apiKey, timeoutMs });
+    case "triton": {
+      const transport = openHttpTransport({ url: url.origin });
+      return openTritonEmbedder({ transport, model, timeoutMs });
+    }
     case "triton_grpc": {
       const target = parseGrpcUrl(options.tritonGrpcUrl ?? grpcUrlOf(url));
       return openTritonEmbedder({ transport: openGrpcTransport({ target }), model, timeoutMs });
@@ -225,92 +224,10 @@ function parseGrpcUrl(text: string): string {
   throw new ClientError("settings", `tritonGrpcUrl must be host:port, got '${text}'`);
 }
 
-/** Triton's ports follow each other: HTTP, gRPC, metrics. */
+/** Triton's ports are consecutive: HTTP, gRPC, metrics. */
 function grpcUrlOf({ protocol, hostname, port }: URL): string {
   const http = port === "" ? (protocol === "https:" ? 443 : 80) : Number(port);
   return `${hostname}:${http + 1}`;
-}
-
-interface LocalModel {
-  /** @throws {ClientError} `model` */
-  load(): Promise<LocalEmbedder>;
-  readonly embed: EmbedBatch;
-  close(): Promise<void>;
-}
-
-function localModel(modelPath: string): LocalModel {
-  let opening: Promise<LocalEmbedder> | undefined;
-
-  function load() {
-    opening ??= openLocalEmbedder({ modelPath }).catch((cause: unknown) => {
-      // the file may be there at the next try
-      opening = undefined;
-      throw new ClientError("model", (cause as Error).message.replace(/^\[\w+\] /, ""), { cause });
-    });
-    return opening;
-  }
-
-  return {
-    load,
-    async embed(images) {
-      const embedder = await load();
-      try {
-        return await embedder.embedPixels(await decodeImages(images));
-      } catch (cause) {
-        if (cause instanceof ClientError) throw cause;
-        throw new ClientError("model", (cause as Error).message.replace(/^\[\w+\] /, ""), {
-          cause,
-        });
-      }
-    },
-    async close() {
-      await (await opening?.catch(() => undefined))?.close();
-    },
-  };
-}
-
-/** Errors that say nothing about the request: somebody else may well answer it. */
-const fallbackCodes: ReadonlySet<ClientError["code"]> = new Set(["unavailable", "timeout"]);
-
-function withFallback(
-  remote: RemoteEmbedder,
-  local: LocalModel,
-  onFallback: (reason: string) => void,
-): EmbedBatch {
-  let told = false;
-  let tryRemoteAt = 0;
-
-  return async (images) => {
-    let reason: ClientError | undefined;
-    if (performance.now() >= tryRemoteAt) {
-      try {
-        return await remote.embed(images);
-      } catch (error) {
-        if (!(error instanceof ClientError) || !fallbackCodes.has(error.code)) throw error;
-        reason = error;
-        tryRemoteAt = performance.now() + retryRemoteMs;
-      }
-    }
-    try {
-      await local.load();
-    } catch (error) {
-      const { code, problem } = error as ClientError;
-      const because = reason === undefined ? "" : `${reason.problem}; `;
-      tryRemoteAt = 0;
-      throw new ClientError(
-        reason?.code ?? code,
-        `${because}the local model cannot take over: ${problem}`,
-        {
-          cause: error,
-        },
-      );
-    }
-    if (!told && reason !== undefined) {
-      told = true;
-      onFallback(reason.problem);
-    }
-    return local.embed(images);
-  };
 }
 
 function warn(reason: string): void {

@@ -11,13 +11,13 @@ export interface TritonEmbedderOptions {
   readonly transport: Transport;
   /** Name in the model repository. */
   readonly model: string;
-  /** For one request, time in Triton's queue included. */
+  /** Deadline in milliseconds of one call, time in Triton's queue included. */
   readonly timeoutMs: number;
 }
 
 /**
- * A Triton. What goes out is what the model takes: image files as they are, or images that are decoded and prepared here.
- * Closes the transport with it.
+ * Opens an embedder that uses Triton. It sends the payload format that the model accepts: the image files themselves, or pixels
+ * decoded in this process. Closing it closes the transport.
  */
 export function openTritonEmbedder({
   transport,
@@ -25,19 +25,19 @@ export function openTritonEmbedder({
   timeoutMs,
 }: TritonEmbedderOptions): RemoteEmbedder {
   const [{ name: output }] = openclipVitB32.outputs;
-  /** Asked for once; and again when the model was refused, for it may have been loaded anew. */
-  let form: Promise<PayloadFormat> | undefined;
+  /** Fetched on first use, and again after a rejection, because another version of the model may have been loaded. */
+  let format: Promise<PayloadFormat> | undefined;
 
-  async function learn(): Promise<PayloadFormat> {
-    form ??= transport
+  async function resolveFormat(): Promise<PayloadFormat> {
+    format ??= transport
       .modelMetadata(model, { timeoutMs })
       .then((metadata) =>
         payloadFormatOf(model, metadata, (problem) => new ClientError("rejected", problem)),
       );
     try {
-      return await form;
+      return await format;
     } catch (error) {
-      form = undefined;
+      format = undefined;
       throw error;
     }
   }
@@ -47,8 +47,8 @@ export function openTritonEmbedder({
     async embed(images) {
       const startedAt = performance.now();
       try {
-        const { input: takes, tensor } = await learn();
-        const input = tensor(takes === "encoded" ? images : await decodeImages(images));
+        const { input: kind, tensor } = await resolveFormat();
+        const input = tensor(kind === "encoded" ? images : await decodeImages(images));
         const outputs = await transport.infer(model, [input], {
           timeoutMs: Math.max(1, Math.ceil(timeoutMs - (performance.now() - startedAt))),
           outputs: [output],
@@ -58,7 +58,7 @@ export function openTritonEmbedder({
           images.length,
         );
       } catch (error) {
-        if (error instanceof TritonError && error.code === "rejected") form = undefined;
+        if (error instanceof TritonError && error.code === "rejected") format = undefined;
         throw clientErrorOf(error, transport.target);
       }
     },
@@ -66,7 +66,7 @@ export function openTritonEmbedder({
   };
 }
 
-/** What an ensemble says of an image that it cannot read, as `openclip_preprocess` words it. */
+/** Error of `openclip_preprocess` in an ensemble for an image that cannot be decoded. */
 const imageProblem = /\bin ensemble '[^']*', image (?<index>\d+) (?<problem>.*)$/s;
 
 const codes: Readonly<Record<TritonError["code"], ClientErrorCode>> = {

@@ -39,6 +39,6 @@ export function endedError(
   timeoutMs: number,
 ): TritonError {
   return ended === "timeout"
-    ? new TritonError("timeout", `${subject}: no answer from ${target} in ${timeoutMs} ms`)
+    ? new TritonError("timeout", `${subject}: no response from ${target} in ${timeoutMs} ms`)
     : new TritonError("cancelled", `${subject}: the call to ${target} was cancelled`);
 }

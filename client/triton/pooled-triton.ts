@@ -1,6 +1,15 @@
 import { GrpcTransport, type GrpcTransportOptions } from "./grpc-transport.ts";
 import { type CallOptions, TritonError } from "./transport.ts";
-import type { TritonCall, TritonPoolOptions } from "./triton-pool.ts";
+
+/** Idempotent call that any Triton of a pool can execute; it is repeated on another one if this one fails. */
+export type TritonCall<T> = (triton: GrpcTransport, options: CallOptions) => Promise<T>;
+
+/**
+ * Health check of one Triton; rejects, with the reason, if it must not be used.
+ *
+ * @param triton - Client of this Triton only; the same object in every check.
+ */
+export type TritonHealthCheck = TritonCall<void>;
 
 /** Time between two health checks. */
 const checkIntervalMs = 500;
@@ -31,7 +40,7 @@ export class PooledTriton {
   pickedAt = 0;
 
   readonly #client: GrpcTransport;
-  readonly #check: TritonPoolOptions["check"];
+  readonly #check: TritonHealthCheck;
   readonly #onChange: (reason: string) => void;
   readonly #calls = new Set<AbortController>();
   readonly #stopped = new AbortController();
@@ -42,7 +51,7 @@ export class PooledTriton {
 
   constructor(
     options: GrpcTransportOptions & { readonly address: string },
-    check: TritonPoolOptions["check"],
+    check: TritonHealthCheck,
     onChange: (reason: string) => void,
   ) {
     this.target = options.target;
@@ -125,7 +134,7 @@ export class PooledTriton {
 
   #setSilent(afterMs: number): void {
     this.#silent = true;
-    this.#set(false, `no answer in ${afterMs} ms`);
+    this.#set(false, `no response in ${afterMs} ms`);
   }
 
   #set(usable: boolean, reason: string): void {

@@ -283,7 +283,7 @@ export function describeTransport({
         const late = await rejection(mute.infer(model.name, [inputOf(1)], { timeoutMs: 200 }));
         expect(late.code).toBe("timeout");
         expect(late.message).toBe(
-          `[timeout] ${model.name}: no answer from ${mute.target} in 200 ms`,
+          `[timeout] ${model.name}: no response from ${mute.target} in 200 ms`,
         );
         expect(await mute.live({ timeoutMs: 100 })).toBe(false);
 

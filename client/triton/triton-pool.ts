@@ -3,19 +3,15 @@ import { EventEmitter, once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { status } from "@grpc/grpc-js";
 import { endedError, startDeadline } from "./deadline.ts";
-import { checkTarget, type GrpcSecurity, type GrpcTransport, hostOf } from "./grpc-transport.ts";
-import { PooledTriton } from "./pooled-triton.ts";
+import { checkTarget, type GrpcSecurity, hostOf } from "./grpc-transport.ts";
+import { PooledTriton, type TritonCall, type TritonHealthCheck } from "./pooled-triton.ts";
 import { type CallOptions, TritonError } from "./transport.ts";
 
 export interface TritonPoolOptions extends GrpcSecurity {
   /** `host:port`; a name that resolves to several addresses stands for several Tritons. */
   readonly targets: readonly string[];
-  /**
-   * Health check, repeated for every Triton; rejects, with the reason, if this Triton must not be used.
-   *
-   * @param triton - Client of this Triton only; the same object in every check.
-   */
-  check(triton: GrpcTransport, options: CallOptions): Promise<void>;
+  /** Health check, repeated for every Triton. */
+  readonly check: TritonHealthCheck;
   readonly observer?: TritonPoolObserver;
 }
 
@@ -26,9 +22,6 @@ export interface TritonPoolObserver {
   /** @param healthy - Number of its addresses that are in use. */
   health(target: string, healthy: number, reason: string): void;
 }
-
-/** Call that any Triton of a pool can execute. It is repeated on another one, so it must be idempotent. */
-export type TritonCall<T> = (triton: GrpcTransport, options: CallOptions) => Promise<T>;
 
 /** Interval at which names are resolved again. */
 const resolveIntervalMs = 5_000;

@@ -1,9 +1,11 @@
+import { fileURLToPath } from "node:url";
 import { clientOptionsFromEnv } from "../../client/client-env.ts";
 import {
   type ClientBackend,
   type ClientMode,
   openInferenceClient,
 } from "../../client/inference-client.ts";
+import { openclipVitB32 } from "../../contract/model-signature.ts";
 import { DedupeError } from "./dedupe-error.ts";
 import { type EmbedResult, embed } from "./embed.ts";
 import { type EvaluateResult, type Evaluation, evaluate } from "./evaluate.ts";
@@ -41,6 +43,11 @@ interface EmbedArguments extends DatabaseOption {
   readonly replace: boolean;
 }
 
+/** Written by `clipstack model pull` and `clipstack model generate`. */
+const defaultModelFile = fileURLToPath(
+  new URL(`../../model_repository/${openclipVitB32.name}/1/model.onnx`, import.meta.url),
+);
+
 /** `clipstack-dedupe embed` */
 export async function embedCommand(args: EmbedArguments): Promise<void> {
   const fromEnv = clientOptionsFromEnv(process.env);
@@ -52,7 +59,7 @@ export async function embedCommand(args: EmbedArguments): Promise<void> {
       backend,
       mode,
       serviceUrl: url,
-      modelPath: args.modelFile,
+      modelPath: args.modelFile ?? fromEnv.modelPath ?? defaultModelFile,
       onFallback: (reason) => progress.note(`${reason}: using the model on this machine`),
     });
     try {

@@ -210,7 +210,7 @@ class TritonEmbedder implements Embedder {
   #timeout(): TritonError {
     const { model, timeoutMs } = this.#options;
     const targets = this.#pool.target;
-    return new TritonError("timeout", `${model}: no answer from ${targets} in ${timeoutMs} ms`);
+    return new TritonError("timeout", `${model}: no response from ${targets} in ${timeoutMs} ms`);
   }
 
   /** @throws {TritonError} in one line, where this Triton cannot be used */

@@ -1,7 +1,5 @@
 import type { ServerEnv } from "../../contract/server-env.ts";
 import type { ImageHeader } from "./image-header.ts";
-import type { JpegDecoder } from "./jpeg.mjs";
-import type { Resampler } from "./resample.mjs";
 
 // Types of the JavaScript files that decode and resize images.
 
@@ -95,12 +93,6 @@ export interface Frame {
   readonly interval: number;
   /** Offset of the scan's data in the file. */
   readonly scan: number;
-}
-
-/** What one thread works with. */
-export interface Engines {
-  readonly resampler: Resampler;
-  readonly decoder: JpegDecoder;
 }
 
 export interface PreprocessTask {

@@ -9,7 +9,7 @@ import { Resampler, rowsOf } from "./resample.mjs";
 import { planOf } from "./resample-plan.mjs";
 
 /** @typedef {import("./image-header.ts").ImageHeader} ImageHeader */
-/** @typedef {import("./image-types.ts").Engines} Engines */
+/** @typedef {{ resampler: Resampler, decoder: JpegDecoder }} ThreadResources */
 
 // no image comes twice
 sharp.cache(false);
@@ -29,9 +29,9 @@ const maxScannedPixels = 250_000_000;
  * What one thread works with: it has memory of its own, which grows to what the largest image needed.
  *
  * @param {WebAssembly.Module} module - `compileKernel`'s
- * @returns {Engines}
+ * @returns {ThreadResources}
  */
-export function createEngines(module) {
+export function createThreadResources(module) {
   const resampler = new Resampler(new ImageKernel(module));
   return { resampler, decoder: new JpegDecoder(resampler) };
 }
@@ -39,7 +39,7 @@ export function createEngines(module) {
 /**
  * @param {Uint8Array} bytes
  * @param {import("./image-types.ts").PreprocessTask} task
- * @param {Engines} engines
+ * @param {ThreadResources} resources
  * @returns {Promise<Uint8Array>} `[side, side, 3]` 8-bit RGB, row-major: `task.into`, or memory of its own
  */
 export async function preprocessImage(bytes, task, { resampler, decoder }) {

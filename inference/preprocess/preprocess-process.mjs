@@ -2,14 +2,14 @@
 // result to standard output, or why there is none to standard error. Started by preprocess-image.mjs.
 import { buffer } from "node:stream/consumers";
 import { compileKernel } from "./image-kernel.mjs";
-import { createEngines, preprocessImage } from "./preprocess-image.mjs";
+import { createThreadResources, preprocessImage } from "./preprocess-image.mjs";
 
 const task = JSON.parse(process.argv[2]);
 // an ordinary exit waits for libvips
 setTimeout(() => process.kill(process.pid, "SIGKILL"), task.timeoutMs).unref();
 try {
   const bytes = await buffer(process.stdin);
-  const pixels = await preprocessImage(bytes, task, createEngines(compileKernel()));
+  const pixels = await preprocessImage(bytes, task, createThreadResources(compileKernel()));
   process.stdout.write(pixels);
 } catch (error) {
   process.stderr.write(error instanceof Error ? error.message : String(error));

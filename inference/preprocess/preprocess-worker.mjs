@@ -1,11 +1,11 @@
 // Decodes and resizes images in a thread of its own: either would hold up the event loop of the process. Plain JavaScript,
 // so that the thread starts without a TypeScript loader, whatever loader the process has.
 import { parentPort, workerData } from "node:worker_threads";
-import { createEngines, preprocessImage } from "./preprocess-image.mjs";
+import { createThreadResources, preprocessImage } from "./preprocess-image.mjs";
 
 /** @type {{ kernel: WebAssembly.Module, side: number }} */
 const { kernel, side } = workerData;
-const engines = createEngines(kernel);
+const resources = createThreadResources(kernel);
 
 let granted = () => {};
 
@@ -26,7 +26,7 @@ parentPort.on("message", async ({ granted: isGranted, bytes, ...task }) => {
     return;
   }
   try {
-    const pixels = await preprocessImage(bytes, { ...task, side, reserve }, engines);
+    const pixels = await preprocessImage(bytes, { ...task, side, reserve }, resources);
     parentPort.postMessage({ pixels }, [pixels.buffer]);
   } catch (error) {
     parentPort.postMessage({ failure: error instanceof Error ? error.message : String(error) });

@@ -1,0 +1,28 @@
+import { createRequire } from "node:module";
+import { ClientError } from "./client-error.ts";
+
+const { resolve } = createRequire(import.meta.url);
+
+/**
+ * Checks that optional peer dependencies are installed.
+ *
+ * @param purpose - What requires them, for the message.
+ * @throws {ClientError} `settings`
+ */
+export function requirePackages(purpose: string, names: readonly string[]): void {
+  const missing = names.filter((name) => !isInstalled(name));
+  if (missing.length === 0) return;
+  throw new ClientError(
+    "settings",
+    `${purpose} requires ${missing.join(" and ")}: run 'npm install ${missing.join(" ")}'`,
+  );
+}
+
+function isInstalled(name: string): boolean {
+  try {
+    resolve(name);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,92 @@
+import { execFile } from "node:child_process";
+import { copyFile, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { hostPorts } from "../contract/ports.ts";
+import { serverEnv } from "../contract/server-env.ts";
+import {
+  type RunningEmbedServer,
+  startEmbedServer,
+} from "../inference-image/embed/embed-server.ts";
+import {
+  type TestRepository,
+  wholeRepository,
+} from "../inference-image/emulator/test-repository.ts";
+import {
+  type RunningTritonEmulator,
+  startTritonEmulator,
+} from "../inference-image/emulator/triton-emulator.ts";
+import { tinyModel } from "../model-tools/test-model.ts";
+
+/** The samples of README.md, compiled against the built package and run against servers with a tiny model. */
+
+const run = promisify(execFile);
+const root = fileURLToPath(new URL("../", import.meta.url));
+const samples = ["embed.mts", "triton.mts", "fallback.mts"];
+
+let folder: string;
+let embedServer: RunningEmbedServer;
+let repository: TestRepository;
+let triton: RunningTritonEmulator;
+
+beforeAll(async () => {
+  await run(process.execPath, ["../tools/build-package.mjs"], { cwd: join(root, "client") });
+  const modelPath = await tinyModel();
+  embedServer = await startEmbedServer({
+    ...serverEnv.parse({ HOST: "127.0.0.1", MODEL_PATH: modelPath, LOG_LEVEL: "silent" }),
+    PORT: 0,
+  });
+  await embedServer.loaded;
+  repository = await wholeRepository();
+  triton = await startTritonEmulator(repository.flags(), { log: () => {} });
+
+  folder = await mkdtemp(join(tmpdir(), "clipstack-readme-"));
+  await symlink(join(root, "node_modules"), join(folder, "node_modules"));
+  await copyFile(join(root, "model-tools/samples/sunset.jpg"), join(folder, "photo.jpg"));
+  await writeFile(join(folder, "notes.txt"), "no image");
+  const text = await readFile(new URL("./README.md", import.meta.url), "utf8");
+  const blocks = [...text.matchAll(/^```ts\n(.*?)^```$/gms)].map(([, code]) => code!);
+  expect(blocks).toHaveLength(samples.length);
+  const ports: readonly [number, number][] = [
+    [hostPorts.embed, embedServer.port],
+    [hostPorts.tritonOnnx.http, triton.ports.http],
+    [hostPorts.tritonOnnx.grpc, triton.ports.grpc],
+  ];
+  for (const [index, block] of blocks.entries()) {
+    const code = ports.reduce(
+      (all, [documented, actual]) =>
+        all.replaceAll(`127.0.0.1:${documented}`, `127.0.0.1:${actual}`),
+      block,
+    );
+    await writeFile(join(folder, samples[index]!), code);
+  }
+});
+afterAll(async () => {
+  await embedServer?.stop();
+  await triton?.stop();
+  await repository?.remove();
+  await rm(folder, { recursive: true });
+});
+
+test("the samples compile with strict types", async () => {
+  const tsc = join(root, "node_modules/typescript/bin/tsc");
+  const options = ["--noEmit", "--strict", "--module", "nodenext", "--target", "es2022"];
+  const result = await run(process.execPath, [tsc, ...options, "--types", "node", ...samples], {
+    cwd: folder,
+  }).catch(({ stdout }: { readonly stdout: string }) => ({ stdout }));
+  expect(result.stdout).toBe("");
+});
+
+test.each([
+  ["embed.mts", "512"],
+  ["triton.mts", "FP32 [ 1, 512 ]"],
+  ["fallback.mts", "image 1"],
+])("%s prints %s", async (file, output) => {
+  const { stdout } = await run(process.execPath, ["--import", import.meta.resolve("tsx"), file], {
+    cwd: folder,
+  });
+  expect(stdout.trim()).toBe(output);
+});
