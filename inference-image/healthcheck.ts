@@ -1,8 +1,8 @@
 /**
- * The health check of the images: exit code 0 where everything that is asked is ready.
+ * Health check of the images: exit code 0 if every probed server is ready.
  *
- * `node healthcheck.js` asks the server of this container, in either role; `node healthcheck.js URL…` asks those. Loads
- * nothing but Node's own HTTP: it runs every few seconds beside a server that is busy.
+ * `node healthcheck.js` probes the server of this container, in either role; `node healthcheck.js URL…` probes the URLs. It
+ * loads only Node's HTTP client, because it runs every few seconds beside a busy server.
  */
 import { readFileSync } from "node:fs";
 import { get as getHttp } from "node:http";
@@ -11,16 +11,16 @@ import { embedPaths } from "../contract/embed-paths.ts";
 import { oipPaths } from "../contract/oip-paths.ts";
 import { embedPort, tritonPorts } from "../contract/ports.ts";
 
-/** Less than the engine waits for the health check. */
+/** Less than the timeout of the health check in the image. */
 const timeoutMs = 3_000;
 
 const urls = process.argv.slice(2);
-const answers = await Promise.all((urls.length > 0 ? urls : [ownUrl()]).map(probe));
-const failures = answers.filter((answer) => answer !== undefined);
+const results = await Promise.all((urls.length > 0 ? urls : [ownUrl()]).map(probe));
+const failures = results.filter((result) => result !== undefined);
 if (failures.length > 0) console.error(failures.join("\n"));
 process.exit(failures.length > 0 ? 1 : 0);
 
-/** Where the server of this container says that it is ready: what it was started with is the command line of process 1. */
+/** Readiness URL of the server in this container, derived from the command line of process 1. */
 function ownUrl(): string {
   const words = readFileSync("/proc/1/cmdline", "utf8").split("\0");
   const triton = words.indexOf("tritonserver");
@@ -42,24 +42,24 @@ function optionOf(words: readonly string[], name: string): string | undefined {
   return word === name ? words[index + 1] : word?.slice(name.length + 1);
 }
 
-/** An address of this container for what a server listens on. */
+/** Address at which this container reaches a server that listens on `host`. */
 function reachable(host: string | undefined): string {
   if (!host || host === "0.0.0.0") return "127.0.0.1";
   if (host === "::") return "[::1]";
   return host.includes(":") ? `[${host}]` : host;
 }
 
-/** What is wrong with the answer of `url`, in one line. */
+/** Probes a URL. Returns why it is not ready, in one line, or `undefined`. */
 function probe(url: string): Promise<string | undefined> {
   return new Promise((resolve) => {
-    // the certificate is for the name that clients use
+    // the certificate is for the public name, not for this address
     const options = { timeout: timeoutMs, agent: false, rejectUnauthorized: false } as const;
     const get = url.startsWith("https:") ? getHttps : getHttp;
     const request = get(url, options, (response) => {
       response.resume();
-      resolve(response.statusCode === 200 ? undefined : `${url} answers ${response.statusCode}`);
+      resolve(response.statusCode === 200 ? undefined : `${url}: status ${response.statusCode}`);
     });
-    request.on("timeout", () => request.destroy(new Error(`no answer in ${timeoutMs} ms`)));
+    request.on("timeout", () => request.destroy(new Error(`no response in ${timeoutMs} ms`)));
     request.on("error", (error) => resolve(`${url}: ${error.message}`));
   });
 }

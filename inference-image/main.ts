@@ -1,23 +1,22 @@
 import { startSpareThread } from "../inference/session/onnx-thread.ts";
 
 /**
- * The process in the container. Without arguments it is the embed server, with settings from the environment;
- * `tritonserver …` is the server that stands where a Triton will stand, with Triton's options. Three roles do one thing and
- * end: `check-weights …` makes a folder of weights ready, `fetch-weights …` brings them there first, `apply-config …` gives a
- * Triton another model configuration.
+ * Process of the server image. Without arguments it is the embed server, configured by environment variables;
+ * `tritonserver …` is the Triton emulator, with Triton's options. Three jobs run once and exit: `check-weights …` verifies a
+ * folder of weights, `fetch-weights …` downloads them first, `apply-config …` applies a model configuration to a Triton.
  */
 const [role, ...args] = process.argv.slice(2);
 
-// Process 1 of a container gets no signal that it does not listen to: a stop while the program loads would end in a kill.
+// Process 1 of a container ignores signals without a handler: a stop while the program loads would end in a kill.
 const stopWhileLoading = () => process.exit(128 + 15);
 process.on("SIGTERM", stopWhileLoading);
 
 switch (role) {
   case undefined: {
-    // a gateway needs none
+    // a gateway runs no model
     if (process.env.BACKEND !== "triton") startSpareThread();
     const { runEmbedServer } = await import("./embed/embed-server.ts");
-    process.off("SIGTERM", stopWhileLoading); // it listens itself
+    process.off("SIGTERM", stopWhileLoading); // it has its own handler
     await runEmbedServer(process.env);
     break;
   }
@@ -36,8 +35,8 @@ switch (role) {
   case "fetch-weights": {
     const { fetchWeights, readFetchWeightsArguments } = await import("./jobs/fetch-weights.ts");
     const { runOnce } = await import("./jobs/role-arguments.ts");
-    const tell = (line: string) => void process.stderr.write(`${line}\n`);
-    await runOnce(async () => await fetchWeights(readFetchWeightsArguments(args), tell));
+    const onProgress = (line: string) => void process.stderr.write(`${line}\n`);
+    await runOnce(async () => await fetchWeights(readFetchWeightsArguments(args), onProgress));
     break;
   }
   case "apply-config": {
@@ -48,7 +47,7 @@ switch (role) {
   }
   default:
     process.stderr.write(
-      `expected no argument, or tritonserver, check-weights, fetch-weights or apply-config and its options, got '${role}'\n`,
+      `the first argument must be tritonserver, check-weights, fetch-weights or apply-config, got '${role}'\n`,
     );
     process.exit(2);
 }

@@ -2,7 +2,7 @@ import { copyFile, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/pro
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { openServerModel } from "../../inference-image/embed/server-model.ts";
+import { openServerModel } from "../../inference-image/embed/onnx-embedder.ts";
 import { syntheticImages } from "../../model-tools/compare-models.ts";
 import { modelSidecar, sha256Of } from "../../model-tools/model-info.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";

@@ -226,14 +226,14 @@ describe("with the tiny model", () => {
         code: "unsupported_media_type",
         status: 415,
         message:
-          "the body of /embed must be multipart/form-data, image/jpeg, image/png, image/webp; base64 in JSON goes to /embed/base64",
+          "the body of /embed must be multipart/form-data, image/jpeg, image/png, image/webp; send base64 in JSON to /embed/base64",
       },
       {
         what: "JSON where images are expected",
         request: () => post("/embed", { payload: { images: [] } }),
         code: "unsupported_media_type",
         status: 415,
-        message: /^the body of \/embed must be .*; base64 in JSON goes to \/embed\/base64$/,
+        message: /^the body of \/embed must be .*; send base64 in JSON to \/embed\/base64$/,
       },
       {
         what: "an image where JSON is expected",
@@ -343,14 +343,14 @@ describe("with the tiny model", () => {
         },
         code: "bad_request",
         status: 400,
-        message: /^the form cannot be read: /,
+        message: /^the form is invalid: /,
       },
       {
         what: "a form without a boundary",
         request: () => raw(jpeg, "multipart/form-data"),
         code: "bad_request",
         status: 400,
-        message: /^the form cannot be read: .*boundary/i,
+        message: /^the form is invalid: .*boundary/i,
       },
       {
         what: "a form with one file that is no image",
@@ -451,7 +451,7 @@ describe("with the tiny model", () => {
         request: () => base64({ images: ["QR=="] }),
         code: "bad_request",
         status: 400,
-        message: "image 0 is not base64: its last characters have bits that belong to no byte",
+        message: "image 0 is not base64: its last characters have surplus bits",
         image: 0,
       },
       {
@@ -459,7 +459,7 @@ describe("with the tiny model", () => {
         request: () => base64({ images: [`data:image/jpeg;base64,${good()}`] }),
         code: "bad_request",
         status: 400,
-        message: "image 0 is not base64: it is a data URL; send what follows its comma",
+        message: "image 0 is not base64: it is a data URL; send only the part after its comma",
         image: 0,
       },
       {
@@ -467,7 +467,7 @@ describe("with the tiny model", () => {
         request: () => ({ url: "/embeddings?x=1" }),
         code: "not_found",
         status: 404,
-        message: "there is no /embeddings",
+        message: "no route has the path /embeddings",
       },
       {
         what: "a path that is not one",
@@ -481,7 +481,7 @@ describe("with the tiny model", () => {
         request: () => ({ method: "GET", url: "/embed" }),
         code: "method_not_allowed",
         status: 405,
-        message: "/embed takes POST, got GET",
+        message: "/embed requires POST, got GET",
       },
     ];
 
@@ -629,7 +629,10 @@ describe("with an embedder that is held", () => {
     expect(refused.statusCode).toBe(429);
     expect(refused.headers["retry-after"]).toBe("1");
     expect(refused.json()).toEqual({
-      error: { code: "overloaded", message: "2 images wait already; try again later" },
+      error: {
+        code: "overloaded",
+        message: "the queue is full, the limit is 2 images; retry later",
+      },
     });
     embedder.release();
     for (const response of await Promise.all(waiting)) expect(response.statusCode).toBe(200);
@@ -890,7 +893,7 @@ describe("with an embedder that is held", () => {
     expect(response.statusCode).toBe(500);
     expect(response.json().error).toEqual({
       code: "internal",
-      message: "the server failed; its log says why",
+      message: "internal error; see the server log",
     });
   });
 

@@ -99,7 +99,7 @@ describe("in this process", () => {
   test("fails when the port is taken, and names it", async () => {
     const { server: other, port } = await listener();
     await expect(start({ PORT: port })).rejects.toThrow(
-      `port ${port} on 127.0.0.1 is in use: stop what listens there, or set PORT`,
+      `port ${port} on 127.0.0.1 is in use: stop the program that uses it, or set PORT`,
     );
     other.close();
   });
@@ -181,7 +181,7 @@ describe("in this process", () => {
       [
         "cert.pem",
         "none.pem",
-        () => `TLS_KEY_FILE must be a file that can be read: '${tlsFile("none.pem")}' is not there`,
+        () => `TLS_KEY_FILE must be a readable file: '${tlsFile("none.pem")}' does not exist`,
       ],
       [
         "key.pem",
@@ -308,7 +308,7 @@ describe("as a process", () => {
     expect(code).toBe(2);
     expect(stdout).toBe("");
     expect(stderr).toBe(
-      "API_KEY is required where HOST is not this machine alone (or ALLOW_ANONYMOUS=true where something else keeps strangers out), got HOST '0.0.0.0'\n",
+      "API_KEY is required unless HOST is a loopback address (or set ALLOW_ANONYMOUS=true if the network restricts access), got HOST '0.0.0.0'\n",
     );
   });
 
@@ -317,7 +317,7 @@ describe("as a process", () => {
     const { code, stderr } = await run(env).ended;
     expect(code).toBe(2);
     expect(stderr).toBe(
-      `TLS_KEY_FILE must be a file that can be read: '${tlsFile("none.pem")}' is not there\n`,
+      `TLS_KEY_FILE must be a readable file: '${tlsFile("none.pem")}' does not exist\n`,
     );
   });
 
@@ -327,7 +327,7 @@ describe("as a process", () => {
     server.close();
     expect(code).toBe(1);
     expect(stderr).toBe(
-      `clipstack embed server: port ${port} on 127.0.0.1 is in use: stop what listens there, or set PORT\n`,
+      `clipstack embed server: port ${port} on 127.0.0.1 is in use: stop the program that uses it, or set PORT\n`,
     );
   });
 
@@ -351,7 +351,7 @@ describe("as a process", () => {
     const { code, stderr } = await run({}, "serve").ended;
     expect(code).toBe(2);
     expect(stderr).toBe(
-      "expected no argument, or tritonserver, check-weights, fetch-weights or apply-config and its options, got 'serve'\n",
+      "the first argument must be tritonserver, check-weights, fetch-weights or apply-config, got 'serve'\n",
     );
   });
 });

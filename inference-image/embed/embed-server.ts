@@ -1,132 +1,64 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Server as TlsServer } from "node:tls";
 import type { FastifyInstance } from "fastify";
-import type { ModelPrecision, ServerEnv } from "../../contract/server-env.ts";
+import type { ServerEnv } from "../../contract/server-env.ts";
 import { readSettings, SettingsError } from "../http/settings.ts";
-import { readTlsFiles, readTritonSecurity } from "../http/tls.ts";
+import { readTlsFiles, readTritonSecurity, type TlsFiles } from "../http/tls.ts";
 import type { Embedder } from "./embedder.ts";
-import { createOnnxEmbedder } from "./onnx-embedder.ts";
-import { openServerModel, type ServerModel } from "./server-model.ts";
+import type { EmbedMetrics } from "./metrics.ts";
+import { createOnnxEmbedder, openServerModel, type ServerModel } from "./onnx-embedder.ts";
 
-/** How long the server waits for its model's thread before it loads the rest of itself, in milliseconds. */
-const longestHeadStartMs = 100;
+/** Maximum time that the start waits for the model's thread before it loads the rest of the server, in milliseconds. */
+const maxHeadStartMs = 100;
 
-/** An embed server that listens. */
+/** Embed server that listens. */
 export interface RunningEmbedServer {
   readonly app: FastifyInstance;
   readonly port: number;
-  /** Resolves when the model is warm; rejects when it cannot be loaded. */
+  /** Resolves when the model is warm; rejects if it cannot be loaded. */
   readonly loaded: Promise<void>;
-  /** Rejects when the runtime dies by itself: nothing can be embedded any more. */
+  /** Rejects when the runtime's thread exits unexpectedly: the server cannot embed any more. */
   readonly died: Promise<never>;
   /**
-   * Read the certificate and its key again, for connections to come; nothing without TLS.
+   * Reads the certificate and its key again, for new connections; does nothing without TLS.
    *
-   * @throws {SettingsError} one line; those that were read before stay
+   * @throws {SettingsError} one line; the previous certificate stays in use
    */
   reloadTls(): Promise<void>;
-  /** Not ready any more; what was accepted is answered; then everything is closed. */
+  /** Drains: the server is not ready any more, answers accepted requests, then closes everything. */
   stop(): Promise<void>;
 }
 
 /**
- * Listen while the model loads: the server is live at once, and ready when the model is warm. Port 0 takes any free port.
+ * Listens while the model loads: the server is live at once, and ready when the model is warm. Port 0 selects a free port.
  *
- * @throws {SettingsError} one line, if a certificate, a key or the metadata cannot be used
- * @throws {Error} one line, when the port is taken
+ * @throws {SettingsError} one line, if a certificate, a key or the metadata file is invalid
+ * @throws {Error} one line, if the port is in use
  */
 export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbedServer> {
-  let embedder: Embedder | undefined;
-  let weights = settings.MODEL_PRETRAINED;
-  let reportDeath: (error: Error) => void = () => {};
-  const died = new Promise<never>((_, reject) => {
-    reportDeath = reject;
-  });
-  died.catch(() => {});
-
   const tls = await readTlsFiles(settings);
   const security = settings.BACKEND === "triton" ? await readTritonSecurity(settings) : undefined;
   const startedAt = performance.now();
-  // begun first, and left alone until its thread has it: to load the rest of the server, meanwhile, takes as long
-  let opening = () => {};
-  const begun = new Promise<void>((resolve) => {
-    opening = resolve;
-  });
-  const model =
-    settings.BACKEND === "onnxruntime"
-      ? openServerModel({
-          modelPath: settings.MODEL_PATH,
-          precision: settings.MODEL_PRECISION,
-          intraOpThreads: settings.INTRA_OP_THREADS,
-          instances: settings.MODEL_INSTANCES,
-          executionProvider: settings.EXECUTION_PROVIDER,
-          onOpening: opening,
-          onDeath: reportDeath,
-        })
-      : undefined;
-  model?.catch(() => {});
-  // a file may take seconds to read: the server is live before
-  if (model !== undefined) await Promise.race([begun, sleep(longestHeadStartMs)]);
+  const { model, died } = await beginModel(settings);
 
   const [{ buildApp }, { createMetrics }] = await Promise.all([
     import("./app.ts"),
     import("./metrics.ts"),
   ]);
   const metrics = createMetrics();
+  let embedder: Embedder | undefined;
+  let weights = settings.MODEL_PRETRAINED;
   const app = buildApp({
+    ...appOptions(settings, tls),
     embedder: () => embedder,
     model: () => `${settings.MODEL_NAME}/${weights}`,
     metrics,
-    limits: {
-      maxQueueSize: settings.MAX_QUEUE_SIZE,
-      maxQueueBytes: settings.MAX_QUEUE_BYTES,
-      maxBodyBytes: settings.MAX_BODY_BYTES,
-      maxImagePixels: settings.MAX_IMAGE_PIXELS,
-      maxConnections: settings.MAX_CONNECTIONS,
-    },
-    apiKey: settings.API_KEY,
-    tls,
-    preprocessing: {
-      mode: settings.PREPROCESSING,
-      threads: settings.PREPROCESS_THREADS,
-      maxPixelsInFlight: settings.MAX_PIXELS_IN_FLIGHT,
-      timeoutMs: settings.DECODE_TIMEOUT_MS,
-    },
-    logLevel: settings.LOG_LEVEL,
   });
-
-  try {
-    await listen(app, settings.HOST, settings.PORT);
-  } catch (error) {
-    await model?.then(
-      ({ session }) => session.close(),
-      () => {},
-    );
-    throw error;
-  }
-  const address = app.server.address();
-  const port = typeof address === "object" && address !== null ? address.port : settings.PORT;
+  const port = await listenOrClose(app, settings, model);
 
   const load = async () => {
     if (model === undefined) {
-      // only a gateway needs gRPC, which takes 0.2 s and 10 MB of the start
-      const { createTritonEmbedder } = await import("../gateway/triton-embedder.ts");
-      embedder = createTritonEmbedder({
-        targets: settings.TRITON_GRPC_URLS,
-        model: settings.TRITON_MODEL,
-        security,
-        timeoutMs: settings.TRITON_TIMEOUT_MS,
-        maxBatchSize: settings.MAX_BATCH_SIZE,
-        observer: {
-          ...metrics,
-          health(target, healthy, reason) {
-            metrics.health(target, healthy, reason);
-            if (reason === "") app.log.info({ target, healthy }, `Triton ${target} is used`);
-            else app.log.warn({ target, healthy }, `Triton ${target} is left out: ${reason}`);
-          },
-        },
-      });
-      app.log.info({ tritons: settings.TRITON_GRPC_URLS, model: settings.TRITON_MODEL }, "gateway");
+      embedder = await createGatewayEmbedder(settings, security, metrics, app);
       return;
     }
     const opened = await model;
@@ -136,7 +68,7 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
       maxQueueDelayMicroseconds: settings.MAX_QUEUE_DELAY_MICROSECONDS,
       observer: metrics,
     });
-    logModel(app, opened, settings.MODEL_PRECISION, (performance.now() - startedAt) / 1000);
+    logModel(app, opened, settings, (performance.now() - startedAt) / 1000);
   };
   const loaded = load();
   loaded.catch(() => {});
@@ -157,46 +89,132 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
   };
 }
 
+/**
+ * Starts to open the model of the backend `onnxruntime`, and waits until its thread has taken it over: meanwhile the rest of
+ * the server loads. A large file takes seconds to read, and the server must be live before.
+ */
+async function beginModel(settings: ServerEnv) {
+  let onDeath: (error: Error) => void = () => {};
+  const died = new Promise<never>((_, reject) => {
+    onDeath = reject;
+  });
+  died.catch(() => {});
+  if (settings.BACKEND === "triton") return { model: undefined, died };
+
+  let onOpening = () => {};
+  const opening = new Promise<void>((resolve) => {
+    onOpening = resolve;
+  });
+  const model = openServerModel({
+    modelPath: settings.MODEL_PATH,
+    precision: settings.MODEL_PRECISION,
+    intraOpThreads: settings.INTRA_OP_THREADS,
+    instances: settings.MODEL_INSTANCES,
+    executionProvider: settings.EXECUTION_PROVIDER,
+    onOpening,
+    onDeath,
+  });
+  model.catch(() => {});
+  await Promise.race([opening, sleep(maxHeadStartMs)]);
+  return { model, died };
+}
+
+function appOptions(settings: ServerEnv, tls: TlsFiles | undefined) {
+  return {
+    limits: {
+      maxQueueSize: settings.MAX_QUEUE_SIZE,
+      maxQueueBytes: settings.MAX_QUEUE_BYTES,
+      maxBodyBytes: settings.MAX_BODY_BYTES,
+      maxImagePixels: settings.MAX_IMAGE_PIXELS,
+      maxConnections: settings.MAX_CONNECTIONS,
+    },
+    apiKey: settings.API_KEY,
+    tls,
+    preprocessing: {
+      mode: settings.PREPROCESSING,
+      threads: settings.PREPROCESS_THREADS,
+      maxPixelsInFlight: settings.MAX_PIXELS_IN_FLIGHT,
+      timeoutMs: settings.DECODE_TIMEOUT_MS,
+    },
+    logLevel: settings.LOG_LEVEL,
+  };
+}
+
+/** Creates the embedder of a gateway, whose metrics and log follow the health of its Tritons. */
+async function createGatewayEmbedder(
+  settings: ServerEnv,
+  security: Awaited<ReturnType<typeof readTritonSecurity>> | undefined,
+  metrics: EmbedMetrics,
+  app: FastifyInstance,
+): Promise<Embedder> {
+  // only a gateway loads gRPC, which adds 0.2 s and 10 MB to the start
+  const { createTritonEmbedder } = await import("../gateway/triton-embedder.ts");
+  const embedder = createTritonEmbedder({
+    targets: settings.TRITON_GRPC_URLS,
+    model: settings.TRITON_MODEL,
+    security,
+    timeoutMs: settings.TRITON_TIMEOUT_MS,
+    maxBatchSize: settings.MAX_BATCH_SIZE,
+    observer: {
+      ...metrics,
+      health(target, healthy, reason) {
+        metrics.health(target, healthy, reason);
+        if (reason === "") app.log.info({ target, healthy }, `Triton ${target} is in rotation`);
+        else app.log.warn({ target, healthy }, `Triton ${target} is out of rotation: ${reason}`);
+      },
+    },
+  });
+  app.log.info({ tritons: settings.TRITON_GRPC_URLS, model: settings.TRITON_MODEL }, "gateway");
+  return embedder;
+}
+
 function logModel(
   app: FastifyInstance,
   { path, manifest }: ServerModel,
-  precision: ModelPrecision,
+  { MODEL_PRECISION: precision }: ServerEnv,
   seconds: number,
 ): void {
   const facts = { path, ...manifest, precision, seconds: Math.round(seconds * 100) / 100 };
   if (manifest?.weights === "random") {
-    app.log.warn(facts, "ready; the weights are random: embeddings mean nothing");
+    app.log.warn(facts, "ready; the weights are random, so embeddings are meaningless");
   } else {
     app.log.info(facts, "ready");
   }
 }
 
-async function listen(app: FastifyInstance, host: string, port: number): Promise<void> {
+/** Listens and returns the port; if that fails, closes the server and its model. */
+async function listenOrClose(
+  app: FastifyInstance,
+  { HOST: host, PORT: port }: ServerEnv,
+  model: Promise<ServerModel> | undefined,
+): Promise<number> {
   try {
     await app.listen({ host, port, listenTextResolver: (url) => `listening on ${url}` });
   } catch (error) {
     await app.close();
+    await model?.then(
+      ({ session }) => session.close(),
+      () => {},
+    );
     const { code, message } = error as { code?: string; message: string };
     throw new Error(
       code === "EADDRINUSE"
-        ? `port ${port} on ${host} is in use: stop what listens there, or set PORT`
+        ? `port ${port} on ${host} is in use: stop the program that uses it, or set PORT`
         : `cannot listen on ${host}:${port}: ${message}`,
     );
   }
+  const address = app.server.address();
+  return typeof address === "object" && address !== null ? address.port : port;
 }
 
 /**
- * The program: read the settings from the environment, serve until a signal, end the process.
+ * Runs the embed server as the process: reads the settings from environment variables, serves until a signal, then exits.
  *
- * Exit codes: 0 stopped in order, 1 failed, 2 wrong settings.
+ * Exit codes: 0 stopped in order, 1 failed, 2 invalid settings.
  */
 export async function runEmbedServer(
   env: Readonly<Record<string, string | undefined>>,
 ): Promise<void> {
-  const fail = (message: string, code: number): never => {
-    process.stderr.write(`${message}\n`);
-    process.exit(code);
-  };
   let settings: ServerEnv;
   try {
     settings = readSettings(env);
@@ -204,42 +222,53 @@ export async function runEmbedServer(
     return fail((error as Error).message, error instanceof SettingsError ? 2 : 1);
   }
 
-  let server: RunningEmbedServer | undefined;
-  let stopping = false;
+  const state: ProcessState = { server: undefined, stopping: false };
+  handleSignals(state, settings);
+  try {
+    state.server = await startEmbedServer(settings);
+    await state.server.loaded;
+    await state.server.died;
+  } catch (error) {
+    if (error instanceof SettingsError) fail(error.message, 2);
+    if (!state.stopping) fail(`clipstack embed server: ${(error as Error).message}`, 1);
+  }
+}
+
+interface ProcessState {
+  server: RunningEmbedServer | undefined;
+  stopping: boolean;
+}
+
+/** Handles SIGTERM and SIGINT (drain, or exit on the second one), and SIGHUP (reload the certificate). */
+function handleSignals(state: ProcessState, settings: ServerEnv): void {
   const onSignal = async (signal: NodeJS.Signals) => {
-    // a second one is impatience; and while nothing listens there is nothing to wait for
+    const { server, stopping } = state;
+    // the second signal forces the exit; before the server listens there is nothing to drain
     if (stopping || server === undefined) process.exit(stopping ? 1 : 0);
-    stopping = true;
-    const { app } = server;
-    app.log.info({ signal }, "stopping: answering the requests that were accepted");
-    setTimeout(() => {
-      fail(
-        `stopped after SHUTDOWN_GRACE_SECONDS (${settings.SHUTDOWN_GRACE_SECONDS}): requests were lost`,
-        1,
-      );
-    }, settings.SHUTDOWN_GRACE_SECONDS * 1000);
+    state.stopping = true;
+    server.app.log.info({ signal }, "draining: accepted requests are answered");
+    const { SHUTDOWN_GRACE_SECONDS: seconds } = settings;
+    setTimeout(
+      () => fail(`not drained within SHUTDOWN_GRACE_SECONDS (${seconds}): requests were lost`, 1),
+      seconds * 1000,
+    );
     await server.stop();
-    app.log.info("stopped");
+    server.app.log.info("stopped");
     process.exit(0);
   };
   process.on("SIGTERM", onSignal);
   process.on("SIGINT", onSignal);
-  if (settings.TLS_CERT_FILE !== undefined) {
-    process.on("SIGHUP", () => {
-      server?.reloadTls().then(
-        () => server?.app.log.info("the certificate was read again"),
-        (error: Error) =>
-          server?.app.log.error(`the certificate stays as it was: ${error.message}`),
-      );
-    });
-  }
+  if (settings.TLS_CERT_FILE === undefined) return;
+  process.on("SIGHUP", () => {
+    const { server } = state;
+    server?.reloadTls().then(
+      () => server.app.log.info("certificate reloaded"),
+      (error: Error) => server.app.log.error(`certificate not reloaded: ${error.message}`),
+    );
+  });
+}
 
-  try {
-    server = await startEmbedServer(settings);
-    await server.loaded;
-    await server.died;
-  } catch (error) {
-    if (error instanceof SettingsError) fail(error.message, 2);
-    if (!stopping) fail(`clipstack embed server: ${(error as Error).message}`, 1);
-  }
+function fail(message: string, code: number): never {
+  process.stderr.write(`${message}\n`);
+  process.exit(code);
 }

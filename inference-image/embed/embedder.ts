@@ -1,51 +1,53 @@
-/** Computes embeddings of preprocessed images: ONNX Runtime in this process, or Tritons behind it. */
+/** Backend of the embed server: ONNX Runtime in this process, or Tritons behind a gateway. */
 export interface Embedder {
   /**
-   * @param images - `[224, 224, 3]` 8-bit RGB, row-major, as `preprocess` makes them; 1 or more of them.
-   * @returns 512 float32 with unit L2 norm for each, in the order of the images.
+   * Embeds preprocessed images.
+   *
+   * @param images - One or more, each `[224, 224, 3]` 8-bit RGB, row-major; or image files, if `input` is `encoded`.
+   * @returns 512 float32 per image with unit L2 norm, in order.
    * @throws {InferenceError} or {TritonError}
    */
   embed(images: readonly Uint8Array[], options?: EmbedOptions): Promise<readonly Float32Array[]>;
   /**
-   * Say that images are being decoded, so that a batch may wait for them.
+   * Announces images that are being decoded, so that a batch may wait for them.
    *
-   * @returns Call it once they are passed to `embed()`, or when they will not come.
+   * @returns Function to call once they are passed to `embed()` or have failed to decode.
    */
   announce(): () => void;
-  /** Whether it can compute now. False, not an error, when it cannot. */
+  /** Returns whether it can embed now; false, not an error, if it cannot. */
   ready(): Promise<boolean>;
-  /** Why it cannot, in one line, where that is known. */
+  /** Reason why it cannot embed, in one line, if known. */
   readonly unavailableReason?: string;
   /**
-   * What `embed()` takes. `encoded`: the files as they are, since the model behind reads them itself.
+   * Input of `embed()`. `encoded`: image files, which the model decodes.
    *
    * @default "pixels"
    */
   readonly input?: "pixels" | "encoded";
-  /** Images that were passed to `embed()` and wait for their turn. */
+  /** Number of images that were passed to `embed()` and wait for execution. */
   readonly waitingImages: number;
-  /** Answers what was accepted, then frees everything. */
+  /** Finishes accepted images, then frees all resources. */
   close(): Promise<void>;
 }
 
 export interface EmbedOptions {
-  /** The caller went away: what has not begun is dropped. */
+  /** Aborted when the client disconnects: images that are still queued are dropped. */
   readonly signal?: AbortSignal;
-  /** Told of each part once it is computed. */
+  /** Receives the timing after each execution. */
   readonly onTiming?: (timing: EmbedTiming) => void;
 }
 
-/** Where the time of one call went, in seconds. */
+/** Durations of the stages of one call, in seconds. */
 export interface EmbedTiming {
-  /** Waiting for its batch; 0 where that is not known. */
+  /** Time in the queue; 0 if unknown. */
   readonly queueSeconds: number;
-  /** The execution that it was part of; the whole call to a Triton. */
+  /** Time of the execution, or of the whole call to a Triton. */
   readonly inferSeconds: number;
 }
 
-/** Told of each execution of the model. */
+/** Receives the executions of the model. */
 export interface EmbedderObserver {
   batch(batch: { readonly images: number; readonly inferSeconds: number }): void;
-  /** How long a request waited for its batch. */
+  /** Receives the time that a request waited for its batch. */
   queued(seconds: number): void;
 }

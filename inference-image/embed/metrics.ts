@@ -3,19 +3,19 @@ import type { TritonPoolObserver } from "../../client/triton/triton-pool.ts";
 import { embedMetrics } from "../../contract/embed-api.ts";
 import type { EmbedderObserver } from "./embedder.ts";
 
-/** The embed server's metrics. Each server has its own: nothing is global. */
+/** Metrics of one embed server, in a registry of its own. */
 export interface EmbedMetrics extends EmbedderObserver, TritonPoolObserver {
   request(route: string, status: number, seconds: number): void;
   decoded(seconds: number): void;
   embedded(images: number): void;
-  /** What the server itself took of a request. */
+  /** Time of a request outside decoding, queue and inference. */
   overhead(seconds: number): void;
-  /** Images that were accepted; negative when they have their answer. */
+  /** Number of accepted images; negative once they have a response. */
   pending(images: number): void;
-  /** Asked at each reading: bytes of the bodies that were let in. */
+  /** Sets the function that reads the bytes of admitted bodies at each scrape. */
   pendingBytesFrom(read: () => number): void;
   readonly contentType: string;
-  /** In Prometheus' text format. */
+  /** Metrics in Prometheus text format. */
   text(): Promise<string>;
 }
 
@@ -34,63 +34,66 @@ export function createMetrics(): EmbedMetrics {
     new Histogram({ name, help, labelNames, buckets: seconds, registers });
   const requests = new Counter({
     name: embedMetrics.requests,
-    help: "Requests that were answered, by route and status.",
+    help: "Requests by route and status; 499 if the client disconnected.",
     labelNames: ["route", "status"],
     registers,
   });
-  const requestSeconds = histogram(embedMetrics.requestSeconds, "Whole requests, by route.", [
+  const requestSeconds = histogram(embedMetrics.requestSeconds, "Duration of requests, by route.", [
     "route",
   ]);
   const images = new Counter({
     name: embedMetrics.images,
-    help: "Images that were embedded.",
+    help: "Embedded images.",
     registers,
   });
-  const decodeSeconds = histogram(embedMetrics.decodeSeconds, "Reading and resizing one image.");
+  const decodeSeconds = histogram(
+    embedMetrics.decodeSeconds,
+    "Time to decode and resize one image.",
+  );
   const queueSeconds = histogram(
     embedMetrics.queueSeconds,
-    "How long a request waited for its batch.",
+    "Time that a request waited for its batch.",
   );
   const inferSeconds = histogram(
     embedMetrics.inferSeconds,
-    "One execution of the model; one call to Triton with the engine triton.",
+    "Time of one execution of the model, or of one call to Triton with the backend triton.",
   );
   const overheadSeconds = histogram(
     embedMetrics.overheadSeconds,
-    "What the server itself takes of a request: all but decoding, queue and inference.",
+    "Time of a request outside decoding, queue and inference.",
   );
   const batchSize = new Histogram({
     name: embedMetrics.batchSize,
-    help: "Images in one execution of the model.",
+    help: "Images per execution of the model.",
     buckets: [1, 2, 4, 8, 12, 16, 24, 32, 64, 128],
     registers,
   });
   const pendingImages = new Gauge({
     name: embedMetrics.pendingImages,
-    help: "Images that were accepted and have no answer yet.",
+    help: "Accepted images without a response.",
     registers,
   });
   const byTarget = { labelNames: ["target"], registers };
   const tritonRequests = new Counter({
     name: embedMetrics.tritonRequests,
-    help: "Calls to Tritons, repeated ones included, by target.",
+    help: "Calls to Tritons including retries, by target.",
     ...byTarget,
   });
   const tritonFailures = new Counter({
     name: embedMetrics.tritonFailures,
-    help: "Calls to Tritons that had no answer, or an error, by target.",
+    help: "Calls to Tritons without a response or with an error, by target.",
     ...byTarget,
   });
   const tritonHealthy = new Gauge({
     name: embedMetrics.tritonHealthy,
-    help: "Addresses of a target that can be used.",
+    help: "Healthy addresses of a target.",
     ...byTarget,
   });
 
   let readBytes = () => 0;
   new Gauge({
     name: embedMetrics.pendingBytes,
-    help: "Bytes of the bodies that were let in and are not answered yet.",
+    help: "Bytes of admitted request bodies without a response.",
     registers,
     collect() {
       this.set(readBytes());

@@ -14,16 +14,16 @@ import {
   timeoutParameter,
 } from "../../contract/embed-api.ts";
 
-/** The smallest PNG file, in base64. */
+/** PNG file of one pixel, in base64. */
 const onePixel =
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 /**
- * OpenAPI 3.1 of the embed API, made from the schemas that validate it.
+ * OpenAPI 3.1 document of the embed API, derived from the schemas that validate requests.
  *
- * @param needsKey - Whether this server asks for a bearer token.
+ * @param requiresKey - Whether this server requires a bearer token.
  */
-export function openApiDocument(needsKey = false): Readonly<Record<string, unknown>> {
+export function openApiDocument(requiresKey = false): Readonly<Record<string, unknown>> {
   const schemas = {
     EmbedBase64Request: embedBase64Request,
     EmbedResponse: embedResponse,
@@ -34,7 +34,7 @@ export function openApiDocument(needsKey = false): Readonly<Record<string, unkno
   const ref = (name: keyof typeof schemas) => ({ $ref: `#/components/schemas/${name}` });
   const json = (name: keyof typeof schemas) => ({ "application/json": { schema: ref(name) } });
   const binary = { type: "string", format: "binary" };
-  const answer = (description: string, name: keyof typeof schemas) => ({
+  const response = (description: string, name: keyof typeof schemas) => ({
     description,
     content: json(name),
   });
@@ -43,20 +43,20 @@ export function openApiDocument(needsKey = false): Readonly<Record<string, unkno
     content: { [contentType]: { schema: { type: "string" } } },
   });
 
-  const unauthorized = needsKey
-    ? { 401: answer("The bearer token is missing or wrong.", "Error") }
+  const unauthorized = requiresKey
+    ? { 401: response("The bearer token is missing or wrong.", "Error") }
     : {};
-  const embedAnswers = {
+  const embedResponses = {
     200: {
-      description: "One vector an image, in the order of the request.",
+      description: "One vector per image, in the order of the request.",
       headers: {
         [embeddingShapeHeader]: {
-          description: "Rows and columns of the raw answer, for example `2,512`.",
+          description: "Rows and columns of the binary response, for example `2,512`.",
           schema: { type: "string" },
         },
         [serverTimingHeader]: {
           description:
-            "Milliseconds: the body arrives, images are decoded, wait for their batch, are computed; all of the request.",
+            "Milliseconds spent receiving the body, decoding, in the queue and in inference, and in total.",
           schema: { type: "string" },
           example:
             "receive;dur=0.104, decode;dur=1.873, queue;dur=0.031, infer;dur=35.201, total;dur=37.518",
@@ -65,37 +65,40 @@ export function openApiDocument(needsKey = false): Readonly<Record<string, unkno
       content: {
         ...json("EmbedResponse"),
         "application/octet-stream": {
-          schema: { ...binary, description: "float32, little endian, row after row" },
+          schema: { ...binary, description: "float32, little endian, row-major" },
         },
       },
     },
-    400: answer("Malformed request.", "Error"),
+    400: response("Malformed request.", "Error"),
     ...unauthorized,
-    408: answer("The body arrives too slowly while others wait.", "Error"),
-    413: answer(
-      "Body (16 MiB of JSON), pixels of an image, or number of images over the limit.",
+    408: response("The body arrives too slowly.", "Error"),
+    413: response(
+      "Body (16 MiB of JSON), pixels of an image, or number of images exceeds the limit.",
       "Error",
     ),
-    415: answer("Not a JPEG, PNG or WebP file.", "Error"),
-    422: answer("The bytes are not an image that can be decoded.", "Error"),
+    415: response("Not a JPEG, PNG or WebP file.", "Error"),
+    422: response("The image cannot be decoded.", "Error"),
     429: {
-      ...answer("The queue is full.", "Error"),
+      ...response("The queue is full.", "Error"),
       headers: {
         "retry-after": { description: "Seconds.", schema: { type: "integer" } },
       },
     },
-    503: answer("Starting, draining, or no model behind the gateway.", "Error"),
-    504: answer("No answer within `timeout`, or none from the model behind the gateway.", "Error"),
+    503: response("Starting, draining, or no healthy Triton behind the gateway.", "Error"),
+    504: response(
+      "No response within `timeout`, or none from a Triton behind the gateway.",
+      "Error",
+    ),
   };
   const embedParameters = [
     {
       name: timeoutParameter,
       in: "query",
-      description: "How long the caller waits for the answer, in microseconds; then it is 504.",
-      schema: plain(z.toJSONSchema(timeoutMicroseconds)),
+      description: "Maximum time for the response, in microseconds; beyond it 504.",
+      schema: withoutDialect(z.toJSONSchema(timeoutMicroseconds)),
     },
   ];
-  const security = needsKey ? { security: [{ key: [] }] } : {};
+  const security = requiresKey ? { security: [{ key: [] }] } : {};
 
   return {
     openapi: "3.1.0",
@@ -132,13 +135,13 @@ export function openApiDocument(needsKey = false): Readonly<Record<string, unkno
               ...Object.fromEntries(imageContentTypes.map((type) => [type, { schema: binary }])),
             },
           },
-          responses: embedAnswers,
+          responses: embedResponses,
         },
       },
       [embedPaths.embedBase64]: {
         post: {
           operationId: "embedBase64",
-          summary: "Embed image files given in base64",
+          summary: "Embed base64-encoded image files",
           ...security,
           parameters: embedParameters,
           requestBody: {
@@ -150,52 +153,55 @@ export function openApiDocument(needsKey = false): Readonly<Record<string, unkno
               },
             },
           },
-          responses: embedAnswers,
+          responses: embedResponses,
         },
       },
       [embedPaths.healthz]: {
         get: {
           operationId: "live",
-          summary: "Whether the process is alive",
-          responses: { 200: answer("Alive.", "Health") },
+          summary: "Liveness",
+          responses: { 200: response("Alive.", "Health") },
         },
       },
       [embedPaths.health]: {
         get: {
           operationId: "health",
-          summary: "The same as /healthz",
-          responses: { 200: answer("Alive.", "Health") },
+          summary: "Liveness, as /healthz",
+          responses: { 200: response("Alive.", "Health") },
         },
       },
       [embedPaths.readyz]: {
         get: {
           operationId: "ready",
-          summary: "Whether images can be embedded now",
+          summary: "Readiness",
           responses: {
-            200: answer("The model is warm.", "Ready"),
-            503: answer("Starting or draining.", "Ready"),
+            200: response("The model is warm.", "Ready"),
+            503: response("Starting or draining.", "Ready"),
           },
         },
       },
       [embedPaths.metrics]: {
         get: {
           operationId: "metrics",
-          summary: "Metrics for Prometheus",
+          summary: "Prometheus metrics",
           ...security,
-          responses: { 200: text("Prometheus' text format.", "text/plain"), ...unauthorized },
+          responses: { 200: text("Prometheus text format.", "text/plain"), ...unauthorized },
         },
       },
     },
     components: {
-      ...(needsKey ? { securitySchemes: { key: { type: "http", scheme: "bearer" } } } : {}),
+      ...(requiresKey ? { securitySchemes: { key: { type: "http", scheme: "bearer" } } } : {}),
       schemas: Object.fromEntries(
-        Object.entries(schemas).map(([name, schema]) => [name, plain(z.toJSONSchema(schema))]),
+        Object.entries(schemas).map(([name, schema]) => [
+          name,
+          withoutDialect(z.toJSONSchema(schema)),
+        ]),
       ),
     },
   };
 }
 
-/** Without `$schema`: OpenAPI 3.1 has the dialect as its default. */
-function plain({ $schema, ...schema }: Readonly<Record<string, unknown>>) {
+/** Removes `$schema`: it is the default dialect of OpenAPI 3.1. */
+function withoutDialect({ $schema, ...schema }: Readonly<Record<string, unknown>>) {
   return schema;
 }

@@ -1,6 +1,6 @@
 import { embedPaths } from "../../contract/embed-api.ts";
 
-/** What the page may load: itself and this server. */
+/** Content security policy: the page connects to this server only. */
 export const pageSecurityPolicy =
   "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src blob:; connect-src 'self'";
 
@@ -8,11 +8,11 @@ const keyField = `<p><label>API key <input id="key" type="password" autocomplete
 `;
 
 /**
- * A page to try the service: choose images, see how similar they are.
+ * Try-it page: shows the cosine similarity of the chosen images.
  *
- * @param needsKey - Whether it asks for the key that the service wants.
+ * @param requiresKey - Whether the page has a field for the API key.
  */
-export const page = (needsKey: boolean) => `<!doctype html>
+export const page = (requiresKey: boolean) => `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
@@ -33,25 +33,25 @@ export const page = (needsKey: boolean) => `<!doctype html>
 <p>State: <strong id="state">…</strong> ·
   <a href="${embedPaths.openapi}">OpenAPI</a> · <a href="${embedPaths.metrics}">metrics</a> ·
   <a href="${embedPaths.readyz}">ready</a></p>
-${needsKey ? keyField : ""}<label id="drop">Choose or drop JPEG, PNG or WebP files
+${requiresKey ? keyField : ""}<label id="drop">Choose or drop JPEG, PNG or WebP files
   <input id="files" type="file" accept="image/jpeg,image/png,image/webp" multiple></label>
 <p id="message" role="status"></p>
 <div id="result"></div>
 <p><code>curl -F image=@photo.jpg <span id="origin"></span>${embedPaths.embed}</code></p>
 <script>
-  const at = (id) => document.getElementById(id);
-  at("origin").textContent = location.origin;
+  const byId = (id) => document.getElementById(id);
+  byId("origin").textContent = location.origin;
   const state = async () => {
     const { ready } = await fetch("${embedPaths.readyz}").then((r) => r.json()).catch(() => ({}));
-    at("state").textContent = ready === undefined ? "cannot be reached" : ready ? "ready" : "not ready";
+    byId("state").textContent = ready === undefined ? "unreachable" : ready ? "ready" : "not ready";
   };
   state();
   setInterval(state, 5000);
-  const key = at("key");
+  const key = byId("key");
   const authorization = () => (key?.value ? { authorization: "Bearer " + key.value.trim() } : {});
-  const say = (text, error) => {
-    at("message").textContent = text;
-    at("message").className = error ? "error" : "";
+  const showMessage = (text, error) => {
+    byId("message").textContent = text;
+    byId("message").className = error ? "error" : "";
   };
   const cell = (tag, content) => {
     const element = document.createElement(tag);
@@ -67,8 +67,8 @@ ${needsKey ? keyField : ""}<label id="drop">Choose or drop JPEG, PNG or WebP fil
   };
   const embed = async (files) => {
     if (files.length === 0) return;
-    say("embedding " + files.length + " images …");
-    at("result").replaceChildren();
+    showMessage("Embedding " + files.length + " images …");
+    byId("result").replaceChildren();
     const form = new FormData();
     for (const file of files) form.append("images", file);
     const startedAt = performance.now();
@@ -77,10 +77,10 @@ ${needsKey ? keyField : ""}<label id="drop">Choose or drop JPEG, PNG or WebP fil
     const ms = Math.round(performance.now() - startedAt);
     if (!response.ok) {
       const { code, message, image } = answer.error;
-      say((image === undefined ? "" : files[image].name + ": ") + message + " (" + code + ")", true);
+      showMessage((image === undefined ? "" : files[image].name + ": ") + message + " (" + code + ")", true);
       return;
     }
-    say(files.length + " images in " + ms + " ms, model " + answer.model + ". Cosine similarity:");
+    showMessage(files.length + " images in " + ms + " ms, model " + answer.model + ". Cosine similarity:");
     const table = document.createElement("table");
     const head = document.createElement("tr");
     head.append(cell("td", ""), ...files.map((file) => cell("th", picture(file))));
@@ -94,15 +94,15 @@ ${needsKey ? keyField : ""}<label id="drop">Choose or drop JPEG, PNG or WebP fil
       }
       table.append(line);
     });
-    at("result").append(table);
+    byId("result").append(table);
   };
-  const run = (list) => embed([...list]).catch((error) => say(String(error), true));
-  at("files").onchange = (event) => run(event.target.files);
-  at("drop").ondragover = (event) => { event.preventDefault(); at("drop").classList.add("over"); };
-  at("drop").ondragleave = () => at("drop").classList.remove("over");
-  at("drop").ondrop = (event) => {
+  const run = (list) => embed([...list]).catch((error) => showMessage(String(error), true));
+  byId("files").onchange = (event) => run(event.target.files);
+  byId("drop").ondragover = (event) => { event.preventDefault(); byId("drop").classList.add("over"); };
+  byId("drop").ondragleave = () => byId("drop").classList.remove("over");
+  byId("drop").ondrop = (event) => {
     event.preventDefault();
-    at("drop").classList.remove("over");
+    byId("drop").classList.remove("over");
     run(event.dataTransfer.files);
   };
 </script>

@@ -1,21 +1,21 @@
 import { endianness } from "node:os";
 import { embeddingDims } from "../../contract/model-signature.ts";
 
-/** Decimals of a value: half the text of all that float32 has, and 5e-9 is a tenth of what it resolves at 1. */
+/** Decimals per value: half the length of full precision, with an error of 5e-9, a tenth of the resolution of float32 at 1. */
 const decimals = 8;
 const scale = 10 ** decimals;
-/** A minus, a digit, a dot, the decimals, a comma. */
+/** Minus, digit, decimal point, decimals and comma. */
 const maxValueBytes = decimals + 4;
 
-/** Four digits of each number below 10 000. */
+/** Four-digit text of each number below 10 000. */
 const digits = Buffer.from(
   Array.from({ length: 10_000 }, (_, number) => String(number).padStart(4, "0")).join(""),
 );
 
 /**
- * The answer in JSON, as `JSON.stringify` would write it of rounded values, ten times as fast.
+ * JSON body of a response, as `JSON.stringify` of the rounded values but ten times as fast.
  *
- * @param vectors - unit norm, so that each value is within -1..1
+ * @param vectors - Of unit norm: each value is within -1..1.
  */
 export function jsonBody(vectors: readonly Float32Array[], model: string): Buffer {
   const head = '{"embeddings":[';
@@ -58,7 +58,7 @@ function writeDigits(bytes: Buffer, start: number, number: number): number {
   return start + 4;
 }
 
-/** The answer as float32, little endian, row after row. One row is not copied. */
+/** Binary body of a response: float32, little endian, row-major. A single row is not copied. */
 export function binaryBody(vectors: readonly Float32Array[]): Buffer {
   const rows = vectors.map(({ buffer, byteOffset, byteLength }) =>
     Buffer.from(buffer, byteOffset, byteLength),

@@ -111,7 +111,7 @@ describe("images that wait", () => {
     expect(refused.statusCode).toBe(429);
     expect(Number(refused.headers["retry-after"])).toBeGreaterThanOrEqual(1);
     expect(await refused.body.json()).toEqual({
-      error: "4 images wait already; try again later",
+      error: "the queue is full, the limit is 4 images; retry later",
     });
     expect(await rejected(server)).toBe(1);
     for (const answer of waiting) expect((await answer).statusCode).toBe(200);
@@ -125,7 +125,7 @@ describe("images that wait", () => {
     const error = await call(grpcClient(server), messageOf(1)).catch((reason) => reason);
     expect(error).toMatchObject({
       code: status.RESOURCE_EXHAUSTED,
-      details: "4 images wait already; try again later",
+      details: "the queue is full, the limit is 4 images; retry later",
     });
     expect((await waiting).statusCode).toBe(200);
   });

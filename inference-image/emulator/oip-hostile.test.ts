@@ -239,7 +239,7 @@ describe("over HTTP, each of these is the client's mistake, and says which", () 
       socket.once("data", (data) => resolve(String(data))),
     );
     expect(answer).toMatch(/^HTTP\/1\.1 400 /);
-    expect(answer).toMatch(/\{"error":"this is not HTTP: /);
+    expect(answer).toMatch(/\{"error":"invalid HTTP: /);
     socket.destroy();
   });
 

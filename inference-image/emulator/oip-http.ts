@@ -8,9 +8,8 @@ import {
 } from "../../client/triton/wire-http.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
 import type { RequiredHeader } from "../../contract/triton-flags.ts";
-import { headersTimeoutMs, respondToClientError } from "../http/client-errors.ts";
+import { headersTimeoutMs, requestTimeoutMs, respondToClientError } from "../http/client-errors.ts";
 import { JsonThread } from "../http/json-thread.ts";
-import { requestTimeoutMs } from "../http/request-timeout.ts";
 import type { ModelRegistry } from "./model-registry.ts";
 import { OipAdmission } from "./oip-admission.ts";
 import { bodyOf, RequestBodies, sendBody, singleHeader } from "./oip-body.ts";

@@ -12,6 +12,7 @@ import {
   type ResolvedTritonFlags,
 } from "../../contract/triton-flags.ts";
 import type { AdmissionLimits } from "../http/admission.ts";
+import { requestTimeoutMs } from "../http/client-errors.ts";
 import {
   type AcceptedRequests,
   arrival,
@@ -21,7 +22,6 @@ import {
   quiet,
   trackRequests,
 } from "../http/drain.ts";
-import { requestTimeoutMs } from "../http/request-timeout.ts";
 import { type ModelRegistry, openModelRegistry } from "./model-registry.ts";
 import { OipAdmission } from "./oip-admission.ts";
 import { buildOipGrpcServer } from "./oip-grpc.ts";

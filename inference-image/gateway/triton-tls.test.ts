@@ -163,8 +163,7 @@ function withPaths(overrides: Overrides): Overrides {
 test.each<[Overrides, (path: typeof file) => string]>([
   [
     { TRITON_TLS_CA_FILE: "none.pem" },
-    (path) =>
-      `TRITON_TLS_CA_FILE must be a file that can be read: '${path("none.pem")}' is not there`,
+    (path) => `TRITON_TLS_CA_FILE must be a readable file: '${path("none.pem")}' does not exist`,
   ],
   [
     { TRITON_TLS_CA_FILE: "triton.key" },
@@ -178,7 +177,7 @@ test.each<[Overrides, (path: typeof file) => string]>([
   [
     { TRITON_METADATA_FILE: "bad-metadata" },
     (path) =>
-      `TRITON_METADATA_FILE must have lines 'name: value' in lower-case and printable ASCII characters, got another line 2 in '${path("bad-metadata")}'`,
+      `TRITON_METADATA_FILE must have lines 'name: value' in lower-case and printable ASCII characters, got an invalid line 2 in '${path("bad-metadata")}'`,
   ],
 ])("fails to start on %o", async (overrides, message) => {
   await expect(startGateway(withPaths(overrides))).rejects.toThrow(message(file));

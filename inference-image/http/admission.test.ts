@@ -28,7 +28,9 @@ test("a body that is complete keeps its place, however long it takes to be read"
   const { admission, place, drop } = taken();
   place.receive(1_000);
   place.complete();
-  expect(() => admission.reserve(100, () => {})).toThrow("1 images wait already; try again later");
+  expect(() => admission.reserve(100, () => {})).toThrow(
+    "the queue is full, the limit is 1 images; retry later",
+  );
   expect(drop).not.toHaveBeenCalled();
   expect(place.released).toBe(false);
 });

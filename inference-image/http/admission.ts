@@ -1,236 +1,237 @@
 import { EmbedError } from "./embed-error.ts";
 
 export interface AdmissionLimits {
-  /** Images that may wait, to arrive, to be decoded or for the model. */
+  /** Maximum number of queued images: being received, being decoded, or waiting for the model. */
   readonly maxQueueSize: number;
-  /** Bytes of the bodies that were let in and are not answered yet. */
+  /** Maximum bytes of admitted request bodies without a response. */
   readonly maxQueueBytes: number;
 }
 
-/** A body that is slower than this gives its place to others when there is no other place left. */
+/** Rate below which a body is evicted if the queue is full. */
 const slowBytesPerSecond = 64 * 1024;
-/** So long, every body may take. */
+/** Time after admission in which a body is never evicted. */
 const patienceMs = 2_000;
 
-/** How long clients are told to stay away, in seconds. */
+/** Bounds of `Retry-After`, in seconds. */
 const retrySeconds = { min: 1, max: 30 } as const;
 
 /**
- * Lets requests in as long as there is room, before their bodies are read.
+ * Admits requests before their bodies are read, as long as the queue has capacity.
  *
- * A body that is announced takes its room at once, one in chunks as it arrives. A request that finds nobody waiting is
- * always let in, however large: otherwise it could never be.
+ * A body with a `content-length` reserves its bytes at once, a chunked body as it arrives. If the queue is empty, a request is
+ * admitted whatever its size: otherwise it could never be.
  */
 export class Admission {
   readonly #limits: AdmissionLimits;
   readonly #waitingImages: () => number;
   readonly #arriving = new Set<Reservation>();
-  readonly #rate = new Rate();
+  readonly #completed = new RateMeter();
   #bytes = 0;
 
-  /** @param waitingImages - Images that have arrived and wait to be decoded or for the model. */
+  /** @param waitingImages - Returns the number of images that are being decoded or wait for the model. */
   constructor(limits: AdmissionLimits, waitingImages: () => number) {
     this.#limits = limits;
     this.#waitingImages = waitingImages;
   }
 
-  /** Of the bodies that were let in and are not answered yet. */
+  /** Bytes of admitted request bodies without a response. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** How long until there is probably room, in whole seconds. */
+  /** Estimated time until the queue has capacity, in whole seconds. */
   get retryAfterSeconds(): number {
-    const perSecond = this.#rate.perSecond();
-    const seconds = perSecond > 0 ? Math.ceil(this.#images() / perSecond) : retrySeconds.min;
+    const perSecond = this.#completed.perSecond();
+    const seconds = perSecond > 0 ? Math.ceil(this.#queuedImages() / perSecond) : retrySeconds.min;
     return Math.min(retrySeconds.max, Math.max(retrySeconds.min, seconds));
   }
 
   /**
-   * Let a request in. Until it has arrived it counts as one image.
+   * Reserves capacity for a request. Until its body is parsed it counts as one image.
    *
-   * @param announced - Bytes of its body; `undefined` when it comes in chunks.
-   * @param drop - Called with the reason when it is too slow and others need its place.
+   * @param announced - Bytes of its body; `undefined` for a chunked body.
+   * @param onEvict - Called with the reason if the body is too slow and others need its capacity.
    * @throws {EmbedError} `overloaded`
    */
-  reserve(announced: number | undefined, drop: (reason: EmbedError) => void): Reservation {
-    this.#makeRoom(announced ?? 0);
-    const place = new Reservation(this, announced, drop);
-    this.#arriving.add(place);
+  reserve(announced: number | undefined, onEvict: (reason: EmbedError) => void): Reservation {
+    this.#freeCapacity(announced ?? 0);
+    const reservation = new Reservation(this, announced, onEvict);
+    this.#arriving.add(reservation);
     this.#bytes += announced ?? 0;
-    return place;
+    return reservation;
   }
 
   /**
-   * Refuse a request that has arrived, when its images are too many for those that wait already.
+   * Rejects a parsed request whose images exceed the capacity left by the queued ones.
    *
    * @throws {EmbedError} `overloaded`
    */
   checkImages(images: number): void {
     const waiting = this.#waitingImages();
-    if (waiting > 0 && waiting + images > this.#limits.maxQueueSize) throw this.#tooManyImages();
+    if (waiting > 0 && waiting + images > this.#limits.maxQueueSize) throw this.#queueFull();
   }
 
-  /** Images that have their answer: what {@link retryAfterSeconds} is computed from. */
+  /** Counts images with a response, from which {@link retryAfterSeconds} is computed. */
   recordCompleted(images: number): void {
-    this.#rate.add(images);
+    this.#completed.add(images);
   }
 
-  /** For {@link Reservation}. */
-  charge(place: Reservation, bytes: number, own: number): void {
-    if (this.#bytes > own) this.#makeRoomForBytes(bytes);
-    // the slowest may have been this one
-    if (!place.released) this.#bytes += bytes;
+  /** Reserves bytes of a chunked body. Called by {@link Reservation}. */
+  charge(reservation: Reservation, bytes: number, received: number): void {
+    if (this.#bytes > received) this.#freeBytes(bytes);
+    // the evicted reservation may have been this one
+    if (!reservation.released) this.#bytes += bytes;
   }
 
-  /** For {@link Reservation}. */
-  arrived(place: Reservation): void {
-    this.#arriving.delete(place);
+  /** Called by {@link Reservation}. */
+  parsed(reservation: Reservation): void {
+    this.#arriving.delete(reservation);
   }
 
-  /** For {@link Reservation}. */
-  leave(place: Reservation, bytes: number): void {
-    this.#arriving.delete(place);
+  /** Called by {@link Reservation}. */
+  release(reservation: Reservation, bytes: number): void {
+    this.#arriving.delete(reservation);
     this.#bytes -= bytes;
   }
 
-  #images(): number {
+  #queuedImages(): number {
     return this.#arriving.size + this.#waitingImages();
   }
 
-  #makeRoom(bytes: number): void {
-    while (this.#images() >= this.#limits.maxQueueSize) {
-      if (!this.#dropSlowest()) throw this.#tooManyImages();
+  #freeCapacity(bytes: number): void {
+    while (this.#queuedImages() >= this.#limits.maxQueueSize) {
+      if (!this.#evictSlowest()) throw this.#queueFull();
     }
-    this.#makeRoomForBytes(bytes);
+    this.#freeBytes(bytes);
   }
 
-  #makeRoomForBytes(bytes: number): void {
-    while (this.#bytes > 0 && this.#bytes + bytes > this.#limits.maxQueueBytes) {
-      if (this.#dropSlowest()) continue;
+  #freeBytes(bytes: number): void {
+    const { maxQueueBytes } = this.#limits;
+    while (this.#bytes > 0 && this.#bytes + bytes > maxQueueBytes) {
+      if (this.#evictSlowest()) continue;
       throw new EmbedError(
         "overloaded",
-        `bodies of ${this.#bytes} bytes wait already, the limit is ${this.#limits.maxQueueBytes}; try again later`,
+        `the queue has ${this.#bytes} bytes of request bodies, the limit is ${maxQueueBytes}; retry later`,
       );
     }
   }
 
-  #tooManyImages(): EmbedError {
+  #queueFull(): EmbedError {
     return new EmbedError(
       "overloaded",
-      `${this.#limits.maxQueueSize} images wait already; try again later`,
+      `the queue is full, the limit is ${this.#limits.maxQueueSize} images; retry later`,
     );
   }
 
-  /** A slow sender must not keep others out. */
-  #dropSlowest(): boolean {
+  /** Evicts the slowest body below {@link slowBytesPerSecond}; returns whether there is one. */
+  #evictSlowest(): boolean {
     let slowest: Reservation | undefined;
-    let least = slowBytesPerSecond;
-    for (const place of this.#arriving) {
-      const pace = place.bytesPerSecond();
-      if (pace < least) [slowest, least] = [place, pace];
+    let lowestRate = slowBytesPerSecond;
+    for (const reservation of this.#arriving) {
+      const rate = reservation.bytesPerSecond();
+      if (rate < lowestRate) [slowest, lowestRate] = [reservation, rate];
     }
-    slowest?.drop();
+    slowest?.evict();
     return slowest !== undefined;
   }
 }
 
-/** The place of one request, from when it is let in until it is answered. */
+/** Queue capacity of one request, from its admission to its response. */
 export class Reservation {
   readonly #admission: Admission;
   readonly #announced: number | undefined;
-  readonly #drop: (reason: EmbedError) => void;
-  readonly #enteredAt = performance.now();
+  readonly #onEvict: (reason: EmbedError) => void;
+  readonly #admittedAt = performance.now();
   #received = 0;
   #complete = false;
-  #left = false;
+  #released = false;
 
   constructor(
     admission: Admission,
     announced: number | undefined,
-    evict: (reason: EmbedError) => void,
+    onEvict: (reason: EmbedError) => void,
   ) {
     this.#admission = admission;
     this.#announced = announced;
-    this.#drop = evict;
+    this.#onEvict = onEvict;
   }
 
   /**
-   * Bytes of the body have arrived.
+   * Counts received bytes of the body.
    *
-   * @throws {EmbedError} `overloaded`, for a body in chunks
+   * @throws {EmbedError} `overloaded`, for a chunked body
    */
   receive(bytes: number): void {
-    if (this.#left) return;
+    if (this.#released) return;
     if (this.#announced === undefined) this.#admission.charge(this, bytes, this.#received);
     this.#received += bytes;
   }
 
-  /** The whole body is here, and nobody may call it slow. Its images are not known yet. */
+  /** Marks the body as received: it is not evicted any more. */
   complete(): void {
     this.#complete = true;
   }
 
-  /** The images of the body are known: from now on they are counted by who has them. */
+  /** Marks the body as parsed: from now on the decoder and the model count its images. */
   parsed(): void {
-    this.#admission.arrived(this);
+    this.#admission.parsed(this);
   }
 
   get released(): boolean {
-    return this.#left;
+    return this.#released;
   }
 
-  /** The request was answered, or its client is gone. */
+  /** Frees the capacity, after the response or when the client has disconnected. */
   release(): void {
-    if (this.#left) return;
-    this.#left = true;
-    this.#admission.leave(this, this.#announced ?? this.#received);
+    if (this.#released) return;
+    this.#released = true;
+    this.#admission.release(this, this.#announced ?? this.#received);
   }
 
-  /** Infinite as long as nobody may call it slow. */
+  /** Rate at which the body arrives; infinite while it must not be evicted. */
   bytesPerSecond(): number {
-    const ms = performance.now() - this.#enteredAt;
+    const ms = performance.now() - this.#admittedAt;
     const patient = this.#complete || ms < patienceMs;
     return patient ? Number.POSITIVE_INFINITY : (this.#received * 1000) / ms;
   }
 
-  /** Take the place away. */
-  drop(): void {
-    const seconds = Math.round((performance.now() - this.#enteredAt) / 1000);
-    const of = this.#announced === undefined ? "" : ` of ${this.#announced}`;
+  /** Frees the capacity for another request. */
+  evict(): void {
+    const seconds = Math.round((performance.now() - this.#admittedAt) / 1000);
+    const total = this.#announced === undefined ? "" : ` of ${this.#announced}`;
     this.release();
-    this.#drop(
+    this.#onEvict(
       new EmbedError(
         "request_timeout",
-        `the body is too slow while others wait: ${this.#received}${of} bytes in ${seconds} s`,
+        `the body arrives too slowly while the queue is full: ${this.#received}${total} bytes in ${seconds} s`,
       ),
     );
   }
 }
 
-/** Images a second, over the last five to ten seconds. */
-class Rate {
-  #since = performance.now();
-  #now = 0;
-  #before = 0;
+/** Rate of completed images over the last five to ten seconds. */
+class RateMeter {
+  #windowStart = performance.now();
+  #current = 0;
+  #previous = 0;
 
   add(images: number): void {
-    this.#turn();
-    this.#now += images;
+    this.#advance();
+    this.#current += images;
   }
 
   perSecond(): number {
-    const seconds = this.#turn();
-    return (this.#before + this.#now) / (windowSeconds + seconds);
+    const seconds = this.#advance();
+    return (this.#previous + this.#current) / (windowSeconds + seconds);
   }
 
-  /** Begin a new window when it is time. Seconds since the window began are returned. */
-  #turn(): number {
-    const seconds = (performance.now() - this.#since) / 1000;
+  /** Starts a new window if the current one is over. Returns the seconds since the window started. */
+  #advance(): number {
+    const seconds = (performance.now() - this.#windowStart) / 1000;
     if (seconds < windowSeconds) return seconds;
-    this.#before = seconds < 2 * windowSeconds ? this.#now : 0;
-    this.#now = 0;
-    this.#since = performance.now();
+    this.#previous = seconds < 2 * windowSeconds ? this.#current : 0;
+    this.#current = 0;
+    this.#windowStart = performance.now();
     return 0;
   }
 }

@@ -1,32 +1,37 @@
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import { EmbedError } from "./embed-error.ts";
-import { requestTimeoutMs } from "./request-timeout.ts";
 
-/** How long a connection that was answered here stays open for its client to read that, in milliseconds. */
+/** Maximum time in which a client must send a request, in milliseconds. */
+export const requestTimeoutMs = 120_000;
+
+/** Maximum time in which a client must send the headers, in milliseconds. */
+export const headersTimeoutMs = 15_000;
+
+/** Time for which a connection stays open after a response to invalid HTTP, in milliseconds. */
 const lingerMs = 1_000;
 
 /**
- * Answer what the HTTP parser refuses: no route is ever asked.
+ * Responds to a request that the HTTP parser rejected, before any route is reached.
  *
- * @param bodyOf - The answer's body, where that is not the embed API's.
+ * @param bodyOf - Body of the response. @default that of the embed API
  */
 export function respondToClientError(
-  error: Error & { code?: string },
+  cause: Error & { code?: string },
   socket: Socket,
-  bodyOf: (refusal: EmbedError) => unknown = (refusal) => refusal.body,
+  bodyOf: (error: EmbedError) => unknown = (error) => error.body,
 ): void {
-  // as Node's own handler: an answer here must not get into one that is on its way
+  // as in Node's own handler: the response must not be written into one that is being sent
   const { _httpMessage: open } = socket as {
     readonly _httpMessage?: { readonly headersSent: boolean };
   };
-  if (!socket.writable || error.code === "ECONNRESET" || open?.headersSent === true) {
+  if (!socket.writable || cause.code === "ECONNRESET" || open?.headersSent === true) {
     socket.destroy();
     return;
   }
-  const refusal = errorOf(error);
-  const { status } = refusal;
-  const text = JSON.stringify(bodyOf(refusal));
+  const error = errorOf(cause);
+  const { status } = error;
+  const text = JSON.stringify(bodyOf(error));
   socket.setTimeout(lingerMs, () => socket.destroy());
   socket.end(
     [
@@ -47,12 +52,9 @@ function errorOf({ code, message }: Error & { code?: string }): EmbedError {
     case "ERR_HTTP_REQUEST_TIMEOUT":
       return new EmbedError(
         "request_timeout",
-        `the request did not arrive in time: ${requestTimeoutMs / 1000} s, of which its headers have ${headersTimeoutMs / 1000} s`,
+        `the request must arrive within ${requestTimeoutMs / 1000} s, its headers within ${headersTimeoutMs / 1000} s`,
       );
     default:
-      return new EmbedError("bad_request", `this is not HTTP: ${message}`);
+      return new EmbedError("bad_request", `invalid HTTP: ${message}`);
   }
 }
-
-/** How long a client may take to send the headers, in milliseconds. */
-export const headersTimeoutMs = 15_000;

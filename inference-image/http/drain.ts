@@ -118,13 +118,13 @@ async function acceptBacklog(server: NetServer): Promise<void> {
   server.off("connection", onConnection);
 }
 
-/** What a stop waits for. */
+/** Accepted requests that a stop waits for. */
 export interface AcceptedRequests {
-  /** Resolves when no request that arrived whole is without its answer. */
+  /** Resolves when every request that arrived completely has its response. */
   answered(): Promise<void>;
 }
 
-/** What an HTTP server's stop waits for. */
+/** Accepted and arriving requests that the stop of an HTTP server waits for. */
 export interface TrackedRequests extends AcceptedRequests {
   /** Number of requests that have begun, plus the number of those that have ended. */
   readonly changes: number;
@@ -132,18 +132,18 @@ export interface TrackedRequests extends AcceptedRequests {
   arrived(): Promise<void>;
 }
 
-/** In the metrics, the status of a request whose client hung up before it had its answer: nginx' number. */
+/** Status in the metrics of a request whose client disconnected before the response: as in nginx. */
 const clientClosedRequest = 499;
 
 /**
- * Follow the requests of an HTTP server. One whose body is still coming is not accepted: its client may never send the
- * rest.
+ * Tracks the requests of an HTTP server. A request is accepted once its body has arrived: until then its client may never send
+ * the rest.
  *
- * @param onOver - told of each request that was answered, or whose client hung up (Fastify's onResponse is silent then)
+ * @param onEnd - Called for each request that was answered or whose client disconnected (unlike Fastify's onResponse).
  */
 export function trackRequests(
   app: FastifyInstance,
-  onOver: (request: FastifyRequest, reply: FastifyReply, status: number) => void = () => {},
+  onEnd: (request: FastifyRequest, reply: FastifyReply, status: number) => void = () => {},
 ): TrackedRequests {
   const open = new Set<FastifyRequest>();
   let changes = 0;
@@ -153,14 +153,14 @@ export function trackRequests(
   app.addHook("onRequest", async (request, reply) => {
     open.add(request);
     changes += 1;
-    const over = (status: number) => {
+    const end = (status: number) => {
       if (!open.delete(request)) return;
       changes += 1;
-      onOver(request, reply, status);
+      onEnd(request, reply, status);
       if (allAnswered()) for (const resolve of waiting.splice(0)) resolve();
     };
-    reply.raw.once("finish", () => over(reply.statusCode));
-    reply.raw.once("close", () => over(clientClosedRequest));
+    reply.raw.once("finish", () => end(reply.statusCode));
+    reply.raw.once("close", () => end(clientClosedRequest));
   });
   return {
     get changes() {
@@ -179,7 +179,7 @@ export function trackRequests(
   };
 }
 
-/** Counts what is under way, where that is not a request of Fastify's. */
+/** Tracks accepted calls that are not Fastify requests. */
 export class CallCounter implements AcceptedRequests {
   #open = 0;
   readonly #waiting: (() => void)[] = [];

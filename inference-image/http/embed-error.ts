@@ -5,14 +5,14 @@ import {
   maxImagesPerRequest,
 } from "../../contract/embed-api.ts";
 
-/** What a caller of the embed API is told. Branch on `code`, not on the text. */
+/** Error response of the embed API. Branch on `code`, not on the text. */
 export class EmbedError extends Error {
   override readonly name = "EmbedError";
 
   constructor(
     readonly code: EmbedErrorCode,
     message: string,
-    /** Index of the image at fault. */
+    /** Index of the invalid image. */
     readonly image?: number,
     options?: ErrorOptions,
   ) {

@@ -5,7 +5,7 @@ import { InvalidEmbeddingError } from "../../inference/session/embeddings.ts";
 import { InferenceError, type InferenceErrorCode } from "../../inference/session/types.ts";
 import { EmbedError } from "./embed-error.ts";
 
-const engineCodes: Readonly<Record<InferenceErrorCode, EmbedErrorCode>> = {
+const inferenceCodes: Readonly<Record<InferenceErrorCode, EmbedErrorCode>> = {
   expired: "timeout",
   draining: "unavailable",
   failed: "internal",
@@ -20,11 +20,11 @@ const tritonCodes: Readonly<Record<TritonErrorCode, EmbedErrorCode>> = {
   protocol: "internal",
 };
 
-/** Fastify's code for a content type that no parser takes, such as none at all. */
+/** Fastify's code for a missing or unsupported content type. */
 const invalidMediaType = "FST_ERR_CTP_INVALID_MEDIA_TYPE";
-const mediaTypes = `the body must be ${imageContentTypes.join(", ")} or multipart/form-data; base64 in application/json`;
+const mediaTypes = `the body must be ${imageContentTypes.join(", ")} or multipart/form-data, or base64 in application/json`;
 
-/** Any error as one that may be sent. What nobody foresaw is `internal`, without its text. */
+/** Converts any error to a response. An unexpected error becomes `internal`, without its text. */
 export function toEmbedError(error: unknown): EmbedError {
   if (error instanceof EmbedError) return error;
   const options = { cause: error };
@@ -35,7 +35,7 @@ export function toEmbedError(error: unknown): EmbedError {
     return new EmbedError("invalid_embedding", error.problem, error.image, options);
   }
   if (error instanceof InferenceError) {
-    return new EmbedError(engineCodes[error.code], error.problem, undefined, options);
+    return new EmbedError(inferenceCodes[error.code], error.problem, undefined, options);
   }
   if (error instanceof TritonError) {
     return new EmbedError(tritonCodes[error.code], error.problem, undefined, options);
@@ -55,5 +55,5 @@ export function toEmbedError(error: unknown): EmbedError {
   if (statusCode !== undefined && statusCode >= 400 && statusCode < 500) {
     return new EmbedError("bad_request", message, undefined, options);
   }
-  return new EmbedError("internal", "the server failed; its log says why", undefined, options);
+  return new EmbedError("internal", "internal error; see the server log", undefined, options);
 }

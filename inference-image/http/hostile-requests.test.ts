@@ -287,7 +287,7 @@ describe("on a connection", () => {
     await listen();
     const { socket, whole } = await connection();
     send(socket, jpeg, undefined, { "content-length": 900 });
-    expect(await whole()).toMatch(/^HTTP\/1\.1 (422|400) .*(cannot be decoded|this is not HTTP)/s);
+    expect(await whole()).toMatch(/^HTTP\/1\.1 (422|400) .*(cannot be decoded|invalid HTTP)/s);
   });
 
   test("a length that is too long ends with the connection", async () => {
@@ -318,7 +318,7 @@ describe("on a connection", () => {
     const { socket, whole } = await connection();
     socket.write("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03");
     expect(await whole()).toMatch(
-      /^HTTP\/1\.1 400 .*"code":"bad_request","message":"this is not HTTP: /s,
+      /^HTTP\/1\.1 400 .*"code":"bad_request","message":"invalid HTTP: /s,
     );
   });
 
@@ -334,7 +334,7 @@ describe("on a connection", () => {
     app.server.headersTimeout = 100;
     const { socket, whole } = await connection();
     socket.write("GET / HTTP/1.1\r\nhost: x\r\n");
-    expect(await whole()).toMatch(/^HTTP\/1\.1 408 .*the request did not arrive in time/s);
+    expect(await whole()).toMatch(/^HTTP\/1\.1 408 .*the request must arrive within/s);
   });
 
   test("more of them than may be are closed at once", async () => {
@@ -380,7 +380,7 @@ describe("while the model is busy", () => {
     const { socket, answers } = await connection();
     socket.write(head({ "content-length": jpeg.length }));
     expect(await answers()).toMatch(
-      /^HTTP\/1\.1 429 .*retry-after: 1\r\n.*1 images wait already/is,
+      /^HTTP\/1\.1 429 .*retry-after: 1\r\n.*the limit is 1 images/is,
     );
     held.release();
     await expect.poll(() => held.waitingImages).toBe(0);
@@ -404,7 +404,7 @@ describe("while the model is busy", () => {
     const { socket, answers } = await connection();
     socket.write(head({ "content-length": 101 }));
     expect(await answers()).toMatch(
-      new RegExp(`^HTTP/1\\.1 429 .*bodies of ${jpeg.length} bytes wait already`, "s"),
+      new RegExp(`^HTTP/1\\.1 429 .*the queue has ${jpeg.length} bytes`, "s"),
     );
   });
 
@@ -413,7 +413,7 @@ describe("while the model is busy", () => {
     await waiting();
     const { socket, answers } = await connection();
     socket.write(`${head({ "transfer-encoding": "chunked" })}c8\r\n${"x".repeat(200)}\r\n`);
-    expect(await answers()).toMatch(/^HTTP\/1\.1 429 .*bytes wait already/s);
+    expect(await answers()).toMatch(/^HTTP\/1\.1 429 .*bytes of request bodies/s);
   });
 
   test("bytes are given back when the answer is out, or the client gone", async () => {
@@ -439,7 +439,7 @@ describe("while the model is busy", () => {
     await new Promise((resolve) => setTimeout(resolve, 2_100));
     await waiting();
     expect(await slow.whole()).toMatch(
-      /^HTTP\/1\.1 408 .*connection: close.*the body is too slow while others wait: 0 of 1000 bytes in 2 s/is,
+      /^HTTP\/1\.1 408 .*connection: close.*the body arrives too slowly while the queue is full: 0 of 1000 bytes in 2 s/is,
     );
   });
 
@@ -450,7 +450,7 @@ describe("while the model is busy", () => {
     const { status, body } = await answer;
     expect([status, body.error]).toEqual([
       504,
-      { code: "timeout", message: "no answer within the timeout of 1500000 microseconds" },
+      { code: "timeout", message: "no response within the timeout of 1500000 microseconds" },
     ]);
     expect(held.signals[0]?.aborted).toBe(true);
   });
@@ -495,9 +495,9 @@ describe("with a key", () => {
 
   test.each<[string, Record<string, string>, string]>([
     ["none", {}, "none"],
-    ["another", { authorization: "Bearer 0123456789abcdeg" }, "another one"],
-    ["no token", { authorization: "Bearer" }, "another one"],
-    ["another scheme", { authorization: `Basic ${apiKey}` }, "another one"],
+    ["another", { authorization: "Bearer 0123456789abcdeg" }, "a different value"],
+    ["no token", { authorization: "Bearer" }, "a different value"],
+    ["another scheme", { authorization: `Basic ${apiKey}` }, "a different value"],
   ])("refuses a request with %s", async (_, headers, got) => {
     await listen({}, { apiKey });
     for (const path of ["/embed", "/embed/base64"]) {

@@ -24,24 +24,24 @@ export interface JsonFailure {
   readonly image?: number;
 }
 
-interface Waiting {
+interface PendingTask {
   resolve(value: unknown): void;
   reject(error: Error): void;
 }
 
 /**
- * Parses request bodies: small ones at once, large ones in a thread, one after the other, so that the event loop answers
- * others meanwhile. The thread starts with the first large body.
+ * Parses JSON request bodies: small ones on the event loop, large ones sequentially in a thread, so that they do not block
+ * other requests. The first large body starts the thread.
  */
 export class JsonThread {
   #worker: Worker | undefined;
-  /** In the order in which the thread answers. */
-  #waiting: Waiting[] = [];
+  /** In the order of their results. */
+  #pending: PendingTask[] = [];
 
   /** @throws {EmbedError} as {@link imagesOfBase64} */
   async images(body: Buffer): Promise<readonly Uint8Array[]> {
     if (body.byteLength <= inlineBytes) return imagesOfBase64(body);
-    return (await this.#run({ kind: "base64", body: movable(body) })) as readonly Uint8Array[];
+    return (await this.#run({ kind: "base64", body: transferable(body) })) as readonly Uint8Array[];
   }
 
   /** @throws {WireError} as {@link decodeInferRequest} */
@@ -53,7 +53,7 @@ export class JsonThread {
     if (jsonLength(body, headerLength) <= inlineBytes) {
       return decodeInferRequest(body, headerLength, model);
     }
-    const task = { kind: "infer", body: movable(body), headerLength, model } as const;
+    const task = { kind: "infer", body: transferable(body), headerLength, model } as const;
     return (await this.#run(task)) as InferRequest;
   }
 
@@ -64,7 +64,7 @@ export class JsonThread {
   #run(task: JsonTask): Promise<unknown> {
     return new Promise((resolve, reject) => {
       this.#worker ??= this.#start();
-      this.#waiting.push({ resolve, reject });
+      this.#pending.push({ resolve, reject });
       this.#worker.postMessage(task, [task.body.buffer as ArrayBuffer]);
     });
   }
@@ -72,19 +72,19 @@ export class JsonThread {
   #start(): Worker {
     const worker = openWorker();
     worker.unref();
-    worker.on("message", (answer: JsonResult) => {
-      const { resolve, reject } = this.#waiting.shift()!;
-      if ("value" in answer) resolve(answer.value);
-      else reject(errorOf(answer.failure));
+    worker.on("message", (result: JsonResult) => {
+      const { resolve, reject } = this.#pending.shift()!;
+      if ("value" in result) resolve(result.value);
+      else reject(errorOf(result.failure));
     });
-    let reason = "it was closed";
+    let reason = "closed";
     worker.on("error", (error) => {
       reason = error.message;
     });
     worker.on("exit", () => {
       this.#worker = undefined;
-      const error = new Error(`the thread that parses JSON ended: ${reason}`);
-      for (const { reject } of this.#waiting.splice(0)) reject(error);
+      const error = new Error(`the JSON thread exited: ${reason}`);
+      for (const { reject } of this.#pending.splice(0)) reject(error);
     });
     return worker;
   }
@@ -94,7 +94,7 @@ function openWorker(): Worker {
   const options = { execArgv: [], resourceLimits: threadLimits };
   const compiled = !import.meta.url.endsWith(".ts");
   if (compiled) return new Worker(new URL("./json-worker.js", import.meta.url), options);
-  // Node 20 gives a thread no loader for TypeScript
+  // Node 20 does not load TypeScript in a thread
   const [tsx, program] = [
     import.meta.resolve("tsx/esm/api"),
     new URL("./json-worker.ts", import.meta.url).href,
@@ -103,8 +103,8 @@ function openWorker(): Worker {
   return new Worker(start, { ...options, eval: true });
 }
 
-/** The same bytes in memory that nothing else is in. */
-function movable(body: Buffer): Uint8Array {
+/** The same bytes in a buffer of their own, which can be transferred to the thread. */
+function transferable(body: Buffer): Uint8Array {
   return body.byteLength === body.buffer.byteLength ? body : new Uint8Array(body);
 }
 

@@ -4,24 +4,24 @@ import { imagesOfBase64 } from "../embed/base64-images.ts";
 import type { JsonFailure, JsonResult, JsonTask } from "./json-thread.ts";
 
 parentPort?.on("message", (task: JsonTask) => {
-  let answer: JsonResult;
-  let moved: readonly Uint8Array[] = [];
+  let result: JsonResult;
+  let transferred: readonly Uint8Array[] = [];
   try {
     const { buffer, byteOffset, byteLength } = task.body;
     const body = Buffer.from(buffer, byteOffset, byteLength);
     if (task.kind === "base64") {
-      moved = imagesOfBase64(body);
-      answer = { value: moved };
+      transferred = imagesOfBase64(body);
+      result = { value: transferred };
     } else {
       const request = decodeInferRequest(body, task.headerLength, task.model);
-      moved = request.inputs.map(({ bytes }) => bytes);
-      answer = { value: request };
+      transferred = request.inputs.map(({ bytes }) => bytes);
+      result = { value: request };
     }
   } catch (error) {
     const { name, message, code, image } = error as JsonFailure;
-    answer = { failure: { name, message, code, image } };
+    result = { failure: { name, message, code, image } };
   }
-  // inputs that follow the JSON are views of one body
-  const memory = new Set(moved.map(({ buffer }) => buffer as ArrayBuffer));
-  parentPort?.postMessage(answer, [...memory]);
+  // inputs that follow the JSON share the buffer of the body
+  const buffers = new Set(transferred.map(({ buffer }) => buffer as ArrayBuffer));
+  parentPort?.postMessage(result, [...buffers]);
 });

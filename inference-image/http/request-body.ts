@@ -5,32 +5,32 @@ import { EmbedError } from "./embed-error.ts";
 
 export interface ReadBodyOptions {
   readonly maxBytes: number;
-  /** Told of each piece that arrives. What it throws ends the reading. */
+  /** Called with the size of each received chunk. An error thrown here stops reading. */
   readonly onBytes: (bytes: number) => void;
-  /** Ends the reading; its reason is thrown. */
+  /** Stops reading when aborted; its reason is thrown. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Bytes of bodies that are read in one iteration of the event loop, beyond which each body adds about two pieces. Many large
- * bodies that arrive at once would otherwise block the event loop for 80 ms.
+ * Maximum bytes of request bodies read per iteration of the event loop; beyond it each body adds about two chunks. Without a
+ * maximum, many large bodies arriving together block the event loop for 80 ms.
  */
 const bytesPerIteration = 2 * 1024 * 1024;
-let room = bytesPerIteration;
+let bytesLeft = bytesPerIteration;
 
 function pauseIfFull(message: IncomingMessage, bytes: number): void {
-  if (room === bytesPerIteration) {
+  if (bytesLeft === bytesPerIteration) {
     setImmediate(() => {
-      room = bytesPerIteration;
+      bytesLeft = bytesPerIteration;
     });
   }
-  room -= bytes;
-  if (room > 0) return;
+  bytesLeft -= bytes;
+  if (bytesLeft > 0) return;
   message.pause();
   setImmediate(() => message.resume());
 }
 
-/** Length that a client announced; `undefined` for a body in chunks. */
+/** Body length from the headers; `undefined` for a chunked body. */
 export function announcedLength({ headers }: IncomingMessage): number | undefined {
   if (headers["transfer-encoding"] !== undefined) return undefined;
   return Number(headers["content-length"] ?? 0);
@@ -51,11 +51,11 @@ export function tooLarge(maxBytes: number): EmbedError {
 }
 
 /**
- * Read a body into memory of its own, each byte copied once at most: a body that arrives in one piece is that piece.
+ * Reads a body into a buffer of its own, copying each byte at most once: a body that arrives in one chunk is not copied.
  *
- * What comes after a refusal is read and thrown away, so that the connection can go on.
+ * After a rejection the rest of the body is read and discarded, so that the connection stays usable.
  *
- * @throws {EmbedError} `too_large`; `bad_request` when the client ends the connection before the end of the body
+ * @throws {EmbedError} `too_large`; `bad_request` if the connection closes before the end of the body
  */
 export function readBody(
   message: IncomingMessage,
@@ -64,45 +64,46 @@ export function readBody(
   const announced = announcedLength(message);
   if (announced === 0) return Promise.resolve(Buffer.alloc(0));
   return new Promise((resolve, reject) => {
-    const pieces: Buffer[] = [];
-    let whole: Buffer | undefined;
+    const chunks: Buffer[] = [];
+    let body: Buffer | undefined;
     let size = 0;
 
-    const onData = (piece: Buffer) => {
+    const onData = (chunk: Buffer) => {
       try {
-        onBytes(piece.length);
-        if (size + piece.length > maxBytes) throw tooLarge(maxBytes);
+        onBytes(chunk.length);
+        if (size + chunk.length > maxBytes) throw tooLarge(maxBytes);
       } catch (error) {
         fail(error);
         return;
       }
-      if (announced === undefined) pieces.push(piece);
-      else if (piece.length === announced) whole = piece;
+      if (announced === undefined) chunks.push(chunk);
+      else if (chunk.length === announced) body = chunk;
       else {
-        // memory that nothing was written to costs nothing: the client may never send what it announced
-        whole ??= Buffer.allocUnsafeSlow(announced);
-        piece.copy(whole, size);
+        // pages that are never written are not allocated: the client may never send the announced bytes
+        body ??= Buffer.allocUnsafeSlow(announced);
+        chunk.copy(body, size);
       }
-      size += piece.length;
-      if (size !== announced) pauseIfFull(message, piece.length);
+      size += chunk.length;
+      if (size !== announced) pauseIfFull(message, chunk.length);
     };
     const onEnd = () => {
-      leave();
-      resolve(whole ?? (pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces, size)));
+      unsubscribe();
+      resolve(body ?? (chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, size)));
     };
-    const onClose = () => fail(new EmbedError("bad_request", "the body ended early"));
+    const onClose = () =>
+      fail(new EmbedError("bad_request", "the connection closed before the end of the body"));
     const onAbort = () => fail(signal.reason);
     const fail = (error: unknown) => {
-      leave();
+      unsubscribe();
       message.resume();
       reject(error);
     };
-    const leave = () => {
+    const unsubscribe = () => {
       message.off("data", onData).off("end", onEnd).off("close", onClose);
       signal.removeEventListener("abort", onAbort);
     };
 
-    // an abort is also told as `close`
+    // an abort is also emitted as `close`
     message.on("error", () => {});
     message.on("data", onData).once("end", onEnd).once("close", onClose);
     signal.addEventListener("abort", onAbort, { once: true });

@@ -57,7 +57,7 @@ test.each([
   [{ BACKEND: "triton" }, "TRITON_GRPC_URLS is required when BACKEND is triton"],
   [
     {},
-    "API_KEY is required where HOST is not this machine alone (or ALLOW_ANONYMOUS=true where something else keeps strangers out), got HOST '0.0.0.0'",
+    "API_KEY is required unless HOST is a loopback address (or set ALLOW_ANONYMOUS=true if the network restricts access), got HOST '0.0.0.0'",
   ],
   [{ API_KEY: "short" }, "API_KEY must be at least 16 printable ASCII characters without spaces"],
   [
@@ -104,4 +104,13 @@ test.each(["127.0.0.1", "127.1.2.3", "localhost", "::1"])("needs no key on %s", 
 
 test("needs no permission with a key", () => {
   expect(readSettings({ API_KEY: "0123456789abcdef" }).HOST).toBe("0.0.0.0");
+});
+
+test("fails when ENGINE, the old name of BACKEND, is set alone", () => {
+  const gateway = { ...anonymous, ENGINE: "triton", TRITON_GRPC_URLS: "a:8001" };
+  expect(() => readSettings(gateway)).toThrow(
+    /^ENGINE was renamed: set BACKEND to onnxruntime or triton, got ENGINE 'triton'$/,
+  );
+  expect(readSettings({ ...gateway, BACKEND: "triton" }).BACKEND).toBe("triton");
+  expect(readSettings({ ...anonymous, ENGINE: "" }).BACKEND).toBe("onnxruntime");
 });

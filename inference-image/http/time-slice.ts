@@ -1,31 +1,31 @@
-/** How long the work of all requests together may hold the event loop in one go, in milliseconds. */
-const turnMs = 2;
+/** Maximum time for which the work of all requests may block the event loop, in milliseconds. */
+const sliceMs = 2;
 
-/** Who waits for a turn, in the order that they asked. */
+/** Work that waits for a time slice, in order of arrival. */
 const waiting: (() => void)[] = [];
-let turnStartedAt = Number.NEGATIVE_INFINITY;
+let sliceStartedAt = Number.NEGATIVE_INFINITY;
 
-/** One turn in each round of the event loop: sockets and timers are looked at before the next. */
-function startTurn(): void {
-  turnStartedAt = performance.now();
+/** Starts one slice per iteration of the event loop: sockets and timers are served before the next. */
+function startSlice(): void {
+  sliceStartedAt = performance.now();
   waiting.shift()!();
-  if (waiting.length > 0) setImmediate(startTurn);
+  if (waiting.length > 0) setImmediate(startSlice);
 }
 
 /**
- * Divides long work into turns, so that other requests are answered in between. Turns are of the process and not of a
- * request: many large bodies that arrive at once take them one after the other.
+ * Divides long work into time slices, so that other requests are served in between. Slices belong to the process, not to a
+ * request: many large bodies that arrive together get them one after the other.
  */
 export const timeSlice = {
-  /** Whether the turn is over: then `await` {@link next}. Ask between pieces of some microseconds. */
+  /** Whether the slice is used up: then `await` {@link next}. Check between steps of some microseconds. */
   get exhausted(): boolean {
-    return performance.now() - turnStartedAt > turnMs;
+    return performance.now() - sliceStartedAt > sliceMs;
   },
 
   next(): Promise<void> {
     return new Promise((resolve) => {
       waiting.push(resolve);
-      if (waiting.length === 1) setImmediate(startTurn);
+      if (waiting.length === 1) setImmediate(startSlice);
     });
   },
 };

@@ -51,17 +51,17 @@ export async function readTritonSecurity(
   return { metadata, tls: { ca, client, serverName: env.TRITON_TLS_SERVER_NAME } };
 }
 
-/** Lines `name: value`. Errors name the line, not its text, which may be a secret. */
+/** Reads lines `name: value`. Errors name the line number, not its text, which may be a secret. */
 async function readMetadata(path: string): Promise<Readonly<Record<string, string>>> {
   const metadata: Record<string, string> = {};
   const text = (await read("TRITON_METADATA_FILE", path)).toString("utf8");
   for (const [index, line] of text.split(/\r?\n/).entries()) {
     if (line.trim() === "") continue;
-    // names of gRPC itself, and of binary values, are left out
+    // reserved names of gRPC and names of binary values are not accepted
     const [, name, value] = /^(?!grpc-)([0-9a-z_.-]+)(?<!-bin): *([\x20-\x7e]+)$/.exec(line) ?? [];
     if (name === undefined || value === undefined) {
       throw new SettingsError(
-        `TRITON_METADATA_FILE must have lines 'name: value' in lower-case and printable ASCII characters, got another line ${index + 1} in '${path}'`,
+        `TRITON_METADATA_FILE must have lines 'name: value' in lower-case and printable ASCII characters, got an invalid line ${index + 1} in '${path}'`,
       );
     }
     metadata[name] = value.trimEnd();
@@ -95,7 +95,7 @@ async function readKeyPair(
     createSecureContext({ cert, key });
   } catch (error) {
     throw new SettingsError(
-      `${certName} must be a certificate that can be used, got '${certPath}': ${(error as Error).message}`,
+      `${certName} must be a valid certificate, got '${certPath}': ${(error as Error).message}`,
     );
   }
   return { cert, key };
@@ -114,7 +114,7 @@ async function read(name: string, path: string): Promise<Buffer> {
     return await readFile(path);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    const why = code === "ENOENT" ? "is not there" : `cannot be read (${code})`;
-    throw new SettingsError(`${name} must be a file that can be read: '${path}' ${why}`);
+    const reason = code === "ENOENT" ? "does not exist" : `cannot be read (${code})`;
+    throw new SettingsError(`${name} must be a readable file: '${path}' ${reason}`);
   }
 }

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { filesOfForm } from "./form-body.ts";
+import { filesOfForm } from "./request-images.ts";
 
 /** A form as fetch writes it. */
 async function written(data: FormData): Promise<{ body: Buffer; type: string }> {
@@ -63,7 +63,7 @@ describe("the files of a form", () => {
   test.each([
     ["without a boundary", "x", "multipart/form-data", "its content type has no boundary"],
     ["that is something else", "hello", undefined, "it ends before its last boundary"],
-    ["that ends in a head", `--b\r\n${head}`, undefined, "a part has no end of its head"],
+    ["that ends in a head", `--b\r\n${head}`, undefined, "the headers of a part have no end"],
     [
       "that ends in a file",
       `--b\r\n${head}\r\n\r\nx`,
@@ -77,7 +77,7 @@ describe("the files of a form", () => {
       "it ends before its last boundary",
     ],
   ])("fails on a form %s", async (_, body, type, why) => {
-    expect(await messageOf(body, type)).toBe(`the form cannot be read: ${why}`);
+    expect(await messageOf(body, type)).toBe(`the form is invalid: ${why}`);
   });
 
   test("never fails in another way, whatever the bytes", async () => {

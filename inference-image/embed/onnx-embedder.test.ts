@@ -9,7 +9,7 @@ import { sha256Of, sidecarPath } from "../../model-tools/model-info.ts";
 import { ensureOptimised } from "../../model-tools/optimise.ts";
 import { embedWith } from "../../model-tools/run-model.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
-import { openServerModel, type ServerModelOptions } from "./server-model.ts";
+import { openServerModel, type ServerModelOptions } from "./onnx-embedder.ts";
 
 let folder: string;
 let modelPath: string;

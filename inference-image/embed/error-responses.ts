@@ -1,0 +1,62 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { Admission } from "../http/admission.ts";
+import { EmbedError } from "../http/embed-error.ts";
+import { toEmbedError } from "../http/errors.ts";
+
+/** `Retry-After` of a 503, in seconds. */
+const unavailableSeconds = 1;
+
+/** Makes every error a response of the embed API, with the headers that its code requires. */
+export function registerErrorResponses(app: FastifyInstance, admission: Admission): void {
+  const sendError = (reply: FastifyReply, error: EmbedError) => {
+    if (error.code === "overloaded") reply.header("retry-after", admission.retryAfterSeconds);
+    if (error.code === "unavailable") reply.header("retry-after", unavailableSeconds);
+    if (error.code === "unauthorized") reply.header("www-authenticate", 'Bearer realm="clipstack"');
+    // the rest of a slow body is not awaited
+    if (error.code === "request_timeout") reply.header("connection", "close");
+    return reply.code(error.status).type("application/json").send(error.body);
+  };
+  const sendNotFound = (request: FastifyRequest, reply: FastifyReply) =>
+    sendError(reply, notFoundError(app, request, reply));
+
+  app.setNotFoundHandler(sendNotFound);
+  app.setErrorHandler((cause, request, reply) => {
+    // Fastify checks the content type before it finds that no route has the method
+    const { code } = cause as { readonly code?: string };
+    if (code === "FST_ERR_ROUTE_MISSING_CONTENT_TYPE") return sendNotFound(request, reply);
+    const error = toEmbedError(cause);
+    logError(request, reply, error, cause);
+    return sendError(reply, error);
+  });
+}
+
+/** Error for an unknown path, or a path that does not accept the method: sets `Allow`. */
+function notFoundError(
+  app: FastifyInstance,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): EmbedError {
+  const path = request.url.split("?", 1)[0]!;
+  const allowed = (["GET", "POST"] as const).filter((method) =>
+    app.hasRoute({ method, url: path }),
+  );
+  if (allowed.length === 0) return new EmbedError("not_found", `no route has the path ${path}`);
+  const methods = allowed.join(", ");
+  reply.header("allow", methods);
+  return new EmbedError("method_not_allowed", `${path} requires ${methods}, got ${request.method}`);
+}
+
+/** Logs server errors as errors, unless the client has disconnected; everything else at debug level. */
+function logError(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  error: EmbedError,
+  cause: unknown,
+): void {
+  const expected = error.status < 500 || ["unavailable", "timeout"].includes(error.code);
+  if (expected || reply.raw.destroyed) {
+    request.log.debug({ code: error.code, image: error.image }, error.message);
+  } else {
+    request.log.error({ err: cause, route: request.routeOptions.url }, error.message);
+  }
+}

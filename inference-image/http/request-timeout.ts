@@ -1,2 +1,0 @@
-/** How long a client may take to send a request, in milliseconds. */
-export const requestTimeoutMs = 120_000;
