@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { cp, mkdtemp, rm } from "node:fs/promises";
+import { chmod, cp, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -92,6 +92,8 @@ export async function imageWithWeights(docker: Docker): Promise<string> {
 /** Copies the context of the images with weights, with a model of a few kilobytes. */
 export async function weightsContext(): Promise<string> {
   const context = await mkdtemp(join(tmpdir(), "clipstack-images-"));
+  // mounted into containers that run as another user
+  await chmod(context, 0o755);
   await cp(join(root, "model_repository"), context, {
     recursive: true,
     verbatimSymlinks: true,
