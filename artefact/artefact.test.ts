@@ -32,7 +32,7 @@ test("a container's command, environment, ports and volumes are read", () => {
     address: "docker_container.triton",
     kind: "container",
     name: "two-services-triton-onnx",
-    words: [
+    command: [
       "tritonserver",
       "--model-repository=/models",
       "--model-config-name=cpu",

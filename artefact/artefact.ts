@@ -21,8 +21,8 @@ import { type DeclaredContainer, declaredContainer, seconds } from "./declared-c
 import { helmReleases, renderRelease } from "./helm-template.ts";
 import { parseAs, parseJson } from "./parse.ts";
 import {
+  completeManifests,
   type DeclaredObject,
-  finished,
   type Manifest,
   type ManifestOptions,
   manifestsOf,
@@ -44,7 +44,7 @@ export interface Artefact {
   /** Containers of the file that are no service: not run here. */
   readonly otherContainers: readonly string[];
   /** Those of them that fill a volume: what they put there is known. */
-  readonly fillers: readonly string[];
+  readonly volumeFillers: readonly string[];
   /** Every container of the file, whatever it is for. */
   readonly containers: readonly ContainerBlock[];
   /** Every Kubernetes object that the file declares, by typed resources or releases of a chart. */
@@ -173,7 +173,7 @@ function objectsOf(
   const releases = helmReleases(resources, shown, moduleFolder);
   return [
     ...manifestsOf(resources, shown, options),
-    ...releases.flatMap((it) => finished(renderRelease(it, shown), shown, options)),
+    ...releases.flatMap((it) => completeManifests(renderRelease(it, shown), shown, options)),
   ];
 }
 
@@ -221,7 +221,7 @@ export function parseArtefact(
     objects,
     environment: described,
     workloads,
-    fillers: [...new Set([...filled.values()].flatMap(({ filledBy }) => filledBy))],
+    volumeFillers: [...new Set([...filled.values()].flatMap(({ filledBy }) => filledBy))],
     otherContainers: containers
       .map(({ address }) => address)
       .filter((address) => workloads.every((workload) => workload.address !== address)),

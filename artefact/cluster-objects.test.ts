@@ -4,12 +4,12 @@ import {
   type ClusterAutoscaler,
   type ClusterDeployment,
   type ClusterPod,
-  isOver,
+  describeMetric,
   isReady,
-  metricText,
-  podTrouble,
+  isTerminated,
+  podProblem,
+  rolloutProblem,
   selects,
-  unrest,
 } from "./cluster-objects.ts";
 
 const deployment = kubectlDeployment as unknown as ClusterDeployment;
@@ -30,7 +30,7 @@ function deploymentWith(change: object) {
 }
 
 test("a Deployment whose pods are all of its template and ready is at rest", () => {
-  expect(unrest(deployment, [pod, pod])).toBeUndefined();
+  expect(rolloutProblem(deployment, [pod, pod])).toBeUndefined();
 });
 
 test.each([
@@ -46,7 +46,7 @@ test.each([
   ["a pod on its way out", {}, 3, "1 pod too many"],
 ])("a Deployment with %s is not at rest", (_name, status, pods, why) => {
   expect(
-    unrest(
+    rolloutProblem(
       deploymentWith(status),
       Array.from({ length: pods }, () => pod),
     ),
@@ -59,7 +59,7 @@ test.each([
   ["Failed", true],
   ["Succeeded", true],
 ])("whether a pod that is %s is over: %s", (phase, over) => {
-  expect(isOver(podWith({ phase }))).toBe(over);
+  expect(isTerminated(podWith({ phase }))).toBe(over);
 });
 
 test("a pod that is on its way out takes no requests", () => {
@@ -74,7 +74,7 @@ test("a pod that waits for its container to be made has no trouble", () => {
   const state = { waiting: { reason: "ContainerCreating", message: "" } };
   const [status] = pod.status?.containerStatuses ?? [];
   if (status === undefined) throw new Error("the pod has no container");
-  expect(podTrouble(podWith({ containerStatuses: [{ ...status, state }] }))).toBeUndefined();
+  expect(podProblem(podWith({ containerStatuses: [{ ...status, state }] }))).toBeUndefined();
 });
 
 test("a pod whose image is not there says so in the words of the kubelet", () => {
@@ -82,7 +82,7 @@ test("a pod whose image is not there says so in the words of the kubelet", () =>
   const state = { waiting: { reason: "ErrImageNeverPull", message } };
   const [status] = pod.status?.containerStatuses ?? [];
   if (status === undefined) throw new Error("the pod has no container");
-  expect(podTrouble(podWith({ containerStatuses: [{ ...status, state }] }))).toBe(
+  expect(podProblem(podWith({ containerStatuses: [{ ...status, state }] }))).toBe(
     `embed: ErrImageNeverPull: ${message}`,
   );
 });
@@ -96,17 +96,17 @@ test("a pod that no node has room for says so in the words of the scheduler", ()
       message: "0/1 nodes are available: 1 Insufficient cpu.",
     },
   ];
-  expect(podTrouble(podWith({ conditions, containerStatuses: [] }))).toBe(
+  expect(podProblem(podWith({ conditions, containerStatuses: [] }))).toBe(
     "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu.",
   );
 });
 
 test("an autoscaler's metric is what it last saw", () => {
-  expect(metricText(autoscaler())).toMatch(/^cpu \d+ %$/);
+  expect(describeMetric(autoscaler())).toMatch(/^cpu \d+ %$/);
 });
 
 test("an autoscaler that the metrics server has not answered has no metric", () => {
-  expect(metricText(autoscaler({ currentMetrics: null }))).toBeUndefined();
+  expect(describeMetric(autoscaler({ currentMetrics: null }))).toBeUndefined();
 });
 
 test("an autoscaler on a metric from outside shows its name and value", () => {
@@ -116,7 +116,7 @@ test("an autoscaler on a metric from outside shows its name and value", () => {
       external: { metric: { name: "queue-ms" }, current: { value: "4", averageValue: "0" } },
     },
   ];
-  expect(metricText(autoscaler({ currentMetrics }))).toBe("queue-ms 4");
+  expect(describeMetric(autoscaler({ currentMetrics }))).toBe("queue-ms 4");
 });
 
 test("a selector selects pods that have all of its labels, and an empty one selects nothing", () => {

@@ -65,7 +65,7 @@ export function isReady({ metadata, status }: ClusterPod): boolean {
 }
 
 /** A pod that was evicted or has ended: it only waits to be cleared away, and another one takes its place. */
-export function isOver({ status }: ClusterPod): boolean {
+export function isTerminated({ status }: ClusterPod): boolean {
   return status?.phase === "Failed" || status?.phase === "Succeeded";
 }
 
@@ -79,7 +79,7 @@ export function selects(
 }
 
 /** Why a Deployment is not at rest; nothing when every pod is of its template and ready, and no other is left. */
-export function unrest(
+export function rolloutProblem(
   { metadata, spec, status = {} }: ClusterDeployment,
   pods: readonly ClusterPod[],
 ): string | undefined {
@@ -100,7 +100,7 @@ export function unrest(
 }
 
 /** What keeps a pod from running, in the words of the kubelet or the scheduler. */
-export function podTrouble({ status }: ClusterPod): string | undefined {
+export function podProblem({ status }: ClusterPod): string | undefined {
   for (const { name, state } of status?.containerStatuses ?? []) {
     const { reason = "", message } = state?.waiting ?? {};
     if (!["", "ContainerCreating", "PodInitializing"].includes(reason)) {
@@ -114,7 +114,7 @@ export function podTrouble({ status }: ClusterPod): string | undefined {
 }
 
 /** CPU that an autoscaler sees, in percent of what the pods request; nothing while it has no metric. */
-export function metricText({ status }: ClusterAutoscaler): string | undefined {
+export function describeMetric({ status }: ClusterAutoscaler): string | undefined {
   // `null` right after a deployment
   for (const { resource, external } of status?.currentMetrics ?? []) {
     const percent = resource?.current.averageUtilization;

@@ -16,14 +16,14 @@ export async function freePorts(
   const found = new Set<number>();
   while (found.size < count) {
     const port = range.first + Math.floor(Math.random() * (range.last - range.first + 1));
-    if (found.has(port) || except.has(port) || (await isTaken(port))) continue;
+    if (found.has(port) || except.has(port) || (await isPortInUse(port))) continue;
     found.add(port);
   }
   return [...found];
 }
 
 /** Whether another program listens on a port. */
-export async function isTaken(port: number): Promise<boolean> {
+export async function isPortInUse(port: number): Promise<boolean> {
   const server = createServer();
   try {
     await once(server.listen(port, loopback), "listening");

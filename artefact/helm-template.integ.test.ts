@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { parseArtefact } from "./artefact.ts";
-import { helmIsThere, helmReleases, renderRelease } from "./helm-template.ts";
+import { helmReleases, isHelmInstalled, renderRelease } from "./helm-template.ts";
 import { kubernetesDocument, type TestDocument } from "./test-artefact.ts";
 
 // the folder that `.ci/helm` makes
@@ -67,7 +67,7 @@ function render(values: object) {
   return renderRelease(release, "cdk.tf.json").map(({ manifest }) => manifest);
 }
 
-describe.skipIf(!helmIsThere())("a release of a chart (needs helm)", () => {
+describe.skipIf(!isHelmInstalled())("a release of a chart (needs helm)", () => {
   test("is the objects that Helm renders, in its namespace, without tests", () => {
     expect(render({ replicas: 2, tag: "1" }).map(({ kind, metadata }) => [kind, metadata])).toEqual(
       [

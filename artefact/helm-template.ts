@@ -72,7 +72,7 @@ export const helmMissing =
 const helmMs = 60_000;
 
 /** Whether there is a `helm` on the PATH. */
-export function helmIsThere(): boolean {
+export function isHelmInstalled(): boolean {
   return (
     spawnSync("helm", ["version", "--short"], { stdio: "ignore", timeout: helmMs }).status === 0
   );

@@ -118,7 +118,7 @@ export function planSimulation(artefact: Artefact, options: SimulationPlanOption
   const faults: Fault[] = [];
   const notes = new Set(
     artefact.otherContainers.map((it) =>
-      artefact.fillers.includes(it)
+      artefact.volumeFillers.includes(it)
         ? `${it} is not run: what it puts into its volume is taken as it is`
         : `${it} is no service, and is not run`,
     ),

@@ -11,7 +11,7 @@ import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { UserError } from "../contract/user-error.ts";
 import { type Child, type Exit, endWithParent, startChild } from "./child-process.ts";
-import { isTaken } from "./free-ports.ts";
+import { isPortInUse } from "./free-ports.ts";
 import type { Instance, RepositoryPlan, SimulationPlan } from "./simulation-plan.ts";
 import { startTcpProxy, type TcpProxy } from "./tcp-proxy.ts";
 
@@ -60,7 +60,7 @@ export async function requirePorts(
   }
   const taken: string[] = [];
   for (const [port, neededBy] of seen) {
-    if (await isTaken(port)) taken.push(`port ${port} of ${neededBy} is taken on this machine`);
+    if (await isPortInUse(port)) taken.push(`port ${port} of ${neededBy} is taken on this machine`);
   }
   if (taken.length === 0) return;
   throw new UserError(

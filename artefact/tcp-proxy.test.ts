@@ -1,7 +1,7 @@
 import { createServer, type Server } from "node:http";
 import { afterEach, expect, test } from "vitest";
 import { openHttpClient } from "../bench/run/http-client.ts";
-import { freePorts, isTaken } from "./free-ports.ts";
+import { freePorts, isPortInUse } from "./free-ports.ts";
 import { startTcpProxy } from "./tcp-proxy.ts";
 
 const closers: (() => Promise<unknown> | unknown)[] = [];
@@ -57,9 +57,9 @@ test("a connection that no backend takes is closed", async () => {
 
 test("a port is taken while somebody listens there, and free afterwards", async () => {
   const proxy = await startTcpProxy(0, []);
-  expect(await isTaken(proxy.port)).toBe(true);
+  expect(await isPortInUse(proxy.port)).toBe(true);
   await proxy.close();
-  expect(await isTaken(proxy.port)).toBe(false);
+  expect(await isPortInUse(proxy.port)).toBe(false);
 });
 
 test("free ports are all different", async () => {

@@ -167,11 +167,11 @@ export function manifestsOf(
       }),
     )
     .sort((a, b) => order.indexOf(a.manifest.kind) - order.indexOf(b.manifest.kind));
-  return finished(objects, shown, { image, complete });
+  return completeManifests(objects, shown, { image, complete });
 }
 
 /** Objects with the image that was given, checked for what only Terraform knows. */
-export function finished(
+export function completeManifests(
   objects: readonly DeclaredObject[],
   shown: string,
   { image, complete = false }: ManifestOptions,

@@ -4,7 +4,7 @@ import { isAbsolute, join, relative, resolve } from "node:path";
 import { execa } from "execa";
 import { z } from "zod";
 import { needsHelm, readEnvironment } from "../artefact/artefact.ts";
-import { helmIsThere, helmMissing } from "../artefact/helm-template.ts";
+import { helmMissing, isHelmInstalled } from "../artefact/helm-template.ts";
 import { UserError } from "../contract/user-error.ts";
 import { project } from "./project.ts";
 
@@ -168,7 +168,7 @@ export function readableFiles(
   onNotice: (line: string) => void,
 ): readonly ArtefactFile[] {
   const ofChart = files.filter(({ file, shown }) => needsHelm(readEnvironment(file, shown)));
-  if (ofChart.length === 0 || helmIsThere()) return files;
+  if (ofChart.length === 0 || isHelmInstalled()) return files;
   const readable = files.filter((file) => !ofChart.includes(file));
   const lines = ofChart.map(({ name }) => `${name}: ${helmMissing}`);
   if (asked.length > 0 || readable.length === 0) throw new UserError(lines.join("\n"));

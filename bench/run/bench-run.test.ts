@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { freePorts, isTaken } from "../../artefact/free-ports.ts";
+import { freePorts, isPortInUse } from "../../artefact/free-ports.ts";
 import { dockerDocument, type TestDocument } from "../../artefact/test-artefact.ts";
 import { normalised } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
@@ -219,7 +219,7 @@ test("starts only the services that the paths need, and stops them", async () =>
   const seen: boolean[] = [];
   const onEvent = (event: BenchEvent) => {
     if (event.kind !== "parity") return;
-    void Promise.all([isTaken(embed), isTaken(http)]).then((taken) => seen.push(...taken));
+    void Promise.all([isPortInUse(embed), isPortInUse(http)]).then((taken) => seen.push(...taken));
   };
   const { record } = await run(
     [await source(document, { paths: ["onnx-http"] })],
@@ -228,7 +228,7 @@ test("starts only the services that the paths need, and stops them", async () =>
   );
   expect(record.cells).toHaveLength(1);
   expect(seen).toEqual([false, true]);
-  expect([await isTaken(embed), await isTaken(http)]).toEqual([false, false]);
+  expect([await isPortInUse(embed), await isPortInUse(http)]).toEqual([false, false]);
 });
 
 test("the payload variants are measured where the Triton is given their models, also if it loads only its own", async () => {
@@ -292,7 +292,7 @@ test("keeps what was measured until it was interrupted", async () => {
     ["onnx-http b1 c3", "interrupted"],
   ]);
   expect(record.subject.environments).toHaveLength(1);
-  expect(await Promise.all(ports.map(isTaken))).toEqual([false, false, false, false]);
+  expect(await Promise.all(ports.map(isPortInUse))).toEqual([false, false, false, false]);
 });
 
 describe("addresses given by hand", () => {

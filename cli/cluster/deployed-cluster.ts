@@ -7,8 +7,8 @@ import {
   type ClusterInspection,
   type ClusterPod,
   type ClusterService,
-  isOver,
   isReady,
+  isTerminated,
 } from "../../artefact/cluster-objects.ts";
 import type { DeclaredObject } from "../../artefact/terraform-manifests.ts";
 import type { Reach } from "../../bench/run/deployed-environment.ts";
@@ -113,7 +113,7 @@ export async function lookAt(
       const all = await api.list<ClusterPod>(`${path}${selectedBy(spec.selector.matchLabels)}`);
       pods.set(
         metadata.name,
-        all.filter((pod) => !isOver(pod)),
+        all.filter((pod) => !isTerminated(pod)),
       );
     }
   };

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, describe, expect, test } from "vitest";
-import { freePorts, isTaken } from "../../artefact/free-ports.ts";
+import { freePorts, isPortInUse } from "../../artefact/free-ports.ts";
 import { embedsDocument } from "../../artefact/test-artefact.ts";
 import { parseBenchRecord } from "../../bench/record/bench-record.ts";
 import { clipstack, startClipstack } from "../test-programs.ts";
@@ -81,7 +81,7 @@ describe("an environment with one service", () => {
     const record = parseBenchRecord(readFileSync(join(reports, json), "utf8"), json);
     expect(record.interrupted).toBe(true);
     expect(record.cells.length).toBeGreaterThan(0);
-    expect(await isTaken(port)).toBe(false);
+    expect(await isPortInUse(port)).toBe(false);
   });
 });
 

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, expect, test } from "vitest";
-import { freePorts, isTaken } from "../../artefact/free-ports.ts";
+import { freePorts, isPortInUse } from "../../artefact/free-ports.ts";
 import { embedsDocument } from "../../artefact/test-artefact.ts";
 import { parseBenchRecord, studyIds, studyQuestions } from "../../bench/record/bench-record.ts";
 import { clipstack, startClipstack } from "../test-programs.ts";
@@ -115,5 +115,5 @@ test("Ctrl-C saves what was measured, and leaves nothing running", async () => {
   const record = parseBenchRecord(readFileSync(join(reports, json), "utf8"), json);
   expect(record.interrupted).toBe(true);
   expect(record.cells.at(-1)?.stability.verdict).toBe("interrupted");
-  expect(await isTaken(port)).toBe(false);
+  expect(await isPortInUse(port)).toBe(false);
 });

@@ -6,7 +6,7 @@ import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { freePorts, isTaken } from "../../artefact/free-ports.ts";
+import { freePorts, isPortInUse } from "../../artefact/free-ports.ts";
 import { embedsDocument } from "../../artefact/test-artefact.ts";
 import { noSshd, startSshd, type TestSshd } from "../host/test-sshd.ts";
 import { synthesized } from "../test-synthesized.ts";
@@ -74,7 +74,7 @@ describe.skipIf(missing !== "")(`clipstack tunnel${missing && ` (not here: ${mis
     expect(await answer.text()).toBe("from the host");
     tunnel.child.kill("SIGINT");
     const [code] = (await once(tunnel.child, "close")) as [number];
-    expect({ code, taken: await isTaken(local) }).toEqual({ code: 0, taken: false });
+    expect({ code, taken: await isPortInUse(local) }).toEqual({ code: 0, taken: false });
     expect(await tunnel.stdout).toContain(`  embed  embed-http  http://127.0.0.1:${local}\n`);
     expect(await tunnel.stderr).toContain("clipstack: the tunnel is closed\n");
   });
@@ -84,7 +84,7 @@ describe.skipIf(missing !== "")(`clipstack tunnel${missing && ` (not here: ${mis
     const tunnel = start(environmentOn(sshd.endpoint), ["--port-offset", offset]);
     await tunnel.open;
     tunnel.child.kill("SIGKILL");
-    await until(async () => !(await isTaken(local)));
+    await until(async () => !(await isPortInUse(local)));
   });
 
   test("says in one line that a port is taken", async () => {

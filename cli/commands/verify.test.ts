@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, describe, expect, test } from "vitest";
-import { freePorts, isTaken } from "../../artefact/free-ports.ts";
+import { freePorts, isPortInUse } from "../../artefact/free-ports.ts";
 import { embedsDocument } from "../../artefact/test-artefact.ts";
 import { parseRecord } from "../../bench/record/record.ts";
 import { generateModel } from "../../model-tools/generate.ts";
@@ -79,13 +79,13 @@ describe("an environment with one service", async () => {
       ["verify", "one", "--no-synth", ...quick(join(folder, "reports")), "--seconds", "60"],
       { CDKTF_OUTDIR: outdir },
     );
-    while (!(await isTaken(port))) await sleep(50);
+    while (!(await isPortInUse(port))) await sleep(50);
     child.kill("SIGINT");
     expect(await done).toMatchObject({
       code: 130,
       stderr: expect.stringContaining("clipstack: interrupted; nothing is left running"),
     });
-    expect(await isTaken(port)).toBe(false);
+    expect(await isPortInUse(port)).toBe(false);
   });
 });
 

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { startChild } from "../../artefact/child-process.ts";
-import { isTaken } from "../../artefact/free-ports.ts";
+import { isPortInUse } from "../../artefact/free-ports.ts";
 import { loopback, shiftPort } from "../../artefact/simulation-plan.ts";
 import type { Endpoint, Environment } from "../../contract/environment.ts";
 import { explainSsh, type SshTarget, sshTarget } from "./ssh.ts";
@@ -175,7 +175,7 @@ function env(): Readonly<Record<string, string>> {
 async function requireFree(forwards: readonly Forward[]): Promise<void> {
   const taken: string[] = [];
   for (const { local, what } of forwards) {
-    if (await isTaken(local)) taken.push(`${local} (${what})`);
+    if (await isPortInUse(local)) taken.push(`${local} (${what})`);
   }
   if (taken.length === 0) return;
   const ports = `${taken.length === 1 ? "port" : "ports"} ${taken.join(", ")}`;

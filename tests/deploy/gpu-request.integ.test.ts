@@ -2,7 +2,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { freePorts, isTaken } from "../../artefact/free-ports.ts";
+import { freePorts, isPortInUse } from "../../artefact/free-ports.ts";
 import { type StandIns, standIns } from "../../cli/test-programs.ts";
 import { perGpuHostPorts } from "../../contract/ports.ts";
 import type { EnvironmentName } from "../../stacks/settings.ts";
@@ -24,7 +24,9 @@ import {
 
 const { docker, missing: noEngine } = await testDocker();
 const runtimes = noEngine || (await docker.run("info", "--format", "{{json .Runtimes}}"));
-const taken = await Promise.all([0, 1, 2, 3].map((index) => isTaken(perGpuHostPorts(index).http)));
+const taken = await Promise.all(
+  [0, 1, 2, 3].map((index) => isPortInUse(perGpuHostPorts(index).http)),
+);
 const missing =
   noEngine ||
   (runtimes.includes('"nvidia"') ? "" : "the engine has no runtime 'nvidia'") ||

@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { freePorts, isTaken } from "../../artefact/free-ports.ts";
+import { freePorts, isPortInUse } from "../../artefact/free-ports.ts";
 import { perGpuHostPorts } from "../../contract/ports.ts";
 import { testDocker } from "./test-docker.ts";
 import { embedOnce, isReady, keepSending, until } from "./test-load.ts";
@@ -12,7 +12,7 @@ import { builtImage, type TestProject, testProject, tritonPortsOf } from "./test
 
 const { docker, missing: noEngine } = await testDocker();
 const perGpuPorts = [0, 1, 2, 3].flatMap((index) => Object.values(perGpuHostPorts(index)));
-const taken = await Promise.all(perGpuPorts.map((port) => isTaken(port)));
+const taken = await Promise.all(perGpuPorts.map((port) => isPortInUse(port)));
 const missing = noEngine || (taken.includes(true) ? "ports 8010 to 8042 are not all free" : "");
 const photo = await readFile(
   fileURLToPath(new URL("../../model-tools/samples/dunes.jpg", import.meta.url)),

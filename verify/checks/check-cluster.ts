@@ -5,9 +5,9 @@ import {
   type ClusterInspection,
   type ClusterPod,
   type ClusterQuota,
+  describeMetric,
   isReady,
-  metricText,
-  podTrouble,
+  podProblem,
 } from "../../artefact/cluster-objects.ts";
 import type { DeclaredObject } from "../../artefact/terraform-manifests.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
@@ -40,7 +40,7 @@ export function checkPods(
   const statuses = pods.flatMap(({ status }) => status?.containerStatuses ?? []);
   const restarts = statuses.reduce((sum, { restartCount }) => sum + restartCount, 0);
   const measured = { pods: pods.length, ready, restarts };
-  const trouble = pods.map(podTrouble).find((it) => it !== undefined);
+  const trouble = pods.map(podProblem).find((it) => it !== undefined);
   const problem = trouble === undefined ? "" : `: ${trouble}`;
   if (ready < Math.max(1, spec.replicas)) {
     return report("fail", `${ready} of ${spec.replicas} pods are ready${problem}`, measured);
@@ -222,7 +222,7 @@ function scalingOf(
   const live = target === undefined ? undefined : all.get(target);
   const replicas = live === undefined ? undefined : (live as ClusterDeployment).spec.replicas;
   const owns = replicas === undefined || replicas === status?.desiredReplicas;
-  return { autoscaler, metric: metricText(autoscaler), target, replicas, owns };
+  return { autoscaler, metric: describeMetric(autoscaler), target, replicas, owns };
 }
 
 /** Autoscalers that cannot be judged yet, each with its Deployment. */

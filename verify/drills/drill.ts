@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
-import { unrest } from "../../artefact/cluster-objects.ts";
+import { rolloutProblem } from "../../artefact/cluster-objects.ts";
 import type { EncodedImage } from "../../bench/run/embed-requests.ts";
 import { reason } from "../../bench/run/http-client.ts";
 import {
@@ -196,7 +196,7 @@ export class DrillRun {
     return this.until(
       claim,
       seconds,
-      ({ deployment, pods }) => unrest(deployment, pods) === undefined,
+      ({ deployment, pods }) => rolloutProblem(deployment, pods) === undefined,
     );
   }
 

@@ -2,8 +2,8 @@ import { isDeepStrictEqual } from "node:util";
 import {
   type ClusterDeployment,
   type ClusterPod,
-  podTrouble,
-  unrest,
+  podProblem,
+  rolloutProblem,
 } from "../../artefact/cluster-objects.ts";
 import { templateHashLabel } from "../../contract/pods.ts";
 import type { Drill, DrillRun } from "./drill.ts";
@@ -153,7 +153,7 @@ async function observeRollout(
     deadlineSeconds(run.before),
     ({ deployment, pods }) =>
       pods.every(({ metadata }) => !uids.has(metadata.uid)) &&
-      unrest(deployment, pods) === undefined,
+      rolloutProblem(deployment, pods) === undefined,
   );
   const seconds = (performance.now() - began) / 1_000;
   const { lowest, required } = readySince(run, from);
@@ -204,7 +204,7 @@ function imageError(pod: ClusterPod): string | undefined {
   const isWaiting = pod.status?.containerStatuses?.some(({ state }) =>
     /Image/.test(state?.waiting?.reason ?? ""),
   );
-  return isWaiting ? podTrouble(pod) : undefined;
+  return isWaiting ? podProblem(pod) : undefined;
 }
 
 /** Checks that the rollout is blocked while the old pods serve. */

@@ -2,9 +2,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { VersionInfo } from "@kubernetes/client-node";
 import {
   type ClusterNode,
-  podTrouble,
+  podProblem,
+  rolloutProblem,
   scaleDownWindow,
-  unrest,
 } from "../../artefact/cluster-objects.ts";
 import { Interrupted } from "../../artefact/interrupt.ts";
 import { reason } from "../../bench/run/http-client.ts";
@@ -96,7 +96,7 @@ async function settledSnapshot(
     const { deployment, pods, autoscaler } = snapshot;
     const { replicas } = deployment.spec;
     const unsettled =
-      unrest(deployment, pods) ?? (replicas === 0 ? "spec.replicas is 0" : undefined);
+      rolloutProblem(deployment, pods) ?? (replicas === 0 ? "spec.replicas is 0" : undefined);
     const minimum = minReplicas(snapshot) ?? replicas;
     const isScaledUp = scaleDown !== undefined && replicas > minimum;
     if (unsettled === undefined && !isScaledUp) return snapshot;
@@ -129,7 +129,7 @@ function unsettledError(
   unsettled: string,
   pods: Snapshot["pods"],
 ): UserError {
-  const trouble = pods.map(podTrouble).find((it) => it !== undefined);
+  const trouble = pods.map(podProblem).find((it) => it !== undefined);
   return new UserError(
     `Deployment '${deployment}' must have settled before the drill: ${unsettled}${trouble === undefined ? "" : `; ${trouble}`}`,
   );
@@ -175,7 +175,7 @@ async function settle(run: DrillRun): Promise<void> {
     `the autoscaler is back at ${spec.replicas} pods`,
     seconds,
     ({ deployment, pods }) =>
-      deployment.spec.replicas <= spec.replicas && unrest(deployment, pods) === undefined,
+      deployment.spec.replicas <= spec.replicas && rolloutProblem(deployment, pods) === undefined,
   );
 }
 

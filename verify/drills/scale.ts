@@ -1,4 +1,9 @@
-import { isReady, metricText, scaleDownWindow, unrest } from "../../artefact/cluster-objects.ts";
+import {
+  describeMetric,
+  isReady,
+  rolloutProblem,
+  scaleDownWindow,
+} from "../../artefact/cluster-objects.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { type Drill, type DrillRun, scaleMarginSeconds } from "./drill.ts";
 import { minReplicas } from "./snapshot.ts";
@@ -54,7 +59,7 @@ async function scaleUp(run: DrillRun): Promise<void> {
     ({ deployment, pods, autoscaler }) => {
       if (scaledSeconds === undefined && deployment.spec.replicas > minimum) {
         scaledSeconds = (performance.now() - began) / 1_000;
-        const metric = autoscaler && metricText(autoscaler);
+        const metric = autoscaler && describeMetric(autoscaler);
         run.step(
           `the autoscaler scales to ${deployment.spec.replicas} pods${metric === undefined ? "" : ` at ${metric}`}`,
         );
@@ -81,7 +86,7 @@ async function scaleDown(run: DrillRun): Promise<void> {
     `the autoscaler is back at ${minimum} pods`,
     window + scaleMarginSeconds,
     ({ deployment, pods }) =>
-      deployment.spec.replicas === minimum && unrest(deployment, pods) === undefined,
+      deployment.spec.replicas === minimum && rolloutProblem(deployment, pods) === undefined,
   );
   const maximum = Math.max(...run.replicas.map(({ desired }) => desired));
   run.check(
@@ -94,13 +99,13 @@ async function scaleDown(run: DrillRun): Promise<void> {
 /** Waits until the autoscaler reports a metric. */
 async function waitForMetric(run: DrillRun, name: string): Promise<void> {
   const { autoscaler } = await run.observe();
-  if (autoscaler !== undefined && metricText(autoscaler) !== undefined) return;
+  if (autoscaler !== undefined && describeMetric(autoscaler) !== undefined) return;
   run.step(`waiting until autoscaler '${name}' has a metric`);
   await run
     .until(
       `autoscaler '${name}' has a metric`,
       metricSeconds,
-      ({ autoscaler }) => autoscaler !== undefined && metricText(autoscaler) !== undefined,
+      ({ autoscaler }) => autoscaler !== undefined && describeMetric(autoscaler) !== undefined,
     )
     .catch(async (error: unknown) => {
       run.signal.throwIfAborted();

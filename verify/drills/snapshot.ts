@@ -4,10 +4,10 @@ import {
   type ClusterDeployment,
   type ClusterPod,
   type ClusterReplicaSet,
-  isOver,
+  describeMetric,
   isReady,
-  metricText,
-  podTrouble,
+  isTerminated,
+  podProblem,
 } from "../../artefact/cluster-objects.ts";
 import { UserError } from "../../contract/user-error.ts";
 import {
@@ -63,7 +63,7 @@ export async function readSnapshot(api: ClusterApi, target: DrillTarget): Promis
   ]);
   return {
     deployment,
-    pods: pods.filter((pod) => !isOver(pod)),
+    pods: pods.filter((pod) => !isTerminated(pod)),
     replicaSets: replicaSets.filter(({ metadata: { ownerReferences } }) =>
       ownerReferences?.some(({ uid }) => uid === deployment.metadata.uid),
     ),
@@ -87,7 +87,7 @@ export function replicaPoint({
     desired: deployment.spec.replicas,
     ready: pods.filter(isReady).length,
     pods: pods.length,
-    metric: autoscaler && metricText(autoscaler),
+    metric: autoscaler && describeMetric(autoscaler),
   };
 }
 
@@ -100,7 +100,7 @@ export function snapshotText(snapshot: Snapshot): string {
   const more = [
     metric,
     failure?.message,
-    snapshot.pods.map(podTrouble).find((it) => it !== undefined),
+    snapshot.pods.map(podProblem).find((it) => it !== undefined),
   ];
   return [`${ready} of ${desired} pods are ready, ${pods} exist`, ...more.filter(Boolean)].join(
     "; ",
