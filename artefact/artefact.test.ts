@@ -1,12 +1,13 @@
 import { expect, test } from "vitest";
-import { kindPortMappings, parseArtefact, readArtefact } from "./artefact.ts";
+import { parseArtefact, readArtefact } from "./artefact.ts";
 import { seconds } from "./declared-container.ts";
+import { kindPortMappings } from "./service-ports.ts";
 import { dockerDocument, kubernetesDocument, type TestDocument } from "./test-artefact.ts";
 
 const parse = (document: unknown) => parseArtefact(JSON.stringify(document), "cdk.tf.json");
 
-/** A document that `change` has spoilt. */
-function spoilt(change: (document: TestDocument) => void, document = dockerDocument()) {
+/** Parses a document that `change` has made invalid. */
+function parseInvalid(change: (document: TestDocument) => void, document = dockerDocument()) {
   change(document);
   return () => parse(document);
 }
@@ -53,7 +54,7 @@ test("a container's command, environment, ports and volumes are read", () => {
   });
 });
 
-test("an environment value may hold an equals sign", () => {
+test("an environment value may contain an equals sign", () => {
   const document = dockerDocument();
   document.resource.docker_container!.embed!.env = ["A=b=c"];
   expect(workload(document, "embed").env).toEqual({ A: "b=c" });
@@ -86,7 +87,7 @@ test("a Deployment has the replicas of its autoscaler's minimum", () => {
   expect(workload(kubernetesDocument(), "embed").replicas).toBe(2);
 });
 
-test("a Deployment's own number of replicas counts before the autoscaler's", () => {
+test("a Deployment's own number of replicas takes precedence over the autoscaler's", () => {
   const document = kubernetesDocument();
   (document.resource.kubernetes_deployment_v1!.embed!.spec as { replicas?: number }).replicas = 3;
   expect(workload(document, "embed").replicas).toBe(3);
@@ -129,7 +130,7 @@ test("a selector that no pod matches is a fault of the Deployment", () => {
     app: "other",
   };
   expect(workload(document, "embed").faults).toEqual([
-    "kubernetes_service_v1.embed selects app=other, which its pods are not",
+    "kubernetes_service_v1.embed selects app=other, which does not match its pods",
   ]);
 });
 
@@ -138,11 +139,11 @@ test("a target port that the container does not name is a fault of the Deploymen
   const spec = document.resource.kubernetes_service_v1!.embed!.spec as { port: object[] };
   spec.port = [{ port: 80, target_port: "web", node_port: 30_092 }];
   expect(workload(document, "embed").faults).toEqual([
-    "kubernetes_service_v1.embed leads to port 'web', which the container does not name",
+    "kubernetes_service_v1.embed targets port 'web', which the container does not name",
   ]);
 });
 
-test("a container that is no service is listed", () => {
+test("a container that implements no service is listed", () => {
   const document = dockerDocument();
   document.resource.docker_container!.owner = { name: "owner", command: ["1000:1000"] };
   expect(parse(document).otherContainers).toEqual(["docker_container.owner"]);
@@ -165,9 +166,9 @@ test("Go durations are seconds", () => {
   ]);
 });
 
-test("fails on a file that is not there", () => {
+test("fails on a missing file", () => {
   expect(() => readArtefact("/no/such/cdk.tf.json", "cdk.tf.json")).toThrow(
-    "cdk.tf.json: there is no such file",
+    "cdk.tf.json: no such file",
   );
 });
 
@@ -186,22 +187,22 @@ const malformed: readonly (readonly [string, (document: TestDocument) => void, s
     "cdk.tf.json: output.environment.value: schema: invalid input: expected 2, got 3",
   ],
   [
-    "an unknown protocol path",
+    "an unknown endpoint name",
     (it) =>
       Object.assign(it.output.environment.value.services[0]!.endpoints[0]!, { name: "embed" }),
     'cdk.tf.json: output.environment.value: services.0.endpoints.0.name: invalid option: expected one of "embed-http"|"onnx-http"|"onnx-grpc"|"trt-http"|"trt-grpc", got "embed"',
   ],
   [
-    "a service without services behind it",
+    "a service without a workload",
     (it) => Object.assign(it.output.environment.value.services[0]!, { resources: {} }),
     "cdk.tf.json: service 'embed' must name one container, one Deployment or one release in resources, got {}",
   ],
   [
-    "a container that is not in the file",
+    "a missing container",
     (it) => {
       delete it.resource.docker_container!.embed;
     },
-    "cdk.tf.json: service 'embed' stands on docker_container.embed, which is not in the file",
+    "cdk.tf.json: service 'embed' references docker_container.embed, which is not in the file",
   ],
   [
     "a container without a name",
@@ -216,7 +217,7 @@ const malformed: readonly (readonly [string, (document: TestDocument) => void, s
     'cdk.tf.json: docker_container.embed: env.0: must be NAME=value, got "PORT"',
   ],
   [
-    "a port beyond the last",
+    "a port out of range",
     (it) =>
       Object.assign(it.resource.docker_container!.embed!, {
         ports: [{ internal: 70_000, external: 1 }],
@@ -230,7 +231,7 @@ const malformed: readonly (readonly [string, (document: TestDocument) => void, s
   ],
 ];
 test.each(malformed)("fails on %s", (_name, change, message) => {
-  expect(messageOf(spoilt(change))).toBe(message);
+  expect(messageOf(parseInvalid(change))).toBe(message);
 });
 
 test("fails on a pod with two containers", () => {

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { createServer } from "node:net";
-import { loopback } from "./simulation-plan.ts";
+import { loopback } from "./simulation-types.ts";
 
 /**
  * Below the ports that Linux (32768 and up) and macOS (49152 and up) give to outgoing connections: one of those could

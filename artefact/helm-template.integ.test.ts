@@ -12,7 +12,7 @@ if (CLIPSTACK_HELM !== undefined) {
   process.env.PATH = [join(CLIPSTACK_HELM, "bin"), process.env.PATH].join(delimiter);
 }
 
-/** A chart of one Deployment and one Service, in a folder that goes away with the test. */
+/** A chart of one Deployment and one Service, in a folder that is deleted after the test. */
 function chart(): string {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-chart-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
@@ -77,14 +77,14 @@ describe.skipIf(!isHelmInstalled())("a release of a chart (needs helm)", () => {
     );
   });
 
-  test("keeps what only Terraform knows, though the chart's schema looks at it", () => {
+  test("keeps Terraform expressions, although the chart's schema validates the value", () => {
     const tag = `k8s-cpu-\${substr(local.hash, 0, 12)}`;
     expect(render({ replicas: 2, tag })[1]).toMatchObject({
       spec: { template: { spec: { containers: [{ image: `embed:${tag}` }] } } },
     });
   });
 
-  test("fails in Helm's own words on values that the chart refuses", () => {
+  test("fails with Helm's message on values that the chart rejects", () => {
     expect(() => render({ replicas: 2, tag: "a b" })).toThrow(
       /^cdk\.tf\.json: helm_release\.it: helm template: .*does not match pattern/,
     );
@@ -117,7 +117,7 @@ describe.skipIf(!isHelmInstalled())("a release of a chart (needs helm)", () => {
   });
 });
 
-test("a chart of a repository is refused: it is not on this machine", () => {
+test("rejects a chart of a repository, because it is not on this machine", () => {
   const resources = {
     helm_release: { it: { name: "it", chart: "keda", repository: "https://example.com" } },
   };

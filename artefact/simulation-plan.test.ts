@@ -1,17 +1,14 @@
 import { expect, test } from "vitest";
 import { parseArtefact } from "./artefact.ts";
-import {
-  describe,
-  planSimulation,
-  type SimulationPlanOptions,
-  shiftPort,
-} from "./simulation-plan.ts";
+import { planSimulation, shiftPort } from "./simulation-plan.ts";
+import type { SimulationPlanOptions } from "./simulation-types.ts";
 import {
   dockerDocument,
   kubernetesDocument,
   type TestDocument,
   volumesDocument,
 } from "./test-artefact.ts";
+import { describe } from "./workload.ts";
 
 const firstFree = 50_000;
 
@@ -55,7 +52,7 @@ test("a container becomes one process on its published ports", () => {
   ]);
 });
 
-test("the embed server gets the container's environment, and this machine's address, port and model", () => {
+test("the embed server has the container's environment with this machine's address, port and model", () => {
   expect(instance(planOf(dockerDocument()), "two-services-embed").env).toEqual({
     BACKEND: "onnxruntime",
     SHUTDOWN_GRACE_SECONDS: "20",
@@ -65,23 +62,25 @@ test("the embed server gets the container's environment, and this machine's addr
   });
 });
 
-test("an embed server that computes on CUDA does so on the CPU here, and the record says so", () => {
+test("an embed server on CUDA runs on the CPU in the simulation, and a note records it", () => {
   const document = dockerDocument();
   container(document, "embed").env = ["BACKEND=onnxruntime", "EXECUTION_PROVIDER=cuda"];
   const plan = planOf(document);
   expect(instance(plan, "two-services-embed").env.EXECUTION_PROVIDER).toBe("cpu");
-  expect(plan.notes).toEqual(["two-services-embed: computes on the CPU in place of CUDA"]);
+  expect(plan.notes).toEqual(["two-services-embed: runs the model on the CPU instead of CUDA"]);
 });
 
-test("an embed server whose key only Terraform knows asks for none here, and the record says so", () => {
+test("an embed server has no authentication if its key is known only to Terraform, and a note records it", () => {
   const document = dockerDocument();
   container(document, "embed").env = ["BACKEND=onnxruntime", `API_KEY=$\{var.embed_api_key}`];
   const plan = planOf(document);
   expect(instance(plan, "two-services-embed").env).not.toHaveProperty("API_KEY");
-  expect(plan.notes).toEqual(["two-services-embed: asks for no key, which only Terraform knows"]);
+  expect(plan.notes).toEqual([
+    "two-services-embed: no authentication, because its key is known only to Terraform",
+  ]);
 });
 
-test("a Triton gets the synthesized command, and after it this machine's addresses, ports and repository", () => {
+test("a Triton has the synthesized command, followed by this machine's addresses, ports and repository", () => {
   expect(instance(planOf(dockerDocument()), "two-services-triton-onnx").args).toEqual([
     "tritonserver",
     "--model-repository=/models",
@@ -97,7 +96,7 @@ test("a Triton gets the synthesized command, and after it this machine's address
   ]);
 });
 
-test("models that are mounted one by one are put together, a folder inside another one after it", () => {
+test("models that are mounted one by one are assembled, outer folders first", () => {
   const document = dockerDocument();
   container(document, "triton").volumes = [
     { container_path: "/models/b/1", host_path: "/srv/a/1" },
@@ -114,7 +113,7 @@ test("models that are mounted one by one are put together, a folder inside anoth
   });
 });
 
-test("what containers put into named volumes is what the volumes have", () => {
+test("a named volume has the files that other containers put into it", () => {
   const plan = planOf(volumesDocument("the configuration"));
   expect(plan.faults).toEqual([]);
   expect(instance(plan, "two-services-embed").env.MODEL_PATH).toBe(
@@ -130,12 +129,12 @@ test("what containers put into named volumes is what the volumes have", () => {
     { path: "openclip_vit_b32/configs", files: { "cpu.pbtxt": "the configuration" } },
   ]);
   expect(plan.notes).toEqual([
-    "docker_container.weights is not run: what it puts into its volume is taken as it is",
-    "docker_container.config is not run: what it puts into its volume is taken as it is",
+    "docker_container.weights is not run: the files that it puts into its volume are read from the artefact",
+    "docker_container.config is not run: the files that it puts into its volume are read from the artefact",
   ]);
 });
 
-test("weights that are inside the image are the project's, beside a configuration of the artefact", () => {
+test("weights inside the image are replaced by the project's, beside a configuration of the artefact", () => {
   const document = volumesDocument("the configuration");
   const triton = container(document, "triton") as { volumes: unknown[] };
   triton.volumes = triton.volumes.slice(1);
@@ -148,27 +147,27 @@ test("weights that are inside the image are the project's, beside a configuratio
     },
   ]);
   expect(plan.notes).toContain(
-    "two-services-triton-onnx: no volume is mounted at /models/openclip_vit_b32/1; the project's model repository stands in for it",
+    "two-services-triton-onnx: no volume is mounted at /models/openclip_vit_b32/1; the project's model repository is used instead",
   );
 });
 
-test("a volume that nobody fills is replaced by the project's folder, and the record says so", () => {
+test("an empty volume is replaced by the project's folder, and a note records it", () => {
   const document = volumesDocument("");
   delete document.resource.docker_container?.weights;
   expect(planOf(document).notes).toContain(
-    "two-services-embed: the volume at /models/openclip_vit_b32/1 is on another host; the project's model repository stands in for it",
+    "two-services-embed: the volume at /models/openclip_vit_b32/1 is on another host; the project's model repository is used instead",
   );
 });
 
-test("a configuration that another server is told to load is a fault", () => {
+test("a configuration reload that is sent to another server is a fault", () => {
   const document = volumesDocument("");
   container(document, "triton").name = "two-services-triton";
   expect(faultsOf(document)).toContain(
-    "docker_container.triton (container 'two-services-triton'): docker_container.config has http://two-services-triton-onnx:8000 load its configuration, but it listens on http://two-services-triton:8000",
+    "docker_container.triton (container 'two-services-triton'): docker_container.config reloads its configuration at http://two-services-triton-onnx:8000, but it listens on http://two-services-triton:8000",
   );
 });
 
-test("a repository that is mounted whole is used as it lies", () => {
+test("a repository in one volume is used in place", () => {
   const document = dockerDocument();
   container(document, "triton").volumes = [{ container_path: "/models", host_path: "/srv/models" }];
   const triton = instance(planOf(document), "two-services-triton-onnx");
@@ -182,7 +181,7 @@ test("another model file replaces the model of every service", () => {
   expect(instance(plan, "two-services-triton-onnx").repository?.modelFile).toBe("/tiny.onnx");
 });
 
-test("a folder of another host is replaced by the project's, and the record says so", () => {
+test("a folder of another host is replaced by the project's, and a note records it", () => {
   const document = dockerDocument();
   container(document, "embed").volumes = [
     { container_path: "/models/openclip_vit_b32", host_path: "/srv/models/openclip_vit_b32" },
@@ -194,15 +193,15 @@ test("a folder of another host is replaced by the project's, and the record says
     "/project/model_repository/openclip_vit_b32/1/model.onnx",
   );
   expect(plan.notes).toEqual([
-    "two-services-embed: /srv/models/openclip_vit_b32 is not on this machine; the project's model repository stands in for it",
+    "two-services-embed: /srv/models/openclip_vit_b32 is not on this machine; the project's model repository is used instead",
   ]);
 });
 
-test("a model inside the image is replaced by the project's, and the record says so", () => {
+test("a model inside the image is replaced by the project's, and a note records it", () => {
   const document = dockerDocument();
   container(document, "embed").volumes = [];
   expect(planOf(document).notes).toEqual([
-    "two-services-embed: no volume is mounted at /models/openclip_vit_b32/1; the project's model repository stands in for it",
+    "two-services-embed: no volume is mounted at /models/openclip_vit_b32/1; the project's model repository is used instead",
   ]);
 });
 
@@ -241,7 +240,7 @@ test("a port that is not published gets a free one", () => {
   expect(instance(plan, "two-services-triton-onnx").listeners[2]?.local).toBe(firstFree);
 });
 
-test("the health check is asked on this machine's port", () => {
+test("the health check is sent to this machine's port", () => {
   const plan = planOf(dockerDocument(), { portOffset: 1 });
   expect(plan.instances.map(({ readyUrl }) => readyUrl)).toEqual([
     "http://127.0.0.1:8003/readyz",
@@ -249,7 +248,7 @@ test("the health check is asked on this machine's port", () => {
   ]);
 });
 
-test("a gateway's targets are found by their container's name", () => {
+test("a gateway's Tritons are found by container name", () => {
   const document = dockerDocument();
   container(document, "embed").env = [
     "BACKEND=triton",
@@ -270,7 +269,7 @@ test("a Deployment becomes a process for each replica, behind one port", () => {
   expect(plan.hostPorts).toEqual([{ port: 8_097, neededBy: "embed" }]);
 });
 
-test("a Service that only its cluster reaches has some port of this machine, which leads to its replicas", () => {
+test("a Service inside the cluster gets a free port of this machine that is forwarded to its replicas", () => {
   const document = kubernetesDocument();
   const [service] = document.output.environment.value.services;
   const deployment = document.resource.kubernetes_service_v1?.embed as Record<string, unknown>;
@@ -295,7 +294,7 @@ test("a Service that only its cluster reaches has some port of this machine, whi
   ]);
 });
 
-test("a Service that does not lead there is a fault, and says the ports that it has", () => {
+test("a Service without the endpoint's port is a fault that lists its ports", () => {
   const document = kubernetesDocument();
   const [service] = document.output.environment.value.services;
   Object.assign(service ?? {}, {
@@ -327,7 +326,7 @@ const faults: readonly (readonly [string, (document: TestDocument) => void, read
       ],
     ],
     [
-      "a published port that nobody in the container listens on",
+      "a published port on which the container does not listen",
       (it) => {
         container(it, "triton").ports = [
           { internal: 8009, external: 8010 },
@@ -338,13 +337,13 @@ const faults: readonly (readonly [string, (document: TestDocument) => void, read
       [`${triton}: publishes 8010 for its port 8009, but listens on 8000, 8001, 8002`],
     ],
     [
-      "an environment that says another port",
+      "an environment variable with another port",
       (it) => {
         container(it, "embed").env = ["PORT=9000"];
       },
       [
         `${embed}: publishes 8002 for its port 8002, but listens on 9000`,
-        `${embed}: its health check asks port 8002 (CMD node -e fetch("http://127.0.0.1:8002/readyz").then(() => {})), but it listens on 9000`,
+        `${embed}: its health check requests port 8002 (CMD node -e fetch("http://127.0.0.1:8002/readyz").then(() => {})), but it listens on 9000`,
       ],
     ],
     [
@@ -357,8 +356,8 @@ const faults: readonly (readonly [string, (document: TestDocument) => void, read
         ];
       },
       [
-        `${triton}: answers oip-grpc at http://127.0.0.1:8010, but the environment says oip-http`,
-        `${triton}: answers oip-http at 127.0.0.1:8011, but the environment says oip-grpc`,
+        `${triton}: serves oip-grpc at http://127.0.0.1:8010, but the environment declares oip-http`,
+        `${triton}: serves oip-http at 127.0.0.1:8011, but the environment declares oip-grpc`,
       ],
     ],
     [
@@ -374,14 +373,14 @@ const faults: readonly (readonly [string, (document: TestDocument) => void, read
       [`${triton}: publishes port 8002, as does ${embed}`],
     ],
     [
-      "a gateway that names a container which is not there",
+      "a gateway that names a missing container",
       (it) => {
         container(it, "embed").env = ["BACKEND=triton", "TRITON_GRPC_URLS=triton:8001"];
       },
       [`${embed}: TRITON_GRPC_URLS names 'triton:8001', but no container is called 'triton'`],
     ],
     [
-      "a gateway that names a port which is not there",
+      "a gateway that names a port on which the Triton does not listen",
       (it) => {
         container(it, "embed").env = [
           "BACKEND=triton",
@@ -400,7 +399,7 @@ const faults: readonly (readonly [string, (document: TestDocument) => void, read
         gateway.networks_advanced = [{ name: "other" }];
       },
       [
-        `${embed}: TRITON_GRPC_URLS names 'two-services-triton-onnx:8001', but ${triton} is on no network with it`,
+        `${embed}: TRITON_GRPC_URLS names 'two-services-triton-onnx:8001', but ${triton} shares no network with it`,
       ],
     ],
   ];
@@ -410,7 +409,7 @@ test.each(faults)("names the container of %s", (_name, change, messages) => {
   expect(faultsOf(document)).toEqual(messages);
 });
 
-test("fails on an option that Triton does not know, naming the container", () => {
+test("fails on an unknown Triton option, naming the container", () => {
   const document = dockerDocument();
   container(document, "triton").command = ["tritonserver", "--model-repo=/models"];
   expect(() => planOf(document)).toThrow(
@@ -418,7 +417,7 @@ test("fails on an option that Triton does not know, naming the container", () =>
   );
 });
 
-test("fails on a command that is no server's, naming the container", () => {
+test("fails on a command of another program, naming the container", () => {
   const document = dockerDocument();
   container(document, "triton").command = ["sleep", "1"];
   expect(() => planOf(document)).toThrow(
@@ -426,7 +425,7 @@ test("fails on a command that is no server's, naming the container", () => {
   );
 });
 
-test("fails on a setting that the embed server does not take, naming the container", () => {
+test("fails on an invalid setting of the embed server, naming the container", () => {
   const document = dockerDocument();
   container(document, "embed").env = ["PORT=http"];
   expect(() => planOf(document)).toThrow(`${embed}: env: PORT: `);

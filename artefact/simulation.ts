@@ -12,7 +12,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { UserError } from "../contract/user-error.ts";
 import { type Child, type Exit, endWithParent, startChild } from "./child-process.ts";
 import { isPortInUse } from "./free-ports.ts";
-import type { Instance, RepositoryPlan, SimulationPlan } from "./simulation-plan.ts";
+import type { Instance, RepositoryPlan, SimulationPlan } from "./simulation-types.ts";
 import { startTcpProxy, type TcpProxy } from "./tcp-proxy.ts";
 
 /** An environment that runs on this machine: clipstack's server in place of its containers. */

@@ -1,5 +1,5 @@
 import { connect, createServer, type Socket } from "node:net";
-import { loopback } from "./simulation-plan.ts";
+import { loopback } from "./simulation-types.ts";
 
 /** Spreads connections over several ports, one after the other, as a Kubernetes Service does. */
 export interface TcpProxy {

@@ -3,7 +3,8 @@ import { dirname, join, resolve } from "node:path";
 import { type Artefact, readArtefact } from "../artefact/artefact.ts";
 import type { ClusterInspection } from "../artefact/cluster-objects.ts";
 import { environmentModel } from "../artefact/environment-model.ts";
-import { planSimulation, type SimulationPlan } from "../artefact/simulation-plan.ts";
+import { planSimulation } from "../artefact/simulation-plan.ts";
+import type { SimulationPlan } from "../artefact/simulation-types.ts";
 import type { EnvironmentSubject, VerifyRecord } from "../bench/record/record.ts";
 import {
   type DeployedEnvironment,

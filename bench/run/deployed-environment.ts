@@ -1,8 +1,10 @@
-import type { Artefact, Workload } from "../../artefact/artefact.ts";
+import type { Artefact } from "../../artefact/artefact.ts";
 import type { ClusterInspection } from "../../artefact/cluster-objects.ts";
 import type { DeployedState, Inspection } from "../../artefact/docker-inspect.ts";
-import { type Target, workloadsBehind } from "../../artefact/simulation-plan.ts";
+import { workloadsBehind } from "../../artefact/simulated-process.ts";
+import type { Target } from "../../artefact/simulation-types.ts";
 import type { DeclaredObject } from "../../artefact/terraform-manifests.ts";
+import type { Workload } from "../../artefact/workload.ts";
 import type { Environment } from "../../contract/environment.ts";
 import type { MetricsSource } from "./instance-metrics.ts";
 import type { EnvironmentFile } from "./local-environment.ts";

@@ -1,4 +1,4 @@
-import type { Workload } from "../../artefact/artefact.ts";
+import type { Workload } from "../../artefact/workload.ts";
 import type { EndpointName } from "../../contract/environment.ts";
 import { openclipVitB32, openclipVitB32Trt } from "../../contract/model-signature.ts";
 import type { OpenTargets } from "./bench-target.ts";

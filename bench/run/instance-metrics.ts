@@ -1,5 +1,5 @@
 import type { RunningInstance } from "../../artefact/simulation.ts";
-import { loopback } from "../../artefact/simulation-plan.ts";
+import { loopback } from "../../artefact/simulation-types.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
 import type { HttpClient, HttpRequest } from "./http-client.ts";
 import { type Metrics, parseMetrics } from "./prometheus.ts";

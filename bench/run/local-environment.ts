@@ -2,7 +2,9 @@ import { existsSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import type { Artefact } from "../../artefact/artefact.ts";
 import { freePorts } from "../../artefact/free-ports.ts";
-import { describe, planSimulation, type SimulationPlan } from "../../artefact/simulation-plan.ts";
+import { planSimulation } from "../../artefact/simulation-plan.ts";
+import type { SimulationPlan } from "../../artefact/simulation-types.ts";
+import { describe } from "../../artefact/workload.ts";
 import type { EnvironmentSubject } from "../record/record.ts";
 
 export interface EnvironmentFile {

@@ -1,6 +1,7 @@
-import type { Workload } from "../../artefact/artefact.ts";
 import type { RunningInstance } from "../../artefact/simulation.ts";
-import { describe, type Target } from "../../artefact/simulation-plan.ts";
+import type { Target } from "../../artefact/simulation-types.ts";
+import type { Workload } from "../../artefact/workload.ts";
+import { describe } from "../../artefact/workload.ts";
 import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import type { Transport } from "../../client/triton/transport.ts";

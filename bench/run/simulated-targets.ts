@@ -1,14 +1,12 @@
 import { mkdirSync, rmSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
-import { readArtefact, type Workload } from "../../artefact/artefact.ts";
+import { readArtefact } from "../../artefact/artefact.ts";
 import { makeScratchFolder } from "../../artefact/scratch-folder.ts";
+import { workloadsBehind } from "../../artefact/simulated-process.ts";
 import { type RunningInstance, requirePorts, startSimulation } from "../../artefact/simulation.ts";
-import {
-  describe,
-  type Instance,
-  type SimulationPlan,
-  workloadsBehind,
-} from "../../artefact/simulation-plan.ts";
+import type { Instance, SimulationPlan } from "../../artefact/simulation-types.ts";
+import type { Workload } from "../../artefact/workload.ts";
+import { describe } from "../../artefact/workload.ts";
 import type { EndpointName, Environment } from "../../contract/environment.ts";
 import {
   openclipPreprocess,

@@ -7,7 +7,7 @@ import {
   lastLinesOf,
   startProcess,
 } from "../../artefact/simulation.ts";
-import { type Instance, loopback, type SimulationPlan } from "../../artefact/simulation-plan.ts";
+import { type Instance, loopback, type SimulationPlan } from "../../artefact/simulation-types.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";

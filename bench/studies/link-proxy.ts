@@ -1,5 +1,5 @@
 import { connect, createServer, type Socket } from "node:net";
-import { loopback } from "../../artefact/simulation-plan.ts";
+import { loopback } from "../../artefact/simulation-types.ts";
 import { type Alarm, startAlarm } from "../load/alarm.ts";
 import { clockMs } from "../load/worker-messages.ts";
 import { median } from "../stats/statistics.ts";

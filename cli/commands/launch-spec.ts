@@ -2,14 +2,11 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, posix, resolve } from "node:path";
 import { type Command, Option } from "commander";
 import { z } from "zod";
-import {
-  type Artefact,
-  type ContainerBlock,
-  readArtefact,
-  type Workload,
-} from "../../artefact/artefact.ts";
+import { type Artefact, readArtefact } from "../../artefact/artefact.ts";
+import type { ContainerBlock } from "../../artefact/container-workload.ts";
 import type { DeclaredContainer } from "../../artefact/declared-container.ts";
 import { evaluatePath } from "../../artefact/terraform-text.ts";
+import type { Workload } from "../../artefact/workload.ts";
 import { requiredDriver } from "../../constructs/checks/drivers.ts";
 import { engineCacheMount } from "../../contract/model-config.ts";
 import { openclipVitB32 } from "../../contract/model-signature.ts";

@@ -1,4 +1,5 @@
-import type { Artefact, Workload } from "../../artefact/artefact.ts";
+import type { Artefact } from "../../artefact/artefact.ts";
+import type { Workload } from "../../artefact/workload.ts";
 import type { DeployedEnvironment } from "../../bench/run/deployed-environment.ts";
 import {
   type ColdStartOptions,

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { startChild } from "../../artefact/child-process.ts";
 import { isPortInUse } from "../../artefact/free-ports.ts";
-import { loopback, shiftPort } from "../../artefact/simulation-plan.ts";
+import { shiftPort } from "../../artefact/simulation-plan.ts";
+import { loopback } from "../../artefact/simulation-types.ts";
 import type { Endpoint, Environment } from "../../contract/environment.ts";
 import { explainSsh, type SshTarget, sshTarget } from "./ssh.ts";
 

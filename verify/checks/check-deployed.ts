@@ -1,5 +1,6 @@
 import { posix } from "node:path";
-import type { Artefact, ContainerBlock } from "../../artefact/artefact.ts";
+import type { Artefact } from "../../artefact/artefact.ts";
+import type { ContainerBlock } from "../../artefact/container-workload.ts";
 import type { DeployedState, Inspection } from "../../artefact/docker-inspect.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
 import type { ReferenceModel } from "../../bench/run/reference.ts";

@@ -1,4 +1,4 @@
-import type { Target } from "../../artefact/simulation-plan.ts";
+import type { Target } from "../../artefact/simulation-types.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
 import { jsonOf, reason } from "../../bench/run/http-client.ts";
 import { metricSum, parseMetrics } from "../../bench/run/prometheus.ts";

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Exit } from "../../artefact/child-process.ts";
 import { describeExit, type RunningInstance } from "../../artefact/simulation.ts";
-import { loopback, type Target } from "../../artefact/simulation-plan.ts";
+import { loopback, type Target } from "../../artefact/simulation-types.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
 import { embedBy } from "../../bench/run/embed-requests.ts";
 import { openHttpClient, reason } from "../../bench/run/http-client.ts";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { parseArtefact } from "../../artefact/artefact.ts";
 import type { RunningInstance } from "../../artefact/simulation.ts";
-import type { SimulationPlan } from "../../artefact/simulation-plan.ts";
+import type { SimulationPlan } from "../../artefact/simulation-types.ts";
 import {
   dockerDocument,
   type TestDocument,

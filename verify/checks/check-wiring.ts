@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { RunningInstance } from "../../artefact/simulation.ts";
-import { loopback, type SimulationPlan } from "../../artefact/simulation-plan.ts";
+import { loopback, type SimulationPlan } from "../../artefact/simulation-types.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
 import { reason } from "../../bench/run/http-client.ts";
 import { resultOf, type ServiceUnderTest } from "../../bench/run/service-under-test.ts";

@@ -1,0 +1,119 @@
+import { serverEnv } from "../contract/server-env.ts";
+import { type ResolvedTritonFlags, renderTritonCommand } from "../contract/triton-flags.ts";
+import type { SimulatedVolumes } from "./simulated-volumes.ts";
+import { type Fault, type Listener, type ListenerProtocol, loopback } from "./simulation-types.ts";
+import { describe, hasHostName, type Workload } from "./workload.ts";
+
+/** Options appended to a synthesized Triton command; the last occurrence of an option counts. */
+export function tritonOverrides(
+  flags: ResolvedTritonFlags,
+  listeners: readonly Listener[],
+  repository: string,
+): readonly string[] {
+  const local = (protocol: ListenerProtocol, fallback: number) =>
+    listeners.find((listener) => listener.protocol === protocol)?.local ?? fallback;
+  const [, ...options] = renderTritonCommand({
+    "model-repository": repository,
+    "http-address": loopback,
+    "http-port": local("oip-http", flags["http-port"]),
+    "grpc-address": loopback,
+    "grpc-port": local("oip-grpc", flags["grpc-port"]),
+    "metrics-address": loopback,
+    "metrics-port": local("metrics", flags["metrics-port"]),
+  });
+  return options;
+}
+
+/** Surroundings of an embed server in the simulation. */
+export interface EmbedSurroundings {
+  readonly listeners: readonly Listener[];
+  readonly volumes: SimulatedVolumes;
+  /** ONNX file in place of the environment's; absent: the mounted file. */
+  readonly modelFile?: string;
+  readonly workloads: readonly Workload[];
+  /** Local ports of the processes behind a host name and port of the environment. */
+  readonly localPorts: (host: string, port: number) => readonly number[];
+  /** Receives contradictions. */
+  readonly faults: Fault[];
+  /** Receives intended differences from the deployment. */
+  readonly notes: Set<string>;
+}
+
+/** Environment variables of an embed server, with local paths and addresses. */
+export function embedEnv(
+  workload: Workload,
+  surroundings: EmbedSurroundings,
+): Readonly<Record<string, string>> {
+  const { listeners, volumes, modelFile, notes } = surroundings;
+  const env: Record<string, string> = {
+    ...workload.env,
+    HOST: loopback,
+    PORT: String(listeners[0]?.local ?? 0),
+  };
+  if (isExpression(env.API_KEY)) {
+    // the simulation listens on the loopback interface only
+    delete env.API_KEY;
+    notes.add(`${workload.name}: no authentication, because its key is known only to Terraform`);
+  }
+  const parsed = serverEnv.parse(workload.env);
+  if (parsed.BACKEND === "onnxruntime") {
+    env.MODEL_PATH = modelFile ?? volumes.hostPath(parsed.MODEL_PATH);
+    if (parsed.EXECUTION_PROVIDER === "cuda") {
+      env.EXECUTION_PROVIDER = "cpu";
+      notes.add(`${workload.name}: runs the model on the CPU instead of CUDA`);
+    }
+    return env;
+  }
+  env.TRITON_GRPC_URLS = parsed.TRITON_GRPC_URLS.flatMap((target) =>
+    localUpstreams(workload, target, surroundings),
+  ).join(",");
+  return env;
+}
+
+/** Local addresses of one of `TRITON_GRPC_URLS`; unchanged if it leads nowhere. */
+function localUpstreams(
+  workload: Workload,
+  target: string,
+  { workloads, localPorts, faults }: EmbedSurroundings,
+): readonly string[] {
+  const { host, port } = upstreamOf(target);
+  const owner = workloads.find((candidate) => hasHostName(candidate, host));
+  const locals = localPorts(host, port);
+  const problem =
+    owner === undefined
+      ? `no container is called '${host}'`
+      : locals.length === 0
+        ? `${describe(owner)} does not listen on ${port}`
+        : sharesNetwork(workload, owner)
+          ? undefined
+          : `${describe(owner)} shares no network with it`;
+  if (problem !== undefined) {
+    faults.push({ workload, message: `TRITON_GRPC_URLS names '${target}', but ${problem}` });
+  }
+  return locals.length === 0 ? [target] : locals.map((local) => `${loopback}:${local}`);
+}
+
+/** Host and port of one of `TRITON_GRPC_URLS`. */
+function upstreamOf(target: string): { readonly host: string; readonly port: number } {
+  const [host = "", port] = target
+    .trim()
+    .replace(/^dns:\/\/\/?/, "")
+    .split(":");
+  return { host, port: Number(port) };
+}
+
+/** Tritons that a gateway forwards to; none for a service that runs the model itself. */
+export function workloadsBehind(gateway: Workload, all: readonly Workload[]): readonly Workload[] {
+  const hosts = (gateway.env.TRITON_GRPC_URLS ?? "").split(",").map((it) => upstreamOf(it).host);
+  return all.filter((workload) => hosts.some((host) => hasHostName(workload, host)));
+}
+
+/** Returns whether a value contains a Terraform expression. */
+function isExpression(value: string | undefined): boolean {
+  return /\$\{(?!\{)/.test(value ?? "");
+}
+
+function sharesNetwork(a: Workload, b: Workload): boolean {
+  if (a.kind === "deployment" || b.kind === "deployment") return true;
+  return a.networks.some((network) => b.networks.includes(network));
+}

@@ -1,0 +1,67 @@
+import type { Service } from "../contract/environment.ts";
+import type { VolumeContents } from "./volume-contents.ts";
+
+/** Container or Deployment that implements a service. */
+export interface Workload {
+  readonly service: Service;
+  /** Terraform address, as in the plan. */
+  readonly address: string;
+  readonly kind: "container" | "deployment";
+  /** Name of the container on its network, or of the Deployment. */
+  readonly name: string;
+  /** Entry point and arguments that replace the image's own. Empty for the embed server. */
+  readonly command: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  /** Ports of the machine that are forwarded to the workload. */
+  readonly published: readonly PublishedPort[];
+  /** Ports of its Services inside the cluster, under the names in `aliases`. */
+  readonly inCluster: readonly PublishedPort[];
+  readonly volumes: readonly Volume[];
+  readonly probes: readonly Probe[];
+  /** Minimum number of processes: 1 for a container. */
+  readonly replicas: number;
+  /** Seconds between SIGTERM and SIGKILL. */
+  readonly graceSeconds: number;
+  /** Other host names: aliases on the container's Docker networks, or the Deployment's Services. */
+  readonly aliases: readonly string[];
+  readonly networks: readonly string[];
+  /** Contradictions in the file between the machine's port and the workload. */
+  readonly faults: readonly string[];
+}
+
+export interface PublishedPort {
+  readonly internal: number;
+  readonly external: number;
+}
+
+export interface Volume {
+  readonly containerPath: string;
+  /**
+   * Path as written, possibly a Terraform expression; for a named volume, the folder that it is filled from. Absent if
+   * unknown.
+   */
+  readonly hostPath?: string;
+  /** Content of a named volume or ConfigMap, if known. */
+  readonly contents?: VolumeContents;
+}
+
+export interface Probe {
+  readonly kind: "health check" | "startup probe" | "readiness probe" | "liveness probe";
+  /** Absent if the probe is a command without a URL. */
+  readonly http?: { readonly port: number; readonly path: string };
+  /** Maximum time until the first success, in seconds. */
+  readonly budgetSeconds: number;
+  /** Command or URL, for messages. */
+  readonly text: string;
+}
+
+/** Terraform address and name, for messages. */
+export function describe(workload: Workload): string {
+  const kind = workload.kind === "container" ? "container" : "Deployment";
+  return `${workload.address} (${kind} '${workload.name}')`;
+}
+
+/** Returns whether other workloads can resolve a host name to this one. */
+export function hasHostName(workload: Workload, host: string): boolean {
+  return workload.name === host || workload.aliases.includes(host);
+}
