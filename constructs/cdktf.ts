@@ -7,9 +7,10 @@ import {
   DefaultTokenResolver,
   StringConcat,
   TerraformResource,
+  TerraformStack,
   Tokenization,
 } from "cdktf";
-import type { Construct, IConstruct } from "constructs";
+import type { Construct, IConstruct, Node } from "constructs";
 
 export {
   App,
@@ -47,6 +48,17 @@ export class DataResource extends TerraformResource {
 /** Address of a resource, `docker_volume.x`: for places that take no expression, as `replace_triggered_by`. */
 export function addressOf(resource: TerraformResource): string {
   return `${resource.terraformResourceType}.${resource.friendlyUniqueId}`;
+}
+
+/**
+ * Adds a `moved` block for a resource whose construct id has changed, so that its state is kept.
+ *
+ * @param formerId - Former id of the construct, in the same scope.
+ */
+export function movedFrom(resource: TerraformResource, formerId: string): void {
+  const scopes = [...resource.node.scopes.slice(0, -1), { node: { id: formerId } }];
+  const former = TerraformStack.of(resource).getLogicalId({ scopes } as unknown as Node);
+  resource.moveFromId(`${resource.terraformResourceType}.${former}`);
 }
 
 /** `value` as it will be written: a token that stands for an attribute is `${docker_volume.x.name}`. */

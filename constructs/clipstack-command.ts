@@ -1,17 +1,20 @@
 import { projectFolder } from "./expression.ts";
 
+/** Installed command line. npx fails if it is not installed instead of downloading it. */
+export const installedCommand = "npx --no-install clipstack";
+
 /**
- * How Terraform runs a command of clipstack, on the machine that deploys. Terraform runs in `cdktf.out/stacks/<name>`;
- * the command runs in the project, and is one that a person can type there.
+ * Arguments of a `local-exec` provisioner that runs `command` in the project's folder on the deploying machine. Terraform
+ * itself runs in `cdktf.out/stacks/<name>`.
  *
- * What is secret, or may hold a space, goes into the environment of the command and never into its text.
+ * Secrets and values that may contain a space belong in the environment of the provisioner, never in `args`.
  */
-export function clipstackCommand(text: string): {
+export function clipstackCommand(
+  args: string,
+  command = installedCommand,
+): {
   readonly command: string;
   readonly workingDir: string;
 } {
-  return {
-    command: `node cli/clipstack.mjs ${text}`,
-    workingDir: projectFolder,
-  };
+  return { command: `${command} ${args}`, workingDir: projectFolder };
 }

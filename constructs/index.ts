@@ -3,7 +3,14 @@
 export { type GpuName, type GpuSpec, gpuCatalogue, gpuNames } from "../contract/gpus.ts";
 export { findingsOf, warningsOf } from "./checks/findings.ts";
 export type { GpuId } from "./checks/gpus.ts";
-export type { Budget, CpuScaling, Quantities, Quota, Resources } from "./checks/kubernetes.ts";
+export type {
+  Budget,
+  ContainerRange,
+  CpuScaling,
+  Quantities,
+  Quota,
+  Resources,
+} from "./checks/kubernetes.ts";
 export type { ScalingMetric, Scraping } from "./checks/scaling.ts";
 export { type EmbedBackend, EmbedServer, type EmbedServerProps } from "./docker/embed-server.ts";
 export { type Accelerator, type Exposure, GpuHost, type GpuHostProps } from "./docker/gpu-host.ts";
@@ -31,9 +38,10 @@ export {
   EnvironmentOutput,
   type EnvironmentOutputProps,
 } from "./environment-output.ts";
-export { KindCluster, type KindClusterProps, type PortMapping } from "./kind/kind-cluster.ts";
+export { KindCluster, type KindClusterProps } from "./kind/kind-cluster.ts";
 export { KindImage, type KindImageProps, type KindImageSource } from "./kind/kind-image.ts";
 export { MetricsServer, type MetricsServerProps } from "./kind/metrics-server.ts";
+export type { ClusterAccess, ImageReference, PortMapping } from "./kubernetes/cluster-access.ts";
 export { ClusterInference } from "./kubernetes/cluster-inference.ts";
 export type {
   ClusterEmbed,
@@ -52,10 +60,9 @@ export {
   type InferenceDeploymentProps,
 } from "./kubernetes/inference-deployment.ts";
 export {
-  type ContainerRange,
   type DeployWith,
   InferenceNamespace,
   type InferenceNamespaceProps,
 } from "./kubernetes/inference-namespace.ts";
-export { InferenceRelease } from "./kubernetes/inference-release.ts";
+export { InferenceRelease, type InferenceReleaseProps } from "./kubernetes/inference-release.ts";
 export { keepState, type StateBackend } from "./state.ts";

@@ -31,6 +31,7 @@ export class KindStack extends TerraformStack {
     const inference = new Inference(this, "embed", {
       ...embed,
       cluster,
+      chart: "helm/clipstack",
       namespace,
       image,
       autoscaler,

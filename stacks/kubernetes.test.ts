@@ -35,7 +35,7 @@ describe("k8s-gpu", () => {
       ├── cluster (GpuCluster)
           ├── check (ClusterCheck)
               └── doctor (DataResource)
-          ├── place (DataResource)
+          ├── context (DataResource)
           ├── kubernetes (KubernetesProvider)
           └── helm (HelmProvider)
       ├── inference (ClusterInference)
@@ -62,7 +62,7 @@ describe("k8s-gpu", () => {
         "helm_release.inference_chart_release_77C0772B",
         "kubernetes_namespace_v1.inference_namespace_3042BDA0",
         "terraform_data.cluster_check_doctor_D71A5168",
-        "terraform_data.cluster_place_9F16BF96",
+        "terraform_data.cluster_context_91D5CDC1",
         "terraform_data.inference_embed-ready_DE39B878",
         "terraform_data.inference_triton-ready_022138BA",
       ]
@@ -104,13 +104,13 @@ describe("k8s-gpu", () => {
     expect(check).toMatchObject({
       input: { kubeconfig: `\${pathexpand("~/.kube/prod")}`, context: "prod" },
     });
-    const [[place]] = Object.entries(resource.terraform_data).filter(([name]) =>
-      name.startsWith("cluster_place"),
+    const [[context]] = Object.entries(resource.terraform_data).filter(([name]) =>
+      name.startsWith("cluster_context"),
     ) as [[string, object]];
     // through the check, so that nothing is made before it
     const access = {
       config_path: `\${terraform_data.${id}.input.kubeconfig}`,
-      config_context: `\${terraform_data.${place}.input.context}`,
+      config_context: `\${terraform_data.${context}.input.context}`,
     };
     expect(provider.kubernetes).toEqual([access]);
     expect(provider.helm).toEqual([{ kubernetes: access }]);
@@ -118,10 +118,10 @@ describe("k8s-gpu", () => {
 
   test("stays in the context of its first deployment, which no other setting leads away from", () => {
     const { resource } = synthesized("cluster: { context: next }").json;
-    const [place] = Object.entries(resource.terraform_data)
-      .filter(([name]) => name.startsWith("cluster_place"))
+    const [context] = Object.entries(resource.terraform_data)
+      .filter(([name]) => name.startsWith("cluster_context"))
       .map(([, it]) => it);
-    expect(place).toMatchObject({
+    expect(context).toMatchObject({
       input: { context: "next" },
       depends_on: [expect.stringMatching(/^terraform_data.cluster_check_doctor_/)],
       lifecycle: {
@@ -129,7 +129,7 @@ describe("k8s-gpu", () => {
         postcondition: [
           {
             condition: `\${self.input.context == "next"}`,
-            error_message: `The environment is deployed to cluster.context '\${self.input.context}', and the settings say 'next': what runs in the first would be left behind. Set it back, or take the deployment away first: 'npx cdktf destroy k8s-gpu', then deploy.`,
+            error_message: `cluster.context of a deployed environment cannot change: it is deployed to '\${self.input.context}', got 'next'. Restore the setting, or destroy the deployment first: 'npx cdktf destroy k8s-gpu', then deploy.`,
           },
         ],
       },
@@ -218,7 +218,7 @@ describe("k8s-gpu", () => {
       },
     });
     expect(check?.provisioner).toMatchObject([
-      { "local-exec": { command: "node cli/clipstack.mjs doctor k8s-gpu" } },
+      { "local-exec": { command: "npx --no-install clipstack doctor k8s-gpu" } },
     ]);
   });
 

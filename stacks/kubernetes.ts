@@ -17,7 +17,11 @@ export class KubernetesStack extends TerraformStack {
       accelerator: settings.accelerator,
       pool: settings.nodePool,
     });
-    const inference = new ClusterInference(this, "inference", { ...settings, cluster });
+    const inference = new ClusterInference(this, "inference", {
+      ...settings,
+      cluster,
+      chart: "helm/clipstack",
+    });
 
     new EnvironmentOutput(this, "environment", {
       where: cluster.placeOf(settings.namespace),

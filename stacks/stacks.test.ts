@@ -253,12 +253,12 @@ describe("multi-gpu-4x", () => {
         "terraform_data.host_model-control-key_A5A9365E",
         "terraform_data.host_prepared_60B2F5E2",
         "terraform_data.triton-0_ready_healthy_94673F2C",
+        "terraform_data.triton-1_order_F4081930",
         "terraform_data.triton-1_ready_healthy_FA9D5E94",
-        "terraform_data.triton-1_turn_F464429E",
+        "terraform_data.triton-2_order_A0B5A1B5",
         "terraform_data.triton-2_ready_healthy_6B2A3CC4",
-        "terraform_data.triton-2_turn_6EA04709",
+        "terraform_data.triton-3_order_EDA66488",
         "terraform_data.triton-3_ready_healthy_7B4DC23B",
-        "terraform_data.triton-3_turn_927987B3",
       ]
     `);
   });
@@ -421,7 +421,7 @@ describe("kind-local", () => {
           └── ready (RolloutGate)
               └── ready (DataResource)
       ├── namespace (InferenceNamespace)
-          ├── way (DataResource)
+          ├── deploy-with (DataResource)
           ├── namespace (NamespaceV1)
           ├── quota (ResourceQuotaV1)
           └── limit-range (LimitRangeV1)
@@ -468,7 +468,7 @@ describe("kind-local", () => {
         "terraform_data.embed_ready_834B8620",
         "terraform_data.image_loaded_551053B4",
         "terraform_data.metrics-server_ready_8A240F77",
-        "terraform_data.namespace_way_9B9B6FF9",
+        "terraform_data.namespace_deploy-with_427670B7",
       ]
     `);
   });

@@ -29,6 +29,7 @@ function findings(vramMiB: number, instancesPerGpu: number): readonly string[] {
   });
   const props: ClusterInferenceProps = {
     cluster: Object.assign(cluster, { gpu: { ...cluster.gpu, vramMiB } }),
+    chart: "helm/clipstack",
     namespace: "clipstack",
     createNamespace: true,
     model: { weights: "image" },

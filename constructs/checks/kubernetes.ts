@@ -13,6 +13,12 @@ export interface Resources {
 export interface Quota extends Resources {
   readonly pods: number;
 }
+/** Default and maximum resources of one container in a namespace. */
+export interface ContainerRange {
+  readonly defaultRequests: Quantities;
+  readonly defaultLimits: Quantities;
+  readonly max: Quantities;
+}
 /** One of the two is set. */
 export interface Budget {
   readonly maxUnavailable?: number;

@@ -117,6 +117,7 @@ export class EmbedServer extends Construct {
     new HealthGate(this, "ready", {
       container: this.container,
       docker: host.docker,
+      command: host.command,
       timeoutSeconds: verdictSeconds(startSeconds),
     });
 

@@ -2,7 +2,7 @@ import { Network } from "@cdktf/provider-docker/lib/network/index.js";
 import { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
 import { Construct } from "constructs";
 import { type GpuName, type GpuSpec, gpuCatalogue } from "../../contract/gpus.ts";
-import { DataResource, Lazy, type TerraformResource, TerraformStack } from "../cdktf.ts";
+import { DataResource, Lazy, movedFrom, type TerraformResource, TerraformStack } from "../cdktf.ts";
 import { isDataCentre, requiredDriver } from "../checks/drivers.ts";
 import { check } from "../checks/findings.ts";
 import { type GpuId, gpuIndexFindings, gpuNamingFindings } from "../checks/gpus.ts";
@@ -36,6 +36,12 @@ export interface GpuHostProps {
   readonly accelerator: Accelerator;
   /** Name of the Docker network that the services share. */
   readonly network: string;
+  /**
+   * clipstack command line, run in the project's folder.
+   *
+   * @default "npx --no-install clipstack"
+   */
+  readonly command?: string;
 }
 
 /**
@@ -50,6 +56,7 @@ export class GpuHost extends Construct {
   readonly accelerator: Accelerator;
   readonly gpu: GpuSpec & { readonly name: GpuName };
   readonly count: number;
+  readonly command?: string;
   readonly network: Network;
   /** The provider of the services: nothing of them is touched before everything is there that they need. */
   readonly services: DockerProvider;
@@ -73,9 +80,11 @@ export class GpuHost extends Construct {
     this.accelerator = props.accelerator;
     this.gpu = { name: props.gpu, ...gpuCatalogue[props.gpu] };
     this.count = props.count;
+    this.command = props.command;
 
     const hostCheck = new HostCheck(this, "check", {
       docker: props.docker,
+      command: props.command,
       requirements: () => this.#requirements(),
     });
     new DockerProvider(this, "docker", { host: hostCheck.docker });
@@ -118,16 +127,17 @@ export class GpuHost extends Construct {
    * dependency between the containers would not do: Terraform destroys dependents first, so all would be gone at once.
    */
   servicesAfter(user: Construct, gate: HealthGate): DockerProvider {
-    const turn = new DataResource(user, "turn", {
+    const order = new DataResource(user, "order", {
       input: {
         docker: expression(`${this.#prepared.fqn}.input.docker`),
-        // updated in place with each new container behind the gate
+        // updated in place whenever the container behind the gate is replaced
         after: expression(`${gate.resource.fqn}.id`),
       },
     });
+    movedFrom(order, "turn");
     return new DockerProvider(user, "docker", {
       alias: user.node.id,
-      host: expression(`${turn.fqn}.input.docker`),
+      host: expression(`${order.fqn}.input.docker`),
     });
   }
 

@@ -16,7 +16,7 @@ test("waits for each new container, with the endpoint in the environment and not
     provisioner: [
       {
         "local-exec": {
-          command: "node cli/clipstack.mjs wait-healthy test-embed --timeout 150",
+          command: "npx --no-install clipstack wait-healthy test-embed --timeout 150",
           working_dir: `${expression("path.root")}/../../..`,
           environment: { DOCKER_HOST: "ssh://gpu@gpu-1" },
         },

@@ -5,17 +5,22 @@ import { clipstackCommand } from "../clipstack-command.ts";
 import { expression } from "../expression.ts";
 
 export interface HealthGateProps {
-  /** The container that must become healthy. It has a health check. */
+  /** Container with a health check. */
   readonly container: Container;
   /** Docker endpoint of its host. */
   readonly docker: string;
-  /** How long it may take, in seconds. */
   readonly timeoutSeconds: number;
+  /**
+   * clipstack command line, run in the project's folder.
+   *
+   * @default "npx --no-install clipstack"
+   */
+  readonly command?: string;
 }
 
 /**
- * The deployment is over when the container is healthy, and fails with its last log lines when it stops, restarts in a
- * loop, or does not become healthy in time. The provider's own `wait` says neither.
+ * Waits until a container is healthy. Fails and prints the end of its log if it stops, restarts in a loop or exceeds the
+ * time limit, which the provider's own `wait` does not.
  */
 export class HealthGate extends Construct {
   readonly resource: DataResource;
@@ -23,14 +28,17 @@ export class HealthGate extends Construct {
   constructor(scope: Construct, id: string, props: HealthGateProps) {
     super(scope, id);
 
-    const { container, docker, timeoutSeconds } = props;
+    const { container, docker, timeoutSeconds, command } = props;
     this.resource = new DataResource(this, "healthy", {
-      // a container that is replaced has another id, and is waited for again
+      // a replaced container has another id
       triggersReplace: { container: expression(`${container.fqn}.id`) },
       provisioners: [
         {
           type: "local-exec",
-          ...clipstackCommand(`wait-healthy ${container.nameInput} --timeout ${timeoutSeconds}`),
+          ...clipstackCommand(
+            `wait-healthy ${container.nameInput} --timeout ${timeoutSeconds}`,
+            command,
+          ),
           environment: { DOCKER_HOST: docker },
         },
       ],

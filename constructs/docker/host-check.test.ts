@@ -32,7 +32,7 @@ test("asks doctor, in the project, with the requirements in its environment and 
   expect(resource.provisioner).toEqual([
     {
       "local-exec": {
-        command: "node cli/clipstack.mjs doctor test",
+        command: "npx --no-install clipstack doctor test",
         working_dir: `${expression("path.root")}/../../..`,
         environment: {
           [hostRequirementsVariable]: expression("jsonencode(self.triggers_replace)"),

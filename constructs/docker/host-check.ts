@@ -12,34 +12,42 @@ export interface HostCheckProps {
   /**
    * Docker endpoint of the host.
    *
-   * @default - this machine's, as the docker command line has it
+   * @default - the endpoint of the docker command line on this machine
    */
   readonly docker?: string;
   /**
-   * When it runs again. `never` where a provider that deletes things waits for the check, and so for what the check would
-   * wait for: a circle.
+   * When the check runs again. `never` if a provider depends on the check: replacing the check would create a dependency
+   * cycle with the resources that the provider destroys.
    *
-   * @default "with-requirements" - when they change
+   * @default "with-requirements" - when the requirements change
    */
   readonly repeats?: "with-requirements" | "never";
-  /** What the host must have. Called when the tree is complete, since services add to it. */
+  /** Returns the requirements. Called at synthesis, after all services have added theirs. */
   readonly requirements: () => HostRequirements;
+  /**
+   * clipstack command line, run in the project's folder.
+   *
+   * @default "npx --no-install clipstack"
+   */
+  readonly command?: string;
 }
 
 /**
- * Asks `clipstack doctor` whether the host has what the environment needs, before anything is made there. What is missing
- * stops the deployment, in plain words. It runs again when the requirements change, and only then.
+ * Runs `clipstack doctor` before any resource is created on the host. The deployment fails if a requirement is not met;
+ * the output lists what is missing and how to fix it.
  */
 export class HostCheck extends Construct {
   readonly resource: DataResource;
   /**
-   * The endpoint, as an expression. A provider that takes it from here waits for the check, and so does all that it makes.
-   * Its value is known when a plan is made.
+   * Docker endpoint as a Terraform expression, known at plan time. A provider configured with it depends on the check, and
+   * so do its resources.
    */
   readonly docker: string;
 
-  constructor(scope: Construct, id: string, { docker, repeats, requirements }: HostCheckProps) {
+  constructor(scope: Construct, id: string, props: HostCheckProps) {
     super(scope, id);
+
+    const { docker, repeats, requirements, command } = props;
 
     this.resource = new DataResource(this, "doctor", {
       input: docker === undefined ? undefined : { docker },
@@ -48,7 +56,7 @@ export class HostCheck extends Construct {
       provisioners: [
         {
           type: "local-exec",
-          ...clipstackCommand(`doctor ${TerraformStack.of(this).node.id}`),
+          ...clipstackCommand(`doctor ${TerraformStack.of(this).node.id}`, command),
           environment: {
             [hostRequirementsVariable]: expression("jsonencode(self.triggers_replace)"),
           },

@@ -249,6 +249,7 @@ export class TritonServer extends Construct {
     this.ready = new HealthGate(this, "ready", {
       container: this.container,
       docker: host.docker,
+      command: host.command,
       timeoutSeconds: verdictSeconds(startSeconds),
     });
 

@@ -60,38 +60,38 @@ test.each([
   [
     "name",
     { name: "other" },
-    "'${self.output.name}', and a cluster that is there cannot get another one, here 'other'",
+    "cannot change: it was created with '${self.output.name}', got 'other'",
   ],
-  ["nodeImage", { nodeImage: "node:1" }, "here 'node:1'"],
-  ["portMappings", { portMappings: [{ nodePort: 30092, hostPort: 9092 }] }, "here '30092 to 9092'"],
+  ["nodeImage", { nodeImage: "node:1" }, "got 'node:1'"],
+  ["portMappings", { portMappings: [{ nodePort: 30092, hostPort: 9092 }] }, "got '30092 to 9092'"],
   // biome-ignore-end lint/suspicious/noTemplateCurlyInString: expressions of Terraform
-] as const)("refuses another %s for a cluster that is there", (key, props, words) => {
+] as const)("rejects a changed %s of an existing cluster", (key, props, words) => {
   const { lifecycle, triggers_replace: replaced } = synthCluster(props).cluster;
   const condition = lifecycle.postcondition.find((it: { condition: string }) =>
     it.condition.startsWith(`\${self.output.${key} == `),
   );
-  expect(condition.error_message).toContain(`The cluster was made with cluster.${key} '`);
+  expect(condition.error_message).toContain(`cluster.${key} of an existing cluster cannot change`);
   expect(condition.error_message).toContain(words);
-  // what it was made with stays in the state
+  // the state keeps the original values
   expect(lifecycle.ignore_changes).toEqual(["input"]);
   expect(replaced).toBeUndefined();
 });
 
-test("leaves a cluster alone that somebody else made under its name", () => {
+test("fails on an existing cluster of the same name", () => {
   expect(synthCluster().create.command).toMatch(/^if kind get clusters .* exit 1; fi; printf/);
 });
 
-test("says what to do when the cluster was deleted by other means", () => {
+test("explains how to recover after the cluster was deleted by other means", () => {
   const conditions = synthCluster().cluster.lifecycle.postcondition;
   const { condition, error_message: message } = conditions.at(-1);
-  // unknown until the cluster is made: only then is it looked at
+  // unknown, so not evaluated, until the cluster exists
   expect(condition).toContain("self.output.kubeconfig");
   expect(message).toMatch(
-    /^The kind cluster of this deployment is gone: .* \(terraform\.test\.tfstate/,
+    /^The kind cluster of this deployment no longer exists: .* \(terraform\.test\.tfstate/,
   );
 });
 
-test("has this machine checked before anything is made", () => {
+test("checks this machine before anything is created", () => {
   const { at, address } = synthCluster({ nodeImage: "node:1" });
   expect(at("test/cluster/cluster").depends_on).toEqual([address("test/cluster/check/doctor")]);
   // once: what is in the cluster could not be deleted while its provider waits for another check

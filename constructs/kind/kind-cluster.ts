@@ -8,12 +8,7 @@ import { portConflicts } from "../checks/ports.ts";
 import { HostCheck } from "../docker/host-check.ts";
 import type { HostRequirements } from "../docker/host-requirements.ts";
 import { expression } from "../expression.ts";
-
-/** A NodePort of the cluster, reached on this machine. */
-export interface PortMapping {
-  readonly nodePort: number;
-  readonly hostPort: number;
-}
+import type { ClusterAccess, PortMapping } from "../kubernetes/cluster-access.ts";
 
 export interface KindClusterProps {
   /** Name of the cluster; its kubeconfig context is `kind-<name>`. */
@@ -21,52 +16,58 @@ export interface KindClusterProps {
   /**
    * Image of the node.
    *
-   * @default - the one that the installed kind was released with
+   * @default - the default image of the installed kind release
    */
   readonly nodeImage?: string;
-  /** NodePorts to reach on 127.0.0.1. kind can set them only when it creates the cluster. */
+  /** NodePorts published on 127.0.0.1. kind sets them when it creates the cluster. */
   readonly portMappings: readonly PortMapping[];
-  /** File that kind adds the cluster to, and the Kubernetes provider reads. `~` is the home folder. */
+  /** Kubeconfig to which kind adds the cluster; `~` is the home folder. */
   readonly kubeconfig: string;
+  /**
+   * clipstack command line, run in the project's folder.
+   *
+   * @default "npx --no-install clipstack"
+   */
+  readonly command?: string;
 }
 
-/** Seconds that `kind create cluster` waits for the control plane. */
+/** Time limit of `kind create cluster` for the control plane. */
 const createWaitSeconds = 180;
 
-/** A cluster of this name that somebody else made is left alone: kind's own message says less. */
-const refuseTaken = [
+/** Fails on an existing cluster of the same name, with a fix that kind's own message does not give. */
+const rejectExisting = [
   'if kind get clusters 2>/dev/null | grep -qxF "$NAME"; then',
-  "echo \"a kind cluster named '$NAME' is there already, and this deployment has not made it, or not to its end:",
-  "remove that cluster with 'kind delete cluster --name $NAME', or set another cluster.name\" >&2;",
+  "echo \"a kind cluster named '$NAME' already exists and does not belong to this deployment, or its creation was interrupted:",
+  "delete it with 'kind delete cluster --name $NAME', or set another cluster.name\" >&2;",
   "exit 1; fi",
 ].join(" ");
 
 const createCommand = [
-  `${refuseTaken};`,
+  `${rejectExisting};`,
   'printf "%s" "$KIND_CONFIG" | kind create cluster --name "$NAME" --kubeconfig "$KUBECONFIG_FILE"',
   `--config - --wait ${createWaitSeconds}s $KIND_FLAGS`,
 ].join(" ");
 
-/** Room of the node in Docker's folder, in MiB: its image, and what runs in it. */
+/** Disk space of the node in Docker's data folder, in MiB: its image and its pods. */
 const nodeMiB = 4_096;
 
 /**
- * A Kubernetes cluster in containers on this machine, and the providers that talk to it.
+ * kind cluster on this machine, with the Docker, Kubernetes and Helm providers configured for it.
  *
- * What kind sets when it makes a cluster cannot be changed later: the objects in it could not be read while it is replaced.
- * Such a change is refused when a plan is made.
+ * Name, ports, node image and kubeconfig cannot change later, because Terraform could not read the objects in the cluster
+ * while it is replaced. A plan with such a change fails.
  */
-export class KindCluster extends Construct {
+export class KindCluster extends Construct implements ClusterAccess {
   readonly name: string;
-  /** Context of the kubeconfig. */
   readonly context: string;
-  /** The kubeconfig, as an absolute path that Terraform knows. */
+  /** Absolute path of the kubeconfig, as a Terraform expression. */
   readonly kubeconfig: string;
   readonly portMappings: readonly PortMapping[];
-  /** Done before anything is made. */
+  readonly command?: string;
+  /** Check of this machine, before the cluster is created. */
   readonly check: HostCheck;
-  /** The cluster. */
-  readonly cluster: DataResource;
+  /** The cluster itself. */
+  readonly resource: DataResource;
 
   readonly #disk: HostRequirements["disk"];
   readonly #files: HostRequirements["files"] = [];
@@ -89,18 +90,20 @@ export class KindCluster extends Construct {
     this.name = props.name;
     this.context = `kind-${props.name}`;
     this.portMappings = props.portMappings;
+    this.command = props.command;
     this.#disk = [{ what: "node of the cluster", miB: nodeMiB }];
 
     this.check = new HostCheck(this, "check", {
       repeats: "never",
+      command: props.command,
       requirements: () => this.#requirements(props.nodeImage),
     });
-    // the engine that kind uses: DOCKER_HOST, or this machine's
+    // the Docker engine that kind uses: DOCKER_HOST, or the local one
     new DockerProvider(this, "docker", {});
     TerraformStack.of(this).addOverride("terraform.required_providers.docker.version", "~> 4.5");
 
     const config = kindConfig(props.portMappings);
-    const made = {
+    const created = {
       name: props.name,
       context: this.context,
       kubeconfig: expression(`pathexpand("${props.kubeconfig}")`),
@@ -109,25 +112,25 @@ export class KindCluster extends Construct {
         .map(({ nodePort, hostPort }) => `${nodePort} to ${hostPort}`)
         .join(", "),
     };
-    this.cluster = new DataResource(this, "cluster", {
-      input: made,
+    this.resource = new DataResource(this, "cluster", {
+      input: created,
       dependsOn: [this.check.resource],
       lifecycle: {
-        // what it was made with stays in the state, for the conditions and for the end of it
+        // the state keeps the original values, for the postconditions and for the destroy provisioner
         ignoreChanges: ["input"],
         postcondition: [
           ...(["name", "kubeconfig", "nodeImage", "portMappings"] as const).map((key) =>
-            unchangeable(TerraformStack.of(this).node.id, key, made[key]),
+            unchangeable(TerraformStack.of(this).node.id, key, created[key]),
           ),
           {
-            // unknown, and so not looked at, until the cluster is made
+            // unknown, so not evaluated, until the cluster exists
             condition: expression(
               `length(regexall("(?m)name: ${expression("self.output.context")}$", try(file(self.output.kubeconfig), ""))) > 0`,
             ),
             errorMessage: [
-              `The kind cluster of this deployment is gone: there is no context '${expression("self.output.context")}'`,
-              `in ${expression("self.output.kubeconfig")}. What was in it is gone too: remove the state of this environment`,
-              `(terraform.${TerraformStack.of(this).node.id}.tfstate, unless settings say otherwise), then deploy again.`,
+              `The kind cluster of this deployment no longer exists: context '${expression("self.output.context")}' is missing`,
+              `in ${expression("self.output.kubeconfig")}. Delete the state of this environment`,
+              `(terraform.${TerraformStack.of(this).node.id}.tfstate by default) and deploy again.`,
             ].join(" "),
           },
         ],
@@ -138,7 +141,7 @@ export class KindCluster extends Construct {
           command: createCommand,
           environment: {
             NAME: props.name,
-            KUBECONFIG_FILE: made.kubeconfig,
+            KUBECONFIG_FILE: created.kubeconfig,
             KIND_CONFIG: config,
             KIND_FLAGS: props.nodeImage === undefined ? "" : `--image=${props.nodeImage}`,
           },
@@ -146,7 +149,7 @@ export class KindCluster extends Construct {
         {
           type: "local-exec",
           when: "destroy",
-          // at destroy only `self` is known
+          // destroy provisioners can only refer to `self`
           command: 'kind delete cluster --name "$NAME" --kubeconfig "$KUBECONFIG_FILE"',
           environment: {
             NAME: expression("self.input.name"),
@@ -156,31 +159,31 @@ export class KindCluster extends Construct {
       ],
     });
 
-    // From the output, which is unknown until the cluster exists: with a known path the first plan fails, because the
-    // provider looks for a context that is not there yet.
-    this.kubeconfig = expression(`${this.cluster.fqn}.output.kubeconfig`);
+    // An output is unknown until the cluster exists. With a known path the first plan would fail, because the provider
+    // would look up a context that does not exist yet.
+    this.kubeconfig = expression(`${this.resource.fqn}.output.kubeconfig`);
     const access = {
       configPath: this.kubeconfig,
-      configContext: expression(`${this.cluster.fqn}.output.context`),
+      configContext: expression(`${this.resource.fqn}.output.context`),
     };
     new KubernetesProvider(this, "kubernetes", access);
-    // Also where no chart is installed any more: without it Terraform would remove the old release with what is Helm's
-    // default, the current context of whoever deploys.
+    // Also configured without a chart: otherwise Terraform would uninstall a former release from Helm's default, the
+    // current context.
     new HelmProvider(this, "helm", { kubernetes: access });
   }
 
-  /** Have this machine checked for an image before anything is made: that it is there, or what building it takes. */
-  needsImage(
-    needs:
-      | { readonly there: string }
+  /** Adds an image to the check of this machine: an existing one, or the disk space and files of a build. */
+  requireImage(
+    required:
+      | { readonly existing: string }
       | { readonly disk: HostRequirements["disk"]; readonly files: HostRequirements["files"] },
   ): void {
-    if ("there" in needs) {
-      this.#images.push(needs.there);
+    if ("existing" in required) {
+      this.#images.push(required.existing);
       return;
     }
-    this.#disk.push(...needs.disk);
-    this.#files.push(...needs.files);
+    this.#disk.push(...required.disk);
+    this.#files.push(...required.files);
   }
 
   #requirements(nodeImage: string | undefined): HostRequirements {
@@ -204,19 +207,19 @@ export class KindCluster extends Construct {
   }
 }
 
-/** A setting that a cluster keeps for life. */
+/** Postcondition for a property that is fixed when the cluster is created. */
 function unchangeable(environment: string, key: string, value: string) {
-  const made = `self.output.${key}`;
+  const created = `self.output.${key}`;
   return {
-    condition: expression(`${made} == "${value}"`),
+    condition: expression(`${created} == "${value}"`),
     errorMessage: [
-      `The cluster was made with cluster.${key} '${expression(made)}', and a cluster that is there cannot get another one,`,
-      `here '${value}'. Set it back, or make the cluster anew: 'npx cdktf destroy ${environment}', then deploy.`,
+      `cluster.${key} of an existing cluster cannot change: it was created with '${expression(created)}', got '${value}'.`,
+      `Restore the setting, or recreate the cluster: 'npx cdktf destroy ${environment}', then deploy.`,
     ].join(" "),
   };
 }
 
-/** kind's own configuration: one node, and the ports that this machine maps to it. */
+/** Configuration file of kind: one node with its port mappings. */
 function kindConfig(mappings: readonly PortMapping[]): string {
   return [
     "kind: Cluster",

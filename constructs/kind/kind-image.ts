@@ -33,7 +33,7 @@ export class KindImage extends Construct {
    */
   readonly annotations: Readonly<Record<string, string>>;
   /** The copy. Pods depend on it. */
-  readonly loaded: DataResource;
+  readonly resource: DataResource;
 
   constructor(scope: Construct, id: string, { cluster, source }: KindImageProps) {
     super(scope, id);
@@ -41,8 +41,8 @@ export class KindImage extends Construct {
     let built: TerraformResource | undefined;
     if (source.source === "local") {
       check(this, () => imageFindings(source.name));
-      cluster.needsImage({ there: source.name });
-      const found = new DataDockerImage(this, "found", {
+      cluster.requireImage({ existing: source.name });
+      const found = new DataDockerImage(this, "local", {
         name: source.name,
         // one that is not there is said in plain words first
         dependsOn: [cluster.check.resource],
@@ -50,7 +50,7 @@ export class KindImage extends Construct {
       this.name = source.name;
       this.annotations = { "clipstack/image-id": expression(`${found.fqn}.id`) };
     } else {
-      cluster.needsImage({
+      cluster.requireImage({
         disk: [{ what: "the embed image", miB: imageMiB }],
         files: [
           {
@@ -65,15 +65,15 @@ export class KindImage extends Construct {
         source,
         weights: true,
         // a cluster that cannot be made is said before minutes of building
-        dependsOn: [cluster.cluster],
+        dependsOn: [cluster.resource],
       });
       this.name = image.name;
       this.annotations = {};
       built = image.resource;
     }
-    this.loaded = new DataResource(this, "loaded", {
+    this.resource = new DataResource(this, "loaded", {
       triggersReplace: {
-        cluster: expression(`${cluster.cluster.fqn}.id`),
+        cluster: expression(`${cluster.resource.fqn}.id`),
         image: this.name,
         ...this.annotations,
       },

@@ -8,11 +8,11 @@ import { ServiceV1 } from "@cdktf/provider-kubernetes/lib/service-v1/index.js";
 import { Construct } from "constructs";
 import { check } from "../checks/findings.ts";
 import { imageFindings } from "../checks/images.ts";
+import type { ClusterAccess } from "../kubernetes/cluster-access.ts";
 import { RolloutGate } from "../kubernetes/rollout-gate.ts";
-import type { KindCluster } from "./kind-cluster.ts";
 
 export interface MetricsServerProps {
-  readonly cluster: KindCluster;
+  readonly cluster: ClusterAccess;
   /** Image with a version: `registry.k8s.io/metrics-server/metrics-server:v0.7.2`. */
   readonly image: string;
 }
@@ -41,10 +41,8 @@ export class MetricsServer extends Construct {
 
     check(this, () => imageFindings(image));
     const metadata = { name, namespace, labels };
-    const account = new ServiceAccountV1(this, "account", {
-      metadata,
-      dependsOn: [cluster.cluster],
-    });
+    const dependsOn = cluster.resource === undefined ? undefined : [cluster.resource];
+    const account = new ServiceAccountV1(this, "account", { metadata, dependsOn });
     const subject = [
       {
         kind: "ServiceAccount",
@@ -63,7 +61,7 @@ export class MetricsServer extends Construct {
         },
       },
       rule: [{ apiGroups: [group], resources: ["pods", "nodes"], verbs: ["get", "list", "watch"] }],
-      dependsOn: [cluster.cluster],
+      dependsOn,
     });
     const role = new ClusterRoleV1(this, "role", {
       metadata: { name: `system:${name}`, labels },
@@ -71,7 +69,7 @@ export class MetricsServer extends Construct {
         { apiGroups: [""], resources: ["nodes/metrics"], verbs: ["get"] },
         { apiGroups: [""], resources: ["pods", "nodes"], verbs: ["get", "list", "watch"] },
       ],
-      dependsOn: [cluster.cluster],
+      dependsOn,
     });
     const bindings = [
       new RoleBindingV1(this, "auth-reader", {
@@ -100,7 +98,7 @@ export class MetricsServer extends Construct {
         selector: labels,
         port: [{ name: "https", port: 443, targetPort: "https", protocol: "TCP" }],
       },
-      dependsOn: [cluster.cluster],
+      dependsOn,
     });
     const probe = (path: string) => ({
       httpGet: { path, port: "https", scheme: "HTTPS" },

@@ -1,6 +1,5 @@
-import type { Budget, CpuScaling, Quota, Resources } from "../checks/kubernetes.ts";
+import type { Budget, ContainerRange, CpuScaling, Quota, Resources } from "../checks/kubernetes.ts";
 import type { ChartValues } from "./chart-values.ts";
-import type { ContainerRange } from "./inference-namespace.ts";
 import { kubernetesQuantities, quotaQuantities, rangeQuantities } from "./kubernetes-quantities.ts";
 
 /** An image by its name: `name`, `name:tag`, `registry:5000/name:tag` or `name@sha256:…`. Terraform may know a part of the tag. */
@@ -34,9 +33,10 @@ export function chartLimitRange(range: ContainerRange) {
 }
 
 export interface KindChartProps {
-  /** Image that the cluster's nodes have; its weights are inside. */
+  /** Image in the cluster's nodes, with the weights in it. */
   readonly image: string;
-  readonly nodePort: number;
+  /** @default - a ClusterIP Service */
+  readonly nodePort?: number;
   readonly resources: Resources;
   readonly autoscaler: CpuScaling;
   readonly budget: Budget;
@@ -44,7 +44,7 @@ export interface KindChartProps {
   readonly limitRange: ContainerRange;
 }
 
-/** The embed server in a kind cluster of this machine: what `InferenceDeployment` declares, as values of the chart. */
+/** Chart values for the objects that `InferenceDeployment` declares. */
 export function chartValuesForKind(props: KindChartProps): ChartValues {
   const { image, nodePort, resources, autoscaler, budget, quota, limitRange } = props;
   return {
@@ -53,8 +53,8 @@ export function chartValuesForKind(props: KindChartProps): ChartValues {
       // the nodes have the image before the pods
       imagePullSeconds: 0,
       resources: chartResources(resources),
-      service: { type: "NodePort", nodePort },
-      // kind maps the NodePort to this machine's loopback interface
+      service: nodePort === undefined ? { type: "ClusterIP" } : { type: "NodePort", nodePort },
+      // reachable from the cluster, or over a NodePort on the loopback interface
       auth: { allowAnonymous: true },
       autoscaling: { enabled: true, ...autoscaler },
       budget: { enabled: true, ...budget },

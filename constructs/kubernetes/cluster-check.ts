@@ -11,19 +11,25 @@ import {
 export interface ClusterCheckProps {
   readonly kubeconfig: string;
   readonly context: string;
-  /** What the cluster must have. Called when the tree is complete, since services add to it. */
+  /** Returns the requirements. Called at synthesis, after all services have added theirs. */
   readonly requirements: () => ClusterRequirements;
+  /**
+   * clipstack command line, run in the project's folder.
+   *
+   * @default "npx --no-install clipstack"
+   */
+  readonly command?: string;
 }
 
 /**
- * Asks `clipstack doctor` whether the cluster has what the environment needs, before anything is made there. What is missing
- * stops the deployment, in plain words. It runs again when the requirements change, and only then.
+ * Runs `clipstack doctor` before any object is created in the cluster, and again when the requirements change. The
+ * deployment fails if a requirement is not met; the output lists what is missing and how to fix it.
  */
 export class ClusterCheck extends Construct {
   readonly resource: DataResource;
   /**
-   * The kubeconfig, as an expression. A provider that takes it from here waits for the check, and so does all that it makes.
-   * Its value is known when a plan is made.
+   * Path of the kubeconfig as a Terraform expression, known at plan time. A provider configured with it depends on the
+   * check, and so do its resources.
    */
   readonly configPath: string;
 
@@ -38,12 +44,12 @@ export class ClusterCheck extends Construct {
       triggersReplace: Lazy.anyValue({
         produce: () => clusterRequirements.parse(props.requirements()),
       }),
-      // what is deployed goes on while the check is made anew
+      // the deployed objects stay while the check is replaced
       lifecycle: { createBeforeDestroy: true },
       provisioners: [
         {
           type: "local-exec",
-          ...clipstackCommand(`doctor ${TerraformStack.of(this).node.id}`),
+          ...clipstackCommand(`doctor ${TerraformStack.of(this).node.id}`, props.command),
           environment: {
             [clusterRequirementsVariable]: expression("jsonencode(self.triggers_replace)"),
           },

@@ -47,6 +47,7 @@ export class ClusterInference extends Construct {
         }).metadata.name
       : props.namespace;
     this.chart = new InferenceChart(this, "chart", {
+      folder: props.chart,
       namespace,
       values: clusterChartValues(props, plan),
       timeoutSeconds: Math.max(...plan.workloads.map(({ rolloutSeconds }) => rolloutSeconds)),

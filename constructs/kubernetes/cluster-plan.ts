@@ -93,6 +93,8 @@ export interface ClusterTriton {
 
 export interface ClusterInferenceProps {
   readonly cluster: GpuCluster;
+  /** Folder of the chart `clipstack`, relative to the project. */
+  readonly chart: string;
   readonly namespace: string;
   /** Whether the namespace is made, and goes with the environment. */
   readonly createNamespace: boolean;

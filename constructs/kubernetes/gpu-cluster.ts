@@ -2,14 +2,15 @@ import { HelmProvider } from "@cdktf/provider-helm/lib/provider/index.js";
 import { KubernetesProvider } from "@cdktf/provider-kubernetes/lib/provider/index.js";
 import { Construct } from "constructs";
 import { type GpuName, type GpuSpec, gpuCatalogue } from "../../contract/gpus.ts";
-import { DataResource, TerraformStack } from "../cdktf.ts";
+import { DataResource, movedFrom, TerraformStack } from "../cdktf.ts";
 import type { Accelerator } from "../docker/gpu-host.ts";
 import { type ClusterPlace, gpusOf } from "../environment-output.ts";
 import { expression } from "../expression.ts";
+import type { ClusterAccess } from "./cluster-access.ts";
 import { ClusterCheck } from "./cluster-check.ts";
 import type { ClusterRequirements } from "./cluster-requirements.ts";
 
-/** A taint that pods on the GPU nodes accept. */
+/** Toleration of a taint of the GPU nodes. */
 export interface Toleration {
   readonly key: string;
   readonly operator: "Equal" | "Exists";
@@ -17,13 +18,13 @@ export interface Toleration {
   readonly effect?: "NoSchedule" | "PreferNoSchedule" | "NoExecute";
 }
 
-/** GPU nodes that are alike. */
+/** Identical GPU nodes. */
 export interface NodePool {
-  /** Kind of GPU in each node. */
+  /** GPU model of every node. */
   readonly gpu: GpuName;
   readonly nodes: number;
   readonly gpusPerNode: number;
-  /** RuntimeClass of pods that hold a GPU; `none` is what the nodes run pods with by default. */
+  /** RuntimeClass of pods that use a GPU; `none` is the default runtime of the nodes. */
   readonly runtimeClass: string;
   /** Labels of the nodes. */
   readonly selector: Readonly<Record<string, string>>;
@@ -32,17 +33,23 @@ export interface NodePool {
 }
 
 export interface GpuClusterProps {
-  /** File with the context; `~` is the home folder. */
+  /** Path of the kubeconfig; `~` is the home folder. */
   readonly kubeconfig: string;
-  /** Context of the kubeconfig: never the current one, which another command may have changed. */
+  /** Context of the kubeconfig. The current context is never used, because another command may change it. */
   readonly context: string;
-  /** What the services compute on. */
+  /** Device that runs the models. */
   readonly accelerator: Accelerator;
-  /** Its GPU nodes. Not read when the accelerator is `cpu`. */
+  /** GPU nodes of the cluster. Ignored if the accelerator is `cpu`. */
   readonly pool: NodePool;
+  /**
+   * clipstack command line, run in the project's folder.
+   *
+   * @default "npx --no-install clipstack"
+   */
+  readonly command?: string;
 }
 
-/** What a namespace of the cluster is for. */
+/** Requirements of the services of one namespace. */
 export type ClusterNeeds = Pick<
   ClusterRequirements,
   "namespace" | "createNamespace" | "apis" | "objects" | "serviceMonitor"
@@ -54,24 +61,25 @@ export type ClusterNeeds = Pick<
 };
 
 /**
- * A Kubernetes cluster that is there already, reached through a context of a kubeconfig, with the providers that talk to it.
+ * Existing Kubernetes cluster with GPU nodes, with the Kubernetes and Helm providers configured for it.
  *
- * A deployment stays with the context that it was made in: in another cluster Terraform would find nothing, make all of it
- * anew, and forget what runs in the first. Such a change is refused when a plan is made.
+ * The context of a deployment cannot change: Terraform would recreate everything in the other cluster and lose track of
+ * the first. A plan with such a change fails.
  */
-export class GpuCluster extends Construct {
+export class GpuCluster extends Construct implements ClusterAccess {
   readonly context: string;
-  /** The kubeconfig, as a path that Terraform knows. */
+  /** Absolute path of the kubeconfig, as a Terraform expression. */
   readonly kubeconfig: string;
-  /** As the settings name it. */
+  /** Path of the kubeconfig as in the props. */
   readonly kubeconfigFile: string;
+  readonly command?: string;
   readonly accelerator: Accelerator;
   readonly pool: NodePool;
   readonly gpu: GpuSpec & { readonly name: GpuName };
-  /** GPUs of all nodes. */
+  /** Number of GPUs of all nodes. */
   readonly count: number;
-  /** Keeps the context of the first deployment. */
-  readonly place: DataResource;
+  /** Context of the first deployment, kept in the state. */
+  readonly resource: DataResource;
 
   #needs: ClusterNeeds | undefined;
 
@@ -80,6 +88,7 @@ export class GpuCluster extends Construct {
 
     this.context = props.context;
     this.kubeconfigFile = props.kubeconfig;
+    this.command = props.command;
     this.kubeconfig = expression(`pathexpand("${props.kubeconfig}")`);
     this.accelerator = props.accelerator;
     this.pool = props.pool;
@@ -89,27 +98,29 @@ export class GpuCluster extends Construct {
     const check = new ClusterCheck(this, "check", {
       kubeconfig: props.kubeconfig,
       context: props.context,
+      command: props.command,
       requirements: () => this.#requirements(),
     });
-    this.place = new DataResource(this, "place", {
+    this.resource = new DataResource(this, "context", {
       input: { context: props.context },
-      // a cluster that has not passed is none that anything is in
+      // nothing is deployed to a cluster that fails the check
       dependsOn: [check.resource],
       lifecycle: {
-        // the context of the first deployment stays in the state, also for the end of it
+        // the state keeps the context of the first deployment, also for its destruction
         ignoreChanges: ["input"],
-        postcondition: [staysIn(TerraformStack.of(this).node.id, props.context)],
+        postcondition: [sameContext(TerraformStack.of(this).node.id, props.context)],
       },
     });
+    movedFrom(this.resource, "place");
     const access = {
       configPath: check.configPath,
-      configContext: expression(`${this.place.fqn}.input.context`),
+      configContext: expression(`${this.resource.fqn}.input.context`),
     };
     new KubernetesProvider(this, "kubernetes", access);
     new HelmProvider(this, "helm", { kubernetes: access });
   }
 
-  /** Have the cluster checked for this before anything is made in it. */
+  /** Sets the requirements that the check verifies before objects are created. */
   needs(needs: ClusterNeeds): void {
     this.#needs = needs;
   }
@@ -140,7 +151,7 @@ export class GpuCluster extends Construct {
     };
   }
 
-  /** Where the services of a namespace are, for the environment output. What its GPUs cost is what the whole pool does. */
+  /** Location of the services of a namespace, for the environment output. The cost is that of the whole pool. */
   placeOf(namespace: string): ClusterPlace {
     const { context, kubeconfigFile: kubeconfig, accelerator, count } = this;
     return {
@@ -153,14 +164,14 @@ export class GpuCluster extends Construct {
   }
 }
 
-/** The context that a deployment keeps for life. */
-function staysIn(environment: string, context: string) {
+/** Postcondition: the context of the first deployment. */
+function sameContext(environment: string, context: string) {
   const first = "self.input.context";
   return {
     condition: expression(`${first} == "${context}"`),
     errorMessage: [
-      `The environment is deployed to cluster.context '${expression(first)}', and the settings say '${context}': what runs in the first would be left behind.`,
-      `Set it back, or take the deployment away first: 'npx cdktf destroy ${environment}', then deploy.`,
+      `cluster.context of a deployed environment cannot change: it is deployed to '${expression(first)}', got '${context}'.`,
+      `Restore the setting, or destroy the deployment first: 'npx cdktf destroy ${environment}', then deploy.`,
     ].join(" "),
   };
 }

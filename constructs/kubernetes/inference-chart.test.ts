@@ -9,6 +9,7 @@ function chart(props: Partial<InferenceChartProps> = {}) {
   return synth((stack) => {
     new HelmProvider(stack, "helm", {});
     new InferenceChart(stack, "inference", {
+      folder: "helm/clipstack",
       namespace: "inference",
       values: {},
       timeoutSeconds: 300,
@@ -18,17 +19,17 @@ function chart(props: Partial<InferenceChartProps> = {}) {
 }
 const release = (props: Partial<InferenceChartProps> = {}) => chart(props).only("helm_release");
 
-test("is the chart of the project, wherever the project lies", () => {
+test("installs the chart by a path relative to the project", () => {
   expect(release().chart).toBe(`\${path.root}/../../../helm/clipstack`);
 });
 
-test("is upgraded when a file of the chart changes", () => {
+test("upgrades the release when a file of the chart changes", () => {
   const { description } = release();
   expect(description).toMatch(/^chart \$\{substr\(sha256\(/);
   expect(description).toContain(`fileset("\${path.root}/../../../helm/clipstack", "**")`);
 });
 
-test("is not upgraded when its documentation or a test changes", () => {
+test("does not upgrade the release when documentation or a test changes", () => {
   const [, ignored = ""] = /regexall\("([^"]+)", file\)/.exec(release().description) ?? [];
   const counts = (file: string) => !new RegExp(ignored).test(file);
   expect(["README.md", "values-kind.yaml", "chart.integ.test.ts"].filter(counts)).toEqual([]);
@@ -36,24 +37,24 @@ test("is not upgraded when its documentation or a test changes", () => {
   expect(files.filter(counts)).toEqual(files);
 });
 
-test("fails on values that the chart does not have", () => {
+test("fails on unknown values", () => {
   expect(
     findings((stack) => {
       new HelmProvider(stack, "helm", {});
       const values = { embed: { replica: 2 } } as ChartValues;
-      const props = { namespace: "inference", values, timeoutSeconds: 300 };
+      const props = { folder: "chart", namespace: "inference", values, timeoutSeconds: 300 };
       new InferenceChart(stack, "inference", props);
     }),
   ).toEqual(['test/inference: values.embed: Unrecognized key: "replica"']);
 });
 
-test("keeps the type of every value, also of those that only Terraform knows", () => {
+test("keeps the type of every value, Terraform expressions included", () => {
   const tag = `k8s-cpu-\${local.content}`;
   const [values] = release({ values: { embed: { image: { tag }, replicas: 2 } } }).values;
   expect(JSON.parse(values)).toEqual({ embed: { image: { tag }, replicas: 2 } });
 });
 
-test("waits as long as it is told, and goes back when that was not enough", () => {
+test("waits for the time limit and rolls back afterwards", () => {
   expect(release({ timeoutSeconds: 1500 })).toMatchObject({
     wait: true,
     timeout: 1500,
@@ -63,15 +64,15 @@ test("waits as long as it is told, and goes back when that was not enough", () =
   });
 });
 
-test("leaves the wait to a gate that says why", () => {
+test("does not wait when a gate waits", () => {
   expect(release({ waits: "gate" })).toMatchObject({ wait: false, atomic: false });
 });
 
-test("comes after what it depends on", () => {
+test("depends on the given resources", () => {
   const { json, at } = synth((stack) => {
     new HelmProvider(stack, "helm", {});
     const cluster = new DataResource(stack, "cluster", {});
-    const props = { namespace: "inference", values: {}, timeoutSeconds: 300 };
+    const props = { folder: "chart", namespace: "inference", values: {}, timeoutSeconds: 300 };
     new InferenceChart(stack, "inference", { ...props, dependsOn: [cluster] });
   });
   const [cluster] = Object.keys(json.resource.terraform_data);

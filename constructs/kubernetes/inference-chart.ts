@@ -7,35 +7,38 @@ import { contentHash } from "../docker/content-hash.ts";
 import { expression, projectFolder } from "../expression.ts";
 import { type ChartValues, chartValues } from "./chart-values.ts";
 
-/** The project's own chart, from the project's root. */
-export const chartFolder = "helm/clipstack";
-
-/** What an installation is not made of: values to choose from, documentation, tests. */
+/** Files that do not change an installation: example values, documentation, tests. */
 const ignored = ["^values-[^/]*[.]yaml$", "^README[.]md", "[.]test[.]ts$"].join("|");
 
 export interface InferenceChartProps {
-  /** Namespace, which is there before the release: a token of its resource says so. */
+  /** Folder of the chart `clipstack`, relative to the project. */
+  readonly folder: string;
+  /** Existing namespace, or a token of the resource that creates it. */
   readonly namespace: string;
-  /** Values of the chart: what differs from its defaults. */
+  /** Values of the chart that differ from its defaults. */
   readonly values: ChartValues;
-  /** How long the installed objects may take to become ready; an upgrade has the same time. */
+  /** Time limit for the installed objects to become ready, after an installation and after an upgrade. */
   readonly timeoutSeconds: number;
   /**
-   * Who waits for the installed objects. `helm` goes back when they do not become ready, and with the pods goes what they
-   * had to say; a `RolloutGate` after the release says why, and leaves them to be looked at.
+   * What waits for the installed objects. `helm` rolls back if they do not become ready, and their pods are lost with
+   * their logs; a `RolloutGate` after the release prints the reason and keeps the pods.
    *
    * @default "helm"
    */
   readonly waits?: "helm" | "gate";
-  /** What must be there before. */
+  /**
+   * Resources that must exist before the installation.
+   *
+   * @default - none
+   */
   readonly dependsOn?: readonly TerraformResource[];
 }
 
 /**
- * The project's Helm chart, installed with the stack's Helm provider, which the caller makes.
+ * Release of the Helm chart `clipstack`, installed with the stack's Helm provider, which the caller configures.
  *
- * The provider does not see that the files of a local chart have changed: their hash is the description of the release, so
- * that a change of them is an upgrade, and `helm history` says which chart each revision had.
+ * The provider does not detect changed files of a local chart. Their hash is therefore the description of the release: a
+ * changed file causes an upgrade, and `helm history` shows the chart of each revision.
  */
 export class InferenceChart extends Construct {
   /** Name of the release. */
@@ -47,23 +50,23 @@ export class InferenceChart extends Construct {
 
     const values = JSON.stringify(props.values, null, 2);
     check(this, () => valuesFindings(values));
-    const chart = `${projectFolder}/${chartFolder}`;
+    const chart = `${projectFolder}/${props.folder}`;
     const hash = expression(contentHash({ folder: chart, files: ["**"], ignored }));
     const { timeoutSeconds } = props;
     const helmWaits = props.waits !== "gate";
-    // the provider's own limit, of 20 minutes, is one for the whole operation
+    // the provider's default of 20 minutes applies to the whole operation
     const limit = `${timeoutSeconds + 60}s`;
     this.release = new Release(this, "release", {
       name: this.name,
       namespace: props.namespace,
       chart,
       description: `chart ${hash}`,
-      // JSON is YAML, with quotes around every string: what Terraform puts there stays a string
+      // JSON is YAML with quoted strings, so that values interpolated by Terraform stay strings
       values: [values],
       wait: helmWaits,
       timeout: timeoutSeconds,
       timeouts: { create: limit, update: limit, delete: limit },
-      // an installation that fails leaves nothing; an upgrade that fails goes back to what ran
+      // a failed installation is removed; a failed upgrade is rolled back
       atomic: helmWaits,
       cleanupOnFail: true,
       maxHistory: 10,
@@ -77,7 +80,7 @@ export class InferenceChart extends Construct {
   }
 }
 
-/** Values that the chart would refuse. What only Terraform knows is taken as it is. */
+/** Values that the chart's schema rejects. Terraform expressions are accepted. */
 function valuesFindings(json: string): readonly string[] {
   const result = chartValues.safeParse(JSON.parse(json.replaceAll(/\$\{[^}]*\}/g, "x")));
   return (result.error?.issues ?? []).map(

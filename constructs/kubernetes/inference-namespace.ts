@@ -3,32 +3,32 @@ import { NamespaceV1 } from "@cdktf/provider-kubernetes/lib/namespace-v1/index.j
 import { ResourceQuotaV1 } from "@cdktf/provider-kubernetes/lib/resource-quota-v1/index.js";
 import { Construct } from "constructs";
 import { labelNames, podAppName, podSecurity } from "../../contract/pods.ts";
-import { addressOf, DataResource } from "../cdktf.ts";
-import type { Quantities, Quota } from "../checks/kubernetes.ts";
-import type { KindCluster } from "../kind/kind-cluster.ts";
+import { addressOf, DataResource, movedFrom } from "../cdktf.ts";
+import type { ContainerRange, Quota } from "../checks/kubernetes.ts";
+import type { ClusterAccess } from "./cluster-access.ts";
 import { quotaQuantities, rangeQuantities } from "./kubernetes-quantities.ts";
 
-/** What one container gets when it does not say, and the most that it may say. */
-export interface ContainerRange {
-  readonly defaultRequests: Quantities;
-  readonly defaultLimits: Quantities;
-  readonly max: Quantities;
-}
-
-/** What declares the objects of a namespace: typed resources, or the project's Helm chart. */
+/** Declaration of the objects in a namespace: typed resources, or the project's Helm chart. */
 export type DeployWith = "kubernetes" | "helm";
 
 export interface InferenceNamespaceProps {
+  /** Name of the namespace. */
   readonly name: string;
-  readonly cluster: KindCluster;
-  /** What declares what is in it; with `helm` the quota and the range too. Another one makes the namespace anew. */
-  readonly deployWith: DeployWith;
-  /** What all pods of the namespace may have together. */
+  readonly cluster: ClusterAccess;
+  /**
+   * Declaration of the objects in the namespace. With `helm`, the chart declares the quota and the limit range. A change
+   * recreates the namespace.
+   *
+   * @default "kubernetes"
+   */
+  readonly deployWith?: DeployWith;
+  /** Limit of the resources of all pods in the namespace. */
   readonly quota: Quota;
+  /** Default and maximum resources of one container. */
   readonly limitRange: ContainerRange;
 }
 
-/** A namespace with a budget: a quota for all of it and a range for each container. */
+/** Namespace with a resource quota and a limit range. */
 export class InferenceNamespace extends Construct {
   readonly name: string;
   readonly quota: Quota;
@@ -38,26 +38,24 @@ export class InferenceNamespace extends Construct {
   constructor(scope: Construct, id: string, props: InferenceNamespaceProps) {
     super(scope, id);
 
+    const { cluster, deployWith = "kubernetes" } = props;
     this.name = props.name;
     this.quota = props.quota;
     this.limitRange = props.limitRange;
-    // Objects of the same names, declared in two ways, cannot follow each other: Helm takes over nothing. With the namespace
-    // all of the one is gone before anything of the other is made.
-    const way = new DataResource(this, "way", {
-      triggersReplace: { deployWith: props.deployWith },
-    });
+    // Helm adopts no existing objects, so the namespace is replaced before the other declaration creates objects of the
+    // same names.
+    const declaration = new DataResource(this, "deploy-with", { triggersReplace: { deployWith } });
+    movedFrom(declaration, "way");
     this.namespace = new NamespaceV1(this, "namespace", {
       metadata: {
         name: props.name,
-        labels: {
-          // the API server refuses pods that are not hardened
-          [podSecurity.label]: podSecurity.level,
-        },
+        // the API server rejects pods that are not hardened
+        labels: { [podSecurity.label]: podSecurity.level },
       },
-      dependsOn: [props.cluster.cluster],
-      lifecycle: { replaceTriggeredBy: [addressOf(way)] },
+      dependsOn: cluster.resource === undefined ? undefined : [cluster.resource],
+      lifecycle: { replaceTriggeredBy: [addressOf(declaration)] },
     });
-    if (props.deployWith === "helm") return;
+    if (deployWith === "helm") return;
     const metadata = {
       name: podAppName,
       namespace: this.namespace.metadata.name,

@@ -41,6 +41,7 @@ function release(
     cluster,
     namespace,
     image: new KindImage(stack, "image", { cluster, source }),
+    chart: "helm/clipstack",
     nodePort: 30092,
     resources: {
       requests: { cpuMillicores: 250, memoryMiB: 1024 },
@@ -104,11 +105,18 @@ test("is deployed when the pods of the chart are ready, and waited for at every 
   );
 });
 
-test("makes the namespace anew when typed resources take the place of the chart", () => {
+test("recreates the namespace when typed resources replace the chart", () => {
   const { at, address } = synthRelease();
-  expect(at("test/namespace/way").triggers_replace).toEqual({ deployWith: "helm" });
+  expect(at("test/namespace/deploy-with").triggers_replace).toEqual({ deployWith: "helm" });
   expect(at("test/namespace/namespace").lifecycle.replace_triggered_by).toEqual([
-    address("test/namespace/way"),
+    address("test/namespace/deploy-with"),
+  ]);
+});
+
+test("moves the state of the namespace's declaration from its former address", () => {
+  const { json, address } = synthRelease();
+  expect(json.moved).toEqual([
+    { from: "terraform_data.namespace_way_9B9B6FF9", to: address("test/namespace/deploy-with") },
   ]);
 });
 

@@ -1,6 +1,7 @@
 import { Construct } from "constructs";
 import type { Service } from "../../contract/environment.ts";
 import { podObjectName, progressDeadlineSeconds } from "../../contract/pods.ts";
+import { addressOf } from "../cdktf.ts";
 import { chartValuesForKind } from "./chart-values-for.ts";
 import { InferenceChart } from "./inference-chart.ts";
 import {
@@ -10,17 +11,22 @@ import {
 } from "./inference-deployment.ts";
 import { RolloutGate } from "./rollout-gate.ts";
 
-/** The embed server in a kind cluster, from the project's Helm chart: the objects of `InferenceDeployment`. */
+export interface InferenceReleaseProps extends Omit<InferenceDeploymentProps, "model"> {
+  /** Folder of the chart `clipstack`, relative to the project. */
+  readonly chart: string;
+}
+
+/** The objects of `InferenceDeployment`, deployed as a release of the Helm chart `clipstack`. */
 export class InferenceRelease extends Construct {
-  /** What the environment output says of it. */
+  /** Entry of the environment output. */
   readonly service: Service;
   readonly minReplicas: number;
   readonly maxReplicas: number;
   readonly chart: InferenceChart;
-  /** Done when the pods are ready. */
+  /** Completes when the pods are ready. */
   readonly ready: RolloutGate;
 
-  constructor(scope: Construct, id: string, props: InferenceDeploymentProps) {
+  constructor(scope: Construct, id: string, props: InferenceReleaseProps) {
     super(scope, id);
 
     const { cluster, namespace, image, autoscaler } = props;
@@ -35,11 +41,12 @@ export class InferenceRelease extends Construct {
       limitRange: namespace.limitRange,
     });
     this.chart = new InferenceChart(this, "chart", {
+      folder: props.chart,
       namespace: namespace.namespace.metadata.name,
-      values: { ...values, embed: { ...embed, podAnnotations: image.annotations } },
+      values: { ...values, embed: { ...embed, podAnnotations: { ...image.annotations } } },
       timeoutSeconds: progressDeadlineSeconds(),
       waits: "gate",
-      dependsOn: [image.loaded],
+      dependsOn: image.resource === undefined ? undefined : [image.resource],
     });
     this.ready = new RolloutGate(this, "ready", {
       cluster,
@@ -53,7 +60,7 @@ export class InferenceRelease extends Construct {
       ...inferenceService(id, props),
       resources: {
         release: this.chart.address,
-        cluster: `terraform_data.${cluster.cluster.friendlyUniqueId}`,
+        ...(cluster.resource !== undefined && { cluster: addressOf(cluster.resource) }),
       },
     };
   }

@@ -1,5 +1,4 @@
-import type { Quantities, Quota } from "../checks/kubernetes.ts";
-import type { ContainerRange } from "./inference-namespace.ts";
+import type { ContainerRange, Quantities, Quota } from "../checks/kubernetes.ts";
 
 /** `1000m` is written `1`: Kubernetes stores the shortest form, and another would be a change at every plan. */
 export function kubernetesCpu({ cpuMillicores }: Pick<Quantities, "cpuMillicores">): string {

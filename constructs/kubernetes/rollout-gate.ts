@@ -2,30 +2,33 @@ import { Construct } from "constructs";
 import { addressOf, DataResource, type TerraformResource } from "../cdktf.ts";
 import { clipstackCommand } from "../clipstack-command.ts";
 import { expression } from "../expression.ts";
+import type { ClusterAccess } from "./cluster-access.ts";
 
 export interface RolloutGateProps {
-  /** How kubectl reaches the cluster: a context of a kubeconfig. */
-  readonly cluster: { readonly context: string; readonly kubeconfig: string };
-  /** What declares the Deployment: itself, or the Helm release that has it. Whenever it changes, it is waited for again. */
+  readonly cluster: ClusterAccess;
+  /** Deployment, or the Helm release that contains it. The gate runs again whenever it changes. */
   readonly declaredBy: TerraformResource;
   /** Name of the Deployment. */
   readonly deployment: string;
   readonly namespace: string;
   /**
-   * The fewest pods that must be ready.
+   * Minimum number of ready pods.
    *
    * @default 1
    */
   readonly replicas?: number;
-  /** How long it may take, in seconds. */
   readonly timeoutSeconds: number;
-  /** What must be there before, besides `declaredBy`. */
+  /**
+   * Further resources that must exist first.
+   *
+   * @default - none
+   */
   readonly dependsOn?: readonly TerraformResource[];
 }
 
 /**
- * The deployment is over when the pods of a Deployment are ready, and fails with what the pods say when they will not be:
- * their events and last log lines. The provider's own wait says neither.
+ * Waits until the pods of a Deployment are ready. On failure it prints their events and the end of their logs, which the
+ * provider's own wait does not.
  */
 export class RolloutGate extends Construct {
   readonly resource: DataResource;
@@ -34,9 +37,9 @@ export class RolloutGate extends Construct {
     super(scope, id);
 
     const { cluster, declaredBy, deployment, namespace, replicas = 1, timeoutSeconds } = props;
-    const where = `--context ${cluster.context} --namespace ${namespace}`;
+    const target = `--context ${cluster.context} --namespace ${namespace}`;
     this.resource = new DataResource(this, "ready", {
-      // one that is made anew has an id that is not known yet; one that changes triggers below
+      // a recreated resource has an unknown id; a resource updated in place triggers `replaceTriggeredBy`
       triggersReplace: { [addressOf(declaredBy)]: expression(`${addressOf(declaredBy)}.id`) },
       dependsOn: [declaredBy, ...(props.dependsOn ?? [])],
       lifecycle: { replaceTriggeredBy: [addressOf(declaredBy)] },
@@ -44,7 +47,8 @@ export class RolloutGate extends Construct {
         {
           type: "local-exec",
           ...clipstackCommand(
-            `wait-rollout ${deployment} ${where} --replicas ${replicas} --timeout ${timeoutSeconds}`,
+            `wait-rollout ${deployment} ${target} --replicas ${replicas} --timeout ${timeoutSeconds}`,
+            cluster.command,
           ),
           environment: { KUBECONFIG: cluster.kubeconfig },
         },

@@ -130,6 +130,8 @@ test.each([
     "node x/clipstack.mjs doctor; curl planted",
   ],
   ["terraform_data", ["create"], "safe", "node cli/clipstack.mjs doctor single-gpu"],
+  ["terraform_data", ["create"], "safe", "npx --no-install clipstack doctor single-gpu"],
+  ["terraform_data", ["create"], "attention", "npx clipstack doctor single-gpu"],
 ] as const)("%s with %j is %s, with the program %s", (type, actions, level, command) => {
   const address = `${type}.a[0]`;
   const provisioners = [

@@ -111,7 +111,7 @@ function isReadable(values: Readonly<Record<string, unknown>>): boolean {
 
 /** Commands that this project's constructs run when a resource is created, each a whole command line. */
 const ownPrograms = [
-  /^node [\w./-]*clipstack\.mjs [^;&|<>`\n()]*$/,
+  /^(node [\w./-]*clipstack\.mjs|npx --no-install clipstack) [^;&|<>`\n()]*$/,
   /^printf "%s" "\$LOGS"; exit "\$EXIT_CODE"$/,
   /^kind load docker-image --name "\$NAME" "\$IMAGE"$/,
 ];

@@ -1,0 +1,140 @@
+import type { DeploymentV1Config } from "@cdktf/provider-kubernetes/lib/deployment-v1/index.js";
+import { embedPaths } from "../../contract/embed-api.ts";
+import type { ModelName } from "../../contract/model-signature.ts";
+import {
+  graceSeconds,
+  livenessProbe,
+  minReadySeconds,
+  podPortNames,
+  podTmpMiB,
+  podUser,
+  preStopSeconds,
+  progressDeadlineSeconds,
+  readinessProbe,
+  revisionHistoryLimit,
+  startupProbeOf,
+  surge,
+  templateHashLabel,
+  terminationSeconds,
+} from "../../contract/pods.ts";
+import { embedPort } from "../../contract/ports.ts";
+import { modelRepositoryMount, type ServerEnvName } from "../../contract/server-env.ts";
+import type { Resources } from "../checks/kubernetes.ts";
+import type { ImageReference } from "./cluster-access.ts";
+import { kubernetesQuantities } from "./kubernetes-quantities.ts";
+
+type DeploymentSpec = DeploymentV1Config["spec"];
+type PodTemplate = DeploymentSpec["template"];
+
+export interface InferencePodProps {
+  readonly image: ImageReference;
+  readonly model: ModelName;
+  readonly resources: Resources;
+  /** Labels of the pods, by which the Deployment selects them. */
+  readonly labels: Readonly<Record<string, string>>;
+  /** ServiceAccount of the pods. */
+  readonly account: string;
+}
+
+/** Spec of the Deployment of the embed server on CPU. */
+export function inferenceDeploymentSpec(props: InferencePodProps): DeploymentSpec {
+  return {
+    // no `replicas`: the autoscaler owns it
+    selector: { matchLabels: props.labels },
+    strategy: {
+      type: "RollingUpdate",
+      rollingUpdate: { maxSurge: String(surge), maxUnavailable: "0" },
+    },
+    minReadySeconds,
+    revisionHistoryLimit,
+    progressDeadlineSeconds: progressDeadlineSeconds(),
+    template: podTemplate(props),
+  };
+}
+
+function podTemplate({ image, model, resources, labels, account }: InferencePodProps): PodTemplate {
+  return {
+    metadata: { labels, annotations: { ...image.annotations } },
+    spec: {
+      serviceAccountName: account,
+      automountServiceAccountToken: false,
+      enableServiceLinks: false,
+      terminationGracePeriodSeconds: terminationSeconds(),
+      securityContext: {
+        runAsNonRoot: true,
+        runAsUser: String(podUser.uid),
+        runAsGroup: String(podUser.gid),
+        seccompProfile: { type: "RuntimeDefault" },
+      },
+      topologySpreadConstraint: [
+        {
+          maxSkew: 1,
+          topologyKey: "kubernetes.io/hostname",
+          whenUnsatisfiable: "ScheduleAnyway",
+          labelSelector: [{ matchLabels: labels }],
+          matchLabelKeys: [templateHashLabel],
+        },
+      ],
+      container: [
+        {
+          name: "embed",
+          image: image.name,
+          imagePullPolicy: "IfNotPresent",
+          env: Object.entries(serverSettings(model, resources)).map(([name, value]) => ({
+            name,
+            value,
+          })),
+          port: [{ name: podPortNames.http, containerPort: embedPort, protocol: "TCP" }],
+          resources: {
+            requests: kubernetesQuantities(resources.requests),
+            limits: kubernetesQuantities(resources.limits),
+          },
+          ...probes(),
+          // the Service still routes new connections for a moment after the pod starts to terminate
+          lifecycle: { preStop: [{ exec: { command: ["sleep", String(preStopSeconds)] } }] },
+          securityContext: {
+            // repeated: for an unset value the provider writes `false`, which the namespace rejects
+            runAsNonRoot: true,
+            allowPrivilegeEscalation: false,
+            readOnlyRootFilesystem: true,
+            capabilities: { drop: ["ALL"] },
+          },
+          volumeMount: [{ name: "tmp", mountPath: "/tmp" }],
+        },
+      ],
+      volume: [{ name: "tmp", emptyDir: { medium: "Memory", sizeLimit: `${podTmpMiB}Mi` } }],
+    },
+  };
+}
+
+function probes() {
+  const ready = { path: embedPaths.readyz, port: podPortNames.http };
+  return {
+    // loading the model: probe often, with a long limit
+    startupProbe: { httpGet: ready, ...startupProbeOf() },
+    // draining or without a model: no new requests
+    readinessProbe: { httpGet: ready, ...readinessProbe },
+    // a hung process is restarted, a slow model is not
+    livenessProbe: {
+      httpGet: { path: embedPaths.healthz, port: podPortNames.http },
+      ...livenessProbe,
+    },
+  };
+}
+
+function serverSettings(
+  model: ModelName,
+  { limits }: Resources,
+): Partial<Record<ServerEnvName, string>> {
+  return {
+    BACKEND: "onnxruntime",
+    EXECUTION_PROVIDER: "cpu",
+    // the CPU limit, not the number of cores of the node
+    INTRA_OP_THREADS: String(Math.max(1, Math.floor(limits.cpuMillicores / 1000))),
+    MODEL_PATH: `${modelRepositoryMount}/${model}/1/model.onnx`,
+    PORT: String(embedPort),
+    // reachable from the cluster, or over a NodePort on the loopback interface
+    ALLOW_ANONYMOUS: "true",
+    SHUTDOWN_GRACE_SECONDS: String(graceSeconds),
+  };
+}
