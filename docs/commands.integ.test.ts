@@ -85,7 +85,7 @@ beforeAll(async () => {
     ["dunes.jpg", "dunes-again.jpg"],
     ["fruit.jpg", "fruit.jpg"],
   ] as const) {
-    await copyFile(join(root, "bench", "samples", file), join(pictures, name));
+    await copyFile(join(root, "model-tools", "samples", file), join(pictures, name));
   }
   const bin = join(folder, "bin");
   await mkdir(bin);

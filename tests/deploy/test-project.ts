@@ -137,8 +137,7 @@ export async function testProject({
       deployed.add(name);
       return cdktf("deploy", name, "--auto-approve", lock);
     },
-    clipstack: (...args) =>
-      run(process.execPath, [join(folder, "stacks", "cli", "clipstack.mjs"), ...args]),
+    clipstack: (...args) => run(process.execPath, [join(folder, "cli", "clipstack.mjs"), ...args]),
     plan: async (name) => {
       await project.synthesize();
       const cwd = stackFolder(name);
